@@ -1,0 +1,2 @@
+//! The program `millstream`.
+fn main() {}

@@ -1,0 +1,4 @@
+//! Wakes a sleeping device owner.
+/// Placeholder.
+#[derive(Clone)]
+pub struct Doorbell;

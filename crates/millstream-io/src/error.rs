@@ -1,0 +1,89 @@
+//! Errors of the operating system, as values.
+
+use std::fmt;
+
+/// A raw `errno`. Kept as a number so that it travels in a completion without an allocation.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Errno(pub i32);
+
+impl Errno {
+    /// `EINTR`: the call was interrupted and may be made again.
+    pub const INTERRUPTED: Errno = Errno(libc::EINTR);
+    /// `EAGAIN`: the call may be made again.
+    pub const AGAIN: Errno = Errno(libc::EAGAIN);
+    /// `EIO`: the device failed.
+    pub const IO: Errno = Errno(libc::EIO);
+    /// `EINVAL`: usually a misaligned direct read.
+    pub const INVALID: Errno = Errno(libc::EINVAL);
+    /// `ENOSPC`: the disk is full.
+    pub const NO_SPACE: Errno = Errno(libc::ENOSPC);
+
+    /// The calling thread's last error.
+    #[must_use]
+    pub fn last() -> Errno {
+        Errno(
+            std::io::Error::last_os_error()
+                .raw_os_error()
+                .unwrap_or(libc::EIO),
+        )
+    }
+}
+
+impl fmt::Debug for Errno {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} (errno {})",
+            std::io::Error::from_raw_os_error(self.0),
+            self.0
+        )
+    }
+}
+
+impl fmt::Display for Errno {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
+
+/// What a call of this crate can fail with.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct IoError {
+    /// What was attempted, as a phrase: `"open"`, `"io_uring_setup"`.
+    pub call: &'static str,
+    /// The system's answer.
+    pub errno: Errno,
+    /// The likely cause in words, empty where the errno says it all.
+    pub cause: &'static str,
+}
+
+impl IoError {
+    /// An error of `call` without further words.
+    #[must_use]
+    pub fn new(call: &'static str, errno: Errno) -> IoError {
+        IoError {
+            call,
+            errno,
+            cause: "",
+        }
+    }
+
+    /// The same with the likely cause.
+    #[must_use]
+    pub fn because(call: &'static str, errno: Errno, cause: &'static str) -> IoError {
+        IoError { call, errno, cause }
+    }
+}
+
+impl fmt::Display for IoError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.call, self.errno)?;
+        if !self.cause.is_empty() {
+            write!(f, "; likely cause: {}", self.cause)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for IoError {}

@@ -1,0 +1,135 @@
+//! Files: opening, identity, alignment, and the operations on names.
+//!
+//! A [`FileSystem`] is what the engine's workers call; [`os`] is the system's own, the simulator
+//! brings another (`device::sim`). All calls may block and are made on workers only, but for
+//! [`FileSystem::cached`], which costs under a microsecond.
+
+use std::path::Path;
+
+use crate::device::Descriptor;
+use crate::error::IoError;
+
+pub mod os;
+pub mod probe;
+
+/// How to open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct OpenMode {
+    /// For writing as well (else read only).
+    pub write: bool,
+    /// Make the file if it does not exist.
+    pub create: bool,
+    /// Cut it to nothing.
+    pub truncate: bool,
+    /// Past the page cache (`O_DIRECT`).
+    pub direct: bool,
+}
+
+/// What kind of mount a file is on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum MountKind {
+    /// A disk of this machine.
+    Local,
+    /// Memory (tmpfs, ramfs): no direct I/O, no waiting.
+    Memory,
+    /// FUSE, NFS, CIFS, 9p and the like: a read may hang for ever.
+    Slow,
+}
+
+/// Which file it is and which state of it, to notice that a name now means another file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Identity {
+    /// Device number.
+    pub device: u64,
+    /// Inode number.
+    pub inode: u64,
+    /// Last modification, nanoseconds since 1970.
+    pub modified_ns: i128,
+}
+
+/// What direct I/O asks of an operation on a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct DirectAlignment {
+    /// Alignment of memory addresses.
+    pub memory: u32,
+    /// Alignment of file offsets and lengths.
+    pub offset: u32,
+}
+
+/// An open file.
+#[derive(Debug, Clone)]
+pub struct Opened {
+    /// To be closed by [`FileSystem::close`].
+    pub descriptor: Descriptor,
+    /// Bytes.
+    pub len: u64,
+    /// Which file.
+    pub identity: Identity,
+    /// Number of its mount (the device number of the file system), not 0.
+    pub mount: u64,
+    /// Kind of its mount.
+    pub mount_kind: MountKind,
+    /// What direct I/O needs here; `None` where there is none.
+    pub direct: Option<DirectAlignment>,
+    /// Whether seeks cost on its disk.
+    pub rotating: bool,
+    /// On a rotating disk, the position of its first byte on the disk where the system tells.
+    pub position: Option<u64>,
+}
+
+/// Opens, closes and names files. Shared by all workers.
+pub trait FileSystem: Send + Sync {
+    /// Opens a regular file or a block device. Never waits on a FIFO, never opens a terminal.
+    ///
+    /// # Errors
+    /// The system's error with its likely cause; `EISDIR` for directories, `EINVAL` with a cause in words for FIFOs, sockets and
+    /// character devices; `EINVAL` for `direct` where there is none.
+    fn open(&self, path: &Path, mode: OpenMode) -> Result<Opened, IoError>;
+
+    /// Closes. Errors of close are reported (delayed write errors).
+    ///
+    /// # Errors
+    /// What the system says; the descriptor is gone in any case.
+    fn close(&self, descriptor: Descriptor) -> Result<(), IoError>;
+
+    /// Of `len` bytes at `offset`, how many are in the page cache, if the system tells
+    /// without reading (`cachestat`; without it, 0 or `len` by a NOWAIT read of the first block).
+    fn cached(&self, descriptor: Descriptor, offset: u64, len: u64) -> Option<u64>;
+
+    /// Current length of an open file.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn len(&self, descriptor: Descriptor) -> Result<u64, IoError>;
+
+    /// Reads at an offset, blocking, on the calling thread; short at the end only. For headers and
+    /// tables, off the engine.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn read_at(
+        &self,
+        descriptor: Descriptor,
+        offset: u64,
+        into: &mut [u8],
+    ) -> Result<usize, IoError>;
+
+    /// Makes the file's bytes durable (`fdatasync` where `data_only`).
+    ///
+    /// # Errors
+    /// What the system says.
+    fn sync(&self, descriptor: Descriptor, data_only: bool) -> Result<(), IoError>;
+
+    /// Renames, and makes the rename durable by syncing the target's folder.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn rename(&self, from: &Path, to: &Path) -> Result<(), IoError>;
+
+    /// Replaces the content of `path` as a whole: writes a file beside it, syncs, renames, syncs the folder. At
+    /// any moment a reader, or a restart after a crash, sees the old content or the new one. On error nothing is left behind.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn replace(&self, path: &Path, content: &[u8]) -> Result<(), IoError>;
+}

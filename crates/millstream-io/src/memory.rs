@@ -1,0 +1,9 @@
+//! Memory that devices fill: huge-page-backed regions, a bounded arena, and recycled buffers.
+
+pub mod arena;
+pub mod buffer;
+pub mod region;
+
+pub use arena::{Arena, Block};
+pub use buffer::{Buffer, BufferPool};
+pub use region::{Region, RegionAllocator};
