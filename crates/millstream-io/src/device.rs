@@ -181,6 +181,7 @@ pub trait Device: Send {
     /// Every segment must be valid memory for the verb (writable and otherwise unused for a read, readable and
     /// unchanged for a write) until this operation's completion was reaped; if `shutdown` reports it as abandoned, for ever.
     /// The file must stay open as long.
+    #[expect(unsafe_code, reason = "declares the contract of lending memory")]
     unsafe fn push(&mut self, operation: Operation) -> Result<(), Operation>;
 
     /// Starts everything pushed. Does not wait for any of it.
