@@ -5,5 +5,5 @@ pub mod buffer;
 pub mod region;
 
 pub use arena::{Arena, Block};
-pub use buffer::{Buffer, BufferPool};
+pub use buffer::{Buffer, BufferPool, BufferPoolStats};
 pub use region::{Region, RegionAllocator};

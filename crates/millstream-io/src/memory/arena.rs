@@ -1,66 +1,196 @@
-//! Bounded staging blocks (one owner, no locks).
-use super::region::{Region, RegionAllocator};
-use crate::error::IoError;
+//! Bounded staging blocks: one owner, no locks.
+//!
+//! The arena of a storage is the memory through which everything passes that cannot land where it
+//! belongs at once. Its bound is the back-pressure of the engine: if `take` says `None`, nothing more is read until a
+//! block comes back.
+//!
+//! The room is divided by [`pages::Pages`], a buddy allocator over 4 KiB leaves whose blocks are trimmed to whole
+//! pages, lowest address first; so the pages in use lie together, and what was never needed is never touched (a fresh
+//! arena costs no memory, only address space).
+//!
+//! A [`Block`] is an address and a length, 16 bytes, without a reference count. That is sound because an arena that goes
+//! while blocks are out (or were dropped) leaks its region; and since a leaked region's addresses are never used again, the
+//! address alone tells whether a block is this arena's.
+//!
+//! # Safety
+//! The memory of a block is referenced by that block alone from `take` to `give`: `Pages` never gives a page out twice
+//! (checked against a model in tests, and by an assert per page run), and its region is unmapped only if no block is out.
+#![expect(
+    unsafe_code,
+    reason = "makes slices of the arena's region; see the section Safety of this file"
+)]
+
+use std::fmt;
+use std::ptr::NonNull;
 use std::sync::Arc;
 
-/// A bounded arena of blocks in one region.
-pub struct Arena;
+use super::region::{Region, RegionAllocator};
+use crate::error::{Errno, IoError};
+use crate::limits::{ARENA_BYTES_MAX, MEMORY_ALIGNMENT};
+use pages::Pages;
+
+mod bitmap;
+mod pages;
+
+/// A bounded arena of blocks in one region. The usual size is
+/// [`ARENA_BYTES_DEFAULT`](crate::limits::ARENA_BYTES_DEFAULT).
+pub struct Arena {
+    region: Arc<Region>,
+    pages: Pages,
+    peak_bytes: usize,
+}
 
 /// A block of an arena: owned memory, sent to workers and back; to be given back to its arena.
 /// Dropping it instead makes its space unusable (that is the quarantine of a hung read).
-pub struct Block;
+#[must_use = "a dropped block is lost to its arena"]
+pub struct Block {
+    pointer: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: a Block is the only access to its bytes, which are plain memory; any thread may use them in turn.
+unsafe impl Send for Block {}
+// SAFETY: through a shared reference the bytes can only be read.
+unsafe impl Sync for Block {}
 
 impl Arena {
-    /// An arena of `bytes` (rounded up to its smallest block).
+    /// An arena of `bytes`, rounded up to whole pages.
+    ///
+    /// # Errors
+    /// If there is no memory for it, or `bytes` is zero or more than
+    /// [`ARENA_BYTES_MAX`].
     pub fn new(
         bytes: usize,
         allocator: Option<Arc<dyn RegionAllocator>>,
     ) -> Result<Arena, IoError> {
-        let _ = (bytes, allocator);
-        unimplemented!()
+        if bytes == 0 || bytes > ARENA_BYTES_MAX {
+            return Err(IoError::because(
+                "arena",
+                Errno::INVALID,
+                "the size of staging must be between one byte and 1 TiB",
+            ));
+        }
+        let page_count = bytes.div_ceil(MEMORY_ALIGNMENT);
+        Ok(Arena {
+            region: Region::new(page_count * MEMORY_ALIGNMENT, allocator)?,
+            pages: Pages::new(page_count),
+            peak_bytes: 0,
+        })
     }
-    /// A page-aligned block of at least `len` bytes, or `None` if none is free now.
+
+    /// A page-aligned block of at least `len` bytes (at least one page), or `None` if none is free now. Its content is
+    /// unspecified. From 2 MiB on it is aligned to 2 MiB.
     pub fn take(&mut self, len: usize) -> Option<Block> {
-        let _ = len;
-        unimplemented!()
+        if len > self.capacity() {
+            return None;
+        }
+        let page_count = len.div_ceil(MEMORY_ALIGNMENT).max(1);
+        let first = self.pages.take(page_count)?;
+        self.peak_bytes = self.peak_bytes.max(self.in_use());
+        let offset = first * MEMORY_ALIGNMENT;
+        let len = page_count * MEMORY_ALIGNMENT;
+        assert!(offset + len <= self.region.len());
+        // SAFETY: offset + len lies within the region, asserted above.
+        let pointer = unsafe { NonNull::new_unchecked(self.region.pointer().add(offset)) };
+        Some(Block { pointer, len })
     }
+
     /// Takes a block back.
+    ///
+    /// # Panics
+    /// If the block is another arena's.
     pub fn give(&mut self, block: Block) {
-        let _ = block;
+        let offset = block
+            .pointer
+            .as_ptr()
+            .addr()
+            .wrapping_sub(self.region.pointer().addr());
+        assert!(
+            offset < self.capacity() && block.len <= self.capacity() - offset,
+            "a block was given to an arena that it is not from"
+        );
+        self.pages
+            .give(offset / MEMORY_ALIGNMENT, block.len / MEMORY_ALIGNMENT);
     }
-    /// Bytes in blocks that are out.
+
+    /// Bytes in blocks that are out (or were dropped).
+    #[must_use]
     pub fn in_use(&self) -> usize {
-        0
+        self.pages.used() * MEMORY_ALIGNMENT
     }
+
     /// Most that `in_use` ever was.
+    #[must_use]
     pub fn peak(&self) -> usize {
-        0
+        self.peak_bytes
     }
+
     /// The bound.
+    #[must_use]
     pub fn capacity(&self) -> usize {
-        0
+        self.pages.count() * MEMORY_ALIGNMENT
     }
+
     /// Its memory, to be registered.
+    #[must_use]
     pub fn region(&self) -> &Arc<Region> {
-        unimplemented!()
+        &self.region
+    }
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        // Blocks that are out still point into the region, and the kernel may write to dropped ones.
+        if self.pages.used() > 0 {
+            self.region.leak();
+        }
+    }
+}
+
+impl fmt::Debug for Arena {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Arena")
+            .field("capacity", &self.capacity())
+            .field("in_use", &self.in_use())
+            .field("peak", &self.peak_bytes)
+            .finish_non_exhaustive()
     }
 }
 
 impl Block {
     /// Bytes (as asked for, rounded up to whole pages).
+    #[must_use]
+    #[expect(clippy::len_without_is_empty, reason = "a block has at least a page")]
     pub fn len(&self) -> usize {
-        0
+        self.len
     }
+
     /// First byte; for devices.
+    #[must_use]
     pub fn pointer(&self) -> *mut u8 {
-        unimplemented!()
+        self.pointer.as_ptr()
     }
+
     /// The bytes.
+    #[must_use]
     pub fn as_slice(&self) -> &[u8] {
-        &[]
+        // SAFETY: the range is this block's alone and initialised (module's Safety); the borrow of the block keeps it.
+        unsafe { std::slice::from_raw_parts(self.pointer.as_ptr(), self.len) }
     }
+
     /// The bytes.
+    #[must_use]
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
-        &mut []
+        // SAFETY: as in as_slice; the exclusive borrow of the block makes it the only reference.
+        unsafe { std::slice::from_raw_parts_mut(self.pointer.as_ptr(), self.len) }
+    }
+}
+
+impl fmt::Debug for Block {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Block")
+            .field("pointer", &self.pointer)
+            .field("len", &self.len)
+            .finish()
     }
 }

@@ -1,55 +1,262 @@
-//! Recycled destination buffers.
-use super::region::RegionAllocator;
-use crate::error::IoError;
+//! Recycled destination buffers, shared by threads.
+//!
+//! The dear part of a fresh buffer is its first touch (see [`region`](super::region)), so memory is kept and given out
+//! again. Buffers up to 1.75 MiB are pieces of slabs, in 31 sizes, four per octave ([`slab`]): at most a fifth is
+//! rounding. Larger ones own a region, a multiple of 2 MiB, reused by best fit ([`spare`]).
+//!
+//! A class of sizes is one lock, held for a few loads and stores; the memory a pool keeps is counted where slabs and regions
+//! become wholly free, not per buffer. A buffer holds a reference to its *class*, whose count lies in the cache line of the class's
+//! lock, which the caller has anyway. So nothing that all threads share is written when buffers of different sizes come and go, and a
+//! buffer may outlive the pool: its class then unmaps what becomes free.
+//!
+//! Bound: the wholly free memory a pool keeps (free regions, free slabs) is at most `retained_max` bytes. A slab of which one piece is still
+//! out cannot be unmapped; its free pieces are not counted as kept.
+//!
+//! # Safety
+//! From `take` to its drop a [`Buffer`] is the only one that refers to its range: a slab gives each piece to one buffer
+//! at a time, a region of its own belongs to one buffer. The class (or the buffer itself) holds the region meanwhile. The
+//! range is initialised: zero pages or stale bytes.
+#![expect(
+    unsafe_code,
+    reason = "makes slices of pooled regions; see the section Safety of this file"
+)]
+
+use std::fmt;
+use std::ptr::NonNull;
 use std::sync::Arc;
 
-/// Gives out buffers and takes them back when they are dropped. Shared by threads.
-pub struct BufferPool;
+use super::region::{Region, RegionAllocator};
+use crate::error::{Errno, IoError};
+use crate::limits::{BUFFER_PIECE_MAX, MEMORY_ALIGNMENT, REGION_BYTES_MAX};
+use slab::Class;
+use spare::Spare;
 
-/// Page-aligned memory of a pool, owned; derefs to its bytes. Goes back to the pool when dropped.
-pub struct Buffer;
+mod slab;
+mod spare;
+
+/// Gives out buffers and takes them back when they are dropped. Shared by threads.
+pub struct BufferPool {
+    classes: Box<[Arc<Class>]>,
+    spare: Arc<Spare>,
+}
+
+/// What a pool holds at a moment (other threads may change it meanwhile).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct BufferPoolStats {
+    /// Capacity of the buffers that are out, in bytes (leaked ones among them).
+    pub out_bytes: usize,
+    /// Wholly free memory kept for reuse, in bytes; at most the pool's bound.
+    pub retained_bytes: usize,
+    /// All memory mapped for the pool, in bytes: out, kept, and free pieces of slabs in use.
+    pub mapped_bytes: usize,
+}
+
+/// Page-aligned memory of a pool, owned; derefs to its bytes. Goes back to the pool when dropped, on any thread, also
+/// after the pool itself is gone.
+pub struct Buffer {
+    base: NonNull<u8>,
+    capacity: usize,
+    start: usize,
+    len: usize,
+    home: Home,
+}
+
+/// Where a buffer's memory goes.
+enum Home {
+    /// There is none.
+    Nowhere,
+    /// A piece of this slab of a class.
+    Piece { class: Arc<Class>, slab: u32 },
+    /// A region of its own.
+    Own {
+        spare: Arc<Spare>,
+        region: Arc<Region>,
+    },
+}
+
+// SAFETY: a Buffer is the only access to its bytes, which are plain memory; its home may be used from any thread.
+unsafe impl Send for Buffer {}
+// SAFETY: through a shared reference the bytes can only be read.
+unsafe impl Sync for Buffer {}
 
 impl BufferPool {
-    /// A pool that keeps up to `retained_max` bytes of free memory for reuse.
+    /// A pool that keeps up to `retained_max` bytes of free memory for reuse. Maps nothing yet.
+    #[must_use]
     pub fn new(
         retained_max: usize,
         allocator: Option<Arc<dyn RegionAllocator>>,
     ) -> Arc<BufferPool> {
-        let _ = (retained_max, allocator);
-        unimplemented!()
+        let spare = Arc::new(Spare::new(retained_max, allocator));
+        let classes = (0..slab::CLASS_COUNT)
+            .map(|index| Arc::new(Class::new(index, Arc::clone(&spare))))
+            .collect();
+        Arc::new(BufferPool { classes, spare })
     }
-    /// A buffer of `len` bytes with unspecified content.
+
+    /// A buffer that shows `len` bytes with unspecified content. Costs tens of nanoseconds when memory of its size is
+    /// at hand, a few microseconds when some must be mapped. `take(0)` is [`Buffer::empty`].
+    ///
+    /// # Errors
+    /// `ENOMEM` if there is no memory for it.
     pub fn take(self: &Arc<Self>, len: usize) -> Result<Buffer, IoError> {
-        let _ = len;
-        unimplemented!()
+        if len == 0 {
+            return Ok(Buffer::empty());
+        }
+        if len > REGION_BYTES_MAX {
+            return Err(IoError::because(
+                "buffer",
+                Errno(libc::ENOMEM),
+                "a length that no memory can have",
+            ));
+        }
+        if len <= BUFFER_PIECE_MAX {
+            let class = &self.classes[slab::class_index(len)];
+            let (base, slab) = class.take()?;
+            let home = Home::Piece {
+                class: Arc::clone(class),
+                slab,
+            };
+            return Ok(Buffer::new(base, class.piece_bytes(), len, home));
+        }
+        let region = self.spare.take(len)?;
+        let base = NonNull::new(region.pointer()).expect("a region has an address");
+        let capacity = region.len();
+        self.spare.count_out(capacity);
+        let home = Home::Own {
+            spare: Arc::clone(&self.spare),
+            region,
+        };
+        Ok(Buffer::new(base, capacity, len, home))
+    }
+
+    /// What it holds now.
+    #[must_use]
+    pub fn stats(&self) -> BufferPoolStats {
+        BufferPoolStats {
+            out_bytes: self.spare.out_bytes()
+                + self
+                    .classes
+                    .iter()
+                    .map(|class| class.out_bytes())
+                    .sum::<usize>(),
+            retained_bytes: self.spare.free_bytes()
+                + self
+                    .classes
+                    .iter()
+                    .map(|class| class.retained_bytes())
+                    .sum::<usize>(),
+            mapped_bytes: self.spare.mapped_bytes(),
+        }
+    }
+}
+
+impl Drop for BufferPool {
+    fn drop(&mut self) {
+        self.spare.close();
+        for class in &self.classes {
+            class.close();
+        }
+    }
+}
+
+impl fmt::Debug for BufferPool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("BufferPool").field(&self.stats()).finish()
     }
 }
 
 impl Buffer {
+    fn new(base: NonNull<u8>, capacity: usize, len: usize, home: Home) -> Buffer {
+        debug_assert!(len <= capacity);
+        Buffer {
+            base,
+            capacity,
+            start: 0,
+            len,
+            home,
+        }
+    }
+
+    /// A buffer of no bytes, of no pool; allocates nothing.
+    #[must_use]
+    pub fn empty() -> Buffer {
+        let base = std::ptr::without_provenance_mut(MEMORY_ALIGNMENT);
+        let base = NonNull::new(base).expect("the alignment is not zero");
+        Buffer::new(base, 0, 0, Home::Nowhere)
+    }
+
     /// Bytes that the memory under it holds, from its page-aligned start on.
+    #[must_use]
     pub fn capacity(&self) -> usize {
-        0
+        self.capacity
     }
+
     /// First byte of the memory under it (page-aligned), whatever the view; for devices.
+    #[must_use]
     pub fn base(&self) -> *mut u8 {
-        unimplemented!()
+        self.base.as_ptr()
     }
+
     /// Shows `len` bytes from `start` of the memory on.
     ///
     /// # Panics
     /// If that is beyond the capacity.
     pub fn set_view(&mut self, start: usize, len: usize) {
-        let _ = (start, len);
+        assert!(
+            start <= self.capacity && len <= self.capacity - start,
+            "a view of {len} bytes at {start} is beyond the capacity of {}",
+            self.capacity
+        );
+        self.start = start;
+        self.len = len;
+    }
+
+    /// Gives the memory up for ever: neither reused nor unmapped, whatever becomes of the pool. For memory that the
+    /// kernel may still write to.
+    pub fn leak(self) {
+        // The home is forgotten with it: a class that is never dropped keeps its slabs, a region its mapping.
+        std::mem::forget(self);
     }
 }
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        match &self.home {
+            Home::Nowhere => {}
+            Home::Piece { class, slab } => class.give(self.base, *slab),
+            Home::Own { spare, region } => {
+                spare.count_back(self.capacity);
+                spare.give(Arc::clone(region));
+            }
+        }
+    }
+}
+
 impl std::ops::Deref for Buffer {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        &[]
+        // SAFETY: start + len <= capacity (new, set_view); the range is this buffer's alone and initialised (module's
+        // Safety). Without memory len is 0 and the base is aligned and not null.
+        unsafe { std::slice::from_raw_parts(self.base.as_ptr().wrapping_add(self.start), self.len) }
     }
 }
+
 impl std::ops::DerefMut for Buffer {
     fn deref_mut(&mut self) -> &mut [u8] {
-        &mut []
+        // SAFETY: as in deref; the exclusive borrow makes it the only reference.
+        unsafe {
+            std::slice::from_raw_parts_mut(self.base.as_ptr().wrapping_add(self.start), self.len)
+        }
+    }
+}
+
+impl fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Buffer")
+            .field("base", &self.base)
+            .field("capacity", &self.capacity)
+            .field("start", &self.start)
+            .field("len", &self.len)
+            .finish_non_exhaustive()
     }
 }

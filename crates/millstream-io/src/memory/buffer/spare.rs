@@ -1,0 +1,166 @@
+//! Free regions, and the budget of what a pool keeps.
+//!
+//! Regions that nobody uses, found by best fit: the smallest that is large enough and at most a quarter larger, so that a
+//! small buffer never sits in a huge region. When the budget is full the regions longest unused are unmapped first, so memory
+//! of sizes that are out of fashion goes away. Slabs that classes keep are claimed from the same budget, up to a half of it.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::error::IoError;
+use crate::limits::HUGE_PAGE_BYTES;
+use crate::memory::region::{Region, RegionAllocator};
+
+/// Free regions of a pool.
+pub(super) struct Spare {
+    store: Mutex<Store>,
+    retained_max: usize,
+    /// Bytes of slabs that classes may keep when they are free. It only grows, by `claim`, which checks the bound.
+    claimed: AtomicUsize,
+    claimed_max: usize,
+    /// Bytes in buffers with regions of their own.
+    out: AtomicUsize,
+    /// Bytes of all regions that came from here and have not been unmapped.
+    mapped: AtomicUsize,
+    allocator: Option<Arc<dyn RegionAllocator>>,
+}
+
+#[derive(Default)]
+struct Store {
+    /// By length, then by age.
+    free: BTreeMap<(usize, u64), Arc<Region>>,
+    free_bytes: usize,
+    /// Counts what came in: the lower the longer unused.
+    stamp: u64,
+    closed: bool,
+}
+
+impl Spare {
+    pub(super) fn new(retained_max: usize, allocator: Option<Arc<dyn RegionAllocator>>) -> Spare {
+        Spare {
+            store: Mutex::default(),
+            retained_max,
+            claimed: AtomicUsize::new(0),
+            claimed_max: retained_max / 2,
+            out: AtomicUsize::new(0),
+            mapped: AtomicUsize::new(0),
+            allocator,
+        }
+    }
+
+    /// A region of at least `len` bytes.
+    pub(super) fn take(&self, len: usize) -> Result<Arc<Region>, IoError> {
+        let len = len.next_multiple_of(HUGE_PAGE_BYTES);
+        if let Some(region) = self.lock().take(len) {
+            return Ok(region);
+        }
+        let region = Region::new(len, self.allocator.clone())?;
+        self.mapped.fetch_add(region.len(), Relaxed);
+        Ok(region)
+    }
+
+    /// Takes a free region back: keeps it, in the place of older ones if need be, or unmaps it.
+    pub(super) fn give(&self, region: Arc<Region>) {
+        let mut unmapped = Vec::new(); // Allocates nothing until something is unmapped.
+        let mut store = self.lock();
+        let room = self.retained_max - self.claimed.load(Relaxed);
+        if store.closed || region.len() > room {
+            unmapped.push(region);
+        } else {
+            while store.free_bytes + region.len() > room {
+                unmapped.push(store.remove_oldest());
+            }
+            store.put(region);
+        }
+        drop(store); // Unmapping takes its time, outside the lock.
+        self.unmap(unmapped);
+    }
+
+    /// Claims budget for a free slab that a class keeps from now on; whether there was some.
+    pub(super) fn claim(&self, bytes: usize) -> bool {
+        let mut store = self.lock();
+        // All claims are made under the lock, so the sum cannot grow behind our back.
+        let claimed = self.claimed.load(Relaxed) + bytes;
+        if store.closed || claimed > self.claimed_max {
+            return false;
+        }
+        self.claimed.fetch_add(bytes, Relaxed);
+        let mut unmapped = Vec::new();
+        while store.free_bytes + claimed > self.retained_max {
+            unmapped.push(store.remove_oldest());
+        }
+        drop(store);
+        self.unmap(unmapped);
+        true
+    }
+
+    /// Unmaps what is free, and from now on whatever becomes free.
+    pub(super) fn close(&self) {
+        let mut store = self.lock();
+        store.closed = true;
+        store.free_bytes = 0;
+        let free = std::mem::take(&mut store.free);
+        drop(store);
+        self.unmap(free.into_values().collect());
+    }
+
+    pub(super) fn count_out(&self, bytes: usize) {
+        self.out.fetch_add(bytes, Relaxed);
+    }
+
+    pub(super) fn count_back(&self, bytes: usize) {
+        self.out.fetch_sub(bytes, Relaxed);
+    }
+
+    pub(super) fn out_bytes(&self) -> usize {
+        self.out.load(Relaxed)
+    }
+
+    pub(super) fn free_bytes(&self) -> usize {
+        self.lock().free_bytes
+    }
+
+    pub(super) fn mapped_bytes(&self) -> usize {
+        self.mapped.load(Relaxed)
+    }
+
+    fn unmap(&self, regions: Vec<Arc<Region>>) {
+        let bytes: usize = regions.iter().map(|region| region.len()).sum();
+        self.mapped.fetch_sub(bytes, Relaxed);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Store> {
+        // A panic cannot leave the store half changed (only an allocation could fail, which aborts).
+        self.store.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Store {
+    fn take(&mut self, len: usize) -> Option<Arc<Region>> {
+        let largest = len + len / 4;
+        let (&key, _) = self.free.range((len, 0)..=(largest, u64::MAX)).next()?;
+        self.remove(key)
+    }
+
+    fn put(&mut self, region: Arc<Region>) {
+        self.stamp += 1;
+        self.free_bytes += region.len();
+        self.free.insert((region.len(), self.stamp), region);
+    }
+
+    fn remove(&mut self, key: (usize, u64)) -> Option<Arc<Region>> {
+        let region = self.free.remove(&key)?;
+        self.free_bytes -= region.len();
+        Some(region)
+    }
+
+    /// The region longest unused. A look at all of them (one per 2 MiB of the budget at most), since unmapping, which follows,
+    /// costs far more.
+    fn remove_oldest(&mut self) -> Arc<Region> {
+        let oldest = self.free.keys().min_by_key(|key| key.1).copied();
+        oldest
+            .and_then(|key| self.remove(key))
+            .expect("free bytes are in regions")
+    }
+}
