@@ -47,12 +47,12 @@ pub enum Verb {
 #[repr(transparent)]
 pub struct Segment(libc::iovec);
 
-// SAFETY: a Segment is an address and a length, it does nothing by itself; who builds an Operation of it promises
-// (see Device::push) that the memory may be used from other threads until the completion.
 #[expect(
     unsafe_code,
     reason = "an iovec holds a raw pointer, which is Send by the contract of push"
 )]
+// SAFETY: a Segment is an address and a length, it does nothing by itself; who builds an Operation of it promises
+// (see Device::push) that the memory may be used from other threads until the completion.
 unsafe impl Send for Segment {}
 #[expect(
     unsafe_code,

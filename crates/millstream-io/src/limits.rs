@@ -39,3 +39,57 @@ const _: () = assert!(ARENA_BYTES_DEFAULT.is_multiple_of(HUGE_PAGE_BYTES));
 const _: () = assert!(BUFFER_PIECE_MAX <= SLAB_BYTES_LARGE / 4);
 const _: () = assert!(SEGMENTS_MAX <= 1024);
 const _: () = assert!(MEMORY_ALIGNMENT.is_power_of_two());
+
+/// Most threads of the threads device for local files. A read that blocks needs no core, so the
+/// bound is on memory and on what a disk can use: NVMe saturates below 128 in flight.
+pub const THREADS_MAX: usize = 128;
+
+/// Most threads of the threads device in slow mounts, all mounts together: eight mounts may hang
+/// with two threads each before a ninth has to wait.
+pub const SLOW_THREADS_MAX: usize = 16;
+
+/// Most operations that a thread takes at once. At 0.5 µs for a cached 4 KiB read a batch is 8 µs
+/// of work, four times the cost of waking a thread.
+pub const THREADS_BATCH_MAX: usize = 16;
+
+/// A batch is closed once it has this many bytes: 16 operations of 4 KiB. Larger ones copy long
+/// enough to be worth a thread each.
+pub const THREADS_BATCH_BYTES_MAX: usize = 64 << 10;
+
+/// An operation that takes less than this did not wait for a disk: a cached 4 KiB read takes 0.5 µs
+/// and the copy of 16 KiB about 2; the fastest disks answer in 8 µs.
+pub const THREADS_FAST_NS: u64 = 6_000;
+
+/// Most operations that one enter of the ring submits. A cached read runs inside the call (0.6–0.8 µs
+/// for 4 KiB), so 64 hold the owner for about 50 µs.
+pub const URING_SUBMIT_MAX: usize = 64;
+
+/// Entries of the submission queue: one full enter and as many of the ring's own (doorbell,
+/// timeouts, cancels). 128 × 64 bytes; before 5.12 these count against RLIMIT_MEMLOCK.
+pub const URING_SUBMISSION_ENTRIES: u32 = 128;
+
+/// Most operations in flight in a ring. The completion queue is twice that, 512 KiB, and stays below
+/// the kernel's bound of 65,536 entries.
+pub const URING_DEPTH_MAX: u32 = 16_384;
+
+/// Completion queue entries beyond twice the depth: doorbell, timeouts and cancels.
+pub const URING_OWN_ENTRIES: u32 = 16;
+
+/// Most regions that a ring registers; the table is made in one piece.
+pub const URING_REGIONS_MAX: usize = 16;
+
+/// Longest piece of memory that the kernel registers as one buffer.
+pub const URING_REGION_BYTES_MAX: usize = 1 << 30;
+
+/// Registering less of a region than this is not worth a table entry.
+pub const URING_REGION_BYTES_MIN: usize = 64 << 10;
+
+/// How long a ring that the kernel refused memory for waits before it tries again.
+pub const URING_RETRY_NS: u64 = 1_000_000;
+
+/// How many interrupted enters in a row are repeated before the owner gets its turn.
+pub const URING_INTERRUPTED_MAX: usize = 16;
+
+const _: () = assert!(URING_SUBMIT_MAX as u32 * 2 <= URING_SUBMISSION_ENTRIES);
+const _: () = assert!(2 * URING_DEPTH_MAX + URING_OWN_ENTRIES <= 65_536);
+const _: () = assert!(OPERATION_BYTES_MAX <= u32::MAX as usize);

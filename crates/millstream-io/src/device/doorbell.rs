@@ -1,4 +1,216 @@
-//! Wakes a sleeping device owner.
-/// Placeholder.
+//! The doorbell: ends a device owner's sleep from another thread.
+//!
+//! Three states in one atomic: awake, asleep, rung. The owner moves awake → asleep before it
+//! blocks; a ringer swaps in "rung" and makes a system call only if it swapped out "asleep". So a
+//! ring costs one atomic while the owner is awake, and a sleep costs its ringers together at most
+//! one system call, however many they are.
+//!
+//! A ring is remembered: if nobody sleeps, the owner's next wait returns at once. The price is one
+//! idle turn of the owner's loop; what it buys is that no ring is ever lost, whatever the order.
+//! A device's own threads, whose work the owner looks for after arming anyway, use
+//! [`Doorbell::wake_if_sleeping`] instead, which leaves no memory.
+//!
+//! How the sleeper is woken depends on what it sleeps in: an eventfd that the ring reads
+//! (`uring`), or a condition variable (`threads`, `sim`).
+
+use std::sync::atomic::{AtomicU32, Ordering, fence};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+#[cfg(target_os = "linux")]
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+
+#[cfg(target_os = "linux")]
+use crate::error::{Errno, IoError};
+
+const AWAKE: u32 = 0;
+const ASLEEP: u32 = 1;
+const RUNG: u32 = 2;
+
+/// Wakes a sleeping device owner. Clones ring the same bell; it may outlive its device.
 #[derive(Clone)]
-pub struct Doorbell;
+pub struct Doorbell {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    state: AtomicU32,
+    sleeper: Sleeper,
+}
+
+enum Sleeper {
+    Condvar {
+        lock: Mutex<()>,
+        condvar: Condvar,
+    },
+    #[cfg(target_os = "linux")]
+    Eventfd(OwnedFd),
+}
+
+impl Doorbell {
+    /// A bell whose owner sleeps in [`Doorbell::sleep`].
+    pub(crate) fn condvar() -> Doorbell {
+        Doorbell::with(Sleeper::Condvar {
+            lock: Mutex::new(()),
+            condvar: Condvar::new(),
+        })
+    }
+
+    /// A bell whose owner sleeps in a ring that reads [`Doorbell::eventfd_raw`].
+    #[cfg(target_os = "linux")]
+    pub(crate) fn eventfd() -> Result<Doorbell, IoError> {
+        // Blocking on purpose: on a non-blocking descriptor the ring's read would end with EAGAIN
+        // instead of waiting. The ringer's write cannot block, the counter never passes a few.
+        let flags = rustix::event::EventfdFlags::CLOEXEC;
+        let fd = rustix::event::eventfd(0, flags)
+            .map_err(|error| IoError::new("eventfd", Errno(error.raw_os_error())))?;
+        Ok(Doorbell::with(Sleeper::Eventfd(fd)))
+    }
+
+    fn with(sleeper: Sleeper) -> Doorbell {
+        Doorbell {
+            shared: Arc::new(Shared {
+                state: AtomicU32::new(AWAKE),
+                sleeper,
+            }),
+        }
+    }
+
+    /// Ends the owner's `wait`, the one it is in or else the next one. Never blocks; from any thread.
+    pub fn ring(&self) {
+        // SeqCst, as in `arm`: either the owner sees the work that was added before this ring, or
+        // this swap sees it asleep.
+        if self.shared.state.swap(RUNG, Ordering::SeqCst) == ASLEEP {
+            self.wake();
+        }
+    }
+
+    /// Like `ring`, but not remembered if the owner is awake. Right only where the owner looks for
+    /// the caller's work between arming and sleeping.
+    pub(crate) fn wake_if_sleeping(&self) {
+        fence(Ordering::SeqCst);
+        if self.shared.state.load(Ordering::Relaxed) == ASLEEP {
+            self.ring();
+        }
+    }
+
+    /// The owner is about to sleep. False if the bell was rung before: then it must not.
+    pub(crate) fn arm(&self) -> bool {
+        let state = &self.shared.state;
+        let armed = state
+            .compare_exchange(AWAKE, ASLEEP, Ordering::SeqCst, Ordering::SeqCst)
+            .is_ok();
+        if !armed {
+            state.store(AWAKE, Ordering::SeqCst);
+        }
+        armed
+    }
+
+    /// The owner is awake again, and whatever rang until now has been heard.
+    pub(crate) fn disarm(&self) {
+        self.shared.state.swap(AWAKE, Ordering::SeqCst);
+    }
+
+    /// Sleeps, armed, until the bell rings or the timeout passes.
+    pub(crate) fn sleep(&self, timeout: Option<Duration>) {
+        let (lock, condvar) = match &self.shared.sleeper {
+            Sleeper::Condvar { lock, condvar } => (lock, condvar),
+            #[cfg(target_os = "linux")]
+            Sleeper::Eventfd(_) => unreachable!("the owner of an eventfd bell sleeps in its ring"),
+        };
+        let until = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let mut guard = lock.lock().unwrap_or_else(PoisonError::into_inner);
+        while self.shared.state.load(Ordering::SeqCst) == ASLEEP {
+            guard = match until {
+                None => condvar.wait(guard).unwrap_or_else(PoisonError::into_inner),
+                Some(until) => {
+                    let left = until.saturating_duration_since(Instant::now());
+                    if left.is_zero() {
+                        break;
+                    }
+                    let woken = condvar.wait_timeout(guard, left);
+                    woken.unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
+        }
+    }
+
+    /// The descriptor to read eight bytes from.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn eventfd_raw(&self) -> RawFd {
+        match &self.shared.sleeper {
+            Sleeper::Eventfd(fd) => fd.as_raw_fd(),
+            Sleeper::Condvar { .. } => unreachable!("only the ring's bell has a descriptor"),
+        }
+    }
+
+    /// The system call of a ring.
+    pub(crate) fn wake(&self) {
+        match &self.shared.sleeper {
+            Sleeper::Condvar { lock, condvar } => {
+                // Taken and let go: the sleeper is now either before its look at the state, or in
+                // the condition variable.
+                drop(lock.lock().unwrap_or_else(PoisonError::into_inner));
+                condvar.notify_one();
+            }
+            #[cfg(target_os = "linux")]
+            Sleeper::Eventfd(fd) => {
+                // Can fail only with EAGAIN at a counter of 2⁶⁴ − 2, which wakes as well.
+                let _ = rustix::io::write(fd, &1u64.to_ne_bytes());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ring_before_the_sleep_is_remembered_once() {
+        let bell = Doorbell::condvar();
+        bell.ring();
+        bell.ring();
+        assert!(!bell.arm(), "rung: must not sleep");
+        assert!(bell.arm(), "heard: may sleep");
+        bell.disarm();
+    }
+
+    #[test]
+    fn waking_an_owner_that_is_awake_leaves_no_memory() {
+        let bell = Doorbell::condvar();
+        bell.wake_if_sleeping();
+        assert!(bell.arm());
+        bell.wake_if_sleeping();
+        bell.sleep(None);
+        bell.disarm();
+    }
+
+    #[test]
+    fn no_ring_is_lost_between_two_threads() {
+        use std::sync::atomic::AtomicU64;
+        const ROUNDS: u64 = 20_000;
+        let bell = Doorbell::condvar();
+        let work = Arc::new(AtomicU64::new(0));
+        let ringer = std::thread::spawn({
+            let (bell, work) = (bell.clone(), Arc::clone(&work));
+            move || {
+                for _ in 0..ROUNDS {
+                    work.fetch_add(1, Ordering::Relaxed);
+                    bell.ring();
+                }
+            }
+        });
+        let mut seen = 0;
+        while seen < ROUNDS {
+            if bell.arm() {
+                if work.load(Ordering::Relaxed) == seen {
+                    bell.sleep(None);
+                }
+                bell.disarm();
+            }
+            seen = work.load(Ordering::Relaxed);
+        }
+        ringer.join().unwrap();
+    }
+}

@@ -1,1 +1,391 @@
-//! Placeholder.
+//! A pool of threads in `preadv`: the device where io_uring is refused, as in many containers, and
+//! the one for mounts where a read may hang.
+//!
+//! # Shape
+//! A 4 KiB read that hits the page cache takes about half a microsecond, so handing it to a thread
+//! and back decides the speed. Hence everything moves in arrays: `submit` adds all operations under
+//! one lock; a thread takes up to [`BATCH_MAX`] of them under that lock, runs them, and hands the
+//! completions back under a second lock with one doorbell ring; `reap` swaps the whole array out.
+//!
+//! - **Wakes**: `submit` wakes one thread, and only if one sleeps and none is just looking for work.
+//!   A thread that leaves work behind wakes the next. So a burst that one thread can serve from the
+//!   cache wakes one, and a burst that blocks soon has all of them.
+//! - **Batches adapt**: a thread takes several operations only while its last ones were fast (a
+//!   cache hit each). When they block, it takes one at a time, so that no operation waits behind
+//!   another while a thread is idle.
+//! - **Slow mounts have threads of their own**, at most `per_mount_max` for each mount and
+//!   [`SLOW_THREADS_MAX`] in all, and take one operation at a time. A hung mount blocks neither
+//!   local files nor other mounts.
+//! - Threads are started when there is work for them, and stay.
+//!
+//! # Fork
+//! Threads do not exist in a forked child. A child that inherited this device can drop it, nothing
+//! else; what was in flight there never completes.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use super::{Abandoned, Completion, Device, DeviceKind, Doorbell, Operation, OperationId};
+use crate::error::{Errno, IoError};
+use crate::limits::{SLOW_THREADS_MAX, THREADS_MAX};
+use crate::memory::Region;
+
+mod queue;
+mod worker;
+
+use queue::{Group, Queue};
+
+/// How to make a [`Threads`].
+#[derive(Debug, Clone)]
+pub struct ThreadsOptions {
+    /// Threads for local files, at least 1 and at most [`THREADS_MAX`]. Slow mounts have their own
+    /// beside these.
+    pub threads: usize,
+    /// Most operations pushed and not yet reaped, at least 1.
+    pub depth: usize,
+    /// Most threads in operations on one slow mount at a time, at least 1.
+    pub per_mount_max: usize,
+    /// Threads are named by this and a number: `ms-io-0`. Linux shows 15 bytes of it.
+    pub name_prefix: String,
+}
+
+impl Default for ThreadsOptions {
+    fn default() -> ThreadsOptions {
+        ThreadsOptions {
+            threads: 8,
+            depth: 128,
+            per_mount_max: 2,
+            name_prefix: "ms-io-".to_owned(),
+        }
+    }
+}
+
+/// What the owner and the threads share. Kept alive by a hung thread as long as it hangs.
+struct Shared {
+    queue: Mutex<Queue>,
+    /// Idle threads for local files sleep here.
+    idle: Condvar,
+    /// Idle threads for slow mounts sleep here.
+    idle_slow: Condvar,
+    done: Mutex<Done>,
+    /// Completions in `done`, to be looked at without its lock.
+    done_count: AtomicUsize,
+    bell: Doorbell,
+}
+
+struct Done {
+    completions: Vec<Completion>,
+    /// Per thread: how many batches it has handed back.
+    published: Vec<u64>,
+    /// The owner is gone: nobody will look at what is added.
+    closed: bool,
+}
+
+impl Shared {
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn done(&self) -> MutexGuard<'_, Done> {
+        self.done.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The device. See the module.
+pub struct Threads {
+    shared: Arc<Shared>,
+    handles: Vec<JoinHandle<()>>,
+    name_prefix: String,
+    depth: usize,
+    in_flight: usize,
+    /// Pushed, not submitted.
+    pushed: Vec<Operation>,
+    /// Swapped with `Done::completions`, so that neither allocates.
+    spare: Vec<Completion>,
+}
+
+impl Threads {
+    /// Makes the device and starts its first thread.
+    ///
+    /// # Errors
+    /// Not even one thread can be started.
+    pub fn new(options: ThreadsOptions) -> Result<Threads, IoError> {
+        let threads_max = options.threads.clamp(1, THREADS_MAX);
+        let depth = options.depth.max(1);
+        let mut device = Threads {
+            shared: Arc::new(Shared {
+                queue: Mutex::new(Queue::new(threads_max, options.per_mount_max.max(1), depth)),
+                idle: Condvar::new(),
+                idle_slow: Condvar::new(),
+                done: Mutex::new(Done {
+                    completions: Vec::with_capacity(depth),
+                    published: vec![0; threads_max + SLOW_THREADS_MAX],
+                    closed: false,
+                }),
+                done_count: AtomicUsize::new(0),
+                bell: Doorbell::condvar(),
+            }),
+            handles: Vec::new(),
+            name_prefix: options.name_prefix,
+            depth,
+            in_flight: 0,
+            pushed: Vec::with_capacity(depth),
+            spare: Vec::with_capacity(depth),
+        };
+        device.start_thread(Group::Local).map_err(|errno| {
+            let cause = "no thread can be started (RLIMIT_NPROC, or the pids limit of a cgroup)";
+            IoError::because("start an I/O thread", errno, cause)
+        })?;
+        Ok(device)
+    }
+
+    /// Threads started so far, for local files and for slow mounts.
+    #[must_use]
+    pub fn threads(&self) -> usize {
+        self.handles.len()
+    }
+
+    fn start_thread(&mut self, group: Group) -> Result<(), Errno> {
+        let number = self.handles.len();
+        let shared = Arc::clone(&self.shared);
+        self.shared.queue().thread_starts(group);
+        let started = std::thread::Builder::new()
+            .name(format!("{}{number}", self.name_prefix))
+            .spawn(move || worker::run(&shared, number, group));
+        match started {
+            Ok(handle) => {
+                self.handles.push(handle);
+                Ok(())
+            }
+            Err(error) => {
+                self.shared.queue().thread_did_not_start(group);
+                Err(Errno(error.raw_os_error().unwrap_or(libc::EAGAIN)))
+            }
+        }
+    }
+
+    /// Starts threads for which there is work. Fewer than wanted are not an error as long as there is one.
+    fn start_wanted(&mut self, wanted_local: usize, wanted_slow: usize) {
+        for _ in 0..wanted_local {
+            if self.start_thread(Group::Local).is_err() {
+                break;
+            }
+        }
+        for _ in 0..wanted_slow {
+            if self.start_thread(Group::Slow).is_err() {
+                break;
+            }
+        }
+        if wanted_slow > 0 {
+            let stranded = self.shared.queue().take_stranded();
+            self.complete_all(stranded, Errno(libc::ENOMEM));
+        }
+    }
+
+    /// Ends operations that no thread has touched.
+    fn complete_all(&mut self, operations: Vec<Operation>, errno: Errno) {
+        if operations.is_empty() {
+            return;
+        }
+        let mut done = self.shared.done();
+        done.completions
+            .extend(operations.into_iter().map(|operation| Completion {
+                id: operation.id,
+                result: Err(errno),
+                segments: operation.segments,
+            }));
+        self.shared
+            .done_count
+            .store(done.completions.len(), Ordering::Release);
+    }
+
+    fn has_done(&self) -> bool {
+        self.shared.done_count.load(Ordering::SeqCst) > 0
+    }
+
+    fn sleep_until_done(&self, timeout: Option<Duration>, awake: &mut dyn FnMut() -> bool) {
+        if self.has_done() || timeout == Some(Duration::ZERO) || !self.shared.bell.arm() {
+            return;
+        }
+        if !self.has_done() && !awake() {
+            self.shared.bell.sleep(timeout);
+        }
+        self.shared.bell.disarm();
+    }
+
+    fn close(&mut self, deadline: Instant, completions: &mut Vec<Completion>) -> Abandoned {
+        let unsubmitted: Vec<Operation> = self.pushed.drain(..).collect();
+        self.complete_all(unsubmitted, Errno(libc::ECANCELED));
+        self.shared.queue().stopping = true;
+        self.notify_all();
+        while self.in_flight > 0 && Instant::now() < deadline {
+            if self.reap(completions) == 0 {
+                let left = deadline.saturating_duration_since(Instant::now());
+                self.sleep_until_done(Some(left), &mut || false);
+            }
+        }
+        let untouched = {
+            let mut queue = self.shared.queue();
+            queue.ended = true;
+            queue.take_all()
+        };
+        self.notify_all();
+        self.complete_all(untouched, Errno(libc::ECANCELED));
+        let abandoned = self.collect_abandoned(completions);
+        self.join_all(abandoned.operations.is_empty());
+        abandoned
+    }
+
+    fn notify_all(&self) {
+        self.shared.idle.notify_all();
+        self.shared.idle_slow.notify_all();
+    }
+
+    /// The last reap: whatever a thread hands back after this is dropped by it.
+    fn collect_abandoned(&mut self, completions: &mut Vec<Completion>) -> Abandoned {
+        let queue = self.shared.queue();
+        let mut done = self.shared.done();
+        done.closed = true;
+        let operations: Vec<OperationId> = queue
+            .running
+            .iter()
+            .zip(&done.published)
+            .filter(|(running, published)| running.batch > **published)
+            .flat_map(|(running, _)| running.ids.iter().copied())
+            .collect();
+        self.in_flight -= done.completions.len();
+        completions.append(&mut done.completions);
+        self.shared.done_count.store(0, Ordering::Release);
+        debug_assert_eq!(
+            self.in_flight,
+            operations.len(),
+            "every operation is accounted for"
+        );
+        self.in_flight = operations.len();
+        Abandoned { operations }
+    }
+
+    /// Threads that hold nothing end at once and are joined; the others are left to themselves.
+    fn join_all(&mut self, all: bool) {
+        let busy: Vec<bool> = {
+            let queue = self.shared.queue();
+            let done = self.shared.done();
+            queue
+                .running
+                .iter()
+                .zip(&done.published)
+                .map(|(running, published)| running.batch > *published)
+                .collect()
+        };
+        for (handle, busy) in self.handles.drain(..).zip(busy) {
+            if all || !busy {
+                // A panic of a thread of ours has no other place to be reported.
+                handle.join().expect("an I/O thread panicked");
+            }
+        }
+    }
+}
+
+impl Device for Threads {
+    fn kind(&self) -> DeviceKind {
+        DeviceKind::Threads
+    }
+
+    fn depth(&self) -> usize {
+        self.depth
+    }
+
+    fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
+    #[expect(
+        unsafe_code,
+        reason = "the trait's contract: the caller lends the memory"
+    )]
+    unsafe fn push(&mut self, operation: Operation) -> Result<(), Operation> {
+        if self.in_flight == self.depth {
+            return Err(operation);
+        }
+        self.in_flight += 1;
+        self.pushed.push(operation);
+        Ok(())
+    }
+
+    fn submit(&mut self) -> Result<(), IoError> {
+        if self.pushed.is_empty() {
+            return Ok(());
+        }
+        let wake = self.shared.queue().add(&mut self.pushed);
+        if wake.local {
+            self.shared.idle.notify_one();
+        }
+        for _ in 0..wake.slow {
+            self.shared.idle_slow.notify_one();
+        }
+        if wake.start_local + wake.start_slow > 0 {
+            self.start_wanted(wake.start_local, wake.start_slow);
+        }
+        Ok(())
+    }
+
+    fn reap(&mut self, completions: &mut Vec<Completion>) -> usize {
+        if !self.has_done() {
+            return 0;
+        }
+        {
+            let mut done = self.shared.done();
+            std::mem::swap(&mut done.completions, &mut self.spare);
+            self.shared.done_count.store(0, Ordering::Release);
+        }
+        let count = self.spare.len();
+        self.in_flight -= count;
+        completions.append(&mut self.spare);
+        count
+    }
+
+    fn wait(&mut self, timeout: Option<Duration>, awake: &mut dyn FnMut() -> bool) {
+        self.sleep_until_done(timeout, awake);
+    }
+
+    fn doorbell(&self) -> Doorbell {
+        self.shared.bell.clone()
+    }
+
+    fn register(&mut self, _region: &Arc<Region>) -> usize {
+        0
+    }
+
+    /// See [`Device::shutdown`]. Operations that no thread has begun by the deadline end with
+    /// `ECANCELED`. A thread that hangs is detached with its operations; they are reported, and it
+    /// ends by itself should the system ever let it go.
+    fn shutdown(
+        mut self: Box<Self>,
+        deadline: Instant,
+        completions: &mut Vec<Completion>,
+    ) -> Abandoned {
+        self.close(deadline, completions)
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        // After a shutdown there are no handles. Without one, no waiting: what has not begun is
+        // cancelled, and threads that are in an operation end after it. The memory was lent until
+        // the completion, so a caller that drops without a shutdown must keep it.
+        if !self.handles.is_empty() {
+            self.pushed.clear();
+            let untouched = {
+                let mut queue = self.shared.queue();
+                queue.stopping = true;
+                queue.ended = true;
+                queue.take_all()
+            };
+            drop(untouched);
+            self.shared.done().closed = true;
+            self.notify_all();
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! The end of a ring, in this order: nothing is freed early, it returns in bounded time, nothing leaks.
+
+use std::mem::ManuallyDrop;
+use std::time::{Duration, Instant};
+
+use io_uring::{EnterFlags, opcode};
+
+use super::{USER_DATA_OTHER, USER_DATA_TIMEOUT, Uring};
+use crate::device::{Abandoned, Completion, Device};
+use crate::error::Errno;
+
+/// How long the ring's own operations get to end once nothing else is in flight. They end at once;
+/// if the kernel is busier than this, eight bytes and a time are leaked.
+const OWN_GRACE: Duration = Duration::from_millis(50);
+
+impl Uring {
+    /// See `shutdown`. The device is of no use afterwards.
+    pub(super) fn close(
+        &mut self,
+        deadline: Instant,
+        completions: &mut Vec<Completion>,
+    ) -> Abandoned {
+        self.closed = true;
+        if std::process::id() != self.process {
+            // A forked child: the ring's memory is not mapped here, and the parent uses the rest.
+            self.leak();
+            return Abandoned::default();
+        }
+        for slot in self.backlog.drain(..) {
+            self.refused.push((slot, Errno(libc::ECANCELED)));
+        }
+        self.reap(completions);
+        let halfway = Instant::now() + deadline.saturating_duration_since(Instant::now()) / 2;
+        self.wait_until(halfway, completions);
+        if self.in_flight > 0 {
+            self.cancel_all(completions);
+            self.wait_until(deadline, completions);
+        }
+        if self.in_flight > 0 || !self.retire_own(completions) {
+            let operations = self.slots.held().map(|(_, id)| id).collect();
+            self.leak();
+            return Abandoned { operations };
+        }
+        // SAFETY: `closed` is set, so nothing uses the ring, the word or the time again; the kernel
+        // holds no operation that points to them.
+        unsafe {
+            ManuallyDrop::drop(&mut self.ring);
+            ManuallyDrop::drop(&mut self.bell_word);
+            ManuallyDrop::drop(&mut self.time);
+        }
+        Abandoned::default()
+    }
+
+    fn wait_until(&mut self, deadline: Instant, completions: &mut Vec<Completion>) {
+        while self.in_flight > 0 && self.broken.is_none() {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            self.wait(Some(left), &mut || false);
+            self.reap(completions);
+        }
+    }
+
+    /// Asks the kernel for everything back. Never waits.
+    fn cancel_all(&mut self, completions: &mut Vec<Completion>) {
+        let held: Vec<u64> = self.slots.held().map(|(user_data, _)| user_data).collect();
+        for user_data in held {
+            if !self.push_own(cancel_entry(user_data)) {
+                let submitted = self.flush();
+                self.reap(completions);
+                if submitted.is_err() || !self.push_own(cancel_entry(user_data)) {
+                    return;
+                }
+            }
+        }
+        // Failing is as good as not having asked.
+        let _ = self.flush();
+    }
+
+    /// Ends the bell's read and the timeouts. Whether they have.
+    fn retire_own(&mut self, completions: &mut Vec<Completion>) -> bool {
+        let until = Instant::now() + OWN_GRACE;
+        if self.bell_read {
+            self.bell.wake();
+        }
+        while (self.bell_read || self.timeouts > 0) && self.broken.is_none() {
+            if Instant::now() >= until {
+                return false;
+            }
+            if self.timeouts > 0 {
+                let remove = opcode::TimeoutRemove::new(USER_DATA_TIMEOUT).build();
+                self.push_own(remove.user_data(USER_DATA_OTHER));
+            }
+            if self.enable().is_err() {
+                return false;
+            }
+            let pending = self.ring.submission().len();
+            let _ = self.enter(pending, 0, EnterFlags::GETEVENTS, None);
+            self.reap(completions);
+            if self.bell_read || self.timeouts > 0 {
+                std::thread::yield_now();
+            }
+        }
+        !self.bell_read && self.timeouts == 0
+    }
+
+    /// Gives up, without freeing, whatever the kernel may still use.
+    fn leak(&mut self) {
+        self.slots.leak();
+        self.registered.leak();
+        // The ring, the bell's word and the time are in ManuallyDrop. The bell's descriptor is held by
+        // the ring's read itself.
+    }
+}
+
+fn cancel_entry(user_data: u64) -> io_uring::squeue::Entry {
+    opcode::AsyncCancel::new(user_data)
+        .build()
+        .user_data(USER_DATA_OTHER)
+}

@@ -1,0 +1,233 @@
+//! Which ring this kernel gives.
+//!
+//! Set-up flags are found by trying the best set first: a kernel that does not know a flag answers
+//! EINVAL. What a set-up returns says the rest. Everything can be hidden by a [`FeatureMask`].
+
+use io_uring::IoUring;
+
+use crate::error::{Errno, IoError};
+use crate::limits::{URING_OWN_ENTRIES, URING_SUBMISSION_ENTRIES};
+
+/// Features to do without although the kernel has them, so that tests run the paths of old kernels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct FeatureMask {
+    /// A timeout as an argument of the enter call (5.11). Without: a timeout operation in the ring.
+    pub ext_arg: bool,
+    /// No interrupts of the owner for finished work (5.19).
+    pub coop_taskrun: bool,
+    /// The promise that one thread uses the ring (6.0).
+    pub single_issuer: bool,
+    /// Finished work waits for the owner's call (6.1).
+    pub defer_taskrun: bool,
+    /// A table of registered memory that can be filled later (5.13).
+    pub registration: bool,
+    /// A completion queue with room for all that is in flight. Without: the smallest, which overflows.
+    pub large_completion_queue: bool,
+}
+
+impl FeatureMask {
+    /// What Linux 5.10, the oldest supported, has not.
+    #[must_use]
+    pub fn linux_5_10() -> FeatureMask {
+        FeatureMask {
+            ext_arg: true,
+            coop_taskrun: true,
+            single_issuer: true,
+            defer_taskrun: true,
+            registration: true,
+            large_completion_queue: false,
+        }
+    }
+}
+
+/// What a ring uses; see [`describe`](super::describe).
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct UringFeatures {
+    /// `IORING_SETUP_SINGLE_ISSUER`.
+    pub single_issuer: bool,
+    /// `IORING_SETUP_DEFER_TASKRUN`.
+    pub defer_taskrun: bool,
+    /// `IORING_SETUP_COOP_TASKRUN`.
+    pub coop_taskrun: bool,
+    /// `IORING_SETUP_TASKRUN_FLAG`.
+    pub task_run_flag: bool,
+    /// `IORING_FEAT_EXT_ARG`.
+    pub ext_arg: bool,
+    /// `IORING_FEAT_RSRC_TAGS`.
+    pub resource_tags: bool,
+    /// Entries of the submission queue.
+    pub submission_entries: u32,
+    /// Entries of the completion queue.
+    pub completion_entries: u32,
+    /// Bytes of memory registered.
+    pub registered_bytes: usize,
+    /// Why not all memory offered is registered; empty if it is.
+    pub registered_why_not: &'static str,
+}
+
+/// Set-up flags that are tried together.
+#[derive(Clone, Copy)]
+struct Flags {
+    single_issuer: bool,
+    defer_taskrun: bool,
+    coop_taskrun: bool,
+}
+
+impl Flags {
+    /// Best first.
+    const TRIED: [Flags; 4] = [
+        Flags::of(true, true, false),
+        Flags::of(true, false, true),
+        Flags::of(false, false, true),
+        Flags::of(false, false, false),
+    ];
+
+    const fn of(single_issuer: bool, defer_taskrun: bool, coop_taskrun: bool) -> Flags {
+        Flags {
+            single_issuer,
+            defer_taskrun,
+            coop_taskrun,
+        }
+    }
+
+    fn allowed(self, single_issuer: bool, mask: FeatureMask) -> bool {
+        (!self.single_issuer || (single_issuer && !mask.single_issuer))
+            && !(self.defer_taskrun && mask.defer_taskrun)
+            && !(self.coop_taskrun && mask.coop_taskrun)
+    }
+}
+
+/// Makes a ring for `depth` operations.
+pub(super) fn set_up(
+    depth: u32,
+    single_issuer: bool,
+    mask: FeatureMask,
+) -> Result<(IoUring, UringFeatures), IoError> {
+    let mut refused = Errno::INVALID;
+    for flags in Flags::TRIED {
+        if !flags.allowed(single_issuer, mask) {
+            continue;
+        }
+        match try_flags(depth, flags, mask) {
+            Ok(ring) => return examine(ring, flags, mask),
+            Err(error) => refused = Errno(error.raw_os_error().unwrap_or(libc::EIO)),
+        }
+        if refused != Errno::INVALID {
+            break;
+        }
+    }
+    Err(IoError::because(
+        "io_uring_setup",
+        refused,
+        likely_cause(refused),
+    ))
+}
+
+fn try_flags(depth: u32, flags: Flags, mask: FeatureMask) -> std::io::Result<IoUring> {
+    let mut builder = IoUring::builder();
+    let completion_entries = if mask.large_completion_queue {
+        URING_SUBMISSION_ENTRIES
+    } else {
+        (2 * depth + URING_OWN_ENTRIES).max(URING_SUBMISSION_ENTRIES)
+    };
+    builder
+        .dontfork()
+        .setup_clamp()
+        .setup_cqsize(completion_entries);
+    if flags.single_issuer {
+        // Disabled until its owner enables it: the owner is often not the thread that makes it.
+        builder.setup_single_issuer().setup_r_disabled();
+    }
+    if flags.defer_taskrun {
+        builder.setup_defer_taskrun().setup_taskrun_flag();
+    }
+    if flags.coop_taskrun {
+        builder.setup_coop_taskrun().setup_taskrun_flag();
+    }
+    builder.build(URING_SUBMISSION_ENTRIES)
+}
+
+fn examine(
+    ring: IoUring,
+    flags: Flags,
+    mask: FeatureMask,
+) -> Result<(IoUring, UringFeatures), IoError> {
+    let params = ring.params();
+    // Both are in 5.10. Without the first, completions could be lost; without the second a read of
+    // the doorbell would hold a kernel thread.
+    if !params.is_feature_nodrop() || !params.is_feature_fast_poll() {
+        let cause = "the kernel's io_uring is older than Linux 5.10";
+        return Err(IoError::because(
+            "io_uring_setup",
+            Errno(libc::ENOSYS),
+            cause,
+        ));
+    }
+    let features = UringFeatures {
+        single_issuer: flags.single_issuer,
+        defer_taskrun: flags.defer_taskrun,
+        coop_taskrun: flags.coop_taskrun,
+        task_run_flag: flags.defer_taskrun || flags.coop_taskrun,
+        ext_arg: params.is_feature_ext_arg() && !mask.ext_arg,
+        resource_tags: params.is_feature_resource_tagging() && !mask.registration,
+        submission_entries: params.sq_entries(),
+        completion_entries: params.cq_entries(),
+        registered_bytes: 0,
+        registered_why_not: "",
+    };
+    Ok((ring, features))
+}
+
+/// Why a set-up was refused, as far as the system tells.
+fn likely_cause(errno: Errno) -> &'static str {
+    let sysctl = std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled").ok();
+    cause_of(errno, sysctl.as_deref().map(str::trim))
+}
+
+fn cause_of(errno: Errno, sysctl: Option<&str>) -> &'static str {
+    match (errno.0, sysctl) {
+        (libc::EPERM, Some("2")) => "io_uring disabled by sysctl kernel.io_uring_disabled = 2",
+        (libc::EPERM, Some("1")) => {
+            "io_uring is for the group of sysctl kernel.io_uring_group alone \
+             (kernel.io_uring_disabled = 1)"
+        }
+        (libc::EPERM | libc::EACCES, _) => {
+            "a seccomp filter or security module forbids io_uring, as in many containers"
+        }
+        (libc::ENOSYS, _) => {
+            "the kernel has no io_uring, or a seccomp filter hides it, as in many containers"
+        }
+        (libc::ENOMEM, _) => {
+            "no memory for the ring (before Linux 5.12 it counts against RLIMIT_MEMLOCK)"
+        }
+        (libc::EMFILE | libc::ENFILE, _) => "no file descriptor is left (RLIMIT_NOFILE)",
+        _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_names_its_likely_cause() {
+        let cause = |errno, sysctl| cause_of(Errno(errno), sysctl);
+        assert!(cause(libc::EPERM, Some("2")).contains("kernel.io_uring_disabled = 2"));
+        assert!(cause(libc::EPERM, Some("1")).contains("io_uring_group"));
+        assert!(cause(libc::EPERM, Some("0")).contains("seccomp"));
+        assert!(cause(libc::EPERM, None).contains("seccomp"));
+        assert!(cause(libc::ENOSYS, None).contains("seccomp"));
+        assert!(cause(libc::ENOMEM, Some("0")).contains("RLIMIT_MEMLOCK"));
+        assert_eq!(cause(libc::EIO, None), "");
+    }
+
+    #[test]
+    fn the_mask_of_5_10_leaves_only_the_plain_flags() {
+        let mask = FeatureMask::linux_5_10();
+        let allowed = Flags::TRIED
+            .iter()
+            .filter(|flags| flags.allowed(true, mask))
+            .count();
+        assert_eq!(allowed, 1);
+    }
+}
