@@ -1,6 +1,7 @@
 //! The device: takes operations, gives completions.
 //!
-//! Siblings of one shape: [`uring`], [`threads`] and [`sim`]. One owner (the engine thread, or
+//! Siblings of one shape: [`uring`], [`threads`] and [`sim`] (and [`null`], which measures its owner).
+//! One owner (the engine thread, or
 //! the thread that pumps) calls a device; nothing here is shared but the [`Doorbell`].
 //!
 //! Invariants, the same for every device:
@@ -17,6 +18,7 @@ use crate::error::{Errno, IoError};
 use crate::memory::Region;
 
 pub mod doorbell;
+pub mod null;
 pub mod sim;
 pub mod threads;
 #[cfg(target_os = "linux")]
@@ -155,6 +157,8 @@ pub enum DeviceKind {
     Threads,
     /// The seeded simulator.
     Sim,
+    /// Does nothing; for measurements.
+    Null,
 }
 
 /// What [`Device::shutdown`] could not get back.

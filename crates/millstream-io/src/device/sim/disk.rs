@@ -1,0 +1,456 @@
+//! The state of the fake disk: contents, open files, faults, the head, the random numbers.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+
+use super::{SimFileOptions, SimOptions, fill_segments, gather_segments};
+use crate::device::{Operation, Segment, Verb};
+use crate::error::Errno;
+
+/// First descriptor. They are never used again, so a stale one is always seen.
+const DESCRIPTOR_FIRST: i32 = 1000;
+
+/// Fills `into` with the generated content of a file, from byte `offset` on. Content depends on the
+/// seed and the position alone.
+pub fn generate(seed: u64, offset: u64, into: &mut [u8]) {
+    let mut at = 0;
+    while at < into.len() {
+        let position = offset + at as u64;
+        let word = mix(seed ^ (position / 8).wrapping_mul(0x9e37_79b9_7f4a_7c15)).to_le_bytes();
+        let skip = (position % 8) as usize;
+        let len = (8 - skip).min(into.len() - at);
+        into[at..at + len].copy_from_slice(&word[skip..skip + len]);
+        at += len;
+    }
+}
+
+/// The finalizer of SplitMix64.
+fn mix(mut word: u64) -> u64 {
+    word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    word ^ (word >> 31)
+}
+
+/// SplitMix64: small, and the same sequence for ever, which seeds in bug reports need.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        mix(self.0)
+    }
+
+    /// From `min` to `max`, both included.
+    fn between(&mut self, min: u64, max: u64) -> u64 {
+        let span = max.saturating_sub(min).saturating_add(1);
+        min + self.next() % span
+    }
+
+    fn chance(&mut self, chance: f64) -> bool {
+        // Always one number, so that changing one chance leaves the rest of a schedule alone.
+        (self.next() >> 11) as f64 / (1u64 << 53) as f64 <= chance && chance > 0.0
+    }
+}
+
+pub(super) enum Content {
+    Bytes(Vec<u8>),
+    Generated { seed: u64, len: u64 },
+}
+
+impl Content {
+    pub(super) fn len(&self) -> u64 {
+        match self {
+            Content::Bytes(bytes) => bytes.len() as u64,
+            Content::Generated { len, .. } => *len,
+        }
+    }
+
+    /// Up to `len` bytes from `offset` on.
+    pub(super) fn read(&self, offset: u64, len: usize) -> Vec<u8> {
+        let len = self.len().saturating_sub(offset).min(len as u64) as usize;
+        match self {
+            Content::Bytes(_) if len == 0 => Vec::new(),
+            Content::Bytes(bytes) => bytes[offset as usize..offset as usize + len].to_vec(),
+            Content::Generated { seed, .. } => {
+                let mut bytes = vec![0; len];
+                generate(*seed, offset, &mut bytes);
+                bytes
+            }
+        }
+    }
+
+    /// The content as bytes that can be changed.
+    pub(super) fn bytes_mut(&mut self) -> &mut Vec<u8> {
+        if let Content::Generated { len, .. } = *self {
+            *self = Content::Bytes(self.read(0, len as usize));
+        }
+        match self {
+            Content::Bytes(bytes) => bytes,
+            Content::Generated { .. } => unreachable!("made bytes above"),
+        }
+    }
+}
+
+pub(super) struct File {
+    pub(super) content: Content,
+    pub(super) options: SimFileOptions,
+    /// Changes with each write.
+    pub(super) version: u64,
+}
+
+pub(super) struct Open {
+    pub(super) file: usize,
+    pub(super) write: bool,
+    pub(super) direct: bool,
+    in_flight: usize,
+}
+
+/// An operation that reached the device, in order of submission.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SimOperation {
+    /// Read or write.
+    pub verb: Verb,
+    /// The file's path when it was added; empty for a bad descriptor.
+    pub path: PathBuf,
+    /// First byte in the file.
+    pub offset: u64,
+    /// Bytes asked for.
+    pub len: usize,
+}
+
+/// What happened so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SimCounts {
+    /// Files opened.
+    pub opens: u64,
+    /// Files closed.
+    pub closes: u64,
+    /// Closed while an operation on it was in flight: a fault of the caller.
+    pub closes_in_flight: u64,
+    /// Operations on a descriptor that is not open: a fault of the caller.
+    pub stale_operations: u64,
+    /// Reads that reached the device.
+    pub reads: u64,
+    /// Writes that reached the device.
+    pub writes: u64,
+    /// Bytes that were moved.
+    pub bytes_moved: u64,
+    /// How far the head has travelled.
+    pub head_travel_bytes: u64,
+}
+
+pub(super) struct Rule {
+    pub(super) file: usize,
+    pub(super) offset: u64,
+    pub(super) end: u64,
+    /// `None`: hang.
+    pub(super) errno: Option<Errno>,
+    /// How often it applies; `None` for always.
+    pub(super) left: Option<u64>,
+}
+
+/// What becomes of an operation.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Fate {
+    Moves {
+        finish_ns: u64,
+        bytes: usize,
+        early_bytes: usize,
+    },
+    Fails {
+        finish_ns: u64,
+        errno: Errno,
+    },
+    Hangs,
+}
+
+pub(super) struct Disk {
+    options: SimOptions,
+    random: Random,
+    pub(super) files: Vec<File>,
+    pub(super) names: HashMap<PathBuf, usize>,
+    pub(super) paths: Vec<PathBuf>,
+    pub(super) open: HashMap<i32, Open>,
+    descriptor_next: i32,
+    pub(super) rules: Vec<Rule>,
+    pub(super) space_left: Option<u64>,
+    pub(super) log: Vec<SimOperation>,
+    pub(super) counts: SimCounts,
+    /// Abandoned by a shutdown; their memory is written when they are released.
+    pub(super) orphans: Vec<Operation>,
+    /// The transfer path is busy until then.
+    busy_until_ns: u64,
+    last_finish_ns: u64,
+    head: u64,
+}
+
+impl Disk {
+    pub(super) fn new(options: SimOptions) -> Disk {
+        Disk {
+            random: Random(options.seed),
+            options,
+            files: Vec::new(),
+            names: HashMap::new(),
+            paths: Vec::new(),
+            open: HashMap::new(),
+            descriptor_next: DESCRIPTOR_FIRST,
+            rules: Vec::new(),
+            space_left: None,
+            log: Vec::new(),
+            counts: SimCounts::default(),
+            orphans: Vec::new(),
+            busy_until_ns: 0,
+            last_finish_ns: 0,
+            head: 0,
+        }
+    }
+
+    pub(super) fn new_descriptor(&mut self, file: usize, write: bool, direct: bool) -> i32 {
+        let descriptor = self.descriptor_next;
+        self.descriptor_next += 1;
+        let open = Open {
+            file,
+            write,
+            direct,
+            in_flight: 0,
+        };
+        self.open.insert(descriptor, open);
+        self.counts.opens += 1;
+        descriptor
+    }
+
+    pub(super) fn close(&mut self, descriptor: i32) -> Result<(), Errno> {
+        let open = self.open.remove(&descriptor).ok_or(Errno(libc::EBADF))?;
+        self.counts.closes += 1;
+        self.counts.closes_in_flight += u64::from(open.in_flight > 0);
+        Ok(())
+    }
+
+    /// Decides what becomes of an operation that starts now.
+    pub(super) fn begin(&mut self, operation: &Operation, now_ns: u64) -> Fate {
+        let len = operation.segments.bytes();
+        self.note(operation, len);
+        let finish_ns = self.schedule(operation, len, now_ns);
+        if let Err(errno) = self.check(operation) {
+            return Fate::Fails { finish_ns, errno };
+        }
+        if let Some(open) = self.open.get_mut(&operation.file.0) {
+            open.in_flight += 1;
+        }
+        let options = &self.options;
+        let random = &mut self.random;
+        let hangs = random.chance(options.hang_chance);
+        let interrupted = random.chance(options.interrupted_chance);
+        let again = random.chance(options.again_chance);
+        let broken = random.chance(options.io_error_chance);
+        let short = random.chance(options.short_chance);
+        let early = random.chance(options.early_write_chance);
+        let (cut, early_cut) = (random.next(), random.next());
+        match self.rule_for(operation, len) {
+            Some(None) => return Fate::Hangs,
+            Some(Some(errno)) => return Fate::Fails { finish_ns, errno },
+            None if hangs => return Fate::Hangs,
+            None => {}
+        }
+        let chances = [
+            (interrupted, Errno::INTERRUPTED),
+            (again, Errno::AGAIN),
+            (broken, Errno::IO),
+        ];
+        if let Some((_, errno)) = chances.into_iter().find(|(happens, _)| *happens) {
+            return Fate::Fails { finish_ns, errno };
+        }
+        let bytes = if short {
+            self.short_len(operation, len, cut)
+        } else {
+            len
+        };
+        let early_bytes = if early {
+            (early_cut % (bytes as u64 + 1)) as usize
+        } else {
+            0
+        };
+        Fate::Moves {
+            finish_ns,
+            bytes,
+            early_bytes,
+        }
+    }
+
+    /// What becomes of a hung operation that was released: it ends well.
+    pub(super) fn resume(&mut self, operation: &Operation, now_ns: u64) -> Fate {
+        Fate::Moves {
+            finish_ns: now_ns,
+            bytes: operation.segments.bytes(),
+            early_bytes: 0,
+        }
+    }
+
+    pub(super) fn end(&mut self, operation: &Operation) {
+        if let Some(open) = self.open.get_mut(&operation.file.0) {
+            open.in_flight = open.in_flight.saturating_sub(1);
+        }
+    }
+
+    fn note(&mut self, operation: &Operation, len: usize) {
+        let file = self.open.get(&operation.file.0).map(|open| open.file);
+        self.log.push(SimOperation {
+            verb: operation.verb,
+            path: file
+                .map(|file| self.paths[file].clone())
+                .unwrap_or_default(),
+            offset: operation.offset,
+            len,
+        });
+        match operation.verb {
+            Verb::Read => self.counts.reads += 1,
+            Verb::Write => self.counts.writes += 1,
+        }
+    }
+
+    fn check(&mut self, operation: &Operation) -> Result<(), Errno> {
+        let Some(open) = self.open.get(&operation.file.0) else {
+            self.counts.stale_operations += 1;
+            return Err(Errno(libc::EBADF));
+        };
+        if operation.verb == Verb::Write && !open.write {
+            return Err(Errno(libc::EBADF));
+        }
+        if i64::try_from(operation.offset).is_err() {
+            return Err(Errno::INVALID);
+        }
+        match self.files[open.file].options.direct {
+            Some(direct) if open.direct => {
+                let aligned = |segment: &Segment| {
+                    (segment.pointer() as usize).is_multiple_of(direct.memory as usize)
+                        && segment.len().is_multiple_of(direct.offset as usize)
+                };
+                let offset_aligned = operation.offset.is_multiple_of(u64::from(direct.offset));
+                if offset_aligned && operation.segments.as_slice().iter().all(aligned) {
+                    Ok(())
+                } else {
+                    Err(Errno::INVALID)
+                }
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// When an operation that starts now ends: after the head has moved and the bytes have come
+    /// through behind those before it, and its own latency.
+    fn schedule(&mut self, operation: &Operation, len: usize, now_ns: u64) -> u64 {
+        let position = self.open.get(&operation.file.0).and_then(|open| {
+            let start = self.files[open.file].options.position?;
+            Some(start.saturating_add(operation.offset))
+        });
+        let mut busy_ns = 0;
+        if let Some(position) = position {
+            let travel = self.head.abs_diff(position);
+            self.counts.head_travel_bytes += travel;
+            self.head = position.saturating_add(len as u64);
+            busy_ns += scaled(travel, self.options.seek_ns_per_kib, 1024);
+        }
+        if self.options.bytes_per_second > 0 {
+            busy_ns += scaled(len as u64, 1_000_000_000, self.options.bytes_per_second);
+        }
+        self.busy_until_ns = self.busy_until_ns.max(now_ns).saturating_add(busy_ns);
+        let (min, max) = (self.options.latency_min_ns, self.options.latency_max_ns);
+        let mut finish_ns = self
+            .busy_until_ns
+            .saturating_add(self.random.between(min, max));
+        if !self.options.reorder {
+            finish_ns = finish_ns.max(self.last_finish_ns);
+        }
+        self.last_finish_ns = finish_ns;
+        finish_ns
+    }
+
+    fn rule_for(&mut self, operation: &Operation, len: usize) -> Option<Option<Errno>> {
+        let file = self.open.get(&operation.file.0)?.file;
+        let end = operation.offset.saturating_add(len as u64);
+        let rule = self.rules.iter_mut().find(|rule| {
+            rule.file == file
+                && rule.offset < end
+                && operation.offset < rule.end
+                && rule.left != Some(0)
+        })?;
+        rule.left = rule.left.map(|left| left - 1);
+        Some(rule.errno)
+    }
+
+    /// Fewer bytes than `len`, but one block at least: whole blocks of a direct file.
+    fn short_len(&self, operation: &Operation, len: usize, cut: u64) -> usize {
+        let block = self.open.get(&operation.file.0).map_or(1, |open| {
+            let direct = self.files[open.file].options.direct.filter(|_| open.direct);
+            direct.map_or(1, |direct| direct.offset as usize)
+        });
+        let blocks = len / block;
+        if blocks < 2 {
+            return len;
+        }
+        (1 + (cut % (blocks as u64 - 1)) as usize) * block
+    }
+
+    /// Writes the first `len` bytes of a read to memory before its completion.
+    pub(super) fn look_ahead(&self, operation: &Operation, len: usize) {
+        if let Some(open) = self.open.get(&operation.file.0) {
+            let bytes = self.files[open.file].content.read(operation.offset, len);
+            fill_segments(operation.segments.as_slice(), &bytes);
+        }
+    }
+
+    /// Moves up to `len` bytes between file and memory.
+    pub(super) fn transfer(&mut self, operation: &Operation, len: usize) -> Result<usize, Errno> {
+        let open = self.open.get(&operation.file.0).ok_or(Errno(libc::EBADF))?;
+        let file = &mut self.files[open.file];
+        let segments = operation.segments.as_slice();
+        let moved = match operation.verb {
+            Verb::Read => {
+                let bytes = file.content.read(operation.offset, len);
+                fill_segments(segments, &bytes);
+                bytes.len()
+            }
+            Verb::Write => {
+                let bytes = gather_segments(segments, len);
+                write(file, &mut self.space_left, operation.offset, &bytes)?
+            }
+        };
+        self.counts.bytes_moved += moved as u64;
+        Ok(moved)
+    }
+}
+
+/// Writes what there is space for; `ENOSPC` if that is nothing.
+pub(super) fn write(
+    file: &mut File,
+    space_left: &mut Option<u64>,
+    offset: u64,
+    bytes: &[u8],
+) -> Result<usize, Errno> {
+    let old_len = file.content.len();
+    let mut len = bytes.len() as u64;
+    if let Some(space) = space_left {
+        len = len.min(old_len.saturating_add(*space).saturating_sub(offset));
+        if len == 0 && !bytes.is_empty() {
+            return Err(Errno::NO_SPACE);
+        }
+        *space -= (offset + len).saturating_sub(old_len);
+    }
+    let start = usize::try_from(offset).map_err(|_| Errno(libc::EFBIG))?;
+    let end = start + len as usize;
+    let content = file.content.bytes_mut();
+    if content.len() < end {
+        let more = end - content.len();
+        content.try_reserve(more).map_err(|_| Errno(libc::EFBIG))?;
+        content.resize(end, 0);
+    }
+    content[start..end].copy_from_slice(&bytes[..end - start]);
+    file.version += 1;
+    Ok(end - start)
+}
+
+/// `value` × `numerator` ÷ `denominator`, without overflow.
+fn scaled(value: u64, numerator: u64, denominator: u64) -> u64 {
+    let scaled = u128::from(value) * u128::from(numerator) / u128::from(denominator);
+    u64::try_from(scaled).unwrap_or(u64::MAX)
+}

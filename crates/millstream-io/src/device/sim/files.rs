@@ -1,0 +1,395 @@
+//! The files of the fake disk, as a [`FileSystem`], and the controls that tests use.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::SimOptions;
+use super::disk::{self, Content, Disk, File, Rule, SimCounts, SimOperation};
+use crate::device::{Descriptor, Doorbell};
+use crate::error::{Errno, IoError};
+use crate::fs::{DirectAlignment, FileSystem, Identity, MountKind, OpenMode, Opened};
+
+/// What the device and its files share.
+pub(super) struct Shared {
+    disk: Mutex<Disk>,
+    now_ns: AtomicU64,
+    releases: AtomicU64,
+    bell: Doorbell,
+    /// File system calls made, and those that are to fail, by number.
+    calls: Mutex<(u64, Vec<(u64, Errno)>)>,
+}
+
+impl Shared {
+    pub(super) fn new(options: SimOptions) -> Shared {
+        Shared {
+            disk: Mutex::new(Disk::new(options)),
+            now_ns: AtomicU64::new(0),
+            releases: AtomicU64::new(0),
+            bell: Doorbell::condvar(),
+            calls: Mutex::new((0, Vec::new())),
+        }
+    }
+
+    pub(super) fn disk(&self) -> MutexGuard<'_, Disk> {
+        self.disk.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn now_ns(&self) -> u64 {
+        self.now_ns.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn advance_ns(&self, by_ns: u64) {
+        self.advance_to(self.now_ns().saturating_add(by_ns));
+    }
+
+    pub(super) fn advance_to(&self, now_ns: u64) {
+        self.now_ns.fetch_max(now_ns, Ordering::SeqCst);
+    }
+
+    pub(super) fn releases(&self) -> u64 {
+        self.releases.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn bell(&self) -> &Doorbell {
+        &self.bell
+    }
+}
+
+/// Properties of a file.
+#[derive(Debug, Clone)]
+pub struct SimFileOptions {
+    /// Opening it fails.
+    pub open_error: Option<Errno>,
+    /// Kind of its mount.
+    pub mount_kind: MountKind,
+    /// Number of its mount, not 0.
+    pub mount: u64,
+    /// What direct I/O needs; it is enforced with `EINVAL`. `None`: there is no direct I/O.
+    pub direct: Option<DirectAlignment>,
+    /// Whether seeks cost on its disk.
+    pub rotating: bool,
+    /// Its first byte on the disk; `None`: it causes no seeks.
+    pub position: Option<u64>,
+    /// How many of its first bytes are in the page cache; `None`: the system does not tell.
+    pub cached_bytes: Option<u64>,
+}
+
+impl Default for SimFileOptions {
+    fn default() -> SimFileOptions {
+        SimFileOptions {
+            open_error: None,
+            mount_kind: MountKind::Local,
+            mount: 1,
+            direct: Some(DirectAlignment {
+                memory: 512,
+                offset: 512,
+            }),
+            rotating: false,
+            position: None,
+            cached_bytes: Some(0),
+        }
+    }
+}
+
+/// The files of a [`Sim`](super::Sim). Clones are the same files. Paths are compared as they are.
+#[derive(Clone)]
+pub struct SimFiles {
+    shared: Arc<Shared>,
+}
+
+impl SimFiles {
+    pub(super) fn of(shared: Arc<Shared>) -> SimFiles {
+        SimFiles { shared }
+    }
+
+    /// Adds a file, or puts another in its place (as a rename does: open descriptors keep the old).
+    pub fn add(&self, path: impl Into<PathBuf>, bytes: Vec<u8>, options: SimFileOptions) {
+        self.add_content(path.into(), Content::Bytes(bytes), options);
+    }
+
+    /// Adds a file of `len` bytes as [`generate`](super::generate) makes them; it takes no memory
+    /// until it is written to.
+    pub fn add_generated(
+        &self,
+        path: impl Into<PathBuf>,
+        seed: u64,
+        len: u64,
+        options: SimFileOptions,
+    ) {
+        self.add_content(path.into(), Content::Generated { seed, len }, options);
+    }
+
+    fn add_content(&self, path: PathBuf, content: Content, options: SimFileOptions) {
+        add(&mut self.shared.disk(), path, content, options);
+    }
+
+    /// The present content of a file; `None` if there is no such file.
+    #[must_use]
+    pub fn content(&self, path: &Path) -> Option<Vec<u8>> {
+        let disk = self.shared.disk();
+        let content = &disk.files[*disk.names.get(path)?].content;
+        Some(content.read(0, content.len() as usize))
+    }
+
+    /// Cuts a file, or fills it up with zeros. False if there is no such file.
+    pub fn resize(&self, path: &Path, len: u64) -> bool {
+        let mut disk = self.shared.disk();
+        let Some(file) = disk.names.get(path).copied() else {
+            return false;
+        };
+        let file = &mut disk.files[file];
+        file.content.bytes_mut().resize(len as usize, 0);
+        file.version += 1;
+        true
+    }
+
+    /// Changes a file's properties from now on. False if there is no such file.
+    pub fn change(&self, path: &Path, change: impl FnOnce(&mut SimFileOptions)) -> bool {
+        let mut disk = self.shared.disk();
+        let Some(file) = disk.names.get(path).copied() else {
+            return false;
+        };
+        change(&mut disk.files[file].options);
+        true
+    }
+
+    /// Operations that touch the range of the file fail, `times` times or always.
+    ///
+    /// # Panics
+    /// If there is no such file.
+    pub fn fail(&self, path: &Path, range: Range<u64>, errno: Errno, times: Option<u64>) {
+        self.add_rule(path, range, Some(errno), times);
+    }
+
+    /// Operations that touch the range of the file never complete, until [`SimFiles::release_hung`].
+    ///
+    /// # Panics
+    /// If there is no such file.
+    pub fn hang(&self, path: &Path, range: Range<u64>, times: Option<u64>) {
+        self.add_rule(path, range, None, times);
+    }
+
+    fn add_rule(&self, path: &Path, range: Range<u64>, errno: Option<Errno>, left: Option<u64>) {
+        let mut disk = self.shared.disk();
+        let file = *disk.names.get(path).expect("a rule needs a file");
+        disk.rules.push(Rule {
+            file,
+            offset: range.start,
+            end: range.end,
+            errno,
+            left,
+        });
+    }
+
+    /// Lets hung operations complete, forgets the rules to hang, and rings the doorbell. Operations
+    /// that a shutdown has abandoned write to their memory now.
+    pub fn release_hung(&self) {
+        {
+            let mut disk = self.shared.disk();
+            disk.rules.retain(|rule| rule.errno.is_some());
+            for operation in std::mem::take(&mut disk.orphans) {
+                let len = operation.segments.bytes();
+                // Nobody is left to hear of an error.
+                let _ = disk.transfer(&operation, len);
+            }
+        }
+        self.shared.releases.fetch_add(1, Ordering::SeqCst);
+        self.shared.bell.ring();
+    }
+
+    /// Space for files to grow; `None` for no limit. Beyond it writes are short, then `ENOSPC`.
+    pub fn set_space_left(&self, bytes: Option<u64>) {
+        self.shared.disk().space_left = bytes;
+    }
+
+    /// The file system call after `skip` more calls fails.
+    pub fn fail_call(&self, skip: u64, errno: Errno) {
+        let mut calls = self.calls();
+        let number = calls.0 + skip;
+        calls.1.push((number, errno));
+    }
+
+    /// What happened so far.
+    #[must_use]
+    pub fn counts(&self) -> SimCounts {
+        self.shared.disk().counts
+    }
+
+    /// Descriptors that are open now.
+    #[must_use]
+    pub fn open_count(&self) -> usize {
+        self.shared.disk().open.len()
+    }
+
+    /// Takes the list of operations that reached the device since the last call.
+    #[must_use]
+    pub fn take_log(&self) -> Vec<SimOperation> {
+        std::mem::take(&mut self.shared.disk().log)
+    }
+
+    /// The simulated time.
+    #[must_use]
+    pub fn now_ns(&self) -> u64 {
+        self.shared.now_ns()
+    }
+
+    fn calls(&self) -> MutexGuard<'_, (u64, Vec<(u64, Errno)>)> {
+        self.shared
+            .calls
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts a call, and fails it if it is one that is to fail.
+    fn call(&self, name: &'static str) -> Result<(), IoError> {
+        let mut calls = self.calls();
+        let number = calls.0;
+        calls.0 += 1;
+        match calls.1.iter().position(|(failing, _)| *failing == number) {
+            Some(at) => Err(IoError::new(name, calls.1.swap_remove(at).1)),
+            None => Ok(()),
+        }
+    }
+}
+
+fn add(disk: &mut Disk, path: PathBuf, content: Content, options: SimFileOptions) -> usize {
+    let index = disk.files.len();
+    disk.files.push(File {
+        content,
+        options,
+        version: 0,
+    });
+    disk.paths.push(path.clone());
+    disk.names.insert(path, index);
+    index
+}
+
+fn failed<T>(call: &'static str, errno: i32) -> Result<T, IoError> {
+    Err(IoError::new(call, Errno(errno)))
+}
+
+impl FileSystem for SimFiles {
+    fn open(&self, path: &Path, mode: OpenMode) -> Result<Opened, IoError> {
+        self.call("open")?;
+        let mut disk = self.shared.disk();
+        let index = match disk.names.get(path) {
+            Some(index) => *index,
+            None if mode.create => {
+                let empty = Content::Bytes(Vec::new());
+                add(&mut disk, path.to_owned(), empty, SimFileOptions::default())
+            }
+            None => return failed("open", libc::ENOENT),
+        };
+        let file = &mut disk.files[index];
+        let options = file.options.clone();
+        if let Some(errno) = options.open_error {
+            return Err(IoError::new("open", errno));
+        }
+        if mode.direct && options.direct.is_none() {
+            let cause = "no direct I/O on this file system";
+            return Err(IoError::because("open", Errno::INVALID, cause));
+        }
+        if mode.truncate && mode.write {
+            file.content = Content::Bytes(Vec::new());
+            file.version += 1;
+        }
+        let (len, version) = (file.content.len(), file.version);
+        Ok(Opened {
+            descriptor: Descriptor(disk.new_descriptor(index, mode.write, mode.direct)),
+            len,
+            identity: Identity {
+                device: options.mount,
+                inode: index as u64 + 1,
+                modified_ns: i128::from(version),
+            },
+            mount: options.mount,
+            mount_kind: options.mount_kind,
+            direct: options.direct,
+            rotating: options.rotating,
+            position: options.position,
+        })
+    }
+
+    fn close(&self, descriptor: Descriptor) -> Result<(), IoError> {
+        let asked = self.call("close");
+        let closed = self.shared.disk().close(descriptor.0);
+        closed.map_err(|errno| IoError::new("close", errno))?;
+        asked
+    }
+
+    fn cached(&self, descriptor: Descriptor, offset: u64, len: u64) -> Option<u64> {
+        let disk = self.shared.disk();
+        let file = &disk.files[disk.open.get(&descriptor.0)?.file];
+        let cached = file.options.cached_bytes?.min(file.content.len());
+        Some(cached.saturating_sub(offset).min(len))
+    }
+
+    fn len(&self, descriptor: Descriptor) -> Result<u64, IoError> {
+        self.call("fstat")?;
+        let disk = self.shared.disk();
+        match disk.open.get(&descriptor.0) {
+            Some(open) => Ok(disk.files[open.file].content.len()),
+            None => failed("fstat", libc::EBADF),
+        }
+    }
+
+    fn read_at(
+        &self,
+        descriptor: Descriptor,
+        offset: u64,
+        into: &mut [u8],
+    ) -> Result<usize, IoError> {
+        self.call("pread")?;
+        let disk = self.shared.disk();
+        let Some(open) = disk.open.get(&descriptor.0) else {
+            return failed("pread", libc::EBADF);
+        };
+        let bytes = disk.files[open.file].content.read(offset, into.len());
+        into[..bytes.len()].copy_from_slice(&bytes);
+        Ok(bytes.len())
+    }
+
+    fn sync(&self, descriptor: Descriptor, _data_only: bool) -> Result<(), IoError> {
+        self.call("fsync")?;
+        match self.shared.disk().open.contains_key(&descriptor.0) {
+            true => Ok(()),
+            false => failed("fsync", libc::EBADF),
+        }
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> Result<(), IoError> {
+        self.call("rename")?;
+        let mut disk = self.shared.disk();
+        let Some(index) = disk.names.remove(from) else {
+            return failed("rename", libc::ENOENT);
+        };
+        disk.names.insert(to.to_owned(), index);
+        disk.paths[index] = to.to_owned();
+        Ok(())
+    }
+
+    fn replace(&self, path: &Path, content: &[u8]) -> Result<(), IoError> {
+        self.call("replace")?;
+        let mut disk = self.shared.disk();
+        let options = match disk.names.get(path) {
+            Some(index) => disk.files[*index].options.clone(),
+            None => SimFileOptions::default(),
+        };
+        let mut file = File {
+            content: Content::Bytes(Vec::new()),
+            options,
+            version: 0,
+        };
+        let mut space_left = disk.space_left;
+        match disk::write(&mut file, &mut space_left, 0, content) {
+            Ok(written) if written == content.len() => {}
+            Ok(_) => return failed("write", libc::ENOSPC),
+            Err(errno) => return Err(IoError::new("write", errno)),
+        }
+        disk.space_left = space_left;
+        add(&mut disk, path.to_owned(), file.content, file.options);
+        Ok(())
+    }
+}
