@@ -12,6 +12,8 @@ use crate::error::IoError;
 pub mod os;
 pub mod probe;
 
+pub use os::OsFileSystem;
+
 /// How to open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct OpenMode {
@@ -82,8 +84,8 @@ pub trait FileSystem: Send + Sync {
     /// Opens a regular file or a block device. Never waits on a FIFO, never opens a terminal.
     ///
     /// # Errors
-    /// The system's error with its likely cause; `EISDIR` for directories, `EINVAL` with a cause in words for FIFOs, sockets and
-    /// character devices; `EINVAL` for `direct` where there is none.
+    /// The system's error with its likely cause; `EISDIR` for directories, `EINVAL` with a cause in
+    /// words for FIFOs, sockets and character devices; `EINVAL` for `direct` where there is none.
     fn open(&self, path: &Path, mode: OpenMode) -> Result<Opened, IoError>;
 
     /// Closes. Errors of close are reported (delayed write errors).
@@ -126,8 +128,9 @@ pub trait FileSystem: Send + Sync {
     /// What the system says.
     fn rename(&self, from: &Path, to: &Path) -> Result<(), IoError>;
 
-    /// Replaces the content of `path` as a whole: writes a file beside it, syncs, renames, syncs the folder. At
-    /// any moment a reader, or a restart after a crash, sees the old content or the new one. On error nothing is left behind.
+    /// Replaces the content of `path` as a whole: writes a file beside it, syncs, renames, syncs
+    /// the folder. At any moment a reader, or a restart after a crash, sees the old content or the
+    /// new one. On error nothing is left behind.
     ///
     /// # Errors
     /// What the system says.

@@ -1,7 +1,8 @@
 //! Every bound of this crate, with its arithmetic.
 
 /// Most segments of one vectored operation. The kernel takes 1024 (`UIO_MAXIOV`); 32 segments of
-/// the smallest block (4 KiB) already make an operation of 128 KiB, where the cost per byte is flat.
+/// the smallest block (4 KiB) already make an operation of 128 KiB, where the cost per byte is
+/// flat.
 pub const SEGMENTS_MAX: usize = 32;
 
 /// Most bytes of one operation. Linux cuts a read at 2 GiB − 4 KiB (`MAX_RW_COUNT`); the
@@ -16,7 +17,8 @@ pub const MEMORY_ALIGNMENT: usize = 4096;
 /// of this size and more are aligned to it.
 pub const HUGE_PAGE_BYTES: usize = 2 << 20;
 
-/// Longest region: a quarter of the address space of a pointer, so that rounding and the slack of the alignment never overflow.
+/// Longest region: a quarter of the address space of a pointer, so that rounding and the slack of
+/// the alignment never overflow.
 pub const REGION_BYTES_MAX: usize = isize::MAX as usize / 2;
 
 /// Staging of a storage unless it says otherwise: at 7 GB/s 18 ms of reading.
@@ -33,6 +35,20 @@ pub const SLAB_BYTES_SMALL: usize = HUGE_PAGE_BYTES;
 
 /// Slabs for larger pieces: four huge pages, so that pieces of 1.25 MiB leave 1/16 unused, not 3/8.
 pub const SLAB_BYTES_LARGE: usize = 4 * HUGE_PAGE_BYTES;
+
+/// Deepest stack of block devices that is followed (partition on array on mapping on loop …); real
+/// ones have three or four levels, and a broken one must not be followed for ever.
+pub const DISK_STACK_MAX: u32 = 8;
+
+/// Mounts whose properties a file system remembers; beyond that it forgets all and asks again.
+pub const MOUNTS_REMEMBERED_MAX: usize = 1024;
+
+/// Entries of a folder that are looked at for a file to ask about its place.
+pub const FOLDER_SAMPLE_MAX: usize = 256;
+
+/// Names tried for the file that will replace another, before another program is taken to make them
+/// on purpose.
+pub const REPLACE_NAMES_MAX: u32 = 64;
 
 const _: () = assert!(ARENA_BYTES_MAX / MEMORY_ALIGNMENT <= u32::MAX as usize);
 const _: () = assert!(ARENA_BYTES_DEFAULT.is_multiple_of(HUGE_PAGE_BYTES));
@@ -60,16 +76,16 @@ pub const THREADS_BATCH_BYTES_MAX: usize = 64 << 10;
 /// and the copy of 16 KiB about 2; the fastest disks answer in 8 µs.
 pub const THREADS_FAST_NS: u64 = 6_000;
 
-/// Most operations that one enter of the ring submits. A cached read runs inside the call (0.6–0.8 µs
-/// for 4 KiB), so 64 hold the owner for about 50 µs.
+/// Most operations that one enter of the ring submits. A cached read runs inside the call (0.6–0.8
+/// µs for 4 KiB), so 64 hold the owner for about 50 µs.
 pub const URING_SUBMIT_MAX: usize = 64;
 
 /// Entries of the submission queue: one full enter and as many of the ring's own (doorbell,
 /// timeouts, cancels). 128 × 64 bytes; before 5.12 these count against RLIMIT_MEMLOCK.
 pub const URING_SUBMISSION_ENTRIES: u32 = 128;
 
-/// Most operations in flight in a ring. The completion queue is twice that, 512 KiB, and stays below
-/// the kernel's bound of 65,536 entries.
+/// Most operations in flight in a ring. The completion queue is twice that, 512 KiB, and stays
+/// below the kernel's bound of 65,536 entries.
 pub const URING_DEPTH_MAX: u32 = 16_384;
 
 /// Completion queue entries beyond twice the depth: doorbell, timeouts and cancels.

@@ -24,7 +24,8 @@ struct Counting {
     refuse: bool,
 }
 
-// SAFETY: memory of the global allocator, zeroed, of the layout asked for; misaligned on purpose only as a test of the check.
+// SAFETY: memory of the global allocator, zeroed, of the layout asked for; misaligned on purpose
+// only as a test of the check.
 unsafe impl RegionAllocator for Counting {
     fn allocate(&self, len: usize, align: usize) -> *mut u8 {
         if self.refuse {
@@ -94,15 +95,16 @@ fn region_is_unmapped_unless_leaked() {
     region.leak();
     drop(region);
     assert!(is_mapped(address), "a leaked region stays");
-    // Another thread of this test run may map something at an address just unmapped, so what must be gone is
-    // counted with the application's allocator in the tests below.
+    // Another thread of this test run may map something at an address just unmapped, so what must
+    // be gone is counted with the application's allocator in the tests below.
 }
 
 #[test]
 fn region_is_not_inherited_by_fork() {
     let region = Region::new(HUGE_PAGE_BYTES, None).unwrap();
     let address = region.pointer();
-    // SAFETY: the child calls mincore and _exit only, which are safe after a fork of a threaded process.
+    // SAFETY: the child calls mincore and _exit only, which are safe after a fork of a threaded
+    // process.
     let child = unsafe { libc::fork() };
     if child == 0 {
         let code = i32::from(is_mapped(address));

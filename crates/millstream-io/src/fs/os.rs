@@ -1,1 +1,287 @@
-//! Placeholder.
+//! The operating system's own files.
+//!
+//! Opening costs three system calls: `openat`, one `statx` that answers everything at once (type,
+//! length, identity, mount, alignment of direct I/O), and an `fcntl`. The last is there since files
+//! are opened with `O_NONBLOCK`, so that a FIFO in the place of a file never makes a worker wait
+//! for its writer; left on, io_uring would take it as the wish to fail with `EAGAIN` rather than
+//! read from the disk (always before 5.19, and on file systems without `FMODE_NOWAIT` still). What
+//! holds for a whole mount is asked once (`os/mount.rs`).
+//!
+//! Descriptors are plain numbers, since they travel through rings; nothing here keeps count of them
+//! (the engine does).
+
+use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Statx, StatxFlags};
+use rustix::io::{Errno, retry_on_intr};
+
+use super::{FileSystem, Identity, MountKind, OpenMode, Opened};
+use crate::device::Descriptor;
+use crate::error::IoError;
+use cached::CacheProbe;
+pub(crate) use cause::explain;
+use cause::refuse;
+use mount::{Mount, Mounts};
+
+mod cached;
+mod call;
+mod cause;
+pub(crate) mod disk;
+pub(crate) mod mount;
+mod replace;
+
+/// `STATX_MNT_ID_UNIQUE` (6.8): the mount id is one that never comes again. Older kernels give the
+/// plain one.
+const STATX_MNT_ID_UNIQUE: u32 = 0x4000;
+
+/// The operating system's files. Cheap to make; what it learns of mounts lives as long as it does.
+#[derive(Debug, Default)]
+pub struct OsFileSystem {
+    mounts: Mounts,
+    cache: CacheProbe,
+}
+
+impl OsFileSystem {
+    /// A file system that knows no mount yet.
+    #[must_use]
+    pub fn new() -> OsFileSystem {
+        OsFileSystem::default()
+    }
+
+    /// Whether the page cache can be asked about an open file by `cachestat`.
+    pub(crate) fn has_cachestat(file: BorrowedFd<'_>) -> bool {
+        call::cachestat(file, 0, 1).is_ok()
+    }
+
+    /// What is known of a file just opened.
+    fn describe(&self, file: &OwnedFd, mode: OpenMode) -> Result<Opened, IoError> {
+        let status = status(file.as_fd()).map_err(|errno| explain("statx", errno))?;
+        let is_block = match FileType::from_raw_mode(u32::from(status.stx_mode)) {
+            FileType::RegularFile => false,
+            FileType::BlockDevice => true,
+            other => return Err(refuse_type(other)),
+        };
+        let mount = if is_block {
+            block_device_mount(&status)
+        } else {
+            self.mounts
+                .of(file.as_fd(), &status)
+                .map_err(|errno| explain("fstatfs", errno))?
+        };
+        let direct = self.mounts.direct(file.as_fd(), &status, mount);
+        if mode.direct && direct.is_none() {
+            return Err(refuse_direct(mount.kind));
+        }
+        let flags = if mode.direct {
+            OFlags::DIRECT
+        } else {
+            OFlags::empty()
+        };
+        rustix::fs::fcntl_setfl(file, flags).map_err(|errno| explain("fcntl", errno))?;
+        let len = if is_block {
+            call::block_device_bytes(file.as_fd())
+                .map_err(|errno| explain("ioctl BLKGETSIZE64", errno))?
+        } else {
+            status.stx_size
+        };
+        let position = if mount.rotating && !is_block {
+            call::first_extent(file.as_fd())
+        } else {
+            (mount.rotating && is_block).then_some(0)
+        };
+        Ok(Opened {
+            descriptor: Descriptor(-1), // Set by `open`, once nothing can fail any more.
+            len,
+            identity: identity(&status),
+            mount: mount_number(&status, is_block),
+            mount_kind: mount.kind,
+            direct,
+            rotating: mount.rotating,
+            position,
+        })
+    }
+}
+
+impl FileSystem for OsFileSystem {
+    fn open(&self, path: &Path, mode: OpenMode) -> Result<Opened, IoError> {
+        let mut flags = OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
+        flags |= if mode.write {
+            OFlags::RDWR
+        } else {
+            OFlags::RDONLY
+        };
+        flags.set(OFlags::CREATE, mode.create);
+        flags.set(OFlags::TRUNC, mode.truncate);
+        flags.set(OFlags::DIRECT, mode.direct);
+        if mode.truncate && !mode.write {
+            let cause = "a file can only be cut if it is opened for writing";
+            return Err(refuse("open", Errno::INVAL, cause));
+        }
+        let creation_mode = Mode::from_raw_mode(0o666);
+        let file = retry_on_intr(|| rustix::fs::open(path, flags, creation_mode))
+            .map_err(|errno| explain_open(path, mode, errno))?;
+        let mut opened = self.describe(&file, mode)?;
+        opened.descriptor = Descriptor(file.into_raw_fd());
+        Ok(opened)
+    }
+
+    fn close(&self, descriptor: Descriptor) -> Result<(), IoError> {
+        call::close(descriptor).map_err(|errno| explain("close", errno))
+    }
+
+    fn cached(&self, descriptor: Descriptor, offset: u64, len: u64) -> Option<u64> {
+        let file = call::borrow(&descriptor).ok()?;
+        self.cache.cached(file, offset, len)
+    }
+
+    fn len(&self, descriptor: Descriptor) -> Result<u64, IoError> {
+        let file = call::borrow(&descriptor).map_err(|errno| explain("fstat", errno))?;
+        let status = rustix::fs::fstat(file).map_err(|errno| explain("fstat", errno))?;
+        if FileType::from_raw_mode(status.st_mode) == FileType::BlockDevice {
+            return call::block_device_bytes(file)
+                .map_err(|errno| explain("ioctl BLKGETSIZE64", errno));
+        }
+        Ok(u64::try_from(status.st_size).unwrap_or(0))
+    }
+
+    fn read_at(
+        &self,
+        descriptor: Descriptor,
+        offset: u64,
+        into: &mut [u8],
+    ) -> Result<usize, IoError> {
+        let file = call::borrow(&descriptor).map_err(|errno| explain("read", errno))?;
+        let mut done = 0;
+        while done < into.len() {
+            let at = offset
+                .checked_add(done as u64)
+                .ok_or_else(|| refuse("read", Errno::OVERFLOW, "the range ends beyond any file"))?;
+            match retry_on_intr(|| rustix::io::pread(file, &mut into[done..], at)) {
+                Ok(0) => break,
+                Ok(read) => done += read,
+                // A direct read that met the end of the file leaves off where no direct read may
+                // start.
+                Err(Errno::INVAL) if done > 0 && !at.is_multiple_of(512) => break,
+                Err(Errno::INVAL) => {
+                    let cause = "an offset beyond any file, or a direct read that is not aligned";
+                    return Err(refuse("read", Errno::INVAL, cause));
+                }
+                Err(errno) => return Err(explain("read", errno)),
+            }
+        }
+        Ok(done)
+    }
+
+    fn sync(&self, descriptor: Descriptor, data_only: bool) -> Result<(), IoError> {
+        let call = if data_only { "fdatasync" } else { "fsync" };
+        let file = call::borrow(&descriptor).map_err(|errno| explain(call, errno))?;
+        retry_on_intr(|| {
+            if data_only {
+                rustix::fs::fdatasync(file)
+            } else {
+                rustix::fs::fsync(file)
+            }
+        })
+        .map_err(|errno| explain(call, errno))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> Result<(), IoError> {
+        replace::rename(from, to)
+    }
+
+    fn replace(&self, path: &Path, content: &[u8]) -> Result<(), IoError> {
+        replace::replace(path, content)
+    }
+}
+
+/// Everything that is asked of an open file, in one call.
+pub(crate) fn status(file: BorrowedFd<'_>) -> Result<Statx, Errno> {
+    let wanted = StatxFlags::TYPE
+        | StatxFlags::MODE
+        | StatxFlags::SIZE
+        | StatxFlags::MTIME
+        | StatxFlags::INO
+        | StatxFlags::MNT_ID
+        | StatxFlags::DIOALIGN
+        | StatxFlags::from_bits_retain(STATX_MNT_ID_UNIQUE);
+    retry_on_intr(|| rustix::fs::statx(file, c"", AtFlags::EMPTY_PATH, wanted))
+}
+
+fn identity(status: &Statx) -> Identity {
+    let modified = status.stx_mtime;
+    Identity {
+        device: mount::device_number(status),
+        inode: status.stx_ino,
+        modified_ns: i128::from(modified.tv_sec) * 1_000_000_000 + i128::from(modified.tv_nsec),
+    }
+}
+
+pub(crate) fn own_device_number(status: &Statx) -> u64 {
+    rustix::fs::makedev(status.stx_rdev_major, status.stx_rdev_minor)
+}
+
+/// A block device is a mount of its own: what matters is its disk, not the folder that names it.
+pub(crate) fn block_device_mount(status: &Statx) -> Mount {
+    let disk = disk::of_device(own_device_number(status));
+    Mount::of_block_device(disk.is_some_and(|disk| disk.rotating))
+}
+
+fn mount_number(status: &Statx, is_block: bool) -> u64 {
+    let number = if is_block {
+        own_device_number(status)
+    } else {
+        mount::device_number(status)
+    };
+    number.max(1) // No file system has the number 0:0, but 0 must not go out.
+}
+
+fn refuse_type(found: FileType) -> IoError {
+    match found {
+        FileType::Directory => refuse("open", Errno::ISDIR, "it is a folder, not a file"),
+        FileType::Fifo => refuse(
+            "open",
+            Errno::INVAL,
+            "it is a FIFO (named pipe), not a file",
+        ),
+        FileType::Socket => refuse("open", Errno::INVAL, "it is a socket, not a file"),
+        FileType::CharacterDevice => {
+            let cause = "it is a character device (a terminal, /dev/null), not a file";
+            refuse("open", Errno::INVAL, cause)
+        }
+        _ => refuse(
+            "open",
+            Errno::INVAL,
+            "it is neither a file nor a block device",
+        ),
+    }
+}
+
+fn refuse_direct(kind: MountKind) -> IoError {
+    let cause = match kind {
+        MountKind::Memory => "no direct I/O in a file system in memory",
+        MountKind::Slow => "no direct I/O known on this network or FUSE mount",
+        MountKind::Local => "the file system has no direct I/O for this file",
+    };
+    refuse("open", Errno::INVAL, cause)
+}
+
+/// The error of a failed `open`. Some errors say little until one looks at what the name names.
+fn explain_open(path: &Path, mode: OpenMode, errno: Errno) -> IoError {
+    if path.as_os_str().as_bytes().contains(&0) {
+        return refuse("open", errno, "the name holds a zero byte");
+    }
+    if errno != Errno::NXIO && errno != Errno::INVAL && errno != Errno::NODEV {
+        return explain("open", errno);
+    }
+    let found = rustix::fs::stat(path).map(|status| FileType::from_raw_mode(status.st_mode));
+    match found {
+        Ok(FileType::RegularFile) | Err(_) if mode.direct && errno == Errno::INVAL => {
+            refuse_direct(MountKind::Local)
+        }
+        Ok(FileType::BlockDevice) => refuse("open", errno, "no disk is behind the block device"),
+        Ok(FileType::RegularFile) | Err(_) => explain("open", errno),
+        Ok(other) => refuse_type(other),
+    }
+}

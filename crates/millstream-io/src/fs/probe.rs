@@ -1,1 +1,251 @@
-//! Placeholder.
+//! What this machine and a place on it can do, for people to read.
+//!
+//! Everything is looked up afresh and nothing is remembered. What the system does not tell is
+//! `None`, never a guess.
+
+use std::fs;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+use rustix::fs::{FileType, Mode, OFlags, Statx};
+use rustix::process::{Resource, getrlimit};
+
+use super::os::mount::{Mounts, disk_of, file_system_name};
+use super::os::{OsFileSystem, disk, explain, own_device_number, status};
+use super::{DirectAlignment, MountKind};
+use crate::error::IoError;
+use crate::limits::FOLDER_SAMPLE_MAX;
+
+/// What the machine offers.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Machine {
+    /// The kernel's release: `6.18.2-generic`.
+    pub kernel: Option<String>,
+    /// The processor's name, where the system tells it.
+    pub cpu: Option<String>,
+    /// Threads that this process may run at once (affinity and control groups counted).
+    pub cpus: usize,
+    /// Memory of the machine, in bytes.
+    pub memory_bytes: Option<u64>,
+    /// Memory that can be had without swapping, in bytes.
+    pub memory_available_bytes: Option<u64>,
+    /// Most bytes that this process may lock (`RLIMIT_MEMLOCK`), which bounds registered buffers;
+    /// `None` is no limit.
+    pub memlock_max_bytes: Option<u64>,
+    /// Most files that this process may have open (`RLIMIT_NOFILE`); `None` is no limit.
+    pub open_files_max: Option<u64>,
+    /// Transparent huge pages: `always`, `madvise` or `never`; `None` if the kernel has none.
+    pub huge_pages: Option<String>,
+    /// Processor features that codecs use, by the names that Rust calls them.
+    pub cpu_features: Vec<&'static str>,
+}
+
+/// What a path's place offers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Place {
+    /// What kind of mount.
+    pub mount_kind: MountKind,
+    /// Name of the file system (`ext4`), or its magic number in hexadecimal.
+    pub file_system: String,
+    /// Number of the file system's device (of the disk, for a block device).
+    pub device: u64,
+    /// The kernel's name of the disk or partition (`nvme0n1p2`), if one can be named.
+    pub device_name: Option<String>,
+    /// Whether seeks cost on the disk.
+    pub rotating: bool,
+    /// What direct I/O needs there; `None` if there is none, or if no file could be found or made
+    /// to ask with.
+    pub direct: Option<DirectAlignment>,
+    /// Whether `cachestat` tells what of its files is in the page cache.
+    pub cachestat: bool,
+}
+
+/// Looks at the machine. Reads a few small files of `/proc` and `/sys`.
+#[must_use]
+pub fn machine() -> Machine {
+    let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let cpus = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let huge_pages = read_line("/sys/kernel/mm/transparent_hugepage/enabled");
+    Machine {
+        kernel: read_line("/proc/sys/kernel/osrelease"),
+        cpu: field(&cpus, "model name").map(str::to_owned),
+        cpus: std::thread::available_parallelism().map_or(1, Into::into),
+        memory_bytes: kilobytes(&memory, "MemTotal"),
+        memory_available_bytes: kilobytes(&memory, "MemAvailable"),
+        memlock_max_bytes: getrlimit(Resource::Memlock).current,
+        open_files_max: getrlimit(Resource::Nofile).current,
+        huge_pages: huge_pages.as_deref().and_then(chosen).map(str::to_owned),
+        cpu_features: cpu_features(),
+    }
+}
+
+/// Looks at the place of a file, folder or block device. For a folder it makes a file without a
+/// name there for a moment, or where it may not, looks at a file that it finds.
+///
+/// # Errors
+/// If the path cannot be opened or asked; with the likely cause.
+pub fn place(path: &Path) -> Result<Place, IoError> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
+    let here =
+        rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| explain("open", errno))?;
+    let about = status(here.as_fd()).map_err(|errno| explain("statx", errno))?;
+    let kind = FileType::from_raw_mode(u32::from(about.stx_mode));
+    if kind == FileType::BlockDevice {
+        return Ok(block_device(&here, &about));
+    }
+    let mounts = Mounts::default();
+    let failed = |errno| explain("fstatfs", errno);
+    let mount = mounts.of(here.as_fd(), &about).map_err(failed)?;
+    let sample = match kind {
+        FileType::RegularFile => Some((here, about)),
+        FileType::Directory => sample_file(path, &about),
+        _ => None,
+    };
+    let direct = sample
+        .as_ref()
+        .and_then(|(file, about)| mounts.direct(file.as_fd(), about, mount));
+    let disk = disk_of(&about);
+    Ok(Place {
+        mount_kind: mount.kind,
+        file_system: name_of(mount.magic),
+        device: super::os::mount::device_number(&about),
+        device_name: disk.map(|disk| disk.name),
+        rotating: mount.rotating,
+        direct,
+        cachestat: sample.is_some_and(|(file, _)| OsFileSystem::has_cachestat(file.as_fd())),
+    })
+}
+
+fn block_device(file: &OwnedFd, about: &Statx) -> Place {
+    let device = own_device_number(about);
+    let disk = disk::of_device(device);
+    let mount = super::os::block_device_mount(about);
+    Place {
+        mount_kind: mount.kind,
+        file_system: "block device".to_owned(),
+        device,
+        rotating: mount.rotating,
+        device_name: disk.map(|disk| disk.name),
+        direct: Mounts::default().direct(file.as_fd(), about, mount),
+        cachestat: OsFileSystem::has_cachestat(file.as_fd()),
+    }
+}
+
+/// An open file on the same file system as a folder, to ask what only files tell.
+fn sample_file(folder: &Path, about: &Statx) -> Option<(OwnedFd, Statx)> {
+    let nameless = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
+    if let Ok(file) = rustix::fs::open(folder, nameless, Mode::from_raw_mode(0o600)) {
+        let status = status(file.as_fd()).ok()?;
+        return Some((file, status));
+    }
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
+    fs::read_dir(folder)
+        .ok()?
+        .flatten()
+        .take(FOLDER_SAMPLE_MAX)
+        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()))
+        .find_map(|entry| {
+            let file = rustix::fs::open(entry.path(), flags, Mode::empty()).ok()?;
+            let found = status(file.as_fd()).ok()?;
+            let same = (found.stx_dev_major, found.stx_dev_minor)
+                == (about.stx_dev_major, about.stx_dev_minor);
+            same.then_some((file, found))
+        })
+}
+
+fn name_of(magic: u64) -> String {
+    file_system_name(magic).map_or_else(|| format!("{magic:#x}"), str::to_owned)
+}
+
+fn read_line(path: &str) -> Option<String> {
+    Some(fs::read_to_string(path).ok()?.trim().to_owned())
+}
+
+/// The value of a `name : value` line.
+fn field<'text>(text: &'text str, name: &str) -> Option<&'text str> {
+    text.lines().find_map(|line| {
+        let (key, value) = line.split_once(':')?;
+        (key.trim() == name).then_some(value.trim())
+    })
+}
+
+fn kilobytes(text: &str, name: &str) -> Option<u64> {
+    let count: u64 = field(text, name)?.strip_suffix(" kB")?.parse().ok()?;
+    count.checked_mul(1024)
+}
+
+/// The word in brackets.
+fn chosen(choices: &str) -> Option<&str> {
+    choices
+        .split_once('[')?
+        .1
+        .split_once(']')
+        .map(|word| word.0)
+}
+
+#[cfg(target_arch = "x86_64")]
+fn cpu_features() -> Vec<&'static str> {
+    macro_rules! detected {
+        ($($name:tt),*) => {
+            [$(($name, std::arch::is_x86_feature_detected!($name))),*]
+        };
+    }
+    let known = detected!(
+        "sse4.2",
+        "pclmulqdq",
+        "avx2",
+        "bmi2",
+        "avx512f",
+        "avx512bw",
+        "avx512vl",
+        "avx512vbmi",
+        "avx512vbmi2",
+        "gfni",
+        "vpclmulqdq"
+    );
+    known
+        .iter()
+        .filter(|known| known.1)
+        .map(|known| known.0)
+        .collect()
+}
+
+#[cfg(target_arch = "aarch64")]
+fn cpu_features() -> Vec<&'static str> {
+    macro_rules! detected {
+        ($($name:tt),*) => {
+            [$(($name, std::arch::is_aarch64_feature_detected!($name))),*]
+        };
+    }
+    let known = detected!("neon", "crc", "pmull", "aes", "sve", "sve2");
+    known
+        .iter()
+        .filter(|known| known.1)
+        .map(|known| known.0)
+        .collect()
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+fn cpu_features() -> Vec<&'static str> {
+    Vec::new()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{chosen, kilobytes, name_of};
+
+    #[test]
+    fn texts_of_the_kernel_are_read() {
+        assert_eq!(chosen("always [madvise] never"), Some("madvise"));
+        assert_eq!(chosen("always madvise"), None);
+        let text = "MemTotal:       24684092 kB\nMemFree: 7 kB\nHugePages_Total:       0\n";
+        assert_eq!(kilobytes(text, "MemTotal"), Some(24_684_092 * 1024));
+        assert_eq!(kilobytes(text, "MemFree"), Some(7 * 1024));
+        assert_eq!(kilobytes(text, "HugePages_Total"), None);
+        assert_eq!(kilobytes(text, "Mem"), None);
+        assert_eq!(name_of(0xef53), "ext4");
+        assert_eq!(name_of(0x1234_5678), "0x12345678");
+    }
+}

@@ -1,20 +1,22 @@
 //! Bounded staging blocks: one owner, no locks.
 //!
 //! The arena of a storage is the memory through which everything passes that cannot land where it
-//! belongs at once. Its bound is the back-pressure of the engine: if `take` says `None`, nothing more is read until a
-//! block comes back.
+//! belongs at once. Its bound is the back-pressure of the engine: if `take` says `None`, nothing
+//! more is read until a block comes back.
 //!
-//! The room is divided by [`pages::Pages`], a buddy allocator over 4 KiB leaves whose blocks are trimmed to whole
-//! pages, lowest address first; so the pages in use lie together, and what was never needed is never touched (a fresh
-//! arena costs no memory, only address space).
+//! The room is divided by `Pages`, a buddy allocator over 4 KiB leaves whose blocks are trimmed to
+//! whole pages, lowest address first; so the pages in use lie together, and what was never needed
+//! is never touched (a fresh arena costs no memory, only address space).
 //!
-//! A [`Block`] is an address and a length, 16 bytes, without a reference count. That is sound because an arena that goes
-//! while blocks are out (or were dropped) leaks its region; and since a leaked region's addresses are never used again, the
-//! address alone tells whether a block is this arena's.
+//! A [`Block`] is an address and a length, 16 bytes, without a reference count. That is sound
+//! because an arena that goes while blocks are out (or were dropped) leaks its region; and since a
+//! leaked region's addresses are never used again, the address alone tells whether a block is this
+//! arena's.
 //!
 //! # Safety
-//! The memory of a block is referenced by that block alone from `take` to `give`: `Pages` never gives a page out twice
-//! (checked against a model in tests, and by an assert per page run), and its region is unmapped only if no block is out.
+//! The memory of a block is referenced by that block alone from `take` to `give`: `Pages` never
+//! gives a page out twice (checked against a model in tests, and by an assert per page run), and
+//! its region is unmapped only if no block is out.
 #![expect(
     unsafe_code,
     reason = "makes slices of the arena's region; see the section Safety of this file"
@@ -48,7 +50,8 @@ pub struct Block {
     len: usize,
 }
 
-// SAFETY: a Block is the only access to its bytes, which are plain memory; any thread may use them in turn.
+// SAFETY: a Block is the only access to its bytes, which are plain memory; any thread may use them
+// in turn.
 unsafe impl Send for Block {}
 // SAFETY: through a shared reference the bytes can only be read.
 unsafe impl Sync for Block {}
@@ -78,8 +81,8 @@ impl Arena {
         })
     }
 
-    /// A page-aligned block of at least `len` bytes (at least one page), or `None` if none is free now. Its content is
-    /// unspecified. From 2 MiB on it is aligned to 2 MiB.
+    /// A page-aligned block of at least `len` bytes (at least one page), or `None` if none is free
+    /// now. Its content is unspecified. From 2 MiB on it is aligned to 2 MiB.
     pub fn take(&mut self, len: usize) -> Option<Block> {
         if len > self.capacity() {
             return None;
@@ -140,7 +143,8 @@ impl Arena {
 
 impl Drop for Arena {
     fn drop(&mut self) {
-        // Blocks that are out still point into the region, and the kernel may write to dropped ones.
+        // Blocks that are out still point into the region, and the kernel may write to dropped
+        // ones.
         if self.pages.used() > 0 {
             self.region.leak();
         }
@@ -174,7 +178,8 @@ impl Block {
     /// The bytes.
     #[must_use]
     pub fn as_slice(&self) -> &[u8] {
-        // SAFETY: the range is this block's alone and initialised (module's Safety); the borrow of the block keeps it.
+        // SAFETY: the range is this block's alone and initialised (module's Safety); the borrow of
+        // the block keeps it.
         unsafe { std::slice::from_raw_parts(self.pointer.as_ptr(), self.len) }
     }
 

@@ -1,21 +1,24 @@
 //! Recycled destination buffers, shared by threads.
 //!
-//! The dear part of a fresh buffer is its first touch (see [`region`](super::region)), so memory is kept and given out
-//! again. Buffers up to 1.75 MiB are pieces of slabs, in 31 sizes, four per octave ([`slab`]): at most a fifth is
-//! rounding. Larger ones own a region, a multiple of 2 MiB, reused by best fit ([`spare`]).
+//! The dear part of a fresh buffer is its first touch (see [`region`](super::region)), so memory is
+//! kept and given out again. Buffers up to 1.75 MiB are pieces of slabs, in 31 sizes, four per
+//! octave (`buffer/slab.rs`): at most a fifth is rounding. Larger ones own a region, a multiple of
+//! 2 MiB, reused by best fit (`buffer/spare.rs`).
 //!
-//! A class of sizes is one lock, held for a few loads and stores; the memory a pool keeps is counted where slabs and regions
-//! become wholly free, not per buffer. A buffer holds a reference to its *class*, whose count lies in the cache line of the class's
-//! lock, which the caller has anyway. So nothing that all threads share is written when buffers of different sizes come and go, and a
-//! buffer may outlive the pool: its class then unmaps what becomes free.
+//! A class of sizes is one lock, held for a few loads and stores; the memory a pool keeps is
+//! counted where slabs and regions become wholly free, not per buffer. A buffer holds a reference
+//! to its *class*, whose count lies in the cache line of the class's lock, which the caller has
+//! anyway. So nothing that all threads share is written when buffers of different sizes come and
+//! go, and a buffer may outlive the pool: its class then unmaps what becomes free.
 //!
-//! Bound: the wholly free memory a pool keeps (free regions, free slabs) is at most `retained_max` bytes. A slab of which one piece is still
-//! out cannot be unmapped; its free pieces are not counted as kept.
+//! Bound: the wholly free memory a pool keeps (free regions, free slabs) is at most `retained_max`
+//! bytes. A slab of which one piece is still out cannot be unmapped; its free pieces are not
+//! counted as kept.
 //!
 //! # Safety
-//! From `take` to its drop a [`Buffer`] is the only one that refers to its range: a slab gives each piece to one buffer
-//! at a time, a region of its own belongs to one buffer. The class (or the buffer itself) holds the region meanwhile. The
-//! range is initialised: zero pages or stale bytes.
+//! From `take` to its drop a [`Buffer`] is the only one that refers to its range: a slab gives each
+//! piece to one buffer at a time, a region of its own belongs to one buffer. The class (or the
+//! buffer itself) holds the region meanwhile. The range is initialised: zero pages or stale bytes.
 #![expect(
     unsafe_code,
     reason = "makes slices of pooled regions; see the section Safety of this file"
@@ -51,8 +54,8 @@ pub struct BufferPoolStats {
     pub mapped_bytes: usize,
 }
 
-/// Page-aligned memory of a pool, owned; derefs to its bytes. Goes back to the pool when dropped, on any thread, also
-/// after the pool itself is gone.
+/// Page-aligned memory of a pool, owned; derefs to its bytes. Goes back to the pool when dropped,
+/// on any thread, also after the pool itself is gone.
 pub struct Buffer {
     base: NonNull<u8>,
     capacity: usize,
@@ -74,7 +77,8 @@ enum Home {
     },
 }
 
-// SAFETY: a Buffer is the only access to its bytes, which are plain memory; its home may be used from any thread.
+// SAFETY: a Buffer is the only access to its bytes, which are plain memory; its home may be used
+// from any thread.
 unsafe impl Send for Buffer {}
 // SAFETY: through a shared reference the bytes can only be read.
 unsafe impl Sync for Buffer {}
@@ -93,8 +97,9 @@ impl BufferPool {
         Arc::new(BufferPool { classes, spare })
     }
 
-    /// A buffer that shows `len` bytes with unspecified content. Costs tens of nanoseconds when memory of its size is
-    /// at hand, a few microseconds when some must be mapped. `take(0)` is [`Buffer::empty`].
+    /// A buffer that shows `len` bytes with unspecified content. Costs tens of nanoseconds when
+    /// memory of its size is at hand, a few microseconds when some must be mapped. `take(0)` is
+    /// [`Buffer::empty`].
     ///
     /// # Errors
     /// `ENOMEM` if there is no memory for it.
@@ -211,10 +216,11 @@ impl Buffer {
         self.len = len;
     }
 
-    /// Gives the memory up for ever: neither reused nor unmapped, whatever becomes of the pool. For memory that the
-    /// kernel may still write to.
+    /// Gives the memory up for ever: neither reused nor unmapped, whatever becomes of the pool. For
+    /// memory that the kernel may still write to.
     pub fn leak(self) {
-        // The home is forgotten with it: a class that is never dropped keeps its slabs, a region its mapping.
+        // The home is forgotten with it: a class that is never dropped keeps its slabs, a region
+        // its mapping.
         std::mem::forget(self);
     }
 }
@@ -235,8 +241,9 @@ impl Drop for Buffer {
 impl std::ops::Deref for Buffer {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        // SAFETY: start + len <= capacity (new, set_view); the range is this buffer's alone and initialised (module's
-        // Safety). Without memory len is 0 and the base is aligned and not null.
+        // SAFETY: start + len <= capacity (new, set_view); the range is this buffer's alone and
+        // initialised (module's Safety). Without memory len is 0 and the base is aligned and not
+        // null.
         unsafe { std::slice::from_raw_parts(self.base.as_ptr().wrapping_add(self.start), self.len) }
     }
 }

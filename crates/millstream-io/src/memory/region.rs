@@ -1,18 +1,19 @@
 //! Huge-page-backed memory: the ground that the arena and the buffers stand on.
 //!
-//! Filling fresh 4 KiB pages costs more CPU than reading the bytes does (100 MiB direct: 28 ms into fresh
-//! small pages, 14 ms into fresh huge ones, 1.4 ms into recycled huge ones). So regions of 2 MiB
-//! and more are aligned to 2 MiB and ask for huge pages, and the modules above recycle them.
+//! Filling fresh 4 KiB pages costs more CPU than reading the bytes does (100 MiB direct: 28 ms into
+//! fresh small pages, 14 ms into fresh huge ones, 1.4 ms into recycled huge ones). So regions of 2
+//! MiB and more are aligned to 2 MiB and ask for huge pages, and the modules above recycle them.
 //! `mmap` does not align by itself: a region maps 2 MiB more than it needs and unmaps both ends.
 //!
 //! The pages are touched by nobody here, so a region costs address space until it is used. They are
-//! not inherited by `fork` (`MADV_DONTFORK`): a child must not turn pages that a device is
-//! writing into copy-on-write ones. An application's own memory (see [`RegionAllocator`]) is left as it is given.
+//! not inherited by `fork` (`MADV_DONTFORK`): a child must not turn pages that a device is writing
+//! into copy-on-write ones. An application's own memory (see [`RegionAllocator`]) is left as it is
+//! given.
 //!
 //! # Safety
-//! A `Region` owns its bytes from `new` to its drop, and they are initialised (zero pages of the system, or the
-//! contract of the allocator). It hands out a raw pointer only; who makes references of it keeps
-//! the region alive and the references apart (the arena and the buffer pool do).
+//! A `Region` owns its bytes from `new` to its drop, and they are initialised (zero pages of the
+//! system, or the contract of the allocator). It hands out a raw pointer only; who makes references
+//! of it keeps the region alive and the references apart (the arena and the buffer pool do).
 #![expect(
     unsafe_code,
     reason = "maps and unmaps memory; see the section Safety of this file"
@@ -28,8 +29,9 @@ use crate::limits::{HUGE_PAGE_BYTES, MEMORY_ALIGNMENT, REGION_BYTES_MAX};
 /// The application's own memory for arenas and buffers.
 ///
 /// # Safety
-/// What `allocate` returns is null, or `len` bytes at a multiple of `align` that are readable, writable, zeroed and used by
-/// nobody else until `free`. (So the trait is unsafe to implement: safe code above relies on it.)
+/// What `allocate` returns is null, or `len` bytes at a multiple of `align` that are readable,
+/// writable, zeroed and used by nobody else until `free`. (So the trait is unsafe to implement:
+/// safe code above relies on it.)
 pub unsafe trait RegionAllocator: Send + Sync {
     /// `len` zeroed bytes at a multiple of `align`, or null.
     fn allocate(&self, len: usize, align: usize) -> *mut u8;
@@ -49,13 +51,15 @@ pub struct Region {
     allocator: Option<Arc<dyn RegionAllocator>>,
 }
 
-// SAFETY: a Region is an address range that it owns; its methods only read its own numbers, and unmapping works from any thread.
+// SAFETY: a Region is an address range that it owns; its methods only read its own numbers, and
+// unmapping works from any thread.
 unsafe impl Send for Region {}
 // SAFETY: as above; nothing behind a shared reference changes.
 unsafe impl Sync for Region {}
 
 impl Region {
-    /// Maps `len` bytes (rounded up to 2 MiB from 2 MiB on, else to pages), huge pages asked for, not inherited by fork.
+    /// Maps `len` bytes (rounded up to 2 MiB from 2 MiB on, else to pages), huge pages asked for,
+    /// not inherited by fork.
     ///
     /// # Errors
     /// `ENOMEM` for a length of zero pages or beyond any address space, if the system has no
@@ -106,15 +110,15 @@ impl Region {
         self.len
     }
 
-    /// Whether it is aligned for huge pages and the system took the wish for them. (Whether a page is huge
-    /// the kernel decides when it is first touched.)
+    /// Whether it is aligned for huge pages and the system took the wish for them. (Whether a page
+    /// is huge the kernel decides when it is first touched.)
     #[must_use]
     pub fn is_huge(&self) -> bool {
         self.huge
     }
 
-    /// Keeps the memory mapped for ever, whoever else lets go of it: the quarantine of memory that the kernel may
-    /// still write to.
+    /// Keeps the memory mapped for ever, whoever else lets go of it: the quarantine of memory that
+    /// the kernel may still write to.
     pub fn leak(self: &Arc<Self>) {
         std::mem::forget(Arc::clone(self));
     }
@@ -123,12 +127,14 @@ impl Region {
 impl Drop for Region {
     fn drop(&mut self) {
         match &self.allocator {
-            // SAFETY: the range was mapped by map_aligned with this length and belongs to this region alone; the last handle
-            // is going, and who made pointers of it promised (module's Safety) to keep a handle.
+            // SAFETY: the range was mapped by map_aligned with this length and belongs to this
+            // region alone; the last handle is going, and who made pointers of it promised
+            // (module's Safety) to keep a handle.
             None => unsafe {
                 libc::munmap(self.pointer.as_ptr().cast(), self.len);
             },
-            // SAFETY: pointer, len and align are those of the call of `allocate` in `new`; as above nobody uses it any more.
+            // SAFETY: pointer, len and align are those of the call of `allocate` in `new`; as above
+            // nobody uses it any more.
             Some(allocator) => unsafe {
                 allocator.free(self.pointer.as_ptr(), self.len, self.align);
             },
@@ -165,12 +171,13 @@ fn allocate_aligned(
     Ok(pointer)
 }
 
-/// `len` bytes of the system at a multiple of `align`, and whether huge pages were asked for with success. Both are
-/// multiples of the page size.
+/// `len` bytes of the system at a multiple of `align`, and whether huge pages were asked for with
+/// success. Both are multiples of the page size.
 fn map_aligned(len: usize, align: usize) -> Result<(NonNull<u8>, bool), IoError> {
     let slack = if align > MEMORY_ALIGNMENT { align } else { 0 };
     let mapped_bytes = len + slack; // No overflow: len is at most REGION_BYTES_MAX rounded up.
-    // SAFETY: a fresh anonymous mapping at an address of the kernel's choice touches no memory of anybody.
+    // SAFETY: a fresh anonymous mapping at an address of the kernel's choice touches no memory of
+    // anybody.
     let address = unsafe {
         libc::mmap(
             std::ptr::null_mut(),
@@ -192,8 +199,9 @@ fn map_aligned(len: usize, align: usize) -> Result<(NonNull<u8>, bool), IoError>
     let address: *mut u8 = address.cast();
     let head = address.addr().next_multiple_of(align) - address.addr();
     let start = address.wrapping_add(head);
-    // SAFETY: head + len <= mapped_bytes since head <= slack, so both cuts lie in the mapping made above, which nobody
-    // else knows yet, and leave [start, start + len). A cut that fails leaves address space mapped but untouched.
+    // SAFETY: head + len <= mapped_bytes since head <= slack, so both cuts lie in the mapping made
+    // above, which nobody else knows yet, and leave [start, start + len). A cut that fails leaves
+    // address space mapped but untouched.
     unsafe {
         if head > 0 {
             libc::munmap(address.cast(), head);

@@ -1,16 +1,19 @@
 //! Divides a row of pages: a buddy allocator whose blocks are trimmed to whole pages.
 //!
-//! Plain buddies waste up to half a block (a block of 260 KiB would take 512). Here a request takes the lowest
-//! free buddy that is large enough, keeps the pages it asked for and frees the rest at once; a
-//! run that is given back is cut into aligned powers of two, each of which merges with its free buddy as far up as it goes. So nothing
-//! is wasted inside, blocks stay aligned to their size rounded down to a power of two, and free pages that are neighbours always end
-//! up in the same buddies, whatever the order in which they came back.
+//! Plain buddies waste up to half a block (a block of 260 KiB would take 512). Here a request takes
+//! the lowest free buddy that is large enough, keeps the pages it asked for and frees the rest at
+//! once; a run that is given back is cut into aligned powers of two, each of which merges with its
+//! free buddy as far up as it goes. So nothing is wasted inside, blocks stay aligned to their size
+//! rounded down to a power of two, and free pages that are neighbours always end up in the same
+//! buddies, whatever the order in which they came back.
 //!
-//! The free buddies of an order are a [`Bitmap`], so the lowest address comes first, which keeps the pages in use together.
-//! Taking costs one look-up and at most one cut per order (15 for 128 MiB); giving back the same, and a merge per order.
+//! The free buddies of an order are a [`Bitmap`], so the lowest address comes first, which keeps
+//! the pages in use together. Taking costs one look-up and at most one cut per order (15 for 128
+//! MiB); giving back the same, and a merge per order.
 //!
-//! Invariants: a page is in exactly one run that is out, or in exactly one free buddy; no two free buddies of one
-//! order are each other's buddies; `run_pages[first]` is the length of the run that is out from `first` on, else 0.
+//! Invariants: a page is in exactly one run that is out, or in exactly one free buddy; no two free
+//! buddies of one order are each other's buddies; `run_pages[first]` is the length of the run that
+//! is out from `first` on, else 0.
 
 use super::bitmap::Bitmap;
 
@@ -67,9 +70,10 @@ impl Pages {
         Some(self.mark(first, count))
     }
 
-    /// In a row that is no power of two (an arena of 96 MiB asked for 80) no single buddy may hold a run that the row
-    /// does hold: then the lowest of the largest buddies and the free ones right behind it are one run. Those behind
-    /// get smaller one by one, else they would have merged, so there are fewer of them than orders.
+    /// In a row that is no power of two (an arena of 96 MiB asked for 80) no single buddy may hold
+    /// a run that the row does hold: then the lowest of the largest buddies and the free ones right
+    /// behind it are one run. Those behind get smaller one by one, else they would have merged, so
+    /// there are fewer of them than orders.
     fn take_joined(&mut self, count: usize) -> Option<usize> {
         let order = count.ilog2() as usize;
         if order >= self.free.len() {
@@ -163,7 +167,8 @@ mod tests {
         fn give(&mut self, first: usize, count: usize) {
             self.0[first..first + count].fill(0);
         }
-        /// Whether an aligned power of two that holds `count` pages is free, which `take` must find.
+        /// Whether an aligned power of two that holds `count` pages is free, which `take` must
+        /// find.
         fn must_fit(&self, count: usize) -> bool {
             let size = count.next_power_of_two();
             self.0

@@ -1,12 +1,15 @@
 //! Pieces of one size, carved out of slabs.
 //!
-//! A slab is a region, cut into equal pieces: those never used lie behind `fresh`, those that came back on a stack, last
-//! in first out, since the last is the warmest in the cache. Slabs with free pieces are on the list `open`; the last of them
-//! serves. A slab whose pieces are all back is kept by its class if the class has no other free one and has
-//! claimed budget of the pool for it (once, so that coming and going writes nothing shared), else it goes back to the spare regions, where every class finds it.
+//! A slab is a region, cut into equal pieces: those never used lie behind `fresh`, those that came
+//! back on a stack, last in first out, since the last is the warmest in the cache. Slabs with free
+//! pieces are on the list `open`; the last of them serves. A slab whose pieces are all back is kept
+//! by its class if the class has no other free one and has claimed budget of the pool for it (once,
+//! so that coming and going writes nothing shared), else it goes back to the spare regions, where
+//! every class finds it.
 //!
-//! Invariants, under the class's lock: `open` holds exactly the slabs with a free piece; at most one of them, `idle`, is wholly
-//! free, and only with a claim; a slab's number in `slabs` never changes while it is there.
+//! Invariants, under the class's lock: `open` holds exactly the slabs with a free piece; at most
+//! one of them, `idle`, is wholly free, and only with a claim; a slab's number in `slabs` never
+//! changes while it is there.
 
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -181,7 +184,8 @@ impl Class {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Nothing between lock and unlock leaves the state half changed, so a panic elsewhere does no harm.
+        // Nothing between lock and unlock leaves the state half changed, so a panic elsewhere does
+        // no harm.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

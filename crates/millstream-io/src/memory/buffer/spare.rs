@@ -1,8 +1,9 @@
 //! Free regions, and the budget of what a pool keeps.
 //!
-//! Regions that nobody uses, found by best fit: the smallest that is large enough and at most a quarter larger, so that a
-//! small buffer never sits in a huge region. When the budget is full the regions longest unused are unmapped first, so memory
-//! of sizes that are out of fashion goes away. Slabs that classes keep are claimed from the same budget, up to a half of it.
+//! Regions that nobody uses, found by best fit: the smallest that is large enough and at most a
+//! quarter larger, so that a small buffer never sits in a huge region. When the budget is full the
+//! regions longest unused are unmapped first, so memory of sizes that are out of fashion goes away.
+//! Slabs that classes keep are claimed from the same budget, up to a half of it.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -16,7 +17,8 @@ use crate::memory::region::{Region, RegionAllocator};
 pub(super) struct Spare {
     store: Mutex<Store>,
     retained_max: usize,
-    /// Bytes of slabs that classes may keep when they are free. It only grows, by `claim`, which checks the bound.
+    /// Bytes of slabs that classes may keep when they are free. It only grows, by `claim`, which
+    /// checks the bound.
     claimed: AtomicUsize,
     claimed_max: usize,
     /// Bytes in buffers with regions of their own.
@@ -131,7 +133,8 @@ impl Spare {
     }
 
     fn lock(&self) -> MutexGuard<'_, Store> {
-        // A panic cannot leave the store half changed (only an allocation could fail, which aborts).
+        // A panic cannot leave the store half changed (only an allocation could fail, which
+        // aborts).
         self.store.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -155,8 +158,8 @@ impl Store {
         Some(region)
     }
 
-    /// The region longest unused. A look at all of them (one per 2 MiB of the budget at most), since unmapping, which follows,
-    /// costs far more.
+    /// The region longest unused. A look at all of them (one per 2 MiB of the budget at most),
+    /// since unmapping, which follows, costs far more.
     fn remove_oldest(&mut self) -> Arc<Region> {
         let oldest = self.free.keys().min_by_key(|key| key.1).copied();
         oldest

@@ -1,0 +1,109 @@
+//! Asks what of a file is in the page cache, without reading it.
+//!
+//! `cachestat` (6.5) counts pages, in 0.3 to 0.75 µs. Kernels from 6.15 on let it be used on files
+//! only that the user owns or may write (game data below `/usr/share` is neither), so its `EPERM`
+//! is an answer for one file, its `ENOSYS` one for ever. Without it a read of one byte that must
+//! not wait stands for the whole range; such a read starts no read-ahead.
+
+use std::io::IoSliceMut;
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use rustix::io::{Errno, ReadWriteFlags};
+
+use super::call;
+
+/// The way to ask, remembered.
+#[derive(Debug, Default)]
+pub(super) struct CacheProbe {
+    /// The kernel has no `cachestat`.
+    missing: AtomicBool,
+}
+
+impl CacheProbe {
+    /// Bytes of the range that are cached, if the system tells.
+    pub(super) fn cached(&self, file: BorrowedFd<'_>, offset: u64, len: u64) -> Option<u64> {
+        if len == 0 {
+            return Some(0); // To cachestat a length of 0 means up to the end.
+        }
+        if !self.missing.load(Relaxed) {
+            match call::cachestat(file, offset, len) {
+                Ok(pages) => return Some(bytes_of_pages(pages, offset, len)),
+                Err(Errno::NOSYS) => self.missing.store(true, Relaxed),
+                Err(_) => {}
+            }
+        }
+        by_reading(file, offset, len)
+    }
+
+    /// A probe that believes `cachestat` missing, to test the other way.
+    #[cfg(test)]
+    fn without_cachestat() -> CacheProbe {
+        CacheProbe {
+            missing: AtomicBool::new(true),
+        }
+    }
+}
+
+/// The share of `len` that so many cached pages of the range are.
+fn bytes_of_pages(pages: u64, offset: u64, len: u64) -> u64 {
+    let page_bytes = rustix::param::page_size() as u64;
+    let last = offset.saturating_add(len - 1);
+    let touched = last / page_bytes - offset / page_bytes + 1;
+    if pages >= touched {
+        return len;
+    }
+    let share = u128::from(len) * u128::from(pages) / u128::from(touched);
+    u64::try_from(share).expect("a share of len is at most len")
+}
+
+/// 0 or `len`, by the first byte.
+fn by_reading(file: BorrowedFd<'_>, offset: u64, len: u64) -> Option<u64> {
+    let mut byte = [0];
+    let mut pieces = [IoSliceMut::new(&mut byte)];
+    match rustix::io::preadv2(file, &mut pieces, offset, ReadWriteFlags::NOWAIT) {
+        Ok(1) => Some(len),
+        Ok(_) | Err(Errno::AGAIN) => Some(0),
+        Err(_) => None, // No such reads here, or a descriptor for direct I/O.
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CacheProbe, bytes_of_pages};
+    use std::io::{Read, Write};
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn pages_are_shared_out_over_the_range() {
+        let page = rustix::param::page_size() as u64;
+        assert_eq!(bytes_of_pages(2, 0, 2 * page), 2 * page);
+        assert_eq!(bytes_of_pages(1, 0, 2 * page), page);
+        assert_eq!(bytes_of_pages(1, page - 1, 2), 1);
+        assert_eq!(bytes_of_pages(1, 10, 20), 20);
+        assert_eq!(bytes_of_pages(0, 10, 20), 0);
+        assert_eq!(bytes_of_pages(u64::MAX, u64::MAX, u64::MAX), u64::MAX);
+    }
+
+    #[test]
+    fn both_ways_see_a_file_come_and_go() {
+        let len = 1_u64 << 20;
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&vec![1; len as usize]).unwrap();
+        file.sync_all().unwrap();
+        for probe in [CacheProbe::default(), CacheProbe::without_cachestat()] {
+            assert_eq!(probe.cached(file.as_fd(), 0, 0), Some(0));
+            let advice = rustix::fs::Advice::DontNeed;
+            rustix::fs::fadvise(&file, 0, None, advice).unwrap();
+            if probe.cached(file.as_fd(), 0, len) != Some(0) {
+                println!("SKIP: this file system does not let go of cached pages");
+                return;
+            }
+            std::io::Seek::rewind(&mut file).unwrap();
+            file.read_to_end(&mut Vec::new()).unwrap();
+            assert_eq!(probe.cached(file.as_fd(), 0, len), Some(len));
+            assert_eq!(probe.cached(file.as_fd(), 4096, 100), Some(100));
+            assert_eq!(probe.cached(file.as_fd(), len * 2, 4096), Some(0));
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! Errors of the system, with their likely cause in words.
+
+use rustix::io::Errno as SystemErrno;
+
+use crate::error::{Errno, IoError};
+
+/// The error of `call`, with what usually is behind it.
+pub(crate) fn explain(call: &'static str, errno: SystemErrno) -> IoError {
+    IoError::because(call, Errno(errno.raw_os_error()), likely(errno))
+}
+
+/// An error in other words than the errno's usual ones.
+pub(super) fn refuse(call: &'static str, errno: SystemErrno, cause: &'static str) -> IoError {
+    IoError::because(call, Errno(errno.raw_os_error()), cause)
+}
+
+fn likely(errno: SystemErrno) -> &'static str {
+    match errno {
+        SystemErrno::MFILE => {
+            "this process has as many open files as it may (ulimit -n, RLIMIT_NOFILE)"
+        }
+        SystemErrno::NFILE => "the system has as many open files as it may (sysctl fs.file-max)",
+        SystemErrno::ACCESS => {
+            "the permissions of the file, or of a folder on the way to it, do not allow this user"
+        }
+        SystemErrno::PERM => {
+            "the file is immutable or append-only, or a security policy forbids it"
+        }
+        SystemErrno::NOENT => "no such name, or a symbolic link on the way points nowhere",
+        SystemErrno::LOOP => "symbolic links on the way go round in a circle, or are too many",
+        SystemErrno::NOTDIR => "a part of the path before the last is a file, not a folder",
+        SystemErrno::ISDIR => "it is a folder, not a file",
+        SystemErrno::NAMETOOLONG => "the path or a part of it is longer than the file system takes",
+        SystemErrno::ROFS => "the file system is mounted read-only",
+        SystemErrno::NOSPC => "the file system is full",
+        SystemErrno::DQUOT => "the user's disk quota is used up",
+        SystemErrno::FBIG => "the file would be larger than the file system or ulimit -f allows",
+        SystemErrno::TXTBSY => "the file is a program that is running",
+        SystemErrno::BUSY => "the device or folder is in use, or is a mount point",
+        SystemErrno::XDEV => "the two names are on different file systems",
+        SystemErrno::NOMEM => "the kernel is out of memory",
+        SystemErrno::IO => "the device failed; the kernel's log tells more",
+        SystemErrno::STALE => "the file's server no longer knows it; open it again",
+        SystemErrno::TIMEDOUT => "the file's server did not answer",
+        SystemErrno::BADF => "the file was closed, or is not open for this",
+        _ => "",
+    }
+}

@@ -1,0 +1,251 @@
+//! What holds for every file of a mount, asked once and remembered.
+//!
+//! A mount is known by the device number of its file system and its mount id. The device number
+//! alone is not enough: file systems without a device get numbers that are used again after an
+//! unmount, and a network mount must not pass for the memory it replaced. Kernels from 6.8 on give
+//! mount ids that never come again.
+
+use std::collections::HashMap;
+use std::fs;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::sync::{PoisonError, RwLock};
+
+use rustix::fs::{Mode, OFlags, Statx};
+use rustix::io::Errno;
+
+use super::disk;
+use crate::fs::{DirectAlignment, MountKind};
+use crate::limits::{MEMORY_ALIGNMENT, MOUNTS_REMEMBERED_MAX};
+use crate::memory::Arena;
+
+/// Smallest alignment of direct I/O there is: a sector.
+const SECTOR_BYTES: usize = 512;
+
+/// Alignment that is right wherever direct I/O is possible.
+const PAGE_ALIGNED: DirectAlignment = DirectAlignment {
+    memory: MEMORY_ALIGNMENT as u32,
+    offset: MEMORY_ALIGNMENT as u32,
+};
+
+/// What holds for every file of a mount.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Mount {
+    pub(crate) kind: MountKind,
+    /// The file system's magic number, as `statfs` has it.
+    pub(crate) magic: u64,
+    pub(crate) rotating: bool,
+    /// Found by trying, where the kernel does not tell it per file; `None` inside: there is no
+    /// direct I/O.
+    tried: Option<Option<DirectAlignment>>,
+}
+
+impl Mount {
+    /// Of a block device, which is no mount but has the properties of one.
+    pub(super) fn of_block_device(rotating: bool) -> Mount {
+        Mount {
+            kind: MountKind::Local,
+            magic: 0,
+            rotating,
+            tried: None,
+        }
+    }
+}
+
+/// Mounts met so far.
+#[derive(Debug, Default)]
+pub(crate) struct Mounts(RwLock<HashMap<(u64, u64), Mount>>);
+
+impl Mounts {
+    /// The mount of an open file.
+    pub(crate) fn of(&self, file: BorrowedFd<'_>, status: &Statx) -> Result<Mount, Errno> {
+        let key = key(status);
+        let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(mount) = known.get(&key) {
+            return Ok(*mount);
+        }
+        drop(known);
+        let magic = magic(file)?;
+        let mount = Mount {
+            kind: kind(magic),
+            magic,
+            rotating: disk_of(status).is_some_and(|disk| disk.rotating),
+            tried: None,
+        };
+        self.remember(key, mount);
+        Ok(mount)
+    }
+
+    /// What direct I/O needs on an open regular file, or `None` where there is none.
+    pub(crate) fn direct(
+        &self,
+        file: BorrowedFd<'_>,
+        status: &Statx,
+        mount: Mount,
+    ) -> Option<DirectAlignment> {
+        // Memory can only be slower through direct I/O (tmpfs takes the flag since 6.6, and copies
+        // all the same).
+        if mount.kind == MountKind::Memory {
+            return None;
+        }
+        if status.stx_mask & rustix::fs::StatxFlags::DIOALIGN.bits() != 0 {
+            return (status.stx_dio_offset_align > 0).then_some(DirectAlignment {
+                memory: status.stx_dio_mem_align.max(1),
+                offset: status.stx_dio_offset_align,
+            });
+        }
+        if let Some(found) = mount.tried {
+            return found;
+        }
+        // A read to try it may hang there, and buffered is the rule for such mounts anyway.
+        if mount.kind == MountKind::Slow {
+            return None;
+        }
+        match try_direct(file, status.stx_size) {
+            Tried::Known(found) => {
+                let tried = Some(found);
+                self.remember(key(status), Mount { tried, ..mount });
+                found
+            }
+            Tried::TooShort => Some(PAGE_ALIGNED),
+        }
+    }
+
+    fn remember(&self, key: (u64, u64), mount: Mount) {
+        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= MOUNTS_REMEMBERED_MAX {
+            known.clear();
+        }
+        known.insert(key, mount);
+    }
+}
+
+/// The device number of the file system that a file is on.
+pub(crate) fn device_number(status: &Statx) -> u64 {
+    rustix::fs::makedev(status.stx_dev_major, status.stx_dev_minor)
+}
+
+fn key(status: &Statx) -> (u64, u64) {
+    (device_number(status), status.stx_mnt_id)
+}
+
+/// The magic number of the file system that a file is on.
+fn magic(file: BorrowedFd<'_>) -> Result<u64, Errno> {
+    let status = rustix::io::retry_on_intr(|| rustix::fs::fstatfs(file))?;
+    // The field's sign and width differ by architecture; the numbers are 32 bits wide.
+    #[expect(clippy::cast_sign_loss, reason = "only the low 32 bits matter")]
+    Ok(status.f_type as u64 & 0xffff_ffff)
+}
+
+/// Magic numbers of `linux/magic.h` (and of file systems outside the kernel), with what they mean
+/// here. Others are local disks.
+const KNOWN: [(u64, &str, MountKind); 25] = [
+    (0x0102_1994, "tmpfs", MountKind::Memory),
+    (0x8584_58f6, "ramfs", MountKind::Memory),
+    (0x9584_58f6, "hugetlbfs", MountKind::Memory),
+    (0x6573_5546, "fuse", MountKind::Slow),
+    (0x0000_6969, "nfs", MountKind::Slow),
+    (0xff53_4d42, "cifs", MountKind::Slow),
+    (0xfe53_4d42, "smb2", MountKind::Slow),
+    (0x0000_517b, "smb", MountKind::Slow),
+    (0x0102_1997, "9p", MountKind::Slow),
+    (0x00c3_6400, "ceph", MountKind::Slow),
+    (0x5346_414f, "afs", MountKind::Slow),
+    (0x7375_7245, "coda", MountKind::Slow),
+    (0x0bd0_0bd0, "lustre", MountKind::Slow),
+    (0x4750_4653, "gpfs", MountKind::Slow),
+    (0x786f_4256, "vboxsf", MountKind::Slow),
+    (0x0000_0187, "autofs", MountKind::Slow),
+    (0x0000_ef53, "ext4", MountKind::Local),
+    (0x5846_5342, "xfs", MountKind::Local),
+    (0x9123_683e, "btrfs", MountKind::Local),
+    (0xf2f5_2010, "f2fs", MountKind::Local),
+    (0x2fc1_2fc1, "zfs", MountKind::Local),
+    (0x794c_7630, "overlay", MountKind::Local),
+    (0x0000_4d44, "vfat", MountKind::Local),
+    (0x2011_bab0, "exfat", MountKind::Local),
+    (0x7366_746e, "ntfs3", MountKind::Local),
+];
+
+fn kind(magic: u64) -> MountKind {
+    KNOWN
+        .iter()
+        .find(|known| known.0 == magic)
+        .map_or(MountKind::Local, |known| known.2)
+}
+
+/// The name of a file system, if it is a well-known one.
+pub(crate) fn file_system_name(magic: u64) -> Option<&'static str> {
+    KNOWN
+        .iter()
+        .find(|known| known.0 == magic)
+        .map(|known| known.1)
+}
+
+/// The disk under the file system of a file. File systems that span devices (btrfs) have no block
+/// device's number; for them the table of mounts names one.
+pub(crate) fn disk_of(status: &Statx) -> Option<disk::Disk> {
+    if status.stx_dev_major != 0 {
+        return disk::of_device(device_number(status));
+    }
+    let wanted = format!("{}:{}", status.stx_dev_major, status.stx_dev_minor);
+    let table = fs::read_to_string("/proc/self/mountinfo").ok()?;
+    let source = table
+        .lines()
+        .find(|line| line.split(' ').nth(2) == Some(&wanted))
+        .and_then(|line| line.split(" - ").nth(1)?.split(' ').nth(1))
+        .filter(|source| source.starts_with("/dev/"))?;
+    let source = fs::metadata(source).ok()?;
+    source
+        .file_type()
+        .is_block_device()
+        .then(|| disk::of_device(source.rdev()))?
+}
+
+enum Tried {
+    Known(Option<DirectAlignment>),
+    /// The file has no second page to read from.
+    TooShort,
+}
+
+/// Opens the file once more for direct I/O and reads a sector that is not aligned to a page, then
+/// one that is.
+fn try_direct(file: BorrowedFd<'_>, file_bytes: u64) -> Tried {
+    let name = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::DIRECT;
+    let direct = match rustix::fs::open(name, flags, Mode::empty()) {
+        Ok(direct) => direct,
+        Err(Errno::INVAL) => return Tried::Known(None),
+        Err(_) => return Tried::TooShort, // Not an answer: no descriptor left, no /proc.
+    };
+    if file_bytes < 2 * MEMORY_ALIGNMENT as u64 {
+        return Tried::TooShort;
+    }
+    let reads = |alignment: usize| direct_read_works(direct.as_fd(), alignment);
+    match [SECTOR_BYTES, MEMORY_ALIGNMENT].map(|alignment| (alignment, reads(alignment))) {
+        [(alignment, Some(true)), _] | [_, (alignment, Some(true))] => {
+            let alignment = u32::try_from(alignment).expect("at most a page");
+            Tried::Known(Some(DirectAlignment {
+                memory: alignment,
+                offset: alignment,
+            }))
+        }
+        [(_, Some(false)), (_, Some(false))] => Tried::Known(None),
+        _ => Tried::TooShort,
+    }
+}
+
+/// Whether a direct read at `alignment`, and no multiple of it, succeeds; `None` if it fails for
+/// another reason.
+fn direct_read_works(file: BorrowedFd<'_>, alignment: usize) -> Option<bool> {
+    let mut arena = Arena::new(2 * MEMORY_ALIGNMENT, None).ok()?;
+    let mut block = arena.take(2 * MEMORY_ALIGNMENT)?;
+    let into = &mut block.as_mut_slice()[alignment % MEMORY_ALIGNMENT..][..alignment];
+    let read = rustix::io::retry_on_intr(|| rustix::io::pread(file, &mut *into, alignment as u64));
+    arena.give(block);
+    match read {
+        Ok(_) => Some(true),
+        Err(Errno::INVAL) => Some(false),
+        Err(_) => None,
+    }
+}
