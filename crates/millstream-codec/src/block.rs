@@ -1,0 +1,69 @@
+//! Whole blocks: all stored bytes in one piece of memory, all raw bytes into another.
+//!
+//! Deflate comes from libdeflate here and from zlib-rs in streams; `examples/deflate_choice.rs`
+//! holds the measurement. libdeflate does not say why it refuses a block, and refuses slightly
+//! other things than zlib: a block that it refuses is decoded once more by the stream decoder, whose
+//! verdict stands. So a block is never refused that a stream would take, and the error is as exact.
+
+mod deflate;
+#[cfg(feature = "c")]
+pub(crate) mod libdeflate;
+mod lz4;
+mod zstd;
+
+use crate::error::{CodecError, CodecErrorKind, Fault};
+use crate::format::wrapper::Wrapper;
+use crate::{CodecId, Scratch};
+
+pub(crate) use lz4::{broken_block, lz4_block, lz4_block_with_history};
+pub(crate) use zstd::decode_frame as decode_zstd_frame;
+#[cfg(feature = "c")]
+pub(crate) use zstd::zstd_fault;
+
+/// Decodes a whole stored block into `raw`; the number of raw bytes written.
+/// All of `stored` must be consumed. `raw` may be longer than needed: the caller compares sizes.
+///
+/// ```
+/// use millstream_codec::{CodecId, Scratch, decode_block, default_level, encode_block};
+/// let mut scratch = Scratch::default();
+/// let mut stored = Vec::new();
+/// let level = default_level(CodecId::ZLIB);
+/// encode_block(CodecId::ZLIB, level, &mut scratch, b"abcabcabc", &mut stored)?;
+/// let mut raw = [0; 9];
+/// assert_eq!(decode_block(CodecId::ZLIB, &mut scratch, &stored, &mut raw)?, 9);
+/// assert_eq!(&raw, b"abcabcabc");
+/// # Ok::<(), millstream_codec::CodecError>(())
+/// ```
+///
+/// # Errors
+/// See [`CodecErrorKind`]; `raw` is unspecified then.
+pub fn decode_block(
+    codec: CodecId,
+    scratch: &mut Scratch,
+    stored: &[u8],
+    raw: &mut [u8],
+) -> Result<usize, CodecError> {
+    let decoded = match codec {
+        CodecId::STORED => decode_stored(stored, raw),
+        CodecId::ZLIB => deflate::decode(Wrapper::Zlib, scratch, stored, raw),
+        CodecId::GZIP => deflate::decode(Wrapper::Gzip, scratch, stored, raw),
+        CodecId::DEFLATE => deflate::decode(Wrapper::Raw, scratch, stored, raw),
+        CodecId::ZSTD => zstd::decode(scratch, stored, raw),
+        CodecId::LZ4 => lz4::decode_frames(stored, raw),
+        CodecId::LZ4_BLOCK => lz4_block(stored, raw),
+        CodecId::GDEFLATE => crate::gdeflate::decode(scratch, stored, raw),
+        _ => Err(Fault::unsupported(
+            "a codec that this library does not know",
+        )),
+    };
+    decoded.map_err(|fault| fault.at(codec, 0))
+}
+
+fn decode_stored(stored: &[u8], raw: &mut [u8]) -> Result<usize, Fault> {
+    let room = raw.len();
+    let target = raw
+        .get_mut(..stored.len())
+        .ok_or(Fault::of(CodecErrorKind::RawTooLong).after(room))?;
+    target.copy_from_slice(stored);
+    Ok(stored.len())
+}

@@ -1,0 +1,74 @@
+//! Whole blocks of zlib, gzip and raw deflate.
+
+use crate::Scratch;
+use crate::error::Fault;
+use crate::format::wrapper::Wrapper;
+use crate::stream::decode_whole;
+
+/// Decodes a block; every member of it for gzip.
+pub(super) fn decode(
+    wrapper: Wrapper,
+    scratch: &mut Scratch,
+    stored: &[u8],
+    raw: &mut [u8],
+) -> Result<usize, Fault> {
+    #[cfg(feature = "c")]
+    if let Some(raw_bytes) = fast::decode(wrapper, scratch, stored, raw)? {
+        return Ok(raw_bytes);
+    }
+    decode_whole(scratch.stream_deflate(wrapper), stored, raw)
+}
+
+#[cfg(feature = "c")]
+mod fast {
+    use crate::Scratch;
+    use crate::block::libdeflate::Outcome;
+    use crate::error::{CodecErrorKind, Fault};
+    use crate::format::wrapper::{HeaderReader, Tally, Wrapper};
+
+    /// Decodes by libdeflate. `None`: it refuses the block, or the block is cut; the stream decoder
+    /// shall say what is wrong.
+    pub(super) fn decode(
+        wrapper: Wrapper,
+        scratch: &mut Scratch,
+        stored: &[u8],
+        raw: &mut [u8],
+    ) -> Result<Option<usize>, Fault> {
+        let decoder = scratch.deflate_decoder()?;
+        let (mut consumed, mut produced) = (0, 0);
+        loop {
+            let first = consumed == 0;
+            let (taken, complete) = HeaderReader::new(wrapper, first)
+                .read(&stored[consumed..])
+                .map_err(|fault| fault.after(consumed))?;
+            consumed += taken;
+            if !complete {
+                return Ok(None);
+            }
+            let (taken, written) = match decoder.decode(&stored[consumed..], &mut raw[produced..]) {
+                Outcome::Done { consumed, produced } => (consumed, produced),
+                Outcome::NoRoom => {
+                    return Err(Fault::of(CodecErrorKind::RawTooLong).after(consumed));
+                }
+                Outcome::Refused => return Ok(None),
+            };
+            consumed += taken;
+            let Some(trailer) = stored[consumed..].get(..wrapper.trailer_bytes()) else {
+                return Ok(None);
+            };
+            let mut tally = Tally::new(wrapper);
+            tally.add(&raw[produced..produced + written]);
+            consumed += trailer.len();
+            produced += written;
+            tally
+                .verify(trailer)
+                .map_err(|fault| fault.after(consumed))?;
+            if consumed == stored.len() {
+                return Ok(Some(produced));
+            }
+            if !wrapper.has_members() {
+                return Err(Fault::of(CodecErrorKind::TrailingBytes).after(consumed));
+            }
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! The border to libdeflate: raw deflate, a whole block per call.
+//!
+//! The safe wrapper crate does not tell how many stored bytes a stream had, without which neither
+//! trailing bytes nor the next gzip member can be found; so the two functions that matter are
+//! called here.
+//!
+//! # Safety
+//! A [`Decoder`] or [`Encoder`] owns its C object from `new` to `drop` and lends it to nobody, so
+//! the pointer is valid whenever a method runs. libdeflate's objects have no ties to a thread, and
+//! every call takes `&mut self`, so moving them between threads is sound. Lengths and pointers given
+//! to C come from one slice each; C writes to the output slice alone and keeps no pointer.
+#![expect(unsafe_code, reason = "the library is C; this file is its only user")]
+
+use std::ffi::c_void;
+use std::ptr::NonNull;
+
+use libdeflate_sys as sys;
+
+/// What decoding a stream gave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// The stream ended.
+    Done { consumed: usize, produced: usize },
+    /// The stream has more raw bytes than there is room.
+    NoRoom,
+    /// The stream is cut or broken.
+    Refused,
+}
+
+/// A decompressor.
+pub(crate) struct Decoder {
+    pointer: NonNull<sys::libdeflate_decompressor>,
+}
+
+// SAFETY: the object is owned and not tied to a thread (see the module's notes).
+unsafe impl Send for Decoder {}
+
+impl Decoder {
+    /// `None` without memory.
+    pub(crate) fn new() -> Option<Decoder> {
+        // SAFETY: the function has no preconditions; null is handled.
+        let pointer = unsafe { sys::libdeflate_alloc_decompressor() };
+        NonNull::new(pointer).map(|pointer| Decoder { pointer })
+    }
+
+    /// Decodes the raw deflate stream at the start of `stored`.
+    pub(crate) fn decode(&mut self, stored: &[u8], raw: &mut [u8]) -> Outcome {
+        let (mut consumed, mut produced) = (0, 0);
+        // SAFETY: the pointer is valid by the type's invariant; the slices give pointers valid for
+        // their lengths, the second for writes; the counters outlive the call.
+        let result = unsafe {
+            sys::libdeflate_deflate_decompress_ex(
+                self.pointer.as_ptr(),
+                stored.as_ptr().cast::<c_void>(),
+                stored.len(),
+                raw.as_mut_ptr().cast::<c_void>(),
+                raw.len(),
+                &raw mut consumed,
+                &raw mut produced,
+            )
+        };
+        match result {
+            sys::libdeflate_result_LIBDEFLATE_SUCCESS => {
+                assert!(consumed <= stored.len() && produced <= raw.len());
+                Outcome::Done { consumed, produced }
+            }
+            sys::libdeflate_result_LIBDEFLATE_INSUFFICIENT_SPACE => Outcome::NoRoom,
+            _ => Outcome::Refused,
+        }
+    }
+}
+
+impl Drop for Decoder {
+    fn drop(&mut self) {
+        // SAFETY: the object came from the matching allocation and is not used again.
+        unsafe { sys::libdeflate_free_decompressor(self.pointer.as_ptr()) }
+    }
+}
+
+/// A compressor of one level.
+pub(crate) struct Encoder {
+    pointer: NonNull<sys::libdeflate_compressor>,
+    level: i32,
+}
+
+// SAFETY: the object is owned and not tied to a thread (see the module's notes).
+unsafe impl Send for Encoder {}
+
+impl Encoder {
+    /// `None` without memory, or if libdeflate has no such level.
+    pub(crate) fn new(level: i32) -> Option<Encoder> {
+        // SAFETY: any level is allowed; null is handled.
+        let pointer = unsafe { sys::libdeflate_alloc_compressor(level) };
+        NonNull::new(pointer).map(|pointer| Encoder { pointer, level })
+    }
+
+    pub(crate) fn level(&self) -> i32 {
+        self.level
+    }
+
+    /// Room that `raw_bytes` need at most.
+    pub(crate) fn bound(&mut self, raw_bytes: usize) -> usize {
+        // SAFETY: the pointer is valid by the type's invariant.
+        unsafe { sys::libdeflate_deflate_compress_bound(self.pointer.as_ptr(), raw_bytes) }
+    }
+
+    /// Encodes `raw` as one raw deflate stream; `None` if `stored` is too small for it.
+    pub(crate) fn encode(&mut self, raw: &[u8], stored: &mut [u8]) -> Option<usize> {
+        // SAFETY: the pointer is valid by the type's invariant; the slices give pointers valid for
+        // their lengths, the second for writes.
+        let written = unsafe {
+            sys::libdeflate_deflate_compress(
+                self.pointer.as_ptr(),
+                raw.as_ptr().cast::<c_void>(),
+                raw.len(),
+                stored.as_mut_ptr().cast::<c_void>(),
+                stored.len(),
+            )
+        };
+        assert!(written <= stored.len());
+        (written > 0).then_some(written)
+    }
+}
+
+impl Drop for Encoder {
+    fn drop(&mut self) {
+        // SAFETY: the object came from the matching allocation and is not used again.
+        unsafe { sys::libdeflate_free_compressor(self.pointer.as_ptr()) }
+    }
+}

@@ -1,0 +1,79 @@
+//! Whole blocks of zstd: the frames are found by their block headers, then each is decoded at once,
+//! straight into the caller's memory and without a window.
+
+use crate::Scratch;
+use crate::error::{CodecErrorKind, Fault};
+use crate::format::zstd_frame::{self, Extent};
+
+/// Decodes all frames of a block.
+pub(super) fn decode(scratch: &mut Scratch, stored: &[u8], raw: &mut [u8]) -> Result<usize, Fault> {
+    if stored.is_empty() {
+        return Err(Fault::of(CodecErrorKind::Truncated));
+    }
+    let (mut consumed, mut produced) = (0, 0);
+    while consumed < stored.len() {
+        let rest = &stored[consumed..];
+        let extent = zstd_frame::measure(rest, consumed == 0);
+        consumed += match extent.map_err(|fault| fault.after(consumed))? {
+            Extent::Skippable { stored_bytes } => stored_bytes,
+            Extent::Frame {
+                header,
+                stored_bytes,
+            } => {
+                let room = &mut raw[produced..];
+                if header
+                    .content_bytes
+                    .is_some_and(|bytes| bytes > room.len() as u64)
+                {
+                    return Err(Fault::of(CodecErrorKind::RawTooLong).after(consumed));
+                }
+                let frame = &rest[..stored_bytes];
+                produced += decode_frame(scratch, frame, room).map_err(|f| f.after(consumed))?;
+                stored_bytes
+            }
+        };
+    }
+    Ok(produced)
+}
+
+/// Decodes exactly one frame.
+#[cfg(feature = "c")]
+pub(crate) fn decode_frame(
+    scratch: &mut Scratch,
+    frame: &[u8],
+    raw: &mut [u8],
+) -> Result<usize, Fault> {
+    let context = scratch.zstd_decoder()?;
+    context.decompress(raw, frame).map_err(zstd_fault)
+}
+
+/// Decodes exactly one frame.
+#[cfg(not(feature = "c"))]
+pub(crate) fn decode_frame(_: &mut Scratch, frame: &[u8], raw: &mut [u8]) -> Result<usize, Fault> {
+    crate::stream::decode_whole(&mut crate::stream::Zstd::new(), frame, raw)
+}
+
+/// What an error code of libzstd means.
+#[cfg(feature = "c")]
+pub(crate) fn zstd_fault(code: zstd_safe::ErrorCode) -> Fault {
+    use zstd_safe::zstd_sys::ZSTD_ErrorCode as Code;
+    const MEMORY: usize = Code::ZSTD_error_memory_allocation as usize;
+    const CHECKSUM: usize = Code::ZSTD_error_checksum_wrong as usize;
+    const ROOM: usize = Code::ZSTD_error_dstSize_tooSmall as usize;
+    const WINDOW: usize = Code::ZSTD_error_frameParameter_windowTooLarge as usize;
+    const FEATURE: usize = Code::ZSTD_error_frameParameter_unsupported as usize;
+    const DICTIONARY: usize = Code::ZSTD_error_dictionary_wrong as usize;
+    const CUT: usize = Code::ZSTD_error_srcSize_wrong as usize;
+    // libzstd returns its codes as the negative of the enumeration.
+    match code.wrapping_neg() {
+        MEMORY => Fault::of(CodecErrorKind::OutOfMemory),
+        CHECKSUM => Fault::checksum("the data does not match the zstd checksum: it is damaged"),
+        ROOM => Fault::of(CodecErrorKind::RawTooLong),
+        WINDOW => Fault::unsupported("the zstd frame needs a window above 128 MiB"),
+        FEATURE => Fault::unsupported("the zstd frame has a feature of a later version"),
+        DICTIONARY => Fault::unsupported("the zstd frame needs a dictionary"),
+        // Frames are given whole, so it is a block's inside that ends too early.
+        CUT => Fault::corrupt("a zstd block is shorter than its content"),
+        _ => Fault::corrupt("the zstd data is broken"),
+    }
+}

@@ -1,0 +1,71 @@
+//! Encoding zstd by libzstd: one frame with a checksum, and its size where that is known.
+
+use zstd_safe::{CCtx, CParameter, InBuffer, OutBuffer, ResetDirective};
+
+use super::append;
+use crate::Scratch;
+use crate::block::zstd_fault;
+use crate::error::{CodecErrorKind, Fault};
+
+/// Appends `raw` as one frame.
+pub(super) fn encode(
+    level: i32,
+    scratch: &mut Scratch,
+    raw: &[u8],
+    out: &mut Vec<u8>,
+) -> Result<(), Fault> {
+    let context = scratch.zstd_encoder()?;
+    prepare(context, level)?;
+    append(out, zstd_safe::compress_bound(raw.len()), |target| {
+        context.compress2(target, raw).map_err(zstd_fault)
+    })
+}
+
+fn prepare(context: &mut CCtx<'static>, level: i32) -> Result<(), Fault> {
+    context
+        .reset(ResetDirective::SessionAndParameters)
+        .map_err(zstd_fault)?;
+    context
+        .set_parameter(CParameter::CompressionLevel(level))
+        .map_err(zstd_fault)?;
+    context
+        .set_parameter(CParameter::ChecksumFlag(true))
+        .map_err(zstd_fault)?;
+    Ok(())
+}
+
+/// A frame of unknown size.
+pub(crate) struct Body {
+    context: CCtx<'static>,
+}
+
+impl Body {
+    pub(crate) fn new(level: i32) -> Result<Body, Fault> {
+        let mut context = CCtx::try_create().ok_or(Fault::of(CodecErrorKind::OutOfMemory))?;
+        prepare(&mut context, level)?;
+        Ok(Body { context })
+    }
+
+    /// Goes on with `raw`; `last`: nothing follows it. Taken, written, and whether all is written.
+    pub(crate) fn step(
+        &mut self,
+        raw: &[u8],
+        stored: &mut [u8],
+        last: bool,
+    ) -> Result<(usize, usize, bool), Fault> {
+        use zstd_safe::zstd_sys::ZSTD_EndDirective as End;
+        let mut input = InBuffer::around(raw);
+        let mut output = OutBuffer::around(stored);
+        let directive = if last {
+            End::ZSTD_e_end
+        } else {
+            End::ZSTD_e_continue
+        };
+        let left = self
+            .context
+            .compress_stream2(&mut output, &mut input, directive);
+        let left = left.map_err(zstd_fault)?;
+        let (taken, written) = (input.pos(), output.pos());
+        Ok((taken, written, last && left == 0 && taken == raw.len()))
+    }
+}

@@ -1,0 +1,336 @@
+//! What zlib (RFC 1950) and gzip (RFC 1952) put around deflate: a header, a trailer with checksums.
+//!
+//! Both are read here and not by the deflate libraries, for three reasons: the whole-block decoder
+//! and the stream decoder then accept the same streams, a wrong checksum can be told from corrupt
+//! data, and a decoder can be reset from one gzip member to the next.
+//!
+//! State of a [`HeaderReader`]: which field comes next, and how much of it is missing. Names and
+//! comments are skipped, never kept, so a header of any length takes no memory.
+
+use super::{Field, little_endian};
+use crate::CodecId;
+use crate::error::{CodecErrorKind, Fault};
+
+/// The wrapper of a deflate stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wrapper {
+    Raw,
+    Zlib,
+    Gzip,
+}
+
+const ZLIB_TRAILER_BYTES: usize = 4;
+const GZIP_TRAILER_BYTES: usize = 8;
+pub(crate) const TRAILER_BYTES_MAX: usize = GZIP_TRAILER_BYTES;
+
+const GZIP_FIXED_BYTES: usize = 10;
+const GZIP_FLAG_HEADER_CRC: u8 = 0x02;
+const GZIP_FLAG_EXTRA: u8 = 0x04;
+const GZIP_FLAG_NAME: u8 = 0x08;
+const GZIP_FLAG_COMMENT: u8 = 0x10;
+const GZIP_FLAGS_RESERVED: u8 = 0xE0;
+
+impl Wrapper {
+    /// The wrapper that a deflate codec has.
+    pub(crate) fn of(codec: CodecId) -> Option<Wrapper> {
+        match codec {
+            CodecId::DEFLATE => Some(Wrapper::Raw),
+            CodecId::ZLIB => Some(Wrapper::Zlib),
+            CodecId::GZIP => Some(Wrapper::Gzip),
+            _ => None,
+        }
+    }
+
+    /// Whether another member may follow the end of one.
+    pub(crate) fn has_members(self) -> bool {
+        self == Wrapper::Gzip
+    }
+
+    pub(crate) fn trailer_bytes(self) -> usize {
+        match self {
+            Wrapper::Raw => 0,
+            Wrapper::Zlib => ZLIB_TRAILER_BYTES,
+            Wrapper::Gzip => GZIP_TRAILER_BYTES,
+        }
+    }
+
+    /// The header that our encoders write.
+    pub(crate) fn header(self) -> &'static [u8] {
+        match self {
+            Wrapper::Raw => &[],
+            // Deflate, 32 KiB window, default level; 0x789C is a multiple of 31.
+            Wrapper::Zlib => &[0x78, 0x9C],
+            // No name, no time, unknown system: the same bytes on every machine.
+            Wrapper::Gzip => &[0x1F, 0x8B, 8, 0, 0, 0, 0, 0, 0, 0xFF],
+        }
+    }
+}
+
+/// The checksum of a member's raw bytes, and their count.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Tally {
+    wrapper: Wrapper,
+    checksum: u32,
+    raw_bytes: u64,
+}
+
+impl Tally {
+    pub(crate) fn new(wrapper: Wrapper) -> Tally {
+        Tally {
+            wrapper,
+            checksum: u32::from(wrapper == Wrapper::Zlib),
+            raw_bytes: 0,
+        }
+    }
+
+    pub(crate) fn add(&mut self, raw: &[u8]) {
+        self.raw_bytes += raw.len() as u64;
+        self.checksum = match self.wrapper {
+            Wrapper::Raw => 0,
+            Wrapper::Zlib => zlib_rs::adler32::adler32(self.checksum, raw),
+            Wrapper::Gzip => zlib_rs::crc32::crc32(self.checksum, raw),
+        };
+    }
+
+    /// The trailer that belongs to what was added.
+    pub(crate) fn trailer(&self) -> ([u8; TRAILER_BYTES_MAX], usize) {
+        let mut bytes = [0; TRAILER_BYTES_MAX];
+        match self.wrapper {
+            Wrapper::Raw => {}
+            Wrapper::Zlib => bytes[..4].copy_from_slice(&self.checksum.to_be_bytes()),
+            Wrapper::Gzip => {
+                bytes[..4].copy_from_slice(&self.checksum.to_le_bytes());
+                // RFC 1952: the size modulo 2^32.
+                bytes[4..].copy_from_slice(&(self.raw_bytes as u32).to_le_bytes());
+            }
+        }
+        (bytes, self.wrapper.trailer_bytes())
+    }
+
+    /// Compares a trailer from the stream with what was added.
+    pub(crate) fn verify(&self, trailer: &[u8]) -> Result<(), Fault> {
+        let (bytes, len) = self.trailer();
+        assert_eq!(trailer.len(), len);
+        match trailer
+            .iter()
+            .zip(bytes)
+            .position(|(&stored, computed)| stored != computed)
+        {
+            None => Ok(()),
+            Some(0..4) if self.wrapper == Wrapper::Zlib => Err(Fault::checksum(
+                "the data does not match its Adler-32: it is damaged",
+            )),
+            Some(0..4) => Err(Fault::checksum(
+                "the data does not match its CRC-32: it is damaged",
+            )),
+            Some(_) => Err(Fault::checksum(
+                "the data does not match the size in the gzip trailer",
+            )),
+        }
+    }
+}
+
+/// The fields of a header, in their order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Fixed,
+    ExtraLen,
+    Extra { left: usize },
+    Name,
+    Comment,
+    HeaderCrc,
+    Done,
+}
+
+/// Reads one header, piece by piece.
+#[derive(Debug, Clone)]
+pub(crate) struct HeaderReader {
+    wrapper: Wrapper,
+    /// No member came before this one.
+    first: bool,
+    part: Part,
+    field: Field<GZIP_FIXED_BYTES>,
+    flags: u8,
+    /// CRC-32 of the header so far; its low half is the header CRC.
+    crc: u32,
+}
+
+impl HeaderReader {
+    pub(crate) fn new(wrapper: Wrapper, first: bool) -> HeaderReader {
+        let part = if wrapper == Wrapper::Raw {
+            Part::Done
+        } else {
+            Part::Fixed
+        };
+        HeaderReader {
+            wrapper,
+            first,
+            part,
+            field: Field::new(),
+            flags: 0,
+            crc: 0,
+        }
+    }
+
+    /// Takes header bytes from `input`: how many, and whether the header is complete.
+    pub(crate) fn read(&mut self, input: &[u8]) -> Result<(usize, bool), Fault> {
+        let mut taken = 0;
+        while self.part != Part::Done {
+            let rest = &input[taken..];
+            let step = match self.part {
+                Part::Fixed if self.wrapper == Wrapper::Zlib => self.read_zlib(rest),
+                Part::Fixed => self.read_gzip_fixed(rest),
+                Part::ExtraLen => Ok(self.read_extra_len(rest)),
+                Part::Extra { left } => Ok(self.skip_extra(left, rest)),
+                Part::Name => Ok(self.skip_text(GZIP_FLAG_NAME, Part::Comment, rest)),
+                Part::Comment => Ok(self.skip_text(GZIP_FLAG_COMMENT, Part::HeaderCrc, rest)),
+                Part::HeaderCrc => self.read_header_crc(rest),
+                Part::Done => unreachable!("the loop ends at Done"),
+            };
+            let step = step.map_err(|fault| fault.after(taken))?;
+            taken += step.taken;
+            let Some(next) = step.next else {
+                assert_eq!(taken, input.len());
+                return Ok((taken, false));
+            };
+            self.part = next;
+            self.field.clear();
+        }
+        Ok((taken, true))
+    }
+
+    fn read_zlib(&mut self, input: &[u8]) -> Result<Step, Fault> {
+        let taken = self.field.fill(2, input);
+        let &[method, flags] = self.field.bytes() else {
+            return Ok(Step::more(taken));
+        };
+        if method & 0x0F != 8 || method >> 4 > 7 {
+            return Err(Fault::corrupt(
+                "this is no zlib stream: the header names no deflate",
+            ));
+        }
+        if u16::from_be_bytes([method, flags]) % 31 != 0 {
+            return Err(Fault::corrupt(
+                "this is no zlib stream: the header's check bits are wrong",
+            ));
+        }
+        if flags & 0x20 != 0 {
+            return Err(Fault::unsupported(
+                "the zlib stream needs a preset dictionary",
+            ));
+        }
+        Ok(Step::done(taken, Part::Done))
+    }
+
+    fn read_gzip_fixed(&mut self, input: &[u8]) -> Result<Step, Fault> {
+        let taken = self.field.fill(GZIP_FIXED_BYTES, input);
+        let fixed = self.field.bytes();
+        if fixed
+            .iter()
+            .zip([0x1F, 0x8B])
+            .any(|(&byte, magic)| byte != magic)
+        {
+            return Err(if self.first {
+                Fault::corrupt("this is no gzip stream: the magic number is missing")
+            } else {
+                Fault::of(CodecErrorKind::TrailingBytes)
+            });
+        }
+        if fixed.get(2).is_some_and(|&method| method != 8) {
+            return Err(Fault::unsupported("a gzip member that is not deflated"));
+        }
+        if fixed
+            .get(3)
+            .is_some_and(|&flags| flags & GZIP_FLAGS_RESERVED != 0)
+        {
+            return Err(Fault::unsupported(
+                "a reserved flag is set in the gzip header",
+            ));
+        }
+        if fixed.len() < GZIP_FIXED_BYTES {
+            return Ok(Step::more(taken));
+        }
+        self.flags = fixed[3];
+        self.crc = zlib_rs::crc32::crc32(0, fixed);
+        let extra = self.flags & GZIP_FLAG_EXTRA != 0;
+        Ok(Step::done(
+            taken,
+            if extra { Part::ExtraLen } else { Part::Name },
+        ))
+    }
+
+    fn read_extra_len(&mut self, input: &[u8]) -> Step {
+        let taken = self.field.fill(2, input);
+        if self.field.bytes().len() < 2 {
+            return Step::more(taken);
+        }
+        self.crc = zlib_rs::crc32::crc32(self.crc, self.field.bytes());
+        Step::done(
+            taken,
+            Part::Extra {
+                left: little_endian(self.field.bytes()) as usize,
+            },
+        )
+    }
+
+    fn skip_extra(&mut self, left: usize, input: &[u8]) -> Step {
+        let taken = left.min(input.len());
+        self.crc = zlib_rs::crc32::crc32(self.crc, &input[..taken]);
+        if taken == left {
+            return Step::done(taken, Part::Name);
+        }
+        self.part = Part::Extra { left: left - taken };
+        Step::more(taken)
+    }
+
+    /// Skips text up to its zero byte, if `flag` says that it is there.
+    fn skip_text(&mut self, flag: u8, next: Part, input: &[u8]) -> Step {
+        if self.flags & flag == 0 {
+            return Step::done(0, next);
+        }
+        let end = input.iter().position(|&byte| byte == 0);
+        let taken = end.map_or(input.len(), |end| end + 1);
+        self.crc = zlib_rs::crc32::crc32(self.crc, &input[..taken]);
+        if end.is_some() {
+            Step::done(taken, next)
+        } else {
+            Step::more(taken)
+        }
+    }
+
+    fn read_header_crc(&mut self, input: &[u8]) -> Result<Step, Fault> {
+        if self.flags & GZIP_FLAG_HEADER_CRC == 0 {
+            return Ok(Step::done(0, Part::Done));
+        }
+        let taken = self.field.fill(2, input);
+        if self.field.bytes().len() < 2 {
+            return Ok(Step::more(taken));
+        }
+        if little_endian(self.field.bytes()) != u64::from(self.crc & 0xFFFF) {
+            return Err(Fault::checksum(
+                "the gzip header does not match its checksum",
+            ));
+        }
+        Ok(Step::done(taken, Part::Done))
+    }
+}
+
+/// What reading one field did.
+struct Step {
+    taken: usize,
+    /// The next field, once this one is complete.
+    next: Option<Part>,
+}
+
+impl Step {
+    fn more(taken: usize) -> Step {
+        Step { taken, next: None }
+    }
+
+    fn done(taken: usize, next: Part) -> Step {
+        Step {
+            taken,
+            next: Some(next),
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! Zstandard frames (RFC 8878, 3.1): header, blocks' headers, extent. The compressed blocks
+//! themselves are the library's business.
+//!
+//! A frame's window is bounded here for every way of decoding, also where a whole block needs no
+//! window: whether a stream is accepted must not depend on its size or on how it arrives.
+
+use super::{
+    Head, SKIPPABLE_HEADER_BYTES, SKIPPABLE_MAGIC, SKIPPABLE_MASK, could_become, first_u32,
+    little_endian, no_frame,
+};
+use crate::error::{CodecErrorKind, Fault};
+use crate::limits::{ZSTD_BLOCK_BYTES_MAX, ZSTD_WINDOW_BYTES_MAX};
+
+pub(crate) const MAGIC: u32 = 0xFD2F_B528;
+pub(crate) const BLOCK_HEADER_BYTES: usize = 3;
+const CHECKSUM_BYTES: usize = 4;
+
+/// A frame's header, checked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Header {
+    pub(crate) header_bytes: usize,
+    /// Raw bytes of the frame, if it says.
+    pub(crate) content_bytes: Option<u64>,
+    pub(crate) window_bytes: u64,
+    pub(crate) has_checksum: bool,
+}
+
+impl Header {
+    /// Largest block of this frame.
+    pub(crate) fn block_bytes_max(&self) -> usize {
+        usize::try_from(self.window_bytes).map_or(ZSTD_BLOCK_BYTES_MAX, |window| {
+            window.min(ZSTD_BLOCK_BYTES_MAX)
+        })
+    }
+}
+
+/// Reads what begins at `head`; `first`: no frame came before it.
+pub(crate) fn parse(head: &[u8], first: bool) -> Result<Head<Header>, Fault> {
+    let Some(magic) = first_u32(head) else {
+        let plausible =
+            could_become(head, MAGIC, !0) || could_become(head, SKIPPABLE_MAGIC, SKIPPABLE_MASK);
+        return if plausible {
+            Ok(Head::Incomplete)
+        } else {
+            Err(not_zstd(first))
+        };
+    };
+    if magic & SKIPPABLE_MASK == SKIPPABLE_MAGIC {
+        return Ok(match first_u32(&head[4..]) {
+            Some(content_bytes) => Head::Skippable { content_bytes },
+            None => Head::Incomplete,
+        });
+    }
+    if magic != MAGIC {
+        return Err(not_zstd(first));
+    }
+    let Some(&descriptor) = head.get(4) else {
+        return Ok(Head::Incomplete);
+    };
+    let single_segment = descriptor & 0x20 != 0;
+    let window_len = usize::from(!single_segment);
+    let dictionary_len = [0, 1, 2, 4][usize::from(descriptor & 3)];
+    let content_len = match descriptor >> 6 {
+        0 => usize::from(single_segment),
+        code => 1 << code,
+    };
+    let header_bytes = 5 + window_len + dictionary_len + content_len;
+    let Some(fields) = head.get(5..header_bytes) else {
+        return Ok(Head::Incomplete);
+    };
+    if descriptor & 0x08 != 0 {
+        return Err(Fault::unsupported(
+            "a reserved bit is set in the zstd frame header",
+        ));
+    }
+    let (window, fields) = fields.split_at(window_len);
+    let (dictionary, content) = fields.split_at(dictionary_len);
+    if little_endian(dictionary) != 0 {
+        return Err(Fault::unsupported("the zstd frame needs a dictionary"));
+    }
+    let content_bytes = match content_len {
+        0 => None,
+        2 => Some(little_endian(content) + 256),
+        _ => Some(little_endian(content)),
+    };
+    let window_bytes = match window.first() {
+        Some(&code) => window_size(code),
+        None => content_bytes.unwrap_or(0),
+    };
+    if window_bytes > ZSTD_WINDOW_BYTES_MAX {
+        return Err(Fault::unsupported(
+            "the zstd frame needs a window above 128 MiB",
+        ));
+    }
+    let has_checksum = descriptor & 0x04 != 0;
+    Ok(Head::Frame(Header {
+        header_bytes,
+        content_bytes,
+        window_bytes,
+        has_checksum,
+    }))
+}
+
+fn not_zstd(first: bool) -> Fault {
+    no_frame(first, "this is no zstd frame: the magic number is missing")
+}
+
+/// RFC 8878, 3.1.1.1.2: exponent and mantissa in one byte; at most 2^41 + 7 × 2^38.
+fn window_size(code: u8) -> u64 {
+    let base = 1u64 << (10 + (code >> 3));
+    base + base / 8 * u64::from(code & 7)
+}
+
+/// A block's header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Block {
+    pub(crate) last: bool,
+    /// Stored bytes that follow the header.
+    pub(crate) stored_bytes: usize,
+}
+
+/// Reads a block's header of a frame whose blocks have at most `block_bytes_max`.
+pub(crate) fn parse_block(bytes: [u8; 3], block_bytes_max: usize) -> Result<Block, Fault> {
+    let word = little_endian(&bytes) as usize;
+    let size = word >> 3;
+    let stored_bytes = match (word >> 1) & 3 {
+        0 | 2 => size,
+        1 => 1,
+        _ => return Err(Fault::corrupt("a zstd block has the reserved type")),
+    };
+    if size > block_bytes_max {
+        return Err(Fault::corrupt(
+            "a zstd block is larger than its frame allows",
+        ));
+    }
+    Ok(Block {
+        last: word & 1 != 0,
+        stored_bytes,
+    })
+}
+
+/// Walks one frame's blocks, header by header, while its bytes arrive.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Walk {
+    header: Header,
+    /// Bytes of the frame up to the next block header (or up to the end once `last` was seen).
+    walked_bytes: usize,
+    last: bool,
+}
+
+impl Walk {
+    pub(crate) fn new(header: Header) -> Walk {
+        Walk {
+            header,
+            walked_bytes: header.header_bytes,
+            last: false,
+        }
+    }
+
+    pub(crate) fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// Stored bytes that the frame has at least, as far as was walked.
+    pub(crate) fn stored_bytes_min(&self) -> usize {
+        self.walked_bytes
+    }
+
+    /// The frame's whole stored length, once its last block's header lies within `frame`, which
+    /// begins at the frame's first byte. The length may go past the end of `frame`.
+    pub(crate) fn advance(&mut self, frame: &[u8]) -> Result<Option<usize>, Fault> {
+        let block_bytes_max = self.header.block_bytes_max();
+        while !self.last {
+            let Some(bytes) = frame
+                .get(self.walked_bytes..)
+                .and_then(|rest| rest.first_chunk())
+            else {
+                return Ok(None);
+            };
+            let block = parse_block(*bytes, block_bytes_max)
+                .map_err(|fault| fault.after(self.walked_bytes))?;
+            self.walked_bytes += BLOCK_HEADER_BYTES + block.stored_bytes;
+            self.last = block.last;
+            if self.last && self.header.has_checksum {
+                self.walked_bytes += CHECKSUM_BYTES;
+            }
+        }
+        Ok(Some(self.walked_bytes))
+    }
+}
+
+/// A whole frame at the start of `stored`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Extent {
+    Skippable { stored_bytes: usize },
+    Frame { header: Header, stored_bytes: usize },
+}
+
+/// The frame that begins at `stored`, all of whose bytes must be there.
+pub(crate) fn measure(stored: &[u8], first: bool) -> Result<Extent, Fault> {
+    let truncated = Fault::of(CodecErrorKind::Truncated).after(stored.len());
+    match parse(stored, first)? {
+        Head::Incomplete => Err(truncated),
+        Head::Skippable { content_bytes } => {
+            let stored_bytes = SKIPPABLE_HEADER_BYTES as u64 + u64::from(content_bytes);
+            match usize::try_from(stored_bytes) {
+                Ok(stored_bytes) if stored_bytes <= stored.len() => {
+                    Ok(Extent::Skippable { stored_bytes })
+                }
+                _ => Err(truncated),
+            }
+        }
+        Head::Frame(header) => match Walk::new(header).advance(stored)? {
+            Some(stored_bytes) if stored_bytes <= stored.len() => Ok(Extent::Frame {
+                header,
+                stored_bytes,
+            }),
+            _ => Err(truncated),
+        },
+    }
+}

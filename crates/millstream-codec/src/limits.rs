@@ -1,0 +1,47 @@
+//! Every bound of the codecs.
+
+/// Largest window of a zstd frame: 2^27, what the `zstd` tool accepts without `--long`. A stream
+/// decoder reserves as much for a frame that asks for it; pages that are never written cost nothing.
+pub const ZSTD_WINDOW_BYTES_MAX: u64 = 1 << 27;
+
+/// Largest block of a zstd frame, stored or raw (RFC 8878, 3.1.1.2.4).
+pub(crate) const ZSTD_BLOCK_BYTES_MAX: usize = 128 << 10;
+
+/// Longest zstd frame header: magic 4, descriptor 1, window 1, dictionary 4, content size 8.
+pub(crate) const ZSTD_HEADER_BYTES_MAX: usize = 4 + 1 + 1 + 4 + 8;
+
+/// Largest block of an LZ4 frame (block size code 7).
+pub(crate) const LZ4_BLOCK_BYTES_MAX: usize = 4 << 20;
+
+/// Longest LZ4 frame header: magic 4, flags 2, content size 8, dictionary 4, header checksum 1.
+pub(crate) const LZ4_HEADER_BYTES_MAX: usize = 4 + 2 + 8 + 4 + 1;
+
+/// How far back an LZ4 match reaches: what a linked block may need of the blocks before it.
+pub(crate) const LZ4_WINDOW_BYTES: usize = 64 << 10;
+
+/// Raw bytes per block of the LZ4 frames written here (block size code 5). Also the raw size of a
+/// unit: large enough for the match finder, small enough that one request keeps all workers busy.
+pub(crate) const LZ4_ENCODE_BLOCK_BYTES: usize = 256 << 10;
+pub(crate) const LZ4_ENCODE_BLOCK_CODE: u8 = 5;
+const _: () = assert!(LZ4_ENCODE_BLOCK_BYTES == 1 << (8 + 2 * LZ4_ENCODE_BLOCK_CODE as usize));
+
+/// Largest unit, stored: a longer zstd frame is left to the stream decoder, because a unit must lie
+/// in memory whole before its decoding begins. It is an eighth of the default staging memory.
+pub const UNIT_STORED_BYTES_MAX: usize = 16 << 20;
+const _: () = assert!(UNIT_STORED_BYTES_MAX > LZ4_BLOCK_BYTES_MAX + 4);
+
+/// Buffer of [`compress`](crate::compress) and [`decompress`](crate::decompress), one per side.
+pub(crate) const TRANSFER_BYTES: usize = 256 << 10;
+
+/// Largest raw size of a GDeflate stream: 65535 tiles of 64 KiB.
+pub const GDEFLATE_RAW_BYTES_MAX: u64 = 65_535 << 16;
+const _: () = assert!(GDEFLATE_RAW_BYTES_MAX == (4 << 30) - (64 << 10));
+
+/// Largest stored size of a GDeflate stream that is read into memory: its raw limit and as much
+/// again as incompressible tiles and the table can add (an eighth is far above both).
+pub(crate) const GDEFLATE_STORED_BYTES_MAX: u64 =
+    GDEFLATE_RAW_BYTES_MAX + GDEFLATE_RAW_BYTES_MAX / 8;
+
+/// How much a vector grows at least when the size to come is not known.
+#[cfg(not(feature = "c"))]
+pub(crate) const GROW_BYTES_MIN: usize = 64 << 10;

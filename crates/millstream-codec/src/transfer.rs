@@ -1,0 +1,327 @@
+//! Whole streams from a reader to a writer, in memory that does not grow with them.
+//!
+//! Each direction holds one buffer of 256 KiB per side and the codec's own state. GDeflate is the
+//! exception: its tile table stands before its tiles, so it takes the whole stream in memory, up to
+//! the format's limit.
+
+use std::io::{ErrorKind, Read, Write};
+
+use xxhash_rust::xxh32::Xxh32;
+
+use crate::encode::{self, check_level};
+use crate::error::{CodecError, CodecErrorKind, Fault, StreamError};
+use crate::format::wrapper::{Tally, Wrapper};
+use crate::limits::{
+    GDEFLATE_RAW_BYTES_MAX, GDEFLATE_STORED_BYTES_MAX, LZ4_ENCODE_BLOCK_BYTES, TRANSFER_BYTES,
+};
+use crate::{CodecId, Scratch, StreamDecoder, declared_raw_len, decode_block, stream_decoder};
+
+/// How many bytes went through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Totals {
+    /// Bytes on the encoded side.
+    pub stored_bytes: u64,
+    /// Bytes on the decoded side.
+    pub raw_bytes: u64,
+}
+
+/// Encodes all that `raw` gives and writes it to `stored`. Does not flush the writer.
+///
+/// ```
+/// use millstream_codec::{CodecId, compress, decompress};
+/// let (mut stored, mut raw) = (Vec::new(), Vec::new());
+/// let totals = compress(CodecId::GZIP, 6, &mut &b"seven..."[..], &mut stored)?;
+/// assert_eq!(totals.raw_bytes, 8);
+/// decompress(CodecId::GZIP, &mut &stored[..], &mut raw)?;
+/// assert_eq!(raw, b"seven...");
+/// # Ok::<(), millstream_codec::StreamError>(())
+/// ```
+///
+/// # Errors
+/// A failed read or write (interrupted ones are repeated), or `Unsupported` for a codec that cannot
+/// be encoded as a stream or a level outside [`level_range`](crate::level_range). What was written
+/// until then stays written.
+pub fn compress(
+    codec: CodecId,
+    level: i32,
+    raw: &mut dyn Read,
+    stored: &mut dyn Write,
+) -> Result<Totals, StreamError> {
+    check_level(codec, level, &encode::level_range(codec))?;
+    let at = |fault: Fault| fault.at(codec, 0);
+    match codec {
+        CodecId::STORED => copy(raw, stored),
+        CodecId::LZ4 => compress_lz4(raw, stored),
+        CodecId::GDEFLATE => compress_gdeflate(level, raw, stored),
+        #[cfg(feature = "c")]
+        CodecId::ZSTD => {
+            let mut body = encode::zstd::Body::new(level).map_err(at)?;
+            let step = |raw: &[u8], stored: &mut [u8], last: bool| body.step(raw, stored, last);
+            pump(raw, stored, step, |_| {}).map_err(|error| error.at(codec))
+        }
+        _ => {
+            let wrapper = Wrapper::of(codec).ok_or(at(Fault::unsupported(
+                "this codec cannot be encoded as a stream",
+            )))?;
+            compress_deflate(codec, wrapper, level, raw, stored)
+        }
+    }
+}
+
+/// Decodes all that `stored` gives and writes it to `raw`. Does not flush the writer.
+///
+/// # Errors
+/// A failed read or write (interrupted ones are repeated), or what is wrong with the stored bytes:
+/// empty input and cut streams are `Truncated`, bytes behind the end `TrailingBytes`. What was
+/// written until then stays written, and is right as far as no checksum says otherwise.
+pub fn decompress(
+    codec: CodecId,
+    stored: &mut dyn Read,
+    raw: &mut dyn Write,
+) -> Result<Totals, StreamError> {
+    match codec {
+        CodecId::STORED => copy(stored, raw),
+        CodecId::GDEFLATE => decompress_gdeflate(stored, raw),
+        _ => decompress_stream(codec, stream_decoder(codec)?.as_mut(), stored, raw),
+    }
+}
+
+fn decompress_stream(
+    codec: CodecId,
+    decoder: &mut dyn StreamDecoder,
+    stored: &mut dyn Read,
+    raw: &mut dyn Write,
+) -> Result<Totals, StreamError> {
+    let mut input = vec![0; TRANSFER_BYTES];
+    let mut output = vec![0; TRANSFER_BYTES];
+    let mut totals = Totals::default();
+    loop {
+        let available = read_some(stored, &mut input)?;
+        let mut consumed = 0;
+        // Once more than there are bytes: what the decoder still holds must come out too.
+        loop {
+            let progress = decoder.decode(&input[consumed..available], &mut output)?;
+            raw.write_all(&output[..progress.produced])
+                .map_err(StreamError::Write)?;
+            consumed += progress.consumed;
+            totals.stored_bytes += progress.consumed as u64;
+            totals.raw_bytes += progress.produced as u64;
+            if progress.consumed > 0 || progress.produced > 0 {
+                continue;
+            }
+            assert_eq!(
+                consumed, available,
+                "a decoder with bytes and room makes progress"
+            );
+            if available > 0 {
+                break;
+            }
+            if progress.at_end {
+                return Ok(totals);
+            }
+            return Err(
+                CodecError::new(CodecErrorKind::Truncated, codec, totals.stored_bytes).into(),
+            );
+        }
+    }
+}
+
+fn compress_deflate(
+    codec: CodecId,
+    wrapper: Wrapper,
+    level: i32,
+    raw: &mut dyn Read,
+    stored: &mut dyn Write,
+) -> Result<Totals, StreamError> {
+    stored
+        .write_all(wrapper.header())
+        .map_err(StreamError::Write)?;
+    let mut body = encode::deflate::Body::new(level);
+    let mut tally = Tally::new(wrapper);
+    let step = |raw: &[u8], stored: &mut [u8], last: bool| body.step(raw, stored, last);
+    let mut totals =
+        pump(raw, stored, step, |raw| tally.add(raw)).map_err(|error| error.at(codec))?;
+    let (trailer, trailer_bytes) = tally.trailer();
+    stored
+        .write_all(&trailer[..trailer_bytes])
+        .map_err(StreamError::Write)?;
+    totals.stored_bytes += (wrapper.header().len() + trailer_bytes) as u64;
+    Ok(totals)
+}
+
+/// A failure within [`pump`], which does not know its codec.
+enum PumpError {
+    Stream(StreamError),
+    Fault(Fault, u64),
+}
+
+impl PumpError {
+    fn at(self, codec: CodecId) -> StreamError {
+        match self {
+            PumpError::Stream(error) => error,
+            PumpError::Fault(fault, raw_bytes) => fault.at(codec, raw_bytes).into(),
+        }
+    }
+}
+
+/// Drives an encoder: `step(raw, stored, last)` says what it took, what it wrote, and whether all is
+/// written; `seen` gets all raw bytes in their order.
+fn pump(
+    raw: &mut dyn Read,
+    stored: &mut dyn Write,
+    mut step: impl FnMut(&[u8], &mut [u8], bool) -> Result<(usize, usize, bool), Fault>,
+    mut seen: impl FnMut(&[u8]),
+) -> Result<Totals, PumpError> {
+    let mut input = vec![0; TRANSFER_BYTES];
+    let mut output = vec![0; TRANSFER_BYTES];
+    let mut totals = Totals::default();
+    loop {
+        let available = read_some(raw, &mut input).map_err(PumpError::Stream)?;
+        let last = available == 0;
+        seen(&input[..available]);
+        let mut consumed = 0;
+        loop {
+            let (taken, written, ended) = step(&input[consumed..available], &mut output, last)
+                .map_err(|fault| PumpError::Fault(fault, totals.raw_bytes))?;
+            consumed += taken;
+            totals.raw_bytes += taken as u64;
+            totals.stored_bytes += written as u64;
+            stored
+                .write_all(&output[..written])
+                .map_err(|error| PumpError::Stream(StreamError::Write(error)))?;
+            if ended {
+                return Ok(totals);
+            }
+            // Room left over means that the encoder has nothing more to write for now.
+            if !last && consumed == available && written < output.len() {
+                break;
+            }
+            assert!(
+                taken > 0 || written > 0,
+                "an encoder with bytes and room makes progress"
+            );
+        }
+    }
+}
+
+fn compress_lz4(raw: &mut dyn Read, stored: &mut dyn Write) -> Result<Totals, StreamError> {
+    let mut scratch = Scratch::default();
+    let mut block = vec![0; LZ4_ENCODE_BLOCK_BYTES];
+    let mut encoded = Vec::new();
+    let mut hash = Xxh32::new(0);
+    let mut totals = Totals::default();
+    encode::lz4::begin_frame(None, &mut encoded);
+    loop {
+        let available = read_full(raw, &mut block)?;
+        hash.update(&block[..available]);
+        totals.raw_bytes += available as u64;
+        if available > 0 {
+            encode::lz4::encode_frame_block(&mut scratch, &block[..available], &mut encoded)
+                .map_err(|fault| fault.at(CodecId::LZ4, totals.raw_bytes))?;
+        }
+        let last = available < block.len();
+        if last {
+            encode::lz4::end_frame(hash.digest(), &mut encoded);
+        }
+        stored.write_all(&encoded).map_err(StreamError::Write)?;
+        totals.stored_bytes += encoded.len() as u64;
+        encoded.clear();
+        if last {
+            return Ok(totals);
+        }
+    }
+}
+
+fn compress_gdeflate(
+    level: i32,
+    raw: &mut dyn Read,
+    stored: &mut dyn Write,
+) -> Result<Totals, StreamError> {
+    let bytes = read_all(CodecId::GDEFLATE, raw, GDEFLATE_RAW_BYTES_MAX)?;
+    let mut encoded = Vec::new();
+    let mut scratch = Scratch::default();
+    crate::encode_block(CodecId::GDEFLATE, level, &mut scratch, &bytes, &mut encoded)?;
+    stored.write_all(&encoded).map_err(StreamError::Write)?;
+    Ok(Totals {
+        stored_bytes: encoded.len() as u64,
+        raw_bytes: bytes.len() as u64,
+    })
+}
+
+fn decompress_gdeflate(stored: &mut dyn Read, raw: &mut dyn Write) -> Result<Totals, StreamError> {
+    let codec = CodecId::GDEFLATE;
+    let bytes = read_all(codec, stored, GDEFLATE_STORED_BYTES_MAX)?;
+    let stored_bytes = bytes.len() as u64;
+    // Without a readable header there is no size to trust; decoding then says what is wrong.
+    let raw_bytes = declared_raw_len(codec, &bytes, stored_bytes).unwrap_or(0);
+    let out_of_memory = CodecError::new(CodecErrorKind::OutOfMemory, codec, 0);
+    let raw_len = usize::try_from(raw_bytes).map_err(|_| out_of_memory)?;
+    let mut decoded = Vec::new();
+    decoded
+        .try_reserve_exact(raw_len)
+        .map_err(|_| out_of_memory)?;
+    decoded.resize(raw_len, 0);
+    let written = decode_block(codec, &mut Scratch::default(), &bytes, &mut decoded)?;
+    raw.write_all(&decoded[..written])
+        .map_err(StreamError::Write)?;
+    Ok(Totals {
+        stored_bytes,
+        raw_bytes: written as u64,
+    })
+}
+
+fn copy(from: &mut dyn Read, to: &mut dyn Write) -> Result<Totals, StreamError> {
+    let mut buffer = vec![0; TRANSFER_BYTES];
+    let mut bytes = 0;
+    loop {
+        let available = read_some(from, &mut buffer)?;
+        if available == 0 {
+            return Ok(Totals {
+                stored_bytes: bytes,
+                raw_bytes: bytes,
+            });
+        }
+        to.write_all(&buffer[..available])
+            .map_err(StreamError::Write)?;
+        bytes += available as u64;
+    }
+}
+
+/// One successful read; 0 at the end.
+fn read_some(from: &mut dyn Read, buffer: &mut [u8]) -> Result<usize, StreamError> {
+    loop {
+        match from.read(buffer) {
+            Ok(bytes) => return Ok(bytes),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(StreamError::Read(error)),
+        }
+    }
+}
+
+/// Reads until the buffer is full or the end; the bytes read.
+fn read_full(from: &mut dyn Read, buffer: &mut [u8]) -> Result<usize, StreamError> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match read_some(from, &mut buffer[filled..])? {
+            0 => break,
+            bytes => filled += bytes,
+        }
+    }
+    Ok(filled)
+}
+
+/// Reads everything, if it is not more than `bytes_max`.
+fn read_all(codec: CodecId, from: &mut dyn Read, bytes_max: u64) -> Result<Vec<u8>, StreamError> {
+    let mut bytes = Vec::new();
+    from.take(bytes_max + 1)
+        .read_to_end(&mut bytes)
+        .map_err(StreamError::Read)?;
+    if bytes.len() as u64 > bytes_max {
+        return Err(
+            CodecError::new(CodecErrorKind::Unsupported, codec, bytes_max)
+                .because("the stream is larger than its format allows")
+                .into(),
+        );
+    }
+    Ok(bytes)
+}

@@ -1,0 +1,349 @@
+//! Units of LZ4: the independent blocks of frames.
+//!
+//! A block's raw size: that of its stored bytes if it is not compressed; else the frame's block size
+//! if another block follows; else what is left of the frame's content size, or of the whole stream
+//! where the frame does not say (that is what the `lz4` tool writes). A guess that proves wrong is
+//! `Unsupported`, see the parent module.
+//!
+//! Block checksums are verified with the unit. Content checksums run over whole frames, so the
+//! scanner keeps them, and `verify` compares them in the end: integrity is not the price of
+//! decoding in parallel.
+
+use xxhash_rust::xxh32::xxh32;
+
+use super::{Unit, UnitScanner, cut};
+use crate::CodecId;
+use crate::block::{broken_block, lz4_block};
+use crate::error::{CodecError, CodecErrorKind, Fault};
+use crate::format::lz4_frame::{self, BlockHead, END_MARK, Header};
+use crate::format::{Head, SKIPPABLE_HEADER_BYTES, first_u32};
+
+/// Bits of [`Unit::form`].
+const FORM_COMPRESSED: u32 = 1;
+const FORM_CHECKED: u32 = 2;
+
+const NOT_FULL: Fault =
+    Fault::unsupported("an LZ4 block has another size than its place in the frame suggests");
+
+/// The first header of a frame with data in `head`.
+fn first_header(head: &[u8]) -> Option<Header> {
+    let mut rest = head;
+    loop {
+        match lz4_frame::parse(rest, true).ok()? {
+            Head::Incomplete => return None,
+            Head::Frame(header) => return Some(header),
+            Head::Skippable { content_bytes } => {
+                let skipped = SKIPPABLE_HEADER_BYTES.checked_add(content_bytes as usize)?;
+                rest = rest.get(skipped..)?;
+            }
+        }
+    }
+}
+
+/// A scanner, if blocks are independent and there is more than one.
+pub(super) fn scanner(head: &[u8], raw_len: u64) -> Option<Box<dyn UnitScanner>> {
+    let header = first_header(head)?;
+    let several = raw_len > header.block_bytes_max as u64;
+    (header.independent && several).then(|| Box::new(Scanner::new(raw_len)) as Box<dyn UnitScanner>)
+}
+
+pub(super) fn declared(head: &[u8], stored_len: u64) -> Option<u64> {
+    if (head.len() as u64) < stored_len {
+        return first_header(head)?.content_bytes;
+    }
+    let (mut consumed, mut raw_bytes) = (0usize, 0u64);
+    while consumed < head.len() {
+        consumed += match lz4_frame::parse(&head[consumed..], consumed == 0).ok()? {
+            Head::Incomplete => return None,
+            Head::Skippable { content_bytes } => {
+                SKIPPABLE_HEADER_BYTES.checked_add(content_bytes as usize)?
+            }
+            Head::Frame(header) => {
+                raw_bytes = raw_bytes.checked_add(header.content_bytes?)?;
+                frame_bytes(&head[consumed..], &header)?
+            }
+        };
+    }
+    (consumed > 0).then_some(raw_bytes)
+}
+
+/// Stored bytes of the frame at the start of `stored`.
+fn frame_bytes(stored: &[u8], header: &Header) -> Option<usize> {
+    let mut walked = header.header_bytes;
+    loop {
+        let word = first_u32(stored.get(walked..)?)?;
+        walked += 4;
+        match lz4_frame::parse_block(word, header).ok()? {
+            BlockHead::End => break,
+            BlockHead::Block { stored_bytes, .. } => {
+                walked += stored_bytes + if header.block_checksum { 4 } else { 0 };
+            }
+        }
+    }
+    Some(walked + if header.content_checksum { 4 } else { 0 })
+}
+
+/// Decodes one block.
+pub(super) fn decode(unit: &Unit, stored: &[u8], raw: &mut [u8]) -> Result<(), Fault> {
+    if unit.form & FORM_CHECKED != 0 && u64::from(xxh32(stored, 0)) != unit.check {
+        return Err(Fault::checksum(
+            "an LZ4 block does not match its checksum: it is damaged",
+        ));
+    }
+    if unit.form & FORM_COMPRESSED == 0 {
+        raw.copy_from_slice(stored);
+        return Ok(());
+    }
+    let raw_len = raw.len();
+    match lz4_block(stored, raw) {
+        Ok(raw_bytes) if raw_bytes == raw_len => Ok(()),
+        Ok(_) => Err(NOT_FULL),
+        Err(fault) if fault.kind == CodecErrorKind::RawTooLong => Err(NOT_FULL),
+        Err(fault) => Err(broken_block(fault)),
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+enum State {
+    Between,
+    Skip {
+        left: u32,
+    },
+    /// Before a block's size; the frame's raw bytes began there.
+    Block {
+        header: Header,
+        raw_start: u64,
+    },
+    /// Behind the end mark.
+    Ending {
+        header: Header,
+        raw_start: u64,
+    },
+}
+
+/// A content checksum and the raw bytes it is of.
+struct Content {
+    raw_start: u64,
+    raw_end: u64,
+    checksum: u32,
+    /// Where the checksum stands in the stored stream.
+    offset: u64,
+}
+
+struct Scanner {
+    raw_len: u64,
+    /// Raw bytes of the units found.
+    raw_bytes: u64,
+    /// Stored bytes done with.
+    stored_bytes: u64,
+    state: State,
+    /// One for each frame that has one (at least 15 stored bytes each).
+    contents: Vec<Content>,
+    any_frame: bool,
+}
+
+/// What one step did: bytes done with, and perhaps a unit.
+type Step = (usize, Option<Unit>);
+
+impl Scanner {
+    fn new(raw_len: u64) -> Scanner {
+        Scanner {
+            raw_len,
+            raw_bytes: 0,
+            stored_bytes: 0,
+            state: State::Between,
+            contents: Vec::new(),
+            any_frame: false,
+        }
+    }
+
+    /// Takes one step at `rest`, which begins at `offset` of the stream; `None`: more must come
+    /// first.
+    fn step(&mut self, rest: &[u8], offset: u64) -> Result<Option<Step>, Fault> {
+        match self.state {
+            State::Between if rest.is_empty() => Ok(None),
+            State::Between => self.step_between(rest),
+            State::Skip { left } => {
+                let taken = rest.len().min(left as usize);
+                let left = left - taken as u32;
+                self.state = if left == 0 {
+                    State::Between
+                } else {
+                    State::Skip { left }
+                };
+                Ok((taken > 0 || left == 0).then_some((taken, None)))
+            }
+            State::Block { header, raw_start } => self.step_block(rest, header, raw_start),
+            State::Ending { header, raw_start } => {
+                let mut taken = 0;
+                if header.content_checksum {
+                    let Some(checksum) = first_u32(rest) else {
+                        return Ok(None);
+                    };
+                    let raw_end = self.raw_bytes;
+                    self.contents.push(Content {
+                        raw_start,
+                        raw_end,
+                        checksum,
+                        offset,
+                    });
+                    taken = 4;
+                }
+                self.state = State::Between;
+                Ok(Some((taken, None)))
+            }
+        }
+    }
+
+    fn step_between(&mut self, rest: &[u8]) -> Result<Option<Step>, Fault> {
+        let taken = match lz4_frame::parse(rest, !self.any_frame)? {
+            Head::Incomplete => return Ok(None),
+            Head::Skippable { content_bytes } => {
+                self.state = State::Skip {
+                    left: content_bytes,
+                };
+                SKIPPABLE_HEADER_BYTES
+            }
+            Head::Frame(header) => {
+                if !header.independent {
+                    return Err(Fault::unsupported("an LZ4 frame with linked blocks"));
+                }
+                self.state = State::Block {
+                    header,
+                    raw_start: self.raw_bytes,
+                };
+                header.header_bytes
+            }
+        };
+        self.any_frame = true;
+        Ok(Some((taken, None)))
+    }
+
+    fn step_block(
+        &mut self,
+        rest: &[u8],
+        header: Header,
+        raw_start: u64,
+    ) -> Result<Option<Step>, Fault> {
+        let Some(word) = first_u32(rest) else {
+            return Ok(None);
+        };
+        let frame_raw_bytes = self.raw_bytes - raw_start;
+        let BlockHead::Block {
+            stored_bytes,
+            compressed,
+        } = lz4_frame::parse_block(word, &header)?
+        else {
+            if header
+                .content_bytes
+                .is_some_and(|bytes| bytes != frame_raw_bytes)
+            {
+                return Err(NOT_FULL);
+            }
+            self.state = State::Ending { header, raw_start };
+            return Ok(Some((4, None)));
+        };
+        let checksum_start = 4 + stored_bytes;
+        let whole = checksum_start + if header.block_checksum { 4 } else { 0 };
+        let Some(next) = rest.get(whole..).and_then(first_u32) else {
+            return Ok(None);
+        };
+        let left = match header.content_bytes {
+            Some(bytes) => bytes.checked_sub(frame_raw_bytes).ok_or(NOT_FULL)?,
+            None => self.raw_len - self.raw_bytes,
+        };
+        let raw_bytes = match compressed {
+            false => stored_bytes as u64,
+            true if next == END_MARK => left,
+            true => header.block_bytes_max as u64,
+        };
+        let room = left
+            .min(header.block_bytes_max as u64)
+            .min(self.raw_len - self.raw_bytes);
+        if raw_bytes > room {
+            return Err(NOT_FULL);
+        }
+        let check = if header.block_checksum {
+            first_u32(&rest[checksum_start..])
+        } else {
+            None
+        };
+        let unit = Unit {
+            stored_start: 4,
+            stored_len: stored_bytes,
+            raw_start: self.raw_bytes,
+            raw_len: raw_bytes as usize,
+            form: if compressed { FORM_COMPRESSED } else { 0 }
+                | if check.is_some() { FORM_CHECKED } else { 0 },
+            check: u64::from(check.unwrap_or(0)),
+        };
+        self.raw_bytes += raw_bytes;
+        Ok(Some((whole, Some(unit))))
+    }
+
+    fn scan_all(
+        &mut self,
+        stored: &[u8],
+        end: bool,
+        units: &mut Vec<Unit>,
+    ) -> Result<usize, Fault> {
+        let mut consumed = 0;
+        loop {
+            let offset = self.stored_bytes + consumed as u64;
+            let step = self.step(&stored[consumed..], offset);
+            let Some((taken, unit)) = step.map_err(|fault| fault.after(consumed))? else {
+                break;
+            };
+            units.extend(unit.map(|unit| {
+                let stored_start = consumed + unit.stored_start;
+                Unit {
+                    stored_start,
+                    ..unit
+                }
+            }));
+            consumed += taken;
+        }
+        if end {
+            let open = !matches!(self.state, State::Between) || !self.any_frame;
+            if consumed < stored.len() || open {
+                return Err(cut(stored.len()));
+            }
+            if self.raw_bytes < self.raw_len {
+                return Err(NOT_FULL.after(consumed));
+            }
+        }
+        Ok(consumed)
+    }
+}
+
+impl UnitScanner for Scanner {
+    fn scan(
+        &mut self,
+        stored: &[u8],
+        end: bool,
+        units: &mut Vec<Unit>,
+    ) -> Result<usize, CodecError> {
+        let consumed = self
+            .scan_all(stored, end, units)
+            .map_err(|fault| fault.at(CodecId::LZ4, self.stored_bytes))?;
+        self.stored_bytes += consumed as u64;
+        Ok(consumed)
+    }
+
+    fn verify(&self, raw: &[u8]) -> Result<(), CodecError> {
+        for content in &self.contents {
+            let range = content.raw_start as usize..content.raw_end as usize;
+            let raw = raw.get(range).ok_or(CodecError::new(
+                CodecErrorKind::RawTooShort,
+                CodecId::LZ4,
+                content.offset,
+            ))?;
+            if xxh32(raw, 0) != content.checksum {
+                let error = CodecError::new(CodecErrorKind::Checksum, CodecId::LZ4, content.offset);
+                let cause = "the data does not match the LZ4 content checksum: it is damaged";
+                return Err(error.because(cause));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,191 @@
+//! Units of zstd: frames that carry their content size, as `pzstd`, the seekable format and
+//! concatenated files have them. A frame's checksum, if it has one, is verified with the unit.
+
+use super::{Unit, UnitScanner, cut};
+use crate::error::{CodecError, CodecErrorKind, Fault};
+use crate::format::zstd_frame::{self, Extent, Walk};
+use crate::format::{Head, SKIPPABLE_HEADER_BYTES};
+use crate::limits::UNIT_STORED_BYTES_MAX;
+use crate::{CodecId, Scratch};
+
+/// The first header of a frame with data in `head`.
+fn first_header(head: &[u8]) -> Option<zstd_frame::Header> {
+    let mut rest = head;
+    loop {
+        match zstd_frame::parse(rest, true).ok()? {
+            Head::Incomplete => return None,
+            Head::Frame(header) => return Some(header),
+            Head::Skippable { content_bytes } => {
+                let skipped = SKIPPABLE_HEADER_BYTES.checked_add(content_bytes as usize)?;
+                rest = rest.get(skipped..)?;
+            }
+        }
+    }
+}
+
+/// A scanner, if the first frame has its size and is not all of the stream.
+pub(super) fn scanner(head: &[u8], raw_len: u64) -> Option<Box<dyn UnitScanner>> {
+    let content_bytes = first_header(head)?.content_bytes?;
+    (content_bytes < raw_len).then(|| Box::new(Scanner::new(raw_len)) as Box<dyn UnitScanner>)
+}
+
+pub(super) fn declared(head: &[u8], stored_len: u64) -> Option<u64> {
+    if (head.len() as u64) < stored_len {
+        return first_header(head)?.content_bytes;
+    }
+    let (mut consumed, mut raw_bytes) = (0, 0u64);
+    while consumed < head.len() {
+        consumed += match zstd_frame::measure(&head[consumed..], consumed == 0).ok()? {
+            Extent::Skippable { stored_bytes } => stored_bytes,
+            Extent::Frame {
+                header,
+                stored_bytes,
+            } => {
+                raw_bytes = raw_bytes.checked_add(header.content_bytes?)?;
+                stored_bytes
+            }
+        };
+    }
+    (consumed > 0).then_some(raw_bytes)
+}
+
+/// Decodes one frame.
+pub(super) fn decode(scratch: &mut Scratch, stored: &[u8], raw: &mut [u8]) -> Result<(), Fault> {
+    let raw_len = raw.len();
+    match crate::block::decode_zstd_frame(scratch, stored, raw)? {
+        raw_bytes if raw_bytes == raw_len => Ok(()),
+        _ => Err(Fault::corrupt(
+            "a zstd frame holds less than its header says",
+        )),
+    }
+}
+
+/// Walks from block header to block header.
+struct Scanner {
+    raw_len: u64,
+    /// Raw bytes of the units found.
+    raw_bytes: u64,
+    /// Stored bytes done with.
+    stored_bytes: u64,
+    /// Bytes of a skippable frame that are still to come.
+    skip_bytes: u64,
+    /// The frame whose end is not found yet; it begins where the next `scan` begins.
+    walk: Option<Walk>,
+    any_frame: bool,
+}
+
+impl Scanner {
+    fn new(raw_len: u64) -> Scanner {
+        Scanner {
+            raw_len,
+            raw_bytes: 0,
+            stored_bytes: 0,
+            skip_bytes: 0,
+            walk: None,
+            any_frame: false,
+        }
+    }
+
+    /// Takes one step at `rest`: the bytes done with; `None` if more must come first.
+    fn step(&mut self, rest: &[u8]) -> Result<Option<(usize, Option<Unit>)>, Fault> {
+        if self.skip_bytes > 0 {
+            let taken = self.skip_bytes.min(rest.len() as u64);
+            self.skip_bytes -= taken;
+            return Ok((taken > 0).then_some((taken as usize, None)));
+        }
+        if let Some(mut walk) = self.walk {
+            let found = walk.advance(rest)?;
+            self.walk = Some(walk);
+            if found.unwrap_or(walk.stored_bytes_min()) > UNIT_STORED_BYTES_MAX {
+                return Err(Fault::unsupported("a zstd frame too long to be a unit"));
+            }
+            let Some(stored_len) = found.filter(|&stored_len| stored_len <= rest.len()) else {
+                return Ok(None);
+            };
+            self.walk = None;
+            let unit = self.unit(stored_len, walk.header().content_bytes)?;
+            return Ok(Some((stored_len, Some(unit))));
+        }
+        if rest.is_empty() {
+            return Ok(None);
+        }
+        let taken = match zstd_frame::parse(rest, !self.any_frame)? {
+            Head::Incomplete => return Ok(None),
+            Head::Skippable { content_bytes } => {
+                self.skip_bytes = u64::from(content_bytes);
+                SKIPPABLE_HEADER_BYTES
+            }
+            Head::Frame(header) => {
+                self.walk = Some(Walk::new(header));
+                0
+            }
+        };
+        self.any_frame = true;
+        Ok(Some((taken, None)))
+    }
+
+    /// The unit of a frame with that content size; its place in the input is the caller's to add.
+    fn unit(&mut self, stored_len: usize, content_bytes: Option<u64>) -> Result<Unit, Fault> {
+        let content_bytes =
+            content_bytes.ok_or(Fault::unsupported("a zstd frame without its content size"))?;
+        if content_bytes > self.raw_len - self.raw_bytes {
+            return Err(Fault::of(CodecErrorKind::RawTooLong));
+        }
+        let raw_len = usize::try_from(content_bytes)
+            .map_err(|_| Fault::unsupported("a zstd frame too long to be a unit"))?;
+        let raw_start = self.raw_bytes;
+        self.raw_bytes += content_bytes;
+        Ok(Unit {
+            stored_start: 0,
+            stored_len,
+            raw_start,
+            raw_len,
+            form: 0,
+            check: 0,
+        })
+    }
+
+    fn scan_all(
+        &mut self,
+        stored: &[u8],
+        end: bool,
+        units: &mut Vec<Unit>,
+    ) -> Result<usize, Fault> {
+        let mut consumed = 0;
+        while let Some((taken, unit)) = self
+            .step(&stored[consumed..])
+            .map_err(|fault| fault.after(consumed))?
+        {
+            units.extend(unit.map(|unit| Unit {
+                stored_start: consumed,
+                ..unit
+            }));
+            consumed += taken;
+        }
+        if end {
+            let open = self.walk.is_some() || self.skip_bytes > 0 || !self.any_frame;
+            if consumed < stored.len() || open {
+                return Err(cut(stored.len()));
+            }
+            if self.raw_bytes < self.raw_len {
+                return Err(Fault::of(CodecErrorKind::RawTooShort).after(consumed));
+            }
+        }
+        Ok(consumed)
+    }
+}
+
+impl UnitScanner for Scanner {
+    fn scan(
+        &mut self,
+        stored: &[u8],
+        end: bool,
+        units: &mut Vec<Unit>,
+    ) -> Result<usize, CodecError> {
+        let consumed = self
+            .scan_all(stored, end, units)
+            .map_err(|fault| fault.at(CodecId::ZSTD, self.stored_bytes))?;
+        self.stored_bytes += consumed as u64;
+        Ok(consumed)
+    }
+}
