@@ -19,8 +19,8 @@
 //! - Threads are started when there is work for them, and stay.
 //!
 //! # Fork
-//! Threads do not exist in a forked child. A child that inherited this device can drop it, nothing
-//! else; what was in flight there never completes.
+//! Threads do not exist in a forked child. A child that inherited this device can drop it (which
+//! does nothing there), nothing else; what was in flight there never completes.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -104,6 +104,7 @@ pub struct Threads {
     pushed: Vec<Operation>,
     /// Swapped with `Done::completions`, so that neither allocates.
     spare: Vec<Completion>,
+    process: u32,
 }
 
 impl Threads {
@@ -133,6 +134,7 @@ impl Threads {
             in_flight: 0,
             pushed: Vec::with_capacity(depth),
             spare: Vec::with_capacity(depth),
+            process: std::process::id(),
         };
         device.start_thread(Group::Local).map_err(|errno| {
             let cause = "no thread can be started (RLIMIT_NPROC, or the pids limit of a cgroup)";
@@ -372,6 +374,11 @@ impl Device for Threads {
 
 impl Drop for Threads {
     fn drop(&mut self) {
+        if std::process::id() != self.process {
+            // A forked child: a thread that is not here may have held any of the locks.
+            self.handles.drain(..).for_each(std::mem::forget);
+            return;
+        }
         // After a shutdown there are no handles. Without one, no waiting: what has not begun is
         // cancelled, and threads that are in an operation end after it. The memory was lent until
         // the completion, so a caller that drops without a shutdown must keep it.

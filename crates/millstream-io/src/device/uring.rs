@@ -103,8 +103,8 @@ pub struct Uring {
     in_flight: usize,
     /// Slots pushed and not yet entered into the ring.
     backlog: VecDeque<u32>,
-    /// Slots that ended without the kernel.
-    refused: Vec<(u32, Errno)>,
+    /// Ended, not yet reaped: refused before the kernel saw them, or taken out by `wait`.
+    ready: Vec<Completion>,
     registered: Registered,
     bell: Doorbell,
     /// The ring holds a read of the bell into `bell_word`.
@@ -146,7 +146,7 @@ impl Uring {
             depth: depth as usize,
             in_flight: 0,
             backlog: VecDeque::with_capacity(depth as usize),
-            refused: Vec::with_capacity(depth as usize),
+            ready: Vec::with_capacity(depth as usize),
             bell,
             bell_read: false,
             bell_word: ManuallyDrop::new(Box::new(0)),
@@ -186,7 +186,8 @@ impl Uring {
                 break;
             };
             let Some(entry) = entry::build(&self.slots, slot, &self.registered) else {
-                self.refused.push((slot, Errno::INVALID));
+                let operation = self.slots.take(slot);
+                self.ready.push(completion(operation, Err(Errno::INVALID)));
                 continue;
             };
             // SAFETY: the entry points to lent memory and to the segment list in the slot; both stay
@@ -242,41 +243,22 @@ impl Uring {
         sq.cq_overflow() || (self.features.task_run_flag && sq.taskrun())
     }
 
-    /// Takes completion entries out of the queue.
-    fn drain(&mut self, completions: &mut Vec<Completion>) -> usize {
-        let mut count = 0;
+    /// Moves completion entries from the queue to `ready`.
+    fn drain(&mut self) -> usize {
+        let before = self.ready.len();
         for cqe in self.ring.completion() {
             match cqe.user_data() {
                 USER_DATA_BELL => self.bell_read = false,
                 USER_DATA_TIMEOUT => self.timeouts -= 1,
                 USER_DATA_OTHER => {}
                 user_data => {
-                    let operation = self.slots.end(user_data);
                     let result = usize::try_from(cqe.result()).map_err(|_| Errno(-cqe.result()));
-                    completions.push(Completion {
-                        id: operation.id,
-                        result,
-                        segments: operation.segments,
-                    });
-                    count += 1;
+                    self.ready
+                        .push(completion(self.slots.end(user_data), result));
                 }
             }
         }
-        count
-    }
-
-    /// Ends operations that the kernel was never asked for.
-    fn drain_refused(&mut self, completions: &mut Vec<Completion>) -> usize {
-        let count = self.refused.len();
-        for (slot, errno) in self.refused.drain(..) {
-            let operation = self.slots.take(slot);
-            completions.push(Completion {
-                id: operation.id,
-                result: Err(errno),
-                segments: operation.segments,
-            });
-        }
-        count
+        self.ready.len() - before
     }
 
     /// Sleeps in the kernel; the bell is armed.
@@ -342,8 +324,18 @@ impl Uring {
         unsafe { self.ring.submission().push(&entry) }.is_ok()
     }
 
+    /// Whether `reap` would find something. Entries of the ring's own do not count.
     fn has_completions(&mut self) -> bool {
-        !self.refused.is_empty() || !self.ring.completion().is_empty() || self.flagged()
+        self.drain();
+        !self.ready.is_empty() || self.flagged()
+    }
+}
+
+fn completion(operation: Operation, result: Result<usize, Errno>) -> Completion {
+    Completion {
+        id: operation.id,
+        result,
+        segments: operation.segments,
     }
 }
 
@@ -372,18 +364,17 @@ impl Device for Uring {
     }
 
     fn reap(&mut self, completions: &mut Vec<Completion>) -> usize {
-        let mut count = self.drain_refused(completions);
-        count += self.drain(completions);
+        self.drain();
         // Each turn but the last takes completions out, and there are at most `depth`.
         while self.flagged() && self.enabled {
             let posted = self.enter(0, 0, EnterFlags::GETEVENTS, None);
-            let drained = self.drain(completions);
-            count += drained;
-            if drained == 0 || posted.is_err() {
+            if self.drain() == 0 || posted.is_err() {
                 break;
             }
         }
+        let count = self.ready.len();
         self.in_flight -= count;
+        completions.append(&mut self.ready);
         count
     }
 

@@ -176,19 +176,15 @@ impl Queue {
         self.crew(group).sleeping += 1;
     }
 
-    /// A thread woke without anybody's having counted it as coming (the end, or a spurious wake).
-    pub(super) fn thread_woke(&mut self, group: Group) {
+    /// A thread that was started, or has slept, is at work again. Which of those counted as coming it
+    /// is cannot be told (a wake may be spurious, or for all), but the sum is right.
+    pub(super) fn thread_arrives(&mut self, group: Group) {
         let crew = self.crew(group);
         if crew.coming > 0 {
             crew.coming -= 1;
         } else {
             crew.sleeping -= 1;
         }
-    }
-
-    /// A started thread takes its first look.
-    pub(super) fn thread_arrives(&mut self, group: Group) {
-        self.crew(group).coming -= 1;
     }
 
     /// Moves work for one thread into `batch`: one operation if `fast` is false, else several.

@@ -79,7 +79,7 @@ fn next<'a>(
             Group::Slow => &shared.idle_slow,
         };
         queue = condvar.wait(queue).unwrap_or_else(PoisonError::into_inner);
-        queue.thread_woke(group);
+        queue.thread_arrives(group);
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use io_uring::{EnterFlags, opcode};
 
-use super::{USER_DATA_OTHER, USER_DATA_TIMEOUT, Uring};
+use super::{USER_DATA_OTHER, USER_DATA_TIMEOUT, Uring, completion};
 use crate::device::{Abandoned, Completion, Device};
 use crate::error::Errno;
 
@@ -27,7 +27,9 @@ impl Uring {
             return Abandoned::default();
         }
         for slot in self.backlog.drain(..) {
-            self.refused.push((slot, Errno(libc::ECANCELED)));
+            let operation = self.slots.take(slot);
+            self.ready
+                .push(completion(operation, Err(Errno(libc::ECANCELED))));
         }
         self.reap(completions);
         let halfway = Instant::now() + deadline.saturating_duration_since(Instant::now()) / 2;

@@ -1,0 +1,214 @@
+//! What only the ring has: overflow of its completion queue, registered memory under a small
+//! RLIMIT_MEMLOCK, a refusal, one owner.
+
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use millstream_io::device::uring::{FeatureMask, describe};
+use millstream_io::{Device, Region};
+
+use crate::common::{Memory, Rig, pattern, read, ring, rings};
+
+#[test]
+fn a_completion_queue_smaller_than_the_depth_loses_nothing() {
+    for mask in [FeatureMask::default(), FeatureMask::linux_5_10()] {
+        let mask = FeatureMask {
+            large_completion_queue: true,
+            ..mask
+        };
+        let Some(ring) = ring(1024, true, mask) else {
+            return;
+        };
+        assert!(describe(&ring).completion_entries < 1024);
+        let mut rig = Rig::real("overflow", Box::new(ring));
+        let content = pattern(1 << 20);
+        let file = rig.file(&content);
+        let memory = Memory::new(1 << 20);
+        for round in 0..5 {
+            // All at once, from the cache and from helper threads: nobody reaps meanwhile.
+            for id in 0..1024 {
+                let at = id as usize * 1024;
+                let mut operation = read(id, file, at as u64, memory.segment(at, 1024));
+                operation.offload = round % 2 == 1;
+                assert!(unsafe { rig.device.push(operation) }.is_ok());
+            }
+            let mut ids: Vec<u64> = rig.finish().iter().map(|one| one.id).collect();
+            ids.sort_unstable();
+            assert_eq!(ids, (0..1024).collect::<Vec<u64>>());
+            assert!(memory.bytes() == content);
+        }
+    }
+}
+
+#[test]
+fn the_features_told_are_those_allowed() {
+    for (name, single_issuer, mask) in rings() {
+        let Some(ring) = ring(8, single_issuer, mask) else {
+            return;
+        };
+        let features = describe(&ring);
+        println!("{name}: {features:?}");
+        assert!(!(features.single_issuer && (mask.single_issuer || !single_issuer)));
+        assert!(!(features.defer_taskrun && mask.defer_taskrun));
+        assert!(!(features.coop_taskrun && mask.coop_taskrun));
+        assert!(!(features.ext_arg && mask.ext_arg));
+        assert!(!(features.resource_tags && mask.registration));
+        assert_eq!(features.registered_bytes, 0);
+    }
+}
+
+#[test]
+fn a_ring_with_one_issuer_belongs_to_the_thread_that_uses_it_first() {
+    let Some(ring) = ring(8, true, FeatureMask::default()) else {
+        return;
+    };
+    let alone = describe(&ring).single_issuer;
+    let mut rig = Rig::real("moved", Box::new(ring));
+    let content = pattern(4096);
+    let file = rig.file(&content);
+    let memory = Memory::new(8192);
+    let (here, there) = (memory.segment(0, 4096), memory.segment(4096, 4096));
+    std::thread::scope(|scope| {
+        let device = &mut rig.device;
+        scope.spawn(move || {
+            assert!(unsafe { device.push(read(0, file, 0, there)) }.is_ok());
+            device.submit().expect("made here, used there");
+            let mut completions = Vec::new();
+            while device.reap(&mut completions) == 0 {
+                device.wait(None, &mut || false);
+            }
+        });
+    });
+    assert!(memory.bytes()[4096..] == content);
+    assert!(unsafe { rig.device.push(read(1, file, 0, here)) }.is_ok());
+    let submitted = rig.device.submit();
+    assert_eq!(submitted.is_err(), alone, "{submitted:?}");
+    if let Err(error) = submitted {
+        assert!(error.to_string().contains("second thread"), "{error}");
+    }
+}
+
+/// Registers 32 MiB under the present limit and reads through it; prints what was registered.
+fn register_and_read() -> usize {
+    let mut registered = 0;
+    for mask in [FeatureMask::default(), FeatureMask::linux_5_10()] {
+        let Some(mut ring) = ring(8, true, mask) else {
+            return 0;
+        };
+        let region = Region::new(32 << 20, None).unwrap();
+        let bytes = ring.register(&region);
+        let features = describe(&ring);
+        assert_eq!(features.registered_bytes, bytes);
+        assert_eq!(
+            features.registered_why_not.is_empty(),
+            bytes == region.len()
+        );
+        println!("registered={bytes} ({})", features.registered_why_not);
+        registered = registered.max(bytes);
+        let mut rig = Rig::real("registered", Box::new(ring));
+        let content = pattern(8192);
+        let file = rig.file(&content);
+        // At the start, across the end of what is registered, and at the end of the region.
+        let middle = bytes.clamp(4096, region.len() - 8192) - 4096;
+        for at in [0, middle, region.len() - 8192] {
+            // SAFETY: within the region, which lives until the end of the turn.
+            let pointer = unsafe { region.pointer().add(at) };
+            let segment = millstream_io::Segment::new(pointer, 8192);
+            let completions = rig.run([read(at as u64, file, 0, segment)]);
+            assert_eq!(completions[0].result, Ok(8192));
+            // SAFETY: as above; the read has ended.
+            assert!(unsafe { std::slice::from_raw_parts(pointer, 8192) } == content);
+        }
+        drop(rig);
+    }
+    registered
+}
+
+#[test]
+fn registered_memory_is_read_into() {
+    println!("{} bytes", register_and_read());
+}
+
+#[test]
+#[ignore = "run by the tests below in a process of its own"]
+fn child_registers() {
+    register_and_read();
+}
+
+/// Runs `child_registers` with a limit, as an ordinary user if told so; what it printed.
+fn child_with_limit(limit: u64, ordinary: bool) -> Option<String> {
+    let program = std::env::current_exe().unwrap();
+    let mut child = Command::new(program);
+    child.args([
+        "ring::child_registers",
+        "--exact",
+        "--ignored",
+        "--nocapture",
+    ]);
+    child.current_dir("/");
+    if ordinary {
+        child.uid(65_534).gid(65_534);
+    }
+    let set_limit = move || {
+        let limit = libc::rlimit {
+            rlim_cur: limit,
+            rlim_max: limit,
+        };
+        // SAFETY: the struct is ours.
+        match unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &limit) } {
+            0 => Ok(()),
+            _ => Err(std::io::Error::last_os_error()),
+        }
+    };
+    // SAFETY: only setrlimit, which may be called between fork and exec.
+    unsafe { child.pre_exec(set_limit) };
+    let output = match child.output() {
+        Ok(output) => output,
+        Err(error) => {
+            println!("SKIP: the test program cannot be run as an ordinary user: {error}");
+            return None;
+        }
+    };
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(
+        output.status.success(),
+        "{text}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    Some(text)
+}
+
+fn registered_bytes(text: &str) -> Vec<usize> {
+    let numbers = text.split("registered=").skip(1);
+    numbers
+        .map(|rest| rest.split(' ').next().unwrap().parse().unwrap())
+        .collect()
+}
+
+#[test]
+fn an_ordinary_user_registers_what_the_limit_allows() {
+    // SAFETY: asks for a number.
+    let root = unsafe { libc::geteuid() } == 0;
+    if !root {
+        println!("as an ordinary user already");
+    }
+    for (limit, at_most) in [(8 << 20, 8 << 20), (1 << 20, 1 << 20), (4096, 0)] {
+        let Some(text) = child_with_limit(limit, root) else {
+            return;
+        };
+        if text.contains("SKIP") {
+            println!("{text}");
+            return;
+        }
+        let registered = registered_bytes(&text);
+        println!("limit {limit}: registered {registered:?}");
+        assert_eq!(registered.len(), 2, "{text}");
+        assert!(registered.iter().all(|bytes| *bytes <= at_most), "{text}");
+        if limit == 8 << 20 {
+            assert!(
+                registered[0] > 0,
+                "nothing was registered within 8 MiB: {text}"
+            );
+        }
+    }
+}
