@@ -11,8 +11,10 @@ use crate::error::IoError;
 
 pub mod os;
 pub mod probe;
+pub mod view;
 
 pub use os::OsFileSystem;
+pub use view::MappedView;
 
 /// How to open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

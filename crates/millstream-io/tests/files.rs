@@ -15,7 +15,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use millstream_io::fs::{DirectAlignment, OsFileSystem, probe};
+use millstream_io::fs::view::{Access, Populated};
+use millstream_io::fs::{DirectAlignment, MappedView, OsFileSystem, probe};
 use millstream_io::{Descriptor, FileSystem, IoError, MountKind, OpenMode, Opened};
 
 const READ: OpenMode = OpenMode {
@@ -581,4 +582,81 @@ fn places_agree_with_the_files_in_them() {
         probe::place(Path::new("/no/such")).unwrap_err().errno.0,
         libc::ENOENT
     );
+}
+
+/// A view of a file that this test alone uses.
+fn view(opened: &Opened, offset: u64, len: usize) -> Result<MappedView, IoError> {
+    // SAFETY: the file is the test's own; where the test cuts it, it does not touch the view any more.
+    unsafe { MappedView::map(opened.descriptor, offset, len) }
+}
+
+#[test]
+fn view_shows_the_bytes_of_any_range_and_outlives_the_descriptor() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let content: Vec<u8> = (0..300_000_u32).map(|index| (index % 251) as u8).collect();
+    file.as_file().write_all(&content).unwrap();
+    let files = OsFileSystem::new();
+    let opened = files.open(file.path(), READ).unwrap();
+    let mut views = Vec::new();
+    for (offset, len) in [(0, 300_000), (1, 10), (4095, 2), (4096, 4096), (299_999, 1)] {
+        views.push((offset, view(&opened, offset as u64, len).unwrap()));
+    }
+    assert!(view(&opened, 300_000, 0).unwrap().is_empty());
+    files.close(opened.descriptor).unwrap();
+    for (offset, view) in &views {
+        view.advise(Access::Random).unwrap();
+        view.advise(Access::Sequential).unwrap();
+        assert!(**view == content[*offset..offset + view.len()]);
+    }
+    std::thread::scope(|scope| {
+        scope.spawn(|| assert_eq!(views[0].1[77], 77));
+    });
+}
+
+#[test]
+fn view_refuses_what_is_not_in_the_file() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    file.as_file().write_all(&[1; 5000]).unwrap();
+    let opened = open(file.path()).unwrap();
+    for (offset, len) in [
+        (0, 5001),
+        (5000, 1),
+        (u64::MAX, 1),
+        (1, usize::MAX),
+        (5001, 0),
+    ] {
+        let error = view(&opened, offset, len).unwrap_err();
+        assert_eq!(error.errno.0, libc::EINVAL, "{offset}+{len}: {error}");
+    }
+    let whole = view(&opened, 0, 5000).unwrap();
+    #[expect(clippy::reversed_empty_ranges, reason = "a wrong range on purpose")]
+    for range in [0..5001, 5001..5001, 2..1] {
+        assert!(whole.populate(range).is_err());
+    }
+    OsFileSystem::new().close(opened.descriptor).unwrap();
+}
+
+#[test]
+fn view_is_brought_in_ahead_and_says_when_the_file_was_cut() {
+    let len = 1 << 20;
+    let file = tempfile::NamedTempFile::new().unwrap();
+    file.as_file().write_all(&vec![8; len]).unwrap();
+    file.as_file().sync_all().unwrap();
+    let files = OsFileSystem::new();
+    let opened = files.open(file.path(), READ).unwrap();
+    // SAFETY: advice about an open file.
+    unsafe { libc::posix_fadvise(opened.descriptor.0, 0, 0, libc::POSIX_FADV_DONTNEED) };
+    let part = view(&opened, 100, len - 100).unwrap();
+    assert_eq!(part.populate(7..7).unwrap(), Populated::Present);
+    if part.populate(0..part.len()).unwrap() == Populated::Present {
+        let cached = files.cached(opened.descriptor, 0, len as u64);
+        assert!(cached.is_none_or(|bytes| bytes == len as u64), "{cached:?}");
+        file.as_file().set_len(4096).unwrap();
+        let error = part.populate(8192..9000).unwrap_err();
+        assert_eq!(error.errno.0, libc::EFAULT, "{error}");
+        assert!(error.cause.contains("shorter"), "{error}");
+    } else {
+        println!("SKIP: no MADV_POPULATE_READ before Linux 5.14");
+    }
+    files.close(opened.descriptor).unwrap();
 }

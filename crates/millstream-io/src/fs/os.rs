@@ -21,8 +21,8 @@ use super::{FileSystem, Identity, MountKind, OpenMode, Opened};
 use crate::device::Descriptor;
 use crate::error::IoError;
 use cached::CacheProbe;
-pub(crate) use cause::explain;
-use cause::refuse;
+pub(crate) use call::borrow;
+pub(crate) use cause::{explain, refuse};
 use mount::{Mount, Mounts};
 
 mod cached;
@@ -132,18 +132,13 @@ impl FileSystem for OsFileSystem {
     }
 
     fn cached(&self, descriptor: Descriptor, offset: u64, len: u64) -> Option<u64> {
-        let file = call::borrow(&descriptor).ok()?;
+        let file = borrow(&descriptor).ok()?;
         self.cache.cached(file, offset, len)
     }
 
     fn len(&self, descriptor: Descriptor) -> Result<u64, IoError> {
-        let file = call::borrow(&descriptor).map_err(|errno| explain("fstat", errno))?;
-        let status = rustix::fs::fstat(file).map_err(|errno| explain("fstat", errno))?;
-        if FileType::from_raw_mode(status.st_mode) == FileType::BlockDevice {
-            return call::block_device_bytes(file)
-                .map_err(|errno| explain("ioctl BLKGETSIZE64", errno));
-        }
-        Ok(u64::try_from(status.st_size).unwrap_or(0))
+        let file = borrow(&descriptor).map_err(|errno| explain("fstat", errno))?;
+        len_of(file)
     }
 
     fn read_at(
@@ -152,7 +147,7 @@ impl FileSystem for OsFileSystem {
         offset: u64,
         into: &mut [u8],
     ) -> Result<usize, IoError> {
-        let file = call::borrow(&descriptor).map_err(|errno| explain("read", errno))?;
+        let file = borrow(&descriptor).map_err(|errno| explain("read", errno))?;
         let mut done = 0;
         while done < into.len() {
             let at = offset
@@ -176,7 +171,7 @@ impl FileSystem for OsFileSystem {
 
     fn sync(&self, descriptor: Descriptor, data_only: bool) -> Result<(), IoError> {
         let call = if data_only { "fdatasync" } else { "fsync" };
-        let file = call::borrow(&descriptor).map_err(|errno| explain(call, errno))?;
+        let file = borrow(&descriptor).map_err(|errno| explain(call, errno))?;
         retry_on_intr(|| {
             if data_only {
                 rustix::fs::fdatasync(file)
@@ -194,6 +189,16 @@ impl FileSystem for OsFileSystem {
     fn replace(&self, path: &Path, content: &[u8]) -> Result<(), IoError> {
         replace::replace(path, content)
     }
+}
+
+/// Current length of an open file or block device.
+pub(crate) fn len_of(file: BorrowedFd<'_>) -> Result<u64, IoError> {
+    let status = rustix::fs::fstat(file).map_err(|errno| explain("fstat", errno))?;
+    if FileType::from_raw_mode(status.st_mode) == FileType::BlockDevice {
+        return call::block_device_bytes(file)
+            .map_err(|errno| explain("ioctl BLKGETSIZE64", errno));
+    }
+    Ok(u64::try_from(status.st_size).unwrap_or(0))
 }
 
 /// Everything that is asked of an open file, in one call.

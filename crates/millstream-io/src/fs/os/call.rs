@@ -25,7 +25,7 @@ const SYS_CACHESTAT: libc::c_long = 451;
 const EXTENT_WITHOUT_POSITION: u32 = 0x2 | 0x4 | 0x8 | 0x200;
 
 /// Lends a descriptor to safe bindings; `EBADF` if no file can have it.
-pub(super) fn borrow(descriptor: &Descriptor) -> Result<BorrowedFd<'_>, Errno> {
+pub(crate) fn borrow(descriptor: &Descriptor) -> Result<BorrowedFd<'_>, Errno> {
     if descriptor.0 < 0 {
         return Err(Errno::BADF);
     }

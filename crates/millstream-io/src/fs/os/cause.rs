@@ -10,7 +10,7 @@ pub(crate) fn explain(call: &'static str, errno: SystemErrno) -> IoError {
 }
 
 /// An error in other words than the errno's usual ones.
-pub(super) fn refuse(call: &'static str, errno: SystemErrno, cause: &'static str) -> IoError {
+pub(crate) fn refuse(call: &'static str, errno: SystemErrno, cause: &'static str) -> IoError {
     IoError::because(call, Errno(errno.raw_os_error()), cause)
 }
 

@@ -249,3 +249,49 @@ fn direct_read_works(file: BorrowedFd<'_>, alignment: usize) -> Option<bool> {
         Err(_) => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Mount, Mounts, SECTOR_BYTES, Tried, try_direct};
+    use crate::fs::MountKind;
+    use crate::fs::os::status;
+    use crate::limits::{MEMORY_ALIGNMENT, MOUNTS_REMEMBERED_MAX};
+    use std::io::Write;
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn trying_direct_io_agrees_with_what_the_kernel_tells() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(&[1; 4 * MEMORY_ALIGNMENT]).unwrap();
+        let about = status(file.as_file().as_fd()).unwrap();
+        let mounts = Mounts::default();
+        let mount = mounts.of(file.as_file().as_fd(), &about).unwrap();
+        let told = mounts.direct(file.as_file().as_fd(), &about, mount);
+        let short = matches!(try_direct(file.as_file().as_fd(), 0), Tried::TooShort);
+        match try_direct(file.as_file().as_fd(), about.stx_size) {
+            Tried::Known(found) => {
+                assert_eq!(found.is_some(), told.is_some());
+                let (Some(found), Some(told)) = (found, told) else {
+                    return;
+                };
+                assert!(short, "an empty file tells nothing about alignment");
+                // A device may take less than a sector where memory is concerned; what was found is
+                // enough.
+                assert!(found.memory >= told.memory && found.offset >= told.offset);
+                assert!(found.offset as usize >= SECTOR_BYTES);
+            }
+            Tried::TooShort => println!("SKIP: no direct I/O to try in the temporary folder"),
+        }
+    }
+
+    #[test]
+    fn remembered_mounts_are_bounded() {
+        let mounts = Mounts::default();
+        let mount = Mount::of_block_device(false);
+        for number in 0..3 * MOUNTS_REMEMBERED_MAX as u64 {
+            mounts.remember((number, 0), mount);
+            assert!(mounts.0.read().unwrap().len() <= MOUNTS_REMEMBERED_MAX);
+        }
+        assert_eq!(mount.kind, MountKind::Local);
+    }
+}

@@ -1,0 +1,221 @@
+//! Files as memory: a read-only mapped view.
+//!
+//! A view costs no copy and no memory of its own, and pays with two things. A page that is not in
+//! the page cache is read when it is touched, one fault at a time, by the thread that touches it;
+//! so [`MappedView::populate`] brings a range in ahead, from a thread that may wait. And the kernel
+//! has no way to report an error of such a read, or the touch of a page that the file has lost, but
+//! SIGBUS; so making a view is unsafe, and data from strangers is read, not mapped.
+//!
+//! Populating reports such errors as values (`MADV_POPULATE_READ`, Linux 5.14). Where the kernel
+//! has none, the range is asked for by read-ahead instead, which does not wait; touching the pages
+//! is no substitute, since it could be that SIGBUS.
+//!
+//! # Safety
+//! A view owns its mapping from `map` to its drop. That its bytes do not change or vanish while
+//! they are referenced is the promise of who called `map`.
+#![expect(
+    unsafe_code,
+    reason = "maps files and makes slices of them; see the section Safety of this file"
+)]
+
+use std::fmt;
+use std::ops::{Deref, Range};
+use std::ptr::NonNull;
+
+use rustix::io::Errno;
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
+
+use super::os::{borrow, explain, len_of, refuse};
+use crate::device::Descriptor;
+use crate::error::IoError;
+use crate::limits::REGION_BYTES_MAX;
+
+/// How a view will be used, so that the kernel reads ahead accordingly.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Access {
+    /// Nothing is known: some read-ahead.
+    Normal,
+    /// From front to back: much read-ahead.
+    Sequential,
+    /// Here and there: no read-ahead.
+    Random,
+}
+
+/// What [`MappedView::populate`] did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Populated {
+    /// The range is in memory and mapped: touching it will not wait (unless memory runs short).
+    Present,
+    /// The kernel is too old; it was asked to read the range ahead, and has perhaps not yet.
+    Requested,
+}
+
+/// A range of a file as memory. Derefs to its bytes; unmapped when dropped. May be used from
+/// several threads.
+pub struct MappedView {
+    /// First byte of the mapping: the page that the view begins in.
+    base: NonNull<u8>,
+    /// Bytes of the mapping.
+    mapped_bytes: usize,
+    /// Where in the mapping the view begins.
+    start: usize,
+    len: usize,
+}
+
+// SAFETY: a view is read-only memory; any thread may read and unmap it.
+unsafe impl Send for MappedView {}
+// SAFETY: as above.
+unsafe impl Sync for MappedView {}
+
+impl MappedView {
+    /// Maps `len` bytes of an open file from `offset` on, neither of which need be aligned. The
+    /// descriptor may be closed afterwards. An empty range is an empty view.
+    ///
+    /// # Errors
+    /// `EINVAL` if the range is not within the file now; else what the system says.
+    ///
+    /// # Safety
+    /// As long as the view lives nobody, in this process or another, may shrink the file below the
+    /// range's end (the touch of a page beyond the end is SIGBUS) or change the bytes of the range.
+    /// The same SIGBUS comes from a device that fails.
+    pub unsafe fn map(
+        descriptor: Descriptor,
+        offset: u64,
+        len: usize,
+    ) -> Result<MappedView, IoError> {
+        let file = borrow(&descriptor).map_err(|errno| explain("mmap", errno))?;
+        let file_bytes = len_of(file)?;
+        let end = offset.checked_add(len as u64);
+        if end.is_none_or(|end| end > file_bytes) || len > REGION_BYTES_MAX {
+            let cause = "the range is not within the file, which may have been cut";
+            return Err(refuse("mmap", Errno::INVAL, cause));
+        }
+        if len == 0 {
+            return Ok(MappedView {
+                base: NonNull::dangling(),
+                mapped_bytes: 0,
+                start: 0,
+                len: 0,
+            });
+        }
+        let start = (offset % rustix::param::page_size() as u64) as usize;
+        let mapped_bytes = start + len;
+        let aligned = offset - start as u64;
+        // SAFETY: a fresh mapping at an address of the kernel's choice touches no memory of
+        // anybody.
+        let base = unsafe {
+            mmap(
+                std::ptr::null_mut(),
+                mapped_bytes,
+                ProtFlags::READ,
+                MapFlags::SHARED,
+                file,
+                aligned,
+            )
+        };
+        let base = base.map_err(|errno| match errno {
+            Errno::NODEV => refuse("mmap", errno, "the file system cannot map files"),
+            _ => explain("mmap", errno),
+        })?;
+        Ok(MappedView {
+            base: NonNull::new(base.cast()).expect("mmap never answers with address zero"),
+            mapped_bytes,
+            start,
+            len,
+        })
+    }
+
+    /// Brings a range (in bytes of the view) into memory, waiting for the disk. Long ranges are
+    /// best taken in pieces of a few MiB, so that a walk can be given up in between.
+    ///
+    /// # Errors
+    /// `EINVAL` for a range that is not within the view; `EFAULT` with its cause if the file has
+    /// become shorter or its device failed; else what the system says.
+    pub fn populate(&self, range: Range<usize>) -> Result<Populated, IoError> {
+        if range.start > range.end || range.end > self.len {
+            let cause = "the range is not within the view";
+            return Err(refuse("populate", Errno::INVAL, cause));
+        }
+        if range.is_empty() {
+            return Ok(Populated::Present);
+        }
+        match self.advise_range(range.clone(), Advice::LinuxPopulateRead) {
+            Ok(()) => Ok(Populated::Present),
+            // This advice is unknown before 5.14. (The range itself is right, so that cannot be
+            // what is meant.)
+            Err(Errno::INVAL) => self
+                .advise_range(range, Advice::WillNeed)
+                .map(|()| Populated::Requested)
+                .map_err(|errno| explain("madvise", errno)),
+            Err(errno @ (Errno::FAULT | Errno::HWPOISON)) => {
+                let cause = "the file has become shorter, or its device failed";
+                Err(refuse("populate", errno, cause))
+            }
+            Err(errno) => Err(explain("populate", errno)),
+        }
+    }
+
+    /// Tells the kernel how the view will be used.
+    ///
+    /// # Errors
+    /// What the system says; the view works all the same.
+    pub fn advise(&self, access: Access) -> Result<(), IoError> {
+        if self.len == 0 {
+            return Ok(());
+        }
+        let advice = match access {
+            Access::Normal => Advice::Normal,
+            Access::Sequential => Advice::Sequential,
+            Access::Random => Advice::Random,
+        };
+        self.advise_range(0..self.len, advice)
+            .map_err(|errno| explain("madvise", errno))
+    }
+
+    /// Advice about the pages of a range within the view that is not empty.
+    fn advise_range(&self, range: Range<usize>, advice: Advice) -> Result<(), Errno> {
+        let page_bytes = rustix::param::page_size();
+        let first = (self.start + range.start) / page_bytes * page_bytes;
+        let end = self.start + range.end;
+        assert!(first < end && end <= self.mapped_bytes);
+        let address = self.base.as_ptr().wrapping_add(first).cast();
+        loop {
+            // SAFETY: the range is within the mapping that this view owns, and none of the advice
+            // given here changes its content.
+            match unsafe { madvise(address, end - first, advice) } {
+                Err(Errno::INTR | Errno::AGAIN) => {}
+                result => return result,
+            }
+        }
+    }
+}
+
+impl Deref for MappedView {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        // SAFETY: start + len is within the mapping, which lives as long as the view; that its
+        // bytes stay and do not change is the promise of who called `map`. An empty view has a
+        // dangling base, aligned and not null.
+        unsafe { std::slice::from_raw_parts(self.base.as_ptr().wrapping_add(self.start), self.len) }
+    }
+}
+
+impl Drop for MappedView {
+    fn drop(&mut self) {
+        if self.mapped_bytes > 0 {
+            // SAFETY: the mapping made in `map`, which nobody can reference any more. It cannot
+            // fail for such a range.
+            let _ = unsafe { munmap(self.base.as_ptr().cast(), self.mapped_bytes) };
+        }
+    }
+}
+
+impl fmt::Debug for MappedView {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MappedView")
+            .field("base", &self.base)
+            .field("start", &self.start)
+            .field("len", &self.len)
+            .finish_non_exhaustive()
+    }
+}
