@@ -81,7 +81,7 @@ pub const THREADS_FAST_NS: u64 = 6_000;
 pub const URING_SUBMIT_MAX: usize = 64;
 
 /// Entries of the submission queue: one full enter and as many of the ring's own (doorbell,
-/// timeouts, cancels). 128 × 64 bytes; before 5.12 these count against RLIMIT_MEMLOCK.
+/// timeouts, cancels). 128 × 64 bytes; on some kernels these count against RLIMIT_MEMLOCK.
 pub const URING_SUBMISSION_ENTRIES: u32 = 128;
 
 /// Most operations in flight in a ring. The completion queue is twice that, 512 KiB, and stays
@@ -102,6 +102,12 @@ pub const URING_REGION_BYTES_MIN: usize = 64 << 10;
 
 /// How long a ring that the kernel refused memory for waits before it tries again.
 pub const URING_RETRY_NS: u64 = 1_000_000;
+
+/// How often a ring is asked for while the answer is that there is no memory.
+pub const URING_SETUP_TRIES: u32 = 10;
+
+/// Pause between two tries: 90 ms in all, where closing a ring was seen to take 10 to 30.
+pub const URING_SETUP_RETRY_NS: u64 = 10_000_000;
 
 /// How many interrupted enters in a row are repeated before the owner gets its turn.
 pub const URING_INTERRUPTED_MAX: usize = 16;

@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use common::{Memory, Rig, each, pattern, read, write};
+use common::{Memory, Rig, each, lend, pattern, read, write};
 use millstream_io::{Descriptor, DeviceKind, Errno, Segment, Segments};
 
 /// Longest that anything here may take; only reached by a failure.
@@ -236,13 +236,13 @@ fn beyond_its_depth_a_device_gives_the_operation_back() {
         assert_eq!(depth, 5);
         for id in 0..5 {
             let operation = read(id, file, 0, memory.segment(id as usize * 4096, 4096));
-            assert!(unsafe { rig.device.push(operation) }.is_ok());
+            assert!(lend(rig.device.as_mut(), operation).is_ok());
         }
         for _ in 0..3 {
-            let back = unsafe {
-                rig.device
-                    .push(read(99, file, 0, memory.segment(5 * 4096, 4096)))
-            };
+            let back = lend(
+                rig.device.as_mut(),
+                read(99, file, 0, memory.segment(5 * 4096, 4096)),
+            );
             assert_eq!(back.err().map(|operation| operation.id), Some(99));
             // Also after it has started: only reaping makes room.
             rig.device.submit().unwrap();
@@ -262,7 +262,10 @@ fn nothing_starts_before_submit() {
     each(4, |rig| {
         let file = rig.file(&pattern(4096));
         let memory = Memory::new(4096);
-        let pushed = unsafe { rig.device.push(read(0, file, 0, memory.segment(0, 4096))) };
+        let pushed = lend(
+            rig.device.as_mut(),
+            read(0, file, 0, memory.segment(0, 4096)),
+        );
         assert!(pushed.is_ok());
         let mut completions = Vec::new();
         std::thread::sleep(Duration::from_millis(2));
@@ -355,7 +358,7 @@ fn a_wait_ends_with_a_completion() {
         let mut completions = Vec::new();
         for id in 0..50 {
             let operation = read(id, file, 0, memory.segment(0, 65_536));
-            assert!(unsafe { rig.device.push(operation) }.is_ok());
+            assert!(lend(rig.device.as_mut(), operation).is_ok());
             rig.device.submit().unwrap();
             let began = Instant::now();
             while rig.device.reap(&mut completions) == 0 {
@@ -406,7 +409,7 @@ fn a_shutdown_accounts_for_every_operation() {
                 rig.device.submit().unwrap();
             }
             let segment = memory.segment(id as usize * 16_384, 16_384);
-            let pushed = unsafe { rig.device.push(read(id, file, id * 16_384, segment)) };
+            let pushed = lend(rig.device.as_mut(), read(id, file, id * 16_384, segment));
             assert!(pushed.is_ok());
         }
         let (abandoned, completions) = rig.shut_down(PATIENCE);
@@ -445,7 +448,7 @@ fn dropping_a_device_at_work_is_safe() {
             let segment = memory.segment(id as usize * 16_384, 16_384);
             let mut operation = read(id, file, id * 16_384, segment);
             operation.offload = true;
-            assert!(unsafe { rig.device.push(operation) }.is_ok());
+            assert!(lend(rig.device.as_mut(), operation).is_ok());
             if id == 40 {
                 rig.device.submit().unwrap();
             }
@@ -476,7 +479,7 @@ fn memory_stays_flat_over_a_hundred_thousand_operations() {
                 let segment = memory.segment(place as usize * 4096, 4096);
                 let offset = (started * 7919) % 256 * 4096;
                 let operation = read(place, file, offset, segment);
-                assert!(unsafe { rig.device.push(operation) }.is_ok());
+                assert!(lend(rig.device.as_mut(), operation).is_ok());
                 started += 1;
             }
             rig.device.submit().unwrap();
@@ -546,7 +549,7 @@ fn a_forked_child_does_no_harm() {
             for id in 0..32 {
                 let at = id as usize * 4096;
                 let operation = read(id, file, at as u64, memory.segment(at, 4096));
-                assert!(unsafe { rig.device.push(operation) }.is_ok());
+                assert!(lend(rig.device.as_mut(), operation).is_ok());
                 if id == 20 {
                     rig.device.submit().unwrap();
                 }

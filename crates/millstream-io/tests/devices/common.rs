@@ -117,6 +117,13 @@ pub(crate) fn write(id: u64, file: Descriptor, offset: u64, segment: Segment) ->
     }
 }
 
+/// Pushes.
+pub(crate) fn lend(device: &mut dyn Device, operation: Operation) -> Result<(), Operation> {
+    // SAFETY: the tests keep memory and files until after the completions, and leak them where there
+    // may be none.
+    unsafe { device.push(operation) }
+}
+
 enum Files {
     Real {
         folder: tempfile::TempDir,
@@ -247,8 +254,7 @@ impl Rig {
         let mut completions = Vec::new();
         for mut operation in operations {
             loop {
-                // SAFETY: the tests keep memory and files until after the completions.
-                match unsafe { self.device.push(operation) } {
+                match lend(self.device.as_mut(), operation) {
                     Ok(()) => break,
                     Err(back) => operation = back,
                 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use millstream_io::device::sim::{Sim, SimFileOptions, SimOptions};
 use millstream_io::{Device, Errno, FileSystem, OpenMode, Segment};
 
-use crate::common::{Memory, Rig, pattern, read, ring, threads};
+use crate::common::{Memory, Rig, lend, pattern, read, ring, threads};
 
 const PAGE: usize = 4096;
 
@@ -91,7 +91,7 @@ fn a_hung_mount_blocks_neither_local_files_nor_other_mounts() {
     for id in 0..6 {
         let mut hangs = read(id, file, 0, trap.segment(id as usize));
         hangs.mount = 7;
-        assert!(unsafe { rig.device.push(hangs) }.is_ok());
+        assert!(lend(rig.device.as_mut(), hangs).is_ok());
     }
     rig.device.submit().unwrap();
     let memory = Memory::new(40 * PAGE);
@@ -100,7 +100,7 @@ fn a_hung_mount_blocks_neither_local_files_nor_other_mounts() {
         let at = (id as usize - 100) * PAGE;
         let mut operation = read(id, file, at as u64, memory.segment(at, PAGE));
         operation.mount = [0, 8, 0, 9][id as usize % 4];
-        assert!(unsafe { rig.device.push(operation) }.is_ok());
+        assert!(lend(rig.device.as_mut(), operation).is_ok());
     }
     rig.device.submit().unwrap();
     while completions.len() < 40 {
@@ -145,10 +145,16 @@ fn a_hung_read_of_the_ring_is_abandoned_in_bounded_time() {
     let memory = Memory::new(PAGE);
     let mut hangs = read(1, file, 0, trap.segment(0));
     hangs.offload = true;
-    assert!(unsafe { rig.device.push(hangs) }.is_ok());
+    assert!(lend(rig.device.as_mut(), hangs).is_ok());
     rig.device.submit().unwrap();
     let completions = {
-        assert!(unsafe { rig.device.push(read(2, file, 0, memory.segment(0, PAGE))) }.is_ok());
+        assert!(
+            lend(
+                rig.device.as_mut(),
+                read(2, file, 0, memory.segment(0, PAGE))
+            )
+            .is_ok()
+        );
         rig.device.submit().unwrap();
         let mut completions = Vec::new();
         while rig.device.reap(&mut completions) == 0 {
@@ -178,7 +184,7 @@ fn a_read_that_waits_for_data_is_called_back_by_the_shutdown() {
     let (mut device, memory) = (Box::new(ring), Memory::new(PAGE));
     let (pipe, _writer) = std::io::pipe().unwrap();
     let file = millstream_io::Descriptor(pipe.as_raw_fd());
-    assert!(unsafe { device.push(read(5, file, 0, memory.segment(0, PAGE))) }.is_ok());
+    assert!(lend(device.as_mut(), read(5, file, 0, memory.segment(0, PAGE))).is_ok());
     device.submit().unwrap();
     let mut completions = Vec::new();
     let deadline = Instant::now() + Duration::from_millis(200);
@@ -205,7 +211,7 @@ fn a_hung_read_of_the_fake_disk_ends_when_it_is_released_or_writes_after_the_end
     for id in 0..4 {
         let at = id as usize * PAGE;
         let operation = read(id, file, at as u64, memory.segment(at, PAGE));
-        assert!(unsafe { sim.push(operation) }.is_ok());
+        assert!(lend(&mut sim, operation).is_ok());
     }
     sim.submit().unwrap();
     while completions.len() < 3 {
@@ -227,7 +233,7 @@ fn a_hung_read_of_the_fake_disk_ends_when_it_is_released_or_writes_after_the_end
     // Again, but now the owner leaves first.
     let late = Memory::new(PAGE);
     files.hang("a".as_ref(), 0..1, None);
-    assert!(unsafe { sim.push(read(9, file, 0, late.segment(0, PAGE))) }.is_ok());
+    assert!(lend(&mut sim, read(9, file, 0, late.segment(0, PAGE))).is_ok());
     sim.submit().unwrap();
     let abandoned = Box::new(sim).shutdown(Instant::now(), &mut completions);
     assert_eq!(abandoned.operations, [9]);

@@ -7,7 +7,7 @@ use std::process::Command;
 use millstream_io::device::uring::{FeatureMask, describe};
 use millstream_io::{Device, Region};
 
-use crate::common::{Memory, Rig, pattern, read, ring, rings};
+use crate::common::{Memory, Rig, lend, pattern, read, ring, rings};
 
 #[test]
 fn a_completion_queue_smaller_than_the_depth_loses_nothing() {
@@ -30,7 +30,7 @@ fn a_completion_queue_smaller_than_the_depth_loses_nothing() {
                 let at = id as usize * 1024;
                 let mut operation = read(id, file, at as u64, memory.segment(at, 1024));
                 operation.offload = round % 2 == 1;
-                assert!(unsafe { rig.device.push(operation) }.is_ok());
+                assert!(lend(rig.device.as_mut(), operation).is_ok());
             }
             let mut ids: Vec<u64> = rig.finish().iter().map(|one| one.id).collect();
             ids.sort_unstable();
@@ -71,7 +71,7 @@ fn a_ring_with_one_issuer_belongs_to_the_thread_that_uses_it_first() {
     std::thread::scope(|scope| {
         let device = &mut rig.device;
         scope.spawn(move || {
-            assert!(unsafe { device.push(read(0, file, 0, there)) }.is_ok());
+            assert!(lend(device.as_mut(), read(0, file, 0, there)).is_ok());
             device.submit().expect("made here, used there");
             let mut completions = Vec::new();
             while device.reap(&mut completions) == 0 {
@@ -80,7 +80,7 @@ fn a_ring_with_one_issuer_belongs_to_the_thread_that_uses_it_first() {
         });
     });
     assert!(memory.bytes()[4096..] == content);
-    assert!(unsafe { rig.device.push(read(1, file, 0, here)) }.is_ok());
+    assert!(lend(rig.device.as_mut(), read(1, file, 0, here)).is_ok());
     let submitted = rig.device.submit();
     assert_eq!(submitted.is_err(), alone, "{submitted:?}");
     if let Err(error) = submitted {
@@ -192,13 +192,20 @@ fn an_ordinary_user_registers_what_the_limit_allows() {
     if !root {
         println!("as an ordinary user already");
     }
-    for (limit, at_most) in [(8 << 20, 8 << 20), (1 << 20, 1 << 20), (4096, 0)] {
+    for (limit, at_most) in [(4096, 0), (1 << 20, 1 << 20), (8 << 20, 8 << 20)] {
         let Some(text) = child_with_limit(limit, root) else {
             return;
         };
         if text.contains("SKIP") {
-            println!("{text}");
-            return;
+            // Since 6.13 the ring itself counts too. Else io_uring is refused for another reason.
+            println!("limit {limit}: {text}");
+            assert!(limit == 4096 || !text.contains("errno 12"), "{text}");
+            assert_eq!(
+                text.contains("errno 12"),
+                text.contains("RLIMIT_MEMLOCK"),
+                "{text}"
+            );
+            continue;
         }
         let registered = registered_bytes(&text);
         println!("limit {limit}: registered {registered:?}");

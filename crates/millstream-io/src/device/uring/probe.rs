@@ -3,10 +3,14 @@
 //! Set-up flags are found by trying the best set first: a kernel that does not know a flag answers
 //! EINVAL. What a set-up returns says the rest. Everything can be hidden by a [`FeatureMask`].
 
+use std::time::Duration;
+
 use io_uring::IoUring;
 
 use crate::error::{Errno, IoError};
-use crate::limits::{URING_OWN_ENTRIES, URING_SUBMISSION_ENTRIES};
+use crate::limits::{
+    URING_OWN_ENTRIES, URING_SETUP_RETRY_NS, URING_SETUP_TRIES, URING_SUBMISSION_ENTRIES,
+};
 
 /// Features to do without although the kernel has them, so that tests run the paths of old kernels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -108,7 +112,7 @@ pub(super) fn set_up(
         if !flags.allowed(single_issuer, mask) {
             continue;
         }
-        match try_flags(depth, flags, mask) {
+        match try_patiently(depth, flags, mask) {
             Ok(ring) => return examine(ring, flags, mask),
             Err(error) => refused = Errno(error.raw_os_error().unwrap_or(libc::EIO)),
         }
@@ -121,6 +125,20 @@ pub(super) fn set_up(
         refused,
         likely_cause(refused),
     ))
+}
+
+/// The kernel gives back late what a ring that was closed a moment ago had counted against
+/// RLIMIT_MEMLOCK, so a refusal for memory is asked again a few times.
+fn try_patiently(depth: u32, flags: Flags, mask: FeatureMask) -> std::io::Result<IoUring> {
+    for _ in 1..URING_SETUP_TRIES {
+        match try_flags(depth, flags, mask) {
+            Err(error) if error.raw_os_error() == Some(libc::ENOMEM) => {
+                std::thread::sleep(Duration::from_nanos(URING_SETUP_RETRY_NS));
+            }
+            answer => return answer,
+        }
+    }
+    try_flags(depth, flags, mask)
 }
 
 fn try_flags(depth: u32, flags: Flags, mask: FeatureMask) -> std::io::Result<IoUring> {
@@ -198,7 +216,8 @@ fn cause_of(errno: Errno, sysctl: Option<&str>) -> &'static str {
             "the kernel has no io_uring, or a seccomp filter hides it, as in many containers"
         }
         (libc::ENOMEM, _) => {
-            "no memory for the ring (before Linux 5.12 it counts against RLIMIT_MEMLOCK)"
+            "the ring counts against RLIMIT_MEMLOCK, together with all rings of this user \
+             (before Linux 5.12 and since 6.13)"
         }
         (libc::EMFILE | libc::ENFILE, _) => "no file descriptor is left (RLIMIT_NOFILE)",
         _ => "",
