@@ -22,12 +22,11 @@ pub(super) fn decode(
 #[cfg(feature = "c")]
 mod fast {
     use crate::Scratch;
-    use crate::block::libdeflate::Outcome;
     use crate::error::{CodecErrorKind, Fault};
     use crate::format::wrapper::{HeaderReader, Tally, Wrapper};
 
-    /// Decodes by libdeflate. `None`: it refuses the block, or the block is cut; the stream decoder
-    /// shall say what is wrong.
+    /// Decodes by libdeflate. `None`: it refuses the block, which may be cut, broken or too long;
+    /// the stream decoder shall say what is wrong.
     pub(super) fn decode(
         wrapper: Wrapper,
         scratch: &mut Scratch,
@@ -45,12 +44,9 @@ mod fast {
             if !complete {
                 return Ok(None);
             }
-            let (taken, written) = match decoder.decode(&stored[consumed..], &mut raw[produced..]) {
-                Outcome::Done { consumed, produced } => (consumed, produced),
-                Outcome::NoRoom => {
-                    return Err(Fault::of(CodecErrorKind::RawTooLong).after(consumed));
-                }
-                Outcome::Refused => return Ok(None),
+            let body = decoder.decode(&stored[consumed..], &mut raw[produced..]);
+            let Some((taken, written)) = body else {
+                return Ok(None);
             };
             consumed += taken;
             let Some(trailer) = stored[consumed..].get(..wrapper.trailer_bytes()) else {

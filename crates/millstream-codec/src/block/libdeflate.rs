@@ -16,17 +16,6 @@ use std::ptr::NonNull;
 
 use libdeflate_sys as sys;
 
-/// What decoding a stream gave.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    /// The stream ended.
-    Done { consumed: usize, produced: usize },
-    /// The stream has more raw bytes than there is room.
-    NoRoom,
-    /// The stream is cut or broken.
-    Refused,
-}
-
 /// A decompressor.
 pub(crate) struct Decoder {
     pointer: NonNull<sys::libdeflate_decompressor>,
@@ -43,8 +32,10 @@ impl Decoder {
         NonNull::new(pointer).map(|pointer| Decoder { pointer })
     }
 
-    /// Decodes the raw deflate stream at the start of `stored`.
-    pub(crate) fn decode(&mut self, stored: &[u8], raw: &mut [u8]) -> Outcome {
+    /// Decodes the raw deflate stream at the start of `stored`: consumed and produced. `None`: it is
+    /// broken, cut, or longer than `raw`. Which of these is not told, because libdeflate reads zeros
+    /// behind the end and may so run out of room before it sees that a stream is cut.
+    pub(crate) fn decode(&mut self, stored: &[u8], raw: &mut [u8]) -> Option<(usize, usize)> {
         let (mut consumed, mut produced) = (0, 0);
         // SAFETY: the pointer is valid by the type's invariant; the slices give pointers valid for
         // their lengths, the second for writes; the counters outlive the call.
@@ -59,14 +50,11 @@ impl Decoder {
                 &raw mut produced,
             )
         };
-        match result {
-            sys::libdeflate_result_LIBDEFLATE_SUCCESS => {
-                assert!(consumed <= stored.len() && produced <= raw.len());
-                Outcome::Done { consumed, produced }
-            }
-            sys::libdeflate_result_LIBDEFLATE_INSUFFICIENT_SPACE => Outcome::NoRoom,
-            _ => Outcome::Refused,
+        if result != sys::libdeflate_result_LIBDEFLATE_SUCCESS {
+            return None;
         }
+        assert!(consumed <= stored.len() && produced <= raw.len());
+        Some((consumed, produced))
     }
 }
 

@@ -1,0 +1,85 @@
+//! A stream decoder's result does not depend on how its input and output are cut.
+
+mod common;
+
+use common::{KINDS, STREAMED, by_stream, encoded, sample};
+use millstream_codec::CodecId;
+use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
+
+fn config(cases: u32) -> ProptestConfig {
+    let rng_seed = RngSeed::Fixed(0x5EED);
+    ProptestConfig {
+        cases,
+        rng_seed,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    }
+}
+
+/// A stream of up to three parts, where the codec may have several, and its raw bytes.
+fn stream_of_parts(
+    codec: CodecId,
+    parts: &[(usize, usize)],
+    seed: u64,
+) -> Option<(Vec<u8>, Vec<u8>)> {
+    let several = matches!(codec, CodecId::GZIP | CodecId::ZSTD | CodecId::LZ4);
+    let (mut stored, mut raw) = (Vec::new(), Vec::new());
+    for &(kind, len) in parts.iter().take(if several { parts.len() } else { 1 }) {
+        let part = sample(KINDS[kind], len, seed);
+        stored.extend(encoded(codec, &part)?);
+        raw.extend(part);
+    }
+    Some((stored, raw))
+}
+
+proptest! {
+    #![proptest_config(config(48))]
+
+    #[test]
+    fn any_cut_gives_the_same_bytes(
+        codec in 0..STREAMED.len(),
+        parts in prop::collection::vec((0..KINDS.len(), 0usize..80_000), 1..4),
+        seed in any::<u64>(),
+        in_max in 1usize..5000,
+        out_max in 1usize..5000,
+    ) {
+        let codec = STREAMED[codec];
+        if let Some((stored, raw)) = stream_of_parts(codec, &parts, seed) {
+            let mut random = fastrand::Rng::with_seed(seed);
+            let pieces = || (random.usize(1..=in_max), random.usize(1..=out_max));
+            let decoded = by_stream(codec, &stored, raw.len(), pieces);
+            prop_assert!(decoded.expect(codec.name()) == raw);
+        }
+    }
+}
+
+#[test]
+fn single_bytes_in_and_out_give_the_same_bytes() {
+    for codec in STREAMED {
+        for kind in KINDS {
+            let parts = [(KINDS.iter().position(|k| *k == kind).unwrap(), 3000); 3];
+            let Some((stored, raw)) = stream_of_parts(codec, &parts, 11) else {
+                continue;
+            };
+            for pieces in [(1, 1), (1, 1 << 20), (1 << 20, 1)] {
+                let decoded = by_stream(codec, &stored, raw.len(), || pieces);
+                assert!(
+                    decoded.expect(codec.name()) == raw,
+                    "{} {pieces:?}",
+                    codec.name()
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_block_of_an_lz4_frame_larger_than_the_room_waits() {
+    let raw = sample(common::Kind::Texture, 600_000, 2);
+    let stored = encoded(CodecId::LZ4, &raw).unwrap();
+    for out_max in [1, 1000, 256 << 10, (256 << 10) + 1] {
+        let decoded = by_stream(CodecId::LZ4, &stored, raw.len(), || (70_001, out_max));
+        assert!(decoded.unwrap() == raw, "{out_max}");
+    }
+}
