@@ -1,2 +1,60 @@
 //! The program `millstream`.
-fn main() {}
+//!
+//! A call is parsed by `args`, done by one file of `commands`, and ends with a status by
+//! `failure`. Outputs go through `output`, which leaves no partial file behind, whatever happens.
+
+mod args;
+mod commands;
+mod failure;
+mod input;
+mod limits;
+mod names;
+mod output;
+mod progress;
+mod signals;
+
+use std::ffi::OsStr;
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use args::{Call, Command};
+use failure::{Ending, Failure};
+
+fn main() -> ExitCode {
+    let call = match Call::try_parse() {
+        Ok(call) => call,
+        Err(error) => return answer(&error),
+    };
+    let watched = signals::watch()
+        .map_err(|error| Failure::io(OsStr::new("signals"), "watch for", &error).into());
+    match watched.and_then(|()| run(&call.command)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(ending) => {
+            progress::clear();
+            ending.report()
+        }
+    }
+}
+
+fn run(command: &Command) -> Result<(), Ending> {
+    match command {
+        Command::Compress(args) => commands::codec::compress(args),
+        Command::Decompress(args) => commands::codec::decompress(args),
+        Command::Completions(args) => commands::describe::completions(args),
+        Command::Man(args) => commands::describe::man(args),
+    }
+}
+
+/// Prints what the parser has to say: help and version to standard output, errors to standard
+/// error.
+fn answer(error: &clap::Error) -> ExitCode {
+    let printed = error.print();
+    if error.use_stderr() {
+        return ExitCode::from(failure::STATUS_USAGE);
+    }
+    match printed {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::from(failure::STATUS_FAILED),
+    }
+}

@@ -1,0 +1,53 @@
+//! `completions` and `man`: the program's words for shells and for readers of manuals.
+//!
+//! Both are made by the program itself, so that they cannot differ from what it parses.
+
+use std::io::Write as _;
+use std::path::Path;
+
+use clap::CommandFactory as _;
+use serde_json::json;
+
+use crate::args::{Call, CompletionsArgs, ManArgs};
+use crate::failure::Ending;
+use crate::output::{self, Output};
+
+/// Prints a completion script.
+pub(crate) fn completions(args: &CompletionsArgs) -> Result<(), Ending> {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut Call::command(), "millstream", &mut script);
+    let script = String::from_utf8(script).expect("the definitions are UTF-8");
+    if args.json {
+        let document = json!({ "shell": args.shell.to_string(), "script": script });
+        return output::print_json(&document);
+    }
+    output::print(&script)
+}
+
+/// Writes `millstream.1` and a page for each command.
+pub(crate) fn man(args: &ManArgs) -> Result<(), Ending> {
+    let mut program = Call::command().disable_help_subcommand(true);
+    program.build();
+    let mut pages = vec![write_page(&args.folder, program.clone())?];
+    for command in program.get_subcommands() {
+        pages.push(write_page(&args.folder, command.clone())?);
+    }
+    if args.json {
+        return output::print_json(&json!({ "pages": pages }));
+    }
+    Ok(())
+}
+
+fn write_page(folder: &Path, command: clap::Command) -> Result<String, Ending> {
+    let man = clap_mangen::Man::new(command);
+    let file_name = man.get_filename();
+    let mut page = Vec::new();
+    man.render(&mut page).expect("a vector takes every write");
+    let path = folder.join(&file_name);
+    let mut output = Output::create(path.as_os_str())?;
+    output
+        .write_all(&page)
+        .map_err(|error| output.ending(&error))?;
+    output.finish()?;
+    Ok(file_name)
+}

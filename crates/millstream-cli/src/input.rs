@@ -1,0 +1,92 @@
+//! Inputs of the stream commands: a file, a FIFO, or standard input.
+//!
+//! The reader remembers where it is, so that a failure can be reported with its place.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::AsFd as _;
+
+use crate::failure::Failure;
+use crate::limits::IO_CHUNK_BYTES;
+use crate::progress::Progress;
+
+/// Where a command reads from.
+pub(crate) struct Input {
+    name: OsString,
+    file: File,
+    len: Option<u64>,
+    read_bytes: u64,
+    progress: Progress,
+}
+
+impl Input {
+    /// Opens the input named in the call, `-` for standard input.
+    ///
+    /// # Errors
+    /// The file is missing, a folder, or may not be read.
+    pub(crate) fn open(name: &OsStr, label: &'static str) -> Result<Input, Failure> {
+        let stdin = name == "-";
+        let opened = if stdin {
+            io::stdin().as_fd().try_clone_to_owned().map(File::from)
+        } else {
+            File::open(name)
+        };
+        let checked = opened.and_then(|file| {
+            let metadata = file.metadata()?;
+            if metadata.is_dir() {
+                return Err(io::Error::from_raw_os_error(libc::EISDIR));
+            }
+            Ok((file, metadata.is_file().then_some(metadata.len())))
+        });
+        let name = if stdin {
+            OsString::from("standard input")
+        } else {
+            name.to_owned()
+        };
+        let (file, len) = checked.map_err(|error| Failure::io(&name, "read", &error))?;
+        let progress = Progress::new(label, len);
+        Ok(Input {
+            name,
+            file,
+            len,
+            read_bytes: 0,
+            progress,
+        })
+    }
+
+    /// The open file.
+    pub(crate) fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Its length, if it is a regular file.
+    pub(crate) fn len(&self) -> Option<u64> {
+        self.len
+    }
+
+    /// Its name, for messages.
+    pub(crate) fn name(&self) -> &OsStr {
+        &self.name
+    }
+
+    /// Bytes read so far.
+    pub(crate) fn read_bytes(&self) -> u64 {
+        self.read_bytes
+    }
+
+    /// The failure of the read that has just failed with `error`.
+    pub(crate) fn failure(&self, error: &io::Error) -> Failure {
+        Failure::io(&self.name, "read", error).at(self.read_bytes)
+    }
+}
+
+impl Read for Input {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let wanted = into.len().min(IO_CHUNK_BYTES);
+        let count = self.file.read(&mut into[..wanted])?;
+        self.read_bytes += count as u64;
+        self.progress.advance(count as u64);
+        Ok(count)
+    }
+}

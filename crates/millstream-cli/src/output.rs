@@ -1,0 +1,296 @@
+//! Outputs that are whole or not there.
+//!
+//! A file is written under another name beside its target, synced, and renamed onto it; so
+//! whoever looks at the target sees the old bytes or all the new ones, also after a crash. On an
+//! error, on an interruption and when the program panics the other file is removed. What follows:
+//! - A target that is a link is followed: the file it leads to is replaced, the link stays.
+//! - A file that is replaced hands on its permissions; one that may not be written is an error,
+//!   though its folder would allow the rename.
+//! - The target may be the input itself: the input stays open and keeps its bytes until the end.
+//! - A target that is there and not a regular file (`/dev/null`, a FIFO, a block device) is
+//!   written through; a rename would put a file in its place. So is a file under the names
+//!   `/dev/stdout` and `/dev/fd/N`, at its end: whoever opened it holds on to that very file.
+//! - `-` is standard output, through its descriptor, past the line buffer of the standard library.
+//!
+//! Unfinished files stand in one list of the process, for the signal thread. A file is created
+//! and renamed under the list's lock, so that after [`abandon_all`], which keeps the lock, no
+//! unfinished file is left and no other can come.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{File, OpenOptions, Permissions};
+use std::io::{self, Write};
+use std::os::fd::AsFd as _;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError, TryLockError};
+use std::time::{Duration, Instant};
+
+use crate::failure::{Ending, Failure};
+use crate::limits::{ABANDON_WAIT, LINKS_MAX, TEMPORARY_NAMES_MAX};
+
+/// Files that are not finished yet.
+static UNFINISHED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+/// Where a command writes to. Dropped without [`Output::finish`], it leaves nothing behind.
+pub(crate) struct Output {
+    name: OsString,
+    file: File,
+    target: Target,
+    written_bytes: u64,
+}
+
+enum Target {
+    /// Standard output.
+    Stdout,
+    /// Something that is not a regular file.
+    Through,
+    /// A regular file, to be.
+    File {
+        unfinished: Unfinished,
+        target: PathBuf,
+    },
+}
+
+/// The name of a file that is removed unless it is renamed.
+struct Unfinished(PathBuf);
+
+impl Output {
+    /// Opens the output named in the call, `-` for standard output.
+    ///
+    /// # Errors
+    /// The target is a folder or a socket, may not be written, or its folder is missing or full.
+    pub(crate) fn create(name: &OsStr) -> Result<Output, Failure> {
+        let opened = if name == "-" {
+            open_stdout()
+        } else {
+            open_path(Path::new(name))
+        };
+        let (file, target) = opened.map_err(|error| Failure::io(name, "write", &error))?;
+        let name = if name == "-" {
+            OsString::from("standard output")
+        } else {
+            name.to_owned()
+        };
+        Ok(Output {
+            name,
+            file,
+            target,
+            written_bytes: 0,
+        })
+    }
+
+    /// Bytes written so far.
+    pub(crate) fn written_bytes(&self) -> u64 {
+        self.written_bytes
+    }
+
+    /// Whether the bytes end up in the very file that `input` is.
+    pub(crate) fn writes_into(&self, input: &File) -> bool {
+        if matches!(self.target, Target::File { .. }) {
+            return false;
+        }
+        match (self.file.metadata(), input.metadata()) {
+            (Ok(ours), Ok(theirs)) => {
+                let stored = ours.is_file() || ours.file_type().is_block_device();
+                stored && (ours.dev(), ours.ino()) == (theirs.dev(), theirs.ino())
+            }
+            _ => false,
+        }
+    }
+
+    /// How the command ends after a write has failed with `error`.
+    pub(crate) fn ending(&self, error: &io::Error) -> Ending {
+        let closed = error.kind() == io::ErrorKind::BrokenPipe;
+        if closed && matches!(self.target, Target::Stdout) {
+            return Ending::ClosedPipe;
+        }
+        Failure::io(&self.name, "write", error)
+            .at(self.written_bytes)
+            .into()
+    }
+
+    /// Makes the bytes durable and the file visible under its name.
+    ///
+    /// # Errors
+    /// The system cannot store the bytes after all, or not rename; nothing is left behind then.
+    pub(crate) fn finish(self) -> Result<(), Failure> {
+        let Target::File { unfinished, target } = self.target else {
+            return Ok(());
+        };
+        let done = self
+            .file
+            .sync_all()
+            .and_then(|()| unfinished.rename(&target));
+        done.map_err(|error| Failure::io(&self.name, "write", &error))
+    }
+}
+
+impl Write for Output {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let count = self.file.write(bytes)?;
+        self.written_bytes += count as u64;
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Unfinished {
+    /// Makes an empty file in `folder`.
+    fn create(folder: &Path) -> io::Result<(File, Unfinished)> {
+        let mut unfinished = UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner);
+        let process = std::process::id();
+        for attempt in 0..TEMPORARY_NAMES_MAX {
+            // Not made of the target's name, which may be as long as names can be.
+            let path = folder.join(format!(".millstream-{process}-{attempt}.tmp"));
+            match OpenOptions::new().write(true).create_new(true).open(&path) {
+                Ok(file) => {
+                    unfinished.push(path.clone());
+                    return Ok((file, Unfinished(path)));
+                }
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(io::Error::other(
+            "the folder is full of unfinished files .millstream-*.tmp",
+        ))
+    }
+
+    /// Gives the file its name, and makes the name durable where the folder's file system can.
+    fn rename(self, target: &Path) -> io::Result<()> {
+        {
+            let mut unfinished = UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner);
+            std::fs::rename(&self.0, target)?;
+            unfinished.retain(|path| *path != self.0);
+        }
+        // A folder that may be written and not read cannot be synced; the bytes are safe already.
+        if let Ok(folder) = File::open(folder_of(target)) {
+            let _ = folder.sync_all();
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        let mut unfinished = UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = unfinished.len();
+        unfinished.retain(|path| *path != self.0);
+        if unfinished.len() < before {
+            let _ = std::fs::remove_file(&self.0);
+        }
+    }
+}
+
+/// Removes every unfinished file and lets no other be made or finished. For the signal thread:
+/// the process must end soon after.
+///
+/// A thread that hangs while it creates or renames a file holds the lock; after
+/// [`ABANDON_WAIT`] the interruption no longer waits for it.
+pub(crate) fn abandon_all() {
+    let begun = Instant::now();
+    let unfinished = loop {
+        match UNFINISHED.try_lock() {
+            Ok(guard) => break guard,
+            Err(TryLockError::Poisoned(poisoned)) => break poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) if begun.elapsed() < ABANDON_WAIT => {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            Err(TryLockError::WouldBlock) => return,
+        }
+    };
+    for path in unfinished.iter() {
+        let _ = std::fs::remove_file(path);
+    }
+    std::mem::forget(unfinished);
+}
+
+fn open_stdout() -> io::Result<(File, Target)> {
+    let descriptor = io::stdout().as_fd().try_clone_to_owned()?;
+    Ok((File::from(descriptor), Target::Stdout))
+}
+
+fn open_path(path: &Path) -> io::Result<(File, Target)> {
+    let replaced = match std::fs::metadata(path) {
+        Ok(metadata) if metadata.is_dir() => {
+            return Err(io::Error::from_raw_os_error(libc::EISDIR));
+        }
+        Ok(metadata) if metadata.is_file() => Some(metadata),
+        // By its own name: the links of /dev/fd lead to pipes that have no other.
+        Ok(_) => {
+            let file = OpenOptions::new().write(true).open(path)?;
+            return Ok((file, Target::Through));
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => return Err(error),
+    };
+    let Some(target) = follow_links(path)? else {
+        let file = OpenOptions::new().append(true).open(path)?;
+        return Ok((file, Target::Through));
+    };
+    if target.file_name().is_none() || ends_with_slash(&target) {
+        return Err(io::Error::from_raw_os_error(libc::EISDIR));
+    }
+    if replaced.is_some() {
+        rustix::fs::access(&target, rustix::fs::Access::WRITE_OK)?;
+    }
+    let (file, unfinished) = Unfinished::create(folder_of(&target))?;
+    if let Some(metadata) = replaced {
+        // Without the bits for set-user-ID and the like: they vouch for the old bytes.
+        file.set_permissions(Permissions::from_mode(metadata.mode() & 0o777))?;
+    }
+    Ok((file, Target::File { unfinished, target }))
+}
+
+/// The file that a name means, there or not: links are followed even if what they lead to is
+/// missing. `None` for `/dev/stdout` and its like, links of procfs to what is open already.
+fn follow_links(path: &Path) -> io::Result<Option<PathBuf>> {
+    let mut path = path.to_path_buf();
+    for _ in 0..LINKS_MAX {
+        let Ok(link) = std::fs::read_link(&path) else {
+            // Not a link, or not there.
+            return Ok(Some(path));
+        };
+        let folder = folder_of(&path);
+        if rustix::fs::statfs(folder).is_ok_and(|fs| fs.f_type == rustix::fs::PROC_SUPER_MAGIC) {
+            return Ok(None);
+        }
+        // An absolute link replaces the whole path here.
+        path = folder.join(link);
+    }
+    Err(io::Error::from_raw_os_error(libc::ELOOP))
+}
+
+fn folder_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    }
+}
+
+fn ends_with_slash(path: &Path) -> bool {
+    path.as_os_str().as_encoded_bytes().ends_with(b"/")
+}
+
+/// Writes text to standard output.
+///
+/// # Errors
+/// Its reader has gone, or the file behind it cannot be written.
+pub(crate) fn print(text: &str) -> Result<(), Ending> {
+    let mut output = Output::create(OsStr::new("-"))?;
+    output
+        .write_all(text.as_bytes())
+        .map_err(|error| output.ending(&error))
+}
+
+/// Writes a JSON document and a line's end to standard output.
+///
+/// # Errors
+/// As [`print()`].
+pub(crate) fn print_json(document: &impl serde::Serialize) -> Result<(), Ending> {
+    let text = serde_json::to_string(document).expect("documents have text keys and plain values");
+    print(&(text + "\n"))
+}

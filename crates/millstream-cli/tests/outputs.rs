@@ -1,0 +1,429 @@
+//! Outputs: whole or not there, whatever happens on the way.
+
+mod common;
+
+use std::io::{Read as _, Write as _};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use common::{
+    SmallDisk, as_ordinary_user, expect_quiet_success, expect_status, is_root, millstream,
+    mixed_bytes, names_in, ordinary_user_can_start, run, run_with,
+};
+use rustix::process::Signal;
+
+/// Most of all a child may take for something that takes milliseconds, on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+const COMPRESS: [&str; 3] = ["compress", "--codec", "lz4"];
+
+fn compress(folder: &Path, input: &str, output: &str) -> std::process::Command {
+    let mut command = millstream(&COMPRESS);
+    command.args([input, output]).current_dir(folder);
+    command
+}
+
+fn decompressed(path: &Path) -> Vec<u8> {
+    let mut command = millstream(&["decompress", "--codec", "lz4"]);
+    let output = run(command.arg(path).arg("-"));
+    expect_quiet_success(&output);
+    output.stdout
+}
+
+#[test]
+fn a_failure_leaves_the_old_file_and_nothing_else() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    std::fs::write(folder.path().join("in"), "no lz4 frame at all").expect("a file");
+    std::fs::write(folder.path().join("out"), "old").expect("a file");
+    let mut command = millstream(&["decompress", "--codec", "lz4", "in", "out"]);
+    let output = run(command.current_dir(folder.path()));
+    let errors = expect_status(&output, 1);
+    assert!(
+        errors.starts_with("millstream: 1 failure, the first: in: at offset "),
+        "{errors}"
+    );
+    assert_eq!(names_in(folder.path()), ["in", "out"]);
+    assert_eq!(
+        std::fs::read(folder.path().join("out")).expect("it stays"),
+        b"old"
+    );
+}
+
+#[test]
+fn what_cannot_be_read_or_written_is_said_and_not_made() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    std::fs::create_dir(folder.path().join("sub")).expect("a folder");
+    std::fs::write(folder.path().join("in"), "bytes").expect("a file");
+    symlink("loop", folder.path().join("loop")).expect("a link");
+    let before = names_in(folder.path());
+    let pairs = [
+        ("missing", "out", "missing"),
+        ("sub", "out", "sub"),
+        ("in/", "out", "in/"),
+        ("loop", "out", "loop"),
+        ("in", "sub", "sub"),
+        ("in", "sub/", "sub/"),
+        ("in", ".", "."),
+        ("in", "none/out", "none/out"),
+        ("in", "out/", "out/"),
+        ("in", "in/out", "in/out"),
+        ("in", "loop", "loop"),
+        ("in", "/dev/full", "/dev/full"),
+    ];
+    for (input, output, named) in pairs {
+        let done = run(&mut compress(folder.path(), input, output));
+        let errors = expect_status(&done, 1);
+        let start = format!("millstream: 1 failure, the first: {named}: ");
+        assert!(errors.starts_with(&start), "{input} to {output}: {errors}");
+        assert_eq!(names_in(folder.path()), before);
+    }
+}
+
+#[test]
+fn a_replaced_file_keeps_its_permissions_and_a_link_stays_a_link() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let at = |name: &str| folder.path().join(name);
+    std::fs::create_dir(at("sub")).expect("a folder");
+    std::fs::write(at("in"), "bytes").expect("a file");
+    std::fs::write(at("sub/real"), "old").expect("a file");
+    let private = std::fs::Permissions::from_mode(0o600);
+    std::fs::set_permissions(at("sub/real"), private).expect("permissions");
+    symlink("sub/real", at("link")).expect("a link");
+    symlink("sub/new", at("link-to-nothing")).expect("a link");
+
+    expect_quiet_success(&run(&mut compress(folder.path(), "in", "link")));
+    expect_quiet_success(&run(&mut compress(folder.path(), "in", "link-to-nothing")));
+    assert_eq!(
+        names_in(folder.path()),
+        ["in", "link", "link-to-nothing", "sub"]
+    );
+    assert_eq!(names_in(&at("sub")), ["new", "real"]);
+    assert!(at("link").is_symlink() && at("link-to-nothing").is_symlink());
+    assert_eq!(
+        std::fs::metadata(at("sub/real"))
+            .expect("it is there")
+            .mode()
+            & 0o7777,
+        0o600
+    );
+    assert_eq!(decompressed(&at("sub/real")), b"bytes");
+    assert_eq!(decompressed(&at("sub/new")), b"bytes");
+}
+
+#[test]
+fn the_output_may_replace_the_input() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let raw = mixed_bytes(7, 3 << 20);
+    std::fs::write(folder.path().join("file"), &raw).expect("a file");
+    expect_quiet_success(&run(&mut compress(folder.path(), "file", "file")));
+    assert_eq!(names_in(folder.path()), ["file"]);
+    assert_eq!(decompressed(&folder.path().join("file")), raw);
+}
+
+#[test]
+fn standard_output_onto_the_input_is_refused() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("file");
+    std::fs::write(&path, "bytes").expect("a file");
+    let file = std::fs::OpenOptions::new()
+        .append(true)
+        .open(&path)
+        .expect("it is there");
+    let output = run(compress(folder.path(), "file", "-").stdout(file));
+    expect_status(&output, 1);
+    assert_eq!(std::fs::read(&path).expect("it stays"), b"bytes");
+}
+
+#[test]
+fn what_is_no_file_is_written_through() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    std::fs::write(folder.path().join("in"), "bytes").expect("a file");
+    expect_quiet_success(&run(&mut compress(folder.path(), "in", "/dev/null")));
+
+    let fifo = folder.path().join("fifo");
+    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, mode, 0)
+        .expect("a FIFO");
+    let mut child = compress(folder.path(), "in", "fifo")
+        .spawn()
+        .expect("it starts");
+    let mut through = Vec::new();
+    std::fs::File::open(&fifo)
+        .and_then(|mut file| file.read_to_end(&mut through))
+        .expect("bytes");
+    assert!(wait(&mut child).success());
+    expect_quiet_success(&run(&mut compress(folder.path(), "in", "file")));
+    assert_eq!(
+        through,
+        std::fs::read(folder.path().join("file")).expect("it is there")
+    );
+
+    // The shell has the file open as standard output; a rename would leave it with the old one.
+    let redirected = std::fs::File::create(folder.path().join("redirected")).expect("a file");
+    let output = run(compress(folder.path(), "in", "/dev/stdout").stdout(redirected));
+    expect_quiet_success(&output);
+    assert_eq!(
+        through,
+        std::fs::read(folder.path().join("redirected")).expect("it is there")
+    );
+    assert_eq!(
+        names_in(folder.path()),
+        ["fifo", "file", "in", "redirected"]
+    );
+}
+
+#[test]
+fn names_need_not_be_short_or_text() {
+    use std::os::unix::ffi::OsStrExt as _;
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let odd = std::ffi::OsStr::from_bytes(b"-\xff\n\\");
+    std::fs::write(folder.path().join(odd), "bytes").expect("a file");
+    let long = "n".repeat(255);
+    let mut command = millstream(&COMPRESS);
+    let output = run(command
+        .arg("--")
+        .arg(odd)
+        .arg(&long)
+        .current_dir(folder.path()));
+    expect_quiet_success(&output);
+    assert_eq!(decompressed(&folder.path().join(&long)), b"bytes");
+
+    let mut command = millstream(&["decompress", "--codec", "lz4", "--"]);
+    let output = run(command.arg(odd).arg("out").current_dir(folder.path()));
+    let errors = expect_status(&output, 1);
+    assert!(
+        errors.contains("first: -\\xff\\x0a\\x5c: at offset "),
+        "{errors}"
+    );
+    assert_eq!(errors.lines().count(), 1, "{errors}");
+}
+
+#[test]
+fn a_closed_pipe_ends_the_program_without_a_word() {
+    let mut child = millstream(&["compress", "--codec", "lz4", "/dev/zero", "-"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let mut stdout = child.stdout.take().expect("a pipe was asked for");
+    stdout.read_exact(&mut [0]).expect("at least one byte");
+    drop(stdout);
+    let output = child.wait_with_output().expect("it ends");
+    assert_eq!(expect_status(&output, 1), "");
+
+    for words in [
+        &["--help"][..],
+        &["completions", "bash"],
+        &["compress", "--help"],
+    ] {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let output = run(millstream(words).stdout(writer));
+        assert_eq!(expect_status(&output, 1), "", "{words:?}");
+    }
+}
+
+#[test]
+fn standard_output_that_is_full_is_a_failure() {
+    for words in [&["--help"][..], &["completions", "bash"]] {
+        let full = std::fs::OpenOptions::new()
+            .write(true)
+            .open("/dev/full")
+            .expect("Linux has it");
+        let output = run(millstream(words).stdout(full));
+        expect_status(&output, 1);
+    }
+}
+
+/// Starts a compression whose input never ends, feeds it `fed_bytes`, and waits until the unfinished
+/// output is there.
+fn begin_endless(folder: &Path, fed_bytes: usize) -> Child {
+    let mut child = compress(folder, "-", "out")
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let mut stdin = child.stdin.take().expect("a pipe was asked for");
+    stdin
+        .write_all(&mixed_bytes(1, fed_bytes))
+        .expect("it reads");
+    child.stdin = Some(stdin);
+    let begun = Instant::now();
+    while !names_in(folder).iter().any(|name| name.ends_with(".tmp")) {
+        assert!(begun.elapsed() < PATIENCE, "no unfinished output appears");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    child
+}
+
+/// Waits for a child, but not for ever.
+fn wait(child: &mut Child) -> std::process::ExitStatus {
+    let begun = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait().expect("it is our child") {
+            return status;
+        }
+        if begun.elapsed() > PATIENCE {
+            child.kill().expect("it is our child");
+            panic!("the program hangs");
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+fn kill(child: &Child, signal: Signal) {
+    let process = rustix::process::Pid::from_child(child);
+    rustix::process::kill_process(process, signal).expect("it is our child");
+}
+
+#[test]
+fn an_interruption_leaves_nothing() {
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let mut child = begin_endless(folder.path(), 4 << 20);
+        kill(&child, signal);
+        let status = wait(&mut child);
+        assert_eq!(status.code(), Some(1), "{signal:?}");
+        let mut errors = String::new();
+        let mut stderr = child.stderr.take().expect("a pipe was asked for");
+        stderr.read_to_string(&mut errors).expect("text");
+        assert!(
+            errors.starts_with("millstream: interrupted by SIG"),
+            "{errors}"
+        );
+        assert!(
+            names_in(folder.path()).is_empty(),
+            "{:?}",
+            names_in(folder.path())
+        );
+    }
+}
+
+#[test]
+fn an_interruption_keeps_the_old_file() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    std::fs::write(folder.path().join("out"), "old").expect("a file");
+    let mut child = begin_endless(folder.path(), 1);
+    kill(&child, Signal::TERM);
+    assert_eq!(wait(&mut child).code(), Some(1));
+    assert_eq!(names_in(folder.path()), ["out"]);
+    assert_eq!(
+        std::fs::read(folder.path().join("out")).expect("it stays"),
+        b"old"
+    );
+}
+
+#[test]
+fn what_the_parent_ignores_stays_ignored() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let script = "trap '' HUP INT; exec \"$0\" compress --codec lz4 - out";
+    let mut child = std::process::Command::new("sh")
+        .args(["-c", script, env!("CARGO_BIN_EXE_millstream")])
+        .current_dir(folder.path())
+        .stdin(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let begun = Instant::now();
+    while names_in(folder.path()).is_empty() {
+        assert!(begun.elapsed() < PATIENCE, "no unfinished output appears");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    kill(&child, Signal::HUP);
+    kill(&child, Signal::INT);
+    let mut stdin = child.stdin.take().expect("a pipe was asked for");
+    stdin.write_all(b"bytes").expect("it still reads");
+    drop(stdin);
+    assert!(wait(&mut child).success());
+    assert_eq!(decompressed(&folder.path().join("out")), b"bytes");
+}
+
+#[test]
+fn a_file_size_limit_is_an_error_and_leaves_nothing() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let script = "ulimit -f 64; exec \"$0\" compress --codec lz4 - out";
+    let mut command = std::process::Command::new("sh");
+    command
+        .args(["-c", script, env!("CARGO_BIN_EXE_millstream")])
+        .current_dir(folder.path());
+    let output = run_with(&mut command, &mixed_bytes(3, 4 << 20));
+    let errors = expect_status(&output, 1);
+    assert!(
+        errors.contains("first: out: at offset ") && errors.contains("ulimit"),
+        "{errors}"
+    );
+    assert!(names_in(folder.path()).is_empty());
+}
+
+#[test]
+fn a_full_disk_is_an_error_and_leaves_nothing() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let Some(disk) = SmallDisk::mount(folder.path(), 256 << 10) else {
+        return;
+    };
+    let output = run_with(
+        &mut compress(folder.path(), "-", "out"),
+        &mixed_bytes(4, 4 << 20),
+    );
+    let errors = expect_status(&output, 1);
+    assert!(errors.contains("first: out: at offset "), "{errors}");
+    assert!(errors.contains("the disk is full"), "{errors}");
+    assert!(names_in(folder.path()).is_empty());
+    drop(disk);
+}
+
+#[test]
+fn permissions_are_respected() {
+    if !ordinary_user_can_start() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let at = |name: &str| folder.path().join(name);
+    let set = |name: &str, mode: u32| {
+        let permissions = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(at(name), permissions).expect("permissions");
+    };
+    std::fs::write(at("in"), "bytes").expect("a file");
+    std::fs::write(at("secret"), "bytes").expect("a file");
+    std::fs::create_dir(at("closed")).expect("a folder");
+    std::fs::create_dir(at("open")).expect("a folder");
+    std::fs::write(at("open/protected"), "old").expect("a file");
+    if is_root() {
+        let nobody = Some(common::NOBODY);
+        for name in ["secret", "closed", "open", "open/protected"] {
+            std::os::unix::fs::chown(at(name), nobody, nobody).expect("root may");
+        }
+    }
+    set("", 0o755);
+    set("in", 0o644);
+    set("secret", 0o000);
+    set("closed", 0o555);
+    set("open/protected", 0o444);
+
+    for (input, output) in [
+        ("secret", "open/out"),
+        ("in", "closed/out"),
+        ("in", "open/protected"),
+    ] {
+        let output = run(as_ordinary_user(&mut compress(
+            folder.path(),
+            input,
+            output,
+        )));
+        let errors = expect_status(&output, 1);
+        assert!(errors.contains("Permission denied"), "{errors}");
+    }
+    assert!(names_in(&at("closed")).is_empty());
+    assert_eq!(names_in(&at("open")), ["protected"]);
+    assert_eq!(
+        std::fs::read(at("open/protected")).expect("it stays"),
+        b"old"
+    );
+    let output = run(as_ordinary_user(&mut compress(
+        folder.path(),
+        "in",
+        "open/out",
+    )));
+    expect_quiet_success(&output);
+}
