@@ -1,0 +1,199 @@
+//! Decoding tiles.
+//!
+//! A block is decoded in two phases. A kernel reads its symbols into three streams (`tokens` says
+//! why), and `copies` makes bytes of them. The header of a block, stored blocks, and the portable
+//! kernel are safe code; what a kernel may do faster stands in its own file behind [`Kernel`].
+//!
+//! Work is bounded by the tile: every turn takes bits, and the tile's words are bounded by
+//! `TILE_STORED_BYTES_MAX`; two turns of a lane make at least one byte, and raw bytes are bounded
+//! by what was declared. Memory is the decoder's own, 340 KiB, allocated once.
+
+mod codes;
+mod copies;
+mod kernel;
+mod lanes;
+mod portable;
+mod stored;
+mod tables;
+mod tokens;
+
+use alloc::boxed::Box;
+use core::fmt;
+use core::ops::Range;
+
+pub use self::kernel::Kernel;
+
+use self::codes::Lengths;
+use self::lanes::{Lanes, Words};
+use self::tables::Tables;
+use self::tokens::Tokens;
+use crate::error::{Error, ErrorKind};
+use crate::limits::{TILE_RAW_BYTES, TILE_STORED_BYTES_MAX, WORD_BYTES};
+use crate::stream::TileStream;
+
+/// Decodes tiles, one at a time. Keeps its tables, so that decoding allocates nothing: make one
+/// per thread and use it again. It may be used by one thread at a time and moved between threads.
+pub struct Decoder {
+    kernel: Kernel,
+    scratch: Box<Scratch>,
+}
+
+/// A decoder's memory.
+pub(crate) struct Scratch {
+    tables: Tables,
+    tokens: Tokens,
+}
+
+impl Default for Decoder {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for Decoder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Decoder").field("kernel", &self.kernel).finish_non_exhaustive()
+    }
+}
+
+impl Decoder {
+    /// A decoder with the fastest kernel of this machine, see [`Kernel::fastest`].
+    #[must_use]
+    pub fn new() -> Self {
+        Self::with_kernel(Kernel::fastest())
+    }
+
+    /// A decoder with the kernel asked for, or the portable one where this machine cannot run it.
+    #[must_use]
+    pub fn with_kernel(kernel: Kernel) -> Self {
+        let kernel = if kernel.is_available() { kernel } else { Kernel::Portable };
+        let scratch = Box::new(Scratch { tables: Tables::new(), tokens: Tokens::new() });
+        Self { kernel, scratch }
+    }
+
+    /// The kernel in use.
+    #[must_use]
+    pub const fn kernel(&self) -> Kernel {
+        self.kernel
+    }
+
+    /// Decodes one tile into `raw`, which must have exactly the tile's raw length, at most 64 KiB.
+    /// Allocates nothing, and writes nothing outside `raw`.
+    ///
+    /// # Errors
+    /// Whatever is wrong with the tile, with the offset from its first byte; `raw` is unspecified
+    /// then. Of several faults which one is named is unspecified, too.
+    pub fn decode_tile(&mut self, tile: &[u8], raw: &mut [u8]) -> Result<(), Error> {
+        if raw.len() > TILE_RAW_BYTES {
+            return Err(Error::new(ErrorKind::Argument, 0));
+        }
+        if tile.len() % WORD_BYTES != 0 || tile.len() > TILE_STORED_BYTES_MAX {
+            return Err(Error::new(ErrorKind::TileTable, 0));
+        }
+        let mut words = Words::new(tile);
+        self.decode_words(&mut words, raw).map_err(|kind| Error::new(kind, words.offset() as u64))
+    }
+
+    fn decode_words(&mut self, words: &mut Words<'_>, raw: &mut [u8]) -> Result<(), ErrorKind> {
+        let mut lanes = Lanes::new(words)?;
+        let mut done = 0;
+        loop {
+            let header = lanes.take(0, 3);
+            lanes.refill(0, words)?;
+            done = match header >> 1 {
+                0 => {
+                    let len = lanes.take(0, 16) as usize;
+                    let end = done + len;
+                    let target = raw.get_mut(done..end).ok_or(ErrorKind::RawTooLong)?;
+                    stored::bytes(&mut lanes, words, target)?;
+                    end
+                }
+                1 => self.decode_symbols(&Lengths::fixed(), &mut lanes, words, raw, done)?,
+                2 => {
+                    let lengths = Lengths::read(&mut lanes, words)?;
+                    self.decode_symbols(&lengths, &mut lanes, words, raw, done)?
+                }
+                _ => return Err(ErrorKind::BlockType),
+            };
+            if header & 1 == 1 {
+                break;
+            }
+        }
+        if done < raw.len() {
+            return Err(ErrorKind::RawTooShort);
+        }
+        if words.left() > 0 {
+            return Err(ErrorKind::UnusedWords);
+        }
+        Ok(())
+    }
+
+    fn decode_symbols(
+        &mut self,
+        lengths: &Lengths,
+        lanes: &mut Lanes,
+        words: &mut Words<'_>,
+        raw: &mut [u8],
+        done: usize,
+    ) -> Result<usize, ErrorKind> {
+        let Scratch { tables, tokens } = &mut *self.scratch;
+        tokens.clear();
+        let room = raw.len() - done;
+        match self.kernel {
+            Kernel::Portable => {
+                tables.build(lengths)?;
+                portable::symbols(lanes, words, tables, tokens, room)?;
+            }
+        }
+        copies::run(tokens, raw, done)
+    }
+
+    /// Decodes a whole stream into `raw`, which must have exactly its raw length.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Argument`] for another length; whatever is wrong with a tile, with its number
+    /// and the offset from the first byte of the stream. `raw` is unspecified then.
+    pub fn decode(&mut self, stream: &TileStream<'_>, raw: &mut [u8]) -> Result<(), Error> {
+        self.decode_range(stream, 0..stream.tile_count(), raw)
+    }
+
+    /// Decodes some successive tiles of a stream into `raw`, which must have exactly their raw
+    /// length together.
+    ///
+    /// # Errors
+    /// Those of [`Decoder::decode`]; [`ErrorKind::Argument`] for tiles that do not exist.
+    pub fn decode_range(
+        &mut self,
+        stream: &TileStream<'_>,
+        tiles: Range<u32>,
+        raw: &mut [u8],
+    ) -> Result<(), Error> {
+        if tiles.end > stream.tile_count() || raw_len(stream, &tiles) != raw.len() as u64 {
+            return Err(Error::new(ErrorKind::Argument, 0));
+        }
+        for (tile, target) in tiles.zip(raw.chunks_mut(TILE_RAW_BYTES)) {
+            self.decode_one(stream, tile, target)?;
+        }
+        Ok(())
+    }
+
+    /// Decodes one tile of a stream.
+    pub(crate) fn decode_one(
+        &mut self,
+        stream: &TileStream<'_>,
+        tile: u32,
+        raw: &mut [u8],
+    ) -> Result<(), Error> {
+        let start = stream.table().tile_range(tile).start;
+        self.decode_tile(stream.tile(tile), raw).map_err(|error| error.in_tile(tile, start))
+    }
+}
+
+/// Raw bytes of some tiles that exist.
+fn raw_len(stream: &TileStream<'_>, tiles: &Range<u32>) -> u64 {
+    if tiles.is_empty() {
+        return 0;
+    }
+    let header = stream.header();
+    header.tile_raw_range(tiles.end - 1).end - header.tile_raw_range(tiles.start).start
+}

@@ -1,0 +1,106 @@
+//! The 32 bit readers of a tile, and the word cursor they share.
+//!
+//! Invariant between turns: every lane holds 32 to 63 bits, the unread ones in the low end of its
+//! buffer and zeros above them. A turn takes at most 32 bits and then refills: if fewer than 32
+//! are left, the next word of the tile goes above them. That order of refills *is* the order of
+//! the words in the tile, so whoever runs turns must run them, or at least their refills, in turn
+//! order.
+
+use crate::error::ErrorKind;
+use crate::limits::{LANE_COUNT, WORD_BYTES};
+
+/// A tile's words and how many of them are taken.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Words<'a> {
+    bytes: &'a [u8],
+    cursor: usize,
+}
+
+impl<'a> Words<'a> {
+    /// `bytes` beyond the last whole word are never read; the caller has refused such a tile.
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes, cursor: 0 }
+    }
+
+    /// Words that are left.
+    pub(crate) fn left(&self) -> usize {
+        self.bytes.len() / WORD_BYTES - self.cursor
+    }
+
+    /// Bytes taken so far.
+    pub(crate) fn offset(&self) -> usize {
+        self.cursor * WORD_BYTES
+    }
+
+    /// The next word.
+    #[inline]
+    pub(crate) fn next(&mut self) -> Result<u32, ErrorKind> {
+        let at = self.cursor * WORD_BYTES;
+        match self.bytes.get(at..).and_then(|rest| rest.first_chunk()) {
+            Some(word) => {
+                self.cursor += 1;
+                Ok(u32::from_le_bytes(*word))
+            }
+            None => Err(ErrorKind::TruncatedTile),
+        }
+    }
+
+    /// The next 32 words as bytes, if there are as many; none is taken.
+    #[inline]
+    pub(crate) fn chunk(&self) -> Option<&'a [u8; LANE_COUNT * WORD_BYTES]> {
+        self.bytes.get(self.cursor * WORD_BYTES..)?.first_chunk()
+    }
+
+    /// All bytes that are left.
+    #[cfg(target_arch = "x86_64")]
+    pub(crate) fn rest(&self) -> &'a [u8] {
+        &self.bytes[self.cursor * WORD_BYTES..]
+    }
+
+    /// Takes `count` words, which must be left.
+    #[inline]
+    pub(crate) fn advance(&mut self, count: usize) {
+        debug_assert!(count <= self.left());
+        self.cursor += count;
+    }
+}
+
+/// The bit readers.
+#[derive(Debug, Clone)]
+pub(crate) struct Lanes {
+    /// Unread bits, the next one lowest; zeros above `counts` bits.
+    pub(crate) bits: [u64; LANE_COUNT],
+    /// How many bits are unread.
+    pub(crate) counts: [u32; LANE_COUNT],
+}
+
+impl Lanes {
+    /// Every lane takes its first word.
+    pub(crate) fn new(words: &mut Words<'_>) -> Result<Self, ErrorKind> {
+        let mut bits = [0; LANE_COUNT];
+        for lane in &mut bits {
+            *lane = u64::from(words.next()?);
+        }
+        Ok(Self { bits, counts: [32; LANE_COUNT] })
+    }
+
+    /// Takes `count` bits of a lane without refilling it.
+    #[inline]
+    pub(crate) fn take(&mut self, lane: usize, count: u32) -> u32 {
+        debug_assert!(count <= self.counts[lane] && count <= 16);
+        let value = self.bits[lane] as u32 & ((1 << count) - 1);
+        self.bits[lane] >>= count;
+        self.counts[lane] -= count;
+        value
+    }
+
+    /// Ends a turn.
+    #[inline]
+    pub(crate) fn refill(&mut self, lane: usize, words: &mut Words<'_>) -> Result<(), ErrorKind> {
+        if self.counts[lane] < 32 {
+            self.bits[lane] |= u64::from(words.next()?) << self.counts[lane];
+            self.counts[lane] += 32;
+        }
+        Ok(())
+    }
+}

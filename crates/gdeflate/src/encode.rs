@@ -1,0 +1,243 @@
+//! Encoding tiles.
+//!
+//! A level chooses a parser (which matches), and how hard it looks; block borders, codes and block
+//! types are then chosen by cost, and `dealer` writes the bits in the order in which a decoder
+//! asks for them. A tile whose coded form is not shorter than stored blocks is stored, so that
+//! [`compress_bound`](crate::compress_bound) is true for any input.
+//!
+//! The result depends on the raw bytes and the level alone: an encoder keeps no state between
+//! tiles, so it does not matter which thread encodes which tile.
+
+mod block;
+mod chains;
+mod cost;
+mod dealer;
+mod huffman;
+mod optimal;
+mod parse;
+mod split;
+mod tokens;
+mod trees;
+
+use alloc::vec::Vec;
+use core::fmt;
+
+use self::chains::Chains;
+use self::cost::Costs;
+use self::dealer::Dealer;
+use self::optimal::{Optimal, costs_of};
+use self::parse::Effort;
+use self::split::Splitter;
+use self::tokens::Token;
+use self::trees::{Matches, Search, Trees};
+use crate::error::{Error, ErrorKind};
+use crate::limits::TILE_RAW_BYTES;
+
+/// How hard the encoder tries: 0 stores, 1 is quickest, 12 smallest.
+///
+/// Levels 1–4 take matches as they come, 5–7 look ahead before they take one, 8–12 search for the
+/// cheapest parse. Each level compresses better than the one before it on data that
+/// compresses at all, taken as a whole; on a single file neighbours may be a hair apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Level(u8);
+
+impl Level {
+    /// Stored blocks only.
+    pub const STORED: Self = Self(0);
+    /// The reference encoder's "fastest".
+    pub const FASTEST: Self = Self(1);
+    /// The reference encoder's "default".
+    pub const DEFAULT: Self = Self(9);
+    /// The reference encoder's "best ratio".
+    pub const BEST_RATIO: Self = Self(12);
+
+    /// The level with this number, if there is one: 0 to 12.
+    #[must_use]
+    pub const fn new(number: u8) -> Option<Self> {
+        if number <= 12 { Some(Self(number)) } else { None }
+    }
+
+    /// Its number.
+    #[must_use]
+    pub const fn number(self) -> u8 {
+        self.0
+    }
+
+    /// All levels, ascending.
+    pub fn all() -> impl Iterator<Item = Self> {
+        (0..=12).map(Self)
+    }
+
+    const fn method(self) -> Method {
+        const fn quick(depth: u32, nice: usize, lookahead: usize, unit_bytes: usize) -> Method {
+            let effort = Effort { depth, nice, lookahead, insert_max: TILE_RAW_BYTES, patience: 256 };
+            Method::Quick { effort, unit_bytes }
+        }
+        const fn thorough(depth: u32, nice: usize, passes: u32, unit_bytes: usize) -> Method {
+            Method::Thorough { search: Search { depth, nice }, passes, unit_bytes }
+        }
+        match self.0 {
+            0 => Method::Stored,
+            1 => Method::Quick {
+                effort: Effort { depth: 1, nice: 32, lookahead: 0, insert_max: 2, patience: 32 },
+                unit_bytes: 16_384,
+            },
+            2 => quick(4, 32, 0, 8192),
+            3 => quick(10, 48, 0, 8192),
+            4 => quick(24, 64, 0, 8192),
+            5 => quick(16, 64, 1, 8192),
+            6 => quick(40, 100, 1, 4096),
+            7 => quick(120, 160, 2, 4096),
+            8 => thorough(10, 32, 1, 4096),
+            9 => thorough(20, 64, 2, 4096),
+            10 => thorough(40, 100, 3, 2048),
+            11 => thorough(90, 160, 5, 2048),
+            _ => thorough(300, 258, 8, 1024),
+        }
+    }
+}
+
+impl Default for Level {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
+
+/// What a level does.
+#[derive(Debug, Clone, Copy)]
+enum Method {
+    Stored,
+    Quick { effort: Effort, unit_bytes: usize },
+    Thorough { search: Search, passes: u32, unit_bytes: usize },
+}
+
+/// The quick parse from which a thorough one starts.
+const SEED_EFFORT: Effort =
+    Effort { depth: 6, nice: 48, lookahead: 1, insert_max: TILE_RAW_BYTES, patience: 256 };
+
+/// Encodes tiles, one at a time. Keeps its memory, up to 2 MiB: make one per thread and use it
+/// again. It may be used by one thread at a time and moved between threads.
+pub struct Encoder {
+    level: Level,
+    dealer: Dealer,
+    chains: Chains,
+    tokens: Vec<Token>,
+    splitter: Splitter,
+    thorough: Option<Thorough>,
+}
+
+/// What only the thorough levels need.
+struct Thorough {
+    trees: Trees,
+    matches: Matches,
+    optimal: Optimal,
+    costs: Costs,
+    blocks: Vec<(usize, usize)>,
+    parsed: Vec<Token>,
+}
+
+impl fmt::Debug for Encoder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Encoder").field("level", &self.level).finish_non_exhaustive()
+    }
+}
+
+impl Encoder {
+    /// An encoder of one level.
+    #[must_use]
+    pub fn new(level: Level) -> Self {
+        let thorough = matches!(level.method(), Method::Thorough { .. }).then(|| Thorough {
+            trees: Trees::new(),
+            matches: Matches::default(),
+            optimal: Optimal::default(),
+            costs: Costs::ZERO,
+            blocks: Vec::new(),
+            parsed: Vec::new(),
+        });
+        Self {
+            level,
+            dealer: Dealer::default(),
+            chains: Chains::new(),
+            tokens: Vec::new(),
+            splitter: Splitter::default(),
+            thorough,
+        }
+    }
+
+    /// The level.
+    #[must_use]
+    pub const fn level(&self) -> Level {
+        self.level
+    }
+
+    /// Appends the tile that holds `raw`, at most 64 KiB, to `out`. It takes no more than
+    /// [`tile_stored_bytes_bound`](crate::limits::tile_stored_bytes_bound) bytes.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Argument`] if `raw` is longer than a tile.
+    pub fn encode_tile(&mut self, raw: &[u8], out: &mut Vec<u8>) -> Result<(), Error> {
+        if raw.len() > TILE_RAW_BYTES {
+            return Err(Error::new(ErrorKind::Argument, 0));
+        }
+        self.dealer.start();
+        match self.level.method() {
+            Method::Stored => {}
+            Method::Quick { effort, unit_bytes } => self.encode_quick(raw, effort, unit_bytes),
+            Method::Thorough { search, passes, unit_bytes } => {
+                self.encode_thorough(raw, search, passes, unit_bytes);
+            }
+        }
+        if self.level == Level::STORED || self.dealer.stored_len() > stored_tile_bytes(raw.len()) {
+            self.dealer.start();
+            block::write_stored(&mut self.dealer, raw, true);
+        }
+        self.dealer.finish(out);
+        Ok(())
+    }
+
+    fn encode_quick(&mut self, raw: &[u8], effort: Effort, unit_bytes: usize) {
+        let Self { dealer, chains, tokens, splitter, .. } = self;
+        parse::parse(raw, chains, effort, tokens);
+        if tokens.is_empty() {
+            return block::write(dealer, raw, tokens, true);
+        }
+        let (mut token_start, mut raw_start) = (0, 0);
+        splitter.split(tokens, unit_bytes, |token_end, raw_end| {
+            let last = raw_end == raw.len();
+            block::write(dealer, &raw[raw_start..raw_end], &tokens[token_start..token_end], last);
+            (token_start, raw_start) = (token_end, raw_end);
+        });
+    }
+
+    fn encode_thorough(&mut self, raw: &[u8], search: Search, passes: u32, unit_bytes: usize) {
+        let Self { dealer, chains, tokens, splitter, thorough, .. } = self;
+        let Thorough { trees, matches, optimal, costs, blocks, parsed } =
+            thorough.as_mut().expect("made with the level");
+        parse::parse(raw, chains, SEED_EFFORT, tokens);
+        if tokens.is_empty() {
+            return block::write(dealer, raw, tokens, true);
+        }
+        trees.find_all(raw, search, matches);
+        blocks.clear();
+        splitter.split(tokens, unit_bytes, |token_end, raw_end| blocks.push((token_end, raw_end)));
+        let (mut token_start, mut raw_start) = (0, 0);
+        for &(token_end, raw_end) in blocks.iter() {
+            costs_of(&tokens[token_start..token_end], costs);
+            for pass in 0..passes {
+                if pass > 0 {
+                    costs_of(parsed, costs);
+                }
+                parsed.clear();
+                optimal.parse(raw, (raw_start, raw_end), matches, costs, parsed);
+            }
+            let last = raw_end == raw.len();
+            block::write(dealer, &raw[raw_start..raw_end], parsed, last);
+            (token_start, raw_start) = (token_end, raw_end);
+        }
+    }
+}
+
+/// Bytes of a tile of stored blocks, exactly enough to compare: what the bound says.
+fn stored_tile_bytes(raw_len: usize) -> usize {
+    crate::limits::tile_stored_bytes_bound(raw_len)
+}

@@ -1,0 +1,250 @@
+//! Blocks: what each type would cost, the header of a dynamic one, and writing them.
+
+use super::dealer::Dealer;
+use super::huffman::Code;
+use super::tokens::{
+    Frequencies, Token, distance_extra, distance_symbol, length_extra, length_symbol,
+};
+use crate::limits::{
+    CODEWORD_BITS_MAX, DISTANCE_SYMBOL_COUNT, END_OF_BLOCK, LANE_COUNT, LITLEN_SYMBOL_COUNT,
+    PRECODE_BITS_MAX, PRECODE_ORDER, PRECODE_SYMBOL_COUNT, STORED_BLOCK_HEADER_BITS,
+    STORED_BLOCK_RAW_BYTES_MAX,
+};
+
+/// Block types as the format numbers them.
+const STORED: u32 = 0;
+const STATIC: u32 = 1;
+const DYNAMIC: u32 = 2;
+
+/// Longest litlen codeword we make. Codewords longer than the decoder's root table cost it a
+/// second look-up, and almost never pay.
+const LITLEN_BITS_MAX: usize = 14;
+
+const ITEM_COUNT_MAX: usize = LITLEN_SYMBOL_COUNT + DISTANCE_SYMBOL_COUNT;
+
+/// The codes of a block.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Codes {
+    pub(crate) litlen: Code<LITLEN_SYMBOL_COUNT>,
+    pub(crate) distance: Code<DISTANCE_SYMBOL_COUNT>,
+}
+
+impl Codes {
+    /// The best codes for a block.
+    pub(crate) fn of_frequencies(frequencies: &Frequencies) -> Self {
+        Self {
+            litlen: Code::of_frequencies(&frequencies.litlen, LITLEN_BITS_MAX),
+            distance: Code::of_frequencies(&frequencies.distance, CODEWORD_BITS_MAX),
+        }
+    }
+
+    /// Those of a static block.
+    pub(crate) fn fixed() -> Self {
+        let mut litlen = [8; LITLEN_SYMBOL_COUNT];
+        litlen[144..256].fill(9);
+        litlen[256..280].fill(7);
+        Self {
+            litlen: Code::of_lengths(litlen),
+            distance: Code::of_lengths([5; DISTANCE_SYMBOL_COUNT]),
+        }
+    }
+
+    fn cost(&self, frequencies: &Frequencies) -> u32 {
+        self.litlen.cost(&frequencies.litlen)
+            + self.distance.cost(&frequencies.distance)
+            + frequencies.extra_bits()
+    }
+}
+
+/// The header of a dynamic block: the lengths of its codes as run-length items in a third code.
+struct Header {
+    litlen_count: usize,
+    distance_count: usize,
+    precode_count: usize,
+    precode: Code<PRECODE_SYMBOL_COUNT>,
+    /// Symbol, extra bits' value, how many.
+    items: [(u8, u8, u8); ITEM_COUNT_MAX],
+    item_count: usize,
+}
+
+impl Header {
+    fn new(codes: &Codes) -> Self {
+        let last = |lengths: &[u8]| lengths.iter().rposition(|&len| len > 0).map_or(0, |at| at + 1);
+        let litlen_count = last(&codes.litlen.lengths).max(257);
+        let distance_count = last(&codes.distance.lengths).max(1);
+        let mut lengths = [0; ITEM_COUNT_MAX];
+        lengths[..litlen_count].copy_from_slice(&codes.litlen.lengths[..litlen_count]);
+        let total = litlen_count + distance_count;
+        lengths[litlen_count..total].copy_from_slice(&codes.distance.lengths[..distance_count]);
+        let mut header = Self {
+            litlen_count,
+            distance_count,
+            precode_count: 0,
+            precode: Code::of_lengths([0; PRECODE_SYMBOL_COUNT]),
+            items: [(0, 0, 0); ITEM_COUNT_MAX],
+            item_count: 0,
+        };
+        header.make_items(&lengths[..total]);
+        let mut frequencies = [0; PRECODE_SYMBOL_COUNT];
+        for item in &header.items[..header.item_count] {
+            frequencies[usize::from(item.0)] += 1;
+        }
+        header.precode = Code::of_frequencies(&frequencies, PRECODE_BITS_MAX);
+        header.precode_count = PRECODE_ORDER
+            .iter()
+            .rposition(|&symbol| header.precode.lengths[usize::from(symbol)] > 0)
+            .map_or(4, |at| (at + 1).max(4));
+        header
+    }
+
+    fn push(&mut self, symbol: u8, value: usize, bits: u8) {
+        self.items[self.item_count] = (symbol, value as u8, bits);
+        self.item_count += 1;
+    }
+
+    fn make_items(&mut self, lengths: &[u8]) {
+        for run in lengths.chunk_by(|a, b| a == b) {
+            let mut left = run.len();
+            if run[0] == 0 {
+                while left >= 11 {
+                    let count = left.min(138);
+                    self.push(18, count - 11, 7);
+                    left -= count;
+                }
+                if left >= 3 {
+                    self.push(17, left - 3, 3);
+                    left = 0;
+                }
+            } else if left >= 4 {
+                self.push(run[0], 0, 0);
+                left -= 1;
+                while left >= 3 {
+                    // Seven are 4 + 3, not 6 + a literal one.
+                    let count = if left == 7 { 4 } else { left.min(6) };
+                    self.push(16, count - 3, 2);
+                    left -= count;
+                }
+            }
+            for _ in 0..left {
+                self.push(run[0], 0, 0);
+            }
+        }
+    }
+
+    fn bits(&self) -> u32 {
+        let items = self.items[..self.item_count]
+            .iter()
+            .map(|item| u32::from(self.precode.lengths[usize::from(item.0)]) + u32::from(item.2));
+        14 + 3 * self.precode_count as u32 + items.sum::<u32>()
+    }
+
+    fn write(&self, dealer: &mut Dealer) {
+        let counts = (self.litlen_count - 257)
+            | (self.distance_count - 1) << 5
+            | (self.precode_count - 4) << 10;
+        dealer.turn(0, counts as u32, 14);
+        for (lane, &symbol) in PRECODE_ORDER.iter().enumerate().take(self.precode_count) {
+            dealer.turn(lane, u32::from(self.precode.lengths[usize::from(symbol)]), 3);
+        }
+        for (at, &(symbol, value, bits)) in self.items[..self.item_count].iter().enumerate() {
+            let word = u32::from(self.precode.words[usize::from(symbol)]);
+            let len = u32::from(self.precode.lengths[usize::from(symbol)]);
+            dealer.turn(
+                at % LANE_COUNT,
+                word | u32::from(value) << len,
+                len + u32::from(bits),
+            );
+        }
+    }
+}
+
+
+/// Bits of stored blocks of `raw_len` bytes.
+fn stored_bits(raw_len: usize) -> u32 {
+    let blocks = raw_len.div_ceil(STORED_BLOCK_RAW_BYTES_MAX).max(1);
+    (8 * raw_len + STORED_BLOCK_HEADER_BITS * blocks) as u32
+}
+
+/// Writes one block in its cheapest form. `raw` is what `tokens` stand for.
+pub(crate) fn write(dealer: &mut Dealer, raw: &[u8], tokens: &[Token], last: bool) {
+    let frequencies = Frequencies::of_block(tokens);
+    let codes = Codes::of_frequencies(&frequencies);
+    let header = Header::new(&codes);
+    let fixed = Codes::fixed();
+    let dynamic_bits = 3 + header.bits() + codes.cost(&frequencies);
+    let static_bits = 3 + fixed.cost(&frequencies);
+    let stored_bits = stored_bits(raw.len());
+    if dynamic_bits < static_bits.min(stored_bits) {
+        dealer.turn(0, u32::from(last) | DYNAMIC << 1, 3);
+        header.write(dealer);
+        write_symbols(dealer, tokens, &codes);
+    } else if static_bits < stored_bits {
+        dealer.turn(0, u32::from(last) | STATIC << 1, 3);
+        write_symbols(dealer, tokens, &fixed);
+    } else {
+        write_stored(dealer, raw, last);
+    }
+}
+
+/// Writes stored blocks; one empty one for no bytes.
+pub(crate) fn write_stored(dealer: &mut Dealer, raw: &[u8], last: bool) {
+    let mut rest = raw;
+    loop {
+        let (piece, behind) = rest.split_at(rest.len().min(STORED_BLOCK_RAW_BYTES_MAX));
+        rest = behind;
+        dealer.turn(0, u32::from(last && rest.is_empty()) | STORED << 1, 3);
+        dealer.turn(0, piece.len() as u32, 16);
+        for (at, &byte) in piece.iter().enumerate() {
+            dealer.turn(at % LANE_COUNT, u32::from(byte), 8);
+        }
+        if rest.is_empty() {
+            return;
+        }
+    }
+}
+
+/// Writes tokens, the end of the block, and the distances that are pending then.
+fn write_symbols(dealer: &mut Dealer, tokens: &[Token], codes: &Codes) {
+    let mut pending = [0_usize; LANE_COUNT];
+    let mut tokens = tokens.iter();
+    let mut lane = 0;
+    loop {
+        let distance = core::mem::take(&mut pending[lane]);
+        if distance > 0 {
+            write_distance(dealer, lane, distance, codes);
+        } else if let Some(token) = tokens.next() {
+            let len = token.match_len();
+            if len == 0 {
+                let literal = token.low();
+                let bits = u32::from(codes.litlen.lengths[literal]);
+                dealer.turn(lane, u32::from(codes.litlen.words[literal]), bits);
+            } else {
+                let symbol = length_symbol(len);
+                let (extra, extra_bits) = length_extra(symbol, len);
+                let bits = u32::from(codes.litlen.lengths[257 + symbol]);
+                let word = u32::from(codes.litlen.words[257 + symbol]);
+                dealer.turn(lane, word | extra << bits, bits + extra_bits);
+                pending[lane] = token.low();
+            }
+        } else {
+            break;
+        }
+        lane = (lane + 1) % LANE_COUNT;
+    }
+    let bits = u32::from(codes.litlen.lengths[END_OF_BLOCK]);
+    dealer.turn(lane, u32::from(codes.litlen.words[END_OF_BLOCK]), bits);
+    for step in 1..LANE_COUNT {
+        let lane = (lane + step) % LANE_COUNT;
+        if pending[lane] > 0 {
+            write_distance(dealer, lane, pending[lane], codes);
+        }
+    }
+}
+
+fn write_distance(dealer: &mut Dealer, lane: usize, distance: usize, codes: &Codes) {
+    let symbol = distance_symbol(distance);
+    let (extra, extra_bits) = distance_extra(symbol, distance);
+    let bits = u32::from(codes.distance.lengths[symbol]);
+    let word = u32::from(codes.distance.words[symbol]);
+    dealer.turn(lane, word | extra << bits, bits + extra_bits);
+}

@@ -1,0 +1,111 @@
+//! Greedy and lazy parsing: which matches to take, decided as they come.
+
+use alloc::vec::Vec;
+
+use super::chains::{Chains, Match};
+use super::tokens::Token;
+
+/// How hard a quick level looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Effort {
+    /// Candidates per position.
+    pub(crate) depth: u32,
+    /// A match this long is taken without looking further.
+    pub(crate) nice: usize,
+    /// How many positions ahead a better match may make us drop one: 0 greedy, 1 or 2 lazy.
+    pub(crate) lookahead: usize,
+    /// Positions inside a match that are made known, from its beginning; the rest is skipped.
+    pub(crate) insert_max: usize,
+    /// After this many literals in a row (a power of two) every other position is not looked at,
+    /// after twice as many only every third, and so on. For data that does not compress.
+    pub(crate) patience: usize,
+}
+
+/// Bytes that hashing a position needs.
+const HASHED_BYTES: usize = 4;
+
+/// Fills `tokens` with a parse of a whole tile.
+pub(crate) fn parse(raw: &[u8], chains: &mut Chains, effort: Effort, tokens: &mut Vec<Token>) {
+    tokens.clear();
+    chains.clear();
+    let len_min = shortest_worthwhile(raw);
+    let hash_end = raw.len().saturating_sub(HASHED_BYTES - 1);
+    let mut position = 0;
+    let mut literals_in_row = 0;
+    while position < hash_end {
+        let found = chains.insert_and_find(raw, position, len_min - 1, effort.depth, effort.nice);
+        if !worthwhile(found) {
+            let end = (position + 1 + literals_in_row / effort.patience).min(raw.len());
+            tokens.extend(raw[position..end].iter().map(|&byte| Token::literal(byte)));
+            literals_in_row += end - position;
+            position = end;
+            continue;
+        }
+        literals_in_row = 0;
+        let (start, taken, known) = look_ahead(raw, chains, effort, position, found, hash_end);
+        tokens.extend(raw[position..start].iter().map(|&byte| Token::literal(byte)));
+        tokens.push(Token::of_match(taken.len, taken.distance));
+        let end = start + taken.len;
+        let insert_end = end.min(start + effort.insert_max).min(hash_end);
+        for inside in known + 1..insert_end {
+            chains.insert(raw, inside);
+        }
+        position = end;
+    }
+    tokens.extend(raw[position..].iter().map(|&byte| Token::literal(byte)));
+}
+
+/// Looks at the next positions for something better than `found` at `position`; returns the match
+/// to take, where it begins, and the last position that is known already.
+fn look_ahead(
+    raw: &[u8],
+    chains: &mut Chains,
+    effort: Effort,
+    position: usize,
+    found: Match,
+    hash_end: usize,
+) -> (usize, Match, usize) {
+    let mut start = position;
+    let mut taken = found;
+    let mut looked = position;
+    while taken.len < effort.nice && looked < start + effort.lookahead && looked + 1 < hash_end {
+        looked += 1;
+        let depth = effort.depth >> (looked - start);
+        let next = chains.insert_and_find(raw, looked, taken.len - 1, depth.max(1), effort.nice);
+        if next.len > 0 && better(next, taken, looked - start) {
+            start = looked;
+            taken = next;
+        }
+    }
+    (start, taken, looked)
+}
+
+/// Whether `next`, `literals` bytes later, is worth those literals. A byte of length weighs as
+/// much as four bits of distance, roughly what the codes make of them.
+fn better(next: Match, taken: Match, literals: usize) -> bool {
+    let gain = 4 * (next.len as i32 - taken.len as i32)
+        + (taken.distance.ilog2() as i32 - next.distance.ilog2() as i32);
+    gain > 2 + 3 * (literals as i32 - 1)
+}
+
+/// A match of three bytes far away costs more than three literals.
+fn worthwhile(found: Match) -> bool {
+    found.len > 3 || (found.len == 3 && found.distance <= 4096)
+}
+
+/// Shortest match that is likely to be cheaper than its literals: few different bytes in the tile
+/// mean cheap literals.
+pub(crate) fn shortest_worthwhile(raw: &[u8]) -> usize {
+    let mut seen = [false; 256];
+    // A sample of the tile is enough to see what kind of data it is.
+    for &byte in raw.iter().step_by(1 + raw.len() / 4096) {
+        seen[usize::from(byte)] = true;
+    }
+    match seen.iter().filter(|&&seen| seen).count() {
+        0..=5 => 7,
+        6..=10 => 6,
+        11..=20 => 5,
+        21..=60 => 4,
+        _ => 3,
+    }
+}

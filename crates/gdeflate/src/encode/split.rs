@@ -1,0 +1,96 @@
+//! Where blocks begin: by what they would cost.
+//!
+//! A tile's tokens are cut into small units, and neighbours are put together as long as one block
+//! costs less than two, the pair first that gains most. Costs are estimated from entropies, which
+//! is close enough to decide and a good deal cheaper than building codes.
+
+use alloc::vec::Vec;
+
+use super::cost::estimated_bits;
+use super::tokens::{Frequencies, Token};
+use crate::limits::END_OF_BLOCK;
+
+/// A run of tokens.
+#[derive(Debug, Clone)]
+struct Segment {
+    token_end: usize,
+    raw_end: usize,
+    frequencies: Frequencies,
+    bits: u32,
+    /// Bits saved by joining it with the next one; negative where two blocks are better.
+    gain: i64,
+}
+
+/// Memory of the splitter.
+#[derive(Debug, Default)]
+pub(crate) struct Splitter {
+    segments: Vec<Segment>,
+}
+
+impl Splitter {
+    /// Calls `block` with the end of each block, in tokens and in raw bytes. Units hold at least
+    /// `unit_bytes` raw bytes.
+    pub(crate) fn split(
+        &mut self,
+        tokens: &[Token],
+        unit_bytes: usize,
+        mut block: impl FnMut(usize, usize),
+    ) {
+        self.cut(tokens, unit_bytes);
+        for at in 1..self.segments.len() {
+            self.set_gain(at - 1);
+        }
+        while let Some(at) = self.best_pair() {
+            let next = self.segments.remove(at + 1);
+            let segment = &mut self.segments[at];
+            segment.frequencies.add(&next.frequencies);
+            segment.frequencies.litlen[END_OF_BLOCK] = 1;
+            segment.bits = estimated_bits(&segment.frequencies);
+            segment.token_end = next.token_end;
+            segment.raw_end = next.raw_end;
+            segment.gain = i64::MIN;
+            if at + 1 < self.segments.len() {
+                self.set_gain(at);
+            }
+            if at > 0 {
+                self.set_gain(at - 1);
+            }
+        }
+        for segment in &self.segments {
+            block(segment.token_end, segment.raw_end);
+        }
+    }
+
+    fn cut(&mut self, tokens: &[Token], unit_bytes: usize) {
+        self.segments.clear();
+        let mut frequencies = Frequencies::ZERO;
+        let mut raw_end = 0;
+        let mut raw_start = 0;
+        for (at, &token) in tokens.iter().enumerate() {
+            frequencies.count(token);
+            raw_end += token.raw_len();
+            if raw_end - raw_start >= unit_bytes || at + 1 == tokens.len() {
+                frequencies.litlen[END_OF_BLOCK] = 1;
+                let bits = estimated_bits(&frequencies);
+                let token_end = at + 1;
+                self.segments.push(Segment { token_end, raw_end, frequencies, bits, gain: i64::MIN });
+                frequencies = Frequencies::ZERO;
+                raw_start = raw_end;
+            }
+        }
+    }
+
+    fn set_gain(&mut self, at: usize) {
+        let mut both = self.segments[at].frequencies;
+        both.add(&self.segments[at + 1].frequencies);
+        both.litlen[END_OF_BLOCK] = 1;
+        let apart = i64::from(self.segments[at].bits) + i64::from(self.segments[at + 1].bits);
+        self.segments[at].gain = apart - i64::from(estimated_bits(&both));
+    }
+
+    fn best_pair(&self) -> Option<usize> {
+        let pairs = self.segments.iter().enumerate();
+        let best = pairs.max_by_key(|(_, segment)| segment.gain)?;
+        (best.1.gain >= 0).then_some(best.0)
+    }
+}

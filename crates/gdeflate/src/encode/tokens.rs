@@ -1,0 +1,161 @@
+//! What the encoder says about a tile: literals and matches, and how often each symbol occurs.
+
+use crate::limits::{
+    CODEWORD_BITS_MAX, DISTANCE_BASE, DISTANCE_EXTRA, DISTANCE_SYMBOL_COUNT, END_OF_BLOCK,
+    LENGTH_BASE, LENGTH_EXTRA, LITLEN_SYMBOL_COUNT, MATCH_BYTES_MIN,
+};
+
+/// Longest match that symbols below 285 can say.
+pub(crate) const SHORT_MATCH_BYTES_MAX: usize = 258;
+
+const _: () = assert!(CODEWORD_BITS_MAX == 15);
+
+/// A literal or a match: length in the high half (0 for a literal), literal or distance in the
+/// low half. A tile is 65,536 bytes, so that a match has at most 65,535.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Token(u32);
+
+impl Token {
+    pub(crate) const fn literal(byte: u8) -> Self {
+        Self(byte as u32)
+    }
+
+    pub(crate) fn of_match(len: usize, distance: usize) -> Self {
+        debug_assert!((MATCH_BYTES_MIN..=0xFFFF).contains(&len));
+        debug_assert!((1..=0xFFFF).contains(&distance));
+        Self((len as u32) << 16 | distance as u32)
+    }
+
+    /// Length of a match; 0 for a literal.
+    #[inline]
+    pub(crate) const fn match_len(self) -> usize {
+        (self.0 >> 16) as usize
+    }
+
+    /// Literal, or distance.
+    #[inline]
+    pub(crate) const fn low(self) -> usize {
+        (self.0 & 0xFFFF) as usize
+    }
+
+    /// Raw bytes it stands for.
+    #[inline]
+    pub(crate) const fn raw_len(self) -> usize {
+        let len = self.match_len();
+        if len == 0 { 1 } else { len }
+    }
+}
+
+/// Length symbol minus 257 of the lengths 3..=258, by length minus 3.
+const LENGTH_SYMBOL: [u8; 256] = {
+    let mut table = [0; 256];
+    let mut at = 0;
+    let mut symbol = 0;
+    while at < 256 {
+        while symbol < 27 && LENGTH_BASE[symbol + 1] as usize <= at {
+            symbol += 1;
+        }
+        table[at] = symbol as u8;
+        at += 1;
+    }
+    table
+};
+
+/// Length symbol minus 257.
+#[inline]
+pub(crate) fn length_symbol(len: usize) -> usize {
+    if len > SHORT_MATCH_BYTES_MAX { 28 } else { usize::from(LENGTH_SYMBOL[len - 3]) }
+}
+
+/// Distance symbol: two per power of two.
+#[inline]
+pub(crate) fn distance_symbol(distance: usize) -> usize {
+    let distance = distance - 1;
+    if distance < 4 {
+        return distance;
+    }
+    let log = distance.ilog2() as usize;
+    2 * log + (distance >> (log - 1) & 1)
+}
+
+/// Extra bits of a length and their value.
+#[inline]
+pub(crate) fn length_extra(symbol: usize, len: usize) -> (u32, u32) {
+    let value = len - MATCH_BYTES_MIN - usize::from(LENGTH_BASE[symbol]);
+    (value as u32, u32::from(LENGTH_EXTRA[symbol]))
+}
+
+/// Extra bits of a distance and their value.
+#[inline]
+pub(crate) fn distance_extra(symbol: usize, distance: usize) -> (u32, u32) {
+    let value = distance - 1 - usize::from(DISTANCE_BASE[symbol]);
+    (value as u32, u32::from(DISTANCE_EXTRA[symbol]))
+}
+
+/// How often each symbol occurs.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Frequencies {
+    pub(crate) litlen: [u32; LITLEN_SYMBOL_COUNT],
+    pub(crate) distance: [u32; DISTANCE_SYMBOL_COUNT],
+}
+
+impl Frequencies {
+    pub(crate) const ZERO: Self =
+        Self { litlen: [0; LITLEN_SYMBOL_COUNT], distance: [0; DISTANCE_SYMBOL_COUNT] };
+
+    /// Those of a block of these tokens, its end included.
+    pub(crate) fn of_block(tokens: &[Token]) -> Self {
+        let mut frequencies = Self::ZERO;
+        for &token in tokens {
+            frequencies.count(token);
+        }
+        frequencies.litlen[END_OF_BLOCK] = 1;
+        frequencies
+    }
+
+    #[inline]
+    pub(crate) fn count(&mut self, token: Token) {
+        let len = token.match_len();
+        if len == 0 {
+            self.litlen[token.low() & 0xFF] += 1;
+        } else {
+            self.litlen[257 + length_symbol(len)] += 1;
+            self.distance[distance_symbol(token.low()) % DISTANCE_SYMBOL_COUNT] += 1;
+        }
+    }
+
+    pub(crate) fn add(&mut self, other: &Self) {
+        for (sum, &count) in self.litlen.iter_mut().zip(&other.litlen) {
+            *sum += count;
+        }
+        for (sum, &count) in self.distance.iter_mut().zip(&other.distance) {
+            *sum += count;
+        }
+    }
+
+    /// Extra bits of all symbols; the same whatever the codes are.
+    pub(crate) fn extra_bits(&self) -> u32 {
+        let lengths = self.litlen[257..286].iter().zip(&LENGTH_EXTRA);
+        let distances = self.distance.iter().zip(&DISTANCE_EXTRA);
+        lengths.chain(distances).map(|(&count, &bits)| count * u32::from(bits)).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_length_and_distance_has_a_symbol_that_says_it() {
+        for len in 3..=65_535 {
+            let symbol = length_symbol(len);
+            let (value, bits) = length_extra(symbol, len);
+            assert!(value < 1 << bits, "length {len}");
+        }
+        for distance in 1..=65_535 {
+            let symbol = distance_symbol(distance);
+            let (value, bits) = distance_extra(symbol, distance);
+            assert!(value < 1 << bits, "distance {distance}");
+        }
+    }
+}

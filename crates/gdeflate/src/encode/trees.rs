@@ -1,0 +1,158 @@
+//! Match finding for the thorough levels: binary trees over one tile.
+//!
+//! For each hash of four bytes a search tree of the positions with that hash, ordered by the bytes
+//! that follow, newest at the root. Looking a position up makes it the new root, and meets its best
+//! matches on the way: ever longer ones, ever further back. All matches of a tile are found once
+//! and kept, because the parse goes over them several times.
+
+use alloc::boxed::Box;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::chains::{common, word};
+use crate::limits::{MATCH_BYTES_MIN, TILE_RAW_BYTES};
+
+const HASH4_BITS: u32 = 15;
+const HASH3_BITS: u32 = 13;
+const NONE: u16 = u16::MAX;
+
+/// How hard to look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Search {
+    /// Nodes visited per position.
+    pub(crate) depth: u32,
+    /// A match this long is taken as it is: nothing inside it is looked up.
+    pub(crate) nice: usize,
+}
+
+/// All matches worth considering.
+#[derive(Debug, Default)]
+pub(crate) struct Matches {
+    /// Length and distance: for each position in turn, ever longer, ever further back.
+    all: Vec<(u16, u16)>,
+    /// Where each position's begin in `all`, and the end.
+    starts: Vec<u32>,
+}
+
+impl Matches {
+    /// The matches of one position.
+    #[inline]
+    pub(crate) fn at(&self, position: usize) -> &[(u16, u16)] {
+        &self.all[self.starts[position] as usize..self.starts[position + 1] as usize]
+    }
+}
+
+/// The trees.
+#[derive(Debug)]
+pub(crate) struct Trees {
+    head4: Box<[u16]>,
+    head3: Box<[u16]>,
+    /// For each position its smaller and its larger child.
+    children: Box<[[u16; 2]]>,
+}
+
+impl Trees {
+    pub(crate) fn new() -> Self {
+        Self {
+            head4: vec![NONE; 1 << HASH4_BITS].into(),
+            head3: vec![NONE; 1 << HASH3_BITS].into(),
+            children: vec![[NONE; 2]; TILE_RAW_BYTES].into(),
+        }
+    }
+
+    /// Finds the matches of a whole tile.
+    pub(crate) fn find_all(&mut self, raw: &[u8], search: Search, matches: &mut Matches) {
+        self.head4.fill(NONE);
+        self.head3.fill(NONE);
+        matches.all.clear();
+        matches.starts.clear();
+        let mut skip_end = 0;
+        let mut skip_distance = 0;
+        for position in 0..raw.len() {
+            let first = matches.all.len();
+            matches.starts.push(first as u32);
+            if raw.len() - position < 4 {
+                continue;
+            }
+            if position < skip_end {
+                self.look_up(raw, position, search, |_, _| ());
+                // The rest of the long match, for a parse that does not take it from its start.
+                if skip_end - position >= MATCH_BYTES_MIN {
+                    matches.all.push(((skip_end - position) as u16, skip_distance));
+                }
+                continue;
+            }
+            let all = &mut matches.all;
+            self.look_up(raw, position, search, |len, distance| {
+                all.push((len as u16, distance as u16));
+            });
+            if let Some(longest) = matches.all[first..].last_mut()
+                && usize::from(longest.0) >= search.nice
+            {
+                // Look-ups stop at the nice length; this one is taken, so its end matters.
+                let from = position - usize::from(longest.1);
+                longest.0 = common(&raw[from..], &raw[position..]) as u16;
+                skip_end = position + usize::from(longest.0);
+                skip_distance = longest.1;
+            }
+        }
+        matches.starts.push(matches.all.len() as u32);
+    }
+
+    /// Makes `position` the root of its tree and tells its matches.
+    #[inline]
+    fn look_up(
+        &mut self,
+        raw: &[u8],
+        position: usize,
+        search: Search,
+        mut tell: impl FnMut(usize, usize),
+    ) {
+        let len_max = search.nice.min(raw.len() - position);
+        let next = word(raw, position);
+        let hash4 = (next.wrapping_mul(0x9E37_79B1) >> (32 - HASH4_BITS)) as usize;
+        let hash3 = ((next << 8).wrapping_mul(0x9E37_79B1) >> (32 - HASH3_BITS)) as usize;
+        let newest3 = core::mem::replace(&mut self.head3[hash3], position as u16);
+        let mut best = 2;
+        if newest3 != NONE {
+            let at = usize::from(newest3);
+            if raw[at..at + 3] == raw[position..position + 3] {
+                best = 3;
+                tell(3, position - at);
+            }
+        }
+        let mut node = core::mem::replace(&mut self.head4[hash4], position as u16);
+        // Where the next smaller and the next larger position are to be hung.
+        let mut hooks = [(position, 0), (position, 1)];
+        // What all nodes on either side have in common with this position.
+        let mut known = [0, 0];
+        let ahead = &raw[position..position + len_max];
+        for _ in 0..search.depth {
+            if node == NONE {
+                break;
+            }
+            let at = usize::from(node);
+            let behind = &raw[at..at + len_max];
+            let start = known[0].min(known[1]);
+            let len = start + common(&behind[start..], &ahead[start..]);
+            if len > best {
+                best = len;
+                tell(len, position - at);
+            }
+            if len == len_max {
+                // As good as equal: its children become ours, and it leaves the tree.
+                let [smaller, larger] = self.children[at];
+                self.children[hooks[0].0][hooks[0].1] = smaller;
+                self.children[hooks[1].0][hooks[1].1] = larger;
+                return;
+            }
+            let side = usize::from(behind[len] > ahead[len]);
+            self.children[hooks[side].0][hooks[side].1] = node;
+            hooks[side] = (at, 1 - side);
+            known[side] = len;
+            node = self.children[at][1 - side];
+        }
+        self.children[hooks[0].0][hooks[0].1] = NONE;
+        self.children[hooks[1].0][hooks[1].1] = NONE;
+    }
+}

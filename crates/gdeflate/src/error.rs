@@ -1,0 +1,110 @@
+//! What can be wrong with a stream, and where.
+
+use core::fmt;
+
+/// What is wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// Fewer bytes than the header and the tile table need.
+    TruncatedHeader,
+    /// The first two bytes are not those of a GDeflate stream.
+    NotGdeflate,
+    /// The header names a tile size other than 64 KiB.
+    TileSize,
+    /// Reserved header bits are set: a newer format, or not this one.
+    ReservedBits,
+    /// The header states a last tile of more than 64 KiB, or a last tile of a stream without tiles.
+    LastTileSize,
+    /// A table entry is not a multiple of four, goes backwards, or makes a tile smaller than any
+    /// tile or larger than any sensible one.
+    TileTable,
+    /// A tile ends behind the last stored byte.
+    TruncatedStream,
+    /// Bytes follow the last tile.
+    TrailingBytes,
+    /// A tile's bits go on behind its last word.
+    TruncatedTile,
+    /// A tile has words that its bits do not reach.
+    UnusedWords,
+    /// Block type 3.
+    BlockType,
+    /// A code's lengths are over-subscribed, incomplete, or repeat a length before the first.
+    BadCode,
+    /// A codeword that the code does not define, or symbol 286 or 287.
+    BadSymbol,
+    /// A match reaches to before the tile's first byte.
+    Distance,
+    /// The tile holds more raw bytes than declared.
+    RawTooLong,
+    /// The tile holds fewer raw bytes than declared.
+    RawTooShort,
+    /// The caller's buffer is not as long as the raw bytes asked for, or a tile range lies outside
+    /// the stream.
+    Argument,
+    /// More raw bytes than one stream can hold.
+    TooLarge,
+}
+
+impl ErrorKind {
+    /// The likely cause, for a message.
+    const fn cause(self) -> &'static str {
+        match self {
+            Self::TruncatedHeader => "the header or tile table is cut off",
+            Self::NotGdeflate => "not a GDeflate stream (first bytes are not 04 FB)",
+            Self::TileSize => "tile size is not 64 KiB (a private container variant?)",
+            Self::ReservedBits => "reserved header bits are set",
+            Self::LastTileSize => "the header's last tile size is impossible",
+            Self::TileTable => "a tile table entry is impossible",
+            Self::TruncatedStream => "the stream ends before its last tile does",
+            Self::TrailingBytes => "bytes follow the last tile",
+            Self::TruncatedTile => "the tile's bits go on behind its last word",
+            Self::UnusedWords => "the tile ends before its last word",
+            Self::BlockType => "block type 3 does not exist",
+            Self::BadCode => "a prefix code is over-subscribed or incomplete",
+            Self::BadSymbol => "a codeword is not assigned",
+            Self::Distance => "a match reaches to before the tile",
+            Self::RawTooLong => "the tile holds more bytes than declared",
+            Self::RawTooShort => "the tile holds fewer bytes than declared",
+            Self::Argument => "buffer length or tile range does not fit the stream",
+            Self::TooLarge => "more bytes than one stream can hold",
+        }
+    }
+}
+
+/// An error, with its place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct Error {
+    /// What is wrong.
+    pub kind: ErrorKind,
+    /// In which tile, if it lies in one and the call knew its number.
+    pub tile: Option<u32>,
+    /// Stored bytes in front of the place where it was seen: from the first byte of the stream,
+    /// or of the tile where a tile alone was decoded. Lanes read ahead, so inside a tile the
+    /// offending bits lie at or before it.
+    pub offset: u64,
+}
+
+impl Error {
+    pub(crate) const fn new(kind: ErrorKind, offset: u64) -> Self {
+        Self { kind, tile: None, offset }
+    }
+
+    /// The same error of a tile that begins at `start` in its stream.
+    pub(crate) const fn in_tile(self, tile: u32, start: u64) -> Self {
+        Self { kind: self.kind, tile: Some(tile), offset: self.offset + start }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "GDeflate: {} at stored offset {}", self.kind.cause(), self.offset)?;
+        if let Some(tile) = self.tile {
+            write!(f, ", tile {tile}")?;
+        }
+        Ok(())
+    }
+}
+
+impl core::error::Error for Error {}
