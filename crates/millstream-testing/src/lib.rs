@@ -1,1 +1,34 @@
-//! Placeholder.
+//! Real faults for the tests of Millstream: nothing here is a mock.
+//!
+//! A read fails because a file system fails it ([`fuse`]), a disk is full because it is small
+//! ([`loopdev`]), io_uring is refused by a seccomp filter ([`seccomp`]), an ordinary user is one
+//! ([`user`]). Each part needs something of the machine (root, `/dev/fuse`, `mkfs.ext4`); where
+//! that is missing it answers [`Unavailable`] and the test prints `SKIP: reason` by way of
+//! [`or_skip!`].
+//!
+//! What must not happen to the test process itself (a filter, another user, a low limit) happens
+//! in a [`child`], which is the same test, started once more in a process of its own.
+//!
+//! Linux only; on other systems the crate is empty.
+
+#![cfg(target_os = "linux")]
+
+pub mod canary;
+pub mod child;
+pub mod fuse;
+pub mod loopdev;
+pub mod rss;
+pub mod seccomp;
+pub mod trace;
+pub mod user;
+
+mod unavailable;
+
+pub use canary::{Canary, Damage};
+pub use child::{Child, ChildOutcome};
+pub use fuse::{Call, Effect, FaultFs, Rule};
+pub use loopdev::{LoopDevice, LoopExt4, Tmpfs};
+pub use rss::Resources;
+pub use seccomp::Refusal;
+pub use trace::without_file_calls;
+pub use unavailable::Unavailable;

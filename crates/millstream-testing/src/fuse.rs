@@ -1,0 +1,296 @@
+//! A file system that fails on request: FUSE, served by this very process, files in memory.
+//!
+//! A test mounts a [`FaultFs`] with some files, hands their paths to whatever it tests, and adds
+//! [`Rule`]s while that runs: a read of a range fails with `EIO`, comes late, comes short, or hangs
+//! until the test lets it go. Writes, syncs, renames, opens take rules just so.
+//!
+//! By default files are opened with `FOPEN_DIRECT_IO`, so that no page cache stands between a rule
+//! and the reader: every read of the program arrives here (cut by the kernel at its transfer size,
+//! 128 KiB or more).
+//!
+//! Nothing stays: dropping the `FaultFs` answers what still hangs with `EIO`, aborts the
+//! connection, which ends every call in flight, unmounts lazily, and joins its threads. It works
+//! while files are still open, and while reads hang. Should the process be killed while one of its
+//! own threads waits in a hung read, nobody would be left to end that wait (the waiting thread
+//! cannot die, and keeps the connection open): `guardian.rs` keeps a small shell beside us that
+//! aborts the connection then. A call that hangs lets go by itself after [`HANG_MAX`].
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rustix::mount::UnmountFlags;
+
+use crate::Unavailable;
+
+mod guardian;
+mod held;
+mod rules;
+mod serve;
+
+use held::Held;
+pub use rules::{Call, Effect, Rule, RuleId};
+
+/// Longest that a hung call hangs. Far above any time-out of a test, and below that of a CI run.
+pub const HANG_MAX: Duration = Duration::from_secs(60);
+
+/// Number of a file; the root folder is 1, as FUSE has it.
+pub(crate) type Node = u64;
+
+/// A file in memory.
+pub(crate) struct MemoryFile {
+    /// Last name it had; rules go by it, even after an unlink.
+    pub(crate) name: OsString,
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) modified: std::time::SystemTime,
+    /// Names it has now: 0 or 1.
+    pub(crate) links: u32,
+}
+
+/// What the mount holds.
+#[derive(Default)]
+pub(crate) struct State {
+    pub(crate) names: BTreeMap<OsString, Node>,
+    pub(crate) files: BTreeMap<Node, MemoryFile>,
+    pub(crate) rules: rules::Rules,
+    pub(crate) held: Vec<Held>,
+    pub(crate) calls: BTreeMap<Call, u64>,
+    /// Nothing is held any more; the mount goes away.
+    pub(crate) closing: bool,
+}
+
+/// What the serving threads and the test share.
+#[derive(Default)]
+pub(crate) struct Shared {
+    state: Mutex<State>,
+    /// Something was held, or let go.
+    pub(crate) changed: Condvar,
+}
+
+impl Shared {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state
+            .lock()
+            .expect("nothing panics with the state locked")
+    }
+}
+
+/// A mounted file system of one folder. See the module.
+pub struct FaultFs {
+    shared: Arc<Shared>,
+    mount_point: Option<tempfile::TempDir>,
+    session: Option<fuser::BackgroundSession>,
+    releaser: Option<JoinHandle<Option<guardian::Guardian>>>,
+}
+
+impl FaultFs {
+    /// Mounts a folder with these files.
+    ///
+    /// # Errors
+    /// No `/dev/fuse`, or neither root nor `fusermount3`.
+    pub fn mount(files: &[(&str, &[u8])]) -> Result<FaultFs, Unavailable> {
+        FaultFs::mount_with(files, false)
+    }
+
+    /// The same with the page cache between the files and their readers.
+    ///
+    /// # Errors
+    /// As `mount`.
+    pub fn mount_cached(files: &[(&str, &[u8])]) -> Result<FaultFs, Unavailable> {
+        FaultFs::mount_with(files, true)
+    }
+
+    fn mount_with(files: &[(&str, &[u8])], page_cache: bool) -> Result<FaultFs, Unavailable> {
+        let mount_point = tempfile::Builder::new()
+            .prefix("millstream-fuse-")
+            .tempdir()
+            .map_err(|error| Unavailable::because(format!("a temporary folder: {error}")))?;
+        let shared = Arc::new(Shared::default());
+        let served = serve::Served::new(Arc::clone(&shared), page_cache);
+        let mut config = fuser::Config::default();
+        config.mount_options = vec![fuser::MountOption::FSName("millstream-faults".into())];
+        config.acl = if crate::user::is_root() {
+            fuser::SessionACL::All
+        } else {
+            fuser::SessionACL::Owner
+        };
+        let session = fuser::spawn_mount(served, mount_point.path(), &config)
+            .map_err(|error| Unavailable::because(format!("mounting FUSE: {error}")))?;
+        let (watched, is_watched) = std::sync::mpsc::channel();
+        let releaser = std::thread::Builder::new()
+            .name("fault-releaser".into())
+            .spawn({
+                let shared = Arc::clone(&shared);
+                let guarded = mount_point.path().to_owned();
+                move || {
+                    // Started from here: it watches over the thread that starts it.
+                    let guardian = guardian::watch(&guarded);
+                    // The test waits for this, unless it is gone; then nobody needs to know.
+                    let _ = watched.send(());
+                    held::release_when_due(&shared);
+                    guardian
+                }
+            })
+            .expect("a thread can be started");
+        let mounted = FaultFs {
+            shared,
+            mount_point: Some(mount_point),
+            session: Some(session),
+            releaser: Some(releaser),
+        };
+        // An error means that the releaser has died, which its own message tells.
+        let _ = is_watched.recv();
+        for (name, bytes) in files {
+            mounted.put(name, bytes);
+        }
+        Ok(mounted)
+    }
+
+    /// The folder.
+    ///
+    /// # Panics
+    /// Never: the mount point lives until the drop.
+    #[must_use]
+    pub fn root(&self) -> &Path {
+        self.mount_point.as_ref().expect("until drop").path()
+    }
+
+    /// The path of a file in it.
+    #[must_use]
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.root().join(name)
+    }
+
+    /// Makes a file, or replaces the content of one, behind the kernel's back.
+    pub fn put(&self, name: &str, bytes: &[u8]) {
+        let mut state = self.shared.lock();
+        let node = state.create(name.as_ref());
+        let file = state.files.get_mut(&node).expect("just created");
+        file.bytes = bytes.to_vec();
+    }
+
+    /// Cuts a file, or lengthens it with zeroes, behind the kernel's back: it shrinks under its
+    /// readers.
+    ///
+    /// # Panics
+    /// If there is no such file.
+    pub fn resize(&self, name: &str, len: usize) {
+        let mut state = self.shared.lock();
+        let node = state.names[std::ffi::OsStr::new(name)];
+        let file = state.files.get_mut(&node).expect("a name has a file");
+        file.bytes.resize(len, 0);
+    }
+
+    /// What a file holds now, if there is one.
+    #[must_use]
+    pub fn content(&self, name: &str) -> Option<Vec<u8>> {
+        let state = self.shared.lock();
+        let node = state.names.get(std::ffi::OsStr::new(name))?;
+        Some(state.files[node].bytes.clone())
+    }
+
+    /// The names in the folder.
+    #[must_use]
+    pub fn names(&self) -> Vec<OsString> {
+        self.shared.lock().names.keys().cloned().collect()
+    }
+
+    /// From now on, calls that the rule names go wrong as it says.
+    pub fn inject(&self, rule: Rule) -> RuleId {
+        self.shared.lock().rules.add(rule)
+    }
+
+    /// Takes one rule back. What hangs by it hangs on.
+    pub fn lift(&self, rule: RuleId) {
+        self.shared.lock().rules.remove(rule);
+    }
+
+    /// Takes all rules back and lets go what hangs: the file system is well again.
+    pub fn heal(&self) {
+        self.shared.lock().rules.clear();
+        self.release();
+    }
+
+    /// Lets everything go that hangs or waits now. Rules stay.
+    pub fn release(&self) {
+        let mut state = self.shared.lock();
+        let now = Instant::now();
+        for held in &mut state.held {
+            held.due = now;
+        }
+        self.shared.changed.notify_all();
+    }
+
+    /// Calls that hang or wait now.
+    #[must_use]
+    pub fn held_count(&self) -> usize {
+        self.shared.lock().held.len()
+    }
+
+    /// Waits until at least `count` calls hang or wait; whether they did within `limit`.
+    #[must_use]
+    pub fn wait_held(&self, count: usize, limit: Duration) -> bool {
+        let state = self.shared.lock();
+        let (state, _) = self
+            .shared
+            .changed
+            .wait_timeout_while(state, limit, |state| state.held.len() < count)
+            .expect("nothing panics with the state locked");
+        state.held.len() >= count
+    }
+
+    /// How many such calls arrived since the mount.
+    #[must_use]
+    pub fn call_count(&self, call: Call) -> u64 {
+        self.shared.lock().calls.get(&call).copied().unwrap_or(0)
+    }
+}
+
+impl Drop for FaultFs {
+    fn drop(&mut self) {
+        {
+            let mut state = self.shared.lock();
+            state.closing = true;
+            state.rules.clear();
+            self.shared.changed.notify_all();
+        }
+        // The releaser answers all that is held before it ends. A panic of it is a bug of ours,
+        // told by its own message; the mount must go in any case.
+        let releaser = self.releaser.take().map(JoinHandle::join);
+        let path = self.root().to_owned();
+        let forced = UnmountFlags::FORCE | UnmountFlags::DETACH;
+        let unmounted = match rustix::mount::unmount(&path, forced) {
+            Ok(()) => true,
+            Err(_) => unmount_by_helper(&path),
+        };
+        if let Some(session) = self.session.take() {
+            if unmounted && crate::user::is_root() {
+                // Aborted: the serving thread has got ENODEV. Its result says no more than that.
+                let _ = session.join();
+            } else {
+                drop(session);
+            }
+        }
+        drop(releaser);
+        if let Some(mount_point) = self.mount_point.take() {
+            if unmounted {
+                // An empty folder that cannot be removed harms nobody.
+                let _ = mount_point.close();
+            } else {
+                eprintln!("cannot unmount {}", mount_point.keep().display());
+            }
+        }
+    }
+}
+
+/// An ordinary user unmounts by the set-uid helper that mounted.
+fn unmount_by_helper(path: &Path) -> bool {
+    std::process::Command::new("fusermount3")
+        .args(["-u", "-q", "-z", "--"])
+        .arg(path)
+        .status()
+        .is_ok_and(|status| status.success())
+}

@@ -1,0 +1,202 @@
+//! Proves that a piece of code makes no file-system call.
+//!
+//! [`without_file_calls`] runs it on a fresh thread whose seccomp filter traps every call that
+//! reads, writes, opens, closes, stats, renames or maps a file, and io_uring's calls, which can do
+//! all of it. A trapped call ends the process with a line that says which call it was: so it runs
+//! in a [`child`](crate::child), whose failure shows that line. Unlike a tracer's log there is
+//! nothing to parse, and nothing to miss.
+//!
+//! Allowed are memory, futexes, clocks, anonymous maps, the eight-byte `write` of an eventfd (how
+//! one thread wakes another), and writing to standard output and error (how a panic is told).
+//!
+//! # Safety
+//! The signal handler uses only `write` and `_exit`, which are safe in a handler, and memory of
+//! its own stack.
+
+#![expect(
+    unsafe_code,
+    reason = "installs a signal handler and reads what the kernel gives it"
+)]
+
+use std::io;
+
+use crate::Unavailable;
+use crate::seccomp::{Binds, Program, Unless};
+
+/// Exit status of a process that made a trapped call.
+const TRAPPED_STATUS: i32 = 97;
+
+/// Bytes of an eventfd's counter.
+const EVENTFD_BYTES: u32 = 8;
+
+/// Calls on files, on every architecture.
+const FILE_CALLS: &[i64] = &[
+    libc::SYS_openat,
+    libc::SYS_openat2,
+    libc::SYS_close,
+    libc::SYS_close_range,
+    libc::SYS_read,
+    libc::SYS_readv,
+    libc::SYS_pread64,
+    libc::SYS_preadv,
+    libc::SYS_preadv2,
+    libc::SYS_pwrite64,
+    libc::SYS_pwritev,
+    libc::SYS_pwritev2,
+    libc::SYS_lseek,
+    libc::SYS_fstat,
+    libc::SYS_newfstatat,
+    libc::SYS_statx,
+    libc::SYS_statfs,
+    libc::SYS_fstatfs,
+    libc::SYS_faccessat,
+    libc::SYS_faccessat2,
+    libc::SYS_readlinkat,
+    libc::SYS_getdents64,
+    libc::SYS_getcwd,
+    libc::SYS_fsync,
+    libc::SYS_fdatasync,
+    libc::SYS_sync_file_range,
+    libc::SYS_ftruncate,
+    libc::SYS_truncate,
+    libc::SYS_fallocate,
+    libc::SYS_fadvise64,
+    libc::SYS_readahead,
+    libc::SYS_renameat2,
+    libc::SYS_unlinkat,
+    libc::SYS_mkdirat,
+    libc::SYS_linkat,
+    libc::SYS_symlinkat,
+    libc::SYS_fcntl,
+    libc::SYS_flock,
+    libc::SYS_ioctl,
+    libc::SYS_sendfile,
+    libc::SYS_splice,
+    libc::SYS_copy_file_range,
+    libc::SYS_io_submit,
+    libc::SYS_io_uring_setup,
+    libc::SYS_io_uring_enter,
+    libc::SYS_io_uring_register,
+];
+
+/// Calls on files that only old architectures have.
+#[cfg(target_arch = "x86_64")]
+const OLD_FILE_CALLS: &[i64] = &[
+    libc::SYS_open,
+    libc::SYS_creat,
+    libc::SYS_stat,
+    libc::SYS_lstat,
+    libc::SYS_access,
+    libc::SYS_readlink,
+    libc::SYS_rename,
+    libc::SYS_renameat,
+    libc::SYS_unlink,
+    libc::SYS_mkdir,
+    libc::SYS_rmdir,
+    libc::SYS_getdents,
+];
+#[cfg(not(target_arch = "x86_64"))]
+const OLD_FILE_CALLS: &[i64] = &[];
+
+/// Runs `body` on a thread of its own on which a file-system call ends the process, and returns
+/// what it returned. For use in a [`child`](crate::child).
+///
+/// What `body` captures is dropped there too if it moves in: prefer references.
+///
+/// # Errors
+/// The filter cannot be installed.
+///
+/// # Panics
+/// If `body` does.
+pub fn without_file_calls<R: Send>(body: impl FnOnce() -> R + Send) -> Result<R, Unavailable> {
+    tell_trapped_calls()?;
+    let filter = file_filter()?;
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(move || {
+            filter.install(Binds::Thread)?;
+            Ok(body())
+        });
+        thread
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
+fn file_filter() -> Result<Program, Unavailable> {
+    let mut program = Program::new()?;
+    for &call in FILE_CALLS.iter().chain(OLD_FILE_CALLS) {
+        program = program.rule(call, Unless::Never, libc::SECCOMP_RET_TRAP);
+    }
+    // Two rules on one call would both have to hold back; `write` has two exceptions, so the
+    // first of them is an allowance: a call it names goes through, others go on to the trap.
+    program = program.rule(
+        libc::SYS_write,
+        Unless::Bits {
+            index: 2,
+            bits: !EVENTFD_BYTES,
+        },
+        libc::SECCOMP_RET_ALLOW,
+    );
+    let stderr = libc::STDERR_FILENO.cast_unsigned();
+    for call in [libc::SYS_write, libc::SYS_writev] {
+        let standard = Unless::AtMost {
+            index: 0,
+            value: stderr,
+        };
+        program = program.rule(call, standard, libc::SECCOMP_RET_TRAP);
+    }
+    let anonymous = Unless::Bits {
+        index: 3,
+        bits: libc::MAP_ANONYMOUS.cast_unsigned(),
+    };
+    Ok(program.rule(libc::SYS_mmap, anonymous, libc::SECCOMP_RET_TRAP))
+}
+
+/// Installs the handler of `SIGSYS`, which names the call and ends the process.
+fn tell_trapped_calls() -> Result<(), Unavailable> {
+    // SAFETY: all zeroes is a valid sigaction (no flags, empty mask), completed below.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    let handler: extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::c_void) = trapped;
+    action.sa_sigaction = handler as usize;
+    action.sa_flags = libc::SA_SIGINFO;
+    // SAFETY: `action` lives through the call, and its handler is one for SA_SIGINFO.
+    let result = unsafe { libc::sigaction(libc::SIGSYS, &raw const action, std::ptr::null_mut()) };
+    if result == 0 {
+        Ok(())
+    } else {
+        let error = io::Error::last_os_error();
+        Err(Unavailable::because(format!("sigaction: {error}")))
+    }
+}
+
+/// The part of `siginfo_t` that `SIGSYS` fills, as the kernel lays it out.
+#[repr(C)]
+struct SigsysInfo {
+    signo: i32,
+    errno: i32,
+    code: i32,
+    padding: i32,
+    call_address: usize,
+    call: i32,
+    architecture: u32,
+}
+
+const _: () = assert!(size_of::<SigsysInfo>() <= size_of::<libc::siginfo_t>());
+
+extern "C" fn trapped(_: i32, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
+    // SAFETY: the kernel hands a valid siginfo to a handler for SA_SIGINFO; for SIGSYS it is laid
+    // out as SigsysInfo, and not larger, as asserted above.
+    let call = unsafe { (*info.cast::<SigsysInfo>()).call };
+    let mut line = *b"file-system call number 0000 on a thread that must make none\n";
+    let mut rest = call.unsigned_abs();
+    for digit in line[24..28].iter_mut().rev() {
+        *digit = b'0' + (rest % 10) as u8;
+        rest /= 10;
+    }
+    // SAFETY: writes bytes of our own stack to standard error, which the filter allows; then ends
+    // the process without running anything else.
+    unsafe {
+        libc::write(libc::STDERR_FILENO, line.as_ptr().cast(), line.len());
+        libc::_exit(TRAPPED_STATUS);
+    }
+}

@@ -1,0 +1,98 @@
+//! Making this process an ordinary user's: for use in a [`child`](crate::child) only, since there
+//! is no way back.
+//!
+//! # Safety
+//! The calls below change the credentials and limits of the calling process and touch no memory
+//! but their arguments. glibc applies `setuid` and its kin to all threads of the process.
+
+#![expect(
+    unsafe_code,
+    reason = "changes credentials through libc, for all threads"
+)]
+
+use std::io;
+
+use crate::Unavailable;
+
+/// The user and group `nobody` of every Linux distribution (the kernel's overflow id).
+const NOBODY: u32 = 65534;
+
+/// A limit of the process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Limit {
+    /// `RLIMIT_MEMLOCK`: an ordinary user's default is 8 MiB.
+    LockedBytes(u64),
+    /// `RLIMIT_NOFILE`.
+    Descriptors(u64),
+}
+
+impl Limit {
+    /// Sets it, soft and hard.
+    ///
+    /// # Errors
+    /// The limit is higher than an ordinary user may go.
+    pub fn apply(self) -> Result<(), Unavailable> {
+        let (resource, value) = match self {
+            Limit::LockedBytes(bytes) => (libc::RLIMIT_MEMLOCK, bytes),
+            Limit::Descriptors(count) => (libc::RLIMIT_NOFILE, count),
+        };
+        let limit = libc::rlimit {
+            rlim_cur: value,
+            rlim_max: value,
+        };
+        // SAFETY: reads one rlimit that lives through the call.
+        let result = unsafe { libc::setrlimit(resource, &raw const limit) };
+        checked(result, &format!("setrlimit to {self:?}"))
+    }
+}
+
+/// Turns this process into one of the user `nobody`, without capabilities. An ordinary user is
+/// left as he is.
+///
+/// # Errors
+/// The system refuses, as it does for root inside some containers.
+pub fn become_nobody() -> Result<(), Unavailable> {
+    if !rustix::process::geteuid().is_root() {
+        return Ok(());
+    }
+    // SAFETY: an empty list of groups; the pointer is not read.
+    let result = unsafe { libc::setgroups(0, std::ptr::null()) };
+    checked(result, "setgroups")?;
+    // SAFETY: takes numbers alone.
+    let result = unsafe { libc::setresgid(NOBODY, NOBODY, NOBODY) };
+    checked(result, "setresgid")?;
+    // SAFETY: takes numbers alone.
+    let result = unsafe { libc::setresuid(NOBODY, NOBODY, NOBODY) };
+    checked(result, "setresuid")?;
+    // A process that changed its user may not look at itself in /proc, unless it says that it
+    // holds no secrets.
+    // SAFETY: takes numbers alone.
+    let result = unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 1, 0, 0, 0) };
+    checked(result, "prctl(PR_SET_DUMPABLE)")
+}
+
+fn checked(result: i32, what: &str) -> Result<(), Unavailable> {
+    if result == 0 {
+        return Ok(());
+    }
+    let error = io::Error::last_os_error();
+    Err(Unavailable::because(format!("{what}: {error}")))
+}
+
+/// Whether this process may mount, set up loop devices and become others.
+#[must_use]
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// Root, or why not.
+///
+/// # Errors
+/// An ordinary user.
+pub fn need_root(what: &str) -> Result<(), Unavailable> {
+    if is_root() {
+        Ok(())
+    } else {
+        Err(Unavailable::because(format!("{what} needs root")))
+    }
+}
