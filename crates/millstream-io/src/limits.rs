@@ -24,8 +24,8 @@ pub const REGION_BYTES_MAX: usize = isize::MAX as usize / 2;
 /// Staging of a storage unless it says otherwise: at 7 GB/s 18 ms of reading.
 pub const ARENA_BYTES_DEFAULT: usize = 128 << 20;
 
-/// Largest arena: 2^28 pages of 4 KiB, which the arena's numbers (u32) hold with room.
-pub const ARENA_BYTES_MAX: usize = 1 << 40;
+/// Largest arena: 2^24 pages of 4 KiB, whose tree of free runs takes 6 MiB.
+pub const ARENA_BYTES_MAX: usize = 1 << 36;
 
 /// Largest piece of a slab; longer buffers have a region of their own.
 pub const BUFFER_PIECE_MAX: usize = HUGE_PAGE_BYTES - HUGE_PAGE_BYTES / 8;

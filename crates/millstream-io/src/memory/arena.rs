@@ -4,9 +4,9 @@
 //! belongs at once. Its bound is the back-pressure of the engine: if `take` says `None`, nothing
 //! more is read until a block comes back.
 //!
-//! The room is divided by `Pages`, a buddy allocator over 4 KiB leaves whose blocks are trimmed to
-//! whole pages, lowest address first; so the pages in use lie together, and what was never needed
-//! is never touched (a fresh arena costs no memory, only address space).
+//! The room is divided by `Pages` (`arena/pages.rs`): whole pages, first fit, in a few steps of a
+//! tree. So the pages in use lie together at the front, nothing is wasted inside, and what was
+//! never needed is never touched (a fresh arena costs no memory, only address space).
 //!
 //! A [`Block`] is an address and a length, 16 bytes, without a reference count. That is sound
 //! because an arena that goes while blocks are out (or were dropped) leaks its region; and since a
@@ -31,7 +31,6 @@ use crate::error::{Errno, IoError};
 use crate::limits::{ARENA_BYTES_MAX, MEMORY_ALIGNMENT};
 use pages::Pages;
 
-mod bitmap;
 mod pages;
 
 /// A bounded arena of blocks in one region. The usual size is
@@ -70,7 +69,7 @@ impl Arena {
             return Err(IoError::because(
                 "arena",
                 Errno::INVALID,
-                "the size of staging must be between one byte and 1 TiB",
+                "the size of staging must be between one byte and 64 GiB",
             ));
         }
         let page_count = bytes.div_ceil(MEMORY_ALIGNMENT);
@@ -82,7 +81,7 @@ impl Arena {
     }
 
     /// A page-aligned block of at least `len` bytes (at least one page), or `None` if none is free
-    /// now. Its content is unspecified. From 2 MiB on it is aligned to 2 MiB.
+    /// now. Its content is unspecified.
     pub fn take(&mut self, len: usize) -> Option<Block> {
         if len > self.capacity() {
             return None;
