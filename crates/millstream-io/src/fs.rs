@@ -87,7 +87,8 @@ pub trait FileSystem: Send + Sync {
     ///
     /// # Errors
     /// The system's error with its likely cause; `EISDIR` for directories, `EINVAL` with a cause in
-    /// words for FIFOs, sockets and character devices; `EINVAL` for `direct` where there is none.
+    /// words for FIFOs, sockets and character devices; `EINVAL` for `direct` where there is none (a
+    /// file that `create` made stays then, empty).
     fn open(&self, path: &Path, mode: OpenMode) -> Result<Opened, IoError>;
 
     /// Closes. Errors of close are reported (delayed write errors).

