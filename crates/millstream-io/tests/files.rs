@@ -586,7 +586,8 @@ fn places_agree_with_the_files_in_them() {
 
 /// A view of a file that this test alone uses.
 fn view(opened: &Opened, offset: u64, len: usize) -> Result<MappedView, IoError> {
-    // SAFETY: the file is the test's own; where the test cuts it, it does not touch the view any more.
+    // SAFETY: the file is the test's own; where the test cuts it, it does not touch the view any
+    // more.
     unsafe { MappedView::map(opened.descriptor, offset, len) }
 }
 

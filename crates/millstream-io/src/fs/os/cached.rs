@@ -1,6 +1,6 @@
 //! Asks what of a file is in the page cache, without reading it.
 //!
-//! `cachestat` (6.5) counts pages, in 0.3 to 0.75 µs. Kernels from 6.15 on let it be used on files
+//! `cachestat` (6.5) counts pages, in 0.3 to 0.75 µs. Recent kernels let it be used on files
 //! only that the user owns or may write (game data below `/usr/share` is neither), so its `EPERM`
 //! is an answer for one file, its `ENOSYS` one for ever. Without it a read of one byte that must
 //! not wait stands for the whole range; such a read starts no read-ahead.
