@@ -1,0 +1,172 @@
+//! Bytes from a seed, as compressible as a game's data.
+//!
+//! The study's file shrinks from 100 to 64 MB under zlib. Game data is a mixture: already packed audio and images
+//! (incompressible), meshes (floats whose high bytes repeat), tables and text. The generator
+//! cuts the file into chunks, each of one kind by its own generator, in proportions tuned so that zlib arrives at about 0.64. Each chunk depends on
+//! the seed and its index alone, so a file of any length is a prefix of every longer one.
+
+use fastrand::Rng;
+
+/// Bytes of one chunk of one kind.
+pub const CHUNK_BYTES: usize = 32 << 10;
+
+/// Words of the text chunks.
+const WORDS: [&str; 32] = [
+    "position", "normal", "texture", "material", "diffuse", "vertex", "index", "shader", "sound",
+    "level", "node", "parent", "scale", "rotation", "0.125", "1.0", "0.5", "-1", "true", "false",
+    "name", "id", "bone", "weight", "track", "key", "frame", "light", "colour", "range", "mesh",
+    "path",
+];
+
+/// Fills `into` with the bytes of the file of `seed` from its first byte on.
+pub fn fill(seed: u64, into: &mut [u8]) {
+    for (index, chunk) in into.chunks_mut(CHUNK_BYTES).enumerate() {
+        // Spread indices over the seed space; neighbouring seeds of the generator are independent.
+        let mut rng = Rng::with_seed(seed ^ (index as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        match rng.u32(0..100) {
+            0..40 => rng.fill(chunk),
+            40..62 => vertices(&mut rng, chunk),
+            62..76 => text(&mut rng, chunk),
+            76..82 => table(&mut rng, chunk),
+            _ => pixels(&mut rng, chunk),
+        }
+    }
+}
+
+/// Positions that wander: the sign, exponent and first bits of a float repeat, its last bits do not.
+fn vertices(rng: &mut Rng, chunk: &mut [u8]) {
+    let mut position = [rng.f32() * 64.0, rng.f32() * 64.0, rng.f32() * 64.0];
+    for vertex in chunk.chunks_mut(12) {
+        for (axis, bytes) in vertex.chunks_mut(4).enumerate() {
+            position[axis] += rng.f32() - 0.5;
+            // Meshes are quantised: 1/1024 of a unit.
+            let value = (position[axis] * 1024.0).round() / 1024.0;
+            bytes.copy_from_slice(&value.to_le_bytes()[..bytes.len()]);
+        }
+    }
+}
+
+/// Key words with numbers, as a scene description has them.
+fn text(rng: &mut Rng, chunk: &mut [u8]) {
+    let mut at = 0;
+    while at < chunk.len() {
+        let word = WORDS[rng.usize(..WORDS.len())];
+        let number = rng.u16(..1000).to_string();
+        for byte in word
+            .bytes()
+            .chain(*b" ")
+            .chain(number.bytes())
+            .chain(*b"\n")
+        {
+            if at == chunk.len() {
+                return;
+            }
+            chunk[at] = byte;
+            at += 1;
+        }
+    }
+}
+
+/// Rising 32-bit indices with small steps, as index buffers and offset tables have them.
+fn table(rng: &mut Rng, chunk: &mut [u8]) {
+    let mut value = rng.u32(..65_536);
+    for bytes in chunk.chunks_mut(4) {
+        value = value.wrapping_add(rng.u32(..64));
+        bytes.copy_from_slice(&value.to_le_bytes()[..bytes.len()]);
+    }
+}
+
+/// Rows of pixels that are the row above but for some: flat art, height fields, user interfaces.
+fn pixels(rng: &mut Rng, chunk: &mut [u8]) {
+    const ROW_BYTES: usize = 1024;
+    let first = ROW_BYTES.min(chunk.len());
+    rng.fill(&mut chunk[..first]);
+    for start in (ROW_BYTES..chunk.len()).step_by(4) {
+        let end = (start + 4).min(chunk.len());
+        chunk.copy_within(start - ROW_BYTES..end - ROW_BYTES, start);
+        if rng.u8(..) < 12 {
+            rng.fill(&mut chunk[start..end]);
+        }
+    }
+}
+
+/// Sizes of `count` small files: log-normal between the bounds, scaled to a mean.
+///
+/// Many files are small and a few hold most bytes, as in every game's folder.
+#[must_use]
+pub fn small_sizes(seed: u64, count: usize, min: u64, max: u64, mean: u64) -> Vec<u64> {
+    /// Spread of the logarithm: with it the smallest files of 2096 are near 1 KiB and the largest near 300 KiB.
+    const SIGMA: f64 = 1.1;
+    let mut rng = Rng::with_seed(seed);
+    let raw: Vec<f64> = (0..count)
+        .map(|_| (SIGMA * normal(&mut rng)).exp())
+        .collect();
+    // The bounds cut more off the top than off the bottom, so one scaling falls short; a few settle.
+    let mut scale = mean as f64 * count as f64 / raw.iter().sum::<f64>();
+    let mut sizes = Vec::new();
+    for _ in 0..20 {
+        sizes = raw
+            .iter()
+            .map(|value| ((value * scale) as u64).clamp(min, max))
+            .collect();
+        let got = sizes.iter().sum::<u64>() as f64 / count.max(1) as f64;
+        scale *= mean as f64 / got;
+    }
+    sizes
+}
+
+/// A value of the standard normal distribution (Box and Muller).
+fn normal(rng: &mut Rng) -> f64 {
+    let radius = (-2.0 * (1.0 - rng.f64()).ln()).sqrt();
+    radius * (std::f64::consts::TAU * rng.f64()).cos()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits;
+
+    #[test]
+    fn a_file_is_a_prefix_of_every_longer_one_and_seeds_differ() {
+        let mut long = vec![0; 3 * CHUNK_BYTES + 17];
+        fill(1, &mut long);
+        for len in [0, 1, CHUNK_BYTES - 1, CHUNK_BYTES, 2 * CHUNK_BYTES + 5] {
+            let mut short = vec![0; len];
+            fill(1, &mut short);
+            assert!(short == long[..len]);
+        }
+        let mut other = vec![0; long.len()];
+        fill(2, &mut other);
+        assert!(other != long);
+    }
+
+    #[test]
+    fn zlib_makes_it_about_as_small_as_the_studys_file() {
+        let mut bytes = vec![0; 8 << 20];
+        fill(7, &mut bytes);
+        let mut compressor =
+            libdeflater::Compressor::new(libdeflater::CompressionLvl::new(6).unwrap());
+        let mut out = vec![0; compressor.zlib_compress_bound(bytes.len())];
+        let len = compressor.zlib_compress(&bytes, &mut out).unwrap();
+        let ratio = len as f64 / bytes.len() as f64;
+        assert!((0.60..0.68).contains(&ratio), "ratio {ratio}");
+    }
+
+    #[test]
+    fn small_files_are_as_many_and_as_large_together_as_asked_for() {
+        let (min, max) = (limits::SMALL_BYTES_MIN, limits::SMALL_BYTES_MAX);
+        let mean = limits::SMALL_BYTES_MEAN;
+        for count in [limits::QUICK_SMALL_COUNT, limits::SMALL_COUNT] {
+            let sizes = small_sizes(3, count, min, max, mean);
+            assert_eq!(sizes.len(), count);
+            assert!(sizes.iter().all(|size| (min..=max).contains(size)));
+            let total = sizes.iter().sum::<u64>() as f64;
+            let wanted = (mean * count as u64) as f64;
+            assert!((total / wanted - 1.0).abs() < 0.02, "{total} of {wanted}");
+            // Log-normal: the median lies well under the mean.
+            let mut sorted = sizes.clone();
+            sorted.sort_unstable();
+            assert!(sorted[count / 2] < mean * 3 / 4);
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! Every bound and every size of this crate, with its arithmetic.
+
+/// Bytes of the big file of workload `read`: 100 MB, as the study's.
+pub const BIG_BYTES: u64 = 100_000_000;
+/// Bytes of the second big file: far above any cache of a disk or of a host's read-ahead.
+pub const HUGE_BYTES: u64 = 1 << 30;
+/// Bytes of the file read under a throttle below [`SLOW_THROTTLE_MBPS`]: 8 MB take 3.5 s at 2.4 MB/s.
+pub const SLOW_BYTES: u64 = 8_000_000;
+/// Throttles below this many MB/s use the file of [`SLOW_BYTES`].
+pub const SLOW_THROTTLE_MBPS: f64 = 20.0;
+/// Bytes of the big file in a quick run.
+pub const QUICK_BIG_BYTES: u64 = 24_000_000;
+/// Bytes of the file that random requests read. A gibibyte holds 1024 requests of 1 MiB that do not
+/// overlap, and 8192 places 128 KiB apart, farther than any read-ahead of a random read.
+pub const RANDOM_BYTES: u64 = 1 << 30;
+/// The same in a quick run.
+pub const QUICK_RANDOM_BYTES: u64 = 96 << 20;
+
+/// Small files of workload `startup`, as the study's.
+pub const SMALL_COUNT: usize = 2096;
+/// Small files of a quick run: enough that the study's quadratic scan shows, in under a second.
+pub const QUICK_SMALL_COUNT: usize = 512;
+/// Smallest of the small files.
+pub const SMALL_BYTES_MIN: u64 = 1 << 10;
+/// Largest of the small files.
+pub const SMALL_BYTES_MAX: u64 = 300 << 10;
+/// Mean of the small files: 86.5 MB over 2096 files.
+pub const SMALL_BYTES_MEAN: u64 = 41_270;
+
+/// Raw bytes of one block of the corpora that are cut into independent blocks. The engine's decode
+/// jobs are of this size, and larger blocks gain under 1 % of ratio.
+pub const CODEC_BLOCK_BYTES: usize = 256 << 10;
+
+/// Runs of every contender unless the caller asks otherwise: as the study's ten, cheaper than the
+/// thirty that a tight interval would want.
+pub const RUNS: usize = 10;
+/// Runs in a quick benchmark: enough for a median.
+pub const QUICK_RUNS: usize = 3;
+/// Most runs of one contender in a throttled case, where a run takes seconds and the device is
+/// steadier than any other part.
+pub const THROTTLED_RUNS_MAX: usize = 3;
+/// Most runs of one contender that a caller may ask for.
+pub const RUNS_MAX: usize = 1000;
+
+/// Bytes that one cell of the grid of `requests` reads at most.
+pub const CELL_BYTES_MAX: u64 = 256 << 20;
+/// Requests that one cell of the grid reads at most.
+pub const CELL_REQUESTS_MAX: usize = 16_384;
+/// Requests that one cell reads at most at depth 1, where a request takes a whole round trip.
+pub const CELL_REQUESTS_SERIAL_MAX: usize = 2_048;
+
+/// Threads of the rivals that use a pool, as the figures of others were taken.
+pub const POOL_THREADS: usize = 8;
+/// Threads that enqueue in workload `startup`.
+pub const ENQUEUE_THREADS: usize = 4;
+/// One of so many requests of workload `startup` is cancelled right after it was queued.
+pub const CANCEL_ONE_IN: usize = 64;
+
+const _: () = assert!(QUICK_RUNS <= RUNS && RUNS <= RUNS_MAX);
+const _: () = assert!(SMALL_BYTES_MIN < SMALL_BYTES_MEAN && SMALL_BYTES_MEAN < SMALL_BYTES_MAX);
+const _: () = assert!(CELL_REQUESTS_SERIAL_MAX <= CELL_REQUESTS_MAX);

@@ -1,0 +1,80 @@
+//! Where a rival's pieces of a file go: copied to the destination, or decoded into it on the same thread while the device
+//! reads on, as the study did.
+
+use millstream_codec::{CodecId, StreamDecoder, stream_decoder};
+
+use crate::error::{Error, Result};
+
+/// Takes a file's stored bytes piece by piece, in order.
+pub(crate) struct Sink<'a> {
+    destination: &'a mut [u8],
+    produced: usize,
+    decoder: Option<Box<dyn StreamDecoder>>,
+    at_end: bool,
+}
+
+impl<'a> Sink<'a> {
+    /// A sink into `destination`, which has exactly the raw bytes' length.
+    pub(crate) fn new(codec: CodecId, destination: &'a mut [u8]) -> Result<Sink<'a>> {
+        let decoder = match codec {
+            CodecId::STORED => None,
+            codec => Some(stream_decoder(codec).map_err(|error| Error::new(error.to_string()))?),
+        };
+        Ok(Sink {
+            destination,
+            produced: 0,
+            decoder,
+            at_end: false,
+        })
+    }
+
+    /// Takes the next piece.
+    pub(crate) fn take(&mut self, mut piece: &[u8]) -> Result<()> {
+        let Some(decoder) = &mut self.decoder else {
+            let room = &mut self.destination[self.produced..];
+            if piece.len() > room.len() {
+                return Err(Error::new("the file is longer than its record says"));
+            }
+            room[..piece.len()].copy_from_slice(piece);
+            self.produced += piece.len();
+            return Ok(());
+        };
+        while !piece.is_empty() {
+            let progress = decoder
+                .decode(piece, &mut self.destination[self.produced..])
+                .map_err(|error| Error::new(error.to_string()))?;
+            if progress.consumed == 0 && progress.produced == 0 {
+                return Err(Error::new("a decoder makes no progress"));
+            }
+            piece = &piece[progress.consumed..];
+            self.produced += progress.produced;
+            self.at_end = progress.at_end;
+        }
+        Ok(())
+    }
+
+    /// Ends the stream; the raw bytes delivered.
+    pub(crate) fn finish(mut self) -> Result<u64> {
+        if let Some(decoder) = &mut self.decoder {
+            // What the decoder still holds back comes out without input.
+            while !self.at_end {
+                let progress = decoder
+                    .decode(&[], &mut self.destination[self.produced..])
+                    .map_err(|error| Error::new(error.to_string()))?;
+                self.produced += progress.produced;
+                self.at_end = progress.at_end;
+                if progress.produced == 0 && !progress.at_end {
+                    return Err(Error::new("the stream ends early"));
+                }
+            }
+        }
+        if self.produced != self.destination.len() {
+            return Err(Error::new(format!(
+                "{} raw bytes instead of {}",
+                self.produced,
+                self.destination.len()
+            )));
+        }
+        Ok(self.produced as u64)
+    }
+}

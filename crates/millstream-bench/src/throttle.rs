@@ -1,0 +1,256 @@
+//! A slow disk out of a fast one: the kernel's throttle of a block device for this process.
+//!
+//! cgroup v1 (`blkio.throttle.read_bps_device`) or v2 (`io.max`), whichever this system has mounted with the controller.
+//! The process moves itself into a group of its own, with all its threads, so that direct, buffered and ring reads, whoever
+//! issues them, are all held to the rate. It needs root and a real block device: where either is
+//! missing the reason comes back and the case is skipped. The guard moves the process back and removes the group, on every way out but a
+//! kill; groups that a killed benchmark left behind are empty, harmless, and removed by the next one.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, Result};
+
+/// Names of our groups begin so.
+const GROUP_PREFIX: &str = "millstream-bench-";
+
+/// Which interface of control groups throttles.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Version {
+    /// `blkio.throttle.read_bps_device`.
+    One,
+    /// `io.max`.
+    Two,
+}
+
+/// A throttle in force; dropped, it ends.
+pub struct Throttle {
+    version: Version,
+    group: PathBuf,
+    /// `cgroup.procs` of the group that the process was in.
+    home: PathBuf,
+    device: String,
+    /// `cgroup.subtree_control` where the controller was switched on by us.
+    switched_on: Option<PathBuf>,
+}
+
+impl Throttle {
+    /// Holds this process' reads of the disk under `path` to a rate, in bytes per second.
+    ///
+    /// # Errors
+    /// No root, no controller, or no block device under the path; the reason in words.
+    pub fn new(path: &Path, bytes_per_second: u64) -> Result<Throttle> {
+        let device = disk_of(path)?;
+        let mounts = fs::read_to_string("/proc/self/mountinfo")
+            .map_err(|error| Error::io("read /proc/self/mountinfo", error))?;
+        let groups = fs::read_to_string("/proc/self/cgroup")
+            .map_err(|error| Error::io("read /proc/self/cgroup", error))?;
+        let (version, root) = find_controller(&mounts, |root| {
+            fs::read_to_string(root.join("cgroup.controllers"))
+                .is_ok_and(|text| text.split_whitespace().any(|name| name == "io"))
+        })
+        .ok_or_else(|| Error::new("no control group controller for block devices is mounted"))?;
+        let home = own_group(&groups, version)
+            .ok_or_else(|| Error::new("/proc/self/cgroup does not name this process' group"))?;
+        remove_stale(&root);
+        let group = root.join(format!("{GROUP_PREFIX}{}", std::process::id()));
+        fs::create_dir(&group).map_err(|error| {
+            let what = "make a control group (root is needed)";
+            Error::file(what, &group, error)
+        })?;
+        let mut throttle = Throttle {
+            version,
+            home: root.join(home.trim_start_matches('/')).join("cgroup.procs"),
+            device,
+            switched_on: None,
+            group,
+        };
+        if version == Version::Two {
+            throttle.switch_on(&root)?;
+        }
+        throttle.set(bytes_per_second)?;
+        let procs = throttle.group.join("cgroup.procs");
+        write(&procs, &std::process::id().to_string())?;
+        Ok(throttle)
+    }
+
+    /// Another rate, in bytes per second.
+    ///
+    /// # Errors
+    /// The kernel refuses the device or the rate.
+    pub fn set(&self, bytes_per_second: u64) -> Result<()> {
+        let device = &self.device;
+        match self.version {
+            Version::One => write(
+                &self.group.join("blkio.throttle.read_bps_device"),
+                &format!("{device} {bytes_per_second}"),
+            ),
+            Version::Two => write(
+                &self.group.join("io.max"),
+                &format!("{device} rbps={bytes_per_second}"),
+            ),
+        }
+    }
+
+    fn switch_on(&mut self, root: &Path) -> Result<()> {
+        let control = root.join("cgroup.subtree_control");
+        let on = fs::read_to_string(&control)
+            .is_ok_and(|text| text.split_whitespace().any(|name| name == "io"));
+        if !on {
+            write(&control, "+io")?;
+            self.switched_on = Some(control);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Throttle {
+    fn drop(&mut self) {
+        // Every step is tried whatever became of the one before; what fails leaves an empty group at worst.
+        let _ = write(&self.home, &std::process::id().to_string());
+        let _ = fs::remove_dir(&self.group);
+        if let Some(control) = &self.switched_on {
+            let _ = write(control, "-io");
+        }
+    }
+}
+
+fn write(path: &Path, text: &str) -> Result<()> {
+    fs::write(path, text).map_err(|error| Error::file(&format!("write {text:?} to"), path, error))
+}
+
+/// `MAJOR:MINOR` of the whole disk that holds `path`; throttles do not know partitions.
+fn disk_of(path: &Path) -> Result<String> {
+    let stat = rustix::fs::stat(path).map_err(|error| Error::file("stat", path, error))?;
+    let (major, minor) = (
+        rustix::fs::major(stat.st_dev),
+        rustix::fs::minor(stat.st_dev),
+    );
+    let node = PathBuf::from(format!("/sys/dev/block/{major}:{minor}"));
+    if !node.exists() {
+        return Err(Error::new(format!(
+            "{} is on no block device of its own (tmpfs, overlay, btrfs or a network)",
+            path.display()
+        )));
+    }
+    if !node.join("partition").exists() {
+        return Ok(format!("{major}:{minor}"));
+    }
+    // The node is a link into the disk's folder, where the partition is a folder below its disk.
+    fs::canonicalize(&node)
+        .and_then(|partition| fs::read_to_string(partition.join("../dev")))
+        .map(|text| text.trim().to_owned())
+        .map_err(|error| Error::file("find the disk of", &node, error))
+}
+
+/// The mounted hierarchy that throttles block devices, v1 before v2 (a controller is in one of them only).
+fn find_controller(mounts: &str, has_io: impl Fn(&Path) -> bool) -> Option<(Version, PathBuf)> {
+    let mut two = None;
+    for line in mounts.lines() {
+        // Fields before " - ": the fifth is the mount point; after it: type, source, options.
+        let Some((place, kind)) = line.split_once(" - ") else {
+            continue;
+        };
+        let Some(point) = place.split(' ').nth(4) else {
+            continue;
+        };
+        let mut kind = kind.split(' ');
+        let (name, options) = (kind.next(), kind.nth(1).unwrap_or_default());
+        match name {
+            Some("cgroup") if options.split(',').any(|option| option == "blkio") => {
+                return Some((Version::One, point.into()));
+            }
+            Some("cgroup2") if has_io(Path::new(point)) => {
+                two = Some((Version::Two, point.into()));
+            }
+            _ => {}
+        }
+    }
+    two
+}
+
+/// The process' group, relative to its hierarchy's root, out of `/proc/self/cgroup`.
+fn own_group(groups: &str, version: Version) -> Option<&str> {
+    groups.lines().find_map(|line| {
+        let mut fields = line.splitn(3, ':');
+        let (number, controllers, group) = (fields.next()?, fields.next()?, fields.next()?);
+        let ours = match version {
+            Version::One => controllers.split(',').any(|name| name == "blkio"),
+            Version::Two => number == "0" && controllers.is_empty(),
+        };
+        ours.then_some(group)
+    })
+}
+
+/// Removes groups of ours that are empty; the kernel refuses to remove others.
+fn remove_stale(root: &Path) {
+    let Ok(entries) = fs::read_dir(root) else {
+        return;
+    };
+    for entry in entries.flatten() {
+        if entry
+            .file_name()
+            .to_string_lossy()
+            .starts_with(GROUP_PREFIX)
+        {
+            let _ = fs::remove_dir(entry.path());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const V1: &str = "\
+30 25 0:26 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu
+31 25 0:27 / /sys/fs/cgroup/blkio rw shared:9 - cgroup cgroup rw,blkio
+32 25 0:28 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw";
+    const V2: &str = "28 25 0:26 / /sys/fs/cgroup rw shared:4 - cgroup2 cgroup2 rw,nsdelegate";
+
+    #[test]
+    fn the_hierarchy_that_throttles_is_found_in_either_version() {
+        let one = find_controller(V1, |_| true);
+        assert_eq!(one, Some((Version::One, "/sys/fs/cgroup/blkio".into())));
+        let two = find_controller(V2, |_| true);
+        assert_eq!(two, Some((Version::Two, "/sys/fs/cgroup".into())));
+        assert_eq!(find_controller(V2, |_| false), None);
+        assert_eq!(find_controller("nonsense\n\n a - b", |_| true), None);
+    }
+
+    #[test]
+    fn the_own_group_is_found_in_either_version() {
+        let groups = "12:cpu,cpuacct:/a\n9:blkio:/user/b:c\n0::/unified";
+        assert_eq!(own_group(groups, Version::One), Some("/user/b:c"));
+        assert_eq!(own_group(groups, Version::Two), Some("/unified"));
+        assert_eq!(own_group("", Version::Two), None);
+    }
+
+    #[test]
+    fn a_throttle_comes_and_goes_without_a_trace() {
+        let folder = tempfile::tempdir().unwrap();
+        let before = fs::read_to_string("/proc/self/cgroup").unwrap();
+        // A rate that holds nobody up: the other tests of this process read meanwhile.
+        match Throttle::new(folder.path(), 1 << 40) {
+            Err(error) => println!("SKIP: {error}"),
+            Ok(throttle) => {
+                let group = throttle.group.clone();
+                assert!(group.exists());
+                assert!(fs::read_to_string("/proc/self/cgroup").unwrap() != before);
+                drop(throttle);
+                assert!(!group.exists());
+            }
+        }
+        assert_eq!(fs::read_to_string("/proc/self/cgroup").unwrap(), before);
+    }
+
+    #[test]
+    fn memory_file_systems_are_refused_with_a_reason() {
+        if !Path::new("/proc/self/stat").exists() {
+            println!("SKIP: no /proc here");
+            return;
+        }
+        let error = disk_of(Path::new("/proc/self/stat")).unwrap_err();
+        assert!(error.to_string().contains("no block device"), "{error}");
+    }
+}
