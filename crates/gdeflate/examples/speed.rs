@@ -8,7 +8,6 @@
 //! on a machine only ever makes a run slower.
 
 use std::path::{Path, PathBuf};
-use std::time::Instant;
 
 use gdeflate::limits::TILE_RAW_BYTES;
 use gdeflate::{Decoder, Encoder, Kernel, Level};
@@ -85,17 +84,10 @@ fn list(path: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
-/// CPU time of this thread, where the system tells it.
+/// CPU time of this thread.
 fn cpu_seconds() -> f64 {
-    // Fields 14 and 15 of /proc are too coarse; schedstat counts nanoseconds on the CPU.
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
-    let nanoseconds = text.and_then(|text| text.split(' ').next()?.parse::<f64>().ok());
-    nanoseconds.map_or_else(wall_seconds, |ns| ns / 1e9)
-}
-
-fn wall_seconds() -> f64 {
-    static START: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
-    START.get_or_init(Instant::now).elapsed().as_secs_f64()
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
 /// MB per CPU-second of the best run.

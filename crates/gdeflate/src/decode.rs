@@ -7,7 +7,13 @@
 //! Work is bounded by the tile: every turn takes bits, and the tile's words are bounded by
 //! `TILE_STORED_BYTES_MAX`; two turns of a lane make at least one byte, and raw bytes are bounded
 //! by what was declared. Memory is the decoder's own, 340 KiB, allocated once.
+//!
+//! # Safety
+//! The one unsafe thing here is to call a kernel that not every machine can run.
+#![expect(unsafe_code, reason = "calls kernels that need CPU features; see # Safety")]
 
+#[cfg(target_arch = "x86_64")]
+mod avx512;
 mod codes;
 mod copies;
 mod kernel;
@@ -41,6 +47,8 @@ pub struct Decoder {
 /// A decoder's memory.
 pub(crate) struct Scratch {
     tables: Tables,
+    #[cfg(target_arch = "x86_64")]
+    vector_tables: avx512::VectorTables,
     tokens: Tokens,
 }
 
@@ -67,7 +75,12 @@ impl Decoder {
     #[must_use]
     pub fn with_kernel(kernel: Kernel) -> Self {
         let kernel = if kernel.is_available() { kernel } else { Kernel::Portable };
-        let scratch = Box::new(Scratch { tables: Tables::new(), tokens: Tokens::new() });
+        let scratch = Box::new(Scratch {
+            tables: Tables::new(),
+            #[cfg(target_arch = "x86_64")]
+            vector_tables: avx512::VectorTables::new(),
+            tokens: Tokens::new(),
+        });
         Self { kernel, scratch }
     }
 
@@ -136,13 +149,22 @@ impl Decoder {
         raw: &mut [u8],
         done: usize,
     ) -> Result<usize, ErrorKind> {
-        let Scratch { tables, tokens } = &mut *self.scratch;
+        let scratch = &mut *self.scratch;
+        let tokens = &mut scratch.tokens;
         tokens.clear();
         let room = raw.len() - done;
         match self.kernel {
-            Kernel::Portable => {
-                tables.build(lengths)?;
-                portable::symbols(lanes, words, tables, tokens, room)?;
+            #[cfg(target_arch = "x86_64")]
+            Kernel::Avx512 => {
+                scratch.vector_tables.build(lengths)?;
+                let tables = &scratch.vector_tables;
+                // SAFETY: `with_kernel`, the only way to a decoder, keeps a kernel only if the
+                // machine has what it needs.
+                unsafe { avx512::symbols(lanes, words, tables, tokens, room)? };
+            }
+            _ => {
+                scratch.tables.build(lengths)?;
+                portable::symbols(lanes, words, &scratch.tables, tokens, room)?;
             }
         }
         copies::run(tokens, raw, done)
