@@ -92,7 +92,7 @@ pub fn encode_block(
         CodecId::ZSTD => zstd::encode(level, scratch, raw, out),
         CodecId::LZ4 => lz4::encode_frame(scratch, raw, out),
         CodecId::LZ4_BLOCK => lz4::encode_block(scratch, raw, out),
-        CodecId::GDEFLATE => crate::gdeflate::encode(level, raw, out),
+        CodecId::GDEFLATE => crate::gdeflate::encode(level, raw, 1, out),
         _ => Err(Fault::of(CodecErrorKind::Unsupported)),
     };
     encoded.map_err(|fault| {

@@ -22,6 +22,7 @@ pub struct Scratch {
     #[cfg(feature = "c")]
     zstd_encoder: Option<zstd_safe::CCtx<'static>>,
     lz4_table: Option<lz4_flex::block::CompressTable>,
+    gdeflate_decoder: Option<gdeflate::Decoder>,
 }
 
 impl Scratch {
@@ -32,6 +33,11 @@ impl Scratch {
             .get_or_insert_with(|| Box::new(Deflate::new(Wrapper::Raw)));
         deflate.reset(wrapper);
         deflate
+    }
+
+    pub(crate) fn gdeflate_decoder(&mut self) -> &mut gdeflate::Decoder {
+        self.gdeflate_decoder
+            .get_or_insert_with(gdeflate::Decoder::new)
     }
 
     /// The match table of the LZ4 encoder.

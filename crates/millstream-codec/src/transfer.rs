@@ -2,7 +2,7 @@
 //!
 //! Each direction holds one buffer of 256 KiB per side and the codec's own state. GDeflate is the
 //! exception: its tile table stands before its tiles, so it takes the whole stream in memory, up to
-//! the format's limit.
+//! the format's limit, and works on all cores while it is there.
 
 use std::io::{ErrorKind, Read, Write};
 
@@ -14,7 +14,7 @@ use crate::format::wrapper::{Tally, Wrapper};
 use crate::limits::{
     GDEFLATE_RAW_BYTES_MAX, GDEFLATE_STORED_BYTES_MAX, LZ4_ENCODE_BLOCK_BYTES, TRANSFER_BYTES,
 };
-use crate::{CodecId, Scratch, StreamDecoder, declared_raw_len, decode_block, stream_decoder};
+use crate::{CodecId, Scratch, StreamDecoder, stream_decoder};
 
 /// How many bytes went through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -239,8 +239,8 @@ fn compress_gdeflate(
 ) -> Result<Totals, StreamError> {
     let bytes = read_all(CodecId::GDEFLATE, raw, GDEFLATE_RAW_BYTES_MAX)?;
     let mut encoded = Vec::new();
-    let mut scratch = Scratch::default();
-    crate::encode_block(CodecId::GDEFLATE, level, &mut scratch, &bytes, &mut encoded)?;
+    crate::gdeflate::encode(level, &bytes, threads(), &mut encoded)
+        .map_err(|fault| fault.at(CodecId::GDEFLATE, 0))?;
     stored.write_all(&encoded).map_err(StreamError::Write)?;
     Ok(Totals {
         stored_bytes: encoded.len() as u64,
@@ -252,22 +252,19 @@ fn decompress_gdeflate(stored: &mut dyn Read, raw: &mut dyn Write) -> Result<Tot
     let codec = CodecId::GDEFLATE;
     let bytes = read_all(codec, stored, GDEFLATE_STORED_BYTES_MAX)?;
     let stored_bytes = bytes.len() as u64;
-    // Without a readable header there is no size to trust; decoding then says what is wrong.
-    let raw_bytes = declared_raw_len(codec, &bytes, stored_bytes).unwrap_or(0);
-    let out_of_memory = CodecError::new(CodecErrorKind::OutOfMemory, codec, 0);
-    let raw_len = usize::try_from(raw_bytes).map_err(|_| out_of_memory)?;
-    let mut decoded = Vec::new();
-    decoded
-        .try_reserve_exact(raw_len)
-        .map_err(|_| out_of_memory)?;
-    decoded.resize(raw_len, 0);
-    let written = decode_block(codec, &mut Scratch::default(), &bytes, &mut decoded)?;
-    raw.write_all(&decoded[..written])
-        .map_err(StreamError::Write)?;
+    let decoded =
+        crate::gdeflate::decode_parallel(&bytes, threads()).map_err(|fault| fault.at(codec, 0))?;
+    raw.write_all(&decoded).map_err(StreamError::Write)?;
     Ok(Totals {
         stored_bytes,
-        raw_bytes: written as u64,
+        raw_bytes: decoded.len() as u64,
     })
+}
+
+/// Threads that GDeflate's tiles may keep busy: there is nothing to overlap them with, since the
+/// stream is read before and written after.
+fn threads() -> usize {
+    std::thread::available_parallelism().map_or(1, |count| count.get())
 }
 
 fn copy(from: &mut dyn Read, to: &mut dyn Write) -> Result<Totals, StreamError> {

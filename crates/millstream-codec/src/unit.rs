@@ -38,7 +38,8 @@ pub trait UnitScanner: Send {
     /// inside it, and says how many bytes it is done with. `end`: nothing follows.
     ///
     /// A unit is at most [`UNIT_STORED_BYTES_MAX`](crate::limits::UNIT_STORED_BYTES_MAX) long, and
-    /// found once 4 bytes behind it are there too. With `end`, success means that everything was
+    /// found once 4 bytes behind it are there too (LZ4 must see
+    /// whether a block is the last). With `end`, success means that everything was
     /// consumed and the units fill the raw bytes exactly.
     ///
     /// # Errors
@@ -72,10 +73,13 @@ pub fn unit_scanner(
     stored_len: u64,
     raw_len: u64,
 ) -> Option<Box<dyn UnitScanner>> {
+    if head.len() as u64 > stored_len {
+        return None;
+    }
     match codec {
         CodecId::ZSTD => zstd::scanner(head, raw_len),
         CodecId::LZ4 => lz4::scanner(head, raw_len),
-        CodecId::GDEFLATE => crate::gdeflate::scanner(head, stored_len, raw_len),
+        CodecId::GDEFLATE => crate::gdeflate::scanner(head, raw_len),
         _ => None,
     }
 }
@@ -118,12 +122,12 @@ pub fn declared_raw_len(codec: CodecId, head: &[u8], stored_len: u64) -> Option<
         CodecId::STORED => Some(stored_len),
         CodecId::ZSTD => zstd::declared(head, stored_len),
         CodecId::LZ4 => lz4::declared(head, stored_len),
-        CodecId::GDEFLATE => crate::gdeflate::declared(head, stored_len),
+        CodecId::GDEFLATE => crate::gdeflate::declared(head),
         _ => None,
     }
 }
 
 /// What a scanner says at the end of the stream if stored bytes are missing.
-fn cut(offset: usize) -> Fault {
+pub(crate) fn cut(offset: usize) -> Fault {
     Fault::of(CodecErrorKind::Truncated).after(offset)
 }

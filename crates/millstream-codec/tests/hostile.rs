@@ -24,6 +24,11 @@ fn config(cases: u32) -> ProptestConfig {
 fn decode_every_way(codec: CodecId, stored: &[u8], raw_len: usize, seed: u64) {
     let block = by_block(codec, stored, raw_len);
     if !STREAMED.contains(&codec) {
+        let units = by_units(codec, stored, raw_len, 10_000);
+        if let Some(units) = units.filter(|_| block.as_ref().is_ok_and(|raw| raw.len() == raw_len))
+        {
+            assert!(units.expect("the block decodes").0 == block.unwrap());
+        }
         return;
     }
     let mut random = fastrand::Rng::with_seed(seed);
@@ -129,6 +134,25 @@ proptest! {
         if magic && codec == CodecId::ZLIB { stored.extend([0x78, 0x9C]); }
         stored.extend(bytes);
         decode_every_way(codec, &stored, raw_len, raw_len as u64);
+    }
+}
+
+/// Where this build cannot encode a codec, damage needs streams that others have made.
+#[test]
+fn damaged_streams_of_the_tools_are_survived() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data");
+    for (name, codec) in [
+        ("zstd-19.zst", CodecId::ZSTD),
+        ("zstd-1-check-two-frames.zst", CodecId::ZSTD),
+        ("lz4-linked-checked.lz4", CodecId::LZ4),
+    ] {
+        let whole = std::fs::read(folder.join(name)).expect(name);
+        for seed in 0..150 {
+            let mut stored = whole.clone();
+            damage(&mut stored, &mut fastrand::Rng::with_seed(seed));
+            println!("{name}, seed {seed}");
+            decode_every_way(codec, &stored, 140_000, seed);
+        }
     }
 }
 
@@ -274,6 +298,38 @@ fn a_changed_checksum_is_told_from_corrupt_data() {
         let kinds = errors(codec, &stored, raw.len());
         assert_eq!(kinds, [CodecErrorKind::Checksum; 4], "{}", codec.name());
     }
+}
+
+#[test]
+fn gdeflate_is_held_to_the_same_rules() {
+    let raw = sample(Kind::Text, 150_000, 8);
+    let stored = encoded(CodecId::GDEFLATE, &raw).unwrap();
+    let kind = |stored: &[u8], raw_len| {
+        let block = by_block(CodecId::GDEFLATE, stored, raw_len)
+            .expect_err("block")
+            .kind;
+        if let Some(units) = by_units(CodecId::GDEFLATE, stored, raw_len, 20_000) {
+            assert_eq!(units.expect_err("units").kind, block);
+        }
+        block
+    };
+    for cut in [0, 1, 7, 8, 15, 20, 1000, stored.len() - 1] {
+        assert_eq!(
+            kind(&stored[..cut], raw.len()),
+            CodecErrorKind::Truncated,
+            "cut at {cut}"
+        );
+        let whole = decompress(CodecId::GDEFLATE, &mut &stored[..cut], &mut Vec::new());
+        assert!(whole.is_err(), "cut at {cut}");
+    }
+    let trailing = [&stored[..], &[0; 4]].concat();
+    assert_eq!(kind(&trailing, raw.len()), CodecErrorKind::TrailingBytes);
+    assert_eq!(kind(&stored, raw.len() - 1), CodecErrorKind::RawTooLong);
+    assert_eq!(kind(b"no GDeflate stream", 10), CodecErrorKind::Corrupt);
+    // A header that promises 4 GiB and a table that is not there: no memory is asked for.
+    let promise = [4, 0xFB, 0xFF, 0xFF, 1, 0, 0, 0];
+    assert_eq!(kind(&promise, 10), CodecErrorKind::Truncated);
+    assert!(decompress(CodecId::GDEFLATE, &mut &promise[..], &mut Vec::new()).is_err());
 }
 
 #[test]

@@ -64,6 +64,26 @@ fn lz4_blocks_are_units_however_the_bytes_arrive() {
 }
 
 #[test]
+fn gdeflate_tiles_are_units_however_the_bytes_arrive() {
+    for len in [65_537, 500_000] {
+        let raw = sample(Kind::Texture, len, 2);
+        let stored = encoded(CodecId::GDEFLATE, &raw).unwrap();
+        for piece_bytes in [1, 1000, stored.len()] {
+            let (decoded, count) = by_units(CodecId::GDEFLATE, &stored, len, piece_bytes)
+                .unwrap()
+                .unwrap();
+            assert!(decoded == raw, "{len} {piece_bytes}");
+            assert_eq!(count, len.div_ceil(65_536));
+        }
+    }
+    let stored = encoded(CodecId::GDEFLATE, &[7; 65_536]).unwrap();
+    assert!(
+        by_units(CodecId::GDEFLATE, &stored, 65_536, 100).is_none(),
+        "a single tile"
+    );
+}
+
+#[test]
 fn the_content_checksum_of_units_is_compared_in_the_end() {
     let raw = sample(Kind::Text, 600_000, 3);
     let mut stored = encoded(CodecId::LZ4, &raw).unwrap();

