@@ -76,6 +76,16 @@ pub const THREADS_BATCH_BYTES_MAX: usize = 64 << 10;
 /// and the copy of 16 KiB about 2; the fastest disks answer in 8 µs.
 pub const THREADS_FAST_NS: u64 = 6_000;
 
+/// Completions are held back while this many times as many operations wait for a thread: so the
+/// owner wakes for 14 at a time at depth 128, and learns of each at most an eighth later.
+pub const THREADS_HOLD_RATIO: usize = 8;
+
+/// The same while operations are fast: half of 128 take 40 µs, twenty times the cost of a wake.
+pub const THREADS_HOLD_RATIO_FAST: usize = 2;
+
+/// How long completions may be held back if all threads get stuck just then.
+pub const THREADS_HOLD_NS_MAX: u64 = 1_000_000;
+
 /// Most operations that one enter of the ring submits. A cached read runs inside the call (0.6–0.8
 /// µs for 4 KiB), so 64 hold the owner for about 50 µs.
 pub const URING_SUBMIT_MAX: usize = 64;

@@ -111,6 +111,11 @@ impl Doorbell {
         self.shared.state.swap(AWAKE, Ordering::SeqCst);
     }
 
+    /// Whether it was rung since it was armed.
+    pub(crate) fn is_rung(&self) -> bool {
+        self.shared.state.load(Ordering::SeqCst) == RUNG
+    }
+
     /// Sleeps, armed, until the bell rings or the timeout passes.
     pub(crate) fn sleep(&self, timeout: Option<Duration>) {
         let (lock, condvar) = match &self.shared.sleeper {

@@ -7,7 +7,10 @@
 use std::collections::VecDeque;
 
 use crate::device::{Operation, OperationId};
-use crate::limits::{SLOW_THREADS_MAX, THREADS_BATCH_BYTES_MAX, THREADS_BATCH_MAX};
+use crate::limits::{
+    SLOW_THREADS_MAX, THREADS_BATCH_BYTES_MAX, THREADS_BATCH_MAX, THREADS_HOLD_RATIO,
+    THREADS_HOLD_RATIO_FAST,
+};
 
 /// Which operations a thread takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,6 +66,12 @@ pub(super) struct Queue {
     per_mount_max: usize,
     local_crew: Crew,
     slow_crew: Crew,
+    cores: usize,
+    /// The last batch of local operations did not wait for a disk.
+    pub(super) fast: bool,
+    /// Batches taken, now and when operations were last added.
+    takes: u64,
+    takes_seen: u64,
     pub(super) running: Vec<Running>,
     /// Nothing will be added; a thread that finds nothing to do ends.
     pub(super) stopping: bool,
@@ -88,6 +97,10 @@ impl Queue {
             per_mount_max,
             local_crew: crew(threads_max),
             slow_crew: crew(SLOW_THREADS_MAX),
+            cores: std::thread::available_parallelism().map_or(1, usize::from),
+            fast: false,
+            takes: 0,
+            takes_seen: 0,
             running,
             stopping: false,
             ended: false,
@@ -105,8 +118,13 @@ impl Queue {
         }
         let mut wake = Wake::default();
         if !self.local.is_empty() {
-            wake.local = self.wake_next(Group::Local);
-            wake.start_local = self.local_crew.to_start(self.local.len());
+            // Fast or not: if nothing was taken since the last time, the threads are stuck.
+            let stuck = self.takes == self.takes_seen;
+            self.takes_seen = self.takes;
+            if stuck || self.more_threads_help() {
+                wake.local = self.wake_next(Group::Local);
+                wake.start_local = self.local_crew.to_start(self.local.len());
+            }
         }
         if !self.mounts.is_empty() {
             let runnable = self.slow_runnable();
@@ -187,12 +205,11 @@ impl Queue {
         }
     }
 
-    /// Moves work for one thread into `batch`: one operation if `fast` is false, else several.
+    /// Moves work for one thread into `batch`: several operations while they are fast, else one.
     /// Whether a further thread is to be woken.
-    pub(super) fn take_local(&mut self, batch: &mut Vec<Operation>, fast: bool) -> bool {
-        let share = self.local.len().div_ceil(self.local_crew.started.max(1));
-        let count_max = if fast {
-            share.min(THREADS_BATCH_MAX)
+    pub(super) fn take_local(&mut self, batch: &mut Vec<Operation>) -> bool {
+        let count_max = if self.fast {
+            self.local.len().div_ceil(self.cores).min(THREADS_BATCH_MAX)
         } else {
             1
         };
@@ -204,7 +221,24 @@ impl Queue {
             bytes += operation.segments.bytes();
             batch.push(operation);
         }
-        !self.local.is_empty() && self.wake_next(Group::Local)
+        self.takes += 1;
+        !self.local.is_empty() && self.more_threads_help() && self.wake_next(Group::Local)
+    }
+
+    /// Fast operations only use the processor: more threads than cores are in each other's way.
+    fn more_threads_help(&self) -> bool {
+        let crew = &self.local_crew;
+        !self.fast || crew.started - crew.sleeping < self.cores
+    }
+
+    /// How many completions may be held back, for what waits now.
+    pub(super) fn hold(&self) -> usize {
+        let ratio = if self.fast {
+            THREADS_HOLD_RATIO_FAST
+        } else {
+            THREADS_HOLD_RATIO
+        };
+        self.local.len() / ratio
     }
 
     /// Moves one operation of a mount that has a thread to spare into `batch`.

@@ -24,51 +24,62 @@ use crate::limits::{OPERATION_BYTES_MAX, THREADS_BATCH_MAX, THREADS_FAST_NS};
 pub(super) fn run(shared: &Shared, number: usize, group: Group) {
     let mut batch: Vec<Operation> = Vec::with_capacity(THREADS_BATCH_MAX);
     let mut finished: Vec<Completion> = Vec::with_capacity(THREADS_BATCH_MAX);
-    let mut fast = false;
     let mut queue = shared.queue();
     queue.thread_arrives(group);
-    loop {
-        let Some((batch_number, left)) = next(shared, queue, number, group, fast, &mut batch)
-        else {
-            return;
-        };
-        let mount = batch[0].mount;
-        let count = batch.len() as u32;
-        if left {
+    while let Some(taken) = next(shared, queue, number, group, &mut batch) {
+        if taken.wake_next {
             shared.idle.notify_one();
         }
+        let (mount, count) = (batch[0].mount, batch.len() as u32);
         let began = Instant::now();
         finished.extend(batch.drain(..).map(execute));
-        fast = began.elapsed() < Duration::from_nanos(THREADS_FAST_NS) * count;
-        publish(shared, number, batch_number, &mut finished);
+        let fast = began.elapsed() < Duration::from_nanos(THREADS_FAST_NS) * count;
+        publish(shared, number, &taken, &mut finished);
         queue = shared.queue();
-        if group == Group::Slow {
-            queue.leave_mount(mount);
+        match group {
+            Group::Local => queue.fast = fast,
+            Group::Slow => queue.leave_mount(mount),
         }
     }
 }
 
-/// Fills `batch`, sleeping until there is work. Its number, and whether to wake another thread;
-/// `None` at the end.
+/// What a thread has taken out of the queue.
+struct Taken {
+    /// The batch's number.
+    batch: u64,
+    /// Another thread is to be woken.
+    wake_next: bool,
+    /// The owner may sleep until this many completions are there.
+    hold: usize,
+}
+
+/// Fills `batch`, sleeping until there is work; `None` at the end.
 fn next<'a>(
     shared: &'a Shared,
     mut queue: MutexGuard<'a, Queue>,
     number: usize,
     group: Group,
-    fast: bool,
     batch: &mut Vec<Operation>,
-) -> Option<(u64, bool)> {
+) -> Option<Taken> {
     loop {
         if queue.ended {
             return None;
         }
-        let mut wake = false;
+        let mut wake_next = false;
         match group {
-            Group::Local => wake = queue.take_local(batch, fast),
+            Group::Local => wake_next = queue.take_local(batch),
             Group::Slow => queue.take_slow(batch),
         }
         if !batch.is_empty() {
-            return Some((queue.holds(number, batch), wake));
+            return Some(Taken {
+                batch: queue.holds(number, batch),
+                wake_next,
+                hold: queue.hold(),
+            });
+        }
+        if shared.has_done() {
+            // What was held back, by this thread or another, is held back no longer.
+            shared.bell.wake_if_sleeping();
         }
         if queue.stopping && group == Group::Local {
             return None;
@@ -83,10 +94,11 @@ fn next<'a>(
     }
 }
 
-fn publish(shared: &Shared, number: usize, batch_number: u64, finished: &mut Vec<Completion>) {
-    {
+/// Hands the finished operations to the owner, and wakes it unless it can sleep on.
+fn publish(shared: &Shared, number: usize, taken: &Taken, finished: &mut Vec<Completion>) {
+    let done_count = {
         let mut done = shared.done();
-        done.published[number] = batch_number;
+        done.published[number] = taken.batch;
         if done.closed {
             // The owner has reported these as abandoned and their memory is never used again, so
             // nothing is lost with them but the list of segments.
@@ -97,8 +109,11 @@ fn publish(shared: &Shared, number: usize, batch_number: u64, finished: &mut Vec
         shared
             .done_count
             .store(done.completions.len(), Ordering::SeqCst);
+        done.completions.len()
+    };
+    if done_count >= taken.hold {
+        shared.bell.wake_if_sleeping();
     }
-    shared.bell.wake_if_sleeping();
 }
 
 /// Runs one operation. An interrupted call is the owner's to repeat, as with any device.
