@@ -37,6 +37,7 @@ pub mod stats;
 mod study;
 mod table;
 pub mod throttle;
+mod together;
 mod workload;
 
 pub use workload::{Options, Progress, Report, Workload, run};

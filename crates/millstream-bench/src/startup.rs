@@ -9,13 +9,12 @@
 use std::fs::File;
 use std::io::Read;
 use std::ops::Range;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Barrier, Mutex};
 
 use fastrand::Rng;
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::clock::Moment;
 use crate::cold;
 use crate::corpus::CorpusFile;
 use crate::error::{Error, Result};
@@ -25,6 +24,7 @@ use crate::memory::Destination;
 use crate::ours;
 use crate::requests::held;
 use crate::rows::Metric;
+use crate::together;
 use crate::workload::{Field, Session};
 
 mod lookup;
@@ -225,32 +225,7 @@ impl Contender for Std {
             }
             Ok(())
         };
-        let span = if self.threads == 1 {
-            let start = Moment::now();
-            serve()?;
-            start.elapsed()
-        } else {
-            let barrier = Barrier::new(self.threads + 1);
-            std::thread::scope(|scope| {
-                let one_thread = || {
-                    barrier.wait();
-                    let result = serve();
-                    barrier.wait();
-                    result
-                };
-                let threads: Vec<_> = (0..self.threads).map(|_| scope.spawn(one_thread)).collect();
-                barrier.wait();
-                let start = Moment::now();
-                barrier.wait();
-                let span = start.elapsed();
-                for thread in threads {
-                    thread
-                        .join()
-                        .unwrap_or_else(|_| Err(Error::new("a reading thread panicked")))?;
-                }
-                Ok(span)
-            })?
-        };
+        let span = together::timed(self.threads, &serve)?;
         Ok(Work {
             requests: self.plan.entries.len() as u64,
             span: Some(span),

@@ -115,7 +115,7 @@ fn goal_line(goal: &Verdict) -> String {
 fn new_table() -> Table {
     let mut table = Table::new();
     table
-        .load_style(presets::UTF8_HORIZONTAL_ONLY)
+        .load_style(presets::ASCII_MARKDOWN)
         .set_content_arrangement(ContentArrangement::Disabled);
     table
 }

@@ -77,7 +77,13 @@ impl Contender for Mapped {
         let mut offset = 0;
         while offset < stored_len {
             let len = window.min(stored_len - offset);
-            sink.take(Mapping::new(&file, offset as u64, len)?.bytes())?;
+            let mapping = Mapping::new(&file, offset as u64, len)?;
+            // Piece by piece also out of a whole mapping: the library's copy of many megabytes at once takes four pages in turn,
+            // which defeats the kernel's read-ahead (measured: 18 MB/s instead of 700).
+            mapping
+                .bytes()
+                .chunks(WINDOW_BYTES)
+                .try_for_each(|piece| sink.take(piece))?;
             offset += len;
         }
         work.bytes = sink.finish()?;

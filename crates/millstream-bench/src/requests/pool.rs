@@ -1,21 +1,20 @@
 //! A pool of threads in `pread`: what most programs have. With one thread it is the plain sequential reader.
 //!
-//! Threads take the next requests off a shared counter, a few at a time. They exist before the clock
-//! starts and wait at a barrier: a real pool lives longer than one batch.
+//! Threads take the next requests off a shared counter, a few at a time.
 
 use std::os::fd::OwnedFd;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Barrier, Mutex};
 
 use super::Cell;
 use super::ring_reads::open_for;
-use crate::clock::Moment;
 use crate::corpus::CorpusFile;
 use crate::error::{Error, Result};
 use crate::measure::{Contender, Work};
 use crate::memory::Destination;
 use crate::ring::ReadJob;
 use crate::rows::Params;
+use crate::together;
 
 /// Requests that a thread takes at a time: enough that the counter is not fought for, few enough that no
 /// thread is left with a tail.
@@ -79,27 +78,8 @@ impl Contender for PreadPool {
             .map(Mutex::new)
             .collect();
         let next = AtomicUsize::new(0);
-        let barrier = Barrier::new(self.threads + 1);
         let fd = &self.fd;
-        let one_thread = || -> Result<()> {
-            barrier.wait();
-            let result = serve(fd, size, &pieces, &next);
-            barrier.wait();
-            result
-        };
-        let span = std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..self.threads).map(|_| scope.spawn(one_thread)).collect();
-            barrier.wait();
-            let start = Moment::now();
-            barrier.wait();
-            let span = start.elapsed();
-            for thread in threads {
-                thread
-                    .join()
-                    .unwrap_or_else(|_| Err(Error::new("a reading thread panicked")))?;
-            }
-            Ok(span)
-        })?;
+        let span = together::timed(self.threads, &|| serve(fd, size, &pieces, &next))?;
         Ok(Work {
             bytes: (self.jobs.len() * size) as u64,
             requests: self.jobs.len() as u64,

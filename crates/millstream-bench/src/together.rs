@@ -1,0 +1,80 @@
+//! Threads that start together: a pool that exists before the clock starts, as a real one lives longer than one batch.
+
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::clock::{Moment, Span};
+use crate::error::{Error, Result};
+
+/// Runs `work` on `threads` threads; the time from letting them go until the last one is done.
+///
+/// The clock starts when every thread waits at the start, before any is let go: on a busy machine they may be done
+/// before the thread that let them go runs again.
+pub(crate) fn timed(threads: usize, work: &(dyn Fn() -> Result<()> + Sync)) -> Result<Span> {
+    if threads == 1 {
+        let start = Moment::now();
+        work()?;
+        return Ok(start.elapsed());
+    }
+    let ready = AtomicUsize::new(0);
+    let (go, done) = (Barrier::new(threads + 1), Barrier::new(threads + 1));
+    let one_thread = || {
+        ready.fetch_add(1, Ordering::SeqCst);
+        go.wait();
+        // A panic must not keep the others waiting at the end.
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
+        done.wait();
+        result.unwrap_or_else(|_| Err(Error::new("a thread of a pool panicked")))
+    };
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(one_thread)).collect();
+        while ready.load(Ordering::SeqCst) < threads.len() {
+            std::thread::yield_now();
+        }
+        let start = Moment::now();
+        go.wait();
+        done.wait();
+        let span = start.elapsed();
+        for thread in threads {
+            thread
+                .join()
+                .unwrap_or_else(|_| Err(Error::new("a thread of a pool panicked")))?;
+        }
+        Ok(span)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn the_span_holds_all_of_the_work() {
+        for threads in [1, 3] {
+            let count = AtomicUsize::new(0);
+            let span = timed(threads, &|| {
+                std::thread::sleep(Duration::from_millis(5));
+                count.fetch_add(1, Ordering::SeqCst);
+                Ok(())
+            })
+            .unwrap();
+            assert_eq!(count.load(Ordering::SeqCst), threads);
+            assert!(span.wall >= 0.005);
+        }
+    }
+
+    #[test]
+    fn an_error_or_a_panic_of_one_thread_is_an_error_of_all() {
+        assert!(timed(3, &|| Err(Error::new("no"))).is_err());
+        let first = AtomicUsize::new(0);
+        let result = timed(3, &|| {
+            assert!(
+                first.fetch_add(1, Ordering::SeqCst) != 0,
+                "the first one panics"
+            );
+            Ok(())
+        });
+        assert!(result.is_err());
+    }
+}
