@@ -4,7 +4,7 @@
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-use millstream_io::device::uring::{FeatureMask, describe};
+use millstream_io::device::uring::{FeatureMask, Uring, UringOptions, describe};
 use millstream_io::{Device, Region};
 
 use crate::common::{Memory, Rig, lend, pattern, read, ring, rings};
@@ -217,5 +217,84 @@ fn an_ordinary_user_registers_what_the_limit_allows() {
                 "nothing was registered within 8 MiB: {text}"
             );
         }
+    }
+}
+
+/// A filter for `io_uring_setup` that answers with an errno, as containers have it.
+fn forbid_rings(errno: i32) -> std::io::Result<()> {
+    const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
+    const JUMP_IF_EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
+    const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
+    let step = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
+    let mut program = [
+        // The number of the call is the first word.
+        step(LOAD, 0, 0, 0),
+        step(JUMP_IF_EQUAL, 0, 1, libc::SYS_io_uring_setup as u32),
+        step(RETURN, 0, 0, libc::SECCOMP_RET_ERRNO | errno as u32),
+        step(RETURN, 0, 0, libc::SECCOMP_RET_ALLOW),
+    ];
+    let filter = libc::sock_fprog {
+        len: program.len() as u16,
+        filter: program.as_mut_ptr(),
+    };
+    // SAFETY: the filter outlives the calls; both only change this process.
+    let set = unsafe {
+        libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
+            && libc::prctl(
+                libc::PR_SET_SECCOMP,
+                libc::SECCOMP_MODE_FILTER,
+                &raw const filter,
+            ) == 0
+    };
+    if set {
+        Ok(())
+    } else {
+        Err(std::io::Error::last_os_error())
+    }
+}
+
+#[test]
+#[ignore = "run by the test below in a process of its own"]
+fn child_is_refused() {
+    let error = Uring::new(UringOptions::default())
+        .err()
+        .expect("the filter refuses");
+    println!("refused: {error}");
+}
+
+#[test]
+fn a_refused_ring_says_why() {
+    for (errno, wanted) in [
+        (libc::EPERM, "forbids io_uring"),
+        (libc::ENOSYS, "hides it"),
+    ] {
+        let mut child = Command::new(std::env::current_exe().unwrap());
+        child.args([
+            "ring::child_is_refused",
+            "--exact",
+            "--ignored",
+            "--nocapture",
+        ]);
+        // SAFETY: only prctl, which may be called between fork and exec.
+        unsafe { child.pre_exec(move || forbid_rings(errno)) };
+        let output = match child.output() {
+            Ok(output) => output,
+            Err(error) => {
+                println!("SKIP: seccomp: {error}");
+                return;
+            }
+        };
+        let text = String::from_utf8_lossy(&output.stdout);
+        println!("{text}");
+        assert!(
+            output.status.success(),
+            "{text}{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        let disabled = text.contains("kernel.io_uring_disabled");
+        assert!(
+            text.contains("refused: ") && (disabled || text.contains(wanted)),
+            "{text}"
+        );
     }
 }
