@@ -8,7 +8,7 @@
 //! A ring is remembered: if nobody sleeps, the owner's next wait returns at once. The price is one
 //! idle turn of the owner's loop; what it buys is that no ring is ever lost, whatever the order.
 //! A device's own threads, whose work the owner looks for after arming anyway, use
-//! [`Doorbell::wake_if_sleeping`] instead, which leaves no memory.
+//! `wake_if_sleeping` instead, which leaves no memory.
 //!
 //! How the sleeper is woken depends on what it sleeps in: an eventfd that the ring reads
 //! (`uring`), or a condition variable (`threads`, `sim`).
@@ -31,6 +31,12 @@ const RUNG: u32 = 2;
 #[derive(Clone)]
 pub struct Doorbell {
     shared: Arc<Shared>,
+}
+
+impl std::fmt::Debug for Doorbell {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Doorbell").finish_non_exhaustive()
+    }
 }
 
 struct Shared {

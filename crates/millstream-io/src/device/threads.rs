@@ -4,18 +4,21 @@
 //! # Shape
 //! A 4 KiB read that hits the page cache takes about half a microsecond, so handing it to a thread
 //! and back decides the speed. Hence everything moves in arrays: `submit` adds all operations under
-//! one lock; a thread takes up to [`BATCH_MAX`] of them under that lock, runs them, and hands the
-//! completions back under a second lock with one doorbell ring; `reap` swaps the whole array out.
+//! one lock; a thread takes up to [`THREADS_BATCH_MAX`](crate::limits::THREADS_BATCH_MAX) of them
+//! under that lock, runs them, and hands the completions back under a second lock with one doorbell
+//! ring; `reap` swaps the whole array out.
 //!
 //! - **Batches adapt**: while operations are fast (cache hits), a thread takes several at a time, and no
 //!   more threads than cores are awake: they would only be in each other's way. When operations
 //!   block, a thread takes one at a time and wakes the next, until all are in the disk's queue.
 //! - **Wakes**: `submit` wakes one thread at most, and only if one sleeps, none is coming already,
 //!   and more threads help. A thread that leaves work behind wakes the next by the same rule.
-//! - **Completions are held back** while [`THREADS_HOLD_RATIO`] times as many operations wait
-//!   for a thread: the owner then wakes for several at once. This adds at most one part in that many to the
-//!   time that an operation spends in the queue, and nothing where the queue is short. (Direct 4 KiB
-//!   reads at depth 128: a wake for each completion cost half as much CPU as the reads.)
+//! - **Completions are held back** while
+//!   [`THREADS_HOLD_RATIO`](crate::limits::THREADS_HOLD_RATIO) times as many operations wait for a
+//!   thread: the owner then wakes for several at once. This adds at most one part in that many to
+//!   the time that an operation spends in the queue, and nothing where the queue is short. (Direct
+//!   4 KiB reads at depth 128: a wake for each completion cost half as much CPU as the reads.) Not so
+//!   with another device's bell, whose owner does not look here by itself.
 //! - **Slow mounts have threads of their own**, at most `per_mount_max` for each mount and
 //!   [`SLOW_THREADS_MAX`] in all, and take one operation at a time. A hung mount blocks neither
 //!   local files nor other mounts.
@@ -52,6 +55,9 @@ pub struct ThreadsOptions {
     pub per_mount_max: usize,
     /// Threads are named by this and a number: `ms-io-0`. Linux shows 15 bytes of it.
     pub name_prefix: String,
+    /// Whose owner to wake instead of one's own: for a pool beside another device, whose owner sleeps
+    /// in that device and looks at both. (`wait` of the pool itself then only looks again and again.)
+    pub doorbell: Option<Doorbell>,
 }
 
 impl Default for ThreadsOptions {
@@ -61,6 +67,7 @@ impl Default for ThreadsOptions {
             depth: 128,
             per_mount_max: 2,
             name_prefix: "ms-io-".to_owned(),
+            doorbell: None,
         }
     }
 }
@@ -76,6 +83,8 @@ struct Shared {
     /// Completions in `done`, to be looked at without its lock.
     done_count: AtomicUsize,
     bell: Doorbell,
+    /// The bell is not another device's.
+    own_bell: bool,
 }
 
 struct Done {
@@ -87,6 +96,16 @@ struct Done {
 }
 
 impl Shared {
+    /// Wakes the owner for what is done. The owner of another device's bell looks at this pool only
+    /// between sleeps: for it the ring must be remembered.
+    fn wake_owner(&self) {
+        if self.own_bell {
+            self.bell.wake_if_sleeping();
+        } else {
+            self.bell.ring();
+        }
+    }
+
     fn queue(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -133,7 +152,8 @@ impl Threads {
                     closed: false,
                 }),
                 done_count: AtomicUsize::new(0),
-                bell: Doorbell::condvar(),
+                own_bell: options.doorbell.is_none(),
+                bell: options.doorbell.unwrap_or_else(Doorbell::condvar),
             }),
             handles: Vec::new(),
             name_prefix: options.name_prefix,
@@ -212,7 +232,20 @@ impl Threads {
 
     fn sleep_until_done(&self, timeout: Option<Duration>, awake: &mut dyn FnMut() -> bool) {
         let shared = &self.shared;
-        if shared.has_done() || timeout == Some(Duration::ZERO) || !shared.bell.arm() {
+        if shared.has_done() || timeout == Some(Duration::ZERO) {
+            return;
+        }
+        if !shared.own_bell {
+            // Another's bell is not ours to arm: that would swallow a ring meant for its device.
+            let look = Duration::from_nanos(THREADS_HOLD_NS_MAX);
+            let mut left = timeout.unwrap_or(Duration::MAX);
+            while !left.is_zero() && !shared.has_done() && !awake() {
+                std::thread::sleep(left.min(look));
+                left = left.saturating_sub(look);
+            }
+            return;
+        }
+        if !shared.bell.arm() {
             return;
         }
         if !shared.has_done() && !awake() {

@@ -12,7 +12,7 @@
 //! - Reads and writes of one segment inside a registered region use the `_FIXED` verbs.
 //! - `wait` sleeps in the enter call, with a read of the doorbell's eventfd in the ring. That read,
 //!   timeouts and cancels do not count against the depth; the completion queue has room for them.
-//! - Which flags the ring has is found by trying ([`probe`]); a [`FeatureMask`] hides features, so
+//! - Which flags the ring has is found by trying; a [`FeatureMask`] hides features, so
 //!   that the paths of old kernels (down to 5.10) run in the tests of new ones.
 //!
 //! Not used, for now: registered files (a lookup of a descriptor saves about 20 ns, and each

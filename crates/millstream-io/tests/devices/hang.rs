@@ -5,6 +5,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use millstream_io::device::sim::{Sim, SimFileOptions, SimOptions};
+use millstream_io::device::threads::{Threads, ThreadsOptions};
 use millstream_io::{Device, Errno, FileSystem, OpenMode, Segment};
 
 use crate::common::{Memory, Rig, lend, pattern, read, ring, threads};
@@ -130,6 +131,46 @@ fn a_hung_mount_blocks_neither_local_files_nor_other_mounts() {
             .iter()
             .all(|one| one.result == Err(Errno(libc::ECANCELED)))
     );
+}
+
+#[test]
+fn a_pool_beside_a_ring_wakes_the_rings_owner() {
+    let Some(ring) = ring(8, true, Default::default()) else {
+        return;
+    };
+    let mut rig = Rig::real("ring", Box::new(ring));
+    let content = pattern(64 * PAGE);
+    let file = rig.file(&content);
+    let memory = Memory::new(64 * PAGE);
+    let mut pool = Threads::new(ThreadsOptions {
+        doorbell: Some(rig.device.doorbell()),
+        ..ThreadsOptions::default()
+    })
+    .unwrap();
+    let mut completions = Vec::new();
+    for round in 0..50 {
+        for id in 0..64 {
+            let at = id as usize * PAGE;
+            let operation = read(id, file, at as u64, memory.segment(at, PAGE));
+            assert!(lend(&mut pool, operation).is_ok());
+        }
+        pool.submit().unwrap();
+        while completions.len() < 64 {
+            // No timeout: only the pool's threads can end this sleep.
+            rig.device.wait(None, &mut || false);
+            pool.reap(&mut completions);
+        }
+        assert_eq!(pool.in_flight(), 0, "round {round}");
+        completions.clear();
+    }
+    assert!(memory.bytes() == content);
+    let operation = read(0, file, 0, memory.segment(0, PAGE));
+    assert!(lend(&mut pool, operation).is_ok());
+    pool.submit().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(10);
+    let abandoned = Box::new(pool).shutdown(deadline, &mut completions);
+    assert!(abandoned.operations.is_empty());
+    assert_eq!((completions.len(), completions[0].result), (1, Ok(PAGE)));
 }
 
 #[test]

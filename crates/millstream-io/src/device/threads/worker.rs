@@ -79,7 +79,7 @@ fn next<'a>(
         }
         if shared.has_done() {
             // What was held back, by this thread or another, is held back no longer.
-            shared.bell.wake_if_sleeping();
+            shared.wake_owner();
         }
         if queue.stopping && group == Group::Local {
             return None;
@@ -111,8 +111,8 @@ fn publish(shared: &Shared, number: usize, taken: &Taken, finished: &mut Vec<Com
             .store(done.completions.len(), Ordering::SeqCst);
         done.completions.len()
     };
-    if done_count >= taken.hold {
-        shared.bell.wake_if_sleeping();
+    if !shared.own_bell || done_count >= taken.hold {
+        shared.wake_owner();
     }
 }
 

@@ -38,17 +38,20 @@ impl Uring {
             self.cancel_all(completions);
             self.wait_until(deadline, completions);
         }
-        if self.in_flight > 0 || !self.retire_own(completions) {
+        if self.in_flight > 0 {
             let operations = self.slots.held().map(|(_, id)| id).collect();
             self.leak();
             return Abandoned { operations };
         }
-        // SAFETY: `closed` is set, so nothing uses the ring, the word or the time again; the kernel
-        // holds no operation that points to them.
-        unsafe {
-            ManuallyDrop::drop(&mut self.ring);
-            ManuallyDrop::drop(&mut self.bell_word);
-            ManuallyDrop::drop(&mut self.time);
+        let retired = self.retire_own(completions);
+        // SAFETY: `closed` is set, so nothing uses the ring again.
+        unsafe { ManuallyDrop::drop(&mut self.ring) };
+        if retired {
+            // SAFETY: as above; the kernel holds no operation that points to these.
+            unsafe {
+                ManuallyDrop::drop(&mut self.bell_word);
+                ManuallyDrop::drop(&mut self.time);
+            }
         }
         Abandoned::default()
     }
@@ -80,7 +83,8 @@ impl Uring {
         let _ = self.flush();
     }
 
-    /// Ends the bell's read and the timeouts. Whether they have.
+    /// Ends the bell's read and the timeouts. Whether they have; a thread that is not the ring's owner
+    /// cannot.
     fn retire_own(&mut self, completions: &mut Vec<Completion>) -> bool {
         let until = Instant::now() + OWN_GRACE;
         if self.bell_read {
@@ -98,7 +102,9 @@ impl Uring {
                 return false;
             }
             let pending = self.ring.submission().len();
-            let _ = self.enter(pending, 0, EnterFlags::GETEVENTS, None);
+            if self.enter(pending, 0, EnterFlags::GETEVENTS, None).is_err() {
+                return false;
+            }
             self.reap(completions);
             if self.bell_read || self.timeouts > 0 {
                 std::thread::yield_now();
