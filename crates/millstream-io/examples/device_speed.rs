@@ -1,10 +1,10 @@
 //! How fast the devices are beside what one would write by hand.
 //!
 //! - The ring beside a bare ring with equal flags: 4 KiB random reads at depth 128, direct.
-//! - The thread pool beside eight threads in `pread` that take numbers from one atomic counter: 4 KiB
-//!   random reads at depth 128 from the page cache, and direct. Those have nobody to take orders
-//!   from or report to, so they are the least that a pool can cost. Beside them the usual pool: a
-//!   queue under a lock with a condition variable, and a channel for the results.
+//! - The thread pool beside eight threads in `pread` that take numbers from one atomic counter: 4
+//!   KiB random reads at depth 128 from the page cache, and direct. Those have nobody to take
+//!   orders from or report to, so they are the least that a pool can cost. Beside them the usual
+//!   pool: a queue under a lock with a condition variable, and a channel for the results.
 //!
 //! Rounds of the rivals take turns; the figures are medians. CPU is the time of the whole process,
 //! user and system. Every byte read is not checked here (the tests do that), but the counts are.
@@ -332,7 +332,8 @@ fn plain_pool(work: &Work, region: &Region) -> Figures {
                         }
                         let pointer = (start + place * BLOCK) as *mut libc::c_void;
                         let offset = work.offset(n) as i64;
-                        // SAFETY: the place is this thread's alone, in a region that outlives the scope.
+                        // SAFETY: the place is this thread's alone, in a region that outlives the
+                        // scope.
                         let moved = unsafe { libc::pread64(work.file, pointer, BLOCK, offset) };
                         assert_eq!(moved, BLOCK as isize);
                     }

@@ -1,15 +1,15 @@
 //! The device: takes operations, gives completions.
 //!
-//! Siblings of one shape: [`uring`], [`threads`] and [`sim`] (and [`null`], which measures its owner).
-//! One owner (the engine thread, or
+//! Siblings of one shape: [`uring`], [`threads`] and [`sim`] (and [`null`], which measures its
+//! owner). One owner (the engine thread, or
 //! the thread that pumps) calls a device; nothing here is shared but the [`Doorbell`].
 //!
 //! Invariants, the same for every device:
 //! - An operation pushed is completed exactly once, by [`Device::reap`], or reported as abandoned
 //!   by [`Device::shutdown`]. Its memory belongs to it from `push` until then.
 //! - `push` and `submit` never wait for I/O. Nothing starts before `submit`.
-//! - A completion may be short, or fail with `EINTR` or `EAGAIN`; the owner goes on from there. Zero
-//!   bytes of a read that asked for more mean the end of the file.
+//! - A completion may be short, or fail with `EINTR` or `EAGAIN`; the owner goes on from there.
+//!   Zero bytes of a read that asked for more mean the end of the file.
 //! - Completions arrive in any order.
 
 use std::time::{Duration, Instant};
@@ -30,8 +30,8 @@ pub use doorbell::Doorbell;
 pub type OperationId = u64;
 
 /// An open file, as the [`FileSystem`](crate::FileSystem) that opened it names it: a raw file
-/// descriptor of the system, or a number of the simulator. Copyable: who holds it must keep the file open while
-/// operations are in flight (the engine counts them).
+/// descriptor of the system, or a number of the simulator. Copyable: who holds it must keep the
+/// file open while operations are in flight (the engine counts them).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Descriptor(pub i32);
 
@@ -53,8 +53,9 @@ pub struct Segment(libc::iovec);
     unsafe_code,
     reason = "an iovec holds a raw pointer, which is Send by the contract of push"
 )]
-// SAFETY: a Segment is an address and a length, it does nothing by itself; who builds an Operation of it promises
-// (see Device::push) that the memory may be used from other threads until the completion.
+// SAFETY: a Segment is an address and a length, it does nothing by itself; who builds an Operation
+// of it promises (see Device::push) that the memory may be used from other threads until the
+// completion.
 unsafe impl Send for Segment {}
 #[expect(
     unsafe_code,
@@ -131,10 +132,11 @@ pub struct Operation {
     /// The memory.
     pub segments: Segments,
     /// The transfer is likely to block or to copy much (a large buffered read): do it on a helper
-    /// thread of the device (`IOSQE_ASYNC`) so that neither the owner nor other operations wait for it.
+    /// thread of the device (`IOSQE_ASYNC`) so that neither the owner nor other operations wait for
+    /// it.
     pub offload: bool,
-    /// Groups operations of which only few may be in flight at a time, because a thread may hang in them: the
-    /// mount's number for slow mounts, 0 for no limit. Only `threads` looks at it.
+    /// Groups operations of which only few may be in flight at a time, because a thread may hang in
+    /// them: the mount's number for slow mounts, 0 for no limit. Only `threads` looks at it.
     pub mount: u64,
 }
 
@@ -182,17 +184,17 @@ pub trait Device: Send {
     /// Takes an operation, or gives it back if `depth` is reached. Makes no system call.
     ///
     /// # Safety
-    /// Every segment must be valid memory for the verb (writable and otherwise unused for a read, readable and
-    /// unchanged for a write) until this operation's completion was reaped; if `shutdown` reports it as abandoned, for ever.
-    /// The file must stay open as long.
+    /// Every segment must be valid memory for the verb (writable and otherwise unused for a read,
+    /// readable and unchanged for a write) until this operation's completion was reaped; if
+    /// `shutdown` reports it as abandoned, for ever. The file must stay open as long.
     #[expect(unsafe_code, reason = "declares the contract of lending memory")]
     unsafe fn push(&mut self, operation: Operation) -> Result<(), Operation>;
 
     /// Starts everything pushed. Does not wait for any of it.
     ///
     /// # Errors
-    /// The device is broken (the ring refuses to take entries): fatal for this device. A full completion
-    /// queue is not an error; the device keeps the rest for the next call.
+    /// The device is broken (the ring refuses to take entries): fatal for this device. A full
+    /// completion queue is not an error; the device keeps the rest for the next call.
     fn submit(&mut self) -> Result<(), IoError>;
 
     /// Appends what has completed, without waiting; the number appended.
@@ -200,21 +202,24 @@ pub trait Device: Send {
 
     /// Sleeps until a completion can be reaped, the doorbell rings, or the timeout passes.
     ///
-    /// `awake` is asked once more after the doorbell has been armed; if it says true the call returns at once. (So nobody's
-    /// work is slept over: who adds work rings after adding, who sleeps looks again after arming.)
+    /// `awake` is asked once more after the doorbell has been armed; if it says true the call
+    /// returns at once. (So nobody's work is slept over: who adds work rings after adding, who
+    /// sleeps looks again after arming.)
     fn wait(&mut self, timeout: Option<Duration>, awake: &mut dyn FnMut() -> bool);
 
     /// The bell that ends `wait`, for other threads.
     fn doorbell(&self) -> Doorbell;
 
     /// Offers memory that many operations will use, so that the device can register it with the
-    /// system. Whether it did is a matter of speed alone; the number of bytes registered comes back.
+    /// system. Whether it did is a matter of speed alone; the number of bytes registered comes
+    /// back.
     ///
     /// The device keeps the region alive.
     fn register(&mut self, region: &std::sync::Arc<Region>) -> usize;
 
-    /// Waits until `deadline` for what is in flight, reaping into `completions`, and ends the device's threads and
-    /// kernel objects. What the system still holds then is reported, and its resources are leaked.
+    /// Waits until `deadline` for what is in flight, reaping into `completions`, and ends the
+    /// device's threads and kernel objects. What the system still holds then is reported, and its
+    /// resources are leaked.
     fn shutdown(self: Box<Self>, deadline: Instant, completions: &mut Vec<Completion>)
     -> Abandoned;
 }

@@ -165,7 +165,8 @@ fn a_bad_operation_ends_with_the_errno_and_harms_no_other() {
             read(0, Descriptor(-1), 0, at(0)),
             read(1, Descriptor(987_654), 0, at(1)),
             read(2, file, 0, at(2)),
-            // As a signed offset this is −1, which some calls take for "where the descriptor stands".
+            // As a signed offset this is −1, which some calls take for "where the descriptor
+            // stands".
             read(3, file, u64::MAX, at(3)),
             read(4, file, 1 << 63, at(4)),
             read(5, file, 4096, at(5)),

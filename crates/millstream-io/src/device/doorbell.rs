@@ -82,7 +82,8 @@ impl Doorbell {
         }
     }
 
-    /// Ends the owner's `wait`, the one it is in or else the next one. Never blocks; from any thread.
+    /// Ends the owner's `wait`, the one it is in or else the next one. Never blocks; from any
+    /// thread.
     pub fn ring(&self) {
         // SeqCst, as in `arm`: either the owner sees the work that was added before this ring, or
         // this swap sees it asleep.

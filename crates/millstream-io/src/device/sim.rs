@@ -1,21 +1,22 @@
 //! A fake disk with a seed: latency, bandwidth, seeks, short transfers, errors, reordering, hangs.
 //!
 //! Time is simulated. The clock moves only inside the device's calls: `wait` jumps to the next
-//! completion or to its timeout, and `submit` and `reap` take [`SimOptions::call_ns`] each, so that an
-//! owner that only polls gets on too. Nothing sleeps, with one exception: a `wait` without a timeout
-//! with nothing on its way sleeps for real until the doorbell rings, because only another thread can end it.
+//! completion or to its timeout, and `submit` and `reap` take [`SimOptions::call_ns`] each, so that
+//! an owner that only polls gets on too. Nothing sleeps, with one exception: a `wait` without a
+//! timeout with nothing on its way sleeps for real until the doorbell rings, because only another
+//! thread can end it.
 //!
 //! Given the same calls in the same order, everything that happens follows from the seed.
 //!
-//! What the device checks of its owner, and counts in [`SimCounts`]: files closed with operations in
-//! flight, operations on closed files. Lent memory is written at the completion, partly at the
+//! What the device checks of its owner, and counts in [`SimCounts`]: files closed with operations
+//! in flight, operations on closed files. Lent memory is written at the completion, partly at the
 //! submission too (seeded), and for abandoned operations even after the shutdown, when
 //! [`SimFiles::release_hung`] is called: so memory that was freed or reused early is found by a
 //! canary or by AddressSanitizer.
 //!
 //! # Safety
-//! The device reads and writes lent memory by the contract of [`Device::push`], up to the completion,
-//! and for ever what it has reported as abandoned.
+//! The device reads and writes lent memory by the contract of [`Device::push`], up to the
+//! completion, and for ever what it has reported as abandoned.
 
 #![expect(
     unsafe_code,
@@ -52,7 +53,7 @@ pub struct SimOptions {
     pub latency_max_ns: u64,
     /// Transfer rate of all operations together; 0 for no limit.
     pub bytes_per_second: u64,
-    /// Cost of a seek, for each byte between the head and the operation, in 1/1024 ns. Only files
+    /// Cost of a seek for each KiB between the head and the operation, both ways alike. Only files
     /// with a position on the disk cause seeks.
     pub seek_ns_per_kib: u64,
     /// Operations complete in any order. If false, in the order of submission.
@@ -316,8 +317,8 @@ impl Device for Sim {
         0
     }
 
-    /// See [`Device::shutdown`]. The deadline is a real time and the simulated clock is not bound by it:
-    /// everything scheduled completes, and what hangs is abandoned at once.
+    /// See [`Device::shutdown`]. The deadline is a real time and the simulated clock is not bound
+    /// by it: everything scheduled completes, and what hangs is abandoned at once.
     fn shutdown(
         mut self: Box<Self>,
         _deadline: Instant,
@@ -369,8 +370,8 @@ fn gather_segments(segments: &[Segment], len: usize) -> Vec<u8> {
     for segment in segments {
         let take = segment.len().min(len - bytes.len());
         if take > 0 {
-            // SAFETY: by the contract of `push` the segment is `take` or more initialized bytes that
-            // nobody changes.
+            // SAFETY: by the contract of `push` the segment is `take` or more initialized bytes
+            // that nobody changes.
             bytes.extend_from_slice(unsafe { std::slice::from_raw_parts(segment.pointer(), take) });
         }
     }

@@ -8,17 +8,18 @@
 //! under that lock, runs them, and hands the completions back under a second lock with one doorbell
 //! ring; `reap` swaps the whole array out.
 //!
-//! - **Batches adapt**: while operations are fast (cache hits), a thread takes several at a time, and no
-//!   more threads than cores are awake: they would only be in each other's way. When operations
-//!   block, a thread takes one at a time and wakes the next, until all are in the disk's queue.
+//! - **Batches adapt**: while operations are fast (cache hits), a thread takes several at a time,
+//!   and no more threads than cores are awake: they would only be in each other's way. When
+//!   operations block, a thread takes one at a time and wakes the next, until all are in the disk's
+//!   queue.
 //! - **Wakes**: `submit` wakes one thread at most, and only if one sleeps, none is coming already,
 //!   and more threads help. A thread that leaves work behind wakes the next by the same rule.
 //! - **Completions are held back** while
 //!   [`THREADS_HOLD_RATIO`](crate::limits::THREADS_HOLD_RATIO) times as many operations wait for a
 //!   thread: the owner then wakes for several at once. This adds at most one part in that many to
 //!   the time that an operation spends in the queue, and nothing where the queue is short. (Direct
-//!   4 KiB reads at depth 128: a wake for each completion cost half as much CPU as the reads.) Not so
-//!   with another device's bell, whose owner does not look here by itself.
+//!   4 KiB reads at depth 128: a wake for each completion cost half as much CPU as the reads.) Not
+//!   so with another device's bell, whose owner does not look here by itself.
 //! - **Slow mounts have threads of their own**, at most `per_mount_max` for each mount and
 //!   [`SLOW_THREADS_MAX`] in all, and take one operation at a time. A hung mount blocks neither
 //!   local files nor other mounts.
@@ -55,8 +56,9 @@ pub struct ThreadsOptions {
     pub per_mount_max: usize,
     /// Threads are named by this and a number: `ms-io-0`. Linux shows 15 bytes of it.
     pub name_prefix: String,
-    /// Whose owner to wake instead of one's own: for a pool beside another device, whose owner sleeps
-    /// in that device and looks at both. (`wait` of the pool itself then only looks again and again.)
+    /// Whose owner to wake instead of one's own: for a pool beside another device, whose owner
+    /// sleeps in that device and looks at both. (`wait` of the pool itself then only looks again
+    /// and again.)
     pub doorbell: Option<Doorbell>,
 }
 
@@ -195,7 +197,8 @@ impl Threads {
         }
     }
 
-    /// Starts threads for which there is work. Fewer than wanted are not an error as long as there is one.
+    /// Starts threads for which there is work. Fewer than wanted are not an error as long as there
+    /// is one.
     fn start_wanted(&mut self, wanted_local: usize, wanted_slow: usize) {
         for _ in 0..wanted_local {
             if self.start_thread(Group::Local).is_err() {

@@ -24,19 +24,20 @@
 //!
 //! # A hung operation
 //! The kernel waits for a thread's ring operations when that thread ends, and for all of them when
-//! the process ends. An operation that hangs uninterruptibly therefore holds the *exit* of the thread
-//! that submitted it: after a `shutdown` that abandoned something, do not join the owner's thread.
-//! Keep mounts that can hang off the ring; the threads device is for those.
+//! the process ends. An operation that hangs uninterruptibly therefore holds the *exit* of the
+//! thread that submitted it: after a `shutdown` that abandoned something, do not join the owner's
+//! thread. Keep mounts that can hang off the ring; the threads device is for those.
 //!
 //! # Fork
-//! The ring's descriptor is close-on-exec and its memory is not inherited (`MADV_DONTFORK`). A forked
-//! child must not use the device (it would fault); dropping it, or ending, does no harm there.
+//! The ring's descriptor is close-on-exec and its memory is not inherited (`MADV_DONTFORK`). A
+//! forked child must not use the device (it would fault); dropping it, or ending, does no harm
+//! there.
 //!
 //! # Safety
 //! Two invariants carry the unsafe code here. What an entry points to (segments, the list of
 //! segments, the doorbell's word, a time) is owned by this device and neither moved nor freed until
-//! the completion entry has come; what cannot be got back at the end is leaked. And the kernel fills
-//! only what the caller has lent by the contract of [`Device::push`].
+//! the completion entry has come; what cannot be got back at the end is leaked. And the kernel
+//! fills only what the caller has lent by the contract of [`Device::push`].
 
 #![expect(
     unsafe_code,
@@ -75,8 +76,8 @@ const USER_DATA_OTHER: u64 = u64::MAX - 2;
 pub struct UringOptions {
     /// Most operations pushed and not yet reaped; 1 to [`URING_DEPTH_MAX`].
     pub depth: u32,
-    /// Only one thread will ever use the ring (it may be made by another): the kernel can then defer
-    /// its work to that thread's calls, which is the fastest. False if the owner may change.
+    /// Only one thread will ever use the ring (it may be made by another): the kernel can then
+    /// defer its work to that thread's calls, which is the fastest. False if the owner may change.
     pub single_issuer: bool,
     /// Features to do without.
     pub mask: FeatureMask,
@@ -190,8 +191,9 @@ impl Uring {
                 self.ready.push(completion(operation, Err(Errno::INVALID)));
                 continue;
             };
-            // SAFETY: the entry points to lent memory and to the segment list in the slot; both stay
-            // until the completion entry (module invariant). There is room: SUBMIT_MAX is below the size.
+            // SAFETY: the entry points to lent memory and to the segment list in the slot; both
+            // stay until the completion entry (module invariant). There is room: SUBMIT_MAX is
+            // below the size.
             unsafe { sq.push(&entry) }.expect("the submission queue is larger than a batch");
         }
         sq.len()
@@ -232,8 +234,8 @@ impl Uring {
         arguments: Option<&types::SubmitArgs<'_, '_>>,
     ) -> std::io::Result<usize> {
         let (submitter, count) = (self.ring.submitter(), to_submit as u32);
-        // SAFETY: `arguments` is the struct that EXT_ARG announces, or absent; the entries submitted
-        // fulfil the module's invariant.
+        // SAFETY: `arguments` is the struct that EXT_ARG announces, or absent; the entries
+        // submitted fulfil the module's invariant.
         unsafe { submitter.enter(count, wait_for, flags.bits(), arguments) }
     }
 
@@ -319,8 +321,8 @@ impl Uring {
 
     /// Adds an entry of the ring's own; false if there is no room.
     fn push_own(&mut self, entry: squeue::Entry) -> bool {
-        // SAFETY: own entries point to the bell's word or the time, which are freed only after their
-        // completions (`close`).
+        // SAFETY: own entries point to the bell's word or the time, which are freed only after
+        // their completions (`close`).
         unsafe { self.ring.submission().push(&entry) }.is_ok()
     }
 
@@ -396,14 +398,14 @@ impl Device for Uring {
     }
 
     fn register(&mut self, region: &Arc<Region>) -> usize {
-        // Before 5.13 the kernel waits for everything in flight before it changes the table, and the
-        // bell's read is in flight until somebody rings.
+        // Before 5.13 the kernel waits for everything in flight before it changes the table, and
+        // the bell's read is in flight until somebody rings.
         let quiet = self.in_flight == 0 && !self.bell_read && self.timeouts == 0;
         self.registered.add(&self.ring, region, quiet)
     }
 
-    /// See [`Device::shutdown`]. What was not yet submitted ends with `ECANCELED`. In the second half
-    /// of the time the kernel is asked to cancel what is left (it can what no disk has begun).
+    /// See [`Device::shutdown`]. What was not yet submitted ends with `ECANCELED`. In the second
+    /// half of the time the kernel is asked to cancel what is left (it can what no disk has begun).
     fn shutdown(
         mut self: Box<Self>,
         deadline: Instant,

@@ -119,8 +119,8 @@ pub(crate) fn write(id: u64, file: Descriptor, offset: u64, segment: Segment) ->
 
 /// Pushes.
 pub(crate) fn lend(device: &mut dyn Device, operation: Operation) -> Result<(), Operation> {
-    // SAFETY: the tests keep memory and files until after the completions, and leak them where there
-    // may be none.
+    // SAFETY: the tests keep memory and files until after the completions, and leak them where
+    // there may be none.
     unsafe { device.push(operation) }
 }
 

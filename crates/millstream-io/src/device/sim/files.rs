@@ -163,7 +163,8 @@ impl SimFiles {
         self.add_rule(path, range, Some(errno), times);
     }
 
-    /// Operations that touch the range of the file never complete, until [`SimFiles::release_hung`].
+    /// Operations that touch the range of the file never complete, until
+    /// [`SimFiles::release_hung`].
     ///
     /// # Panics
     /// If there is no such file.

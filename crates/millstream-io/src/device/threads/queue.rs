@@ -194,8 +194,8 @@ impl Queue {
         self.crew(group).sleeping += 1;
     }
 
-    /// A thread that was started, or has slept, is at work again. Which of those counted as coming it
-    /// is cannot be told (a wake may be spurious, or for all), but the sum is right.
+    /// A thread that was started, or has slept, is at work again. Which of those counted as coming
+    /// it is cannot be told (a wake may be spurious, or for all), but the sum is right.
     pub(super) fn thread_arrives(&mut self, group: Group) {
         let crew = self.crew(group);
         if crew.coming > 0 {

@@ -137,7 +137,8 @@ fn one(verb: Verb, file: i32, offset: libc::off64_t, segment: &Segment) -> Resul
     let pointer = segment.pointer().cast::<libc::c_void>();
     let len = segment.len().min(OPERATION_BYTES_MAX);
     let moved = match verb {
-        // SAFETY: who pushed the operation lends `len` writable bytes at `pointer` until it is reaped.
+        // SAFETY: who pushed the operation lends `len` writable bytes at `pointer` until it is
+        // reaped.
         Verb::Read => unsafe { libc::pread64(file, pointer, len, offset) },
         // SAFETY: as above, readable bytes.
         Verb::Write => unsafe { libc::pwrite64(file, pointer, len, offset) },

@@ -1,4 +1,5 @@
-//! The end of a ring, in this order: nothing is freed early, it returns in bounded time, nothing leaks.
+//! The end of a ring, in this order: nothing is freed early, it returns in bounded time, nothing
+//! leaks.
 
 use std::mem::ManuallyDrop;
 use std::time::{Duration, Instant};
@@ -83,8 +84,8 @@ impl Uring {
         let _ = self.flush();
     }
 
-    /// Ends the bell's read and the timeouts. Whether they have; a thread that is not the ring's owner
-    /// cannot.
+    /// Ends the bell's read and the timeouts. Whether they have; a thread that is not the ring's
+    /// owner cannot.
     fn retire_own(&mut self, completions: &mut Vec<Completion>) -> bool {
         let until = Instant::now() + OWN_GRACE;
         if self.bell_read {
@@ -117,8 +118,8 @@ impl Uring {
     fn leak(&mut self) {
         self.slots.leak();
         self.registered.leak();
-        // The ring, the bell's word and the time are in ManuallyDrop. The bell's descriptor is held by
-        // the ring's read itself.
+        // The ring, the bell's word and the time are in ManuallyDrop. The bell's descriptor is held
+        // by the ring's read itself.
     }
 }
 

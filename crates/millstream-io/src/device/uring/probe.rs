@@ -25,7 +25,8 @@ pub struct FeatureMask {
     pub defer_taskrun: bool,
     /// A table of registered memory that can be filled later (5.13).
     pub registration: bool,
-    /// A completion queue with room for all that is in flight. Without: the smallest, which overflows.
+    /// A completion queue with room for all that is in flight. Without: the smallest, which
+    /// overflows.
     pub large_completion_queue: bool,
 }
 

@@ -1,8 +1,9 @@
 //! Memory registered with the ring: the kernel pins it once instead of at each operation.
 //!
 //! Registered memory counts against RLIMIT_MEMLOCK, 8 MiB for an ordinary user, so this is a bonus:
-//! the whole region is tried, then halves of it from its start, then nothing. Where the limit is known to apply,
-//! the first try is already within it, because the kernel brings all pages in before it counts.
+//! the whole region is tried, then halves of it from its start, then nothing. Where the limit is
+//! known to apply, the first try is already within it, because the kernel brings all pages in
+//! before it counts.
 //!
 //! From 5.13 on the table is made once with free entries and filled later; before, the first region
 //! is the only one.
