@@ -10,7 +10,10 @@
 //!
 //! # Safety
 //! The one unsafe thing here is to call a kernel that not every machine can run.
-#![expect(unsafe_code, reason = "calls kernels that need CPU features; see # Safety")]
+#![expect(
+    unsafe_code,
+    reason = "calls kernels that need CPU features; see # Safety"
+)]
 
 #[cfg(target_arch = "x86_64")]
 mod avx512;
@@ -60,7 +63,9 @@ impl Default for Decoder {
 
 impl fmt::Debug for Decoder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Decoder").field("kernel", &self.kernel).finish_non_exhaustive()
+        f.debug_struct("Decoder")
+            .field("kernel", &self.kernel)
+            .finish_non_exhaustive()
     }
 }
 
@@ -74,7 +79,11 @@ impl Decoder {
     /// A decoder with the kernel asked for, or the portable one where this machine cannot run it.
     #[must_use]
     pub fn with_kernel(kernel: Kernel) -> Self {
-        let kernel = if kernel.is_available() { kernel } else { Kernel::Portable };
+        let kernel = if kernel.is_available() {
+            kernel
+        } else {
+            Kernel::Portable
+        };
         let scratch = Box::new(Scratch {
             tables: Tables::new(),
             #[cfg(target_arch = "x86_64")]
@@ -104,7 +113,8 @@ impl Decoder {
             return Err(Error::new(ErrorKind::TileTable, 0));
         }
         let mut words = Words::new(tile);
-        self.decode_words(&mut words, raw).map_err(|kind| Error::new(kind, words.offset() as u64))
+        self.decode_words(&mut words, raw)
+            .map_err(|kind| Error::new(kind, words.offset() as u64))
     }
 
     fn decode_words(&mut self, words: &mut Words<'_>, raw: &mut [u8]) -> Result<(), ErrorKind> {
@@ -207,7 +217,8 @@ impl Decoder {
         raw: &mut [u8],
     ) -> Result<(), Error> {
         let start = stream.table().tile_range(tile).start;
-        self.decode_tile(stream.tile(tile), raw).map_err(|error| error.in_tile(tile, start))
+        self.decode_tile(stream.tile(tile), raw)
+            .map_err(|error| error.in_tile(tile, start))
     }
 }
 

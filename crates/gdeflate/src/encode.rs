@@ -54,7 +54,11 @@ impl Level {
     /// The level with this number, if there is one: 0 to 12.
     #[must_use]
     pub const fn new(number: u8) -> Option<Self> {
-        if number <= 12 { Some(Self(number)) } else { None }
+        if number <= 12 {
+            Some(Self(number))
+        } else {
+            None
+        }
     }
 
     /// Its number.
@@ -70,16 +74,32 @@ impl Level {
 
     const fn method(self) -> Method {
         const fn quick(depth: u32, nice: usize, lookahead: usize, unit_bytes: usize) -> Method {
-            let effort = Effort { depth, nice, lookahead, insert_max: TILE_RAW_BYTES, patience: 256 };
+            let effort = Effort {
+                depth,
+                nice,
+                lookahead,
+                insert_max: TILE_RAW_BYTES,
+                patience: 256,
+            };
             Method::Quick { effort, unit_bytes }
         }
         const fn thorough(depth: u32, nice: usize, passes: u32, unit_bytes: usize) -> Method {
-            Method::Thorough { search: Search { depth, nice }, passes, unit_bytes }
+            Method::Thorough {
+                search: Search { depth, nice },
+                passes,
+                unit_bytes,
+            }
         }
         match self.0 {
             0 => Method::Stored,
             1 => Method::Quick {
-                effort: Effort { depth: 1, nice: 32, lookahead: 0, insert_max: 2, patience: 32 },
+                effort: Effort {
+                    depth: 1,
+                    nice: 32,
+                    lookahead: 0,
+                    insert_max: 2,
+                    patience: 32,
+                },
                 unit_bytes: 16_384,
             },
             2 => quick(4, 32, 0, 8192),
@@ -107,13 +127,25 @@ impl Default for Level {
 #[derive(Debug, Clone, Copy)]
 enum Method {
     Stored,
-    Quick { effort: Effort, unit_bytes: usize },
-    Thorough { search: Search, passes: u32, unit_bytes: usize },
+    Quick {
+        effort: Effort,
+        unit_bytes: usize,
+    },
+    Thorough {
+        search: Search,
+        passes: u32,
+        unit_bytes: usize,
+    },
 }
 
 /// The quick parse from which a thorough one starts.
-const SEED_EFFORT: Effort =
-    Effort { depth: 6, nice: 48, lookahead: 1, insert_max: TILE_RAW_BYTES, patience: 256 };
+const SEED_EFFORT: Effort = Effort {
+    depth: 6,
+    nice: 48,
+    lookahead: 1,
+    insert_max: TILE_RAW_BYTES,
+    patience: 256,
+};
 
 /// Encodes tiles, one at a time. Keeps its memory, up to 2 MiB: make one per thread and use it
 /// again. It may be used by one thread at a time and moved between threads.
@@ -138,7 +170,9 @@ struct Thorough {
 
 impl fmt::Debug for Encoder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Encoder").field("level", &self.level).finish_non_exhaustive()
+        f.debug_struct("Encoder")
+            .field("level", &self.level)
+            .finish_non_exhaustive()
     }
 }
 
@@ -183,7 +217,11 @@ impl Encoder {
         match self.level.method() {
             Method::Stored => {}
             Method::Quick { effort, unit_bytes } => self.encode_quick(raw, effort, unit_bytes),
-            Method::Thorough { search, passes, unit_bytes } => {
+            Method::Thorough {
+                search,
+                passes,
+                unit_bytes,
+            } => {
                 self.encode_thorough(raw, search, passes, unit_bytes);
             }
         }
@@ -196,7 +234,13 @@ impl Encoder {
     }
 
     fn encode_quick(&mut self, raw: &[u8], effort: Effort, unit_bytes: usize) {
-        let Self { dealer, chains, tokens, splitter, .. } = self;
+        let Self {
+            dealer,
+            chains,
+            tokens,
+            splitter,
+            ..
+        } = self;
         parse::parse(raw, chains, effort, tokens);
         if tokens.is_empty() {
             return block::write(dealer, raw, tokens, true);
@@ -204,22 +248,42 @@ impl Encoder {
         let (mut token_start, mut raw_start) = (0, 0);
         splitter.split(tokens, unit_bytes, |token_end, raw_end| {
             let last = raw_end == raw.len();
-            block::write(dealer, &raw[raw_start..raw_end], &tokens[token_start..token_end], last);
+            block::write(
+                dealer,
+                &raw[raw_start..raw_end],
+                &tokens[token_start..token_end],
+                last,
+            );
             (token_start, raw_start) = (token_end, raw_end);
         });
     }
 
     fn encode_thorough(&mut self, raw: &[u8], search: Search, passes: u32, unit_bytes: usize) {
-        let Self { dealer, chains, tokens, splitter, thorough, .. } = self;
-        let Thorough { trees, matches, optimal, costs, blocks, parsed } =
-            thorough.as_mut().expect("made with the level");
+        let Self {
+            dealer,
+            chains,
+            tokens,
+            splitter,
+            thorough,
+            ..
+        } = self;
+        let Thorough {
+            trees,
+            matches,
+            optimal,
+            costs,
+            blocks,
+            parsed,
+        } = thorough.as_mut().expect("made with the level");
         parse::parse(raw, chains, SEED_EFFORT, tokens);
         if tokens.is_empty() {
             return block::write(dealer, raw, tokens, true);
         }
         trees.find_all(raw, search, matches);
         blocks.clear();
-        splitter.split(tokens, unit_bytes, |token_end, raw_end| blocks.push((token_end, raw_end)));
+        splitter.split(tokens, unit_bytes, |token_end, raw_end| {
+            blocks.push((token_end, raw_end))
+        });
         let (mut token_start, mut raw_start) = (0, 0);
         for &(token_end, raw_end) in blocks.iter() {
             costs_of(&tokens[token_start..token_end], costs);

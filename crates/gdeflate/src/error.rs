@@ -88,18 +88,31 @@ pub struct Error {
 
 impl Error {
     pub(crate) const fn new(kind: ErrorKind, offset: u64) -> Self {
-        Self { kind, tile: None, offset }
+        Self {
+            kind,
+            tile: None,
+            offset,
+        }
     }
 
     /// The same error of a tile that begins at `start` in its stream.
     pub(crate) const fn in_tile(self, tile: u32, start: u64) -> Self {
-        Self { kind: self.kind, tile: Some(tile), offset: self.offset + start }
+        Self {
+            kind: self.kind,
+            tile: Some(tile),
+            offset: self.offset + start,
+        }
     }
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "GDeflate: {} at stored offset {}", self.kind.cause(), self.offset)?;
+        write!(
+            f,
+            "GDeflate: {} at stored offset {}",
+            self.kind.cause(),
+            self.offset
+        )?;
         if let Some(tile) = self.tile {
             write!(f, ", tile {tile}")?;
         }

@@ -64,8 +64,9 @@ pub const LENGTH_BASE: [u16; 29] = [
 ];
 
 /// Extra bits of the length symbols 257..=285.
-pub const LENGTH_EXTRA: [u8; 29] =
-    [0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3, 4, 4, 4, 4, 5, 5, 5, 5, 16];
+pub const LENGTH_EXTRA: [u8; 29] = [
+    0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3, 4, 4, 4, 4, 5, 5, 5, 5, 16,
+];
 
 /// Distance base minus 1, so that all 32 fit 16 bits with their extra bits added.
 pub const DISTANCE_BASE: [u16; DISTANCE_SYMBOL_COUNT] = [
@@ -80,8 +81,9 @@ pub const DISTANCE_EXTRA: [u8; DISTANCE_SYMBOL_COUNT] = [
 ];
 
 /// The order in which a dynamic header states the precode's lengths.
-pub const PRECODE_ORDER: [u8; PRECODE_SYMBOL_COUNT] =
-    [16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15];
+pub const PRECODE_ORDER: [u8; PRECODE_SYMBOL_COUNT] = [
+    16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15,
+];
 
 /// Symbol that ends a block.
 pub const END_OF_BLOCK: usize = 256;
@@ -98,8 +100,11 @@ const _: () = assert!(TILE_RAW_BYTES * 20 / 8 < TILE_STORED_BYTES_MAX);
 /// what the worst dealing to lanes can need: with B bits in a tile, `4 * (B / 32 + 64)` bytes.
 #[must_use]
 pub const fn tile_stored_bytes_bound(raw_len: usize) -> usize {
-    let block_count =
-        if raw_len == 0 { 1 } else { raw_len.div_ceil(STORED_BLOCK_RAW_BYTES_MAX) };
+    let block_count = if raw_len == 0 {
+        1
+    } else {
+        raw_len.div_ceil(STORED_BLOCK_RAW_BYTES_MAX)
+    };
     let bits = 8 * raw_len + STORED_BLOCK_HEADER_BITS * block_count;
     WORD_BYTES * (bits / 32 + 2 * LANE_COUNT)
 }

@@ -37,7 +37,12 @@ pub fn compress(raw: &[u8], level: Level, threads: usize) -> Result<Vec<u8>, Err
     };
     // Entry 0 holds the size of the last tile; the others where their tile begins.
     let firsts = tile_ends.last().map(|end| end - last_start).into_iter();
-    let starts = tile_ends.iter().rev().skip(1).rev().map(|end| end - data_start);
+    let starts = tile_ends
+        .iter()
+        .rev()
+        .skip(1)
+        .rev()
+        .map(|end| end - data_start);
     let entries = out[HEADER_BYTES..data_start].chunks_exact_mut(TABLE_ENTRY_BYTES);
     for (entry, value) in entries.zip(firsts.chain(starts)) {
         // A full stream of stored tiles is a little more than 4 GiB; its last tile begins below.
@@ -87,10 +92,15 @@ fn encode_tiles(
     if threads <= 1 {
         return encode_piece(&mut Encoder::new(level), raw, out, tile_ends);
     }
-    let results = run_jobs(threads, jobs.len(), || Encoder::new(level), |encoder, job| {
-        let (mut bytes, mut ends) = (Vec::new(), Vec::new());
-        encode_piece(encoder, jobs[job], &mut bytes, &mut ends).map(|()| (bytes, ends))
-    })?;
+    let results = run_jobs(
+        threads,
+        jobs.len(),
+        || Encoder::new(level),
+        |encoder, job| {
+            let (mut bytes, mut ends) = (Vec::new(), Vec::new());
+            encode_piece(encoder, jobs[job], &mut bytes, &mut ends).map(|()| (bytes, ends))
+        },
+    )?;
     for (bytes, ends) in results {
         let start = out.len();
         out.extend_from_slice(&bytes);
@@ -165,10 +175,15 @@ pub fn decompress_into(
         return Decoder::new().decode(stream, raw);
     }
     // Each job takes its own piece of the output out of its slot.
-    let tiles: Vec<Mutex<Option<&mut [u8]>>> =
-        raw.chunks_mut(TILE_RAW_BYTES).map(|tile| Mutex::new(Some(tile))).collect();
+    let tiles: Vec<Mutex<Option<&mut [u8]>>> = raw
+        .chunks_mut(TILE_RAW_BYTES)
+        .map(|tile| Mutex::new(Some(tile)))
+        .collect();
     run_jobs(threads, tiles.len(), Decoder::new, |decoder, index| {
-        let target = tiles[index].lock().unwrap_or_else(PoisonError::into_inner).take();
+        let target = tiles[index]
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
         decoder.decode_one(stream, index as u32, target.expect("each job runs once"))
     })?;
     Ok(())
@@ -182,8 +197,8 @@ pub fn decompress_into(
 #[cfg(feature = "std")]
 pub fn decompress(stored: &[u8], threads: usize) -> Result<Vec<u8>, Error> {
     let stream = TileStream::parse(stored, crate::stream::ParseOptions::default())?;
-    let raw_len = usize::try_from(stream.raw_len())
-        .map_err(|_| Error::new(crate::ErrorKind::TooLarge, 0))?;
+    let raw_len =
+        usize::try_from(stream.raw_len()).map_err(|_| Error::new(crate::ErrorKind::TooLarge, 0))?;
     let mut raw = alloc::vec![0; raw_len];
     decompress_into(&stream, &mut raw, threads)?;
     Ok(raw)

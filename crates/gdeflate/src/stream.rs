@@ -54,7 +54,10 @@ impl Header {
             (_, 0) => TILE_RAW_BYTES as u32,
             (_, last) => last,
         };
-        Ok(Self { tile_count, last_tile_raw_len })
+        Ok(Self {
+            tile_count,
+            last_tile_raw_len,
+        })
     }
 
     /// The header of a stream that holds `raw_len` bytes.
@@ -64,7 +67,10 @@ impl Header {
         }
         let tile_count = raw_len.div_ceil(TILE_RAW_BYTES as u64) as u32;
         let full = u64::from(tile_count.saturating_sub(1)) * TILE_RAW_BYTES as u64;
-        Ok(Self { tile_count, last_tile_raw_len: (raw_len - full) as u32 })
+        Ok(Self {
+            tile_count,
+            last_tile_raw_len: (raw_len - full) as u32,
+        })
     }
 
     /// The eight bytes.
@@ -72,7 +78,9 @@ impl Header {
         let last = self.last_tile_raw_len % TILE_RAW_BYTES as u32;
         let count = (self.tile_count as u16).to_le_bytes();
         let flags = (TILE_SIZE_INDEX_64K | (last << 2)).to_le_bytes();
-        [ID, MAGIC, count[0], count[1], flags[0], flags[1], flags[2], flags[3]]
+        [
+            ID, MAGIC, count[0], count[1], flags[0], flags[1], flags[2], flags[3],
+        ]
     }
 
     /// Tiles of the stream; 0 for a stream that holds nothing.
@@ -109,7 +117,11 @@ impl Header {
     #[must_use]
     pub const fn tile_raw_len(&self, tile: u32) -> usize {
         assert!(tile < self.tile_count, "no such tile");
-        if tile + 1 == self.tile_count { self.last_tile_raw_len as usize } else { TILE_RAW_BYTES }
+        if tile + 1 == self.tile_count {
+            self.last_tile_raw_len as usize
+        } else {
+            TILE_RAW_BYTES
+        }
     }
 
     /// Where a tile's bytes go in the raw data.
@@ -188,7 +200,9 @@ impl<'a> TileTable<'a> {
 
     fn entry(&self, index: u32) -> u64 {
         let at = index as usize * TABLE_ENTRY_BYTES;
-        let bytes = self.entries[at..].first_chunk().expect("the table has tile_count entries");
+        let bytes = self.entries[at..]
+            .first_chunk()
+            .expect("the table has tile_count entries");
         u64::from(u32::from_le_bytes(*bytes))
     }
 

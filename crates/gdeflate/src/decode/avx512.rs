@@ -1,10 +1,12 @@
 //! The AVX-512 kernel: a turn of all 32 lanes at once, without tables in memory and without gathers.
 //!
-//! **State.** Lane i is element i of pairs of vectors: `low` holds its next 32 bits (there are
-//! always as many), `high` what it has beyond, `surplus` how many that are (0–31). Consuming n bits
-//! is one funnel shift. Where the surplus becomes negative a word is due: the next words are
-//! expanded into just those lanes, in lane order, which is the order of the format, and the cursor
-//! moves by the mask's popcount.
+//! **State.** Lane i is element i of vectors of 16-bit elements: four of them hold a lane's up to 63
+//! unread bits, lowest first, and `surplus` says how many more than 32 these are. Consuming bits is a
+//! funnel shift from element to element. Where the surplus becomes negative a word is due: the next
+//! words are expanded into just those lanes, in lane order, which is the order of the format, and
+//! the cursor moves by the mask's popcount. Nothing but that popcount leaves the vector registers
+//! between one turn and the next, and everything has the width of one vector: rounds depend
+//! on each other, so the time of a round is the length of its chain of operations, about 45 cycles.
 //!
 //! **Codewords.** A canonical code is decided by comparing the next 15 bits, first bit highest, with
 //! one limit per length: the codeword has as many bits as there are limits at or below it, plus
@@ -16,9 +18,10 @@
 //! at a time, from four vectors. So a block's tables are a few hundred bytes, built by one
 //! counting sort: no table of 2^10 entries is ever filled.
 //!
-//! **End of block.** An end or an unassigned codeword sets a flag that is tested once a round. The
-//! round is then committed for the lanes that still had a turn, and a last one is run for the
-//! distances that are pending.
+//! **End of block.** An end, an unassigned codeword, or a length with 16 extra bits, more than one
+//! funnel shift can do, sets a flag that is tested once a round. Such a round is done again apart
+//! from the loop; at an end it is committed for the lanes that still had a turn, and a last one is
+//! run for the distances that are pending.
 //!
 //! # Safety
 //! The entry point must run on a CPU with the features that [`is_available`] asks for; the caller is
@@ -27,7 +30,10 @@
 //! ones), which is the most that a round takes; the streams are written only after `check_room`,
 //! which leaves room for one round and a whole vector behind it; constant tables have the size of
 //! the loads.
-#![expect(unsafe_code, reason = "vector loads and stores with derived bounds; see # Safety")]
+#![expect(
+    unsafe_code,
+    reason = "vector loads and stores with derived bounds; see # Safety"
+)]
 
 use core::arch::x86_64::*;
 
@@ -44,6 +50,8 @@ use crate::limits::{
 const SPECIAL: u16 = 0x80;
 /// Set too if it is the end of the block.
 const END: u16 = 0x40;
+/// Set in a count of 16 extra bits alone; the longest others are 14.
+const LONG: u16 = 0x10;
 /// The extra bits proper.
 const EXTRA_BITS: u16 = 0x1F;
 
@@ -55,7 +63,7 @@ const DISTANCE_RANK: u16 = 32;
 const PAD_BYTES: usize = 2 * LANE_COUNT * WORD_BYTES;
 
 // A round stores at most 32 literals and 32 matches, as whole vectors of 32 and 64 bytes.
-const _: () = assert!(TILE_RAW_BYTES + LANE_COUNT + 32 <= LITERAL_ROOM && STREAM_SLACK >= 64);
+const _: () = assert!(TILE_RAW_BYTES + LANE_COUNT + 64 <= LITERAL_ROOM && STREAM_SLACK >= 64);
 const _: () = assert!(TILE_MATCH_COUNT_MAX + 3 * LANE_COUNT <= MATCH_ROOM);
 
 /// Whether this machine has what the kernel needs.
@@ -134,6 +142,7 @@ impl VectorTables {
     }
 
     /// Prepares a block; the codes are checked on the way.
+    #[inline(never)]
     pub(crate) fn build(&mut self, lengths: &Lengths) -> Result<(), ErrorKind> {
         let litlen = Canonical::new(&lengths.litlen)?;
         let distance = Canonical::new(&lengths.distance)?;
@@ -170,7 +179,12 @@ impl VectorTables {
         for extra in &mut self.extra {
             extra.0[31] = SPECIAL;
         }
-        self.sort(lengths, &mut literal_next, &mut other_next, &mut distance_next);
+        self.sort(
+            lengths,
+            &mut literal_next,
+            &mut other_next,
+            &mut distance_next,
+        );
         Ok(())
     }
 
@@ -245,26 +259,30 @@ pub(crate) fn symbols(
     room: usize,
 ) -> Result<(), ErrorKind> {
     let codes = Registers::load(tables);
-    let mut state = State::load(lanes);
     let rest = words.rest();
-    let (mut cursor, mut ended) = state.run(&codes, tokens, room, rest, 0)?;
-    words.advance(cursor);
-    if !ended {
+    let mut place = Place {
+        state: State::load(lanes),
+        cursor: 0,
+        ended: false,
+    };
+    place = place.run(&codes, tokens, room, rest)?;
+    words.advance(place.cursor);
+    if !place.ended {
         // Fewer than 32 words are left: zeros behind them make room for the loads, and taking one
         // of the zeros is running off the tile.
         let rest = words.rest();
         let mut padded = [0; PAD_BYTES];
         padded[..rest.len()].copy_from_slice(rest);
-        cursor = 0;
-        while !ended {
-            (cursor, ended) = state.run(&codes, tokens, room, &padded, cursor)?;
-            if cursor > words.left() {
+        place.cursor = 0;
+        while !place.ended {
+            place = place.round_apart(&codes, tokens, room, &padded)?;
+            if place.cursor > words.left() {
                 return Err(ErrorKind::TruncatedTile);
             }
         }
-        words.advance(cursor);
+        words.advance(place.cursor);
     }
-    state.store(lanes);
+    place.state.store(lanes);
     literals_of_ranks(tables, tokens);
     Ok(())
 }
@@ -310,7 +328,11 @@ impl Registers {
     fn load(tables: &VectorTables) -> Self {
         Self {
             coarse: tables.coarse.map(|code| code.map(|limit| splat(limit))),
-            fine: [row(&tables.fine[0]), row(&tables.fine[1]), row(&tables.fine[2])],
+            fine: [
+                row(&tables.fine[0]),
+                row(&tables.fine[1]),
+                row(&tables.fine[2]),
+            ],
             others_from: row(&tables.others_from),
             other_rank: row(&tables.other_rank),
             literal_rank: row(&tables.literal_rank),
@@ -364,93 +386,83 @@ const ODD: Row = {
     Row(row)
 };
 
-/// The 32 lanes between rounds; element i of the first vectors is lane i, of the second 16 + i.
+/// The 32 lanes between rounds.
+#[derive(Clone, Copy)]
 struct State {
-    low: [__m512i; 2],
-    high: [__m512i; 2],
-    surplus: [__m512i; 2],
-    /// Lanes with a pending length.
-    pending: u32,
+    /// Unread bits, 16 in each, the next ones in the first.
+    bits: [__m512i; 4],
+    /// How many more than 32 there are.
+    surplus: __m512i,
+    /// All ones where a length is pending.
+    pending: __m512i,
+}
+
+/// Where decoding stands.
+#[derive(Clone, Copy)]
+struct Place {
+    state: State,
+    /// Words taken.
+    cursor: usize,
+    /// The block has ended.
+    ended: bool,
 }
 
 /// What a round found, before anything is taken.
+#[derive(Clone, Copy)]
 struct Round {
     /// Codeword bits minus 1, with 16 added for distances.
     class: __m512i,
     codeword: __m512i,
+    /// Bits of the codeword.
+    bits: __m512i,
+    /// The 16 bits behind the codeword.
+    behind: __m512i,
     /// Extra bits with flags.
     extra: __m512i,
     /// Base and extra bits' value.
     value: __m512i,
-    /// Lanes whose symbol is no literal.
-    others: u32,
-    /// Lanes whose symbol has a flag.
-    special: u32,
+    /// All ones where the symbol is a literal.
+    literal: __m512i,
 }
 
 impl State {
     #[target_feature(enable = "avx512f")]
     fn load(lanes: &Lanes) -> Self {
-        let mut low = [[0_u32; 16]; 2];
-        let mut high = [[0_u32; 16]; 2];
-        let mut surplus = [[0_u32; 16]; 2];
+        let mut bits = [Row::ZERO; 4];
+        let mut surplus = Row::ZERO;
         for lane in 0..LANE_COUNT {
-            low[lane / 16][lane % 16] = lanes.bits[lane] as u32;
-            high[lane / 16][lane % 16] = (lanes.bits[lane] >> 32) as u32;
-            surplus[lane / 16][lane % 16] = lanes.counts[lane] - 32;
+            for (at, piece) in bits.iter_mut().enumerate() {
+                piece.0[lane] = (lanes.bits[lane] >> (16 * at)) as u16;
+            }
+            surplus.0[lane] = (lanes.counts[lane] - 32) as u16;
         }
-        // SAFETY: arrays of 64 bytes.
-        let load = |half: [u32; 16]| unsafe { _mm512_loadu_si512(half.as_ptr().cast()) };
         Self {
-            low: low.map(load),
-            high: high.map(load),
-            surplus: surplus.map(load),
-            pending: 0,
+            bits: [row(&bits[0]), row(&bits[1]), row(&bits[2]), row(&bits[3])],
+            surplus: row(&surplus),
+            pending: _mm512_setzero_si512(),
         }
     }
 
     #[target_feature(enable = "avx512f")]
     fn store(&self, lanes: &mut Lanes) {
-        let store = |vector: __m512i| {
-            let mut half = [0_u32; 16];
-            // SAFETY: an array of 64 bytes.
-            unsafe { _mm512_storeu_si512(half.as_mut_ptr().cast(), vector) };
-            half
-        };
-        let low = self.low.map(store);
-        let high = self.high.map(store);
-        let surplus = self.surplus.map(store);
+        let mut rows = [Row::ZERO; 5];
+        let vectors = [
+            self.bits[0],
+            self.bits[1],
+            self.bits[2],
+            self.bits[3],
+            self.surplus,
+        ];
+        for (row, vector) in rows.iter_mut().zip(vectors) {
+            // SAFETY: a row has 64 bytes and is aligned to them.
+            unsafe { _mm512_store_si512(row.0.as_mut_ptr().cast(), vector) };
+        }
         for lane in 0..LANE_COUNT {
-            let (half, at) = (lane / 16, lane % 16);
-            lanes.bits[lane] = u64::from(high[half][at]) << 32 | u64::from(low[half][at]);
-            lanes.counts[lane] = surplus[half][at] + 32;
+            let pieces = rows[..4].iter().enumerate();
+            let bits = pieces.map(|(at, row)| u64::from(row.0[lane]) << (16 * at));
+            lanes.bits[lane] = bits.sum();
+            lanes.counts[lane] = u32::from(rows[4].0[lane]) + 32;
         }
-    }
-
-    /// Runs rounds until the block ends or fewer than 32 words follow `cursor` in `bytes`. Returns
-    /// the cursor and whether the block has ended.
-    #[inline]
-    #[target_feature(
-        enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vbmi,avx512vbmi2,gfni,popcnt,bmi2"
-    )]
-    fn run(
-        &mut self,
-        codes: &Registers,
-        tokens: &mut Tokens,
-        room: usize,
-        bytes: &[u8],
-        mut cursor: usize,
-    ) -> Result<(usize, bool), ErrorKind> {
-        let word_count = bytes.len() / WORD_BYTES;
-        while cursor + LANE_COUNT <= word_count {
-            tokens.check_room(room)?;
-            let round = self.look(codes);
-            if round.special != 0 {
-                return self.end(codes, tokens, bytes, cursor, &round);
-            }
-            cursor = self.commit(codes, tokens, bytes, cursor, &round, u32::MAX);
-        }
-        Ok((cursor, false))
     }
 
     /// Decodes one symbol of every lane without taking it.
@@ -460,179 +472,302 @@ impl State {
     )]
     fn look(&self, codes: &Registers) -> Round {
         let pending = self.pending;
-        let low = _mm512_permutex2var_epi16(self.low[0], row(&EVEN), self.low[1]);
-        let high = _mm512_permutex2var_epi16(self.low[0], row(&ODD), self.low[1]);
         // The next 15 bits, first bit highest.
         let reverse = _mm512_set1_epi64(0x8040_2010_0804_0201_u64 as i64);
-        let bytes = _mm512_gf2p8affine_epi64_epi8::<0>(low, reverse);
+        let bytes = _mm512_gf2p8affine_epi64_epi8::<0>(self.bits[0], reverse);
         let next = _mm512_srli_epi16::<1>(_mm512_shrdi_epi16::<8>(bytes, bytes));
         // -1 where it is below a limit. Both are at most 2^15, so the difference's sign is right.
         let below = |limit| _mm512_srai_epi16::<15>(_mm512_sub_epi16(next, limit));
-        let coarse =
-            |at: usize| below(_mm512_mask_mov_epi16(codes.coarse[0][at], pending, codes.coarse[1][at]));
-        let group = _mm512_mask_mov_epi16(splat(3), pending, splat(7));
-        let group = _mm512_add_epi16(
-            _mm512_add_epi16(group, coarse(0)),
-            _mm512_add_epi16(coarse(1), coarse(2)),
-        );
+        let by_code = |litlen, distance| select(pending, distance, litlen);
+        let coarse = |at: usize| below(by_code(codes.coarse[0][at], codes.coarse[1][at]));
+        // Limits above, as 0 to -3: among the coarse ones, then among the fine ones of the group.
+        let coarse_above = _mm512_add_epi16(_mm512_add_epi16(coarse(0), coarse(1)), coarse(2));
+        let group = _mm512_add_epi16(by_code(splat(3), splat(7)), coarse_above);
         let fine = |at: usize| below(_mm512_permutexvar_epi16(group, codes.fine[at]));
-        let class = _mm512_add_epi16(_mm512_slli_epi16::<2>(group), splat(3));
-        let class = _mm512_add_epi16(
-            _mm512_add_epi16(class, fine(0)),
-            _mm512_add_epi16(fine(1), fine(2)),
-        );
-        // 15 - bits; "no codeword" shifts everything out.
-        let shift = _mm512_sub_epi16(splat(14), _mm512_and_si512(class, splat(15)));
+        let fine_above = _mm512_add_epi16(_mm512_add_epi16(fine(0), fine(1)), fine(2));
+        let above = _mm512_slli_epi16::<2>(coarse_above);
+        let class = _mm512_add_epi16(by_code(splat(15), splat(31)), above);
+        let class = _mm512_add_epi16(class, fine_above);
+        // 15 less the codeword's bits; "no codeword" shifts everything out.
+        let shift = _mm512_sub_epi16(_mm512_sub_epi16(splat(0xFFFF), above), fine_above);
+        let bits = _mm512_add_epi16(_mm512_add_epi16(splat(16), above), fine_above);
         let codeword = _mm512_srlv_epi16(next, shift);
         let others_from = _mm512_permutexvar_epi16(class, codes.others_from);
-        let others = _mm512_cmpge_epu16_mask(codeword, others_from);
-        let rank =
-            _mm512_add_epi16(codeword, _mm512_permutexvar_epi16(class, codes.other_rank));
-        let extra =
-            _mm512_maskz_permutex2var_epi16(others, codes.extra[0], rank, codes.extra[1]);
+        let literal = _mm512_srai_epi16::<15>(_mm512_sub_epi16(codeword, others_from));
+        let rank = _mm512_permutexvar_epi16(class, codes.other_rank);
+        let rank = _mm512_add_epi16(codeword, rank);
+        let extra = _mm512_permutex2var_epi16(codes.extra[0], rank, codes.extra[1]);
+        let extra = _mm512_andnot_si512(literal, extra);
         let base = _mm512_permutex2var_epi16(codes.base[0], rank, codes.base[1]);
-        let bits = _mm512_add_epi16(_mm512_and_si512(class, splat(15)), splat(1));
-        let behind = _mm512_shrdv_epi16(low, high, bits);
-        let value = _mm512_andnot_si512(_mm512_sllv_epi16(splat(0xFFFF), extra), behind);
+        let behind = _mm512_shrdv_epi16(self.bits[0], self.bits[1], bits);
+        let count = _mm512_and_si512(extra, splat(EXTRA_BITS));
+        let value = _mm512_andnot_si512(_mm512_sllv_epi16(splat(0xFFFF), count), behind);
+        let value = _mm512_add_epi16(base, value);
         Round {
             class,
             codeword,
+            bits,
+            behind,
             extra,
-            value: _mm512_add_epi16(base, value),
-            others,
-            special: _mm512_test_epi16_mask(extra, splat(SPECIAL)),
+            value,
+            literal,
         }
     }
 
-    /// Takes what `round` found for the lanes that are `active`: stores it, consumes the bits,
-    /// refills. At least 32 words must follow `cursor`. Returns the cursor.
+    /// Consumes the bits of a round and refills. At least 32 words must follow `cursor`. Returns
+    /// the cursor. `bits` and `extra` must be free of flags; only `APART` knows 16 extra bits.
     #[inline]
     #[target_feature(
         enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vbmi,avx512vbmi2,gfni,popcnt,bmi2"
     )]
-    fn commit(
+    fn consume<const APART: bool>(
         &mut self,
+        bytes: &[u8],
+        cursor: usize,
+        bits: __m512i,
+        first: __m512i,
+        extra: __m512i,
+    ) -> usize {
+        let zero = _mm512_setzero_si512();
+        let [_, b, c, d] = self.bits;
+        let mut pieces = [
+            first,
+            _mm512_shrdv_epi16(b, c, bits),
+            _mm512_shrdv_epi16(c, d, bits),
+            _mm512_shrdv_epi16(d, zero, bits),
+        ];
+        if APART {
+            let long = _mm512_test_epi16_mask(extra, splat(LONG));
+            for at in 0..4 {
+                let above = if at < 3 { pieces[at + 1] } else { zero };
+                pieces[at] = _mm512_mask_mov_epi16(pieces[at], long, above);
+            }
+        }
+        let [a, b, c, d] = pieces;
+        let [a, b, c, d] = [
+            _mm512_shrdv_epi16(a, b, extra),
+            _mm512_shrdv_epi16(b, c, extra),
+            _mm512_shrdv_epi16(c, d, extra),
+            _mm512_shrdv_epi16(d, zero, extra),
+        ];
+        let left = _mm512_sub_epi16(_mm512_sub_epi16(self.surplus, bits), extra);
+        let short = _mm512_movepi16_mask(left);
+        assert!((cursor + LANE_COUNT) * WORD_BYTES <= bytes.len());
+        // SAFETY: 32 words lie behind the cursor, just asserted.
+        let words = unsafe {
+            let at = bytes.as_ptr().add(cursor * WORD_BYTES);
+            [
+                _mm512_loadu_si512(at.cast()),
+                _mm512_loadu_si512(at.add(64).cast()),
+            ]
+        };
+        let low = _mm512_permutex2var_epi16(words[0], row(&EVEN), words[1]);
+        let high = _mm512_permutex2var_epi16(words[0], row(&ODD), words[1]);
+        let low = _mm512_maskz_expand_epi16(short, low);
+        let high = _mm512_maskz_expand_epi16(short, high);
+        // Where a word comes, `left` is negative, and 1 to 31 bits are there: `left` modulo 32. The
+        // word goes above them: shifted by as many modulo 16, and by one piece more from 16 on.
+        let surplus = _mm512_and_si512(left, splat(31));
+        let upper = _mm512_test_epi16_mask(left, splat(16));
+        let shifted = [
+            _mm512_shldv_epi16(low, zero, surplus),
+            _mm512_shldv_epi16(high, low, surplus),
+            _mm512_shldv_epi16(zero, high, surplus),
+        ];
+        self.bits = [
+            or_where(a, !upper, shifted[0]),
+            _mm512_or_si512(b, _mm512_mask_mov_epi16(shifted[1], upper, shifted[0])),
+            _mm512_or_si512(c, _mm512_mask_mov_epi16(shifted[2], upper, shifted[1])),
+            or_where(d, upper, shifted[2]),
+        ];
+        self.surplus = surplus;
+        cursor + short.count_ones() as usize
+    }
+}
+
+/// `a` where `mask` is all ones, `b` where it is zero.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn select(mask: __m512i, a: __m512i, b: __m512i) -> __m512i {
+    _mm512_ternarylogic_epi64::<0xCA>(mask, a, b)
+}
+
+/// The elements of `a`, or-ed with those of `b` where `mask` is set.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+fn or_where(a: __m512i, mask: u32, b: __m512i) -> __m512i {
+    _mm512_or_si512(a, _mm512_maskz_mov_epi16(mask, b))
+}
+
+impl Place {
+    /// Runs rounds until the block ends or fewer than 32 words follow the cursor in `bytes`.
+    #[inline]
+    #[target_feature(
+        enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vbmi,avx512vbmi2,gfni,popcnt,bmi2"
+    )]
+    fn run(
+        mut self,
         codes: &Registers,
         tokens: &mut Tokens,
+        room: usize,
         bytes: &[u8],
-        mut cursor: usize,
-        round: &Round,
-        active: u32,
-    ) -> usize {
-        let class_bits = _mm512_and_si512(round.class, splat(15));
-        let bits = _mm512_add_epi16(_mm512_add_epi16(class_bits, splat(1)), round.extra);
-        let bits = _mm512_maskz_mov_epi16(active, bits);
-        self.emit(codes, tokens, round, active);
-        let halves = [
-            _mm512_cvtepu16_epi32(_mm512_castsi512_si256(bits)),
-            _mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64::<1>(bits)),
-        ];
-        debug_assert!((cursor + LANE_COUNT) * WORD_BYTES <= bytes.len());
-        for (half, &bits) in halves.iter().enumerate() {
-            let low = _mm512_shrdv_epi32(self.low[half], self.high[half], bits);
-            let high = _mm512_srlv_epi32(self.high[half], bits);
-            let left = _mm512_sub_epi32(self.surplus[half], bits);
-            let short = _mm512_movepi32_mask(left);
-            // SAFETY: the caller has 32 words behind the first cursor; the second half's is at most
-            // 16 further and it loads 16.
-            let next = unsafe { _mm512_loadu_si512(bytes.as_ptr().add(cursor * WORD_BYTES).cast()) };
-            let words = _mm512_maskz_expand_epi32(short, next);
-            cursor += short.count_ones() as usize;
-            // Where a word came, `left` is negative: `left & 31` bits were left of the low half.
-            let surplus = _mm512_and_si512(left, _mm512_set1_epi32(31));
-            let negated = _mm512_sub_epi32(_mm512_setzero_si512(), left);
-            self.low[half] = _mm512_or_si512(low, _mm512_sllv_epi32(words, surplus));
-            self.high[half] = _mm512_or_si512(high, _mm512_srlv_epi32(words, negated));
-            self.surplus[half] = surplus;
+    ) -> Result<Self, ErrorKind> {
+        let word_count = bytes.len() / WORD_BYTES;
+        while !self.ended && self.cursor + LANE_COUNT <= word_count {
+            tokens.check_room(room)?;
+            let round = self.state.look(codes);
+            let flags = splat(SPECIAL | LONG);
+            if _mm512_test_epi16_mask(round.extra, flags) != 0 {
+                self = self.round_apart(codes, tokens, room, bytes)?;
+                continue;
+            }
+            let literals = _mm512_movepi16_mask(round.literal);
+            let distances = _mm512_movepi16_mask(self.state.pending);
+            emit(
+                codes,
+                tokens,
+                &round,
+                literals,
+                !(literals | distances),
+                distances,
+            );
+            // Neither a literal nor a distance.
+            self.state.pending =
+                _mm512_ternarylogic_epi64::<0x11>(round.literal, round.literal, self.state.pending);
+            self.cursor = self.state.consume::<false>(
+                bytes,
+                self.cursor,
+                round.bits,
+                round.behind,
+                round.extra,
+            );
         }
-        cursor
+        Ok(self)
     }
 
-    /// Appends what `round` found for the lanes that are `active`, and makes its lengths pending.
-    #[inline]
-    #[target_feature(
-        enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vbmi,avx512vbmi2,gfni,popcnt,bmi2"
-    )]
-    fn emit(&mut self, codes: &Registers, tokens: &mut Tokens, round: &Round, active: u32) {
-        let literals = !round.others & active;
-        let distances = self.pending & active;
-        let lengths = round.others & !self.pending & !round.special & active;
-        let rank = _mm512_permutexvar_epi16(round.class, codes.literal_rank);
-        let rank = _mm512_cvtepi16_epi8(_mm512_add_epi16(round.codeword, rank));
-        let ranks = _mm256_maskz_compress_epi8(literals, rank);
-        // Literals before a lane are the lanes before it less those that are none.
-        let iota = row(&IOTA);
-        let others_before = _mm512_maskz_expand_epi16(!literals, iota);
-        let before = _mm512_add_epi16(
-            _mm512_sub_epi16(iota, others_before),
-            splat(tokens.literal_count as u16),
-        );
-        debug_assert!(tokens.literal_count <= TILE_RAW_BYTES);
-        debug_assert!(tokens.length_count <= TILE_MATCH_COUNT_MAX + LANE_COUNT);
-        debug_assert!(tokens.distance_count <= tokens.length_count);
-        // SAFETY: `check_room` was asked before this round, or before the one before it at the end
-        // of a block, which adds no literals then; see the constants' assertions.
-        unsafe {
-            let at = tokens.literals.as_mut_ptr().add(tokens.literal_count);
-            _mm256_storeu_si256(at.cast(), ranks);
-            let at = tokens.literals_before.as_mut_ptr().add(tokens.length_count);
-            _mm512_storeu_si512(at.cast(), _mm512_maskz_compress_epi16(lengths, before));
-            let at = tokens.lengths.as_mut_ptr().add(tokens.length_count);
-            _mm512_storeu_si512(at.cast(), _mm512_maskz_compress_epi16(lengths, round.value));
-            let at = tokens.distances.as_mut_ptr().add(tokens.distance_count);
-            _mm512_storeu_si512(at.cast(), _mm512_maskz_compress_epi16(distances, round.value));
-        }
-        tokens.literal_count += literals.count_ones() as usize;
-        tokens.length_count += lengths.count_ones() as usize;
-        tokens.distance_count += distances.count_ones() as usize;
-        self.pending = lengths;
-    }
-
-    /// Commits the round that ends the block, and the pending distances behind it. Needs 64 words
-    /// or fewer; where the slice has not as many, the caller's next round finds the same end.
+    /// One round of any kind; if it ends the block, the pending distances, too. At least 32 words
+    /// must follow the cursor.
     #[cold]
     #[inline(never)]
     #[target_feature(
         enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vbmi,avx512vbmi2,gfni,popcnt,bmi2"
     )]
-    fn end(
+    fn round_apart(
+        mut self,
+        codes: &Registers,
+        tokens: &mut Tokens,
+        room: usize,
+        bytes: &[u8],
+    ) -> Result<Self, ErrorKind> {
+        tokens.check_room(room)?;
+        let round = self.state.look(codes);
+        let special = _mm512_test_epi16_mask(round.extra, splat(SPECIAL));
+        if special == 0 {
+            self.commit_apart(codes, tokens, bytes, &round, u32::MAX, 0);
+            return Ok(self);
+        }
+        // Lanes behind the end have no turn but for a pending distance.
+        let lane = special.trailing_zeros();
+        let ends = _mm512_test_epi16_mask(round.extra, splat(END));
+        let pending = _mm512_movepi16_mask(self.state.pending);
+        let active = u32::MAX >> (31 - lane) | pending;
+        if ends >> lane & 1 == 0 || special & active != 1 << lane {
+            return Err(ErrorKind::BadSymbol);
+        }
+        self.commit_apart(codes, tokens, bytes, &round, active, 1 << lane);
+        // The lanes before the end may have got a length in this round. The words of their last
+        // turns may lie behind those that the slice is known to have.
+        let rest = bytes.get(self.cursor * WORD_BYTES..).unwrap_or_default();
+        let count = rest.len().min(LANE_COUNT * WORD_BYTES);
+        let mut padded = [0; LANE_COUNT * WORD_BYTES];
+        padded[..count].copy_from_slice(&rest[..count]);
+        let round = self.state.look(codes);
+        let special = _mm512_test_epi16_mask(round.extra, splat(SPECIAL));
+        let active = _mm512_movepi16_mask(self.state.pending);
+        if special & active != 0 {
+            return Err(ErrorKind::BadSymbol);
+        }
+        let start = core::mem::replace(&mut self.cursor, 0);
+        self.commit_apart(codes, tokens, &padded, &round, active, 0);
+        if self.cursor * WORD_BYTES > count {
+            return Err(ErrorKind::TruncatedTile);
+        }
+        self.cursor += start;
+        self.ended = true;
+        Ok(self)
+    }
+
+    /// Takes what a round found for the lanes that are `active`; `end` is the lane, as a bit, whose
+    /// symbol ends the block.
+    #[target_feature(
+        enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vbmi,avx512vbmi2,gfni,popcnt,bmi2"
+    )]
+    fn commit_apart(
         &mut self,
         codes: &Registers,
         tokens: &mut Tokens,
         bytes: &[u8],
-        cursor: usize,
         round: &Round,
-    ) -> Result<(usize, bool), ErrorKind> {
-        let lane = round.special.trailing_zeros();
-        let ends = _mm512_test_epi16_mask(round.extra, splat(END));
-        if ends >> lane & 1 == 0 {
-            return Err(ErrorKind::BadSymbol);
-        }
-        let up_to = u32::MAX >> (31 - lane);
-        let active = up_to | self.pending;
-        if round.special & active & !(1 << lane) != 0 {
-            return Err(ErrorKind::BadSymbol);
-        }
-        let plain = Round {
-            extra: _mm512_and_si512(round.extra, splat(EXTRA_BITS)),
-            ..*round
-        };
-        let cursor = self.commit(codes, tokens, bytes, cursor, &plain, active);
-        // The lanes before the end may have got a length in this round. The words of their last
-        // turns may lie behind those that the slice has left for sure.
-        let mut padded = [0; PAD_BYTES];
-        let rest = &bytes[(cursor * WORD_BYTES).min(bytes.len())..];
-        let count = rest.len().min(LANE_COUNT * WORD_BYTES);
-        padded[..count].copy_from_slice(&rest[..count]);
-        let last = self.look(codes);
-        let active = self.pending;
-        if last.special & active != 0 {
-            return Err(ErrorKind::BadSymbol);
-        }
-        let used = self.commit(codes, tokens, &padded, 0, &last, active);
-        if used * WORD_BYTES > count {
-            return Err(ErrorKind::TruncatedTile);
-        }
-        Ok((cursor + used, true))
+        active: u32,
+        end: u32,
+    ) {
+        let literals = _mm512_movepi16_mask(round.literal) & active;
+        let distances = _mm512_movepi16_mask(self.state.pending) & active;
+        let lengths = active & !(literals | distances | end);
+        emit(codes, tokens, round, literals, lengths, distances);
+        self.state.pending = _mm512_movm_epi16(lengths);
+        let bits = _mm512_maskz_mov_epi16(active, round.bits);
+        let first = _mm512_mask_mov_epi16(self.state.bits[0], active, round.behind);
+        let extra = _mm512_and_si512(round.extra, splat(EXTRA_BITS));
+        let extra = _mm512_maskz_mov_epi16(active, extra);
+        self.cursor = self
+            .state
+            .consume::<true>(bytes, self.cursor, bits, first, extra);
     }
+}
+
+/// Appends what `round` found in the lanes of each kind.
+#[inline]
+#[target_feature(
+    enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vbmi,avx512vbmi2,gfni,popcnt,bmi2"
+)]
+fn emit(
+    codes: &Registers,
+    tokens: &mut Tokens,
+    round: &Round,
+    literals: u32,
+    lengths: u32,
+    distances: u32,
+) {
+    let rank = _mm512_permutexvar_epi16(round.class, codes.literal_rank);
+    let rank = _mm512_cvtepi16_epi8(_mm512_add_epi16(round.codeword, rank));
+    let ranks = _mm256_maskz_compress_epi8(literals, rank);
+    // Literals before a lane are the lanes before it less those that are none.
+    let iota = row(&IOTA);
+    let others_before = _mm512_maskz_expand_epi16(!literals, iota);
+    let count = splat(tokens.literal_count as u16);
+    let before = _mm512_add_epi16(_mm512_sub_epi16(iota, others_before), count);
+    debug_assert!(tokens.literal_count <= TILE_RAW_BYTES + LANE_COUNT);
+    debug_assert!(tokens.length_count <= TILE_MATCH_COUNT_MAX + LANE_COUNT);
+    debug_assert!(tokens.distance_count <= tokens.length_count);
+    // SAFETY: `check_room` was asked before this round, or, for the last distances of a block,
+    // before the round in front of it; distances are never more than the lengths before them. So
+    // the counts are at most what is asserted here, and the vectors fit behind them, which is
+    // asserted beside the constants.
+    unsafe {
+        let at = tokens.literals.as_mut_ptr().add(tokens.literal_count);
+        _mm256_storeu_si256(at.cast(), ranks);
+        let at = tokens.literals_before.as_mut_ptr().add(tokens.length_count);
+        _mm512_storeu_si512(at.cast(), _mm512_maskz_compress_epi16(lengths, before));
+        let at = tokens.lengths.as_mut_ptr().add(tokens.length_count);
+        _mm512_storeu_si512(at.cast(), _mm512_maskz_compress_epi16(lengths, round.value));
+        let at = tokens.distances.as_mut_ptr().add(tokens.distance_count);
+        _mm512_storeu_si512(
+            at.cast(),
+            _mm512_maskz_compress_epi16(distances, round.value),
+        );
+    }
+    tokens.literal_count += literals.count_ones() as usize;
+    tokens.length_count += lengths.count_ones() as usize;
+    tokens.distance_count += distances.count_ones() as usize;
 }

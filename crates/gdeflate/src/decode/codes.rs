@@ -27,9 +27,13 @@ impl Lengths {
         let mut litlen = [8; LITLEN_SYMBOL_COUNT];
         litlen[144..256].fill(9);
         litlen[256..280].fill(7);
-        Self { litlen, distance: [5; DISTANCE_SYMBOL_COUNT] }
+        Self {
+            litlen,
+            distance: [5; DISTANCE_SYMBOL_COUNT],
+        }
     }
 
+    #[inline(never)]
     /// Reads a dynamic block's header behind its type. The codes themselves are checked by
     /// [`Canonical::new`].
     pub(crate) fn read(lanes: &mut Lanes, words: &mut Words<'_>) -> Result<Self, ErrorKind> {
@@ -46,8 +50,10 @@ impl Lengths {
         let total = litlen_count + distance_count;
         let mut all = [0; LITLEN_SYMBOL_COUNT + DISTANCE_SYMBOL_COUNT + REPEAT_MAX];
         read_items(lanes, words, &precode, &mut all, total)?;
-        let mut lengths =
-            Self { litlen: [0; LITLEN_SYMBOL_COUNT], distance: [0; DISTANCE_SYMBOL_COUNT] };
+        let mut lengths = Self {
+            litlen: [0; LITLEN_SYMBOL_COUNT],
+            distance: [0; DISTANCE_SYMBOL_COUNT],
+        };
         lengths.litlen[..litlen_count].copy_from_slice(&all[..litlen_count]);
         lengths.distance[..distance_count].copy_from_slice(&all[litlen_count..total]);
         Ok(lengths)
@@ -148,7 +154,10 @@ impl Canonical {
     /// The codeword of one symbol, first bit highest. For short codes: it counts its way there.
     fn codeword_of(&self, lengths: &[u8], symbol: usize) -> u32 {
         let len = lengths[symbol];
-        let before = lengths[..symbol].iter().filter(|&&other| other == len).count();
+        let before = lengths[..symbol]
+            .iter()
+            .filter(|&&other| other == len)
+            .count();
         self.first[usize::from(len)] + before as u32
     }
 }

@@ -45,7 +45,9 @@ impl Kernel {
     #[must_use]
     pub fn fastest() -> Self {
         let mut kernels = Self::ALL.iter().rev().copied();
-        kernels.find(|kernel| kernel.is_available()).unwrap_or(Self::Portable)
+        kernels
+            .find(|kernel| kernel.is_available())
+            .unwrap_or(Self::Portable)
     }
 }
 
@@ -63,18 +65,26 @@ fn measure() -> Kernel {
     use crate::encode::{Encoder, Level};
     use std::time::{Duration, Instant};
 
-    let candidates: std::vec::Vec<Kernel> =
-        Kernel::ALL.iter().copied().filter(|kernel| kernel.is_available()).collect();
+    let candidates: std::vec::Vec<Kernel> = Kernel::ALL
+        .iter()
+        .copied()
+        .filter(|kernel| kernel.is_available())
+        .collect();
     if candidates.len() == 1 {
         return candidates[0];
     }
     let raw = sample();
     let mut tile = std::vec::Vec::new();
-    if Encoder::new(Level::FASTEST).encode_tile(&raw, &mut tile).is_err() {
+    if Encoder::new(Level::FASTEST)
+        .encode_tile(&raw, &mut tile)
+        .is_err()
+    {
         return Kernel::Portable;
     }
-    let mut decoders: std::vec::Vec<Decoder> =
-        candidates.iter().map(|&kernel| Decoder::with_kernel(kernel)).collect();
+    let mut decoders: std::vec::Vec<Decoder> = candidates
+        .iter()
+        .map(|&kernel| Decoder::with_kernel(kernel))
+        .collect();
     let mut best = std::vec![Duration::MAX; decoders.len()];
     let mut back = std::vec![0; raw.len()];
     for _ in 0..SAMPLE_ROUNDS {
@@ -101,7 +111,16 @@ fn sample() -> std::vec::Vec<u8> {
         state ^= state >> 17;
         state ^= state << 5;
         let noise = state.to_le_bytes();
-        raw.extend_from_slice(&[noise[0] & 31, noise[1], 0x3F, 0x80, 0, noise[2] & 3, 0xFF, 7]);
+        raw.extend_from_slice(&[
+            noise[0] & 31,
+            noise[1],
+            0x3F,
+            0x80,
+            0,
+            noise[2] & 3,
+            0xFF,
+            7,
+        ]);
     }
     raw
 }

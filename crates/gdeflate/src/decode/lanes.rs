@@ -81,7 +81,10 @@ impl Lanes {
         for lane in &mut bits {
             *lane = u64::from(words.next()?);
         }
-        Ok(Self { bits, counts: [32; LANE_COUNT] })
+        Ok(Self {
+            bits,
+            counts: [32; LANE_COUNT],
+        })
     }
 
     /// Takes `count` bits of a lane without refilling it.

@@ -23,6 +23,7 @@ const fn low_bits(count: u32) -> u64 {
 
 /// Decodes the symbols of one Huffman block, from its first turn to the end of its tail, appending
 /// to `tokens`. Stops with an error as soon as they are longer than `room` bytes.
+#[inline(never)]
 pub(crate) fn symbols(
     lanes: &mut Lanes,
     words: &mut Words<'_>,
@@ -71,7 +72,11 @@ fn round(
     for lane in 0..LANE_COUNT {
         let bits = lanes.bits[lane];
         let start = pending[lane];
-        let root = if start == 0 { low_bits(LITLEN_ROOT_BITS) } else { low_bits(DISTANCE_ROOT_BITS) };
+        let root = if start == 0 {
+            low_bits(LITLEN_ROOT_BITS)
+        } else {
+            low_bits(DISTANCE_ROOT_BITS)
+        };
         let mut entry = tables.entries[(start + (bits & root) as usize) % ENTRY_COUNT];
         if entry & SPECIAL != 0 {
             if entry & POINTER != 0 {
@@ -96,10 +101,12 @@ fn round(
         let count = lanes.counts[lane] - (code_bits + extra_bits);
         let at = used % LANE_COUNT * WORD_BYTES;
         let word = u32::from_le_bytes([chunk[at], chunk[at + 1], chunk[at + 2], chunk[at + 3]]);
-        let short = count < 32;
-        lanes.bits[lane] = bits | if short { u64::from(word) << (count & 31) } else { 0 };
-        lanes.counts[lane] = count + (u32::from(short) << 5);
-        used += usize::from(short);
+        // All ones where fewer than 32 bits are left; arithmetic, because a branch on it would be
+        // mispredicted every third turn.
+        let short = (i64::from(count) - 32) >> 63;
+        lanes.bits[lane] = bits | ((u64::from(word) << (count & 31)) & short as u64);
+        lanes.counts[lane] = count + (short as u32 & 32);
+        used += (short & 1) as usize;
 
         tokens.literals[literal_count & 0xFFFF] = value as u8;
         literal_count += (entry / LITERAL & 1) as usize;
@@ -132,7 +139,11 @@ fn turn(
 ) -> Result<bool, ErrorKind> {
     let bits = lanes.bits[lane];
     let start = pending[lane];
-    let root = if start == 0 { low_bits(LITLEN_ROOT_BITS) } else { low_bits(DISTANCE_ROOT_BITS) };
+    let root = if start == 0 {
+        low_bits(LITLEN_ROOT_BITS)
+    } else {
+        low_bits(DISTANCE_ROOT_BITS)
+    };
     let mut entry = tables.entries[start + (bits & root) as usize];
     if entry & POINTER != 0 {
         entry = second(tables, entry, bits);

@@ -42,7 +42,12 @@ pub(crate) fn bytes(
         let Some(chunk) = words.chunk() else {
             return Err(ErrorKind::TruncatedTile);
         };
-        four_rounds(lanes, chunk, &order, group.try_into().expect("a whole group"));
+        four_rounds(
+            lanes,
+            chunk,
+            &order,
+            group.try_into().expect("a whole group"),
+        );
         words.advance(LANE_COUNT);
     }
     for (index, byte) in groups.into_remainder().iter_mut().enumerate() {

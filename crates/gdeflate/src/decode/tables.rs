@@ -64,9 +64,8 @@ const DISTANCE_MEANING: [u32; DISTANCE_SYMBOL_COUNT] = {
     let mut meaning = [0; DISTANCE_SYMBOL_COUNT];
     let mut symbol = 0;
     while symbol < DISTANCE_SYMBOL_COUNT {
-        meaning[symbol] = (DISTANCE_BASE[symbol] as u32) << 16
-            | DISTANCE
-            | (DISTANCE_EXTRA[symbol] as u32) << 5;
+        meaning[symbol] =
+            (DISTANCE_BASE[symbol] as u32) << 16 | DISTANCE | (DISTANCE_EXTRA[symbol] as u32) << 5;
         symbol += 1;
     }
     meaning
@@ -80,14 +79,28 @@ pub(crate) struct Tables {
 
 impl Tables {
     pub(crate) fn new() -> Self {
-        Self { entries: [SPECIAL; ENTRY_COUNT] }
+        Self {
+            entries: [SPECIAL; ENTRY_COUNT],
+        }
     }
 
     /// Builds both tables; the codes are checked on the way.
     pub(crate) fn build(&mut self, lengths: &Lengths) -> Result<(), ErrorKind> {
         let (litlen, distance) = self.entries.split_at_mut(DISTANCE_START);
-        build(litlen, 0, LITLEN_ROOT_BITS, &lengths.litlen, &LITLEN_MEANING)?;
-        build(distance, DISTANCE_START, DISTANCE_ROOT_BITS, &lengths.distance, &DISTANCE_MEANING)
+        build(
+            litlen,
+            0,
+            LITLEN_ROOT_BITS,
+            &lengths.litlen,
+            &LITLEN_MEANING,
+        )?;
+        build(
+            distance,
+            DISTANCE_START,
+            DISTANCE_ROOT_BITS,
+            &lengths.distance,
+            &DISTANCE_MEANING,
+        )
     }
 }
 
@@ -118,7 +131,11 @@ fn build(
     }
     let mut rank = 0;
     let mut end = root_len;
-    let mut second = Second { prefix: usize::MAX, start: 0, bits: 0 };
+    let mut second = Second {
+        prefix: usize::MAX,
+        start: 0,
+        bits: 0,
+    };
     for len in 1..=CODEWORD_BITS_MAX as u32 {
         let count = u32::from(code.counts[len as usize]);
         for codeword in code.first[len as usize]..code.first[len as usize] + count {
@@ -133,7 +150,11 @@ fn build(
             }
             let prefix = reversed & (root_len - 1);
             if prefix != second.prefix {
-                second = Second { prefix, start: end, bits: second_bits(&code, len, codeword, root_bits) };
+                second = Second {
+                    prefix,
+                    start: end,
+                    bits: second_bits(&code, len, codeword, root_bits),
+                };
                 end += 1 << second.bits;
                 entries[prefix] = ((place + second.start) as u32) << 16
                     | SPECIAL

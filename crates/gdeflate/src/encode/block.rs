@@ -69,7 +69,12 @@ struct Header {
 
 impl Header {
     fn new(codes: &Codes) -> Self {
-        let last = |lengths: &[u8]| lengths.iter().rposition(|&len| len > 0).map_or(0, |at| at + 1);
+        let last = |lengths: &[u8]| {
+            lengths
+                .iter()
+                .rposition(|&len| len > 0)
+                .map_or(0, |at| at + 1)
+        };
         let litlen_count = last(&codes.litlen.lengths).max(257);
         let distance_count = last(&codes.distance.lengths).max(1);
         let mut lengths = [0; ITEM_COUNT_MAX];
@@ -144,7 +149,11 @@ impl Header {
             | (self.precode_count - 4) << 10;
         dealer.turn(0, counts as u32, 14);
         for (lane, &symbol) in PRECODE_ORDER.iter().enumerate().take(self.precode_count) {
-            dealer.turn(lane, u32::from(self.precode.lengths[usize::from(symbol)]), 3);
+            dealer.turn(
+                lane,
+                u32::from(self.precode.lengths[usize::from(symbol)]),
+                3,
+            );
         }
         for (at, &(symbol, value, bits)) in self.items[..self.item_count].iter().enumerate() {
             let word = u32::from(self.precode.words[usize::from(symbol)]);
@@ -157,7 +166,6 @@ impl Header {
         }
     }
 }
-
 
 /// Bits of stored blocks of `raw_len` bytes.
 fn stored_bits(raw_len: usize) -> u32 {

@@ -67,11 +67,17 @@ impl Chains {
         self.previous[position] = candidate;
         self.head4[hash4] = position as u16;
         let newest3 = core::mem::replace(&mut self.head3[hash3], position as u16);
-        let mut best = Match { len: len_min, distance: 0 };
+        let mut best = Match {
+            len: len_min,
+            distance: 0,
+        };
         if best.len < 3 && newest3 != NONE {
             let at = usize::from(newest3);
             if raw[at..at + 3] == raw[position..position + 3] {
-                best = Match { len: 3, distance: position - at };
+                best = Match {
+                    len: 3,
+                    distance: position - at,
+                };
             }
         }
         let mut left = depth;
@@ -84,7 +90,10 @@ impl Chains {
             if longer {
                 let len = 4 + common(&raw[at + 4..], &raw[position + 4..]);
                 if len > best.len {
-                    best = Match { len, distance: position - at };
+                    best = Match {
+                        len,
+                        distance: position - at,
+                    };
                     if len >= nice {
                         break;
                     }
@@ -93,7 +102,11 @@ impl Chains {
             candidate = self.previous[at];
             left -= 1;
         }
-        if best.distance == 0 { Match::default() } else { best }
+        if best.distance == 0 {
+            Match::default()
+        } else {
+            best
+        }
     }
 }
 
@@ -123,5 +136,9 @@ pub(crate) fn common(behind: &[u8], ahead: &[u8]) -> usize {
         }
         len += 8;
     }
-    len + behind[len..].iter().zip(&ahead[len..]).take_while(|(a, b)| a == b).count()
+    len + behind[len..]
+        .iter()
+        .zip(&ahead[len..])
+        .take_while(|(a, b)| a == b)
+        .count()
 }

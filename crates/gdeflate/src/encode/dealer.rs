@@ -33,7 +33,12 @@ impl Dealer {
         self.words.clear();
         self.words.resize(LANE_COUNT, 0);
         for (at, lane) in self.lanes.iter_mut().enumerate() {
-            *lane = Lane { bits: 0, count: 0, places: [at as u32, 0], place_count: 1 };
+            *lane = Lane {
+                bits: 0,
+                count: 0,
+                places: [at as u32, 0],
+                place_count: 1,
+            };
         }
     }
 

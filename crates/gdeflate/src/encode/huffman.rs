@@ -52,16 +52,16 @@ impl<const N: usize> Code<N> {
 
     /// Bits that these symbols take, without extra bits.
     pub(crate) fn cost(&self, frequencies: &[u32; N]) -> u32 {
-        frequencies.iter().zip(&self.lengths).map(|(&count, &len)| count * u32::from(len)).sum()
+        frequencies
+            .iter()
+            .zip(&self.lengths)
+            .map(|(&count, &len)| count * u32::from(len))
+            .sum()
     }
 }
 
 /// Sets the lengths of all symbols that are used.
-fn limited_lengths<const N: usize>(
-    frequencies: &[u32; N],
-    bits_max: usize,
-    lengths: &mut [u8; N],
-) {
+fn limited_lengths<const N: usize>(frequencies: &[u32; N], bits_max: usize, lengths: &mut [u8; N]) {
     // Frequency above, symbol below: one sort orders both, and ties by symbol.
     let mut used = [0_u64; SYMBOL_COUNT_MAX];
     let mut count = 0;
@@ -104,8 +104,7 @@ fn depth_counts(sorted: &[u64]) -> [u32; CODEWORD_BITS_MAX + 2] {
     for node in 0..count - 1 {
         let mut weight = 0;
         for _ in 0..2 {
-            let take_leaf =
-                leaf < count && (inner >= node || sorted[leaf] >> 16 <= weights[inner]);
+            let take_leaf = leaf < count && (inner >= node || sorted[leaf] >> 16 <= weights[inner]);
             if take_leaf {
                 weight += sorted[leaf] >> 16;
                 leaf_parents[leaf] = node as u16;
@@ -139,11 +138,16 @@ fn limit_depths(counts: &mut [u32; CODEWORD_BITS_MAX + 2], bits_max: usize) {
     counts[bits_max + 1..].fill(0);
     counts[bits_max] += deeper;
     let full = 1_u32 << bits_max;
-    let mut room: u32 = (1..=bits_max).map(|len| counts[len] << (bits_max - len)).sum();
+    let mut room: u32 = (1..=bits_max)
+        .map(|len| counts[len] << (bits_max - len))
+        .sum();
     while room > full {
         // A leaf of the limit's depth becomes the sibling of the deepest one above the limit, which
         // moves one down: the room shrinks by one leaf of the limit.
-        let len = (1..bits_max).rev().find(|&len| counts[len] > 0).expect("the alphabet fits");
+        let len = (1..bits_max)
+            .rev()
+            .find(|&len| counts[len] > 0)
+            .expect("the alphabet fits");
         counts[len] -= 1;
         counts[len + 1] += 2;
         counts[bits_max] -= 1;
@@ -157,7 +161,11 @@ mod tests {
     use super::*;
 
     fn kraft(lengths: &[u8]) -> u32 {
-        lengths.iter().filter(|&&len| len > 0).map(|&len| 1 << (15 - len)).sum()
+        lengths
+            .iter()
+            .filter(|&&len| len > 0)
+            .map(|&len| 1 << (15 - len))
+            .sum()
     }
 
     #[test]
@@ -171,7 +179,11 @@ mod tests {
             }
             for bits_max in [9, 14, 15] {
                 let code = Code::of_frequencies(&frequencies, bits_max);
-                assert_eq!(kraft(&code.lengths), 1 << 15, "round {round}, at most {bits_max}");
+                assert_eq!(
+                    kraft(&code.lengths),
+                    1 << 15,
+                    "round {round}, at most {bits_max}"
+                );
                 assert!(code.lengths.iter().all(|&len| usize::from(len) <= bits_max));
             }
         }
@@ -182,7 +194,10 @@ mod tests {
         let mut frequencies = [0_u32; 32];
         assert_eq!(Code::of_frequencies(&frequencies, 15).lengths, [0; 32]);
         frequencies[5] = 3;
-        assert_eq!(kraft(&Code::of_frequencies(&frequencies, 15).lengths), 1 << 15);
+        assert_eq!(
+            kraft(&Code::of_frequencies(&frequencies, 15).lengths),
+            1 << 15
+        );
     }
 
     #[test]
@@ -202,6 +217,9 @@ mod tests {
             cost += sum;
             heap.push(sum);
         }
-        assert_eq!(Code::of_frequencies(&frequencies, 15).cost(&frequencies), cost);
+        assert_eq!(
+            Code::of_frequencies(&frequencies, 15).cost(&frequencies),
+            cost
+        );
     }
 }

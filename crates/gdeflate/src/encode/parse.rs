@@ -43,7 +43,11 @@ pub(crate) fn parse(raw: &[u8], chains: &mut Chains, effort: Effort, tokens: &mu
         }
         literals_in_row = 0;
         let (start, taken, known) = look_ahead(raw, chains, effort, position, found, hash_end);
-        tokens.extend(raw[position..start].iter().map(|&byte| Token::literal(byte)));
+        tokens.extend(
+            raw[position..start]
+                .iter()
+                .map(|&byte| Token::literal(byte)),
+        );
         tokens.push(Token::of_match(taken.len, taken.distance));
         let end = start + taken.len;
         let insert_end = end.min(start + effort.insert_max).min(hash_end);

@@ -73,7 +73,13 @@ impl Splitter {
                 frequencies.litlen[END_OF_BLOCK] = 1;
                 let bits = estimated_bits(&frequencies);
                 let token_end = at + 1;
-                self.segments.push(Segment { token_end, raw_end, frequencies, bits, gain: i64::MIN });
+                self.segments.push(Segment {
+                    token_end,
+                    raw_end,
+                    frequencies,
+                    bits,
+                    gain: i64::MIN,
+                });
                 frequencies = Frequencies::ZERO;
                 raw_start = raw_end;
             }

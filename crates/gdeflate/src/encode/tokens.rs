@@ -64,7 +64,11 @@ const LENGTH_SYMBOL: [u8; 256] = {
 /// Length symbol minus 257.
 #[inline]
 pub(crate) fn length_symbol(len: usize) -> usize {
-    if len > SHORT_MATCH_BYTES_MAX { 28 } else { usize::from(LENGTH_SYMBOL[len - 3]) }
+    if len > SHORT_MATCH_BYTES_MAX {
+        28
+    } else {
+        usize::from(LENGTH_SYMBOL[len - 3])
+    }
 }
 
 /// Distance symbol: two per power of two.
@@ -100,8 +104,10 @@ pub(crate) struct Frequencies {
 }
 
 impl Frequencies {
-    pub(crate) const ZERO: Self =
-        Self { litlen: [0; LITLEN_SYMBOL_COUNT], distance: [0; DISTANCE_SYMBOL_COUNT] };
+    pub(crate) const ZERO: Self = Self {
+        litlen: [0; LITLEN_SYMBOL_COUNT],
+        distance: [0; DISTANCE_SYMBOL_COUNT],
+    };
 
     /// Those of a block of these tokens, its end included.
     pub(crate) fn of_block(tokens: &[Token]) -> Self {
@@ -137,7 +143,10 @@ impl Frequencies {
     pub(crate) fn extra_bits(&self) -> u32 {
         let lengths = self.litlen[257..286].iter().zip(&LENGTH_EXTRA);
         let distances = self.distance.iter().zip(&DISTANCE_EXTRA);
-        lengths.chain(distances).map(|(&count, &bits)| count * u32::from(bits)).sum()
+        lengths
+            .chain(distances)
+            .map(|(&count, &bits)| count * u32::from(bits))
+            .sum()
     }
 }
 

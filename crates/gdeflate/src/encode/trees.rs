@@ -78,7 +78,9 @@ impl Trees {
                 self.look_up(raw, position, search, |_, _| ());
                 // The rest of the long match, for a parse that does not take it from its start.
                 if skip_end - position >= MATCH_BYTES_MIN {
-                    matches.all.push(((skip_end - position) as u16, skip_distance));
+                    matches
+                        .all
+                        .push(((skip_end - position) as u16, skip_distance));
                 }
                 continue;
             }
