@@ -1,16 +1,15 @@
 //! GDeflate: the border to the crate `gdeflate`, which knows the format.
 //!
 //! Its stream begins with a table of tiles, each 64 KiB raw (but the last) and independent of all
-//! others, so a scanner needs the table once and no data. There is no stream decoder: the units are
-//! one, and whole blocks decode tile by tile.
+//! others. So a scanner needs the table alone, and a stream decodes in the memory of the table and
+//! one tile.
 
 use std::ops::RangeInclusive;
 
 use gdeflate::{Error, ErrorKind, Header, Level, ParseOptions, TileStream, TileTable};
 
-use crate::error::{CodecError, CodecErrorKind, Fault};
-use crate::unit::{Unit, UnitScanner, cut};
-use crate::{CodecId, Scratch, limits};
+use crate::error::{CodecErrorKind, Fault};
+use crate::{Scratch, limits};
 
 pub(crate) const LEVELS: RangeInclusive<i32> =
     Level::STORED.number() as i32..=Level::BEST_RATIO.number() as i32;
@@ -27,19 +26,6 @@ pub(crate) fn decode(scratch: &mut Scratch, stored: &[u8], raw: &mut [u8]) -> Re
         .decode(&stream, target)
         .map_err(fault)?;
     Ok(raw_bytes)
-}
-
-/// Decodes a whole stream into new memory on up to `threads` threads. The table is checked before
-/// memory is asked for, so that is at most 512 times the stored bytes (a tile has 128 or more).
-pub(crate) fn decode_parallel(stored: &[u8], threads: usize) -> Result<Vec<u8>, Fault> {
-    let stream = TileStream::parse(stored, ParseOptions::default()).map_err(fault)?;
-    let out_of_memory = Fault::of(CodecErrorKind::OutOfMemory);
-    let raw_len = usize::try_from(stream.raw_len()).map_err(|_| out_of_memory)?;
-    let mut raw = Vec::new();
-    raw.try_reserve_exact(raw_len).map_err(|_| out_of_memory)?;
-    raw.resize(raw_len, 0);
-    gdeflate::decompress_into(&stream, &mut raw, threads).map_err(fault)?;
-    Ok(raw)
 }
 
 /// Checks a stream's table; gives the part of `raw` that it fills.
@@ -91,14 +77,7 @@ pub(crate) fn declared(head: &[u8]) -> Option<u64> {
     Header::parse(head).ok().map(|header| header.raw_len())
 }
 
-/// A scanner, if there are several tiles, and as many as `raw_len` has.
-pub(crate) fn scanner(head: &[u8], raw_len: u64) -> Option<Box<dyn UnitScanner>> {
-    let header = Header::parse(head).ok()?;
-    (header.tile_count() > 1 && header.raw_len() == raw_len)
-        .then(|| Box::new(Scanner::new(header)) as Box<dyn UnitScanner>)
-}
-
-fn fault(error: Error) -> Fault {
+pub(crate) fn fault(error: Error) -> Fault {
     let kind = match error.kind {
         ErrorKind::TruncatedHeader | ErrorKind::TruncatedStream => CodecErrorKind::Truncated,
         ErrorKind::TrailingBytes => CodecErrorKind::TrailingBytes,
@@ -125,99 +104,58 @@ fn fault(error: Error) -> Fault {
     }
 }
 
-/// Cuts the stream along its table.
-struct Scanner {
-    header: Header,
-    /// Stored lengths of all tiles, once the table has come.
-    tile_lens: Option<Vec<u32>>,
-    /// The next tile to come.
-    tile: u32,
-    stored_bytes: u64,
+/// Header and table of a stream.
+pub(crate) struct Table {
+    pub(crate) header: Header,
+    /// Stored length of each tile.
+    pub(crate) tile_lens: Vec<u32>,
 }
 
-impl Scanner {
-    fn new(header: Header) -> Scanner {
-        Scanner {
-            header,
-            tile_lens: None,
-            tile: 0,
-            stored_bytes: 0,
-        }
-    }
+/// Reads header and table, at most 256 KiB, piece by piece.
+#[derive(Default)]
+pub(crate) struct TableReader {
+    bytes: Vec<u8>,
+}
 
-    /// Reads the table at the start of the stream: its bytes, or `None` while it is not all there.
-    fn read_table(&mut self, stored: &[u8]) -> Result<Option<usize>, Fault> {
-        let data_start = self.header.data_start();
-        if stored.len() < data_start {
-            return Ok(None);
+impl TableReader {
+    /// Takes bytes from `stored`: how many, and the table once it is complete.
+    pub(crate) fn read(&mut self, stored: &[u8]) -> Result<(usize, Option<Table>), Fault> {
+        let before = self.bytes.len();
+        // The library counts from the start of the stream, a fault from the present input.
+        let here = |error| {
+            let fault = fault(error);
+            Fault {
+                offset: fault.offset.saturating_sub(before),
+                ..fault
+            }
+        };
+        let mut taken = self.collect(stored, gdeflate::limits::HEADER_BYTES);
+        if self.bytes.len() < gdeflate::limits::HEADER_BYTES {
+            return Ok((taken, None));
         }
-        let table = TileTable::parse(stored).map_err(fault)?;
-        if *table.header() != self.header {
-            return Err(Fault::corrupt(
-                "the stream does not begin with the head it was shown by",
-            ));
+        let header = Header::parse(&self.bytes).map_err(here)?;
+        taken += self.collect(&stored[taken..], header.data_start());
+        if self.bytes.len() < header.data_start() {
+            return Ok((taken, None));
         }
-        let lens = (0..self.header.tile_count()).map(|tile| {
+        let table = TileTable::parse(&self.bytes).map_err(here)?;
+        let tile_lens = (0..header.tile_count()).map(|tile| {
             let range = table.tile_range(tile);
             (range.end - range.start) as u32
         });
-        self.tile_lens = Some(lens.collect());
-        Ok(Some(data_start))
+        Ok((
+            taken,
+            Some(Table {
+                header,
+                tile_lens: tile_lens.collect(),
+            }),
+        ))
     }
 
-    fn scan_all(
-        &mut self,
-        stored: &[u8],
-        end: bool,
-        units: &mut Vec<Unit>,
-    ) -> Result<usize, Fault> {
-        let mut consumed = 0;
-        if self.tile_lens.is_none() {
-            match self.read_table(stored)? {
-                Some(taken) => consumed = taken,
-                None if end => return Err(cut(stored.len())),
-                None => return Ok(0),
-            }
-        }
-        let tile_lens = self.tile_lens.as_deref().unwrap_or_default();
-        while let Some(&stored_len) = tile_lens.get(self.tile as usize) {
-            let stored_len = stored_len as usize;
-            if stored.len() - consumed < stored_len {
-                break;
-            }
-            units.push(Unit {
-                stored_start: consumed,
-                stored_len,
-                raw_start: self.header.tile_raw_range(self.tile).start,
-                raw_len: self.header.tile_raw_len(self.tile),
-                form: 0,
-                check: 0,
-            });
-            consumed += stored_len;
-            self.tile += 1;
-        }
-        let whole = self.tile == self.header.tile_count();
-        if whole && consumed < stored.len() {
-            return Err(Fault::of(CodecErrorKind::TrailingBytes).after(consumed));
-        }
-        if end && !whole {
-            return Err(cut(stored.len()));
-        }
-        Ok(consumed)
-    }
-}
-
-impl UnitScanner for Scanner {
-    fn scan(
-        &mut self,
-        stored: &[u8],
-        end: bool,
-        units: &mut Vec<Unit>,
-    ) -> Result<usize, CodecError> {
-        let consumed = self
-            .scan_all(stored, end, units)
-            .map_err(|fault| fault.at(CodecId::GDEFLATE, self.stored_bytes))?;
-        self.stored_bytes += consumed as u64;
-        Ok(consumed)
+    /// Collects until there are `wanted` bytes.
+    fn collect(&mut self, stored: &[u8], wanted: usize) -> usize {
+        let taken = wanted.saturating_sub(self.bytes.len()).min(stored.len());
+        self.bytes.extend_from_slice(&stored[..taken]);
+        taken
     }
 }

@@ -1,5 +1,5 @@
 //! The codecs of Millstream. Bytes in, bytes out; no I/O; no threads of its own, but for
-//! GDeflate in [`compress`] and [`decompress`].
+//! GDeflate in [`compress`].
 //!
 //! Three ways to decode, chosen by the caller:
 //! - a whole block: [`decode_block`], when all stored bytes are in one piece of memory;

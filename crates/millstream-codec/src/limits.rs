@@ -37,11 +37,6 @@ pub(crate) const TRANSFER_BYTES: usize = 256 << 10;
 pub const GDEFLATE_RAW_BYTES_MAX: u64 = 65_535 << 16;
 const _: () = assert!(GDEFLATE_RAW_BYTES_MAX == (4 << 30) - (64 << 10));
 
-/// Largest stored size of a GDeflate stream that is read into memory: its raw limit and as much
-/// again as incompressible tiles and the table can add (an eighth is far above both).
-pub(crate) const GDEFLATE_STORED_BYTES_MAX: u64 =
-    GDEFLATE_RAW_BYTES_MAX + GDEFLATE_RAW_BYTES_MAX / 8;
-
 /// How much a vector grows at least when the size to come is not known.
 #[cfg(not(feature = "c"))]
 pub(crate) const GROW_BYTES_MIN: usize = 64 << 10;

@@ -7,9 +7,11 @@
 //!
 //! Memory of a decoder, at most: deflate 50 KiB; zstd its window (128 MiB, see
 //! [`ZSTD_WINDOW_BYTES_MAX`](crate::limits::ZSTD_WINDOW_BYTES_MAX)) and two blocks; LZ4 two blocks
-//! of at most 4 MiB and 64 KiB.
+//! of at most 4 MiB and 64 KiB; GDeflate 256 KiB of
+//! table, as much of a tile, and 64 KiB.
 
 mod deflate;
+mod gdeflate;
 mod lz4;
 mod zstd;
 #[cfg_attr(feature = "c", path = "stream/zstd_body_c.rs")]
@@ -62,7 +64,7 @@ pub trait StreamDecoder: Send {
 /// ```
 ///
 /// # Errors
-/// `Unsupported` for codecs that have none (stored, lz4 block, GDeflate, the application's own).
+/// `Unsupported` for codecs that have none (stored, lz4 block, the application's own).
 pub fn stream_decoder(codec: CodecId) -> Result<Box<dyn StreamDecoder>, CodecError> {
     Ok(match codec {
         CodecId::ZLIB => Box::new(Guard::new(codec, Deflate::new(Wrapper::Zlib))),
@@ -70,6 +72,7 @@ pub fn stream_decoder(codec: CodecId) -> Result<Box<dyn StreamDecoder>, CodecErr
         CodecId::DEFLATE => Box::new(Guard::new(codec, Deflate::new(Wrapper::Raw))),
         CodecId::ZSTD => Box::new(Guard::new(codec, zstd::Zstd::new())),
         CodecId::LZ4 => Box::new(Guard::new(codec, lz4::Lz4::new())),
+        CodecId::GDEFLATE => Box::new(Guard::new(codec, gdeflate::Gdeflate::new())),
         _ => {
             return Err(CodecError::new(CodecErrorKind::Unsupported, codec, 0)
                 .because("this codec has no stream decoder"));

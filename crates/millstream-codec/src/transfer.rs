@@ -1,8 +1,8 @@
 //! Whole streams from a reader to a writer, in memory that does not grow with them.
 //!
 //! Each direction holds one buffer of 256 KiB per side and the codec's own state. GDeflate is the
-//! exception: its tile table stands before its tiles, so it takes the whole stream in memory, up to
-//! the format's limit, and works on all cores while it is there.
+//! exception when it encodes: its tile table stands before its tiles, so it takes the whole stream in
+//! memory, up to the format's limit, and works on all cores while it is there.
 
 use std::io::{ErrorKind, Read, Write};
 
@@ -11,9 +11,7 @@ use xxhash_rust::xxh32::Xxh32;
 use crate::encode::{self, check_level};
 use crate::error::{CodecError, CodecErrorKind, Fault, StreamError};
 use crate::format::wrapper::{Tally, Wrapper};
-use crate::limits::{
-    GDEFLATE_RAW_BYTES_MAX, GDEFLATE_STORED_BYTES_MAX, LZ4_ENCODE_BLOCK_BYTES, TRANSFER_BYTES,
-};
+use crate::limits::{GDEFLATE_RAW_BYTES_MAX, LZ4_ENCODE_BLOCK_BYTES, TRANSFER_BYTES};
 use crate::{CodecId, Scratch, StreamDecoder, stream_decoder};
 
 /// How many bytes went through.
@@ -81,7 +79,6 @@ pub fn decompress(
 ) -> Result<Totals, StreamError> {
     match codec {
         CodecId::STORED => copy(stored, raw),
-        CodecId::GDEFLATE => decompress_gdeflate(stored, raw),
         _ => decompress_stream(codec, stream_decoder(codec)?.as_mut(), stored, raw),
     }
 }
@@ -248,20 +245,7 @@ fn compress_gdeflate(
     })
 }
 
-fn decompress_gdeflate(stored: &mut dyn Read, raw: &mut dyn Write) -> Result<Totals, StreamError> {
-    let codec = CodecId::GDEFLATE;
-    let bytes = read_all(codec, stored, GDEFLATE_STORED_BYTES_MAX)?;
-    let stored_bytes = bytes.len() as u64;
-    let decoded =
-        crate::gdeflate::decode_parallel(&bytes, threads()).map_err(|fault| fault.at(codec, 0))?;
-    raw.write_all(&decoded).map_err(StreamError::Write)?;
-    Ok(Totals {
-        stored_bytes,
-        raw_bytes: decoded.len() as u64,
-    })
-}
-
-/// Threads that GDeflate's tiles may keep busy: there is nothing to overlap them with, since the
+/// Threads that GDeflate's encoder may keep busy: there is nothing to overlap it with, since the
 /// stream is read before and written after.
 fn threads() -> usize {
     std::thread::available_parallelism().map_or(1, |count| count.get())

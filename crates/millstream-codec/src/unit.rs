@@ -9,6 +9,7 @@
 //!
 //! gzip members have no sizes before they are decoded, and deflate none at all: no units.
 
+mod gdeflate;
 mod lz4;
 mod zstd;
 
@@ -79,7 +80,7 @@ pub fn unit_scanner(
     match codec {
         CodecId::ZSTD => zstd::scanner(head, raw_len),
         CodecId::LZ4 => lz4::scanner(head, raw_len),
-        CodecId::GDEFLATE => crate::gdeflate::scanner(head, raw_len),
+        CodecId::GDEFLATE => gdeflate::scanner(head, raw_len),
         _ => None,
     }
 }
@@ -128,6 +129,6 @@ pub fn declared_raw_len(codec: CodecId, head: &[u8], stored_len: u64) -> Option<
 }
 
 /// What a scanner says at the end of the stream if stored bytes are missing.
-pub(crate) fn cut(offset: usize) -> Fault {
+fn cut(offset: usize) -> Fault {
     Fault::of(CodecErrorKind::Truncated).after(offset)
 }

@@ -24,11 +24,6 @@ fn config(cases: u32) -> ProptestConfig {
 fn decode_every_way(codec: CodecId, stored: &[u8], raw_len: usize, seed: u64) {
     let block = by_block(codec, stored, raw_len);
     if !STREAMED.contains(&codec) {
-        let units = by_units(codec, stored, raw_len, 10_000);
-        if let Some(units) = units.filter(|_| block.as_ref().is_ok_and(|raw| raw.len() == raw_len))
-        {
-            assert!(units.expect("the block decodes").0 == block.unwrap());
-        }
         return;
     }
     let mut random = fastrand::Rng::with_seed(seed);

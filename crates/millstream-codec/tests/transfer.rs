@@ -180,7 +180,8 @@ impl Write for Bin {
 fn memory_does_not_grow_with_the_stream() {
     const RAW_BYTES: u64 = 192 << 20;
     const GROWTH_BYTES_MAX: u64 = 64 << 20;
-    for codec in codecs() {
+    // GDeflate is encoded in memory.
+    for codec in codecs().filter(|&codec| codec != CodecId::GDEFLATE) {
         let Some(before) = peak_bytes() else {
             println!("SKIP: the system does not tell a process's peak of memory");
             return;
@@ -190,7 +191,10 @@ fn memory_does_not_grow_with_the_stream() {
         let mut bin = Bin(0);
         decompress(codec, &mut &stored[..], &mut bin).unwrap();
         assert_eq!(bin.0, RAW_BYTES);
-        let grown = peak_bytes().expect("it was told before") - before;
+        // The kernel sums the figure up from per-CPU counters: it may come out a little lower.
+        let grown = peak_bytes()
+            .expect("it was told before")
+            .saturating_sub(before);
         assert!(
             grown < GROWTH_BYTES_MAX,
             "{}: grew by {grown} bytes",

@@ -10,12 +10,13 @@ use millstream_codec::{
 };
 
 /// The codecs that decode streams.
-pub(crate) const STREAMED: [CodecId; 5] = [
+pub(crate) const STREAMED: [CodecId; 6] = [
     CodecId::ZLIB,
     CodecId::GZIP,
     CodecId::DEFLATE,
     CodecId::ZSTD,
     CodecId::LZ4,
+    CodecId::GDEFLATE,
 ];
 
 /// Kinds of data: what compresses well, fairly, not at all.
