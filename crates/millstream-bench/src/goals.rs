@@ -119,7 +119,7 @@ const GOALS: &[Goal] = &[
     goal(
         read::WORKLOAD,
         throttled_encoded,
-        MS,
+        "millstream-blocks",
         read::RATE,
         Ratio,
         &["ideal"],

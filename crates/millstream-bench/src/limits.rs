@@ -14,7 +14,7 @@ pub const QUICK_BIG_BYTES: u64 = 24_000_000;
 /// overlap, and 8192 places 128 KiB apart, farther than any read-ahead of a random read.
 pub const RANDOM_BYTES: u64 = 1 << 30;
 /// The same in a quick run.
-pub const QUICK_RANDOM_BYTES: u64 = 96 << 20;
+pub const QUICK_RANDOM_BYTES: u64 = 128 << 20;
 
 /// Small files of workload `startup`, as the study's.
 pub const SMALL_COUNT: usize = 2096;

@@ -1,50 +1,66 @@
 //! The contender of this project: every workload's way through the engine's public interface.
+//!
+//! `millstream` is the engine as it comes, told no more than a program would know. Variants carry a suffix: another way of reading
+//! (`-direct`, `-buffered`, `-auto`), another backend (`-threads`), another stored form (`-blocks`, `-units`, `-frame`), another bound of staging (`-staging-4M`).
+//!
+//! Every run has a storage of its own, made before the clock starts. An engine that lives on notices when a range is loaded a second time
+//! and reads it through the page cache then; runs that stand for a first load each must not teach it that.
 
-use std::path::PathBuf;
+use millstream::{Access, Backend, Queue, QueueOptions, Storage, StorageOptions};
 
-use crate::corpus::CorpusFile;
-use crate::error::Result;
-use crate::read::Files;
-use crate::requests::Cell;
-use crate::requests::latency::SingleReader;
-use crate::requests::realtime::RealtimeSystem;
-use crate::ring::ReadJob;
-use crate::startup::Plan;
-use crate::workload::Field;
+use crate::error::{Error, Result};
 
-/// Contenders of workload `read`.
-pub(crate) fn read_contenders(_field: &mut Field, _files: &Files, _quick: bool) {}
+mod lend;
+mod read;
+mod requests;
+mod startup;
 
-/// Contenders of a cell of workload `requests`.
-pub(crate) fn request_contenders(
-    _field: &mut Field,
-    _file: &CorpusFile,
-    _cell: Cell,
-    _jobs: &[ReadJob],
-) {
+pub(crate) use lend::Loan;
+pub(crate) use read::read_contenders;
+pub(crate) use requests::{
+    held_contenders, open_contenders, realtime_systems, request_contenders, single_readers,
+};
+pub(crate) use startup::startup_contenders;
+
+/// How a storage differs from the one that comes by default.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Setup {
+    /// How files are read.
+    pub(crate) access: Access,
+    /// The threads backend instead of the ring.
+    pub(crate) threads: bool,
+    /// Operations in flight.
+    pub(crate) depth: Option<u32>,
+    /// Bound of staging.
+    pub(crate) staging_bytes: Option<usize>,
 }
 
-/// Readers of single requests.
-pub(crate) fn single_readers(
-    _readers: &mut Vec<Box<dyn SingleReader>>,
-    _file: &CorpusFile,
-) -> Result<()> {
-    Ok(())
+impl Setup {
+    /// Makes the storage.
+    pub(crate) fn storage(self) -> Result<Storage> {
+        let mut options = StorageOptions::default();
+        if self.threads {
+            options.backend = Backend::Threads;
+        }
+        options.access = self.access;
+        options.depth = self.depth.unwrap_or(options.depth);
+        options.staging_bytes = self.staging_bytes.unwrap_or(options.staging_bytes);
+        Storage::new(options).map_err(|error| failed(&error))
+    }
 }
 
-/// Systems of realtime readers beside bulk.
-pub(crate) fn realtime_systems(
-    _systems: &mut Vec<Box<dyn RealtimeSystem>>,
-    _file: &CorpusFile,
-) -> Result<()> {
-    Ok(())
+/// A queue for so many requests at once.
+pub(crate) fn queue_for(storage: &Storage, count: usize) -> Result<Queue> {
+    let least = QueueOptions::default().capacity;
+    let options = QueueOptions {
+        // Twice, so that handing over half of it early is left to the caller.
+        capacity: u32::try_from(count * 2).unwrap_or(u32::MAX).max(least),
+        ..QueueOptions::default()
+    };
+    storage.queue(options).map_err(|error| failed(&error))
 }
 
-/// Contenders that hand over reads one by one.
-pub(crate) fn held_contenders(_field: &mut Field, _file: &CorpusFile, _jobs: &[ReadJob]) {}
-
-/// Contenders that open many files.
-pub(crate) fn open_contenders(_field: &mut Field, _paths: &[PathBuf]) {}
-
-/// Contenders of workload `startup`.
-pub(crate) fn startup_contenders(_field: &mut Field, _plan: &std::sync::Arc<Plan>) {}
+/// An error of the engine as one of this crate.
+pub(crate) fn failed(error: &dyn std::error::Error) -> Error {
+    Error::new(error.to_string())
+}

@@ -17,10 +17,10 @@ use crate::error::{Error, Result};
 use crate::limits;
 use crate::measure::Case;
 use crate::memory::Destination;
-use crate::ours;
 use crate::ring::ReadJob;
 use crate::rows::Metric;
 use crate::workload::{Field, Session};
+use crate::{engine, ours};
 
 pub(crate) mod held;
 pub(crate) mod latency;
@@ -95,7 +95,8 @@ pub(crate) fn run(session: &mut Session<'_>) -> Result<()> {
     }
     latency::run(session, &file, &pages)?;
     realtime::run(session, &file, &pages)?;
-    held::run(session, &file, &pages)
+    held::run(session, &file, &pages)?;
+    engine::run(session)
 }
 
 /// Sizes and depths.

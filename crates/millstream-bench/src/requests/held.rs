@@ -28,11 +28,10 @@ pub(crate) const CALL_P99: Metric = Metric::lower("held-p99", "us");
 /// Longest call.
 pub(crate) const CALL_MAX: Metric = Metric::lower("held-max", "us");
 
-/// Reads handed over.
+/// Reads handed over, in a quick run as well: the 99th percentile of fewer would be the longest.
 const READS: usize = 100;
 /// Bytes of each.
 const READ_BYTES: usize = 1 << 20;
-const QUICK_READS: usize = 32;
 
 /// Figures of a list of calls.
 pub(crate) fn figures(mut held_ns: Vec<u64>) -> Vec<(Metric, f64)> {
@@ -95,7 +94,7 @@ impl Contender for StdOpens {
 
 /// Runs the cases.
 pub(super) fn run(session: &mut Session<'_>, file: &CorpusFile, pages: &PageHashes) -> Result<()> {
-    let count = session.size(READS, QUICK_READS);
+    let count = READS;
     let jobs = random_jobs(file.stored_len, READ_BYTES, count, 3);
     let mut destination = Destination::new(count * READ_BYTES)?;
     for mode in [Mode::Cold, Mode::Warm] {

@@ -36,7 +36,7 @@ pub(crate) const BULK_KEPT: Metric = Metric::higher("bulk-kept", "x");
 pub(crate) const CASE: &str = "realtime 64K beside bulk";
 
 /// Readers.
-const READERS: usize = 4;
+pub(crate) const READERS: usize = 4;
 /// Bytes of a reader's request.
 const REQUEST_BYTES: usize = 64 << 10;
 /// Between a reader's requests.

@@ -1,0 +1,141 @@
+//! Workload `read`: one request for the whole file.
+
+use std::sync::Arc;
+
+use millstream::{Access, BlockEntry, CodecId, Request, Storage};
+
+use super::{Loan, Setup, queue_for};
+use crate::corpus::{CorpusFile, Form};
+use crate::error::{Error, Result};
+use crate::measure::{Contender, Work};
+use crate::memory::Destination;
+use crate::read::Files;
+use crate::rows::Params;
+use crate::workload::Field;
+
+/// Bounds of staging that the sweep tries beside the default of 128 MiB.
+const STAGING_SWEEP: [(usize, &str); 4] = [
+    (1 << 20, "millstream-staging-1M"),
+    (8 << 20, "millstream-staging-8M"),
+    (32 << 20, "millstream-staging-32M"),
+    (512 << 20, "millstream-staging-512M"),
+];
+const QUICK_STAGING_SWEEP: usize = 1;
+
+/// Contenders.
+pub(crate) fn read_contenders(field: &mut Field, files: &Files, quick: bool) {
+    let stream = &files.stream;
+    let mut add = |name: &'static str, file: &CorpusFile, setup: Setup| {
+        field.add(WholeFile::new(name, file, setup));
+    };
+    add("millstream", stream, Setup::default());
+    let threads = Setup {
+        threads: true,
+        ..Setup::default()
+    };
+    add("millstream-threads", stream, threads);
+    if stream.form == Form::Stored {
+        for (name, access) in [
+            ("millstream-direct", Access::Direct),
+            ("millstream-buffered", Access::Buffered),
+        ] {
+            let setup = Setup {
+                access,
+                ..Setup::default()
+            };
+            add(name, stream, setup);
+        }
+        return;
+    }
+    if let Some(blocks) = &files.blocks {
+        add("millstream-blocks", blocks, Setup::default());
+        if blocks.form == Form::ZstdBlocks {
+            // The same file without its table: frames of one stream, found while they arrive.
+            let mut units = blocks.clone();
+            units.blocks.clear();
+            add("millstream-units", &units, Setup::default());
+        }
+    }
+    if let Some(frame) = &files.frame {
+        add("millstream-frame", frame, Setup::default());
+    }
+    let count = if quick {
+        QUICK_STAGING_SWEEP
+    } else {
+        STAGING_SWEEP.len()
+    };
+    for (bytes, name) in &STAGING_SWEEP[..count] {
+        let setup = Setup {
+            staging_bytes: Some(*bytes),
+            ..Setup::default()
+        };
+        add(name, stream, setup);
+    }
+}
+
+struct WholeFile {
+    name: &'static str,
+    file: CorpusFile,
+    blocks: Option<Arc<[BlockEntry]>>,
+    setup: Setup,
+    storage: Option<Storage>,
+}
+
+impl WholeFile {
+    fn new(name: &'static str, file: &CorpusFile, setup: Setup) -> WholeFile {
+        let codec = file.form.codec();
+        let entry = |span: &crate::corpus::BlockSpan| BlockEntry {
+            stored_offset: span.stored_offset,
+            stored_len: span.stored_len,
+            raw_len: span.raw_len,
+            codec,
+        };
+        let blocks: Vec<BlockEntry> = file.blocks.iter().map(entry).collect();
+        WholeFile {
+            name,
+            file: file.clone(),
+            blocks: (!blocks.is_empty()).then(|| blocks.into()),
+            setup,
+            storage: None,
+        }
+    }
+}
+
+impl Contender for WholeFile {
+    fn name(&self) -> String {
+        self.name.into()
+    }
+
+    fn params(&self) -> Params {
+        Params::from([("form".into(), self.file.form.name().into())])
+    }
+
+    fn prepare(&mut self) -> Result<()> {
+        // The old one ends first: two at once would share the machine.
+        self.storage = None;
+        self.storage = Some(self.setup.storage()?);
+        Ok(())
+    }
+
+    fn run(&mut self, destination: &mut Destination) -> Result<Work> {
+        let storage = self.storage.as_ref();
+        let storage = storage.ok_or_else(|| Error::new("run without a preparation"))?;
+        let raw_len = self.file.raw_len as usize;
+        let loan = Loan::new(&mut destination[..raw_len], vec![queue_for(storage, 1)?]);
+        let file = storage.open(&self.file.path);
+        let mut request = Request::read_file(file).raw_len(self.file.raw_len);
+        if let Some(blocks) = &self.blocks {
+            request = request.blocks(Arc::clone(blocks));
+        } else if self.file.form != Form::Stored {
+            let codec: CodecId = self.file.form.codec();
+            request = request.codec(codec);
+        }
+        loan.detached(0, request, 0..raw_len)?;
+        loan.finish()?;
+        Ok(Work {
+            bytes: self.file.raw_len,
+            requests: 1,
+            ..Work::default()
+        })
+    }
+}

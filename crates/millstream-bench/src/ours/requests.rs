@@ -1,0 +1,332 @@
+//! Workload `requests`: the grid, the single request, realtime beside bulk, and the caller's time.
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
+
+use millstream::{Access, FileId, FileOptions, Priority, Queue, Request, Storage, Ticket};
+
+use super::lend::one;
+use super::{Loan, Setup, failed, queue_for};
+use crate::corpus::CorpusFile;
+use crate::error::{Error, Result};
+use crate::limits;
+use crate::measure::{Contender, Work};
+use crate::memory::Destination;
+use crate::requests::latency::SingleReader;
+use crate::requests::realtime::RealtimeSystem;
+use crate::requests::{Cell, Mode, held};
+use crate::ring::ReadJob;
+use crate::rows::Params;
+use crate::workload::Field;
+
+/// Requests handed over at a time.
+const BATCH: usize = 256;
+
+/// Contenders of a cell of the grid.
+pub(crate) fn request_contenders(
+    field: &mut Field,
+    file: &CorpusFile,
+    cell: Cell,
+    jobs: &[ReadJob],
+) {
+    let access = match cell.mode {
+        Mode::Direct => Access::Direct,
+        Mode::Cold | Mode::Warm => Access::Buffered,
+    };
+    let depth = Some(cell.depth as u32);
+    let mut add = |name: &'static str, setup: Setup| {
+        field.add(Grid {
+            name,
+            path: file.path.clone(),
+            jobs: jobs.to_vec(),
+            setup,
+            ready: None,
+        });
+    };
+    let setup = Setup {
+        access,
+        depth,
+        ..Setup::default()
+    };
+    add("millstream", setup);
+    let auto = Setup {
+        access: Access::Auto,
+        ..setup
+    };
+    add("millstream-auto", auto);
+    if cell.depth >= limits::POOL_THREADS {
+        let threads = Setup {
+            threads: true,
+            ..setup
+        };
+        add("millstream-threads", threads);
+    }
+}
+
+/// A storage with an open file, before the clock starts.
+struct Ready {
+    storage: Storage,
+    file: FileId,
+}
+
+fn ready(path: &PathBuf, setup: Setup, package: bool) -> Result<Ready> {
+    let storage = setup.storage()?;
+    let options = FileOptions {
+        access: Some(setup.access),
+        package,
+        ..FileOptions::default()
+    };
+    let file = storage.open_with(path, options);
+    storage
+        .opened(file)
+        .wait()
+        .map_err(|error| failed(&error))?;
+    Ok(Ready { storage, file })
+}
+
+struct Grid {
+    name: &'static str,
+    path: PathBuf,
+    jobs: Vec<ReadJob>,
+    setup: Setup,
+    ready: Option<Ready>,
+}
+
+impl Contender for Grid {
+    fn name(&self) -> String {
+        self.name.into()
+    }
+
+    fn params(&self) -> Params {
+        Params::from([("batch".into(), BATCH.into())])
+    }
+
+    fn prepare(&mut self) -> Result<()> {
+        self.ready = None;
+        // Many small reads of one file at depth: what the engine calls a package.
+        self.ready = Some(ready(&self.path, self.setup, true)?);
+        Ok(())
+    }
+
+    fn run(&mut self, destination: &mut Destination) -> Result<Work> {
+        let ready = self.ready.as_ref();
+        let ready = ready.ok_or_else(|| Error::new("run without a preparation"))?;
+        let queue = queue_for(&ready.storage, self.jobs.len())?;
+        let loan = Loan::new(destination, vec![queue]);
+        for batch in self.jobs.chunks(BATCH) {
+            for job in batch {
+                let place = job.place..job.place + job.len as usize;
+                loan.detached(0, read_of(ready.file, job), place)?;
+            }
+            loan.queue(0).submit();
+        }
+        loan.finish()?;
+        Ok(Work {
+            bytes: self.jobs.iter().map(|job| u64::from(job.len)).sum(),
+            requests: self.jobs.len() as u64,
+            ..Work::default()
+        })
+    }
+}
+
+fn read_of(file: FileId, job: &ReadJob) -> Request {
+    Request::read(file, job.offset, u64::from(job.len))
+}
+
+/// Readers of single requests.
+pub(crate) fn single_readers(
+    readers: &mut Vec<Box<dyn SingleReader>>,
+    file: &CorpusFile,
+) -> Result<()> {
+    for (name, threads) in [("millstream", false), ("millstream-threads", true)] {
+        let setup = Setup {
+            threads,
+            ..Setup::default()
+        };
+        let ready = ready(&file.path, setup, false)?;
+        let queue = queue_for(&ready.storage, 1)?;
+        readers.push(Box::new(Single { name, ready, queue }));
+    }
+    Ok(())
+}
+
+struct Single {
+    name: &'static str,
+    ready: Ready,
+    queue: Queue,
+}
+
+impl SingleReader for Single {
+    fn name(&self) -> String {
+        self.name.into()
+    }
+
+    fn read(&mut self, job: &ReadJob, into: &mut [u8]) -> Result<()> {
+        one(&self.queue, read_of(self.ready.file, job), into).map(|_| ())
+    }
+}
+
+/// Systems of realtime readers beside bulk.
+pub(crate) fn realtime_systems(
+    systems: &mut Vec<Box<dyn RealtimeSystem>>,
+    file: &CorpusFile,
+) -> Result<()> {
+    let setup = Setup {
+        access: Access::Direct,
+        ..Setup::default()
+    };
+    let ready = ready(&file.path, setup, false)?;
+    let readers = (0..crate::requests::realtime::READERS)
+        .map(|_| queue_for(&ready.storage, 1))
+        .collect::<Result<Vec<Queue>>>()?;
+    systems.push(Box::new(Realtime { ready, readers }));
+    Ok(())
+}
+
+struct Realtime {
+    ready: Ready,
+    readers: Vec<Queue>,
+}
+
+impl RealtimeSystem for Realtime {
+    fn name(&self) -> String {
+        "millstream".into()
+    }
+
+    fn read(&self, reader: usize, job: &ReadJob, into: &mut [u8]) -> Result<()> {
+        let request = read_of(self.ready.file, job).priority(Priority::Realtime);
+        one(&self.readers[reader], request, into).map(|_| ())
+    }
+
+    fn bulk(
+        &self,
+        jobs: &[ReadJob],
+        destination: &mut [u8],
+        stop: &AtomicBool,
+        bytes: &AtomicU64,
+    ) -> Result<()> {
+        let queue = queue_for(&self.ready.storage, jobs.len())?;
+        let loan = Loan::new(destination, vec![queue]);
+        let hand_over = |job: &ReadJob| -> Result<Ticket> {
+            let request = read_of(self.ready.file, job).priority(Priority::Low);
+            loan.enqueue(0, request, job.place..job.place + job.len as usize)
+        };
+        let mut waiting: VecDeque<(usize, Ticket)> = VecDeque::new();
+        for (index, job) in jobs.iter().enumerate() {
+            waiting.push_back((index, hand_over(job)?));
+        }
+        loan.queue(0).submit();
+        while let Some((index, ticket)) = waiting.pop_front() {
+            let done = ticket.wait().map_err(|error| failed(&error))?;
+            bytes.fetch_add(done.bytes, Ordering::Relaxed);
+            if !stop.load(Ordering::Relaxed) {
+                // Its place is free again: the same read once more, so that as much as ever is waiting.
+                waiting.push_back((index, hand_over(&jobs[index])?));
+                loan.queue(0).submit();
+            }
+        }
+        loan.finish()
+    }
+}
+
+/// Contenders that hand over reads one by one.
+pub(crate) fn held_contenders(field: &mut Field, file: &CorpusFile, jobs: &[ReadJob]) {
+    field.add(Held {
+        path: file.path.clone(),
+        jobs: jobs.to_vec(),
+        ready: None,
+    });
+}
+
+struct Held {
+    path: PathBuf,
+    jobs: Vec<ReadJob>,
+    ready: Option<(Ready, Queue)>,
+}
+
+impl Contender for Held {
+    fn name(&self) -> String {
+        "millstream".into()
+    }
+
+    fn prepare(&mut self) -> Result<()> {
+        self.ready = None;
+        let ready = ready(&self.path, Setup::default(), false)?;
+        let queue = queue_for(&ready.storage, self.jobs.len())?;
+        self.ready = Some((ready, queue));
+        Ok(())
+    }
+
+    fn run(&mut self, destination: &mut Destination) -> Result<Work> {
+        let Some((ready, queue)) = &self.ready else {
+            return Err(Error::new("run without a preparation"));
+        };
+        let loan = Loan::new(destination, vec![queue.clone()]);
+        let mut held_ns = Vec::with_capacity(self.jobs.len() + 1);
+        for job in &self.jobs {
+            let start = Instant::now();
+            let place = job.place..job.place + job.len as usize;
+            loan.detached(0, read_of(ready.file, job), place)?;
+            held_ns.push(start.elapsed().as_nanos() as u64);
+        }
+        let start = Instant::now();
+        loan.queue(0).submit();
+        held_ns.push(start.elapsed().as_nanos() as u64);
+        loan.finish()?;
+        Ok(Work {
+            requests: self.jobs.len() as u64,
+            extra: held::figures(held_ns),
+            ..Work::default()
+        })
+    }
+}
+
+/// Contenders that open many files.
+pub(crate) fn open_contenders(field: &mut Field, paths: &[PathBuf]) {
+    field.add(Opens {
+        paths: paths.to_vec(),
+        storage: None,
+    });
+}
+
+struct Opens {
+    paths: Vec<PathBuf>,
+    storage: Option<Storage>,
+}
+
+impl Contender for Opens {
+    fn name(&self) -> String {
+        "millstream".into()
+    }
+
+    fn prepare(&mut self) -> Result<()> {
+        self.storage = None;
+        self.storage = Some(Setup::default().storage()?);
+        Ok(())
+    }
+
+    fn run(&mut self, _destination: &mut Destination) -> Result<Work> {
+        let storage = self.storage.as_ref();
+        let storage = storage.ok_or_else(|| Error::new("run without a preparation"))?;
+        let mut held_ns = Vec::with_capacity(self.paths.len());
+        let mut files = Vec::with_capacity(self.paths.len());
+        for path in &self.paths {
+            let start = Instant::now();
+            files.push(storage.open(path));
+            held_ns.push(start.elapsed().as_nanos() as u64);
+        }
+        for file in &files {
+            storage
+                .opened(*file)
+                .wait()
+                .map_err(|error| failed(&error))?;
+        }
+        Ok(Work {
+            requests: files.len() as u64,
+            extra: held::figures(held_ns),
+            ..Work::default()
+        })
+    }
+}
