@@ -47,7 +47,9 @@ pub trait StreamDecoder: Send {
     /// With `stored` empty it writes what is pending from bytes it took before.
     ///
     /// # Errors
-    /// See [`CodecErrorKind`]. After an error every further call gives the same one.
+    /// See [`CodecErrorKind`]. After an error every further call gives the same one. Whether a stream
+    /// is refused does not depend on how it is cut; of several faults, such as raw bytes beyond the
+    /// declared and a wrong checksum behind them, which one is named may.
     fn decode(&mut self, stored: &[u8], raw: &mut [u8]) -> Result<Progress, CodecError>;
 }
 
