@@ -1,0 +1,234 @@
+//! Completions: what devices bring back.
+//!
+//! A short or interrupted operation goes on from where it stopped, under the same number. A direct operation that the system calls invalid is
+//! repeated through the page cache, and the file counts as one without direct I/O from then on. A merged operation that did not bring
+//! everything is taken apart: its members are issued again, each alone.
+
+use millstream_io::{Completion, Errno, Segments, Verb};
+
+use super::Engine;
+use super::files::Direct;
+use super::issue::advanced;
+use super::table::{Members, Op};
+use crate::error::{Error, ErrorKind};
+use crate::job::Target;
+use crate::trace::Lane;
+
+/// Tries of an operation that is interrupted again and again, before that counts as a failure.
+const TRIES_MAX: u32 = 1000;
+
+/// What a completion means.
+enum Meaning {
+    /// Everything needed is there.
+    Whole,
+    /// Goes on at this many bytes from the operation's start.
+    Continue(u64),
+    /// Is repeated through the page cache.
+    Buffered,
+    Failed(Error),
+}
+
+impl Engine {
+    pub(super) fn complete_all(&mut self) {
+        let mut completions = std::mem::take(&mut self.completions);
+        for completion in completions.drain(..) {
+            self.complete(completion);
+        }
+        self.completions = completions;
+    }
+
+    fn complete(&mut self, completion: Completion) {
+        let number = u32::try_from(completion.id).expect("operations have small numbers");
+        let op = &mut self.ops[number];
+        let merged = matches!(op.members, Members::Many(_));
+        let before = op.done;
+        let meaning = meaning_of(op, completion.result);
+        let moved = op.done - before;
+        self.stats.stored_bytes += moved;
+        self.rate_bytes += moved;
+        let wanted = self.is_wanted(number);
+        match meaning {
+            Meaning::Continue(_) | Meaning::Buffered if merged || !wanted => {
+                self.finish_op(number, Err(None));
+            }
+            Meaning::Continue(at) => {
+                self.stats.retried_operations += 1;
+                self.go_on(number, completion.segments, at, before);
+            }
+            Meaning::Buffered => {
+                self.stats.retried_operations += 1;
+                let op = &mut self.ops[number];
+                op.direct = false;
+                let index = op.file;
+                self.files.at(index).direct = self.files.at(index).direct_refused();
+                self.go_on(number, completion.segments, before, before);
+            }
+            Meaning::Failed(_) if merged => self.finish_op(number, Err(None)),
+            Meaning::Failed(error) => self.finish_op(number, Err(Some(error))),
+            Meaning::Whole => self.finish_op(number, Ok(())),
+        }
+    }
+
+    /// Whether anyone still waits for the operation's bytes.
+    fn is_wanted(&self, number: u32) -> bool {
+        let wants = |target: &Target| {
+            self.live(*target)
+                .is_some_and(|request| !self.requests[request as usize].is_ending())
+        };
+        match &self.ops[number].members {
+            Members::One(target) => wants(target),
+            Members::Many(list) => list.iter().any(|(target, _)| wants(target)),
+        }
+    }
+
+    /// Gives the rest of an operation to the device again; `segments` begin at byte `had` of the operation.
+    fn go_on(&mut self, number: u32, segments: Segments, at: u64, had: u64) {
+        let op = &mut self.ops[number];
+        op.done = at;
+        let (index, direct, offset) = (op.file, op.direct, op.offset + at);
+        let rest = if at > had {
+            advanced(segments, at - had)
+        } else {
+            segments
+        };
+        let descriptor = self.descriptor_for(index, direct);
+        self.give(number, rest, offset, descriptor);
+    }
+
+    /// An operation is over. `Err(None)`: its bytes did not come, and its members try again (or end, if they are ending).
+    fn finish_op(&mut self, number: u32, result: Result<(), Option<Error>>) {
+        let op = self.ops.remove(number);
+        let file = self.files.at(op.file);
+        file.ops -= 1;
+        let mount = file.about.as_ref().map_or(0, |about| about.mount);
+        if op.slow {
+            self.slow_completed(mount);
+        } else {
+            self.scheduler.completed(op.class, op.want);
+        }
+        match &op.members {
+            Members::One(target) => self.member_done(*target, &op, result),
+            Members::Many(list) => {
+                for (target, _) in list {
+                    let result = match &result {
+                        Ok(()) => Ok(()),
+                        Err(_) => Err(None),
+                    };
+                    self.member_done(*target, &op, result);
+                }
+            }
+        }
+        self.files.note_idle(op.file);
+        self.finish_close(op.file);
+    }
+
+    fn member_done(&mut self, target: Target, op: &Op, result: Result<(), Option<Error>>) {
+        let Some(request) = self.live(target) else {
+            self.quarantine_back(target, 1, 0);
+            return;
+        };
+        self.trace_span(Lane::Device, op.started_ns, self.now_ns, op.want, request);
+        let req = &mut self.requests[request as usize];
+        req.ops_out -= 1;
+        if let (Some(serial), Some(decode)) = (op.window, req.decode.as_mut()) {
+            // Windows of before a restart are gone by now: it waits for all operations.
+            let index = usize::try_from(serial - decode.front_serial).expect("a window's place");
+            decode.windows[index].ops_out -= 1;
+        }
+        let staged = req.decode.is_some();
+        match result {
+            Err(Some(error)) => self.fail(request, error),
+            Err(None) if !req.is_ending() => {
+                req.merge = false;
+                req.issued = 0;
+                self.wait_turn(request);
+            }
+            Ok(()) if staged => self.advance(request),
+            Ok(()) => {
+                if op.verb == Verb::Write {
+                    self.wrote(op);
+                }
+                self.settle(request);
+            }
+            Err(None) => self.settle(request),
+        }
+    }
+
+    /// A write is there: the file may be longer now.
+    fn wrote(&mut self, op: &Op) {
+        let end = op.offset + op.want;
+        if let Some(about) = &mut self.files.at(op.file).about {
+            about.len = about.len.max(end);
+        }
+    }
+
+    /// An operation or a job of a request that has ended is back.
+    pub(super) fn quarantine_back(&mut self, target: Target, ops: u32, jobs: u32) {
+        let Some(held) = self.quarantine.get_mut(&target) else {
+            return;
+        };
+        held.ops_out -= ops;
+        held.jobs_out -= jobs;
+        if held.ops_out == 0 && held.jobs_out == 0 {
+            let held = self.quarantine.remove(&target).expect("just found");
+            if let Some(decode) = held.decode {
+                self.give_windows(*decode);
+            }
+        }
+    }
+}
+
+impl super::files::File {
+    fn direct_refused(&self) -> Direct {
+        match self.direct {
+            // The descriptor stays open, and is closed with the file.
+            Direct::Open(descriptor) => Direct::Refused(descriptor),
+            _ => Direct::Unavailable,
+        }
+    }
+}
+
+/// What a result means for its operation; counts the bytes that came.
+fn meaning_of(op: &mut Op, result: Result<usize, Errno>) -> Meaning {
+    op.tries += 1;
+    let call = if op.verb == Verb::Read {
+        "read"
+    } else {
+        "write"
+    };
+    match result {
+        Ok(moved) => {
+            op.done += moved as u64;
+            if op.done >= op.need {
+                return Meaning::Whole;
+            }
+            // Direct reads go on at an aligned place; 4096 is a multiple of every logical block.
+            let at = if op.direct {
+                op.done / 4096 * 4096
+            } else {
+                op.done
+            };
+            let stuck = moved == 0 || (op.direct && at + 4096 > op.done && op.tries > 3 && at == 0);
+            if stuck {
+                let cause = match op.verb {
+                    Verb::Read => "the file was cut while it was being read",
+                    Verb::Write => "the system wrote nothing",
+                };
+                let kind = match op.verb {
+                    Verb::Read => ErrorKind::PastEnd,
+                    Verb::Write => ErrorKind::Io,
+                };
+                return Meaning::Failed(Error::new(kind, cause));
+            }
+            if op.tries > TRIES_MAX {
+                return Meaning::Failed(Error::from_errno(call, Errno::IO));
+            }
+            Meaning::Continue(at)
+        }
+        Err(Errno::INTERRUPTED | Errno::AGAIN) if op.tries <= TRIES_MAX => {
+            Meaning::Continue(op.done)
+        }
+        Err(Errno::INVALID) if op.direct => Meaning::Buffered,
+        Err(errno) => Meaning::Failed(Error::from_errno(call, errno)),
+    }
+}

@@ -1,0 +1,423 @@
+//! Ends: each request ends here, exactly once, and its queue's entries fire in their places.
+
+use std::sync::Arc;
+
+use millstream_io::Buffer;
+
+use super::Engine;
+use super::table::{Decode, NO_FILE, Phase, Quarantine, Req, WindowMemory, Work};
+use crate::destination::{Destination, Landed};
+use crate::error::{Error, ErrorKind};
+use crate::group::Ending;
+use crate::job::{FileWork, Job, Target};
+use crate::queue::Fifo;
+use crate::scheduler::NO_DEADLINE;
+use crate::stats::Stats;
+use crate::ticket::{Done, Failed, Outcome};
+use crate::trace::Lane;
+
+impl Engine {
+    /// A request fails; it ends once nothing of it is out.
+    pub(super) fn fail(&mut self, request: u32, error: Error) {
+        let path = self.files.path(self.requests[request as usize].file);
+        let req = self.req(request);
+        if req.failure.is_none() && !req.cancelled {
+            let (offset, len, name) = (req.offset, req.len, req.name());
+            req.failure = Some(error.at(path, offset, len).named(name));
+        }
+        self.settle(request);
+    }
+
+    /// Ends a request if it has come to its end.
+    pub(super) fn settle(&mut self, request: u32) {
+        let req = self.req(request);
+        let nothing_out = req.ops_out == 0 && req.jobs_out == 0;
+        if req.is_ending() {
+            if self.scheduler.contains(request) {
+                self.leave(request, Phase::Active);
+            }
+            if nothing_out {
+                self.end(request);
+            } else {
+                self.req(request).phase = Phase::Active;
+            }
+            return;
+        }
+        let complete = match (&req.decode, &req.work) {
+            (Some(decode), _) => decode.stage == super::table::Stage::Finished,
+            (None, Work::Read | Work::Write | Work::Append) => req.issued == req.len,
+            (None, _) => true,
+        };
+        if complete && nothing_out {
+            self.end(request);
+        }
+    }
+
+    /// The end of a request.
+    fn end(&mut self, request: u32) {
+        self.detach(request);
+        let now_ns = self.now_ns;
+        let path = self.files.path(self.requests[request as usize].file);
+        self.trace_request(request);
+        let req = &mut self.requests[request as usize];
+        let bytes = raw_bytes(req);
+        let cell = req.cell.take();
+        let cancelled = req.cancelled && req.failure.is_none();
+        let failure = match req.failure.take() {
+            None if cancelled => {
+                let error = Error::new(ErrorKind::Cancelled, "");
+                Some(error.at(path, req.offset, req.len).named(req.name()))
+            }
+            failure => failure,
+        };
+        let ending = match &failure {
+            None => Ending::Done,
+            Some(_) if cancelled => Ending::Cancelled,
+            Some(_) => Ending::Failed,
+        };
+        let latency = now_ns.saturating_sub(req.submitted_ns);
+        self.stats.latency[req.class as usize].add(latency);
+        self.stats.deadlines_missed +=
+            u64::from(req.deadline_ns != NO_DEADLINE && now_ns > req.deadline_ns);
+        match ending {
+            Ending::Done => {
+                self.stats.done += 1;
+                self.stats.raw_bytes += bytes;
+            }
+            Ending::Failed => self.stats.failed += 1,
+            Ending::Cancelled => self.stats.cancelled += 1,
+        }
+        if req.writes() && req.file != NO_FILE {
+            self.write_ended(request, failure.as_ref());
+        }
+        let req = &mut self.requests[request as usize];
+        let destination = std::mem::replace(&mut req.destination, Destination::Nothing);
+        let decode = req.decode.take();
+        let gated = std::mem::take(&mut req.gated_bytes);
+        self.gated_bytes -= gated;
+        if let Some(decode) = decode {
+            self.give_windows(*decode);
+        }
+        self.conclude(request, cell, ending, bytes, failure, landed(destination));
+    }
+
+    /// Tells everyone who wanted to know, and frees the slot.
+    fn conclude(
+        &mut self,
+        request: u32,
+        cell: Option<crate::cells::CellId>,
+        ending: Ending,
+        bytes: u64,
+        failure: Option<Error>,
+        landed: Landed,
+    ) {
+        let req = &mut self.requests[request as usize];
+        let (queue, sequence, user_data) = (req.queue, req.sequence, req.user_data);
+        let (group, counter) = (req.group.take(), req.counter.take());
+        req.rare = None;
+        req.work = Work::Read;
+        req.phase = Phase::Free;
+        req.generation = req.generation.wrapping_add(1);
+        self.free_requests.push(request);
+        let done_bytes = if ending == Ending::Done { bytes } else { 0 };
+        let state = self.queues.touch(queue);
+        state.live -= 1;
+        state.ended += 1;
+        state.window.end(sequence);
+        if let (Some(error), Ending::Failed) = (&failure, ending) {
+            state.failures.insert(sequence, error.kind());
+            state.shared.record_failure(sequence, error);
+        }
+        if let Some(group) = group {
+            group.ended(ending, done_bytes, &mut self.wakers);
+        }
+        if let Some(counter) = counter {
+            counter.ended(&mut self.wakers);
+        }
+        if let Some(cell) = cell {
+            let outcome: Outcome = match failure {
+                None => Ok(Done {
+                    bytes,
+                    user_data,
+                    landed,
+                }),
+                Some(error) => Err(Failed {
+                    error,
+                    user_data,
+                    landed,
+                }),
+            };
+            let shared = Arc::clone(&self.queues.state(queue).shared);
+            let unclaimed = shared.cells.end(cell, outcome, &mut self.wakers);
+            drop(unclaimed);
+        }
+    }
+
+    fn trace_request(&mut self, request: u32) {
+        if self.trace.is_some() {
+            let req = &self.requests[request as usize];
+            let (start, bytes) = (req.submitted_ns, raw_bytes(req));
+            self.trace_span(Lane::Queue, start, self.now_ns, bytes, request);
+        }
+    }
+
+    /// Gives a staged request's windows back to the arena.
+    pub(super) fn give_windows(&mut self, decode: Decode) {
+        for window in decode.windows {
+            match window.memory {
+                WindowMemory::Filling(block) => self.arena.give(block),
+                WindowMemory::Ready(stored) => {
+                    self.give_back(stored);
+                }
+            }
+        }
+    }
+
+    /// A write has ended: its epoch has one less, and syncs may be due.
+    fn write_ended(&mut self, request: u32, failure: Option<&Error>) {
+        let req = &self.requests[request as usize];
+        let (index, epoch) = (req.file, req.epoch);
+        let file = self.files.at(index);
+        if let Some(error) = failure
+            && error.kind() != ErrorKind::Cancelled
+            && file.write_error.is_none()
+        {
+            file.write_error = Some(error.clone());
+        }
+        let place =
+            usize::try_from(epoch - file.epoch_base).expect("an epoch lives with its writes");
+        file.epochs[place] -= 1;
+        while file.epochs.len() > 1 && file.epochs[0] == 0 {
+            file.epochs.pop_front();
+            file.epoch_base += 1;
+        }
+        let syncs = std::mem::take(&mut file.syncs);
+        for target in syncs {
+            if let Some(request) = self.live(target) {
+                self.sync_if_due(request);
+            }
+        }
+    }
+
+    /// Syncs once all writes before have ended.
+    pub(super) fn sync_if_due(&mut self, request: u32) {
+        let req = &self.requests[request as usize];
+        let Work::Sync { data_only } = req.work else {
+            unreachable!("only syncs wait so")
+        };
+        let (index, epoch, target) = (req.file, req.epoch, req.target(request));
+        let file = self.files.at(index);
+        if !file.epoch_ended(epoch) {
+            file.syncs.push(target);
+            return;
+        }
+        match file.descriptor() {
+            Some(descriptor) => {
+                let req = self.req(request);
+                req.jobs_out += 1;
+                self.jobs_out += 1;
+                let work = FileWork::Sync {
+                    descriptor,
+                    data_only,
+                };
+                self.jobs.push((false, Job::File(target, work)));
+            }
+            None => self.file_ready(request),
+        }
+    }
+
+    /// A sync came back well: but an earlier write may have failed.
+    pub(super) fn synced(&mut self, request: u32) {
+        let index = self.req(request).file;
+        match self.files.at(index).write_error.take() {
+            Some(error) => {
+                self.req(request).failure = Some(error);
+                self.settle(request);
+            }
+            None => self.settle(request),
+        }
+    }
+
+    /// An ordered request's turn has come.
+    fn start_ordered(&mut self, target: Target) {
+        let Some(request) = self.live(target) else {
+            return;
+        };
+        let req = self.req(request);
+        if req.is_ending() {
+            return;
+        }
+        let work = match &mut req.work {
+            Work::Rename(names) => {
+                let (from, to) = std::mem::take(&mut **names);
+                FileWork::Rename { from, to }
+            }
+            Work::Replace(name) => {
+                let path = std::mem::take(&mut **name);
+                let destination = std::mem::replace(&mut req.destination, Destination::Nothing);
+                let Destination::Landing(bytes) = destination else {
+                    let error = Error::new(ErrorKind::InvalidArgument, "nothing to write");
+                    self.fail(request, error);
+                    return;
+                };
+                FileWork::Replace { path, bytes }
+            }
+            _ => unreachable!("only renames and replaces are ordered"),
+        };
+        req.phase = Phase::Active;
+        req.jobs_out += 1;
+        self.jobs_out += 1;
+        self.jobs.push((false, Job::File(target, work)));
+    }
+
+    /// A request's time has run out.
+    pub(super) fn timed_out(&mut self, target: Target) {
+        let Some(request) = self.live(target) else {
+            return;
+        };
+        let req = &self.requests[request as usize];
+        if req.is_ending() && req.ops_out == 0 {
+            return;
+        }
+        let error = Error::new(ErrorKind::TimedOut, "the request's time ran out");
+        if req.ops_out == 0 && req.jobs_out == 0 {
+            self.fail(request, error);
+            return;
+        }
+        let borrowed = matches!(req.destination, Destination::Borrowed(_));
+        // Operations of the staged way write to windows, which are ours.
+        let untouched = req.decode.is_some() && req.jobs_out == 0;
+        if borrowed && !untouched {
+            self.stats.overdue += 1;
+            let (queue, cell) = (req.queue, req.cell);
+            if let Some(cell) = cell {
+                self.queues.state(queue).shared.cells.set_overdue(cell);
+            }
+            return;
+        }
+        self.end_in_quarantine(request, error);
+    }
+
+    /// Ends a request whose memory others still have: the memory stays behind.
+    pub(super) fn end_in_quarantine(&mut self, request: u32, error: Error) {
+        let target = self.requests[request as usize].target(request);
+        if self.scheduler.contains(request) {
+            self.leave(request, Phase::Active);
+        }
+        let req = self.req(request);
+        let borrowed = matches!(req.destination, Destination::Borrowed(_));
+        let destination = std::mem::replace(&mut req.destination, Destination::Nothing);
+        let held = Quarantine {
+            ops_out: std::mem::take(&mut req.ops_out),
+            jobs_out: std::mem::take(&mut req.jobs_out),
+            _destination: (!borrowed).then_some(destination),
+            decode: req.decode.take(),
+        };
+        self.quarantine.insert(target, held);
+        self.fail(request, error);
+    }
+
+    /// Fires FIFO entries whose place has come, and gives capacity back.
+    pub(super) fn fire_fifos(&mut self) {
+        while let Some(queue) = self.queues.touched.pop() {
+            let state = self.queues.state(queue);
+            state.touched = false;
+            loop {
+                let state = self.queues.state(queue);
+                let next = state.fifo.front().map(|(sequence, _)| *sequence);
+                let watermark = state.window.advance(next.unwrap_or(u64::MAX));
+                state.shared.set_watermark(watermark);
+                if next != Some(watermark) {
+                    break;
+                }
+                let Some((sequence, fifo)) = state.fifo.pop_front() else {
+                    break;
+                };
+                self.fire(queue, sequence, fifo);
+            }
+            let state = self.queues.state(queue);
+            tell_failures_once(state);
+            let ended = std::mem::take(&mut state.ended);
+            if ended > 0 {
+                state.shared.release(ended, &mut self.wakers);
+            }
+            let state = self.queues.state(queue);
+            if state.dropped && state.live == 0 && state.fifo.is_empty() {
+                self.queues.remove(queue);
+                self.shared.free_queue_id(queue);
+            }
+        }
+    }
+
+    fn fire(&mut self, queue: u32, sequence: u64, fifo: Fifo) {
+        match fifo {
+            Fifo::Start(request, generation) => {
+                // Its place stays open until it has ended.
+                self.start_ordered(Target {
+                    request,
+                    generation,
+                });
+                return;
+            }
+            Fifo::Signal(fence, value) => fence.raise(value, &mut self.wakers),
+            Fifo::Event(event) => event.raise(&mut self.wakers),
+            Fifo::Status(statuses, index) => {
+                let state = self.queues.state(queue);
+                let later = state.failures.split_off(&sequence);
+                let told = std::mem::replace(&mut state.failures, later);
+                statuses.write(index, told.first_key_value().map(|(_, kind)| *kind));
+            }
+            Fifo::Close(file, last) => {
+                if last {
+                    self.fire_close(file);
+                }
+            }
+        }
+        self.queues.touch(queue).window.end(sequence);
+    }
+
+    pub(super) fn current_stats(&self) -> Stats {
+        let mut stats = self.stats.clone();
+        stats.descriptors = self.files.descriptors as u64;
+        stats.staging_bytes = self.arena.in_use() as u64;
+        stats.staging_peak_bytes = self.arena.peak() as u64;
+        stats.in_flight_bytes = self.in_flight_bytes();
+        let starved = &self.shared.jobs.starved_ns;
+        stats.worker_starved_ns = starved.load(std::sync::atomic::Ordering::Relaxed);
+        stats
+    }
+}
+
+/// Of failures that the watermark has passed, a status entry tells the first only: the others need not be kept.
+fn tell_failures_once(state: &mut super::queues::QueueState) {
+    const KEPT: usize = 64;
+    if state.failures.len() <= KEPT {
+        return;
+    }
+    let watermark = state.window.watermark();
+    let mut first = true;
+    state.failures.retain(|&sequence, _| {
+        let keep = sequence >= watermark || first;
+        first = false;
+        keep
+    });
+}
+
+fn raw_bytes(req: &Req) -> u64 {
+    match req.work {
+        Work::Read | Work::Memory(_) => req.raw_len.unwrap_or(0),
+        Work::Write | Work::Append | Work::Warm(_) => req.len,
+        Work::Sync { .. } | Work::Rename(_) | Work::Replace(_) => 0,
+    }
+}
+
+/// The destination, back to its owner.
+fn landed(destination: Destination) -> Landed {
+    match destination {
+        Destination::Buffer(buffer) => Landed::Buffer(buffer),
+        Destination::Pieces(pieces) => Landed::Pieces(pieces),
+        Destination::Landing(memory) => Landed::Landing(memory),
+        Destination::Library => Landed::Buffer(Buffer::empty()),
+        Destination::Supply(_) | Destination::Borrowed(_) | Destination::Nothing => Landed::Nothing,
+    }
+}

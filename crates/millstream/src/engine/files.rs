@@ -1,0 +1,555 @@
+//! The engine's side of files: what is open, what waits to be opened, and the bound on descriptors.
+//!
+//! A file has up to two descriptors, one through the page cache and one past it. Both count. A file whose descriptors nobody
+//! needs (no operation in flight, no request waiting) may be evicted to make room, and is opened again when needed. `users` counts
+//! requests that need the file soon; those of paused queues give it up, so that they cannot starve others.
+
+use std::collections::{HashMap, VecDeque};
+use std::path::Path;
+use std::sync::Arc;
+
+use millstream_io::fs::DirectAlignment;
+use millstream_io::{Descriptor, Errno, IoError, MountKind, OpenMode, Opened};
+
+use super::Engine;
+use super::table::{NO_FILE, Phase};
+use crate::error::{Error, ErrorKind};
+use crate::files::{Access, FileId, FileInfo, FileOptions, Opening};
+use crate::job::{Job, OpenOrder, OpenResult, Target};
+use crate::limits;
+use crate::options::LogLevel;
+
+/// State of a file's descriptors.
+pub(crate) enum FilePhase {
+    /// Never opened, or evicted.
+    Closed,
+    /// In the list of opens to come.
+    Queued,
+    /// With a worker.
+    Opening,
+    Open(Descriptor),
+    Failed(IoError),
+}
+
+/// State of its descriptor past the page cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Direct {
+    Closed,
+    Opening,
+    Open(Descriptor),
+    /// Open, but the system refuses to read through it.
+    Refused(Descriptor),
+    Unavailable,
+}
+
+pub(crate) struct File {
+    pub(crate) generation: u32,
+    pub(crate) path: Arc<Path>,
+    pub(crate) options: FileOptions,
+    pub(crate) phase: FilePhase,
+    pub(crate) direct: Direct,
+    /// What the last open told.
+    pub(crate) about: Option<Opened>,
+    /// Changes when a new open finds another file under the name.
+    pub(crate) version: u32,
+    /// Operations in flight.
+    pub(crate) ops: u32,
+    /// Requests that need it soon.
+    pub(crate) users: u32,
+    pub(crate) waiters: Vec<Target>,
+    infos: Vec<Opening>,
+    /// A close entry was taken: later requests are stale.
+    pub(crate) closing: bool,
+    /// The close entry has fired: goes when nobody needs it.
+    pub(crate) close_fired: bool,
+    /// Whether the first open (which may create and cut) has happened.
+    opened_once: bool,
+    /// Granules loaded before.
+    pub(crate) repeat: Vec<u64>,
+    /// First write error since the last sync.
+    pub(crate) write_error: Option<Error>,
+    /// Syncs that wait for writes.
+    pub(crate) syncs: Vec<Target>,
+    /// Live writes per epoch; a sync ends an epoch and waits for it.
+    pub(crate) epochs: VecDeque<u32>,
+    pub(crate) epoch_base: u64,
+    /// Where the next append goes.
+    pub(crate) append_at: Option<u64>,
+}
+
+impl File {
+    pub(crate) fn descriptor(&self) -> Option<Descriptor> {
+        match self.phase {
+            FilePhase::Open(descriptor) => Some(descriptor),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn alignment(&self) -> Option<DirectAlignment> {
+        if matches!(self.direct, Direct::Unavailable | Direct::Refused(_)) {
+            return None;
+        }
+        self.about.as_ref().and_then(|about| about.direct)
+    }
+
+    pub(crate) fn len(&self) -> u64 {
+        self.about.as_ref().map_or(0, |about| about.len)
+    }
+
+    pub(crate) fn is_slow(&self) -> bool {
+        self.about
+            .as_ref()
+            .is_some_and(|about| about.mount_kind == MountKind::Slow)
+    }
+
+    fn descriptors(&self) -> usize {
+        usize::from(matches!(self.phase, FilePhase::Open(_)))
+            + usize::from(matches!(self.direct, Direct::Open(_) | Direct::Refused(_)))
+    }
+
+    /// What an open of it reserves of the bound.
+    fn reserved(&self) -> usize {
+        match (&self.phase, self.direct) {
+            (FilePhase::Opening, _) => 2,
+            (_, Direct::Opening) => 1,
+            _ => 0,
+        }
+    }
+
+    /// Whether all writes of epochs up to `epoch` have ended.
+    pub(crate) fn epoch_ended(&self, epoch: u64) -> bool {
+        let until = usize::try_from(epoch + 1 - self.epoch_base.min(epoch + 1)).unwrap_or(0);
+        self.epochs.iter().take(until).all(|&live| live == 0)
+    }
+}
+
+/// Operations on a mount that can hang, and the requests that wait for them.
+#[derive(Default)]
+pub(crate) struct SlowMount {
+    pub(crate) ops: u32,
+    pub(crate) waiting: Vec<Target>,
+}
+
+pub(crate) struct Files {
+    pub(crate) slow_mounts: HashMap<u64, SlowMount>,
+    files: Vec<Option<Box<File>>>,
+    /// Opens to come: a file, and whether only its direct descriptor.
+    queue: VecDeque<(u32, bool)>,
+    /// Descriptors that are open or reserved by opens under way.
+    pub(crate) descriptors: usize,
+    pub(crate) descriptors_max: usize,
+    /// Perhaps idle files, oldest first; looked at again when room is needed.
+    idle: VecDeque<u32>,
+    opening: usize,
+}
+
+impl Files {
+    pub(crate) fn new(descriptors_max: usize) -> Files {
+        Files {
+            slow_mounts: HashMap::new(),
+            files: Vec::new(),
+            queue: VecDeque::new(),
+            descriptors: 0,
+            descriptors_max,
+            idle: VecDeque::new(),
+            opening: 0,
+        }
+    }
+
+    /// Opens queued or under way.
+    pub(crate) fn opening(&self) -> usize {
+        self.opening + self.queue.len()
+    }
+
+    pub(crate) fn add(&mut self, id: FileId, path: Arc<Path>, options: FileOptions) {
+        let index = id.index as usize;
+        if index >= self.files.len() {
+            self.files.resize_with(index + 1, || None);
+        }
+        self.files[index] = Some(Box::new(File {
+            generation: id.generation,
+            path,
+            options,
+            phase: FilePhase::Closed,
+            direct: Direct::Closed,
+            about: None,
+            version: 0,
+            ops: 0,
+            users: 0,
+            waiters: Vec::new(),
+            infos: Vec::new(),
+            closing: false,
+            close_fired: false,
+            opened_once: false,
+            repeat: Vec::new(),
+            write_error: None,
+            syncs: Vec::new(),
+            epochs: VecDeque::from([0]),
+            epoch_base: 0,
+            append_at: None,
+        }));
+    }
+
+    pub(crate) fn get(&mut self, index: u32, generation: u32) -> Option<&mut File> {
+        let file = self.files.get_mut(index as usize)?.as_deref_mut()?;
+        (file.generation == generation).then_some(file)
+    }
+
+    /// A file that a live request or operation names.
+    pub(crate) fn at(&mut self, index: u32) -> &mut File {
+        self.files[index as usize]
+            .as_deref_mut()
+            .expect("a file lives as long as its requests")
+    }
+
+    pub(crate) fn path(&self, index: u32) -> Option<Arc<Path>> {
+        let file = self.files.get(index as usize)?.as_ref()?;
+        Some(Arc::clone(&file.path))
+    }
+
+    /// Wants a file to be opened.
+    pub(crate) fn want(&mut self, index: u32) {
+        let file = self.at(index);
+        if matches!(file.phase, FilePhase::Closed) {
+            file.phase = FilePhase::Queued;
+            self.queue.push_back((index, false));
+        }
+    }
+
+    /// Wants the direct descriptor of an open file.
+    pub(crate) fn want_direct(&mut self, index: u32) {
+        let file = self.at(index);
+        if file.direct == Direct::Closed {
+            file.direct = Direct::Opening;
+            self.descriptors += 1;
+            self.opening += 1;
+            self.queue.push_front((index, true));
+            self.opening -= 1;
+        }
+    }
+
+    /// Takes the handles that wait for a file to be opened.
+    pub(crate) fn take_infos(&mut self) -> Vec<Opening> {
+        let files = self.files.iter_mut().flatten();
+        files
+            .flat_map(|file| std::mem::take(&mut file.infos))
+            .collect()
+    }
+
+    /// Remembers that a file may be idle now.
+    pub(crate) fn note_idle(&mut self, index: u32) {
+        let file = self.at(index);
+        if file.users == 0 && file.ops == 0 && file.descriptors() > 0 {
+            self.idle.push_back(index);
+        }
+    }
+
+    /// Room for one more direct descriptor, evicting nobody.
+    pub(crate) fn has_room(&self) -> bool {
+        self.descriptors < self.descriptors_max
+    }
+}
+
+impl Engine {
+    pub(super) fn open_file(&mut self, id: FileId, path: Arc<Path>, options: FileOptions) {
+        self.files.add(id, path, options);
+        self.files.want(id.index);
+    }
+
+    pub(super) fn file_info(&mut self, id: FileId, opening: Opening) {
+        let stale = || Error::new(ErrorKind::StaleFile, "the file was closed");
+        let Some(file) = self.files.get(id.index, id.generation) else {
+            opening.resolve(Err(stale()), &mut self.wakers);
+            return;
+        };
+        match &file.phase {
+            FilePhase::Failed(error) => {
+                let error = Error::from_io(error).at(Some(Arc::clone(&file.path)), 0, u64::MAX);
+                opening.resolve(Err(error), &mut self.wakers);
+            }
+            _ if file.about.is_some() => {
+                let info = info_of(file);
+                opening.resolve(info, &mut self.wakers);
+            }
+            _ => {
+                file.infos.push(opening);
+                self.files.want(id.index);
+            }
+        }
+    }
+
+    /// Hands opens to the workers, as far as the bound on descriptors allows.
+    pub(super) fn start_opens(&mut self) {
+        let mut orders = Vec::new();
+        while let Some(&(index, direct_only)) = self.files.queue.front() {
+            // A direct descriptor was reserved when it was asked for.
+            if !direct_only {
+                let needed = 2;
+                while self.files.descriptors + needed > self.files.descriptors_max {
+                    if !self.evict_one() {
+                        break;
+                    }
+                }
+                if self.files.descriptors + needed > self.files.descriptors_max {
+                    break;
+                }
+                self.files.descriptors += needed;
+            }
+            self.files.queue.pop_front();
+            self.files.opening += 1;
+            let access = self.shared.options.access;
+            let file = self.files.at(index);
+            if !direct_only {
+                file.phase = FilePhase::Opening;
+            }
+            orders.push(order(index, file, direct_only, access));
+            if orders.len() == limits::OPENS_PER_JOB {
+                self.jobs_out += 1;
+                self.jobs
+                    .push((true, Job::Open(std::mem::take(&mut orders))));
+            }
+        }
+        if !orders.is_empty() {
+            self.jobs_out += 1;
+            self.jobs.push((true, Job::Open(orders)));
+        }
+    }
+
+    /// Closes the descriptors of the file that has been idle longest.
+    fn evict_one(&mut self) -> bool {
+        while let Some(index) = self.files.idle.pop_front() {
+            let idle = self.files.files[index as usize]
+                .as_ref()
+                .is_some_and(|file| {
+                    file.users == 0
+                        && file.ops == 0
+                        && file.descriptors() > 0
+                        && file.reserved() == 0
+                });
+            if idle {
+                self.close_descriptors(index);
+                return true;
+            }
+        }
+        false
+    }
+
+    fn close_descriptors(&mut self, index: u32) {
+        let file = self.files.at(index);
+        assert_eq!(file.ops, 0, "an operation keeps its file open");
+        let mut descriptors = Vec::with_capacity(2);
+        if let FilePhase::Open(descriptor) = file.phase {
+            file.phase = FilePhase::Closed;
+            descriptors.push(descriptor);
+        }
+        if let Direct::Open(descriptor) | Direct::Refused(descriptor) = file.direct {
+            file.direct = Direct::Closed;
+            descriptors.push(descriptor);
+        }
+        self.files.descriptors -= descriptors.len();
+        if !descriptors.is_empty() {
+            self.jobs.push((false, Job::Close(descriptors)));
+        }
+    }
+
+    pub(super) fn opens_ended(&mut self, results: Vec<OpenResult>) {
+        self.jobs_out -= 1;
+        for result in results {
+            self.open_ended(result);
+        }
+    }
+
+    fn open_ended(&mut self, result: OpenResult) {
+        self.files.opening -= 1;
+        self.stats.opens += 1;
+        self.stats.open_ns += result.spent_ns;
+        self.stats.open_max_ns = self.stats.open_max_ns.max(result.spent_ns);
+        let index = result.file;
+        let reserved = if result.opened.is_some() { 2 } else { 1 };
+        self.files.descriptors -= reserved;
+        let bound = self.files.descriptors_max;
+        let (held, file) = (self.files.descriptors, self.files.at(index));
+        assert_eq!(file.generation, result.generation, "an open keeps its file");
+        match result.opened {
+            Some(Ok(about)) => note_opened(file, about),
+            Some(Err(error)) if is_out_of_descriptors(&error) && held > 0 && bound > 2 => {
+                // The process has fewer descriptors than our bound: live with what it has.
+                file.phase = FilePhase::Queued;
+                self.files.queue.push_front((index, false));
+                self.files.descriptors_max = held.max(2);
+                let text = "the process is out of descriptors: the storage lives with fewer";
+                self.shared.log(LogLevel::Warning, text);
+                return;
+            }
+            Some(Err(error)) => file.phase = FilePhase::Failed(error),
+            None => {}
+        }
+        let file = self.files.at(index);
+        match result.direct {
+            Some(Ok(descriptor)) => file.direct = Direct::Open(descriptor),
+            Some(Err(error)) if is_out_of_descriptors(&error) => file.direct = Direct::Closed,
+            Some(Err(_)) => file.direct = Direct::Unavailable,
+            None => {}
+        }
+        let count = file.descriptors();
+        let added = if reserved == 2 {
+            count
+        } else {
+            count.saturating_sub(1)
+        };
+        self.files.descriptors += added;
+        self.tell_opened(index);
+    }
+
+    fn tell_opened(&mut self, index: u32) {
+        let file = self.files.at(index);
+        let info = match &file.phase {
+            FilePhase::Failed(error) => {
+                Err(Error::from_io(error).at(Some(Arc::clone(&file.path)), 0, u64::MAX))
+            }
+            _ => info_of(file),
+        };
+        let slow = file.is_slow();
+        for opening in std::mem::take(&mut file.infos) {
+            opening.resolve(info.clone(), &mut self.wakers);
+        }
+        if slow {
+            self.need_slow_device();
+        }
+        let waiters = std::mem::take(&mut self.files.at(index).waiters);
+        for target in waiters {
+            if let Some(request) = self.live(target)
+                && self.requests[request as usize].phase == Phase::Opening
+            {
+                self.file_ready(request);
+            }
+        }
+        self.files.note_idle(index);
+        self.finish_close(index);
+    }
+
+    fn need_slow_device(&mut self) {
+        if !self.slow_apart || self.slow.is_some() {
+            return;
+        }
+        let depth = self.shared.options.depth;
+        match super::device::threads_device(2, depth, Some(self.device.doorbell())) {
+            Ok(device) => self.slow = Some(device),
+            Err(error) => {
+                let text = format!("no threads for mounts that can hang, the ring serves: {error}");
+                self.shared.log(LogLevel::Warning, &text);
+            }
+        }
+    }
+
+    /// A request needs its file soon.
+    pub(super) fn attach(&mut self, request: u32) {
+        let req = self.req(request);
+        if req.file != NO_FILE && !req.attached {
+            req.attached = true;
+            let index = req.file;
+            self.files.at(index).users += 1;
+        }
+    }
+
+    /// A request does not need its file for the time being, or ever.
+    pub(super) fn detach(&mut self, request: u32) {
+        let req = self.req(request);
+        if req.attached {
+            req.attached = false;
+            let index = req.file;
+            self.files.at(index).users -= 1;
+            self.files.note_idle(index);
+            self.finish_close(index);
+        }
+    }
+
+    /// The close entry of a file fires.
+    pub(super) fn fire_close(&mut self, id: FileId) {
+        if let Some(file) = self.files.get(id.index, id.generation) {
+            file.close_fired = true;
+            self.finish_close(id.index);
+        }
+    }
+
+    /// Lets go of a closed file that nobody needs any more.
+    pub(super) fn finish_close(&mut self, index: u32) {
+        let file = self.files.at(index);
+        let busy = file.users > 0 || file.ops > 0 || file.reserved() > 0;
+        if !file.close_fired || busy || matches!(file.phase, FilePhase::Queued) {
+            return;
+        }
+        self.close_descriptors(index);
+        self.files.files[index as usize] = None;
+        crate::waiters::lock(&self.shared.names).retire(index);
+    }
+
+    /// Closes everything that is open, at the end.
+    pub(super) fn close_all_files(&mut self) {
+        let indices = 0..u32::try_from(self.files.files.len()).expect("fewer than 2^32 files");
+        for index in indices {
+            if self.files.files[index as usize]
+                .as_ref()
+                .is_some_and(|file| file.ops == 0)
+            {
+                self.close_descriptors(index);
+            }
+        }
+    }
+}
+
+fn order(index: u32, file: &mut File, direct_only: bool, storage_access: Access) -> OpenOrder {
+    let options = file.options;
+    let first = !file.opened_once;
+    file.opened_once = true;
+    let access = options.access.unwrap_or(storage_access);
+    let direct_from = match access {
+        _ if options.write => u64::MAX,
+        _ if options.package => 0,
+        _ => limits::DIRECT_BYTES_MIN,
+    };
+    OpenOrder {
+        file: index,
+        generation: file.generation,
+        path: Arc::clone(&file.path),
+        mode: OpenMode {
+            write: options.write,
+            create: options.create,
+            // Only the first open cuts: an evicted file must keep what was written.
+            truncate: options.truncate && first,
+            direct: false,
+        },
+        access,
+        buffered: !direct_only,
+        direct_from,
+    }
+}
+
+fn note_opened(file: &mut File, about: Opened) {
+    let same = file.about.as_ref().is_none_or(|before| {
+        (before.identity.device, before.identity.inode)
+            == (about.identity.device, about.identity.inode)
+    });
+    if !same {
+        file.version = file.version.wrapping_add(1);
+        file.repeat.clear();
+    }
+    file.phase = FilePhase::Open(about.descriptor);
+    file.append_at = file.append_at.or(Some(about.len));
+    file.about = Some(about);
+}
+
+fn info_of(file: &File) -> Result<FileInfo, Error> {
+    let about = file.about.as_ref();
+    let about = about.ok_or_else(|| Error::new(ErrorKind::StaleFile, "the file is not open"))?;
+    Ok(FileInfo {
+        len: about.len,
+        identity: about.identity,
+        direct: about.direct.is_some(),
+    })
+}
+
+fn is_out_of_descriptors(error: &IoError) -> bool {
+    error.errno == Errno(rustix::io::Errno::MFILE.raw_os_error())
+        || error.errno == Errno(rustix::io::Errno::NFILE.raw_os_error())
+}

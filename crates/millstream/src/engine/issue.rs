@@ -1,0 +1,335 @@
+//! Issuing: the scheduler's picks become operations of a device.
+//!
+//! # Safety
+//! Memory given to a device belongs to its operation until the completion: it lies in a request's destination or a window, both of which the engine
+//! keeps (in the request or in quarantine) while operations are out, and leaks if the device reports them as abandoned.
+#![expect(unsafe_code, reason = "lends memory to devices")]
+
+use std::cmp::Reverse;
+
+use millstream_io::{Descriptor, Operation, Segment, Segments, Verb};
+
+use super::table::{Members, NO_FILE, Op, Phase, Work};
+use super::{Engine, Timer};
+use crate::job::{FileWork, Job, Target};
+use crate::limits;
+
+/// What became of a pick.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Issue {
+    /// A block went to a device (or to a worker); the request still waits if it has more.
+    Issued,
+    /// The request left the scheduler.
+    Left,
+    /// Staging has no room for it now.
+    NoStaging,
+}
+
+/// Operations of one slow mount that are under way: as many again as its threads.
+const SLOW_OPS_MAX: u32 = 4;
+
+/// Bytes that one job of a page walker populates.
+const WARM_BYTES: u64 = 4 << 20;
+
+/// Where and how one operation reads or writes.
+pub(super) struct Transfer {
+    pub(super) verb: Verb,
+    pub(super) offset: u64,
+    pub(super) want: u64,
+    pub(super) need: u64,
+    pub(super) direct: bool,
+    pub(super) window: Option<u64>,
+    pub(super) segments: Segments,
+}
+
+impl Engine {
+    /// Serves requests as long as the device and the bounds allow; whether any was.
+    pub(super) fn issue_all(&mut self) -> bool {
+        let mut worked = self.push_waiting();
+        let mut passed = [false; 4];
+        let mut staging_short = false;
+        while self.device.in_flight() < self.device.depth() {
+            let picked = self.scheduler.pick(self.now_ns, self.rate, passed);
+            let Some((request, class)) = picked else {
+                break;
+            };
+            if self.hold(request) {
+                continue;
+            }
+            match self.issue(request, staging_short) {
+                Issue::Issued => worked = true,
+                Issue::Left => {
+                    debug_assert!(!self.scheduler.contains(request), "it has left");
+                }
+                Issue::NoStaging => {
+                    passed[class as usize] = true;
+                    staging_short = true;
+                }
+            }
+        }
+        self.submit();
+        worked
+    }
+
+    fn submit(&mut self) {
+        if let Err(error) = self.device.submit() {
+            self.shared.log(
+                crate::LogLevel::Warning,
+                &format!("the device is broken: {error}"),
+            );
+        }
+        if let Some(slow) = &mut self.slow
+            && let Err(error) = slow.submit()
+        {
+            self.shared.log(
+                crate::LogLevel::Warning,
+                &format!("the device is broken: {error}"),
+            );
+        }
+    }
+
+    /// Takes a request of a paused or capped queue out of the scheduler.
+    fn hold(&mut self, request: u32) -> bool {
+        let now_ns = self.now_ns;
+        let queue = self.req(request).queue;
+        let target = self.requests[request as usize].target(request);
+        let state = self.queues.state(queue);
+        let until = state
+            .bucket
+            .as_ref()
+            .and_then(|bucket| bucket.wait_until(now_ns));
+        if !state.paused && until.is_none() {
+            return false;
+        }
+        let first = state.held.is_empty();
+        state.held.push(target);
+        if let Some(at) = until
+            && first
+        {
+            self.timers.push(Reverse((at, Timer::Bandwidth(queue))));
+        }
+        self.leave(request, Phase::Held);
+        self.detach(request);
+        true
+    }
+
+    /// Takes a request out of the scheduler.
+    pub(super) fn leave(&mut self, request: u32, phase: Phase) {
+        self.scheduler.remove(request);
+        self.req(request).phase = phase;
+    }
+
+    fn issue(&mut self, request: u32, staging_short: bool) -> Issue {
+        if let Work::Warm(_) = self.req(request).work {
+            return self.issue_warm(request);
+        }
+        if self.req(request).file != NO_FILE && self.slow_mount_full(request) {
+            return Issue::Left;
+        }
+        if self.req(request).decode.is_some() {
+            self.issue_staged(request, staging_short)
+        } else {
+            self.issue_straight(request)
+        }
+    }
+
+    /// A mount that can hang takes few operations at a time; its requests wait beside the scheduler.
+    fn slow_mount_full(&mut self, request: u32) -> bool {
+        let req = &self.requests[request as usize];
+        let (index, target) = (req.file, req.target(request));
+        let file = self.files.at(index);
+        if !file.is_slow() {
+            return false;
+        }
+        let mount = file.about.as_ref().map_or(0, |about| about.mount);
+        let slow = self.files.slow_mounts.entry(mount).or_default();
+        if slow.ops < SLOW_OPS_MAX {
+            return false;
+        }
+        slow.waiting.push(target);
+        self.leave(request, Phase::Pending);
+        true
+    }
+
+    fn issue_warm(&mut self, request: u32) -> Issue {
+        let req = &self.requests[request as usize];
+        let target = req.target(request);
+        let Work::Warm(view) = &req.work else {
+            unreachable!("only warming is served so")
+        };
+        let left = req.len - req.issued.min(req.len);
+        let bytes = left.min(WARM_BYTES);
+        let work = FileWork::Warm {
+            view: std::sync::Arc::clone(view),
+            offset: req.offset + req.issued,
+            len: bytes,
+        };
+        self.leave(request, Phase::Active);
+        let req = self.req(request);
+        req.issued += bytes;
+        req.jobs_out += 1;
+        self.jobs_out += 1;
+        self.jobs.push((false, Job::File(target, work)));
+        Issue::Issued
+    }
+
+    /// Gives a transfer of requests to the device that serves their file.
+    pub(super) fn push(&mut self, members: Members, transfer: Transfer, descriptor: Descriptor) {
+        let first = match &members {
+            Members::One(target) => target.request,
+            Members::Many(list) => list[0].0.request,
+        };
+        let now_ns = self.now_ns;
+        let req = &self.requests[first as usize];
+        let (class, index, queue) = (req.class, req.file, req.queue);
+        let file = self.files.at(index);
+        file.ops += 1;
+        let slow = file.is_slow();
+        let mount = file
+            .about
+            .as_ref()
+            .filter(|_| slow)
+            .map_or(0, |about| about.mount);
+        if slow {
+            self.files.slow_mounts.entry(mount).or_default().ops += 1;
+        } else {
+            self.scheduler.issued(first, class, transfer.want, now_ns);
+        }
+        if let Some(bucket) = &mut self.queues.state(queue).bucket {
+            bucket.spend(transfer.want, now_ns);
+        }
+        self.stats.operations += 1;
+        self.stats.direct_operations += u64::from(transfer.direct);
+        self.stats.merged_operations += u64::from(matches!(members, Members::Many(_)));
+        match &members {
+            Members::One(target) => self.requests[target.request as usize].ops_out += 1,
+            Members::Many(list) => {
+                for (target, _) in list {
+                    self.requests[target.request as usize].ops_out += 1;
+                }
+            }
+        }
+        let op = self.ops.insert(Op {
+            members,
+            verb: transfer.verb,
+            file: index,
+            class,
+            direct: transfer.direct,
+            slow,
+            offset: transfer.offset,
+            want: transfer.want,
+            need: transfer.need,
+            done: 0,
+            tries: 0,
+            window: transfer.window,
+            started_ns: now_ns,
+            waiting: None,
+        });
+        self.give(op, transfer.segments, transfer.offset, descriptor);
+    }
+
+    /// Pushes an operation (or its rest) to its device, or lets it wait if the device is full.
+    pub(super) fn give(
+        &mut self,
+        op: u32,
+        segments: Segments,
+        offset: u64,
+        descriptor: Descriptor,
+    ) {
+        let entry = &self.ops[op];
+        let file = self.files.at(entry.file);
+        let mount = file
+            .about
+            .as_ref()
+            .filter(|_| entry.slow)
+            .map_or(0, |about| about.mount);
+        let offload = entry.verb == Verb::Write
+            || (!entry.direct && entry.want - entry.done >= limits::OFFLOAD_BYTES_MIN);
+        let operation = Operation {
+            id: u64::from(op),
+            verb: entry.verb,
+            file: descriptor,
+            offset,
+            segments,
+            offload,
+            mount,
+        };
+        let device = match &mut self.slow {
+            Some(slow) if entry.slow => slow,
+            _ => &mut self.device,
+        };
+        // SAFETY: the segments lie in the destination or the window of requests with `ops_out` counted up, which
+        // the engine keeps until the completion (see the module); `File::ops` keeps the descriptor open.
+        if let Err(back) = unsafe { device.push(operation) } {
+            self.ops[op].waiting = Some(back.segments);
+            self.ops_waiting.push(op);
+        }
+    }
+
+    /// Tries again what a full device gave back.
+    fn push_waiting(&mut self) -> bool {
+        let waiting = std::mem::take(&mut self.ops_waiting);
+        let any = !waiting.is_empty();
+        for op in waiting {
+            let entry = &mut self.ops[op];
+            let Some(segments) = entry.waiting.take() else {
+                continue;
+            };
+            let (index, direct, offset) = (entry.file, entry.direct, entry.offset + entry.done);
+            let descriptor = self.descriptor_for(index, direct);
+            self.give(op, segments, offset, descriptor);
+        }
+        any
+    }
+
+    /// The descriptor of an operation under way.
+    pub(super) fn descriptor_for(&mut self, index: u32, direct: bool) -> Descriptor {
+        let file = self.files.at(index);
+        let descriptor = match file.direct {
+            super::files::Direct::Open(descriptor) if direct => Some(descriptor),
+            _ => file.descriptor(),
+        };
+        descriptor.expect("an operation keeps its file open")
+    }
+
+    /// A slow mount has room again.
+    pub(super) fn slow_completed(&mut self, mount: u64) {
+        let Some(slow) = self.files.slow_mounts.get_mut(&mount) else {
+            return;
+        };
+        slow.ops -= 1;
+        let waiting: Vec<Target> = std::mem::take(&mut slow.waiting);
+        for target in waiting {
+            if let Some(request) = self.live(target)
+                && self.req(request).phase == Phase::Pending
+            {
+                self.wait_turn(request);
+            }
+        }
+    }
+}
+
+/// One piece of memory of an operation.
+pub(super) fn segment(pointer: *mut u8, len: u64) -> Segment {
+    Segment::new(
+        pointer,
+        usize::try_from(len).expect("checked against the address space"),
+    )
+}
+
+/// `pointer` moved by `by` bytes within (or just around) its memory.
+pub(super) fn moved(pointer: *mut u8, by: i64) -> *mut u8 {
+    pointer.wrapping_offset(isize::try_from(by).expect("checked against the address space"))
+}
+
+/// Segments without their first `skip` bytes.
+pub(super) fn advanced(segments: Segments, skip: u64) -> Segments {
+    let Segments::One(one) = &segments else {
+        unreachable!("merged operations are never continued, their members are issued anew")
+    };
+    let skip_len = usize::try_from(skip).expect("no longer than the segment");
+    Segments::One(Segment::new(
+        one.pointer().wrapping_add(skip_len),
+        one.len() - skip_len,
+    ))
+}

@@ -1,0 +1,564 @@
+//! The straight way: the device writes into the destination, or reads from it, and no byte is copied.
+//!
+//! A direct read must be aligned in the file and in memory. The library's own buffers make any range straight: the
+//! buffer begins at the aligned offset before the range and ends at the one behind it, and its view shows the range. Other
+//! memory is straight if it happens to be aligned; its last bytes, less than one logical block, then go through the page cache.
+//! What is not aligned goes the staged way.
+
+use millstream_io::{Descriptor, MountKind, Segments, Verb};
+
+use super::Engine;
+use super::files::{Direct, FilePhase};
+use super::issue::{Issue, Transfer, moved, segment};
+use super::table::{Members, Phase, Straight, Work};
+use crate::destination::{Destination, Place};
+use crate::error::{Error, ErrorKind};
+use crate::files::Access;
+use crate::job::{FileWork, Job};
+use crate::limits;
+use crate::request::Gate;
+
+impl Engine {
+    /// The range is definite: decides between straight and staged, and lets the request wait for its turn.
+    pub(super) fn prepare(&mut self, request: u32) {
+        let req = self.req(request);
+        if isize::try_from(req.len).is_err() {
+            let cause = "the length is beyond the address space";
+            self.fail(request, Error::new(ErrorKind::Overflow, cause));
+            return;
+        }
+        if req.writes() {
+            let base = host_pointer(&mut req.destination);
+            req.straight = Straight {
+                base,
+                ..Straight::NOWHERE
+            };
+            self.begin_or_end(request);
+            return;
+        }
+        let stored = req.codec == millstream_codec::CodecId::STORED && req.blocks().is_none();
+        if stored {
+            if req.raw_len.is_some_and(|raw_len| raw_len != req.len) {
+                let cause = "stored bytes have another length than the raw size declared";
+                self.fail(request, Error::new(ErrorKind::RawSize, cause));
+                return;
+            }
+            req.raw_len = Some(req.len);
+            if !self.memory_supplied(request) {
+                return;
+            }
+        }
+        let gate = self.gate_closed(request, Some(Gate::Destination));
+        if gate && !self.reserve_gated(request) {
+            // Too much is held in staging already: the rest is read late.
+            self.wait_at_gate(request);
+            return;
+        }
+        if !stored || gate || self.must_stage(request) {
+            self.prepare_staged(request, gate);
+        } else if let Err(error) = self.check_room(request) {
+            self.fail(request, error);
+        } else {
+            self.begin_or_end(request);
+        }
+    }
+
+    fn begin_or_end(&mut self, request: u32) {
+        if self.req(request).len == 0 {
+            if let Err(error) = self.land(request, false) {
+                self.fail(request, error);
+                return;
+            }
+            self.req(request).phase = Phase::Active;
+            self.settle(request);
+        } else {
+            self.wait_turn(request);
+        }
+    }
+
+    /// Asks the application for memory, if it wants to supply it; false: it was asked.
+    pub(super) fn memory_supplied(&mut self, request: u32) -> bool {
+        let req = self.req(request);
+        if !matches!(req.destination, Destination::Supply(_)) {
+            return true;
+        }
+        let target = req.target(request);
+        let raw_len = req.raw_len.unwrap_or(0);
+        let Destination::Supply(supply) =
+            std::mem::replace(&mut req.destination, Destination::Nothing)
+        else {
+            unreachable!("looked at above");
+        };
+        let Ok(len) = usize::try_from(raw_len) else {
+            let cause = "the raw size is beyond the address space";
+            self.fail(request, Error::new(ErrorKind::Overflow, cause));
+            return false;
+        };
+        if self.requests[request as usize].decode.is_none() {
+            self.req(request).phase = Phase::Pending;
+        }
+        self.req(request).jobs_out += 1;
+        self.jobs_out += 1;
+        self.jobs
+            .push((true, Job::File(target, FileWork::Supply { supply, len })));
+        false
+    }
+
+    /// Whether the destination has room for the raw bytes.
+    pub(super) fn check_room(&mut self, request: u32) -> Result<(), Error> {
+        let req = self.req(request);
+        let raw_len = req.raw_len.unwrap_or(0);
+        let room = match &mut req.destination {
+            Destination::Library => return Ok(()),
+            Destination::Buffer(buffer) => buffer.capacity() as u64,
+            other => super::intake::destination_len(other),
+        };
+        if room < raw_len {
+            let cause = "the destination is smaller than the raw bytes";
+            return Err(Error::new(ErrorKind::DestinationTooSmall, cause));
+        }
+        Ok(())
+    }
+
+    /// Whether the request's memory or mount forces the staged way.
+    fn must_stage(&mut self, request: u32) -> bool {
+        let access = self.access(request);
+        let req = &mut self.requests[request as usize];
+        let file = self.files.at(req.file);
+        if file.is_slow() {
+            // A read that hangs must be able to end; nobody may then write to memory that was borrowed.
+            return matches!(req.destination, Destination::Borrowed(_));
+        }
+        let Some(alignment) = file.alignment() else {
+            return false;
+        };
+        let wants_direct = match access {
+            Access::Buffered => false,
+            Access::Direct => true,
+            Access::Auto => {
+                req.len >= limits::DIRECT_BYTES_MIN
+                    && file
+                        .about
+                        .as_ref()
+                        .is_some_and(|at| at.mount_kind == MountKind::Local)
+            }
+        };
+        if !wants_direct || req.len == 0 {
+            return false;
+        }
+        let (offset_mask, memory_mask) = (
+            u64::from(alignment.offset) - 1,
+            alignment.memory as usize - 1,
+        );
+        let lead = req.offset & offset_mask;
+        match &mut req.destination {
+            Destination::Library => false,
+            Destination::Buffer(buffer) => (buffer.capacity() as u64) < lead + req.len,
+            Destination::Pieces(pieces) => {
+                let mut at = req.offset;
+                let odd = pieces.iter().any(|piece| {
+                    let odd = at & offset_mask != 0;
+                    at += piece.len() as u64;
+                    odd
+                });
+                // Through the cache is good enough, unless direct was demanded.
+                odd && access == Access::Direct
+            }
+            other => lead != 0 || host_pointer(other) as usize & memory_mask != 0,
+        }
+    }
+
+    /// Gives a straight request its memory.
+    fn land(&mut self, request: u32, direct: bool) -> Result<(), Error> {
+        let req = &mut self.requests[request as usize];
+        if !req.straight.base.is_null() || req.writes() {
+            return Ok(());
+        }
+        let alignment = self
+            .files
+            .get(req.file, req.file_generation)
+            .and_then(|file| file.alignment())
+            .filter(|_| direct)
+            .map_or(1, |alignment| u64::from(alignment.offset));
+        let lead = req.offset % alignment;
+        let span = (lead + req.len).next_multiple_of(alignment);
+        if matches!(req.destination, Destination::Library) {
+            let len = usize::try_from(span).expect("checked against the address space");
+            let buffer = self
+                .shared
+                .buffers
+                .take(len)
+                .map_err(|error| Error::from_io(&error))?;
+            req.destination = Destination::Buffer(buffer);
+        }
+        req.straight = match &mut req.destination {
+            Destination::Buffer(buffer) => {
+                let room = buffer.capacity() as u64;
+                let lead = if lead + req.len <= room { lead } else { 0 };
+                let view = (
+                    lead as usize,
+                    usize::try_from(req.len).expect("checked before"),
+                );
+                buffer.set_view(view.0, view.1);
+                Straight {
+                    base: moved(buffer.base(), lead.cast_signed()),
+                    slack_before: lead,
+                    slack_after: room - lead - req.len,
+                }
+            }
+            other => Straight {
+                base: host_pointer(other),
+                ..Straight::NOWHERE
+            },
+        };
+        Ok(())
+    }
+
+    pub(super) fn issue_straight(&mut self, request: u32) -> Issue {
+        let block = self.scheduler.block_bytes(self.now_ns);
+        let req = &self.requests[request as usize];
+        let at = req.offset + req.issued;
+        let mut bytes = (req.len - req.issued).min(block);
+        let piece = piece_at(&req.destination, req.issued);
+        bytes = piece.map_or(bytes, |(_, left)| bytes.min(left));
+        let direct = !req.writes() && self.goes_direct(request, at, bytes);
+        if direct && !self.direct_is_open(request) {
+            return Issue::Left;
+        }
+        if let Err(error) = self.land(request, direct) {
+            self.fail(request, error);
+            return Issue::Left;
+        }
+        let (transfer, bytes) = self.transfer(request, at, bytes, direct);
+        let (index, direct) = (self.requests[request as usize].file, transfer.direct);
+        let descriptor = self.descriptor_for(index, direct);
+        let req = &mut self.requests[request as usize];
+        req.issued += bytes;
+        let (target, all) = (req.target(request), req.issued == req.len);
+        let position = req.offset + req.issued;
+        if all {
+            self.issue_last(request, transfer, descriptor);
+        } else {
+            self.push(Members::One(target), transfer, descriptor);
+            self.scheduler_moved(request, position);
+        }
+        Issue::Issued
+    }
+
+    /// The last (usually only) block of a request: others that follow it on disk may go with it.
+    fn issue_last(&mut self, request: u32, transfer: Transfer, descriptor: Descriptor) {
+        let target = self.requests[request as usize].target(request);
+        let (members, transfer) = self.merge(request, transfer);
+        let members = members.unwrap_or(Members::One(target));
+        self.push_then_leave(request, members, transfer, descriptor);
+    }
+
+    fn push_then_leave(
+        &mut self,
+        request: u32,
+        members: Members,
+        transfer: Transfer,
+        descriptor: Descriptor,
+    ) {
+        let list: Vec<u32> = match &members {
+            Members::One(_) => Vec::new(),
+            Members::Many(list) => list.iter().map(|(target, _)| target.request).collect(),
+        };
+        self.push(members, transfer, descriptor);
+        self.leave(request, Phase::Active);
+        for member in list {
+            if member != request {
+                self.leave(member, Phase::Active);
+            }
+        }
+    }
+
+    fn scheduler_moved(&mut self, request: u32, position: u64) {
+        let req = &self.requests[request as usize];
+        let index = req.file;
+        let offset = req.offset;
+        let about = self.files.at(index).about.as_ref();
+        if let Some(about) = about.filter(|about| about.rotating) {
+            let start = about.position.unwrap_or(about.identity.inode << 24);
+            let _ = offset;
+            self.scheduler
+                .moved(request, start.saturating_add(position));
+        }
+    }
+
+    /// Whether a block is read past the page cache.
+    pub(super) fn goes_direct(&mut self, request: u32, at: u64, bytes: u64) -> bool {
+        let access = self.access(request);
+        let req = &self.requests[request as usize];
+        let total = req.len;
+        let file = self.files.at(req.file);
+        if file.alignment().is_none() {
+            return false;
+        }
+        match access {
+            Access::Buffered => return false,
+            Access::Direct => return true,
+            Access::Auto => {}
+        }
+        let local = file
+            .about
+            .as_ref()
+            .is_some_and(|at| at.mount_kind == MountKind::Local);
+        if !local || (total < limits::DIRECT_BYTES_MIN && !file.options.package) {
+            return false;
+        }
+        let Some(descriptor) = file.descriptor() else {
+            return true;
+        };
+        let cached = self.shared.fs.cached(descriptor, at, bytes).unwrap_or(0);
+        if cached * 8 >= bytes * limits::CACHED_EIGHTHS {
+            return false;
+        }
+        !self.is_repeat(request, at, bytes)
+    }
+
+    /// Whether the range was loaded before by this storage: then it is worth its place in the page cache, up to a share of memory.
+    fn is_repeat(&mut self, request: u32, at: u64, bytes: u64) -> bool {
+        let index = self.requests[request as usize].file;
+        let file = self.files.at(index);
+        let first = at / limits::REPEAT_GRANULE_BYTES;
+        let last = (at + bytes - 1) / limits::REPEAT_GRANULE_BYTES;
+        let words = usize::try_from(last / 64 + 1).expect("a file's length fits");
+        if file.repeat.len() < words {
+            file.repeat.resize(words, 0);
+        }
+        let bit = |granule: u64| (granule as usize / 64, 1u64 << (granule % 64));
+        let seen = (first..=last).all(|granule| {
+            let (word, mask) = bit(granule);
+            file.repeat[word] & mask != 0
+        });
+        // A granule counts as loaded when its end was: the blocks of one load must not count as a repeat of each other.
+        let full = at + bytes;
+        for granule in first..=last {
+            if (granule + 1) * limits::REPEAT_GRANULE_BYTES <= full || full == file.len() {
+                let (word, mask) = bit(granule);
+                file.repeat[word] |= mask;
+            }
+        }
+        if seen && self.repeat_bytes + bytes <= self.repeat_bytes_max {
+            self.repeat_bytes += bytes;
+            return true;
+        }
+        false
+    }
+
+    /// Whether the direct descriptor is open; if not the request waits for it (or does without, where there is no room for one).
+    pub(super) fn direct_is_open(&mut self, request: u32) -> bool {
+        let access = self.access(request);
+        let req = &self.requests[request as usize];
+        let (index, target) = (req.file, req.target(request));
+        let room = self.files.has_room() || access == Access::Direct;
+        let file = self.files.at(index);
+        match file.direct {
+            Direct::Open(_) => return true,
+            // `goes_direct` says false for unavailable ones from now on.
+            Direct::Unavailable | Direct::Refused(_) => {}
+            Direct::Closed if !room => {
+                file.direct = Direct::Unavailable;
+            }
+            Direct::Closed | Direct::Opening => {
+                file.waiters.push(target);
+                self.files.want_direct(index);
+                self.leave(request, Phase::Opening);
+                return false;
+            }
+        }
+        if access == Access::Direct {
+            let cause = "the file cannot be opened past the page cache";
+            self.fail(request, Error::new(ErrorKind::NoDirectIo, cause));
+            return false;
+        }
+        let open = matches!(self.files.at(index).phase, FilePhase::Open(_));
+        assert!(open, "a waiting request keeps its file open");
+        true
+    }
+
+    /// Lays out one block; the bytes of the range that it covers (a block may be cut to stay aligned).
+    fn transfer(&mut self, request: u32, at: u64, bytes: u64, direct: bool) -> (Transfer, u64) {
+        let req = &self.requests[request as usize];
+        let file = self.files.at(req.file);
+        let verb = if req.writes() {
+            Verb::Write
+        } else {
+            Verb::Read
+        };
+        let pointer = match piece_at(&req.destination, req.issued) {
+            Some((pointer, _)) => pointer,
+            None => moved(req.straight.base, req.issued.cast_signed()),
+        };
+        let last = req.issued + bytes == req.len;
+        if direct && let Some(alignment) = file.alignment() {
+            let (align, memory) = (u64::from(alignment.offset), alignment.memory as usize);
+            let is_open = matches!(file.direct, Direct::Open(_));
+            let lead = at % align;
+            let slack_before = if req.issued == 0 {
+                req.straight.slack_before
+            } else {
+                0
+            };
+            let slack_after = if last { req.straight.slack_after } else { 0 };
+            let start = moved(pointer, -lead.cast_signed());
+            if is_open && lead <= slack_before && (start as usize).is_multiple_of(memory) {
+                let end = at + bytes;
+                let over = end.next_multiple_of(align) - end;
+                let cut = end / align * align;
+                let fits = over <= slack_after;
+                if fits || cut > at {
+                    let bytes = if fits { bytes } else { cut - at };
+                    let need = lead + bytes;
+                    let want = if fits { need + over } else { need };
+                    let segments = Segments::One(segment(start, want));
+                    let offset = at - lead;
+                    let window = None;
+                    let direct = true;
+                    let straight = Transfer {
+                        verb,
+                        offset,
+                        want,
+                        need,
+                        direct,
+                        window,
+                        segments,
+                    };
+                    return (straight, bytes);
+                }
+            }
+        }
+        let segments = Segments::One(segment(pointer, bytes));
+        let buffered = Transfer {
+            verb,
+            offset: at,
+            want: bytes,
+            need: bytes,
+            direct: false,
+            window: None,
+            segments,
+        };
+        (buffered, bytes)
+    }
+
+    /// Merges requests that follow on disk, and next in line, into one vectored read.
+    fn merge(&mut self, request: u32, first: Transfer) -> (Option<Members>, Transfer) {
+        let req = &self.requests[request as usize];
+        let small = req.issued == req.len
+            && req.len <= limits::MERGE_MEMBER_BYTES_MAX
+            && first.want == req.len
+            && first.verb == Verb::Read;
+        if !small || !req.merge || self.files.at(req.file).is_slow() {
+            return (None, first);
+        }
+        let (class, file) = (self.requests[request as usize].class, req.file);
+        let mut transfer = first;
+        let mut members = vec![];
+        let mut pieces = vec![];
+        let mut nth = 0;
+        // The request itself may stand anywhere but in front if it has a deadline: then nothing is merged.
+        if self.scheduler.next_arrival(class, 0) != Some(request) {
+            return (None, transfer);
+        }
+        while members.len() + 1 < millstream_io::limits::SEGMENTS_MAX {
+            nth += 1;
+            let Some(next) = self.scheduler.next_arrival(class, nth) else {
+                break;
+            };
+            let end = transfer.offset + transfer.want;
+            let Some(more) = self.follower(next, file, end, transfer.direct) else {
+                break;
+            };
+            if transfer.want + more.want > limits::MERGE_BYTES_MAX {
+                self.requests[next as usize].issued = 0;
+                break;
+            }
+            if members.is_empty() {
+                members.push((
+                    self.requests[request as usize].target(request),
+                    transfer.want,
+                ));
+                pieces.extend_from_slice(transfer.segments.as_slice());
+            }
+            members.push((self.requests[next as usize].target(next), more.want));
+            pieces.extend_from_slice(more.segments.as_slice());
+            transfer.want += more.want;
+            transfer.need = transfer.want;
+        }
+        if members.is_empty() {
+            return (None, transfer);
+        }
+        transfer.segments = Segments::Many(pieces);
+        (Some(Members::Many(members)), transfer)
+    }
+
+    /// The transfer of a request that begins where another ends, if it can go with it.
+    fn follower(&mut self, next: u32, file: u32, end: u64, direct: bool) -> Option<Transfer> {
+        let req = &self.requests[next as usize];
+        let fits = req.file == file
+            && req.offset == end
+            && req.merge
+            && req.issued == 0
+            && req.decode.is_none()
+            && req.len > 0
+            && req.len <= limits::MERGE_MEMBER_BYTES_MAX
+            && matches!(req.work, Work::Read)
+            && !matches!(req.destination, Destination::Pieces(_));
+        if !fits {
+            return None;
+        }
+        let (queue, len) = (req.queue, req.len);
+        let state = self.queues.state(queue);
+        if state.paused || state.bucket.is_some() {
+            return None;
+        }
+        if self.goes_direct(next, end, len) != direct {
+            return None;
+        }
+        self.land(next, direct).ok()?;
+        let (transfer, bytes) = self.transfer(next, end, len, direct);
+        if transfer.want != len || bytes != len || transfer.direct != direct {
+            return None;
+        }
+        self.requests[next as usize].issued = len;
+        Some(transfer)
+    }
+}
+
+/// First byte of a destination with memory.
+pub(super) fn host_pointer(destination: &mut Destination) -> *mut u8 {
+    match destination {
+        Destination::Buffer(buffer) => buffer.as_mut_ptr(),
+        Destination::Landing(memory) => {
+            let Place::Host { pointer, .. } = memory.place();
+            pointer
+        }
+        Destination::Borrowed(borrowed) => borrowed.pointer,
+        _ => std::ptr::null_mut(),
+    }
+}
+
+/// Of a scattered destination: where byte `at` of the range lands, and how much fits behind it.
+pub(super) fn piece_at(destination: &Destination, at: u64) -> Option<(*mut u8, u64)> {
+    let Destination::Pieces(pieces) = destination else {
+        return None;
+    };
+    let mut before = 0;
+    for piece in pieces {
+        let len = piece.len() as u64;
+        if at < before + len {
+            let within = at - before;
+            let view = (piece.as_ptr() as usize - piece.base() as usize) as u64;
+            let pointer = moved(piece.base(), (view + within).cast_signed());
+            return Some((pointer, len - within));
+        }
+        before += len;
+    }
+    Some((std::ptr::NonNull::dangling().as_ptr(), 0))
+}
+
+/// `pointer` moved forward.
+pub(super) fn moved_by(pointer: *mut u8, by: u64) -> *mut u8 {
+    pointer.wrapping_add(usize::try_from(by).expect("inside the destination"))
+}

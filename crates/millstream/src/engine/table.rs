@@ -1,0 +1,367 @@
+//! The engine's own tables: requests and operations.
+//!
+//! Only the engine's thread touches them. A request's slot is reused under a new generation, so that late results of jobs
+//! and operations of an earlier life are told apart.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use millstream_codec::{CodecId, StreamDecoder, UnitScanner};
+use millstream_io::{Block, Buffer, Segments, Verb};
+
+use crate::cells::CellId;
+use crate::destination::Destination;
+use crate::error::Error;
+use crate::group::{Counter, Group};
+use crate::job::{Stored, Target};
+use crate::request::{BlockEntry, Priority, Rare};
+use crate::view::MappedView;
+
+/// No file.
+pub(crate) const NO_FILE: u32 = u32::MAX;
+
+/// Where a request stands on its way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// The slot is free.
+    Free,
+    /// A fence holds back its source.
+    Gated,
+    /// Its file is being opened.
+    Opening,
+    /// Waits for entries before it, or for a job that must come first.
+    Pending,
+    /// In the scheduler.
+    Waiting,
+    /// Taken out of the scheduler: its queue is paused or over its bandwidth.
+    Held,
+    /// Everything is issued; operations or jobs are out.
+    Active,
+}
+
+/// What it does.
+pub(crate) enum Work {
+    Read,
+    Memory(Arc<[u8]>),
+    Write,
+    Append,
+    Sync { data_only: bool },
+    Rename(Box<(std::path::PathBuf, std::path::PathBuf)>),
+    Replace(Box<std::path::PathBuf>),
+    Warm(Arc<MappedView>),
+}
+
+/// A request of the engine.
+pub(crate) struct Req {
+    pub(crate) generation: u32,
+    pub(crate) phase: Phase,
+    pub(crate) queue: u32,
+    pub(crate) sequence: u64,
+    pub(crate) cell: Option<CellId>,
+    pub(crate) class: Priority,
+    pub(crate) deadline_ns: u64,
+    pub(crate) arrival: u64,
+    pub(crate) tag: u64,
+    pub(crate) user_data: u64,
+    pub(crate) submitted_ns: u64,
+    pub(crate) work: Work,
+    pub(crate) file: u32,
+    pub(crate) file_generation: u32,
+    /// The state of the file that the range was checked against.
+    pub(crate) file_version: u32,
+    /// Counted among the users of its file.
+    pub(crate) attached: bool,
+    /// First stored byte.
+    pub(crate) offset: u64,
+    /// Stored bytes; `u64::MAX` until the file is open for a whole file.
+    pub(crate) len: u64,
+    pub(crate) raw_len: Option<u64>,
+    pub(crate) codec: CodecId,
+    pub(crate) destination: Destination,
+    pub(crate) straight: Straight,
+    /// Bytes of the range that were issued (straight way).
+    pub(crate) issued: u64,
+    pub(crate) ops_out: u32,
+    pub(crate) jobs_out: u32,
+    pub(crate) failure: Option<Error>,
+    pub(crate) cancelled: bool,
+    /// Operations of it may be merged with others.
+    pub(crate) merge: bool,
+    /// Its length was asked for again after the range lay past the known end.
+    pub(crate) length_asked: bool,
+    /// Its write epoch.
+    pub(crate) epoch: u64,
+    /// Bytes it holds of the budget for write-gated requests.
+    pub(crate) gated_bytes: u64,
+    pub(crate) decode: Option<Box<Decode>>,
+    pub(crate) group: Option<Group>,
+    pub(crate) counter: Option<Counter>,
+    pub(crate) rare: Option<Box<Rare>>,
+}
+
+/// The straight way: the device writes into the destination.
+#[derive(Clone, Copy)]
+pub(crate) struct Straight {
+    /// Where the first byte of the range lands; null before the destination is there.
+    pub(crate) base: *mut u8,
+    /// Bytes of the memory before `base` that may be overwritten.
+    pub(crate) slack_before: u64,
+    /// Bytes of the memory behind the range that may be overwritten.
+    pub(crate) slack_after: u64,
+}
+
+#[expect(
+    unsafe_code,
+    reason = "the engine moves to its thread together with the addresses it keeps"
+)]
+// SAFETY: the address is used by whoever owns the request: one thread at a time.
+unsafe impl Send for Straight {}
+
+impl Straight {
+    pub(crate) const NOWHERE: Straight = Straight {
+        base: std::ptr::null_mut(),
+        slack_before: 0,
+        slack_after: 0,
+    };
+}
+
+impl Req {
+    pub(crate) fn target(&self, index: u32) -> Target {
+        Target {
+            request: index,
+            generation: self.generation,
+        }
+    }
+
+    pub(crate) fn is_ending(&self) -> bool {
+        self.cancelled || self.failure.is_some()
+    }
+
+    pub(crate) fn name(&self) -> Option<Arc<str>> {
+        self.rare.as_ref().and_then(|rare| rare.name.clone())
+    }
+
+    pub(crate) fn blocks(&self) -> Option<&Arc<[BlockEntry]>> {
+        self.rare.as_ref().and_then(|rare| rare.blocks.as_ref())
+    }
+
+    pub(crate) fn writes(&self) -> bool {
+        matches!(self.work, Work::Write | Work::Append)
+    }
+}
+
+/// How staged bytes become raw bytes.
+pub(crate) enum Mode {
+    /// Not decided before the first window is there.
+    Undecided,
+    /// Copied as they are.
+    Copy,
+    /// All stored bytes in one window, decoded at once.
+    Whole,
+    /// The blocks of a table; the next one's index.
+    Table(usize),
+    /// Units that a scanner finds.
+    Units(Box<dyn UnitScanner>),
+    /// A stream; the decoder is away while a job has it.
+    Stream(Option<Box<dyn StreamDecoder>>),
+}
+
+/// What comes after all raw bytes are there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stage {
+    Decoding,
+    Verifying,
+    Scattering,
+    Finished,
+}
+
+/// The staged way: windows of stored bytes, then jobs.
+pub(crate) struct Decode {
+    pub(crate) mode: Mode,
+    pub(crate) stage: Stage,
+    /// Never cut into units again (a unit could not be decoded alone).
+    pub(crate) force_stream: bool,
+    /// Units failed to decode alone: start again as a stream when all is back.
+    pub(crate) restart: bool,
+    /// A gate holds the destination: no jobs yet.
+    pub(crate) held: bool,
+    /// The destination is being supplied by the application.
+    pub(crate) supplying: bool,
+    /// Windows in stored order; the front is the next to be looked at.
+    pub(crate) windows: VecDeque<Window>,
+    pub(crate) front_serial: u64,
+    /// Windows whose memory jobs have.
+    pub(crate) windows_out: usize,
+    /// Stored bytes for which windows were made.
+    pub(crate) windowed: u64,
+    /// Bytes before a window's data that the rest of the window before may fill.
+    pub(crate) headroom: usize,
+    /// Stored bytes of a usual window.
+    pub(crate) window_bytes: u64,
+    /// Rest of the last window that the scanner has not taken, copied in front of the next.
+    pub(crate) carry: Vec<u8>,
+    /// Raw bytes given out to jobs (or made, in a stream).
+    pub(crate) raw_given: u64,
+    pub(crate) at_end: bool,
+    /// Where raw bytes land.
+    pub(crate) base: *mut u8,
+    /// For scattered destinations: decoded here first.
+    pub(crate) gathered: Option<Buffer>,
+}
+
+#[expect(
+    unsafe_code,
+    reason = "the engine moves to its thread together with the addresses it keeps"
+)]
+// SAFETY: as for Straight; the boxes inside are Send.
+unsafe impl Send for Decode {}
+
+/// A window of stored bytes.
+pub(crate) struct Window {
+    pub(crate) memory: WindowMemory,
+    /// Index of the window's first stored byte in its memory.
+    pub(crate) start: usize,
+    /// Stored bytes.
+    pub(crate) len: usize,
+    /// First stored byte, relative to the request's offset.
+    pub(crate) stored_at: u64,
+    /// Read past the page cache.
+    pub(crate) direct: bool,
+    /// Bytes (from the memory's data on, lead included) that were issued.
+    pub(crate) issued: u64,
+    /// Operations out.
+    pub(crate) ops_out: u32,
+}
+
+pub(crate) enum WindowMemory {
+    /// Being filled: nobody reads it yet.
+    Filling(Block),
+    /// Complete: jobs read it.
+    Ready(Stored),
+}
+
+impl Window {
+    /// Bytes between the aligned start of its read and its first stored byte. Headrooms are whole pages, and no logical
+    /// block is longer than one.
+    pub(crate) fn lead(&self) -> u64 {
+        (self.start % millstream_io::limits::MEMORY_ALIGNMENT) as u64
+    }
+
+    /// Bytes that its operations must bring: lead and stored bytes.
+    pub(crate) fn total(&self) -> u64 {
+        self.lead() + self.len as u64
+    }
+
+    /// Whether operations are still to be issued for it.
+    pub(crate) fn is_open(&self) -> bool {
+        matches!(self.memory, WindowMemory::Filling(_)) && self.issued < self.total()
+    }
+}
+
+/// Which requests an operation serves.
+pub(crate) enum Members {
+    One(Target),
+    /// Merged: requests with their bytes, in file order.
+    Many(Vec<(Target, u64)>),
+}
+
+/// An operation in flight.
+pub(crate) struct Op {
+    pub(crate) members: Members,
+    pub(crate) verb: Verb,
+    pub(crate) file: u32,
+    pub(crate) class: Priority,
+    pub(crate) direct: bool,
+    pub(crate) slow: bool,
+    pub(crate) offset: u64,
+    /// Bytes asked for.
+    pub(crate) want: u64,
+    /// Bytes without which it has failed.
+    pub(crate) need: u64,
+    /// Bytes that earlier tries brought.
+    pub(crate) done: u64,
+    pub(crate) tries: u32,
+    /// Of a staged request: the window's serial number.
+    pub(crate) window: Option<u64>,
+    pub(crate) started_ns: u64,
+    /// Given back by a full device, waiting to be pushed again.
+    pub(crate) waiting: Option<Segments>,
+}
+
+/// A slab: numbers for values.
+pub(crate) struct Slab<T> {
+    slots: Vec<Option<T>>,
+    free: Vec<u32>,
+}
+
+impl<T> Default for Slab<T> {
+    fn default() -> Slab<T> {
+        Slab {
+            slots: Vec::new(),
+            free: Vec::new(),
+        }
+    }
+}
+
+impl<T> Slab<T> {
+    pub(crate) fn insert(&mut self, value: T) -> u32 {
+        match self.free.pop() {
+            Some(index) => {
+                self.slots[index as usize] = Some(value);
+                index
+            }
+            None => {
+                self.slots.push(Some(value));
+                u32::try_from(self.slots.len() - 1).expect("fewer than 2^32 values")
+            }
+        }
+    }
+
+    pub(crate) fn remove(&mut self, index: u32) -> T {
+        let value = self.slots[index as usize].take().expect("a live number");
+        self.free.push(index);
+        value
+    }
+
+    pub(crate) fn get(&self, index: u32) -> Option<&T> {
+        self.slots.get(index as usize).and_then(Option::as_ref)
+    }
+
+    pub(crate) fn get_mut(&mut self, index: u32) -> Option<&mut T> {
+        self.slots.get_mut(index as usize).and_then(Option::as_mut)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
+        (0u32..)
+            .zip(&self.slots)
+            .filter_map(|(index, slot)| Some((index, slot.as_ref()?)))
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+}
+
+impl<T> std::ops::Index<u32> for Slab<T> {
+    type Output = T;
+
+    fn index(&self, index: u32) -> &T {
+        self.get(index).expect("a live number")
+    }
+}
+
+impl<T> std::ops::IndexMut<u32> for Slab<T> {
+    fn index_mut(&mut self, index: u32) -> &mut T {
+        self.get_mut(index).expect("a live number")
+    }
+}
+
+/// Memory whose request has ended while the kernel or a worker still had it.
+#[derive(Default)]
+pub(crate) struct Quarantine {
+    pub(crate) ops_out: u32,
+    pub(crate) jobs_out: u32,
+    /// Freed when the last operation and job are back.
+    pub(crate) _destination: Option<Destination>,
+    pub(crate) decode: Option<Box<Decode>>,
+}

@@ -1,0 +1,464 @@
+//! Jobs: what workers do, and what comes back to the engine.
+//!
+//! A job owns everything it touches, or holds memory that its request keeps until the job's result has come back
+//! ([`Span`]): a request never ends while a job of it is out, unless its memory went into quarantine.
+//!
+//! # Safety
+//! Spans of jobs of one request are disjoint: the engine cuts them from the destination by raw offsets that only grow.
+#![expect(unsafe_code, reason = "turns the engine's spans into slices")]
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+use millstream_codec::{CodecId, Scratch, StreamDecoder, Unit};
+use millstream_io::{Block, Descriptor, FileSystem, IoError, OpenMode, Opened};
+
+use crate::codec::ApplicationCodec;
+use crate::destination::{Landing, Place, Supply};
+use crate::error::{Error, ErrorKind};
+use crate::files::Access;
+use crate::view::MappedView;
+
+/// Which request a job is for; the generation tells a late result from one for the slot's next request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Target {
+    pub(crate) request: u32,
+    pub(crate) generation: u32,
+}
+
+/// Part of a destination, lent to a job.
+pub(crate) struct Span {
+    pointer: *mut u8,
+    len: usize,
+}
+
+// SAFETY: a span is handed to one job at a time; the memory is valid on every thread until the job's result came back.
+unsafe impl Send for Span {}
+
+impl Span {
+    pub(crate) fn new(pointer: *mut u8, len: usize) -> Span {
+        Span { pointer, len }
+    }
+
+    fn slice(&mut self) -> &mut [u8] {
+        if self.len == 0 {
+            return &mut [];
+        }
+        // SAFETY: the engine made the span inside the destination, which the request keeps until this job's result is back,
+        // and gave that part to no other job (see the module).
+        unsafe { std::slice::from_raw_parts_mut(self.pointer, self.len) }
+    }
+}
+
+/// Stored bytes that jobs read.
+#[derive(Clone)]
+pub(crate) enum Stored {
+    /// A window in staging.
+    Block(Arc<Block>),
+    /// Memory of the application.
+    Memory(Arc<[u8]>),
+}
+
+impl Stored {
+    pub(crate) fn slice(&self, start: usize, len: usize) -> &[u8] {
+        let bytes = match self {
+            Stored::Block(block) => block.as_slice(),
+            Stored::Memory(bytes) => bytes,
+        };
+        &bytes[start..start + len]
+    }
+}
+
+/// How a job decodes.
+pub(crate) enum Method {
+    /// Bytes as they are.
+    Copy,
+    /// A whole block; raw bytes must fill the span.
+    Whole,
+    /// A unit that a scanner found.
+    Unit(Unit),
+    /// The application's function.
+    Application(ApplicationCodec),
+}
+
+/// Decodes one independent part.
+pub(crate) struct DecodeJob {
+    pub(crate) target: Target,
+    pub(crate) codec: CodecId,
+    pub(crate) method: Method,
+    pub(crate) stored: Stored,
+    pub(crate) start: usize,
+    pub(crate) len: usize,
+    pub(crate) raw: Span,
+    pub(crate) user_data: u64,
+    pub(crate) queued: Instant,
+}
+
+impl DecodeJob {
+    pub(crate) fn bytes(&mut self) -> (&[u8], &mut [u8]) {
+        (self.stored.slice(self.start, self.len), self.raw.slice())
+    }
+}
+
+/// Feeds one window to a stream decoder.
+pub(crate) struct StreamJob {
+    pub(crate) target: Target,
+    pub(crate) decoder: Box<dyn StreamDecoder>,
+    pub(crate) stored: Stored,
+    pub(crate) start: usize,
+    pub(crate) len: usize,
+    /// What is left of the destination.
+    pub(crate) raw: Span,
+    pub(crate) queued: Instant,
+}
+
+/// A file to open.
+pub(crate) struct OpenOrder {
+    pub(crate) file: u32,
+    pub(crate) generation: u32,
+    pub(crate) path: Arc<Path>,
+    pub(crate) mode: OpenMode,
+    pub(crate) access: Access,
+    /// Open the buffered descriptor (else only the direct one, of a file that is open already).
+    pub(crate) buffered: bool,
+    /// Open the direct descriptor too if the file has at least so many bytes.
+    pub(crate) direct_from: u64,
+}
+
+/// An operation on names, or one that may block for long.
+pub(crate) enum FileWork {
+    Sync {
+        descriptor: Descriptor,
+        data_only: bool,
+    },
+    Rename {
+        from: PathBuf,
+        to: PathBuf,
+    },
+    Replace {
+        path: PathBuf,
+        bytes: Box<dyn Landing>,
+    },
+    Warm {
+        view: Arc<MappedView>,
+        offset: u64,
+        len: u64,
+    },
+    Len {
+        descriptor: Descriptor,
+    },
+    Supply {
+        supply: Supply,
+        len: usize,
+    },
+    Scatter {
+        from: Span,
+        to: Vec<Span>,
+    },
+    Verify {
+        scanner: Box<dyn millstream_codec::UnitScanner>,
+        raw: Span,
+    },
+}
+
+pub(crate) enum Job {
+    Open(Vec<OpenOrder>),
+    Close(Vec<Descriptor>),
+    Decode(DecodeJob),
+    Stream(StreamJob),
+    File(Target, FileWork),
+}
+
+/// What an open brought.
+pub(crate) struct OpenResult {
+    pub(crate) file: u32,
+    pub(crate) generation: u32,
+    pub(crate) opened: Option<Result<Opened, IoError>>,
+    pub(crate) direct: Option<Result<Descriptor, IoError>>,
+    pub(crate) spent_ns: u64,
+}
+
+/// When a job ran, for the statistics.
+#[derive(Clone, Copy)]
+pub(crate) struct Ran {
+    pub(crate) queued: Instant,
+    pub(crate) started: Instant,
+    pub(crate) ended: Instant,
+}
+
+pub(crate) enum JobResult {
+    Opened(Vec<OpenResult>),
+    Decoded {
+        target: Target,
+        stored: Stored,
+        result: Result<usize, Error>,
+        /// The unit cannot be decoded alone: decode everything as a stream.
+        as_stream: bool,
+        ran: Ran,
+    },
+    Streamed {
+        target: Target,
+        decoder: Box<dyn StreamDecoder>,
+        stored: Stored,
+        result: Result<(usize, bool), Error>,
+        ran: Ran,
+    },
+    Worked {
+        target: Target,
+        result: Result<Worked, Error>,
+    },
+}
+
+/// What file work brought.
+pub(crate) enum Worked {
+    Nothing,
+    Len(u64),
+    Supplied(Box<dyn Landing>),
+    Landing(Box<dyn Landing>),
+}
+
+/// Runs a job. Panics of application code become errors of its request.
+pub(crate) fn run(job: Job, fs: &dyn FileSystem, scratch: &mut Scratch) -> Option<JobResult> {
+    match job {
+        Job::Open(orders) => Some(JobResult::Opened(
+            orders.into_iter().map(|order| open(order, fs)).collect(),
+        )),
+        Job::Close(descriptors) => {
+            for descriptor in descriptors {
+                // Nothing was written through it that a sync has not reported; reads do not care.
+                let _ = fs.close(descriptor);
+            }
+            None
+        }
+        Job::Decode(job) => Some(decode(job, scratch)),
+        Job::Stream(job) => Some(stream(job)),
+        Job::File(target, work) => {
+            let result = catch_unwind(AssertUnwindSafe(|| file_work(work, fs)))
+                .unwrap_or_else(|_| Err(panicked()));
+            Some(JobResult::Worked { target, result })
+        }
+    }
+}
+
+fn panicked() -> Error {
+    Error::new(ErrorKind::Application, "code of the application panicked")
+}
+
+fn open(order: OpenOrder, fs: &dyn FileSystem) -> OpenResult {
+    let started = Instant::now();
+    let mut result = OpenResult {
+        file: order.file,
+        generation: order.generation,
+        opened: None,
+        direct: None,
+        spent_ns: 0,
+    };
+    let mut want_direct = !order.buffered;
+    if order.buffered {
+        let opened = fs.open(&order.path, order.mode);
+        if let Ok(opened) = &opened {
+            want_direct = opened.direct.is_some()
+                && order.access != Access::Buffered
+                && (order.access == Access::Direct || opened.len >= order.direct_from);
+        }
+        result.opened = Some(opened);
+    }
+    if want_direct {
+        let mode = OpenMode {
+            direct: true,
+            create: false,
+            truncate: false,
+            ..order.mode
+        };
+        result.direct = Some(open_direct(&order, &result, mode, fs));
+    }
+    result.spent_ns = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    result
+}
+
+/// Opens the direct descriptor, and makes sure that the name still means the same file.
+fn open_direct(
+    order: &OpenOrder,
+    result: &OpenResult,
+    mode: OpenMode,
+    fs: &dyn FileSystem,
+) -> Result<Descriptor, IoError> {
+    let direct = fs.open(&order.path, mode)?;
+    if let Some(Ok(first)) = &result.opened
+        && (first.identity.device, first.identity.inode)
+            != (direct.identity.device, direct.identity.inode)
+    {
+        let _ = fs.close(direct.descriptor);
+        let errno = millstream_io::Errno::AGAIN;
+        return Err(IoError::because(
+            "open",
+            errno,
+            "the name came to mean another file",
+        ));
+    }
+    Ok(direct.descriptor)
+}
+
+/// The result of a decode job that ran elsewhere.
+pub(crate) fn decoded(job: DecodeJob, result: Result<usize, Error>) -> JobResult {
+    let now = Instant::now();
+    let ran = Ran {
+        queued: job.queued,
+        started: now,
+        ended: now,
+    };
+    let result = result.and_then(|written| exactly(written, job.raw.len));
+    JobResult::Decoded {
+        target: job.target,
+        stored: job.stored,
+        result,
+        as_stream: false,
+        ran,
+    }
+}
+
+/// Raw bytes must be exactly those declared.
+fn exactly(written: usize, declared: usize) -> Result<usize, Error> {
+    if written == declared {
+        return Ok(written);
+    }
+    let cause = if written < declared {
+        "the stored bytes hold fewer raw bytes than declared"
+    } else {
+        "the codec says it wrote more raw bytes than there is room for"
+    };
+    Err(Error::new(ErrorKind::RawSize, cause))
+}
+
+fn decode(mut job: DecodeJob, scratch: &mut Scratch) -> JobResult {
+    let started = Instant::now();
+    let stored = job.stored.slice(job.start, job.len);
+    let raw = job.raw.slice();
+    let mut as_stream = false;
+    let result = match &job.method {
+        Method::Copy => {
+            raw.copy_from_slice(stored);
+            Ok(raw.len())
+        }
+        Method::Whole => millstream_codec::decode_block(job.codec, scratch, stored, raw)
+            .map_err(Error::from_codec),
+        Method::Unit(unit) => millstream_codec::decode_unit(job.codec, unit, scratch, stored, raw)
+            .map(|()| raw.len())
+            .map_err(|error| {
+                as_stream = error.kind == millstream_codec::CodecErrorKind::Unsupported;
+                Error::from_codec(error)
+            }),
+        Method::Application(ApplicationCodec::Whole(function)) => {
+            catch_unwind(AssertUnwindSafe(|| function(stored, raw)))
+                .unwrap_or(Err("the codec panicked"))
+                .map_err(|cause| Error::new(ErrorKind::Application, cause))
+        }
+        Method::Application(_) => Err(Error::new(ErrorKind::UnknownCodec, "not a whole codec")),
+    };
+    let result = result.and_then(|written| exactly(written, raw.len()));
+    let ran = Ran {
+        queued: job.queued,
+        started,
+        ended: Instant::now(),
+    };
+    JobResult::Decoded {
+        target: job.target,
+        stored: job.stored,
+        result,
+        as_stream,
+        ran,
+    }
+}
+
+fn stream(mut job: StreamJob) -> JobResult {
+    let started = Instant::now();
+    let stored = job.stored.slice(job.start, job.len);
+    let raw = job.raw.slice();
+    let decoder = &mut job.decoder;
+    let result = catch_unwind(AssertUnwindSafe(|| feed(decoder.as_mut(), stored, raw)))
+        .unwrap_or_else(|_| Err(panicked()));
+    let ran = Ran {
+        queued: job.queued,
+        started,
+        ended: Instant::now(),
+    };
+    JobResult::Streamed {
+        target: job.target,
+        decoder: job.decoder,
+        stored: job.stored,
+        result,
+        ran,
+    }
+}
+
+/// Gives all of `stored` to the decoder; raw bytes written, and whether the stream may end here.
+fn feed(
+    decoder: &mut dyn StreamDecoder,
+    stored: &[u8],
+    raw: &mut [u8],
+) -> Result<(usize, bool), Error> {
+    let (mut taken, mut written) = (0, 0);
+    loop {
+        let progress = decoder
+            .decode(&stored[taken..], &mut raw[written..])
+            .map_err(Error::from_codec)?;
+        taken += progress.consumed;
+        written += progress.produced;
+        let moved = progress.consumed + progress.produced > 0;
+        // A decoder may hold raw bytes back until it is asked with room: stop only when it has no more to say.
+        if taken == stored.len() && (progress.at_end || !moved) {
+            return Ok((written, progress.at_end));
+        }
+        if !moved {
+            let cause = "the stream holds more raw bytes than declared, or its decoder is stuck";
+            return Err(Error::new(ErrorKind::RawSize, cause));
+        }
+    }
+}
+
+fn file_work(work: FileWork, fs: &dyn FileSystem) -> Result<Worked, Error> {
+    let io = |error: IoError| Error::from_io(&error);
+    match work {
+        FileWork::Sync {
+            descriptor,
+            data_only,
+        } => {
+            fs.sync(descriptor, data_only).map_err(io)?;
+            Ok(Worked::Nothing)
+        }
+        FileWork::Rename { from, to } => {
+            fs.rename(&from, &to).map_err(io)?;
+            Ok(Worked::Nothing)
+        }
+        FileWork::Replace { path, mut bytes } => {
+            let Place::Host { pointer, len } = bytes.place();
+            let mut span = Span::new(pointer, len);
+            fs.replace(&path, span.slice()).map_err(io)?;
+            Ok(Worked::Landing(bytes))
+        }
+        FileWork::Warm { view, offset, len } => {
+            view.populate(offset, len).map_err(io)?;
+            Ok(Worked::Nothing)
+        }
+        FileWork::Len { descriptor } => fs.len(descriptor).map(Worked::Len).map_err(io),
+        FileWork::Supply { supply, len } => supply(len).map(Worked::Supplied).ok_or_else(|| {
+            Error::new(ErrorKind::Application, "the application supplied no memory")
+        }),
+        FileWork::Scatter { mut from, mut to } => {
+            let mut rest: &[u8] = from.slice();
+            for span in &mut to {
+                let piece = span.slice();
+                let (head, tail) = rest.split_at(piece.len().min(rest.len()));
+                piece[..head.len()].copy_from_slice(head);
+                rest = tail;
+            }
+            Ok(Worked::Nothing)
+        }
+        FileWork::Verify { scanner, mut raw } => {
+            scanner.verify(raw.slice()).map_err(Error::from_codec)?;
+            Ok(Worked::Nothing)
+        }
+    }
+}

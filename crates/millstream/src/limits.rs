@@ -1,0 +1,114 @@
+//! Every bound of the engine, with its arithmetic.
+
+/// Requests of one queue that have not ended, unless the queue's options say otherwise. 8192 of
+/// about 150 bytes are 1.2 MB, and more than any start-up that the founding workloads count (2096).
+pub const QUEUE_CAPACITY_DEFAULT: u32 = 8192;
+
+/// Largest capacity of a queue: the sequence window (one bit per entry) stays under 2 MiB.
+pub const QUEUE_CAPACITY_MAX: u32 = 1 << 24;
+
+/// Tickets of one queue that have ended and that nobody has claimed or dropped.
+pub const UNCLAIMED_DEFAULT: u32 = 65_536;
+
+/// Queues of one storage.
+pub const QUEUES_MAX: usize = 4096;
+
+/// Staging memory of a storage: what DirectStorage's authors found a good default.
+pub const STAGING_BYTES_DEFAULT: usize = 128 << 20;
+
+/// Smallest staging: one smallest block for every class.
+pub const STAGING_BYTES_MIN: usize = 16 << 10;
+
+/// Bytes of one operation on a device without realtime requests. CPU per byte and
+/// throughput are flat from 512 KiB on (measured: 1.3 ms and 1.0 ms of CPU per 100 MB).
+pub const BLOCK_BYTES_DEFAULT: usize = 1 << 20;
+
+/// Smallest block: a page.
+pub const BLOCK_BYTES_MIN: usize = 4 << 10;
+
+/// Largest block; more buys nothing and makes everything behind it wait.
+pub const BLOCK_BYTES_MAX: usize = 64 << 20;
+
+/// Bytes of one operation while realtime requests were seen lately.
+pub const BLOCK_BYTES_REALTIME: usize = 256 << 10;
+
+/// How long a realtime request keeps the bulk in check after it.
+pub const REALTIME_MEMORY_NS: u64 = 1_000_000_000;
+
+/// What bulk may keep a realtime request waiting: bytes in flight ÷ the device's rate.
+pub const REALTIME_WAIT_NS: u64 = 100_000;
+
+/// Bytes in flight of all classes but realtime, without realtime requests: 8 blocks of 1 MiB.
+pub const IN_FLIGHT_BYTES_MAX: u64 = 8 << 20;
+
+/// Operations in flight.
+pub const DEPTH_DEFAULT: u32 = 128;
+
+/// One block in this many goes to each waiting class below the busiest, so that none starves.
+pub const STARVATION_SHARE: u32 = 16;
+
+/// File descriptors that a storage holds open, both kinds (buffered and direct) together.
+pub const DESCRIPTORS_DEFAULT: usize = 512;
+
+/// From this length on a cold range is read past the page cache.
+pub const DIRECT_BYTES_MIN: u64 = 64 << 10;
+
+/// Buffered reads from this length on are handed to helper threads of the device, so that several
+/// cores copy; shorter ones cost less inline than the hand-over (0.6–0.8 µs for 4 KiB).
+pub const OFFLOAD_BYTES_MIN: u64 = 64 << 10;
+
+/// A range counts as cached if this many eighths of it are.
+pub const CACHED_EIGHTHS: u64 = 7;
+
+/// Second loads go through the page cache up to this fraction of memory.
+pub const REPEAT_MEMORY_FRACTION: u64 = 8;
+
+/// Granule in which a file remembers what was loaded before.
+pub const REPEAT_GRANULE_BYTES: u64 = 1 << 20;
+
+/// Adjacent reads no longer than this are merged into one vectored operation.
+pub const MERGE_MEMBER_BYTES_MAX: u64 = 64 << 10;
+
+/// Bytes of a merged operation.
+pub const MERGE_BYTES_MAX: u64 = 512 << 10;
+
+/// Windows of stored bytes that one request holds in staging: one being decoded, one complete,
+/// two on their way.
+pub const WINDOWS_AHEAD: usize = 4;
+
+/// Bytes of a window of a codec whose streams may hold independent units: room for the
+/// largest LZ4 block (4 MiB), and again as much before it for the rest of the window before.
+pub const UNIT_WINDOW_BYTES: usize = 4 << 20;
+
+/// Raw bytes below which a request is not worth cutting into units for several workers.
+pub const UNITS_RAW_BYTES_MIN: u64 = 128 << 10;
+
+/// Copies up to this length are made by the engine itself: a hand-over to a worker costs more
+/// (2 µs) than copying 16 KiB (about 1.5 µs).
+pub const INLINE_COPY_BYTES_MAX: usize = 16 << 10;
+
+/// Jobs waiting for a worker.
+pub const JOBS_MAX: usize = 1024;
+
+/// Files opened by one job.
+pub const OPENS_PER_JOB: usize = 8;
+
+/// Events of a trace; what comes after is counted, not kept. 1 M of 48 bytes are 48 MB.
+pub const TRACE_EVENTS_MAX: usize = 1 << 20;
+
+/// Free destination memory kept for reuse.
+pub const RETAINED_BYTES_DEFAULT: usize = 256 << 20;
+
+/// How long dropping a storage waits for the kernel and the workers.
+pub const DROP_DEADLINE_SECONDS: u64 = 5;
+
+/// Rounds that the engine spins before it sleeps when work has come quickly (about 10–20 µs).
+pub const SPIN_ROUNDS: u32 = 400;
+
+/// Distance at which FIFO entries stop being taken while an old request has not ended: one bit each.
+pub const SEQUENCE_WINDOW_MAX: u64 = 1 << 26;
+
+const _: () = assert!(STAGING_BYTES_MIN >= 4 * BLOCK_BYTES_MIN);
+const _: () = assert!(BLOCK_BYTES_REALTIME <= BLOCK_BYTES_DEFAULT);
+const _: () = assert!(BLOCK_BYTES_MAX <= millstream_io::limits::OPERATION_BYTES_MAX);
+const _: () = assert!(MERGE_MEMBER_BYTES_MAX < MERGE_BYTES_MAX);

@@ -1,0 +1,694 @@
+//! Queues: collect entries on the caller's thread and hand them over in batches.
+//!
+//! `enqueue` appends to the queue's own batch under the queue's own lock, which the engine takes only to swap the
+//! batch out: no system call happens under it, and nothing is allocated per request once the vectors have grown. `submit` hands the batch over and wakes
+//! the engine if it sleeps.
+//!
+//! Every entry has a sequence number. Status, signal, event and close entries fire once everything before them has
+//! ended; they hold nothing back.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Poll, Waker};
+use std::time::{Duration, Instant};
+
+use crate::cells::{CellId, Cells};
+use crate::error::{Error, ErrorKind};
+use crate::event::Event;
+use crate::fence::Fence;
+use crate::files::FileId;
+use crate::group::Group;
+use crate::limits;
+use crate::park;
+use crate::request::{Priority, Request};
+use crate::status::StatusArray;
+use crate::storage::Shared;
+use crate::ticket::{Failed, Ticket};
+use crate::waiters::{Waiters, lock};
+
+/// How a queue behaves.
+#[derive(Debug, Clone)]
+pub struct QueueOptions {
+    /// For messages and traces.
+    pub name: String,
+    /// Requests that have not ended; from 1 to `limits::QUEUE_CAPACITY_MAX`.
+    pub capacity: u32,
+    /// Tickets that have ended and wait to be claimed or dropped.
+    pub unclaimed_max: u32,
+    /// Class of requests that name none.
+    pub priority: Priority,
+    /// Submit by itself when half full.
+    pub auto_submit: bool,
+    /// Bytes per second that the queue's requests may move; `None` for no cap.
+    pub bandwidth: Option<u64>,
+}
+
+impl Default for QueueOptions {
+    fn default() -> QueueOptions {
+        QueueOptions {
+            name: String::new(),
+            capacity: limits::QUEUE_CAPACITY_DEFAULT,
+            unclaimed_max: limits::UNCLAIMED_DEFAULT,
+            priority: Priority::Normal,
+            auto_submit: true,
+            bandwidth: None,
+        }
+    }
+}
+
+/// What a queue's error record says since it was last read.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct ErrorRecord {
+    /// Requests that failed.
+    pub count: u64,
+    /// The first of them in enqueue order.
+    pub first: Option<Error>,
+}
+
+#[derive(Default)]
+struct RecordInner {
+    count: u64,
+    first: Option<(u64, Error)>,
+}
+
+/// A request that was not taken, with the reason.
+#[derive(Debug)]
+pub struct Rejected {
+    /// Why: `QueueFull`, `TooManyTickets`, `Closed`, `Limit` or `InvalidArgument`.
+    pub error: Error,
+    /// The request.
+    pub request: Box<Request>,
+}
+
+impl std::fmt::Display for Rejected {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl std::error::Error for Rejected {}
+
+impl From<Rejected> for Failed {
+    fn from(rejected: Rejected) -> Failed {
+        Failed {
+            error: rejected.error,
+            user_data: rejected.request.user_data,
+            landed: crate::destination::Landed::Nothing,
+        }
+    }
+}
+
+impl From<Rejected> for Error {
+    fn from(rejected: Rejected) -> Error {
+        rejected.error
+    }
+}
+
+/// An entry on its way to the engine.
+pub(crate) struct Numbered {
+    pub(crate) sequence: u64,
+    pub(crate) entry: Entry,
+}
+
+#[expect(
+    clippy::large_enum_variant,
+    reason = "requests are the usual entry; boxing them would allocate per request"
+)]
+pub(crate) enum Entry {
+    Request {
+        request: Request,
+        cell: Option<CellId>,
+        cancelled: bool,
+    },
+    Fifo(Fifo),
+}
+
+/// An entry that fires in its place.
+pub(crate) enum Fifo {
+    Signal(Fence, u64),
+    Status(StatusArray, usize),
+    Event(Event),
+    Close(FileId, bool),
+    /// Engine only: an ordered request may start now.
+    Start(u32, u32),
+}
+
+/// A wish about entries that were enqueued before it.
+pub(crate) enum Command {
+    CancelTagged {
+        mask: u64,
+        value: u64,
+        before: u64,
+    },
+    CancelGroup {
+        group: Group,
+        before: u64,
+    },
+    CancelCell(CellId),
+    Reprioritise {
+        cell: CellId,
+        class: Priority,
+        deadline: Option<Instant>,
+    },
+    Pause(bool),
+    Bandwidth(Option<u64>),
+    Drop,
+}
+
+/// What was submitted and not yet taken by the engine.
+#[derive(Default)]
+pub(crate) struct Submitted {
+    pub(crate) entries: Vec<Numbered>,
+    /// Up to which index the entries were submitted at which time.
+    pub(crate) times: Vec<(usize, Instant)>,
+    pub(crate) commands: Vec<Command>,
+}
+
+struct Collect {
+    pending: Vec<Numbered>,
+    submitted: Submitted,
+    free_cells: Vec<u32>,
+    next_sequence: u64,
+    /// The storage has taken its last entries.
+    closed: bool,
+}
+
+pub(crate) struct QueueShared {
+    pub(crate) id: u32,
+    pub(crate) storage: Arc<Shared>,
+    pub(crate) options: QueueOptions,
+    pub(crate) cells: Cells,
+    collect: Mutex<Collect>,
+    /// Requests enqueued and not ended.
+    live: AtomicU32,
+    space: Waiters,
+    /// Handed to the engine's inbox and not yet taken.
+    dirty: AtomicBool,
+    /// Sequence number below which everything has ended; engine writes.
+    watermark: std::sync::atomic::AtomicU64,
+    record: Mutex<RecordInner>,
+}
+
+impl QueueShared {
+    pub(crate) fn new(id: u32, storage: Arc<Shared>, options: QueueOptions) -> QueueShared {
+        let cells = options.capacity.saturating_add(options.unclaimed_max);
+        QueueShared {
+            id,
+            storage,
+            cells: Cells::new(cells),
+            collect: Mutex::new(Collect {
+                pending: Vec::new(),
+                submitted: Submitted::default(),
+                free_cells: Vec::new(),
+                next_sequence: 0,
+                closed: false,
+            }),
+            live: AtomicU32::new(0),
+            space: Waiters::default(),
+            dirty: AtomicBool::new(false),
+            watermark: std::sync::atomic::AtomicU64::new(0),
+            record: Mutex::default(),
+            options,
+        }
+    }
+
+    /// Engine: takes what was submitted, leaving empty vectors to be filled again.
+    pub(crate) fn take_submitted(&self, into: &mut Submitted) {
+        self.dirty.store(false, Ordering::SeqCst);
+        let mut collect = lock(&self.collect);
+        std::mem::swap(&mut collect.submitted, into);
+    }
+
+    /// Engine, at the end: takes everything, submitted or not; nothing is taken from the caller any more.
+    pub(crate) fn close(&self, into: &mut Submitted, wakers: &mut Vec<Waker>) {
+        let mut collect = lock(&self.collect);
+        collect.closed = true;
+        let collect = &mut *collect;
+        collect.submitted.entries.append(&mut collect.pending);
+        collect.submitted.times.clear();
+        std::mem::swap(&mut collect.submitted, into);
+        self.space.take(wakers);
+    }
+
+    /// Engine: `count` requests have ended.
+    pub(crate) fn release(&self, count: u32, wakers: &mut Vec<Waker>) {
+        self.live.fetch_sub(count, Ordering::SeqCst);
+        self.space.take(wakers);
+    }
+
+    pub(crate) fn set_watermark(&self, sequence: u64) {
+        self.watermark.store(sequence, Ordering::Relaxed);
+    }
+
+    /// Engine: a request has failed.
+    pub(crate) fn record_failure(&self, sequence: u64, error: &Error) {
+        let mut record = lock(&self.record);
+        record.count += 1;
+        if record
+            .first
+            .as_ref()
+            .is_none_or(|(first, _)| sequence < *first)
+        {
+            record.first = Some((sequence, error.clone()));
+        }
+    }
+
+    pub(crate) fn submit(self: &Arc<Self>) {
+        self.submit_locked(&mut lock(&self.collect));
+    }
+
+    fn submit_locked(self: &Arc<Self>, collect: &mut Collect) {
+        if collect.pending.is_empty() {
+            return;
+        }
+        let submitted = &mut collect.submitted;
+        if submitted.entries.is_empty() {
+            std::mem::swap(&mut submitted.entries, &mut collect.pending);
+        } else {
+            submitted.entries.append(&mut collect.pending);
+        }
+        submitted
+            .times
+            .push((submitted.entries.len(), Instant::now()));
+        self.hand_over();
+    }
+
+    fn hand_over(self: &Arc<Self>) {
+        if !self.dirty.swap(true, Ordering::SeqCst) {
+            self.storage.queue_is_dirty(Arc::clone(self));
+        }
+    }
+
+    fn command(self: &Arc<Self>, command: Command) {
+        let mut collect = lock(&self.collect);
+        collect.submitted.commands.push(command);
+        self.hand_over();
+    }
+
+    /// Takes one place of the capacity.
+    fn reserve(&self) -> bool {
+        let capacity = self.options.capacity;
+        self.live
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |live| {
+                (live < capacity).then_some(live + 1)
+            })
+            .is_ok()
+    }
+
+    /// Takes a place, submitting and waiting if there is none and `block` allows it.
+    fn reserve_or_wait(self: &Arc<Self>, block: bool) -> Result<(), Error> {
+        if self.reserve() {
+            return Ok(());
+        }
+        self.submit();
+        let full = || {
+            Error::new(
+                ErrorKind::QueueFull,
+                "more requests than the queue's capacity",
+            )
+        };
+        if !block || park::role() == park::Role::Storage {
+            return if self.reserve() { Ok(()) } else { Err(full()) };
+        }
+        let reserved = self.storage.clone().block_on(None, |waker| {
+            if self.reserve() || self.storage.is_closed() {
+                return Poll::Ready(());
+            }
+            self.space.add(waker);
+            if self.reserve() || self.storage.is_closed() {
+                return Poll::Ready(());
+            }
+            Poll::Pending
+        });
+        if self.storage.is_closed() {
+            return Err(Error::new(ErrorKind::Closed, "the storage is closing"));
+        }
+        reserved.ok_or_else(full)
+    }
+
+    fn enqueue(
+        self: &Arc<Self>,
+        request: Request,
+        with_ticket: bool,
+        block: bool,
+    ) -> Result<Option<CellId>, Rejected> {
+        let reject = |error, request| {
+            Err(Rejected {
+                error,
+                request: Box::new(request),
+            })
+        };
+        if self.storage.is_closed() {
+            return reject(
+                Error::new(ErrorKind::Closed, "the storage is closing"),
+                request,
+            );
+        }
+        if let Err(error) = self.reserve_or_wait(block) {
+            return reject(error, request);
+        }
+        let mut collect = lock(&self.collect);
+        if collect.closed {
+            self.live.fetch_sub(1, Ordering::SeqCst);
+            return reject(
+                Error::new(ErrorKind::Closed, "the storage is closing"),
+                request,
+            );
+        }
+        let behind = collect.next_sequence - self.watermark.load(Ordering::Relaxed);
+        let cell = if behind > limits::SEQUENCE_WINDOW_MAX {
+            Err(Error::new(
+                ErrorKind::Limit,
+                "an old request of the queue has not ended",
+            ))
+        } else if with_ticket {
+            self.cells
+                .take(&mut collect.free_cells)
+                .map(Some)
+                .ok_or_else(|| {
+                    Error::new(
+                        ErrorKind::TooManyTickets,
+                        "tickets were neither claimed nor dropped",
+                    )
+                })
+        } else {
+            Ok(None)
+        };
+        let cell = match cell {
+            Ok(cell) => cell,
+            Err(error) => {
+                self.live.fetch_sub(1, Ordering::SeqCst);
+                return reject(error, request);
+            }
+        };
+        if let Some(group) = &request.group {
+            group.add();
+        }
+        if let Some(counter) = &request.counter {
+            counter.add();
+        }
+        let sequence = collect.next_sequence;
+        collect.next_sequence += 1;
+        let entry = Entry::Request {
+            request,
+            cell,
+            cancelled: false,
+        };
+        collect.pending.push(Numbered { sequence, entry });
+        let half = (self.options.capacity / 2).max(1) as usize;
+        if self.options.auto_submit && collect.pending.len() >= half {
+            self.submit_locked(&mut collect);
+        }
+        Ok(cell)
+    }
+
+    fn enqueue_fifo(&self, fifo: Fifo) {
+        let mut collect = lock(&self.collect);
+        if collect.closed {
+            // Everything before has ended: the entry fires at once.
+            drop(collect);
+            fire_closed(fifo);
+            return;
+        }
+        let sequence = collect.next_sequence;
+        collect.next_sequence += 1;
+        collect.pending.push(Numbered {
+            sequence,
+            entry: Entry::Fifo(fifo),
+        });
+    }
+
+    /// Entries that match and were not submitted are handed over as cancelled at once; the command finds the others.
+    fn cancel_pending(
+        self: &Arc<Self>,
+        matches: impl Fn(&Request, Option<CellId>) -> bool,
+        command: impl FnOnce(u64) -> Command,
+    ) {
+        let mut collect = lock(&self.collect);
+        let before = collect.next_sequence;
+        let collect = &mut *collect;
+        let mut any = false;
+        let cancelled = collect
+            .pending
+            .extract_if(.., |numbered| match &numbered.entry {
+                Entry::Request { request, cell, .. } => matches(request, *cell),
+                Entry::Fifo(_) => false,
+            });
+        for mut numbered in cancelled {
+            if let Entry::Request { cancelled, .. } = &mut numbered.entry {
+                *cancelled = true;
+            }
+            collect.submitted.entries.push(numbered);
+            any = true;
+        }
+        if any {
+            collect
+                .submitted
+                .times
+                .push((collect.submitted.entries.len(), Instant::now()));
+        }
+        collect.submitted.commands.push(command(before));
+        self.hand_over();
+    }
+
+    pub(crate) fn cancel_cell(self: &Arc<Self>, cell: CellId) {
+        self.cancel_pending(
+            |_, other| other == Some(cell),
+            |_| Command::CancelCell(cell),
+        );
+    }
+
+    pub(crate) fn reprioritise(
+        self: &Arc<Self>,
+        cell: CellId,
+        class: Priority,
+        deadline: Option<Instant>,
+    ) {
+        let mut collect = lock(&self.collect);
+        for numbered in &mut collect.pending {
+            if let Entry::Request {
+                request,
+                cell: Some(other),
+                ..
+            } = &mut numbered.entry
+                && *other == cell
+            {
+                request.class = Some(class);
+                request.deadline = deadline;
+                return;
+            }
+        }
+        collect.submitted.commands.push(Command::Reprioritise {
+            cell,
+            class,
+            deadline,
+        });
+        self.hand_over();
+    }
+}
+
+/// Fires an entry of a queue whose storage has closed.
+fn fire_closed(fifo: Fifo) {
+    match fifo {
+        Fifo::Signal(fence, value) => fence.signal(value),
+        Fifo::Event(event) => event.set(),
+        Fifo::Status(statuses, index) => statuses.write(index, None),
+        Fifo::Close(..) | Fifo::Start(..) => {}
+    }
+}
+
+struct Handle {
+    shared: Arc<QueueShared>,
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.shared.submit();
+        self.shared.command(Command::Drop);
+    }
+}
+
+/// A queue of a storage. Cloning gives another handle; any thread may call. Dropping the last handle submits what is held and
+/// cancels what is still gated.
+#[derive(Clone)]
+pub struct Queue(Arc<Handle>);
+
+impl Queue {
+    pub(crate) fn new(shared: Arc<QueueShared>) -> Queue {
+        Queue(Arc::new(Handle { shared }))
+    }
+
+    fn shared(&self) -> &Arc<QueueShared> {
+        &self.0.shared
+    }
+
+    /// Appends a request. If the queue is full it submits what it holds and blocks until there is room; on a storage's own
+    /// thread it fails instead.
+    ///
+    /// # Errors
+    /// The request comes back: the storage closes, too many tickets are unclaimed, or (on a storage's thread) the queue is full.
+    pub fn enqueue(&self, request: Request) -> Result<Ticket, Rejected> {
+        self.with_ticket(request, true)
+    }
+
+    /// As [`Queue::enqueue`], but never blocks.
+    ///
+    /// # Errors
+    /// As [`Queue::enqueue`], and `QueueFull`. What the queue holds was submitted then.
+    pub fn try_enqueue(&self, request: Request) -> Result<Ticket, Rejected> {
+        self.with_ticket(request, false)
+    }
+
+    fn with_ticket(&self, request: Request, block: bool) -> Result<Ticket, Rejected> {
+        let cell = self.shared().enqueue(request, true, block)?;
+        match cell {
+            Some(cell) => Ok(Ticket::new(Arc::clone(self.shared()), cell)),
+            None => unreachable!("a request with a ticket has a cell"),
+        }
+    }
+
+    /// As [`Queue::enqueue`] without a ticket: the end shows in its group, counter, status, signal or event, and a failure in the error record.
+    ///
+    /// # Errors
+    /// As [`Queue::enqueue`].
+    pub fn enqueue_detached(&self, request: Request) -> Result<(), Rejected> {
+        self.shared().enqueue(request, false, true).map(|_| ())
+    }
+
+    /// As [`Queue::enqueue_detached`], but never blocks.
+    ///
+    /// # Errors
+    /// As [`Queue::try_enqueue`].
+    pub fn try_enqueue_detached(&self, request: Request) -> Result<(), Rejected> {
+        self.shared().enqueue(request, false, false).map(|_| ())
+    }
+
+    /// Raises `fence` to `value` once everything before has ended.
+    pub fn enqueue_signal(&self, fence: &Fence, value: u64) {
+        self.shared()
+            .enqueue_fifo(Fifo::Signal(fence.clone(), value));
+    }
+
+    /// Writes slot `index` of `statuses` once everything before has ended: how the requests since the last status entry went.
+    ///
+    /// # Panics
+    /// If there is no such slot.
+    pub fn enqueue_status(&self, statuses: &StatusArray, index: usize) {
+        assert!(
+            index < statuses.len(),
+            "the status array has {} slots",
+            statuses.len()
+        );
+        self.shared()
+            .enqueue_fifo(Fifo::Status(statuses.clone(), index));
+    }
+
+    /// Sets `event` once everything before has ended.
+    pub fn enqueue_event(&self, event: &Event) {
+        self.shared().enqueue_fifo(Fifo::Event(event.clone()));
+    }
+
+    /// Closes a file in its place in the queue, once everything before has ended. Requests after it fail with `StaleFile`. A file that
+    /// was opened several times stays until the last close.
+    pub fn enqueue_close(&self, file: FileId) {
+        let last = self.shared().storage.close_name(file);
+        self.shared().enqueue_fifo(Fifo::Close(file, last));
+    }
+
+    /// Hands everything enqueued to the engine. Does not block.
+    pub fn submit(&self) {
+        self.shared().submit();
+    }
+
+    /// Cancels the requests enqueued before this call whose `tag & mask == value`.
+    pub fn cancel_tagged(&self, mask: u64, value: u64) {
+        self.shared().cancel_pending(
+            |request, _| request.tag & mask == value,
+            |before| Command::CancelTagged {
+                mask,
+                value,
+                before,
+            },
+        );
+    }
+
+    /// Cancels the requests of this queue enqueued before this call that belong to `group`.
+    pub fn cancel_group(&self, group: &Group) {
+        self.shared().cancel_pending(
+            |request, _| {
+                request
+                    .group
+                    .as_ref()
+                    .is_some_and(|other| other.same(group))
+            },
+            |before| Command::CancelGroup {
+                group: group.clone(),
+                before,
+            },
+        );
+    }
+
+    /// Stops serving the queue; what is in flight goes on.
+    pub fn pause(&self) {
+        self.shared().command(Command::Pause(true));
+    }
+
+    /// Goes on serving the queue.
+    pub fn resume(&self) {
+        self.shared().command(Command::Pause(false));
+    }
+
+    /// Sets the bytes per second that the queue's requests may move; `None` for no cap.
+    pub fn set_bandwidth(&self, bytes_per_second: Option<u64>) {
+        self.shared().command(Command::Bandwidth(bytes_per_second));
+    }
+
+    /// Failures since the last call.
+    #[must_use]
+    pub fn take_errors(&self) -> ErrorRecord {
+        let record = std::mem::take(&mut *lock(&self.shared().record));
+        ErrorRecord {
+            count: record.count,
+            first: record.first.map(|(_, error)| error),
+        }
+    }
+
+    /// Requests enqueued and not ended.
+    #[must_use]
+    pub fn live(&self) -> u32 {
+        self.shared().live.load(Ordering::Acquire)
+    }
+
+    /// Submits, and blocks until everything enqueued so far has ended.
+    pub fn drain(&self) {
+        let _ = self.drain_until(None);
+    }
+
+    /// As [`Queue::drain`], but blocks at most `timeout`; whether everything has ended.
+    #[must_use]
+    pub fn drain_timeout(&self, timeout: Duration) -> bool {
+        self.drain_until(Some(Instant::now() + timeout))
+    }
+
+    fn drain_until(&self, deadline: Option<Instant>) -> bool {
+        let event = Event::new();
+        self.enqueue_event(&event);
+        self.submit();
+        let poll = |waker: &Waker| event.poll_set(waker);
+        self.shared()
+            .storage
+            .clone()
+            .block_on(deadline, poll)
+            .is_some()
+    }
+}
+
+impl std::fmt::Debug for Queue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Queue")
+            .field("name", &self.shared().options.name)
+            .field("live", &self.live())
+            .finish_non_exhaustive()
+    }
+}

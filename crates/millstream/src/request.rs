@@ -1,0 +1,381 @@
+//! Requests: what to move, how it is encoded, and where it must land.
+//!
+//! A request is a plain value, built by chained calls and given to a [`Queue`](crate::Queue).
+//!
+//! ```
+//! use millstream::{CodecId, FileId, Priority, Request};
+//! # fn example(file: FileId) -> Request {
+//! Request::read(file, 4096, 65_536)
+//!     .codec(CodecId::ZSTD)
+//!     .raw_len(262_144)
+//!     .priority(Priority::High)
+//!     .tag(7)
+//! # }
+//! ```
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use millstream_codec::CodecId;
+use millstream_io::Buffer;
+
+use crate::destination::{Borrowed, Destination, Landing, Supply};
+use crate::fence::Fence;
+use crate::files::FileId;
+use crate::group::{Counter, Group};
+use crate::view::MappedView;
+
+/// The class of a request. Within a class the earliest deadline goes first, then arrival.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[repr(u8)]
+pub enum Priority {
+    /// Background.
+    Low = 0,
+    /// The default.
+    #[default]
+    Normal = 1,
+    /// Before normal.
+    High = 2,
+    /// Before everything, and bulk is kept small while such requests come.
+    Realtime = 3,
+}
+
+impl Priority {
+    /// All classes, lowest first.
+    pub const ALL: [Priority; 4] = [
+        Priority::Low,
+        Priority::Normal,
+        Priority::High,
+        Priority::Realtime,
+    ];
+}
+
+/// What a gate holds back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Gate {
+    /// The request's access to its source: nothing is read before the fence stands there.
+    Source,
+    /// Only the write to its destination: the source may be read into staging before.
+    Destination,
+}
+
+/// An independently encoded part of a request's stored bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BlockEntry {
+    /// First stored byte, relative to the request's offset.
+    pub stored_offset: u64,
+    /// Stored bytes.
+    pub stored_len: u32,
+    /// Raw bytes; blocks follow one another in the destination.
+    pub raw_len: u32,
+    /// Its codec.
+    pub codec: CodecId,
+}
+
+/// What a request reads, writes or does.
+pub(crate) enum Source {
+    File {
+        file: FileId,
+        offset: u64,
+        len: u64,
+    },
+    Memory(Arc<[u8]>),
+    Write {
+        file: FileId,
+        offset: u64,
+    },
+    Append {
+        file: FileId,
+    },
+    Sync {
+        file: FileId,
+        data_only: bool,
+    },
+    Rename(Box<(PathBuf, PathBuf)>),
+    Replace(Box<PathBuf>),
+    Warm {
+        view: Arc<MappedView>,
+        offset: u64,
+        len: u64,
+    },
+}
+
+/// What few requests have.
+#[derive(Default)]
+pub(crate) struct Rare {
+    pub(crate) name: Option<Arc<str>>,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) gate: Option<(Fence, u64, Gate)>,
+    pub(crate) blocks: Option<Arc<[BlockEntry]>>,
+}
+
+/// A request, see the module.
+pub struct Request {
+    pub(crate) source: Source,
+    pub(crate) destination: Destination,
+    pub(crate) raw_len: Option<u64>,
+    pub(crate) tag: u64,
+    pub(crate) user_data: u64,
+    pub(crate) deadline: Option<Instant>,
+    pub(crate) group: Option<Group>,
+    pub(crate) counter: Option<Counter>,
+    pub(crate) rare: Option<Box<Rare>>,
+    pub(crate) codec: CodecId,
+    pub(crate) class: Option<Priority>,
+}
+
+impl Request {
+    fn new(source: Source, destination: Destination) -> Request {
+        Request {
+            source,
+            destination,
+            raw_len: None,
+            tag: 0,
+            user_data: 0,
+            deadline: None,
+            group: None,
+            counter: None,
+            rare: None,
+            codec: CodecId::STORED,
+            class: None,
+        }
+    }
+
+    /// Reads `len` bytes at `offset`. A range that reaches past the end of the file fails.
+    #[must_use]
+    pub fn read(file: FileId, offset: u64, len: u64) -> Request {
+        Request::new(Source::File { file, offset, len }, Destination::Library)
+    }
+
+    /// Reads the whole file, whatever its size turns out to be.
+    #[must_use]
+    pub fn read_file(file: FileId) -> Request {
+        Request::new(
+            Source::File {
+                file,
+                offset: 0,
+                len: u64::MAX,
+            },
+            Destination::Library,
+        )
+    }
+
+    /// Takes stored bytes from memory: for decoding on the workers, in the same order and with the same completion as reads.
+    #[must_use]
+    pub fn from_memory(stored: Arc<[u8]>) -> Request {
+        Request::new(Source::Memory(stored), Destination::Library)
+    }
+
+    /// Writes a buffer at `offset` of a file opened for writing. The buffer comes back with the ticket.
+    #[must_use]
+    pub fn write(file: FileId, offset: u64, bytes: Buffer) -> Request {
+        Request::new(Source::Write { file, offset }, Destination::Buffer(bytes))
+    }
+
+    /// Writes memory of the application at `offset` of a file opened for writing.
+    #[must_use]
+    pub fn write_from(file: FileId, offset: u64, bytes: Box<dyn Landing>) -> Request {
+        Request::new(Source::Write { file, offset }, Destination::Landing(bytes))
+    }
+
+    /// Writes a buffer behind what the file holds and what earlier appends through this storage will add.
+    #[must_use]
+    pub fn append(file: FileId, bytes: Buffer) -> Request {
+        Request::new(Source::Append { file }, Destination::Buffer(bytes))
+    }
+
+    /// Makes durable what earlier requests wrote to the file: waits for them, then syncs. Fails with the first write error
+    /// since the last sync, so that write-behind never loses one.
+    #[must_use]
+    pub fn sync(file: FileId) -> Request {
+        Request::new(
+            Source::Sync {
+                file,
+                data_only: false,
+            },
+            Destination::Nothing,
+        )
+    }
+
+    /// As [`Request::sync`], without metadata that is not needed to read the bytes again.
+    #[must_use]
+    pub fn sync_data(file: FileId) -> Request {
+        Request::new(
+            Source::Sync {
+                file,
+                data_only: true,
+            },
+            Destination::Nothing,
+        )
+    }
+
+    /// Renames a file, durably. Starts after everything before it in its queue has ended.
+    #[must_use]
+    pub fn rename(from: impl Into<PathBuf>, to: impl Into<PathBuf>) -> Request {
+        let names = Box::new((from.into(), to.into()));
+        Request::new(Source::Rename(names), Destination::Nothing)
+    }
+
+    /// Replaces a file's content as a whole: readers and crashes see the old content or the new one. Starts after everything before it in
+    /// its queue has ended.
+    #[must_use]
+    pub fn replace(path: impl AsRef<Path>, bytes: Box<dyn Landing>) -> Request {
+        let path = Box::new(path.as_ref().to_path_buf());
+        Request::new(Source::Replace(path), Destination::Landing(bytes))
+    }
+
+    /// Brings a range of a mapped view into memory ahead of its use (at low priority unless said otherwise).
+    #[must_use]
+    pub fn warm(view: &Arc<MappedView>, offset: u64, len: u64) -> Request {
+        let source = Source::Warm {
+            view: Arc::clone(view),
+            offset,
+            len,
+        };
+        Request::new(source, Destination::Nothing).priority(Priority::Low)
+    }
+
+    /// How the source is encoded. Codecs from 0x80 on are the application's, see [`Codecs`](crate::codec::Codecs).
+    #[must_use]
+    pub fn codec(mut self, codec: CodecId) -> Request {
+        self.codec = codec;
+        self
+    }
+
+    /// Raw bytes that the source decodes to, exactly. May be left out where the stored bytes declare it.
+    #[must_use]
+    pub fn raw_len(mut self, bytes: u64) -> Request {
+        self.raw_len = Some(bytes);
+        self
+    }
+
+    /// The source consists of independently encoded blocks: they decode on all workers at once, each with
+    /// its own codec. Blocks must lie in ascending order without overlap inside the range.
+    #[must_use]
+    pub fn blocks(mut self, blocks: Arc<[BlockEntry]>) -> Request {
+        self.rare().blocks = Some(blocks);
+        self
+    }
+
+    /// Lands in this buffer (of at least the raw length), which comes back with the ticket.
+    #[must_use]
+    pub fn into_buffer(mut self, buffer: Buffer) -> Request {
+        self.destination = Destination::Buffer(buffer);
+        self
+    }
+
+    /// Lands in several buffers, filled one after the other.
+    #[must_use]
+    pub fn into_pieces(mut self, pieces: Vec<Buffer>) -> Request {
+        self.destination = Destination::Pieces(pieces);
+        self
+    }
+
+    /// Lands in memory of the application, which comes back with the ticket. Page-aligned memory spares a copy.
+    #[must_use]
+    pub fn into_landing(mut self, memory: Box<dyn Landing>) -> Request {
+        self.destination = Destination::Landing(memory);
+        self
+    }
+
+    /// Lands in memory that `supply` gives once the raw size is known. It runs on a worker and may block there; a panic fails the request.
+    #[must_use]
+    pub fn into_supplied(mut self, supply: Supply) -> Request {
+        self.destination = Destination::Supply(supply);
+        self
+    }
+
+    /// Lands in borrowed memory.
+    ///
+    /// # Safety
+    /// `len` bytes from `pointer` on must be valid, initialised, and used by nobody else until the request has ended
+    /// (its ticket says so, or its group, counter, status, signal or event); if closing the storage reports operations as held, for ever.
+    #[must_use]
+    #[expect(
+        unsafe_code,
+        reason = "the one entry for memory whose lifetime only the caller knows"
+    )]
+    pub unsafe fn into_borrowed(mut self, pointer: *mut u8, len: usize) -> Request {
+        self.destination = Destination::Borrowed(Borrowed { pointer, len });
+        self
+    }
+
+    /// For [`Queue::cancel_tagged`](crate::Queue::cancel_tagged); 0 by default.
+    #[must_use]
+    pub fn tag(mut self, tag: u64) -> Request {
+        self.tag = tag;
+        self
+    }
+
+    /// A number of the caller's that comes back with the ticket.
+    #[must_use]
+    pub fn user_data(mut self, value: u64) -> Request {
+        self.user_data = value;
+        self
+    }
+
+    /// A name for error messages and traces.
+    #[must_use]
+    pub fn name(mut self, name: impl Into<Arc<str>>) -> Request {
+        self.rare().name = Some(name.into());
+        self
+    }
+
+    /// Its class, instead of the queue's.
+    #[must_use]
+    pub fn priority(mut self, class: Priority) -> Request {
+        self.class = Some(class);
+        self
+    }
+
+    /// When it is wanted. Earlier deadlines go first within a class; a missed one is counted, never an error.
+    #[must_use]
+    pub fn deadline(mut self, deadline: Instant) -> Request {
+        self.deadline = Some(deadline);
+        self
+    }
+
+    /// How long it may take from submission. Ends the request with [`TimedOut`](crate::ErrorKind::TimedOut) unless its memory is borrowed and
+    /// with the kernel: then it is counted as overdue and ends when the kernel lets go.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Request {
+        self.rare().timeout = Some(timeout);
+        self
+    }
+
+    /// Makes it count in a group.
+    #[must_use]
+    pub fn group(mut self, group: &Group) -> Request {
+        self.group = Some(group.clone());
+        self
+    }
+
+    /// Makes it count in a counter.
+    #[must_use]
+    pub fn counter(mut self, counter: &Counter) -> Request {
+        self.counter = Some(counter.clone());
+        self
+    }
+
+    /// Holds it back until `fence` stands at `value`.
+    #[must_use]
+    pub fn gate(mut self, gate: Gate, fence: &Fence, value: u64) -> Request {
+        self.rare().gate = Some((fence.clone(), value, gate));
+        self
+    }
+
+    fn rare(&mut self) -> &mut Rare {
+        self.rare.get_or_insert_default()
+    }
+}
+
+impl std::fmt::Debug for Request {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Request")
+            .field("codec", &self.codec)
+            .field("tag", &self.tag)
+            .field("user_data", &self.user_data)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,187 @@
+//! The scheduler's order, shown on plain data.
+
+use super::*;
+
+fn place(class: Priority, deadline_ns: u64, arrival: u64) -> Place {
+    Place {
+        class,
+        deadline_ns,
+        arrival,
+        position: None,
+    }
+}
+
+fn serve(scheduler: &mut Scheduler, now_ns: u64) -> Option<u32> {
+    let (request, class) = scheduler.pick(now_ns, 3_000_000_000, [false; 4])?;
+    scheduler.issued(request, class, 4096, now_ns);
+    scheduler.remove(request);
+    scheduler.completed(class, 4096);
+    Some(request)
+}
+
+#[test]
+fn within_a_class_the_earliest_deadline_goes_first_then_arrival() {
+    let mut scheduler = Scheduler::new(1 << 20);
+    scheduler.add(0, place(Priority::Normal, NO_DEADLINE, 0), 0);
+    scheduler.add(1, place(Priority::Normal, 500, 1), 0);
+    scheduler.add(2, place(Priority::Normal, 300, 2), 0);
+    scheduler.add(3, place(Priority::Normal, NO_DEADLINE, 3), 0);
+    scheduler.add(4, place(Priority::Normal, 300, 4), 0);
+    let order: Vec<u32> = std::iter::from_fn(|| serve(&mut scheduler, 0)).collect();
+    assert_eq!(order, [2, 4, 1, 0, 3]);
+}
+
+#[test]
+fn higher_classes_go_first_and_none_starves() {
+    let mut scheduler = Scheduler::new(1 << 20);
+    let mut arrival = 0;
+    let mut next = |scheduler: &mut Scheduler, request, class| {
+        scheduler.add(request, place(class, NO_DEADLINE, arrival), 0);
+        arrival += 1;
+    };
+    next(&mut scheduler, 1000, Priority::Low);
+    next(&mut scheduler, 1001, Priority::Normal);
+    next(&mut scheduler, 1002, Priority::High);
+    let mut served = Vec::new();
+    for request in 0..64 {
+        next(&mut scheduler, request, Priority::Realtime);
+        served.extend(serve(&mut scheduler, 0));
+    }
+    let low = served
+        .iter()
+        .position(|&request| request == 1000)
+        .expect("low is served");
+    assert!(low <= 16, "low waited for {low} blocks");
+    assert!(served.contains(&1001) && served.contains(&1002));
+}
+
+#[test]
+fn low_gets_a_block_in_sixteen_of_an_endless_flood() {
+    let mut scheduler = Scheduler::new(1 << 20);
+    for request in 0..100 {
+        scheduler.add(
+            request,
+            place(Priority::Low, NO_DEADLINE, request.into()),
+            0,
+        );
+    }
+    let mut low = 0;
+    for round in 0..1600u32 {
+        let flood = 100 + round;
+        scheduler.add(
+            flood,
+            place(Priority::Realtime, NO_DEADLINE, flood.into()),
+            0,
+        );
+        let served = serve(&mut scheduler, 0).expect("something waits");
+        low += u32::from(served < 100);
+    }
+    assert_eq!(low, 100);
+}
+
+#[test]
+fn a_request_stays_in_front_until_it_is_removed() {
+    let mut scheduler = Scheduler::new(1 << 20);
+    scheduler.add(0, place(Priority::Normal, NO_DEADLINE, 0), 0);
+    scheduler.add(1, place(Priority::Normal, NO_DEADLINE, 1), 0);
+    for _ in 0..5 {
+        let picked = scheduler.pick(0, 0, [false; 4]);
+        assert_eq!(picked, Some((0, Priority::Normal)));
+        scheduler.issued(0, Priority::Normal, 1, 0);
+    }
+    scheduler.remove(0);
+    assert_eq!(
+        scheduler.pick(0, 0, [false; 4]),
+        Some((1, Priority::Normal))
+    );
+}
+
+#[test]
+fn a_changed_request_keeps_its_arrival() {
+    let mut scheduler = Scheduler::new(1 << 20);
+    for request in 0..3 {
+        scheduler.add(
+            request,
+            place(Priority::Normal, NO_DEADLINE, request.into()),
+            0,
+        );
+    }
+    scheduler.change(2, place(Priority::High, NO_DEADLINE, 2), 0);
+    scheduler.change(2, place(Priority::Normal, NO_DEADLINE, 2), 0);
+    scheduler.remove(0);
+    scheduler.add(0, place(Priority::Normal, NO_DEADLINE, 0), 0);
+    let order: Vec<u32> = std::iter::from_fn(|| serve(&mut scheduler, 0)).collect();
+    assert_eq!(order, [0, 1, 2]);
+}
+
+#[test]
+fn bulk_in_flight_is_bounded_and_smaller_while_realtime_was_seen() {
+    let mut scheduler = Scheduler::new(1 << 20);
+    let fill = |scheduler: &mut Scheduler, now_ns| {
+        let mut bytes = 0;
+        while let Some((request, class)) = scheduler.pick(now_ns, 3_000_000_000, [false; 4]) {
+            let block = scheduler.block_bytes(now_ns);
+            scheduler.issued(request, class, block, now_ns);
+            bytes += block;
+        }
+        scheduler.completed(Priority::Low, bytes);
+        bytes
+    };
+    scheduler.add(0, place(Priority::Low, NO_DEADLINE, 0), 0);
+    assert_eq!(fill(&mut scheduler, 0), limits::IN_FLIGHT_BYTES_MAX);
+    scheduler.add(1, place(Priority::Realtime, NO_DEADLINE, 1), 0);
+    scheduler.remove(1);
+    assert_eq!(
+        fill(&mut scheduler, 1),
+        512 << 10,
+        "two blocks of 256 KiB at 3 GB/s"
+    );
+    let later = 2 * limits::REALTIME_MEMORY_NS;
+    assert_eq!(fill(&mut scheduler, later), limits::IN_FLIGHT_BYTES_MAX);
+}
+
+#[test]
+fn realtime_is_never_held_by_bulk_in_flight() {
+    let mut scheduler = Scheduler::new(1 << 20);
+    scheduler.issued(9, Priority::Low, 1 << 30, 0);
+    scheduler.add(0, place(Priority::Low, NO_DEADLINE, 0), 0);
+    assert_eq!(scheduler.pick(0, 0, [false; 4]), None);
+    scheduler.add(1, place(Priority::Realtime, NO_DEADLINE, 1), 0);
+    assert_eq!(
+        scheduler.pick(0, 0, [false; 4]),
+        Some((1, Priority::Realtime))
+    );
+}
+
+#[test]
+fn head_travel_on_a_rotating_disk_is_that_of_an_ideal_elevator() {
+    for seed in 0..100 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut scheduler = Scheduler::new(1 << 20);
+        let positions: Vec<u64> = (0..200).map(|_| random.u64(0..1 << 30)).collect();
+        let start = random.u64(0..1 << 30);
+        scheduler.head = start;
+        for (request, &position) in (0u32..).zip(&positions) {
+            let mut at = place(Priority::Normal, NO_DEADLINE, request.into());
+            at.position = Some(position);
+            scheduler.add(request, at, 0);
+        }
+        let (mut travel, mut head) = (0, start);
+        while let Some((request, class)) = scheduler.pick(0, 0, [false; 4]) {
+            let position = positions[request as usize];
+            travel += position.abs_diff(head);
+            head = position;
+            scheduler.issued(request, class, 0, 0);
+            scheduler.remove(request);
+        }
+        let (low, high) = (
+            *positions.iter().min().unwrap(),
+            *positions.iter().max().unwrap(),
+        );
+        let ideal = (high - low) + start.abs_diff(low).min(start.abs_diff(high));
+        assert!(
+            travel * 10 <= ideal * 12,
+            "seed {seed}: {travel} against {ideal}"
+        );
+    }
+}

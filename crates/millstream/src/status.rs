@@ -1,0 +1,77 @@
+//! Status arrays: one slot per status entry, polled without a lock.
+//!
+//! A status entry fires in its place in the queue, after everything before it has ended, and writes how the requests
+//! since the previous status entry of that queue went.
+//!
+//! ```
+//! let statuses = millstream::StatusArray::new(2);
+//! assert!(!statuses.is_complete(0));
+//! assert_eq!(statuses.result(0), None);
+//! ```
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::error::ErrorKind;
+
+const PENDING: u32 = u32::MAX;
+
+/// Slots that status entries fill. Cloning gives another handle; any thread may look.
+#[derive(Clone)]
+pub struct StatusArray(Arc<[AtomicU32]>);
+
+impl StatusArray {
+    /// An array of `count` pending slots.
+    #[must_use]
+    pub fn new(count: usize) -> StatusArray {
+        StatusArray((0..count).map(|_| AtomicU32::new(PENDING)).collect())
+    }
+
+    /// Slots.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there is no slot.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether slot `index` was written.
+    ///
+    /// # Panics
+    /// If there is no such slot.
+    #[must_use]
+    pub fn is_complete(&self, index: usize) -> bool {
+        self.0[index].load(Ordering::Acquire) != PENDING
+    }
+
+    /// What slot `index` says: `None` while pending, else 0 if all was well (cancelled requests count as
+    /// well), or the number of the [`ErrorKind`] of the first failure in enqueue order.
+    ///
+    /// # Panics
+    /// If there is no such slot.
+    #[must_use]
+    pub fn result(&self, index: usize) -> Option<u32> {
+        match self.0[index].load(Ordering::Acquire) {
+            PENDING => None,
+            code => Some(code),
+        }
+    }
+
+    /// Makes slot `index` pending again.
+    ///
+    /// # Panics
+    /// If there is no such slot.
+    pub fn reset(&self, index: usize) {
+        self.0[index].store(PENDING, Ordering::Release);
+    }
+
+    pub(crate) fn write(&self, index: usize, failure: Option<ErrorKind>) {
+        if let Some(slot) = self.0.get(index) {
+            slot.store(failure.map_or(0, |kind| kind as u32), Ordering::Release);
+        }
+    }
+}
