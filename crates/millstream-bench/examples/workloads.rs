@@ -16,6 +16,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             (None, _) if argument == "full" => options.quick = false,
             (None, Some(("runs", count))) => options.runs = Some(count.parse()?),
             (None, Some(("throttle", rate))) => options.throttle.push(rate.parse()?),
+            (None, Some(("only", part))) => options.only = Some(part.into()),
             (None, Some(("rows", path))) => options.rows = Some(path.into()),
             _ => return Err(format!("no workload or option named {argument}").into()),
         }

@@ -57,6 +57,9 @@ pub(crate) fn run(session: &mut Session<'_>) -> Result<()> {
     let batches = session.size(BATCHES, QUICK_BATCHES);
     let runs = session.runs();
     for case in [NULL_CASE, SEEK_CASE, FLAT_CASE] {
+        if !session.wants(case) {
+            continue;
+        }
         session.say(&format!("{WORKLOAD}: {case}"));
         let rows = match case {
             NULL_CASE => null_cost(runs, batches),

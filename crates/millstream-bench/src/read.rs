@@ -64,6 +64,9 @@ pub(crate) fn run(session: &mut Session<'_>) -> Result<()> {
                 runs = runs.min(limits::THROTTLED_RUNS_MAX);
             }
             let name = format!("{} cold {}", size_name(len), stream.name());
+            if !session.wants(&name) {
+                continue;
+            }
             let files = Files::new(session, len, stream, blocks)?;
             one(session, &name, &files, runs, true, &mut destination)?;
         }
@@ -113,25 +116,8 @@ fn one(
     warm_up: bool,
     destination: &mut Destination,
 ) -> Result<()> {
-    let mut field = Field::new(WORKLOAD, name);
+    let field = field_of(name, files, session.options.quick);
     let file = &files.stream;
-    field.add(Stdio::new(file));
-    field.add(ReadCall::new(file));
-    field.add(Mapped::new(file, MapStyle::Windows));
-    field.add(Mapped::new(file, MapStyle::Copy));
-    if file.form == Form::Stored {
-        field.add(Mapped::new(file, MapStyle::Touch));
-    }
-    field.try_add("async-8", Outstanding::new(file));
-    if file.form == Form::Stored {
-        for (block, depth) in RING_SHAPES {
-            field.try_add("ring", Straight::new(file, block, depth));
-        }
-    }
-    if let Some(blocks) = &files.blocks {
-        field.add(BlockThreads::new(blocks));
-    }
-    ours::read_contenders(&mut field, files, session.options.quick);
     let case = Case {
         workload: WORKLOAD,
         name: name.to_owned(),
@@ -151,6 +137,30 @@ fn one(
     };
     session.keep(field.skipped)?;
     session.case(&case, field.contenders, destination)
+}
+
+/// Everyone who takes part in a case.
+fn field_of(name: &str, files: &Files, quick: bool) -> Field {
+    let mut field = Field::new(WORKLOAD, name);
+    let file = &files.stream;
+    field.add(Stdio::new(file));
+    field.add(ReadCall::new(file));
+    field.add(Mapped::new(file, MapStyle::Windows));
+    field.add(Mapped::new(file, MapStyle::Copy));
+    if file.form == Form::Stored {
+        field.add(Mapped::new(file, MapStyle::Touch));
+    }
+    field.try_add("async-8", Outstanding::new(file));
+    if file.form == Form::Stored {
+        for (block, depth) in RING_SHAPES {
+            field.try_add("ring", Straight::new(file, block, depth));
+        }
+    }
+    if let Some(blocks) = &files.blocks {
+        field.add(BlockThreads::new(blocks));
+    }
+    ours::read_contenders(&mut field, files, quick);
+    field
 }
 
 fn check(file: &CorpusFile, bytes: &[u8], work: &Work) -> Result<()> {
@@ -180,6 +190,9 @@ fn throttled(session: &mut Session<'_>, rate: f64) -> Result<()> {
     let mut destination = Destination::new(len as usize + DIRECT_ALIGNMENT as usize)?;
     for (stream, blocks) in FORMS {
         let name = format!("{} {rate} MB/s {}", size_name(len), stream.name());
+        if !session.wants(&name) {
+            continue;
+        }
         let files = Files::new(session, len, stream, blocks)?;
         // Written just now, perhaps: what is still dirty must not be written back under the throttle.
         files
@@ -208,5 +221,69 @@ fn size_name(len: u64) -> String {
         format!("{}GiB", len >> 30)
     } else {
         format!("{}MB", len / 1_000_000)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::corpus::Corpus;
+
+    /// Not a multiple of any block, so that every contender meets its tail.
+    const LEN: u64 = 3_000_001;
+
+    fn files(corpus: &Corpus, stream: Form, blocks: Option<Form>) -> Files {
+        Files {
+            stream: corpus.big(LEN, stream).unwrap(),
+            blocks: blocks.map(|form| corpus.big(LEN, form).unwrap()),
+            frame: (stream == Form::Lz4).then(|| corpus.big(LEN, Form::Lz4Frame).unwrap()),
+        }
+    }
+
+    #[test]
+    fn every_contender_delivers_every_byte_of_every_form() {
+        let folder = tempfile::tempdir().unwrap();
+        let corpus = Corpus::open(Some(folder.path())).unwrap();
+        let mut destination = Destination::new(LEN as usize + DIRECT_ALIGNMENT as usize).unwrap();
+        for (stream, blocks) in FORMS {
+            let files = files(&corpus, stream, blocks);
+            let field = field_of("test", &files, false);
+            for row in &field.skipped {
+                println!("SKIP: {row:?}");
+            }
+            assert!(field.contenders.len() > 6);
+            for mut contender in field.contenders {
+                destination.poison();
+                contender.prepare().unwrap();
+                let name = contender.name();
+                let result = contender
+                    .run(&mut destination)
+                    .and_then(|work| check(&files.stream, &destination[..LEN as usize], &work));
+                result.unwrap_or_else(|error| panic!("{name} of {}: {error}", stream.name()));
+            }
+        }
+    }
+
+    #[test]
+    fn a_damaged_file_is_an_error_of_every_contender() {
+        let folder = tempfile::tempdir().unwrap();
+        let corpus = Corpus::open(Some(folder.path())).unwrap();
+        let mut destination = Destination::new(LEN as usize + DIRECT_ALIGNMENT as usize).unwrap();
+        for (stream, blocks) in FORMS {
+            let files = files(&corpus, stream, blocks);
+            for file in files.all() {
+                let mut bytes = std::fs::read(&file.path).unwrap();
+                let middle = bytes.len() / 2;
+                bytes[middle..middle + 64].fill(0x55);
+                std::fs::write(&file.path, bytes).unwrap();
+            }
+            for mut contender in field_of("test", &files, true).contenders {
+                contender.prepare().unwrap();
+                let result = contender
+                    .run(&mut destination)
+                    .and_then(|work| check(&files.stream, &destination[..LEN as usize], &work));
+                assert!(result.is_err(), "{} of {}", contender.name(), stream.name());
+            }
+        }
     }
 }

@@ -90,7 +90,10 @@ pub(crate) fn run(session: &mut Session<'_>) -> Result<()> {
             cold::warm_path(&file.path)?;
         }
         for (size, depth) in grid(session.options.quick) {
-            cell(session, Cell { mode, size, depth }, &file, &pages)?;
+            let it = Cell { mode, size, depth };
+            if session.wants(&it.name()) {
+                cell(session, it, &file, &pages)?;
+            }
         }
     }
     latency::run(session, &file, &pages)?;

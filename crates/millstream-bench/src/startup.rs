@@ -141,6 +141,9 @@ pub(crate) fn run(session: &mut Session<'_>) -> Result<()> {
     let plan = std::sync::Arc::new(plan);
     for cold in [true, false] {
         let name = format!("{count} files {}", if cold { "cold" } else { "warm" });
+        if !session.wants(&name) {
+            continue;
+        }
         let mut field = Field::new(WORKLOAD, &name);
         field.add(Std {
             plan: plan.clone(),
@@ -183,8 +186,12 @@ pub(crate) fn run(session: &mut Session<'_>) -> Result<()> {
         session.keep(field.skipped)?;
         session.case(&case, field.contenders, &mut destination)?;
     }
-    let rows = lookup::run(&plan, session.runs());
-    session.keep(rows)
+    if session.wants(lookup::CASE) {
+        session.say(&format!("{WORKLOAD}: {}", lookup::CASE));
+        let rows = lookup::run(&plan, session.runs());
+        session.keep(rows)?;
+    }
+    Ok(())
 }
 
 /// Reads a file of known length.
@@ -277,6 +284,7 @@ mod tests {
         field.try_add("ring", ring_files::RingFiles::new(&plan));
         field.try_add("study", study::Study::as_it_was(&plan));
         field.try_add("study-cured", study::Study::cured(&plan));
+        ours::startup_contenders(&mut field, &plan);
         for row in &field.skipped {
             println!("SKIP: {row:?}");
         }
@@ -316,7 +324,11 @@ mod tests {
             Ok(ring) => contenders.push(Box::new(ring)),
             Err(error) => println!("SKIP: {error}"),
         }
+        let mut field = Field::new(WORKLOAD, "test");
+        ours::startup_contenders(&mut field, &plan);
+        contenders.extend(field.contenders);
         for mut contender in contenders {
+            contender.prepare().unwrap();
             assert!(
                 contender.run(&mut destination).is_err(),
                 "{}",

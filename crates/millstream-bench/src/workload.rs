@@ -56,6 +56,8 @@ pub struct Options {
     pub runs: Option<usize>,
     /// Also read under these rates, in MB/s (10⁶ bytes).
     pub throttle: Vec<f64>,
+    /// Only cases whose name contains this: for looking at one of them closely.
+    pub only: Option<String>,
     /// Append rows to this file as they come.
     pub rows: Option<PathBuf>,
     /// Told what runs now.
@@ -147,6 +149,12 @@ impl Session<'_> {
     /// One of two sizes.
     pub(crate) fn size<T>(&self, full: T, quick: T) -> T {
         if self.options.quick { quick } else { full }
+    }
+
+    /// Whether a case is to run.
+    pub(crate) fn wants(&self, case: &str) -> bool {
+        let only = self.options.only.as_deref();
+        only.is_none_or(|part| case.contains(part))
     }
 
     /// Tells what runs now.

@@ -99,6 +99,9 @@ pub(super) fn run(session: &mut Session<'_>, file: &CorpusFile, pages: &PageHash
     let mut destination = Destination::new(count * READ_BYTES)?;
     for mode in [Mode::Cold, Mode::Warm] {
         let name = format!("held {count} x 1M {}", mode.name());
+        if !session.wants(&name) {
+            continue;
+        }
         let mut field = Field::new(WORKLOAD, &name);
         for offload in [false, true] {
             let ring = BareRing::new(count).and_then(|ring| {
@@ -141,6 +144,9 @@ fn opens(session: &mut Session<'_>) -> Result<()> {
         .map(|file| file.path)
         .collect();
     let name = format!("held {count} opens");
+    if !session.wants(&name) {
+        return Ok(());
+    }
     let mut field = Field::new(WORKLOAD, &name);
     field.add(StdOpens(paths.clone()));
     ours::open_contenders(&mut field, &paths);

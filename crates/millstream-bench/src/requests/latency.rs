@@ -55,11 +55,18 @@ impl SingleReader for Pread {
 /// Runs the cases.
 pub(super) fn run(session: &mut Session<'_>, file: &CorpusFile, pages: &PageHashes) -> Result<()> {
     for mode in [Mode::Cold, Mode::Warm] {
+        if !session.wants(&case_name(mode)) {
+            continue;
+        }
         let mut readers: Vec<Box<dyn SingleReader>> = vec![Box::new(Pread(open_for(file, mode)?))];
         ours::single_readers(&mut readers, file)?;
         case(session, mode, file, pages, &mut readers)?;
     }
     Ok(())
+}
+
+fn case_name(mode: Mode) -> String {
+    format!("single 4K {}", mode.name())
 }
 
 fn case(
@@ -69,7 +76,7 @@ fn case(
     pages: &PageHashes,
     readers: &mut [Box<dyn SingleReader>],
 ) -> Result<()> {
-    let name = format!("single 4K {}", mode.name());
+    let name = case_name(mode);
     session.say(&format!("{WORKLOAD}: {name}"));
     let count = session.size(COUNT, QUICK_COUNT) + WARM_UP_COUNT;
     let places = (file.stored_len / STEP_BYTES) as usize;

@@ -100,6 +100,9 @@ impl RealtimeSystem for NoPriorities {
 
 /// Runs the case.
 pub(super) fn run(session: &mut Session<'_>, file: &CorpusFile, pages: &PageHashes) -> Result<()> {
+    if !session.wants(CASE) {
+        return Ok(());
+    }
     session.say(&format!("{WORKLOAD}: {CASE}"));
     cold::drop_path(&file.path)?;
     let mut systems: Vec<Box<dyn RealtimeSystem>> =
