@@ -3,14 +3,14 @@
 //!     cargo run --release -p millstream-codec --example deflate_choice [RUNS]
 //!
 //! Both decode the same zlib blocks of generated data into recycled memory, with recycled state and
-//! with the checksum verified, in turns; the figures are medians of CPU time per run and their ratio
-//! (zlib-rs ÷ libdeflate: above 1, libdeflate is faster).
+//! with the checksum verified, in turns; the figures are medians of CPU time per run and their
+//! ratio (zlib-rs ÷ libdeflate: above 1, libdeflate is faster).
 //!
-//! Measured on two x86-64 cores of a shared machine, libdeflate 1.26 against zlib-rs 0.6.8, two runs
-//! of nine: the ratio is 1.10–1.18 for text and 1.11–1.28 for texture-like data, with no trend from
-//! 16 KiB to 1 MiB per block, and 0.94–1.03 for random data, which is stored and copied at 15 GB/s
-//! either way. So libdeflate decodes whole blocks where a C compiler is at hand; it also has the
-//! encoding levels 10 to 12. The gain is small enough that the build without C misses little.
+//! Measured on two x86-64 cores of a shared machine, libdeflate 1.26 against zlib-rs 0.6.8, two
+//! runs of nine: the ratio is 1.10–1.18 for text and 1.11–1.28 for texture-like data, with no trend
+//! from 16 KiB to 1 MiB per block, and 0.94–1.03 for random data, which is stored and copied at 15
+//! GB/s either way. So libdeflate decodes whole blocks where a C compiler is at hand; it also has
+//! the encoding levels 10 to 12. The gain is small enough that the build without C misses little.
 
 use std::time::Duration;
 

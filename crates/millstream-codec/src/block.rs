@@ -2,8 +2,9 @@
 //!
 //! Deflate comes from libdeflate here and from zlib-rs in streams; `examples/deflate_choice.rs`
 //! holds the measurement. libdeflate does not say why it refuses a block, and refuses slightly
-//! other things than zlib: a block that it refuses is decoded once more by the stream decoder, whose
-//! verdict stands. So a block is never refused that a stream would take, and the error is as exact.
+//! other things than zlib: a block that it refuses is decoded once more by the stream decoder,
+//! whose verdict stands. So a block is never refused that a stream would take, and the error is as
+//! exact.
 
 mod deflate;
 #[cfg(feature = "c")]

@@ -69,7 +69,8 @@ pub const fn default_level(codec: CodecId) -> i32 {
     }
 }
 
-/// Encodes `raw` as a whole stream and appends it to `out`. Sizes are recorded where the format can.
+/// Encodes `raw` as a whole stream and appends it to `out`. Sizes are recorded where the format
+/// can.
 ///
 /// # Errors
 /// `Unsupported`: the codec cannot be encoded in this build, or has no such level (see

@@ -54,7 +54,8 @@ pub struct CodecError {
     pub kind: CodecErrorKind,
     /// Which codec says so.
     pub codec: CodecId,
-    /// Stored bytes consumed before it was seen (relative to what the decoder was given, from its first byte).
+    /// Stored bytes consumed before it was seen (relative to what the decoder was given, from its
+    /// first byte).
     pub offset: u64,
     /// The likely cause, in words: a part of a sentence without a full stop.
     pub cause: &'static str,

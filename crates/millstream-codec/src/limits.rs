@@ -1,7 +1,8 @@
 //! Every bound of the codecs.
 
 /// Largest window of a zstd frame: 2^27, what the `zstd` tool accepts without `--long`. A stream
-/// decoder reserves as much for a frame that asks for it; pages that are never written cost nothing.
+/// decoder reserves as much for a frame that asks for it; pages that are never written cost
+/// nothing.
 pub const ZSTD_WINDOW_BYTES_MAX: u64 = 1 << 27;
 
 /// Largest block of a zstd frame, stored or raw (RFC 8878, 3.1.1.2.4).

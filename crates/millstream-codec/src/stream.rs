@@ -42,14 +42,15 @@ pub struct Progress {
 /// The stream is whole when `at_end` was reported and no stored bytes are left; when the stored
 /// bytes are used up without it, the stream is cut (`Truncated`, which only the caller can know).
 pub trait StreamDecoder: Send {
-    /// Takes from `stored`, writes to `raw`, until either is used up. If there is room in `raw` and bytes in `stored`, it makes progress.
-    /// With `raw` empty it consumes what produces nothing (ends, checksums) and fails with `RawTooLong` if the stream would go on to produce.
-    /// With `stored` empty it writes what is pending from bytes it took before.
+    /// Takes from `stored`, writes to `raw`, until either is used up. If there is room in `raw` and
+    /// bytes in `stored`, it makes progress. With `raw` empty it consumes what produces nothing
+    /// (ends, checksums) and fails with `RawTooLong` if the stream would go on to produce. With
+    /// `stored` empty it writes what is pending from bytes it took before.
     ///
     /// # Errors
-    /// See [`CodecErrorKind`]. After an error every further call gives the same one. Whether a stream
-    /// is refused does not depend on how it is cut; of several faults, such as raw bytes beyond the
-    /// declared and a wrong checksum behind them, which one is named may.
+    /// See [`CodecErrorKind`]. After an error every further call gives the same one. Whether a
+    /// stream is refused does not depend on how it is cut; of several faults, such as raw bytes
+    /// beyond the declared and a wrong checksum behind them, which one is named may.
     fn decode(&mut self, stored: &[u8], raw: &mut [u8]) -> Result<Progress, CodecError>;
 }
 

@@ -1,8 +1,8 @@
 //! Whole streams from a reader to a writer, in memory that does not grow with them.
 //!
 //! Each direction holds one buffer of 256 KiB per side and the codec's own state. GDeflate is the
-//! exception when it encodes: its tile table stands before its tiles, so it takes the whole stream in
-//! memory, up to the format's limit, and works on all cores while it is there.
+//! exception when it encodes: its tile table stands before its tiles, so it takes the whole stream
+//! in memory, up to the format's limit, and works on all cores while it is there.
 
 use std::io::{ErrorKind, Read, Write};
 
@@ -161,8 +161,8 @@ impl PumpError {
     }
 }
 
-/// Drives an encoder: `step(raw, stored, last)` says what it took, what it wrote, and whether all is
-/// written; `seen` gets all raw bytes in their order.
+/// Drives an encoder: `step(raw, stored, last)` says what it took, what it wrote, and whether all
+/// is written; `seen` gets all raw bytes in their order.
 fn pump(
     raw: &mut dyn Read,
     stored: &mut dyn Write,

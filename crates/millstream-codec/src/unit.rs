@@ -35,8 +35,8 @@ pub struct Unit {
 
 /// Finds independent units in a stored stream while it arrives. Cheap: it reads headers, not data.
 pub trait UnitScanner: Send {
-    /// Looks at `stored`, which begins where the last call's `consumed` ended; appends the units that lie wholly
-    /// inside it, and says how many bytes it is done with. `end`: nothing follows.
+    /// Looks at `stored`, which begins where the last call's `consumed` ended; appends the units
+    /// that lie wholly inside it, and says how many bytes it is done with. `end`: nothing follows.
     ///
     /// A unit is at most [`UNIT_STORED_BYTES_MAX`](crate::limits::UNIT_STORED_BYTES_MAX) long, and
     /// found once 4 bytes behind it are there too (LZ4 must see
@@ -44,7 +44,8 @@ pub trait UnitScanner: Send {
     /// consumed and the units fill the raw bytes exactly.
     ///
     /// # Errors
-    /// See [`CodecErrorKind`]. `Unsupported`: from here on the stream cannot be cut into units of known size: the caller decodes it as a stream from the start.
+    /// See [`CodecErrorKind`]. `Unsupported`: from here on the stream cannot be cut into units of
+    /// known size: the caller decodes it as a stream from the start.
     fn scan(
         &mut self,
         stored: &[u8],
@@ -64,9 +65,9 @@ pub trait UnitScanner: Send {
     }
 }
 
-/// A scanner, if `head` (the first bytes of the stored stream) shows that the stream probably has independent units
-/// of known raw size: more than one zstd frame with content size, lz4 frames with independent blocks, GDeflate.
-/// `raw_len` is the raw size of the whole stream.
+/// A scanner, if `head` (the first bytes of the stored stream) shows that the stream probably has
+/// independent units of known raw size: more than one zstd frame with content size, lz4 frames with
+/// independent blocks, GDeflate. `raw_len` is the raw size of the whole stream.
 #[must_use]
 pub fn unit_scanner(
     codec: CodecId,
@@ -88,8 +89,8 @@ pub fn unit_scanner(
 /// Decodes one unit; `raw` has exactly its raw length, `stored` its stored length.
 ///
 /// # Errors
-/// See [`CodecErrorKind`]; the offset counts from the unit's first byte. `Unsupported`: the unit has
-/// another raw size than the scanner took it to have; the caller decodes the whole as a stream.
+/// See [`CodecErrorKind`]; the offset counts from the unit's first byte. `Unsupported`: the unit
+/// has another raw size than the scanner took it to have; the caller decodes the whole as a stream.
 ///
 /// # Panics
 /// If `stored` or `raw` has another length than the unit says.

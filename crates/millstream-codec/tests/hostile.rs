@@ -108,7 +108,10 @@ proptest! {
 
     #[test]
     fn damaged_streams_are_survived(
-        codec in 0..CodecId::ALL.len(), kind in 0..KINDS.len(), parts in 1..3usize, seed in any::<u64>()
+        codec in 0..CodecId::ALL.len(),
+        kind in 0..KINDS.len(),
+        parts in 1..3usize,
+        seed in any::<u64>(),
     ) {
         let codec = CodecId::ALL[codec];
         let mut random = fastrand::Rng::with_seed(seed);
@@ -134,6 +137,7 @@ proptest! {
         if magic && codec == CodecId::LZ4 { stored.extend(0x184D_2204u32.to_le_bytes()); }
         if magic && codec == CodecId::GZIP { stored.extend([0x1F, 0x8B, 8]); }
         if magic && codec == CodecId::ZLIB { stored.extend([0x78, 0x9C]); }
+        if magic && codec == CodecId::GDEFLATE { stored.extend([4, 0xFB, 1, 0, 1, 0, 0, 0]); }
         stored.extend(bytes);
         decode_every_way(codec, &stored, raw_len, raw_len as u64);
     }

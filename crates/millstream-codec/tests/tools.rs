@@ -1,5 +1,5 @@
-//! The codecs' own tools: what they write is read here by every way of decoding, and what is written
-//! here they read.
+//! The codecs' own tools: what they write is read here by every way of decoding, and what is
+//! written here they read.
 
 mod common;
 

@@ -7,8 +7,8 @@
 //! # Safety
 //! A [`Decoder`] or [`Encoder`] owns its C object from `new` to `drop` and lends it to nobody, so
 //! the pointer is valid whenever a method runs. libdeflate's objects have no ties to a thread, and
-//! every call takes `&mut self`, so moving them between threads is sound. Lengths and pointers given
-//! to C come from one slice each; C writes to the output slice alone and keeps no pointer.
+//! every call takes `&mut self`, so moving them between threads is sound. Lengths and pointers
+//! given to C come from one slice each; C writes to the output slice alone and keeps no pointer.
 #![expect(unsafe_code, reason = "the library is C; this file is its only user")]
 
 use std::ffi::c_void;
@@ -32,9 +32,9 @@ impl Decoder {
         NonNull::new(pointer).map(|pointer| Decoder { pointer })
     }
 
-    /// Decodes the raw deflate stream at the start of `stored`: consumed and produced. `None`: it is
-    /// broken, cut, or longer than `raw`. Which of these is not told, because libdeflate reads zeros
-    /// behind the end and may so run out of room before it sees that a stream is cut.
+    /// Decodes the raw deflate stream at the start of `stored`: consumed and produced. `None`: it
+    /// is broken, cut, or longer than `raw`. Which of these is not told, because libdeflate reads
+    /// zeros behind the end and may so run out of room before it sees that a stream is cut.
     pub(crate) fn decode(&mut self, stored: &[u8], raw: &mut [u8]) -> Option<(usize, usize)> {
         let (mut consumed, mut produced) = (0, 0);
         // SAFETY: the pointer is valid by the type's invariant; the slices give pointers valid for

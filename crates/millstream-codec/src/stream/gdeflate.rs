@@ -46,7 +46,8 @@ impl Gdeflate {
         written
     }
 
-    /// Takes a tile's stored bytes and decodes it once it is complete: consumed, produced, complete.
+    /// Takes a tile's stored bytes and decodes it once it is complete: consumed, produced,
+    /// complete.
     fn read_tile(
         &mut self,
         stored: &[u8],

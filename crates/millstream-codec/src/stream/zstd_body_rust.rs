@@ -1,7 +1,7 @@
 //! The body of a zstd frame through ruzstd, where there is no C compiler.
 //!
-//! ruzstd decodes whole blocks alone: stored bytes are collected until one is complete. It keeps
-//! up to a window of raw bytes before it lets go of any, so the frame is over when its last block is
+//! ruzstd decodes whole blocks alone: stored bytes are collected until one is complete. It keeps up
+//! to a window of raw bytes before it lets go of any, so the frame is over when its last block is
 //! decoded and nothing is left to collect. It computes the checksum and leaves comparing it to us.
 
 use ruzstd::decoding::FrameDecoder;

@@ -1,9 +1,9 @@
 //! Units of LZ4: the independent blocks of frames.
 //!
-//! A block's raw size: that of its stored bytes if it is not compressed; else the frame's block size
-//! if another block follows; else what is left of the frame's content size, or of the whole stream
-//! where the frame does not say (that is what the `lz4` tool writes). A guess that proves wrong is
-//! `Unsupported`, see the parent module.
+//! A block's raw size: that of its stored bytes if it is not compressed; else the frame's block
+//! size if another block follows; else what is left of the frame's content size, or of the whole
+//! stream where the frame does not say (that is what the `lz4` tool writes). A guess that proves
+//! wrong is `Unsupported`, see the parent module.
 //!
 //! Block checksums are verified with the unit. Content checksums run over whole frames, so the
 //! scanner keeps them, and `verify` compares them in the end: integrity is not the price of
