@@ -22,6 +22,7 @@ mod trees;
 use alloc::vec::Vec;
 use core::fmt;
 
+use self::block::Codes;
 use self::chains::Chains;
 use self::cost::Costs;
 use self::dealer::Dealer;
@@ -103,16 +104,16 @@ impl Level {
                 unit_bytes: 16_384,
             },
             2 => quick(4, 32, 0, 8192),
-            3 => quick(10, 48, 0, 8192),
-            4 => quick(24, 64, 0, 8192),
-            5 => quick(16, 64, 1, 8192),
-            6 => quick(40, 100, 1, 4096),
-            7 => quick(120, 160, 2, 4096),
-            8 => thorough(10, 32, 1, 4096),
-            9 => thorough(20, 64, 2, 4096),
-            10 => thorough(40, 100, 3, 2048),
-            11 => thorough(90, 160, 5, 2048),
-            _ => thorough(300, 258, 8, 1024),
+            3 => quick(10, 48, 0, 4096),
+            4 => quick(24, 64, 0, 4096),
+            5 => quick(24, 64, 1, 4096),
+            6 => quick(50, 100, 1, 2048),
+            7 => quick(120, 160, 2, 2048),
+            8 => thorough(6, 32, 1, 2048),
+            9 => thorough(12, 56, 1, 1024),
+            10 => thorough(30, 100, 2, 1024),
+            11 => thorough(80, 160, 3, 1024),
+            _ => thorough(300, 258, 6, 1024),
         }
     }
 }
@@ -138,20 +139,12 @@ enum Method {
     },
 }
 
-/// The quick parse from which a thorough one starts.
-const SEED_EFFORT: Effort = Effort {
-    depth: 6,
-    nice: 48,
-    lookahead: 1,
-    insert_max: TILE_RAW_BYTES,
-    patience: 256,
-};
-
 /// Encodes tiles, one at a time. Keeps its memory, up to 2 MiB: make one per thread and use it
 /// again. It may be used by one thread at a time and moved between threads.
 pub struct Encoder {
     level: Level,
     dealer: Dealer,
+    fixed: Codes,
     chains: Chains,
     tokens: Vec<Token>,
     splitter: Splitter,
@@ -191,6 +184,7 @@ impl Encoder {
         Self {
             level,
             dealer: Dealer::default(),
+            fixed: Codes::fixed(),
             chains: Chains::new(),
             tokens: Vec::new(),
             splitter: Splitter::default(),
@@ -235,6 +229,7 @@ impl Encoder {
 
     fn encode_quick(&mut self, raw: &[u8], effort: Effort, unit_bytes: usize) {
         let Self {
+            fixed,
             dealer,
             chains,
             tokens,
@@ -243,13 +238,14 @@ impl Encoder {
         } = self;
         parse::parse(raw, chains, effort, tokens);
         if tokens.is_empty() {
-            return block::write(dealer, raw, tokens, true);
+            return block::write(dealer, fixed, raw, tokens, true);
         }
         let (mut token_start, mut raw_start) = (0, 0);
         splitter.split(tokens, unit_bytes, |token_end, raw_end| {
             let last = raw_end == raw.len();
             block::write(
                 dealer,
+                fixed,
                 &raw[raw_start..raw_end],
                 &tokens[token_start..token_end],
                 last,
@@ -260,6 +256,7 @@ impl Encoder {
 
     fn encode_thorough(&mut self, raw: &[u8], search: Search, passes: u32, unit_bytes: usize) {
         let Self {
+            fixed,
             dealer,
             chains,
             tokens,
@@ -275,11 +272,11 @@ impl Encoder {
             blocks,
             parsed,
         } = thorough.as_mut().expect("made with the level");
-        parse::parse(raw, chains, SEED_EFFORT, tokens);
-        if tokens.is_empty() {
-            return block::write(dealer, raw, tokens, true);
-        }
         trees.find_all(raw, search, matches);
+        parse::parse_found(raw, matches, tokens);
+        if tokens.is_empty() {
+            return block::write(dealer, fixed, raw, tokens, true);
+        }
         blocks.clear();
         splitter.split(tokens, unit_bytes, |token_end, raw_end| {
             blocks.push((token_end, raw_end))
@@ -295,7 +292,7 @@ impl Encoder {
                 optimal.parse(raw, (raw_start, raw_end), matches, costs, parsed);
             }
             let last = raw_end == raw.len();
-            block::write(dealer, &raw[raw_start..raw_end], parsed, last);
+            block::write(dealer, fixed, &raw[raw_start..raw_end], parsed, last);
             (token_start, raw_start) = (token_end, raw_end);
         }
     }

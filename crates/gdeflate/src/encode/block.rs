@@ -22,6 +22,9 @@ const LITLEN_BITS_MAX: usize = 14;
 
 const ITEM_COUNT_MAX: usize = LITLEN_SYMBOL_COUNT + DISTANCE_SYMBOL_COUNT;
 
+/// Turns of a block besides its tokens: type, counts, precode, items, end.
+const HEADER_TURNS_MAX: usize = 3 + PRECODE_SYMBOL_COUNT + ITEM_COUNT_MAX;
+
 /// The codes of a block.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Codes {
@@ -173,22 +176,29 @@ fn stored_bits(raw_len: usize) -> u32 {
     (8 * raw_len + STORED_BLOCK_HEADER_BITS * blocks) as u32
 }
 
-/// Writes one block in its cheapest form. `raw` is what `tokens` stand for.
-pub(crate) fn write(dealer: &mut Dealer, raw: &[u8], tokens: &[Token], last: bool) {
+/// Writes one block in its cheapest form. `raw` is what `tokens` stand for; `fixed` are the static
+/// codes.
+pub(crate) fn write(
+    dealer: &mut Dealer,
+    fixed: &Codes,
+    raw: &[u8],
+    tokens: &[Token],
+    last: bool,
+) {
     let frequencies = Frequencies::of_block(tokens);
     let codes = Codes::of_frequencies(&frequencies);
     let header = Header::new(&codes);
-    let fixed = Codes::fixed();
     let dynamic_bits = 3 + header.bits() + codes.cost(&frequencies);
     let static_bits = 3 + fixed.cost(&frequencies);
     let stored_bits = stored_bits(raw.len());
+    dealer.make_room(HEADER_TURNS_MAX + 2 * tokens.len());
     if dynamic_bits < static_bits.min(stored_bits) {
         dealer.turn(0, u32::from(last) | DYNAMIC << 1, 3);
         header.write(dealer);
         write_symbols(dealer, tokens, &codes);
     } else if static_bits < stored_bits {
         dealer.turn(0, u32::from(last) | STATIC << 1, 3);
-        write_symbols(dealer, tokens, &fixed);
+        write_symbols(dealer, tokens, fixed);
     } else {
         write_stored(dealer, raw, last);
     }
@@ -200,6 +210,7 @@ pub(crate) fn write_stored(dealer: &mut Dealer, raw: &[u8], last: bool) {
     loop {
         let (piece, behind) = rest.split_at(rest.len().min(STORED_BLOCK_RAW_BYTES_MAX));
         rest = behind;
+        dealer.make_room(2 + piece.len());
         dealer.turn(0, u32::from(last && rest.is_empty()) | STORED << 1, 3);
         dealer.turn(0, piece.len() as u32, 16);
         for (at, &byte) in piece.iter().enumerate() {

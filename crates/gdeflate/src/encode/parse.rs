@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 
 use super::chains::{Chains, Match};
 use super::tokens::Token;
+use super::trees::Matches;
 
 /// How hard a quick level looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,6 +58,33 @@ pub(crate) fn parse(raw: &[u8], chains: &mut Chains, effort: Effort, tokens: &mu
         position = end;
     }
     tokens.extend(raw[position..].iter().map(|&byte| Token::literal(byte)));
+}
+
+/// Fills `tokens` with a lazy parse of a whole tile from matches that are found already.
+pub(crate) fn parse_found(raw: &[u8], matches: &Matches, tokens: &mut Vec<Token>) {
+    tokens.clear();
+    let len_min = shortest_worthwhile(raw);
+    let longest = |position: usize| {
+        let found = matches.at(position).last();
+        let found = found.map(|&(len, distance)| Match {
+            len: usize::from(len),
+            distance: usize::from(distance),
+        });
+        found.filter(|&found| found.len >= len_min && worthwhile(found))
+    };
+    let mut position = 0;
+    while position < raw.len() {
+        let taken = longest(position).filter(|&taken| {
+            let next = if position + 1 < raw.len() { longest(position + 1) } else { None };
+            next.is_none_or(|next| !better(next, taken, 1))
+        });
+        let token = match taken {
+            Some(taken) => Token::of_match(taken.len, taken.distance),
+            None => Token::literal(raw[position]),
+        };
+        tokens.push(token);
+        position += token.raw_len();
+    }
 }
 
 /// Looks at the next positions for something better than `found` at `position`; returns the match
