@@ -92,13 +92,31 @@ impl Contender for StdOpens {
     }
 }
 
+/// Name of a case of reads.
+pub(super) fn case_name(mode: Mode) -> String {
+    format!("held {READS} x 1M {}", mode.name())
+}
+
+/// Name of the case of opens.
+pub(super) fn opens_name(quick: bool) -> String {
+    format!("held {} opens", opens_count(quick))
+}
+
+fn opens_count(quick: bool) -> usize {
+    if quick {
+        limits::QUICK_SMALL_COUNT
+    } else {
+        limits::SMALL_COUNT
+    }
+}
+
 /// Runs the cases.
 pub(super) fn run(session: &mut Session<'_>, file: &CorpusFile, pages: &PageHashes) -> Result<()> {
     let count = READS;
     let jobs = random_jobs(file.stored_len, READ_BYTES, count, 3);
     let mut destination = Destination::new(count * READ_BYTES)?;
     for mode in [Mode::Cold, Mode::Warm] {
-        let name = format!("held {count} x 1M {}", mode.name());
+        let name = case_name(mode);
         if !session.wants(&name) {
             continue;
         }
@@ -136,14 +154,14 @@ pub(super) fn run(session: &mut Session<'_>, file: &CorpusFile, pages: &PageHash
 }
 
 fn opens(session: &mut Session<'_>) -> Result<()> {
-    let count = session.size(limits::SMALL_COUNT, limits::QUICK_SMALL_COUNT);
+    let count = opens_count(session.options.quick);
     let paths: Vec<PathBuf> = session
         .corpus
         .small(count)?
         .into_iter()
         .map(|file| file.path)
         .collect();
-    let name = format!("held {count} opens");
+    let name = opens_name(session.options.quick);
     if !session.wants(&name) {
         return Ok(());
     }

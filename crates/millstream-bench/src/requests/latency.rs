@@ -65,7 +65,7 @@ pub(super) fn run(session: &mut Session<'_>, file: &CorpusFile, pages: &PageHash
     Ok(())
 }
 
-fn case_name(mode: Mode) -> String {
+pub(super) fn case_name(mode: Mode) -> String {
     format!("single 4K {}", mode.name())
 }
 
