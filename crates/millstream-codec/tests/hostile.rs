@@ -417,3 +417,39 @@ fn errors_say_codec_cause_and_offset() {
         "gzip: this is no gzip stream: the magic number is missing (at stored offset 0)"
     );
 }
+
+/// CRC-32 bit by bit, to be independent of the one under test.
+fn crc32(bytes: &[u8]) -> u32 {
+    !bytes.iter().fold(!0u32, |crc, &byte| {
+        (0..8).fold(crc ^ u32::from(byte), |crc, _| {
+            (crc >> 1) ^ (0xEDB8_8320 & (crc & 1).wrapping_neg())
+        })
+    })
+}
+
+#[test]
+fn every_field_of_a_gzip_header_is_read_and_its_checksum_verified() {
+    let raw = b"with a header";
+    let plain = encoded(CodecId::GZIP, raw).unwrap();
+    let mut stored = vec![0x1F, 0x8B, 8, 0x1E, 1, 2, 3, 4, 2, 3];
+    stored.extend([5, 0, b'e', 0, b't', 0, b'a']);
+    stored.extend(b"name\0comment\0");
+    let checksum_start = stored.len();
+    let checksum = crc32(&stored) as u16;
+    stored.extend(checksum.to_le_bytes());
+    stored.extend(&plain[10..]);
+    for pieces in [(1, 1), (3, 100), (1000, 1000)] {
+        assert_eq!(
+            by_stream(CodecId::GZIP, &stored, raw.len(), || pieces).unwrap(),
+            raw
+        );
+    }
+    assert_eq!(by_block(CodecId::GZIP, &stored, raw.len()).unwrap(), raw);
+    for len in 0..stored.len() {
+        let kinds = errors(CodecId::GZIP, &stored[..len], raw.len());
+        assert_eq!(kinds, [CodecErrorKind::Truncated; 4], "cut at {len}");
+    }
+    stored[checksum_start] ^= 1;
+    let kinds = errors(CodecId::GZIP, &stored, raw.len());
+    assert_eq!(kinds, [CodecErrorKind::Checksum; 4]);
+}
