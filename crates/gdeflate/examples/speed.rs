@@ -26,7 +26,10 @@ fn main() {
         match argument.as_str() {
             "--levels" => {
                 let list = arguments.next().expect("--levels LIST");
-                levels = list.split(',').map(|level| level.parse().expect("a level")).collect();
+                levels = list
+                    .split(',')
+                    .map(|level| level.parse().expect("a level"))
+                    .collect();
             }
             "--budget-mb" => {
                 let number: usize = arguments.next().and_then(|n| n.parse().ok()).expect("MB");
@@ -40,11 +43,18 @@ fn main() {
             .map(|kind| (kind.to_owned(), data::data(kind, budget_bytes, 1)))
             .into()
     } else {
-        paths.into_iter().map(|path| (path.clone(), load(&path, budget_bytes))).collect()
+        paths
+            .into_iter()
+            .map(|path| (path.clone(), load(&path, budget_bytes)))
+            .collect()
     };
     println!("fastest kernel: {:?}", Kernel::fastest());
     for (name, raw) in &corpora {
-        println!("{name}: {} bytes, memcpy {:.0} MB/s", raw.len(), memcpy_rate(raw));
+        println!(
+            "{name}: {} bytes, memcpy {:.0} MB/s",
+            raw.len(),
+            memcpy_rate(raw)
+        );
         for &level in &levels {
             compare(raw, level);
         }
@@ -53,13 +63,19 @@ fn main() {
 
 fn load(path: &str, budget_bytes: usize) -> Vec<u8> {
     let (path, endings) = path.split_once(':').unwrap_or((path, ""));
-    let endings: Vec<&str> = endings.split(',').filter(|ending| !ending.is_empty()).collect();
+    let endings: Vec<&str> = endings
+        .split(',')
+        .filter(|ending| !ending.is_empty())
+        .collect();
     let mut files = Vec::new();
     list(Path::new(path), &mut files);
     files.sort();
     // Some of every file rather than all of a few.
     files.retain(|file| {
-        let ending = file.extension().and_then(|ending| ending.to_str()).unwrap_or("");
+        let ending = file
+            .extension()
+            .and_then(|ending| ending.to_str())
+            .unwrap_or("");
         endings.is_empty() || endings.contains(&ending)
     });
     assert!(!files.is_empty(), "no files in {path}");
@@ -131,13 +147,19 @@ fn compare(raw: &[u8], level: u8) {
             theirs.clear();
             for piece in raw.chunks(TILE_RAW_BYTES) {
                 let mut block = vec![0; compressor.deflate_compress_bound(piece.len())];
-                let len = compressor.deflate_compress(piece, &mut block).expect("within bound");
+                let len = compressor
+                    .deflate_compress(piece, &mut block)
+                    .expect("within bound");
                 block.truncate(len);
                 theirs.push(block);
             }
         });
     }
-    let kernels: Vec<Kernel> = Kernel::ALL.iter().copied().filter(|k| k.is_available()).collect();
+    let kernels: Vec<Kernel> = Kernel::ALL
+        .iter()
+        .copied()
+        .filter(|k| k.is_available())
+        .collect();
     let mut decoders: Vec<Decoder> = kernels.iter().map(|&k| Decoder::with_kernel(k)).collect();
     let mut best: Vec<Best> = kernels.iter().map(|_| Best(0.0)).collect();
     let mut their_decode = Best(0.0);
@@ -155,7 +177,9 @@ fn compare(raw: &[u8], level: u8) {
         }
         their_decode.run(raw.len(), || {
             for (block, target) in theirs.iter().zip(out.chunks_mut(TILE_RAW_BYTES)) {
-                decompressor.deflate_decompress(block, target).expect("its own block");
+                decompressor
+                    .deflate_decompress(block, target)
+                    .expect("its own block");
             }
         });
     }
@@ -170,7 +194,11 @@ fn compare(raw: &[u8], level: u8) {
         their_decode.0,
     );
     for (kernel, best) in kernels.iter().zip(&best) {
-        print!(" {kernel:?} {:.0} = {:.2}x", best.0, best.0 / their_decode.0);
+        print!(
+            " {kernel:?} {:.0} = {:.2}x",
+            best.0,
+            best.0 / their_decode.0
+        );
     }
     println!();
 }

@@ -16,6 +16,8 @@
 )]
 
 #[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
 mod avx512;
 mod codes;
 mod copies;
@@ -109,7 +111,7 @@ impl Decoder {
         if raw.len() > TILE_RAW_BYTES {
             return Err(Error::new(ErrorKind::Argument, 0));
         }
-        if tile.len() % WORD_BYTES != 0 || tile.len() > TILE_STORED_BYTES_MAX {
+        if !tile.len().is_multiple_of(WORD_BYTES) || tile.len() > TILE_STORED_BYTES_MAX {
             return Err(Error::new(ErrorKind::TileTable, 0));
         }
         let mut words = Words::new(tile);
@@ -171,6 +173,12 @@ impl Decoder {
                 // SAFETY: `with_kernel`, the only way to a decoder, keeps a kernel only if the
                 // machine has what it needs.
                 unsafe { avx512::symbols(lanes, words, tables, tokens, room)? };
+            }
+            #[cfg(target_arch = "x86_64")]
+            Kernel::Avx2 => {
+                scratch.tables.build(lengths)?;
+                // SAFETY: as above.
+                unsafe { avx2::symbols(lanes, words, &scratch.tables, tokens, room)? };
             }
             _ => {
                 scratch.tables.build(lengths)?;

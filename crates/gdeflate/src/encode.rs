@@ -258,7 +258,6 @@ impl Encoder {
         let Self {
             fixed,
             dealer,
-            chains,
             tokens,
             splitter,
             thorough,

@@ -9,8 +9,8 @@ use support::{decode, kernels, plain};
 
 /// Sizes around everything that has a border: lanes, words, tiles, stored blocks.
 const SIZES: [usize; 22] = [
-    0, 1, 2, 3, 4, 31, 32, 33, 127, 128, 129, 1000, 10_000, 65_534, 65_535, 65_536, 65_537, 131_071,
-    131_072, 131_073, 200_000, 70_000,
+    0, 1, 2, 3, 4, 31, 32, 33, 127, 128, 129, 1000, 10_000, 65_534, 65_535, 65_536, 65_537,
+    131_071, 131_072, 131_073, 200_000, 70_000,
 ];
 
 #[test]
@@ -20,10 +20,16 @@ fn every_level_and_kind_comes_back_at_every_border() {
             for len in SIZES.into_iter().skip(at % 2).step_by(2) {
                 let raw = data(kind, len, len as u64);
                 let stored = compress(&raw, level, 1).unwrap();
-                assert!(stored.len() <= compress_bound(len), "{kind} {len} {level:?}: bound");
+                assert!(
+                    stored.len() <= compress_bound(len),
+                    "{kind} {len} {level:?}: bound"
+                );
                 for kernel in kernels() {
                     let back = decode(kernel, &stored);
-                    assert!(back.as_ref() == Ok(&raw), "{kind} {len} {level:?} {kernel:?}");
+                    assert!(
+                        back.as_ref() == Ok(&raw),
+                        "{kind} {len} {level:?} {kernel:?}"
+                    );
                 }
             }
         }
@@ -38,7 +44,11 @@ fn the_plain_decoder_reads_what_we_write() {
             let mut tile = Vec::new();
             Encoder::new(level).encode_tile(&raw, &mut tile).unwrap();
             let back = plain::decode_tile(&tile, raw.len());
-            assert!(back.as_ref() == Ok(&raw), "{kind} {level:?}: {:?}", back.err());
+            assert!(
+                back.as_ref() == Ok(&raw),
+                "{kind} {level:?}: {:?}",
+                back.err()
+            );
         }
     }
 }
@@ -58,7 +68,10 @@ fn the_bytes_do_not_depend_on_the_thread_count() {
     for level in [0, 1, 5, 9].map(|number| Level::new(number).unwrap()) {
         let one = compress(&raw, level, 1).unwrap();
         for threads in [0, 2, 3, 16] {
-            assert!(compress(&raw, level, threads).unwrap() == one, "{level:?} {threads}");
+            assert!(
+                compress(&raw, level, threads).unwrap() == one,
+                "{level:?} {threads}"
+            );
         }
         for threads in [0, 1, 2, 5, 100] {
             assert!(gdeflate::decompress(&one, threads).unwrap() == raw);
@@ -73,7 +86,9 @@ fn an_encoder_keeps_nothing_between_tiles() {
         let raw = data("mesh", 50_000, 5);
         let (mut first, mut again) = (Vec::new(), Vec::new());
         encoder.encode_tile(&raw, &mut first).unwrap();
-        encoder.encode_tile(&data("text", 65_536, 6), &mut Vec::new()).unwrap();
+        encoder
+            .encode_tile(&data("text", 65_536, 6), &mut Vec::new())
+            .unwrap();
         encoder.encode_tile(&raw, &mut again).unwrap();
         assert!(first == again, "{level:?}");
     }
@@ -87,12 +102,17 @@ fn higher_levels_compress_better_and_none_is_another() {
         .collect();
     let mut before: Option<(usize, Vec<Vec<u8>>)> = None;
     for level in Level::all() {
-        let streams: Vec<Vec<u8>> =
-            corpus.iter().map(|raw| compress(raw, level, 2).unwrap()).collect();
+        let streams: Vec<Vec<u8>> = corpus
+            .iter()
+            .map(|raw| compress(raw, level, 2).unwrap())
+            .collect();
         let total = streams.iter().map(Vec::len).sum();
         println!("{level:?}: {total}");
         if let Some((before, other)) = before {
-            assert!(total < before, "{level:?}: {total} bytes, the level below {before}");
+            assert!(
+                total < before,
+                "{level:?}: {total} bytes, the level below {before}"
+            );
             assert!(streams != other);
         }
         before = Some((total, streams));
@@ -110,13 +130,23 @@ fn ranges_of_tiles_decode_alone() {
             let bytes = start as usize * 65_536..(end as usize * 65_536).min(raw.len());
             let expected = if start == end { &[] } else { &raw[bytes] };
             let mut back = vec![0; expected.len()];
-            decoder.decode_range(&stream, start..end, &mut back).unwrap();
+            decoder
+                .decode_range(&stream, start..end, &mut back)
+                .unwrap();
             assert!(back == expected, "{start}..{end}");
             back.push(0);
-            assert!(decoder.decode_range(&stream, start..end, &mut back).is_err());
+            assert!(
+                decoder
+                    .decode_range(&stream, start..end, &mut back)
+                    .is_err()
+            );
         }
     }
-    assert!(decoder.decode_range(&stream, 0..6, &mut [0; 300_000]).is_err());
+    assert!(
+        decoder
+            .decode_range(&stream, 0..6, &mut [0; 300_000])
+            .is_err()
+    );
 }
 
 proptest! {

@@ -28,7 +28,11 @@ fn every_good_vector_decodes_to_its_bytes_with_the_plain_decoder() {
             let range = stream.header().tile_raw_range(tile);
             let bytes = plain::decode_tile(stream.tile(tile), stream.tile_raw_len(tile));
             let expected = &raw[range.start as usize..range.end as usize];
-            assert!(bytes.as_deref() == Ok(expected), "{} tile {tile}: {bytes:?}", vector.name);
+            assert!(
+                bytes.as_deref() == Ok(expected),
+                "{} tile {tile}: {bytes:?}",
+                vector.name
+            );
         }
     }
 }
@@ -49,7 +53,10 @@ fn every_broken_vector_is_refused_by_every_kernel() {
 #[test]
 fn trailing_bytes_are_refused_by_default_and_allowed_by_option() {
     let vectors = vectors();
-    let vector = vectors.iter().find(|v| v.name == "neg_trailing_garbage").unwrap();
+    let vector = vectors
+        .iter()
+        .find(|v| v.name == "neg_trailing_garbage")
+        .unwrap();
     let refused = TileStream::parse(&vector.stored, ParseOptions::default()).unwrap_err();
     assert_eq!(refused.kind, ErrorKind::TrailingBytes);
     assert_eq!(refused.offset as usize, vector.stored.len() - 4);

@@ -112,7 +112,10 @@ unsafe fn copy_many(from: *const u8, to: *mut u8, len: usize) {
 #[inline(always)]
 unsafe fn copy16(from: *const u8, to: *mut u8) {
     // SAFETY: the caller's.
-    unsafe { to.cast::<[u8; 16]>().write_unaligned(from.cast::<[u8; 16]>().read_unaligned()) }
+    unsafe {
+        to.cast::<[u8; 16]>()
+            .write_unaligned(from.cast::<[u8; 16]>().read_unaligned())
+    }
 }
 
 /// Copies a match of `len` bytes from `distance` before `to`, and up to 31 bytes more.
@@ -183,7 +186,9 @@ unsafe fn copy_near(to: *mut u8, distance: usize, len: usize) {
 }
 
 /// Largest multiple of a distance below 16 that is not above 16.
-const PATTERN_STEP: [u8; 16] = [16, 16, 16, 15, 16, 15, 12, 14, 16, 9, 10, 11, 12, 13, 14, 15];
+const PATTERN_STEP: [u8; 16] = [
+    16, 16, 16, 15, 16, 15, 12, 14, 16, 9, 10, 11, 12, 13, 14, 15,
+];
 
 /// 16 bytes that repeat the `distance` bytes at `from`.
 ///

@@ -12,13 +12,15 @@
 pub enum Kernel {
     /// Safe code for any machine.
     Portable,
+    /// x86-64 with AVX2, BMI1, BMI2 and POPCNT (Haswell, Zen and later).
+    Avx2,
     /// x86-64 with AVX-512 F, BW, VL, DQ, VBMI, VBMI2 and GFNI (Ice Lake, Zen 4 and later).
     Avx512,
 }
 
 impl Kernel {
     /// All kernels, on any machine.
-    pub const ALL: &'static [Self] = &[Self::Portable, Self::Avx512];
+    pub const ALL: &'static [Self] = &[Self::Portable, Self::Avx2, Self::Avx512];
 
     /// Whether this machine can run it.
     #[must_use]
@@ -26,9 +28,11 @@ impl Kernel {
         match self {
             Self::Portable => true,
             #[cfg(target_arch = "x86_64")]
+            Self::Avx2 => super::avx2::is_available(),
+            #[cfg(target_arch = "x86_64")]
             Self::Avx512 => super::avx512::is_available(),
             #[cfg(not(target_arch = "x86_64"))]
-            Self::Avx512 => false,
+            Self::Avx2 | Self::Avx512 => false,
         }
     }
 

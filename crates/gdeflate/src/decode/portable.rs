@@ -42,16 +42,31 @@ pub(crate) fn symbols(
             return tail(lanes, words, tables, tokens, &mut pending, lane);
         }
     }
-    // Fewer words are left than a round may take: the same turns, with every refill checked.
+    finish(lanes, words, tables, tokens, room, &mut pending, 0)
+}
+
+/// Goes on turn by turn from `lane` to the end of the block's tail, with every refill checked: for
+/// the last words of a tile, of which fewer are left than a round may take.
+#[inline(never)]
+pub(super) fn finish(
+    lanes: &mut Lanes,
+    words: &mut Words<'_>,
+    tables: &Tables,
+    tokens: &mut Tokens,
+    room: usize,
+    pending: &mut [usize; LANE_COUNT],
+    mut lane: usize,
+) -> Result<(), ErrorKind> {
     loop {
-        tokens.check_room(room)?;
-        for lane in 0..LANE_COUNT {
-            let end = turn(lanes, tables, tokens, &mut pending, lane)?;
-            lanes.refill(lane, words)?;
-            if end {
-                return tail(lanes, words, tables, tokens, &mut pending, lane);
-            }
+        if lane == 0 {
+            tokens.check_room(room)?;
         }
+        let end = turn(lanes, tables, tokens, pending, lane)?;
+        lanes.refill(lane, words)?;
+        if end {
+            return tail(lanes, words, tables, tokens, pending, lane);
+        }
+        lane = (lane + 1) % LANE_COUNT;
     }
 }
 
@@ -69,9 +84,9 @@ fn round(
     let mut literal_count = tokens.literal_count;
     let mut length_count = tokens.length_count;
     let mut distance_count = tokens.distance_count;
-    for lane in 0..LANE_COUNT {
+    for (lane, pending) in pending.iter_mut().enumerate() {
         let bits = lanes.bits[lane];
-        let start = pending[lane];
+        let start = *pending;
         let root = if start == 0 {
             low_bits(LITLEN_ROOT_BITS)
         } else {
@@ -95,8 +110,8 @@ fn round(
             }
         }
         let code_bits = entry & 31;
-        let extra_bits = entry >> 5 & 31;
-        let value = (entry >> 16).wrapping_add((bits >> code_bits & low_bits(extra_bits)) as u32);
+        let extra_bits = (entry >> 5) & 31;
+        let value = (entry >> 16).wrapping_add(((bits >> code_bits) & low_bits(extra_bits)) as u32);
         let bits = bits >> (code_bits + extra_bits);
         let count = lanes.counts[lane] - (code_bits + extra_bits);
         let at = used % LANE_COUNT * WORD_BYTES;
@@ -109,13 +124,13 @@ fn round(
         used += (short & 1) as usize;
 
         tokens.literals[literal_count & 0xFFFF] = value as u8;
-        literal_count += (entry / LITERAL & 1) as usize;
+        literal_count += ((entry / LITERAL) & 1) as usize;
         tokens.literals_before[length_count & MATCH_MASK] = literal_count as u16;
         tokens.lengths[length_count & MATCH_MASK] = value as u16;
-        length_count += (entry / LENGTH & 1) as usize;
+        length_count += ((entry / LENGTH) & 1) as usize;
         tokens.distances[distance_count & MATCH_MASK] = value as u16;
-        distance_count += (entry / DISTANCE & 1) as usize;
-        pending[lane] = (entry & LENGTH) as usize * (DISTANCE_START / LENGTH as usize);
+        distance_count += ((entry / DISTANCE) & 1) as usize;
+        *pending = (entry & LENGTH) as usize * (DISTANCE_START / LENGTH as usize);
     }
     tokens.literal_count = literal_count;
     tokens.length_count = length_count;
@@ -125,7 +140,7 @@ fn round(
 
 #[cold]
 fn second(tables: &Tables, entry: u32, bits: u64) -> u32 {
-    let index = bits >> (entry & 31) & low_bits(entry >> 5 & 31);
+    let index = (bits >> (entry & 31)) & low_bits((entry >> 5) & 31);
     tables.entries[((entry >> 16) as usize + index as usize) % ENTRY_COUNT]
 }
 
@@ -149,11 +164,11 @@ fn turn(
         entry = second(tables, entry, bits);
     }
     let code_bits = entry & 31;
-    let extra_bits = entry >> 5 & 31;
+    let extra_bits = (entry >> 5) & 31;
     if entry & SPECIAL != 0 && entry & END == 0 {
         return Err(ErrorKind::BadSymbol);
     }
-    let value = (entry >> 16) as u16 + (bits >> code_bits & low_bits(extra_bits)) as u16;
+    let value = (entry >> 16) as u16 + ((bits >> code_bits) & low_bits(extra_bits)) as u16;
     lanes.bits[lane] >>= code_bits + extra_bits;
     lanes.counts[lane] -= code_bits + extra_bits;
     pending[lane] = 0;

@@ -178,13 +178,7 @@ fn stored_bits(raw_len: usize) -> u32 {
 
 /// Writes one block in its cheapest form. `raw` is what `tokens` stand for; `fixed` are the static
 /// codes.
-pub(crate) fn write(
-    dealer: &mut Dealer,
-    fixed: &Codes,
-    raw: &[u8],
-    tokens: &[Token],
-    last: bool,
-) {
+pub(crate) fn write(dealer: &mut Dealer, fixed: &Codes, raw: &[u8], tokens: &[Token], last: bool) {
     let frequencies = Frequencies::of_block(tokens);
     let codes = Codes::of_frequencies(&frequencies);
     let header = Header::new(&codes);

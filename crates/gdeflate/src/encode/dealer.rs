@@ -39,7 +39,12 @@ impl Dealer {
         self.make_room(LANE_COUNT);
         self.len = LANE_COUNT;
         for (at, lane) in self.lanes.iter_mut().enumerate() {
-            *lane = Lane { bits: 0, count: 0, place: at as u32, next: 0 };
+            *lane = Lane {
+                bits: 0,
+                count: 0,
+                place: at as u32,
+                next: 0,
+            };
         }
     }
 
@@ -69,7 +74,11 @@ impl Dealer {
         let owned = 1 + usize::from(begun) - usize::from(full);
         let reserve = 1 + usize::from(lane.count > 0) - owned;
         debug_assert!(reserve <= 1);
-        lane.next = if reserve > 0 { self.len as u32 } else { lane.next };
+        lane.next = if reserve > 0 {
+            self.len as u32
+        } else {
+            lane.next
+        };
         self.len += reserve;
     }
 

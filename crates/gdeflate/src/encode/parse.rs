@@ -75,7 +75,11 @@ pub(crate) fn parse_found(raw: &[u8], matches: &Matches, tokens: &mut Vec<Token>
     let mut position = 0;
     while position < raw.len() {
         let taken = longest(position).filter(|&taken| {
-            let next = if position + 1 < raw.len() { longest(position + 1) } else { None };
+            let next = if position + 1 < raw.len() {
+                longest(position + 1)
+            } else {
+                None
+            };
             next.is_none_or(|next| !better(next, taken, 1))
         });
         let token = match taken {

@@ -3,8 +3,16 @@
 use fastrand::Rng;
 
 /// Kinds of data.
-pub(crate) const KINDS: [&str; 8] =
-    ["text", "mesh", "texture", "zeros", "random", "few", "periodic", "patchwork"];
+pub(crate) const KINDS: [&str; 8] = [
+    "text",
+    "mesh",
+    "texture",
+    "zeros",
+    "random",
+    "few",
+    "periodic",
+    "patchwork",
+];
 
 /// `len` bytes of a kind.
 pub(crate) fn data(kind: &str, len: usize, seed: u64) -> Vec<u8> {

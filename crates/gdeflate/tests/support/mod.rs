@@ -38,7 +38,11 @@ pub(crate) fn vectors() -> Vec<Vector> {
         assert_eq!(raw.len() as u64, entry["raw_size"].as_u64().unwrap());
         for stream in entry["streams"].as_array().unwrap() {
             let name = stream["file"].as_str().unwrap().to_owned();
-            all.push(Vector { stored: read(&name), name, raw: Some(raw.clone()) });
+            all.push(Vector {
+                stored: read(&name),
+                name,
+                raw: Some(raw.clone()),
+            });
         }
     }
     for entry in manifest("handmade/manifest.json") {

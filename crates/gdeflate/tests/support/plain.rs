@@ -20,8 +20,9 @@ const LENGTH_BASE: [usize; 29] = [
     3, 4, 5, 6, 7, 8, 9, 10, 11, 13, 15, 17, 19, 23, 27, 31, 35, 43, 51, 59, 67, 83, 99, 115, 131,
     163, 195, 227, 3,
 ];
-const LENGTH_EXTRA: [u32; 29] =
-    [0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3, 4, 4, 4, 4, 5, 5, 5, 5, 16];
+const LENGTH_EXTRA: [u32; 29] = [
+    0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3, 4, 4, 4, 4, 5, 5, 5, 5, 16,
+];
 const DISTANCE_BASE: [usize; 32] = [
     1, 2, 3, 4, 5, 7, 9, 13, 17, 25, 33, 49, 65, 97, 129, 193, 257, 385, 513, 769, 1025, 1537,
     2049, 3073, 4097, 6145, 8193, 12289, 16385, 24577, 32769, 49153,
@@ -30,8 +31,9 @@ const DISTANCE_EXTRA: [u32; 32] = [
     0, 0, 0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7, 8, 8, 9, 9, 10, 10, 11, 11, 12, 12, 13,
     13, 14, 14,
 ];
-const PRECODE_ORDER: [usize; 19] =
-    [16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15];
+const PRECODE_ORDER: [usize; 19] = [
+    16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15,
+];
 
 /// The 32 bit readers and the cursor they share.
 struct Lanes {
@@ -47,7 +49,11 @@ impl Lanes {
             .map(|bytes| u32::from_le_bytes(bytes.try_into().unwrap()))
             .collect();
         let buffers = std::array::from_fn(|_| std::collections::VecDeque::new());
-        let mut lanes = Self { words, cursor: 0, buffers };
+        let mut lanes = Self {
+            words,
+            cursor: 0,
+            buffers,
+        };
         for lane in 0..32 {
             lanes.refill(lane)?;
         }
@@ -64,7 +70,11 @@ impl Lanes {
     }
 
     fn bit(&mut self, lane: usize) -> u32 {
-        u32::from(self.buffers[lane].pop_front().expect("a turn takes at most 32 bits"))
+        u32::from(
+            self.buffers[lane]
+                .pop_front()
+                .expect("a turn takes at most 32 bits"),
+        )
     }
 
     fn bits(&mut self, lane: usize, count: u32) -> u32 {
@@ -101,7 +111,11 @@ impl Code {
         let mut value = 0;
         for len in 1..=15 {
             value = value << 1 | lanes.bit(lane);
-            if let Some(word) = self.words.iter().find(|word| word.0 == len && word.1 == value) {
+            if let Some(word) = self
+                .words
+                .iter()
+                .find(|word| word.0 == len && word.1 == value)
+            {
                 return Ok(word.2);
             }
         }
@@ -228,7 +242,10 @@ fn read_symbols(
 /// Decodes one tile that must hold exactly `raw_len` bytes.
 pub(crate) fn decode_tile(stored: &[u8], raw_len: usize) -> Result<Vec<u8>, Refusal> {
     let mut lanes = Lanes::new(stored)?;
-    let mut output = Output { bytes: Vec::new(), len: raw_len };
+    let mut output = Output {
+        bytes: Vec::new(),
+        len: raw_len,
+    };
     loop {
         let last = lanes.bit(0) == 1;
         let block_type = lanes.bits(0, 2);
@@ -257,8 +274,12 @@ pub(crate) fn decode_tile(stored: &[u8], raw_len: usize) -> Result<Vec<u8>, Refu
     if output.bytes.len() < raw_len {
         return Err(Refusal::TooShort);
     }
-    if lanes.cursor != lanes.words.len() || stored.len() % 4 != 0 {
+    if lanes.cursor != lanes.words.len() || !stored.len().is_multiple_of(4) {
         return Err(Refusal::UnusedWords);
     }
-    Ok(output.bytes.into_iter().map(|byte| byte.expect("every hole was filled")).collect())
+    Ok(output
+        .bytes
+        .into_iter()
+        .map(|byte| byte.expect("every hole was filled"))
+        .collect())
 }

@@ -1,0 +1,348 @@
+//! The AVX2 kernel: turns of eight lanes at once, over the portable kernel's tables.
+//!
+//! Four groups of eight lanes take their turns one after the other: gather the eight entries, add
+//! the extra bits, shift the bits out, and spread the next words over the lanes that need one.
+//! What a wider instruction set does by itself, spreading and packing by a mask, is a shuffle by
+//! one of 256 patterns here. Gathers are what this stands or falls with; they are slow on some
+//! CPUs, which is why the choice of a kernel is measured.
+//!
+//! Codewords longer than the root table cost the group a second gather. The end of the block, what
+//! is wrong, and the last words of a tile are left to the portable kernel's careful turns, lane by
+//! lane from the first of the group on.
+//!
+//! # Safety
+//! The entry point must run on a CPU with the features that [`is_available`] asks for; the caller is
+//! the dispatch, which asked. Memory is touched in four ways: gathers are masked to the table's
+//! length or follow a pointer that `Tables::build` made, which is masked, too; words are loaded only
+//! while 32 are left, the most that four groups take; the streams are written only after
+//! `check_room`, which leaves room for one round and a whole vector behind it; patterns are indexed
+//! by eight bits.
+#![expect(
+    unsafe_code,
+    reason = "vector loads and stores with derived bounds; see # Safety"
+)]
+
+use core::arch::x86_64::*;
+
+use super::lanes::{Lanes, Words};
+use super::portable;
+use super::tables::{
+    DISTANCE, DISTANCE_ROOT_BITS, DISTANCE_START, ENTRY_COUNT, LENGTH, LITERAL, LITLEN_ROOT_BITS,
+    POINTER, SPECIAL, Tables,
+};
+use super::tokens::{LITERAL_ROOM, MATCH_ROOM, STREAM_SLACK, Tokens};
+use crate::error::ErrorKind;
+use crate::limits::{LANE_COUNT, TILE_MATCH_COUNT_MAX, TILE_RAW_BYTES, WORD_BYTES};
+
+/// Lanes of one vector.
+const GROUP: usize = 8;
+const GROUP_COUNT: usize = LANE_COUNT / GROUP;
+
+// A round stores at most 32 literals and 32 matches, the last of them as whole vectors.
+const _: () = assert!(TILE_RAW_BYTES + LANE_COUNT + STREAM_SLACK <= LITERAL_ROOM);
+const _: () = assert!(TILE_MATCH_COUNT_MAX + LANE_COUNT + STREAM_SLACK <= MATCH_ROOM);
+const _: () = assert!(ENTRY_COUNT.is_power_of_two());
+
+/// Whether this machine has what the kernel needs.
+#[cfg(feature = "std")]
+pub(crate) fn is_available() -> bool {
+    is_x86_feature_detected!("avx2")
+        && is_x86_feature_detected!("bmi1")
+        && is_x86_feature_detected!("bmi2")
+        && is_x86_feature_detected!("popcnt")
+}
+
+/// Whether every machine that this is compiled for has what the kernel needs.
+#[cfg(not(feature = "std"))]
+pub(crate) fn is_available() -> bool {
+    cfg!(all(
+        target_feature = "avx2",
+        target_feature = "bmi1",
+        target_feature = "bmi2",
+        target_feature = "popcnt"
+    ))
+}
+
+/// For each mask of eight lanes, eight bytes.
+type Patterns = [[u8; GROUP]; 256];
+
+/// For each lane of the mask its rank in the mask: which of the next words it takes, or how many
+/// lanes of the mask are before it.
+const RANKS: Patterns = {
+    let mut patterns = [[0; GROUP]; 256];
+    let mut mask = 0;
+    while mask < 256 {
+        let mut rank = 0;
+        let mut lane = 0;
+        while lane < GROUP {
+            patterns[mask][lane] = rank;
+            rank += (mask >> lane & 1) as u8;
+            lane += 1;
+        }
+        mask += 1;
+    }
+    patterns
+};
+
+/// The lanes of the mask, in order.
+const MEMBERS: Patterns = {
+    let mut patterns = [[0; GROUP]; 256];
+    let mut mask = 0;
+    while mask < 256 {
+        let mut rank = 0;
+        let mut lane = 0;
+        while lane < GROUP {
+            if mask >> lane & 1 == 1 {
+                patterns[mask][rank] = lane as u8;
+                rank += 1;
+            }
+            lane += 1;
+        }
+        mask += 1;
+    }
+    patterns
+};
+
+static RANK_PATTERNS: Patterns = RANKS;
+static MEMBER_PATTERNS: Patterns = MEMBERS;
+
+/// The bits of eight lanes.
+#[derive(Clone, Copy)]
+struct Group {
+    /// The next 32 bits.
+    low: __m256i,
+    /// What a lane has beyond.
+    high: __m256i,
+    /// How many bits that are, 0 to 31.
+    surplus: __m256i,
+    /// All ones where a length is pending.
+    pending: __m256i,
+}
+
+/// Decodes the symbols of one Huffman block, as the portable kernel does.
+#[inline(never)]
+#[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
+pub(crate) fn symbols(
+    lanes: &mut Lanes,
+    words: &mut Words<'_>,
+    tables: &Tables,
+    tokens: &mut Tokens,
+    room: usize,
+) -> Result<(), ErrorKind> {
+    let mut groups = load(lanes);
+    let bytes = words.rest();
+    let word_count = bytes.len() / WORD_BYTES;
+    let mut cursor = 0;
+    let mut stopped = 0;
+    'rounds: while cursor + LANE_COUNT <= word_count {
+        tokens.check_room(room)?;
+        for (at, group) in groups.iter_mut().enumerate() {
+            let entries = look_up(group, tables);
+            if _mm256_movemask_epi8(flag(entries, SPECIAL)) != 0 {
+                stopped = at * GROUP;
+                break 'rounds;
+            }
+            let value = consume(group, entries, bytes, &mut cursor);
+            emit(tokens, entries, value);
+        }
+    }
+    words.advance(cursor);
+    let mut pending = store(&groups, lanes);
+    portable::finish(lanes, words, tables, tokens, room, &mut pending, stopped)
+}
+
+#[target_feature(enable = "avx2")]
+fn load(lanes: &Lanes) -> [Group; GROUP_COUNT] {
+    let mut groups = [Group {
+        low: _mm256_setzero_si256(),
+        high: _mm256_setzero_si256(),
+        surplus: _mm256_setzero_si256(),
+        pending: _mm256_setzero_si256(),
+    }; GROUP_COUNT];
+    for (at, group) in groups.iter_mut().enumerate() {
+        let bits: [u64; GROUP] = core::array::from_fn(|lane| lanes.bits[at * GROUP + lane]);
+        let counts: [u32; GROUP] = core::array::from_fn(|lane| lanes.counts[at * GROUP + lane]);
+        let rows = [
+            bits.map(|bits| bits as u32),
+            bits.map(|bits| (bits >> 32) as u32),
+            counts.map(|count| count - 32),
+        ];
+        // SAFETY: rows of 32 bytes.
+        unsafe {
+            group.low = _mm256_loadu_si256(rows[0].as_ptr().cast());
+            group.high = _mm256_loadu_si256(rows[1].as_ptr().cast());
+            group.surplus = _mm256_loadu_si256(rows[2].as_ptr().cast());
+        }
+    }
+    groups
+}
+
+/// Writes the lanes back; returns the portable kernel's form of what is pending.
+#[target_feature(enable = "avx2")]
+fn store(groups: &[Group; GROUP_COUNT], lanes: &mut Lanes) -> [usize; LANE_COUNT] {
+    let mut pending = [0; LANE_COUNT];
+    for (at, group) in groups.iter().enumerate() {
+        let mut rows = [[0_u32; GROUP]; 4];
+        let vectors = [group.low, group.high, group.surplus, group.pending];
+        for (row, vector) in rows.iter_mut().zip(vectors) {
+            // SAFETY: rows of 32 bytes.
+            unsafe { _mm256_storeu_si256(row.as_mut_ptr().cast(), vector) };
+        }
+        let [low, high, surplus, waiting] = rows;
+        for (lane, to) in (at * GROUP..(at + 1) * GROUP).enumerate() {
+            lanes.bits[to] = (u64::from(high[lane]) << 32) | u64::from(low[lane]);
+            lanes.counts[to] = surplus[lane] + 32;
+            pending[to] = waiting[lane] as usize & DISTANCE_START;
+        }
+    }
+    pending
+}
+
+#[inline]
+#[target_feature(enable = "avx2")]
+fn splat(value: u32) -> __m256i {
+    _mm256_set1_epi32(value as i32)
+}
+
+/// All ones where an entry has this one flag.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn flag(entries: __m256i, flag: u32) -> __m256i {
+    let shift = _mm_cvtsi32_si128(flag.leading_zeros() as i32);
+    _mm256_srai_epi32::<31>(_mm256_sll_epi32(entries, shift))
+}
+
+/// The same as a mask.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn flag_mask(entries: __m256i, flag: u32) -> usize {
+    let shift = _mm_cvtsi32_si128(flag.leading_zeros() as i32);
+    let signs = _mm256_castsi256_ps(_mm256_sll_epi32(entries, shift));
+    _mm256_movemask_ps(signs) as usize & 0xFF
+}
+
+/// The field of five bits that begins at bit `FROM`.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn field<const FROM: i32>(entries: __m256i) -> __m256i {
+    _mm256_and_si256(_mm256_srli_epi32::<FROM>(entries), splat(31))
+}
+
+/// `bits` without those from `count` on.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn lowest(bits: __m256i, count: __m256i) -> __m256i {
+    _mm256_andnot_si256(_mm256_sllv_epi32(splat(u32::MAX), count), bits)
+}
+
+/// The entries of a group's next symbols.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn look_up(group: &Group, tables: &Tables) -> __m256i {
+    const LITLEN_MASK: u32 = (1 << LITLEN_ROOT_BITS) - 1;
+    const DISTANCE_MASK: u32 = (1 << DISTANCE_ROOT_BITS) - 1;
+    let root = _mm256_xor_si256(
+        splat(LITLEN_MASK),
+        _mm256_and_si256(group.pending, splat(LITLEN_MASK ^ DISTANCE_MASK)),
+    );
+    let start = _mm256_and_si256(group.pending, splat(DISTANCE_START as u32));
+    let index = _mm256_or_si256(_mm256_and_si256(group.low, root), start);
+    let table = tables.entries.as_ptr().cast::<i32>();
+    // SAFETY: `index` is at most 2048 + 1023, below ENTRY_COUNT.
+    let entries = unsafe { _mm256_i32gather_epi32::<4>(table, index) };
+    let pointers = flag(entries, POINTER);
+    if _mm256_movemask_epi8(pointers) == 0 {
+        return entries;
+    }
+    let behind = _mm256_srlv_epi32(group.low, field::<0>(entries));
+    let offset = lowest(behind, field::<5>(entries));
+    let index = _mm256_add_epi32(_mm256_srli_epi32::<16>(entries), offset);
+    let index = _mm256_and_si256(index, splat(ENTRY_COUNT as u32 - 1));
+    // SAFETY: `index` is masked to the table's length.
+    unsafe { _mm256_mask_i32gather_epi32::<4>(entries, table, index, pointers) }
+}
+
+/// Takes the bits of a group's symbols and refills; the values. At least eight words must follow
+/// the cursor.
+#[inline]
+#[target_feature(enable = "avx2,popcnt")]
+fn consume(group: &mut Group, entries: __m256i, bytes: &[u8], cursor: &mut usize) -> __m256i {
+    let code_bits = field::<0>(entries);
+    let extra_bits = field::<5>(entries);
+    let extra = lowest(_mm256_srlv_epi32(group.low, code_bits), extra_bits);
+    let value = _mm256_add_epi32(_mm256_srli_epi32::<16>(entries), extra);
+    // 1 to 31.
+    let bits = _mm256_add_epi32(code_bits, extra_bits);
+    let from_high = _mm256_sllv_epi32(group.high, _mm256_sub_epi32(splat(32), bits));
+    let low = _mm256_or_si256(_mm256_srlv_epi32(group.low, bits), from_high);
+    let high = _mm256_srlv_epi32(group.high, bits);
+    let left = _mm256_sub_epi32(group.surplus, bits);
+    let short = _mm256_movemask_ps(_mm256_castsi256_ps(left)) as usize & 0xFF;
+    assert!((*cursor + GROUP) * WORD_BYTES <= bytes.len());
+    // SAFETY: eight words lie behind the cursor, just asserted; a pattern has eight bytes.
+    let (next, ranks) = unsafe {
+        let next = _mm256_loadu_si256(bytes.as_ptr().add(*cursor * WORD_BYTES).cast());
+        (next, _mm_loadl_epi64(RANK_PATTERNS[short].as_ptr().cast()))
+    };
+    *cursor += short.count_ones() as usize;
+    let spread = _mm256_permutevar8x32_epi32(next, _mm256_cvtepu8_epi32(ranks));
+    let words = _mm256_and_si256(spread, _mm256_srai_epi32::<31>(left));
+    // Where a word came, `left` is negative, and `left` modulo 32 bits are there.
+    let surplus = _mm256_and_si256(left, splat(31));
+    let negated = _mm256_sub_epi32(_mm256_setzero_si256(), left);
+    group.low = _mm256_or_si256(low, _mm256_sllv_epi32(words, surplus));
+    group.high = _mm256_or_si256(high, _mm256_srlv_epi32(words, negated));
+    group.surplus = surplus;
+    group.pending = flag(entries, LENGTH);
+    value
+}
+
+/// Appends a group's values to the streams they belong to.
+#[inline]
+#[target_feature(enable = "avx2,popcnt")]
+fn emit(tokens: &mut Tokens, entries: __m256i, values: __m256i) {
+    let literals = flag_mask(entries, LITERAL);
+    let lengths = flag_mask(entries, LENGTH);
+    let distances = flag_mask(entries, DISTANCE);
+    let packed = _mm256_packus_epi32(values, values);
+    let values = _mm256_castsi256_si128(_mm256_permute4x64_epi64::<0b10_00>(packed));
+    let low_bytes = _mm_packus_epi16(_mm_and_si128(values, _mm_set1_epi16(0xFF)), values);
+    debug_assert!(tokens.literal_count <= TILE_RAW_BYTES + LANE_COUNT);
+    debug_assert!(tokens.length_count <= TILE_MATCH_COUNT_MAX + LANE_COUNT);
+    debug_assert!(tokens.distance_count <= tokens.length_count);
+    // SAFETY: patterns have eight bytes. `check_room` was asked before the round, and distances are
+    // never more than the lengths before them, so the counts are at most what is asserted here,
+    // and the vectors fit behind them, which is asserted beside the constants.
+    unsafe {
+        let pattern = |patterns: &Patterns, mask: usize| {
+            _mm_loadl_epi64(patterns[mask & 0xFF].as_ptr().cast())
+        };
+        let at = tokens.literals.as_mut_ptr().add(tokens.literal_count);
+        let taken = _mm_shuffle_epi8(low_bytes, pattern(&MEMBER_PATTERNS, literals));
+        _mm_storel_epi64(at.cast(), taken);
+
+        let before = _mm_cvtepu8_epi16(pattern(&RANK_PATTERNS, literals));
+        let count = _mm_set1_epi16(tokens.literal_count as i16);
+        let before = _mm_add_epi16(before, count);
+        let members = pairs(pattern(&MEMBER_PATTERNS, lengths));
+        let at = tokens.literals_before.as_mut_ptr().add(tokens.length_count);
+        _mm_storeu_si128(at.cast(), _mm_shuffle_epi8(before, members));
+        let at = tokens.lengths.as_mut_ptr().add(tokens.length_count);
+        _mm_storeu_si128(at.cast(), _mm_shuffle_epi8(values, members));
+
+        let members = pairs(pattern(&MEMBER_PATTERNS, distances));
+        let at = tokens.distances.as_mut_ptr().add(tokens.distance_count);
+        _mm_storeu_si128(at.cast(), _mm_shuffle_epi8(values, members));
+    }
+    tokens.literal_count += literals.count_ones() as usize;
+    tokens.length_count += lengths.count_ones() as usize;
+    tokens.distance_count += distances.count_ones() as usize;
+}
+
+/// Indices of bytes to indices of pairs of bytes.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn pairs(indices: __m128i) -> __m128i {
+    let doubled = _mm_slli_epi16::<1>(_mm_unpacklo_epi8(indices, indices));
+    _mm_add_epi8(doubled, _mm_set1_epi16(0x0100))
+}
