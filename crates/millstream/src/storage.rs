@@ -188,6 +188,11 @@ impl Shared {
         std::mem::swap(&mut *lock(&self.inbox), into);
     }
 
+    /// Engine: what came into the inbox to be obeyed since it was taken.
+    pub(crate) fn take_controls(&self) -> Vec<Control> {
+        std::mem::take(&mut lock(&self.inbox).control)
+    }
+
     pub(crate) fn take_fences_flag(&self) -> bool {
         self.fences_signalled.swap(false, Ordering::SeqCst)
     }

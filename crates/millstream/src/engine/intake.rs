@@ -97,6 +97,11 @@ impl Engine {
     pub(super) fn take_queue(&mut self, queue: &Arc<QueueShared>) {
         let mut submitted = std::mem::take(&mut self.submitted);
         queue.take_submitted(&mut submitted);
+        // Entries may have been submitted since the inbox was taken, and be for files that were
+        // opened since: what was put there before them is obeyed before them.
+        for control in self.shared.take_controls() {
+            self.obey(control);
+        }
         self.take_submitted(queue.id, &mut submitted);
         self.submitted = submitted;
     }
