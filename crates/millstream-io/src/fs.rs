@@ -86,7 +86,7 @@ pub trait FileSystem: Send + Sync {
     /// Opens a regular file or a block device. Never waits on a FIFO, never opens a terminal.
     ///
     /// # Errors
-    /// The system's error with its likely cause; `EISDIR` for directories, `EINVAL` with a cause in
+    /// The system's error with its likely cause; `EISDIR` for directories, `ENXIO` with a cause in
     /// words for FIFOs, sockets and character devices; `EINVAL` for `direct` where there is none (a
     /// file that `create` made stays then, empty).
     fn open(&self, path: &Path, mode: OpenMode) -> Result<Opened, IoError>;

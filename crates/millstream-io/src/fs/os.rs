@@ -248,17 +248,17 @@ fn refuse_type(found: FileType) -> IoError {
         FileType::Directory => refuse("open", Errno::ISDIR, "it is a folder, not a file"),
         FileType::Fifo => refuse(
             "open",
-            Errno::INVAL,
+            Errno::NXIO,
             "it is a FIFO (named pipe), not a file",
         ),
-        FileType::Socket => refuse("open", Errno::INVAL, "it is a socket, not a file"),
+        FileType::Socket => refuse("open", Errno::NXIO, "it is a socket, not a file"),
         FileType::CharacterDevice => {
             let cause = "it is a character device (a terminal, /dev/null), not a file";
-            refuse("open", Errno::INVAL, cause)
+            refuse("open", Errno::NXIO, cause)
         }
         _ => refuse(
             "open",
-            Errno::INVAL,
+            Errno::NXIO,
             "it is neither a file nor a block device",
         ),
     }
