@@ -17,6 +17,9 @@ use crate::trace::Lane;
 /// Tries of an operation that is interrupted again and again, before that counts as a failure.
 const TRIES_MAX: u32 = 1000;
 
+/// Tries of a direct operation that bring no whole block, before its file counts as cut.
+const FRUITLESS_MAX: u32 = 3;
+
 /// What a completion means.
 enum Meaning {
     /// Everything needed is there.
@@ -191,6 +194,7 @@ impl super::files::File {
 /// What a result means for its operation; counts the bytes that came.
 fn meaning_of(op: &mut Op, result: Result<usize, Errno>) -> Meaning {
     op.tries += 1;
+    let begun = op.done;
     let call = if op.verb == Verb::Read {
         "read"
     } else {
@@ -208,7 +212,9 @@ fn meaning_of(op: &mut Op, result: Result<usize, Errno>) -> Meaning {
             } else {
                 op.done
             };
-            let stuck = moved == 0 || (op.direct && at + 4096 > op.done && op.tries > 3 && at == 0);
+            // No whole block more than before, and so again and again: the file ends there.
+            op.fruitless = if at > begun { 0 } else { op.fruitless + 1 };
+            let stuck = moved == 0 || op.fruitless >= FRUITLESS_MAX;
             if stuck {
                 let cause = match op.verb {
                     Verb::Read => "the file was cut while it was being read",

@@ -221,6 +221,7 @@ impl Engine {
             need: transfer.need,
             done: 0,
             tries: 0,
+            fruitless: 0,
             window: transfer.window,
             started_ns: now_ns,
             waiting: None,

@@ -10,7 +10,7 @@ use millstream_io::{Descriptor, MountKind, Segments, Verb};
 use super::Engine;
 use super::files::{Direct, FilePhase};
 use super::issue::{Issue, Transfer, moved, segment};
-use super::table::{Members, Phase, Straight, Work};
+use super::table::{Members, NO_FILE, Phase, Straight, Work};
 use crate::destination::{Destination, Place};
 use crate::error::{Error, ErrorKind};
 use crate::files::Access;
@@ -36,6 +36,12 @@ impl Engine {
             self.begin_or_end(request);
             return;
         }
+        if self.lacks_direct(request) {
+            let cause = "direct I/O was demanded, and the file has none";
+            self.fail(request, Error::new(ErrorKind::NoDirectIo, cause));
+            return;
+        }
+        let req = self.req(request);
         let stored = req.codec == millstream_codec::CodecId::STORED && req.blocks().is_none();
         if stored {
             if req.raw_len.is_some_and(|raw_len| raw_len != req.len) {
@@ -61,6 +67,14 @@ impl Engine {
         } else {
             self.begin_or_end(request);
         }
+    }
+
+    /// Whether the request demands direct I/O of a file that cannot.
+    fn lacks_direct(&mut self, request: u32) -> bool {
+        let file = self.requests[request as usize].file;
+        file != NO_FILE
+            && self.access(request) == Access::Direct
+            && self.files.at(file).alignment().is_none()
     }
 
     fn begin_or_end(&mut self, request: u32) {

@@ -281,6 +281,8 @@ pub(crate) struct Op {
     /// Bytes that earlier tries brought.
     pub(crate) done: u64,
     pub(crate) tries: u32,
+    /// Tries in a row that came short and brought no whole block.
+    pub(crate) fruitless: u32,
     /// Of a staged request: the window's serial number.
     pub(crate) window: Option<u64>,
     pub(crate) started_ns: u64,
