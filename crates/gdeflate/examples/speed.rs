@@ -1,6 +1,7 @@
 //! Speed and ratio beside libdeflate on the same bytes in 64 KiB pieces, in MB per CPU-second.
 //!
-//!     cargo run --release -p gdeflate --example speed -- [--levels 1,9,12] [--budget-mb 8] [PATH…]
+//!     cargo run --release -p gdeflate --example speed -- [--levels 1,9,12] [--budget-mb 8]
+//!         [--kernel Avx2] [PATH…]
 //!
 //! Each PATH is a file, or a folder of which all files are read up to the budget; `PATH:ext,ext`
 //! takes only files with these endings. Without one, made-up data of several kinds is used. Runs of
@@ -21,6 +22,11 @@ fn main() {
     let mut levels = vec![1, 9, 12];
     let mut budget_bytes = 8 << 20;
     let mut paths = Vec::new();
+    let mut kernels: Vec<Kernel> = Kernel::ALL
+        .iter()
+        .copied()
+        .filter(|kernel| kernel.is_available())
+        .collect();
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
@@ -34,6 +40,10 @@ fn main() {
             "--budget-mb" => {
                 let number: usize = arguments.next().and_then(|n| n.parse().ok()).expect("MB");
                 budget_bytes = number << 20;
+            }
+            "--kernel" => {
+                let name = arguments.next().expect("--kernel NAME");
+                kernels.retain(|kernel| format!("{kernel:?}") == name);
             }
             path => paths.push(path.to_owned()),
         }
@@ -56,7 +66,7 @@ fn main() {
             memcpy_rate(raw)
         );
         for &level in &levels {
-            compare(raw, level);
+            compare(raw, level, &kernels);
         }
     }
 }
@@ -128,7 +138,7 @@ fn memcpy_rate(raw: &[u8]) -> f64 {
     best.0
 }
 
-fn compare(raw: &[u8], level: u8) {
+fn compare(raw: &[u8], level: u8, kernels: &[Kernel]) {
     let (mut ours_encode, mut theirs_encode) = (Best(0.0), Best(0.0));
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     let mut encoder = Encoder::new(Level::new(level).expect("0 to 12"));
@@ -155,11 +165,6 @@ fn compare(raw: &[u8], level: u8) {
             }
         });
     }
-    let kernels: Vec<Kernel> = Kernel::ALL
-        .iter()
-        .copied()
-        .filter(|k| k.is_available())
-        .collect();
     let mut decoders: Vec<Decoder> = kernels.iter().map(|&k| Decoder::with_kernel(k)).collect();
     let mut best: Vec<Best> = kernels.iter().map(|_| Best(0.0)).collect();
     let mut their_decode = Best(0.0);

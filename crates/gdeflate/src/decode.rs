@@ -168,11 +168,13 @@ impl Decoder {
         match self.kernel {
             #[cfg(target_arch = "x86_64")]
             Kernel::Avx512 => {
-                scratch.vector_tables.build(lengths)?;
-                let tables = &scratch.vector_tables;
+                let tables = &mut scratch.vector_tables;
                 // SAFETY: `with_kernel`, the only way to a decoder, keeps a kernel only if the
                 // machine has what it needs.
-                unsafe { avx512::symbols(lanes, words, tables, tokens, room)? };
+                unsafe {
+                    tables.build(lengths)?;
+                    avx512::symbols(lanes, words, tables, tokens, room)?;
+                }
             }
             #[cfg(target_arch = "x86_64")]
             Kernel::Avx2 => {

@@ -46,10 +46,10 @@ impl Lengths {
             precode_lengths[usize::from(symbol)] = lanes.take(lane, 3) as u8;
             lanes.refill(lane, words)?;
         }
-        let precode = precode_table(&precode_lengths)?;
+        let items = item_table(&precode_lengths)?;
         let total = litlen_count + distance_count;
-        let mut all = [0; LITLEN_SYMBOL_COUNT + DISTANCE_SYMBOL_COUNT + REPEAT_MAX];
-        read_items(lanes, words, &precode, &mut all, total)?;
+        let mut all = [0; LENGTH_ROOM];
+        read_items(lanes, words, &items, &mut all, total)?;
         let mut lengths = Self {
             litlen: [0; LITLEN_SYMBOL_COUNT],
             distance: [0; DISTANCE_SYMBOL_COUNT],
@@ -60,54 +60,92 @@ impl Lengths {
     }
 }
 
+/// What an item of the code lengths says, by the next seven bits.
+///
+/// | bits | field |
+/// |---|---|
+/// | 0–2 | codeword bits; 0: no codeword begins so |
+/// | 3–5 | extra bits |
+/// | 8–15 | how often, without the extra bits' value |
+/// | 16–19 | length |
+/// | 24 | the length before instead |
+type ItemTable = [u32; PRECODE_TABLE_LEN];
+
+const ITEM_REPEATS: u32 = 1 << 24;
+
+/// Lengths that are written at once, wanted or not: more than nearly all items say.
+const ITEM_SPLAT: usize = 16;
+
+/// Room for all lengths, the last item's excess, and a splat behind it.
+const LENGTH_ROOM: usize = LITLEN_SYMBOL_COUNT + DISTANCE_SYMBOL_COUNT + REPEAT_MAX + ITEM_SPLAT;
+
 /// Reads items until `total` lengths are known. The last repeat may run past `total`; what it says
 /// there means nothing.
 fn read_items(
     lanes: &mut Lanes,
     words: &mut Words<'_>,
-    precode: &[u8; PRECODE_TABLE_LEN],
-    all: &mut [u8; LITLEN_SYMBOL_COUNT + DISTANCE_SYMBOL_COUNT + REPEAT_MAX],
+    table: &ItemTable,
+    all: &mut [u8; LENGTH_ROOM],
     total: usize,
 ) -> Result<(), ErrorKind> {
     let mut known = 0;
-    let mut lane = 0;
-    while known < total {
-        let entry = precode[lanes.bits[lane] as usize % PRECODE_TABLE_LEN];
-        if entry == 0 {
-            return Err(ErrorKind::BadSymbol);
+    let mut value = 0;
+    loop {
+        // 32 items take at most 32 words: with as many left no refill needs a check.
+        let chunk = words.chunk();
+        let mut used = 0;
+        for lane in 0..LANE_COUNT {
+            let bits = lanes.bits[lane];
+            let item = table[bits as usize % PRECODE_TABLE_LEN];
+            let code_bits = item & 7;
+            if code_bits == 0 {
+                return Err(ErrorKind::BadSymbol);
+            }
+            if item & ITEM_REPEATS == 0 {
+                value = (item >> 16) as u8 & 15;
+            } else if known == 0 {
+                return Err(ErrorKind::BadCode);
+            }
+            let extra_bits = (item >> 3) & 7;
+            let extra = (bits >> code_bits) as usize & ((1 << extra_bits) - 1);
+            let count = (item >> 8) as usize % 256 + extra;
+            all[known..known + ITEM_SPLAT].copy_from_slice(&[value; ITEM_SPLAT]);
+            if count > ITEM_SPLAT {
+                all[known..known + count].fill(value);
+            }
+            known += count;
+            lanes.bits[lane] = bits >> (code_bits + extra_bits);
+            lanes.counts[lane] -= code_bits + extra_bits;
+            if let Some(chunk) = chunk {
+                used += lanes.refill_from(lane, chunk, used);
+            } else {
+                lanes.refill(lane, words)?;
+            }
+            if known >= total {
+                words.advance(used);
+                return Ok(());
+            }
         }
-        lanes.take(lane, u32::from(entry & 7));
-        let symbol = entry >> 3;
-        if symbol < 16 {
-            all[known] = symbol;
-            known += 1;
-        } else {
-            let (value, count) = match symbol {
-                16 if known == 0 => return Err(ErrorKind::BadCode),
-                16 => (all[known - 1], 3 + lanes.take(lane, 2)),
-                17 => (0, 3 + lanes.take(lane, 3)),
-                _ => (0, 11 + lanes.take(lane, 7)),
-            };
-            all[known..known + count as usize].fill(value);
-            known += count as usize;
-        }
-        lanes.refill(lane, words)?;
-        lane = (lane + 1) % LANE_COUNT;
+        words.advance(used);
     }
-    Ok(())
 }
 
-/// By the next seven bits: symbol << 3 | length, or 0 where no codeword begins so.
-fn precode_table(
-    lengths: &[u8; PRECODE_SYMBOL_COUNT],
-) -> Result<[u8; PRECODE_TABLE_LEN], ErrorKind> {
+fn item_table(lengths: &[u8; PRECODE_SYMBOL_COUNT]) -> Result<ItemTable, ErrorKind> {
     let code = Canonical::new(lengths)?;
+    let mut next = code.first;
     let mut table = [0; PRECODE_TABLE_LEN];
     for (symbol, &len) in lengths.iter().enumerate().filter(|&(_, &len)| len > 0) {
-        let codeword = code.codeword_of(lengths, symbol);
+        let codeword = next[usize::from(len)];
+        next[usize::from(len)] += 1;
         let reversed = codeword.reverse_bits() >> (32 - u32::from(len));
+        let meaning = match symbol {
+            16 => ITEM_REPEATS | (3 << 8) | (2 << 3),
+            17 => (3 << 8) | (3 << 3),
+            18 => (11 << 8) | (7 << 3),
+            length => ((length as u32) << 16) | (1 << 8),
+        };
         for at in (reversed as usize..PRECODE_TABLE_LEN).step_by(1 << len) {
-            table[at] = (symbol as u8) << 3 | len;
+            table[at] = meaning | u32::from(len);
         }
     }
     Ok(table)
@@ -126,10 +164,18 @@ pub(crate) struct Canonical {
 impl Canonical {
     /// Counts and checks a code: complete, or empty, or one single codeword of one bit.
     pub(crate) fn new(lengths: &[u8]) -> Result<Self, ErrorKind> {
-        let mut counts = [0_u16; CODEWORD_BITS_MAX + 1];
-        for &len in lengths {
-            counts[usize::from(len) % (CODEWORD_BITS_MAX + 1)] += 1;
+        // Four counters of each length: neighbours are often alike, and would wait for each other.
+        let mut counters = [[0_u16; CODEWORD_BITS_MAX + 1]; 4];
+        for (at, &len) in lengths.iter().enumerate() {
+            counters[at % 4][usize::from(len) % (CODEWORD_BITS_MAX + 1)] += 1;
         }
+        let counts = core::array::from_fn(|len| counters.iter().map(|counter| counter[len]).sum());
+        Self::of_counts(counts)
+    }
+
+    /// Checks a code of which so many codewords of each length are known; those of no bits do not
+    /// count.
+    pub(crate) fn of_counts(mut counts: [u16; CODEWORD_BITS_MAX + 1]) -> Result<Self, ErrorKind> {
         counts[0] = 0;
         let mut first = [0; CODEWORD_BITS_MAX + 1];
         let mut next = 0_u32;
@@ -149,15 +195,5 @@ impl Canonical {
         } else {
             Err(ErrorKind::BadCode)
         }
-    }
-
-    /// The codeword of one symbol, first bit highest. For short codes: it counts its way there.
-    fn codeword_of(&self, lengths: &[u8], symbol: usize) -> u32 {
-        let len = lengths[symbol];
-        let before = lengths[..symbol]
-            .iter()
-            .filter(|&&other| other == len)
-            .count();
-        self.first[usize::from(len)] + before as u32
     }
 }
