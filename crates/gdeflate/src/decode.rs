@@ -174,20 +174,24 @@ impl Decoder {
                 unsafe {
                     tables.build(lengths)?;
                     avx512::symbols(lanes, words, tables, tokens, room)?;
+                    copies::run_ssse3(tokens, raw, done)
                 }
             }
             #[cfg(target_arch = "x86_64")]
             Kernel::Avx2 => {
                 scratch.tables.build(lengths)?;
-                // SAFETY: as above.
-                unsafe { avx2::symbols(lanes, words, &scratch.tables, tokens, room)? };
+                // SAFETY: as above; AVX2 implies SSSE3.
+                unsafe {
+                    avx2::symbols(lanes, words, &scratch.tables, tokens, room)?;
+                    copies::run_ssse3(tokens, raw, done)
+                }
             }
             _ => {
                 scratch.tables.build(lengths)?;
                 portable::symbols(lanes, words, &scratch.tables, tokens, room)?;
+                copies::run_portable(tokens, raw, done)
             }
         }
-        copies::run(tokens, raw, done)
     }
 
     /// Decodes a whole stream into `raw`, which must have exactly its raw length.

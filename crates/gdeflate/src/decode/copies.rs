@@ -4,14 +4,20 @@
 //! match ends inside the output, and its distance reaches no further back than the tile. So a
 //! kernel that gave wrong streams could make wrong bytes, but never touch foreign memory.
 //!
+//! Most runs and most matches are shorter than 16 bytes, so the loop does one vector of each and
+//! leaves what is longer to functions of its own, which keeps it in registers. A match that overlaps
+//! itself within the vector is one shuffle where the machine has it: reading back bytes that were
+//! just written in other pieces would wait for them to reach the cache, which costs more
+//! than everything else here.
+//!
 //! # Safety
 //! While a match ends at least [`SLACK`] bytes before the output does, literals and matches are
 //! copied in whole vectors, overshooting by less than that. The bound: a run or a match of n bytes
-//! is copied in pieces of 16 that begin below n or at 0 or 16, so it ends below n + 16 or at 32;
-//! [`SLACK`] is 64. What an overshoot spoils lies behind the end of the match and is
-//! written later, because bytes are made in ascending order. Literal loads stay inside the literal
-//! stream, which has [`STREAM_SLACK`] bytes behind the most literals a tile can have. Near the end
-//! of the output safe code does the rest.
+//! is copied in pieces of 16 that begin below n or at 0, so it ends below n + 16; [`SLACK`] is 64.
+//! What an overshoot spoils lies behind the end of the match and is written later, because bytes
+//! are made in ascending order. Literal loads stay inside the literal stream, which has
+//! [`STREAM_SLACK`] bytes behind the most literals a tile can have. Near the end of the output safe
+//! code does the rest.
 #![expect(
     unsafe_code,
     reason = "overshooting copies within checked bounds; see # Safety"
@@ -21,55 +27,198 @@ use super::tokens::{LITERAL_ROOM, MATCH_ROOM, STREAM_SLACK, Tokens};
 use crate::error::ErrorKind;
 use crate::limits::{MATCH_BYTES_MIN, TILE_RAW_BYTES};
 
+/// Bytes of the pieces that are copied.
+const PIECE: usize = 16;
+
 /// Bytes that must be left behind a match for overshooting copies.
 const SLACK: usize = 64;
 
-const _: () = assert!(SLACK >= 32 + 32 && STREAM_SLACK >= 32);
+const _: () = assert!(SLACK >= 2 * PIECE && STREAM_SLACK >= PIECE);
 const _: () = assert!(LITERAL_ROOM >= TILE_RAW_BYTES + STREAM_SLACK);
 
+/// How the 16 bytes are made that begin a match.
+pub(crate) trait Begin {
+    /// The first 16 bytes of a match at `to`.
+    ///
+    /// # Safety
+    /// `distance` bytes are readable before `to` and 16 from it on; `distance > 0`; the machine has
+    /// what the implementation needs.
+    unsafe fn begin(to: *const u8, distance: usize) -> [u8; PIECE];
+}
+
+/// Safe arithmetic for any machine.
+pub(crate) struct Arithmetic;
+
+impl Begin for Arithmetic {
+    #[inline(always)]
+    unsafe fn begin(to: *const u8, distance: usize) -> [u8; PIECE] {
+        // SAFETY: the caller's.
+        unsafe {
+            let from = to.sub(distance);
+            if distance >= PIECE {
+                from.cast::<[u8; PIECE]>().read_unaligned()
+            } else {
+                widen(from, distance).to_le_bytes()
+            }
+        }
+    }
+}
+
+/// One shuffle; needs SSSE3.
+#[cfg(target_arch = "x86_64")]
+pub(crate) struct Shuffle;
+
+#[cfg(target_arch = "x86_64")]
+impl Begin for Shuffle {
+    #[inline(always)]
+    unsafe fn begin(to: *const u8, distance: usize) -> [u8; PIECE] {
+        use core::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_shuffle_epi8, _mm_storeu_si128};
+
+        let pattern = &REPEATS[distance.min(PIECE)];
+        let mut bytes = [0; PIECE];
+        // SAFETY: the caller's; a pattern has 16 bytes, as has the result.
+        unsafe {
+            let from = _mm_loadu_si128(to.sub(distance).cast());
+            let pattern = _mm_loadu_si128(pattern.as_ptr().cast::<__m128i>());
+            _mm_storeu_si128(bytes.as_mut_ptr().cast(), _mm_shuffle_epi8(from, pattern));
+        }
+        bytes
+    }
+}
+
+/// For each distance up to 16, which bytes repeat the first ones.
+#[cfg(target_arch = "x86_64")]
+static REPEATS: [[u8; PIECE]; PIECE + 1] = {
+    let mut repeats = [[0; PIECE]; PIECE + 1];
+    let mut distance = 1;
+    while distance <= PIECE {
+        let mut at = 0;
+        while at < PIECE {
+            repeats[distance][at] = (at % distance) as u8;
+            at += 1;
+        }
+        distance += 1;
+    }
+    repeats
+};
+
 /// Appends a block's bytes to `raw`, of which `start` bytes are done. Returns how many are then.
-pub(crate) fn run(tokens: &Tokens, raw: &mut [u8], start: usize) -> Result<usize, ErrorKind> {
+///
+/// # Safety
+/// The machine has what `B` needs.
+#[inline(always)]
+pub(crate) unsafe fn run<B: Begin>(
+    tokens: &Tokens,
+    raw: &mut [u8],
+    start: usize,
+) -> Result<usize, ErrorKind> {
     assert!(raw.len() <= TILE_RAW_BYTES && start <= raw.len());
     let match_count = tokens.length_count;
     assert!(match_count == tokens.distance_count && match_count <= MATCH_ROOM);
-    let mut position = start;
-    let mut literal = 0;
-    let mut before = 0_u16;
-    let fast_end = raw.len().saturating_sub(SLACK);
-    for index in 0..match_count {
+    let mut place = Place {
+        index: 0,
+        before: 0,
+        literal: 0,
+        position: start,
+    };
+    // SAFETY: the caller's.
+    unsafe { quickly::<B>(tokens, raw, &mut place) };
+    carefully(tokens, raw, place)
+}
+
+/// Where the copying stands.
+struct Place {
+    /// Matches done.
+    index: usize,
+    /// `literals_before` of the last of them.
+    before: u16,
+    /// Literals done.
+    literal: usize,
+    /// Bytes done.
+    position: usize,
+}
+
+/// Copies until a match is wrong or near the end of the output, or none is left.
+///
+/// # Safety
+/// The machine has what `B` needs.
+#[inline(always)]
+unsafe fn quickly<B: Begin>(tokens: &Tokens, raw: &mut [u8], place: &mut Place) {
+    let Some(end_max) = raw.len().checked_sub(SLACK) else {
+        return;
+    };
+    let out = raw.as_mut_ptr();
+    let literals = tokens.literals.as_ptr();
+    let Place {
+        mut index,
+        mut before,
+        mut literal,
+        mut position,
+    } = *place;
+    let (befores, lengths) = (&tokens.literals_before[..], &tokens.lengths[..]);
+    let streams = befores
+        .iter()
+        .zip(lengths)
+        .zip(&tokens.distances[..])
+        .take(tokens.length_count);
+    for ((&literals_before, &length), &distance) in streams {
+        let run = usize::from(literals_before.wrapping_sub(before));
+        let len = usize::from(length) + MATCH_BYTES_MIN;
+        let distance = usize::from(distance) + 1;
+        let at = position + run;
+        if distance > at || at + len > end_max {
+            break;
+        }
+        // SAFETY: at + len + SLACK <= raw.len() and distance <= at, both just checked. The literals
+        // read lie below literal + run <= at <= TILE_RAW_BYTES, because every literal taken so far
+        // advanced `position`, too.
+        unsafe {
+            copy_piece(literals.add(literal), out.add(position));
+            if run > PIECE {
+                copy_many(literals.add(literal), out.add(position), run);
+            }
+            let to = out.add(at);
+            to.cast::<[u8; PIECE]>()
+                .write_unaligned(B::begin(to, distance));
+            if len > PIECE {
+                copy_rest(to, distance, len);
+            }
+        }
+        index += 1;
+        before = literals_before;
+        literal += run;
+        position = at + len;
+    }
+    *place = Place {
+        index,
+        before,
+        literal,
+        position,
+    };
+}
+
+/// Copies what is left without touching a byte behind it, and finds out what is wrong.
+fn carefully(tokens: &Tokens, raw: &mut [u8], place: Place) -> Result<usize, ErrorKind> {
+    let Place {
+        index,
+        mut before,
+        mut literal,
+        mut position,
+    } = place;
+    for index in index..tokens.length_count {
         let run = usize::from(tokens.literals_before[index].wrapping_sub(before));
         before = tokens.literals_before[index];
         let len = usize::from(tokens.lengths[index]) + MATCH_BYTES_MIN;
         let distance = usize::from(tokens.distances[index]) + 1;
         let at = position + run;
-        let end = at + len;
+        let target = raw.get_mut(position..at).ok_or(ErrorKind::RawTooLong)?;
         if distance > at {
-            return Err(if at > raw.len() {
-                ErrorKind::RawTooLong
-            } else {
-                ErrorKind::Distance
-            });
+            return Err(ErrorKind::Distance);
         }
-        if end <= fast_end {
-            // SAFETY: end + SLACK <= raw.len() and distance <= at, both just checked. The literals
-            // read lie below literal + run <= position + run <= TILE_RAW_BYTES, because every
-            // literal taken so far advanced `position`, too.
-            unsafe {
-                let out = raw.as_mut_ptr();
-                copy_literals(
-                    tokens.literals.as_ptr().add(literal),
-                    out.add(position),
-                    run,
-                );
-                copy_match(out.add(at), distance, len);
-            }
-        } else {
-            let target = raw.get_mut(position..at).ok_or(ErrorKind::RawTooLong)?;
-            target.copy_from_slice(&tokens.literals[literal..literal + run]);
-            copy_match_carefully(raw, at, distance, len)?;
-        }
+        target.copy_from_slice(&tokens.literals[literal..literal + run]);
+        copy_match(raw, at, distance, len)?;
         literal += run;
-        position = end;
+        position = at + len;
     }
     let run = tokens
         .literal_count
@@ -82,22 +231,21 @@ pub(crate) fn run(tokens: &Tokens, raw: &mut [u8], start: usize) -> Result<usize
     Ok(position + run)
 }
 
-/// Copies `len` literals, and up to 15 bytes more.
-///
-/// # Safety
-/// `len + 16` bytes are readable at `from` and writable at `to`, and they do not overlap.
-#[inline(always)]
-unsafe fn copy_literals(from: *const u8, to: *mut u8, len: usize) {
-    // SAFETY: 16 bytes or `len`; the caller upholds the rest.
-    unsafe {
-        copy16(from, to);
-        if len > 16 {
-            copy_many(from, to, len);
-        }
+/// A match in safe code.
+fn copy_match(raw: &mut [u8], at: usize, distance: usize, len: usize) -> Result<(), ErrorKind> {
+    let target = raw.get_mut(..at + len).ok_or(ErrorKind::RawTooLong)?;
+    let from = at - distance;
+    let mut done = 0;
+    while done < len {
+        // All bytes from `from` up to here repeat with the period `distance`.
+        let piece = (at + done - from).min(len - done);
+        target.copy_within(from..from + piece, at + done);
+        done += piece;
     }
+    Ok(())
 }
 
-/// A long run of literals; apart, to keep the loop over matches in registers.
+/// A long run of literals.
 ///
 /// # Safety
 /// Both are valid for `len` bytes and do not overlap.
@@ -110,83 +258,51 @@ unsafe fn copy_many(from: *const u8, to: *mut u8, len: usize) {
 /// # Safety
 /// Both are valid for 16 bytes.
 #[inline(always)]
-unsafe fn copy16(from: *const u8, to: *mut u8) {
+unsafe fn copy_piece(from: *const u8, to: *mut u8) {
     // SAFETY: the caller's.
     unsafe {
-        to.cast::<[u8; 16]>()
-            .write_unaligned(from.cast::<[u8; 16]>().read_unaligned())
+        to.cast::<[u8; PIECE]>()
+            .write_unaligned(from.cast::<[u8; PIECE]>().read_unaligned())
     }
 }
 
-/// Copies a match of `len` bytes from `distance` before `to`, and up to 31 bytes more.
+/// What is left of a match of `len` bytes after its first 16, and up to 15 bytes more.
 ///
 /// # Safety
 /// `distance` bytes are readable before `to`, `len + SLACK` bytes readable and writable from it on,
-/// all in one allocation; `distance > 0`.
-#[inline(always)]
-unsafe fn copy_match(to: *mut u8, distance: usize, len: usize) {
-    // SAFETY: pieces begin at 0 and 16, or are the others' business; the caller upholds the rest.
-    unsafe {
-        if distance >= 16 {
-            let from = to.sub(distance).cast_const();
-            // One after the other: the second may read what the first has written.
-            copy16(from, to);
-            copy16(from.add(16), to.add(16));
-            if len > 32 {
-                copy_far(to, distance, len);
-            }
-        } else {
-            copy_near(to, distance, len);
-        }
-    }
-}
-
-/// What is left of a long match after 32 bytes.
-///
-/// # Safety
-/// As for [`copy_match`], with a distance of 16 or more.
+/// all in one allocation; `distance > 0`; the first 16 bytes are there.
 #[inline(never)]
-unsafe fn copy_far(to: *mut u8, distance: usize, len: usize) {
-    // SAFETY: every piece begins below `len` and is 16 bytes long; the caller upholds the rest.
+unsafe fn copy_rest(to: *mut u8, distance: usize, len: usize) {
+    // SAFETY: every piece begins below `len` and is 16 bytes long, the library's copy ends at `len`
+    // and does not overlap; the caller upholds the rest.
     unsafe {
         let from = to.sub(distance).cast_const();
-        if distance >= len {
-            to.add(32).copy_from_nonoverlapping(from.add(32), len - 32);
-            return;
-        }
-        let mut done = 32;
-        while done < len {
-            copy16(from.add(done), to.add(done));
-            done += 16;
+        if distance < PIECE {
+            let pattern = to.cast::<[u8; PIECE]>().read_unaligned();
+            let step = usize::from(PATTERN_STEP[distance]);
+            let mut done = step;
+            while done < len {
+                to.add(done).cast::<[u8; PIECE]>().write_unaligned(pattern);
+                done += step;
+            }
+        } else if len > LIBRARY_BYTES && distance >= len {
+            to.add(PIECE)
+                .copy_from_nonoverlapping(from.add(PIECE), len - PIECE);
+        } else {
+            let mut done = PIECE;
+            while done < len {
+                copy_piece(from.add(done), to.add(done));
+                done += PIECE;
+            }
         }
     }
 }
 
-/// A match that overlaps itself within a vector. The period is widened to 16 bytes in a register,
-/// and written at multiples of itself: reading back what was just written would have to wait.
-///
-/// # Safety
-/// As for [`copy_match`], with a distance below 16.
-#[inline(never)]
-unsafe fn copy_near(to: *mut u8, distance: usize, len: usize) {
-    // SAFETY: every piece begins below `len` (or at 0 and 15) and is 16 bytes long; `distance` is
-    // below 16; the caller upholds the rest.
-    unsafe {
-        let pattern = widen(to.sub(distance), distance).to_le_bytes();
-        let step = usize::from(PATTERN_STEP[distance]);
-        let put = |done: usize| to.add(done).cast::<[u8; 16]>().write_unaligned(pattern);
-        put(0);
-        put(step);
-        let mut done = 2 * step;
-        while done < len {
-            put(done);
-            done += step;
-        }
-    }
-}
+/// From this length on a call of the library's copy is worth it.
+const LIBRARY_BYTES: usize = 256;
 
 /// Largest multiple of a distance below 16 that is not above 16.
-const PATTERN_STEP: [u8; 16] = [
+const PATTERN_STEP: [u8; PIECE] = [
     16, 16, 16, 15, 16, 15, 12, 14, 16, 9, 10, 11, 12, 13, 14, 15,
 ];
 
@@ -210,10 +326,10 @@ unsafe fn widen(from: *const u8, distance: usize) -> u128 {
             }
             8 => {
                 let period = u64::from_le_bytes(from.cast::<[u8; 8]>().read_unaligned());
-                u128::from(period) << 64 | u128::from(period)
+                (u128::from(period) << 64) | u128::from(period)
             }
             _ => {
-                let bytes = from.cast::<[u8; 16]>().read_unaligned();
+                let bytes = from.cast::<[u8; PIECE]>().read_unaligned();
                 let mut pattern = u128::from_le_bytes(bytes) & ((1 << (8 * distance)) - 1);
                 let mut period = 8 * distance;
                 while period < 128 {
@@ -226,21 +342,22 @@ unsafe fn widen(from: *const u8, distance: usize) -> u128 {
     }
 }
 
-/// The same for any place in `raw`, without touching a byte behind the match.
-fn copy_match_carefully(
+/// [`run`] for any machine.
+#[inline(never)]
+pub(crate) fn run_portable(
+    tokens: &Tokens,
     raw: &mut [u8],
-    at: usize,
-    distance: usize,
-    len: usize,
-) -> Result<(), ErrorKind> {
-    let target = raw.get_mut(..at + len).ok_or(ErrorKind::RawTooLong)?;
-    let from = at - distance;
-    let mut done = 0;
-    while done < len {
-        // All bytes from `from` up to here repeat with the period `distance`.
-        let piece = (at + done - from).min(len - done);
-        target.copy_within(from..from + piece, at + done);
-        done += piece;
-    }
-    Ok(())
+    start: usize,
+) -> Result<usize, ErrorKind> {
+    // SAFETY: arithmetic needs nothing.
+    unsafe { run::<Arithmetic>(tokens, raw, start) }
+}
+
+/// [`run`] with shuffles.
+#[cfg(target_arch = "x86_64")]
+#[inline(never)]
+#[target_feature(enable = "ssse3")]
+pub(crate) fn run_ssse3(tokens: &Tokens, raw: &mut [u8], start: usize) -> Result<usize, ErrorKind> {
+    // SAFETY: this function's features are what shuffles need.
+    unsafe { run::<Shuffle>(tokens, raw, start) }
 }
