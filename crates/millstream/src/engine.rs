@@ -97,6 +97,8 @@ pub(crate) struct Engine {
     rate_bytes: u64,
     rate_busy_ns: u64,
     last_account_ns: u64,
+    /// Whether anything waited for the device when time was last accounted for.
+    waited: bool,
     repeat_bytes: u64,
     repeat_bytes_max: u64,
     closing: Option<(Instant, Reply<CloseReport>)>,
@@ -196,6 +198,7 @@ impl Engine {
             rate_bytes: 0,
             rate_busy_ns: 0,
             last_account_ns: 0,
+            waited: false,
             repeat_bytes: 0,
             repeat_bytes_max: memory / limits::REPEAT_MEMORY_FRACTION,
             closing: None,
@@ -319,7 +322,8 @@ impl Engine {
         self.wakers = wakers;
     }
 
-    /// Adds the time since the last call to busy or idle.
+    /// Adds the time since the last call to busy or idle, by how things stood then: what has come
+    /// since did not wait all that time.
     fn account_time(&mut self) {
         let spent = self.now_ns.saturating_sub(self.last_account_ns);
         self.last_account_ns = self.now_ns;
@@ -328,6 +332,8 @@ impl Engine {
             .shared
             .in_flight
             .swap(in_flight as u64, Ordering::Relaxed);
+        let waits = self.scheduler.waiting() + self.files.opening() > 0;
+        let waited = std::mem::replace(&mut self.waited, waits);
         if before > 0 {
             self.stats.device_busy_ns += spent;
             self.rate_busy_ns += spent;
@@ -340,7 +346,7 @@ impl Engine {
                 }
                 (self.rate_bytes, self.rate_busy_ns) = (0, 0);
             }
-        } else if self.scheduler.waiting() + self.files.opening() > 0 {
+        } else if waited {
             self.stats.device_idle_ns += spent;
         }
     }
