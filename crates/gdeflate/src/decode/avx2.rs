@@ -28,7 +28,7 @@ use super::lanes::{Lanes, Words};
 use super::portable;
 use super::tables::{
     DISTANCE, DISTANCE_ROOT_BITS, DISTANCE_START, ENTRY_COUNT, LENGTH, LITERAL, LITLEN_ROOT_BITS,
-    POINTER, SPECIAL, Tables,
+    SPECIAL, TAKE, Tables,
 };
 use super::tokens::{LITERAL_ROOM, MATCH_ROOM, STREAM_SLACK, Tokens};
 use crate::error::ErrorKind;
@@ -221,18 +221,15 @@ fn flag_mask(entries: __m256i, flag: u32) -> usize {
     _mm256_movemask_ps(signs) as usize & 0xFF
 }
 
-/// The field of five bits that begins at bit `FROM`.
+/// What entries say, given the lanes' bits: their value plus extra bits, or place plus index.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn field<const FROM: i32>(entries: __m256i) -> __m256i {
-    _mm256_and_si256(_mm256_srli_epi32::<FROM>(entries), splat(31))
-}
-
-/// `bits` without those from `count` on.
-#[inline]
-#[target_feature(enable = "avx2")]
-fn lowest(bits: __m256i, count: __m256i) -> __m256i {
-    _mm256_andnot_si256(_mm256_sllv_epi32(splat(u32::MAX), count), bits)
+fn value(entries: __m256i, low: __m256i) -> __m256i {
+    let take = _mm256_and_si256(entries, splat(TAKE));
+    let taken = _mm256_andnot_si256(_mm256_sllv_epi32(splat(u32::MAX), take), low);
+    let code_bits = _mm256_and_si256(_mm256_srli_epi32::<8>(entries), splat(15));
+    let extra = _mm256_srlv_epi32(taken, code_bits);
+    _mm256_add_epi32(_mm256_srli_epi32::<16>(entries), extra)
 }
 
 /// The entries of a group's next symbols.
@@ -250,14 +247,12 @@ fn look_up(group: &Group, tables: &Tables) -> __m256i {
     let table = tables.entries.as_ptr().cast::<i32>();
     // SAFETY: `index` is at most 2048 + 1023, below ENTRY_COUNT.
     let entries = unsafe { _mm256_i32gather_epi32::<4>(table, index) };
-    let pointers = flag(entries, POINTER);
-    if _mm256_movemask_epi8(pointers) == 0 {
+    let special = flag(entries, SPECIAL);
+    if _mm256_movemask_epi8(special) == 0 {
         return entries;
     }
-    let behind = _mm256_srlv_epi32(group.low, field::<0>(entries));
-    let offset = lowest(behind, field::<5>(entries));
-    let index = _mm256_add_epi32(_mm256_srli_epi32::<16>(entries), offset);
-    let index = _mm256_and_si256(index, splat(ENTRY_COUNT as u32 - 1));
+    let pointers = _mm256_and_si256(special, flag(entries, DISTANCE));
+    let index = _mm256_and_si256(value(entries, group.low), splat(ENTRY_COUNT as u32 - 1));
     // SAFETY: `index` is masked to the table's length.
     unsafe { _mm256_mask_i32gather_epi32::<4>(entries, table, index, pointers) }
 }
@@ -267,12 +262,9 @@ fn look_up(group: &Group, tables: &Tables) -> __m256i {
 #[inline]
 #[target_feature(enable = "avx2,popcnt")]
 fn consume(group: &mut Group, entries: __m256i, bytes: &[u8], cursor: &mut usize) -> __m256i {
-    let code_bits = field::<0>(entries);
-    let extra_bits = field::<5>(entries);
-    let extra = lowest(_mm256_srlv_epi32(group.low, code_bits), extra_bits);
-    let value = _mm256_add_epi32(_mm256_srli_epi32::<16>(entries), extra);
+    let value = value(entries, group.low);
     // 1 to 31.
-    let bits = _mm256_add_epi32(code_bits, extra_bits);
+    let bits = _mm256_and_si256(entries, splat(TAKE));
     let from_high = _mm256_sllv_epi32(group.high, _mm256_sub_epi32(splat(32), bits));
     let low = _mm256_or_si256(_mm256_srlv_epi32(group.low, bits), from_high);
     let high = _mm256_srlv_epi32(group.high, bits);

@@ -1,6 +1,6 @@
 //! Code lengths: reading a dynamic block's, checking them, sorting them into canonical codes.
 
-use super::lanes::{Lanes, Words};
+use super::lanes::{Lanes, Words, refilled};
 use crate::error::ErrorKind;
 use crate::limits::{
     CODEWORD_BITS_MAX, DISTANCE_SYMBOL_COUNT, LANE_COUNT, LITLEN_SYMBOL_COUNT, PRECODE_BITS_MAX,
@@ -114,10 +114,13 @@ fn read_items(
                 all[known..known + count].fill(value);
             }
             known += count;
-            lanes.bits[lane] = bits >> (code_bits + extra_bits);
-            lanes.counts[lane] -= code_bits + extra_bits;
+            let bits = bits >> (code_bits + extra_bits);
+            let left = lanes.counts[lane] - (code_bits + extra_bits);
+            (lanes.bits[lane], lanes.counts[lane]) = (bits, left);
             if let Some(chunk) = chunk {
-                used += lanes.refill_from(lane, chunk, used);
+                let (bits, left, taken) = refilled(bits, left, chunk, used);
+                (lanes.bits[lane], lanes.counts[lane]) = (bits, left);
+                used += taken;
             } else {
                 lanes.refill(lane, words)?;
             }

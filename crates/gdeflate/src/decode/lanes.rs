@@ -106,24 +106,26 @@ impl Lanes {
         }
         Ok(())
     }
+}
 
-    /// Ends a turn with the words of a chunk, of which `used` (fewer than 32) are taken. Returns
-    /// the words taken, 0 or 1. Arithmetic, because a branch on it would be mispredicted every
-    /// third turn.
-    #[inline(always)]
-    pub(crate) fn refill_from(
-        &mut self,
-        lane: usize,
-        chunk: &[u8; LANE_COUNT * WORD_BYTES],
-        used: usize,
-    ) -> usize {
-        let at = used % LANE_COUNT * WORD_BYTES;
-        let word = u32::from_le_bytes([chunk[at], chunk[at + 1], chunk[at + 2], chunk[at + 3]]);
-        let count = self.counts[lane];
-        // All ones where fewer than 32 bits are left.
-        let short = (i64::from(count) - 32) >> 63;
-        self.bits[lane] |= (u64::from(word) << (count & 31)) & short as u64;
-        self.counts[lane] = count + (short as u32 & 32);
-        (short & 1) as usize
-    }
+/// Ends a turn with the words of a chunk, of which `used` (fewer than 32) are taken: the lane's
+/// bits and their count then, and the words taken, 0 or 1. Arithmetic, because a branch on it would
+/// be mispredicted every third turn.
+#[inline(always)]
+pub(crate) fn refilled(
+    bits: u64,
+    count: u32,
+    chunk: &[u8; LANE_COUNT * WORD_BYTES],
+    used: usize,
+) -> (u64, u32, usize) {
+    let at = used % LANE_COUNT * WORD_BYTES;
+    let word = u32::from_le_bytes([chunk[at], chunk[at + 1], chunk[at + 2], chunk[at + 3]]);
+    // All ones where fewer than 32 bits are left.
+    let short = (i64::from(count) - 32) >> 63;
+    let more = (u64::from(word) << (count & 31)) & short as u64;
+    (
+        bits | more,
+        count + (short as u32 & 32),
+        (short & 1) as usize,
+    )
 }

@@ -6,20 +6,18 @@
 //! streams, and advance only the one it belongs to. The lanes do not depend on each other but for
 //! the word cursor, so a wide core runs several turns at once.
 
-use super::lanes::{Lanes, Words};
+use super::lanes::{Lanes, Words, refilled};
 use super::tables::{
-    DISTANCE, DISTANCE_ROOT_BITS, DISTANCE_START, END, ENTRY_COUNT, LENGTH, LITERAL,
-    LITLEN_ROOT_BITS, POINTER, SPECIAL, Tables,
+    DISTANCE, DISTANCE_ROOT_BITS, DISTANCE_START, END_VALUE, ENTRY_COUNT, LENGTH, LITERAL,
+    LITLEN_ROOT_BITS, POINTER, SPECIAL, TAKE, Tables, value,
 };
 use super::tokens::{MATCH_MASK, Tokens};
 use crate::error::ErrorKind;
 use crate::limits::{LANE_COUNT, WORD_BYTES};
 
-/// Bits of a second table's index that a lane's buffer is masked with; a distance's or length's
-/// extra bits, too.
-const fn low_bits(count: u32) -> u64 {
-    (1 << count) - 1
-}
+/// Masks of the root tables' indices.
+const LITLEN_ROOT: u64 = (1 << LITLEN_ROOT_BITS) - 1;
+const DISTANCE_ROOT: u64 = (1 << DISTANCE_ROOT_BITS) - 1;
 
 /// Decodes the symbols of one Huffman block, from its first turn to the end of its tail, appending
 /// to `tokens`. Stops with an error as soon as they are longer than `room` bytes.
@@ -86,42 +84,32 @@ fn round(
     let mut distance_count = tokens.distance_count;
     for (lane, pending) in pending.iter_mut().enumerate() {
         let bits = lanes.bits[lane];
-        let start = *pending;
-        let root = if start == 0 {
-            low_bits(LITLEN_ROOT_BITS)
+        let root = if *pending == 0 {
+            LITLEN_ROOT
         } else {
-            low_bits(DISTANCE_ROOT_BITS)
+            DISTANCE_ROOT
         };
-        let mut entry = tables.entries[(start + (bits & root) as usize) % ENTRY_COUNT];
+        let mut entry = tables.entries[(*pending + (bits & root) as usize) % ENTRY_COUNT];
         if entry & SPECIAL != 0 {
-            if entry & POINTER != 0 {
-                entry = second(tables, entry, bits);
-            }
+            entry = follow(tables, entry, bits);
             if entry & SPECIAL != 0 {
                 tokens.literal_count = literal_count;
                 tokens.length_count = length_count;
                 tokens.distance_count = distance_count;
-                if entry & END == 0 {
+                if entry >> 16 != END_VALUE {
                     return Err(ErrorKind::BadSymbol);
                 }
-                lanes.bits[lane] >>= entry & 31;
-                lanes.counts[lane] -= entry & 31;
+                lanes.bits[lane] >>= entry & TAKE;
+                lanes.counts[lane] -= entry & TAKE;
                 return Ok((used, Some(lane)));
             }
         }
-        let code_bits = entry & 31;
-        let extra_bits = (entry >> 5) & 31;
-        let value = (entry >> 16).wrapping_add(((bits >> code_bits) & low_bits(extra_bits)) as u32);
-        let bits = bits >> (code_bits + extra_bits);
-        let count = lanes.counts[lane] - (code_bits + extra_bits);
-        let at = used % LANE_COUNT * WORD_BYTES;
-        let word = u32::from_le_bytes([chunk[at], chunk[at + 1], chunk[at + 2], chunk[at + 3]]);
-        // All ones where fewer than 32 bits are left; arithmetic, because a branch on it would be
-        // mispredicted every third turn.
-        let short = (i64::from(count) - 32) >> 63;
-        lanes.bits[lane] = bits | ((u64::from(word) << (count & 31)) & short as u64);
-        lanes.counts[lane] = count + (short as u32 & 32);
-        used += (short & 1) as usize;
+        let value = value(entry, bits);
+        let count = lanes.counts[lane] - (entry & TAKE);
+        let (bits, count, taken) = refilled(bits.wrapping_shr(entry), count, chunk, used);
+        lanes.bits[lane] = bits;
+        lanes.counts[lane] = count;
+        used += taken;
 
         tokens.literals[literal_count & 0xFFFF] = value as u8;
         literal_count += ((entry / LITERAL) & 1) as usize;
@@ -130,7 +118,7 @@ fn round(
         length_count += ((entry / LENGTH) & 1) as usize;
         tokens.distances[distance_count & MATCH_MASK] = value as u16;
         distance_count += ((entry / DISTANCE) & 1) as usize;
-        *pending = (entry & LENGTH) as usize * (DISTANCE_START / LENGTH as usize);
+        *pending = (entry & LENGTH) as usize / (LENGTH as usize / DISTANCE_START);
     }
     tokens.literal_count = literal_count;
     tokens.length_count = length_count;
@@ -138,10 +126,14 @@ fn round(
     Ok((used, None))
 }
 
-#[cold]
-fn second(tables: &Tables, entry: u32, bits: u64) -> u32 {
-    let index = (bits >> (entry & 31)) & low_bits((entry >> 5) & 31);
-    tables.entries[((entry >> 16) as usize + index as usize) % ENTRY_COUNT]
+/// Where a pointer leads; any other entry itself.
+#[inline]
+fn follow(tables: &Tables, entry: u32, bits: u64) -> u32 {
+    if entry & POINTER == POINTER {
+        tables.entries[value(entry, bits) as usize % ENTRY_COUNT]
+    } else {
+        entry
+    }
 }
 
 /// One turn of one lane without its refill. True if it was the end of the block.
@@ -153,34 +145,30 @@ fn turn(
     lane: usize,
 ) -> Result<bool, ErrorKind> {
     let bits = lanes.bits[lane];
-    let start = pending[lane];
-    let root = if start == 0 {
-        low_bits(LITLEN_ROOT_BITS)
+    let root = if pending[lane] == 0 {
+        LITLEN_ROOT
     } else {
-        low_bits(DISTANCE_ROOT_BITS)
+        DISTANCE_ROOT
     };
-    let mut entry = tables.entries[start + (bits & root) as usize];
-    if entry & POINTER != 0 {
-        entry = second(tables, entry, bits);
-    }
-    let code_bits = entry & 31;
-    let extra_bits = (entry >> 5) & 31;
-    if entry & SPECIAL != 0 && entry & END == 0 {
+    let entry = tables.entries[(pending[lane] + (bits & root) as usize) % ENTRY_COUNT];
+    let entry = follow(tables, entry, bits);
+    let special = entry & SPECIAL != 0;
+    if special && entry >> 16 != END_VALUE {
         return Err(ErrorKind::BadSymbol);
     }
-    let value = (entry >> 16) as u16 + ((bits >> code_bits) & low_bits(extra_bits)) as u16;
-    lanes.bits[lane] >>= code_bits + extra_bits;
-    lanes.counts[lane] -= code_bits + extra_bits;
+    let value = value(entry, bits) as u16;
+    lanes.bits[lane] = bits.wrapping_shr(entry);
+    lanes.counts[lane] -= entry & TAKE;
     pending[lane] = 0;
     if entry & LITERAL != 0 {
         tokens.push_literal(value as u8);
     } else if entry & LENGTH != 0 {
         tokens.push_length(value);
         pending[lane] = DISTANCE_START;
-    } else if entry & DISTANCE != 0 {
+    } else if !special {
         tokens.push_distance(value);
     }
-    Ok(entry & END != 0)
+    Ok(special)
 }
 
 /// The distances that are still pending when `end_lane` has ended the block, in turn order.

@@ -7,15 +7,16 @@
 //!
 //! | bits | field |
 //! |---|---|
-//! | 0–4 | codeword bits (root bits for a pointer) |
-//! | 5–9 | extra bits (index bits of the second table for a pointer) |
-//! | 10 | literal |
-//! | 11 | length |
-//! | 12 | distance |
-//! | 13 | neither: end of block, pointer, or unassigned |
-//! | 14 | end of block |
-//! | 15 | pointer to a second table |
-//! | 16–31 | value: literal, base, or the second table's place |
+//! | 0–4 | bits to take: codeword and extra bits (for a pointer: root and index bits) |
+//! | 6 | neither literal nor length nor distance: end of block, pointer, or unassigned |
+//! | 7 | distance; with bit 6: pointer to a second table |
+//! | 8–11 | codeword bits (for a pointer: root bits) |
+//! | 14 | literal |
+//! | 15 | length |
+//! | 16–31 | value: literal, base, the second table's place, or [`END_VALUE`] |
+//!
+//! Bits 5, 12 and 13 are zero, so that an entry, and an entry shifted right by 8, can be used as
+//! shift counts modulo 64 as they are.
 
 use super::codes::{Canonical, Lengths};
 use crate::error::ErrorKind;
@@ -34,12 +35,15 @@ pub(crate) const DISTANCE_START: usize = 2048;
 /// All entries. The distance tables need at most 402.
 pub(crate) const ENTRY_COUNT: usize = 4096;
 
-pub(crate) const LITERAL: u32 = 1 << 10;
-pub(crate) const LENGTH: u32 = 1 << 11;
-pub(crate) const DISTANCE: u32 = 1 << 12;
-pub(crate) const SPECIAL: u32 = 1 << 13;
-pub(crate) const END: u32 = 1 << 14;
-pub(crate) const POINTER: u32 = 1 << 15;
+pub(crate) const SPECIAL: u32 = 1 << 6;
+pub(crate) const DISTANCE: u32 = 1 << 7;
+pub(crate) const POINTER: u32 = SPECIAL | DISTANCE;
+pub(crate) const LITERAL: u32 = 1 << 14;
+pub(crate) const LENGTH: u32 = 1 << 15;
+/// Mask of the bits to take.
+pub(crate) const TAKE: u32 = 31;
+/// The value of an end of block; others that are special and no pointer have 0.
+pub(crate) const END_VALUE: u32 = 1;
 
 /// What a litlen symbol means, without its codeword length.
 const LITLEN_MEANING: [u32; LITLEN_SYMBOL_COUNT] = {
@@ -49,10 +53,10 @@ const LITLEN_MEANING: [u32; LITLEN_SYMBOL_COUNT] = {
         meaning[symbol] = if symbol < END_OF_BLOCK {
             (symbol as u32) << 16 | LITERAL
         } else if symbol == END_OF_BLOCK {
-            SPECIAL | END
+            SPECIAL | END_VALUE << 16
         } else {
             let index = symbol - 257;
-            (LENGTH_BASE[index] as u32) << 16 | LENGTH | (LENGTH_EXTRA[index] as u32) << 5
+            (LENGTH_BASE[index] as u32) << 16 | LENGTH | (LENGTH_EXTRA[index] as u32)
         };
         symbol += 1;
     }
@@ -65,7 +69,7 @@ const DISTANCE_MEANING: [u32; DISTANCE_SYMBOL_COUNT] = {
     let mut symbol = 0;
     while symbol < DISTANCE_SYMBOL_COUNT {
         meaning[symbol] =
-            (DISTANCE_BASE[symbol] as u32) << 16 | DISTANCE | (DISTANCE_EXTRA[symbol] as u32) << 5;
+            (DISTANCE_BASE[symbol] as u32) << 16 | DISTANCE | (DISTANCE_EXTRA[symbol] as u32);
         symbol += 1;
     }
     meaning
@@ -125,42 +129,76 @@ fn build(
         next[len] += 1;
     }
     let root_len = 1 << root_bits;
+    let mut rank = 0;
+    // The root table grows with the length: what is filled for one length serves the next one twice,
+    // and what no codeword of up to that length begins is filled later. So a codeword is written
+    // once.
+    let mut filled = 1;
+    for len in 1..=root_bits {
+        let first = code.first[len as usize];
+        entries.copy_within(..filled, filled);
+        filled *= 2;
+        for codeword in first..first + u32::from(code.counts[len as usize]) {
+            let reversed = (codeword.reverse_bits() >> (32 - len)) as usize;
+            entries[reversed] = meaning[usize::from(sorted[rank])] + (len | len << 8);
+            rank += 1;
+        }
+    }
     if symbol_count < 2 {
         // Empty, or one codeword 0 of one bit: what is not assigned must be found out.
-        entries[..root_len].fill(SPECIAL);
+        for (index, entry) in entries[..root_len].iter_mut().enumerate() {
+            if symbol_count == 0 || index % 2 == 1 {
+                *entry = SPECIAL;
+            }
+        }
     }
-    let mut rank = 0;
+    build_second(
+        entries,
+        place,
+        root_bits,
+        &code,
+        &sorted[rank..symbol_count],
+        meaning,
+    );
+    Ok(())
+}
+
+/// Fills the second tables: for codewords longer than the root's index, of the symbols `sorted`.
+fn build_second(
+    entries: &mut [u32],
+    place: usize,
+    root_bits: u32,
+    code: &Canonical,
+    sorted: &[u16],
+    meaning: &[u32],
+) {
+    let root_len = 1 << root_bits;
     let mut end = root_len;
     let mut second = Second {
         prefix: usize::MAX,
         start: 0,
         bits: 0,
     };
-    for len in 1..=CODEWORD_BITS_MAX as u32 {
-        let count = u32::from(code.counts[len as usize]);
-        for codeword in code.first[len as usize]..code.first[len as usize] + count {
-            let entry = meaning[usize::from(sorted[rank])] | len;
-            rank += 1;
+    let mut symbols = sorted.iter();
+    for len in root_bits + 1..=CODEWORD_BITS_MAX as u32 {
+        let first = code.first[len as usize];
+        let codewords = first..first + u32::from(code.counts[len as usize]);
+        for (codeword, &symbol) in codewords.zip(&mut symbols) {
+            let entry = meaning[usize::from(symbol)] + (len | len << 8);
             let reversed = (codeword.reverse_bits() >> (32 - len)) as usize;
-            if len <= root_bits {
-                for at in (reversed..root_len).step_by(1 << len) {
-                    entries[at] = entry;
-                }
-                continue;
-            }
             let prefix = reversed & (root_len - 1);
             if prefix != second.prefix {
+                let bits = second_bits(code, len, codeword, root_bits);
                 second = Second {
                     prefix,
                     start: end,
-                    bits: second_bits(&code, len, codeword, root_bits),
+                    bits,
                 };
-                end += 1 << second.bits;
+                end += 1 << bits;
                 entries[prefix] = ((place + second.start) as u32) << 16
-                    | SPECIAL
                     | POINTER
-                    | second.bits << 5
-                    | root_bits;
+                    | root_bits << 8
+                    | (root_bits + bits);
             }
             let table = &mut entries[second.start..second.start + (1 << second.bits)];
             for at in (reversed >> root_bits..table.len()).step_by(1 << (len - root_bits)) {
@@ -168,7 +206,6 @@ fn build(
             }
         }
     }
-    Ok(())
 }
 
 /// The second table being filled.
@@ -190,4 +227,12 @@ fn second_bits(code: &Canonical, len: u32, codeword: u32, root_bits: u32) -> u32
         filled = 2 * filled + u32::from(code.counts[(root_bits + bits) as usize]);
     }
     bits
+}
+
+/// The value of an entry, given the lane's bits: what it says plus extra bits, or a pointer's place
+/// plus index.
+#[inline(always)]
+pub(crate) fn value(entry: u32, bits: u64) -> u32 {
+    let taken = bits & !u64::MAX.wrapping_shl(entry);
+    (entry >> 16) + (taken as u32).wrapping_shr(entry >> 8)
 }
