@@ -19,6 +19,8 @@
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+#[cfg(target_arch = "x86_64")]
+mod avx512_stored;
 mod codes;
 mod copies;
 mod kernel;
@@ -130,7 +132,7 @@ impl Decoder {
                     let len = lanes.take(0, 16) as usize;
                     let end = done + len;
                     let target = raw.get_mut(done..end).ok_or(ErrorKind::RawTooLong)?;
-                    stored::bytes(&mut lanes, words, target)?;
+                    self.decode_stored(&mut lanes, words, target)?;
                     end
                 }
                 1 => self.decode_symbols(&Lengths::fixed(), &mut lanes, words, raw, done)?,
@@ -151,6 +153,25 @@ impl Decoder {
             return Err(ErrorKind::UnusedWords);
         }
         Ok(())
+    }
+
+    /// The bytes of a stored block, behind its length.
+    fn decode_stored(
+        &self,
+        lanes: &mut Lanes,
+        words: &mut Words<'_>,
+        raw: &mut [u8],
+    ) -> Result<(), ErrorKind> {
+        // The first byte of lane 0 comes before the refill that the length made due; refilling
+        // first takes the same word, since no other lane moves in between.
+        lanes.refill(0, words)?;
+        let done = match self.kernel {
+            // SAFETY: as for the symbols.
+            #[cfg(target_arch = "x86_64")]
+            Kernel::Avx512 => unsafe { avx512_stored::groups(lanes, words, raw)? },
+            _ => stored::groups(lanes, words, raw)?,
+        };
+        stored::rest(lanes, words, &mut raw[done..])
     }
 
     fn decode_symbols(

@@ -27,18 +27,16 @@ pub(crate) fn word_order(counts: &[u32; LANE_COUNT]) -> [u32; LANE_COUNT] {
     order
 }
 
-/// Decodes the bytes of a stored block behind its length.
-pub(crate) fn bytes(
+/// Decodes as many whole groups of a stored block as `raw` holds, with the lanes refilled; returns
+/// the bytes done.
+pub(crate) fn groups(
     lanes: &mut Lanes,
     words: &mut Words<'_>,
     raw: &mut [u8],
-) -> Result<(), ErrorKind> {
-    // The first byte of lane 0 comes before the refill that the length made due; refilling first
-    // takes the same word, since no other lane moves in between.
-    lanes.refill(0, words)?;
-    let mut groups = raw.chunks_exact_mut(GROUP_BYTES);
+) -> Result<usize, ErrorKind> {
     let order = word_order(&lanes.counts);
-    for group in &mut groups {
+    let mut done = 0;
+    for group in raw.chunks_exact_mut(GROUP_BYTES) {
         let Some(chunk) = words.chunk() else {
             return Err(ErrorKind::TruncatedTile);
         };
@@ -49,8 +47,18 @@ pub(crate) fn bytes(
             group.try_into().expect("a whole group"),
         );
         words.advance(LANE_COUNT);
+        done += GROUP_BYTES;
     }
-    for (index, byte) in groups.into_remainder().iter_mut().enumerate() {
+    Ok(done)
+}
+
+/// Decodes the last bytes of a stored block, one by one.
+pub(crate) fn rest(
+    lanes: &mut Lanes,
+    words: &mut Words<'_>,
+    raw: &mut [u8],
+) -> Result<(), ErrorKind> {
+    for (index, byte) in raw.iter_mut().enumerate() {
         let lane = index % LANE_COUNT;
         *byte = lanes.take(lane, 8) as u8;
         lanes.refill(lane, words)?;

@@ -1,0 +1,118 @@
+//! Stored blocks with AVX-512: 128 bytes, four rounds of all lanes, at once.
+//!
+//! What `stored` says of four rounds, in registers: each lane gives its next 32 bits, which is a
+//! transposition of 32 x 4 bytes, and takes one of the next 32 words, in an order that stays the
+//! same for the whole block.
+//!
+//! # Safety
+//! The entry point must run on a CPU with the features that `avx512::is_available` asks for; the
+//! caller is the dispatch, which asked. Loads and stores are of whole chunks of 128 bytes that safe
+//! code has cut out.
+#![expect(
+    unsafe_code,
+    reason = "vector loads and stores of whole chunks; see # Safety"
+)]
+
+use core::arch::x86_64::*;
+
+use super::lanes::{Lanes, Words};
+use super::stored::{GROUP_BYTES, word_order};
+use crate::error::ErrorKind;
+use crate::limits::LANE_COUNT;
+
+/// For each byte of a group the byte of the lanes' 32 doublewords that it is: byte `round` of `lane`.
+static TRANSPOSED: [u8; GROUP_BYTES] = {
+    let mut indices = [0; GROUP_BYTES];
+    let mut at = 0;
+    while at < GROUP_BYTES {
+        indices[at] = (at % LANE_COUNT * 4 + at / LANE_COUNT) as u8;
+        at += 1;
+    }
+    indices
+};
+
+const _: () = assert!(GROUP_BYTES == 2 * 64);
+
+/// Two vectors of doublewords, lane by lane.
+type Pair = [__m512i; 2];
+
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn load(lanes: &[u32; LANE_COUNT]) -> Pair {
+    let at = lanes.as_ptr();
+    // SAFETY: the array has two vectors.
+    unsafe {
+        [
+            _mm512_loadu_si512(at.cast()),
+            _mm512_loadu_si512(at.add(16).cast()),
+        ]
+    }
+}
+
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn store(pair: Pair) -> [u32; LANE_COUNT] {
+    let mut lanes = [0; LANE_COUNT];
+    let at = lanes.as_mut_ptr();
+    // SAFETY: the array has two vectors.
+    unsafe {
+        _mm512_storeu_si512(at.cast(), pair[0]);
+        _mm512_storeu_si512(at.add(16).cast(), pair[1]);
+    }
+    lanes
+}
+
+/// Decodes as many whole groups of a stored block as `raw` holds, with the lanes refilled; returns
+/// the bytes done.
+#[inline(never)]
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
+pub(crate) fn groups(
+    lanes: &mut Lanes,
+    words: &mut Words<'_>,
+    raw: &mut [u8],
+) -> Result<usize, ErrorKind> {
+    let order = load(&word_order(&lanes.counts));
+    let mut low = load(&lanes.bits.map(|bits| bits as u32));
+    let mut high = load(&lanes.bits.map(|bits| (bits >> 32) as u32));
+    // How many bits of `high` are there, and how many are not.
+    let surplus = load(&lanes.counts.map(|count| count - 32));
+    let missing = load(&lanes.counts.map(|count| 64 - count));
+    // SAFETY: the table has two vectors.
+    let transposed = unsafe {
+        let at = TRANSPOSED.as_ptr();
+        [
+            _mm512_loadu_si512(at.cast::<__m512i>()),
+            _mm512_loadu_si512(at.add(64).cast()),
+        ]
+    };
+    let mut done = 0;
+    for group in raw.chunks_exact_mut(GROUP_BYTES) {
+        let Some(chunk) = words.chunk() else {
+            return Err(ErrorKind::TruncatedTile);
+        };
+        words.advance(LANE_COUNT);
+        // SAFETY: chunk and group have two vectors each.
+        let next = unsafe {
+            let to = group.as_mut_ptr();
+            let bytes = |half: usize| _mm512_permutex2var_epi8(low[0], transposed[half], low[1]);
+            _mm512_storeu_si512(to.cast(), bytes(0));
+            _mm512_storeu_si512(to.add(64).cast(), bytes(1));
+            let from = chunk.as_ptr();
+            [
+                _mm512_loadu_si512(from.cast::<__m512i>()),
+                _mm512_loadu_si512(from.add(64).cast()),
+            ]
+        };
+        for half in 0..2 {
+            let word = _mm512_permutex2var_epi32(next[0], order[half], next[1]);
+            low[half] = _mm512_or_si512(high[half], _mm512_sllv_epi32(word, surplus[half]));
+            high[half] = _mm512_srlv_epi32(word, missing[half]);
+        }
+        done += GROUP_BYTES;
+    }
+    let (low, high) = (store(low), store(high));
+    for (bits, (low, high)) in lanes.bits.iter_mut().zip(low.into_iter().zip(high)) {
+        *bits = u64::from(high) << 32 | u64::from(low);
+    }
+    Ok(done)
+}
