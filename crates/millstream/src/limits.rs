@@ -50,6 +50,10 @@ pub const STARVATION_SHARE: u32 = 16;
 /// File descriptors that a storage holds open, both kinds (buffered and direct) together.
 pub const DESCRIPTORS_DEFAULT: usize = 512;
 
+/// One in so many of the descriptors that the process may have is a storage's at most, so that the
+/// application keeps some (1024, the usual limit, gives the default).
+pub const DESCRIPTORS_SHARE: u64 = 2;
+
 /// From this length on a cold range is read past the page cache.
 pub const DIRECT_BYTES_MIN: u64 = 64 << 10;
 

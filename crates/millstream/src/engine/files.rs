@@ -64,6 +64,8 @@ pub(crate) struct File {
     pub(crate) close_fired: bool,
     /// Whether the first open (which may create and cut) has happened.
     opened_once: bool,
+    /// Its open was ordered while the storage held no other descriptor.
+    alone: bool,
     /// Granules loaded before.
     pub(crate) repeat: Vec<u64>,
     /// First write error since the last sync.
@@ -145,6 +147,11 @@ pub(crate) struct Files {
 
 impl Files {
     pub(crate) fn new(descriptors_max: usize) -> Files {
+        // More than the process may have would only be found out by failed opens.
+        let process_max = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+        let share = process_max.map_or(u64::MAX, |max| max / limits::DESCRIPTORS_SHARE);
+        let share = usize::try_from(share).unwrap_or(usize::MAX);
+        let descriptors_max = descriptors_max.min(share).max(2);
         Files {
             slow_mounts: HashMap::new(),
             files: Vec::new(),
@@ -181,6 +188,7 @@ impl Files {
             closing: false,
             close_fired: false,
             opened_once: false,
+            alone: false,
             repeat: Vec::new(),
             write_error: None,
             syncs: Vec::new(),
@@ -298,9 +306,11 @@ impl Engine {
             self.files.queue.pop_front();
             self.files.opening += 1;
             let access = self.shared.options.access;
+            let alone = self.files.descriptors == 2;
             let file = self.files.at(index);
             if !direct_only {
                 file.phase = FilePhase::Opening;
+                file.alone = alone;
             }
             orders.push(order(index, file, direct_only, access));
             if orders.len() == limits::OPENS_PER_JOB {
@@ -367,14 +377,15 @@ impl Engine {
         let index = result.file;
         let reserved = if result.opened.is_some() { 2 } else { 1 };
         self.files.descriptors -= reserved;
-        let bound = self.files.descriptors_max;
         let (held, file) = (self.files.descriptors, self.files.at(index));
         assert_eq!(file.generation, result.generation, "an open keeps its file");
         match result.opened {
             Some(Ok(about)) => note_opened(file, about),
-            Some(Err(error)) if is_out_of_descriptors(&error) && held > 0 && bound > 2 => {
-                // The process has fewer descriptors than our bound: live with what it has.
+            Some(Err(error)) if is_out_of_descriptors(&error) && !file.alone => {
+                // The process has fewer descriptors than our bound: live with what it has. Only an
+                // open that fails although nothing else of ours was open has failed for good.
                 file.phase = FilePhase::Queued;
+                file.opened_once = file.about.is_some();
                 self.files.queue.push_front((index, false));
                 self.files.descriptors_max = held.max(2);
                 let text = "the process is out of descriptors: the storage lives with fewer";
