@@ -320,7 +320,10 @@ impl Engine {
     /// Fires FIFO entries whose place has come, and gives capacity back.
     pub(super) fn fire_fifos(&mut self) {
         while let Some(queue) = self.queues.touched.pop() {
-            let state = self.queues.state(queue);
+            // Firing an entry touches its queue again, which may have been its last.
+            let Some(state) = self.queues.get(queue) else {
+                continue;
+            };
             state.touched = false;
             loop {
                 let state = self.queues.state(queue);
