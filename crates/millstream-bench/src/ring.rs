@@ -60,6 +60,9 @@ const REGISTERED_BYTES_MAX: usize = 1 << 30;
 /// Tries of one read that ends with `EINTR` or `EAGAIN`.
 const RETRIES_MAX: u32 = 100;
 
+/// Sets flags of a ring to be made.
+type SetFlags = fn(&mut io_uring::Builder);
+
 /// An io_uring with the best flags of this kernel.
 pub struct BareRing {
     ring: IoUring,
@@ -74,7 +77,7 @@ impl BareRing {
     /// io_uring is not there or refused (by `kernel.io_uring_disabled` or a seccomp filter).
     pub fn new(depth: usize) -> Result<BareRing> {
         let entries = depth.max(1).next_power_of_two() as u32;
-        let attempts: [(&'static str, fn(&mut io_uring::Builder)); 3] = [
+        let attempts: [(&'static str, SetFlags); 3] = [
             ("DEFER_TASKRUN|SINGLE_ISSUER", |builder| {
                 builder.setup_single_issuer().setup_defer_taskrun();
             }),
@@ -436,8 +439,8 @@ impl BareRing {
         // Bytes of the block in a window's place that have arrived; None while it is not asked for.
         let mut arrived = vec![0usize; window];
         let mut retries = 0;
-        for index in 0..window.min(blocks) {
-            self.push_block(file, index, block, 0, buffers[index], in_flight);
+        for (index, buffer) in buffers.iter_mut().enumerate().take(window.min(blocks)) {
+            self.push_block(file, index, block, 0, buffer, in_flight);
         }
         for index in 0..blocks {
             let place = index % window;
