@@ -3,11 +3,15 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::builder::PossibleValuesParser;
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
 use millstream_codec::CodecId;
+
+use crate::limits::{TIMEOUT_SECONDS_MAX, WORKERS_MAX};
+use crate::size;
 
 /// Said of every command.
 const STATUS_HELP: &str = "\
@@ -26,10 +30,120 @@ pub(crate) struct Call {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    Load(LoadArgs),
+    Info(InfoArgs),
     Compress(CompressArgs),
     Decompress(DecompressArgs),
+    Bench(BenchArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),
+}
+
+/// Load files and folders into memory through the engine, and drop them again.
+///
+/// Folders are walked with all that is below them. Links to files are followed, links to folders
+/// only when named as PATH. FIFOs, sockets, devices and dangling links are failures and never
+/// opened; everything else is still loaded. At the end a table says where the time went.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  millstream load game/data
+  millstream load --cold --direct always --backend threads level1.pak
+  millstream load --hash game/data > hashes.txt")]
+pub(crate) struct LoadArgs {
+    /// Files and folders
+    #[arg(value_name = "PATH", required = true, value_hint = ValueHint::AnyPath)]
+    pub(crate) paths: Vec<PathBuf>,
+    /// The device: io_uring, a pool of threads, or the first of them that the system allows
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) backend: BackendWord,
+    /// Past the page cache: where it pays, always (an error where the file system cannot), never
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) direct: DirectWord,
+    /// Operations in flight
+    #[arg(long, value_name = "N", default_value_t = millstream::limits::DEPTH_DEFAULT)]
+    pub(crate) queue_depth: u32,
+    /// Bytes of one operation, a power of two from 4K to 64M [default: 1M]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    pub(crate) block: Option<u64>,
+    /// Threads that open files and decode [default: the cores less two, at least two]
+    #[arg(long, value_name = "N", value_parser = worker_counts())]
+    pub(crate) workers: Option<u32>,
+    /// Memory that data waits in between device and destination, at least 16K [default: 128M]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    pub(crate) staging: Option<u64>,
+    /// How long one request may take; longer ones fail
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub(crate) timeout: Option<Duration>,
+    /// Drop these files from the page cache first
+    #[arg(long)]
+    pub(crate) cold: bool,
+    /// Print a line for each file: XXH3-64 (seed 0) of its bytes, two spaces, its name
+    #[arg(long)]
+    pub(crate) hash: bool,
+    /// Write what happened when as Chrome trace-event JSON
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, value_parser = path_words())]
+    pub(crate) trace: Option<OsString>,
+    /// Print one JSON document instead of a table
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// The words of `--backend`.
+#[derive(Debug, Clone, Copy, Default, ValueEnum)]
+pub(crate) enum BackendWord {
+    /// io_uring, or threads where it is refused
+    #[default]
+    Auto,
+    /// io_uring, an error where it is refused
+    Uring,
+    /// A pool of threads
+    Threads,
+}
+
+/// The words of `--direct`.
+#[derive(Debug, Clone, Copy, Default, ValueEnum)]
+pub(crate) enum DirectWord {
+    /// Cached ranges from the cache, large cold ones past it
+    #[default]
+    Auto,
+    /// An error where the file system has no direct I/O
+    Always,
+    /// Through the page cache
+    Never,
+}
+
+fn worker_counts() -> clap::builder::RangedI64ValueParser<u32> {
+    clap::value_parser!(u32).range(1..=i64::from(WORKERS_MAX))
+}
+
+/// Reads a positive number of seconds.
+fn seconds(text: &str) -> Result<Duration, String> {
+    let number: f64 = text
+        .parse()
+        .map_err(|_| String::from("seconds are a number, as in 2.5"))?;
+    if number > 0.0 && number <= TIMEOUT_SECONDS_MAX {
+        Ok(Duration::from_secs_f64(number))
+    } else {
+        Err(format!(
+            "more than 0 and at most {TIMEOUT_SECONDS_MAX} seconds"
+        ))
+    }
+}
+
+/// Show what this machine and a place on it offer, and what the engine makes of it.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  millstream info
+  millstream info /mnt/games --json")]
+pub(crate) struct InfoArgs {
+    /// A file, folder or block device: its file system and disk
+    #[arg(value_name = "PATH", default_value = ".", value_hint = ValueHint::AnyPath)]
+    pub(crate) path: PathBuf,
+    /// Print one JSON document instead of a table
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// Compress a file or a pipe.
@@ -55,7 +169,8 @@ pub(crate) struct CompressArgs {
 /// Decompress a file or a pipe.
 ///
 /// Concatenated gzip members, zstd frames and lz4 frames are one stream. Empty input, a stream that
-/// is cut and bytes after its end are errors. Memory is bounded whatever the size, but for gdeflate.
+/// is cut and bytes after its end are errors. Memory is bounded whatever the size, but for
+/// gdeflate.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -73,14 +188,65 @@ pub(crate) struct DecompressArgs {
 #[derive(Debug, Args)]
 pub(crate) struct StreamArgs {
     /// The file to read; - is standard input
-    #[arg(value_name = "IN", value_hint = clap::ValueHint::FilePath, value_parser = path_words())]
+    #[arg(value_name = "IN", value_hint = ValueHint::FilePath, value_parser = path_words())]
     pub(crate) input: OsString,
     /// The file to write, replaced as a whole when all went well; - is standard output
-    #[arg(value_name = "OUT", value_hint = clap::ValueHint::FilePath, value_parser = path_words())]
+    #[arg(value_name = "OUT", value_hint = ValueHint::FilePath, value_parser = path_words())]
     pub(crate) output: OsString,
     /// Print a JSON document about the work; OUT must be a file
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Measure the engine beside its rivals, and both beside the limits of this machine.
+///
+/// Makes its own data from a seed, so it runs on a fresh machine. Every result is checked against a
+/// hash. With none named, all workloads run.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  millstream bench --quick
+  millstream bench read --throttle 48,550 --rows rows.jsonl")]
+pub(crate) struct BenchArgs {
+    /// What to measure
+    #[arg(value_name = "WORKLOAD", value_parser = workload_names())]
+    pub(crate) workloads: Vec<String>,
+    /// Small data and few runs: seconds, not minutes
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Where the data is kept [default: below the folder for temporary files]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) corpus: Option<PathBuf>,
+    /// Counted runs of every case
+    #[arg(long, value_name = "N", value_parser = run_count)]
+    pub(crate) runs: Option<usize>,
+    /// Also read from a disk slowed down to these rates (needs root; 1 MB = 10^6 bytes)
+    #[arg(long, value_name = "MBPS", value_delimiter = ',', value_parser = rate)]
+    pub(crate) throttle: Vec<f64>,
+    /// Append every figure to this file, a JSON object a line
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) rows: Option<PathBuf>,
+    /// Print one JSON document instead of tables
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+fn workload_names() -> PossibleValuesParser {
+    PossibleValuesParser::new(millstream_bench::Workload::ALL.map(|workload| workload.name()))
+}
+
+fn run_count(text: &str) -> Result<usize, String> {
+    let range = 1..=millstream_bench::limits::RUNS_MAX;
+    let count = text.parse().ok().filter(|count| range.contains(count));
+    count.ok_or_else(|| format!("from {} to {} runs", range.start(), range.end()))
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    let rate = text
+        .parse()
+        .ok()
+        .filter(|rate: &f64| rate.is_finite() && *rate >= 0.1);
+    rate.ok_or_else(|| String::from("a rate in MB/s, 0.1 or more"))
 }
 
 /// Print a script that teaches a shell these commands.
@@ -104,7 +270,7 @@ Example:
   millstream man /usr/local/share/man/man1")]
 pub(crate) struct ManArgs {
     /// The folder for the pages, which must be there
-    #[arg(value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
+    #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) folder: PathBuf,
     /// Print a JSON document that names the pages
     #[arg(long)]
@@ -112,7 +278,7 @@ pub(crate) struct ManArgs {
 }
 
 /// The codecs that the stream commands write and read.
-const STREAM_CODECS: [CodecId; 6] = [
+pub(crate) const STREAM_CODECS: [CodecId; 6] = [
     CodecId::ZLIB,
     CodecId::GZIP,
     CodecId::DEFLATE,

@@ -92,6 +92,8 @@ pub(crate) enum Ending {
     },
     /// The reader of standard output has gone.
     ClosedPipe,
+    /// A signal ended the work; it was told already.
+    Interrupted,
     /// The words of the call do not fit together, in a way that only the command can see.
     Usage(String),
 }
@@ -110,7 +112,7 @@ impl Ending {
                 tell(&summary(*count, first));
                 ExitCode::from(STATUS_FAILED)
             }
-            Ending::ClosedPipe => ExitCode::from(STATUS_FAILED),
+            Ending::ClosedPipe | Ending::Interrupted => ExitCode::from(STATUS_FAILED),
             Ending::Usage(message) => {
                 tell(message);
                 tell("for the words of a command: millstream COMMAND --help");

@@ -21,3 +21,30 @@ pub(crate) const PROGRESS_AFTER: Duration = Duration::from_secs(1);
 
 /// Least time between two looks at the clock's display by a progress bar.
 pub(crate) const PROGRESS_EVERY: Duration = Duration::from_millis(100);
+
+/// Longest request of `load`; longer files are several. Long enough that a request's cost does not
+/// count (0.1 µs of 10 ms), short enough that the window holds several.
+pub(crate) const PIECE_BYTES: u64 = 32 << 20;
+
+/// Bytes that `load` has asked for and not dropped yet. Enough for 70 ms of a 3.7 GB/s disk, and
+/// what the engine keeps for reuse by default, so that buffers are recycled and not mapped anew.
+pub(crate) const WINDOW_BYTES: u64 = 256 << 20;
+const _: () = assert!(WINDOW_BYTES >= 4 * PIECE_BYTES);
+
+/// Requests that `load` has enqueued and not claimed yet: eight times the default depth, so that
+/// the device has work while a quarter of the window is refilled.
+pub(crate) const WINDOW_REQUESTS: usize = 1024;
+
+/// Workers that may be asked for; more threads than any machine has cores help nobody.
+pub(crate) const WORKERS_MAX: u32 = 1024;
+
+/// Longest timeout that may be asked for: about 31 years, far from where clocks overflow.
+pub(crate) const TIMEOUT_SECONDS_MAX: f64 = 1e9;
+
+/// How long an interrupted command that ends by itself may take: longer than
+/// the engine waits for the kernel when it closes. A second signal ends it at once.
+pub(crate) const INTERRUPT_GRACE: Duration = Duration::from_secs(8);
+
+/// How long `load` waits at its end for what the kernel still holds.
+pub(crate) const CLOSE_WAIT: Duration = Duration::from_secs(5);
+const _: () = assert!(CLOSE_WAIT.as_secs() < INTERRUPT_GRACE.as_secs());

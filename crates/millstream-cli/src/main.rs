@@ -4,14 +4,19 @@
 //! `failure`. Outputs go through `output`, which leaves no partial file behind, whatever happens.
 
 mod args;
+mod cold;
 mod commands;
 mod failure;
 mod input;
 mod limits;
+mod loader;
 mod names;
 mod output;
 mod progress;
 mod signals;
+mod size;
+mod table;
+mod walk;
 
 use std::ffi::OsStr;
 use std::process::ExitCode;
@@ -39,8 +44,11 @@ fn main() -> ExitCode {
 
 fn run(command: &Command) -> Result<(), Ending> {
     match command {
+        Command::Load(args) => commands::load::load(args),
+        Command::Info(args) => commands::info::info(args),
         Command::Compress(args) => commands::codec::compress(args),
         Command::Decompress(args) => commands::codec::decompress(args),
+        Command::Bench(args) => commands::bench::bench(args),
         Command::Completions(args) => commands::describe::completions(args),
         Command::Man(args) => commands::describe::man(args),
     }

@@ -67,6 +67,17 @@ impl Drop for Progress {
     }
 }
 
+/// Shows a line about what is being done, in place of the last one.
+pub(crate) fn say(what: &str) {
+    let mut shown = SHOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let bar = shown.get_or_insert_with(|| {
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+        bar.set_style(ProgressStyle::with_template("{msg}").expect("the template is valid"));
+        bar
+    });
+    bar.set_message(String::from(what));
+}
+
 /// Takes the bar away, if one is shown.
 pub(crate) fn clear() {
     if let Some(bar) = SHOWN.lock().unwrap_or_else(PoisonError::into_inner).take() {

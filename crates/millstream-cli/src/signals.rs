@@ -2,7 +2,9 @@
 //!
 //! A thread of its own waits for the signals. It does not ask the working threads to stop, since
 //! those may hang in a read that never returns: it removes every unfinished output (no output can
-//! be begun or finished from then on) and ends the process with status 1.
+//! be begun or finished from then on) and ends the process with status 1. A command that has
+//! something to say about an interruption (`load` counts what was cancelled) sets a canceller for a
+//! while, and then has [`INTERRUPT_GRACE`] to end by itself.
 //!
 //! Signals that the parent had ignored stay ignored: `nohup` and a shell's background jobs rely
 //! on it. SIGXFSZ is caught so that `ulimit -f` is an error of the write, which is cleaned up, and
@@ -16,13 +18,15 @@
 )]
 
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::Signals;
 
 use crate::failure::{self, STATUS_FAILED};
+use crate::limits::INTERRUPT_GRACE;
 use crate::{output, progress};
 
 /// Starts to watch for signals. Called once, before anything else of the program.
@@ -40,18 +44,46 @@ pub(crate) fn watch() -> io::Result<()> {
         .name(String::from("signals"))
         .spawn(move || {
             if let Some(signal) = signals.forever().next() {
-                interrupt(signal);
+                interrupt(signal, &mut signals);
             }
         })?;
     Ok(())
 }
 
-fn interrupt(signal: i32) {
+/// What an interruption calls first, on the signal thread.
+type Canceller = Box<dyn Fn() + Send>;
+
+static CANCELLER: Mutex<Option<Canceller>> = Mutex::new(None);
+
+/// From now on an interruption calls `cancel` and gives the command time to end by itself; with
+/// `None` it ends the program at once again.
+pub(crate) fn set_canceller(cancel: Option<Canceller>) {
+    *CANCELLER.lock().unwrap_or_else(PoisonError::into_inner) = cancel;
+}
+
+fn interrupt(signal: i32, signals: &mut Signals) {
     output::abandon_all();
     progress::clear();
     let name = signal_hook::low_level::signal_name(signal).unwrap_or("a signal");
     failure::tell(&format!("interrupted by {name}"));
+    let canceller = CANCELLER
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .take();
+    if let Some(cancel) = canceller {
+        cancel();
+        wait_for_another(signals);
+    }
     std::process::exit(i32::from(STATUS_FAILED));
+}
+
+/// Waits until the grace is over or another signal comes. The command ends the process long
+/// before, usually.
+fn wait_for_another(signals: &mut Signals) {
+    let begun = Instant::now();
+    while begun.elapsed() < INTERRUPT_GRACE && signals.pending().next().is_none() {
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
 
 fn is_ignored(signal: i32) -> bool {

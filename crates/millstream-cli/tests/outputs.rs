@@ -9,13 +9,10 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use common::{
-    SmallDisk, as_ordinary_user, expect_quiet_success, expect_status, is_root, millstream,
-    mixed_bytes, names_in, ordinary_user_can_start, run, run_with,
+    PATIENCE, SmallDisk, as_ordinary_user, expect_quiet_success, expect_status, is_root, kill,
+    make_fifo, millstream, mixed_bytes, names_in, ordinary_user_can_start, run, run_with, wait,
 };
 use rustix::process::Signal;
-
-/// Most of all a child may take for something that takes milliseconds, on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 const COMPRESS: [&str; 3] = ["compress", "--codec", "lz4"];
 
@@ -143,9 +140,7 @@ fn what_is_no_file_is_written_through() {
     expect_quiet_success(&run(&mut compress(folder.path(), "in", "/dev/null")));
 
     let fifo = folder.path().join("fifo");
-    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
-    rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, mode, 0)
-        .expect("a FIFO");
+    make_fifo(&fifo);
     let mut child = compress(folder.path(), "in", "fifo")
         .spawn()
         .expect("it starts");
@@ -237,8 +232,8 @@ fn standard_output_that_is_full_is_a_failure() {
     }
 }
 
-/// Starts a compression whose input never ends, feeds it `fed_bytes`, and waits until the unfinished
-/// output is there.
+/// Starts a compression whose input never ends, feeds it `fed_bytes`, and waits until the
+/// unfinished output is there.
 fn begin_endless(folder: &Path, fed_bytes: usize) -> Child {
     let mut child = compress(folder, "-", "out")
         .stdin(Stdio::piped())
@@ -256,26 +251,6 @@ fn begin_endless(folder: &Path, fed_bytes: usize) -> Child {
         std::thread::sleep(Duration::from_millis(2));
     }
     child
-}
-
-/// Waits for a child, but not for ever.
-fn wait(child: &mut Child) -> std::process::ExitStatus {
-    let begun = Instant::now();
-    loop {
-        if let Some(status) = child.try_wait().expect("it is our child") {
-            return status;
-        }
-        if begun.elapsed() > PATIENCE {
-            child.kill().expect("it is our child");
-            panic!("the program hangs");
-        }
-        std::thread::sleep(Duration::from_millis(2));
-    }
-}
-
-fn kill(child: &Child, signal: Signal) {
-    let process = rustix::process::Pid::from_child(child);
-    rustix::process::kill_process(process, signal).expect("it is our child");
 }
 
 #[test]

@@ -4,7 +4,10 @@
 use std::io::Write as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
 
 /// The user and group that own nothing.
 pub(crate) const NOBODY: u32 = 65_534;
@@ -16,6 +19,9 @@ pub(crate) const CODECS: &[&str] = if cfg!(feature = "c") {
     // Without C zstd is decoded only, so it cannot go there and back.
     &["zlib", "gzip", "deflate", "gdeflate", "lz4"]
 };
+
+/// Most of all a child may take for something that takes milliseconds, on a busy machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The program, about to be started.
 pub(crate) fn millstream(words: &[&str]) -> Command {
@@ -140,6 +146,34 @@ pub(crate) fn ordinary_user_can_start() -> bool {
         println!("SKIP: the build folder is closed to ordinary users");
     }
     can
+}
+
+/// Waits for a child, but not for ever.
+pub(crate) fn wait(child: &mut Child) -> std::process::ExitStatus {
+    let begun = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait().expect("it is our child") {
+            return status;
+        }
+        if begun.elapsed() > PATIENCE {
+            child.kill().expect("it is our child");
+            panic!("the program hangs");
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Sends a signal to a child.
+pub(crate) fn kill(child: &Child, signal: Signal) {
+    let process = rustix::process::Pid::from_child(child);
+    rustix::process::kill_process(process, signal).expect("it is our child");
+}
+
+/// Makes a FIFO.
+pub(crate) fn make_fifo(path: &Path) {
+    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    rustix::fs::mknodat(rustix::fs::CWD, path, rustix::fs::FileType::Fifo, mode, 0)
+        .expect("a FIFO");
 }
 
 /// A mounted tmpfs of bounded size.

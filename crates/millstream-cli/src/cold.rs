@@ -1,0 +1,41 @@
+//! Dropping files from the page cache before they are loaded.
+//!
+//! A file whose pages stay (another program has it mapped, or its file system lives in memory) is
+//! told on standard error and loaded all the same: it is no failure, but the figures are not those
+//! of a cold load then.
+
+use std::fs::OpenOptions;
+use std::os::unix::fs::OpenOptionsExt as _;
+
+use crate::failure;
+use crate::names;
+use crate::walk::Found;
+
+/// Drops what can be dropped. Files that cannot even be opened show when they are loaded.
+pub(crate) fn drop_files(found: &[Found]) {
+    let mut stayed: u64 = 0;
+    let mut first = None;
+    for one in found
+        .iter()
+        .filter(|one| one.len.as_ref().is_ok_and(|len| *len > 0))
+    {
+        // Not waiting, in case a FIFO has taken the file's place.
+        let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
+        let Ok(file) = OpenOptions::new()
+            .read(true)
+            .custom_flags(flags)
+            .open(&one.path)
+        else {
+            continue;
+        };
+        if let Err(error) = millstream_bench::cold::drop_file(&file, &one.path) {
+            stayed += 1;
+            first.get_or_insert_with(|| names::escape(error.to_string().as_bytes()));
+        }
+    }
+    if let Some(first) = first {
+        failure::tell(&format!(
+            "--cold: {stayed} files stay in the page cache, the first: {first}"
+        ));
+    }
+}

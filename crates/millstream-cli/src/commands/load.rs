@@ -1,0 +1,325 @@
+//! `load`: files into memory through the engine, and where the time went.
+
+use std::ffi::{OsStr, OsString};
+use std::io::{BufWriter, Write as _};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use millstream::{
+    Access, Backend, DeviceKind, Error, ErrorKind, Priority, Queue, QueueOptions, Stats, Storage,
+    StorageOptions,
+};
+use serde::Serialize;
+
+use crate::args::{BackendWord, DirectWord, LoadArgs};
+use crate::cold;
+use crate::failure::{self, Ending, Failure};
+use crate::limits::{CLOSE_WAIT, WINDOW_REQUESTS};
+use crate::loader::{Hashed, Hashes, Loader, Tally};
+use crate::output::{self, Output};
+use crate::table::Table;
+use crate::{names, signals, size, walk};
+
+/// What `--json` tells.
+#[derive(Debug, Serialize)]
+struct Document {
+    backend: &'static str,
+    files: u64,
+    requests: u64,
+    stored_bytes: u64,
+    raw_bytes: u64,
+    seconds: f64,
+    cpu_seconds: f64,
+    failed: u64,
+    cancelled: u64,
+    first_error: Option<String>,
+    device_idle_seconds: f64,
+    decode_wait_seconds: f64,
+    staging_peak_bytes: u64,
+    /// With `--hash`, in the order of its lines.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hashes: Option<Vec<Hashed>>,
+}
+
+/// Runs `load`.
+pub(crate) fn load(args: &LoadArgs) -> Result<(), Ending> {
+    let storage = Storage::new(options(args)?).map_err(refused)?;
+    let found = walk::find(&args.paths);
+    if args.cold {
+        cold::drop_files(&found);
+    }
+    let queue = storage.queue(queue_options()).map_err(refused)?;
+    let interrupted = Arc::new(AtomicBool::new(false));
+    cancel_on_interruption(&queue, &interrupted);
+    if args.trace.is_some() {
+        storage.start_trace();
+    }
+    let hashes = match (args.hash, args.json) {
+        (false, _) => Hashes::Unwanted,
+        (true, true) => Hashes::Kept(Vec::new()),
+        (true, false) => Hashes::Printed(BufWriter::new(Output::create(OsStr::new("-"))?)),
+    };
+    let loader = Loader {
+        storage: &storage,
+        queue: &queue,
+        found: &found,
+        timeout: args.timeout,
+        hashes,
+        interrupted: Arc::clone(&interrupted),
+    };
+    let mut tally = loader.run()?;
+    let stats = storage.stats();
+    let stopped = interrupted.load(Ordering::Acquire);
+    if !stopped {
+        signals::set_canceller(None);
+    }
+    // An interrupted load leaves no trace: outputs can no longer be made.
+    if let Some(name) = args.trace.as_ref().filter(|_| !stopped) {
+        write_trace(name, &storage)?;
+    }
+    if args.json {
+        output::print_json(&document(&storage, &mut tally, &stats))?;
+    } else if !args.hash {
+        output::print(&table(&storage, &tally, &stats))?;
+    }
+    close(&storage);
+    ending(&tally)
+}
+
+fn options(args: &LoadArgs) -> Result<StorageOptions, Ending> {
+    let mut options = StorageOptions {
+        backend: match args.backend {
+            BackendWord::Auto => Backend::Auto,
+            BackendWord::Uring => Backend::Uring,
+            BackendWord::Threads => Backend::Threads,
+        },
+        access: match args.direct {
+            DirectWord::Auto => Access::Auto,
+            DirectWord::Always => Access::Direct,
+            DirectWord::Never => Access::Buffered,
+        },
+        depth: args.queue_depth,
+        ..StorageOptions::default()
+    };
+    if let Some(bytes) = args.block {
+        options.block_bytes = in_memory("--block", bytes)?;
+    }
+    if let Some(bytes) = args.staging {
+        options.staging_bytes = in_memory("--staging", bytes)?;
+    }
+    options.threads.workers = args.workers.map(|count| count as usize);
+    Ok(options)
+}
+
+fn in_memory(word: &str, bytes: u64) -> Result<usize, Ending> {
+    usize::try_from(bytes)
+        .map_err(|_| Ending::Usage(format!("{word}: more than this machine can address")))
+}
+
+fn queue_options() -> QueueOptions {
+    let window = u32::try_from(WINDOW_REQUESTS).expect("the window is small");
+    QueueOptions {
+        name: String::from("load"),
+        capacity: window,
+        unclaimed_max: window,
+        ..QueueOptions::default()
+    }
+}
+
+/// The engine's refusal to start: wrong words, or a failure.
+pub(crate) fn refused(error: Error) -> Ending {
+    if error.kind() == ErrorKind::InvalidArgument {
+        return Ending::Usage(String::from(error.cause()));
+    }
+    let system = error.errno().map(std::io::Error::from_raw_os_error);
+    let cause = match system {
+        Some(system) => format!("{}: {}", failure::explain(&system), error.cause()),
+        None => String::from(error.cause()),
+    };
+    Failure::new(OsStr::new("the engine"), cause).into()
+}
+
+fn cancel_on_interruption(queue: &Queue, interrupted: &Arc<AtomicBool>) {
+    let (queue, interrupted) = (queue.clone(), Arc::clone(interrupted));
+    signals::set_canceller(Some(Box::new(move || {
+        interrupted.store(true, Ordering::Release);
+        // Every tag matches: what is enqueued later is stopped by the flag.
+        queue.cancel_tagged(0, 0);
+    })));
+}
+
+fn write_trace(name: &OsString, storage: &Storage) -> Result<(), Ending> {
+    let mut writer = BufWriter::new(Output::create(name)?);
+    let written = storage
+        .take_trace()
+        .write_json(&mut writer)
+        .and_then(|()| writer.flush());
+    written.map_err(|error| writer.get_ref().ending(&error))?;
+    let output = writer
+        .into_inner()
+        .map_err(|error| Failure::io(name, "write", error.error()))?;
+    Ok(output.finish()?)
+}
+
+/// Tells what the system still holds after all requests have ended.
+fn close(storage: &Storage) {
+    let report = storage.close(CLOSE_WAIT);
+    if report.operations > 0 {
+        let files: Vec<String> = report
+            .files
+            .iter()
+            .map(|path| names::escape(path.as_os_str().as_encoded_bytes()))
+            .collect();
+        failure::tell(&format!(
+            "the system still holds {} operations of {} bytes on {}",
+            report.operations,
+            report.bytes,
+            files.join(", ")
+        ));
+    }
+}
+
+fn ending(tally: &Tally) -> Result<(), Ending> {
+    match tally.first_failure() {
+        Some(first) => Err(Ending::Failed {
+            count: tally.failed,
+            first: first.clone(),
+        }),
+        None if tally.cancelled > 0 => Err(Ending::Interrupted),
+        None => Ok(()),
+    }
+}
+
+fn backend_name(storage: &Storage) -> &'static str {
+    match storage.device_kind() {
+        DeviceKind::Uring => "uring",
+        DeviceKind::Threads => "threads",
+        DeviceKind::Sim | DeviceKind::Null => unreachable!("options() asks for neither"),
+    }
+}
+
+fn seconds(nanoseconds: u64) -> f64 {
+    nanoseconds as f64 / 1e9
+}
+
+fn document(storage: &Storage, tally: &mut Tally, stats: &Stats) -> Document {
+    Document {
+        backend: backend_name(storage),
+        files: tally.files,
+        requests: tally.requests,
+        // Loose files are stored as they are.
+        stored_bytes: tally.bytes,
+        raw_bytes: tally.bytes,
+        seconds: tally.elapsed.as_secs_f64(),
+        cpu_seconds: tally.processor.as_secs_f64(),
+        failed: tally.failed,
+        cancelled: tally.cancelled,
+        first_error: tally.first_failure().map(Failure::to_string),
+        device_idle_seconds: seconds(stats.device_idle_ns),
+        decode_wait_seconds: seconds(stats.decode_wait_ns),
+        staging_peak_bytes: stats.staging_peak_bytes,
+        hashes: tally.hashes.take(),
+    }
+}
+
+fn table(storage: &Storage, tally: &Tally, stats: &Stats) -> String {
+    let elapsed = tally.elapsed.as_secs_f64().max(f64::MIN_POSITIVE);
+    let share = |nanoseconds: u64| {
+        format!(
+            "{:.0} % of the time",
+            seconds(nanoseconds) / elapsed * 100.0
+        )
+    };
+    let mut table = Table::default();
+    let lost = format!("{} failed, {} cancelled", tally.failed, tally.cancelled);
+    table
+        .row("files", tally.files.to_string(), lost)
+        .row("requests", tally.requests.to_string(), "")
+        .row("bytes", tally.bytes.to_string(), size::display(tally.bytes))
+        .row("time", format_seconds(elapsed), rate(tally.bytes, elapsed))
+        .row(
+            "processor",
+            format_seconds(tally.processor.as_secs_f64()),
+            "all threads",
+        )
+        .row("backend", backend_name(storage), "")
+        .row(
+            "operations",
+            stats.operations.to_string(),
+            format!(
+                "{} past the page cache, {} of several requests, {} repeated",
+                stats.direct_operations, stats.merged_operations, stats.retried_operations
+            ),
+        )
+        .row(
+            "device busy",
+            format_ns(stats.device_busy_ns),
+            share(stats.device_busy_ns),
+        )
+        .row(
+            "device idle",
+            format_ns(stats.device_idle_ns),
+            format!("{}, though requests waited", share(stats.device_idle_ns)),
+        )
+        .row(
+            "decode wait",
+            format_ns(stats.decode_wait_ns),
+            "data waited for a worker, summed",
+        )
+        .row(
+            "decoding",
+            format_ns(stats.decode_ns),
+            format!("{} jobs, summed", stats.jobs),
+        )
+        .row(
+            "worker wait",
+            format_ns(stats.worker_starved_ns),
+            "workers waited for data, summed",
+        )
+        .row(
+            "opens",
+            format_ns(stats.open_ns),
+            format!(
+                "{} files, summed; the longest {}",
+                stats.opens,
+                format_ns(stats.open_max_ns)
+            ),
+        )
+        .row(
+            "staging peak",
+            size::display(stats.staging_peak_bytes),
+            format!("of {}", size::display(stats.staging_capacity_bytes)),
+        );
+    for class in Priority::ALL {
+        let latency = &stats.latency[class as usize];
+        if latency.count() > 0 {
+            table.row(
+                &format!("latency {}", format!("{class:?}").to_lowercase()),
+                format!("p50 {}", format_ns(latency.quantile_ns(0.5))),
+                format!(
+                    "p99 {}, p99.9 {}, longest {}",
+                    format_ns(latency.quantile_ns(0.99)),
+                    format_ns(latency.quantile_ns(0.999)),
+                    format_ns(latency.max_ns())
+                ),
+            );
+        }
+    }
+    table.text()
+}
+
+fn rate(bytes: u64, elapsed: f64) -> String {
+    format!("{:.1} MB/s", bytes as f64 / 1e6 / elapsed)
+}
+
+fn format_seconds(seconds: f64) -> String {
+    if seconds < 1.0 {
+        format!("{:.2} ms", seconds * 1e3)
+    } else {
+        format!("{seconds:.3} s")
+    }
+}
+
+fn format_ns(nanoseconds: u64) -> String {
+    format_seconds(seconds(nanoseconds))
+}

@@ -1,0 +1,349 @@
+//! Files through the engine, in order, in bounded memory.
+//!
+//! Files are cut into pieces of at most [`PIECE_BYTES`], one request each, and enqueued until the
+//! window is full: so many bytes and so many requests whose tickets have not been claimed. Tickets
+//! are claimed in the order of the files, their bytes hashed here (never on a thread of the engine)
+//! and dropped, which makes room. The window is refilled when a quarter of it is free, so that
+//! requests go to the engine in batches. What ends out of order waits in the window, so nothing
+//! else needs a bound.
+//!
+//! A file of one piece is read as a whole, whatever its length is by then. Of a longer one the pieces
+//! follow the walk's length: if it has shrunk since, that is a failure; if it has grown, the rest is
+//! not read.
+
+use std::collections::VecDeque;
+use std::ffi::OsStr;
+use std::io::{BufWriter, Write as _};
+use std::os::unix::ffi::OsStrExt as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use millstream::{FileId, Queue, Request, Storage, Ticket};
+use serde::Serialize;
+use xxhash_rust::xxh3::Xxh3Default;
+
+use crate::failure::{self, Ending, Failure};
+use crate::limits::{PIECE_BYTES, WINDOW_BYTES, WINDOW_REQUESTS};
+use crate::names;
+use crate::output::Output;
+use crate::progress::Progress;
+use crate::walk::Found;
+
+/// How the files went.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    /// Files named and found, those that failed included.
+    pub(crate) files: u64,
+    /// Requests enqueued.
+    pub(crate) requests: u64,
+    /// Bytes that landed.
+    pub(crate) bytes: u64,
+    /// Files that failed.
+    pub(crate) failed: u64,
+    /// Files not loaded because of an interruption.
+    pub(crate) cancelled: u64,
+    /// From the first open to the last completion.
+    pub(crate) elapsed: Duration,
+    /// Processor time of the whole program in that time.
+    pub(crate) processor: Duration,
+    /// Hashes that were kept.
+    pub(crate) hashes: Option<Vec<Hashed>>,
+    /// The failure of the file that comes first, with its place among the files.
+    first: Option<(usize, Failure)>,
+}
+
+impl Tally {
+    /// The failure of the file that comes first.
+    pub(crate) fn first_failure(&self) -> Option<&Failure> {
+        self.first.as_ref().map(|(_, failure)| failure)
+    }
+
+    fn fail(&mut self, index: usize, failure: Failure) {
+        self.failed += 1;
+        if self.first.as_ref().is_none_or(|(first, _)| index < *first) {
+            self.first = Some((index, failure));
+        }
+    }
+}
+
+/// What becomes of the files' hashes.
+pub(crate) enum Hashes {
+    /// None are made.
+    Unwanted,
+    /// A line each.
+    Printed(BufWriter<Output>),
+    /// Kept for a document.
+    Kept(Vec<Hashed>),
+}
+
+/// A file's name and hash, as text.
+#[derive(Debug, Serialize)]
+pub(crate) struct Hashed {
+    hash: String,
+    name: String,
+}
+
+impl Hashes {
+    fn wanted(&self) -> bool {
+        !matches!(self, Hashes::Unwanted)
+    }
+
+    fn add(&mut self, name: &OsStr, hash: u64) -> Result<(), Ending> {
+        let (hash, name) = (format!("{hash:016x}"), names::escape(name.as_bytes()));
+        match self {
+            Hashes::Unwanted => Ok(()),
+            Hashes::Kept(list) => {
+                list.push(Hashed { hash, name });
+                Ok(())
+            }
+            Hashes::Printed(lines) => {
+                let written = writeln!(lines, "{hash}  {name}");
+                written.map_err(|error| lines.get_ref().ending(&error))
+            }
+        }
+    }
+
+    fn finish(self) -> Result<Option<Vec<Hashed>>, Ending> {
+        match self {
+            Hashes::Unwanted => Ok(None),
+            Hashes::Kept(list) => Ok(Some(list)),
+            Hashes::Printed(mut lines) => {
+                let flushed = lines.flush();
+                flushed.map_err(|error| lines.get_ref().ending(&error))?;
+                Ok(None)
+            }
+        }
+    }
+}
+
+/// Loads what was found, and drops it.
+pub(crate) struct Loader<'a> {
+    pub(crate) storage: &'a Storage,
+    pub(crate) queue: &'a Queue,
+    pub(crate) found: &'a [Found],
+    /// A request's timeout.
+    pub(crate) timeout: Option<Duration>,
+    /// Where hashes go.
+    pub(crate) hashes: Hashes,
+    /// Set by an interruption.
+    pub(crate) interrupted: Arc<AtomicBool>,
+}
+
+/// A request on its way.
+struct Piece {
+    /// Which of the files.
+    index: usize,
+    /// The request, or why the queue did not take it.
+    ticket: Result<Ticket, Failure>,
+    /// Bytes that it takes of the window.
+    len: u64,
+    /// The last of its file.
+    last: bool,
+}
+
+/// What is being enqueued: a file and how much of it.
+#[derive(Default)]
+struct Cursor {
+    index: usize,
+    offset: u64,
+    open: Option<FileId>,
+}
+
+/// What is being claimed: the pieces of one file, in order.
+#[derive(Default)]
+struct Landing {
+    hasher: Option<Box<Xxh3Default>>,
+    ended: Option<NotLoaded>,
+}
+
+impl Landing {
+    fn fail(&mut self, failure: Failure) {
+        if !matches!(self.ended, Some(NotLoaded::Failed(_))) {
+            self.ended = Some(NotLoaded::Failed(failure));
+        }
+    }
+}
+
+enum NotLoaded {
+    Failed(Failure),
+    Cancelled,
+}
+
+impl Loader<'_> {
+    /// Loads everything.
+    ///
+    /// # Errors
+    /// The hashes cannot be written. Files that fail are counted, not errors.
+    pub(crate) fn run(mut self) -> Result<Tally, Ending> {
+        let mut tally = Tally {
+            files: self.found.len() as u64,
+            ..Tally::default()
+        };
+        let total_bytes = self
+            .found
+            .iter()
+            .filter_map(|found| found.len.as_ref().ok())
+            .sum();
+        let mut progress = Progress::new("loading", Some(total_bytes));
+        let mut window = VecDeque::new();
+        let mut window_bytes = 0;
+        let mut cursor = Cursor::default();
+        let mut landing = Landing::default();
+        let (begun, processor_begun) = (Instant::now(), processor_time());
+        loop {
+            if has_room(&window, window_bytes) {
+                self.fill(&mut cursor, &mut window, &mut window_bytes, &mut tally);
+            }
+            let Some(piece) = window.pop_front() else {
+                break;
+            };
+            window_bytes -= piece.len;
+            progress.advance(piece.len);
+            self.claim(piece, &mut landing, &mut tally)?;
+        }
+        tally.elapsed = begun.elapsed();
+        tally.processor = processor_time().saturating_sub(processor_begun);
+        tally.hashes = self.hashes.finish()?;
+        Ok(tally)
+    }
+
+    /// Enqueues until the window is full or everything is enqueued, and submits.
+    fn fill(
+        &self,
+        cursor: &mut Cursor,
+        window: &mut VecDeque<Piece>,
+        window_bytes: &mut u64,
+        tally: &mut Tally,
+    ) {
+        while window.len() < WINDOW_REQUESTS && *window_bytes < WINDOW_BYTES {
+            let Some(found) = self.found.get(cursor.index) else {
+                break;
+            };
+            if self.interrupted.load(Ordering::Acquire) {
+                tally.cancelled += (self.found.len() - cursor.index) as u64;
+                cursor.index = self.found.len();
+                break;
+            }
+            match &found.len {
+                Ok(len) => {
+                    let piece = self.enqueue(cursor, found, *len);
+                    tally.requests += u64::from(piece.ticket.is_ok());
+                    *window_bytes += piece.len;
+                    window.push_back(piece);
+                }
+                Err(failure) => {
+                    tally.fail(cursor.index, failure.clone());
+                    cursor.index += 1;
+                }
+            }
+        }
+        self.queue.submit();
+    }
+
+    /// Enqueues the next piece of a file.
+    fn enqueue(&self, cursor: &mut Cursor, found: &Found, len: u64) -> Piece {
+        let file = *cursor
+            .open
+            .get_or_insert_with(|| self.storage.open(&found.path));
+        let piece_len = (len - cursor.offset).min(PIECE_BYTES);
+        let last = cursor.offset + piece_len == len;
+        let mut request = if cursor.offset == 0 && last {
+            Request::read_file(file)
+        } else {
+            Request::read(file, cursor.offset, piece_len)
+        };
+        if let Some(timeout) = self.timeout {
+            request = request.timeout(timeout);
+        }
+        let index = cursor.index;
+        cursor.offset += piece_len;
+        if last {
+            *cursor = Cursor {
+                index: index + 1,
+                ..Cursor::default()
+            };
+        }
+        let enqueued = self.queue.enqueue(request);
+        if last {
+            self.queue.enqueue_close(file);
+        }
+        let ticket = enqueued.map_err(|rejected| describe(found, &rejected.error));
+        Piece {
+            index,
+            ticket,
+            len: piece_len,
+            last,
+        }
+    }
+
+    /// Waits for a piece, hashes and drops it, and counts its file if it was the last of it.
+    fn claim(
+        &mut self,
+        piece: Piece,
+        landing: &mut Landing,
+        tally: &mut Tally,
+    ) -> Result<(), Ending> {
+        let found = &self.found[piece.index];
+        match piece.ticket.map(Ticket::wait) {
+            Ok(Ok(done)) => {
+                tally.bytes += done.bytes;
+                if self.hashes.wanted() {
+                    landing
+                        .hasher
+                        .get_or_insert_default()
+                        .update(&done.into_buffer());
+                }
+            }
+            Ok(Err(failed)) if failed.is_cancelled() => {
+                landing.ended.get_or_insert(NotLoaded::Cancelled);
+            }
+            Ok(Err(failed)) => landing.fail(describe(found, &failed.error)),
+            Err(rejected) => landing.fail(rejected),
+        }
+        if !piece.last {
+            return Ok(());
+        }
+        let Landing { hasher, ended } = std::mem::take(landing);
+        match ended {
+            Some(NotLoaded::Failed(failure)) => tally.fail(piece.index, failure),
+            Some(NotLoaded::Cancelled) => tally.cancelled += 1,
+            None => {
+                if let Some(hasher) = hasher {
+                    self.hashes.add(&found.name, hasher.digest())?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a quarter of the window is free.
+fn has_room(window: &VecDeque<Piece>, window_bytes: u64) -> bool {
+    window.len() <= WINDOW_REQUESTS / 4 * 3 && window_bytes <= WINDOW_BYTES / 4 * 3
+}
+
+/// The engine's error as the program words failures.
+fn describe(found: &Found, error: &millstream::Error) -> Failure {
+    let system = error.errno().map(std::io::Error::from_raw_os_error);
+    let cause = match (system, error.cause()) {
+        (Some(system), "") => failure::explain(&system),
+        (Some(system), cause) => format!("{system}: {cause}"),
+        (None, "") => format!("{:?}", error.kind()),
+        (None, cause) => String::from(cause),
+    };
+    let failure = Failure::new(found.path.as_os_str(), cause);
+    match error.len() {
+        0 | u64::MAX => failure,
+        _ => failure.at(error.offset()),
+    }
+}
+
+/// Processor time of all threads of the program so far.
+fn processor_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::new(
+        time.tv_sec.unsigned_abs(),
+        u32::try_from(time.tv_nsec).unwrap_or(0),
+    )
+}

@@ -1,0 +1,95 @@
+//! Sizes in words: `4096`, `64K`, `1M`, `2G`, `1T`, by powers of 1024.
+
+/// Reads a size.
+///
+/// Only digits and at most one suffix letter, in either case: `1.5M`, `64KB`, `-1` and what
+/// does not fit 64 bits are refused, because a size misread is worse than one typed again.
+pub(crate) fn parse(text: &str) -> Result<u64, String> {
+    let digits_len = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (digits, suffix) = text.split_at(digits_len);
+    let shift = match suffix {
+        "" => 0,
+        "K" | "k" => 10,
+        "M" | "m" => 20,
+        "G" | "g" => 30,
+        "T" | "t" => 40,
+        _ => {
+            return Err(String::from(
+                "a size is digits and K, M, G or T: 64K, 1M, 2G",
+            ));
+        }
+    };
+    if digits.is_empty() {
+        return Err(String::from("a size begins with a digit: 64K, 1M, 2G"));
+    }
+    digits
+        .parse::<u64>()
+        .ok()
+        .and_then(|number| number.checked_mul(1 << shift))
+        .ok_or_else(|| String::from("the size does not fit 64 bits"))
+}
+
+/// Writes a number of bytes for people: three digits or so and the suffix that `parse` reads.
+pub(crate) fn display(bytes: u64) -> String {
+    let mut value = bytes as f64;
+    for suffix in ["B", "KiB", "MiB", "GiB"] {
+        if value < 1024.0 {
+            return if suffix == "B" {
+                format!("{bytes} B")
+            } else {
+                format!("{value:.1} {suffix}")
+            };
+        }
+        value /= 1024.0;
+    }
+    format!("{value:.1} TiB")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn suffixes_are_powers_of_two() {
+        assert_eq!(parse("0"), Ok(0));
+        assert_eq!(parse("4096"), Ok(4096));
+        assert_eq!(parse("64K"), Ok(65_536));
+        assert_eq!(parse("64k"), Ok(65_536));
+        assert_eq!(parse("1M"), Ok(1 << 20));
+        assert_eq!(parse("2G"), Ok(2 << 30));
+        assert_eq!(parse("16777215T"), Ok(16_777_215 << 40));
+    }
+
+    #[test]
+    fn other_words_are_refused() {
+        let bad = [
+            "",
+            "K",
+            "-1",
+            "+1",
+            "1.5M",
+            "64KB",
+            "64KiB",
+            "1 M",
+            " 1",
+            "1X",
+            "0x10",
+            "١",
+            "16777216T",
+            "18446744073709551616",
+            "99999999999999999999G",
+        ];
+        for word in bad {
+            assert!(parse(word).is_err(), "{word:?} was taken for a size");
+        }
+    }
+
+    #[test]
+    fn sizes_for_people_are_short() {
+        assert_eq!(display(0), "0 B");
+        assert_eq!(display(1023), "1023 B");
+        assert_eq!(display(1536), "1.5 KiB");
+        assert_eq!(display(5 << 30), "5.0 GiB");
+        assert_eq!(display(3 << 40), "3.0 TiB");
+    }
+}
