@@ -18,6 +18,7 @@ mod parse;
 mod split;
 mod tokens;
 mod trees;
+mod window;
 
 use alloc::vec::Vec;
 use core::fmt;

@@ -28,13 +28,13 @@ const HASHED_BYTES: usize = 4;
 /// Fills `tokens` with a parse of a whole tile.
 pub(crate) fn parse(raw: &[u8], chains: &mut Chains, effort: Effort, tokens: &mut Vec<Token>) {
     tokens.clear();
-    chains.clear();
+    chains.start(raw);
     let len_min = shortest_worthwhile(raw);
     let hash_end = raw.len().saturating_sub(HASHED_BYTES - 1);
     let mut position = 0;
     let mut literals_in_row = 0;
     while position < hash_end {
-        let found = chains.insert_and_find(raw, position, len_min - 1, effort.depth, effort.nice);
+        let found = chains.insert_and_find(position as u16, len_min - 1, effort.depth, effort.nice);
         if !worthwhile(found) {
             let end = (position + 1 + literals_in_row / effort.patience).min(raw.len());
             tokens.extend(raw[position..end].iter().map(|&byte| Token::literal(byte)));
@@ -43,7 +43,7 @@ pub(crate) fn parse(raw: &[u8], chains: &mut Chains, effort: Effort, tokens: &mu
             continue;
         }
         literals_in_row = 0;
-        let (start, taken, known) = look_ahead(raw, chains, effort, position, found, hash_end);
+        let (start, taken, known) = look_ahead(chains, effort, position, found, hash_end);
         tokens.extend(
             raw[position..start]
                 .iter()
@@ -53,7 +53,7 @@ pub(crate) fn parse(raw: &[u8], chains: &mut Chains, effort: Effort, tokens: &mu
         let end = start + taken.len;
         let insert_end = end.min(start + effort.insert_max).min(hash_end);
         for inside in known + 1..insert_end {
-            chains.insert(raw, inside);
+            chains.insert(inside as u16);
         }
         position = end;
     }
@@ -94,7 +94,6 @@ pub(crate) fn parse_found(raw: &[u8], matches: &Matches, tokens: &mut Vec<Token>
 /// Looks at the next positions for something better than `found` at `position`; returns the match
 /// to take, where it begins, and the last position that is known already.
 fn look_ahead(
-    raw: &[u8],
     chains: &mut Chains,
     effort: Effort,
     position: usize,
@@ -107,7 +106,7 @@ fn look_ahead(
     while taken.len < effort.nice && looked < start + effort.lookahead && looked + 1 < hash_end {
         looked += 1;
         let depth = effort.depth >> (looked - start);
-        let next = chains.insert_and_find(raw, looked, taken.len - 1, depth.max(1), effort.nice);
+        let next = chains.insert_and_find(looked as u16, taken.len - 1, depth.max(1), effort.nice);
         if next.len > 0 && better(next, taken, looked - start) {
             start = looked;
             taken = next;

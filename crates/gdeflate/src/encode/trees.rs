@@ -6,11 +6,10 @@
 //! and kept, because the parse goes over them several times.
 
 use alloc::boxed::Box;
-use alloc::vec;
 use alloc::vec::Vec;
 
-use super::chains::{common, word};
-use crate::limits::{MATCH_BYTES_MIN, TILE_RAW_BYTES};
+use super::window::{COMMON_MAX, PerPosition, Window, filled};
+use crate::limits::MATCH_BYTES_MIN;
 
 const HASH4_BITS: u32 = 15;
 const HASH3_BITS: u32 = 13;
@@ -45,23 +44,26 @@ impl Matches {
 /// The trees.
 #[derive(Debug)]
 pub(crate) struct Trees {
-    head4: Box<[u16]>,
-    head3: Box<[u16]>,
+    window: Window,
+    head4: Box<[u16; 1 << HASH4_BITS]>,
+    head3: Box<[u16; 1 << HASH3_BITS]>,
     /// For each position its smaller and its larger child.
-    children: Box<[[u16; 2]]>,
+    children: PerPosition<[u16; 2]>,
 }
 
 impl Trees {
     pub(crate) fn new() -> Self {
         Self {
-            head4: vec![NONE; 1 << HASH4_BITS].into(),
-            head3: vec![NONE; 1 << HASH3_BITS].into(),
-            children: vec![[NONE; 2]; TILE_RAW_BYTES].into(),
+            window: Window::new(),
+            head4: filled(NONE),
+            head3: filled(NONE),
+            children: filled([NONE; 2]),
         }
     }
 
     /// Finds the matches of a whole tile.
     pub(crate) fn find_all(&mut self, raw: &[u8], search: Search, matches: &mut Matches) {
+        self.window.set(raw);
         self.head4.fill(NONE);
         self.head3.fill(NONE);
         matches.all.clear();
@@ -75,7 +77,7 @@ impl Trees {
                 continue;
             }
             if position < skip_end {
-                self.look_up(raw, position, search, |_, _| ());
+                self.look_up(position as u16, search, |_, _| ());
                 // The rest of the long match, for a parse that does not take it from its start.
                 if skip_end - position >= MATCH_BYTES_MIN {
                     matches
@@ -85,15 +87,15 @@ impl Trees {
                 continue;
             }
             let all = &mut matches.all;
-            self.look_up(raw, position, search, |len, distance| {
-                all.push((len as u16, distance as u16));
+            self.look_up(position as u16, search, |len, distance| {
+                all.push((len as u16, distance));
             });
             if let Some(longest) = matches.all[first..].last_mut()
                 && usize::from(longest.0) >= search.nice
             {
                 // Look-ups stop at the nice length; this one is taken, so its end matters.
-                let from = position - usize::from(longest.1);
-                longest.0 = common(&raw[from..], &raw[position..]) as u16;
+                let from = position as u16 - longest.1;
+                longest.0 = self.window.common_to_end(from, position as u16) as u16;
                 skip_end = position + usize::from(longest.0);
                 skip_distance = longest.1;
             }
@@ -103,58 +105,48 @@ impl Trees {
 
     /// Makes `position` the root of its tree and tells its matches.
     #[inline]
-    fn look_up(
-        &mut self,
-        raw: &[u8],
-        position: usize,
-        search: Search,
-        mut tell: impl FnMut(usize, usize),
-    ) {
-        let len_max = search.nice.min(raw.len() - position);
-        let next = word(raw, position);
+    fn look_up(&mut self, position: u16, search: Search, mut tell: impl FnMut(usize, u16)) {
+        let window = &self.window;
+        let children = &mut *self.children;
+        let len_max = search.nice.min(window.left(position)).min(COMMON_MAX);
+        let next = window.word(position);
         let hash4 = (next.wrapping_mul(0x9E37_79B1) >> (32 - HASH4_BITS)) as usize;
         let hash3 = ((next << 8).wrapping_mul(0x9E37_79B1) >> (32 - HASH3_BITS)) as usize;
-        let newest3 = core::mem::replace(&mut self.head3[hash3], position as u16);
+        let newest3 = core::mem::replace(&mut self.head3[hash3], position);
         let mut best = 2;
-        if newest3 != NONE {
-            let at = usize::from(newest3);
-            if raw[at..at + 3] == raw[position..position + 3] {
-                best = 3;
-                tell(3, position - at);
-            }
+        if newest3 != NONE && (window.word(newest3) ^ next) << 8 == 0 {
+            best = 3;
+            tell(3, position - newest3);
         }
-        let mut node = core::mem::replace(&mut self.head4[hash4], position as u16);
+        let mut node = core::mem::replace(&mut self.head4[hash4], position);
         // Where the next smaller and the next larger position are to be hung.
         let mut hooks = [(position, 0), (position, 1)];
         // What all nodes on either side have in common with this position.
         let mut known = [0, 0];
-        let ahead = &raw[position..position + len_max];
         for _ in 0..search.depth {
             if node == NONE {
                 break;
             }
-            let at = usize::from(node);
-            let behind = &raw[at..at + len_max];
-            let start = known[0].min(known[1]);
-            let len = start + common(&behind[start..], &ahead[start..]);
+            let len = window.common(node, position, known[0].min(known[1]), len_max);
             if len > best {
                 best = len;
-                tell(len, position - at);
+                tell(len, position - node);
             }
             if len == len_max {
                 // As good as equal: its children become ours, and it leaves the tree.
-                let [smaller, larger] = self.children[at];
-                self.children[hooks[0].0][hooks[0].1] = smaller;
-                self.children[hooks[1].0][hooks[1].1] = larger;
+                let [smaller, larger] = children[usize::from(node)];
+                children[usize::from(hooks[0].0)][hooks[0].1] = smaller;
+                children[usize::from(hooks[1].0)][hooks[1].1] = larger;
                 return;
             }
-            let side = usize::from(behind[len] > ahead[len]);
-            self.children[hooks[side].0][hooks[side].1] = node;
-            hooks[side] = (at, 1 - side);
+            let side = usize::from(window.byte(node, len) > window.byte(position, len));
+            let (hook, child) = hooks[side];
+            children[usize::from(hook)][child % 2] = node;
+            hooks[side] = (node, 1 - side);
             known[side] = len;
-            node = self.children[at][1 - side];
+            node = children[usize::from(node)][1 - side];
         }
-        self.children[hooks[0].0][hooks[0].1] = NONE;
-        self.children[hooks[1].0][hooks[1].1] = NONE;
+        children[usize::from(hooks[0].0)][hooks[0].1 % 2] = NONE;
+        children[usize::from(hooks[1].0)][hooks[1].1 % 2] = NONE;
     }
 }

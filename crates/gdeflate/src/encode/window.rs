@@ -1,0 +1,109 @@
+//! A tile as the match finders see it: with room behind its end, and positions of 16 bits.
+//!
+//! Finding matches is little but loads at computed positions. With an array that is longer than any
+//! position and any offset together can be, none of them needs a check, and the code stays safe.
+
+use alloc::boxed::Box;
+use alloc::vec;
+
+use crate::limits::TILE_RAW_BYTES;
+
+/// Longest common beginning that [`Window::common`] finds.
+pub(crate) const COMMON_MAX: usize = 511;
+
+/// A tile, the longest offset, and a word.
+const WINDOW_BYTES: usize = TILE_RAW_BYTES + COMMON_MAX + 1 + 8;
+
+/// The bytes of one tile, zeros behind them.
+#[derive(Debug)]
+pub(crate) struct Window {
+    bytes: Box<[u8; WINDOW_BYTES]>,
+    len: usize,
+}
+
+impl Window {
+    pub(crate) fn new() -> Self {
+        match vec![0; WINDOW_BYTES].into_boxed_slice().try_into() {
+            Ok(bytes) => Self { bytes, len: 0 },
+            Err(_) => unreachable!("the vector has that many bytes"),
+        }
+    }
+
+    /// Takes over a tile.
+    pub(crate) fn set(&mut self, raw: &[u8]) {
+        self.bytes[..raw.len()].copy_from_slice(raw);
+        self.bytes[raw.len()..].fill(0);
+        self.len = raw.len();
+    }
+
+    /// Bytes from a position to the end.
+    #[inline]
+    pub(crate) fn left(&self, position: u16) -> usize {
+        self.len.saturating_sub(usize::from(position))
+    }
+
+    /// Four bytes.
+    #[inline(always)]
+    pub(crate) fn word(&self, position: u16) -> u32 {
+        let at = usize::from(position);
+        u32::from_le_bytes(self.bytes[at..at + 4].try_into().expect("four bytes"))
+    }
+
+    /// Eight bytes.
+    #[inline(always)]
+    fn double(&self, position: u16, offset: usize) -> u64 {
+        let at = usize::from(position) + (offset & COMMON_MAX);
+        u64::from_le_bytes(self.bytes[at..at + 8].try_into().expect("eight bytes"))
+    }
+
+    /// The byte at an offset of at most [`COMMON_MAX`].
+    #[inline(always)]
+    pub(crate) fn byte(&self, position: u16, offset: usize) -> u8 {
+        self.bytes[usize::from(position) + (offset & COMMON_MAX)]
+    }
+
+    /// How many bytes two positions have in common from `len` on, `len` included, up to `len_max`,
+    /// which is at most [`COMMON_MAX`].
+    #[inline(always)]
+    pub(crate) fn common(&self, a: u16, b: u16, mut len: usize, len_max: usize) -> usize {
+        debug_assert!(len_max <= COMMON_MAX);
+        while len < len_max {
+            let different = self.double(a, len) ^ self.double(b, len);
+            if different != 0 {
+                len += (different.trailing_zeros() / 8) as usize;
+                break;
+            }
+            len += 8;
+        }
+        len.min(len_max)
+    }
+
+    /// The same without a limit but the end of the tile; `b` is the later one.
+    pub(crate) fn common_to_end(&self, a: u16, b: u16) -> usize {
+        let (a, b) = (usize::from(a), usize::from(b));
+        let (behind, ahead) = (&self.bytes[a..], &self.bytes[b..self.len]);
+        let mut len = 0;
+        for (a, b) in behind.chunks_exact(8).zip(ahead.chunks_exact(8)) {
+            if a != b {
+                break;
+            }
+            len += 8;
+        }
+        len + behind[len..]
+            .iter()
+            .zip(&ahead[len..])
+            .take_while(|(a, b)| a == b)
+            .count()
+    }
+}
+
+/// All positions of a tile have a number of this kind.
+pub(crate) type PerPosition<T> = Box<[T; TILE_RAW_BYTES]>;
+
+/// An array on the heap.
+pub(crate) fn filled<T: Copy, const LEN: usize>(value: T) -> Box<[T; LEN]> {
+    match vec![value; LEN].into_boxed_slice().try_into() {
+        Ok(array) => array,
+        Err(_) => unreachable!("the vector has LEN elements"),
+    }
+}
