@@ -211,6 +211,27 @@ pub(crate) enum JobResult {
     },
 }
 
+impl JobResult {
+    /// Lets go of a result that comes after the engine's end: what was opened is closed again.
+    pub(crate) fn discard(self, fs: &dyn FileSystem) {
+        let JobResult::Opened(results) = self else {
+            return;
+        };
+        for result in results {
+            let opened = result.opened.and_then(Result::ok);
+            let direct = result.direct.and_then(Result::ok);
+            for descriptor in opened
+                .map(|about| about.descriptor)
+                .into_iter()
+                .chain(direct)
+            {
+                // Nothing was written through it, and nobody is left to be told.
+                let _ = fs.close(descriptor);
+            }
+        }
+    }
+}
+
 /// What file work brought.
 pub(crate) enum Worked {
     Nothing,

@@ -35,7 +35,7 @@ use crate::job::JobResult;
 use crate::limits;
 use crate::options::{LogLevel, StorageOptions};
 use crate::park;
-use crate::queue::{Queue, QueueOptions, QueueShared};
+use crate::queue::{Queue, QueueOptions, QueueShared, Submitted};
 use crate::stats::Stats;
 use crate::trace::Trace;
 use crate::waiters::{Waiters, lock};
@@ -59,6 +59,25 @@ pub(crate) enum Control {
         deadline: Instant,
         reply: Reply<CloseReport>,
     },
+}
+
+impl Control {
+    /// Answers in the place of an engine that is gone.
+    fn answer_closed(self) {
+        let mut wakers = Vec::new();
+        match self {
+            Control::Open { .. } => {}
+            Control::Info { opening, .. } => {
+                let error = Error::new(ErrorKind::Closed, "the storage is closing");
+                opening.resolve(Err(error), &mut wakers);
+            }
+            Control::Queue(queue) => queue.close(&mut Submitted::default(), &mut wakers),
+            Control::Stats(reply) => reply.send(Stats::default()),
+            Control::Trace(_, reply) => reply.send(Trace::default()),
+            Control::Close { reply, .. } => reply.send(CloseReport::default()),
+        }
+        wakers.into_iter().for_each(Waker::wake);
+    }
 }
 
 /// An answer of the engine.
@@ -140,6 +159,8 @@ pub(crate) struct Shared {
     pub(crate) pull: Pull,
     pub(crate) names: Mutex<Names>,
     inbox: Mutex<Inbox>,
+    /// The engine has taken its last mail; written and read with the inbox locked.
+    mail_ended: AtomicBool,
     mail: AtomicBool,
     doorbell: OnceLock<Doorbell>,
     /// Operations in flight, for workers to know what they wait for.
@@ -197,20 +218,44 @@ impl Shared {
         self.fences_signalled.swap(false, Ordering::SeqCst)
     }
 
-    pub(crate) fn queue_is_dirty(&self, queue: Arc<QueueShared>) {
-        lock(&self.inbox).dirty.push(queue);
+    /// Puts something into the inbox; `false` once the engine has taken its last mail.
+    fn post(&self, put: impl FnOnce(&mut Inbox)) -> bool {
+        let mut inbox = lock(&self.inbox);
+        if self.mail_ended.load(Ordering::Relaxed) {
+            return false;
+        }
+        put(&mut inbox);
+        drop(inbox);
         self.ring();
+        true
+    }
+
+    /// Engine, at the end: nothing is put into the inbox any more, unless there still is something in it
+    /// (then nothing changes). What came later would stay for ever: a queue there holds the storage, which holds the inbox.
+    pub(crate) fn end_mail(&self) -> bool {
+        let inbox = lock(&self.inbox);
+        let empty = inbox.dirty.is_empty() && inbox.control.is_empty() && inbox.results.is_empty();
+        if empty {
+            self.mail_ended.store(true, Ordering::Relaxed);
+        } else {
+            self.mail.store(true, Ordering::SeqCst);
+        }
+        empty
+    }
+
+    pub(crate) fn queue_is_dirty(&self, queue: Arc<QueueShared>) {
+        self.post(|inbox| inbox.dirty.push(queue));
     }
 
     pub(crate) fn job_result(&self, result: JobResult) {
-        lock(&self.inbox).results.push(result);
-        self.ring();
+        self.job_results(&mut vec![result]);
     }
 
     pub(crate) fn job_results(&self, results: &mut Vec<JobResult>) {
-        if !results.is_empty() {
-            lock(&self.inbox).results.append(results);
-            self.ring();
+        if !results.is_empty() && !self.post(|inbox| inbox.results.append(results)) {
+            for result in results.drain(..) {
+                result.discard(self.fs.as_ref());
+            }
         }
     }
 
@@ -220,8 +265,10 @@ impl Shared {
     }
 
     fn control(&self, control: Control) {
-        lock(&self.inbox).control.push(control);
-        self.ring();
+        let mut control = Some(control);
+        if !self.post(|inbox| inbox.control.extend(control.take())) {
+            control.into_iter().for_each(Control::answer_closed);
+        }
     }
 
     pub(crate) fn close_name(&self, file: FileId) -> bool {
@@ -309,6 +356,7 @@ impl Storage {
             pull: Pull::default(),
             names: Mutex::default(),
             inbox: Mutex::default(),
+            mail_ended: AtomicBool::new(false),
             mail: AtomicBool::new(false),
             doorbell: OnceLock::new(),
             in_flight: AtomicU64::new(0),

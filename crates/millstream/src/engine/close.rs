@@ -50,7 +50,7 @@ impl Engine {
         self.fire_fifos();
         let live = self.requests.iter().any(|req| req.phase != Phase::Free);
         let idle = !live && self.ops.len() == 0 && self.jobs_out == 0;
-        if !idle && Instant::now() < deadline {
+        if !idle && Instant::now() < deadline || !self.shared.end_mail() {
             return false;
         }
         self.close_all_files();

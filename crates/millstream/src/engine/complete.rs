@@ -160,9 +160,11 @@ impl Engine {
     /// A write is there: the file may be longer now.
     fn wrote(&mut self, op: &Op) {
         let end = op.offset + op.want;
-        if let Some(about) = &mut self.files.at(op.file).about {
+        let file = self.files.at(op.file);
+        if let Some(about) = &mut file.about {
             about.len = about.len.max(end);
         }
+        file.append_at = file.append_at.map(|at| at.max(end));
     }
 
     /// An operation or a job of a request that has ended is back.
