@@ -67,6 +67,7 @@ pub struct Child {
     refusal: Option<Refusal>,
     nobody: bool,
     limits: Vec<Limit>,
+    leaks: bool,
     time_max: Duration,
 }
 
@@ -79,6 +80,7 @@ impl Child {
             refusal: None,
             nobody: false,
             limits: Vec::new(),
+            leaks: false,
             time_max: CHILD_TIME_MAX,
         }
     }
@@ -113,6 +115,13 @@ impl Child {
     /// The child may have descriptors below `count` only.
     pub fn descriptors_max(mut self, count: u64) -> Child {
         self.limits.push(Limit::Descriptors(count));
+        self
+    }
+
+    /// The body leaks on purpose (what a hung read holds is never freed): where a leak sanitizer
+    /// watches, it does not watch this child.
+    pub fn leaks_on_purpose(mut self) -> Child {
+        self.leaks = true;
         self
     }
 
@@ -186,7 +195,11 @@ impl Child {
     fn start(self) -> Result<ChildOutcome, Unavailable> {
         let binary = std::env::current_exe()
             .map_err(|error| Unavailable::because(format!("the test's own program: {error}")))?;
-        let mut child = Command::new(binary)
+        let mut command = Command::new(binary);
+        if self.leaks {
+            command.env("ASAN_OPTIONS", "detect_leaks=0");
+        }
+        let mut child = command
             .args([self.test, "--exact", "--nocapture", "--test-threads=1"])
             .arg("--include-ignored")
             .env(MARK, format!("{}={}", self.test, self.case))

@@ -262,10 +262,8 @@ impl Drop for FaultFs {
         let releaser = self.releaser.take().map(JoinHandle::join);
         let path = self.root().to_owned();
         let forced = UnmountFlags::FORCE | UnmountFlags::DETACH;
-        let unmounted = match rustix::mount::unmount(&path, forced) {
-            Ok(()) => true,
-            Err(_) => unmount_by_helper(&path),
-        };
+        let refused = rustix::mount::unmount(&path, forced).err();
+        let unmounted = refused.is_none() || unmount_by_helper(&path);
         if let Some(session) = self.session.take() {
             if unmounted && crate::user::is_root() {
                 // Aborted: the serving thread has got ENODEV. Its result says no more than that.
@@ -280,7 +278,7 @@ impl Drop for FaultFs {
                 // An empty folder that cannot be removed harms nobody.
                 let _ = mount_point.close();
             } else {
-                eprintln!("cannot unmount {}", mount_point.keep().display());
+                eprintln!("cannot unmount {}: {refused:?}", mount_point.keep().display());
             }
         }
     }
