@@ -551,9 +551,10 @@ impl Engine {
                 self.queues.touch(queue).dropped = true;
                 self.queues.state(queue).paused = false;
                 self.unhold(queue);
+                // Also one whose file is still being opened, and would come to its gate later.
                 self.cancel_where(queue, u64::MAX, |req| {
-                    req.phase == Phase::Gated
-                        || req.decode.as_ref().is_some_and(|decode| decode.held)
+                    let gate = req.rare.as_ref().and_then(|rare| rare.gate.as_ref());
+                    gate.is_some_and(|(fence, value, _)| !fence.reached(*value))
                 });
             }
         }

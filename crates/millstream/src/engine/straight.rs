@@ -53,6 +53,11 @@ impl Engine {
             if !self.memory_supplied(request) {
                 return;
             }
+            // Encoded requests are checked once their raw size is known.
+            if let Err(error) = self.check_room(request) {
+                self.fail(request, error);
+                return;
+            }
         }
         let gate = self.gate_closed(request, Some(Gate::Destination));
         if gate && !self.reserve_gated(request) {
@@ -62,8 +67,6 @@ impl Engine {
         }
         if !stored || gate || self.must_stage(request) {
             self.prepare_staged(request, gate);
-        } else if let Err(error) = self.check_room(request) {
-            self.fail(request, error);
         } else {
             self.begin_or_end(request);
         }
