@@ -20,7 +20,9 @@ fn a_timeout_ends_a_hung_read_and_its_memory_is_kept_from_use() {
         mount.inject(Rule::on(Call::Read, Effect::Hang).of("a"));
         let rig = Rig::new(name, options);
         let file = rig.storage.open(mount.path("a"));
-        let request = Request::read(file, 0, 64 << 10).timeout(SHORTLY).user_data(7);
+        let request = Request::read(file, 0, 64 << 10)
+            .timeout(SHORTLY)
+            .user_data(7);
         let ticket = rig.queue.enqueue(request).expect("taken");
         let failed = failure(ticket);
         assert_eq!(failed.error.kind(), ErrorKind::TimedOut, "{name}: {failed}");
@@ -48,7 +50,11 @@ fn borrowed_memory_on_a_mount_that_hangs_is_left_alone_after_the_end() {
         let rig = Rig::new(name, options);
         let file = rig.storage.open(mount.path("a"));
         let canary = Canary::new(64 << 10, 3);
-        let ticket = borrow(&rig, Request::read(file, 0, 64 << 10).timeout(SHORTLY), &canary);
+        let ticket = borrow(
+            &rig,
+            Request::read(file, 0, 64 << 10).timeout(SHORTLY),
+            &canary,
+        );
         assert_eq!(failure_kind(ticket), ErrorKind::TimedOut, "{name}");
         let cancelled = borrow(&rig, Request::read(file, 0, 64 << 10), &canary);
         rig.queue.submit();
@@ -57,9 +63,13 @@ fn borrowed_memory_on_a_mount_that_hangs_is_left_alone_after_the_end() {
         // The second may have ended either way; in both cases the first has long ended.
         let outcome = crate::rig::outcome(cancelled);
         if outcome.is_err() {
-            canary.intact().unwrap_or_else(|damage| panic!("{name}: {damage}"));
+            canary
+                .intact()
+                .unwrap_or_else(|damage| panic!("{name}: {damage}"));
         }
-        canary.edges_intact().unwrap_or_else(|damage| panic!("{name}: {damage}"));
+        canary
+            .edges_intact()
+            .unwrap_or_else(|damage| panic!("{name}: {damage}"));
         rig.finish();
         drop(canary);
     });
@@ -117,11 +127,21 @@ fn closing_while_a_read_hangs_ends_in_time_and_says_what_is_held() {
         assert!(report.bytes > 0, "{name}: {report:?}");
         assert_eq!(report.files, [mount.path("a")], "{name}");
         let held = failure(ticket).error;
-        assert!(matches!(held.kind(), ErrorKind::Closed | ErrorKind::Cancelled), "{name}: {held}");
+        assert!(
+            matches!(held.kind(), ErrorKind::Closed | ErrorKind::Cancelled),
+            "{name}: {held}"
+        );
         assert!(crate::rig::outcome(queued).is_err(), "{name}");
-        let refused = rig.queue.enqueue(Request::read_file(file)).expect_err("closed");
+        let refused = rig
+            .queue
+            .enqueue(Request::read_file(file))
+            .expect_err("closed");
         assert_eq!(refused.error.kind(), ErrorKind::Closed, "{name}");
-        assert_eq!(rig.storage.close(SHORTLY).operations, 0, "{name}: told once");
+        assert_eq!(
+            rig.storage.close(SHORTLY).operations,
+            0,
+            "{name}: told once"
+        );
         drop(rig);
         // The thread that hangs in the kernel ends when the kernel lets go, and nothing breaks.
         mount.heal();

@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use millstream::{
-    CodecId, ErrorKind, FileOptions, Fence, Gate, Group, Priority, QueueOptions, Request,
-    StorageOptions,
+    Access, CodecId, ErrorKind, Fence, FileOptions, Gate, Group, Landed, Landing, Place, Priority,
+    QueueOptions, Request, StorageOptions,
 };
-use millstream_testing::{Child, this_test};
+use millstream_testing::{Canary, Child, this_test};
 
 use crate::rig::{PATIENCE, Rig, bytes, each, each_as, outcome, pattern};
 
@@ -23,21 +23,33 @@ fn five_thousand_files_are_read_with_64_descriptors() {
     let restrict = |child: Child| child.descriptors_max(64);
     each_as(this_test!(), restrict, |name, mut options| {
         // The storage's own bound as it is (512), far above what the system gives.
-        read_many_files(name, StorageOptions { depth: 32, ..options_like(&mut options) });
+        read_many_files(
+            name,
+            StorageOptions {
+                depth: 32,
+                ..options_like(&mut options)
+            },
+        );
     });
 }
 
 #[test]
 fn five_thousand_files_are_read_with_a_bound_of_8() {
     each(this_test!(), |name, mut options| {
-        let options = StorageOptions { descriptors: 8, ..options_like(&mut options) };
+        let options = StorageOptions {
+            descriptors: 8,
+            ..options_like(&mut options)
+        };
         read_many_files(name, options);
     });
 }
 
 fn options_like(options: &mut StorageOptions) -> StorageOptions {
     let backend = std::mem::take(&mut options.backend);
-    StorageOptions { backend, ..StorageOptions::default() }
+    StorageOptions {
+        backend,
+        ..StorageOptions::default()
+    }
 }
 
 fn read_many_files(name: &'static str, options: StorageOptions) {
@@ -58,7 +70,10 @@ fn read_many_files(name: &'static str, options: StorageOptions) {
             .collect();
         for (index, ticket) in tickets.into_iter().enumerate() {
             let done = outcome(ticket).unwrap_or_else(|e| panic!("{name}: file {index}: {e}"));
-            assert!(done.into_buffer()[..] == content_of(index), "{name}: file {index}");
+            assert!(
+                done.into_buffer()[..] == content_of(index),
+                "{name}: file {index}"
+            );
         }
         assert!(rig.storage.stats().descriptors <= bound, "{name}");
     }
@@ -120,7 +135,11 @@ fn a_queue_of_one_place_without_auto_submit_never_locks_up() {
         let folder = tempfile::tempdir().expect("a folder");
         fs::write(folder.path().join("a"), pattern(8192)).expect("written");
         let rig = Rig::new(name, options);
-        let one = QueueOptions { capacity: 1, auto_submit: false, ..QueueOptions::default() };
+        let one = QueueOptions {
+            capacity: 1,
+            auto_submit: false,
+            ..QueueOptions::default()
+        };
         let queue = rig.storage.queue(one).expect("a queue");
         let file = rig.storage.open(folder.path().join("a"));
         let tickets: Vec<_> = (0..200)
@@ -135,11 +154,15 @@ fn a_queue_of_one_place_without_auto_submit_never_locks_up() {
         let fence = Fence::new(0);
         let gated = Request::read(file, 0, 8).gate(Gate::Source, &fence, 1);
         let held = queue.enqueue(gated).expect("the one place");
-        let refused = queue.try_enqueue(Request::read(file, 8, 8)).expect_err("full");
+        let refused = queue
+            .try_enqueue(Request::read(file, 8, 8))
+            .expect_err("full");
         assert_eq!(refused.error.kind(), ErrorKind::QueueFull, "{name}");
         fence.signal(1);
         assert_eq!(bytes(held).len(), 8, "{name}");
-        let again = queue.enqueue(*refused.request).expect("there is room again");
+        let again = queue
+            .enqueue(*refused.request)
+            .expect("there is room again");
         assert_eq!(bytes(again).len(), 8, "{name}");
         drop(queue);
         rig.finish();
@@ -172,7 +195,11 @@ fn gates_that_open_late_let_go_and_gates_that_never_open_are_cancelled() {
         let free = rig.queue.enqueue(Request::read_file(file)).expect("taken");
         assert!(bytes(free)[..] == content, "{name}");
         assert!(opened.iter().all(|ticket| !ticket.is_ended()), "{name}");
-        assert_eq!(crate::rig::failure_kind(timed), ErrorKind::TimedOut, "{name}");
+        assert_eq!(
+            crate::rig::failure_kind(timed),
+            ErrorKind::TimedOut,
+            "{name}"
+        );
         for value in 1..=20 {
             late.signal(value);
         }
@@ -259,8 +286,16 @@ fn a_hundred_thousand_cancellations_race_completions_and_each_request_ends_once(
         let count = |cancelled| ended.get(&cancelled).copied().unwrap_or(0) as u64;
         assert_eq!(progress.done, count(false), "{name} seed {seed}");
         assert_eq!(progress.cancelled, count(true), "{name} seed {seed}");
-        assert_eq!(progress.done + progress.cancelled, CANCELLED_COUNT as u64 / 2, "{name}");
-        assert_eq!(rig.queue.take_errors().count, 0, "{name}: cancelled is not failed");
+        assert_eq!(
+            progress.done + progress.cancelled,
+            CANCELLED_COUNT as u64 / 2,
+            "{name}"
+        );
+        assert_eq!(
+            rig.queue.take_errors().count,
+            0,
+            "{name}: cancelled is not failed"
+        );
         rig.finish();
     });
 }
@@ -270,17 +305,27 @@ fn files_of_both_ways_are_bounded_together() {
     each(this_test!(), |name, mut options| {
         let folder = tempfile::tempdir().expect("a folder");
         let content: Arc<[u8]> = pattern(256 << 10).into();
-        let options = StorageOptions { descriptors: 6, ..options_like(&mut options) };
+        let options = StorageOptions {
+            descriptors: 6,
+            ..options_like(&mut options)
+        };
         let rig = Rig::new(name, options);
         let mut tickets = Vec::new();
         for index in 0..40 {
             let path = folder.path().join(index.to_string());
             fs::write(&path, &content).expect("written");
             let write = index % 4 == 0;
-            let with = FileOptions { write, ..FileOptions::default() };
+            let with = FileOptions {
+                write,
+                ..FileOptions::default()
+            };
             let file = rig.storage.open_with(&path, with);
             // Large ones go past the cache, small ones through it: two descriptors a file.
-            tickets.push((0, 256 << 10, rig.queue.enqueue(Request::read(file, 0, 256 << 10))));
+            tickets.push((
+                0,
+                256 << 10,
+                rig.queue.enqueue(Request::read(file, 0, 256 << 10)),
+            ));
             tickets.push((77, 999, rig.queue.enqueue(Request::read(file, 77, 999))));
         }
         for (offset, len, ticket) in tickets {
@@ -288,6 +333,95 @@ fn files_of_both_ways_are_bounded_together() {
             assert!(read[..] == content[offset..offset + len], "{name}");
         }
         assert!(rig.storage.stats().descriptors <= 6, "{name}");
+        rig.finish();
+    });
+}
+
+/// A guarded buffer that a request lands in.
+struct Guarded(Canary);
+
+#[expect(unsafe_code, reason = "lends guarded memory to requests")]
+// SAFETY: a canary's memory stays where it is and is valid until the canary is dropped, and nobody
+// else uses it while the request owns it.
+unsafe impl Landing for Guarded {
+    fn place(&mut self) -> Place {
+        Place::Host {
+            pointer: self.0.pointer(),
+            len: self.0.len(),
+        }
+    }
+}
+
+#[test]
+fn nobody_writes_to_a_destination_after_its_request_has_ended() {
+    each(this_test!(), |name, options| {
+        let folder = tempfile::tempdir().expect("a folder");
+        let content = pattern(4 << 20);
+        fs::write(folder.path().join("a"), &content).expect("written");
+        let rig = Rig::new(name, options);
+        let seed = fastrand::u64(..);
+        let mut random = fastrand::Rng::with_seed(seed);
+        for access in [Access::Direct, Access::Buffered] {
+            let with = FileOptions {
+                access: Some(access),
+                ..FileOptions::default()
+            };
+            let file = rig.storage.open_with(folder.path().join("a"), with);
+            if access == Access::Direct && !rig.storage.opened(file).wait().expect("open").direct {
+                continue;
+            }
+            let mut ended = Vec::new();
+            for _ in 0..20 {
+                let tickets: Vec<_> = (0..40)
+                    .map(|_| {
+                        // Whole pages, odd lengths, and what needs several blocks.
+                        let len = [4096, 5000, 65_536, 70_001, 300_000][random.usize(0..5)];
+                        let offset = random.u64(0..(4 << 20) - len as u64);
+                        let memory = Box::new(Guarded(Canary::new(len, seed)));
+                        let request = Request::read(file, offset, len as u64).user_data(offset);
+                        rig.queue
+                            .enqueue(request.into_landing(memory))
+                            .expect("taken")
+                    })
+                    .collect();
+                rig.queue.submit();
+                for ticket in tickets.iter().filter(|_| random.bool()) {
+                    ticket.cancel();
+                }
+                for ticket in tickets {
+                    let (landed, offset) = match outcome(ticket) {
+                        Ok(done) => (done.landed, Some(done.user_data as usize)),
+                        Err(failed) => {
+                            assert!(failed.is_cancelled(), "{name} seed {seed}: {failed}");
+                            (failed.landed, None)
+                        }
+                    };
+                    let Landed::Landing(memory) = landed else {
+                        panic!("{name} seed {seed}: the memory did not come back");
+                    };
+                    let memory: Box<dyn std::any::Any> = memory;
+                    let mut guarded = memory.downcast::<Guarded>().expect("as it was given");
+                    let canary = &mut guarded.0;
+                    canary
+                        .edges_intact()
+                        .unwrap_or_else(|e| panic!("{name} seed {seed}: {e}"));
+                    if let Some(at) = offset {
+                        let wanted = &content[at..at + canary.len()];
+                        assert!(canary.as_slice() == wanted, "{name} seed {seed}: at {at}");
+                    }
+                    // Nobody may touch it from now on, until all is over.
+                    canary.poison();
+                    ended.push(guarded);
+                }
+            }
+            rig.queue.drain();
+            for guarded in ended {
+                guarded
+                    .0
+                    .intact()
+                    .unwrap_or_else(|e| panic!("{name} seed {seed}: {e}"));
+            }
+        }
         rig.finish();
     });
 }

@@ -7,6 +7,7 @@
 
 #![cfg(target_os = "linux")]
 
+mod caller;
 mod close;
 mod limits;
 mod read;

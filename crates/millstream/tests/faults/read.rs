@@ -27,7 +27,12 @@ fn eio_fails_the_requests_that_touch_it_and_no_others() {
         let file = rig.storage.open(mount.path("a"));
         let tickets: Vec<_> = (0..256)
             .map(|index| index * 4 * KIB)
-            .map(|offset| (offset, rig.queue.enqueue(Request::read(file, offset, 4 * KIB))))
+            .map(|offset| {
+                (
+                    offset,
+                    rig.queue.enqueue(Request::read(file, offset, 4 * KIB)),
+                )
+            })
             .collect();
         rig.queue.submit();
         for (offset, ticket) in tickets {
@@ -37,10 +42,15 @@ fn eio_fails_the_requests_that_touch_it_and_no_others() {
                 assert_eq!(failed.error.kind(), ErrorKind::Io, "{name}: {failed}");
                 assert_eq!(failed.error.errno(), Some(libc::EIO), "{name}: {failed}");
                 assert_eq!(failed.error.path(), Some(mount.path("a").as_path()));
-                assert_eq!((failed.error.offset(), failed.error.len()), (offset, 4 * KIB));
+                assert_eq!(
+                    (failed.error.offset(), failed.error.len()),
+                    (offset, 4 * KIB)
+                );
             } else {
                 let at = offset as usize;
-                let buffer = outcome.unwrap_or_else(|e| panic!("{name}: {e}")).into_buffer();
+                let buffer = outcome
+                    .unwrap_or_else(|e| panic!("{name}: {e}"))
+                    .into_buffer();
                 assert!(buffer[..] == content[at..at + 4096], "{name}: at {offset}");
             }
         }
@@ -62,9 +72,15 @@ fn short_reads_are_gone_on_from() {
         let rig = Rig::new(name, options);
         let file = rig.storage.open(mount.path("a"));
         let whole = rig.queue.enqueue(Request::read_file(file)).expect("taken");
-        let part = rig.queue.enqueue(Request::read(file, 12_345, 54_321)).expect("taken");
+        let part = rig
+            .queue
+            .enqueue(Request::read(file, 12_345, 54_321))
+            .expect("taken");
         assert!(bytes(whole)[..] == content, "{name}");
-        assert!(bytes(part)[..] == content[12_345..12_345 + 54_321], "{name}");
+        assert!(
+            bytes(part)[..] == content[12_345..12_345 + 54_321],
+            "{name}"
+        );
         assert!(rig.storage.stats().retried_operations > 0, "{name}");
         rig.finish();
     });
@@ -116,24 +132,43 @@ fn a_file_that_shrinks_under_its_reader_fails_past_the_end() {
         for access in [Access::Auto, Access::Direct, Access::Buffered] {
             let path = folder.path().join(format!("{access:?}"));
             fs::write(&path, &content).expect("written");
-            let with = FileOptions { access: Some(access), ..FileOptions::default() };
+            let with = FileOptions {
+                access: Some(access),
+                ..FileOptions::default()
+            };
             let file = rig.storage.open_with(&path, with);
             let about = rig.storage.opened(file).wait().expect("opened");
             if access == Access::Direct && !about.direct {
                 continue;
             }
-            let early = rig.queue.enqueue(Request::read(file, 0, 64 * KIB)).expect("taken");
+            let early = rig
+                .queue
+                .enqueue(Request::read(file, 0, 64 * KIB))
+                .expect("taken");
             assert!(bytes(early)[..] == content[..64 << 10], "{name} {access:?}");
             let cut = File::options().write(true).open(&path).expect("opened");
             cut.set_len(1_000_000).expect("cut");
             for (offset, len) in [(1_999_872, 4096), (900_000, 200_000), (1_000_000, 1)] {
-                let ticket = rig.queue.enqueue(Request::read(file, offset, len)).expect("taken");
+                let ticket = rig
+                    .queue
+                    .enqueue(Request::read(file, offset, len))
+                    .expect("taken");
                 let failed = failure(ticket);
                 let kind = failed.error.kind();
-                assert_eq!(kind, ErrorKind::PastEnd, "{name} {access:?} {offset}: {failed}");
+                assert_eq!(
+                    kind,
+                    ErrorKind::PastEnd,
+                    "{name} {access:?} {offset}: {failed}"
+                );
             }
-            let rest = rig.queue.enqueue(Request::read(file, 900_000, 100_000)).expect("taken");
-            assert!(bytes(rest)[..] == content[900_000..1_000_000], "{name} {access:?}");
+            let rest = rig
+                .queue
+                .enqueue(Request::read(file, 900_000, 100_000))
+                .expect("taken");
+            assert!(
+                bytes(rest)[..] == content[900_000..1_000_000],
+                "{name} {access:?}"
+            );
         }
         rig.finish();
     });
@@ -146,9 +181,15 @@ fn a_disk_that_shrinks_under_its_reader_is_an_io_error() {
         let content = pattern(8 << 20);
         fs::write(device.backing(), &content).expect("written");
         let rig = Rig::new(name, options);
-        let with = FileOptions { access: Some(Access::Direct), ..FileOptions::default() };
+        let with = FileOptions {
+            access: Some(Access::Direct),
+            ..FileOptions::default()
+        };
         let file = rig.storage.open_with(device.path(), with);
-        let whole = rig.queue.enqueue(Request::read(file, 0, 8 << 20)).expect("taken");
+        let whole = rig
+            .queue
+            .enqueue(Request::read(file, 0, 8 << 20))
+            .expect("taken");
         assert!(bytes(whole)[..] == content, "{name}");
         device.shrink_backing(4 << 20);
         let tickets: Vec<_> = (0..8)
@@ -159,7 +200,9 @@ fn a_disk_that_shrinks_under_its_reader_is_an_io_error() {
             let outcome = outcome(ticket);
             if index < 4 {
                 let at = index << 20;
-                let buffer = outcome.unwrap_or_else(|e| panic!("{name}: {e}")).into_buffer();
+                let buffer = outcome
+                    .unwrap_or_else(|e| panic!("{name}: {e}"))
+                    .into_buffer();
                 assert!(buffer[..] == content[at..at + (1 << 20)], "{name}: {index}");
             } else {
                 let failed = outcome.expect_err("beyond the cut");
@@ -195,14 +238,23 @@ fn slow_reads_hold_up_neither_the_caller_nor_other_files() {
             .map(|request| rig.queue.enqueue(request).expect("taken"))
             .collect();
         for (index, ticket) in soon.into_iter().enumerate() {
-            assert!(bytes(ticket)[..] == content[index << 12..][..4096], "{name}");
+            assert!(
+                bytes(ticket)[..] == content[index << 12..][..4096],
+                "{name}"
+            );
         }
         assert!(late.iter().all(|ticket| !ticket.is_ended()), "{name}");
         mount.heal();
-        mount.inject(Rule::on(Call::Read, Effect::Delay(Duration::from_millis(200))));
+        mount.inject(Rule::on(
+            Call::Read,
+            Effect::Delay(Duration::from_millis(200)),
+        ));
         mount.release();
         for (index, ticket) in late.into_iter().enumerate() {
-            assert!(bytes(ticket)[..] == content[index << 12..][..4096], "{name}");
+            assert!(
+                bytes(ticket)[..] == content[index << 12..][..4096],
+                "{name}"
+            );
         }
         rig.finish();
     });
@@ -259,14 +311,23 @@ fn what_is_no_file_fails_by_its_kind_and_never_blocks() {
             (at("fifo"), &[ErrorKind::NotAFile]),
             (at("socket"), &[ErrorKind::NotAFile]),
             ("/dev/zero".into(), &[ErrorKind::NotAFile]),
-            (at("zero\0byte"), &[ErrorKind::InvalidArgument, ErrorKind::Io]),
-            (at(&"x".repeat(5000)), &[ErrorKind::Io, ErrorKind::InvalidArgument]),
+            (
+                at("zero\0byte"),
+                &[ErrorKind::InvalidArgument, ErrorKind::Io],
+            ),
+            (
+                at(&"x".repeat(5000)),
+                &[ErrorKind::Io, ErrorKind::InvalidArgument],
+            ),
         ] {
             let file = rig.storage.open(&path);
             let ticket = rig.queue.enqueue(Request::read(file, 0, 1)).expect("taken");
             let whole = rig.queue.enqueue(Request::read_file(file)).expect("taken");
             let failed = failure(ticket);
-            assert!(kinds.contains(&failed.error.kind()), "{name} {path:?}: {failed}");
+            assert!(
+                kinds.contains(&failed.error.kind()),
+                "{name} {path:?}: {failed}"
+            );
             assert!(failed.error.path().is_some(), "{name} {path:?}: {failed}");
             assert!(kinds.contains(&failure_kind(whole)), "{name} {path:?}");
             assert!(rig.storage.opened(file).wait().is_err(), "{name} {path:?}");
@@ -302,7 +363,10 @@ fn an_ordinary_user_with_8_mib_of_locked_memory_reads_as_well() {
         let rig = Rig::new(name, options);
         let file = rig.storage.open(&path);
         for with in [Access::Auto, Access::Direct] {
-            let with = FileOptions { access: Some(with), ..FileOptions::default() };
+            let with = FileOptions {
+                access: Some(with),
+                ..FileOptions::default()
+            };
             let file = rig.storage.open_with(&path, with);
             let ticket = rig.queue.enqueue(Request::read_file(file)).expect("taken");
             match outcome(ticket) {
@@ -310,7 +374,10 @@ fn an_ordinary_user_with_8_mib_of_locked_memory_reads_as_well() {
                 Err(failed) => assert_eq!(failed.error.kind(), ErrorKind::NoDirectIo, "{name}"),
             }
         }
-        let part = rig.queue.enqueue(Request::read(file, 1, 9_999_999)).expect("taken");
+        let part = rig
+            .queue
+            .enqueue(Request::read(file, 1, 9_999_999))
+            .expect("taken");
         assert!(bytes(part)[..] == content[1..10_000_000], "{name}");
         rig.finish();
     });
@@ -326,18 +393,31 @@ fn a_file_system_without_direct_io_is_read_through_the_cache() {
         let rig = Rig::new(name, options);
         for path in [memory.root().join("a"), mount.path("a")] {
             for access in [Access::Auto, Access::Buffered, Access::Direct] {
-                let with = FileOptions { access: Some(access), ..FileOptions::default() };
+                let with = FileOptions {
+                    access: Some(access),
+                    ..FileOptions::default()
+                };
                 let file = rig.storage.open_with(&path, with);
                 let direct = rig.storage.opened(file).wait().expect("opened").direct;
                 let ticket = rig.queue.enqueue(Request::read_file(file)).expect("taken");
                 match outcome(ticket) {
                     Ok(done) => {
                         assert!(direct || access != Access::Direct, "{name} {path:?}");
-                        assert!(done.into_buffer()[..] == content, "{name} {path:?} {access:?}");
+                        assert!(
+                            done.into_buffer()[..] == content,
+                            "{name} {path:?} {access:?}"
+                        );
                     }
                     Err(failed) => {
-                        assert!(!direct && access == Access::Direct, "{name} {path:?}: {failed}");
-                        assert_eq!(failed.error.kind(), ErrorKind::NoDirectIo, "{name}: {failed}");
+                        assert!(
+                            !direct && access == Access::Direct,
+                            "{name} {path:?}: {failed}"
+                        );
+                        assert_eq!(
+                            failed.error.kind(),
+                            ErrorKind::NoDirectIo,
+                            "{name}: {failed}"
+                        );
                     }
                 }
             }
@@ -371,17 +451,38 @@ fn ranges_at_and_past_the_end_and_beyond_arithmetic() {
             (empty, 0, 1, Err(&[ErrorKind::PastEnd])),
             (file, u64::MAX, 1, Err(&[ErrorKind::Overflow])),
             (file, u64::MAX - 1, 100, Err(&[ErrorKind::Overflow])),
-            (file, 1, u64::MAX - 1, Err(&[ErrorKind::Overflow, ErrorKind::PastEnd])),
-            (file, 0, i64::MAX as u64, Err(&[ErrorKind::Overflow, ErrorKind::PastEnd])),
-            (file, i64::MAX as u64, 2, Err(&[ErrorKind::Overflow, ErrorKind::PastEnd])),
+            (
+                file,
+                1,
+                u64::MAX - 1,
+                Err(&[ErrorKind::Overflow, ErrorKind::PastEnd]),
+            ),
+            (
+                file,
+                0,
+                i64::MAX as u64,
+                Err(&[ErrorKind::Overflow, ErrorKind::PastEnd]),
+            ),
+            (
+                file,
+                i64::MAX as u64,
+                2,
+                Err(&[ErrorKind::Overflow, ErrorKind::PastEnd]),
+            ),
         ] {
-            let ticket = rig.queue.enqueue(Request::read(file, offset, len)).expect("taken");
+            let ticket = rig
+                .queue
+                .enqueue(Request::read(file, offset, len))
+                .expect("taken");
             match (outcome(ticket), expected) {
                 (Ok(done), Ok(count)) => {
                     assert_eq!(done.bytes, count, "{name} {offset}+{len}");
                     let at = (offset as usize).min(content.len());
                     let buffer = done.into_buffer();
-                    assert!(buffer[..] == content[at..at + count as usize], "{name} {offset}");
+                    assert!(
+                        buffer[..] == content[at..at + count as usize],
+                        "{name} {offset}"
+                    );
                 }
                 (Err(failed), Err(kinds)) => {
                     let kind = failed.error.kind();
@@ -399,10 +500,16 @@ fn ranges_at_and_past_the_end_and_beyond_arithmetic() {
 
 #[test]
 fn a_kernel_that_refuses_the_ring_is_served_by_threads_with_the_same_results() {
-    for (case, refusal) in [("eperm", Refusal::NotPermitted), ("enosys", Refusal::NoSuchCall)] {
+    for (case, refusal) in [
+        ("eperm", Refusal::NotPermitted),
+        ("enosys", Refusal::NoSuchCall),
+    ] {
         let child = Child::of(this_test!()).case(case).refuse_io_uring(refusal);
         or_skip!(child.run(|| {
-            let options = StorageOptions { backend: Backend::Uring, ..Default::default() };
+            let options = StorageOptions {
+                backend: Backend::Uring,
+                ..Default::default()
+            };
             let error = Storage::new(options).expect_err("refused");
             assert!(!error.to_string().is_empty());
             let rig = Rig::new("auto", StorageOptions::default());

@@ -14,7 +14,9 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Bytes that tell where they are.
 pub(crate) fn pattern(len: usize) -> Vec<u8> {
-    (0..len).map(|index| (index * 31 + index / 253 * 7) as u8).collect()
+    (0..len)
+        .map(|index| (index * 31 + index / 253 * 7) as u8)
+        .collect()
 }
 
 /// A storage with a queue, over one of the system's backends.
@@ -28,12 +30,21 @@ impl Rig {
     pub(crate) fn new(name: &'static str, options: StorageOptions) -> Rig {
         let storage = Storage::new(options).expect("a storage");
         let queue = storage.queue(QueueOptions::default()).expect("a queue");
-        Rig { name, storage, queue }
+        Rig {
+            name,
+            storage,
+            queue,
+        }
     }
 
     /// Checks that every request has ended once and that nothing is held, and closes.
     pub(crate) fn finish(self) {
-        assert_eq!(self.queue.live(), 0, "{}: requests have not ended", self.name);
+        assert_eq!(
+            self.queue.live(),
+            0,
+            "{}: requests have not ended",
+            self.name
+        );
         // What a hung read held comes back when the kernel lets go, which may be after the end.
         let until = Instant::now() + PATIENCE;
         while self.storage.stats().staging_bytes > 0 && Instant::now() < until {
@@ -41,17 +52,37 @@ impl Rig {
         }
         let stats = self.storage.stats();
         let ended = stats.done + stats.failed + stats.cancelled;
-        assert_eq!(stats.requests, ended, "{}: each request ends once: {stats:?}", self.name);
-        assert_eq!(stats.staging_bytes, 0, "{}: staging is given back", self.name);
-        assert!(stats.staging_peak_bytes <= stats.staging_capacity_bytes, "{}", self.name);
+        assert_eq!(
+            stats.requests, ended,
+            "{}: each request ends once: {stats:?}",
+            self.name
+        );
+        assert_eq!(
+            stats.staging_bytes, 0,
+            "{}: staging is given back",
+            self.name
+        );
+        assert!(
+            stats.staging_peak_bytes <= stats.staging_capacity_bytes,
+            "{}",
+            self.name
+        );
         drop(self.queue);
-        assert_eq!(self.storage.close(PATIENCE), CloseReport::default(), "{}", self.name);
+        assert_eq!(
+            self.storage.close(PATIENCE),
+            CloseReport::default(),
+            "{}",
+            self.name
+        );
     }
 }
 
 /// The backends of the system with their options, everything else at its default.
 fn backends() -> [(&'static str, fn() -> Backend); 2] {
-    [("uring", || Backend::Uring), ("threads", || Backend::Threads)]
+    [
+        ("uring", || Backend::Uring),
+        ("threads", || Backend::Threads),
+    ]
 }
 
 /// Whether the kernel gives us a ring; a test goes on without, and says so.
@@ -59,7 +90,10 @@ fn usable(name: &str) -> Result<(), Unavailable> {
     if name != "uring" {
         return Ok(());
     }
-    let options = StorageOptions { backend: Backend::Uring, ..StorageOptions::default() };
+    let options = StorageOptions {
+        backend: Backend::Uring,
+        ..StorageOptions::default()
+    };
     match Storage::new(options) {
         Ok(_) => Ok(()),
         Err(error) => Err(Unavailable::because(format!("no io_uring here: {error}"))),
@@ -80,7 +114,11 @@ pub(crate) fn each_as(
 ) {
     in_children(test, restrict, |name, options, before| {
         body(name, options);
-        assert_eq!(before.settle(PATIENCE), [] as [String; 0], "{name}: left behind");
+        assert_eq!(
+            before.settle(PATIENCE),
+            [] as [String; 0],
+            "{name}: left behind"
+        );
     });
 }
 
@@ -92,7 +130,10 @@ pub(crate) fn each_leaking(test: &'static str, body: impl Fn(&'static str, Stora
         let until = Instant::now() + PATIENCE;
         while Resources::now().threads != before.threads {
             let threads = Resources::now().threads;
-            assert!(Instant::now() < until, "{name}: threads were left: {threads:?}");
+            assert!(
+                Instant::now() < until,
+                "{name}: threads were left: {threads:?}"
+            );
             std::thread::yield_now();
         }
     });
@@ -111,7 +152,10 @@ fn in_children(
                 return;
             }
             let before = Resources::now();
-            let options = StorageOptions { backend: backend(), ..StorageOptions::default() };
+            let options = StorageOptions {
+                backend: backend(),
+                ..StorageOptions::default()
+            };
             body(name, options, before);
         });
         if let Err(unavailable) = outcome {

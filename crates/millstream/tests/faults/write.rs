@@ -70,7 +70,10 @@ fn a_replace_on_a_full_disk_keeps_the_old_content_and_leaves_nothing() {
         let before = names(disk.root());
         let rig = Rig::new(name, options);
         let replace = |content: Vec<u8>| Request::replace(&path, Box::new(content));
-        let ticket = rig.queue.enqueue(replace(pattern(16 * MIB))).expect("taken");
+        let ticket = rig
+            .queue
+            .enqueue(replace(pattern(16 * MIB)))
+            .expect("taken");
         assert_eq!(failure_kind(ticket), ErrorKind::NoSpace, "{name}");
         assert_eq!(fs::read(&path).expect("still there"), b"old", "{name}");
         assert_eq!(names(disk.root()), before, "{name}");
@@ -83,7 +86,9 @@ fn a_replace_on_a_full_disk_keeps_the_old_content_and_leaves_nothing() {
 
 fn names(folder: &Path) -> Vec<std::ffi::OsString> {
     let entries = fs::read_dir(folder).expect("listed");
-    let mut names: Vec<_> = entries.map(|entry| entry.expect("listed").file_name()).collect();
+    let mut names: Vec<_> = entries
+        .map(|entry| entry.expect("listed").file_name())
+        .collect();
     names.sort();
     names
 }
@@ -106,17 +111,29 @@ fn a_replace_that_fails_at_any_step_leaves_the_old_content_and_nothing_else() {
             mount.inject(Rule::on(call, Effect::Fail(errno)));
             let failed = failure(rig.queue.enqueue(replace()).expect("taken"));
             assert_eq!(failed.error.kind(), kind, "{name} {call:?}: {failed}");
-            assert_eq!(mount.content("a").as_deref(), Some(&b"old"[..]), "{name} {call:?}");
+            assert_eq!(
+                mount.content("a").as_deref(),
+                Some(&b"old"[..]),
+                "{name} {call:?}"
+            );
             assert_eq!(mount.names(), ["a"], "{name} {call:?}: left behind");
             mount.heal();
         }
         mount.inject(Rule::on(Call::Write, Effect::Short(3)));
         outcome(rig.queue.enqueue(replace()).expect("taken")).expect("short writes go on");
-        assert_eq!(mount.content("a").as_deref(), Some(&b"new content"[..]), "{name}");
+        assert_eq!(
+            mount.content("a").as_deref(),
+            Some(&b"new content"[..]),
+            "{name}"
+        );
         mount.heal();
         mount.inject(Rule::on(Call::SyncFolder, Effect::Fail(libc::EIO)));
         let failed = failure(rig.queue.enqueue(replace()).expect("taken"));
-        assert_eq!(failed.error.kind(), ErrorKind::Io, "{name}: not durable: {failed}");
+        assert_eq!(
+            failed.error.kind(),
+            ErrorKind::Io,
+            "{name}: not durable: {failed}"
+        );
         assert_eq!(mount.names(), ["a"], "{name}");
         rig.finish();
     });
@@ -131,7 +148,9 @@ fn write_errors_are_told_by_the_write_and_by_the_next_sync() {
         let file = rig.storage.open_with(mount.path("a"), WRITING);
         let write = |index: u64| {
             let at = index << 16;
-            rig.queue.enqueue(Request::write(file, at, filled(&rig, &content))).expect("taken")
+            rig.queue
+                .enqueue(Request::write(file, at, filled(&rig, &content)))
+                .expect("taken")
         };
         let sync = || rig.queue.enqueue(Request::sync(file)).expect("taken");
         mount.inject(Rule::on(Call::Write, Effect::Fail(libc::EIO)).touching(65_536..131_072));
@@ -197,15 +216,24 @@ fn writing_to_a_file_opened_for_reading_or_not_to_be_made_fails() {
         let rig = Rig::new(name, options);
         let file = rig.storage.open(folder.path().join("a"));
         let write = Request::write(file, 0, filled(&rig, b"new"));
-        assert!(outcome(rig.queue.enqueue(write).expect("taken")).is_err(), "{name}");
-        let missing = rig.storage.open_with(folder.path().join("no/such"), WRITING);
+        assert!(
+            outcome(rig.queue.enqueue(write).expect("taken")).is_err(),
+            "{name}"
+        );
+        let missing = rig
+            .storage
+            .open_with(folder.path().join("no/such"), WRITING);
         let write = Request::write(missing, 0, filled(&rig, b"new"));
         let kind = failure_kind(rig.queue.enqueue(write).expect("taken"));
         assert_eq!(kind, ErrorKind::NotFound, "{name}");
         let renamed = Request::rename(folder.path().join("none"), folder.path().join("b"));
         let kind = failure_kind(rig.queue.enqueue(renamed).expect("taken"));
         assert_eq!(kind, ErrorKind::NotFound, "{name}");
-        assert_eq!(fs::read(folder.path().join("a")).expect("there"), b"old", "{name}");
+        assert_eq!(
+            fs::read(folder.path().join("a")).expect("there"),
+            b"old",
+            "{name}"
+        );
         rig.finish();
     });
 }
