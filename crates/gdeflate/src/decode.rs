@@ -19,8 +19,6 @@
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
-#[cfg(target_arch = "x86_64")]
-mod avx512_stored;
 mod codes;
 mod copies;
 mod kernel;
@@ -168,7 +166,7 @@ impl Decoder {
         let done = match self.kernel {
             // SAFETY: as for the symbols.
             #[cfg(target_arch = "x86_64")]
-            Kernel::Avx512 => unsafe { avx512_stored::groups(lanes, words, raw)? },
+            Kernel::Avx512 => unsafe { avx512::stored::groups(lanes, words, raw)? },
             _ => stored::groups(lanes, words, raw)?,
         };
         stored::rest(lanes, words, &mut raw[done..])

@@ -13,6 +13,7 @@ mod chains;
 mod cost;
 mod dealer;
 mod huffman;
+mod matches;
 mod optimal;
 mod parse;
 mod split;
@@ -27,11 +28,12 @@ use self::block::Codes;
 use self::chains::Chains;
 use self::cost::Costs;
 use self::dealer::Dealer;
+use self::matches::{Matches, Search};
 use self::optimal::{Optimal, costs_of};
 use self::parse::Effort;
 use self::split::Splitter;
 use self::tokens::Token;
-use self::trees::{Matches, Search, Trees};
+use self::trees::Trees;
 use crate::error::{Error, ErrorKind};
 use crate::limits::TILE_RAW_BYTES;
 
@@ -85,11 +87,11 @@ impl Level {
             };
             Method::Quick { effort, unit_bytes }
         }
-        const fn thorough(depth: u32, nice: usize, passes: u32, unit_bytes: usize) -> Method {
+        const fn thorough(finder: Finder, depth: u32, nice: usize, passes: u32) -> Method {
             Method::Thorough {
+                finder,
                 search: Search { depth, nice },
                 passes,
-                unit_bytes,
             }
         }
         match self.0 {
@@ -110,11 +112,11 @@ impl Level {
             5 => quick(24, 64, 1, 4096),
             6 => quick(50, 100, 1, 2048),
             7 => quick(120, 160, 2, 2048),
-            8 => thorough(6, 32, 1, 2048),
-            9 => thorough(12, 56, 1, 1024),
-            10 => thorough(30, 100, 2, 1024),
-            11 => thorough(80, 160, 3, 1024),
-            _ => thorough(300, 258, 6, 1024),
+            8 => thorough(Finder::Chains, 16, 48, 1),
+            9 => thorough(Finder::Trees, 10, 48, 1),
+            10 => thorough(Finder::Trees, 24, 100, 2),
+            11 => thorough(Finder::Trees, 60, 160, 3),
+            _ => thorough(Finder::Trees, 300, 258, 6),
         }
     }
 }
@@ -125,6 +127,16 @@ impl Default for Level {
     }
 }
 
+/// How a thorough level finds its matches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Finder {
+    Chains,
+    Trees,
+}
+
+/// Raw bytes of the units that a thorough level makes its blocks of.
+const THOROUGH_UNIT_BYTES: usize = 1024;
+
 /// What a level does.
 #[derive(Debug, Clone, Copy)]
 enum Method {
@@ -134,9 +146,9 @@ enum Method {
         unit_bytes: usize,
     },
     Thorough {
+        finder: Finder,
         search: Search,
         passes: u32,
-        unit_bytes: usize,
     },
 }
 
@@ -213,11 +225,11 @@ impl Encoder {
             Method::Stored => {}
             Method::Quick { effort, unit_bytes } => self.encode_quick(raw, effort, unit_bytes),
             Method::Thorough {
+                finder,
                 search,
                 passes,
-                unit_bytes,
             } => {
-                self.encode_thorough(raw, search, passes, unit_bytes);
+                self.encode_thorough(raw, finder, search, passes);
             }
         }
         if self.level == Level::STORED || self.dealer.stored_len() > stored_tile_bytes(raw.len()) {
@@ -255,10 +267,11 @@ impl Encoder {
         });
     }
 
-    fn encode_thorough(&mut self, raw: &[u8], search: Search, passes: u32, unit_bytes: usize) {
+    fn encode_thorough(&mut self, raw: &[u8], finder: Finder, search: Search, passes: u32) {
         let Self {
             fixed,
             dealer,
+            chains,
             tokens,
             splitter,
             thorough,
@@ -272,13 +285,16 @@ impl Encoder {
             blocks,
             parsed,
         } = thorough.as_mut().expect("made with the level");
-        trees.find_all(raw, search, matches);
+        match finder {
+            Finder::Chains => chains.find_all(raw, search, matches),
+            Finder::Trees => trees.find_all(raw, search, matches),
+        }
         parse::parse_found(raw, matches, tokens);
         if tokens.is_empty() {
             return block::write(dealer, fixed, raw, tokens, true);
         }
         blocks.clear();
-        splitter.split(tokens, unit_bytes, |token_end, raw_end| {
+        splitter.split(tokens, THOROUGH_UNIT_BYTES, |token_end, raw_end| {
             blocks.push((token_end, raw_end))
         });
         let (mut token_start, mut raw_start) = (0, 0);

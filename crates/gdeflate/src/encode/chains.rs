@@ -5,6 +5,7 @@
 
 use alloc::boxed::Box;
 
+use super::matches::{Matches, Search};
 use super::window::{COMMON_MAX, PerPosition, Window, filled};
 
 const HASH4_BITS: u32 = 15;
@@ -117,6 +118,87 @@ impl Chains {
         if best.len == COMMON_MAX {
             let from = usize::from(position) - best.distance;
             best.len = window.common_to_end(from as u16, position);
+        }
+        best
+    }
+}
+
+impl Chains {
+    /// Finds the matches of a whole tile that are worth considering: for each position the newest
+    /// of each length, as the trees do, of fewer candidates and in less time.
+    pub(crate) fn find_all(&mut self, raw: &[u8], search: Search, matches: &mut Matches) {
+        self.start(raw);
+        matches.clear();
+        let mut skip_end = 0;
+        let mut skip_distance = 0;
+        for position in 0..raw.len() {
+            matches.begin_position();
+            if raw.len() - position < 4 {
+                continue;
+            }
+            if position < skip_end {
+                self.insert(position as u16);
+                matches.push(skip_end - position, skip_distance);
+                continue;
+            }
+            let longest = self.insert_and_tell(position as u16, search, |len, distance| {
+                matches.push(len, distance);
+            });
+            if longest.len >= search.nice {
+                let from = position - longest.distance;
+                let len = self.window.common_to_end(from as u16, position as u16);
+                matches.lengthen_last(len);
+                skip_end = position + len;
+                skip_distance = longest.distance;
+            }
+        }
+        matches.end();
+    }
+
+    /// Makes a position known and tells ever longer matches; returns the longest.
+    #[inline]
+    fn insert_and_tell(
+        &mut self,
+        position: u16,
+        search: Search,
+        mut tell: impl FnMut(usize, usize),
+    ) -> Match {
+        let window = &self.window;
+        let next = window.word(position);
+        let (hash4, hash3) = hashes(next);
+        let mut candidate = self.head4[hash4];
+        self.previous[usize::from(position)] = candidate;
+        self.head4[hash4] = position;
+        let newest3 = core::mem::replace(&mut self.head3[hash3], position);
+        let mut best = Match {
+            len: 2,
+            distance: 0,
+        };
+        if newest3 != NONE && (window.word(newest3) ^ next) << 8 == 0 {
+            best = Match {
+                len: 3,
+                distance: usize::from(position - newest3),
+            };
+            tell(best.len, best.distance);
+        }
+        let len_max = search.nice.min(window.left(position)).min(COMMON_MAX);
+        for _ in 0..search.depth {
+            if candidate == NONE || best.len >= len_max {
+                break;
+            }
+            if window.byte(candidate, best.len) == window.byte(position, best.len)
+                && window.word(candidate) == next
+            {
+                let len = window.common(candidate, position, 4, len_max);
+                if len > best.len {
+                    best = Match {
+                        len,
+                        distance: usize::from(position - candidate),
+                    };
+                    tell(best.len, best.distance);
+                }
+            }
+            candidate = self.previous[usize::from(candidate)];
         }
         best
     }

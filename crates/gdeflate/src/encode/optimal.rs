@@ -8,8 +8,8 @@
 use alloc::vec::Vec;
 
 use super::cost::Costs;
+use super::matches::Matches;
 use super::tokens::{Frequencies, SHORT_MATCH_BYTES_MAX, Token, distance_symbol};
-use super::trees::Matches;
 use crate::limits::{DISTANCE_SYMBOL_COUNT, MATCH_BYTES_MIN};
 
 /// Memory of the parse.

@@ -3,8 +3,8 @@
 use alloc::vec::Vec;
 
 use super::chains::{Chains, Match};
+use super::matches::Matches;
 use super::tokens::Token;
-use super::trees::Matches;
 
 /// How hard a quick level looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,40 +6,13 @@
 //! and kept, because the parse goes over them several times.
 
 use alloc::boxed::Box;
-use alloc::vec::Vec;
 
+use super::matches::{Matches, Search};
 use super::window::{COMMON_MAX, PerPosition, Window, filled};
-use crate::limits::MATCH_BYTES_MIN;
 
 const HASH4_BITS: u32 = 15;
 const HASH3_BITS: u32 = 13;
 const NONE: u16 = u16::MAX;
-
-/// How hard to look.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Search {
-    /// Nodes visited per position.
-    pub(crate) depth: u32,
-    /// A match this long is taken as it is: nothing inside it is looked up.
-    pub(crate) nice: usize,
-}
-
-/// All matches worth considering.
-#[derive(Debug, Default)]
-pub(crate) struct Matches {
-    /// Length and distance: for each position in turn, ever longer, ever further back.
-    all: Vec<(u16, u16)>,
-    /// Where each position's begin in `all`, and the end.
-    starts: Vec<u32>,
-}
-
-impl Matches {
-    /// The matches of one position.
-    #[inline]
-    pub(crate) fn at(&self, position: usize) -> &[(u16, u16)] {
-        &self.all[self.starts[position] as usize..self.starts[position + 1] as usize]
-    }
-}
 
 /// The trees.
 #[derive(Debug)]
@@ -66,41 +39,34 @@ impl Trees {
         self.window.set(raw);
         self.head4.fill(NONE);
         self.head3.fill(NONE);
-        matches.all.clear();
-        matches.starts.clear();
+        matches.clear();
         let mut skip_end = 0;
         let mut skip_distance = 0;
         for position in 0..raw.len() {
-            let first = matches.all.len();
-            matches.starts.push(first as u32);
+            matches.begin_position();
             if raw.len() - position < 4 {
                 continue;
             }
             if position < skip_end {
                 self.look_up(position as u16, search, |_, _| ());
-                // The rest of the long match, for a parse that does not take it from its start.
-                if skip_end - position >= MATCH_BYTES_MIN {
-                    matches
-                        .all
-                        .push(((skip_end - position) as u16, skip_distance));
-                }
+                matches.push(skip_end - position, skip_distance);
                 continue;
             }
-            let all = &mut matches.all;
+            let mut longest = (0, 0);
             self.look_up(position as u16, search, |len, distance| {
-                all.push((len as u16, distance));
+                longest = (len, usize::from(distance));
+                matches.push(len, usize::from(distance));
             });
-            if let Some(longest) = matches.all[first..].last_mut()
-                && usize::from(longest.0) >= search.nice
-            {
+            if longest.0 >= search.nice {
                 // Look-ups stop at the nice length; this one is taken, so its end matters.
-                let from = position as u16 - longest.1;
-                longest.0 = self.window.common_to_end(from, position as u16) as u16;
-                skip_end = position + usize::from(longest.0);
+                let from = position - longest.1;
+                let len = self.window.common_to_end(from as u16, position as u16);
+                matches.lengthen_last(len);
+                skip_end = position + len;
                 skip_distance = longest.1;
             }
         }
-        matches.starts.push(matches.all.len() as u32);
+        matches.end();
     }
 
     /// Makes `position` the root of its tree and tells its matches.

@@ -5,7 +5,7 @@
 //! same for the whole block.
 //!
 //! # Safety
-//! The entry point must run on a CPU with the features that `avx512::is_available` asks for; the
+//! The entry point must run on a CPU with the features that `is_available` asks for; the
 //! caller is the dispatch, which asked. Loads and stores are of whole chunks of 128 bytes that safe
 //! code has cut out.
 #![expect(
@@ -15,8 +15,8 @@
 
 use core::arch::x86_64::*;
 
-use super::lanes::{Lanes, Words};
-use super::stored::{GROUP_BYTES, word_order};
+use crate::decode::lanes::{Lanes, Words};
+use crate::decode::stored::{GROUP_BYTES, word_order};
 use crate::error::ErrorKind;
 use crate::limits::LANE_COUNT;
 
