@@ -1,5 +1,5 @@
-//! Runs workloads from a program of one's own: `cargo run --release -p millstream-bench --example workloads -- read startup`.
-//! The program `millstream bench` offers the same with more options.
+//! Runs workloads from a program of one's own: `cargo run --release -p millstream-bench --example
+//! workloads -- read startup`. The program `millstream bench` offers the same with more options.
 
 use millstream_bench::{Options, Workload, run};
 

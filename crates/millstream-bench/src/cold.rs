@@ -1,13 +1,14 @@
 //! Dropping files from the page cache, as any user may.
 //!
-//! `fdatasync` (dirty pages stay) and `posix_fadvise(DONTNEED)` per file; then the kernel is asked what is left
-//! (`cachestat` from 6.5 on, else `mincore`), because a page that somebody maps or that is still being written
-//! stays, and a run on it would be neither cold nor warm. `drop_caches` is never used: it needs root and
-//! punishes the whole machine. The host of a virtual machine may still cache; no guest can tell.
+//! `posix_fadvise(DONTNEED)` per file, and `fdatasync` where dirty pages stay; then the kernel is
+//! asked what is left (`cachestat` from 6.5 on, else `mincore`), because a page that somebody maps
+//! or that is still being written stays, and a run on it would be neither cold nor warm.
+//! `drop_caches` is never used: it needs root and punishes the whole machine. The host of a
+//! virtual machine may still cache; no guest can tell.
 //!
 //! # Safety
-//! Two raw calls: `cachestat` fills a struct of ours, `mincore` fills a vector of ours for a mapping
-//! that lives across the call and is never read.
+//! Two raw calls: `cachestat` fills a struct of ours, `mincore` fills a vector of ours for a
+//! mapping that lives across the call and is never read.
 #![expect(unsafe_code, reason = "cachestat and mincore have no safe wrapper")]
 
 use std::fs::File;
@@ -21,8 +22,8 @@ use crate::error::{Error, Result};
 
 /// Number of the system call, the same on every architecture.
 const SYS_CACHESTAT: libc::c_long = 451;
-/// Pages that may stay in the cache of a file called cold: a racing read-ahead leaves a few, which a
-/// figure over megabytes does not see. One page in so many.
+/// Pages that may stay in the cache of a file called cold: a racing read-ahead leaves a few, which
+/// a figure over megabytes does not see. One page in so many.
 const COLD_ONE_IN: u64 = 200;
 /// Tries before a file counts as impossible to drop.
 const DROP_TRIES: usize = 5;
@@ -36,12 +37,12 @@ pub fn drop_path(path: &Path) -> Result<()> {
     drop_file(&file, path)
 }
 
-/// Drops an open file from the page cache and verifies that its pages are gone. `path` is for the error's text.
+/// Drops an open file from the page cache and verifies that its pages are gone. `path` is for the
+/// error's text.
 ///
 /// # Errors
 /// The system refuses, or pages stay: somebody else maps or reads the file.
 pub fn drop_file(file: &File, path: &Path) -> Result<()> {
-    fdatasync(file).map_err(|error| Error::file("fdatasync", path, error))?;
     let mut left = 0;
     for attempt in 0..DROP_TRIES {
         fadvise(file, 0, None, Advice::DontNeed)
@@ -51,8 +52,13 @@ pub fn drop_file(file: &File, path: &Path) -> Result<()> {
         if left <= all / COLD_ONE_IN {
             return Ok(());
         }
-        // Pages may sit in another processor's batch of additions to the cache for a moment.
-        std::thread::sleep(std::time::Duration::from_millis(1 << attempt));
+        // Dirty pages stay. Syncing comes only now: it costs milliseconds even where nothing is
+        // dirty, if anyone else on the file system writes.
+        fdatasync(file).map_err(|error| Error::file("fdatasync", path, error))?;
+        if attempt > 0 {
+            // Pages may sit in another processor's batch of additions to the cache for a moment.
+            std::thread::sleep(std::time::Duration::from_millis(1 << attempt));
+        }
     }
     Err(Error::new(format!(
         "{left} pages of {} stay in the page cache; likely cause: another process maps or reads it, \

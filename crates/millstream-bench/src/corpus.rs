@@ -1,9 +1,10 @@
 //! The corpus: files made from a seed, written once, verified before use.
 //!
-//! A folder holds the files and beside each a small record (`NAME.json`) with lengths and XXH3-64 of what is
-//! stored and of what it decodes to. A file is used only if its content hashes as its record says and the record is of this generator;
-//! otherwise it is made again, beside its place, synced and renamed, so that an interrupted benchmark never leaves half a corpus behind.
-//! Two benchmarks at once may both make a file; both make the same one.
+//! A folder holds the files and beside each a small record (`NAME.json`) with lengths and XXH3-64
+//! of what is stored and of what it decodes to. A file is used only if its content hashes as its
+//! record says and the record is of this generator; otherwise it is made again, beside its place, and
+//! renamed, so that an interrupted benchmark never leaves half a corpus behind. Two
+//! benchmarks at once may both make a file; both make the same one.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -24,7 +25,8 @@ pub use encode::Form;
 const GENERATOR_VERSION: u32 = 1;
 /// The seed of every corpus: figures of different machines are on the same bytes.
 const SEED: u64 = 0x4D49_4C4C;
-/// Largest record that is read: the block table of 1 GiB (4096 blocks of up to 7 digits) is far below.
+/// Largest record that is read: the block table of 1 GiB (4096 blocks of up to 7 digits) is far
+/// below.
 const RECORD_BYTES_MAX: u64 = 4 << 20;
 
 /// What is known of a file.
@@ -78,7 +80,8 @@ pub struct Corpus {
 }
 
 impl Corpus {
-    /// The corpus in `folder`, which is made if need be; by default a folder below the system's one for temporary files.
+    /// The corpus in `folder`, which is made if need be; by default a folder below the system's
+    /// one for temporary files.
     ///
     /// # Errors
     /// The folder cannot be made.
@@ -125,8 +128,8 @@ impl Corpus {
             .iter()
             .enumerate()
             .map(|(index, size)| {
-                // Names in mixed case and of some length, as an engine's asset names are: what the study's
-                // case-folding lookups had to work on.
+                // Names in mixed case and of some length, as an engine's asset names are: what the
+                // study's case-folding lookups had to work on.
                 let path = folder.join(format!(
                     "Textures_Level{:02}_Asset{index:04}.Bin",
                     index % 40
@@ -232,13 +235,15 @@ fn make(path: &Path, record_path: &Path, seed: u64, raw_len: u64, form: Form) ->
     };
     let text = serde_json::to_vec(&record)
         .map_err(|error| Error::new(format!("a record is no JSON: {error}")))?;
-    // A stale record beside a new file would only cause another making; the other way round as well.
+    // A stale record beside a new file would only cause another making; the other way round as
+    // well.
     replace(path, &encoded.bytes)?;
     replace(record_path, &text)?;
     Ok(record)
 }
 
-/// Writes a file beside `path`, and renames it. Durability is nobody's concern here: what is lost is made again.
+/// Writes a file beside `path`, and renames it. Durability is nobody's concern here: what is lost
+/// is made again.
 fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
     let mut name = path.as_os_str().to_owned();
     name.push(format!(".{}.part", std::process::id()));
@@ -254,8 +259,9 @@ fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Sum of the little-endian 64-bit words (the last one filled with zeros): what a contender that only touches a
-/// mapping computes, so that its pass over the bytes can be checked and not be optimised away.
+/// Sum of the little-endian 64-bit words (the last one filled with zeros): what a contender that
+/// only touches a mapping computes, so that its pass over the bytes can be checked and not be
+/// optimised away.
 #[must_use]
 pub fn word_sum(bytes: &[u8]) -> u64 {
     let (words, tail) = bytes.as_chunks::<8>();

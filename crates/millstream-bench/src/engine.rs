@@ -1,7 +1,9 @@
 //! What the engine costs and does by itself, without a real disk: cases of workload `requests`.
 //!
-//! - On a device that does nothing, the processor time per request over the caller's and the engine's thread.
-//! - On a simulated rotating disk, how far the head travels for requests in random order, against one sweep.
+//! - On a device that does nothing, the processor time per request over the caller's and the
+//!   engine's thread.
+//! - On a simulated rotating disk, how far the head travels for requests in random order, against
+//!   one sweep.
 //! - Over very many requests, whether staging stays in its bound and resident memory stays flat.
 
 use std::path::Path;

@@ -1,8 +1,9 @@
 //! The goals, as data, and their judgement from rows.
 //!
-//! A goal names a case, our contender, a metric, and what the figure must be: a part of another contender's, a distance from it, or
-//! an amount. A verdict carries the interval of the figure over the rounds; where the goal's bound lies within it the verdict says
-//! so, because another run could come out the other way.
+//! A goal names a case, our contender, a metric, and what the figure must be: a part of another
+//! contender's, a distance from it, or an amount. A verdict carries the interval of the figure
+//! over the rounds; where the goal's bound lies within it the verdict says so, because another run
+//! could come out the other way.
 
 use crate::requests::{self, held, latency, realtime};
 use crate::rows::{Better, Finding, Metric, Row};

@@ -1,13 +1,15 @@
 //! The founding workloads of Millstream as reproducible benchmarks.
 //!
-//! Five studies of file loading stand at the begin of this project. Each of their experiments is a workload here, with
-//! the study's own method as a rival, with today's rivals, and with the *limit*: the least that physics and the kernel demand, measured
-//! in the same run. [`run`] makes a corpus from a seed, lets contenders take turns, checks every byte they deliver,
-//! and gives a [`Report`] of rows, tables and goals.
+//! Five studies of file loading stand at the begin of this project. Each of their experiments is a
+//! workload here, with the study's own method as a rival, with today's rivals, and with the
+//! *limit*: the least that physics and the kernel demand, measured in the same run. [`run`] makes
+//! a corpus from a seed, lets contenders take turns, checks every byte they deliver, and gives a
+//! [`Report`] of rows, tables and goals.
 //!
-//! Where to find what: [`measure`] how turns are taken; [`corpus`] what is read; [`memory`] where to; [`cold`] and [`throttle`]
-//! in what state of the machine; `read`, `requests`, `startup` the workloads; [`ring`] the bare ring; `ours` Millstream's
-//! own contenders; [`stats`], [`rows`], [`goals`] and `table` what is made of the figures.
+//! Where to find what: [`measure`] how turns are taken; [`corpus`] what is read; [`memory`] where
+//! to; [`cold`] and [`throttle`] in what state of the machine; `read`, `requests`, `startup` the
+//! workloads; [`ring`] the bare ring; `ours` Millstream's own contenders; [`stats`], [`rows`],
+//! [`goals`] and `table` what is made of the figures.
 //!
 //! ```no_run
 //! use millstream_bench::{Options, Workload, run};

@@ -4,7 +4,8 @@
 pub const BIG_BYTES: u64 = 100_000_000;
 /// Bytes of the second big file: far above any cache of a disk or of a host's read-ahead.
 pub const HUGE_BYTES: u64 = 1 << 30;
-/// Bytes of the file read under a throttle below [`SLOW_THROTTLE_MBPS`]: 8 MB take 3.5 s at 2.4 MB/s.
+/// Bytes of the file read under a throttle below [`SLOW_THROTTLE_MBPS`]: 8 MB take 3.5 s at 2.4
+/// MB/s.
 pub const SLOW_BYTES: u64 = 8_000_000;
 /// Throttles below this many MB/s use the file of [`SLOW_BYTES`].
 pub const SLOW_THROTTLE_MBPS: f64 = 20.0;

@@ -1,10 +1,11 @@
 //! Taking turns: how contenders of one case are run, timed and checked.
 //!
-//! A case has rounds; in each round every contender runs once (A B C, A B C, …), so that a machine that slows down
-//! slows everyone. Before each run the destination is poisoned and the case's preparation is made (dropping caches,
-//! say), outside the timed part; after it the bytes are checked, outside as well. One round goes ahead of the counted
-//! ones: it pays for first-time costs and finds what cannot run. A contender that fails is out of the case with its reason in a row; wrong bytes are
-//! a failure of the whole benchmark, whoever delivered them.
+//! A case has rounds; in each round every contender runs once (A B C, A B C, …), so that a machine
+//! that slows down slows everyone. Before each run the destination is poisoned and the case's
+//! preparation is made (dropping caches, say), outside the timed part; after it the bytes are
+//! checked, outside as well. One round goes ahead of the counted ones: it pays for first-time
+//! costs and finds what cannot run. A contender that fails is out of the case with its reason in a
+//! row; wrong bytes are a failure of the whole benchmark, whoever delivered them.
 
 use crate::clock::{Moment, Span};
 use crate::error::{Error, Result};
@@ -26,8 +27,8 @@ pub struct Work {
     pub requests: u64,
     /// Set by contenders that deliver a digest instead of bytes; the check knows which.
     pub digest: Option<u64>,
-    /// Set by contenders that must do something first that is not part of the work (spawning a pool's threads, registering memory):
-    /// the time that counts.
+    /// Set by contenders that must do something first that is not part of the work (spawning a
+    /// pool's threads, registering memory): the time that counts.
     pub span: Option<Span>,
     /// Figures that only the contender can take (time its caller was held, say).
     pub extra: Vec<(Metric, f64)>,
@@ -73,13 +74,15 @@ pub struct Case<'a> {
     pub warm_up: bool,
     /// Bytes of the destination that results lie in.
     pub destination_len: usize,
-    /// Untimed, before each run, after the contender's own preparation: makes the files cold or warm.
+    /// Untimed, before each run, after the contender's own preparation: makes the files cold or
+    /// warm.
     pub prepare: &'a dyn Fn() -> Result<()>,
     /// Untimed, after each run: whether the result is right.
     pub check: &'a dyn Fn(&[u8], &Work) -> Result<()>,
     /// Figures of a run.
     pub figures: Figures<'a>,
-    /// The metric by which `limit` is chosen among the contenders that are not ours; `None`: no limit.
+    /// The metric by which `limit` is chosen among the contenders that are not ours; `None`: no
+    /// limit.
     pub limit_by: Option<Metric>,
 }
 

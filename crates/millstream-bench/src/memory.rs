@@ -1,14 +1,14 @@
 //! The destination that every contender gets: huge-page-backed, touched before the first run, and
 //! recycled from run to run.
 //!
-//! Fresh pages cost more than the read itself (100 MiB into fresh 4 KiB pages: 28 ms of processor time; into
-//! recycled huge pages: 1.4 ms), so a contender with an own policy would be measured by its
-//! memory instead of its reads. One region therefore serves all contenders of a case in turn.
+//! Fresh pages cost more than the read itself (100 MiB into fresh 4 KiB pages: 28 ms of processor
+//! time; into recycled huge pages: 1.4 ms), so a contender with an own policy would be measured by
+//! its memory instead of its reads. One region therefore serves all contenders of a case in turn.
 //!
 //! # Safety
 //! [`Destination`] owns one anonymous mapping of `len` bytes from construction to drop; its slices
-//! borrow it as usual. Contenders that lend it to the kernel must get every operation back before their
-//! borrow ends; the ring (`crate::ring`) upholds that by draining before it returns.
+//! borrow it as usual. Contenders that lend it to the kernel must get every operation back before
+//! their borrow ends; the ring (`crate::ring`) upholds that by draining before it returns.
 #![expect(unsafe_code, reason = "maps and unmaps anonymous memory")]
 
 use std::ffi::c_void;
@@ -44,7 +44,8 @@ impl Destination {
     pub fn new(len: usize) -> Result<Destination> {
         let len = len.max(1).next_multiple_of(HUGE_PAGE_BYTES);
         let mapping_len = len + HUGE_PAGE_BYTES;
-        // SAFETY: a fresh anonymous mapping at an address of the kernel's choice touches no other memory.
+        // SAFETY: a fresh anonymous mapping at an address of the kernel's choice touches no other
+        // memory.
         let mapping = unsafe {
             mmap_anonymous(
                 std::ptr::null_mut(),
@@ -63,7 +64,8 @@ impl Destination {
             len,
         };
         // SAFETY: the range is the mapping just made; the advice changes no content.
-        // Where huge pages are switched off the advice fails, and small pages are then everyone's lot.
+        // Where huge pages are switched off the advice fails, and small pages are then everyone's
+        // lot.
         let _ = unsafe { madvise(mapping.as_ptr(), mapping_len, Advice::LinuxHugepage) };
         destination.fill(0);
         Ok(destination)
@@ -78,7 +80,8 @@ impl Destination {
 impl Deref for Destination {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        // SAFETY: `start + len <= mapping_len` by construction; the mapping is initialised and owned by self.
+        // SAFETY: `start + len <= mapping_len` by construction; the mapping is initialised and
+        // owned by self.
         unsafe {
             std::slice::from_raw_parts(self.mapping.as_ptr().cast::<u8>().add(self.start), self.len)
         }

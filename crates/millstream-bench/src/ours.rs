@@ -1,10 +1,13 @@
 //! The contender of this project: every workload's way through the engine's public interface.
 //!
-//! `millstream` is the engine as it comes, told no more than a program would know. Variants carry a suffix: another way of reading
-//! (`-direct`, `-buffered`, `-auto`), another backend (`-threads`), another stored form (`-blocks`, `-units`, `-frame`), another bound of staging (`-staging-4M`).
+//! `millstream` is the engine as it comes, told no more than a program would know. Variants carry
+//! a suffix: another way of reading (`-direct`, `-buffered`, `-auto`), another backend
+//! (`-threads`), another stored form (`-blocks`, `-units`, `-frame`), another bound of staging
+//! (`-staging-4M`).
 //!
-//! Every run has a storage of its own, made before the clock starts. An engine that lives on notices when a range is loaded a second time
-//! and reads it through the page cache then; runs that stand for a first load each must not teach it that.
+//! Every run has a storage of its own, made before the clock starts. An engine that lives on
+//! notices when a range is loaded a second time and reads it through the page cache then; runs
+//! that stand for a first load each must not teach it that.
 
 use millstream::{Access, Backend, Queue, QueueOptions, Storage, StorageOptions};
 

@@ -1,8 +1,10 @@
-//! Workload `read`: one big file into memory, as fast as possible, stored and encoded, cold, and under throttles.
+//! Workload `read`: one big file into memory, as fast as possible, stored and encoded, cold, and
+//! under throttles.
 //!
-//! Everyone opens the file, delivers all raw bytes to the destination and closes it, within the time that counts. Single streams (zlib, zstd,
-//! lz4) are decoded by all rivals with the same decoder, on the reading thread, as the study did; `blocks-threads` shows what
-//! independent blocks and a thread per core make of the same data.
+//! Everyone opens the file, delivers all raw bytes to the destination and closes it, within the
+//! time that counts. Single streams (zlib, zstd, lz4) are decoded by all rivals with the same
+//! decoder, on the reading thread, as the study did; `blocks-threads` shows what independent
+//! blocks and a thread per core make of the same data.
 
 use crate::cold;
 use crate::corpus::{CorpusFile, Form};
@@ -41,7 +43,8 @@ pub(crate) const CPU: Metric = Metric::lower("cpu", "ms/100MB");
 const RING_SHAPES: [(usize, usize); 4] =
     [(256 << 10, 8), (512 << 10, 4), (512 << 10, 8), (1 << 20, 8)];
 
-/// The forms that the study's rivals read, each with the form of independent blocks for those that use it.
+/// The forms that the study's rivals read, each with the form of independent blocks for those that
+/// use it.
 const FORMS: [(Form, Option<Form>); 4] = [
     (Form::Stored, None),
     (Form::Zlib, Some(Form::ZlibBlocks)),
@@ -60,7 +63,8 @@ pub(crate) fn run(session: &mut Session<'_>) -> Result<()> {
         for (stream, blocks) in FORMS {
             let mut runs = session.runs();
             if len == limits::HUGE_BYTES && stream != Form::Stored {
-                // A stream decoder is bound by one core and takes seconds a run; its spread is small.
+                // A stream decoder is bound by one core and takes seconds a run; its spread is
+                // small.
                 runs = runs.min(limits::THROTTLED_RUNS_MAX);
             }
             let name = format!("{} cold {}", size_name(len), stream.name());
@@ -194,7 +198,8 @@ fn throttled(session: &mut Session<'_>, rate: f64) -> Result<()> {
             continue;
         }
         let files = Files::new(session, len, stream, blocks)?;
-        // Written just now, perhaps: what is still dirty must not be written back under the throttle.
+        // Written just now, perhaps: what is still dirty must not be written back under the
+        // throttle.
         files
             .all()
             .try_for_each(|file| cold::drop_path(&file.path))?;

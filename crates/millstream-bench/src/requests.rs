@@ -1,8 +1,9 @@
-//! Workload `requests`: many small requests. A grid of size × depth × (direct, cold, warm), the time of a single
-//! request, realtime readers beside bulk, and how long the caller is held.
+//! Workload `requests`: many small requests. A grid of size × depth × (direct, cold, warm), the
+//! time of a single request, realtime readers beside bulk, and how long the caller is held.
 //!
-//! Every request of a cell has a place of its own in the file and in the destination, so that every one can be checked: by the hashes
-//! of the file's pages. Depth is the number of reads in flight at the device; everyone has all requests of the cell at hand.
+//! Every request of a cell has a place of its own in the file and in the destination, so that
+//! every one can be checked: by the hashes of the file's pages. Depth is the number of reads in
+//! flight at the device; everyone has all requests of the cell at hand.
 
 use std::fs::File;
 use std::io::Read;
@@ -136,8 +137,8 @@ fn grid(quick: bool) -> Vec<(usize, usize)> {
     let mut cells = Vec::new();
     for size in sizes {
         for depth in depths {
-            // Quick: the corners that matter. Large requests fill a device at a small depth, and at depth 1
-            // only the round trip of a small one tells anything new.
+            // Quick: the corners that matter. Large requests fill a device at a small depth, and
+            // at depth 1 only the round trip of a small one tells anything new.
             let dull =
                 quick && ((*size > 4 << 10 && *depth != 32) || (*size >= 1 << 20 && *depth > 32));
             if !dull {
@@ -213,7 +214,8 @@ fn jobs_of(cell: Cell, file_len: u64, quick: bool) -> Vec<ReadJob> {
     random_jobs(file_len, cell.size, count, ORDER_SEED)
 }
 
-/// Up to `count` requests of `size` bytes at distinct places, in random order, results one after the other.
+/// Up to `count` requests of `size` bytes at distinct places, in random order, results one after
+/// the other.
 pub(crate) fn random_jobs(file_len: u64, size: usize, count: usize, seed: u64) -> Vec<ReadJob> {
     let mut places: Vec<u64> = (0..file_len / size as u64).collect();
     Rng::with_seed(seed).shuffle(&mut places);

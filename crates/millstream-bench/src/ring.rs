@@ -1,20 +1,21 @@
-//! The bare ring: a plain io_uring loop, as little as the kernel demands. It is the yardstick of this crate, the
-//! rival "no library at all".
+//! The bare ring: a plain io_uring loop, as little as the kernel demands. It is the yardstick of
+//! this crate, the rival "no library at all".
 //!
-//! Two shapes. [`BareRing::read_all`] keeps up to `depth` reads of a list in flight, each straight into its
-//! place in the destination, in any order. [`BareRing::read_in_order`] keeps a window of blocks in flight and
-//! hands them to a consumer in file order out of its own buffers: the study's eight outstanding
-//! blocks, copied or decoded on the same thread.
+//! Two shapes. [`BareRing::read_all`] keeps up to `depth` reads of a list in flight, each straight
+//! into its place in the destination, in any order. [`BareRing::read_in_order`] keeps a window of
+//! blocks in flight and hands them to a consumer in file order out of its own buffers: the study's
+//! eight outstanding blocks, copied or decoded on the same thread.
 //!
 //! The flags are the best the kernel has, as the engine asks for them: `DEFER_TASKRUN` with
-//! `SINGLE_ISSUER`, else `COOP_TASKRUN`, else none, so that comparisons are at equal flags. The loop
-//! fills what is free, enters once for submission and at least one completion, and reaps all
+//! `SINGLE_ISSUER`, else `COOP_TASKRUN`, else none, so that comparisons are at equal flags. The
+//! loop fills what is free, enters once for submission and at least one completion, and reaps all
 //! there is.
 //!
 //! # Safety
-//! The kernel writes into the destination while reads are in flight. Every function here returns only
-//! when none is: on an error the rest is awaited first (`drain`). Places are checked against the destination's length
-//! before a read is pushed. Registered buffers are unregistered before the borrow of the destination ends.
+//! The kernel writes into the destination while reads are in flight. Every function here returns
+//! only when none is: on an error the rest is awaited first (`drain`). Places are checked against
+//! the destination's length before a read is pushed. Registered buffers are unregistered before
+//! the borrow of the destination ends.
 #![expect(
     unsafe_code,
     reason = "the kernel writes to memory named by raw pointers"
@@ -28,8 +29,9 @@ use io_uring::{IoUring, opcode, types};
 use crate::clock::{Moment, Span};
 use crate::error::{Error, Result};
 
-/// One read: `len` bytes at `offset` of the file number `file` to `place` in the destination, of which the first `need`
-/// are there for sure. (A direct read asks for whole blocks and ends at the end of the file.)
+/// One read: `len` bytes at `offset` of the file number `file` to `place` in the destination, of
+/// which the first `need` are there for sure. (A direct read asks for whole blocks and ends at the
+/// end of the file.)
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ReadJob {
     /// Index into the files given with the jobs.
@@ -49,7 +51,8 @@ pub struct ReadJob {
 pub struct ReadStyle {
     /// Reads in flight at most.
     pub depth: usize,
-    /// Register the destination and the files for the time of the call (not timed apart: it is part of the way).
+    /// Register the destination and the files for the time of the call (not timed apart: it is
+    /// part of the way).
     pub registered: bool,
     /// `IOSQE_ASYNC`: hand every read to a helper thread of the kernel at once.
     pub offload: bool,
@@ -102,7 +105,7 @@ impl BareRing {
             }
         }
         Err(Error::io(
-            "io_uring_setup (likely cause: forbidden by kernel.io_uring_disabled or a seccomp filter)",
+            "io_uring_setup (likely cause: kernel.io_uring_disabled or a seccomp filter)",
             last.unwrap_or_else(|| std::io::Error::from_raw_os_error(libc::ENOSYS)),
         ))
     }
@@ -157,8 +160,8 @@ impl BareRing {
         result.map(|()| span)
     }
 
-    /// Reads whole files that are opened on the way, while earlier ones are being read: `open` gives the next file and its job
-    /// (whose file number is ignored), or `None` at the end.
+    /// Reads whole files that are opened on the way, while earlier ones are being read: `open`
+    /// gives the next file and its job (whose file number is ignored), or `None` at the end.
     ///
     /// # Errors
     /// An open or a read fails.
@@ -171,7 +174,8 @@ impl BareRing {
         depth: usize,
         open: &mut dyn FnMut() -> Result<Option<(OwnedFd, ReadJob)>>,
     ) -> Result<()> {
-        // Open until the end of the call: closing is cheap, and a slot's file cannot be closed under its read.
+        // Open until the end of the call: closing is cheap, and a slot's file cannot be closed
+        // under its read.
         let mut files = Vec::new();
         let len = destination.len();
         let mut run = Run {
@@ -187,7 +191,8 @@ impl BareRing {
                 return Ok(None);
             };
             assert_in_place(&job, len);
-            // The descriptor itself travels in the job: there is no table that could grow under the run.
+            // The descriptor itself travels in the job: there is no table that could grow under
+            // the run.
             job.file = file.as_raw_fd() as u32;
             files.push(file);
             Ok(Some(job))
@@ -196,8 +201,8 @@ impl BareRing {
         result
     }
 
-    /// Pushes and submits the jobs one by one, as an application does that wants each on its way at once; gives the nanoseconds
-    /// that each such call held the caller. Then awaits all.
+    /// Pushes and submits the jobs one by one, as an application does that wants each on its way
+    /// at once; gives the nanoseconds that each such call held the caller. Then awaits all.
     ///
     /// # Errors
     /// A read fails, or there are more jobs than the ring has entries.
@@ -264,7 +269,8 @@ impl BareRing {
             })
             .collect();
         let submitter = self.ring.submitter();
-        // SAFETY: the buffers lie in `destination`, whose borrow lasts until read_all has unregistered them.
+        // SAFETY: the buffers lie in `destination`, whose borrow lasts until read_all has
+        // unregistered them.
         match unsafe { submitter.register_buffers(&buffers) } {
             Ok(()) => {}
             // RLIMIT_MEMLOCK of an ordinary user: go on unregistered, as the engine does.
@@ -370,8 +376,9 @@ impl BareRing {
                 .build()
         };
         let entry = entry.flags(flags).user_data(slot as u64);
-        // SAFETY: the memory is the destination's, borrowed until `drain` has seen every completion; a slot
-        // has one entry at most and there are no more slots than ring entries, so the push has room.
+        // SAFETY: the memory is the destination's, borrowed until `drain` has seen every
+        // completion; a slot has one entry at most and there are no more slots than ring entries,
+        // so the push has room.
         unsafe { self.ring.submission().push(&entry) }.expect("no more slots than entries");
         run.in_flight += 1;
     }
@@ -401,10 +408,11 @@ impl BareRing {
         }
     }
 
-    /// Reads `len` bytes of a file in blocks of `buffers[0].len()`, as many in flight as there are buffers, and hands them to
-    /// `consume` in file order, on this thread.
+    /// Reads `len` bytes of a file in blocks of `buffers[0].len()`, as many in flight as there are
+    /// buffers, and hands them to `consume` in file order, on this thread.
     ///
-    /// With direct I/O the last block is asked for whole: the kernel ends it at the end of the file.
+    /// With direct I/O the last block is asked for whole: the kernel ends it at the end of the
+    /// file.
     ///
     /// # Errors
     /// A read fails or ends early, or the consumer does.
@@ -487,14 +495,16 @@ impl BareRing {
             .offset(offset)
             .build()
             .user_data(index as u64);
-        // SAFETY: the buffer is borrowed by read_in_order until `drain` has seen every completion; it is shown to the consumer only
-        // when its block is complete, and asked for again only after the consumer returned.
+        // SAFETY: the buffer is borrowed by read_in_order until `drain` has seen every completion;
+        // it is shown to the consumer only when its block is complete, and asked for again only
+        // after the consumer returned.
         unsafe { self.ring.submission().push(&entry) }.expect("a window of at most the entries");
         *in_flight += 1;
     }
 }
 
-/// Entries pushed before the kernel is told of them: the device then works while the rest is prepared.
+/// Entries pushed before the kernel is told of them: the device then works while the rest is
+/// prepared.
 const SUBMIT_BATCH: usize = 32;
 /// Most completions copied out at a time.
 const REAP_MAX: usize = 128;

@@ -1,7 +1,7 @@
 //! The row: one figure of one contender in one case, and the file of rows.
 //!
-//! Rows with the same workload, case and metric are comparable: their contenders took turns in one run. They
-//! are written as JSON lines, appended, so that one file can hold a machine's history.
+//! Rows with the same workload, case and metric are comparable: their contenders took turns in one
+//! run. They are written as JSON lines, appended, so that one file can hold a machine's history.
 
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;

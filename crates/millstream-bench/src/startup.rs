@@ -1,10 +1,13 @@
 //! Workload `startup`: thousands of small files before the first frame.
 //!
-//! Four threads queue whole-file requests of mixed priorities; one in [`CANCEL_ONE_IN`] is cancelled right after it was queued. The case ends when every
-//! request that was not cancelled has its bytes. (One that was cancelled may have been served before; nobody checks its bytes.) Contenders without a queue read the same files and leave
-//! out the cancelled ones. `held` is the time that the queuing threads spend inside calls; for who has no queue, all of it.
+//! Four threads queue whole-file requests of mixed priorities; one in [`CANCEL_ONE_IN`] is
+//! cancelled right after it was queued. The case ends when every request that was not cancelled
+//! has its bytes. (One that was cancelled may have been served before; nobody checks its bytes.)
+//! Contenders without a queue read the same files and leave out the cancelled ones. `held` is the
+//! time that the queuing threads spend inside calls; for who has no queue, all of it.
 //!
-//! The lookups alone, without a read, are a case of their own: what finding a handle by its name costs in the three ways.
+//! The lookups alone, without a read, are a case of their own: what finding a handle by its name
+//! costs in the three ways.
 
 use std::fs::File;
 use std::io::Read;
@@ -111,7 +114,8 @@ impl Plan {
         }
     }
 
-    /// The requests of queuing thread `thread` of `threads`: every so many-th, as systems of an engine would interleave.
+    /// The requests of queuing thread `thread` of `threads`: every so many-th, as systems of an
+    /// engine would interleave.
     pub(crate) fn share(&self, thread: usize, threads: usize) -> impl Iterator<Item = usize> {
         (thread..self.entries.len()).step_by(threads)
     }

@@ -1,10 +1,11 @@
 //! Statistics of a handful of runs.
 //!
 //! A figure is the median; the mean carries the interval. `ci95` is the half width of Student's
-//! t-interval of the mean (two-sided, 95 %), the usual choice for 3 to 30 runs. Comparing two contenders
-//! uses the ratio of their medians; whether the difference means anything is judged on pairs: contenders take turns
-//! within a round, so the ratio of the two figures *of one round* is free of the slow drift of a shared machine, and the
-//! t-interval of the logarithms of these ratios says how far the ratio of medians may be trusted.
+//! t-interval of the mean (two-sided, 95 %), the usual choice for 3 to 30 runs. Comparing two
+//! contenders uses the ratio of their medians; whether the difference means anything is judged on
+//! pairs: contenders take turns within a round, so the ratio of the two figures *of one round* is
+//! free of the slow drift of a shared machine, and the t-interval of the logarithms of these
+//! ratios says how far the ratio of medians may be trusted.
 
 /// Summary of the runs of one figure.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -108,8 +109,8 @@ impl Comparison {
     }
 }
 
-/// Compares `ours` with `theirs`, sample by sample of the same rounds. With a single round, or if the
-/// rounds differ in number, the bounds are infinite: nothing is known about the spread.
+/// Compares `ours` with `theirs`, sample by sample of the same rounds. With a single round, or if
+/// the rounds differ in number, the bounds are infinite: nothing is known about the spread.
 #[must_use]
 pub fn compare(ours: &[f64], theirs: &[f64]) -> Option<Comparison> {
     let ratio = median(ours) / median(theirs);

@@ -1,6 +1,7 @@
 //! The studies' own figures, to stand beside ours.
 
-/// The study of 2007: MB/s (minimum, maximum, average) of reading 100 MB from a disk of 46.8 MB/s and a DVD of 2.4 MB/s.
+/// The study of 2007: MB/s (minimum, maximum, average) of reading 100 MB from a disk of 46.8 MB/s
+/// and a DVD of 2.4 MB/s.
 struct Reading {
     contender: &'static str,
     /// Part of the case's name: the rate that stands for the device.
@@ -50,8 +51,8 @@ const READINGS: [Reading; 16] = [
     reading("async-8", DVD, "zlib", "3.464 / 3.475 / 3.470 (+44 %)"),
 ];
 
-/// The study's figure beside a row of ours, if it has one. A case without a throttle shows the figures of its hard disk:
-/// they are the same experiment on another device.
+/// The study's figure beside a row of ours, if it has one. A case without a throttle shows the
+/// figures of its hard disk: they are the same experiment on another device.
 #[must_use]
 pub(crate) fn beside(workload: &str, case: &str, contender: &str) -> Option<&'static str> {
     match workload {

@@ -1,10 +1,12 @@
 //! A slow disk out of a fast one: the kernel's throttle of a block device for this process.
 //!
-//! cgroup v1 (`blkio.throttle.read_bps_device`) or v2 (`io.max`), whichever this system has mounted with the controller.
-//! The process moves itself into a group of its own, with all its threads, so that direct, buffered and ring reads, whoever
-//! issues them, are all held to the rate. It needs root and a real block device: where either is
-//! missing the reason comes back and the case is skipped. The guard moves the process back and removes the group, on every way out but a
-//! kill; groups that a killed benchmark left behind are empty, harmless, and removed by the next one.
+//! cgroup v1 (`blkio.throttle.read_bps_device`) or v2 (`io.max`), whichever this system has
+//! mounted with the controller. The process moves itself into a group of its own, with all its
+//! threads, so that direct, buffered and ring reads, whoever issues them, are all held to the
+//! rate. It needs root and a real block device: where either is missing the reason comes back and
+//! the case is skipped. The guard moves the process back and removes the group, on every way out
+//! but a kill; groups that a killed benchmark left behind are empty, harmless, and removed by the
+//! next one.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -106,7 +108,8 @@ impl Throttle {
 
 impl Drop for Throttle {
     fn drop(&mut self) {
-        // Every step is tried whatever became of the one before; what fails leaves an empty group at worst.
+        // Every step is tried whatever became of the one before; what fails leaves an empty group
+        // at worst.
         let _ = write(&self.home, &std::process::id().to_string());
         let _ = fs::remove_dir(&self.group);
         if let Some(control) = &self.switched_on {
@@ -143,7 +146,8 @@ fn disk_of(path: &Path) -> Result<String> {
         .map_err(|error| Error::file("find the disk of", &node, error))
 }
 
-/// The mounted hierarchy that throttles block devices, v1 before v2 (a controller is in one of them only).
+/// The mounted hierarchy that throttles block devices, v1 before v2 (a controller is in one of
+/// them only).
 fn find_controller(mounts: &str, has_io: impl Fn(&Path) -> bool) -> Option<(Version, PathBuf)> {
     let mut two = None;
     for line in mounts.lines() {

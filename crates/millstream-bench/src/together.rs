@@ -1,4 +1,5 @@
-//! Threads that start together: a pool that exists before the clock starts, as a real one lives longer than one batch.
+//! Threads that start together: a pool that exists before the clock starts, as a real one lives
+//! longer than one batch.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,8 +9,8 @@ use crate::error::{Error, Result};
 
 /// Runs `work` on `threads` threads; the time from letting them go until the last one is done.
 ///
-/// The clock starts when every thread waits at the start, before any is let go: on a busy machine they may be done
-/// before the thread that let them go runs again.
+/// The clock starts when every thread waits at the start, before any is let go: on a busy machine
+/// they may be done before the thread that let them go runs again.
 pub(crate) fn timed(threads: usize, work: &(dyn Fn() -> Result<()> + Sync)) -> Result<Span> {
     if threads == 1 {
         let start = Moment::now();

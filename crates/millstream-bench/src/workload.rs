@@ -86,8 +86,8 @@ impl Report {
 /// Runs workloads, in the order given.
 ///
 /// # Errors
-/// The corpus cannot be made, rows cannot be written, or an option makes no sense. What a contender cannot do is no error: it is a
-/// row that says why, or one of the report's failures.
+/// The corpus cannot be made, rows cannot be written, or an option makes no sense. What a
+/// contender cannot do is no error: it is a row that says why, or one of the report's failures.
 pub fn run(options: &Options, workloads: &[Workload]) -> Result<Report> {
     check(options)?;
     let corpus = Corpus::open(options.corpus.as_deref())?;
@@ -177,7 +177,8 @@ impl Session<'_> {
         self.keep(rows)
     }
 
-    /// Keeps rows, and appends them to the file of rows at once: an interrupted run keeps what it measured.
+    /// Keeps rows, and appends them to the file of rows at once: an interrupted run keeps what it
+    /// measured.
     pub(crate) fn keep(&mut self, rows: Vec<Row>) -> Result<()> {
         if let Some(path) = &self.options.rows {
             rows::append(path, &rows)?;

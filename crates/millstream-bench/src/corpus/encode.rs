@@ -1,8 +1,9 @@
 //! The stored forms of a corpus file.
 //!
-//! Two families. One stream, as the studies had it: nothing can be decoded before all in front of it is. And independent
-//! blocks of [`CODEC_BLOCK_BYTES`]: for the formats that hold them inside one stream (zstd with one frame per block, lz4 frames
-//! with independent blocks) and as bare blocks behind each other with a table beside.
+//! Two families. One stream, as the studies had it: nothing can be decoded before all in front of
+//! it is. And independent blocks of [`CODEC_BLOCK_BYTES`]: for the formats that hold them inside
+//! one stream (zstd with one frame per block, lz4 frames with independent blocks) and as bare
+//! blocks behind each other with a table beside.
 
 use lz4_flex::frame::{BlockMode, BlockSize, FrameEncoder, FrameInfo};
 use millstream_codec::CodecId;

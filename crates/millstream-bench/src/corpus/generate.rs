@@ -1,9 +1,10 @@
 //! Bytes from a seed, as compressible as a game's data.
 //!
-//! The study's file shrinks from 100 to 64 MB under zlib. Game data is a mixture: already packed audio and images
-//! (incompressible), meshes (floats whose high bytes repeat), tables and text. The generator
-//! cuts the file into chunks, each of one kind by its own generator, in proportions tuned so that zlib arrives at about 0.64. Each chunk depends on
-//! the seed and its index alone, so a file of any length is a prefix of every longer one.
+//! The study's file shrinks from 100 to 64 MB under zlib. Game data is a mixture: already packed
+//! audio and images (incompressible), meshes (floats whose high bytes repeat), tables and text.
+//! The generator cuts the file into chunks, each of one kind by its own generator, in proportions
+//! tuned so that zlib arrives at about 0.64. Each chunk depends on the seed and its index alone,
+//! so a file of any length is a prefix of every longer one.
 
 use fastrand::Rng;
 
@@ -33,7 +34,8 @@ pub fn fill(seed: u64, into: &mut [u8]) {
     }
 }
 
-/// Positions that wander: the sign, exponent and first bits of a float repeat, its last bits do not.
+/// Positions that wander: the sign, exponent and first bits of a float repeat, its last bits do
+/// not.
 fn vertices(rng: &mut Rng, chunk: &mut [u8]) {
     let mut position = [rng.f32() * 64.0, rng.f32() * 64.0, rng.f32() * 64.0];
     for vertex in chunk.chunks_mut(12) {
@@ -95,13 +97,15 @@ fn pixels(rng: &mut Rng, chunk: &mut [u8]) {
 /// Many files are small and a few hold most bytes, as in every game's folder.
 #[must_use]
 pub fn small_sizes(seed: u64, count: usize, min: u64, max: u64, mean: u64) -> Vec<u64> {
-    /// Spread of the logarithm: with it the smallest files of 2096 are near 1 KiB and the largest near 300 KiB.
+    /// Spread of the logarithm: with it the smallest files of 2096 are near 1 KiB and the largest
+    /// near 300 KiB.
     const SIGMA: f64 = 1.1;
     let mut rng = Rng::with_seed(seed);
     let raw: Vec<f64> = (0..count)
         .map(|_| (SIGMA * normal(&mut rng)).exp())
         .collect();
-    // The bounds cut more off the top than off the bottom, so one scaling falls short; a few settle.
+    // The bounds cut more off the top than off the bottom, so one scaling falls short; a few
+    // settle.
     let mut scale = mean as f64 * count as f64 / raw.iter().sum::<f64>();
     let mut sizes = Vec::new();
     for _ in 0..20 {

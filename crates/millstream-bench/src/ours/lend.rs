@@ -1,9 +1,11 @@
 //! Lending parts of a destination to requests.
 //!
 //! # Safety
-//! Borrowed memory must stay until its request has ended. A [`Loan`] holds the destination's mutable borrow and its queues; its requests go through its own methods
-//! only, and it drains its queues before the borrow ends, on every way out (a `Loan` is never leaked: nobody in this crate forgets values). Parts
-//! that are lent at the same time must not overlap; callers hand out disjoint places of a plan.
+//! Borrowed memory must stay until its request has ended. A [`Loan`] holds the destination's
+//! mutable borrow and its queues; its requests go through its own methods only, and it drains its
+//! queues before the borrow ends, on every way out (a `Loan` is never leaked: nobody in this crate
+//! forgets values). Parts that are lent at the same time must not overlap; callers hand out
+//! disjoint places of a plan.
 #![expect(
     unsafe_code,
     reason = "lends raw memory to requests that outlive the call"
@@ -25,7 +27,8 @@ pub(crate) struct Loan<'a> {
     destination: PhantomData<&'a mut [u8]>,
 }
 
-// SAFETY: the pointer is only carried to requests, whose memory any thread may write; methods hand out no reference to it.
+// SAFETY: the pointer is only carried to requests, whose memory any thread may write; methods hand
+// out no reference to it.
 unsafe impl Send for Loan<'_> {}
 // SAFETY: as above.
 unsafe impl Sync for Loan<'_> {}
@@ -46,7 +49,8 @@ impl<'a> Loan<'a> {
             place.start <= place.end && place.end <= self.len,
             "{place:?} is out of place"
         );
-        // SAFETY: the place lies in the destination, whose borrow `self` holds; `drop` drains the queues before it ends.
+        // SAFETY: the place lies in the destination, whose borrow `self` holds; `drop` drains the
+        // queues before it ends.
         unsafe { request.into_borrowed(self.base.add(place.start), place.len()) }
     }
 
@@ -103,7 +107,8 @@ impl Drop for Loan<'_> {
 
 /// Enqueues one request into `into` and waits for it.
 pub(crate) fn one(queue: &Queue, request: Request, into: &mut [u8]) -> Result<Done> {
-    // SAFETY: the memory is borrowed until this function returns. The request is either rejected, and dropped, or waited for.
+    // SAFETY: the memory is borrowed until this function returns. The request is either rejected,
+    // and dropped, or waited for.
     let request = unsafe { request.into_borrowed(into.as_mut_ptr(), into.len()) };
     let ticket = queue.enqueue(request).map_err(|error| failed(&error))?;
     ticket.wait().map_err(|error| failed(&error))

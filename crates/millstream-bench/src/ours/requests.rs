@@ -24,6 +24,10 @@ use crate::workload::Field;
 /// Requests handed over at a time.
 const BATCH: usize = 256;
 
+/// Staging of the storages of the grid, whose reads do not stage: a storage touches all of it when
+/// it is made, and hundreds are made here.
+const GRID_STAGING_BYTES: usize = 4 << 20;
+
 /// Contenders of a cell of the grid.
 pub(crate) fn request_contenders(
     field: &mut Field,
@@ -48,6 +52,7 @@ pub(crate) fn request_contenders(
     let setup = Setup {
         access,
         depth,
+        staging_bytes: Some(GRID_STAGING_BYTES),
         ..Setup::default()
     };
     add("millstream", setup);
@@ -222,7 +227,8 @@ impl RealtimeSystem for Realtime {
             let done = ticket.wait().map_err(|error| failed(&error))?;
             bytes.fetch_add(done.bytes, Ordering::Relaxed);
             if !stop.load(Ordering::Relaxed) {
-                // Its place is free again: the same read once more, so that as much as ever is waiting.
+                // Its place is free again: the same read once more, so that as much as ever is
+                // waiting.
                 waiting.push_back((index, hand_over(&jobs[index])?));
                 loan.queue(0).submit();
             }

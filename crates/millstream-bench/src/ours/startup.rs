@@ -84,7 +84,8 @@ impl Contender for Startup {
     }
 }
 
-/// One queuing thread; nanoseconds of each of its requests: open, enqueue, and where it is due cancel and submit.
+/// One queuing thread; nanoseconds of each of its requests: open, enqueue, and where it is due
+/// cancel and submit.
 fn queue(storage: &Storage, plan: &Plan, loan: &Loan<'_>, thread: usize) -> Result<Vec<u64>> {
     let mut held_ns = Vec::new();
     for (number, index) in plan.share(thread, ENQUEUE_THREADS).enumerate() {

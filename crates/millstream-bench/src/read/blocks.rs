@@ -1,7 +1,9 @@
-//! The rival that decodes independent blocks on all cores: each thread takes the next block of the table, reads it and
-//! decodes it into its place. What a plain thread pool gets out of a blocked format.
+//! The rival that decodes independent blocks on all cores: each thread takes the next block of the
+//! table, reads it and decodes it into its place. What a plain thread pool gets out of a blocked
+//! format.
 //!
-//! A file of 100 MB of raw bytes has 382 blocks of 256 KiB; spawning the threads is part of the run, as a program that loads once would have it.
+//! A file of 100 MB of raw bytes has 382 blocks of 256 KiB; spawning the threads is part of the
+//! run, as a program that loads once would have it.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

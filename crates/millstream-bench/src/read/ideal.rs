@@ -1,5 +1,6 @@
-//! What a throttled case could reach at best: the device's rate with the encoding's gain, or the codec on all cores,
-//! whichever is less. It is a computed contender of the throttled cases, `ideal`; the codec's part is measured, in memory.
+//! What a throttled case could reach at best: the device's rate with the encoding's gain, or the
+//! codec on all cores, whichever is less. It is a computed contender of the throttled cases,
+//! `ideal`; the codec's part is measured, in memory.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;

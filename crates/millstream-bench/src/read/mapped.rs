@@ -1,8 +1,10 @@
-//! The rivals that map: the study's 128 KiB windows, the whole file copied out, and the whole file only touched.
+//! The rivals that map: the study's 128 KiB windows, the whole file copied out, and the whole file
+//! only touched.
 //!
 //! # Safety
-//! A mapping of a file that shrinks raises SIGBUS when read. The files here are the corpus', verified just before
-//! and written by nobody but a benchmark that renames new ones into place, which leaves mapped ones alone.
+//! A mapping of a file that shrinks raises SIGBUS when read. The files here are the corpus',
+//! verified just before and written by nobody but a benchmark that renames new ones into place,
+//! which leaves mapped ones alone.
 #![expect(unsafe_code, reason = "maps files")]
 
 use std::ffi::c_void;
@@ -78,8 +80,9 @@ impl Contender for Mapped {
         while offset < stored_len {
             let len = window.min(stored_len - offset);
             let mapping = Mapping::new(&file, offset as u64, len)?;
-            // Piece by piece also out of a whole mapping: the library's copy of many megabytes at once takes four pages in turn,
-            // which defeats the kernel's read-ahead (measured: 18 MB/s instead of 700).
+            // Piece by piece also out of a whole mapping: the library's copy of many megabytes at
+            // once takes four pages in turn, which defeats the kernel's read-ahead (measured: 18
+            // MB/s instead of 700).
             mapping
                 .bytes()
                 .chunks(WINDOW_BYTES)
@@ -111,13 +114,15 @@ impl Mapping {
             )
         }
         .map_err(|error| Error::io("map a file", error))?;
-        // SAFETY: the mapping just made; the advice changes no content, and whether it is taken is a matter of speed.
+        // SAFETY: the mapping just made; the advice changes no content, and whether it is taken is
+        // a matter of speed.
         let _ = unsafe { madvise(start, len, Advice::Sequential) };
         Ok(Mapping { start, len })
     }
 
     fn bytes(&self) -> &[u8] {
-        // SAFETY: mapped readable for `len` bytes until drop; nobody shrinks the file (see the module's header).
+        // SAFETY: mapped readable for `len` bytes until drop; nobody shrinks the file (see the
+        // module's header).
         unsafe { std::slice::from_raw_parts(self.start.cast(), self.len) }
     }
 }

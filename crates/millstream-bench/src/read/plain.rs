@@ -1,11 +1,11 @@
 //! The study's rivals that read by calls: stdio, and the system's read call with a sequential hint.
 //!
-//! Stored bytes go straight to the destination in one call; streams are decoded piece by piece out of a buffer of
-//! [`PIECE_BYTES`], on the same thread.
+//! Stored bytes go straight to the destination in one call; streams are decoded piece by piece out
+//! of a buffer of [`PIECE_BYTES`], on the same thread.
 //!
 //! # Safety
-//! stdio is called as C does: the stream is open between `fopen` and the one `fclose` of its guard, and `fread` gets a slice's
-//! pointer and length.
+//! stdio is called as C does: the stream is open between `fopen` and the one `fclose` of its
+//! guard, and `fread` gets a slice's pointer and length.
 #![expect(unsafe_code, reason = "stdio has no safe wrapper")]
 
 use std::ffi::CString;

@@ -1,5 +1,5 @@
-//! The rivals on the bare ring: the study's eight outstanding direct blocks with a copy (or a decoder) behind them, and
-//! the least there is: direct reads straight into the destination.
+//! The rivals on the bare ring: the study's eight outstanding direct blocks with a copy (or a
+//! decoder) behind them, and the least there is: direct reads straight into the destination.
 
 use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd};

@@ -1,5 +1,5 @@
-//! Where a rival's pieces of a file go: copied to the destination, or decoded into it on the same thread while the device
-//! reads on, as the study did.
+//! Where a rival's pieces of a file go: copied to the destination, or decoded into it on the same
+//! thread while the device reads on, as the study did.
 
 use millstream_codec::{CodecId, StreamDecoder, stream_decoder};
 

@@ -1,6 +1,8 @@
-//! How long the caller is held: a hundred reads of 1 MiB handed over one by one, and thousands of opens.
+//! How long the caller is held: a hundred reads of 1 MiB handed over one by one, and thousands of
+//! opens.
 //!
-//! Only the calls that the caller's own thread makes count, not the time until the bytes are there; but they are awaited and checked.
+//! Only the calls that the caller's own thread makes count, not the time until the bytes are
+//! there; but they are awaited and checked.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::PathBuf;

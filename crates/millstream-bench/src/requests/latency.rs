@@ -1,7 +1,8 @@
 //! One request alone: from handing it over to having its bytes.
 //!
-//! Contenders take turns request by request, each at places of its own, so that both see the same machine. A cold request
-//! finds its page not in the cache; places are farther apart than any read-ahead of a random read, so that nobody finds the other's leavings.
+//! Contenders take turns request by request, each at places of its own, so that both see the same
+//! machine. A cold request finds its page not in the cache; places are farther apart than any
+//! read-ahead of a random read, so that nobody finds the other's leavings.
 
 use std::os::fd::OwnedFd;
 use std::time::Instant;

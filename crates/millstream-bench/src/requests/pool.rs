@@ -1,4 +1,5 @@
-//! A pool of threads in `pread`: what most programs have. With one thread it is the plain sequential reader.
+//! A pool of threads in `pread`: what most programs have. With one thread it is the plain
+//! sequential reader.
 //!
 //! Threads take the next requests off a shared counter, a few at a time.
 
@@ -16,8 +17,8 @@ use crate::ring::ReadJob;
 use crate::rows::Params;
 use crate::together;
 
-/// Requests that a thread takes at a time: enough that the counter is not fought for, few enough that no
-/// thread is left with a tail.
+/// Requests that a thread takes at a time: enough that the counter is not fought for, few enough
+/// that no thread is left with a tail.
 const TAKE_COUNT: usize = 4;
 
 /// The pool.
@@ -70,7 +71,8 @@ impl Contender for PreadPool {
 
     fn run(&mut self, destination: &mut Destination) -> Result<Work> {
         let size = self.jobs.first().map_or(1, |job| job.len as usize);
-        // Places follow each other in the order of the jobs, so pieces of the destination belong to pieces of the list.
+        // Places follow each other in the order of the jobs, so pieces of the destination belong
+        // to pieces of the list.
         let pieces: Vec<Mutex<(&[ReadJob], &mut [u8])>> = self
             .jobs
             .chunks(TAKE_COUNT)

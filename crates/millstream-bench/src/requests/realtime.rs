@@ -1,7 +1,9 @@
-//! Realtime beside bulk: four readers of 64 KiB with pauses of 500 µs, alone and beside someone who reads as much as he can.
+//! Realtime beside bulk: four readers of 64 KiB with pauses of 500 µs, alone and beside someone
+//! who reads as much as he can.
 //!
-//! Measured in three phases of a run: the readers alone, the bulk alone, both. The figures are the readers' p99 in both, and how much
-//! of its own rate the bulk keeps. The rival is what a program without queues and priorities does: readers in `pread`, bulk in a bare ring.
+//! Measured in three phases of a run: the readers alone, the bulk alone, both. The figures are the
+//! readers' p99 in both, and how much of its own rate the bulk keeps. The rival is what a program
+//! without queues and priorities does: readers in `pread`, bulk in a bare ring.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -55,7 +57,8 @@ pub(crate) trait RealtimeSystem: Sync {
     fn name(&self) -> String;
     /// Reads one request of reader number `reader`; called from one thread per reader.
     fn read(&self, reader: usize, job: &ReadJob, into: &mut [u8]) -> Result<()>;
-    /// Reads the jobs over and over until `stop`, as fast as it can, and adds the bytes that have arrived to `bytes`.
+    /// Reads the jobs over and over until `stop`, as fast as it can, and adds the bytes that have
+    /// arrived to `bytes`.
     fn bulk(
         &self,
         jobs: &[ReadJob],

@@ -1,5 +1,5 @@
-//! The bare ring on the grid of requests: registered file and destination, without registering, and with every read
-//! pushed off to a helper thread of the kernel.
+//! The bare ring on the grid of requests: registered file and destination, without registering,
+//! and with every read pushed off to a helper thread of the kernel.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 
@@ -32,7 +32,8 @@ impl Style {
         }
     }
 
-    /// The variants that make sense in a cell: pushing off pays for large copies out of the cache only.
+    /// The variants that make sense in a cell: pushing off pays for large copies out of the cache
+    /// only.
     pub(crate) fn of(cell: Cell) -> Vec<Style> {
         let mut styles = vec![Style::Registered, Style::Plain];
         if cell.mode == Mode::Warm && cell.size >= 64 << 10 {

@@ -1,5 +1,5 @@
-//! What finding a handle by its name costs, without any read: names compared with folded case, hashes made
-//! once, and an index into an array, which is what the engine's file ids are.
+//! What finding a handle by its name costs, without any read: names compared with folded case,
+//! hashes made once, and an index into an array, which is what the engine's file ids are.
 
 use std::hint::black_box;
 use std::time::Instant;

@@ -5,13 +5,13 @@
 //! 2. copies out the next request by priority, then by index,
 //! 3. serves it: finds the handle by name once more, reads, counts down.
 //!
-//! As it was, names are compared and hashed case-insensitively at every look-up; n requests make n ticks over up to n
-//! requests each, so the cost grows with the square of the queue. The cure leaves all as it is but for the key: a 32-bit hash, made once, when the
-//! request is queued.
+//! As it was, names are compared and hashed case-insensitively at every look-up; n requests make n
+//! ticks over up to n requests each, so the cost grows with the square of the queue. The cure
+//! leaves all as it is but for the key: a 32-bit hash, made once, when the request is queued.
 //!
-//! Two decisions where the study is silent. The thread takes what was queued over into a list of its own at the begin of a tick, so that
-//! the scan does not hold up those who queue. And handles stay open to the end (the study destroyed them by requests), which spares
-//! it re-opens.
+//! Two decisions where the study is silent. The thread takes what was queued over into a list of
+//! its own at the begin of a tick, so that the scan does not hold up those who queue. And handles
+//! stay open to the end (the study destroyed them by requests), which spares it re-opens.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -285,7 +285,8 @@ impl<'a, K: Key> Ticker<'a, K> {
         wake: &Condvar,
         destination: &mut [u8],
     ) -> Result<u64> {
-        // A cancel that comes after its request was served finds nothing; who waits for it would leak.
+        // A cancel that comes after its request was served finds nothing; who waits for it would
+        // leak.
         loop {
             let ended = self.take_over(shared, wake);
             if self.outstanding.is_empty() {
@@ -302,7 +303,8 @@ impl<'a, K: Key> Ticker<'a, K> {
         }
     }
 
-    /// Takes over what was queued and cancelled; whether no more will come. Sleeps if there is nothing to do.
+    /// Takes over what was queued and cancelled; whether no more will come. Sleeps if there is
+    /// nothing to do.
     fn take_over(&mut self, shared: &Mutex<Shared<K>>, wake: &Condvar) -> bool {
         let mut shared = locked(shared);
         while self.outstanding.is_empty() && shared.queued.is_empty() && !shared.queuing_ended {
