@@ -111,7 +111,7 @@ impl Level {
             4 => quick(24, 64, 0, 4096),
             5 => quick(24, 64, 1, 4096),
             6 => quick(50, 100, 1, 2048),
-            7 => quick(120, 160, 2, 2048),
+            7 => quick(150, 200, 1, 2048),
             8 => thorough(Finder::Chains, 16, 48, 1),
             9 => thorough(Finder::Trees, 10, 48, 1),
             10 => thorough(Finder::Trees, 24, 100, 2),

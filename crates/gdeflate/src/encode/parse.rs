@@ -13,7 +13,7 @@ pub(crate) struct Effort {
     pub(crate) depth: u32,
     /// A match this long is taken without looking further.
     pub(crate) nice: usize,
-    /// How many positions ahead a better match may make us drop one: 0 greedy, 1 or 2 lazy.
+    /// How many positions ahead a better match may make us drop one: 0 greedy, 1 lazy.
     pub(crate) lookahead: usize,
     /// Positions inside a match that are made known, from its beginning; the rest is skipped.
     pub(crate) insert_max: usize,
@@ -120,7 +120,7 @@ fn look_ahead(
 fn better(next: Match, taken: Match, literals: usize) -> bool {
     let gain = 4 * (next.len as i32 - taken.len as i32)
         + (taken.distance.ilog2() as i32 - next.distance.ilog2() as i32);
-    gain > 2 + 3 * (literals as i32 - 1)
+    gain > 4 * literals as i32
 }
 
 /// A match of three bytes far away costs more than three literals.
