@@ -523,6 +523,13 @@ impl Storage {
             reply: reply.clone(),
         });
         let report = Arc::clone(&self.shared).block_on(None, |waker| reply.poll(waker));
+        if self.shared.options.threads.pumped {
+            // The engine's last jobs close files; there are no workers to do them.
+            let mut scratch = millstream_codec::Scratch::default();
+            while let Some(job) = self.shared.jobs.try_pop() {
+                let _ = crate::job::run(job, self.shared.fs.as_ref(), &mut scratch);
+            }
+        }
         let workers_ended = self.shared.jobs.stop(deadline);
         *lock(&self.shared.pumped) = None;
         for thread in lock(&self.threads).drain(..) {

@@ -26,7 +26,9 @@ fn s01_fifo_entries_fire_after_everything_before_them_and_hold_nothing_back() {
         queue.enqueue_signal(&fence, 7);
         queue.enqueue_status(&statuses, 0);
         queue.enqueue_event(&event);
-        let after = queue.enqueue(Request::read(file, 4096, 4096)).expect("enqueued");
+        let after = queue
+            .enqueue(Request::read(file, 4096, 4096))
+            .expect("enqueued");
         queue.submit();
         after.wait().expect("entries that wait hold nothing back");
         assert!(!fence.reached(7) && !statuses.is_complete(0) && !event.is_set());
@@ -38,7 +40,9 @@ fn s01_fifo_entries_fire_after_everything_before_them_and_hold_nothing_back() {
         assert!(bench.wait_for(|| fence.reached(7) && event.is_set()));
         assert_eq!(statuses.result(0), Some(0));
         let missing = bench.storage.open(bench.folder.path().join("missing"));
-        queue.enqueue_detached(Request::read(missing, 0, 1)).expect("enqueued");
+        queue
+            .enqueue_detached(Request::read(missing, 0, 1))
+            .expect("enqueued");
         queue.enqueue_status(&statuses, 1);
         queue.drain();
         assert!(bench.wait_for(|| statuses.is_complete(1)));
@@ -53,22 +57,35 @@ fn s02_a_failure_stops_nothing_and_says_what_where_and_why() {
         let queue = bench.queue();
         let file = bench.file("data", 10_000);
         let missing = bench.storage.open(bench.folder.path().join("missing"));
-        queue.enqueue_detached(Request::read(file, 0, 100)).expect("enqueued");
+        queue
+            .enqueue_detached(Request::read(file, 0, 100))
+            .expect("enqueued");
         let request = Request::read(file, 9_000, 2_000).name("tail").user_data(42);
         let past = queue.enqueue(request).expect("enqueued");
-        queue.enqueue_detached(Request::read(missing, 5, 6)).expect("enqueued");
-        let good = queue.enqueue(Request::read(file, 1, 9_999)).expect("enqueued");
+        queue
+            .enqueue_detached(Request::read(missing, 5, 6))
+            .expect("enqueued");
+        let good = queue
+            .enqueue(Request::read(file, 1, 9_999))
+            .expect("enqueued");
         queue.drain();
         good.wait().expect("a failure stops nothing");
         let failed = past.wait().expect_err("past the end");
-        assert_eq!((failed.user_data, failed.error.kind()), (42, ErrorKind::PastEnd));
+        assert_eq!(
+            (failed.user_data, failed.error.kind()),
+            (42, ErrorKind::PastEnd)
+        );
         assert_eq!((failed.error.offset(), failed.error.len()), (9_000, 2_000));
         assert_eq!(failed.error.name(), Some("tail"));
         assert!(failed.error.path().expect("a path").ends_with("data"));
         assert!(!failed.error.cause().is_empty());
         let record = queue.take_errors();
         assert_eq!(record.count, 2);
-        assert_eq!(record.first.expect("the first").kind(), ErrorKind::PastEnd, "enqueue order");
+        assert_eq!(
+            record.first.expect("the first").kind(),
+            ErrorKind::PastEnd,
+            "enqueue order"
+        );
         assert_eq!(queue.take_errors().count, 0, "read means reset");
     });
 }
@@ -81,7 +98,11 @@ fn s03_requests_are_cancelled_by_ticket_group_and_tag_and_end_once() {
         let file = bench.file("data", 1 << 20);
         let gate = Fence::new(0);
         let group = Group::new();
-        let held = |tag| Request::read(file, 0, 64).gate(Gate::Source, &gate, 1).tag(tag);
+        let held = |tag| {
+            Request::read(file, 0, 64)
+                .gate(Gate::Source, &gate, 1)
+                .tag(tag)
+        };
         let by_ticket = queue.enqueue(held(0)).expect("enqueued");
         let by_group = queue.enqueue(held(0).group(&group)).expect("enqueued");
         let by_tag = queue.enqueue(held(0xf5)).expect("enqueued");
@@ -97,7 +118,10 @@ fn s03_requests_are_cancelled_by_ticket_group_and_tag_and_end_once() {
         for ticket in [by_ticket, by_group, by_tag, unsubmitted] {
             assert!(ticket.wait().expect_err("cancelled").is_cancelled());
         }
-        assert_eq!((group.progress().cancelled, group.progress().failed), (1, 0));
+        assert_eq!(
+            (group.progress().cancelled, group.progress().failed),
+            (1, 0)
+        );
         assert!(!fence.reached(1), "a mask cancel never touches entries");
         queue.submit();
         gate.signal(1);
@@ -112,12 +136,18 @@ fn s03_requests_are_cancelled_by_ticket_group_and_tag_and_end_once() {
 #[test]
 fn s04_a_full_queue_submits_what_it_holds_before_it_blocks() {
     each_backend(|bench| {
-        let options = QueueOptions { capacity: 1, auto_submit: false, ..Default::default() };
+        let options = QueueOptions {
+            capacity: 1,
+            auto_submit: false,
+            ..Default::default()
+        };
         let queue = bench.storage.queue(options).expect("a queue");
         let file = bench.file("data", 100_000);
         for round in 0..50 {
             // Each call finds the queue full with an unsubmitted request.
-            queue.enqueue_detached(Request::read(file, round, 100)).expect("enqueued");
+            queue
+                .enqueue_detached(Request::read(file, round, 100))
+                .expect("enqueued");
         }
         let gate = Fence::new(0);
         queue.drain();
@@ -128,7 +158,11 @@ fn s04_a_full_queue_submits_what_it_holds_before_it_blocks() {
         assert_eq!(rejected.error.kind(), ErrorKind::QueueFull);
         gate.signal(1);
         first.wait().expect("what the queue held was submitted");
-        queue.enqueue(*rejected.request).expect("room again").wait().expect("read");
+        queue
+            .enqueue(*rejected.request)
+            .expect("room again")
+            .wait()
+            .expect("read");
     });
 }
 
@@ -136,7 +170,11 @@ fn s04_a_full_queue_submits_what_it_holds_before_it_blocks() {
 #[test]
 fn s04_unclaimed_tickets_are_bounded() {
     each_backend(|bench| {
-        let options = QueueOptions { capacity: 4, unclaimed_max: 4, ..Default::default() };
+        let options = QueueOptions {
+            capacity: 4,
+            unclaimed_max: 4,
+            ..Default::default()
+        };
         let queue = bench.storage.queue(options).expect("a queue");
         let file = bench.file("data", 1000);
         let mut tickets = Vec::new();
@@ -150,7 +188,11 @@ fn s04_unclaimed_tickets_are_bounded() {
         assert_eq!(error.kind(), ErrorKind::TooManyTickets);
         assert_eq!(tickets.len(), 8);
         tickets.pop();
-        queue.enqueue(Request::read(file, 0, 1)).expect("room again").wait().expect("read");
+        queue
+            .enqueue(Request::read(file, 0, 1))
+            .expect("room again")
+            .wait()
+            .expect("read");
     });
 }
 
@@ -176,7 +218,9 @@ fn s05_deadlines_order_a_class_and_missed_ones_are_counted() {
             }
         };
         queue.enqueue_detached(request(0, None)).expect("enqueued");
-        queue.enqueue_detached(request(1, Some(now))).expect("enqueued");
+        queue
+            .enqueue_detached(request(1, Some(now)))
+            .expect("enqueued");
         let raised = queue.enqueue(request(2, None)).expect("enqueued");
         queue.submit();
         raised.reprioritise(Priority::Realtime, None);
@@ -187,7 +231,11 @@ fn s05_deadlines_order_a_class_and_missed_ones_are_counted() {
         let stats = bench.storage.stats();
         assert_eq!(stats.deadlines_missed, 1);
         assert_eq!(stats.failed, 0);
-        assert_eq!(stats.latency[Priority::Realtime as usize].count(), 1, "its class was changed");
+        assert_eq!(
+            stats.latency[Priority::Realtime as usize].count(),
+            1,
+            "its class was changed"
+        );
     });
 }
 
@@ -205,8 +253,13 @@ fn s06_a_destination_gate_keeps_memory_untouched_until_the_fence() {
         let request = unsafe { request.into_borrowed(memory.as_mut_ptr(), memory.len()) };
         let ticket = queue.enqueue(request).expect("enqueued");
         queue.submit();
-        let ticket = ticket.wait_timeout(Duration::from_millis(30)).expect_err("held");
-        assert!(memory.iter().all(|&byte| byte == 0xa5), "nothing lands before the fence");
+        let ticket = ticket
+            .wait_timeout(Duration::from_millis(30))
+            .expect_err("held");
+        assert!(
+            memory.iter().all(|&byte| byte == 0xa5),
+            "nothing lands before the fence"
+        );
         gate.signal(1);
         ticket.wait().expect("let go");
         assert!(memory == bench.bytes(300_000)[1000..201_000]);
@@ -221,10 +274,14 @@ fn s06_dropping_a_queue_cancels_what_is_gated() {
         let (gate, group) = (Fence::new(0), Group::new());
         let queue = bench.queue();
         for kind in [Gate::Source, Gate::Destination] {
-            let request = Request::read(file, 0, 1000).gate(kind, &gate, 1).group(&group);
+            let request = Request::read(file, 0, 1000)
+                .gate(kind, &gate, 1)
+                .group(&group);
             queue.enqueue_detached(request).expect("enqueued");
         }
-        queue.enqueue_detached(Request::read(file, 0, 1000).group(&group)).expect("enqueued");
+        queue
+            .enqueue_detached(Request::read(file, 0, 1000).group(&group))
+            .expect("enqueued");
         drop(queue);
         group.wait();
         assert_eq!((group.progress().cancelled, group.progress().done), (2, 1));
@@ -246,9 +303,14 @@ fn s07_close_ends_every_request_and_reports_nothing_when_nothing_hangs() {
         let report = bench.storage.close(Duration::from_secs(10));
         assert_eq!(report.operations, 0);
         let progress = group.progress();
-        assert_eq!((progress.remaining, progress.done + progress.cancelled), (0, 200));
+        assert_eq!(
+            (progress.remaining, progress.done + progress.cancelled),
+            (0, 200)
+        );
         assert!(unsubmitted.wait().expect_err("closed").is_cancelled());
-        let late = queue.enqueue(Request::read(file, 0, 1)).expect_err("closed");
+        let late = queue
+            .enqueue(Request::read(file, 0, 1))
+            .expect_err("closed");
         assert_eq!(late.error.kind(), ErrorKind::Closed);
     });
 }
@@ -261,7 +323,9 @@ fn s08_a_timeout_ends_a_request_that_has_not_come_through() {
         let file = bench.file("data", 1000);
         let gate = Fence::new(0);
         let request = Request::read(file, 0, 10).gate(Gate::Source, &gate, 1);
-        let ticket = queue.enqueue(request.timeout(Duration::from_millis(5))).expect("enqueued");
+        let ticket = queue
+            .enqueue(request.timeout(Duration::from_millis(5)))
+            .expect("enqueued");
         queue.submit();
         let failed = ticket.wait().expect_err("nobody signals");
         assert_eq!(failed.error.kind(), ErrorKind::TimedOut);
@@ -283,7 +347,10 @@ fn s09_a_close_entry_lets_earlier_requests_end_and_makes_later_ones_stale() {
         assert_eq!(stale.error.kind(), ErrorKind::StaleFile);
         let again = bench.storage.open(bench.folder.path().join("data"));
         assert_ne!(again, file);
-        assert_eq!(bench.storage.opened(again).wait().expect("open").len, 1 << 20);
+        assert_eq!(
+            bench.storage.opened(again).wait().expect("open").len,
+            1 << 20
+        );
         assert!(bench.wait_for(|| bench.storage.stats().descriptors <= 2));
     });
 }
@@ -291,11 +358,15 @@ fn s09_a_close_entry_lets_earlier_requests_end_and_makes_later_ones_stale() {
 /// 10. Descriptors, staging and threads are bounded; several storages live side by side.
 #[test]
 fn s10_descriptors_are_bounded_and_reopened_as_needed() {
-    let options = || StorageOptions { descriptors: 8, ..Default::default() };
+    let options = || StorageOptions {
+        descriptors: 8,
+        ..Default::default()
+    };
     support::each_backend_with(options, |bench| {
         let queue = bench.queue();
-        let files: Vec<_> =
-            (0..100).map(|index| bench.file(&format!("f{index}"), 1000 + index)).collect();
+        let files: Vec<_> = (0..100)
+            .map(|index| bench.file(&format!("f{index}"), 1000 + index))
+            .collect();
         for round in 0..3 {
             let tickets: Vec<_> = files
                 .iter()
@@ -349,15 +420,25 @@ fn s10_decode_jobs_run_in_the_applications_job_system() {
     let count = Arc::new(AtomicUsize::new(0));
     let options = || {
         let system: Arc<dyn millstream::JobSystem> = Arc::new(Spawn(Arc::clone(&count)));
-        StorageOptions { job_system: Some(system), ..Default::default() }
+        StorageOptions {
+            job_system: Some(system),
+            ..Default::default()
+        }
     };
     support::each_backend_with(options, |bench| {
         let before = count.load(Ordering::Relaxed);
         let raw = bench.bytes(500_000);
         let stored = support::encoded(CodecId::ZLIB, &raw);
         let file = bench.file_of("z", &stored);
-        let request = Request::read_file(file).codec(CodecId::ZLIB).raw_len(500_000);
-        let done = bench.queue().enqueue(request).expect("enqueued").wait().expect("decoded");
+        let request = Request::read_file(file)
+            .codec(CodecId::ZLIB)
+            .raw_len(500_000);
+        let done = bench
+            .queue()
+            .enqueue(request)
+            .expect("enqueued")
+            .wait()
+            .expect("decoded");
         assert!(*done.into_buffer() == raw[..]);
         assert!(count.load(Ordering::Relaxed) > before);
     });
@@ -369,7 +450,11 @@ fn s11_writes_appends_syncs_renames_and_replaces_are_requests() {
     each_backend(|bench| {
         let queue = bench.queue();
         let path = bench.folder.path().join("new");
-        let options = FileOptions { write: true, create: true, ..Default::default() };
+        let options = FileOptions {
+            write: true,
+            create: true,
+            ..Default::default()
+        };
         let file = bench.storage.open_with(&path, options);
         let buffer = |bytes: &[u8]| {
             let mut buffer = bench.storage.buffer(bytes.len()).expect("memory");
@@ -377,8 +462,12 @@ fn s11_writes_appends_syncs_renames_and_replaces_are_requests() {
             buffer
         };
         let big = bench.bytes(3_000_000);
-        queue.enqueue_detached(Request::write(file, 0, buffer(&big))).expect("enqueued");
-        queue.enqueue_detached(Request::append(file, buffer(b"tail"))).expect("enqueued");
+        queue
+            .enqueue_detached(Request::write(file, 0, buffer(&big)))
+            .expect("enqueued");
+        queue
+            .enqueue_detached(Request::append(file, buffer(b"tail")))
+            .expect("enqueued");
         let sync = queue.enqueue(Request::sync(file)).expect("enqueued");
         queue.submit();
         sync.wait().expect("synced");
@@ -390,20 +479,38 @@ fn s11_writes_appends_syncs_renames_and_replaces_are_requests() {
         let replaced = bench.folder.path().join("replaced");
         std::fs::write(&replaced, "old").expect("written");
         let whole: Box<dyn Landing> = Box::new(b"new content".to_vec());
-        queue.enqueue_detached(Request::rename(&path, &to)).expect("enqueued");
-        let replace = queue.enqueue(Request::replace(&replaced, whole)).expect("enqueued");
+        queue
+            .enqueue_detached(Request::rename(&path, &to))
+            .expect("enqueued");
+        let replace = queue
+            .enqueue(Request::replace(&replaced, whole))
+            .expect("enqueued");
         queue.submit();
         let done = replace.wait().expect("replaced");
-        assert!(matches!(done.landed, Landed::Landing(_)), "the memory comes back");
+        assert!(
+            matches!(done.landed, Landed::Landing(_)),
+            "the memory comes back"
+        );
         assert_eq!(std::fs::read(&replaced).expect("read"), b"new content");
         assert!(to.exists() && !path.exists());
         let read_only = bench.file("ro", 10);
-        let refused = queue.enqueue(Request::write(read_only, 0, buffer(b"x"))).expect("enqueued");
+        let refused = queue
+            .enqueue(Request::write(read_only, 0, buffer(b"x")))
+            .expect("enqueued");
         let failed = refused.wait().expect_err("not opened for writing");
         assert_eq!(failed.error.kind(), ErrorKind::PermissionDenied);
-        assert!(matches!(failed.landed, Landed::Buffer(_)), "the buffer comes back");
-        let error = queue.enqueue(Request::sync(read_only)).expect("enqueued").wait();
-        assert!(error.is_err(), "a sync tells of the write that failed before it");
+        assert!(
+            matches!(failed.landed, Landed::Buffer(_)),
+            "the buffer comes back"
+        );
+        let error = queue
+            .enqueue(Request::sync(read_only))
+            .expect("enqueued")
+            .wait();
+        assert!(
+            error.is_err(),
+            "a sync tells of the write that failed before it"
+        );
     });
 }
 
@@ -414,7 +521,9 @@ fn completions_can_be_awaited() {
         let queue = bench.queue();
         let file = bench.file("data", 100_000);
         let fence = Fence::new(0);
-        let ticket = queue.enqueue(Request::read(file, 5, 50_000)).expect("enqueued");
+        let ticket = queue
+            .enqueue(Request::read(file, 5, 50_000))
+            .expect("enqueued");
         queue.enqueue_signal(&fence, 3);
         queue.submit();
         let done = support::block_on(async {
@@ -443,7 +552,9 @@ fn bytes_land_in_every_kind_of_destination() {
                 .into_iter()
                 .map(|len| bench.storage.buffer(len).expect("memory"))
                 .collect();
-            let scattered = queue.enqueue(request().into_pieces(pieces)).expect("enqueued");
+            let scattered = queue
+                .enqueue(request().into_pieces(pieces))
+                .expect("enqueued");
             let supplied = queue
                 .enqueue(request().into_supplied(Box::new(|len| {
                     assert_eq!(len, 2_000_000);
@@ -451,16 +562,25 @@ fn bytes_land_in_every_kind_of_destination() {
                 })))
                 .expect("enqueued");
             let owned: Box<dyn Landing> = Box::new(vec![0u8; 2_000_000].into_boxed_slice());
-            let owned = queue.enqueue(request().into_landing(owned)).expect("enqueued");
+            let owned = queue
+                .enqueue(request().into_landing(owned))
+                .expect("enqueued");
             let refused = queue.enqueue(request().into_supplied(Box::new(|_| None)));
             let panicking = queue.enqueue(request().into_supplied(Box::new(|_| panic!("no"))));
             let small: Box<dyn Landing> = Box::new(vec![0u8; 1_999_999]);
-            let small = queue.enqueue(request().into_landing(small)).expect("enqueued");
+            let small = queue
+                .enqueue(request().into_landing(small))
+                .expect("enqueued");
             queue.submit();
             let Landed::Pieces(pieces) = scattered.wait().expect("read").landed else {
                 panic!("pieces come back")
             };
-            assert!(pieces.iter().flat_map(|piece| piece.iter()).eq(bytes.iter()));
+            assert!(
+                pieces
+                    .iter()
+                    .flat_map(|piece| piece.iter())
+                    .eq(bytes.iter())
+            );
             for ticket in [supplied, owned] {
                 let Landed::Landing(mut memory) = ticket.wait().expect("read").landed else {
                     panic!("the application's memory comes back")
@@ -494,12 +614,17 @@ fn codecs_of_the_application_decode() {
         codecs.add(
             CodecId(0x80),
             ApplicationCodec::whole(|stored, raw| {
-                raw.iter_mut().zip(stored).for_each(|(to, from)| *to = !from);
+                raw.iter_mut()
+                    .zip(stored)
+                    .for_each(|(to, from)| *to = !from);
                 Ok(stored.len())
             }),
         );
         codecs.add(CodecId(0x81), ApplicationCodec::Pulled);
-        codecs.add(CodecId(0x82), ApplicationCodec::whole(|_, _| panic!("a bad codec")));
+        codecs.add(
+            CodecId(0x82),
+            ApplicationCodec::whole(|_, _| panic!("a bad codec")),
+        );
         codecs.add(
             CodecId(0x83),
             ApplicationCodec::stream(|| {
@@ -508,15 +633,22 @@ fn codecs_of_the_application_decode() {
         );
         codecs
     };
-    let options = || StorageOptions { codecs: codecs(), ..Default::default() };
+    let options = || StorageOptions {
+        codecs: codecs(),
+        ..Default::default()
+    };
     support::each_backend_with(options, |bench| {
         let queue = bench.queue();
         let bytes = bench.bytes(3_000_000);
         let inverted: Vec<u8> = bytes.iter().map(|byte| !byte).collect();
         let file = bench.file_of("inverted", &inverted);
         let zlib = bench.file_of("zlib", &support::encoded(CodecId::ZLIB, &bytes));
-        let request =
-            |file, id| Request::read_file(file).codec(CodecId(id)).raw_len(3_000_000).user_data(5);
+        let request = |file, id| {
+            Request::read_file(file)
+                .codec(CodecId(id))
+                .raw_len(3_000_000)
+                .user_data(5)
+        };
         let whole = queue.enqueue(request(file, 0x80)).expect("enqueued");
         let pulled = queue.enqueue(request(file, 0x81)).expect("enqueued");
         let ignored = queue.enqueue(request(file, 0x81)).expect("enqueued");
@@ -526,22 +658,33 @@ fn codecs_of_the_application_decode() {
         queue.submit();
         let answered = AtomicBool::new(false);
         for _ in 0..2 {
-            let mut block = bench.storage.pull(Duration::from_secs(20)).expect("a block");
+            let mut block = bench
+                .storage
+                .pull(Duration::from_secs(20))
+                .expect("a block");
             assert_eq!((block.codec(), block.user_data()), (CodecId(0x81), 5));
             if answered.swap(true, Ordering::Relaxed) {
                 drop(block);
                 continue;
             }
             let (stored, raw) = block.bytes();
-            raw.iter_mut().zip(stored).for_each(|(to, from)| *to = !from);
+            raw.iter_mut()
+                .zip(stored)
+                .for_each(|(to, from)| *to = !from);
             block.answer(Ok(3_000_000));
         }
         assert!(*whole.wait().expect("decoded").into_buffer() == bytes[..]);
         assert!(*stream.wait().expect("decoded").into_buffer() == bytes[..]);
         let (first, second) = (pulled.wait(), ignored.wait());
         assert_eq!(usize::from(first.is_ok()) + usize::from(second.is_ok()), 1);
-        assert_eq!(panics.wait().expect_err("panics").error.kind(), ErrorKind::Application);
-        assert_eq!(unknown.wait().expect_err("unknown").error.kind(), ErrorKind::UnknownCodec);
+        assert_eq!(
+            panics.wait().expect_err("panics").error.kind(),
+            ErrorKind::Application
+        );
+        assert_eq!(
+            unknown.wait().expect_err("unknown").error.kind(),
+            ErrorKind::UnknownCodec
+        );
     });
 }
 
@@ -553,15 +696,25 @@ fn a_paused_or_capped_queue_holds_back_nobody_else() {
         let file = bench.file("data", 4 << 20);
         paused.pause();
         capped.set_bandwidth(Some(40 << 20));
-        let held = paused.enqueue(Request::read(file, 0, 4096)).expect("enqueued");
+        let held = paused
+            .enqueue(Request::read(file, 0, 4096))
+            .expect("enqueued");
         paused.submit();
         let started = Instant::now();
-        let slow = capped.enqueue(Request::read(file, 0, 4 << 20)).expect("enqueued");
+        let slow = capped
+            .enqueue(Request::read(file, 0, 4 << 20))
+            .expect("enqueued");
         capped.submit();
-        free.enqueue(Request::read(file, 0, 4 << 20)).expect("enqueued").wait().expect("read");
+        free.enqueue(Request::read(file, 0, 4 << 20))
+            .expect("enqueued")
+            .wait()
+            .expect("read");
         assert!(!held.is_ended());
         slow.wait().expect("read");
-        assert!(started.elapsed() >= Duration::from_millis(50), "4 MiB at 40 MiB/s, less a block");
+        assert!(
+            started.elapsed() >= Duration::from_millis(50),
+            "4 MiB at 40 MiB/s, less a block"
+        );
         paused.resume();
         held.wait().expect("read");
     });
@@ -599,19 +752,36 @@ fn encoded_requests_decode_and_damage_is_an_error() {
             let memory = Request::from_memory(stored.clone().into()).codec(codec);
             let good = queue.enqueue(whole()).expect("enqueued");
             let from_memory = queue.enqueue(memory.raw_len(len as u64)).expect("enqueued");
-            let short = queue.enqueue(whole().raw_len(len as u64 - 1)).expect("enqueued");
-            let long = queue.enqueue(whole().raw_len(len as u64 + 1)).expect("enqueued");
+            let short = queue
+                .enqueue(whole().raw_len(len as u64 - 1))
+                .expect("enqueued");
+            let long = queue
+                .enqueue(whole().raw_len(len as u64 + 1))
+                .expect("enqueued");
             let cut = Request::read(file, 0, stored.len() as u64 - 1).codec(codec);
             let cut = queue.enqueue(cut.raw_len(len as u64)).expect("enqueued");
             let mut junk = stored.clone();
             junk.push(0x55);
-            let junk = Request::from_memory(junk.into()).codec(codec).raw_len(len as u64);
+            let junk = Request::from_memory(junk.into())
+                .codec(codec)
+                .raw_len(len as u64);
             let junk = queue.enqueue(junk).expect("enqueued");
             queue.submit();
             let context = format!("{codec:?} {len}");
-            assert!(*good.wait().expect(&context).into_buffer() == raw[..], "{context}");
-            assert!(*from_memory.wait().expect(&context).into_buffer() == raw[..], "{context}");
-            for (what, ticket) in [("short", short), ("long", long), ("cut", cut), ("junk", junk)] {
+            assert!(
+                *good.wait().expect(&context).into_buffer() == raw[..],
+                "{context}"
+            );
+            assert!(
+                *from_memory.wait().expect(&context).into_buffer() == raw[..],
+                "{context}"
+            );
+            for (what, ticket) in [
+                ("short", short),
+                ("long", long),
+                ("cut", cut),
+                ("junk", junk),
+            ] {
                 let failed = ticket.wait().expect_err(&format!("{context} {what}"));
                 let kind = failed.error.kind();
                 let fits = matches!(kind, ErrorKind::RawSize | ErrorKind::Corrupt);
@@ -629,7 +799,12 @@ fn encoded_requests_decode_and_damage_is_an_error() {
 fn a_table_of_blocks_decodes_each_with_its_own_codec() {
     each_backend(|bench| {
         let raw = bench.bytes(5_000_000);
-        let kinds = [CodecId::ZLIB, CodecId::STORED, CodecId::LZ4_BLOCK, CodecId::ZSTD];
+        let kinds = [
+            CodecId::ZLIB,
+            CodecId::STORED,
+            CodecId::LZ4_BLOCK,
+            CodecId::ZSTD,
+        ];
         let (mut stored, mut blocks) = (vec![0xee; 13], Vec::new());
         for (index, piece) in raw.chunks(200_000).enumerate() {
             let codec = kinds[index % kinds.len()];
@@ -647,14 +822,26 @@ fn a_table_of_blocks_decodes_each_with_its_own_codec() {
         let queue = bench.queue();
         let table: Arc<[_]> = blocks.clone().into();
         let request = Request::read_file(file).blocks(Arc::clone(&table));
-        let done = queue.enqueue(request).expect("enqueued").wait().expect("decoded");
+        let done = queue
+            .enqueue(request)
+            .expect("enqueued")
+            .wait()
+            .expect("decoded");
         assert!(*done.into_buffer() == raw[..]);
         let memory = Request::from_memory(stored.into()).blocks(table);
-        let done = queue.enqueue(memory).expect("enqueued").wait().expect("decoded");
+        let done = queue
+            .enqueue(memory)
+            .expect("enqueued")
+            .wait()
+            .expect("decoded");
         assert!(*done.into_buffer() == raw[..]);
         blocks[3].stored_offset -= 6;
         let wrong = Request::read_file(file).blocks(blocks.into());
-        let failed = queue.enqueue(wrong).expect("enqueued").wait().expect_err("overlap");
+        let failed = queue
+            .enqueue(wrong)
+            .expect("enqueued")
+            .wait()
+            .expect_err("overlap");
         assert_eq!(failed.error.kind(), ErrorKind::InvalidArgument);
     });
 }

@@ -45,7 +45,10 @@ impl Engine {
         let op = &mut self.ops[number];
         let merged = matches!(op.members, Members::Many(_));
         let before = op.done;
-        let meaning = meaning_of(op, completion.result);
+        let about = self.files.at(op.file).about.as_ref();
+        let align = about.and_then(|about| about.direct).filter(|_| op.direct);
+        let align = align.map_or(1, |align| u64::from(align.offset));
+        let meaning = meaning_of(op, align, completion.result);
         let moved = op.done - before;
         self.stats.stored_bytes += moved;
         self.rate_bytes += moved;
@@ -194,7 +197,7 @@ impl super::files::File {
 }
 
 /// What a result means for its operation; counts the bytes that came.
-fn meaning_of(op: &mut Op, result: Result<usize, Errno>) -> Meaning {
+fn meaning_of(op: &mut Op, align: u64, result: Result<usize, Errno>) -> Meaning {
     op.tries += 1;
     let begun = op.done;
     let call = if op.verb == Verb::Read {
@@ -208,12 +211,8 @@ fn meaning_of(op: &mut Op, result: Result<usize, Errno>) -> Meaning {
             if op.done >= op.need {
                 return Meaning::Whole;
             }
-            // Direct reads go on at an aligned place; 4096 is a multiple of every logical block.
-            let at = if op.direct {
-                op.done / 4096 * 4096
-            } else {
-                op.done
-            };
+            // Direct reads go on at an aligned place.
+            let at = op.done / align * align;
             // No whole block more than before, and so again and again: the file ends there.
             op.fruitless = if at > begun { 0 } else { op.fruitless + 1 };
             let stuck = moved == 0 || op.fruitless >= FRUITLESS_MAX;

@@ -184,7 +184,10 @@ impl Engine {
 
     /// Finds the memory that raw bytes land in.
     fn land_staged(&mut self, request: u32) -> Result<(), Error> {
-        assert!(self.check_room(request).is_ok(), "a destination's room was checked before");
+        assert!(
+            self.check_room(request).is_ok(),
+            "a destination's room was checked before"
+        );
         let req = &mut self.requests[request as usize];
         let raw_len = req.raw_len.unwrap_or(0);
         let len = usize::try_from(raw_len).expect("checked against the address space");

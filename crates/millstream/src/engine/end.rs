@@ -55,6 +55,8 @@ impl Engine {
 
     /// The end of a request.
     fn end(&mut self, request: u32) {
+        // A staged request stands in the scheduler until it is looked at once more after its last operation.
+        self.scheduler.remove(request);
         self.detach(request);
         let now_ns = self.now_ns;
         let path = self.files.path(self.requests[request as usize].file);

@@ -305,6 +305,7 @@ impl Engine {
     }
 
     pub(super) fn wait_at_gate(&mut self, request: u32) {
+        self.detach(request);
         self.req(request).phase = Phase::Gated;
         self.watch_gate(request);
     }

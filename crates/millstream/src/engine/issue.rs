@@ -123,7 +123,9 @@ impl Engine {
         if let Work::Warm(_) = self.req(request).work {
             return self.issue_warm(request);
         }
-        if self.req(request).file != NO_FILE && self.slow_mount_full(request) {
+        if self.req(request).file != NO_FILE
+            && (self.was_evicted(request) || self.slow_mount_full(request))
+        {
             return Issue::Left;
         }
         if self.req(request).decode.is_some() {
@@ -131,6 +133,17 @@ impl Engine {
         } else {
             self.issue_straight(request)
         }
+    }
+
+    /// A request that had let go of its file may find it closed: it has it opened again.
+    fn was_evicted(&mut self, request: u32) -> bool {
+        let index = self.req(request).file;
+        if self.files.at(index).descriptor().is_some() {
+            return false;
+        }
+        self.leave(request, Phase::Opening);
+        self.file_ready(request);
+        true
     }
 
     /// A mount that can hang takes few operations at a time; its requests wait beside the scheduler.
@@ -175,6 +188,14 @@ impl Engine {
 
     /// Gives a transfer of requests to the device that serves their file.
     pub(super) fn push(&mut self, members: Members, transfer: Transfer, descriptor: Descriptor) {
+        debug_assert!(
+            transfer
+                .segments
+                .as_slice()
+                .iter()
+                .all(|segment| !segment.pointer().is_null()),
+            "an operation has memory"
+        );
         let first = match &members {
             Members::One(target) => target.request,
             Members::Many(list) => list[0].0.request,

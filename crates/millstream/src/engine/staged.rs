@@ -76,6 +76,10 @@ impl Engine {
         };
         let req = self.req(request);
         req.decode = Some(Box::new(decode));
+        if held {
+            self.watch_gate(request);
+        }
+        let req = self.req(request);
         if req.len == 0 {
             if stored {
                 req.phase = Phase::Active;
@@ -85,9 +89,6 @@ impl Engine {
                 self.fail(request, Error::new(ErrorKind::Corrupt, cause));
             }
             return;
-        }
-        if held {
-            self.watch_gate(request);
         }
         self.wait_turn(request);
     }
@@ -199,6 +200,10 @@ impl Engine {
             if full || decode.windowed == len {
                 // `advance` lets it wait again when a window is free.
                 self.leave(request, Phase::Active);
+                if self.decode(request).held {
+                    // Nobody knows when the gate opens: others may need the descriptors meanwhile.
+                    self.detach(request);
+                }
                 return Issue::Left;
             }
             if staging_short {

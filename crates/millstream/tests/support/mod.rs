@@ -6,9 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
-use millstream::{
-    Backend, CodecId, FileId, Queue, QueueOptions, Storage, StorageOptions,
-};
+use millstream::{Backend, CodecId, FileId, Queue, QueueOptions, Storage, StorageOptions};
 
 pub struct Bench {
     pub storage: Storage,
@@ -17,7 +15,9 @@ pub struct Bench {
 
 impl Bench {
     pub fn queue(&self) -> Queue {
-        self.storage.queue(QueueOptions::default()).expect("a queue")
+        self.storage
+            .queue(QueueOptions::default())
+            .expect("a queue")
     }
 
     /// The first bytes of a fixed sequence: compressible, not trivial.
@@ -82,7 +82,10 @@ pub fn each_backend(test: impl Fn(&Bench)) {
 /// Runs a test over every backend, and checks that nothing is left behind.
 pub fn each_backend_with(options: impl Fn() -> StorageOptions, test: impl Fn(&Bench)) {
     for backend in backends() {
-        let options = StorageOptions { backend, ..options() };
+        let options = StorageOptions {
+            backend,
+            ..options()
+        };
         let storage = Storage::new(options).expect("a storage");
         eprintln!("over {:?}", storage.device_kind());
         let folder = tempfile::tempdir().expect("a folder");
