@@ -7,9 +7,9 @@
 //! requests go to the engine in batches. What ends out of order waits in the window, so nothing
 //! else needs a bound.
 //!
-//! A file of one piece is read as a whole, whatever its length is by then. Of a longer one the pieces
-//! follow the walk's length: if it has shrunk since, that is a failure; if it has grown, the rest is
-//! not read.
+//! A file of one piece is read as a whole, whatever its length is by then. Of a longer one the
+//! pieces follow the walk's length: if it has shrunk since, that is a failure; if it has grown, the
+//! rest is not read.
 
 use std::collections::VecDeque;
 use std::ffi::OsStr;

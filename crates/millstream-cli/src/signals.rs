@@ -6,48 +6,91 @@
 //! something to say about an interruption (`load` counts what was cancelled) sets a canceller for a
 //! while, and then has [`INTERRUPT_GRACE`] to end by itself.
 //!
+//! The signals are blocked in every thread and waited for by this one alone. A handler would not
+//! do: the kernel may choose the main thread for it, and where that hangs in a read of a network or
+//! FUSE file system, the handler would run when the read returns, if ever.
+//!
 //! Signals that the parent had ignored stay ignored: `nohup` and a shell's background jobs rely
-//! on it. SIGXFSZ is caught so that `ulimit -f` is an error of the write, which is cleaned up, and
+//! on it. SIGXFSZ is ignored so that `ulimit -f` is an error of the write, which is cleaned up, and
 //! not the end of the process, which would not be. SIGPIPE is ignored by Rust's runtime already.
 //!
 //! # Safety
-//! One call of `sigaction` that only asks.
+//! Calls of the C library on signal sets and actions that live on this file's stack frames.
 #![expect(
     unsafe_code,
-    reason = "asking how a signal is handled has no safe binding"
+    reason = "blocking, awaiting and ignoring signals have no safe binding"
 )]
 
 use std::io;
-use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::mem::MaybeUninit;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
-
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
-use signal_hook::iterator::Signals;
 
 use crate::failure::{self, STATUS_FAILED};
 use crate::limits::INTERRUPT_GRACE;
 use crate::{output, progress};
 
-/// Starts to watch for signals. Called once, before anything else of the program.
+/// The signals that end the program, with their names.
+const ENDING: [(libc::c_int, &str); 3] = [
+    (libc::SIGINT, "SIGINT"),
+    (libc::SIGTERM, "SIGTERM"),
+    (libc::SIGHUP, "SIGHUP"),
+];
+
+/// Starts to watch for signals. Called once, before anything else of the program: threads inherit
+/// what is blocked.
 ///
 /// # Errors
-/// The system refuses a handler or a thread.
+/// The system refuses a thread.
 pub(crate) fn watch() -> io::Result<()> {
-    signal_hook::flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)))?;
-    let wanted: Vec<i32> = [SIGINT, SIGTERM, SIGHUP]
-        .into_iter()
-        .filter(|&signal| !is_ignored(signal))
-        .collect();
-    let mut signals = Signals::new(wanted)?;
+    // SAFETY: SIGXFSZ is a signal, and to ignore it installs no code.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+    let watched = block();
     std::thread::Builder::new()
         .name(String::from("signals"))
-        .spawn(move || {
-            if let Some(signal) = signals.forever().next() {
-                interrupt(signal, &mut signals);
-            }
-        })?;
+        .spawn(move || interrupt(next(&watched, None), &watched))?;
     Ok(())
+}
+
+/// Blocks the ending signals that are not ignored, in this thread and those it will start.
+fn block() -> libc::sigset_t {
+    let mut set = MaybeUninit::<libc::sigset_t>::zeroed();
+    // SAFETY: sigemptyset initialises the set (whose memory is zeroed and of the right type, so
+    // that it is initialised whatever the call returns); the other calls get the initialised set
+    // and numbers of signals, and a null pointer where an old set could be stored.
+    unsafe {
+        libc::sigemptyset(set.as_mut_ptr());
+        for (signal, _) in ENDING {
+            if !is_ignored(signal) {
+                libc::sigaddset(set.as_mut_ptr(), signal);
+            }
+        }
+        libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), std::ptr::null_mut());
+        set.assume_init()
+    }
+}
+
+/// Waits for one of the signals, at most `longest`.
+fn next(watched: &libc::sigset_t, longest: Option<Duration>) -> Option<libc::c_int> {
+    let deadline = longest.map(|longest| Instant::now() + longest);
+    loop {
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let time = left.map(|left| libc::timespec {
+            tv_sec: libc::time_t::try_from(left.as_secs()).unwrap_or(libc::time_t::MAX),
+            tv_nsec: left.subsec_nanos().into(),
+        });
+        let time = time.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+        // SAFETY: the set is initialised (see `block`); the pointer to the time is null or to a
+        // local that lives across the call; nothing is stored through the null pointer.
+        let signal = unsafe { libc::sigtimedwait(watched, std::ptr::null_mut(), time) };
+        if signal > 0 {
+            return Some(signal);
+        }
+        // EINTR (a debugger, a stop and continue) means to wait on.
+        if io::Error::last_os_error().raw_os_error() == Some(libc::EAGAIN) {
+            return None;
+        }
+    }
 }
 
 /// What an interruption calls first, on the signal thread.
@@ -61,10 +104,11 @@ pub(crate) fn set_canceller(cancel: Option<Canceller>) {
     *CANCELLER.lock().unwrap_or_else(PoisonError::into_inner) = cancel;
 }
 
-fn interrupt(signal: i32, signals: &mut Signals) {
+fn interrupt(signal: Option<libc::c_int>, watched: &libc::sigset_t) {
     output::abandon_all();
     progress::clear();
-    let name = signal_hook::low_level::signal_name(signal).unwrap_or("a signal");
+    let known = ENDING.iter().find(|(number, _)| Some(*number) == signal);
+    let name = known.map_or("a signal", |(_, name)| name);
     failure::tell(&format!("interrupted by {name}"));
     let canceller = CANCELLER
         .lock()
@@ -72,22 +116,14 @@ fn interrupt(signal: i32, signals: &mut Signals) {
         .take();
     if let Some(cancel) = canceller {
         cancel();
-        wait_for_another(signals);
+        // The command ends the process long before, usually; another signal does, too.
+        next(watched, Some(INTERRUPT_GRACE));
     }
     std::process::exit(i32::from(STATUS_FAILED));
 }
 
-/// Waits until the grace is over or another signal comes. The command ends the process long
-/// before, usually.
-fn wait_for_another(signals: &mut Signals) {
-    let begun = Instant::now();
-    while begun.elapsed() < INTERRUPT_GRACE && signals.pending().next().is_none() {
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
-fn is_ignored(signal: i32) -> bool {
-    let mut action = std::mem::MaybeUninit::<libc::sigaction>::zeroed();
+fn is_ignored(signal: libc::c_int) -> bool {
+    let mut action = MaybeUninit::<libc::sigaction>::zeroed();
     // SAFETY: with a null new action the call changes nothing and only writes `action`, which is
     // zeroed memory of the right type made above, so it is initialised whatever the call returns.
     let action = unsafe {
