@@ -52,19 +52,20 @@
 //! order of all words. Bits are read lowest first, codewords from their first bit, as in DEFLATE.
 //! A tile ends with its last block, having used every word.
 //!
-//! **Blocks.** Lane 0 reads 1 bit "last" and 2 bits type, one turn.
-//! Type 0, stored: lane 0 reads a length of 16 bits, and byte k is read by lane k mod 32; nothing is
-//! aligned, and there is no complement. Type 1, static: DEFLATE's codes, with all 32 distances.
-//! Type 2, dynamic: lane 0 reads the three counts in one turn; length k of the precode is read by
-//! lane k; item k of the code lengths, with its extra bits, by lane k mod 32.
+//! **Blocks.** Lane 0 reads 1 bit "last" and 2 bits type, one turn. Type 0, stored: lane 0 reads a
+//! length of 16 bits, and byte k is read by lane k mod 32; nothing is aligned, and there is no
+//! complement. Type 1, static: DEFLATE's codes, with all 32 distances. Type 2, dynamic: lane 0
+//! reads the three counts in one turn; length k of the precode is read by lane k; item k of the
+//! code lengths, with its extra bits, by lane k mod 32.
 //!
-//! **Symbols.** Lanes take turns from lane 0 on. A lane without a pending length reads a literal, an
-//! end of block, or a length with its extra bits, and then has a length pending. A lane with one
+//! **Symbols.** Lanes take turns from lane 0 on. A lane without a pending length reads a literal,
+//! an end of block, or a length with its extra bits, and then has a length pending. A lane with one
 //! reads its distance with extra bits, exactly 32 turns later. A match stands where its length was
 //! read. After the end of block the lanes behind it, once round, read their pending distances.
 //!
 //! **Alphabets.** As in DEFLATE, but symbol 285 means 3 plus 16 extra bits, and distance symbols 30
-//! and 31 begin at 32,769 and 49,153 with 14 extra bits. Matches reach back to the tile's first byte.
+//! and 31 begin at 32,769 and 49,153 with 14 extra bits. Matches reach back to the tile's first
+//! byte.
 //!
 //! **Codes** are canonical and complete. As exceptions a code may be empty, or have one single
 //! codeword of one bit; reading what such a code leaves unassigned is an error here (the reference
@@ -78,6 +79,8 @@
 #![cfg_attr(not(feature = "std"), no_std)]
 
 extern crate alloc;
+#[cfg(test)]
+extern crate std;
 
 mod decode;
 mod encode;

@@ -1,5 +1,5 @@
-//! Broken and made-up input: every kernel refuses what the plain decoder refuses, and gives the same
-//! bytes for the rest. Nothing panics, and nothing is written outside the output.
+//! Broken and made-up input: every kernel refuses what the plain decoder refuses, and gives the
+//! same bytes for the rest. Nothing panics, and nothing is written outside the output.
 
 mod support;
 

@@ -11,10 +11,10 @@
 //! lane from the first of the group on.
 //!
 //! # Safety
-//! The entry point must run on a CPU with the features that [`is_available`] asks for; the caller is
-//! the dispatch, which asked. Memory is touched in four ways: gathers are masked to the table's
-//! length or follow a pointer that `Tables::build` made, which is masked, too; words are loaded only
-//! while 32 are left, the most that four groups take; the streams are written only after
+//! The entry point must run on a CPU with the features that [`is_available`] asks for; the caller
+//! is the dispatch, which asked. Memory is touched in four ways: gathers are masked to the table's
+//! length or follow a pointer that `Tables::build` made, which is masked, too; words are loaded
+//! only while 32 are left, the most that four groups take; the streams are written only after
 //! `check_room`, which leaves room for one round and a whole vector behind it; patterns are indexed
 //! by eight bits.
 #![expect(

@@ -1,22 +1,24 @@
-//! The AVX-512 kernel: a turn of all 32 lanes at once, without tables in memory and without gathers.
+//! The AVX-512 kernel: a turn of all 32 lanes at once, without tables in memory and without
+//! gathers.
 //!
-//! **State.** Lane i is element i of vectors of 16-bit elements: four of them hold a lane's up to 63
-//! unread bits, lowest first, and `surplus` says how many more than 32 these are. Consuming bits is a
-//! funnel shift from element to element. Where the surplus becomes negative a word is due: the next
-//! words are expanded into just those lanes, in lane order, which is the order of the format, and
-//! the cursor moves by the mask's popcount. Nothing but that popcount leaves the vector registers
-//! between one turn and the next, and everything has the width of one vector: rounds depend
-//! on each other, so the time of a round is the length of its chain of operations, about 45 cycles.
+//! **State.** Lane i is element i of vectors of 16-bit elements: four of them hold a lane's up to
+//! 63 unread bits, lowest first, and `surplus` says how many more than 32 these are. Consuming bits
+//! is a funnel shift from element to element. Where the surplus becomes negative a word is due: the
+//! next words are expanded into just those lanes, in lane order, which is the order of the format,
+//! and the cursor moves by the mask's popcount. Nothing but that popcount leaves the vector
+//! registers between one turn and the next, and everything has the width of one vector: rounds
+//! depend on each other, so the time of a round is the length of its chain of operations, about 45
+//! cycles.
 //!
-//! **Codewords.** A canonical code is decided by comparing the next 15 bits, first bit highest, with
-//! one limit per length: the codeword has as many bits as there are limits at or below it, plus
-//! one. The limits of both codes lie in the registers' lanes side by side, so that a lane with a
-//! pending length is only another index. Two steps of three comparisons find the length of all 32
+//! **Codewords.** A canonical code is decided by comparing the next 15 bits, first bit highest,
+//! with one limit per length: the codeword has as many bits as there are limits at or below it,
+//! plus one. The limits of both codes lie in the registers' lanes side by side, so that a lane with
+//! a pending length is only another index. Two steps of three comparisons find the length of all 32
 //! codewords; 16-bit shuffles then give its rank. Literals and the other symbols are ranked apart:
 //! 32 others and 32 distances fill exactly the 64 elements of two vectors, with base and extra
 //! bits, and the literals' ranks are stored as they are and turned into bytes after the block, 64
-//! at a time, from four vectors. So a block's tables are a few hundred bytes, built by one
-//! counting sort: no table of 2^10 entries is ever filled.
+//! at a time, from four vectors. So a block's tables are a few hundred bytes, built by one counting
+//! sort: no table of 2^10 entries is ever filled.
 //!
 //! **End of block.** An end, an unassigned codeword, or a length with 16 extra bits, more than one
 //! funnel shift can do, sets a flag that is tested once a round. Such a round is done again apart
@@ -24,12 +26,12 @@
 //! run for the distances that are pending.
 //!
 //! # Safety
-//! The entry point must run on a CPU with the features that [`is_available`] asks for; the caller is
-//! the dispatch, which asked. Memory is touched in three ways, each bounded where it happens:
-//! words are loaded only while 32 are left in the slice (or from a padded copy of the last
-//! ones), which is the most that a round takes; the streams are written only after `check_room`,
-//! which leaves room for one round and a whole vector behind it; constant tables have the size of
-//! the loads.
+//! The entry point must run on a CPU with the features that [`is_available`] asks for; the caller
+//! is the dispatch, which asked. Memory is touched in three ways, each bounded where it happens:
+//! words are loaded only while 32 are left in the slice (or from a padded copy of the last ones),
+//! which is the most that a round takes; the streams are written only after `check_room`, which
+//! leaves room for one round and a whole vector behind it; constant tables have the size of the
+//! loads.
 #![expect(
     unsafe_code,
     reason = "vector loads and stores with derived bounds; see # Safety"

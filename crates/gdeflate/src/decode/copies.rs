@@ -5,9 +5,9 @@
 //! kernel that gave wrong streams could make wrong bytes, but never touch foreign memory.
 //!
 //! Most runs and most matches are shorter than 16 bytes, so the loop does one vector of each and
-//! leaves what is longer to functions of its own, which keeps it in registers. A match that overlaps
-//! itself within the vector is one shuffle where the machine has it: reading back bytes that were
-//! just written in other pieces would wait for them to reach the cache, which costs more
+//! leaves what is longer to functions of its own, which keeps it in registers. A match that
+//! overlaps itself within the vector is one shuffle where the machine has it: reading back bytes
+//! that were just written in other pieces would wait for them to reach the cache, which costs more
 //! than everything else here.
 //!
 //! # Safety

@@ -130,9 +130,9 @@ fn build(
     }
     let root_len = 1 << root_bits;
     let mut rank = 0;
-    // The root table grows with the length: what is filled for one length serves the next one twice,
-    // and what no codeword of up to that length begins is filled later. So a codeword is written
-    // once.
+    // The root table grows with the length: what is filled for one length serves the next one
+    // twice, and what no codeword of up to that length begins is filled later. So a codeword is
+    // written once.
     let mut filled = 1;
     for len in 1..=root_bits {
         let first = code.first[len as usize];

@@ -209,7 +209,7 @@ mod tests {
             *frequency = a;
             (a, b) = (b, a + b);
         }
-        let mut heap: Vec<u32> = frequencies[..12].to_vec();
+        let mut heap: std::vec::Vec<u32> = frequencies[..12].to_vec();
         let mut cost = 0;
         while heap.len() > 1 {
             heap.sort_unstable_by(|x, y| y.cmp(x));

@@ -1,6 +1,7 @@
 //! A plain, slow tile decoder, written for one purpose: to be obviously right. It follows the
 //! format's description step by step, reads one bit at a time, keeps no tables, copies bytes one by
-//! one in turn order, and knows nothing of the crate's own decoder. The oracle of tests and fuzzing.
+//! one in turn order, and knows nothing of the crate's own decoder. The oracle of tests and
+//! fuzzing.
 
 /// Why a tile was refused; the crate's errors fall in the same classes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

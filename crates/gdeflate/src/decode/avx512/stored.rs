@@ -20,7 +20,8 @@ use crate::decode::stored::{GROUP_BYTES, word_order};
 use crate::error::ErrorKind;
 use crate::limits::LANE_COUNT;
 
-/// For each byte of a group the byte of the lanes' 32 doublewords that it is: byte `round` of `lane`.
+/// For each byte of a group the byte of the lanes' 32 doublewords that it is: byte `round` of
+/// `lane`.
 static TRANSPOSED: [u8; GROUP_BYTES] = {
     let mut indices = [0; GROUP_BYTES];
     let mut at = 0;
