@@ -24,7 +24,7 @@ fn commands() -> Vec<String> {
 #[test]
 fn every_command_has_help_with_an_example() {
     let commands = commands();
-    assert!(commands.len() >= 4, "{commands:?}");
+    assert!(commands.len() >= 7, "{commands:?}");
     for command in &commands {
         for words in [
             [command.as_str(), "--help"],
@@ -88,6 +88,12 @@ fn wrong_words_end_with_status_2_and_touch_nothing() {
         ],
         &["decompress", "--codec", "zstd", "--level", "3", "in", "out"],
         &["decompress", "--codec", "zstd", "--json", "in", "-"],
+        &["bench", "nonsense"],
+        &["bench", "--runs", "0"],
+        &["bench", "--runs", "many"],
+        &["bench", "--throttle", "fast"],
+        &["bench", "--throttle", "48,0"],
+        &["bench", "--throttle", "inf"],
         &["completions"],
         &["completions", "cmd.exe"],
         &["man"],
