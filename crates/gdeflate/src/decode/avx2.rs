@@ -27,8 +27,7 @@ use core::arch::x86_64::*;
 use super::lanes::{Lanes, Words};
 use super::portable;
 use super::tables::{
-    DISTANCE, DISTANCE_ROOT_BITS, DISTANCE_START, ENTRY_COUNT, LENGTH, LITERAL, LITLEN_ROOT_BITS,
-    SPECIAL, TAKE, Tables,
+    DISTANCE, DISTANCE_START, ENTRY_COUNT, LENGTH, LITERAL, ROOT_BITS, SPECIAL, TAKE, Tables,
 };
 use super::tokens::{LITERAL_ROOM, MATCH_ROOM, STREAM_SLACK, Tokens};
 use crate::error::ErrorKind;
@@ -236,14 +235,9 @@ fn value(entries: __m256i, low: __m256i) -> __m256i {
 #[inline]
 #[target_feature(enable = "avx2")]
 fn look_up(group: &Group, tables: &Tables) -> __m256i {
-    const LITLEN_MASK: u32 = (1 << LITLEN_ROOT_BITS) - 1;
-    const DISTANCE_MASK: u32 = (1 << DISTANCE_ROOT_BITS) - 1;
-    let root = _mm256_xor_si256(
-        splat(LITLEN_MASK),
-        _mm256_and_si256(group.pending, splat(LITLEN_MASK ^ DISTANCE_MASK)),
-    );
+    let root = _mm256_and_si256(group.low, splat((1 << ROOT_BITS) - 1));
     let start = _mm256_and_si256(group.pending, splat(DISTANCE_START as u32));
-    let index = _mm256_or_si256(_mm256_and_si256(group.low, root), start);
+    let index = _mm256_or_si256(root, start);
     let table = tables.entries.as_ptr().cast::<i32>();
     // SAFETY: `index` is at most 2048 + 1023, below ENTRY_COUNT.
     let entries = unsafe { _mm256_i32gather_epi32::<4>(table, index) };

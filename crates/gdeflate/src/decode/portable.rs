@@ -8,16 +8,15 @@
 
 use super::lanes::{Lanes, Words, refilled};
 use super::tables::{
-    DISTANCE, DISTANCE_ROOT_BITS, DISTANCE_START, END_VALUE, ENTRY_COUNT, LENGTH, LITERAL,
-    LITLEN_ROOT_BITS, POINTER, SPECIAL, TAKE, Tables, value,
+    DISTANCE, DISTANCE_START, END_VALUE, ENTRY_COUNT, LENGTH, LITERAL, POINTER, ROOT_BITS, SPECIAL,
+    TAKE, Tables, value,
 };
 use super::tokens::{MATCH_MASK, Tokens};
 use crate::error::ErrorKind;
 use crate::limits::{LANE_COUNT, WORD_BYTES};
 
-/// Masks of the root tables' indices.
-const LITLEN_ROOT: u64 = (1 << LITLEN_ROOT_BITS) - 1;
-const DISTANCE_ROOT: u64 = (1 << DISTANCE_ROOT_BITS) - 1;
+/// Mask of the root tables' indices.
+const ROOT: u64 = (1 << ROOT_BITS) - 1;
 
 /// Decodes the symbols of one Huffman block, from its first turn to the end of its tail, appending
 /// to `tokens`. Stops with an error as soon as they are longer than `room` bytes.
@@ -84,12 +83,7 @@ fn round(
     let mut distance_count = tokens.distance_count;
     for (lane, pending) in pending.iter_mut().enumerate() {
         let bits = lanes.bits[lane];
-        let root = if *pending == 0 {
-            LITLEN_ROOT
-        } else {
-            DISTANCE_ROOT
-        };
-        let mut entry = tables.entries[(*pending + (bits & root) as usize) % ENTRY_COUNT];
+        let mut entry = tables.entries[(*pending + (bits & ROOT) as usize) % ENTRY_COUNT];
         if entry & SPECIAL != 0 {
             entry = follow(tables, entry, bits);
             if entry & SPECIAL != 0 {
@@ -145,12 +139,7 @@ fn turn(
     lane: usize,
 ) -> Result<bool, ErrorKind> {
     let bits = lanes.bits[lane];
-    let root = if pending[lane] == 0 {
-        LITLEN_ROOT
-    } else {
-        DISTANCE_ROOT
-    };
-    let entry = tables.entries[(pending[lane] + (bits & root) as usize) % ENTRY_COUNT];
+    let entry = tables.entries[(pending[lane] + (bits & ROOT) as usize) % ENTRY_COUNT];
     let entry = follow(tables, entry, bits);
     let special = entry & SPECIAL != 0;
     if special && entry >> 16 != END_VALUE {

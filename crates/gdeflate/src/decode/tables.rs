@@ -25,15 +25,17 @@ use crate::limits::{
     LENGTH_BASE, LENGTH_EXTRA, LITLEN_SYMBOL_COUNT,
 };
 
-/// Index bits of the literal/length root table.
-pub(crate) const LITLEN_ROOT_BITS: u32 = 10;
-/// Index bits of the distance root table.
-pub(crate) const DISTANCE_ROOT_BITS: u32 = 8;
+/// Index bits of both root tables. The same for both, so that a turn masks its bits without looking
+/// at what is pending; measured, that is worth more than a smaller table of distances.
+pub(crate) const ROOT_BITS: u32 = 10;
 /// Where the distance tables begin. The literal/length tables need at most 1,334 entries
 /// (288 symbols, root of 10 bits, codewords of at most 15).
 pub(crate) const DISTANCE_START: usize = 2048;
-/// All entries. The distance tables need at most 402.
+/// All entries. The distance tables need 1,024 and less than 16 second tables of 32: each holds two
+/// codewords or more.
 pub(crate) const ENTRY_COUNT: usize = 4096;
+
+const _: () = assert!(DISTANCE_START + (1 << ROOT_BITS) + 16 * 32 <= ENTRY_COUNT);
 
 pub(crate) const SPECIAL: u32 = 1 << 6;
 pub(crate) const DISTANCE: u32 = 1 << 7;
@@ -91,17 +93,10 @@ impl Tables {
     /// Builds both tables; the codes are checked on the way.
     pub(crate) fn build(&mut self, lengths: &Lengths) -> Result<(), ErrorKind> {
         let (litlen, distance) = self.entries.split_at_mut(DISTANCE_START);
-        build(
-            litlen,
-            0,
-            LITLEN_ROOT_BITS,
-            &lengths.litlen,
-            &LITLEN_MEANING,
-        )?;
+        build(litlen, 0, &lengths.litlen, &LITLEN_MEANING)?;
         build(
             distance,
             DISTANCE_START,
-            DISTANCE_ROOT_BITS,
             &lengths.distance,
             &DISTANCE_MEANING,
         )
@@ -112,7 +107,6 @@ impl Tables {
 fn build(
     entries: &mut [u32],
     place: usize,
-    root_bits: u32,
     lengths: &[u8],
     meaning: &[u32],
 ) -> Result<(), ErrorKind> {
@@ -128,13 +122,13 @@ fn build(
         sorted[next[len]] = symbol as u16;
         next[len] += 1;
     }
-    let root_len = 1 << root_bits;
+    let root_len = 1 << ROOT_BITS;
     let mut rank = 0;
     // The root table grows with the length: what is filled for one length serves the next one
     // twice, and what no codeword of up to that length begins is filled later. So a codeword is
     // written once.
     let mut filled = 1;
-    for len in 1..=root_bits {
+    for len in 1..=ROOT_BITS {
         let first = code.first[len as usize];
         entries.copy_within(..filled, filled);
         filled *= 2;
@@ -152,14 +146,7 @@ fn build(
             }
         }
     }
-    build_second(
-        entries,
-        place,
-        root_bits,
-        &code,
-        &sorted[rank..symbol_count],
-        meaning,
-    );
+    build_second(entries, place, &code, &sorted[rank..symbol_count], meaning);
     Ok(())
 }
 
@@ -167,12 +154,11 @@ fn build(
 fn build_second(
     entries: &mut [u32],
     place: usize,
-    root_bits: u32,
     code: &Canonical,
     sorted: &[u16],
     meaning: &[u32],
 ) {
-    let root_len = 1 << root_bits;
+    let root_len = 1 << ROOT_BITS;
     let mut end = root_len;
     let mut second = Second {
         prefix: usize::MAX,
@@ -180,7 +166,7 @@ fn build_second(
         bits: 0,
     };
     let mut symbols = sorted.iter();
-    for len in root_bits + 1..=CODEWORD_BITS_MAX as u32 {
+    for len in ROOT_BITS + 1..=CODEWORD_BITS_MAX as u32 {
         let first = code.first[len as usize];
         let codewords = first..first + u32::from(code.counts[len as usize]);
         for (codeword, &symbol) in codewords.zip(&mut symbols) {
@@ -188,7 +174,7 @@ fn build_second(
             let reversed = (codeword.reverse_bits() >> (32 - len)) as usize;
             let prefix = reversed & (root_len - 1);
             if prefix != second.prefix {
-                let bits = second_bits(code, len, codeword, root_bits);
+                let bits = second_bits(code, len, codeword);
                 second = Second {
                     prefix,
                     start: end,
@@ -197,11 +183,11 @@ fn build_second(
                 end += 1 << bits;
                 entries[prefix] = ((place + second.start) as u32) << 16
                     | POINTER
-                    | root_bits << 8
-                    | (root_bits + bits);
+                    | ROOT_BITS << 8
+                    | (ROOT_BITS + bits);
             }
             let table = &mut entries[second.start..second.start + (1 << second.bits)];
-            for at in (reversed >> root_bits..table.len()).step_by(1 << (len - root_bits)) {
+            for at in (reversed >> ROOT_BITS..table.len()).step_by(1 << (len - ROOT_BITS)) {
                 table[at] = entry;
             }
         }
@@ -217,14 +203,14 @@ struct Second {
 
 /// Index bits that the second table needs whose first codeword is `codeword` of `len` bits: as
 /// many as make its codewords fill it.
-fn second_bits(code: &Canonical, len: u32, codeword: u32, root_bits: u32) -> u32 {
-    let mut bits = len - root_bits;
+fn second_bits(code: &Canonical, len: u32, codeword: u32) -> u32 {
+    let mut bits = len - ROOT_BITS;
     // Codewords of this length from here on, in units of the current length.
     let index = codeword - code.first[len as usize];
     let mut filled = u32::from(code.counts[len as usize]) - index;
-    while filled < 1 << bits && root_bits + bits < CODEWORD_BITS_MAX as u32 {
+    while filled < 1 << bits && ROOT_BITS + bits < CODEWORD_BITS_MAX as u32 {
         bits += 1;
-        filled = 2 * filled + u32::from(code.counts[(root_bits + bits) as usize]);
+        filled = 2 * filled + u32::from(code.counts[(ROOT_BITS + bits) as usize]);
     }
     bits
 }
