@@ -104,8 +104,10 @@ pub const URING_OWN_ENTRIES: u32 = 16;
 /// Most regions that a ring registers; the table is made in one piece.
 pub const URING_REGIONS_MAX: usize = 16;
 
-/// Longest piece of memory that the kernel registers as one buffer.
-pub const URING_REGION_BYTES_MAX: usize = 1 << 30;
+/// Most bytes of a region that are registered. Registering clears and pins the memory on the spot
+/// (about 0.2 ms a MiB), and keeps it resident; an arena gives out its lowest free memory, so most
+/// traffic passes through its first part.
+pub const URING_REGION_BYTES_MAX: usize = 16 << 20;
 
 /// Registering less of a region than this is not worth a table entry.
 pub const URING_REGION_BYTES_MIN: usize = 64 << 10;

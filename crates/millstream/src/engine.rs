@@ -65,6 +65,8 @@ pub(crate) struct Engine {
     slow: Option<Box<dyn Device>>,
     slow_apart: bool,
     arena: Arena,
+    /// Staging was offered to the device for registration.
+    registered: bool,
     requests: Vec<Req>,
     free_requests: Vec<u32>,
     ops: Slab<Op>,
@@ -160,12 +162,12 @@ impl Engine {
         let options = &shared.options;
         let arena = Arena::new(options.staging_bytes, options.allocator.clone())
             .map_err(|error| Error::from_io(&error))?;
-        let mut device = made.device;
-        device.register(arena.region());
+        let device = made.device;
         let memory = rustix::system::sysinfo().totalram;
         Ok(Engine {
             device,
             slow: None,
+            registered: false,
             slow_apart: made.slow_apart,
             requests: Vec::new(),
             free_requests: Vec::new(),

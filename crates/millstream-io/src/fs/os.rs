@@ -246,11 +246,7 @@ fn mount_number(status: &Statx, is_block: bool) -> u64 {
 fn refuse_type(found: FileType) -> IoError {
     match found {
         FileType::Directory => refuse("open", Errno::ISDIR, "it is a folder, not a file"),
-        FileType::Fifo => refuse(
-            "open",
-            Errno::NXIO,
-            "it is a FIFO (named pipe), not a file",
-        ),
+        FileType::Fifo => refuse("open", Errno::NXIO, "it is a FIFO (named pipe), not a file"),
         FileType::Socket => refuse("open", Errno::NXIO, "it is a socket, not a file"),
         FileType::CharacterDevice => {
             let cause = "it is a character device (a terminal, /dev/null), not a file";

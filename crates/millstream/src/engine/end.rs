@@ -1,7 +1,5 @@
 //! Ends: each request ends here, exactly once, and its queue's entries fire in their places.
 
-use std::sync::Arc;
-
 use millstream_io::Buffer;
 
 use super::Engine;
@@ -149,8 +147,8 @@ impl Engine {
                     landed,
                 }),
             };
-            let shared = Arc::clone(&self.queues.state(queue).shared);
-            let unclaimed = shared.cells.end(cell, outcome, &mut self.wakers);
+            let cells = &self.queues.state(queue).shared.cells;
+            let unclaimed = cells.end(cell, outcome, &mut self.wakers);
             drop(unclaimed);
         }
     }

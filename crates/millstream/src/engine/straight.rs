@@ -336,6 +336,10 @@ impl Engine {
 
     /// Whether the range was loaded before by this storage: then it is worth its place in the page cache, up to a share of memory.
     fn is_repeat(&mut self, request: u32, at: u64, bytes: u64) -> bool {
+        if bytes < limits::DIRECT_BYTES_MIN {
+            // Granules say nothing of ranges so much smaller than they are.
+            return false;
+        }
         let index = self.requests[request as usize].file;
         let file = self.files.at(index);
         let first = at / limits::REPEAT_GRANULE_BYTES;

@@ -86,7 +86,7 @@ impl Registered {
         while len >= URING_REGION_BYTES_MIN {
             match self.try_register(ring, region.pointer() as usize, len) {
                 Ok(()) => {
-                    self.why_not = if len < region.len() {
+                    self.why_not = if len < whole {
                         "RLIMIT_MEMLOCK allows only a part"
                     } else {
                         ""
