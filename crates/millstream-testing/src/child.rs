@@ -197,7 +197,8 @@ impl Child {
             .map_err(|error| Unavailable::because(format!("the test's own program: {error}")))?;
         let mut command = Command::new(binary);
         if self.leaks {
-            command.env("ASAN_OPTIONS", "detect_leaks=0");
+            let set = std::env::var("ASAN_OPTIONS").unwrap_or_default();
+            command.env("ASAN_OPTIONS", format!("{set}:detect_leaks=0"));
         }
         let mut child = command
             .args([self.test, "--exact", "--nocapture", "--test-threads=1"])

@@ -278,7 +278,10 @@ impl Drop for FaultFs {
                 // An empty folder that cannot be removed harms nobody.
                 let _ = mount_point.close();
             } else {
-                eprintln!("cannot unmount {}: {refused:?}", mount_point.keep().display());
+                eprintln!(
+                    "cannot unmount {}: {refused:?}",
+                    mount_point.keep().display()
+                );
             }
         }
     }
