@@ -2,9 +2,9 @@
 //!
 //! A folder holds the files and beside each a small record (`NAME.json`) with lengths and XXH3-64
 //! of what is stored and of what it decodes to. A file is used only if its content hashes as its
-//! record says and the record is of this generator; otherwise it is made again, beside its place, and
-//! renamed, so that an interrupted benchmark never leaves half a corpus behind. Two
-//! benchmarks at once may both make a file; both make the same one.
+//! record says and the record is of this generator; otherwise it is made again, beside its place,
+//! and renamed, so that an interrupted benchmark never leaves half a corpus behind. Two benchmarks
+//! at once may both make a file; both make the same one.
 
 use std::fs::{self, File};
 use std::io::Write;

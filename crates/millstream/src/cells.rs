@@ -1,11 +1,12 @@
 //! Cells: where a request's end meets its ticket.
 //!
-//! Each queue owns chunks of cells that never move. A cell belongs to one ticket at a time; its generation
-//! goes up at every reuse, so that an id of an earlier life names nothing.
+//! Each queue owns chunks of cells that never move. A cell belongs to one ticket at a time; its
+//! generation goes up at every reuse, so that an id of an earlier life names nothing.
 //!
-//! Life of a cell: free → (caller takes it at enqueue) live → (engine) ended → (ticket claims or is dropped) free;
-//! a ticket dropped before the end detaches: then the engine frees the cell. The cell's lock decides between the two, so each
-//! request ends exactly once and each outcome is seen by the ticket or dropped, never both. The lock is held for a few stores only.
+//! Life of a cell: free → (caller takes it at enqueue) live → (engine) ended → (ticket claims or is
+//! dropped) free; a ticket dropped before the end detaches: then the engine frees the cell. The
+//! cell's lock decides between the two, so each request ends exactly once and each outcome is seen
+//! by the ticket or dropped, never both. The lock is held for a few stores only.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, OnceLock};
@@ -121,7 +122,8 @@ impl Cells {
             .then_some(request)
     }
 
-    /// Engine: the request has ended. The outcome goes to the ticket, or is given back to be dropped if nobody holds one.
+    /// Engine: the request has ended. The outcome goes to the ticket, or is given back to be
+    /// dropped if nobody holds one.
     pub(crate) fn end(
         &self,
         id: CellId,

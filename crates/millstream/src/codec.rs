@@ -1,7 +1,8 @@
 //! Codecs of the application, from number 0x80 on.
 //!
-//! Three kinds: a function over a whole block, a stream decoder (parsers are of this kind), and a codec that the
-//! application pulls: it takes [`PulledDecode`]s from the storage and answers them when it likes, on any thread.
+//! Three kinds: a function over a whole block, a stream decoder (parsers are of this kind), and a
+//! codec that the application pulls: it takes [`PulledDecode`]s from the storage and answers them
+//! when it likes, on any thread.
 //!
 //! ```
 //! use millstream::codec::{ApplicationCodec, Codecs};
@@ -28,7 +29,8 @@ use crate::park;
 use crate::storage::Shared;
 use crate::waiters::{Waiters, lock};
 
-/// Decodes a whole block: stored bytes to raw bytes; returns how many raw bytes it wrote, or the likely cause of the failure.
+/// Decodes a whole block: stored bytes to raw bytes; returns how many raw bytes it wrote, or the
+/// likely cause of the failure.
 pub type WholeFunction = dyn Fn(&[u8], &mut [u8]) -> Result<usize, &'static str> + Send + Sync;
 
 /// Makes a stream decoder for one request.

@@ -1,8 +1,9 @@
 //! Destinations: where bytes land.
 //!
-//! The library's own buffers are the safe and fast default. Memory of the application comes in by ownership
-//! ([`Landing`]), by a callback that supplies it once the size is known, or, through one entry that is marked unsafe, borrowed.
-//! A [`Place`] is host memory today; the enum is open so that memory of a GPU can join without a break.
+//! The library's own buffers are the safe and fast default. Memory of the application comes in by
+//! ownership ([`Landing`]), by a callback that supplies it once the size is known, or, through one
+//! entry that is marked unsafe, borrowed. A [`Place`] is host memory today; the enum is open so
+//! that memory of a GPU can join without a break.
 //!
 //! # Safety
 //! [`Landing`] is an unsafe trait: the engine lets kernels and workers write where `place` says.
@@ -37,8 +38,9 @@ pub enum Place {
 /// Owned memory of the application that bytes can land in.
 ///
 /// # Safety
-/// `place` must always name the same memory, which is valid for reads and writes from any thread, initialised,
-/// and used by nobody else, from the call until the value is dropped; moving the value must not move the memory.
+/// `place` must always name the same memory, which is valid for reads and writes from any thread,
+/// initialised, and used by nobody else, from the call until the value is dropped; moving the value
+/// must not move the memory.
 pub unsafe trait Landing: Any + Send {
     /// Where the memory is.
     fn place(&mut self) -> Place;

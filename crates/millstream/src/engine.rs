@@ -1,14 +1,20 @@
-//! The engine: one thread per storage that takes entries, orders them, feeds the device and ends requests.
+//! The engine: one thread per storage that takes entries, orders them, feeds the device and ends
+//! requests.
 //!
-//! A round of the engine walks the data's way once: mail (entries, commands, results of jobs) → [`intake`] → completions of the
-//! device → [`decode`] → timers → [`issue`] (the scheduler's picks go to the device) → ends (FIFO entries, wakers). It never opens, stats, decodes or
-//! copies more than 16 KiB, and calls no code of the application but wakers and the log hook, outside all locks.
+//! A round of the engine walks the data's way once: mail (entries, commands, results of jobs) →
+//! [`intake`] → completions of the device → [`decode`] → timers → [`issue`] (the scheduler's picks
+//! go to the device) → ends (FIFO entries, wakers). It never opens, stats, decodes or copies more
+//! than 16 KiB, and calls no code of the application but wakers and the log hook, outside all
+//! locks.
 //!
 //! Ownership, which everything else rests on:
-//! - All tables are the engine's alone. A request's end is decided here and nowhere else, so each ends exactly once.
-//! - A request with operations or jobs out does not end, with one exception: its timeout has passed and its destination is
-//!   owned. Then destination and windows move to the quarantine until the last of them is back.
-//! - An operation keeps its file's descriptors open (`File::ops`); a request that waits keeps its file from being evicted (`File::users`).
+//! - All tables are the engine's alone. A request's end is decided here and nowhere else, so each
+//!   ends exactly once.
+//! - A request with operations or jobs out does not end, with one exception: its timeout has passed
+//!   and its destination is owned. Then destination and windows move to the quarantine until the
+//!   last of them is back.
+//! - An operation keeps its file's descriptors open (`File::ops`); a request that waits keeps its
+//!   file from being evicted (`File::users`).
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};

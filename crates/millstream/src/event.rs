@@ -21,7 +21,8 @@ struct Inner {
     waiters: Waiters,
 }
 
-/// A flag that stays set until it is reset. Cloning gives another handle to the same event; any thread may call.
+/// A flag that stays set until it is reset. Cloning gives another handle to the same event; any
+/// thread may call.
 #[derive(Clone, Default)]
 pub struct Event(Arc<Inner>);
 

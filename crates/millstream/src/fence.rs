@@ -1,7 +1,7 @@
 //! Fences: monotonic numbers that queues raise and anyone can wait for.
 //!
-//! The value only grows (`fetch_max`). Signalling costs one atomic when nobody waits. A fence can be
-//! exported as an eventfd, which becomes readable at every signal after that.
+//! The value only grows (`fetch_max`). Signalling costs one atomic when nobody waits. A fence can
+//! be exported as an eventfd, which becomes readable at every signal after that.
 //!
 //! ```
 //! let fence = millstream::Fence::new(0);
@@ -32,7 +32,8 @@ struct Inner {
     watched: std::sync::atomic::AtomicBool,
 }
 
-/// A monotonic u64. Cloning gives another handle to the same fence; all methods may be called from any thread.
+/// A monotonic u64. Cloning gives another handle to the same fence; all methods may be called from
+/// any thread.
 #[derive(Clone)]
 pub struct Fence(Arc<Inner>);
 
@@ -116,8 +117,9 @@ impl Fence {
         }
     }
 
-    /// The fence as an eventfd, made on the first call: readable after every signal that raised
-    /// the fence since (and from the start if it had been raised before). Reading it resets it; the value itself is [`Fence::value`].
+    /// The fence as an eventfd, made on the first call: readable after every signal that raised the
+    /// fence since (and from the start if it had been raised before). Reading it resets it; the
+    /// value itself is [`Fence::value`].
     ///
     /// # Errors
     /// The system has no descriptor left.

@@ -1,7 +1,8 @@
 //! File ids: names on the caller's side of the engine.
 //!
-//! A path is looked at once, in [`Storage::open`](crate::Storage::open); from then on a file is a small id, checked by its generation.
-//! Opening here makes no system call: the engine has the file opened by a worker, ahead of its first read.
+//! A path is looked at once, in [`Storage::open`](crate::Storage::open); from then on a file is a
+//! small id, checked by its generation. Opening here makes no system call: the engine has the file
+//! opened by a worker, ahead of its first read.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -27,7 +28,8 @@ pub struct FileId {
 /// Whether reads go through the page cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Access {
-    /// Decided per block: cached ranges from the cache, large cold ones past it, small cold ones through it.
+    /// Decided per block: cached ranges from the cache, large cold ones past it, small cold ones
+    /// through it.
     #[default]
     Auto,
     /// Always past the cache; reads fail with `NoDirectIo` where the file system cannot.
@@ -205,7 +207,8 @@ impl Names {
     }
 }
 
-/// `path` without `.` and empty parts, if it has any. `..` stays: only the system knows what it means behind a link.
+/// `path` without `.` and empty parts, if it has any. `..` stays: only the system knows what it
+/// means behind a link.
 fn cleaned(path: &Path) -> Option<PathBuf> {
     let bytes = path.as_os_str().as_bytes();
     let odd = bytes.starts_with(b"./")

@@ -1,7 +1,8 @@
 //! Groups and counters: completion of many requests at once.
 //!
-//! A [`Counter`] goes up when a request that names it is enqueued, and down when it ends; a [`Group`] also knows
-//! how its requests ended, and can be cancelled as a whole ([`Queue::cancel_group`](crate::Queue::cancel_group)).
+//! A [`Counter`] goes up when a request that names it is enqueued, and down when it ends; a
+//! [`Group`] also knows how its requests ended, and can be cancelled as a whole
+//! ([`Queue::cancel_group`](crate::Queue::cancel_group)).
 //!
 //! ```
 //! let group = millstream::Group::new();

@@ -1,4 +1,5 @@
-//! Latency histograms: logarithmic buckets with four steps an octave, constant memory, one add per value.
+//! Latency histograms: logarithmic buckets with four steps an octave, constant memory, one add per
+//! value.
 
 /// Buckets: 64 octaves of 4 steps.
 const BUCKETS: usize = 256;

@@ -1,10 +1,12 @@
 //! Jobs: what workers do, and what comes back to the engine.
 //!
-//! A job owns everything it touches, or holds memory that its request keeps until the job's result has come back
-//! ([`Span`]): a request never ends while a job of it is out, unless its memory went into quarantine.
+//! A job owns everything it touches, or holds memory that its request keeps until the job's result
+//! has come back ([`Span`]): a request never ends while a job of it is out, unless its memory went
+//! into quarantine.
 //!
 //! # Safety
-//! Spans of jobs of one request are disjoint: the engine cuts them from the destination by raw offsets that only grow.
+//! Spans of jobs of one request are disjoint: the engine cuts them from the destination by raw
+//! offsets that only grow.
 #![expect(unsafe_code, reason = "turns the engine's spans into slices")]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -21,7 +23,8 @@ use crate::error::{Error, ErrorKind};
 use crate::files::Access;
 use crate::view::MappedView;
 
-/// Which request a job is for; the generation tells a late result from one for the slot's next request.
+/// Which request a job is for; the generation tells a late result from one for the slot's next
+/// request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Target {
     pub(crate) request: u32,
@@ -34,7 +37,8 @@ pub(crate) struct Span {
     len: usize,
 }
 
-// SAFETY: a span is handed to one job at a time; the memory is valid on every thread until the job's result came back.
+// SAFETY: a span is handed to one job at a time; the memory is valid on every thread until the
+// job's result came back.
 unsafe impl Send for Span {}
 
 impl Span {
@@ -46,8 +50,8 @@ impl Span {
         if self.len == 0 {
             return &mut [];
         }
-        // SAFETY: the engine made the span inside the destination, which the request keeps until this job's result is back,
-        // and gave that part to no other job (see the module).
+        // SAFETY: the engine made the span inside the destination, which the request keeps until
+        // this job's result is back, and gave that part to no other job (see the module).
         unsafe { std::slice::from_raw_parts_mut(self.pointer, self.len) }
     }
 }
@@ -428,7 +432,8 @@ fn feed(
         taken += progress.consumed;
         written += progress.produced;
         let moved = progress.consumed + progress.produced > 0;
-        // A decoder may hold raw bytes back until it is asked with room: stop only when it has no more to say.
+        // A decoder may hold raw bytes back until it is asked with room: stop only when it has no
+        // more to say.
         if taken == stored.len() && (progress.at_end || !moved) {
             return Ok((written, progress.at_end));
         }

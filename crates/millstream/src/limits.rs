@@ -109,7 +109,8 @@ pub const DROP_DEADLINE_SECONDS: u64 = 5;
 /// Rounds that the engine spins before it sleeps when work has come quickly (about 10–20 µs).
 pub const SPIN_ROUNDS: u32 = 400;
 
-/// Distance at which FIFO entries stop being taken while an old request has not ended: one bit each.
+/// Distance at which FIFO entries stop being taken while an old request has not ended: one bit
+/// each.
 pub const SEQUENCE_WINDOW_MAX: u64 = 1 << 26;
 
 const _: () = assert!(STAGING_BYTES_MIN >= 4 * BLOCK_BYTES_MIN);

@@ -23,7 +23,8 @@ pub enum Backend {
     Uring,
     /// A pool of threads.
     Threads,
-    /// A device of the caller's (the simulator), made on the thread that will own it, with its file system.
+    /// A device of the caller's (the simulator), made on the thread that will own it, with its file
+    /// system.
     Custom(DeviceMaker, Arc<dyn FileSystem>),
 }
 
@@ -94,8 +95,8 @@ impl PortableJob {
     }
 }
 
-/// The application's job system: takes decode jobs instead of the storage's workers. `spawn` is called on the engine's thread and must not
-/// block.
+/// The application's job system: takes decode jobs instead of the storage's workers. `spawn` is
+/// called on the engine's thread and must not block.
 pub trait JobSystem: Send + Sync {
     /// Runs the job soon, on any thread.
     fn spawn(&self, job: PortableJob);
@@ -104,7 +105,8 @@ pub trait JobSystem: Send + Sync {
 /// Settings of one kind of thread.
 #[derive(Debug, Clone, Default)]
 pub struct ThreadSettings {
-    /// Added to the nice value (a positive one makes the thread give way). Not an error where the system refuses.
+    /// Added to the nice value (a positive one makes the thread give way). Not an error where the
+    /// system refuses.
     pub nice: i32,
     /// Processors the thread may run on; empty for all. Workers take them in turn.
     pub affinity: Vec<usize>,
@@ -153,7 +155,8 @@ impl ThreadOptions {
         if settings.nice != 0
             && let Ok(now) = rustix::process::getpriority_process(None)
         {
-            // On Linux the nice value is the thread's. Refusal (raising it needs rights) changes nothing but speed.
+            // On Linux the nice value is the thread's. Refusal (raising it needs rights) changes
+            // nothing but speed.
             let wanted = now + settings.nice;
             let _ = rustix::process::setpriority_process(None, wanted.clamp(-20, 19));
         }

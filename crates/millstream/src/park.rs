@@ -1,7 +1,8 @@
 //! Blocking on something that can be polled with a waker.
 //!
 //! Everything that can be waited for (tickets, groups, fences, events) has one mechanism, a poll
-//! with a `Waker`. A blocking wait is that poll with a waker which unparks the thread, so there is no second path to get wrong.
+//! with a `Waker`. A blocking wait is that poll with a waker which unparks the thread, so there is
+//! no second path to get wrong.
 
 use std::cell::RefCell;
 use std::sync::Arc;

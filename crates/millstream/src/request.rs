@@ -161,13 +161,15 @@ impl Request {
         )
     }
 
-    /// Takes stored bytes from memory: for decoding on the workers, in the same order and with the same completion as reads.
+    /// Takes stored bytes from memory: for decoding on the workers, in the same order and with the
+    /// same completion as reads.
     #[must_use]
     pub fn from_memory(stored: Arc<[u8]>) -> Request {
         Request::new(Source::Memory(stored), Destination::Library)
     }
 
-    /// Writes a buffer at `offset` of a file opened for writing. The buffer comes back with the ticket.
+    /// Writes a buffer at `offset` of a file opened for writing. The buffer comes back with the
+    /// ticket.
     #[must_use]
     pub fn write(file: FileId, offset: u64, bytes: Buffer) -> Request {
         Request::new(Source::Write { file, offset }, Destination::Buffer(bytes))
@@ -179,14 +181,15 @@ impl Request {
         Request::new(Source::Write { file, offset }, Destination::Landing(bytes))
     }
 
-    /// Writes a buffer behind what the file holds and what earlier appends through this storage will add.
+    /// Writes a buffer behind what the file holds and what earlier appends through this storage
+    /// will add.
     #[must_use]
     pub fn append(file: FileId, bytes: Buffer) -> Request {
         Request::new(Source::Append { file }, Destination::Buffer(bytes))
     }
 
-    /// Makes durable what earlier requests wrote to the file: waits for them, then syncs. Fails with the first write error
-    /// since the last sync, so that write-behind never loses one.
+    /// Makes durable what earlier requests wrote to the file: waits for them, then syncs. Fails
+    /// with the first write error since the last sync, so that write-behind never loses one.
     #[must_use]
     pub fn sync(file: FileId) -> Request {
         Request::new(
@@ -217,15 +220,16 @@ impl Request {
         Request::new(Source::Rename(names), Destination::Nothing)
     }
 
-    /// Replaces a file's content as a whole: readers and crashes see the old content or the new one. Starts after everything before it in
-    /// its queue has ended.
+    /// Replaces a file's content as a whole: readers and crashes see the old content or the new
+    /// one. Starts after everything before it in its queue has ended.
     #[must_use]
     pub fn replace(path: impl AsRef<Path>, bytes: Box<dyn Landing>) -> Request {
         let path = Box::new(path.as_ref().to_path_buf());
         Request::new(Source::Replace(path), Destination::Landing(bytes))
     }
 
-    /// Brings a range of a mapped view into memory ahead of its use (at low priority unless said otherwise).
+    /// Brings a range of a mapped view into memory ahead of its use (at low priority unless said
+    /// otherwise).
     #[must_use]
     pub fn warm(view: &Arc<MappedView>, offset: u64, len: u64) -> Request {
         let source = Source::Warm {
@@ -236,22 +240,25 @@ impl Request {
         Request::new(source, Destination::Nothing).priority(Priority::Low)
     }
 
-    /// How the source is encoded. Codecs from 0x80 on are the application's, see [`Codecs`](crate::codec::Codecs).
+    /// How the source is encoded. Codecs from 0x80 on are the application's, see
+    /// [`Codecs`](crate::codec::Codecs).
     #[must_use]
     pub fn codec(mut self, codec: CodecId) -> Request {
         self.codec = codec;
         self
     }
 
-    /// Raw bytes that the source decodes to, exactly. May be left out where the stored bytes declare it.
+    /// Raw bytes that the source decodes to, exactly. May be left out where the stored bytes
+    /// declare it.
     #[must_use]
     pub fn raw_len(mut self, bytes: u64) -> Request {
         self.raw_len = Some(bytes);
         self
     }
 
-    /// The source consists of independently encoded blocks: they decode on all workers at once, each with
-    /// its own codec. Blocks must lie in ascending order without overlap inside the range.
+    /// The source consists of independently encoded blocks: they decode on all workers at once,
+    /// each with its own codec. Blocks must lie in ascending order without overlap inside the
+    /// range.
     #[must_use]
     pub fn blocks(mut self, blocks: Arc<[BlockEntry]>) -> Request {
         self.rare().blocks = Some(blocks);
@@ -272,14 +279,16 @@ impl Request {
         self
     }
 
-    /// Lands in memory of the application, which comes back with the ticket. Page-aligned memory spares a copy.
+    /// Lands in memory of the application, which comes back with the ticket. Page-aligned memory
+    /// spares a copy.
     #[must_use]
     pub fn into_landing(mut self, memory: Box<dyn Landing>) -> Request {
         self.destination = Destination::Landing(memory);
         self
     }
 
-    /// Lands in memory that `supply` gives once the raw size is known. It runs on a worker and may block there; a panic fails the request.
+    /// Lands in memory that `supply` gives once the raw size is known. It runs on a worker and may
+    /// block there; a panic fails the request.
     #[must_use]
     pub fn into_supplied(mut self, supply: Supply) -> Request {
         self.destination = Destination::Supply(supply);
@@ -289,8 +298,9 @@ impl Request {
     /// Lands in borrowed memory.
     ///
     /// # Safety
-    /// `len` bytes from `pointer` on must be valid, initialised, and used by nobody else until the request has ended
-    /// (its ticket says so, or its group, counter, status, signal or event); if closing the storage reports operations as held, for ever.
+    /// `len` bytes from `pointer` on must be valid, initialised, and used by nobody else until the
+    /// request has ended (its ticket says so, or its group, counter, status, signal or event); if
+    /// closing the storage reports operations as held, for ever.
     #[must_use]
     #[expect(
         unsafe_code,
@@ -329,15 +339,17 @@ impl Request {
         self
     }
 
-    /// When it is wanted. Earlier deadlines go first within a class; a missed one is counted, never an error.
+    /// When it is wanted. Earlier deadlines go first within a class; a missed one is counted, never
+    /// an error.
     #[must_use]
     pub fn deadline(mut self, deadline: Instant) -> Request {
         self.deadline = Some(deadline);
         self
     }
 
-    /// How long it may take from submission. Ends the request with [`TimedOut`](crate::ErrorKind::TimedOut) unless its memory is borrowed and
-    /// with the kernel: then it is counted as overdue and ends when the kernel lets go.
+    /// How long it may take from submission. Ends the request with
+    /// [`TimedOut`](crate::ErrorKind::TimedOut) unless its memory is borrowed and with the kernel:
+    /// then it is counted as overdue and ends when the kernel lets go.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Request {
         self.rare().timeout = Some(timeout);

@@ -1,18 +1,21 @@
 //! The scheduler: which request is served next. Plain data in, plain data out; no I/O, no clock.
 //!
 //! Per class there are three orders, and a request stands in exactly one of them:
-//! - `deadlines`, a heap: requests with a deadline, or that came back into the class later; earliest deadline first, then arrival;
+//! - `deadlines`, a heap: requests with a deadline, or that came back into the class later;
+//!   earliest deadline first, then arrival;
 //! - `arrivals`, a list: the usual case, O(1);
-//! - `elevator`, a tree by position: requests without a deadline on rotating disks. The head sweeps up to the last position and back down
-//!   (LOOK); a sweep from rest begins towards the nearer end, which is what the ideal elevator does.
+//! - `elevator`, a tree by position: requests without a deadline on rotating disks. The head sweeps
+//!   up to the last position and back down (LOOK); a sweep from rest begins towards the nearer end,
+//!   which is what the ideal elevator does.
 //!
-//! A request stays at the front until it is removed: it is served block by block. Removal is lazy: an item is
-//! valid while its stamp is the request's current one.
+//! A request stays at the front until it is removed: it is served block by block. Removal is lazy:
+//! an item is valid while its stamp is the request's current one.
 //!
-//! Classes are served highest first, with two exceptions. A waiting class that was passed over 15 times gets the 16th block,
-//! so that none starves. And the bytes in flight of classes below realtime are bounded: by the bandwidth-delay product while
-//! realtime requests were seen lately (what is in flight ahead of a realtime request is what it waits for), else by
-//! what keeps a device busy.
+//! Classes are served highest first, with two exceptions. A waiting class that was passed over 15
+//! times gets the 16th block, so that none starves. And the bytes in flight of classes below
+//! realtime are bounded: by the bandwidth-delay product while realtime requests were seen lately
+//! (what is in flight ahead of a realtime request is what it waits for), else by what keeps a
+//! device busy.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
@@ -216,7 +219,8 @@ impl Scheduler {
         }
     }
 
-    /// The request to be served next, if one may be. `passed` says of a class that it cannot be served now.
+    /// The request to be served next, if one may be. `passed` says of a class that it cannot be
+    /// served now.
     pub(crate) fn pick(
         &mut self,
         now_ns: u64,
@@ -316,7 +320,8 @@ impl Scheduler {
         }
     }
 
-    /// The request right behind `request` in its class's arrival order, if both stand there: a candidate for merging.
+    /// The request right behind `request` in its class's arrival order, if both stand there: a
+    /// candidate for merging.
     pub(crate) fn next_arrival(&self, class: Priority, nth: usize) -> Option<u32> {
         let item = self.classes[class as usize].arrivals.get(nth)?;
         (self.stamps[item.request as usize] == item.stamp).then_some(item.request)

@@ -1,7 +1,7 @@
 //! The sequence window of a queue: which entries have ended, and below which number all have.
 //!
-//! One bit per entry from the watermark on. Entries may end in any order; the watermark passes a run of ended ones, so that
-//! the cost per entry is constant.
+//! One bit per entry from the watermark on. Entries may end in any order; the watermark passes a
+//! run of ended ones, so that the cost per entry is constant.
 
 use std::collections::VecDeque;
 
@@ -9,7 +9,8 @@ use std::collections::VecDeque;
 pub(crate) struct SequenceWindow {
     /// Everything below has ended.
     watermark: u64,
-    /// Bit `i` of word `w`: entry `base + 64 w + i` has ended. `base` is the watermark rounded down to 64.
+    /// Bit `i` of word `w`: entry `base + 64 w + i` has ended. `base` is the watermark rounded down
+    /// to 64.
     words: VecDeque<u64>,
 }
 

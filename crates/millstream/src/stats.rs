@@ -1,6 +1,7 @@
 //! Statistics: what the engine counted, and where the time went.
 //!
-//! The engine counts in plain memory of its own; asking for statistics has it send a copy, so that counting costs nothing else.
+//! The engine counts in plain memory of its own; asking for statistics has it send a copy, so that
+//! counting costs nothing else.
 
 use crate::histogram::Histogram;
 

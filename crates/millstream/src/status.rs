@@ -1,7 +1,7 @@
 //! Status arrays: one slot per status entry, polled without a lock.
 //!
-//! A status entry fires in its place in the queue, after everything before it has ended, and writes how the requests
-//! since the previous status entry of that queue went.
+//! A status entry fires in its place in the queue, after everything before it has ended, and writes
+//! how the requests since the previous status entry of that queue went.
 //!
 //! ```
 //! let statuses = millstream::StatusArray::new(2);
@@ -48,8 +48,8 @@ impl StatusArray {
         self.0[index].load(Ordering::Acquire) != PENDING
     }
 
-    /// What slot `index` says: `None` while pending, else 0 if all was well (cancelled requests count as
-    /// well), or the number of the [`ErrorKind`] of the first failure in enqueue order.
+    /// What slot `index` says: `None` while pending, else 0 if all was well (cancelled requests
+    /// count as well), or the number of the [`ErrorKind`] of the first failure in enqueue order.
     ///
     /// # Panics
     /// If there is no such slot.

@@ -1,7 +1,8 @@
 //! The storage: files, queues, threads and memory that belong together.
 //!
-//! A storage owns an engine thread, workers, a device and staging memory. Several live side by side; there is no global state. In pump mode
-//! it has no threads: [`Storage::pump`] does the work on the caller's thread.
+//! A storage owns an engine thread, workers, a device and staging memory. Several live side by
+//! side; there is no global state. In pump mode it has no threads: [`Storage::pump`] does the work
+//! on the caller's thread.
 //!
 //! ```no_run
 //! use millstream::{QueueOptions, Request, Storage, StorageOptions};
@@ -230,8 +231,9 @@ impl Shared {
         true
     }
 
-    /// Engine, at the end: nothing is put into the inbox any more, unless there still is something in it
-    /// (then nothing changes). What came later would stay for ever: a queue there holds the storage, which holds the inbox.
+    /// Engine, at the end: nothing is put into the inbox any more, unless there still is something
+    /// in it (then nothing changes). What came later would stay for ever: a queue there holds the
+    /// storage, which holds the inbox.
     pub(crate) fn end_mail(&self) -> bool {
         let inbox = lock(&self.inbox);
         let empty = inbox.dirty.is_empty() && inbox.control.is_empty() && inbox.results.is_empty();
@@ -285,7 +287,8 @@ impl Shared {
         }
     }
 
-    /// One round of the engine in pump mode; whether anything was done. Does nothing while another thread pumps.
+    /// One round of the engine in pump mode; whether anything was done. Does nothing while another
+    /// thread pumps.
     fn pump(&self) -> bool {
         let Ok(mut pumped) = self.pumped.try_lock() else {
             return false;
@@ -403,7 +406,8 @@ impl Storage {
         &self.reason
     }
 
-    /// Opens a file for reading. Gives an id at once, without a system call; a missing file shows on its requests.
+    /// Opens a file for reading. Gives an id at once, without a system call; a missing file shows
+    /// on its requests.
     pub fn open(&self, path: impl AsRef<Path>) -> FileId {
         self.open_with(path, FileOptions::default())
     }
@@ -466,13 +470,15 @@ impl Storage {
             .map_err(|error| Error::from_io(&error))
     }
 
-    /// Waits for a block of a [`Pulled`](crate::codec::ApplicationCodec::Pulled) codec, at most `timeout`.
+    /// Waits for a block of a [`Pulled`](crate::codec::ApplicationCodec::Pulled) codec, at most
+    /// `timeout`.
     #[must_use]
     pub fn pull(&self, timeout: Duration) -> Option<PulledDecode> {
         self.shared.pull.wait(&self.shared, timeout)
     }
 
-    /// Does what there is to do, on the calling thread; whether anything was done. For storages without threads (else it does nothing).
+    /// Does what there is to do, on the calling thread; whether anything was done. For storages
+    /// without threads (else it does nothing).
     pub fn pump(&self) -> bool {
         self.shared.pump()
     }
@@ -510,8 +516,9 @@ impl Storage {
         })?
     }
 
-    /// Closes the storage: what has not begun is cancelled, what is in flight is waited for until `deadline` from now. What the system holds
-    /// after that is reported, and its memory is never freed or used again. Further calls report nothing.
+    /// Closes the storage: what has not begun is cancelled, what is in flight is waited for until
+    /// `deadline` from now. What the system holds after that is reported, and its memory is never
+    /// freed or used again. Further calls report nothing.
     pub fn close(&self, deadline: Duration) -> CloseReport {
         if self.shared.closed.swap(true, Ordering::SeqCst) {
             return CloseReport::default();

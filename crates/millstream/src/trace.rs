@@ -1,8 +1,9 @@
 //! Traces: what happened when, as Chrome trace-event JSON.
 //!
-//! Lanes: `queue` (a request from submission to its end), `device` (an operation in flight), `decode` (a job), and
-//! counters for staging and in-flight bytes. Format: an object with `traceEvents`, an array of events
-//! `{"name","ph":"X","ts","dur","pid","tid","args"}` with times in microseconds (`ph` "C" for counters, "M" for lane names).
+//! Lanes: `queue` (a request from submission to its end), `device` (an operation in flight),
+//! `decode` (a job), and counters for staging and in-flight bytes. Format: an object with
+//! `traceEvents`, an array of events `{"name","ph":"X","ts","dur","pid","tid","args"}` with times
+//! in microseconds (`ph` "C" for counters, "M" for lane names).
 
 use std::fmt::Write as _;
 use std::io;

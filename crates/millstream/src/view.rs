@@ -1,10 +1,12 @@
 //! Mapped views: a file's bytes as memory, warmed ahead of use.
 //!
-//! A view maps a file. Touching a page that is not in memory blocks the toucher until it is read: a request of kind
-//! [`Request::warm`](crate::Request::warm) walks ahead at low priority, so that it rarely does.
+//! A view maps a file. Touching a page that is not in memory blocks the toucher until it is read: a
+//! request of kind [`Request::warm`](crate::Request::warm) walks ahead at low priority, so that it
+//! rarely does.
 //!
 //! # Safety
-//! Creating a view is unsafe: a file that shrinks while it is mapped ends the process with SIGBUS at the next touch of what is gone.
+//! Creating a view is unsafe: a file that shrinks while it is mapped ends the process with SIGBUS
+//! at the next touch of what is gone.
 #![expect(unsafe_code, reason = "declares the contract of mapping a file")]
 
 use std::ops::Deref;
@@ -23,8 +25,8 @@ pub struct MappedView {
 }
 
 impl MappedView {
-    /// Maps `len` bytes at `offset` of the file `path`; `u64::MAX` for the rest of the file. Blocks: opens and maps on the
-    /// calling thread, reads nothing.
+    /// Maps `len` bytes at `offset` of the file `path`; `u64::MAX` for the rest of the file.
+    /// Blocks: opens and maps on the calling thread, reads nothing.
     ///
     /// # Safety
     /// The file must not shrink, nor its bytes change, while the view lives.

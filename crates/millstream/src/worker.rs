@@ -1,8 +1,9 @@
 //! Workers: threads that open files and decode.
 //!
-//! One bounded list of jobs, two lanes: urgent (opens, and jobs of high and realtime requests) before the rest. A worker takes
-//! several small jobs at a time when many wait, and hands results over in batches. The engine is the only one who adds jobs;
-//! it keeps to `limits::JOBS_MAX` by not issuing more.
+//! One bounded list of jobs, two lanes: urgent (opens, and jobs of high and realtime requests)
+//! before the rest. A worker takes several small jobs at a time when many wait, and hands results
+//! over in batches. The engine is the only one who adds jobs; it keeps to `limits::JOBS_MAX` by not
+//! issuing more.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -106,7 +107,8 @@ impl Jobs {
         self.ended.notify_all();
     }
 
-    /// Ends the workers once the list is empty; waits for running jobs until `deadline`. Whether all came to an end.
+    /// Ends the workers once the list is empty; waits for running jobs until `deadline`. Whether
+    /// all came to an end.
     pub(crate) fn stop(&self, deadline: Instant) -> bool {
         let mut lanes = lock(&self.lanes);
         lanes.stop = true;

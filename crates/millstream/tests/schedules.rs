@@ -1,9 +1,10 @@
-//! Ten thousand seeded schedules over the simulated disk: reordering, short reads, interruptions, I/O errors, hangs,
-//! cancellation, gates, timeouts, few descriptors, little staging.
+//! Ten thousand seeded schedules over the simulated disk: reordering, short reads, interruptions,
+//! I/O errors, hangs, cancellation, gates, timeouts, few descriptors, little staging.
 //!
-//! For every schedule: each request ends exactly once and with the right outcome; its bytes are right; nobody writes to borrowed
-//! memory after the request has ended (the memory is poisoned then and looked at when everything is over), nor ever outside of it;
-//! every descriptor is closed; no staging is kept. A failure prints its seed.
+//! For every schedule: each request ends exactly once and with the right outcome; its bytes are
+//! right; nobody writes to borrowed memory after the request has ended (the memory is poisoned then
+//! and looked at when everything is over), nor ever outside of it; every descriptor is closed; no
+//! staging is kept. A failure prints its seed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -211,7 +212,8 @@ impl Schedule {
                 let lent = asked.lent.insert(Lent::new(len));
                 let pointer = lent.pointer();
                 #[expect(unsafe_code, reason = "borrowed memory is what the canaries are in")]
-                // SAFETY: `Asked` keeps the memory until the schedule is over and the storage closed.
+                // SAFETY: `Asked` keeps the memory until the schedule is over and the storage
+                // closed.
                 unsafe {
                     request.into_borrowed(pointer, len)
                 }

@@ -13,7 +13,8 @@ use millstream::{
 };
 use support::{Bench, each_backend};
 
-/// 1. Requests end in any order; status, signal and event entries fire in their place, after all before them.
+/// 1. Requests end in any order; status, signal and event entries fire in their place, after all
+///    before them.
 #[test]
 fn s01_fifo_entries_fire_after_everything_before_them_and_hold_nothing_back() {
     each_backend(|bench| {
@@ -50,7 +51,8 @@ fn s01_fifo_entries_fire_after_everything_before_them_and_hold_nothing_back() {
     });
 }
 
-/// 2. A failed request stops nothing; its error names what is concerned, and the queue keeps a record.
+/// 2. A failed request stops nothing; its error names what is concerned, and the queue keeps a
+///    record.
 #[test]
 fn s02_a_failure_stops_nothing_and_says_what_where_and_why() {
     each_backend(|bench| {
@@ -471,7 +473,8 @@ fn s11_writes_appends_syncs_renames_and_replaces_are_requests() {
         let sync = queue.enqueue(Request::sync(file)).expect("enqueued");
         queue.submit();
         sync.wait().expect("synced");
-        // The append was queued when the file was empty: it goes behind what the file held at its open.
+        // The append was queued when the file was empty: it goes behind what the file held at its
+        // open.
         let written = std::fs::read(&path).expect("read");
         assert_eq!(written.len(), 3_000_000);
         assert!(written[4..] == big[4..]);

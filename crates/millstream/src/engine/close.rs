@@ -1,6 +1,8 @@
-//! Closing: what has not begun is cancelled, what is out is waited for, what does not come back is reported.
+//! Closing: what has not begun is cancelled, what is out is waited for, what does not come back is
+//! reported.
 //!
-//! The order of what matters: nothing is freed early, then the end comes in bounded time, then nothing is leaked.
+//! The order of what matters: nothing is freed early, then the end comes in bounded time, then
+//! nothing is leaked.
 
 use std::time::Instant;
 

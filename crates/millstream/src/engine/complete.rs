@@ -1,8 +1,9 @@
 //! Completions: what devices bring back.
 //!
-//! A short or interrupted operation goes on from where it stopped, under the same number. A direct operation that the system calls invalid is
-//! repeated through the page cache, and the file counts as one without direct I/O from then on. A merged operation that did not bring
-//! everything is taken apart: its members are issued again, each alone.
+//! A short or interrupted operation goes on from where it stopped, under the same number. A direct
+//! operation that the system calls invalid is repeated through the page cache, and the file counts
+//! as one without direct I/O from then on. A merged operation that did not bring everything is
+//! taken apart: its members are issued again, each alone.
 
 use millstream_io::{Completion, Errno, Segments, Verb};
 
@@ -87,7 +88,8 @@ impl Engine {
         }
     }
 
-    /// Gives the rest of an operation to the device again; `segments` begin at byte `had` of the operation.
+    /// Gives the rest of an operation to the device again; `segments` begin at byte `had` of the
+    /// operation.
     fn go_on(&mut self, number: u32, segments: Segments, at: u64, had: u64) {
         let op = &mut self.ops[number];
         op.done = at;
@@ -101,7 +103,8 @@ impl Engine {
         self.give(number, rest, offset, descriptor);
     }
 
-    /// An operation is over. `Err(None)`: its bytes did not come, and its members try again (or end, if they are ending).
+    /// An operation is over. `Err(None)`: its bytes did not come, and its members try again (or
+    /// end, if they are ending).
     fn finish_op(&mut self, number: u32, result: Result<(), Option<Error>>) {
         let op = self.ops.remove(number);
         let file = self.files.at(op.file);

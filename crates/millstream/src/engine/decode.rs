@@ -3,12 +3,14 @@
 //! How a request's stored bytes are decoded is decided when its first window is there:
 //! - `Copy`: stored bytes that could not go straight;
 //! - `Table`: the request brought a table of blocks: each is a job;
-//! - `Units`: a scanner finds parts that decode alone (zstd frames, LZ4 blocks, GDeflate tiles): each is a job;
+//! - `Units`: a scanner finds parts that decode alone (zstd frames, LZ4 blocks, GDeflate tiles):
+//!   each is a job;
 //! - `Whole`: everything is in one window: one job with the fastest decoder;
 //! - `Stream`: window by window, one job at a time, while the next windows are read.
 //!
-//! Raw offsets given to jobs only grow and never pass the raw size, so jobs write to disjoint parts of the destination, and
-//! a stream that holds more than declared is an error before anything is written beyond it.
+//! Raw offsets given to jobs only grow and never pass the raw size, so jobs write to disjoint parts
+//! of the destination, and a stream that holds more than declared is an error before anything is
+//! written beyond it.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -380,7 +382,8 @@ impl Engine {
         Ok(())
     }
 
-    /// The parts that lie wholly in the window, and how many bytes are done with. `Err(None)`: decode as a stream.
+    /// The parts that lie wholly in the window, and how many bytes are done with. `Err(None)`:
+    /// decode as a stream.
     fn find_parts(
         &mut self,
         request: u32,

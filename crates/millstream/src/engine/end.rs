@@ -53,7 +53,8 @@ impl Engine {
 
     /// The end of a request.
     fn end(&mut self, request: u32) {
-        // A staged request stands in the scheduler until it is looked at once more after its last operation.
+        // A staged request stands in the scheduler until it is looked at once more after its last
+        // operation.
         self.scheduler.remove(request);
         self.detach(request);
         let now_ns = self.now_ns;
@@ -391,7 +392,8 @@ impl Engine {
     }
 }
 
-/// Of failures that the watermark has passed, a status entry tells the first only: the others need not be kept.
+/// Of failures that the watermark has passed, a status entry tells the first only: the others need
+/// not be kept.
 fn tell_failures_once(state: &mut super::queues::QueueState) {
     const KEPT: usize = 64;
     if state.failures.len() <= KEPT {

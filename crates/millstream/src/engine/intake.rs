@@ -247,7 +247,8 @@ impl Engine {
         self.proceed(request);
     }
 
-    /// Checks that the request's file is not stale, and counts the request as a writer in its place.
+    /// Checks that the request's file is not stale, and counts the request as a writer in its
+    /// place.
     fn find_file(&mut self, request: u32) -> bool {
         let req = &self.requests[request as usize];
         if req.file == NO_FILE {
@@ -290,7 +291,8 @@ impl Engine {
             })
     }
 
-    /// Has the fence tell us. Looked at once more afterwards: it may have been signalled in between.
+    /// Has the fence tell us. Looked at once more afterwards: it may have been signalled in
+    /// between.
     pub(super) fn watch_gate(&mut self, request: u32) {
         let target = self.requests[request as usize].target(request);
         self.gated.push(target);

@@ -1,8 +1,9 @@
 //! Issuing: the scheduler's picks become operations of a device.
 //!
 //! # Safety
-//! Memory given to a device belongs to its operation until the completion: it lies in a request's destination or a window, both of which the engine
-//! keeps (in the request or in quarantine) while operations are out, and leaks if the device reports them as abandoned.
+//! Memory given to a device belongs to its operation until the completion: it lies in a request's
+//! destination or a window, both of which the engine keeps (in the request or in quarantine) while
+//! operations are out, and leaks if the device reports them as abandoned.
 #![expect(unsafe_code, reason = "lends memory to devices")]
 
 use std::cmp::Reverse;
@@ -146,7 +147,8 @@ impl Engine {
         true
     }
 
-    /// A mount that can hang takes few operations at a time; its requests wait beside the scheduler.
+    /// A mount that can hang takes few operations at a time; its requests wait beside the
+    /// scheduler.
     fn slow_mount_full(&mut self, request: u32) -> bool {
         let req = &self.requests[request as usize];
         let (index, target) = (req.file, req.target(request));
@@ -280,8 +282,9 @@ impl Engine {
             Some(slow) if entry.slow => slow,
             _ => &mut self.device,
         };
-        // SAFETY: the segments lie in the destination or the window of requests with `ops_out` counted up, which
-        // the engine keeps until the completion (see the module); `File::ops` keeps the descriptor open.
+        // SAFETY: the segments lie in the destination or the window of requests with `ops_out`
+        // counted up, which the engine keeps until the completion (see the module); `File::ops`
+        // keeps the descriptor open.
         if let Err(back) = unsafe { device.push(operation) } {
             self.ops[op].waiting = Some(back.segments);
             self.ops_waiting.push(op);

@@ -1,14 +1,15 @@
 //! The staged way: stored bytes pass through windows of staging memory.
 //!
-//! A request has at most `limits::WINDOWS_AHEAD` windows at a time, in stored order. Each is one block of the arena:
+//! A request has at most `limits::WINDOWS_AHEAD` windows at a time, in stored order. Each is one
+//! block of the arena:
 //!
 //! ```text
 //! | headroom (rest of the window before) | lead | stored bytes ... | tail |
 //!   only for codecs with units                  ^ start
 //! ```
 //!
-//! Lead and tail are what alignment adds to a direct read. A window is filled by operations of at most one block each, and looked at once
-//! it is complete and the first in order.
+//! Lead and tail are what alignment adds to a direct read. A window is filled by operations of at
+//! most one block each, and looked at once it is complete and the first in order.
 
 use millstream_codec::CodecId;
 use millstream_io::{MountKind, Segments, Verb};
@@ -141,7 +142,8 @@ impl Engine {
                 Err(Error::new(ErrorKind::Limit, cause))
             }
         };
-        // Several requests share staging: no window takes more than an eighth of it (a sixteenth with headroom).
+        // Several requests share staging: no window takes more than an eighth of it (a sixteenth
+        // with headroom).
         let share = (capacity / 8).max(4096).next_power_of_two() / 2;
         if let Some(blocks) = req.blocks() {
             let longest = blocks.iter().map(|entry| u64::from(entry.stored_len)).max();
@@ -276,7 +278,8 @@ impl Engine {
         let span = (lead + len).next_multiple_of(align);
         let bytes = headroom + usize::try_from(span).expect("no longer than staging");
         if !self.registered {
-            // Registering pins and clears memory: a storage whose requests all go straight never pays for it.
+            // Registering pins and clears memory: a storage whose requests all go straight never
+            // pays for it.
             self.registered = true;
             self.device.register(self.arena.region());
         }

@@ -1,9 +1,11 @@
-//! The straight way: the device writes into the destination, or reads from it, and no byte is copied.
+//! The straight way: the device writes into the destination, or reads from it, and no byte is
+//! copied.
 //!
-//! A direct read must be aligned in the file and in memory. The library's own buffers make any range straight: the
-//! buffer begins at the aligned offset before the range and ends at the one behind it, and its view shows the range. Other
-//! memory is straight if it happens to be aligned; its last bytes, less than one logical block, then go through the page cache.
-//! What is not aligned goes the staged way.
+//! A direct read must be aligned in the file and in memory. The library's own buffers make any
+//! range straight: the buffer begins at the aligned offset before the range and ends at the one
+//! behind it, and its view shows the range. Other memory is straight if it happens to be aligned;
+//! its last bytes, less than one logical block, then go through the page cache. What is not aligned
+//! goes the staged way.
 
 use millstream_io::{Descriptor, MountKind, Segments, Verb};
 
@@ -19,7 +21,8 @@ use crate::limits;
 use crate::request::Gate;
 
 impl Engine {
-    /// The range is definite: decides between straight and staged, and lets the request wait for its turn.
+    /// The range is definite: decides between straight and staged, and lets the request wait for
+    /// its turn.
     pub(super) fn prepare(&mut self, request: u32) {
         let req = self.req(request);
         if isize::try_from(req.len).is_err() {
@@ -143,7 +146,8 @@ impl Engine {
         let req = &mut self.requests[request as usize];
         let file = self.files.at(req.file);
         if file.is_slow() {
-            // A read that hangs must be able to end; nobody may then write to memory that was borrowed.
+            // A read that hangs must be able to end; nobody may then write to memory that was
+            // borrowed.
             return matches!(req.destination, Destination::Borrowed(_));
         }
         let Some(alignment) = file.alignment() else {
@@ -334,7 +338,8 @@ impl Engine {
         !self.is_repeat(request, at, bytes)
     }
 
-    /// Whether the range was loaded before by this storage: then it is worth its place in the page cache, up to a share of memory.
+    /// Whether the range was loaded before by this storage: then it is worth its place in the page
+    /// cache, up to a share of memory.
     fn is_repeat(&mut self, request: u32, at: u64, bytes: u64) -> bool {
         if bytes < limits::DIRECT_BYTES_MIN {
             // Granules say nothing of ranges so much smaller than they are.
@@ -353,7 +358,8 @@ impl Engine {
             let (word, mask) = bit(granule);
             file.repeat[word] & mask != 0
         });
-        // A granule counts as loaded when its end was: the blocks of one load must not count as a repeat of each other.
+        // A granule counts as loaded when its end was: the blocks of one load must not count as a
+        // repeat of each other.
         let full = at + bytes;
         for granule in first..=last {
             if (granule + 1) * limits::REPEAT_GRANULE_BYTES <= full || full == file.len() {
@@ -368,7 +374,8 @@ impl Engine {
         false
     }
 
-    /// Whether the direct descriptor is open; if not the request waits for it (or does without, where there is no room for one).
+    /// Whether the direct descriptor is open; if not the request waits for it (or does without,
+    /// where there is no room for one).
     pub(super) fn direct_is_open(&mut self, request: u32) -> bool {
         let access = self.access(request);
         let req = &self.requests[request as usize];
@@ -399,7 +406,8 @@ impl Engine {
         true
     }
 
-    /// Lays out one block; the bytes of the range that it covers (a block may be cut to stay aligned).
+    /// Lays out one block; the bytes of the range that it covers (a block may be cut to stay
+    /// aligned).
     fn transfer(&mut self, request: u32, at: u64, bytes: u64, direct: bool) -> (Transfer, u64) {
         let req = &self.requests[request as usize];
         let file = self.files.at(req.file);
@@ -478,7 +486,8 @@ impl Engine {
         let mut members = vec![];
         let mut pieces = vec![];
         let mut nth = 0;
-        // The request itself may stand anywhere but in front if it has a deadline: then nothing is merged.
+        // The request itself may stand anywhere but in front if it has a deadline: then nothing is
+        // merged.
         if self.scheduler.next_arrival(class, 0) != Some(request) {
             return (None, transfer);
         }

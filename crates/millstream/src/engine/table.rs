@@ -1,7 +1,7 @@
 //! The engine's own tables: requests and operations.
 //!
-//! Only the engine's thread touches them. A request's slot is reused under a new generation, so that late results of jobs
-//! and operations of an earlier life are told apart.
+//! Only the engine's thread touches them. A request's slot is reused under a new generation, so
+//! that late results of jobs and operations of an earlier life are told apart.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -241,8 +241,8 @@ pub(crate) enum WindowMemory {
 }
 
 impl Window {
-    /// Bytes between the aligned start of its read and its first stored byte. Headrooms are whole pages, and no logical
-    /// block is longer than one.
+    /// Bytes between the aligned start of its read and its first stored byte. Headrooms are whole
+    /// pages, and no logical block is longer than one.
     pub(crate) fn lead(&self) -> u64 {
         (self.start % millstream_io::limits::MEMORY_ALIGNMENT) as u64
     }
