@@ -33,6 +33,11 @@
 //! # }
 //! ```
 
+/// The example of the README compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
+
 mod cells;
 pub mod codec;
 pub mod destination;

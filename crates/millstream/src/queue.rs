@@ -111,10 +111,6 @@ pub(crate) struct Numbered {
     pub(crate) entry: Entry,
 }
 
-#[expect(
-    clippy::large_enum_variant,
-    reason = "requests are the usual entry; boxing them would allocate per request"
-)]
 pub(crate) enum Entry {
     Request {
         request: Request,

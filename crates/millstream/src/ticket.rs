@@ -225,7 +225,6 @@ impl CancelOnDrop {
     ///
     /// # Panics
     /// After it was awaited to its end.
-    #[must_use]
     pub fn into_inner(mut self) -> Ticket {
         self.0.take().expect("not awaited to its end")
     }

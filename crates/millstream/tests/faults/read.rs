@@ -343,7 +343,7 @@ fn a_file_that_the_user_may_not_read_is_denied() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("secret");
         fs::write(&path, b"secret").expect("written");
-        fs::set_permissions(&path, fs::Permissions::from_mode(0)).expect("closed");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o000)).expect("closed");
         let rig = Rig::new(name, options);
         let file = rig.storage.open(&path);
         let ticket = rig.queue.enqueue(Request::read_file(file)).expect("taken");

@@ -77,8 +77,11 @@ impl Rig {
     }
 }
 
+/// A backend and how to ask for it.
+type NamedBackend = (&'static str, fn() -> Backend);
+
 /// The backends of the system with their options, everything else at its default.
-fn backends() -> [(&'static str, fn() -> Backend); 2] {
+fn backends() -> [NamedBackend; 2] {
     [
         ("uring", || Backend::Uring),
         ("threads", || Backend::Threads),

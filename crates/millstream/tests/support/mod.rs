@@ -1,5 +1,4 @@
 //! A storage over a folder of generated files, over every backend.
-#![allow(dead_code, reason = "each test file uses what it needs")]
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -8,35 +7,35 @@ use std::time::{Duration, Instant};
 
 use millstream::{Backend, CodecId, FileId, Queue, QueueOptions, Storage, StorageOptions};
 
-pub struct Bench {
-    pub storage: Storage,
-    pub folder: tempfile::TempDir,
+pub(crate) struct Bench {
+    pub(crate) storage: Storage,
+    pub(crate) folder: tempfile::TempDir,
 }
 
 impl Bench {
-    pub fn queue(&self) -> Queue {
+    pub(crate) fn queue(&self) -> Queue {
         self.storage
             .queue(QueueOptions::default())
             .expect("a queue")
     }
 
     /// The first bytes of a fixed sequence: compressible, not trivial.
-    pub fn bytes(&self, len: usize) -> Vec<u8> {
+    pub(crate) fn bytes(&self, len: usize) -> Vec<u8> {
         bytes(len)
     }
 
-    pub fn file(&self, name: &str, len: usize) -> FileId {
+    pub(crate) fn file(&self, name: &str, len: usize) -> FileId {
         self.file_of(name, &bytes(len))
     }
 
-    pub fn file_of(&self, name: &str, bytes: &[u8]) -> FileId {
+    pub(crate) fn file_of(&self, name: &str, bytes: &[u8]) -> FileId {
         let path = self.folder.path().join(name);
         std::fs::write(&path, bytes).expect("written");
         self.storage.open(path)
     }
 
     /// Waits for something that comes soon after; whether it came.
-    pub fn wait_for(&self, mut what: impl FnMut() -> bool) -> bool {
+    pub(crate) fn wait_for(&self, mut what: impl FnMut() -> bool) -> bool {
         let end = Instant::now() + Duration::from_secs(20);
         while Instant::now() < end {
             if what() {
@@ -49,7 +48,7 @@ impl Bench {
     }
 }
 
-pub fn bytes(len: usize) -> Vec<u8> {
+pub(crate) fn bytes(len: usize) -> Vec<u8> {
     let mut random = fastrand::Rng::with_seed(1);
     let words: Vec<u32> = (0..256).map(|_| random.u32(..)).collect();
     let mut out = Vec::with_capacity(len + 4);
@@ -60,7 +59,7 @@ pub fn bytes(len: usize) -> Vec<u8> {
     out
 }
 
-pub fn encoded(codec: CodecId, raw: &[u8]) -> Vec<u8> {
+pub(crate) fn encoded(codec: CodecId, raw: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     if codec == CodecId::STORED {
         return raw.to_vec();
@@ -75,12 +74,12 @@ fn backends() -> Vec<Backend> {
     vec![Backend::Auto, Backend::Threads]
 }
 
-pub fn each_backend(test: impl Fn(&Bench)) {
+pub(crate) fn each_backend(test: impl Fn(&Bench)) {
     each_backend_with(StorageOptions::default, test);
 }
 
 /// Runs a test over every backend, and checks that nothing is left behind.
-pub fn each_backend_with(options: impl Fn() -> StorageOptions, test: impl Fn(&Bench)) {
+pub(crate) fn each_backend_with(options: impl Fn() -> StorageOptions, test: impl Fn(&Bench)) {
     for backend in backends() {
         let options = StorageOptions {
             backend,
@@ -105,7 +104,7 @@ impl Wake for Unpark {
 }
 
 /// The smallest executor.
-pub fn block_on<T>(future: impl Future<Output = T>) -> T {
+pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
     let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
     let mut context = Context::from_waker(&waker);
     let mut future = pin!(future);
