@@ -1,4 +1,5 @@
-//! A game's loop: a fence tells each frame what has landed, a group of one level is cancelled when the player leaves it.
+//! A game's loop: a fence tells each frame what has landed, a group of one level is cancelled when
+//! the player leaves it.
 //! `cargo run -p millstream --example frames -- FILE`.
 
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! Loads files in one batch, most important first: `cargo run -p millstream --example load -- PATH...`.
+//! Loads files in one batch, most important first: `cargo run -p millstream --example load --
+//! PATH...`.
 
 use millstream::{Group, Priority, QueueOptions, Request, Storage, StorageOptions};
 

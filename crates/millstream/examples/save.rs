@@ -1,4 +1,5 @@
-//! Saves a file so that a crash leaves the old content or the new: `cargo run -p millstream --example save -- FILE TEXT`.
+//! Saves a file so that a crash leaves the old content or the new: `cargo run -p millstream
+//! --example save -- FILE TEXT`.
 
 use millstream::{Landing, QueueOptions, Request, Storage, StorageOptions};
 

@@ -1,8 +1,9 @@
-//! Millstream: requests name bytes in storage, how they are encoded, and where they must land. Millstream lands them
-//! there as fast as the hardware allows, and says when.
+//! Millstream: requests name bytes in storage, how they are encoded, and where they must land.
+//! Millstream lands them there as fast as the hardware allows, and says when.
 //!
-//! An open, portable DirectStorage: batched queues over io_uring (or threads, where it is refused), priorities and deadlines,
-//! cancellation, gates and fences, decoding on the workers, bounded memory.
+//! An open, portable DirectStorage: batched queues over io_uring (or threads, where it is refused),
+//! priorities and deadlines, cancellation, gates and fences, decoding on the workers, bounded
+//! memory.
 //!
 //! The way of the data, and the module of each station:
 //!

@@ -1,11 +1,12 @@
 //! Queues: collect entries on the caller's thread and hand them over in batches.
 //!
-//! `enqueue` appends to the queue's own batch under the queue's own lock, which the engine takes only to swap the
-//! batch out: no system call happens under it, and nothing is allocated per request once the vectors have grown. `submit` hands the batch over and wakes
-//! the engine if it sleeps.
+//! `enqueue` appends to the queue's own batch under the queue's own lock, which the engine takes
+//! only to swap the batch out: no system call happens under it, and nothing is allocated per
+//! request once the vectors have grown. `submit` hands the batch over and wakes the engine if it
+//! sleeps.
 //!
-//! Every entry has a sequence number. Status, signal, event and close entries fire once everything before them has
-//! ended; they hold nothing back.
+//! Every entry has a sequence number. Status, signal, event and close entries fire once everything
+//! before them has ended; they hold nothing back.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -216,7 +217,8 @@ impl QueueShared {
         std::mem::swap(&mut collect.submitted, into);
     }
 
-    /// Engine, at the end: takes everything, submitted or not; nothing is taken from the caller any more.
+    /// Engine, at the end: takes everything, submitted or not; nothing is taken from the caller any
+    /// more.
     pub(crate) fn close(&self, into: &mut Submitted, wakers: &mut Vec<Waker>) {
         let mut collect = lock(&self.collect);
         collect.closed = true;
@@ -415,7 +417,8 @@ impl QueueShared {
         });
     }
 
-    /// Entries that match and were not submitted are handed over as cancelled at once; the command finds the others.
+    /// Entries that match and were not submitted are handed over as cancelled at once; the command
+    /// finds the others.
     fn cancel_pending(
         self: &Arc<Self>,
         matches: impl Fn(&Request, Option<CellId>) -> bool,
@@ -505,8 +508,8 @@ impl Drop for Handle {
     }
 }
 
-/// A queue of a storage. Cloning gives another handle; any thread may call. Dropping the last handle submits what is held and
-/// cancels what is still gated.
+/// A queue of a storage. Cloning gives another handle; any thread may call. Dropping the last
+/// handle submits what is held and cancels what is still gated.
 #[derive(Clone)]
 pub struct Queue(Arc<Handle>);
 
@@ -519,11 +522,12 @@ impl Queue {
         &self.0.shared
     }
 
-    /// Appends a request. If the queue is full it submits what it holds and blocks until there is room; on a storage's own
-    /// thread it fails instead.
+    /// Appends a request. If the queue is full it submits what it holds and blocks until there is
+    /// room; on a storage's own thread it fails instead.
     ///
     /// # Errors
-    /// The request comes back: the storage closes, too many tickets are unclaimed, or (on a storage's thread) the queue is full.
+    /// The request comes back: the storage closes, too many tickets are unclaimed, or (on a
+    /// storage's thread) the queue is full.
     pub fn enqueue(&self, request: Request) -> Result<Ticket, Rejected> {
         self.with_ticket(request, true)
     }
@@ -544,7 +548,8 @@ impl Queue {
         }
     }
 
-    /// As [`Queue::enqueue`] without a ticket: the end shows in its group, counter, status, signal or event, and a failure in the error record.
+    /// As [`Queue::enqueue`] without a ticket: the end shows in its group, counter, status, signal
+    /// or event, and a failure in the error record.
     ///
     /// # Errors
     /// As [`Queue::enqueue`].
@@ -566,7 +571,8 @@ impl Queue {
             .enqueue_fifo(Fifo::Signal(fence.clone(), value));
     }
 
-    /// Writes slot `index` of `statuses` once everything before has ended: how the requests since the last status entry went.
+    /// Writes slot `index` of `statuses` once everything before has ended: how the requests since
+    /// the last status entry went.
     ///
     /// # Panics
     /// If there is no such slot.
@@ -585,8 +591,8 @@ impl Queue {
         self.shared().enqueue_fifo(Fifo::Event(event.clone()));
     }
 
-    /// Closes a file in its place in the queue, once everything before has ended. Requests after it fail with `StaleFile`. A file that
-    /// was opened several times stays until the last close.
+    /// Closes a file in its place in the queue, once everything before has ended. Requests after it
+    /// fail with `StaleFile`. A file that was opened several times stays until the last close.
     pub fn enqueue_close(&self, file: FileId) {
         let last = self.shared().storage.close_name(file);
         self.shared().enqueue_fifo(Fifo::Close(file, last));

@@ -1,12 +1,12 @@
 //! Tickets: one request's completion, to be polled, waited for or awaited.
 //!
-//! Dropping a ticket detaches: the request goes on, its result is dropped. [`CancelOnDrop`] cancels instead.
+//! Dropping a ticket detaches: the request goes on, its result is dropped. [`CancelOnDrop`] cancels
+//! instead.
 //!
 //! ```no_run
-//! # fn example(queue: &millstream::Queue, file: millstream::FileId) -> Result<(), millstream::Failed> {
-//! let ticket = queue.enqueue(millstream::Request::read(file, 0, 4096))?;
-//! let done = ticket.wait()?;
-//! println!("{} bytes", done.bytes);
+//! # fn example(queue: &millstream::Queue, file: millstream::FileId) -> Result<(),
+//! millstream::Failed> { let ticket = queue.enqueue(millstream::Request::read(file, 0, 4096))?; let
+//! done = ticket.wait()?; println!("{} bytes", done.bytes);
 //! # Ok(())
 //! # }
 //! ```
@@ -57,7 +57,8 @@ pub struct Failed {
     pub error: Error,
     /// The request's user data.
     pub user_data: u64,
-    /// The destination, back with its owner, with unspecified content. [`Landed::Nothing`] if the kernel still holds it.
+    /// The destination, back with its owner, with unspecified content. [`Landed::Nothing`] if the
+    /// kernel still holds it.
     pub landed: Landed,
 }
 
@@ -122,7 +123,8 @@ impl Ticket {
         }
     }
 
-    /// Blocks at most `timeout`; the ticket comes back if the request has not ended. (The request goes on.)
+    /// Blocks at most `timeout`; the ticket comes back if the request has not ended. (The request
+    /// goes on.)
     ///
     /// # Errors
     /// The ticket.
@@ -167,8 +169,8 @@ impl Ticket {
         }
     }
 
-    /// Asks for cancellation. The request ends as cancelled, unless it ends otherwise before; a read that the kernel
-    /// has begun ends when the kernel lets go. Does not block.
+    /// Asks for cancellation. The request ends as cancelled, unless it ends otherwise before; a
+    /// read that the kernel has begun ends when the kernel lets go. Does not block.
     pub fn cancel(&self) {
         self.queue.cancel_cell(self.cell);
     }

@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-/// The built example beside this test's own program; `cargo test` builds it unless told to build tests alone.
+/// The built example beside this test's own program; `cargo test` builds it unless told to build
+/// tests alone.
 fn example(name: &str) -> Option<Command> {
     let mut path: PathBuf = std::env::current_exe().expect("this program has a path");
     path.pop();
