@@ -25,7 +25,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use millstream_codec::Scratch;
-use millstream_io::{Arena, Completion, Device, DeviceKind, Doorbell};
+use millstream_io::{Arena, Completion, Descriptor, Device, DeviceKind, Doorbell};
 
 use crate::error::Error;
 use crate::job::{self, Job, Target};
@@ -90,7 +90,11 @@ pub(crate) struct Engine {
     now_ns: u64,
     arrivals: u64,
     jobs_out: usize,
+    /// Threads that do jobs.
+    workers: usize,
     jobs: Vec<(bool, Job)>,
+    /// Descriptors to be closed by the round's end.
+    closes: Vec<Descriptor>,
     inbox: Inbox,
     submitted: Submitted,
     completions: Vec<Completion>,
@@ -190,7 +194,9 @@ impl Engine {
             now_ns: 0,
             arrivals: 0,
             jobs_out: 0,
+            workers: options.threads.worker_count(),
             jobs: Vec::new(),
+            closes: Vec::new(),
             inbox: Inbox::default(),
             submitted: Submitted::default(),
             completions: Vec::new(),
@@ -238,7 +244,8 @@ impl Engine {
 
     /// Nothing to do: spins a little if work came quickly of late, then sleeps.
     fn rest(&mut self) {
-        while self.spin > 0 {
+        // Workers need the core more: what they bring rings the bell.
+        while self.spin > 0 && self.jobs_out == 0 {
             self.spin -= 1;
             if self.shared.has_mail() || self.reap() > 0 {
                 return;
@@ -360,6 +367,11 @@ impl Engine {
     }
 
     fn send_jobs(&mut self) {
+        if !self.closes.is_empty() {
+            // One job for all files of a round: a wake costs more than a close.
+            let descriptors = std::mem::take(&mut self.closes);
+            self.jobs.push((false, Job::Close(descriptors)));
+        }
         if self.jobs.is_empty() {
             return;
         }

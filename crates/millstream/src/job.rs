@@ -285,8 +285,12 @@ fn open(order: OpenOrder, fs: &dyn FileSystem) -> OpenResult {
         let opened = fs.open(&order.path, order.mode);
         if let Ok(opened) = &opened {
             want_direct = opened.direct.is_some()
-                && order.access != Access::Buffered
-                && (order.access == Access::Direct || opened.len >= order.direct_from);
+                && match order.access {
+                    Access::Buffered => false,
+                    Access::Direct => true,
+                    // What is in the page cache is read from there: no second descriptor yet.
+                    Access::Auto => opened.len >= order.direct_from && !is_cached(fs, opened),
+                };
         }
         result.opened = Some(opened);
     }
@@ -301,6 +305,12 @@ fn open(order: OpenOrder, fs: &dyn FileSystem) -> OpenResult {
     }
     result.spent_ns = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
     result
+}
+
+/// Whether so much of a file is in the page cache that it will be read from there.
+fn is_cached(fs: &dyn FileSystem, opened: &Opened) -> bool {
+    let cached = fs.cached(opened.descriptor, 0, opened.len).unwrap_or(0);
+    cached.saturating_mul(8) >= opened.len.saturating_mul(crate::limits::CACHED_EIGHTHS)
 }
 
 /// Opens the direct descriptor, and makes sure that the name still means the same file.

@@ -95,7 +95,7 @@ pub const INLINE_COPY_BYTES_MAX: usize = 16 << 10;
 pub const JOBS_MAX: usize = 1024;
 
 /// Files opened by one job.
-pub const OPENS_PER_JOB: usize = 8;
+pub const OPENS_PER_JOB: usize = 16;
 
 /// Events of a trace; what comes after is counted, not kept. 1 M of 48 bytes are 48 MB.
 pub const TRACE_EVENTS_MAX: usize = 1 << 20;

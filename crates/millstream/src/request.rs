@@ -126,6 +126,7 @@ pub struct Request {
 }
 
 impl Request {
+    #[inline]
     fn new(source: Source, destination: Destination) -> Request {
         Request {
             source,
@@ -144,12 +145,14 @@ impl Request {
 
     /// Reads `len` bytes at `offset`. A range that reaches past the end of the file fails.
     #[must_use]
+    #[inline]
     pub fn read(file: FileId, offset: u64, len: u64) -> Request {
         Request::new(Source::File { file, offset, len }, Destination::Library)
     }
 
     /// Reads the whole file, whatever its size turns out to be.
     #[must_use]
+    #[inline]
     pub fn read_file(file: FileId) -> Request {
         Request::new(
             Source::File {
@@ -164,6 +167,7 @@ impl Request {
     /// Takes stored bytes from memory: for decoding on the workers, in the same order and with the
     /// same completion as reads.
     #[must_use]
+    #[inline]
     pub fn from_memory(stored: Arc<[u8]>) -> Request {
         Request::new(Source::Memory(stored), Destination::Library)
     }
@@ -171,12 +175,14 @@ impl Request {
     /// Writes a buffer at `offset` of a file opened for writing. The buffer comes back with the
     /// ticket.
     #[must_use]
+    #[inline]
     pub fn write(file: FileId, offset: u64, bytes: Buffer) -> Request {
         Request::new(Source::Write { file, offset }, Destination::Buffer(bytes))
     }
 
     /// Writes memory of the application at `offset` of a file opened for writing.
     #[must_use]
+    #[inline]
     pub fn write_from(file: FileId, offset: u64, bytes: Box<dyn Landing>) -> Request {
         Request::new(Source::Write { file, offset }, Destination::Landing(bytes))
     }
@@ -184,6 +190,7 @@ impl Request {
     /// Writes a buffer behind what the file holds and what earlier appends through this storage
     /// will add.
     #[must_use]
+    #[inline]
     pub fn append(file: FileId, bytes: Buffer) -> Request {
         Request::new(Source::Append { file }, Destination::Buffer(bytes))
     }
@@ -191,6 +198,7 @@ impl Request {
     /// Makes durable what earlier requests wrote to the file: waits for them, then syncs. Fails
     /// with the first write error since the last sync, so that write-behind never loses one.
     #[must_use]
+    #[inline]
     pub fn sync(file: FileId) -> Request {
         Request::new(
             Source::Sync {
@@ -203,6 +211,7 @@ impl Request {
 
     /// As [`Request::sync`], without metadata that is not needed to read the bytes again.
     #[must_use]
+    #[inline]
     pub fn sync_data(file: FileId) -> Request {
         Request::new(
             Source::Sync {
@@ -215,6 +224,7 @@ impl Request {
 
     /// Renames a file, durably. Starts after everything before it in its queue has ended.
     #[must_use]
+    #[inline]
     pub fn rename(from: impl Into<PathBuf>, to: impl Into<PathBuf>) -> Request {
         let names = Box::new((from.into(), to.into()));
         Request::new(Source::Rename(names), Destination::Nothing)
@@ -223,6 +233,7 @@ impl Request {
     /// Replaces a file's content as a whole: readers and crashes see the old content or the new
     /// one. Starts after everything before it in its queue has ended.
     #[must_use]
+    #[inline]
     pub fn replace(path: impl AsRef<Path>, bytes: Box<dyn Landing>) -> Request {
         let path = Box::new(path.as_ref().to_path_buf());
         Request::new(Source::Replace(path), Destination::Landing(bytes))
@@ -231,6 +242,7 @@ impl Request {
     /// Brings a range of a mapped view into memory ahead of its use (at low priority unless said
     /// otherwise).
     #[must_use]
+    #[inline]
     pub fn warm(view: &Arc<MappedView>, offset: u64, len: u64) -> Request {
         let source = Source::Warm {
             view: Arc::clone(view),
@@ -243,6 +255,7 @@ impl Request {
     /// How the source is encoded. Codecs from 0x80 on are the application's, see
     /// [`Codecs`](crate::codec::Codecs).
     #[must_use]
+    #[inline]
     pub fn codec(mut self, codec: CodecId) -> Request {
         self.codec = codec;
         self
@@ -251,6 +264,7 @@ impl Request {
     /// Raw bytes that the source decodes to, exactly. May be left out where the stored bytes
     /// declare it.
     #[must_use]
+    #[inline]
     pub fn raw_len(mut self, bytes: u64) -> Request {
         self.raw_len = Some(bytes);
         self
@@ -260,6 +274,7 @@ impl Request {
     /// each with its own codec. Blocks must lie in ascending order without overlap inside the
     /// range.
     #[must_use]
+    #[inline]
     pub fn blocks(mut self, blocks: Arc<[BlockEntry]>) -> Request {
         self.rare().blocks = Some(blocks);
         self
@@ -267,6 +282,7 @@ impl Request {
 
     /// Lands in this buffer (of at least the raw length), which comes back with the ticket.
     #[must_use]
+    #[inline]
     pub fn into_buffer(mut self, buffer: Buffer) -> Request {
         self.destination = Destination::Buffer(buffer);
         self
@@ -274,6 +290,7 @@ impl Request {
 
     /// Lands in several buffers, filled one after the other.
     #[must_use]
+    #[inline]
     pub fn into_pieces(mut self, pieces: Vec<Buffer>) -> Request {
         self.destination = Destination::Pieces(pieces);
         self
@@ -282,6 +299,7 @@ impl Request {
     /// Lands in memory of the application, which comes back with the ticket. Page-aligned memory
     /// spares a copy.
     #[must_use]
+    #[inline]
     pub fn into_landing(mut self, memory: Box<dyn Landing>) -> Request {
         self.destination = Destination::Landing(memory);
         self
@@ -290,6 +308,7 @@ impl Request {
     /// Lands in memory that `supply` gives once the raw size is known. It runs on a worker and may
     /// block there; a panic fails the request.
     #[must_use]
+    #[inline]
     pub fn into_supplied(mut self, supply: Supply) -> Request {
         self.destination = Destination::Supply(supply);
         self
@@ -313,6 +332,7 @@ impl Request {
 
     /// For [`Queue::cancel_tagged`](crate::Queue::cancel_tagged); 0 by default.
     #[must_use]
+    #[inline]
     pub fn tag(mut self, tag: u64) -> Request {
         self.tag = tag;
         self
@@ -320,6 +340,7 @@ impl Request {
 
     /// A number of the caller's that comes back with the ticket.
     #[must_use]
+    #[inline]
     pub fn user_data(mut self, value: u64) -> Request {
         self.user_data = value;
         self
@@ -327,6 +348,7 @@ impl Request {
 
     /// A name for error messages and traces.
     #[must_use]
+    #[inline]
     pub fn name(mut self, name: impl Into<Arc<str>>) -> Request {
         self.rare().name = Some(name.into());
         self
@@ -334,6 +356,7 @@ impl Request {
 
     /// Its class, instead of the queue's.
     #[must_use]
+    #[inline]
     pub fn priority(mut self, class: Priority) -> Request {
         self.class = Some(class);
         self
@@ -342,6 +365,7 @@ impl Request {
     /// When it is wanted. Earlier deadlines go first within a class; a missed one is counted, never
     /// an error.
     #[must_use]
+    #[inline]
     pub fn deadline(mut self, deadline: Instant) -> Request {
         self.deadline = Some(deadline);
         self
@@ -351,6 +375,7 @@ impl Request {
     /// [`TimedOut`](crate::ErrorKind::TimedOut) unless its memory is borrowed and with the kernel:
     /// then it is counted as overdue and ends when the kernel lets go.
     #[must_use]
+    #[inline]
     pub fn timeout(mut self, timeout: Duration) -> Request {
         self.rare().timeout = Some(timeout);
         self
@@ -358,6 +383,7 @@ impl Request {
 
     /// Makes it count in a group.
     #[must_use]
+    #[inline]
     pub fn group(mut self, group: &Group) -> Request {
         self.group = Some(group.clone());
         self
@@ -365,6 +391,7 @@ impl Request {
 
     /// Makes it count in a counter.
     #[must_use]
+    #[inline]
     pub fn counter(mut self, counter: &Counter) -> Request {
         self.counter = Some(counter.clone());
         self
@@ -372,6 +399,7 @@ impl Request {
 
     /// Holds it back until `fence` stands at `value`.
     #[must_use]
+    #[inline]
     pub fn gate(mut self, gate: Gate, fence: &Fence, value: u64) -> Request {
         self.rare().gate = Some((fence.clone(), value, gate));
         self

@@ -350,7 +350,9 @@ impl Storage {
         let (maker, fs) = engine::device::maker(backend, &options);
         let pumped = options.threads.pumped;
         let buffers = BufferPool::new(options.retained_bytes, options.allocator.clone());
+        // Asked once: the answer comes from files of the system.
         let workers = options.threads.worker_count();
+        options.threads.workers = Some(workers);
         let shared = Arc::new(Shared {
             options,
             fs,

@@ -58,7 +58,6 @@ impl Engine {
         self.scheduler.remove(request);
         self.detach(request);
         let now_ns = self.now_ns;
-        let path = self.files.path(self.requests[request as usize].file);
         self.trace_request(request);
         let req = &mut self.requests[request as usize];
         let bytes = raw_bytes(req);
@@ -66,6 +65,7 @@ impl Engine {
         let cancelled = req.cancelled && req.failure.is_none();
         let failure = match req.failure.take() {
             None if cancelled => {
+                let path = self.files.path(req.file);
                 let error = Error::new(ErrorKind::Cancelled, "");
                 Some(error.at(path, req.offset, req.len).named(req.name()))
             }

@@ -144,6 +144,8 @@ pub(crate) struct Files {
     /// Perhaps idle files, oldest first; looked at again when room is needed.
     idle: VecDeque<u32>,
     opening: usize,
+    /// Open jobs with workers.
+    pub(crate) open_jobs: usize,
 }
 
 impl Files {
@@ -161,6 +163,7 @@ impl Files {
             descriptors_max,
             idle: VecDeque::new(),
             opening: 0,
+            open_jobs: 0,
         }
     }
 
@@ -291,6 +294,14 @@ impl Engine {
     pub(super) fn start_opens(&mut self) {
         let mut orders = Vec::new();
         while let Some(&(index, direct_only)) = self.files.queue.front() {
+            // While every worker has an open job, what comes is gathered: a job with one file costs a
+            // wake for each, and the next result looks here again.
+            let gather = self.files.open_jobs >= self.workers
+                && orders.is_empty()
+                && self.files.queue.len() < limits::OPENS_PER_JOB;
+            if gather {
+                break;
+            }
             // A direct descriptor was reserved when it was asked for.
             if !direct_only {
                 let needed = 2;
@@ -315,12 +326,14 @@ impl Engine {
             }
             orders.push(order(index, file, direct_only, access));
             if orders.len() == limits::OPENS_PER_JOB {
+                self.files.open_jobs += 1;
                 self.jobs_out += 1;
                 self.jobs
                     .push((true, Job::Open(std::mem::take(&mut orders))));
             }
         }
         if !orders.is_empty() {
+            self.files.open_jobs += 1;
             self.jobs_out += 1;
             self.jobs.push((true, Job::Open(orders)));
         }
@@ -358,13 +371,12 @@ impl Engine {
             descriptors.push(descriptor);
         }
         self.files.descriptors -= descriptors.len();
-        if !descriptors.is_empty() {
-            self.jobs.push((false, Job::Close(descriptors)));
-        }
+        self.closes.append(&mut descriptors);
     }
 
     pub(super) fn opens_ended(&mut self, results: Vec<OpenResult>) {
         self.jobs_out -= 1;
+        self.files.open_jobs -= 1;
         for result in results {
             self.open_ended(result);
         }
