@@ -137,7 +137,7 @@ pub(crate) fn start(
             Ok((mut engine, (kind, reason))) => {
                 of_engine.set_doorbell(engine.doorbell());
                 let _ = send.send(Ok((kind, reason)));
-                engine.run();
+                run_or_abort(&mut engine, &of_engine);
             }
             Err(error) => {
                 let _ = send.send(Err(error));
@@ -164,6 +164,17 @@ pub(crate) fn start(
             crate::ErrorKind::Io,
             "the engine's thread ended at its start",
         )),
+    }
+}
+
+/// Runs the engine. A broken invariant ends the process: unwinding would free memory that the
+/// kernel may be writing to, and leave everyone who waits for a request waiting for ever.
+fn run_or_abort(engine: &mut Engine, shared: &Shared) {
+    let run = std::panic::AssertUnwindSafe(|| engine.run());
+    if std::panic::catch_unwind(run).is_err() {
+        let text = "the engine broke an invariant of its own; the process ends";
+        shared.log(crate::LogLevel::Warning, text);
+        std::process::abort();
     }
 }
 

@@ -848,3 +848,60 @@ fn a_table_of_blocks_decodes_each_with_its_own_codec() {
         assert_eq!(failed.error.kind(), ErrorKind::InvalidArgument);
     });
 }
+
+/// Streams of several frames decode in parts on all workers, or as streams where their parts
+/// cannot be told apart; far larger than staging either way.
+#[test]
+fn streams_of_several_frames_decode_whatever_their_parts() {
+    let options = || StorageOptions {
+        staging_bytes: 1 << 20,
+        ..Default::default()
+    };
+    support::each_backend_with(options, |bench| {
+        let queue = bench.queue();
+        let raw = bench.bytes(12_000_001);
+        for codec in [CodecId::ZSTD, CodecId::LZ4, CodecId::GZIP] {
+            for piece_bytes in [100_000, 1_500_001, 7_000_000] {
+                let stored: Vec<u8> = raw
+                    .chunks(piece_bytes)
+                    .flat_map(|piece| support::encoded(codec, piece))
+                    .collect();
+                let file = bench.file_of(&format!("{codec:?}{piece_bytes}"), &stored);
+                let request = Request::read_file(file).codec(codec);
+                let request = request.raw_len(raw.len() as u64);
+                let ticket = queue.enqueue(request).expect("enqueued");
+                let done = ticket.wait().unwrap_or_else(|failed| {
+                    panic!("{codec:?} in pieces of {piece_bytes}: {failed}")
+                });
+                assert!(*done.into_buffer() == raw[..], "{codec:?} {piece_bytes}");
+            }
+        }
+        let stats = bench.storage.stats();
+        assert!(stats.staging_peak_bytes <= stats.staging_capacity_bytes);
+    });
+}
+
+/// A mapped view is warmed ahead of its use by requests like any other.
+#[test]
+fn a_mapped_view_is_warmed_by_requests() {
+    each_backend(|bench| {
+        let bytes = bench.bytes(9_000_000);
+        bench.file_of("view", &bytes);
+        let path = bench.folder.path().join("view");
+        #[expect(unsafe_code, reason = "maps a file that nobody cuts")]
+        // SAFETY: the file stays as it is until the folder goes, after the view.
+        let view = unsafe { millstream::MappedView::open(&path, 0, u64::MAX) };
+        let view = view.expect("mapped");
+        let queue = bench.queue();
+        let warm = queue
+            .enqueue(Request::warm(&view, 4096, 8_000_000))
+            .expect("enqueued");
+        let beyond = queue
+            .enqueue(Request::warm(&view, 8_999_999, 2))
+            .expect("enqueued");
+        queue.submit();
+        assert_eq!(warm.wait().expect("warmed").bytes, 8_000_000);
+        assert!(beyond.wait().is_err(), "past the view's end");
+        assert!(view[..] == bytes[..]);
+    });
+}

@@ -294,8 +294,8 @@ impl Engine {
     pub(super) fn start_opens(&mut self) {
         let mut orders = Vec::new();
         while let Some(&(index, direct_only)) = self.files.queue.front() {
-            // While every worker has an open job, what comes is gathered: a job with one file costs a
-            // wake for each, and the next result looks here again.
+            // While every worker has an open job, what comes is gathered: a job with one file costs
+            // a wake for each, and the next result looks here again.
             let gather = self.files.open_jobs >= self.workers
                 && orders.is_empty()
                 && self.files.queue.len() < limits::OPENS_PER_JOB;
