@@ -315,9 +315,8 @@ impl Shared {
             if let Poll::Ready(value) = poll(Waker::noop()) {
                 return Some(value);
             }
-            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                return None;
-            }
+            // However short the wait, it does some of the work: else it could be asked for ever.
+            let last = deadline.is_some_and(|deadline| Instant::now() >= deadline);
             if !self.pump() {
                 let mut pumped = lock(&self.pumped);
                 if let Some(engine) = pumped.as_mut() {
@@ -326,6 +325,12 @@ impl Shared {
                     drop(pumped);
                     std::thread::sleep(Duration::from_millis(1));
                 }
+            }
+            if last {
+                return match poll(Waker::noop()) {
+                    Poll::Ready(value) => Some(value),
+                    Poll::Pending => None,
+                };
             }
         }
     }
