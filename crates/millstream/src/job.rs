@@ -194,6 +194,8 @@ pub(crate) struct Ran {
 
 pub(crate) enum JobResult {
     Opened(Vec<OpenResult>),
+    /// So many descriptors are closed.
+    Closed(usize),
     Decoded {
         target: Target,
         stored: Stored,
@@ -251,11 +253,12 @@ pub(crate) fn run(job: Job, fs: &dyn FileSystem, scratch: &mut Scratch) -> Optio
             orders.into_iter().map(|order| open(order, fs)).collect(),
         )),
         Job::Close(descriptors) => {
+            let count = descriptors.len();
             for descriptor in descriptors {
                 // Nothing was written through it that a sync has not reported; reads do not care.
                 let _ = fs.close(descriptor);
             }
-            None
+            Some(JobResult::Closed(count))
         }
         Job::Decode(job) => Some(decode(job, scratch)),
         Job::Stream(job) => Some(stream(job)),

@@ -138,7 +138,9 @@ pub(crate) struct Files {
     files: Vec<Option<Box<File>>>,
     /// Opens to come: a file, and whether only its direct descriptor.
     queue: VecDeque<(u32, bool)>,
-    /// Descriptors that are open or reserved by opens under way.
+    /// Of the descriptors: those that workers are closing.
+    closing: usize,
+    /// Descriptors that are open, reserved by opens under way, or not yet closed.
     pub(crate) descriptors: usize,
     pub(crate) descriptors_max: usize,
     /// Perhaps idle files, oldest first; looked at again when room is needed.
@@ -159,6 +161,7 @@ impl Files {
             slow_mounts: HashMap::new(),
             files: Vec::new(),
             queue: VecDeque::new(),
+            closing: 0,
             descriptors: 0,
             descriptors_max,
             idle: VecDeque::new(),
@@ -240,6 +243,12 @@ impl Files {
         }
     }
 
+    /// Descriptors were closed: only now there is room for others.
+    pub(crate) fn closed(&mut self, count: usize) {
+        self.closing -= count;
+        self.descriptors -= count;
+    }
+
     /// Takes the handles that wait for a file to be opened.
     pub(crate) fn take_infos(&mut self) -> Vec<Opening> {
         let files = self.files.iter_mut().flatten();
@@ -305,10 +314,13 @@ impl Engine {
             // A direct descriptor was reserved when it was asked for.
             if !direct_only {
                 let needed = 2;
-                while self.files.descriptors + needed > self.files.descriptors_max {
+                let files = &self.files;
+                let mut after_closes = files.descriptors - files.closing;
+                while after_closes + needed > self.files.descriptors_max {
                     if !self.evict_one() {
                         break;
                     }
+                    after_closes = self.files.descriptors - self.files.closing;
                 }
                 if self.files.descriptors + needed > self.files.descriptors_max {
                     break;
@@ -370,7 +382,7 @@ impl Engine {
             file.direct = Direct::Closed;
             descriptors.push(descriptor);
         }
-        self.files.descriptors -= descriptors.len();
+        self.files.closing += descriptors.len();
         self.closes.append(&mut descriptors);
     }
 

@@ -67,6 +67,7 @@ impl Engine {
     pub(super) fn take_result(&mut self, result: JobResult) {
         match result {
             JobResult::Opened(results) => self.opens_ended(results),
+            JobResult::Closed(count) => self.files.closed(count),
             JobResult::Decoded {
                 target,
                 stored,
