@@ -17,6 +17,7 @@
 //! ```
 
 use std::collections::{BTreeMap, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
@@ -64,29 +65,72 @@ impl ApplicationCodec {
     }
 }
 
+/// Raw bytes that stored bytes hold, read from their head: the first window of them (all of them
+/// for a whole-block codec) and how many there are in all; or the likely cause of the failure.
+pub type SizeFunction = dyn Fn(&[u8], u64) -> Result<u64, &'static str> + Send + Sync;
+
+#[derive(Clone)]
+struct Registered {
+    codec: ApplicationCodec,
+    size: Option<Arc<SizeFunction>>,
+}
+
 /// The application's codecs of a storage.
 #[derive(Clone, Default)]
-pub struct Codecs(BTreeMap<u8, ApplicationCodec>);
+pub struct Codecs(BTreeMap<u8, Registered>);
 
 impl Codecs {
-    /// Registers a codec.
+    /// Registers a codec. Its requests must say their raw length.
     ///
     /// # Panics
     /// If the number is below 0x80 or taken.
     pub fn add(&mut self, id: CodecId, codec: ApplicationCodec) {
+        self.register(id, codec, None);
+    }
+
+    /// Registers a codec whose stored bytes declare how many raw bytes they hold: its requests need
+    /// not. `size` runs on the engine's thread, so it must look at a header and no more; a panic
+    /// fails the request.
+    ///
+    /// # Panics
+    /// If the number is below 0x80 or taken.
+    pub fn add_sized(
+        &mut self,
+        id: CodecId,
+        codec: ApplicationCodec,
+        size: impl Fn(&[u8], u64) -> Result<u64, &'static str> + Send + Sync + 'static,
+    ) {
+        self.register(id, codec, Some(Arc::new(size)));
+    }
+
+    fn register(&mut self, id: CodecId, codec: ApplicationCodec, size: Option<Arc<SizeFunction>>) {
         assert!(
             id >= CodecId::APPLICATION,
             "numbers below 0x80 are the library's"
         );
         assert!(
-            self.0.insert(id.0, codec).is_none(),
+            self.0.insert(id.0, Registered { codec, size }).is_none(),
             "codec {:#x} is taken",
             id.0
         );
     }
 
     pub(crate) fn get(&self, id: CodecId) -> Option<&ApplicationCodec> {
-        self.0.get(&id.0)
+        self.0.get(&id.0).map(|registered| &registered.codec)
+    }
+
+    /// The raw size that `head` declares, if the codec can tell.
+    pub(crate) fn declared(
+        &self,
+        id: CodecId,
+        head: &[u8],
+        stored_len: u64,
+    ) -> Option<Result<u64, Error>> {
+        let size = self.0.get(&id.0)?.size.as_ref()?;
+        let declared = catch_unwind(AssertUnwindSafe(|| size(head, stored_len)))
+            .unwrap_or(Err("the codec panicked"))
+            .map_err(|cause| Error::new(ErrorKind::Application, cause));
+        Some(declared)
     }
 }
 

@@ -74,7 +74,7 @@ pub use files::{Access, FileId, FileInfo, FileOptions, Opening};
 pub use group::{Counter, Group, Progress};
 pub use histogram::Histogram;
 pub use millstream_codec::CodecId;
-pub use millstream_io::{Buffer, DeviceKind};
+pub use millstream_io::{Buffer, BufferPool, DeviceKind};
 pub use options::{Backend, JobSystem, LogLevel, PortableJob, StorageOptions, ThreadOptions};
 pub use queue::{ErrorRecord, Queue, QueueOptions, Rejected};
 pub use request::{BlockEntry, Gate, Priority, Request};

@@ -477,6 +477,14 @@ impl Storage {
             .map_err(|error| Error::from_io(&error))
     }
 
+    /// The pool that destinations come from: for callbacks that supply memory
+    /// ([`Request::into_supplied`](crate::Request::into_supplied)) and outlive a borrow of the
+    /// storage.
+    #[must_use]
+    pub fn buffer_pool(&self) -> Arc<BufferPool> {
+        Arc::clone(&self.shared.buffers)
+    }
+
     /// Waits for a block of a [`Pulled`](crate::codec::ApplicationCodec::Pulled) codec, at most
     /// `timeout`.
     #[must_use]

@@ -634,6 +634,18 @@ fn codecs_of_the_application_decode() {
                 millstream_codec::stream_decoder(CodecId::ZLIB).expect("zlib streams")
             }),
         );
+        codecs.add_sized(
+            CodecId(0x84),
+            ApplicationCodec::whole(|stored, raw| {
+                raw.fill(stored[3]);
+                Ok(raw.len())
+            }),
+            |head, stored_len| match head {
+                [0, high, low, _] if stored_len == 4 => Ok(u64::from(*high) << 8 | u64::from(*low)),
+                [1, ..] => panic!("a bad size"),
+                _ => Err("no size"),
+            },
+        );
         codecs
     };
     let options = || StorageOptions {
@@ -642,6 +654,18 @@ fn codecs_of_the_application_decode() {
     };
     support::each_backend_with(options, |bench| {
         let queue = bench.queue();
+        for (head, ends) in [(0, None), (1, Some("panicked")), (2, Some("no size"))] {
+            let stored: Arc<[u8]> = Arc::from([head, 2, 1, 9]);
+            let request = Request::from_memory(stored).codec(CodecId(0x84));
+            match (queue.enqueue(request).expect("enqueued").wait(), ends) {
+                (Ok(done), None) => assert!(*done.into_buffer() == [9; 0x201]),
+                (Err(failed), Some(cause)) => {
+                    assert_eq!(failed.error.kind(), ErrorKind::Application);
+                    assert!(failed.error.cause().ends_with(cause), "{}", failed.error);
+                }
+                (ended, _) => panic!("{ended:?}"),
+            }
+        }
         let bytes = bench.bytes(3_000_000);
         let inverted: Vec<u8> = bytes.iter().map(|byte| !byte).collect();
         let file = bench.file_of("inverted", &inverted);

@@ -125,11 +125,10 @@ impl Engine {
         let (head, whole) = (window_bytes(window), window.len as u64 == req.len);
         let (codec, len) = (req.codec, req.len);
         let table = req.blocks().is_some();
-        let declared = || millstream_codec::declared_raw_len(codec, head, len);
-        let raw_len = req.raw_len.or_else(declared).ok_or_else(|| {
-            let cause = "neither the request nor the stored bytes declare the raw size";
-            Error::new(ErrorKind::RawSizeUnknown, cause)
-        })?;
+        let raw_len = match req.raw_len {
+            Some(raw_len) => raw_len,
+            None => self.declared_raw_len(codec, head, len)?,
+        };
         if isize::try_from(raw_len).is_err() {
             let cause = "the raw size is beyond the address space";
             return Err(Error::new(ErrorKind::Overflow, cause));
@@ -147,6 +146,17 @@ impl Engine {
         self.check_room(request)?;
         self.decode(request).mode = mode;
         Ok(())
+    }
+
+    /// The raw size that the stored bytes declare.
+    fn declared_raw_len(&self, codec: CodecId, head: &[u8], len: u64) -> Result<u64, Error> {
+        if let Some(declared) = self.shared.options.codecs.declared(codec, head, len) {
+            return declared;
+        }
+        millstream_codec::declared_raw_len(codec, head, len).ok_or_else(|| {
+            let cause = "neither the request nor the stored bytes declare the raw size";
+            Error::new(ErrorKind::RawSizeUnknown, cause)
+        })
     }
 
     fn mode_of(
