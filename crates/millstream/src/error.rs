@@ -135,14 +135,18 @@ impl Error {
         made
     }
 
-    pub(crate) fn at(mut self, path: Option<Arc<Path>>, offset: u64, len: u64) -> Error {
+    /// The same error, of `len` bytes at `offset` of a file.
+    #[must_use]
+    pub fn at(mut self, path: Option<Arc<Path>>, offset: u64, len: u64) -> Error {
         self.0.path = path;
         self.0.offset = offset;
         self.0.len = len;
         self
     }
 
-    pub(crate) fn named(mut self, name: Option<Arc<str>>) -> Error {
+    /// The same error, of a request or an entry with a name.
+    #[must_use]
+    pub fn named(mut self, name: Option<Arc<str>>) -> Error {
         self.0.name = name;
         self
     }

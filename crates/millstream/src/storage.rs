@@ -273,6 +273,20 @@ impl Shared {
         }
     }
 
+    pub(crate) fn open(&self, path: &Path, options: FileOptions) -> FileId {
+        match lock(&self.names).open(path, options) {
+            NameOpened::Known(file) => file,
+            NameOpened::New(file, path) => {
+                self.control(Control::Open {
+                    file,
+                    path,
+                    options,
+                });
+                file
+            }
+        }
+    }
+
     pub(crate) fn close_name(&self, file: FileId) -> bool {
         lock(&self.names).close(file)
     }
@@ -401,6 +415,10 @@ impl Storage {
         })
     }
 
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
     /// Which device serves it.
     #[must_use]
     pub fn device_kind(&self) -> DeviceKind {
@@ -421,17 +439,7 @@ impl Storage {
 
     /// Opens a file. Gives an id at once; the file is opened by a worker, ahead of its first use.
     pub fn open_with(&self, path: impl AsRef<Path>, options: FileOptions) -> FileId {
-        match lock(&self.shared.names).open(path.as_ref(), options) {
-            NameOpened::Known(file) => file,
-            NameOpened::New(file, path) => {
-                self.shared.control(Control::Open {
-                    file,
-                    path,
-                    options,
-                });
-                file
-            }
-        }
+        self.shared.open(path.as_ref(), options)
     }
 
     /// Size and identity of a file, once it is open.
