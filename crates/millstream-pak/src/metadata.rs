@@ -1,0 +1,699 @@
+//! Metadata: the small typed record that an entry may carry.
+//!
+//! A loader that must read the head of an entry before it knows what else to read waits for the
+//! disk twice. A record holds what such a head says (size and format of an image, where its mips
+//! lie, which other entries a scene needs), and all records of a package are in one section: every
+//! read of a scene can be planned from memory.
+//!
+//! A record is a kind and a list of fields `{tag, length, bytes}`, little-endian; a reader skips
+//! the tags that it does not know. `docs/FORMAT.md` has the layout.
+//!
+//! ```
+//! use millstream_pak::metadata::{Image, Kind, Metadata, Mip};
+//! let mut record = Metadata::new(Kind::IMAGE);
+//! record.image = Some(Image { width: 512, height: 256, ..Image::default() });
+//! record.mips.push(Mip { level: 0, offset: 128, bytes: 65_536, ..Mip::default() });
+//! let stored = record.encode();
+//! assert_eq!(Metadata::decode(&stored), Ok(record));
+//! ```
+
+use std::fmt;
+
+use crate::limits::METADATA_BYTES_MAX;
+
+/// What an entry is. From 0x8000 on: the application's own kinds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct Kind(pub u16);
+
+impl Kind {
+    /// Nothing is known.
+    pub const OTHER: Kind = Kind(0);
+    /// A picture or a texture.
+    pub const IMAGE: Kind = Kind(1);
+    /// Sound.
+    pub const AUDIO: Kind = Kind(2);
+    /// A scene that names other entries.
+    pub const SCENE: Kind = Kind(3);
+    /// Vertices, indices.
+    pub const MESH: Kind = Kind(4);
+    /// First of the application's own kinds.
+    pub const APPLICATION: Kind = Kind(0x8000);
+
+    /// The name that `list --json` shows.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Kind::OTHER => "other",
+            Kind::IMAGE => "image",
+            Kind::AUDIO => "audio",
+            Kind::SCENE => "scene",
+            Kind::MESH => "mesh",
+            Kind(number) if number >= Kind::APPLICATION.0 => "application",
+            Kind(_) => "unknown",
+        }
+    }
+}
+
+/// The shape of an image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Image {
+    /// Texels across.
+    pub width: u32,
+    /// Texels down.
+    pub height: u32,
+    /// Slices of a volume; 1 for all else (0 counts as 1).
+    pub depth: u32,
+    /// Layers of an array, six faces of a cube each; 1 for all else (0 counts as 1).
+    pub layers: u32,
+    /// How texels are laid out: a number of `VkFormat`, 0 where none fits (an encoded PNG).
+    pub format: u32,
+    /// Samples per texel.
+    pub channels: u8,
+    /// Bits per sample as they are stored; 0 for block formats.
+    pub bits: u8,
+    /// The entry's container: a number of [`Container`].
+    pub container: Container,
+    /// Largest sample value where it is not the format's own (PNM); else 0.
+    pub maxval: u32,
+}
+
+/// The file format of an image or a sound.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Container(pub u16);
+
+impl Container {
+    /// Not known.
+    pub const OTHER: Container = Container(0);
+    /// Portable network graphics.
+    pub const PNG: Container = Container(1);
+    /// JPEG.
+    pub const JPEG: Container = Container(2);
+    /// DirectDraw surface.
+    pub const DDS: Container = Container(3);
+    /// Khronos texture, second version.
+    pub const KTX2: Container = Container(4);
+    /// The PNM family.
+    pub const PNM: Container = Container(5);
+    /// Ogg.
+    pub const OGG: Container = Container(16);
+    /// RIFF WAVE.
+    pub const WAV: Container = Container(17);
+    /// glTF as JSON.
+    pub const GLTF: Container = Container(32);
+    /// glTF as one binary file.
+    pub const GLB: Container = Container(33);
+
+    /// The name that `list --json` shows.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Container::PNG => "png",
+            Container::JPEG => "jpeg",
+            Container::DDS => "dds",
+            Container::KTX2 => "ktx2",
+            Container::PNM => "pnm",
+            Container::OGG => "ogg",
+            Container::WAV => "wav",
+            Container::GLTF => "gltf",
+            Container::GLB => "glb",
+            _ => "other",
+        }
+    }
+}
+
+/// Where a mip level (of one layer, or of all) lies in the raw bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Mip {
+    /// Level; 0 is the largest.
+    pub level: u16,
+    /// Layer; 0 where the level holds all layers in one piece.
+    pub layer: u16,
+    /// Bytes from one row of texels (of blocks, in block formats) to the next; 0 if not known.
+    pub row_bytes: u32,
+    /// First raw byte.
+    pub offset: u64,
+    /// Raw bytes.
+    pub bytes: u64,
+}
+
+/// The shape of a sound.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Audio {
+    /// Frames per second.
+    pub rate_hz: u32,
+    /// Samples per frame.
+    pub channels: u16,
+    /// Bits per sample; 0 for lossy codecs.
+    pub bits: u16,
+    /// Frames; 0 if the head does not say.
+    pub frames: u64,
+    /// First raw byte of the samples or packets.
+    pub offset: u64,
+    /// The entry's container.
+    pub container: Container,
+    /// Codec within the container, as it numbers it (WAV: the format tag); else 0.
+    pub codec: u16,
+}
+
+/// What an entry needs another one for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Role(pub u16);
+
+impl Role {
+    /// Not said.
+    pub const OTHER: Role = Role(0);
+    /// Vertices, indices, animations.
+    pub const BUFFER: Role = Role(1);
+    /// A picture.
+    pub const IMAGE: Role = Role(2);
+    /// The scene's description itself.
+    pub const SCENE: Role = Role(3);
+    /// Sound.
+    pub const AUDIO: Role = Role(4);
+
+    /// The name that `list --json` shows.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Role::BUFFER => "buffer",
+            Role::IMAGE => "image",
+            Role::SCENE => "scene",
+            Role::AUDIO => "audio",
+            _ => "other",
+        }
+    }
+}
+
+/// Another entry that this one needs.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Dependency {
+    /// What for.
+    pub role: Role,
+    /// Its name in the package, whole (not relative to this entry).
+    pub name: String,
+}
+
+/// A part of the entry's raw bytes with a meaning of its own (the JSON of a GLB, a buffer view).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Part {
+    /// What it is.
+    pub role: Role,
+    /// Which of its role.
+    pub index: u32,
+    /// First raw byte.
+    pub offset: u64,
+    /// Raw bytes.
+    pub bytes: u64,
+}
+
+/// A record, see the module.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Metadata {
+    /// What the entry is.
+    pub kind: Kind,
+    /// Shape of an image.
+    pub image: Option<Image>,
+    /// Its mips; in the order of the file.
+    pub mips: Vec<Mip>,
+    /// Shape of a sound.
+    pub audio: Option<Audio>,
+    /// What else must be loaded with it.
+    pub dependencies: Vec<Dependency>,
+    /// Parts of it.
+    pub parts: Vec<Part>,
+    /// What only the application understands.
+    pub extra: Vec<u8>,
+}
+
+/// A record that cannot be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MetadataError {
+    /// Byte of the record.
+    pub offset: usize,
+    /// What is wrong.
+    pub cause: &'static str,
+}
+
+impl fmt::Display for MetadataError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "metadata, byte {}: {}", self.offset, self.cause)
+    }
+}
+
+impl std::error::Error for MetadataError {}
+
+const TAG_IMAGE: u16 = 1;
+const TAG_MIPS: u16 = 2;
+const TAG_AUDIO: u16 = 3;
+const TAG_DEPENDENCIES: u16 = 4;
+const TAG_PARTS: u16 = 5;
+const TAG_EXTRA: u16 = 6;
+
+const HEAD_BYTES: usize = 8;
+const FIELD_HEAD_BYTES: usize = 8;
+const IMAGE_BYTES: usize = 28;
+const MIP_BYTES: usize = 24;
+const AUDIO_BYTES: usize = 28;
+const PART_BYTES: usize = 24;
+const DEPENDENCY_HEAD_BYTES: usize = 4;
+
+impl Metadata {
+    /// An empty record of a kind.
+    #[must_use]
+    pub fn new(kind: Kind) -> Metadata {
+        Metadata {
+            kind,
+            ..Metadata::default()
+        }
+    }
+
+    /// The range `(offset, bytes)` of a mip level, all its layers if they lie together.
+    #[must_use]
+    pub fn mip(&self, level: u16, layer: u16) -> Option<(u64, u64)> {
+        let found = |mip: &&Mip| mip.level == level && mip.layer == layer;
+        self.mips
+            .iter()
+            .find(found)
+            .map(|mip| (mip.offset, mip.bytes))
+    }
+
+    /// The range `(offset, bytes)` of `count` rows of a mip from `first` on (rows of blocks, in
+    /// block formats): the part of a level that a streaming renderer asks for. `None` if the level
+    /// is not known, its rows are not, or has fewer.
+    #[must_use]
+    pub fn rows(&self, level: u16, layer: u16, first: u32, count: u32) -> Option<(u64, u64)> {
+        let found = |mip: &&Mip| mip.level == level && mip.layer == layer;
+        let mip = self
+            .mips
+            .iter()
+            .find(found)
+            .filter(|mip| mip.row_bytes > 0)?;
+        let row = u64::from(mip.row_bytes);
+        let (start, bytes) = (u64::from(first) * row, u64::from(count) * row);
+        let fits = start.checked_add(bytes).is_some_and(|end| end <= mip.bytes);
+        fits.then_some((mip.offset.checked_add(start)?, bytes))
+    }
+
+    /// The ranges `(offset, bytes)` of a rectangle of a mip, one per row: a tile. Columns are
+    /// counted in units of `unit_bytes` (a texel, or a block of a block format).
+    #[must_use]
+    pub fn tile(
+        &self,
+        (level, layer): (u16, u16),
+        (first_row, rows): (u32, u32),
+        (first_unit, units): (u32, u32),
+        unit_bytes: u32,
+    ) -> Option<Vec<(u64, u64)>> {
+        let left = u64::from(first_unit) * u64::from(unit_bytes);
+        let bytes = u64::from(units) * u64::from(unit_bytes);
+        let last_row = first_row.checked_add(rows)?;
+        self.rows(level, layer, first_row, rows)?;
+        (first_row..last_row)
+            .map(|row| {
+                let (start, row_bytes) = self.rows(level, layer, row, 1)?;
+                (left + bytes <= row_bytes).then_some((start + left, bytes))
+            })
+            .collect()
+    }
+
+    /// The record's bytes. They may be more than [`METADATA_BYTES_MAX`]; a package then refuses
+    /// them.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Writer::default();
+        out.u16(self.kind.0);
+        out.u16(0);
+        out.u32(0);
+        if let Some(image) = &self.image {
+            out.field(TAG_IMAGE, |out| write_image(out, image));
+        }
+        if !self.mips.is_empty() {
+            out.field(TAG_MIPS, |out| {
+                for mip in &self.mips {
+                    out.u16(mip.level);
+                    out.u16(mip.layer);
+                    out.u32(mip.row_bytes);
+                    out.u64(mip.offset);
+                    out.u64(mip.bytes);
+                }
+            });
+        }
+        if let Some(audio) = &self.audio {
+            out.field(TAG_AUDIO, |out| write_audio(out, audio));
+        }
+        if !self.dependencies.is_empty() {
+            out.field(TAG_DEPENDENCIES, |out| {
+                for dependency in &self.dependencies {
+                    let name = dependency.name.as_bytes();
+                    let bytes = u16::try_from(name.len()).unwrap_or(u16::MAX);
+                    out.u16(dependency.role.0);
+                    out.u16(bytes);
+                    out.0.extend_from_slice(&name[..usize::from(bytes)]);
+                }
+            });
+        }
+        if !self.parts.is_empty() {
+            out.field(TAG_PARTS, |out| {
+                for part in &self.parts {
+                    out.u16(part.role.0);
+                    out.u16(0);
+                    out.u32(part.index);
+                    out.u64(part.offset);
+                    out.u64(part.bytes);
+                }
+            });
+        }
+        if !self.extra.is_empty() {
+            out.field(TAG_EXTRA, |out| out.0.extend_from_slice(&self.extra));
+        }
+        let total = u32::try_from(out.0.len()).unwrap_or(u32::MAX);
+        out.0[4..8].copy_from_slice(&total.to_le_bytes());
+        out.0
+    }
+
+    /// Reads a record. Bytes behind its end are ignored: a package pads with zeros.
+    ///
+    /// # Errors
+    /// The bytes are cut, a field has a wrong length, or a name is not UTF-8.
+    pub fn decode(bytes: &[u8]) -> Result<Metadata, MetadataError> {
+        let mut head = Reader { bytes, at: 0 };
+        let kind = Kind(head.u16()?);
+        head.u16()?;
+        let total = head.u32()? as usize;
+        if total < HEAD_BYTES || total > bytes.len() || total > METADATA_BYTES_MAX {
+            return Err(head.wrong("the record's length is wrong"));
+        }
+        let mut fields = Reader {
+            bytes: &bytes[..total],
+            at: HEAD_BYTES,
+        };
+        let mut record = Metadata::new(kind);
+        while fields.at < total {
+            let tag = fields.u16()?;
+            fields.u16()?;
+            let len = fields.u32()? as usize;
+            let start = fields.at;
+            let body = fields.take(len)?;
+            let mut body = Reader { bytes: body, at: 0 };
+            record.read_field(tag, &mut body).map_err(|mut error| {
+                error.offset += start;
+                error
+            })?;
+            let padded = len.next_multiple_of(FIELD_HEAD_BYTES).min(total - start);
+            fields.at = start + padded;
+        }
+        Ok(record)
+    }
+
+    fn read_field(&mut self, tag: u16, body: &mut Reader<'_>) -> Result<(), MetadataError> {
+        match tag {
+            TAG_IMAGE => self.image = Some(read_image(body)?),
+            TAG_AUDIO => self.audio = Some(read_audio(body)?),
+            TAG_MIPS => {
+                body.multiple_of(MIP_BYTES)?;
+                while !body.at_end() {
+                    self.mips.push(Mip {
+                        level: body.u16()?,
+                        layer: body.u16()?,
+                        row_bytes: body.u32()?,
+                        offset: body.u64()?,
+                        bytes: body.u64()?,
+                    });
+                }
+            }
+            TAG_DEPENDENCIES => {
+                while !body.at_end() {
+                    let role = Role(body.u16()?);
+                    let len = usize::from(body.u16()?);
+                    let at = body.at;
+                    let name = std::str::from_utf8(body.take(len)?).map_err(|_| MetadataError {
+                        offset: at,
+                        cause: "the name of a dependency is not UTF-8",
+                    })?;
+                    let name = String::from(name);
+                    self.dependencies.push(Dependency { role, name });
+                }
+            }
+            TAG_PARTS => {
+                body.multiple_of(PART_BYTES)?;
+                while !body.at_end() {
+                    let role = Role(body.u16()?);
+                    body.u16()?;
+                    self.parts.push(Part {
+                        role,
+                        index: body.u32()?,
+                        offset: body.u64()?,
+                        bytes: body.u64()?,
+                    });
+                }
+            }
+            TAG_EXTRA => self.extra = body.bytes.to_vec(),
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+fn write_image(out: &mut Writer, image: &Image) {
+    out.u32(image.width);
+    out.u32(image.height);
+    out.u32(image.depth);
+    out.u32(image.layers);
+    out.u32(image.format);
+    out.0.extend_from_slice(&[image.channels, image.bits]);
+    out.u16(image.container.0);
+    out.u32(image.maxval);
+}
+
+fn read_image(body: &mut Reader<'_>) -> Result<Image, MetadataError> {
+    body.exactly(IMAGE_BYTES)?;
+    Ok(Image {
+        width: body.u32()?,
+        height: body.u32()?,
+        depth: body.u32()?,
+        layers: body.u32()?,
+        format: body.u32()?,
+        channels: body.take(1)?[0],
+        bits: body.take(1)?[0],
+        container: Container(body.u16()?),
+        maxval: body.u32()?,
+    })
+}
+
+fn write_audio(out: &mut Writer, audio: &Audio) {
+    out.u32(audio.rate_hz);
+    out.u16(audio.channels);
+    out.u16(audio.bits);
+    out.u64(audio.frames);
+    out.u64(audio.offset);
+    out.u16(audio.container.0);
+    out.u16(audio.codec);
+}
+
+fn read_audio(body: &mut Reader<'_>) -> Result<Audio, MetadataError> {
+    body.exactly(AUDIO_BYTES)?;
+    Ok(Audio {
+        rate_hz: body.u32()?,
+        channels: body.u16()?,
+        bits: body.u16()?,
+        frames: body.u64()?,
+        offset: body.u64()?,
+        container: Container(body.u16()?),
+        codec: body.u16()?,
+    })
+}
+
+#[derive(Default)]
+struct Writer(Vec<u8>);
+
+impl Writer {
+    fn u16(&mut self, value: u16) {
+        self.0.extend_from_slice(&value.to_le_bytes());
+    }
+
+    fn u32(&mut self, value: u32) {
+        self.0.extend_from_slice(&value.to_le_bytes());
+    }
+
+    fn u64(&mut self, value: u64) {
+        self.0.extend_from_slice(&value.to_le_bytes());
+    }
+
+    /// A field: its head, what `write` appends, and zeros up to a multiple of eight.
+    fn field(&mut self, tag: u16, write: impl FnOnce(&mut Writer)) {
+        self.u16(tag);
+        self.u16(0);
+        self.u32(0);
+        let start = self.0.len();
+        write(self);
+        let len = u32::try_from(self.0.len() - start).unwrap_or(u32::MAX);
+        self.0[start - 4..start].copy_from_slice(&len.to_le_bytes());
+        self.0.resize(self.0.len().next_multiple_of(8), 0);
+    }
+}
+
+struct Reader<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn wrong(&self, cause: &'static str) -> MetadataError {
+        MetadataError {
+            offset: self.at,
+            cause,
+        }
+    }
+
+    fn at_end(&self) -> bool {
+        self.at == self.bytes.len()
+    }
+
+    fn take(&mut self, len: usize) -> Result<&'a [u8], MetadataError> {
+        let rest = &self.bytes[self.at..];
+        let taken = rest.get(..len).ok_or(self.wrong("the record is cut"))?;
+        self.at += len;
+        Ok(taken)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], MetadataError> {
+        Ok(self.take(N)?.try_into().expect("so many were taken"))
+    }
+
+    fn u16(&mut self) -> Result<u16, MetadataError> {
+        self.array().map(u16::from_le_bytes)
+    }
+
+    fn u32(&mut self) -> Result<u32, MetadataError> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    fn u64(&mut self) -> Result<u64, MetadataError> {
+        self.array().map(u64::from_le_bytes)
+    }
+
+    fn exactly(&self, bytes: usize) -> Result<(), MetadataError> {
+        if self.bytes.len() == bytes {
+            return Ok(());
+        }
+        Err(self.wrong("a field has another length than its tag says"))
+    }
+
+    fn multiple_of(&self, bytes: usize) -> Result<(), MetadataError> {
+        if self.bytes.len().is_multiple_of(bytes) {
+            return Ok(());
+        }
+        Err(self.wrong("a list is no whole number of its items"))
+    }
+}
+
+const _: () = assert!(DEPENDENCY_HEAD_BYTES == 2 * size_of::<u16>());
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn full() -> Metadata {
+        Metadata {
+            kind: Kind::SCENE,
+            image: Some(Image {
+                width: 1,
+                height: 2,
+                depth: 3,
+                layers: 4,
+                format: 37,
+                channels: 4,
+                bits: 8,
+                container: Container::DDS,
+                maxval: 255,
+            }),
+            mips: vec![
+                Mip {
+                    level: 0,
+                    layer: 0,
+                    row_bytes: 64,
+                    offset: 128,
+                    bytes: 640,
+                },
+                Mip {
+                    level: 1,
+                    layer: 5,
+                    row_bytes: 0,
+                    offset: 1 << 40,
+                    bytes: 9,
+                },
+            ],
+            audio: Some(Audio {
+                rate_hz: 48_000,
+                channels: 2,
+                bits: 16,
+                frames: 1 << 33,
+                offset: 44,
+                container: Container::WAV,
+                codec: 1,
+            }),
+            dependencies: vec![Dependency {
+                role: Role::IMAGE,
+                name: String::from("textures/é.png"),
+            }],
+            parts: vec![Part {
+                role: Role::BUFFER,
+                index: 7,
+                offset: 20,
+                bytes: 400,
+            }],
+            extra: vec![1, 2, 3],
+        }
+    }
+
+    #[test]
+    fn a_record_comes_back_as_it_was() {
+        let record = full();
+        let mut stored = record.encode();
+        assert_eq!(Metadata::decode(&stored).as_ref(), Ok(&record));
+        stored.extend_from_slice(&[0; 100]);
+        assert_eq!(
+            Metadata::decode(&stored),
+            Ok(record),
+            "padding is no part of it"
+        );
+    }
+
+    #[test]
+    fn every_cut_and_every_changed_byte_is_an_error_or_another_record() {
+        let stored = full().encode();
+        for len in 0..stored.len() {
+            assert!(Metadata::decode(&stored[..len]).is_err(), "{len} bytes");
+        }
+        for at in 0..stored.len() {
+            for bit in 0..8 {
+                let mut changed = stored.clone();
+                changed[at] ^= 1 << bit;
+                // Whatever it says, it says it without a panic.
+                let _ = Metadata::decode(&changed);
+            }
+        }
+    }
+
+    #[test]
+    fn unknown_fields_are_skipped() {
+        let mut stored = full().encode();
+        let total = stored.len() as u32 + 16;
+        stored.extend_from_slice(&[99, 0, 0, 0, 5, 0, 0, 0, 1, 2, 3, 4, 5, 0, 0, 0]);
+        stored[4..8].copy_from_slice(&total.to_le_bytes());
+        assert_eq!(Metadata::decode(&stored), Ok(full()));
+    }
+
+    #[test]
+    fn mips_rows_and_tiles_have_ranges_inside_the_level() {
+        let record = full();
+        assert_eq!(record.mip(0, 0), Some((128, 640)));
+        assert_eq!(record.mip(2, 0), None);
+        assert_eq!(record.rows(0, 0, 2, 3), Some((128 + 2 * 64, 3 * 64)));
+        assert_eq!(record.rows(0, 0, 8, 3), None, "the level has ten rows");
+        assert_eq!(record.rows(1, 5, 0, 1), None, "its rows are not known");
+        let tile = record.tile((0, 0), (1, 2), (4, 4), 8);
+        assert_eq!(tile, Some(vec![(128 + 64 + 32, 32), (128 + 128 + 32, 32)]));
+        assert_eq!(record.tile((0, 0), (1, 2), (7, 2), 8), None);
+    }
+}
