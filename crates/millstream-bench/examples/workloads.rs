@@ -18,6 +18,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             (None, Some(("throttle", rate))) => options.throttle.push(rate.parse()?),
             (None, Some(("only", part))) => options.only = Some(part.into()),
             (None, Some(("rows", path))) => options.rows = Some(path.into()),
+            (None, Some(("corpus", path))) => options.corpus = Some(path.into()),
             _ => return Err(format!("no workload or option named {argument}").into()),
         }
     }

@@ -7,7 +7,7 @@
 
 use crate::requests::{self, held, latency, realtime};
 use crate::rows::{Better, Finding, Metric, Row};
-use crate::{engine, read, startup, stats};
+use crate::{codecs, engine, read, startup, stats};
 
 /// How a figure is made of ours and theirs.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -94,7 +94,75 @@ fn small_4k_deep(case: &str) -> bool {
     case == "warm 4K depth 128" || case == "cold 4K depth 128"
 }
 
+/// Kinds of data that a game is made of, and text.
+fn of_games(case: &str) -> bool {
+    let kinds = [
+        "mesh", "textures", "tga", "dds", "source", "text", "vert", "pixels",
+    ];
+    kinds.iter().any(|kind| case.contains(kind))
+}
+
+fn tiles_decode(case: &str) -> bool {
+    case.contains(" tiles level ") && case.ends_with(" decode") && !stored_decode(case)
+}
+
+fn stored_decode(case: &str) -> bool {
+    case.ends_with(" tiles level 0 decode")
+}
+
+/// A decoder of tiles beside libdeflate.
+const fn tile_goal(case: fn(&str) -> bool, ours: &'static str, ratio: f64) -> Goal {
+    goal(
+        codecs::WORKLOAD,
+        case,
+        ours,
+        codecs::RATE,
+        Ratio,
+        &["libdeflate"],
+        AtLeast(ratio),
+    )
+}
+
 const GOALS: &[Goal] = &[
+    tile_goal(
+        |case| tiles_decode(case) && of_games(case),
+        "millstream-avx512",
+        1.5,
+    ),
+    tile_goal(
+        |case| tiles_decode(case) && !of_games(case),
+        "millstream-avx512",
+        1.1,
+    ),
+    tile_goal(tiles_decode, "millstream-avx2", 1.0),
+    tile_goal(tiles_decode, "millstream-portable", 0.7),
+    goal(
+        codecs::WORKLOAD,
+        stored_decode,
+        "millstream-avx512",
+        codecs::RATE,
+        Ratio,
+        &["memcpy"],
+        AtLeast(0.5),
+    ),
+    goal(
+        codecs::WORKLOAD,
+        |case| case.ends_with(" threads"),
+        MS,
+        codecs::SCALING,
+        Ratio,
+        &["libdeflate"],
+        AtLeast(1.0),
+    ),
+    goal(
+        codecs::WORKLOAD,
+        |case| case.ends_with(" tiles level 1 encode") && of_games(case),
+        MS,
+        codecs::ENCODE_RATE,
+        Amount,
+        &[],
+        AtLeast(100.0),
+    ),
     goal(
         read::WORKLOAD,
         cold_stored,

@@ -7,8 +7,8 @@
 //! [`Report`] of rows, tables and goals.
 //!
 //! Where to find what: [`measure`] how turns are taken; [`corpus`] what is read; [`memory`] where
-//! to; [`cold`] and [`throttle`] in what state of the machine; `read`, `requests`, `startup` the
-//! workloads; [`ring`] the bare ring; `ours` Millstream's own contenders; [`stats`], [`rows`],
+//! to; [`cold`] and [`throttle`] in what state of the machine; `read`, `requests`, `startup`,
+//! `codecs` the workloads; [`ring`] the bare ring; `ours` Millstream's own contenders; [`stats`], [`rows`],
 //! [`goals`] and `table` what is made of the figures.
 //!
 //! ```no_run
@@ -21,6 +21,7 @@
 //! ```
 
 pub mod clock;
+mod codecs;
 pub mod cold;
 pub mod corpus;
 mod engine;

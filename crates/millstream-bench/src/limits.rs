@@ -50,6 +50,22 @@ pub const CELL_REQUESTS_MAX: usize = 16_384;
 /// Requests that one cell reads at most at depth 1, where a request takes a whole round trip.
 pub const CELL_REQUESTS_SERIAL_MAX: usize = 2_048;
 
+/// Bytes of one corpus of workload `codecs`: beyond the caches of a core, so that memory counts as
+/// it does in a loader, and still a thousand tiles' worth of work in a second.
+pub const CODEC_CORPUS_BYTES: usize = 4 << 20;
+/// The same in a quick run.
+pub const QUICK_CODEC_CORPUS_BYTES: usize = 512 << 10;
+/// Bytes below which what a folder has of one kind makes no corpus: eight tiles.
+pub const CODEC_CORPUS_BYTES_MIN: usize = 512 << 10;
+/// Most files that are looked at in a folder of corpora.
+pub const CODEC_FILES_MAX: usize = 100_000;
+/// Deepest folder that is looked into.
+pub const CODEC_FOLDER_DEPTH_MAX: usize = 16;
+/// Runs of an encoder: it works for tens of milliseconds to seconds, and its spread is small.
+pub const CODEC_ENCODE_RUNS_MAX: usize = 3;
+/// Threads of the case that shows how decoding scales.
+pub const CODEC_THREADS: usize = 2;
+
 /// Threads of the rivals that use a pool, as the figures of others were taken.
 pub const POOL_THREADS: usize = 8;
 /// Threads that enqueue in workload `startup`.
@@ -59,4 +75,6 @@ pub const CANCEL_ONE_IN: usize = 64;
 
 const _: () = assert!(QUICK_RUNS <= RUNS && RUNS <= RUNS_MAX);
 const _: () = assert!(SMALL_BYTES_MIN < SMALL_BYTES_MEAN && SMALL_BYTES_MEAN < SMALL_BYTES_MAX);
+const _: () = assert!(CODEC_CORPUS_BYTES_MIN <= QUICK_CODEC_CORPUS_BYTES);
+const _: () = assert!(QUICK_CODEC_CORPUS_BYTES <= CODEC_CORPUS_BYTES);
 const _: () = assert!(CELL_REQUESTS_SERIAL_MAX <= CELL_REQUESTS_MAX);

@@ -8,7 +8,7 @@ use crate::limits;
 use crate::measure::{Case, CaseResult, Contender, take_turns};
 use crate::memory::Destination;
 use crate::rows::{self, Row};
-use crate::{goals, read, requests, startup, table};
+use crate::{codecs, goals, read, requests, startup, table};
 
 /// The workloads of this crate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -19,11 +19,18 @@ pub enum Workload {
     Requests,
     /// Thousands of small files before the first frame.
     Startup,
+    /// Decoding and encoding in memory.
+    Codecs,
 }
 
 impl Workload {
     /// All there are, in the order in which they run.
-    pub const ALL: [Workload; 3] = [Workload::Read, Workload::Requests, Workload::Startup];
+    pub const ALL: [Workload; 4] = [
+        Workload::Read,
+        Workload::Requests,
+        Workload::Startup,
+        Workload::Codecs,
+    ];
 
     /// Its name, in rows and on the command line.
     #[must_use]
@@ -32,6 +39,7 @@ impl Workload {
             Workload::Read => "read",
             Workload::Requests => "requests",
             Workload::Startup => "startup",
+            Workload::Codecs => "codecs",
         }
     }
 
@@ -51,6 +59,7 @@ pub struct Options {
     /// Small files and few runs: seconds, not minutes. Every contender still runs.
     pub quick: bool,
     /// Where the corpus is kept; by default below the system's folder for temporary files.
+    /// `codecs` also takes what it knows of the files in it as corpora.
     pub corpus: Option<PathBuf>,
     /// Counted rounds of every case.
     pub runs: Option<usize>,
@@ -101,6 +110,7 @@ pub fn run(options: &Options, workloads: &[Workload]) -> Result<Report> {
             Workload::Read => read::run(&mut session)?,
             Workload::Requests => requests::run(&mut session)?,
             Workload::Startup => startup::run(&mut session)?,
+            Workload::Codecs => codecs::run(&mut session)?,
         }
     }
     let mut report = session.report;

@@ -24,12 +24,53 @@ pub fn fill(seed: u64, into: &mut [u8]) {
     for (index, chunk) in into.chunks_mut(CHUNK_BYTES).enumerate() {
         // Spread indices over the seed space; neighbouring seeds of the generator are independent.
         let mut rng = Rng::with_seed(seed ^ (index as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15));
-        match rng.u32(0..100) {
-            0..40 => rng.fill(chunk),
-            40..62 => vertices(&mut rng, chunk),
-            62..76 => text(&mut rng, chunk),
-            76..82 => table(&mut rng, chunk),
-            _ => pixels(&mut rng, chunk),
+        let kind = match rng.u32(0..100) {
+            0..40 => Kind::Noise,
+            40..62 => Kind::Vertices,
+            62..76 => Kind::Text,
+            76..82 => Kind::Table,
+            _ => Kind::Pixels,
+        };
+        kind.fill(&mut rng, chunk);
+    }
+}
+
+/// What a chunk can hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Noise,
+    Vertices,
+    Text,
+    Table,
+    Pixels,
+}
+
+impl Kind {
+    pub(crate) const ALL: [Kind; 5] = [
+        Kind::Noise,
+        Kind::Vertices,
+        Kind::Text,
+        Kind::Table,
+        Kind::Pixels,
+    ];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Kind::Noise => "noise",
+            Kind::Vertices => "vertices",
+            Kind::Text => "text",
+            Kind::Table => "table",
+            Kind::Pixels => "pixels",
+        }
+    }
+
+    pub(crate) fn fill(self, rng: &mut Rng, chunk: &mut [u8]) {
+        match self {
+            Kind::Noise => rng.fill(chunk),
+            Kind::Vertices => vertices(rng, chunk),
+            Kind::Text => text(rng, chunk),
+            Kind::Table => table(rng, chunk),
+            Kind::Pixels => pixels(rng, chunk),
         }
     }
 }

@@ -1,0 +1,169 @@
+//! What is decoded and encoded: made of each kind, and found in a folder.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use fastrand::Rng;
+
+use crate::corpus::generate::{CHUNK_BYTES, Kind};
+use crate::error::{Error, Result};
+use crate::limits::{CODEC_CORPUS_BYTES_MIN, CODEC_FILES_MAX, CODEC_FOLDER_DEPTH_MAX};
+
+/// Raw bytes of one kind.
+pub(crate) struct Corpus {
+    pub(crate) name: String,
+    pub(crate) raw: Vec<u8>,
+    /// Whether any encoder makes it smaller.
+    pub(crate) compresses: bool,
+}
+
+const SEED: u64 = 0x6364_6563;
+
+/// Corpora from a seed, so many bytes each.
+pub(crate) fn made(bytes: usize) -> Vec<Corpus> {
+    let make = |kind: Kind| {
+        let mut raw = vec![0; bytes];
+        let mut rng = Rng::with_seed(SEED);
+        for chunk in raw.chunks_mut(CHUNK_BYTES) {
+            kind.fill(&mut rng, chunk);
+        }
+        let name = format!("made {}", kind.name());
+        Corpus {
+            name,
+            raw,
+            compresses: kind != Kind::Noise,
+        }
+    };
+    Kind::ALL.into_iter().map(make).collect()
+}
+
+/// Kinds of files that are known by their ending. What is packed already (PNG, Ogg, archives) is
+/// none of them.
+const FOUND: [(&str, &[&str]); 5] = [
+    ("tga-wav-md3", &["tga", "wav", "md3"]),
+    ("meshes", &["spm", "b3d", "obj", "glb", "ply"]),
+    // Decoded pixels without a header.
+    ("textures", &["rgba", "rgb", "bgra", "gray"]),
+    ("dds", &["dds", "ktx", "ktx2"]),
+    (
+        "source",
+        &[
+            "c", "h", "cc", "cpp", "hpp", "rs", "py", "js", "java", "go", "glsl", "frag", "vert",
+            "shader",
+        ],
+    ),
+];
+
+/// Corpora from files below `folder`, up to so many bytes each: of every kind that there is enough
+/// of, some of every file rather than all of a few.
+pub(crate) fn found(folder: &Path, bytes: usize) -> Result<Vec<Corpus>> {
+    let mut files = Vec::new();
+    walk(folder, 0, &mut files)?;
+    files.sort();
+    let mut corpora = Vec::new();
+    for (name, endings) in FOUND {
+        let kind: Vec<&PathBuf> = files
+            .iter()
+            .filter(|file| has_ending(file, endings))
+            .collect();
+        let raw = sample(&kind, bytes)?;
+        if raw.len() >= CODEC_CORPUS_BYTES_MIN {
+            let name = name.to_owned();
+            corpora.push(Corpus {
+                name,
+                raw,
+                compresses: true,
+            });
+        }
+    }
+    Ok(corpora)
+}
+
+fn has_ending(file: &Path, endings: &[&str]) -> bool {
+    let ending = file.extension().and_then(|ending| ending.to_str());
+    ending.is_some_and(|ending| endings.iter().any(|it| ending.eq_ignore_ascii_case(it)))
+}
+
+/// Regular files; links are not followed, so that nothing is walked twice.
+fn walk(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<()> {
+    let entries =
+        fs::read_dir(folder).map_err(|error| Error::file("list the corpora in", folder, error))?;
+    for entry in entries {
+        let entry = entry.map_err(|error| Error::file("list", folder, error))?;
+        let kind = entry
+            .file_type()
+            .map_err(|error| Error::file("look at", &entry.path(), error))?;
+        if kind.is_dir() && depth < CODEC_FOLDER_DEPTH_MAX {
+            walk(&entry.path(), depth + 1, files)?;
+        } else if kind.is_file() && files.len() < CODEC_FILES_MAX {
+            files.push(entry.path());
+        }
+    }
+    Ok(())
+}
+
+/// Up to `bytes` of these files: of each as large a piece as gives all of them a part. Where that
+/// leaves less than `bytes`, files being short, a second round with larger pieces would repeat
+/// their beginnings; the corpus is smaller then.
+fn sample(files: &[&PathBuf], bytes: usize) -> Result<Vec<u8>> {
+    /// Below that a piece would be all header.
+    const PIECE_BYTES_MIN: usize = 64 << 10;
+    let mut raw = Vec::new();
+    let piece = (bytes / files.len().max(1)).max(PIECE_BYTES_MIN);
+    // With more files than pieces, every so many-th: no kind of name is favoured.
+    let step = (files.len() * piece / bytes.max(1)).max(1);
+    let in_turn = (0..step).flat_map(|start| files.iter().skip(start).step_by(step));
+    for path in in_turn {
+        if raw.len() >= bytes {
+            break;
+        }
+        let content = fs::read(path).map_err(|error| Error::file("read", path, error))?;
+        raw.extend_from_slice(&content[..content.len().min(piece)]);
+    }
+    raw.truncate(bytes);
+    Ok(raw)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn made_corpora_differ_and_come_out_the_same_each_time() {
+        let (once, again) = (made(100_000), made(100_000));
+        for (at, corpus) in once.iter().enumerate() {
+            assert_eq!(corpus.raw.len(), 100_000);
+            assert!(corpus.raw == again[at].raw);
+            assert!(once[..at].iter().all(|other| other.raw != corpus.raw));
+        }
+    }
+
+    #[test]
+    fn files_are_found_by_their_ending_and_all_of_a_kind_have_a_part() {
+        let folder = tempfile::tempdir().unwrap();
+        let deep = folder.path().join("a/b");
+        fs::create_dir_all(&deep).unwrap();
+        for number in 0..40_u8 {
+            let name = format!("{number}.{}", if number % 2 == 0 { "TGA" } else { "md3" });
+            fs::write(deep.join(name), vec![number; 70_000]).unwrap();
+        }
+        fs::write(folder.path().join("music.ogg"), vec![1; 2 << 20]).unwrap();
+        fs::write(folder.path().join("small.c"), "int x;").unwrap();
+        let corpora = found(folder.path(), 1 << 20).unwrap();
+        assert_eq!(corpora.len(), 1);
+        assert_eq!(corpora[0].name, "tga-wav-md3");
+        assert_eq!(corpora[0].raw.len(), 1 << 20);
+        let kinds = |parity| {
+            (parity..40)
+                .step_by(2)
+                .filter(|&n| corpora[0].raw.contains(&n))
+        };
+        assert!(kinds(0_u8).count() > 3 && kinds(1).count() > 3);
+    }
+
+    #[test]
+    fn a_folder_that_is_not_there_is_an_error_with_its_name() {
+        let error = found(Path::new("/no/such/folder"), 1 << 20).err().unwrap();
+        assert!(error.to_string().contains("/no/such/folder"), "{error}");
+    }
+}
