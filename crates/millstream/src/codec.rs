@@ -155,7 +155,7 @@ impl Pull {
 
     pub(crate) fn wait(&self, shared: &Arc<Shared>, timeout: Duration) -> Option<PulledDecode> {
         let deadline = Some(Instant::now() + timeout);
-        let job = park::block_on(deadline, |waker: &Waker| {
+        let mut job = park::block_on(deadline, |waker: &Waker| {
             let look = || lock(&self.waiting).pop_front();
             if let Some(job) = look() {
                 return Poll::Ready(job);
@@ -163,6 +163,10 @@ impl Pull {
             self.waiters.add(waker);
             look().map_or(Poll::Pending, Poll::Ready)
         })?;
+        if let Err(error) = job.prepare() {
+            shared.job_result(decoded(job, Err(error)));
+            return None;
+        }
         Some(PulledDecode {
             job: Some(job),
             shared: Arc::clone(shared),

@@ -163,13 +163,17 @@ impl Error {
         self.0.path.as_deref()
     }
 
-    /// First byte of the request in its source.
+    pub(crate) fn shared_path(&self) -> Option<Arc<Path>> {
+        self.0.path.clone()
+    }
+
+    /// First byte of the request in its source; of the block at fault, if it had a table of blocks.
     #[must_use]
     pub fn offset(&self) -> u64 {
         self.0.offset
     }
 
-    /// Length of the request in its source; `u64::MAX` for a whole file that was never opened.
+    /// Length of the request, or of the block at fault, in its source; `u64::MAX` for a whole file that was never opened.
     #[must_use]
     pub fn len(&self) -> u64 {
         self.0.len

@@ -21,6 +21,7 @@ use crate::codec::ApplicationCodec;
 use crate::destination::{Landing, Place, Supply};
 use crate::error::{Error, ErrorKind};
 use crate::files::Access;
+use crate::request::OtherBytes;
 use crate::view::MappedView;
 
 /// Which request a job is for; the generation tells a late result from one for the slot's next
@@ -63,6 +64,8 @@ pub(crate) enum Stored {
     Block(Arc<Block>),
     /// Memory of the application.
     Memory(Arc<[u8]>),
+    /// Bytes at an offset of another file, which the job reads.
+    Elsewhere(Arc<dyn OtherBytes>, u64),
 }
 
 impl Stored {
@@ -70,6 +73,7 @@ impl Stored {
         let bytes = match self {
             Stored::Block(block) => block.as_slice(),
             Stored::Memory(bytes) => bytes,
+            Stored::Elsewhere(..) => unreachable!("read before it is looked at"),
         };
         &bytes[start..start + len]
     }
@@ -98,9 +102,63 @@ pub(crate) struct DecodeJob {
     pub(crate) raw: Span,
     pub(crate) user_data: u64,
     pub(crate) queued: Instant,
+    /// Of a block of a table: where it lies in its file, and its checksum.
+    pub(crate) block: Option<BlockPlace>,
+}
+
+/// Where a block of a table lies, and the checksum of its stored bytes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct BlockPlace {
+    pub(crate) offset: u64,
+    pub(crate) checksum: Option<u64>,
+}
+
+impl BlockPlace {
+    /// Whether these are the bytes that the table means.
+    fn check(self, stored: &[u8]) -> Result<(), Error> {
+        match self.checksum {
+            Some(checksum) if xxhash_rust::xxh3::xxh3_64(stored) != checksum => {
+                let cause = "the checksum of a stored block does not match: its bytes are damaged, \
+                             or the file was changed";
+                Err(Error::new(ErrorKind::Corrupt, cause))
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 impl DecodeJob {
+    /// Fetches stored bytes that lie elsewhere, and checks them against the table.
+    pub(crate) fn prepare(&mut self) -> Result<(), Error> {
+        if let Stored::Elsewhere(other, offset) = &self.stored {
+            let mut bytes = vec![0; self.len];
+            other.read_at(*offset, &mut bytes)?;
+            self.block.map_or(Ok(()), |block| block.check(&bytes))?;
+            self.stored = Stored::Memory(Arc::from(bytes));
+            self.start = 0;
+            return Ok(());
+        }
+        let stored = self.stored.slice(self.start, self.len);
+        self.block.map_or(Ok(()), |block| block.check(stored))
+    }
+
+    /// The same error, of this block if it is one of a table.
+    fn at_block(&self, error: Error, other: Option<Arc<dyn OtherBytes>>) -> Error {
+        let path = other.and_then(|other| other.path());
+        match self.block {
+            Some(block) if error.is_empty() => error.at(path, block.offset, self.len as u64),
+            _ => error,
+        }
+    }
+
+    /// Where its stored bytes lie, if not in the request's file.
+    fn other(&self) -> Option<Arc<dyn OtherBytes>> {
+        match &self.stored {
+            Stored::Elsewhere(other, _) => Some(Arc::clone(other)),
+            _ => None,
+        }
+    }
+
     pub(crate) fn bytes(&mut self) -> (&[u8], &mut [u8]) {
         (self.stored.slice(self.start, self.len), self.raw.slice())
     }
@@ -372,30 +430,12 @@ fn exactly(written: usize, declared: usize) -> Result<usize, Error> {
 
 fn decode(mut job: DecodeJob, scratch: &mut Scratch) -> JobResult {
     let started = Instant::now();
-    let stored = job.stored.slice(job.start, job.len);
-    let raw = job.raw.slice();
     let mut as_stream = false;
-    let result = match &job.method {
-        Method::Copy => {
-            raw.copy_from_slice(stored);
-            Ok(raw.len())
-        }
-        Method::Whole => millstream_codec::decode_block(job.codec, scratch, stored, raw)
-            .map_err(Error::from_codec),
-        Method::Unit(unit) => millstream_codec::decode_unit(job.codec, unit, scratch, stored, raw)
-            .map(|()| raw.len())
-            .map_err(|error| {
-                as_stream = error.kind == millstream_codec::CodecErrorKind::Unsupported;
-                Error::from_codec(error)
-            }),
-        Method::Application(ApplicationCodec::Whole(function)) => {
-            catch_unwind(AssertUnwindSafe(|| function(stored, raw)))
-                .unwrap_or(Err("the codec panicked"))
-                .map_err(|cause| Error::new(ErrorKind::Application, cause))
-        }
-        Method::Application(_) => Err(Error::new(ErrorKind::UnknownCodec, "not a whole codec")),
-    };
-    let result = result.and_then(|written| exactly(written, raw.len()));
+    let other = job.other();
+    let result = job
+        .prepare()
+        .and_then(|()| decode_prepared(&mut job, scratch, &mut as_stream))
+        .map_err(|error| job.at_block(error, other));
     let ran = Ran {
         queued: job.queued,
         started,
@@ -408,6 +448,36 @@ fn decode(mut job: DecodeJob, scratch: &mut Scratch) -> JobResult {
         as_stream,
         ran,
     }
+}
+
+fn decode_prepared(
+    job: &mut DecodeJob,
+    scratch: &mut Scratch,
+    as_stream: &mut bool,
+) -> Result<usize, Error> {
+    let stored = job.stored.slice(job.start, job.len);
+    let raw = job.raw.slice();
+    let result = match &job.method {
+        Method::Copy => {
+            raw.copy_from_slice(stored);
+            Ok(raw.len())
+        }
+        Method::Whole => millstream_codec::decode_block(job.codec, scratch, stored, raw)
+            .map_err(Error::from_codec),
+        Method::Unit(unit) => millstream_codec::decode_unit(job.codec, unit, scratch, stored, raw)
+            .map(|()| raw.len())
+            .map_err(|error| {
+                *as_stream = error.kind == millstream_codec::CodecErrorKind::Unsupported;
+                Error::from_codec(error)
+            }),
+        Method::Application(ApplicationCodec::Whole(function)) => {
+            catch_unwind(AssertUnwindSafe(|| function(stored, raw)))
+                .unwrap_or(Err("the codec panicked"))
+                .map_err(|cause| Error::new(ErrorKind::Application, cause))
+        }
+        Method::Application(_) => Err(Error::new(ErrorKind::UnknownCodec, "not a whole codec")),
+    };
+    result.and_then(|written| exactly(written, raw.len()))
 }
 
 fn stream(mut job: StreamJob) -> JobResult {

@@ -78,7 +78,7 @@ pub use millstream_codec::CodecId;
 pub use millstream_io::{Buffer, BufferPool, DeviceKind};
 pub use options::{Backend, JobSystem, LogLevel, PortableJob, StorageOptions, ThreadOptions};
 pub use queue::{ErrorRecord, Queue, QueueOptions, Rejected};
-pub use request::{BlockEntry, Gate, Priority, Request};
+pub use request::{BlockEntry, Gate, OtherBytes, Priority, Request};
 pub use source::{Folder, Located, Source};
 pub use stats::Stats;
 pub use status::StatusArray;

@@ -84,6 +84,10 @@ pub const WINDOWS_AHEAD: usize = 4;
 /// largest LZ4 block (4 MiB), and again as much before it for the rest of the window before.
 pub const UNIT_WINDOW_BYTES: usize = 4 << 20;
 
+/// Stored bytes of a block that lies in another file than its request: a worker reads it whole, so
+/// at most so many for each worker are in memory beside staging.
+pub const OTHER_BLOCK_BYTES_MAX: u32 = 16 << 20;
+
 /// Raw bytes below which a request is not worth cutting into units for several workers.
 pub const UNITS_RAW_BYTES_MIN: u64 = 128 << 10;
 

@@ -21,6 +21,7 @@ use millstream_codec::CodecId;
 use millstream_io::Buffer;
 
 use crate::destination::{Borrowed, Destination, Landing, Supply};
+use crate::error::Error;
 use crate::fence::Fence;
 use crate::files::FileId;
 use crate::group::{Counter, Group};
@@ -63,7 +64,8 @@ pub enum Gate {
 /// An independently encoded part of a request's stored bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BlockEntry {
-    /// First stored byte, relative to the request's offset.
+    /// First stored byte, relative to the request's offset (or, of a block that lies elsewhere, the
+    /// offset that [`OtherBytes::read_at`] is asked for).
     pub stored_offset: u64,
     /// Stored bytes.
     pub stored_len: u32,
@@ -71,6 +73,23 @@ pub struct BlockEntry {
     pub raw_len: u32,
     /// Its codec.
     pub codec: CodecId,
+    /// XXH3-64 (seed 0) of the stored bytes, if they are to be checked before they are decoded.
+    pub checksum: Option<u64>,
+    /// The stored bytes are not in the request's file, see [`Request::other_bytes`].
+    pub elsewhere: bool,
+}
+
+/// Stored bytes of blocks that lie elsewhere than in the request's own file: the base that a patch
+/// refers to. Read on a worker, which may block.
+pub trait OtherBytes: Send + Sync {
+    /// Fills `into` with the bytes at `offset`.
+    ///
+    /// # Errors
+    /// They cannot be read in full.
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<(), Error>;
+
+    /// The file they lie in, for errors.
+    fn path(&self) -> Option<Arc<Path>>;
 }
 
 /// What a request reads, writes or does.
@@ -108,6 +127,9 @@ pub(crate) struct Rare {
     pub(crate) timeout: Option<Duration>,
     pub(crate) gate: Option<(Fence, u64, Gate)>,
     pub(crate) blocks: Option<Arc<[BlockEntry]>>,
+    pub(crate) other: Option<Arc<dyn OtherBytes>>,
+    /// Raw bytes to leave out in front, and how many to land then.
+    pub(crate) trim: Option<(u64, u64)>,
 }
 
 /// A request, see the module.
@@ -277,6 +299,25 @@ impl Request {
     #[inline]
     pub fn blocks(mut self, blocks: Arc<[BlockEntry]>) -> Request {
         self.rare().blocks = Some(blocks);
+        self
+    }
+
+    /// Where the blocks of the table that lie elsewhere have their stored bytes. Each is read and
+    /// decoded by a worker. The request itself must still have bytes of its own to read.
+    #[must_use]
+    pub fn other_bytes(mut self, other: Arc<dyn OtherBytes>) -> Request {
+        self.rare().other = Some(other);
+        self
+    }
+
+    /// Of the raw bytes that the table of blocks holds, lands `take` after leaving out `skip`: a
+    /// range that begins and ends within blocks. A buffer of the library shows just the range,
+    /// without a copy; so does a buffer of the caller's with room for all raw bytes of the blocks.
+    /// Other memory needs room for `take`, and gets a copy, made by a worker.
+    #[must_use]
+    #[inline]
+    pub fn trim(mut self, skip: u64, take: u64) -> Request {
+        self.rare().trim = Some((skip, take));
         self
     }
 

@@ -837,6 +837,8 @@ fn a_table_of_blocks_decodes_each_with_its_own_codec() {
             let codec = kinds[index % kinds.len()];
             let bytes = support::encoded(codec, piece);
             blocks.push(millstream::BlockEntry {
+                checksum: None,
+                elsewhere: false,
                 stored_offset: stored.len() as u64,
                 stored_len: u32::try_from(bytes.len()).expect("small"),
                 raw_len: u32::try_from(piece.len()).expect("small"),

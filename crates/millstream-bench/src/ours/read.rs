@@ -85,6 +85,8 @@ impl WholeFile {
     fn new(name: &'static str, file: &CorpusFile, setup: Setup) -> WholeFile {
         let codec = file.form.codec();
         let entry = |span: &crate::corpus::BlockSpan| BlockEntry {
+            checksum: None,
+            elsewhere: false,
             stored_offset: span.stored_offset,
             stored_len: span.stored_len,
             raw_len: span.raw_len,

@@ -24,10 +24,11 @@ use crate::codec::ApplicationCodec;
 use crate::destination::Destination;
 use crate::error::{Error, ErrorKind};
 use crate::job::{
-    self, DecodeJob, FileWork, Job, Method, Ran, Span, Stored, StreamJob, Target, Worked,
+    self, BlockPlace, DecodeJob, FileWork, Job, Method, Ran, Span, Stored, StreamJob, Target,
+    Worked,
 };
 use crate::limits;
-use crate::request::Priority;
+use crate::request::{BlockEntry, Priority};
 use crate::trace::Lane;
 
 impl Engine {
@@ -203,6 +204,8 @@ impl Engine {
         let req = &mut self.requests[request as usize];
         let raw_len = req.raw_len.unwrap_or(0);
         let len = usize::try_from(raw_len).expect("checked against the address space");
+        let (skip, shown) = req.trim().unwrap_or((0, raw_len));
+        let cut = shown < raw_len;
         let take = || {
             self.shared
                 .buffers
@@ -214,14 +217,17 @@ impl Engine {
         }
         let decode = req.decode.as_mut().expect("a staged request");
         decode.base = match &mut req.destination {
-            Destination::Pieces(_) => {
-                let gathered = decode.gathered.insert(take()?);
-                gathered.base()
-            }
-            Destination::Buffer(buffer) => {
-                buffer.set_view(0, len);
+            // The view leaves out what is not wanted.
+            Destination::Buffer(buffer) if buffer.capacity() >= len => {
+                buffer.set_view(skip as usize, shown as usize);
                 buffer.base()
             }
+            Destination::Buffer(buffer) => {
+                buffer.set_view(0, shown as usize);
+                decode.gathered.insert(take()?).base()
+            }
+            Destination::Pieces(_) => decode.gathered.insert(take()?).base(),
+            _ if cut => decode.gathered.insert(take()?).base(),
             other => host_pointer(other),
         };
         Ok(())
@@ -383,13 +389,31 @@ impl Engine {
                     return Err(error);
                 }
             };
-            let at = start + part.start;
-            let stored = stored.clone();
-            let job = self.decode_job(request, part.codec, part.method, stored, at, part.len, raw);
+            let (stored, at) = match part.block.filter(|block| block.elsewhere) {
+                Some(block) => (self.elsewhere(request, &block), 0),
+                None => (stored.clone(), start + part.start),
+            };
+            let mut job =
+                self.decode_job(request, part.codec, part.method, stored, at, part.len, raw);
+            job.block = part.block.map(|block| BlockPlace {
+                offset: match block.elsewhere {
+                    true => block.stored_offset,
+                    false => self.req(request).offset + block.stored_offset,
+                },
+                checksum: block.checksum,
+            });
             self.give_decode(request, job);
         }
         self.release(request, stored);
         Ok(())
+    }
+
+    /// Where the stored bytes of a block are that are not in the request's file.
+    fn elsewhere(&mut self, request: u32, block: &BlockEntry) -> Stored {
+        let rare = self.req(request).rare.as_ref();
+        let other = rare.and_then(|rare| rare.other.as_ref());
+        let other = other.expect("checked before the request was begun");
+        Stored::Elsewhere(Arc::clone(other), block.stored_offset)
     }
 
     /// The parts that lie wholly in the window, and how many bytes are done with. `Err(None)`:
@@ -417,6 +441,7 @@ impl Engine {
                 check_unit(&unit, raw_at, bytes.len()).map_err(Some)?;
                 raw_at += unit.raw_len as u64;
                 parts.push(Part {
+                    block: None,
                     codec,
                     start: unit.stored_start,
                     len: unit.stored_len,
@@ -430,10 +455,11 @@ impl Engine {
             unreachable!("matched by the caller")
         };
         let blocks = blocks.expect("a table mode has a table");
+        let reaches = |entry: &BlockEntry| entry.stored_offset + u64::from(entry.stored_len);
         let end = window.stored_at + window.len as u64;
         let first = *next;
         while let Some(entry) = blocks.get(*next) {
-            if entry.stored_offset + u64::from(entry.stored_len) > end {
+            if !entry.elsewhere && reaches(entry) > end {
                 break;
             }
             *next += 1;
@@ -442,10 +468,14 @@ impl Engine {
             .get(*next)
             .map_or(end, |entry| entry.stored_offset.min(end));
         for entry in &blocks[first..*next] {
+            let within = match entry.elsewhere {
+                true => 0,
+                false => entry.stored_offset - window.stored_at,
+            };
             parts.push(Part {
+                block: Some(*entry),
                 codec: entry.codec,
-                start: usize::try_from(entry.stored_offset - window.stored_at)
-                    .expect("inside the window"),
+                start: usize::try_from(within).expect("inside the window"),
                 len: entry.stored_len as usize,
                 raw_len: u64::from(entry.raw_len),
                 method: self.method_of(entry.codec),
@@ -520,6 +550,7 @@ impl Engine {
             raw,
             user_data,
             queued,
+            block: None,
         }
     }
 
@@ -663,6 +694,7 @@ impl Engine {
     fn next_stage(&mut self, request: u32) {
         let req = &mut self.requests[request as usize];
         let raw_len = req.raw_len.unwrap_or(0);
+        let trim = req.trim();
         let decode = req.decode.as_mut().expect("a staged request");
         if decode.stage == Stage::Decoding {
             if let Err(error) = complete_stream(decode, raw_len) {
@@ -684,14 +716,17 @@ impl Engine {
         let decode = req.decode.as_mut().expect("a staged request");
         if decode.stage == Stage::Verifying {
             decode.stage = Stage::Scattering;
-            if let (Some(gathered), Destination::Pieces(pieces)) =
-                (&decode.gathered, &mut req.destination)
-            {
-                let from = Span::new(gathered.base(), usize::try_from(raw_len).expect("as above"));
-                let to = pieces
-                    .iter_mut()
-                    .map(|piece| Span::new(piece.as_mut_ptr(), piece.len()))
-                    .collect();
+            if let Some(gathered) = &decode.gathered {
+                let (skip, shown) = trim.unwrap_or((0, raw_len));
+                let shown = usize::try_from(shown).expect("as above");
+                let from = Span::new(moved_by(gathered.base(), skip), shown);
+                let to = match &mut req.destination {
+                    Destination::Pieces(pieces) => pieces
+                        .iter_mut()
+                        .map(|piece| Span::new(piece.as_mut_ptr(), piece.len()))
+                        .collect(),
+                    other => vec![Span::new(host_pointer(other), shown)],
+                };
                 let target = self.requests[request as usize].target(request);
                 self.give_job(request, Job::File(target, FileWork::Scatter { from, to }));
                 return;
@@ -760,6 +795,8 @@ struct Part {
     len: usize,
     raw_len: u64,
     method: Method,
+    /// The entry of the table, if there is one.
+    block: Option<BlockEntry>,
 }
 
 /// A window's stored bytes.

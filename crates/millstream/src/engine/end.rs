@@ -20,7 +20,13 @@ impl Engine {
         let path = self.files.path(self.requests[request as usize].file);
         let req = self.req(request);
         if req.failure.is_none() && !req.cancelled {
-            let (offset, len, name) = (req.offset, req.len, req.name());
+            // A block of a table names its own place, maybe in another file.
+            let (offset, len) = match error.is_empty() {
+                true => (req.offset, req.len),
+                false => (error.offset(), error.len()),
+            };
+            let path = error.shared_path().or(path);
+            let name = req.name();
             req.failure = Some(error.at(path, offset, len).named(name));
         }
         self.settle(request);
@@ -410,7 +416,7 @@ fn tell_failures_once(state: &mut super::queues::QueueState) {
 
 fn raw_bytes(req: &Req) -> u64 {
     match req.work {
-        Work::Read | Work::Memory(_) => req.raw_len.unwrap_or(0),
+        Work::Read | Work::Memory(_) => req.landed_len(),
         Work::Write | Work::Append | Work::Warm(_) => req.len,
         Work::Sync { .. } | Work::Rename(_) | Work::Replace(_) => 0,
     }

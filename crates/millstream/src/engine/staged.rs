@@ -101,6 +101,10 @@ impl Engine {
         };
         let unknown = || Error::new(ErrorKind::UnknownCodec, "no codec has this number");
         let Some(blocks) = req.blocks() else {
+            if req.trim().is_some() {
+                let cause = "only a request with a table of blocks can be trimmed";
+                return Err(Error::new(ErrorKind::InvalidArgument, cause));
+            }
             return if known(req.codec) {
                 Ok(())
             } else {
@@ -112,6 +116,16 @@ impl Engine {
             if !known(entry.codec) {
                 return Err(unknown());
             }
+            raw += u64::from(entry.raw_len);
+            if entry.elsewhere {
+                let other = req.rare.as_ref().is_some_and(|rare| rare.other.is_some());
+                let fits = (1..=limits::OTHER_BLOCK_BYTES_MAX).contains(&entry.stored_len);
+                if !other || !fits {
+                    let cause = "a block lies elsewhere, but nowhere, or is empty or too long";
+                    return Err(Error::new(ErrorKind::InvalidArgument, cause));
+                }
+                continue;
+            }
             let in_order = entry.stored_offset >= end && entry.stored_len > 0;
             end = entry
                 .stored_offset
@@ -120,7 +134,13 @@ impl Engine {
                 let cause = "the table's blocks overlap, are empty, or leave the range";
                 return Err(Error::new(ErrorKind::InvalidArgument, cause));
             }
-            raw += u64::from(entry.raw_len);
+        }
+        let trimmed = req
+            .trim()
+            .map_or(Some(0), |(skip, take)| skip.checked_add(take));
+        if trimmed.is_none_or(|end| end > raw) {
+            let cause = "the range to land reaches past the raw bytes of the table's blocks";
+            return Err(Error::new(ErrorKind::PastEnd, cause));
         }
         if req.raw_len.is_some_and(|declared| declared != raw) {
             let cause = "the table's raw sizes do not add up to the raw size declared";
@@ -146,7 +166,8 @@ impl Engine {
         // with headroom).
         let share = (capacity / 8).max(4096).next_power_of_two() / 2;
         if let Some(blocks) = req.blocks() {
-            let longest = blocks.iter().map(|entry| u64::from(entry.stored_len)).max();
+            let own = blocks.iter().filter(|entry| !entry.elsewhere);
+            let longest = own.map(|entry| u64::from(entry.stored_len)).max();
             let window = block
                 .min(share)
                 .max(longest.unwrap_or(0))

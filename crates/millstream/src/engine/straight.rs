@@ -47,6 +47,11 @@ impl Engine {
         let req = self.req(request);
         let stored = req.codec == millstream_codec::CodecId::STORED && req.blocks().is_none();
         if stored {
+            if req.trim().is_some() {
+                let cause = "only a request with a table of blocks can be trimmed";
+                self.fail(request, Error::new(ErrorKind::InvalidArgument, cause));
+                return;
+            }
             if req.raw_len.is_some_and(|raw_len| raw_len != req.len) {
                 let cause = "stored bytes have another length than the raw size declared";
                 self.fail(request, Error::new(ErrorKind::RawSize, cause));
@@ -103,7 +108,7 @@ impl Engine {
             return true;
         }
         let target = req.target(request);
-        let raw_len = req.raw_len.unwrap_or(0);
+        let raw_len = req.landed_len();
         let Destination::Supply(supply) =
             std::mem::replace(&mut req.destination, Destination::Nothing)
         else {
@@ -127,7 +132,7 @@ impl Engine {
     /// Whether the destination has room for the raw bytes.
     pub(super) fn check_room(&mut self, request: u32) -> Result<(), Error> {
         let req = self.req(request);
-        let raw_len = req.raw_len.unwrap_or(0);
+        let raw_len = req.landed_len();
         let room = match &mut req.destination {
             Destination::Library => return Ok(()),
             Destination::Buffer(buffer) => buffer.capacity() as u64,

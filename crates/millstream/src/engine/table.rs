@@ -145,6 +145,17 @@ impl Req {
         self.rare.as_ref().and_then(|rare| rare.blocks.as_ref())
     }
 
+    /// Of the raw bytes of its blocks, which land: left out in front, landed.
+    pub(crate) fn trim(&self) -> Option<(u64, u64)> {
+        self.rare.as_ref().and_then(|rare| rare.trim)
+    }
+
+    /// Bytes that land: all raw bytes, unless they are trimmed.
+    pub(crate) fn landed_len(&self) -> u64 {
+        let all = self.raw_len.unwrap_or(0);
+        self.trim().map_or(all, |(_, take)| take)
+    }
+
     pub(crate) fn writes(&self) -> bool {
         matches!(self.work, Work::Write | Work::Append)
     }
