@@ -1,4 +1,5 @@
 //! A storage over a folder of generated files, over every backend.
+#![allow(dead_code, reason = "each test program uses its part of it")]
 
 use std::pin::pin;
 use std::sync::Arc;
