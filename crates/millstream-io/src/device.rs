@@ -7,7 +7,7 @@
 //! Invariants, the same for every device:
 //! - An operation pushed is completed exactly once, by [`Device::reap`], or reported as abandoned
 //!   by [`Device::shutdown`]. Its memory belongs to it from `push` until then.
-//! - `push` and `submit` never wait for I/O. Nothing starts before `submit`.
+//! - `push` and `submit` never wait for I/O. Nothing starts before `submit` or `wait`.
 //! - A completion may be short, or fail with `EINTR` or `EAGAIN`; the owner goes on from there.
 //!   Zero bytes of a read that asked for more mean the end of the file.
 //! - Completions arrive in any order.
@@ -200,7 +200,8 @@ pub trait Device: Send {
     /// Appends what has completed, without waiting; the number appended.
     fn reap(&mut self, completions: &mut Vec<Completion>) -> usize;
 
-    /// Sleeps until a completion can be reaped, the doorbell rings, or the timeout passes.
+    /// Starts everything pushed, then sleeps until a completion can be reaped, the doorbell rings,
+    /// or the timeout passes. (With a ring both are one call to the system.)
     ///
     /// `awake` is asked once more after the doorbell has been armed; if it says true the call
     /// returns at once. (So nobody's work is slept over: who adds work rings after adding, who

@@ -119,6 +119,10 @@ pub trait FileSystem: Send + Sync {
         into: &mut [u8],
     ) -> Result<usize, IoError>;
 
+    /// Reads at an offset what of it is in the page cache, without waiting for the disk; short
+    /// where the cache or the file ends. `None`: the system cannot say without waiting.
+    fn read_cached(&self, descriptor: Descriptor, offset: u64, into: &mut [u8]) -> Option<usize>;
+
     /// Makes the file's bytes durable (`fdatasync` where `data_only`).
     ///
     /// # Errors

@@ -85,6 +85,7 @@ impl Device for NullDevice {
     }
 
     fn wait(&mut self, timeout: Option<Duration>, awake: &mut dyn FnMut() -> bool) {
+        self.end(Ok);
         if !self.ended.is_empty() || timeout == Some(Duration::ZERO) || !self.bell.arm() {
             return;
         }

@@ -162,6 +162,14 @@ impl Sim {
         self.shared.now_ns()
     }
 
+    fn start_pushed(&mut self) {
+        let mut pushed = std::mem::take(&mut self.pushed);
+        for operation in pushed.drain(..) {
+            self.start(operation);
+        }
+        self.pushed = pushed;
+    }
+
     fn start(&mut self, operation: Operation) {
         let fate = self.shared.disk().begin(&operation, self.shared.now_ns());
         match fate {
@@ -264,11 +272,7 @@ impl Device for Sim {
 
     fn submit(&mut self) -> Result<(), IoError> {
         self.shared.advance_ns(self.call_ns);
-        let mut pushed = std::mem::take(&mut self.pushed);
-        for operation in pushed.drain(..) {
-            self.start(operation);
-        }
-        self.pushed = pushed;
+        self.start_pushed();
         Ok(())
     }
 
@@ -279,6 +283,7 @@ impl Device for Sim {
     }
 
     fn wait(&mut self, timeout: Option<Duration>, awake: &mut dyn FnMut() -> bool) {
+        self.start_pushed();
         self.release();
         let bell = self.shared.bell();
         let now_ns = self.shared.now_ns();

@@ -233,6 +233,23 @@ impl Threads {
             .store(done.completions.len(), Ordering::Release);
     }
 
+    /// Hands what was pushed to the threads.
+    fn start_pushed(&mut self) {
+        if self.pushed.is_empty() {
+            return;
+        }
+        let wake = self.shared.queue().add(&mut self.pushed);
+        if wake.local {
+            self.shared.idle.notify_one();
+        }
+        for _ in 0..wake.slow {
+            self.shared.idle_slow.notify_one();
+        }
+        if wake.start_local + wake.start_slow > 0 {
+            self.start_wanted(wake.start_local, wake.start_slow);
+        }
+    }
+
     fn sleep_until_done(&self, timeout: Option<Duration>, awake: &mut dyn FnMut() -> bool) {
         let shared = &self.shared;
         if shared.has_done() || timeout == Some(Duration::ZERO) {
@@ -373,19 +390,7 @@ impl Device for Threads {
     }
 
     fn submit(&mut self) -> Result<(), IoError> {
-        if self.pushed.is_empty() {
-            return Ok(());
-        }
-        let wake = self.shared.queue().add(&mut self.pushed);
-        if wake.local {
-            self.shared.idle.notify_one();
-        }
-        for _ in 0..wake.slow {
-            self.shared.idle_slow.notify_one();
-        }
-        if wake.start_local + wake.start_slow > 0 {
-            self.start_wanted(wake.start_local, wake.start_slow);
-        }
+        self.start_pushed();
         Ok(())
     }
 
@@ -405,6 +410,7 @@ impl Device for Threads {
     }
 
     fn wait(&mut self, timeout: Option<Duration>, awake: &mut dyn FnMut() -> bool) {
+        self.start_pushed();
         self.sleep_until_done(timeout, awake);
     }
 

@@ -104,6 +104,8 @@ pub struct Uring {
     in_flight: usize,
     /// Slots pushed and not yet entered into the ring.
     backlog: VecDeque<u32>,
+    /// The kernel took fewer entries than it was given: the next sleep ends soon, to try again.
+    refused: bool,
     /// Ended, not yet reaped: refused before the kernel saw them, or taken out by `wait`.
     ready: Vec<Completion>,
     registered: Registered,
@@ -147,6 +149,7 @@ impl Uring {
             depth: depth as usize,
             in_flight: 0,
             backlog: VecDeque::with_capacity(depth as usize),
+            refused: false,
             ready: Vec::with_capacity(depth as usize),
             bell,
             bell_read: false,
@@ -206,6 +209,7 @@ impl Uring {
             return Err(error.clone());
         }
         let mut interrupted_count = 0;
+        self.refused = false;
         loop {
             let pending = self.fill();
             if pending == 0 {
@@ -213,17 +217,28 @@ impl Uring {
             }
             self.enable()?;
             match self.enter(pending, 0, EnterFlags::empty(), None) {
-                Ok(0) => return Ok(()),
+                Ok(0) => {
+                    self.refused = true;
+                    return Ok(());
+                }
                 Ok(_) => interrupted_count = 0,
                 Err(error) => match error.raw_os_error() {
                     Some(libc::EINTR) if interrupted_count < URING_INTERRUPTED_MAX => {
                         interrupted_count += 1;
                     }
-                    Some(libc::EINTR | libc::EAGAIN | libc::EBUSY) => return Ok(()),
+                    Some(libc::EINTR | libc::EAGAIN | libc::EBUSY) => {
+                        self.refused = true;
+                        return Ok(());
+                    }
                     _ => return Err(self.breaks("io_uring_enter", &error)),
                 },
             }
         }
+    }
+
+    /// A ring that breaks here says so at the next `submit`.
+    fn flush_before_return(&mut self) {
+        let _ = self.flush();
     }
 
     fn enter(
@@ -268,8 +283,8 @@ impl Uring {
         if self.enable().is_err() {
             return;
         }
-        if !self.backlog.is_empty() || !self.ring.submission().is_empty() {
-            // The kernel refused these a moment ago; it may be that nothing else will wake us.
+        if self.refused {
+            // It may be that nothing else will wake us.
             let retry = Duration::from_nanos(URING_RETRY_NS);
             timeout = Some(timeout.map_or(retry, |timeout| timeout.min(retry)));
         }
@@ -308,7 +323,9 @@ impl Uring {
         if arguments.is_some() {
             flags |= EnterFlags::EXT_ARG;
         }
-        if let Err(error) = self.enter(pending, 1, flags, arguments) {
+        let entered = self.enter(pending, 1, flags, arguments);
+        self.refused = !self.ring.submission().is_empty();
+        if let Err(error) = entered {
             match error.raw_os_error() {
                 // The time has passed; a signal came; or the kernel needs us to reap first.
                 Some(libc::ETIME | libc::EINTR | libc::EAGAIN | libc::EBUSY) => {}
@@ -381,13 +398,20 @@ impl Device for Uring {
     }
 
     fn wait(&mut self, timeout: Option<Duration>, awake: &mut dyn FnMut() -> bool) {
-        if self.flush().is_err() || self.has_completions() || timeout == Some(Duration::ZERO) {
+        // Usually one call submits what was pushed and waits.
+        let together = !self.refused && self.backlog.len() < URING_SUBMIT_MAX;
+        if together && self.broken.is_none() {
+            self.fill();
+        } else if self.flush().is_err() {
             return;
         }
-        if !self.bell.arm() {
+        if self.has_completions() || timeout == Some(Duration::ZERO) || !self.bell.arm() {
+            self.flush_before_return();
             return;
         }
-        if !awake() {
+        if awake() {
+            self.flush_before_return();
+        } else {
             self.block(timeout);
         }
         self.bell.disarm();

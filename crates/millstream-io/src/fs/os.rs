@@ -170,6 +170,11 @@ impl FileSystem for OsFileSystem {
         Ok(done)
     }
 
+    fn read_cached(&self, descriptor: Descriptor, offset: u64, into: &mut [u8]) -> Option<usize> {
+        let file = borrow(&descriptor).ok()?;
+        cached::read(file, offset, into)
+    }
+
     fn sync(&self, descriptor: Descriptor, data_only: bool) -> Result<(), IoError> {
         let call = if data_only { "fdatasync" } else { "fsync" };
         let file = borrow(&descriptor).map_err(|errno| explain(call, errno))?;

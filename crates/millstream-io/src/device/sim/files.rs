@@ -352,6 +352,12 @@ impl FileSystem for SimFiles {
         Ok(bytes.len())
     }
 
+    fn read_cached(&self, descriptor: Descriptor, offset: u64, into: &mut [u8]) -> Option<usize> {
+        let cached = self.cached(descriptor, offset, into.len() as u64)?;
+        let cached = usize::try_from(cached).ok()?;
+        self.read_at(descriptor, offset, &mut into[..cached]).ok()
+    }
+
     fn sync(&self, descriptor: Descriptor, _data_only: bool) -> Result<(), IoError> {
         self.call("fsync")?;
         match self.shared.disk().open.contains_key(&descriptor.0) {

@@ -68,6 +68,22 @@ fn by_reading(file: BorrowedFd<'_>, offset: u64, len: u64) -> Option<u64> {
     }
 }
 
+/// Reads what is cached, up to where the cache or the file ends.
+pub(super) fn read(file: BorrowedFd<'_>, offset: u64, into: &mut [u8]) -> Option<usize> {
+    let mut done = 0;
+    while done < into.len() {
+        let at = offset.checked_add(done as u64)?;
+        let mut pieces = [IoSliceMut::new(&mut into[done..])];
+        match rustix::io::preadv2(file, &mut pieces, at, ReadWriteFlags::NOWAIT) {
+            Ok(0) | Err(Errno::AGAIN) => break,
+            Ok(read) => done += read,
+            Err(Errno::INTR) => {}
+            Err(_) => return None,
+        }
+    }
+    Some(done)
+}
+
 #[cfg(test)]
 mod tests {
     use super::{CacheProbe, bytes_of_pages};
@@ -83,6 +99,30 @@ mod tests {
         assert_eq!(bytes_of_pages(1, 10, 20), 20);
         assert_eq!(bytes_of_pages(0, 10, 20), 0);
         assert_eq!(bytes_of_pages(u64::MAX, u64::MAX, u64::MAX), u64::MAX);
+    }
+
+    #[test]
+    fn only_cached_bytes_are_read() {
+        let page = rustix::param::page_size();
+        let mut file = tempfile::tempfile().unwrap();
+        let bytes: Vec<u8> = (0..8 * page).map(|at| (at / page) as u8).collect();
+        file.write_all(&bytes).unwrap();
+        file.sync_all().unwrap();
+        let mut into = vec![9; 8 * page + 1];
+        let Some(read) = super::read(file.as_fd(), 0, &mut into) else {
+            println!("SKIP: this file system reads nothing without waiting");
+            return;
+        };
+        assert_eq!((read, &into[..read]), (bytes.len(), &bytes[..]));
+        let from_middle = super::read(file.as_fd(), page as u64 + 1, &mut into[..7]);
+        assert_eq!((from_middle, &into[..7]), (Some(7), &[1; 7][..]));
+        assert_eq!(super::read(file.as_fd(), u64::MAX, &mut into), None);
+        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+        if super::CacheProbe::default().cached(file.as_fd(), 0, 8 * page as u64) != Some(0) {
+            println!("SKIP: this file system does not let go of cached pages");
+            return;
+        }
+        assert_eq!(super::read(file.as_fd(), 0, &mut into), Some(0));
     }
 
     #[test]
