@@ -46,6 +46,7 @@ mod end;
 mod files;
 mod intake;
 mod issue;
+mod opens;
 mod queues;
 mod staged;
 mod straight;
@@ -78,6 +79,8 @@ pub(crate) struct Engine {
     ops: Slab<Op>,
     /// Operations that the slow device gave back.
     ops_waiting: Vec<u32>,
+    /// Operations pushed since the last submit.
+    unsubmitted: usize,
     scheduler: Scheduler,
     files: Files,
     queues: Queues,
@@ -115,7 +118,8 @@ pub(crate) struct Engine {
     repeat_bytes_max: u64,
     closing: Option<(Instant, Reply<CloseReport>)>,
     scratch: Scratch,
-    spin: u32,
+    /// How long the last rest took.
+    last_gap: Duration,
 }
 
 /// Starts the engine's thread; comes back once the device is made.
@@ -194,6 +198,7 @@ impl Engine {
             free_requests: Vec::new(),
             ops: Slab::default(),
             ops_waiting: Vec::new(),
+            unsubmitted: 0,
             scheduler: Scheduler::new(options.block_bytes as u64),
             files: Files::new(options.descriptors),
             queues: Queues::default(),
@@ -228,7 +233,7 @@ impl Engine {
             repeat_bytes_max: memory / limits::REPEAT_MEMORY_FRACTION,
             closing: None,
             scratch: Scratch::default(),
-            spin: 0,
+            last_gap: Duration::MAX,
             arena,
             shared: Arc::clone(shared),
         })
@@ -245,32 +250,40 @@ impl Engine {
             if self.closing.is_some() && self.try_close() {
                 return;
             }
-            if worked {
-                self.spin = limits::SPIN_ROUNDS.min(self.spin + limits::SPIN_ROUNDS / 4);
-            } else {
+            if !worked {
                 self.rest();
             }
         }
     }
 
-    /// Nothing to do: spins a little if work came quickly of late, then sleeps.
+    /// Nothing to do: sleeps, after a short look for mail if the last came quickly. While the
+    /// device or workers have something it sleeps at once: they wake it, and what comes together
+    /// is then taken together.
     fn rest(&mut self) {
-        // Workers need the core more: what they bring rings the bell.
-        while self.spin > 0 && self.jobs_out == 0 {
-            self.spin -= 1;
-            if self.shared.has_mail() || self.reap() > 0 {
-                return;
+        let started = Instant::now();
+        let quick = Duration::from_nanos(limits::ENGINE_SPIN_NS);
+        if self.last_gap < quick && self.jobs_out == 0 && self.ops.len() == 0 {
+            while started.elapsed() < quick {
+                if self.shared.has_mail() {
+                    self.last_gap = started.elapsed();
+                    return;
+                }
+                for _ in 0..16 {
+                    std::hint::spin_loop();
+                }
             }
-            std::hint::spin_loop();
         }
         let timeout = self.until_next_timer();
         let shared = Arc::clone(&self.shared);
+        self.unsubmitted = 0;
         self.device.wait(timeout, &mut || shared.has_mail());
+        self.last_gap = started.elapsed();
     }
 
     /// One round in pump mode, jobs included; whether anything was done.
     pub(crate) fn pump(&mut self) -> bool {
         let mut worked = self.round();
+        self.submit();
         while let Some(job) = self.shared.jobs.try_pop() {
             worked = true;
             let result = job::run(job, self.shared.fs.as_ref(), &mut self.scratch);

@@ -21,6 +21,7 @@ use crate::codec::ApplicationCodec;
 use crate::destination::{Landing, Place, Supply};
 use crate::error::{Error, ErrorKind};
 use crate::files::Access;
+use crate::offer::{Answer, Offer};
 use crate::request::OtherBytes;
 use crate::view::MappedView;
 
@@ -47,7 +48,7 @@ impl Span {
         Span { pointer, len }
     }
 
-    fn slice(&mut self) -> &mut [u8] {
+    pub(crate) fn slice(&mut self) -> &mut [u8] {
         if self.len == 0 {
             return &mut [];
         }
@@ -187,6 +188,8 @@ pub(crate) struct OpenOrder {
     pub(crate) buffered: bool,
     /// Open the direct descriptor too if the file has at least so many bytes.
     pub(crate) direct_from: u64,
+    /// Memory of a request that waits for the file.
+    pub(crate) offer: Option<Offer>,
 }
 
 /// An operation on names, or one that may block for long.
@@ -226,7 +229,8 @@ pub(crate) enum FileWork {
 }
 
 pub(crate) enum Job {
-    Open(Vec<OpenOrder>),
+    /// Closes first, then opens: the descriptors of the one are the room of the other.
+    Open(Vec<Descriptor>, Vec<OpenOrder>),
     Close(Vec<Descriptor>),
     Decode(DecodeJob),
     Stream(StreamJob),
@@ -239,6 +243,7 @@ pub(crate) struct OpenResult {
     pub(crate) generation: u32,
     pub(crate) opened: Option<Result<Opened, IoError>>,
     pub(crate) direct: Option<Result<Descriptor, IoError>>,
+    pub(crate) answer: Option<Answer>,
     pub(crate) spent_ns: u64,
 }
 
@@ -251,7 +256,8 @@ pub(crate) struct Ran {
 }
 
 pub(crate) enum JobResult {
-    Opened(Vec<OpenResult>),
+    /// So many descriptors were closed before.
+    Opened(usize, Vec<OpenResult>),
     /// So many descriptors are closed.
     Closed(usize),
     Decoded {
@@ -278,7 +284,7 @@ pub(crate) enum JobResult {
 impl JobResult {
     /// Lets go of a result that comes after the engine's end: what was opened is closed again.
     pub(crate) fn discard(self, fs: &dyn FileSystem) {
-        let JobResult::Opened(results) = self else {
+        let JobResult::Opened(_, results) = self else {
             return;
         };
         for result in results {
@@ -307,17 +313,12 @@ pub(crate) enum Worked {
 /// Runs a job. Panics of application code become errors of its request.
 pub(crate) fn run(job: Job, fs: &dyn FileSystem, scratch: &mut Scratch) -> Option<JobResult> {
     match job {
-        Job::Open(orders) => Some(JobResult::Opened(
-            orders.into_iter().map(|order| open(order, fs)).collect(),
-        )),
-        Job::Close(descriptors) => {
-            let count = descriptors.len();
-            for descriptor in descriptors {
-                // Nothing was written through it that a sync has not reported; reads do not care.
-                let _ = fs.close(descriptor);
-            }
-            Some(JobResult::Closed(count))
+        Job::Open(closes, orders) => {
+            let count = close_all(closes, fs);
+            let opened = orders.into_iter().map(|order| open(order, fs)).collect();
+            Some(JobResult::Opened(count, opened))
         }
+        Job::Close(descriptors) => Some(JobResult::Closed(close_all(descriptors, fs))),
         Job::Decode(job) => Some(decode(job, scratch)),
         Job::Stream(job) => Some(stream(job)),
         Job::File(target, work) => {
@@ -332,20 +333,37 @@ fn panicked() -> Error {
     Error::new(ErrorKind::Application, "code of the application panicked")
 }
 
-fn open(order: OpenOrder, fs: &dyn FileSystem) -> OpenResult {
+fn close_all(descriptors: Vec<Descriptor>, fs: &dyn FileSystem) -> usize {
+    let count = descriptors.len();
+    for descriptor in descriptors {
+        // Nothing was written through it that a sync has not reported; reads do not care.
+        let _ = fs.close(descriptor);
+    }
+    count
+}
+
+fn open(mut order: OpenOrder, fs: &dyn FileSystem) -> OpenResult {
     let started = Instant::now();
     let mut result = OpenResult {
         file: order.file,
         generation: order.generation,
         opened: None,
         direct: None,
+        answer: None,
         spent_ns: 0,
     };
     let mut want_direct = !order.buffered;
     if order.buffered {
         let opened = fs.open(&order.path, order.mode);
+        let offer = order.offer.take();
+        result.answer = offer.map(|offer| match &opened {
+            Ok(opened) => offer.use_on(fs, opened),
+            Err(_) => offer.decline(),
+        });
+        let read = result.answer.as_ref().is_some_and(|it| it.read.is_some());
         if let Ok(opened) = &opened {
-            want_direct = opened.direct.is_some()
+            want_direct = !read
+                && opened.direct.is_some()
                 && match order.access {
                     Access::Buffered => false,
                     Access::Direct => true,

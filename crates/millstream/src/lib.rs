@@ -51,6 +51,7 @@ pub mod group;
 pub mod histogram;
 mod job;
 pub mod limits;
+mod offer;
 pub mod options;
 mod park;
 pub mod queue;

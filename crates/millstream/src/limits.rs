@@ -101,6 +101,13 @@ pub const JOBS_MAX: usize = 1024;
 /// Files opened by one job.
 pub const OPENS_PER_JOB: usize = 16;
 
+/// Open jobs for each worker: one that it does, one that it finds when it comes back.
+pub const OPEN_JOBS_PER_WORKER: usize = 2;
+
+/// Longest range that is read together with its file's open, if it is cached: what one worker
+/// copies in about 100 µs.
+pub const OFFER_BYTES_MAX: u64 = 1 << 20;
+
 /// Events of a trace; what comes after is counted, not kept. 1 M of 48 bytes are 48 MB.
 pub const TRACE_EVENTS_MAX: usize = 1 << 20;
 
@@ -110,8 +117,16 @@ pub const RETAINED_BYTES_DEFAULT: usize = 256 << 20;
 /// How long dropping a storage waits for the kernel and the workers.
 pub const DROP_DEADLINE_SECONDS: u64 = 5;
 
-/// Rounds that the engine spins before it sleeps when work has come quickly (about 10–20 µs).
-pub const SPIN_ROUNDS: u32 = 400;
+/// How long the engine looks for mail before it sleeps, if the last mail came within this time.
+pub const ENGINE_SPIN_NS: u64 = 20_000;
+
+/// How long a thread that waits looks before it parks, as long as that pays: a small request from
+/// memory takes 10 µs, or 50 with the wake of an engine on an idle core.
+pub const WAIT_SPIN_NS: u64 = 50_000;
+
+/// Waits that park at once after looking was in vain again and again: what is wasted on average
+/// stays below a microsecond.
+pub const SPIN_SKIPS_MAX: u32 = 63;
 
 /// Distance at which FIFO entries stop being taken while an old request has not ended: one bit
 /// each.

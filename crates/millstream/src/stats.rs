@@ -29,7 +29,7 @@ pub struct Stats {
     pub direct_operations: u64,
     /// Operations repeated because they came back short or interrupted.
     pub retried_operations: u64,
-    /// Bytes that devices moved.
+    /// Bytes that devices moved, and opens that read.
     pub stored_bytes: u64,
     /// Raw bytes that landed.
     pub raw_bytes: u64,
@@ -47,6 +47,8 @@ pub struct Stats {
     pub worker_starved_ns: u64,
     /// Files opened.
     pub opens: u64,
+    /// Requests whose bytes were in the page cache and were read with the open of their file.
+    pub read_with_open: u64,
     /// Time that opening took, summed over files.
     pub open_ns: u64,
     /// The longest of them.

@@ -34,6 +34,9 @@ impl Engine {
 
     /// Ends a request if it has come to its end.
     pub(super) fn settle(&mut self, request: u32) {
+        if self.req(request).is_ending() {
+            self.withdraw(request);
+        }
         let req = self.req(request);
         let nothing_out = req.ops_out == 0 && req.jobs_out == 0;
         if req.is_ending() {
@@ -282,6 +285,7 @@ impl Engine {
         let Some(request) = self.live(target) else {
             return;
         };
+        self.withdraw(request);
         let req = &self.requests[request as usize];
         if req.is_ending() && req.ops_out == 0 {
             return;

@@ -1,6 +1,6 @@
 //! The engine's side of files: what is open, what waits to be opened, and the bound on descriptors.
 //!
-//! A file has up to two descriptors, one through the page cache and one past it. Both count. A file
+//! Opening them is [`opens`](super::opens). A file has up to two descriptors, one through the page cache and one past it. Both count. A file
 //! whose descriptors nobody needs (no operation in flight, no request waiting) may be evicted to
 //! make room, and is opened again when needed. `users` counts requests that need the file soon;
 //! those of paused queues give it up, so that they cannot starve others.
@@ -10,22 +10,22 @@ use std::path::Path;
 use std::sync::Arc;
 
 use millstream_io::fs::DirectAlignment;
-use millstream_io::{Descriptor, Errno, IoError, MountKind, OpenMode, Opened};
+use millstream_io::{Descriptor, IoError, MountKind, Opened};
 
 use super::Engine;
-use super::table::{NO_FILE, Phase};
+use super::opens::{OpenLane, OpenLanes};
+use super::table::NO_FILE;
 use crate::error::{Error, ErrorKind};
-use crate::files::{Access, FileId, FileInfo, FileOptions, Opening};
-use crate::job::{Job, OpenOrder, OpenResult, Target};
+use crate::files::{FileId, FileInfo, FileOptions, Opening};
+use crate::job::{Job, Target};
 use crate::limits;
-use crate::options::LogLevel;
 
 /// State of a file's descriptors.
 pub(crate) enum FilePhase {
     /// Never opened, or evicted.
     Closed,
-    /// In the list of opens to come.
-    Queued,
+    /// In a lane of opens to come.
+    Queued(OpenLane),
     /// With a worker.
     Opening,
     Open(Descriptor),
@@ -58,15 +58,15 @@ pub(crate) struct File {
     /// Requests that need it soon.
     pub(crate) users: u32,
     pub(crate) waiters: Vec<Target>,
-    infos: Vec<Opening>,
+    pub(super) infos: Vec<Opening>,
     /// A close entry was taken: later requests are stale.
     pub(crate) closing: bool,
     /// The close entry has fired: goes when nobody needs it.
     pub(crate) close_fired: bool,
     /// Whether the first open (which may create and cut) has happened.
-    opened_once: bool,
+    pub(super) opened_once: bool,
     /// Its open was ordered while the storage held no other descriptor.
-    alone: bool,
+    pub(super) alone: bool,
     /// Granules loaded before.
     pub(crate) repeat: Vec<u64>,
     /// First write error since the last sync.
@@ -105,13 +105,13 @@ impl File {
             .is_some_and(|about| about.mount_kind == MountKind::Slow)
     }
 
-    fn descriptors(&self) -> usize {
+    pub(super) fn descriptors(&self) -> usize {
         usize::from(matches!(self.phase, FilePhase::Open(_)))
             + usize::from(matches!(self.direct, Direct::Open(_) | Direct::Refused(_)))
     }
 
     /// What an open of it reserves of the bound.
-    fn reserved(&self) -> usize {
+    pub(super) fn reserved(&self) -> usize {
         match (&self.phase, self.direct) {
             (FilePhase::Opening, _) => 2,
             (_, Direct::Opening) => 1,
@@ -135,17 +135,15 @@ pub(crate) struct SlowMount {
 
 pub(crate) struct Files {
     pub(crate) slow_mounts: HashMap<u64, SlowMount>,
-    files: Vec<Option<Box<File>>>,
-    /// Opens to come: a file, and whether only its direct descriptor.
-    queue: VecDeque<(u32, bool)>,
-    /// Of the descriptors: those that workers are closing.
-    closing: usize,
+    pub(super) files: Vec<Option<Box<File>>>,
+    /// Opens to come.
+    pub(super) lanes: OpenLanes,
     /// Descriptors that are open, reserved by opens under way, or not yet closed.
     pub(crate) descriptors: usize,
     pub(crate) descriptors_max: usize,
     /// Perhaps idle files, oldest first; looked at again when room is needed.
     idle: VecDeque<u32>,
-    opening: usize,
+    pub(super) opening: usize,
     /// Open jobs with workers.
     pub(crate) open_jobs: usize,
 }
@@ -160,19 +158,13 @@ impl Files {
         Files {
             slow_mounts: HashMap::new(),
             files: Vec::new(),
-            queue: VecDeque::new(),
-            closing: 0,
+            lanes: OpenLanes::default(),
             descriptors: 0,
             descriptors_max,
             idle: VecDeque::new(),
             opening: 0,
             open_jobs: 0,
         }
-    }
-
-    /// Opens queued or under way.
-    pub(crate) fn opening(&self) -> usize {
-        self.opening + self.queue.len()
     }
 
     pub(crate) fn add(&mut self, id: FileId, path: Arc<Path>, options: FileOptions) {
@@ -222,30 +214,8 @@ impl Files {
         Some(Arc::clone(&file.path))
     }
 
-    /// Wants a file to be opened.
-    pub(crate) fn want(&mut self, index: u32) {
-        let file = self.at(index);
-        if matches!(file.phase, FilePhase::Closed) {
-            file.phase = FilePhase::Queued;
-            self.queue.push_back((index, false));
-        }
-    }
-
-    /// Wants the direct descriptor of an open file.
-    pub(crate) fn want_direct(&mut self, index: u32) {
-        let file = self.at(index);
-        if file.direct == Direct::Closed {
-            file.direct = Direct::Opening;
-            self.descriptors += 1;
-            self.opening += 1;
-            self.queue.push_front((index, true));
-            self.opening -= 1;
-        }
-    }
-
     /// Descriptors were closed: only now there is room for others.
     pub(crate) fn closed(&mut self, count: usize) {
-        self.closing -= count;
         self.descriptors -= count;
     }
 
@@ -274,7 +244,7 @@ impl Files {
 impl Engine {
     pub(super) fn open_file(&mut self, id: FileId, path: Arc<Path>, options: FileOptions) {
         self.files.add(id, path, options);
-        self.files.want(id.index);
+        self.files.want(id.index, OpenLane::Ahead);
     }
 
     pub(super) fn file_info(&mut self, id: FileId, opening: Opening) {
@@ -294,65 +264,13 @@ impl Engine {
             }
             _ => {
                 file.infos.push(opening);
-                self.files.want(id.index);
+                self.files.want(id.index, OpenLane::Wanted);
             }
-        }
-    }
-
-    /// Hands opens to the workers, as far as the bound on descriptors allows.
-    pub(super) fn start_opens(&mut self) {
-        let mut orders = Vec::new();
-        while let Some(&(index, direct_only)) = self.files.queue.front() {
-            // While every worker has an open job, what comes is gathered: a job with one file costs
-            // a wake for each, and the next result looks here again.
-            let gather = self.files.open_jobs >= self.workers
-                && orders.is_empty()
-                && self.files.queue.len() < limits::OPENS_PER_JOB;
-            if gather {
-                break;
-            }
-            // A direct descriptor was reserved when it was asked for.
-            if !direct_only {
-                let needed = 2;
-                let files = &self.files;
-                let mut after_closes = files.descriptors - files.closing;
-                while after_closes + needed > self.files.descriptors_max {
-                    if !self.evict_one() {
-                        break;
-                    }
-                    after_closes = self.files.descriptors - self.files.closing;
-                }
-                if self.files.descriptors + needed > self.files.descriptors_max {
-                    break;
-                }
-                self.files.descriptors += needed;
-            }
-            self.files.queue.pop_front();
-            self.files.opening += 1;
-            let access = self.shared.options.access;
-            let alone = self.files.descriptors == 2;
-            let file = self.files.at(index);
-            if !direct_only {
-                file.phase = FilePhase::Opening;
-                file.alone = alone;
-            }
-            orders.push(order(index, file, direct_only, access));
-            if orders.len() == limits::OPENS_PER_JOB {
-                self.files.open_jobs += 1;
-                self.jobs_out += 1;
-                self.jobs
-                    .push((true, Job::Open(std::mem::take(&mut orders))));
-            }
-        }
-        if !orders.is_empty() {
-            self.files.open_jobs += 1;
-            self.jobs_out += 1;
-            self.jobs.push((true, Job::Open(orders)));
         }
     }
 
     /// Closes the descriptors of the file that has been idle longest.
-    fn evict_one(&mut self) -> bool {
+    pub(super) fn evict_one(&mut self) -> bool {
         while let Some(index) = self.files.idle.pop_front() {
             let idle = self.files.files[index as usize]
                 .as_ref()
@@ -382,99 +300,11 @@ impl Engine {
             file.direct = Direct::Closed;
             descriptors.push(descriptor);
         }
-        self.files.closing += descriptors.len();
-        self.closes.append(&mut descriptors);
-    }
-
-    pub(super) fn opens_ended(&mut self, results: Vec<OpenResult>) {
-        self.jobs_out -= 1;
-        self.files.open_jobs -= 1;
-        for result in results {
-            self.open_ended(result);
-        }
-    }
-
-    fn open_ended(&mut self, result: OpenResult) {
-        self.files.opening -= 1;
-        self.stats.opens += 1;
-        self.stats.open_ns += result.spent_ns;
-        self.stats.open_max_ns = self.stats.open_max_ns.max(result.spent_ns);
-        let index = result.file;
-        let reserved = if result.opened.is_some() { 2 } else { 1 };
-        self.files.descriptors -= reserved;
-        let (held, file) = (self.files.descriptors, self.files.at(index));
-        assert_eq!(file.generation, result.generation, "an open keeps its file");
-        match result.opened {
-            Some(Ok(about)) => note_opened(file, about),
-            Some(Err(error)) if is_out_of_descriptors(&error) && !file.alone => {
-                // The process has fewer descriptors than our bound: live with what it has. Only an
-                // open that fails although nothing else of ours was open has failed for good.
-                file.phase = FilePhase::Queued;
-                file.opened_once = file.about.is_some();
-                self.files.queue.push_front((index, false));
-                self.files.descriptors_max = held.max(2);
-                let text = "the process is out of descriptors: the storage lives with fewer";
-                self.shared.log(LogLevel::Warning, text);
-                return;
-            }
-            Some(Err(error)) => file.phase = FilePhase::Failed(error),
-            None => {}
-        }
-        let file = self.files.at(index);
-        match result.direct {
-            Some(Ok(descriptor)) => file.direct = Direct::Open(descriptor),
-            Some(Err(error)) if is_out_of_descriptors(&error) => file.direct = Direct::Closed,
-            Some(Err(_)) => file.direct = Direct::Unavailable,
-            None => {}
-        }
-        let count = file.descriptors();
-        let added = if reserved == 2 {
-            count
+        if file.is_slow() {
+            // Closing may hang there: nothing else may wait in the same job.
+            self.jobs.push((false, Job::Close(descriptors)));
         } else {
-            count.saturating_sub(1)
-        };
-        self.files.descriptors += added;
-        self.tell_opened(index);
-    }
-
-    fn tell_opened(&mut self, index: u32) {
-        let file = self.files.at(index);
-        let info = match &file.phase {
-            FilePhase::Failed(error) => {
-                Err(Error::from_io(error).at(Some(Arc::clone(&file.path)), 0, u64::MAX))
-            }
-            _ => info_of(file),
-        };
-        let slow = file.is_slow();
-        for opening in std::mem::take(&mut file.infos) {
-            opening.resolve(info.clone(), &mut self.wakers);
-        }
-        if slow {
-            self.need_slow_device();
-        }
-        let waiters = std::mem::take(&mut self.files.at(index).waiters);
-        for target in waiters {
-            if let Some(request) = self.live(target)
-                && self.requests[request as usize].phase == Phase::Opening
-            {
-                self.file_ready(request);
-            }
-        }
-        self.files.note_idle(index);
-        self.finish_close(index);
-    }
-
-    fn need_slow_device(&mut self) {
-        if !self.slow_apart || self.slow.is_some() {
-            return;
-        }
-        let depth = self.shared.options.depth;
-        match super::device::threads_device(2, depth, Some(self.device.doorbell())) {
-            Ok(device) => self.slow = Some(device),
-            Err(error) => {
-                let text = format!("no threads for mounts that can hang, the ring serves: {error}");
-                self.shared.log(LogLevel::Warning, &text);
-            }
+            self.closes.append(&mut descriptors);
         }
     }
 
@@ -512,7 +342,7 @@ impl Engine {
     pub(super) fn finish_close(&mut self, index: u32) {
         let file = self.files.at(index);
         let busy = file.users > 0 || file.ops > 0 || file.reserved() > 0;
-        if !file.close_fired || busy || matches!(file.phase, FilePhase::Queued) {
+        if !file.close_fired || busy || matches!(file.phase, FilePhase::Queued(_)) {
             return;
         }
         self.close_descriptors(index);
@@ -534,48 +364,7 @@ impl Engine {
     }
 }
 
-fn order(index: u32, file: &mut File, direct_only: bool, storage_access: Access) -> OpenOrder {
-    let options = file.options;
-    let first = !file.opened_once;
-    file.opened_once = true;
-    let access = options.access.unwrap_or(storage_access);
-    let direct_from = match access {
-        _ if options.write => u64::MAX,
-        _ if options.package => 0,
-        _ => limits::DIRECT_BYTES_MIN,
-    };
-    OpenOrder {
-        file: index,
-        generation: file.generation,
-        path: Arc::clone(&file.path),
-        mode: OpenMode {
-            write: options.write,
-            create: options.create,
-            // Only the first open cuts: an evicted file must keep what was written.
-            truncate: options.truncate && first,
-            direct: false,
-        },
-        access,
-        buffered: !direct_only,
-        direct_from,
-    }
-}
-
-fn note_opened(file: &mut File, about: Opened) {
-    let same = file.about.as_ref().is_none_or(|before| {
-        (before.identity.device, before.identity.inode)
-            == (about.identity.device, about.identity.inode)
-    });
-    if !same {
-        file.version = file.version.wrapping_add(1);
-        file.repeat.clear();
-    }
-    file.phase = FilePhase::Open(about.descriptor);
-    file.append_at = file.append_at.or(Some(about.len));
-    file.about = Some(about);
-}
-
-fn info_of(file: &File) -> Result<FileInfo, Error> {
+pub(super) fn info_of(file: &File) -> Result<FileInfo, Error> {
     let about = file.about.as_ref();
     let about = about.ok_or_else(|| Error::new(ErrorKind::StaleFile, "the file is not open"))?;
     Ok(FileInfo {
@@ -583,9 +372,4 @@ fn info_of(file: &File) -> Result<FileInfo, Error> {
         identity: about.identity,
         direct: about.direct.is_some(),
     })
-}
-
-fn is_out_of_descriptors(error: &IoError) -> bool {
-    error.errno == Errno(rustix::io::Errno::MFILE.raw_os_error())
-        || error.errno == Errno(rustix::io::Errno::NFILE.raw_os_error())
 }

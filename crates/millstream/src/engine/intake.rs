@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::files::FilePhase;
+use super::opens::OpenLane;
 use super::table::{NO_FILE, Phase, Req, Straight, Work};
 use super::{Engine, Timer};
 use crate::destination::Destination;
@@ -66,7 +67,7 @@ impl Engine {
 
     pub(super) fn take_result(&mut self, result: JobResult) {
         match result {
-            JobResult::Opened(results) => self.opens_ended(results),
+            JobResult::Opened(closed, results) => self.opens_ended(closed, results),
             JobResult::Closed(count) => self.files.closed(count),
             JobResult::Decoded {
                 target,
@@ -196,6 +197,7 @@ impl Engine {
             issued: 0,
             ops_out: 0,
             jobs_out: 0,
+            offer: None,
             failure: None,
             cancelled: false,
             merge: self.shared.options.merge,
@@ -374,8 +376,10 @@ impl Engine {
             }
             _ => {
                 file.waiters.push(target);
-                self.req(request).phase = Phase::Opening;
-                self.files.want(index);
+                let req = self.req(request);
+                req.phase = Phase::Opening;
+                let lane = OpenLane::of(req.class);
+                self.files.want(index, lane);
                 return;
             }
         }

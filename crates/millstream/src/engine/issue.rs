@@ -29,6 +29,9 @@ pub(super) enum Issue {
 /// Operations of one slow mount that are under way: as many again as its threads.
 const SLOW_OPS_MAX: u32 = 4;
 
+/// Operations that may be pushed and not yet submitted at the end of a round.
+const UNSUBMITTED_MAX: usize = 16;
+
 /// Bytes that one job of a page walker populates.
 const WARM_BYTES: u64 = 4 << 20;
 
@@ -68,11 +71,18 @@ impl Engine {
                 }
             }
         }
-        self.submit();
+        // What is pushed in the last rounds before a rest goes to the device with the call that
+        // waits, unless the device would run dry until then.
+        let with_device = self.device.in_flight() - self.unsubmitted.min(self.device.in_flight());
+        if self.unsubmitted >= UNSUBMITTED_MAX || with_device <= 2 * self.unsubmitted {
+            self.submit();
+        }
         worked
     }
 
-    fn submit(&mut self) {
+    /// Starts what was pushed.
+    pub(super) fn submit(&mut self) {
+        self.unsubmitted = 0;
         if let Err(error) = self.device.submit() {
             self.shared.log(
                 crate::LogLevel::Warning,
@@ -278,8 +288,13 @@ impl Engine {
             offload,
             mount,
         };
+        self.unsubmitted += 1;
         let device = match &mut self.slow {
-            Some(slow) if entry.slow => slow,
+            Some(slow) if entry.slow => {
+                // It has no wait of its own that would start this.
+                self.unsubmitted = UNSUBMITTED_MAX;
+                slow
+            }
             _ => &mut self.device,
         };
         // SAFETY: the segments lie in the destination or the window of requests with `ops_out`

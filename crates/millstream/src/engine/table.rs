@@ -14,6 +14,7 @@ use crate::destination::Destination;
 use crate::error::Error;
 use crate::group::{Counter, Group};
 use crate::job::{Stored, Target};
+use crate::offer::Token;
 use crate::request::{BlockEntry, Priority, Rare};
 use crate::view::MappedView;
 
@@ -83,6 +84,8 @@ pub(crate) struct Req {
     pub(crate) issued: u64,
     pub(crate) ops_out: u32,
     pub(crate) jobs_out: u32,
+    /// Its memory is offered to the job that opens its file (counted in `jobs_out`).
+    pub(crate) offer: Option<Arc<Token>>,
     pub(crate) failure: Option<Error>,
     pub(crate) cancelled: bool,
     /// Operations of it may be merged with others.
