@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use crate::rig::{PATIENCE, Rig, bytes, each, each_as, failure, failure_kind, outcome, pattern};
 use millstream::{
-    Access, Backend, DeviceKind, ErrorKind, FileOptions, Request, Storage, StorageOptions,
+    Access, Backend, DeviceKind, ErrorKind, FileOptions, Landed, Landing, Request, Storage,
+    StorageOptions,
 };
 use millstream_testing::{
     Call, Child, Effect, FaultFs, LoopDevice, Refusal, Rule, Tmpfs, or_skip, this_test,
@@ -279,6 +280,45 @@ fn a_hung_open_holds_up_neither_the_caller_nor_other_files() {
         assert!(bytes(soon)[..] == content, "{name}");
         mount.release();
         assert!(bytes(late)[..] == content, "{name}");
+        rig.finish();
+    });
+}
+
+#[test]
+fn a_request_whose_file_hangs_in_its_open_ends_by_cancellation_and_by_timeout() {
+    each(this_test!(), |name, options| {
+        let mount = or_skip!(FaultFs::mount(&[
+            ("a", &pattern(5000)),
+            ("b", &pattern(5000))
+        ]));
+        mount.inject(Rule::on(Call::Open, Effect::Hang).times(2));
+        let rig = Rig::new(name, options);
+        let request = |file: &str| {
+            let memory: Box<dyn Landing> = Box::new(vec![7u8; 5000]);
+            let file = rig.storage.open(mount.path(file));
+            Request::read_file(file).into_landing(memory)
+        };
+        // The memory of both is offered to the jobs that hang.
+        let cancelled = rig.queue.enqueue(request("a")).expect("taken");
+        let timed = request("b").timeout(Duration::from_millis(50));
+        let timed = rig.queue.enqueue(timed).expect("taken");
+        rig.queue.submit();
+        assert!(mount.wait_held(1, PATIENCE), "{name}: no open arrived");
+        cancelled.cancel();
+        for (ticket, kind) in [
+            (cancelled, ErrorKind::Cancelled),
+            (timed, ErrorKind::TimedOut),
+        ] {
+            let failed = failure(ticket);
+            assert_eq!(failed.error.kind(), kind, "{name}");
+            let Landed::Landing(memory) = failed.landed else {
+                panic!("{name}: the memory comes back");
+            };
+            let memory: Box<dyn std::any::Any> = memory;
+            let memory = memory.downcast::<Vec<u8>>().expect("the vector");
+            assert!(memory.iter().all(|&byte| byte == 7), "{name}: untouched");
+        }
+        mount.heal();
         rig.finish();
     });
 }
