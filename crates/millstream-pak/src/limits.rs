@@ -1,8 +1,67 @@
 //! Every bound of packages, with its arithmetic.
 
+/// Bytes of a header: what a disk reads at once.
+pub const HEADER_BYTES: usize = 4096;
+
+/// Sections of a package: what fits into the header.
+pub const SECTIONS_MAX: usize = 32;
+
 /// Bytes of a page: the unit in which sections are hashed and read on their first touch. At 2 GB/s
 /// of BLAKE3 a first touch costs about 30 µs.
 pub const PAGE_BYTES: usize = 64 << 10;
+
+/// What the first read of a package asks for: header and hot sections of some 2000 entries. A
+/// larger table takes a second read.
+pub const OPEN_BYTES: u64 = 256 << 10;
+
+/// Entries of a package: their indices have 32 bits, and the index of names as many for its bytes.
+pub const ENTRIES_MAX: u64 = 1 << 28;
+
+/// Blocks of a package: 2^32 less one, for their indices.
+pub const BLOCKS_MAX: u64 = u32::MAX as u64;
+
+/// Bytes of the section of names, and of metadata: their offsets have 32 bits.
+pub const OFFSETS_MAX: u64 = u32::MAX as u64;
+
+/// Bytes of a name: what Linux takes for a path.
+pub const NAME_BYTES_MAX: usize = 4096;
+
+/// Bytes of one part of a name: what file systems take.
+pub const NAME_PART_BYTES_MAX: usize = 255;
+
+/// Raw bytes of a block are a power of two from this one ...
+pub const BLOCK_SHIFT_MIN: u8 = 12;
+
+/// ... to this one. Longer blocks compress no better, and make ranges dear.
+pub const BLOCK_SHIFT_MAX: u8 = 20;
+
+/// Stored bytes of a block beyond its raw ones: what an application's own codec may add. Our own
+/// blocks are never longer than raw.
+pub const STORED_EXTRA_MAX: u32 = 64 << 10;
+
+/// Usual raw bytes of a block: 64 KiB less compresses 2 % worse, 1 MiB not 1 % better.
+pub const BLOCK_SHIFT_DEFAULT: u8 = 18;
+
+/// Raw bytes of a block of an entry that is read in ranges (mips, samples).
+pub const BLOCK_SHIFT_RANGED: u8 = 16;
+
+/// Entries shorter than this share blocks.
+pub const SHARED_BYTES_MAX: u64 = 32 << 10;
+
+/// Raw bytes of a shared block.
+pub const SHARED_BLOCK_BYTES: usize = 64 << 10;
+
+/// A shared block this full is closed where a folder ends.
+pub const SHARED_BLOCK_CLOSE_BYTES: usize = 32 << 10;
+
+/// What stored blocks of at least `ALIGNED_BYTES_MIN` start on: any disk's direct reads.
+pub const STORED_ALIGNMENT: u64 = 4096;
+
+/// Shorter stored blocks start on 16 as encoded ones: aligned they would waste an eighth and more.
+pub const ALIGNED_BYTES_MIN: u32 = 32 << 10;
+
+/// What all other blocks start on.
+pub const BLOCK_ALIGNMENT: u64 = 16;
 
 /// Bytes of a metadata record. A record never crosses a page, so that it is used in place.
 pub const METADATA_BYTES_MAX: usize = 48 << 10;
@@ -14,4 +73,49 @@ pub const DESCRIBE_HEAD_BYTES_MAX: usize = 32 << 20;
 /// Mip levels of an image; 2^31 texels on a side have 32.
 pub const MIP_LEVELS_MAX: usize = 32;
 
-const _: () = assert!(METADATA_BYTES_MAX <= PAGE_BYTES);
+/// Entries of one bucket of the index, on average: 2 lie in one cache line.
+pub const BUCKET_ENTRIES: u64 = 2;
+
+/// Bits of the bucket index: 2^26 buckets of 4 bytes are 256 MiB.
+pub const BUCKET_BITS_MAX: u32 = 26;
+
+/// Seeds that the packer tries before it gives up on a set of names without collisions. At 2^28
+/// names one in 2^9 seeds has one; this many in a row have one if the names are made for it.
+pub const SEEDS_MAX: u64 = 64;
+
+/// Raw bytes that the packer holds for each of its threads: a block being encoded, one waiting to
+/// be written, and their encodings, four times over.
+pub const PACK_AHEAD: usize = 4;
+
+/// Raw bytes of one read of a batch whose neighbours were merged.
+pub const RUN_BYTES_MAX: u64 = 1 << 20;
+
+/// Raw bytes of such a read: its blocks may have shrunk to a quarter.
+pub const RUN_RAW_BYTES_MAX: u64 = 4 * RUN_BYTES_MAX;
+
+/// Bytes between two entries that are read along rather than asked for apart: at 3 GB/s they cost
+/// less than another request.
+pub const RUN_GAP_MAX: u64 = 16 << 10;
+
+/// Raw bytes of a piece that a visit shows.
+pub const VISIT_PIECE_BYTES: u64 = 4 << 20;
+
+/// Raw bytes and pieces that a visit loads together ...
+pub const VISIT_GROUP_BYTES: u64 = 8 << 20;
+
+/// ... or so many pieces, if they are short.
+pub const VISIT_GROUP_PIECES: usize = 512;
+
+/// Such groups in memory, the one being shown among them: 4 of 8 MiB, and what is read along.
+pub const VISIT_AHEAD: usize = 4;
+
+/// Layers of an overlay.
+pub const LAYERS_MAX: usize = 256;
+
+/// Input bytes that one cook may take.
+pub const COOK_BYTES_MAX: u64 = 256 << 20;
+
+const _: () = assert!(METADATA_BYTES_MAX + 2 <= PAGE_BYTES);
+const _: () = assert!(NAME_BYTES_MAX + 2 <= PAGE_BYTES);
+const _: () = assert!(SHARED_BLOCK_BYTES <= 1 << BLOCK_SHIFT_MAX);
+const _: () = assert!(SHARED_BYTES_MAX as usize <= SHARED_BLOCK_BYTES);

@@ -1,0 +1,265 @@
+//! What packages fail with: values that name file, entry, block, offset and likely cause.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// The kind of an error; the numbers are stable and meant for a C interface.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u32)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The system or the engine failed; the source says how.
+    Io = 1,
+    /// The file is not a package.
+    NotAPackage = 2,
+    /// The package needs a later reader.
+    Unsupported = 3,
+    /// The file ends too early.
+    Truncated = 4,
+    /// A field, a hash or a checksum is wrong.
+    Corrupt = 5,
+    /// A name that no package may have.
+    BadName = 6,
+    /// Two inputs have one name.
+    Duplicate = 7,
+    /// There is no such entry.
+    NotFound = 8,
+    /// The range reaches past the end of the entry.
+    PastEnd = 9,
+    /// The signature is missing, of another key, or wrong.
+    Signature = 10,
+    /// An input changed while it was packed.
+    Changed = 11,
+    /// An input is no regular file.
+    NotAFile = 12,
+    /// A bound of the format was reached.
+    Limit = 13,
+    /// An argument makes no sense.
+    InvalidArgument = 14,
+    /// A cook refused its input.
+    Cook = 15,
+    /// A patch without its base, or with another one.
+    Base = 16,
+    /// The caller asked to stop.
+    Stopped = 17,
+}
+
+/// An error with its circumstances.
+#[derive(Debug)]
+pub struct Error(Box<Circumstances>);
+
+#[derive(Debug)]
+struct Circumstances {
+    kind: ErrorKind,
+    path: Option<PathBuf>,
+    entry: Option<String>,
+    block: Option<u64>,
+    offset: Option<u64>,
+    cause: String,
+    source: Option<Source>,
+}
+
+#[derive(Debug)]
+enum Source {
+    Engine(millstream::Error),
+    System(std::io::Error),
+}
+
+/// The result of most calls.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    /// An error of a kind, with the likely cause in words.
+    #[must_use]
+    pub fn new(kind: ErrorKind, cause: impl Into<String>) -> Error {
+        Error(Box::new(Circumstances {
+            kind,
+            path: None,
+            entry: None,
+            block: None,
+            offset: None,
+            cause: cause.into(),
+            source: None,
+        }))
+    }
+
+    /// A call of the system failed.
+    pub(crate) fn io(path: &Path, doing: &str, error: std::io::Error) -> Error {
+        let mut made = Error::new(ErrorKind::Io, format!("cannot {doing}")).of(path);
+        made.0.source = Some(Source::System(error));
+        made
+    }
+
+    /// The same error, of a file.
+    #[must_use]
+    pub(crate) fn of(mut self, path: &Path) -> Error {
+        self.0.path.get_or_insert_with(|| path.to_path_buf());
+        self
+    }
+
+    /// The same error, of an entry.
+    #[must_use]
+    pub(crate) fn entry(mut self, name: &[u8]) -> Error {
+        let shown = || String::from_utf8_lossy(name).escape_debug().to_string();
+        self.0.entry.get_or_insert_with(shown);
+        self
+    }
+
+    /// The same error, of a block.
+    #[must_use]
+    pub(crate) fn block(mut self, block: u64) -> Error {
+        self.0.block.get_or_insert(block);
+        self
+    }
+
+    /// The same error, with its place in the file.
+    #[must_use]
+    pub(crate) fn at(mut self, offset: u64) -> Error {
+        self.0.offset.get_or_insert(offset);
+        self
+    }
+
+    /// Its kind.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        self.0.kind
+    }
+
+    /// The file.
+    #[must_use]
+    pub fn path(&self) -> Option<&Path> {
+        self.0.path.as_deref()
+    }
+
+    /// The entry's name, in printable form.
+    #[must_use]
+    pub fn entry_name(&self) -> Option<&str> {
+        self.0.entry.as_deref()
+    }
+
+    /// The block's index in the package.
+    #[must_use]
+    pub fn block_index(&self) -> Option<u64> {
+        self.0.block
+    }
+
+    /// The byte of the file.
+    #[must_use]
+    pub fn offset(&self) -> Option<u64> {
+        self.0.offset
+    }
+
+    /// The likely cause in words.
+    #[must_use]
+    pub fn cause(&self) -> &str {
+        &self.0.cause
+    }
+
+    /// The system's error, if the system failed.
+    #[must_use]
+    pub fn system(&self) -> Option<&std::io::Error> {
+        match &self.0.source {
+            Some(Source::System(error)) => Some(error),
+            _ => None,
+        }
+    }
+
+    /// As the engine's error, for [`millstream::Source`].
+    #[must_use]
+    pub fn into_engine(self) -> millstream::Error {
+        use millstream::ErrorKind as Kind;
+        if let Some(Source::Engine(error)) = self.0.source {
+            return error;
+        }
+        let (kind, cause) = match self.0.kind {
+            ErrorKind::Io => (Kind::Io, "the package cannot be read"),
+            ErrorKind::BadName => (Kind::InvalidArgument, "no package may have this name"),
+            ErrorKind::PastEnd => (Kind::PastEnd, "the range reaches past the end of the entry"),
+            ErrorKind::NotFound => (Kind::NotFound, "the package has no such entry"),
+            ErrorKind::InvalidArgument => (Kind::InvalidArgument, "an entry of another package"),
+            ErrorKind::Base => (Kind::NotFound, "the patch's base is not mounted"),
+            ErrorKind::Limit => (Kind::Limit, "a bound of the package format"),
+            _ => (
+                Kind::Corrupt,
+                "the package's tables are damaged: `millstream verify` says where",
+            ),
+        };
+        let path = self.0.path.map(std::sync::Arc::from);
+        let made = millstream::Error::new(kind, cause);
+        let made = made.at(path, self.0.offset.unwrap_or(0), 0);
+        made.named(self.0.entry.map(std::sync::Arc::from))
+    }
+}
+
+impl From<millstream::Error> for Error {
+    fn from(error: millstream::Error) -> Error {
+        use millstream::ErrorKind as Kind;
+        let kind = match error.kind() {
+            Kind::Corrupt | Kind::RawSize | Kind::RawSizeUnknown => ErrorKind::Corrupt,
+            Kind::PastEnd => ErrorKind::Truncated,
+            Kind::UnknownCodec => ErrorKind::Unsupported,
+            Kind::InvalidArgument => ErrorKind::InvalidArgument,
+            _ => ErrorKind::Io,
+        };
+        let mut made = Error::new(kind, String::new());
+        made.0.source = Some(Source::Engine(error));
+        made
+    }
+}
+
+impl From<millstream::Failed> for Error {
+    fn from(failed: millstream::Failed) -> Error {
+        failed.error.into()
+    }
+}
+
+impl From<millstream::Rejected> for Error {
+    fn from(rejected: millstream::Rejected) -> Error {
+        rejected.error.into()
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let c = &*self.0;
+        let mut parts: Vec<String> = Vec::new();
+        // The engine's error names the file and the place itself.
+        let engine = matches!(c.source, Some(Source::Engine(_)));
+        if let Some(path) = c.path.as_ref().filter(|_| !engine) {
+            parts.push(path.display().to_string());
+        }
+        if let Some(entry) = &c.entry {
+            parts.push(format!("entry '{entry}'"));
+        }
+        if let Some(block) = c.block {
+            parts.push(format!("block {block}"));
+        }
+        if let Some(offset) = c.offset.filter(|_| !engine) {
+            parts.push(format!("at offset {offset}"));
+        }
+        if !c.cause.is_empty() {
+            parts.push(c.cause.clone());
+        }
+        match &c.source {
+            Some(Source::Engine(error)) => parts.push(error.to_string()),
+            Some(Source::System(error)) => parts.push(error.to_string()),
+            None => {}
+        }
+        f.write_str(&parts.join(": "))
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &self.0.source {
+            Some(Source::Engine(error)) => Some(error),
+            Some(Source::System(error)) => Some(error),
+            None => None,
+        }
+    }
+}
+
+/// An error about damaged bytes.
+pub(crate) fn corrupt(cause: impl Into<String>) -> Error {
+    Error::new(ErrorKind::Corrupt, cause)
+}

@@ -1,0 +1,244 @@
+//! The format's records, as they lie in the file; `docs/FORMAT.md` is the norm.
+//!
+//! All numbers are little-endian and all records free of padding and alignment, so that a table is
+//! used in the very bytes that were read. Nothing here trusts a value: the reader checks each where
+//! it is used, the header when the package is opened.
+
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::limits::{HEADER_BYTES, SECTIONS_MAX};
+
+/// First bytes of a package. A transfer as text, or one that drops the eighth bit, changes them.
+pub const MAGIC: [u8; 8] = *b"\x89MPAK\r\n\x1a";
+
+/// Major version: a reader refuses others.
+pub const VERSION_MAJOR: u16 = 1;
+
+/// Minor version: a reader takes later ones.
+pub const VERSION_MINOR: u16 = 0;
+
+/// Required features: a reader that lacks one refuses the package.
+pub mod feature {
+    /// Names are compared without regard to ASCII case.
+    pub const FOLD_CASE: u64 = 1;
+    /// Some blocks lie in a base package.
+    pub const PATCH: u64 = 2;
+    /// All that this reader has.
+    pub const KNOWN: u64 = FOLD_CASE | PATCH;
+}
+
+/// The first 4096 bytes, and the last.
+#[derive(Clone, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct Header {
+    /// [`MAGIC`].
+    pub magic: [u8; 8],
+    /// [`VERSION_MAJOR`].
+    pub major: U16,
+    /// At least [`VERSION_MINOR`].
+    pub minor: U16,
+    /// Bytes of this header: 4096.
+    pub header_bytes: U32,
+    /// Features that a reader must have.
+    pub required: U64,
+    /// Features that a reader may ignore.
+    pub optional: U64,
+    /// Bytes of the whole file.
+    pub file_bytes: U64,
+    /// Seed of the path hashes.
+    pub hash_seed: U64,
+    /// Entries.
+    pub entry_count: U64,
+    /// Blocks.
+    pub block_count: U64,
+    /// What stored blocks of some length start on: 4096.
+    pub alignment: U32,
+    /// Sections in the table.
+    pub section_count: U32,
+    /// Bytes from the file's start on that one read brings: header and hot sections.
+    pub hot_bytes: U64,
+    /// First byte of the data.
+    pub data_offset: U64,
+    /// Bytes of the data.
+    pub data_bytes: U64,
+    /// Root hash of the base of a patch; else zeros.
+    pub base_root: [u8; 32],
+    /// Zeros.
+    pub reserved: [u8; 128],
+    /// The section table.
+    pub sections: [SectionRecord; SECTIONS_MAX],
+    /// Zeros.
+    pub reserved_tail: [u8; 736],
+    /// BLAKE3 of all bytes before.
+    pub root: [u8; 32],
+}
+
+const _: () = assert!(size_of::<Header>() == HEADER_BYTES);
+
+/// Where a section is.
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct SectionRecord {
+    /// One of [`section`].
+    pub kind: U32,
+    /// See [`section_flag`].
+    pub flags: U32,
+    /// First byte.
+    pub offset: U64,
+    /// Bytes in the file.
+    pub stored_bytes: U64,
+    /// Bytes in memory; the same, unless a later version compresses sections.
+    pub raw_bytes: U64,
+    /// First byte of the hashes of the section's pages: 32 bytes for each 64 KiB.
+    pub hashes_offset: U64,
+    /// BLAKE3 of those hashes.
+    pub hashes_digest: [u8; 32],
+    /// Zeros.
+    pub reserved: [u8; 24],
+}
+
+const _: () = assert!(size_of::<SectionRecord>() == 96);
+
+/// Flags of a section.
+pub mod section_flag {
+    /// A reader that does not know its kind refuses the package.
+    pub const REQUIRED: u32 = 1;
+    /// It has no page hashes (the signature, which is made over the root).
+    pub const UNHASHED: u32 = 2;
+    /// All of them.
+    pub const KNOWN: u32 = REQUIRED | UNHASHED;
+}
+
+/// Kinds of sections.
+pub mod section {
+    /// Hot: for each value of the top bits of a hash, the first entry; and the number of entries.
+    pub const BUCKETS: u32 = 1;
+    /// Hot: [`EntryRecord`](super::EntryRecord)s, sorted by hash.
+    pub const ENTRIES: u32 = 2;
+    /// Hot: [`BlockRecord`](super::BlockRecord)s, in the order of the data.
+    pub const BLOCKS: u32 = 3;
+    /// For each entry the place of its name in the section of names.
+    pub const NAME_INDEX: u32 = 4;
+    /// Names, each with its length before it; none crosses a page.
+    pub const NAMES: u32 = 5;
+    /// Pairs of an entry and the place of its metadata, sorted.
+    pub const METADATA_INDEX: u32 = 6;
+    /// Metadata records, each with its length before it; none crosses a page.
+    pub const METADATA: u32 = 7;
+    /// For each entry the BLAKE3 of its raw bytes.
+    pub const CONTENTS: u32 = 8;
+    /// Public key and signature of the root.
+    pub const SIGNATURE: u32 = 9;
+}
+
+/// An entry.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
+)]
+#[repr(C)]
+pub struct EntryRecord {
+    /// XXH3-64 of its name, with the package's seed.
+    pub hash: U64,
+    /// Raw bytes.
+    pub raw_bytes: U64,
+    /// Its first block.
+    pub first_block: U32,
+    /// Its blocks; they follow one another.
+    pub block_count: U32,
+    /// Where it begins in the raw bytes of its block, if it shares one.
+    pub offset_in_block: U32,
+    /// All its blocks but the last have 2 to this power raw bytes.
+    pub block_shift: u8,
+    /// See [`entry_flag`].
+    pub flags: u8,
+    /// Zero.
+    pub reserved: U16,
+}
+
+const _: () = assert!(size_of::<EntryRecord>() == 32);
+
+/// Flags of an entry.
+pub mod entry_flag {
+    /// It shares its one block with others.
+    pub const SHARED: u8 = 1;
+    /// In a patch: the name is gone.
+    pub const GONE: u8 = 2;
+    /// All of them.
+    pub const KNOWN: u8 = SHARED | GONE;
+}
+
+/// A block: bytes that are read, checked and decoded together.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
+)]
+#[repr(C)]
+pub struct BlockRecord {
+    /// First byte in the file (of the base, if it lies there).
+    pub offset: U64,
+    /// Bytes in the file.
+    pub stored_bytes: U32,
+    /// Bytes in memory.
+    pub raw_bytes: U32,
+    /// XXH3-64 (seed 0) of the stored bytes.
+    pub checksum: U64,
+    /// How they are encoded: a number of `CodecId`.
+    pub codec: u8,
+    /// See [`block_flag`].
+    pub flags: u8,
+    /// Which dictionary; 0 for none (there are none in this version).
+    pub dictionary: U16,
+    /// Raw bytes of a GDeflate tile; 0 for other codecs.
+    pub tile_bytes: U32,
+}
+
+const _: () = assert!(size_of::<BlockRecord>() == 32);
+
+/// Flags of a block.
+pub mod block_flag {
+    /// It lies in the base package.
+    pub const IN_BASE: u8 = 1;
+    /// All of them.
+    pub const KNOWN: u8 = IN_BASE;
+}
+
+/// Where an entry's metadata is.
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct MetadataPlace {
+    /// The entry.
+    pub entry: U32,
+    /// Offset of its record in the section.
+    pub offset: U32,
+}
+
+/// The section of the signature.
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct SignatureRecord {
+    /// Ed25519 public key.
+    pub public_key: [u8; 32],
+    /// Ed25519 signature of [`SIGNED_PREFIX`] and the root hash.
+    pub signature: [u8; 64],
+}
+
+/// What stands before the root in the signed message, so that a signature of a package can be one
+/// of nothing else.
+pub const SIGNED_PREFIX: &[u8; 16] = b"mpak root v1\0\0\0\0";
+
+impl Header {
+    /// The header's hash: of all its bytes but the hash itself.
+    #[must_use]
+    pub fn digest(&self) -> [u8; 32] {
+        let bytes = self.as_bytes();
+        *blake3::hash(&bytes[..HEADER_BYTES - 32]).as_bytes()
+    }
+}
+
+impl EntryRecord {
+    /// Whether it has a flag of [`entry_flag`].
+    #[must_use]
+    pub fn is(&self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+}

@@ -1,0 +1,331 @@
+//! Mounts: packages and folders over one another, as one source.
+//!
+//! The layer that was mounted last is asked first: a patch or a mod over the base, loose files over
+//! both during development, a folder that the user may write to on top. A patch hides what it says
+//! is gone. A patch that refers to blocks of a base finds it among the layers below.
+//!
+//! Loose files are looked at anew at each lookup, so a changed one is loaded with its new content
+//! (hot reload); [`Mounts::changes`] tells which of those that were found have changed since.
+//!
+//! ```
+//! use millstream::{Source, Storage, StorageOptions};
+//! use millstream_pak::{Item, Mounts, PackOptions, write_file};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let folder = std::env::temp_dir().join(format!("millstream-mounts-{}", std::process::id()));
+//! # std::fs::create_dir_all(folder.join("mod"))?;
+//! let base = folder.join("base.mpak");
+//! let items = vec![Item::from_bytes("a.txt", *b"base"), Item::from_bytes("b.txt", *b"base")];
+//! write_file(items, &PackOptions::default(), &base)?;
+//! std::fs::write(folder.join("mod/b.txt"), b"changed")?;
+//!
+//! let storage = Storage::new(StorageOptions::default())?;
+//! let mut mounts = Mounts::new();
+//! mounts.mount_package(&storage, &base)?;
+//! mounts.mount_folder(&storage, folder.join("mod"))?;
+//! let changed = mounts.find(b"b.txt")?.ok_or("there is one")?;
+//! assert_eq!(changed.raw_bytes(), 7);
+//! assert_eq!(mounts.folder(b"")?, [b"a.txt".to_vec(), b"b.txt".to_vec()]);
+//! # std::fs::remove_dir_all(&folder)?;
+//! # Ok(())
+//! # }
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use millstream::{Folder, Located, Request, Source, Storage};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::limits::LAYERS_MAX;
+use crate::{Package, PackageOptions};
+
+/// Layers over one another; see the module. Lookups may be made from any thread.
+#[derive(Default)]
+pub struct Mounts {
+    /// The lowest first.
+    layers: Vec<Layer>,
+    /// Where files are written.
+    writable: Option<usize>,
+    /// Loose files that were found, for [`Mounts::changes`].
+    found: Mutex<BTreeMap<Vec<u8>, Located>>,
+}
+
+enum Layer {
+    Package(Package),
+    Folder(Folder),
+}
+
+impl Mounts {
+    /// No layers.
+    #[must_use]
+    pub fn new() -> Mounts {
+        Mounts::default()
+    }
+
+    /// Opens a package and mounts it over all layers. Blocks until its tables are read. A patch
+    /// finds its base below.
+    ///
+    /// # Errors
+    /// As [`Package::open`]; a patch whose base is not mounted; too many layers.
+    pub fn mount_package(&mut self, storage: &Storage, path: impl AsRef<Path>) -> Result<()> {
+        let options = PackageOptions::default();
+        self.mount(Package::open_with(storage, path, options)?)
+    }
+
+    /// Mounts an open package over all layers.
+    ///
+    /// # Errors
+    /// A patch whose base is not mounted, or that is in use already; too many layers.
+    pub fn mount(&mut self, package: Package) -> Result<()> {
+        let package = match package.base_root() {
+            Some(root) if !package.has_base() => {
+                let base = self.packages().find(|base| base.root() == root);
+                let base = base.cloned().ok_or_else(|| {
+                    let cause = "the base of the patch is not mounted below it";
+                    Error::new(ErrorKind::Base, cause).of(package.path())
+                })?;
+                package.with_base(&base)?
+            }
+            _ => package,
+        };
+        self.push(Layer::Package(package))
+    }
+
+    /// Mounts a folder of loose files over all layers.
+    ///
+    /// # Errors
+    /// The storage is closing; too many layers.
+    pub fn mount_folder(&mut self, storage: &Storage, root: impl Into<PathBuf>) -> Result<()> {
+        let folder = Folder::new(storage, root)?;
+        self.push(Layer::Folder(folder))
+    }
+
+    /// Mounts a folder over all layers, to which [`Mounts::writable_path`] leads.
+    ///
+    /// # Errors
+    /// As [`Mounts::mount_folder`].
+    pub fn mount_writable(&mut self, storage: &Storage, root: impl Into<PathBuf>) -> Result<()> {
+        self.mount_folder(storage, root)?;
+        self.writable = Some(self.layers.len() - 1);
+        Ok(())
+    }
+
+    fn push(&mut self, layer: Layer) -> Result<()> {
+        if self.layers.len() == LAYERS_MAX {
+            return Err(Error::new(ErrorKind::Limit, "too many layers are mounted"));
+        }
+        self.layers.push(layer);
+        Ok(())
+    }
+
+    fn packages(&self) -> impl Iterator<Item = &Package> {
+        self.layers.iter().filter_map(|layer| match layer {
+            Layer::Package(package) => Some(package),
+            Layer::Folder(_) => None,
+        })
+    }
+
+    /// Where to write the file of a name: below the writable folder (write it with
+    /// [`Request::replace`], and it hides what lies below it). `None` without such a folder.
+    ///
+    /// # Errors
+    /// A name that would leave the folder.
+    pub fn writable_path(&self, name: &[u8]) -> Result<Option<PathBuf>> {
+        let clean = millstream::source::clean_name(name)?;
+        crate::names::check(&clean)?;
+        Ok(self.writable.and_then(|nth| match &self.layers[nth] {
+            Layer::Folder(folder) => Some(folder.root().join(OsStr::from_bytes(&clean))),
+            Layer::Package(_) => None,
+        }))
+    }
+
+    /// Whether a layer has the name.
+    ///
+    /// # Errors
+    /// As [`Source::find`].
+    pub fn exists(&self, name: &[u8]) -> Result<bool> {
+        Ok(self.find(name)?.is_some())
+    }
+
+    /// What a folder holds in all layers: names of entries and, with a `/` at their end, of
+    /// folders, sorted by their bytes. An empty name is the root. Reads loose folders.
+    ///
+    /// # Errors
+    /// A folder or a package's names cannot be read.
+    pub fn folder(&self, name: &[u8]) -> Result<Vec<Vec<u8>>> {
+        let clean = match name {
+            b"" => Vec::new(),
+            name => millstream::source::clean_name(name)?,
+        };
+        let mut found: BTreeSet<Vec<u8>> = BTreeSet::new();
+        for layer in &self.layers {
+            match layer {
+                Layer::Package(package) => {
+                    package.hide_gone(&clean, &mut found)?;
+                    found.extend(package.folder(&clean)?);
+                }
+                Layer::Folder(folder) => list_loose(folder.root(), &clean, &mut found)?,
+            }
+        }
+        Ok(found.into_iter().collect())
+    }
+
+    /// Names of loose files that were found before and are no longer what they were: another
+    /// content, hidden by another layer, or gone. Asks the system for each. What is found then
+    /// counts as found anew.
+    ///
+    /// # Errors
+    /// As [`Source::find`].
+    pub fn changes(&self) -> Result<Vec<Vec<u8>>> {
+        let before = self
+            .found
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        let mut changed = Vec::new();
+        for (name, old) in before {
+            let now = self.find(&name)?;
+            if now != Some(old) {
+                if now.is_none() {
+                    self.found
+                        .lock()
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .remove(&name);
+                }
+                changed.push(name);
+            }
+        }
+        Ok(changed)
+    }
+
+    /// The layer of an entry, and the entry as the layer knows it.
+    fn inner(&self, entry: &Located) -> std::result::Result<(&Layer, Located), millstream::Error> {
+        let [inner, nth] = entry.place();
+        let layer = usize::try_from(nth)
+            .ok()
+            .and_then(|nth| self.layers.get(nth));
+        let layer = layer.ok_or_else(|| {
+            let cause = "the entry was not found by these mounts";
+            millstream::Error::new(millstream::ErrorKind::InvalidArgument, cause)
+        })?;
+        let place = match layer {
+            Layer::Package(package) => package.place_of(inner),
+            Layer::Folder(_) => [inner, 0],
+        };
+        Ok((layer, Located::new(entry.raw_bytes(), place)))
+    }
+}
+
+fn list_loose(root: &Path, folder: &[u8], found: &mut BTreeSet<Vec<u8>>) -> Result<()> {
+    let path = root.join(OsStr::from_bytes(folder));
+    let failed = |error| Error::io(&path, "read the folder", error);
+    let list = match std::fs::read_dir(&path) {
+        Ok(list) => list,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => return Ok(()),
+        Err(error) => return Err(failed(error)),
+    };
+    for entry in list {
+        let entry = entry.map_err(failed)?;
+        let mut name = entry.file_name().as_bytes().to_vec();
+        // Links count as what they lead to; those that lead nowhere are no entries.
+        match std::fs::metadata(entry.path()) {
+            Ok(about) if about.is_dir() => name.push(b'/'),
+            Ok(about) if about.is_file() => {}
+            _ => continue,
+        }
+        found.insert(name);
+    }
+    Ok(())
+}
+
+impl Source for Mounts {
+    fn find(&self, name: &[u8]) -> std::result::Result<Option<Located>, millstream::Error> {
+        for (nth, layer) in self.layers.iter().enumerate().rev() {
+            let located = match layer {
+                Layer::Package(package) => {
+                    let found = package.lookup(name);
+                    let found = found.map_err(|error| error.of(package.path()).into_engine())?;
+                    match found {
+                        Some(found) if found.gone => return Ok(None),
+                        found => found.map(|found| package.locate(&found)),
+                    }
+                }
+                Layer::Folder(folder) => folder.find(name)?,
+            };
+            if let Some(located) = located {
+                let [inner, _] = located.place();
+                let located = Located::new(located.raw_bytes(), [inner, nth as u64]);
+                if matches!(layer, Layer::Folder(_)) {
+                    let clean = millstream::source::clean_name(name)?;
+                    let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+                    found.insert(clean, located);
+                }
+                return Ok(Some(located));
+            }
+        }
+        Ok(None)
+    }
+
+    fn request_range(
+        &self,
+        entry: &Located,
+        offset: u64,
+        len: u64,
+    ) -> std::result::Result<Request, millstream::Error> {
+        match self.inner(entry)? {
+            (Layer::Package(package), inner) => package.request_range(&inner, offset, len),
+            (Layer::Folder(folder), inner) => folder.request_range(&inner, offset, len),
+        }
+    }
+
+    fn metadata(&self, entry: &Located) -> std::result::Result<Option<&[u8]>, millstream::Error> {
+        match self.inner(entry)? {
+            (Layer::Package(package), inner) => Source::metadata(package, &inner),
+            (Layer::Folder(folder), inner) => folder.metadata(&inner),
+        }
+    }
+}
+
+impl Package {
+    /// Whether a patch has its base.
+    fn has_base(&self) -> bool {
+        self.0.base.is_some()
+    }
+
+    /// An entry's place, as [`Package::locate`] gives it.
+    fn place_of(&self, index: u64) -> [u64; 2] {
+        [index, self.mark()]
+    }
+
+    /// Takes out of a folder's list what this patch says is gone.
+    fn hide_gone(&self, folder: &[u8], found: &mut BTreeSet<Vec<u8>>) -> Result<()> {
+        if self.base_root().is_none() {
+            return Ok(());
+        }
+        for index in 0..self.len() {
+            if self.info(index)?.gone
+                && let Some(rest) = crate::reader::below(folder, self.name(index)?)
+            {
+                found.remove(rest);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for Mounts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let path = |layer: &Layer| match layer {
+            Layer::Package(package) => package.path().to_path_buf(),
+            Layer::Folder(folder) => folder.root().to_path_buf(),
+        };
+        f.debug_list()
+            .entries(self.layers.iter().map(path))
+            .finish()
+    }
+}

@@ -1,0 +1,269 @@
+//! Names of entries: which a package may have, and how they are hashed.
+//!
+//! A name is UTF-8, separated by `/`, without empty parts, `.` and `..`; it begins with no `/` and
+//! holds no NUL. So a name never leads out of a folder, and each file has one name. Names of
+//! devices (`NUL`, `com1.txt`) are refused too: on one kind of system they are no files, and a
+//! package should unpack everywhere.
+
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::limits::{NAME_BYTES_MAX, NAME_PART_BYTES_MAX};
+
+/// Names that some systems keep for devices, with any extension and in any case.
+const DEVICES: [&[u8]; 6] = [b"con", b"prn", b"aux", b"nul", b"conin$", b"conout$"];
+
+/// Devices of which there are several: `com1` to `com9`.
+const NUMBERED_DEVICES: [&[u8]; 2] = [b"com", b"lpt"];
+
+/// Checks that a package may have this name.
+///
+/// # Errors
+/// `BadName` with what is wrong with it.
+pub fn check(name: &[u8]) -> Result<()> {
+    let wrong = |cause: &str| Err(Error::new(ErrorKind::BadName, cause).entry(name));
+    if name.is_empty() {
+        return wrong("the name is empty");
+    }
+    if name.len() > NAME_BYTES_MAX {
+        return wrong("the name has more than 4096 bytes");
+    }
+    if std::str::from_utf8(name).is_err() {
+        return wrong("the name is not UTF-8");
+    }
+    if name[0] == b'/' {
+        return wrong("the name is absolute");
+    }
+    if name.len() >= 2 && name[1] == b':' && name[0].is_ascii_alphabetic() {
+        return wrong("the name begins with the letter of a drive");
+    }
+    for part in name.split(|&byte| byte == b'/') {
+        match part {
+            b"" => return wrong("the name has an empty part"),
+            b"." => return wrong("the name has a part `.`"),
+            b".." => return wrong("the name has a part `..`, which leads out of its folder"),
+            _ if part.len() > NAME_PART_BYTES_MAX => {
+                return wrong("the name has a part of more than 255 bytes");
+            }
+            _ if part.contains(&0) => return wrong("the name holds a NUL"),
+            _ if is_device(part) => return wrong("the name is that of a device on some systems"),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn is_device(part: &[u8]) -> bool {
+    let stem = part.split(|&byte| byte == b'.').next().unwrap_or(part);
+    let stem = stem.trim_ascii_end();
+    let numbered = |device: &&[u8]| {
+        stem.len() == 4
+            && stem[..3].eq_ignore_ascii_case(device)
+            && stem[3].is_ascii_digit()
+            && stem[3] != b'0'
+    };
+    DEVICES
+        .iter()
+        .any(|device| stem.eq_ignore_ascii_case(device))
+        || NUMBERED_DEVICES.iter().any(|device| numbered(device))
+}
+
+/// Whether a name is as packages write it, so that it need not be cleaned before it is looked up.
+pub(crate) fn is_clean(name: &[u8]) -> bool {
+    let mut part_bytes = 0;
+    let mut dots = 0;
+    for &byte in name {
+        match byte {
+            b'/' => {
+                if part_bytes == dots && dots <= 2 {
+                    return false;
+                }
+                (part_bytes, dots) = (0, 0);
+            }
+            0 => return false,
+            _ => {
+                part_bytes += 1;
+                dots += usize::from(byte == b'.');
+            }
+        }
+    }
+    !(part_bytes == dots && dots <= 2)
+}
+
+/// The hash of a name.
+#[inline]
+pub(crate) fn hash(name: &[u8], seed: u64, fold_case: bool) -> u64 {
+    if !fold_case {
+        return xxh3_64_with_seed(name, seed);
+    }
+    let mut short = [0; 256];
+    match short.get_mut(..name.len()) {
+        Some(folded) => {
+            folded.copy_from_slice(name);
+            folded.make_ascii_lowercase();
+            xxh3_64_with_seed(folded, seed)
+        }
+        None => xxh3_64_with_seed(&name.to_ascii_lowercase(), seed),
+    }
+}
+
+/// Whether two names are one.
+#[inline]
+pub(crate) fn same(a: &[u8], b: &[u8], fold_case: bool) -> bool {
+    a == b || (fold_case && a.eq_ignore_ascii_case(b))
+}
+
+/// Whether a name matches a pattern: `*` stands for any bytes but `/`, `**` for any bytes, `?` for
+/// one byte but `/`. A pattern that names a folder matches all that is below it.
+#[must_use]
+pub fn matches(pattern: &[u8], name: &[u8]) -> bool {
+    let below = name
+        .strip_prefix(pattern)
+        .is_some_and(|rest| rest.first() == Some(&b'/'));
+    below || glob(pattern, name)
+}
+
+/// Backtracks to the last `*` and to the last `**` only, so it takes time in proportion to the
+/// product of the lengths.
+fn glob(pattern: &[u8], name: &[u8]) -> bool {
+    let (mut p, mut n) = (0, 0);
+    let mut star: Option<(usize, usize)> = None;
+    let mut deep: Option<(usize, usize)> = None;
+    loop {
+        match pattern.get(p) {
+            Some(b'*') if pattern.get(p + 1) == Some(&b'*') => {
+                p += 2;
+                // `**/` matches no folder, too.
+                if pattern.get(p) == Some(&b'/') && (n == 0 || name[n - 1] == b'/') {
+                    p += 1;
+                }
+                deep = Some((p, n));
+                star = None;
+                continue;
+            }
+            Some(b'*') => {
+                p += 1;
+                star = Some((p, n));
+                continue;
+            }
+            Some(&byte) if n < name.len() => {
+                if byte == name[n] || (byte == b'?' && name[n] != b'/') {
+                    p += 1;
+                    n += 1;
+                    continue;
+                }
+            }
+            None if n == name.len() => return true,
+            _ => {}
+        }
+        match (star, deep) {
+            (Some((at, from)), _) if from < name.len() && name[from] != b'/' => {
+                star = Some((at, from + 1));
+                (p, n) = (at, from + 1);
+            }
+            (_, Some((at, from))) if from < name.len() => {
+                deep = Some((at, from + 1));
+                star = None;
+                (p, n) = (at, from + 1);
+            }
+            _ => return false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_lead_out_or_mean_devices_are_refused() {
+        let bad: [&[u8]; 20] = [
+            b"",
+            b"/",
+            b"/a",
+            b"a/",
+            b"a//b",
+            b".",
+            b"./a",
+            b"a/.",
+            b"..",
+            b"../a",
+            b"a/../b",
+            b"a\0b",
+            b"nul",
+            b"a/NUL.txt",
+            b"Com1",
+            b"lpt9.x",
+            b"C:/a",
+            b"c:a",
+            b"\xff",
+            b"a/con .y",
+        ];
+        for name in bad {
+            let error = check(name).expect_err("must be refused");
+            assert_eq!(error.kind(), ErrorKind::BadName, "{error}");
+        }
+        assert!(check(&vec![b'a'; 256]).is_err());
+        assert!(check("ä/".repeat(2049).as_bytes()).is_err());
+        let good = [
+            "a", "a/b.c", "null", "com0", "com10", "...", ".hidden", "a b/ü", "a\\b",
+        ];
+        for name in good {
+            check(name.as_bytes()).expect("a good name");
+            assert!(is_clean(name.as_bytes()), "{name}");
+        }
+    }
+
+    #[test]
+    fn clean_names_are_told_from_others() {
+        for name in [
+            "", "/a", "a/", "a//b", ".", "./a", "a/./b", "..", "a/..", "a\0",
+        ] {
+            assert!(!is_clean(name.as_bytes()), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn patterns_match_as_shells_have_it() {
+        let yes = [
+            ("*.png", "a.png"),
+            ("a/*", "a/b"),
+            ("a", "a/b/c"),
+            ("**/*.png", "x/y/z.png"),
+            ("**/*.png", "z.png"),
+            ("a/**", "a/b/c"),
+            ("a/**/c", "a/c"),
+            ("?", "a"),
+            ("a*b*c", "aXbYbZc"),
+            ("**", "any/thing"),
+        ];
+        let no = [
+            ("*.png", "a/b.png"),
+            ("a/*", "a/b/c"),
+            ("?", "/"),
+            ("?", ""),
+            ("a", "ab"),
+            ("a*b", "a/b"),
+            ("a*c", "ab"),
+        ];
+        for (pattern, name) in yes {
+            assert!(
+                matches(pattern.as_bytes(), name.as_bytes()),
+                "{pattern} {name}"
+            );
+        }
+        for (pattern, name) in no {
+            assert!(
+                !matches(pattern.as_bytes(), name.as_bytes()),
+                "{pattern} {name}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_pattern_made_to_be_slow_is_not() {
+        let pattern = "*a".repeat(200) + "b";
+        let name = "a".repeat(4000);
+        assert!(!matches(pattern.as_bytes(), name.as_bytes()));
+    }
+}

@@ -1,0 +1,590 @@
+//! The reader: an open package, lookups in its tables, and requests for its entries.
+//!
+//! The tables are used in the bytes that were read. A lookup by name is: hash the name, look up its
+//! bucket by the hash's top bits, find the hash among the bucket's two entries or so, and compare
+//! the name. Bounds are checked at every step, not for all entries when the package is opened.
+//!
+//! Requests are plain [`Request`]s of the engine. An entry whose blocks are stored is one read,
+//! straight into its destination; one with encoded blocks carries the table of just those blocks
+//! that hold the range, each with its checksum.
+
+pub(crate) mod batch;
+pub(crate) mod check;
+pub(crate) mod plan;
+pub(crate) mod section;
+pub(crate) mod tables;
+pub(crate) mod visit;
+
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+
+use millstream::{Located, OtherBytes, Request, Source, Storage};
+use zerocopy::FromBytes;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::{EntryRecord, MetadataPlace, SignatureRecord, entry_flag};
+use crate::limits::{METADATA_BYTES_MAX, NAME_BYTES_MAX};
+use crate::names;
+use tables::Tables;
+
+/// An open package. Cloning gives another handle. All methods may be called from any thread; they
+/// block where they touch a part of the cold tables for the first time.
+#[derive(Clone)]
+pub struct Package(pub(crate) Arc<Inner>);
+
+pub(crate) struct Inner {
+    tables: Tables,
+    pub(crate) base: Option<Arc<dyn OtherBytes>>,
+    options: PackageOptions,
+    /// Entries in the byte order of their names; made when it is first asked for.
+    by_name: OnceLock<Vec<u32>>,
+}
+
+/// How a package is read.
+#[derive(Debug, Clone, Copy)]
+pub struct PackageOptions {
+    /// Compare the name of a hit. Without it a lookup trusts the 64-bit hash: a name that the
+    /// package does not have is then found with a chance of entries in 2^64.
+    pub confirm_names: bool,
+    /// Verify the checksums of stored blocks too. They then pass through staging memory and a
+    /// worker, instead of going straight to their destination.
+    pub verify_stored: bool,
+    /// Give every request the name of its entry, for errors and traces.
+    pub name_requests: bool,
+}
+
+impl Default for PackageOptions {
+    fn default() -> PackageOptions {
+        PackageOptions {
+            confirm_names: true,
+            verify_stored: false,
+            name_requests: true,
+        }
+    }
+}
+
+/// What the tables say of an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct EntryInfo {
+    /// Its number, from 0 on, in the order of the hashes.
+    pub index: u32,
+    /// Raw bytes.
+    pub raw_bytes: u64,
+    /// Blocks that hold it.
+    pub block_count: u32,
+    /// It shares its one block with others.
+    pub shared: bool,
+    /// In a patch: the name is gone.
+    pub gone: bool,
+}
+
+/// How an entry is stored.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Storing {
+    /// Its stored bytes; of a shared block its share by raw bytes.
+    pub stored_bytes: u64,
+    /// Codecs of its blocks, each once, in the order of their numbers.
+    pub codecs: Vec<millstream::CodecId>,
+    /// Bytes that lie in the base of a patch.
+    pub base_bytes: u64,
+}
+
+impl Package {
+    /// Opens a package: one read, two for a large table. Blocks until they are done.
+    ///
+    /// # Errors
+    /// The file cannot be read, is no package, is cut or damaged, or needs a later reader.
+    pub fn open(storage: &Storage, path: impl AsRef<Path>) -> Result<Package> {
+        Package::open_with(storage, path, PackageOptions::default())
+    }
+
+    /// As [`Package::open`], with options.
+    ///
+    /// # Errors
+    /// As [`Package::open`].
+    pub fn open_with(
+        storage: &Storage,
+        path: impl AsRef<Path>,
+        options: PackageOptions,
+    ) -> Result<Package> {
+        let tables = Tables::open(storage, path.as_ref())?;
+        Ok(Package(Arc::new(Inner {
+            tables,
+            base: None,
+            options,
+            by_name: OnceLock::new(),
+        })))
+    }
+
+    /// A patch with its base: blocks that the patch does not hold are read from the base's file.
+    /// [`Mounts`](crate::Mounts) does this by itself.
+    ///
+    /// # Errors
+    /// The package is no patch of this base, is in use already, or the base cannot be opened again.
+    pub fn with_base(self, base: &Package) -> Result<Package> {
+        let wrong = |cause: &str| Err(Error::new(ErrorKind::Base, cause).of(self.path()));
+        if self.base_root().is_none_or(|root| root != base.root()) {
+            return wrong("the package is no patch of this base");
+        }
+        if base.base_root().is_some() {
+            return wrong("the base is a patch itself");
+        }
+        let file = plan::BaseFile::open(base)?;
+        match Arc::try_unwrap(self.0) {
+            Ok(mut inner) => {
+                inner.base = Some(Arc::new(file));
+                Ok(Package(Arc::new(inner)))
+            }
+            Err(shared) => {
+                let error = Error::new(ErrorKind::InvalidArgument, "the patch is in use already");
+                Err(error.of(&shared.tables.path))
+            }
+        }
+    }
+
+    pub(crate) fn tables(&self) -> &Tables {
+        &self.0.tables
+    }
+
+    /// The file.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.tables().path
+    }
+
+    /// Entries, those of a patch that say that a name is gone among them.
+    #[must_use]
+    pub fn len(&self) -> u32 {
+        u32::try_from(self.tables().entry_count()).expect("bounded when it was opened")
+    }
+
+    /// Whether there is no entry.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The root hash: it names the package's tables, and through them its content.
+    #[must_use]
+    pub fn root(&self) -> [u8; 32] {
+        self.tables().header.root
+    }
+
+    /// Of a patch, the root hash of its base.
+    #[must_use]
+    pub fn base_root(&self) -> Option<[u8; 32]> {
+        let header = &self.tables().header;
+        let patch = header.required.get() & crate::format::feature::PATCH != 0;
+        patch.then_some(header.base_root)
+    }
+
+    /// Whether names are compared without regard to ASCII case.
+    #[must_use]
+    pub fn folds_case(&self) -> bool {
+        self.tables().fold_case
+    }
+
+    /// Bytes of the whole file.
+    #[must_use]
+    pub fn file_bytes(&self) -> u64 {
+        self.tables().header.file_bytes.get()
+    }
+
+    /// The entry of a name. Empty parts and `.` in the name are ignored.
+    ///
+    /// # Errors
+    /// A name that no package may have, or damaged tables.
+    #[inline]
+    pub fn lookup(&self, name: &[u8]) -> Result<Option<EntryInfo>> {
+        if names::is_clean(name) {
+            return self.lookup_clean(name);
+        }
+        let clean = millstream::source::clean_name(name)
+            .map_err(|error| Error::new(ErrorKind::BadName, error.cause()).entry(name))?;
+        self.lookup_clean(&clean)
+    }
+
+    #[inline]
+    fn lookup_clean(&self, name: &[u8]) -> Result<Option<EntryInfo>> {
+        let tables = self.tables();
+        let hash = names::hash(name, tables.header.hash_seed.get(), tables.fold_case);
+        let Some(found) = self.lookup_hash(hash)? else {
+            return Ok(None);
+        };
+        let confirm = self.0.options.confirm_names;
+        if confirm && !names::same(self.name(found.index)?, name, tables.fold_case) {
+            return Ok(None);
+        }
+        Ok(Some(found))
+    }
+
+    /// The hash of a name, for [`Package::lookup_hash`] of packages with this seed.
+    #[must_use]
+    pub fn hash_name(&self, name: &[u8]) -> u64 {
+        let tables = self.tables();
+        names::hash(name, tables.header.hash_seed.get(), tables.fold_case)
+    }
+
+    /// The entry of a name's hash; the name is not confirmed.
+    ///
+    /// # Errors
+    /// Damaged tables.
+    #[inline]
+    pub fn lookup_hash(&self, hash: u64) -> Result<Option<EntryInfo>> {
+        let (start, end) = self.tables().bucket(hash)?;
+        self.search(hash, start, end)
+    }
+
+    /// The entries of many hashes. Faster than one by one in large packages: the memory accesses of
+    /// several lookups overlap.
+    ///
+    /// # Errors
+    /// Damaged tables.
+    ///
+    /// # Panics
+    /// `found` is shorter than `hashes`.
+    pub fn lookup_hashes(&self, hashes: &[u64], found: &mut [Option<EntryInfo>]) -> Result<()> {
+        const AT_ONCE: usize = 32;
+        let mut ranges = [(0, 0); AT_ONCE];
+        let mut first = [0; AT_ONCE];
+        for (hashes, found) in hashes.chunks(AT_ONCE).zip(found.chunks_mut(AT_ONCE)) {
+            for (range, &hash) in ranges.iter_mut().zip(hashes) {
+                *range = self.tables().bucket(hash)?;
+            }
+            // Independent loads: the processor waits for all of them together.
+            for (first, &(start, end)) in first.iter_mut().zip(&ranges[..hashes.len()]) {
+                *first = match start < end {
+                    true => self.tables().entry(start)?.hash.get(),
+                    false => 0,
+                };
+            }
+            std::hint::black_box(&first);
+            for ((found, &hash), &(start, end)) in found.iter_mut().zip(hashes).zip(&ranges) {
+                *found = self.search(hash, start, end)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Finds a hash among the entries of its bucket. Buckets hold two entries or so; however many
+    /// a hostile table says, a few steps suffice.
+    #[inline]
+    fn search(&self, hash: u64, mut start: u32, mut end: u32) -> Result<Option<EntryInfo>> {
+        const WALK_MAX: u32 = 16;
+        let tables = self.tables();
+        while end - start > WALK_MAX {
+            let middle = start + (end - start) / 2;
+            if tables.entry(middle)?.hash.get() <= hash {
+                start = middle;
+            } else {
+                end = middle;
+            }
+        }
+        for index in start..end {
+            let entry = tables.entry(index)?;
+            if entry.hash.get() == hash {
+                return Ok(Some(info(index, &entry)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether the package has a name (and does not say that it is gone).
+    ///
+    /// # Errors
+    /// As [`Package::lookup`].
+    pub fn exists(&self, name: &[u8]) -> Result<bool> {
+        Ok(self.lookup(name)?.is_some_and(|found| !found.gone))
+    }
+
+    /// What the tables say of an entry.
+    ///
+    /// # Errors
+    /// There is no such entry, or the tables are damaged.
+    pub fn info(&self, index: u32) -> Result<EntryInfo> {
+        if u64::from(index) >= self.tables().entry_count() {
+            let cause = "the package has not so many entries";
+            return Err(Error::new(ErrorKind::NotFound, cause).of(self.path()));
+        }
+        Ok(info(index, &self.tables().entry(index)?))
+    }
+
+    /// The name of an entry.
+    ///
+    /// # Errors
+    /// There is no such entry, or the tables are damaged.
+    #[inline]
+    pub fn name(&self, index: u32) -> Result<&[u8]> {
+        let tables = self.tables();
+        if u64::from(index) >= tables.entry_count() {
+            let cause = "the package has not so many entries";
+            return Err(Error::new(ErrorKind::NotFound, cause).of(self.path()));
+        }
+        let offset = tables.name_index.get(tables, index as usize * 4, 4)?;
+        let offset = u32::from_le_bytes(offset.try_into().expect("four of them")) as usize;
+        let len = tables.names.get(tables, offset, 2)?;
+        let len = usize::from(u16::from_le_bytes([len[0], len[1]]));
+        if len == 0 || len > NAME_BYTES_MAX {
+            return Err(tables
+                .names
+                .wrong(offset, "a name has an impossible length"));
+        }
+        tables.names.get(tables, offset + 2, len)
+    }
+
+    /// The BLAKE3 hash of an entry's raw bytes, if the package has them.
+    ///
+    /// # Errors
+    /// There is no such entry, or the tables are damaged.
+    pub fn content_hash(&self, index: u32) -> Result<Option<[u8; 32]>> {
+        let tables = self.tables();
+        let Some(contents) = &tables.contents else {
+            return Ok(None);
+        };
+        let bytes = contents.get(tables, index as usize * 32, 32)?;
+        Ok(Some(bytes.try_into().expect("so many were asked for")))
+    }
+
+    /// The metadata record of an entry, if it has one; see
+    /// [`Metadata::decode`](crate::Metadata::decode).
+    ///
+    /// # Errors
+    /// The tables are damaged.
+    pub fn metadata(&self, index: u32) -> Result<Option<&[u8]>> {
+        let tables = self.tables();
+        let (Some(places), Some(records)) = (&tables.metadata_index, &tables.metadata) else {
+            return Ok(None);
+        };
+        let place = |nth: usize| {
+            let bytes = places.get(tables, nth * 8, 8)?;
+            let place = MetadataPlace::read_from_bytes(bytes).expect("so many were asked for");
+            Ok::<_, Error>(place)
+        };
+        let (mut start, mut end) = (0, places.len() / 8);
+        while start < end {
+            let middle = start + (end - start) / 2;
+            let found = place(middle)?;
+            match found.entry.get().cmp(&index) {
+                std::cmp::Ordering::Less => start = middle + 1,
+                std::cmp::Ordering::Greater => end = middle,
+                std::cmp::Ordering::Equal => {
+                    let offset = found.offset.get() as usize;
+                    let len = records.get(tables, offset, 2)?;
+                    let len = usize::from(u16::from_le_bytes([len[0], len[1]]));
+                    if len == 0 || len > METADATA_BYTES_MAX {
+                        let cause = "a metadata record has an impossible length";
+                        return Err(records.wrong(offset, cause));
+                    }
+                    return Ok(Some(records.get(tables, offset + 2, len)?));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// How an entry is stored.
+    ///
+    /// # Errors
+    /// There is no such entry, or its tables are damaged.
+    pub fn storing(&self, index: u32) -> Result<Storing> {
+        plan::storing(self, index)
+    }
+
+    /// Brings names and metadata into memory and checks them, so that no later lookup blocks.
+    ///
+    /// # Errors
+    /// They cannot be read, or are damaged.
+    pub fn preload(&self) -> Result<()> {
+        let tables = self.tables();
+        let sections = [&tables.name_index, &tables.names];
+        let optional = [tables.metadata_index.as_ref(), tables.metadata.as_ref()];
+        for section in sections.into_iter().chain(optional.into_iter().flatten()) {
+            section.preload(tables)?;
+        }
+        Ok(())
+    }
+
+    /// All entries in the byte order of their names. Reads all names when it is first called.
+    ///
+    /// # Errors
+    /// The names cannot be read, or are damaged.
+    pub fn by_name(&self) -> Result<&[u32]> {
+        if let Some(order) = self.0.by_name.get() {
+            return Ok(order);
+        }
+        let tables = self.tables();
+        tables.name_index.preload(tables)?;
+        tables.names.preload(tables)?;
+        let mut named: Vec<(&[u8], u32)> = (0..self.len())
+            .map(|index| Ok((self.name(index)?, index)))
+            .collect::<Result<_>>()?;
+        named.sort_unstable();
+        let order = named.into_iter().map(|(_, index)| index).collect();
+        Ok(self.0.by_name.get_or_init(|| order))
+    }
+
+    /// Entries whose names match a pattern (`*`, `**`, `?`; a folder stands for all below it), in
+    /// the byte order of their names.
+    ///
+    /// # Errors
+    /// As [`Package::by_name`].
+    pub fn matching(&self, pattern: &[u8]) -> Result<Vec<u32>> {
+        let mut found = Vec::new();
+        for &index in self.by_name()? {
+            if names::matches(pattern, self.name(index)?) && !self.info(index)?.gone {
+                found.push(index);
+            }
+        }
+        Ok(found)
+    }
+
+    /// What a folder of the package holds: names of its entries and, with a `/` at their end, of
+    /// its folders, sorted by their bytes. An empty name is the package's root.
+    ///
+    /// # Errors
+    /// As [`Package::by_name`].
+    pub fn folder(&self, folder: &[u8]) -> Result<Vec<Vec<u8>>> {
+        let mut found: Vec<Vec<u8>> = Vec::new();
+        for &index in self.by_name()? {
+            let Some(rest) = below(folder, self.name(index)?) else {
+                continue;
+            };
+            if self.info(index)?.gone {
+                continue;
+            }
+            let part = match rest.iter().position(|&byte| byte == b'/') {
+                Some(slash) => &rest[..=slash],
+                None => rest,
+            };
+            if found.last().is_none_or(|last| last != part) {
+                found.push(part.to_vec());
+            }
+        }
+        found.sort_unstable();
+        found.dedup();
+        Ok(found)
+    }
+
+    /// A request for all raw bytes of an entry; see [`Package::range`].
+    ///
+    /// # Errors
+    /// As [`Package::range`].
+    pub fn request(&self, index: u32) -> Result<Request> {
+        let raw_bytes = self.info(index)?.raw_bytes;
+        self.range(index, 0, raw_bytes)
+    }
+
+    /// A request for `len` raw bytes of an entry from `offset` on. Only the blocks that hold them
+    /// are read and decoded; encoded blocks are compared with their checksums before. It is
+    /// complete but for destination, class, deadline, tag, group and gate.
+    ///
+    /// # Errors
+    /// There is no such entry, the range reaches past its end, or the tables are damaged.
+    pub fn range(&self, index: u32, offset: u64, len: u64) -> Result<Request> {
+        plan::request(self, index, offset, len).map_err(|error| self.blame(index, error))
+    }
+
+    /// Adds the file and the entry's name to an error.
+    pub(crate) fn blame(&self, index: u32, error: Error) -> Error {
+        let error = error.of(self.path());
+        match self.name(index) {
+            Ok(name) => error.entry(name),
+            Err(_) => error,
+        }
+    }
+
+    /// The signature, if the package has one: public key and signature. Nothing is verified.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn signature(&self) -> Result<Option<SignatureRecord>> {
+        let Some(record) = &self.tables().signature else {
+            return Ok(None);
+        };
+        let bytes = self
+            .tables()
+            .read(record.offset.get(), record.raw_bytes.get())?;
+        let read = SignatureRecord::read_from_bytes(&bytes);
+        Ok(Some(
+            read.expect("its length was checked when it was opened"),
+        ))
+    }
+}
+
+fn info(index: u32, entry: &EntryRecord) -> EntryInfo {
+    EntryInfo {
+        index,
+        raw_bytes: entry.raw_bytes.get(),
+        block_count: entry.block_count.get(),
+        shared: entry.is(entry_flag::SHARED),
+        gone: entry.is(entry_flag::GONE),
+    }
+}
+
+/// What of a name lies below a folder.
+pub(crate) fn below<'a>(folder: &[u8], name: &'a [u8]) -> Option<&'a [u8]> {
+    if folder.is_empty() {
+        return Some(name);
+    }
+    let rest = name.strip_prefix(folder)?;
+    rest.strip_prefix(b"/")
+}
+
+impl Source for Package {
+    fn find(&self, name: &[u8]) -> std::result::Result<Option<Located>, millstream::Error> {
+        let found = self
+            .lookup(name)
+            .map_err(|error| error.of(self.path()).into_engine())?;
+        let found = found.filter(|found| !found.gone);
+        Ok(found.map(|found| self.locate(&found)))
+    }
+
+    fn request_range(
+        &self,
+        entry: &Located,
+        offset: u64,
+        len: u64,
+    ) -> std::result::Result<Request, millstream::Error> {
+        let index = self.located(entry).map_err(Error::into_engine)?;
+        self.range(index, offset, len).map_err(Error::into_engine)
+    }
+
+    fn metadata(&self, entry: &Located) -> std::result::Result<Option<&[u8]>, millstream::Error> {
+        let index = self.located(entry).map_err(Error::into_engine)?;
+        Package::metadata(self, index).map_err(|error| self.blame(index, error).into_engine())
+    }
+}
+
+impl Package {
+    /// An entry as sources name it.
+    #[must_use]
+    pub fn locate(&self, entry: &EntryInfo) -> Located {
+        Located::new(entry.raw_bytes, [u64::from(entry.index), self.mark()])
+    }
+
+    /// What tells this package's entries from those of others.
+    pub(crate) fn mark(&self) -> u64 {
+        let root = &self.tables().header.root;
+        u64::from_le_bytes(root[..8].try_into().expect("eight of them"))
+    }
+
+    pub(crate) fn located(&self, entry: &Located) -> Result<u32> {
+        let [index, mark] = entry.place();
+        if mark != self.mark() {
+            let cause = "the entry was found in another package";
+            return Err(Error::new(ErrorKind::InvalidArgument, cause).of(self.path()));
+        }
+        Ok(u32::try_from(index).unwrap_or(u32::MAX))
+    }
+}
+
+impl std::fmt::Debug for Package {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Package")
+            .field("path", &self.path())
+            .field("entries", &self.len())
+            .finish()
+    }
+}

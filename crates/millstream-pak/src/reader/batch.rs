@@ -1,0 +1,382 @@
+//! Batches: many entries in one call, with as few reads as their places allow.
+//!
+//! Entries that lie close together on disk become one read, and those that share a block one
+//! decoding of it: a start-up of two thousand small files takes a few hundred requests. The entries
+//! of a read share its memory, which lives until the last of them is dropped.
+
+use std::ops::Deref;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use millstream::{Buffer, CodecId, Counter, Group, Priority, Queue, Request, Ticket};
+
+use super::{Package, plan};
+use crate::error::{Error, Result};
+use crate::format::{BlockRecord, block_flag};
+use crate::limits::{RUN_BYTES_MAX, RUN_GAP_MAX, RUN_RAW_BYTES_MAX};
+
+/// A range of an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Piece {
+    /// The entry.
+    pub index: u32,
+    /// First raw byte.
+    pub offset: u64,
+    /// Raw bytes.
+    pub len: u64,
+}
+
+/// What the requests of a batch have in common.
+#[derive(Clone, Default)]
+pub struct BatchOptions {
+    /// Their class, instead of the queue's.
+    pub priority: Option<Priority>,
+    /// Their tag.
+    pub tag: u64,
+    /// A group that they count in.
+    pub group: Option<Group>,
+    /// A counter that they count in.
+    pub counter: Option<Counter>,
+}
+
+/// Raw bytes that were loaded; derefs to them. Entries of one read share its memory.
+#[derive(Debug, Clone)]
+pub struct Loaded {
+    buffer: Arc<Buffer>,
+    start: usize,
+    len: usize,
+}
+
+impl Deref for Loaded {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.buffer[self.start..self.start + self.len]
+    }
+}
+
+/// Entries on their way; see the module. Dropping it detaches the requests.
+pub struct Batch {
+    members: Vec<Member>,
+    runs: Vec<Mutex<Run>>,
+}
+
+struct Member {
+    run: usize,
+    start: usize,
+    len: usize,
+}
+
+enum Run {
+    Pending(Ticket),
+    Done(Arc<Buffer>),
+    Failed(millstream::Error),
+    /// Another thread waits for the ticket, or a wait panicked.
+    Away,
+}
+
+/// A piece with its blocks.
+struct Planned {
+    nth: usize,
+    span_first: u32,
+    blocks: Vec<BlockRecord>,
+    skip: u64,
+    len: u64,
+    straight: bool,
+}
+
+impl Planned {
+    fn start(&self) -> u64 {
+        self.blocks.first().map_or(0, |block| block.offset.get())
+    }
+
+    fn end(&self) -> u64 {
+        let end = |block: &BlockRecord| block.offset.get() + u64::from(block.stored_bytes.get());
+        self.blocks.last().map_or(0, end)
+    }
+
+    fn blocks_raw(&self) -> u64 {
+        self.blocks
+            .iter()
+            .map(|block| u64::from(block.raw_bytes.get()))
+            .sum()
+    }
+
+    /// First byte of the file that is read for it.
+    fn begin(&self) -> u64 {
+        self.start() + if self.straight { self.skip } else { 0 }
+    }
+
+    /// One past the last byte that is read for it.
+    fn finish(&self) -> u64 {
+        match self.straight {
+            true => self.begin() + self.len,
+            false => self.end(),
+        }
+    }
+
+    /// Whether it cannot go with others.
+    fn is_alone(&self) -> bool {
+        let in_base = |block: &BlockRecord| block.flags & block_flag::IN_BASE != 0;
+        self.len == 0 || self.blocks.iter().any(in_base)
+    }
+}
+
+impl Package {
+    /// Enqueues whole entries and submits them; see [`Package::enqueue_pieces`].
+    ///
+    /// # Errors
+    /// As [`Package::enqueue_pieces`].
+    pub fn enqueue_all(
+        &self,
+        queue: &Queue,
+        entries: &[u32],
+        options: &BatchOptions,
+    ) -> Result<Batch> {
+        let pieces: Vec<Piece> = entries
+            .iter()
+            .map(|&index| {
+                let len = self.info(index)?.raw_bytes;
+                let offset = 0;
+                Ok(Piece { index, offset, len })
+            })
+            .collect::<Result<_>>()?;
+        self.enqueue_pieces(queue, &pieces, options)
+    }
+
+    /// Enqueues pieces as one batch, with neighbours merged, and submits them. May block while the
+    /// queue is full.
+    ///
+    /// # Errors
+    /// An entry that is not there or whose tables are damaged (nothing is enqueued then), or the
+    /// queue refuses a request.
+    pub fn enqueue_pieces(
+        &self,
+        queue: &Queue,
+        pieces: &[Piece],
+        options: &BatchOptions,
+    ) -> Result<Batch> {
+        let mut planned = Vec::with_capacity(pieces.len());
+        for (nth, piece) in pieces.iter().enumerate() {
+            let one = plan_piece(self, nth, piece);
+            planned.push(one.map_err(|error| self.blame(piece.index, error))?);
+        }
+        planned.sort_unstable_by_key(|one| (one.straight, one.begin(), one.span_first, one.nth));
+        let mut batch = Batch {
+            members: Vec::new(),
+            runs: Vec::new(),
+        };
+        let mut places: Vec<(usize, Member)> = Vec::with_capacity(pieces.len());
+        let mut rest = &planned[..];
+        while !rest.is_empty() {
+            let run = run_len(rest);
+            let (now, later) = rest.split_at(run);
+            rest = later;
+            let name_of = now
+                .first()
+                .filter(|_| now.len() == 1)
+                .map(|one| pieces[one.nth].index);
+            let request = self.run_request(now, batch.runs.len(), &mut places)?;
+            let request = dressed(self, request, name_of, options);
+            batch
+                .runs
+                .push(Mutex::new(Run::Pending(queue.enqueue(request)?)));
+        }
+        queue.submit();
+        places.sort_unstable_by_key(|(nth, _)| *nth);
+        batch.members = places.into_iter().map(|(_, member)| member).collect();
+        Ok(batch)
+    }
+
+    /// The request of a run, and where in its raw bytes each member lies.
+    fn run_request(
+        &self,
+        run: &[Planned],
+        nth_run: usize,
+        places: &mut Vec<(usize, Member)>,
+    ) -> Result<Request> {
+        let mut place = |one: &Planned, start: u64| {
+            let member = Member {
+                run: nth_run,
+                start: usize::try_from(start).unwrap_or(usize::MAX),
+                len: usize::try_from(one.len).unwrap_or(usize::MAX),
+            };
+            places.push((one.nth, member));
+        };
+        if let [one] = run {
+            place(one, 0);
+            return plan::request_of(self, &one.blocks, one.skip, one.len);
+        }
+        if run[0].straight {
+            let start = run[0].begin();
+            let end = run.iter().map(Planned::finish).max().unwrap_or(start);
+            for one in run {
+                place(one, one.begin() - start);
+            }
+            return Ok(Request::read(self.tables().file, start, end - start));
+        }
+        let mut blocks: Vec<BlockRecord> = Vec::new();
+        let (mut raw, mut next, mut last) = (0u64, None, None);
+        for one in run {
+            // Members are in the order of their blocks: what several share was put in by the first.
+            let again = next.is_some_and(|next| one.span_first < next);
+            let at = match last.filter(|_| again) {
+                Some((first, at)) if first == one.span_first => at,
+                _ => {
+                    let at = raw;
+                    raw += one.blocks_raw();
+                    blocks.extend_from_slice(&one.blocks);
+                    next = Some(one.span_first + one.blocks.len() as u32);
+                    last = Some((one.span_first, at));
+                    at
+                }
+            };
+            place(one, at + one.skip);
+        }
+        plan::request_of(self, &blocks, 0, raw)
+    }
+}
+
+fn dressed(
+    package: &Package,
+    request: Request,
+    only: Option<u32>,
+    options: &BatchOptions,
+) -> Request {
+    let mut request = request.tag(options.tag);
+    if let Some(class) = options.priority {
+        request = request.priority(class);
+    }
+    if let Some(group) = &options.group {
+        request = request.group(group);
+    }
+    if let Some(counter) = &options.counter {
+        request = request.counter(counter);
+    }
+    let name = only.filter(|_| package.0.options.name_requests);
+    match name.and_then(|index| package.name(index).ok()) {
+        Some(name) => request.name(&*String::from_utf8_lossy(name)),
+        None => request,
+    }
+}
+
+fn plan_piece(package: &Package, nth: usize, piece: &Piece) -> Result<Planned> {
+    let tables = package.tables();
+    let span = plan::span(tables, piece.index, piece.offset, piece.len)?;
+    let blocks = plan::blocks_of(tables, &span)?;
+    let stored = |block: &BlockRecord| {
+        block.codec == CodecId::STORED.0 && block.flags & block_flag::IN_BASE == 0
+    };
+    let mut one = Planned {
+        nth,
+        span_first: span.first,
+        skip: span.skip,
+        len: piece.len,
+        straight: blocks.iter().all(stored) && !package.0.options.verify_stored,
+        blocks,
+    };
+    one.straight &= one.end() - one.start() == one.blocks_raw();
+    Ok(one)
+}
+
+/// How many pieces from the first on go into one read.
+fn run_len(rest: &[Planned]) -> usize {
+    let Some(first) = rest.first().filter(|first| !first.is_alone()) else {
+        return 1;
+    };
+    let (start, mut end) = (first.begin(), first.finish());
+    let mut before = first;
+    let mut raw = first.blocks_raw();
+    for (nth, one) in rest.iter().enumerate().skip(1) {
+        let shares = one.span_first == before.span_first && one.blocks.len() == before.blocks.len();
+        // A block that only part of the last piece needs would stand in the table twice.
+        let behind = one.span_first >= before.span_first + before.blocks.len() as u32;
+        if !shares {
+            raw += one.blocks_raw();
+        }
+        let fits = one.straight == first.straight
+            && !one.is_alone()
+            && (one.straight || ((shares || behind) && raw <= RUN_RAW_BYTES_MAX))
+            && one.begin() <= end.saturating_add(RUN_GAP_MAX)
+            && one.finish().max(end) - start <= RUN_BYTES_MAX;
+        if !fits {
+            return nth;
+        }
+        end = end.max(one.finish());
+        before = one;
+    }
+    rest.len()
+}
+
+impl Batch {
+    /// Pieces of the batch.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.members.len()
+    }
+
+    /// Whether it has none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.members.is_empty()
+    }
+
+    /// Requests that it became.
+    #[must_use]
+    pub fn requests(&self) -> usize {
+        self.runs.len()
+    }
+
+    /// Blocks until a piece is loaded; pieces are numbered as they were given. May be asked again.
+    ///
+    /// # Errors
+    /// What its request failed with.
+    ///
+    /// # Panics
+    /// There is no such piece.
+    pub fn wait(&self, nth: usize) -> Result<Loaded> {
+        let member = &self.members[nth];
+        let mut run = self.runs[member.run]
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Run::Pending(_) = &*run {
+            let Run::Pending(ticket) = std::mem::replace(&mut *run, Run::Away) else {
+                unreachable!("looked at above")
+            };
+            *run = match ticket.wait() {
+                Ok(done) => Run::Done(Arc::new(done.into_buffer())),
+                Err(failed) => Run::Failed(failed.error),
+            };
+        }
+        match &*run {
+            Run::Done(buffer) => Ok(Loaded {
+                buffer: Arc::clone(buffer),
+                start: member.start,
+                len: member.len,
+            }),
+            Run::Failed(error) => Err(Error::from(error.clone())),
+            Run::Pending(_) | Run::Away => {
+                let cause = "a wait for the same request was broken off";
+                Err(Error::new(crate::error::ErrorKind::Io, cause))
+            }
+        }
+    }
+
+    /// Cancels what has not ended; waits then give `Cancelled`.
+    pub fn cancel(&self) {
+        for run in &self.runs {
+            let run = run.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Run::Pending(ticket) = &*run {
+                ticket.cancel();
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Batch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Batch")
+            .field("pieces", &self.len())
+            .field("requests", &self.requests())
+            .finish()
+    }
+}

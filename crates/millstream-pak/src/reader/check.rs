@@ -1,0 +1,358 @@
+//! Verification: everything that a package says is compared with what it holds.
+//!
+//! Opening and reading check what they touch. This touches all: the header's copy, every page of
+//! every section, the order of the tables, every name, every block's checksum, every content's
+//! hash, and that what lies in between is zero.
+
+use std::ops::ControlFlow;
+
+use millstream::{QueueOptions, Request, Storage};
+use zerocopy::IntoBytes as _;
+
+use super::batch::BatchOptions;
+use super::tables::{TABLE_QUEUE_CAPACITY, Tables};
+use super::visit::visit;
+use super::{Package, PackageOptions, plan};
+use crate::error::{Error, ErrorKind, Result, corrupt};
+use crate::format::{SectionRecord, block_flag, section_flag};
+use crate::limits::{HEADER_BYTES, PAGE_BYTES};
+use crate::metadata::Metadata;
+use crate::names;
+use crate::sign::PublicKey;
+
+/// What a verification found.
+#[derive(Debug, Default)]
+#[non_exhaustive]
+pub struct Verification {
+    /// Entries that were looked at.
+    pub entries: u64,
+    /// Their raw bytes.
+    pub raw_bytes: u64,
+    /// Blocks that lie in the package itself.
+    pub blocks: u64,
+    /// Whether the package has a signature.
+    pub signed: bool,
+    /// Whether it was compared with a key, and is right.
+    pub signature_verified: bool,
+    /// Things that are wrong.
+    pub failures: u64,
+    /// The first of them.
+    pub first: Option<Error>,
+}
+
+impl Verification {
+    fn note(&mut self, error: Error) {
+        self.failures += 1;
+        self.first.get_or_insert(error);
+    }
+
+    fn take<T>(&mut self, result: Result<T>) -> Option<T> {
+        result.map_err(|error| self.note(error)).ok()
+    }
+}
+
+/// Verifies a package, and its signature if a key is given. Blocks of a patch that lie in its base
+/// are verified if the base is given. `progress` is told the raw bytes done so far, and says
+/// whether to go on.
+///
+/// # Errors
+/// The package cannot be opened at all; everything else is in the report.
+pub fn verify(
+    storage: &Storage,
+    package: &Package,
+    key: Option<&PublicKey>,
+    progress: &mut dyn FnMut(u64) -> bool,
+) -> Result<Verification> {
+    let options = PackageOptions {
+        verify_stored: true,
+        ..PackageOptions::default()
+    };
+    let mut found = Verification::default();
+    let mut package = Package::open_with(storage, package.path(), options).map(|opened| {
+        let base = package.0.base.clone();
+        match (std::sync::Arc::try_unwrap(opened.0), base) {
+            (Ok(mut inner), base) => {
+                inner.base = base;
+                Package(std::sync::Arc::new(inner))
+            }
+            (Err(shared), _) => Package(shared),
+        }
+    })?;
+    let package = &mut package;
+    let tables = package.tables();
+    check_signature(package, key, &mut found);
+    let sections_fine = check_sections(tables, &mut found);
+    if sections_fine {
+        check_tables(package, &mut found);
+        check_blocks_and_gaps(package, &mut found);
+        check_contents(storage, package, &mut found, progress)?;
+    }
+    found.first = found.first.map(|error| error.of(package.path()));
+    Ok(found)
+}
+
+fn check_signature(package: &Package, key: Option<&PublicKey>, found: &mut Verification) {
+    let Some(record) = found.take(package.signature()) else {
+        return;
+    };
+    found.signed = record.is_some();
+    let Some(key) = key else {
+        return;
+    };
+    match record {
+        None => found.note(Error::new(
+            ErrorKind::Signature,
+            "the package is not signed",
+        )),
+        Some(record) => {
+            if found.take(key.verify(&record, &package.root())).is_some() {
+                found.signature_verified = true;
+            }
+        }
+    }
+}
+
+/// Every page of every section, and the header's copy.
+fn check_sections(tables: &Tables, found: &mut Verification) -> bool {
+    let before = found.failures;
+    let end = tables.header.file_bytes.get() - HEADER_BYTES as u64;
+    if let Some(copy) = found.take(tables.read(end, HEADER_BYTES as u64))
+        && copy[..] != tables.header.as_bytes()[..]
+    {
+        found.note(corrupt("the header's copy at the end differs from it").at(end));
+    }
+    let needed = [
+        &tables.buckets,
+        &tables.entries,
+        &tables.blocks,
+        &tables.name_index,
+    ];
+    let rest = [&tables.metadata_index, &tables.metadata, &tables.contents];
+    let sections = needed.into_iter().chain([&tables.names]);
+    for section in sections.chain(rest.into_iter().flatten()) {
+        found.take(section.preload(tables));
+    }
+    let known = |record: &SectionRecord| (1..=9).contains(&record.kind.get());
+    let count = tables.header.section_count.get() as usize;
+    for record in tables.header.sections[..count]
+        .iter()
+        .filter(|record| !known(record))
+    {
+        if record.flags.get() & section_flag::UNHASHED == 0 {
+            let section = super::section::Section::new(record, false);
+            found.take(section.preload(tables));
+        }
+    }
+    found.failures == before
+}
+
+/// The order of entries, their buckets and names, and the metadata.
+fn check_tables(package: &Package, found: &mut Verification) {
+    let tables = package.tables();
+    let mut before = None;
+    let mut seen: Vec<&[u8]> = Vec::new();
+    for index in 0..package.len() {
+        let checked = check_entry(package, index, &mut before);
+        if let Some(name) = found.take(checked.map_err(|error| package.blame(index, error))) {
+            seen.push(name);
+        }
+    }
+    seen.sort_unstable();
+    for pair in seen.windows(2) {
+        if pair[0] == pair[1] {
+            let cause = "two entries have this name";
+            found.note(Error::new(ErrorKind::Duplicate, cause).entry(pair[0]));
+        }
+    }
+    let Some(places) = &tables.metadata_index else {
+        return;
+    };
+    let mut last = None;
+    for nth in 0..places.len() / 8 {
+        let checked = places.get(tables, nth * 8, 8).and_then(|bytes| {
+            let index = u32::from_le_bytes(bytes[..4].try_into().expect("four of them"));
+            if last.is_some_and(|last| index <= last) || index >= package.len() {
+                return Err(places.wrong(nth * 8, "the index of metadata is out of order"));
+            }
+            last = Some(index);
+            let record = package.metadata(index)?;
+            let decoded = Metadata::decode(record.unwrap_or(&[]));
+            decoded.map_err(|error| package.blame(index, corrupt(error.to_string())))
+        });
+        found.take(checked);
+    }
+}
+
+fn check_entry<'a>(package: &'a Package, index: u32, before: &mut Option<u64>) -> Result<&'a [u8]> {
+    let tables = package.tables();
+    let entry = tables.entry(index)?;
+    let hash = entry.hash.get();
+    let wrong = |cause| Err(tables.entries.wrong(index as usize * 32, cause));
+    if before.is_some_and(|before| hash <= before) {
+        return wrong("the entries are not sorted by their hashes, or two have one hash");
+    }
+    *before = Some(hash);
+    let (start, end) = tables.bucket(hash)?;
+    if !(start..end).contains(&index) {
+        return wrong("the entry is not in the bucket of its hash");
+    }
+    let name = package.name(index)?;
+    names::check(name)?;
+    if package.hash_name(name) != hash {
+        return wrong("the entry's hash is not that of its name");
+    }
+    if !package.info(index)?.gone {
+        let span = plan::span(tables, index, 0, entry.raw_bytes.get())?;
+        plan::blocks_of(tables, &span)?;
+    }
+    Ok(name)
+}
+
+/// Blocks one after the other, and nothing but zeros in between.
+fn check_blocks_and_gaps(package: &Package, found: &mut Verification) {
+    let tables = package.tables();
+    let header = &tables.header;
+    let file_bytes = header.file_bytes.get();
+    let mut parts: Vec<(u64, u64)> = vec![
+        (0, HEADER_BYTES as u64),
+        (file_bytes - HEADER_BYTES as u64, file_bytes),
+    ];
+    for record in &header.sections[..header.section_count.get() as usize] {
+        let (offset, bytes) = (record.offset.get(), record.raw_bytes.get());
+        parts.push((offset, offset + bytes));
+        if record.flags.get() & section_flag::UNHASHED == 0 {
+            let hashes = record.hashes_offset.get();
+            parts.push((hashes, hashes + bytes.div_ceil(PAGE_BYTES as u64) * 32));
+        }
+    }
+    let mut end = header.data_offset.get();
+    for index in 0..header.block_count.get() as u32 {
+        let Some(block) = found.take(plan::block(tables, index)) else {
+            continue;
+        };
+        if block.flags & block_flag::IN_BASE != 0 {
+            continue;
+        }
+        found.blocks += 1;
+        if let Err(error) = plan::check_codec(&block) {
+            found.note(error.block(u64::from(index)).at(block.offset.get()));
+        }
+        let start = block.offset.get();
+        if start < end {
+            let cause = "a block overlaps the one before it";
+            let error = tables.blocks.wrong(index as usize * 32, cause);
+            found.note(error.block(u64::from(index)));
+            continue;
+        }
+        end = start + u64::from(block.stored_bytes.get());
+        parts.push((start, end));
+    }
+    parts.sort_unstable();
+    let (mut at, mut gaps) = (0, Vec::new());
+    for (start, end) in parts {
+        while at < start {
+            let len = (start - at).min(GAP_READ_BYTES);
+            gaps.push((at, len));
+            at += len;
+        }
+        at = at.max(end);
+    }
+    for some in gaps.chunks(TABLE_QUEUE_CAPACITY as usize / 2) {
+        if let Err(error) = check_zeros(tables, some, found) {
+            found.note(error);
+            return;
+        }
+    }
+}
+
+/// Bytes of one read of padding.
+const GAP_READ_BYTES: u64 = 256 << 10;
+
+fn check_zeros(tables: &Tables, gaps: &[(u64, u64)], found: &mut Verification) -> Result<()> {
+    let mut tickets = Vec::with_capacity(gaps.len());
+    for &(at, len) in gaps {
+        tickets.push((
+            at,
+            tables.queue.enqueue(Request::read(tables.file, at, len))?,
+        ));
+    }
+    tables.queue.submit();
+    for (at, ticket) in tickets {
+        let bytes = ticket.wait()?.into_buffer();
+        if let Some(nth) = bytes.iter().position(|&byte| byte != 0) {
+            found.note(corrupt("padding is not zero").at(at + nth as u64));
+        }
+    }
+    Ok(())
+}
+
+fn check_contents(
+    storage: &Storage,
+    package: &Package,
+    found: &mut Verification,
+    progress: &mut dyn FnMut(u64) -> bool,
+) -> Result<()> {
+    let queue = storage.queue(QueueOptions::default())?;
+    let mut entries = Vec::new();
+    for index in 0..package.len() {
+        found.entries += 1;
+        // What cannot be looked at was noted when the tables were checked.
+        let Ok(info) = package.info(index) else {
+            continue;
+        };
+        let here = || {
+            let storing = package.storing(index).ok()?;
+            (storing.base_bytes == 0 || package.0.base.is_some()).then_some(())
+        };
+        if !info.gone && here().is_some() {
+            entries.push(index);
+        }
+    }
+    let mut hasher = blake3::Hasher::new();
+    let mut current = None;
+    let mut failed = None;
+    visit(
+        package,
+        &queue,
+        &entries,
+        &BatchOptions::default(),
+        &mut |piece, loaded| {
+            if current != Some(piece.index) {
+                hasher.reset();
+                current = Some(piece.index);
+            }
+            let bytes = match loaded {
+                Ok(bytes) => bytes,
+                Err(error) => {
+                    // The pieces of one entry fail as one.
+                    if failed != Some(piece.index) {
+                        failed = Some(piece.index);
+                        found.note(error);
+                    }
+                    return ControlFlow::Continue(());
+                }
+            };
+            hasher.update(&bytes);
+            found.raw_bytes += bytes.len() as u64;
+            let whole = package.info(piece.index).map_or(0, |info| info.raw_bytes);
+            if piece.offset + piece.len == whole && failed != Some(piece.index) {
+                let told = package.content_hash(piece.index);
+                let same =
+                    told.map(|told| told.is_none_or(|told| told == *hasher.finalize().as_bytes()));
+                match same {
+                    Ok(true) => {}
+                    Ok(false) => {
+                        let cause = "the content has another hash than the package says";
+                        found.note(package.blame(piece.index, corrupt(cause)));
+                    }
+                    Err(error) => found.note(error),
+                }
+            }
+            match progress(found.raw_bytes) {
+                true => ControlFlow::Continue(()),
+                false => ControlFlow::Break(()),
+            }
+        },
+    );
+    Ok(())
+}

@@ -1,0 +1,316 @@
+//! From an entry and a range to a request: which blocks, and whether they go straight.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+use std::sync::Arc;
+
+use millstream::{BlockEntry, CodecId, OtherBytes, Request};
+
+use super::tables::Tables;
+use super::{Package, Storing};
+use crate::error::{Error, ErrorKind, Result, corrupt};
+use crate::format::{BlockRecord, EntryRecord, block_flag, entry_flag};
+use crate::limits::{BLOCK_SHIFT_MAX, BLOCK_SHIFT_MIN, STORED_ALIGNMENT, STORED_EXTRA_MAX};
+
+/// The blocks that hold a range.
+pub(crate) struct Span {
+    pub(crate) first: u32,
+    pub(crate) count: u32,
+    /// Raw bytes of the blocks before the range.
+    pub(crate) skip: u64,
+    pub(crate) entry: EntryRecord,
+}
+
+/// Finds the blocks of a range of an entry, and checks the entry's own fields.
+pub(crate) fn span(tables: &Tables, index: u32, offset: u64, len: u64) -> Result<Span> {
+    if u64::from(index) >= tables.entry_count() {
+        let cause = "the package has not so many entries";
+        return Err(Error::new(ErrorKind::NotFound, cause));
+    }
+    let entry = tables.entry(index)?;
+    let raw_bytes = entry.raw_bytes.get();
+    let wrong = |cause| Err(tables.entries.wrong(index as usize * 32, cause));
+    if entry.flags & !entry_flag::KNOWN != 0 || entry.reserved.get() != 0 {
+        return wrong("an entry has flags that are not known");
+    }
+    if entry.is(entry_flag::GONE) {
+        let cause = "the patch says that the entry is gone";
+        return Err(Error::new(ErrorKind::NotFound, cause));
+    }
+    if offset.checked_add(len).is_none_or(|end| end > raw_bytes) {
+        let cause = format!("the range {offset} + {len} reaches past its {raw_bytes} bytes");
+        return Err(Error::new(ErrorKind::PastEnd, cause));
+    }
+    let (first, count) = (entry.first_block.get(), entry.block_count.get());
+    let end = u64::from(first) + u64::from(count);
+    if end > tables.header.block_count.get() {
+        return wrong("an entry has blocks beyond the table");
+    }
+    let shared = entry.is(entry_flag::SHARED);
+    if shared && (count != 1 || raw_bytes == 0) || (!shared && entry.offset_in_block.get() != 0) {
+        return wrong("an entry's place in a block does not fit its flags");
+    }
+    if shared {
+        let skip = u64::from(entry.offset_in_block.get());
+        let held = u64::from(tables.block(first)?.raw_bytes.get());
+        if skip.checked_add(raw_bytes).is_none_or(|end| end > held) {
+            return wrong("an entry reaches past its shared block");
+        }
+        return Ok(Span {
+            first,
+            count: u32::from(len > 0),
+            skip: skip + offset,
+            entry,
+        });
+    }
+    let shift = entry.block_shift;
+    if !(BLOCK_SHIFT_MIN..=BLOCK_SHIFT_MAX).contains(&shift) {
+        return wrong("an entry has an impossible block size");
+    }
+    if raw_bytes.div_ceil(1 << shift) != u64::from(count) {
+        return wrong("an entry's blocks do not add up to its length");
+    }
+    if len == 0 {
+        return Ok(Span {
+            first,
+            count: 0,
+            skip: 0,
+            entry,
+        });
+    }
+    let (from, to) = (offset >> shift, (offset + len - 1) >> shift);
+    Ok(Span {
+        first: first + from as u32,
+        count: (to - from + 1) as u32,
+        skip: offset - (from << shift),
+        entry,
+    })
+}
+
+/// A block's record, checked by itself.
+pub(crate) fn block(tables: &Tables, index: u32) -> Result<BlockRecord> {
+    let block = tables.block(index)?;
+    let wrong = |cause| {
+        let error = tables.blocks.wrong(index as usize * 32, cause);
+        Err(error.block(u64::from(index)))
+    };
+    let (stored, raw) = (block.stored_bytes.get(), block.raw_bytes.get());
+    if block.flags & !block_flag::KNOWN != 0 {
+        return wrong("a block has flags that are not known");
+    }
+    if block.dictionary.get() != 0 {
+        return wrong("a block needs a dictionary, and the package has none");
+    }
+    if raw == 0 || raw > 1 << BLOCK_SHIFT_MAX {
+        return wrong("a block has an impossible raw length");
+    }
+    if stored == 0 || stored > raw + STORED_EXTRA_MAX {
+        return wrong("a block has an impossible stored length");
+    }
+    if block.codec == CodecId::STORED.0 && stored != raw {
+        return wrong("a stored block has another length than its raw bytes");
+    }
+    let tile = block.tile_bytes.get();
+    if (tile != 0) != (block.codec == CodecId::GDEFLATE.0) || !(tile == 0 || tile == 65_536) {
+        return wrong("a block has an impossible tile size");
+    }
+    let start = block.offset.get();
+    let end = start.checked_add(u64::from(stored));
+    let data = tables.header.data_offset.get();
+    let data_end = data + tables.header.data_bytes.get();
+    let in_base = block.flags & block_flag::IN_BASE != 0;
+    if in_base && tables.header.required.get() & crate::format::feature::PATCH == 0 {
+        return wrong("a block lies in a base, and the package is no patch");
+    }
+    if end.is_none() || (!in_base && (start < data || end.is_some_and(|end| end > data_end))) {
+        return wrong("a block lies outside of the data");
+    }
+    Ok(block)
+}
+
+/// Raw bytes that a block of an entry must have.
+pub(crate) fn expected_raw(entry: &EntryRecord, nth: u32) -> u64 {
+    let size = 1u64 << entry.block_shift;
+    (entry.raw_bytes.get() - u64::from(nth) * size).min(size)
+}
+
+/// The blocks of a span, checked by themselves and against each other.
+pub(crate) fn blocks_of(tables: &Tables, span: &Span) -> Result<Vec<BlockRecord>> {
+    let mut blocks = Vec::with_capacity(span.count as usize);
+    let mut end: Option<u64> = None;
+    for index in span.first..span.first + span.count {
+        let found = block(tables, index)?;
+        let wrong = |cause| {
+            let error = tables.blocks.wrong(index as usize * 32, cause);
+            Err(error.block(u64::from(index)))
+        };
+        if !span.entry.is(entry_flag::SHARED) {
+            let nth = index - span.entry.first_block.get();
+            if u64::from(found.raw_bytes.get()) != expected_raw(&span.entry, nth) {
+                return wrong("a block has another raw length than its place in the entry");
+            }
+        }
+        if found.flags & block_flag::IN_BASE == 0 {
+            let start = found.offset.get();
+            // Blocks follow one another but for padding: so the request reads what it needs.
+            if end.is_some_and(|end| start < end || start - end >= STORED_ALIGNMENT) {
+                return wrong("a block does not follow the one before it");
+            }
+            end = Some(start + u64::from(found.stored_bytes.get()));
+        }
+        blocks.push(found);
+    }
+    Ok(blocks)
+}
+
+fn is_own(block: &BlockRecord) -> bool {
+    block.flags & block_flag::IN_BASE == 0
+}
+
+/// The request for a range, see [`Package::range`].
+pub(super) fn request(package: &Package, index: u32, offset: u64, len: u64) -> Result<Request> {
+    let tables = package.tables();
+    let span = span(tables, index, offset, len)?;
+    let blocks = blocks_of(tables, &span)?;
+    let request = request_of(package, &blocks, span.skip, len)?;
+    if !package.0.options.name_requests {
+        return Ok(request);
+    }
+    let name = String::from_utf8_lossy(package.name(index)?);
+    Ok(request.name(&*name))
+}
+
+/// A request for `len` raw bytes, after `skip`, of blocks that follow one another.
+pub(crate) fn request_of(
+    package: &Package,
+    blocks: &[BlockRecord],
+    skip: u64,
+    len: u64,
+) -> Result<Request> {
+    let tables = package.tables();
+    let file = tables.file;
+    if blocks.is_empty() || len == 0 {
+        return Ok(Request::read(file, 0, 0));
+    }
+    let own = || blocks.iter().filter(|block| is_own(block));
+    let end_of = |block: &BlockRecord| block.offset.get() + u64::from(block.stored_bytes.get());
+    // A request has bytes of its own: where all blocks lie in the base, it reads a few of the
+    // header, which nobody looks at.
+    let start = own().next().map_or(0, |block| block.offset.get());
+    let end = own().next_back().map_or(16, end_of);
+    let stored = blocks
+        .iter()
+        .all(|block| is_own(block) && block.codec == CodecId::STORED.0);
+    let whole = stored && end - start == blocks.iter().map(|b| u64::from(b.raw_bytes.get())).sum();
+    if whole && !package.0.options.verify_stored {
+        return Ok(Request::read(file, start + skip, len));
+    }
+    let table: Arc<[BlockEntry]> = blocks
+        .iter()
+        .map(|block| table_entry(block, start))
+        .collect();
+    let raw: u64 = blocks
+        .iter()
+        .map(|block| u64::from(block.raw_bytes.get()))
+        .sum();
+    let mut request = Request::read(file, start, end - start).blocks(table);
+    if skip != 0 || len != raw {
+        request = request.trim(skip, len);
+    }
+    if blocks.iter().all(is_own) {
+        return Ok(request);
+    }
+    let base = package.0.base.clone().ok_or_else(|| {
+        let cause = "the entry is patched, and the patch is not mounted over its base";
+        Error::new(ErrorKind::Base, cause)
+    })?;
+    Ok(request.other_bytes(base))
+}
+
+fn table_entry(block: &BlockRecord, start: u64) -> BlockEntry {
+    let elsewhere = !is_own(block);
+    BlockEntry {
+        stored_offset: block.offset.get() - if elsewhere { 0 } else { start },
+        stored_len: block.stored_bytes.get(),
+        raw_len: block.raw_bytes.get(),
+        codec: CodecId(block.codec),
+        checksum: Some(block.checksum.get()),
+        elsewhere,
+    }
+}
+
+pub(super) fn storing(package: &Package, index: u32) -> Result<Storing> {
+    let tables = package.tables();
+    if package.info(index)?.gone {
+        return Ok(Storing::default());
+    }
+    let raw_bytes = package.info(index)?.raw_bytes;
+    let span = span(tables, index, 0, raw_bytes).map_err(|error| package.blame(index, error))?;
+    let blocks = blocks_of(tables, &span).map_err(|error| package.blame(index, error))?;
+    let mut storing = Storing::default();
+    for block in &blocks {
+        let mut bytes = u64::from(block.stored_bytes.get());
+        if span.entry.is(entry_flag::SHARED) {
+            let held = u64::from(block.raw_bytes.get());
+            bytes = (bytes * raw_bytes).div_ceil(held);
+        }
+        storing.stored_bytes += bytes;
+        if !is_own(block) {
+            storing.base_bytes += bytes;
+        }
+        storing.codecs.push(CodecId(block.codec));
+    }
+    storing.codecs.sort_unstable();
+    storing.codecs.dedup();
+    Ok(storing)
+}
+
+/// The file of a base, read by workers.
+pub(super) struct BaseFile {
+    file: File,
+    path: Arc<Path>,
+}
+
+impl BaseFile {
+    pub(super) fn open(base: &Package) -> Result<BaseFile> {
+        let path = base.path();
+        let file = File::open(path).map_err(|error| Error::io(path, "open the base", error))?;
+        Ok(BaseFile {
+            file,
+            path: Arc::from(path),
+        })
+    }
+}
+
+impl OtherBytes for BaseFile {
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> std::result::Result<(), millstream::Error> {
+        self.file.read_exact_at(into, offset).map_err(|error| {
+            let (kind, cause) = match error.kind() {
+                std::io::ErrorKind::UnexpectedEof => (
+                    millstream::ErrorKind::PastEnd,
+                    "the base of the patch is cut",
+                ),
+                _ => (
+                    millstream::ErrorKind::Io,
+                    "the base of the patch cannot be read",
+                ),
+            };
+            let made = millstream::Error::new(kind, cause);
+            made.at(Some(Arc::clone(&self.path)), offset, into.len() as u64)
+        })
+    }
+
+    fn path(&self) -> Option<Arc<Path>> {
+        Some(Arc::clone(&self.path))
+    }
+}
+
+/// Codecs that a package of ours may use; others are an application's.
+pub(crate) fn check_codec(block: &BlockRecord) -> Result<()> {
+    let codec = CodecId(block.codec);
+    if codec <= CodecId::GDEFLATE || codec >= CodecId::APPLICATION {
+        return Ok(());
+    }
+    Err(corrupt(format!("codec {} is not known", block.codec)))
+}

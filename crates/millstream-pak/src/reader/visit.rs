@@ -1,0 +1,143 @@
+//! Visits: all bytes of many entries, in the order in which they lie in the file.
+//!
+//! For whoever wants everything (a check, an extraction): groups of entries are loaded ahead of the
+//! visitor, with bounded memory whatever the sizes. Long entries come in pieces, in order.
+
+use std::collections::VecDeque;
+use std::ops::ControlFlow;
+
+use millstream::Queue;
+
+use super::batch::{Batch, BatchOptions, Loaded, Piece};
+use super::{Package, plan};
+use crate::error::{Error, Result};
+use crate::limits::{VISIT_AHEAD, VISIT_GROUP_BYTES, VISIT_GROUP_PIECES, VISIT_PIECE_BYTES};
+
+/// Loads entries and shows their pieces to `each`, until it breaks. An entry of no bytes is shown
+/// as one empty piece. An entry that cannot be loaded is shown with its error, and the visit goes
+/// on; of a long one every piece that fails is.
+pub fn visit(
+    package: &Package,
+    queue: &Queue,
+    entries: &[u32],
+    options: &BatchOptions,
+    each: &mut dyn FnMut(&Piece, Result<Loaded>) -> ControlFlow<()>,
+) {
+    let mut pieces = Vec::new();
+    let mut broken = Vec::new();
+    for &index in entries {
+        match place(package, index) {
+            Ok((place, raw_bytes)) => cut(index, raw_bytes, place, &mut pieces),
+            Err(error) => broken.push((index, error)),
+        }
+    }
+    for (index, error) in broken {
+        let piece = Piece {
+            index,
+            offset: 0,
+            len: 0,
+        };
+        if each(&piece, Err(package.blame(index, error))).is_break() {
+            return;
+        }
+    }
+    pieces.sort_by_key(|(place, _)| *place);
+    let pieces: Vec<Piece> = pieces.into_iter().map(|(_, piece)| piece).collect();
+    let mut ahead: VecDeque<(&[Piece], Group)> = VecDeque::new();
+    let mut rest = &pieces[..];
+    loop {
+        while ahead.len() < VISIT_AHEAD && !rest.is_empty() {
+            let (group, later) = rest.split_at(group_len(rest));
+            rest = later;
+            ahead.push_back((group, enqueue(package, queue, group, options)));
+        }
+        let Some((group, mut loads)) = ahead.pop_front() else {
+            return;
+        };
+        for (nth, piece) in group.iter().enumerate() {
+            let loaded = loads
+                .wait(nth)
+                .map_err(|error| package.blame(piece.index, error));
+            if each(piece, loaded).is_break() {
+                loads.cancel();
+                ahead.iter().for_each(|(_, loads)| loads.cancel());
+                return;
+            }
+        }
+    }
+}
+
+/// Where an entry's first block is, and its place in it.
+fn place(package: &Package, index: u32) -> Result<((u32, u32), u64)> {
+    let info = package.info(index)?;
+    // Also checks the entry's own fields.
+    let span = plan::span(package.tables(), index, 0, info.raw_bytes)?;
+    let place = (
+        span.entry.first_block.get(),
+        span.entry.offset_in_block.get(),
+    );
+    Ok((place, info.raw_bytes))
+}
+
+fn cut(index: u32, raw_bytes: u64, place: (u32, u32), pieces: &mut Vec<((u32, u32), Piece)>) {
+    let mut offset = 0;
+    loop {
+        let len = (raw_bytes - offset).min(VISIT_PIECE_BYTES);
+        pieces.push((place, Piece { index, offset, len }));
+        offset += len;
+        if offset == raw_bytes {
+            return;
+        }
+    }
+}
+
+fn group_len(rest: &[Piece]) -> usize {
+    let mut bytes = 0;
+    for (nth, piece) in rest.iter().enumerate() {
+        bytes += piece.len;
+        if nth > 0 && (bytes > VISIT_GROUP_BYTES || nth == VISIT_GROUP_PIECES) {
+            return nth;
+        }
+    }
+    rest.len()
+}
+
+enum Group {
+    Together(Batch),
+    /// Some of them cannot be planned: each has its own batch, or its error.
+    Apart(Vec<Option<Result<Batch>>>),
+}
+
+fn enqueue(package: &Package, queue: &Queue, pieces: &[Piece], options: &BatchOptions) -> Group {
+    match package.enqueue_pieces(queue, pieces, options) {
+        Ok(batch) => Group::Together(batch),
+        Err(_) => {
+            let alone = |piece: &Piece| {
+                Some(package.enqueue_pieces(queue, std::slice::from_ref(piece), options))
+            };
+            Group::Apart(pieces.iter().map(alone).collect())
+        }
+    }
+}
+
+impl Group {
+    fn wait(&mut self, nth: usize) -> Result<Loaded> {
+        match self {
+            Group::Together(batch) => batch.wait(nth),
+            Group::Apart(loads) => match loads[nth].take() {
+                Some(load) => load?.wait(0),
+                None => Err(Error::new(crate::ErrorKind::NotFound, "shown already")),
+            },
+        }
+    }
+
+    fn cancel(&self) {
+        match self {
+            Group::Together(batch) => batch.cancel(),
+            Group::Apart(loads) => {
+                let loads = loads.iter().flatten().flatten();
+                loads.for_each(Batch::cancel);
+            }
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! The writer: inputs become a package.
+//!
+//! Stations, from left to right:
+//!
+//! ```text
+//! inputs → cook → plan (order, duplicates, blocks) → encode on all cores → build (the file)
+//! item     cook   plan                               encode, choose        build
+//! ```
+//!
+//! How many entries and blocks there will be is known before the first block is encoded, so the
+//! hot sections have their place at the file's front, and data are written once, in order. Blocks
+//! are encoded by threads that take them from one counter and may run ahead of the writing only so
+//! far: memory is bounded whatever the input. The same inputs and options give the same bytes on
+//! any machine and number of threads: nothing is decided by time or by who came first.
+
+pub(crate) mod build;
+mod choose;
+mod encode;
+pub(crate) mod item;
+mod kitchen;
+pub(crate) mod patch;
+mod plan;
+mod tree;
+
+use std::fs::File;
+use std::path::Path;
+
+use millstream::CodecId;
+
+use crate::cook::Cook;
+use crate::describe::Describe;
+use crate::error::{Error, ErrorKind, Result};
+use crate::limits::{BLOCK_SHIFT_MAX, BLOCK_SHIFT_MIN};
+use crate::sign::SecretKey;
+pub use choose::Target;
+pub use item::{Item, walk};
+
+/// How blocks are encoded.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Coding {
+    /// For each block what loads fastest on the target.
+    Auto(Target),
+    /// One codec; blocks that it does not shrink are stored.
+    Fixed(CodecId),
+}
+
+/// How a package is made.
+pub struct PackOptions<'a> {
+    /// How blocks are encoded.
+    pub coding: Coding,
+    /// How hard to try; `None` for the codec's own default.
+    pub level: Option<i32>,
+    /// Raw bytes of a block, a power of two from 4 KiB to 1 MiB; `None` for 256 KiB, and 64 KiB for
+    /// entries that are read in ranges.
+    pub block_bytes: Option<u32>,
+    /// Threads that encode; 0 for one on each core.
+    pub threads: usize,
+    /// Names are compared without regard to ASCII case.
+    pub fold_case: bool,
+    /// Makes metadata; the first that knows an entry does.
+    pub describers: Vec<&'a dyn Describe>,
+    /// Convert inputs; the first that wants one gets it.
+    pub cooks: Vec<&'a dyn Cook>,
+    /// Names in the order in which they are loaded: they are laid out first, in this order.
+    pub order: Vec<Vec<u8>>,
+    /// Signs the package.
+    pub sign: Option<&'a SecretKey>,
+    /// Is told the raw bytes done so far, and says whether to go on.
+    pub progress: Option<&'a (dyn Fn(u64) -> bool + Sync)>,
+}
+
+impl Default for PackOptions<'_> {
+    fn default() -> Self {
+        PackOptions {
+            coding: Coding::Auto(Target::default()),
+            level: None,
+            block_bytes: None,
+            threads: 0,
+            fold_case: false,
+            describers: Vec::new(),
+            cooks: Vec::new(),
+            order: Vec::new(),
+            sign: None,
+            progress: None,
+        }
+    }
+}
+
+/// What was made.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PackReport {
+    /// Entries.
+    pub entries: u64,
+    /// Entries whose content another one has too.
+    pub duplicates: u64,
+    /// Blocks.
+    pub blocks: u64,
+    /// Raw bytes of all entries.
+    pub raw_bytes: u64,
+    /// Bytes of the package.
+    pub file_bytes: u64,
+    /// Blocks by the number of their codec, from `STORED` to `GDEFLATE`.
+    pub blocks_by_codec: [u64; 8],
+    /// The root hash.
+    pub root: [u8; 32],
+}
+
+/// Writes a package of `items` into an empty file. The caller syncs it and gives it its name; on
+/// error the file's content is worth nothing. Blocks until it is done.
+///
+/// # Errors
+/// A name that no package may have, two inputs of one name, an input that cannot be read, is no
+/// regular file or changed meanwhile, or the file cannot be written.
+pub fn write(items: Vec<Item>, options: &PackOptions<'_>, file: &File) -> Result<PackReport> {
+    check_options(options)?;
+    let items = kitchen::cook(items, options)?;
+    let plan = plan::plan(items, options)?;
+    encode::encode(&plan, options, file)
+}
+
+/// Writes a package of `items` as `path`: beside it, synced, and renamed. Whoever looks at `path`
+/// sees the old file or the whole new one, also after a crash. Blocks until it is done.
+///
+/// # Errors
+/// As [`write`]; nothing is left behind then.
+pub fn write_file(
+    items: Vec<Item>,
+    options: &PackOptions<'_>,
+    path: impl AsRef<Path>,
+) -> Result<PackReport> {
+    item::beside(path.as_ref(), |file| write(items, options, file))
+}
+
+fn check_options(options: &PackOptions<'_>) -> Result<()> {
+    let wrong = |cause: &str| Err(Error::new(ErrorKind::InvalidArgument, cause));
+    if let Some(bytes) = options.block_bytes {
+        let range = 1 << BLOCK_SHIFT_MIN..=1 << BLOCK_SHIFT_MAX;
+        if !bytes.is_power_of_two() || !range.contains(&bytes) {
+            return wrong("blocks have a power of two from 4 KiB to 1 MiB");
+        }
+    }
+    match options.coding {
+        Coding::Auto(target) => {
+            let rate = target.megabytes_per_second;
+            if !(rate.is_finite() && rate > 0.0) || target.cores == 0 {
+                return wrong("the target's rate and cores must be more than 0");
+            }
+        }
+        Coding::Fixed(codec) => {
+            let levels = millstream_codec::block_level_range(codec);
+            if levels.is_empty() {
+                return wrong("this codec cannot be encoded, or not in this build");
+            }
+            if options.level.is_some_and(|level| !levels.contains(&level)) {
+                return wrong("the codec has no such level");
+            }
+        }
+    }
+    Ok(())
+}

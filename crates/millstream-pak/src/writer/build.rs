@@ -1,0 +1,436 @@
+//! The file: blocks in order, then the tables, then the header.
+//!
+//! The hot sections come first in the file and are written last, into the room that was left for
+//! them; the header, without which the file is no package, is the very last write.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromZeros as _, IntoBytes as _};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::{
+    BlockRecord, EntryRecord, Header, MAGIC, MetadataPlace, SectionRecord, VERSION_MAJOR,
+    VERSION_MINOR, block_flag, feature, section, section_flag,
+};
+use crate::limits::{
+    ALIGNED_BYTES_MIN, BLOCK_ALIGNMENT, BLOCKS_MAX, BUCKET_BITS_MAX, BUCKET_ENTRIES, ENTRIES_MAX,
+    HEADER_BYTES, METADATA_BYTES_MAX, OFFSETS_MAX, PAGE_BYTES, SEEDS_MAX, STORED_ALIGNMENT,
+};
+use crate::names;
+use crate::sign::SecretKey;
+
+/// Bytes that are gathered before they are written.
+const WRITE_BYTES: usize = 4 << 20;
+
+/// An entry that is done.
+pub(crate) struct Entry {
+    pub(crate) name: Vec<u8>,
+    pub(crate) raw_bytes: u64,
+    pub(crate) first_block: u32,
+    pub(crate) block_count: u32,
+    pub(crate) offset_in_block: u32,
+    pub(crate) block_shift: u8,
+    pub(crate) flags: u8,
+    pub(crate) content: [u8; 32],
+    pub(crate) metadata: Option<Vec<u8>>,
+}
+
+/// What the header says beside the tables.
+pub(crate) struct Features<'a> {
+    pub(crate) fold_case: bool,
+    pub(crate) base_root: Option<[u8; 32]>,
+    pub(crate) sign: Option<&'a SecretKey>,
+}
+
+/// Writes a package, see the module.
+pub(crate) struct Builder<'a> {
+    file: &'a File,
+    gathered: Vec<u8>,
+    /// Where the gathered bytes begin.
+    written: u64,
+    blocks: Vec<BlockRecord>,
+    layout: Hot,
+}
+
+/// Where the hot sections are.
+#[derive(Clone, Copy)]
+struct Hot {
+    entry_count: u64,
+    block_count: u64,
+    bucket_bits: u32,
+    end: u64,
+    data_offset: u64,
+}
+
+impl Hot {
+    fn new(entry_count: u64, block_count: u64) -> Result<Hot> {
+        let limit = |cause| Err(Error::new(ErrorKind::Limit, cause));
+        if entry_count > ENTRIES_MAX {
+            return limit("more entries than a package can have");
+        }
+        if block_count > BLOCKS_MAX {
+            return limit("more blocks than a package can have");
+        }
+        let buckets = (entry_count / BUCKET_ENTRIES).max(2).next_power_of_two();
+        let mut hot = Hot {
+            entry_count,
+            block_count,
+            bucket_bits: buckets.ilog2().clamp(1, BUCKET_BITS_MAX),
+            end: HEADER_BYTES as u64,
+            data_offset: 0,
+        };
+        let sizes = hot.sizes();
+        hot.end += sizes.iter().map(|bytes| placed(*bytes)).sum::<u64>();
+        hot.data_offset = hot.end.next_multiple_of(STORED_ALIGNMENT);
+        Ok(hot)
+    }
+
+    /// Bytes of buckets, entries and blocks.
+    fn sizes(&self) -> [u64; 3] {
+        let buckets = ((1 << self.bucket_bits) + 1) * 4;
+        [buckets, self.entry_count * 32, self.block_count * 32]
+    }
+}
+
+/// Bytes that a section takes with its hashes.
+fn placed(bytes: u64) -> u64 {
+    bytes.next_multiple_of(BLOCK_ALIGNMENT) + bytes.div_ceil(PAGE_BYTES as u64) * 32
+}
+
+impl<'a> Builder<'a> {
+    pub(crate) fn new(file: &'a File, entry_count: u64, block_count: u64) -> Result<Builder<'a>> {
+        let layout = Hot::new(entry_count, block_count)?;
+        let blocks = usize::try_from(block_count).unwrap_or(usize::MAX);
+        Ok(Builder {
+            file,
+            gathered: Vec::with_capacity(WRITE_BYTES),
+            written: layout.data_offset,
+            blocks: Vec::with_capacity(blocks.min(1 << 24)),
+            layout,
+        })
+    }
+
+    /// Where the next byte goes.
+    fn end(&self) -> u64 {
+        self.written + self.gathered.len() as u64
+    }
+
+    /// Appends a block; its number. The record's offset is filled in.
+    pub(crate) fn push(&mut self, mut record: BlockRecord, stored: &[u8]) -> Result<u32> {
+        let is_stored = record.codec == 0 && record.stored_bytes.get() >= ALIGNED_BYTES_MIN;
+        let align = if is_stored {
+            STORED_ALIGNMENT
+        } else {
+            BLOCK_ALIGNMENT
+        };
+        self.pad(align);
+        record.offset = U64::new(self.end());
+        if self.gathered.len() + stored.len() > WRITE_BYTES {
+            self.flush()?;
+        }
+        self.gathered.extend_from_slice(stored);
+        self.push_record(record)
+    }
+
+    /// Appends a block that lies in the base.
+    pub(crate) fn push_base(&mut self, mut record: BlockRecord) -> Result<u32> {
+        record.flags |= block_flag::IN_BASE;
+        self.push_record(record)
+    }
+
+    fn push_record(&mut self, record: BlockRecord) -> Result<u32> {
+        let index = self.blocks.len() as u64;
+        assert!(
+            index < self.layout.block_count,
+            "more blocks than were planned"
+        );
+        self.blocks.push(record);
+        Ok(u32::try_from(index).expect("checked against the limit"))
+    }
+
+    fn pad(&mut self, align: u64) {
+        let zeros = self.end().next_multiple_of(align) - self.end();
+        self.gathered
+            .resize(self.gathered.len() + zeros as usize, 0);
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        write_at(self.file, &self.gathered, self.written)?;
+        self.written += self.gathered.len() as u64;
+        self.gathered.clear();
+        Ok(())
+    }
+
+    /// Appends a cold section with its hashes.
+    fn section(&mut self, kind: u32, required: bool, bytes: &[u8]) -> Result<SectionRecord> {
+        self.pad(BLOCK_ALIGNMENT);
+        let offset = self.end();
+        self.append(bytes)?;
+        self.pad(BLOCK_ALIGNMENT);
+        let hashes = page_hashes(bytes);
+        let hashes_offset = self.end();
+        self.append(&hashes)?;
+        Ok(record(
+            kind,
+            required,
+            offset,
+            bytes,
+            hashes_offset,
+            &hashes,
+        ))
+    }
+
+    fn append(&mut self, bytes: &[u8]) -> Result<()> {
+        for piece in bytes.chunks(WRITE_BYTES) {
+            self.gathered.extend_from_slice(piece);
+            if self.gathered.len() >= WRITE_BYTES {
+                self.flush()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the tables and the header: the package is whole after that. The root hash, and the
+    /// file's length.
+    pub(crate) fn finish(
+        mut self,
+        mut entries: Vec<Entry>,
+        features: &Features<'_>,
+    ) -> Result<([u8; 32], u64)> {
+        assert_eq!(entries.len() as u64, self.layout.entry_count, "as planned");
+        assert_eq!(
+            self.blocks.len() as u64,
+            self.layout.block_count,
+            "as planned"
+        );
+        let data_bytes = self.end() - self.layout.data_offset;
+        let (seed, hashes) = sort_by_hash(&mut entries, features.fold_case)?;
+        let mut sections = self.cold_sections(&entries)?;
+        let (hot, hot_sections) = hot_bytes(&self.layout, &entries, &self.blocks, &hashes);
+        sections.splice(0..0, hot_sections);
+        if features.sign.is_some() {
+            self.pad(BLOCK_ALIGNMENT);
+            let mut place = SectionRecord::new_zeroed();
+            place.kind = U32::new(section::SIGNATURE);
+            place.flags = U32::new(section_flag::UNHASHED);
+            place.offset = U64::new(self.end());
+            place.stored_bytes = U64::new(96);
+            place.raw_bytes = place.stored_bytes;
+            sections.push(place);
+            self.gathered.resize(self.gathered.len() + 96, 0);
+        }
+        self.pad(STORED_ALIGNMENT);
+        let header = self.header(&sections, features, seed, data_bytes);
+        if let Some(key) = features.sign {
+            let signature = key.sign(&header.root);
+            let place = sections.last().expect("pushed above").offset.get();
+            let at = usize::try_from(place - self.written).expect("gathered just now");
+            self.gathered[at..at + 96].copy_from_slice(signature.as_bytes());
+        }
+        self.gathered.extend_from_slice(header.as_bytes());
+        self.flush()?;
+        write_at(self.file, &hot, HEADER_BYTES as u64)?;
+        write_at(self.file, header.as_bytes(), 0)?;
+        Ok((header.root, self.written))
+    }
+
+    fn cold_sections(&mut self, entries: &[Entry]) -> Result<Vec<SectionRecord>> {
+        let mut by_name: Vec<u32> = (0..entries.len() as u32).collect();
+        by_name.sort_unstable_by(|&a, &b| entries[a as usize].name.cmp(&entries[b as usize].name));
+        let mut items = Items::default();
+        let mut places = vec![0; entries.len() * 4];
+        for &nth in &by_name {
+            let at = items.push(&entries[nth as usize].name)?;
+            places[nth as usize * 4..][..4].copy_from_slice(&at.to_le_bytes());
+        }
+        let mut sections = vec![
+            self.section(section::NAME_INDEX, true, &places)?,
+            self.section(section::NAMES, true, &items.0)?,
+        ];
+        drop((places, items));
+        let (mut items, mut places) = (Items::default(), Vec::new());
+        for (nth, entry) in entries.iter().enumerate() {
+            let Some(metadata) = &entry.metadata else {
+                continue;
+            };
+            if metadata.is_empty() || metadata.len() > METADATA_BYTES_MAX {
+                let cause = "its metadata have more than 48 KiB";
+                return Err(Error::new(ErrorKind::Limit, cause).entry(&entry.name));
+            }
+            let place = MetadataPlace {
+                entry: U32::new(nth as u32),
+                offset: U32::new(items.push(metadata)?),
+            };
+            places.extend_from_slice(place.as_bytes());
+        }
+        if !places.is_empty() {
+            sections.push(self.section(section::METADATA_INDEX, false, &places)?);
+            sections.push(self.section(section::METADATA, false, &items.0)?);
+        }
+        let contents: Vec<u8> = entries.iter().flat_map(|entry| entry.content).collect();
+        sections.push(self.section(section::CONTENTS, false, &contents)?);
+        Ok(sections)
+    }
+
+    fn header(
+        &self,
+        sections: &[SectionRecord],
+        features: &Features<'_>,
+        seed: u64,
+        data_bytes: u64,
+    ) -> Header {
+        let mut header = Header::new_zeroed();
+        header.magic = MAGIC;
+        header.major = U16::new(VERSION_MAJOR);
+        header.minor = U16::new(VERSION_MINOR);
+        header.header_bytes = U32::new(HEADER_BYTES as u32);
+        let fold = if features.fold_case {
+            feature::FOLD_CASE
+        } else {
+            0
+        };
+        let patch = if features.base_root.is_some() {
+            feature::PATCH
+        } else {
+            0
+        };
+        header.required = U64::new(fold | patch);
+        header.file_bytes = U64::new(self.end() + HEADER_BYTES as u64);
+        header.hash_seed = U64::new(seed);
+        header.entry_count = U64::new(self.layout.entry_count);
+        header.block_count = U64::new(self.layout.block_count);
+        header.alignment = U32::new(STORED_ALIGNMENT as u32);
+        header.section_count = U32::new(sections.len() as u32);
+        header.hot_bytes = U64::new(self.layout.end);
+        header.data_offset = U64::new(self.layout.data_offset);
+        header.data_bytes = U64::new(data_bytes);
+        header.base_root = features.base_root.unwrap_or_default();
+        header.sections[..sections.len()].copy_from_slice(sections);
+        header.root = header.digest();
+        header
+    }
+}
+
+/// Items with their lengths before them, none of which crosses a page.
+#[derive(Default)]
+struct Items(Vec<u8>);
+
+impl Items {
+    fn push(&mut self, item: &[u8]) -> Result<u32> {
+        let needed = item.len() + 2;
+        let left = PAGE_BYTES - self.0.len() % PAGE_BYTES;
+        if needed > left {
+            self.0.resize(self.0.len() + left, 0);
+        }
+        let at = self.0.len();
+        if (at + needed) as u64 > OFFSETS_MAX {
+            let cause = "the names, or the metadata, take more than 4 GiB";
+            return Err(Error::new(ErrorKind::Limit, cause));
+        }
+        let len = u16::try_from(item.len()).expect("both kinds are shorter than a page");
+        self.0.extend_from_slice(&len.to_le_bytes());
+        self.0.extend_from_slice(item);
+        Ok(at as u32)
+    }
+}
+
+/// Sorts entries by the hashes of their names; the first seed without a collision, and the hashes.
+fn sort_by_hash(entries: &mut [Entry], fold_case: bool) -> Result<(u64, Vec<u64>)> {
+    for seed in 0..SEEDS_MAX {
+        entries.sort_by_cached_key(|entry| names::hash(&entry.name, seed, fold_case));
+        let hash = |entry: &Entry| names::hash(&entry.name, seed, fold_case);
+        let hashes: Vec<u64> = entries.iter().map(hash).collect();
+        if hashes.windows(2).all(|pair| pair[0] != pair[1]) {
+            return Ok((seed, hashes));
+        }
+    }
+    let cause = "some names have one hash whatever the seed: they were made for that";
+    Err(Error::new(ErrorKind::Limit, cause))
+}
+
+/// The hot sections as they lie in the file behind the header.
+fn hot_bytes(
+    layout: &Hot,
+    entries: &[Entry],
+    blocks: &[BlockRecord],
+    hashes: &[u64],
+) -> (Vec<u8>, Vec<SectionRecord>) {
+    let shift = 64 - layout.bucket_bits;
+    let mut buckets = Vec::with_capacity(((1 << layout.bucket_bits) + 1) * 4);
+    let mut next = 0;
+    for bucket in 0..1u64 << layout.bucket_bits {
+        while hashes.get(next).is_some_and(|hash| hash >> shift < bucket) {
+            next += 1;
+        }
+        buckets.extend_from_slice(&(next as u32).to_le_bytes());
+    }
+    buckets.extend_from_slice(&(entries.len() as u32).to_le_bytes());
+    let mut table = Vec::with_capacity(entries.len() * 32);
+    for (entry, &hash) in entries.iter().zip(hashes) {
+        let entry = EntryRecord {
+            hash: U64::new(hash),
+            raw_bytes: U64::new(entry.raw_bytes),
+            first_block: U32::new(entry.first_block),
+            block_count: U32::new(entry.block_count),
+            offset_in_block: U32::new(entry.offset_in_block),
+            block_shift: entry.block_shift,
+            flags: entry.flags,
+            reserved: U16::new(0),
+        };
+        table.extend_from_slice(entry.as_bytes());
+    }
+    let mut hot = Vec::new();
+    let mut sections = Vec::new();
+    let parts: [(u32, &[u8]); 3] = [
+        (section::BUCKETS, &buckets),
+        (section::ENTRIES, &table),
+        (section::BLOCKS, blocks.as_bytes()),
+    ];
+    for (kind, bytes) in parts {
+        let offset = (HEADER_BYTES + hot.len()) as u64;
+        hot.extend_from_slice(bytes);
+        hot.resize(hot.len().next_multiple_of(BLOCK_ALIGNMENT as usize), 0);
+        let hashes = page_hashes(bytes);
+        let hashes_offset = (HEADER_BYTES + hot.len()) as u64;
+        hot.extend_from_slice(&hashes);
+        sections.push(record(kind, true, offset, bytes, hashes_offset, &hashes));
+    }
+    assert_eq!((HEADER_BYTES + hot.len()) as u64, layout.end, "as planned");
+    hot.resize((layout.data_offset - HEADER_BYTES as u64) as usize, 0);
+    (hot, sections)
+}
+
+fn page_hashes(bytes: &[u8]) -> Vec<u8> {
+    let pages = bytes.chunks(PAGE_BYTES);
+    pages
+        .flat_map(|page| *blake3::hash(page).as_bytes())
+        .collect()
+}
+
+fn record(
+    kind: u32,
+    required: bool,
+    offset: u64,
+    bytes: &[u8],
+    hashes_offset: u64,
+    hashes: &[u8],
+) -> SectionRecord {
+    SectionRecord {
+        kind: U32::new(kind),
+        flags: U32::new(if required { section_flag::REQUIRED } else { 0 }),
+        offset: U64::new(offset),
+        stored_bytes: U64::new(bytes.len() as u64),
+        raw_bytes: U64::new(bytes.len() as u64),
+        hashes_offset: U64::new(hashes_offset),
+        hashes_digest: *blake3::hash(hashes).as_bytes(),
+        reserved: [0; 24],
+    }
+}
+
+fn write_at(file: &File, bytes: &[u8], offset: u64) -> Result<()> {
+    let failed = |error| Error::io(Path::new(""), "write the package", error).at(offset);
+    file.write_all_at(bytes, offset).map_err(failed)
+}

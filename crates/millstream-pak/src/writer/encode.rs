@@ -1,0 +1,332 @@
+//! Encoding: threads turn the plan's units into blocks, which are written in order.
+//!
+//! A thread takes the next unit's number, reads its raw bytes, hashes and encodes them, and puts
+//! the result into the window. The calling thread writes what comes next and moves the window; a
+//! thread that is too far ahead waits. So memory is bounded by the window, and the file's bytes do
+//! not depend on who was first.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::Path;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use millstream::CodecId;
+use millstream_codec::Scratch;
+use xxhash_rust::xxh3::xxh3_64;
+use zerocopy::little_endian::{U16, U32, U64};
+
+use super::build::{Builder, Entry, Features};
+use super::choose::{AUTO_ZSTD_LEVEL, CANDIDATES};
+use super::plan::{Plan, Unit, thread_count};
+use super::{Coding, PackOptions, PackReport, tree};
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::{BlockRecord, entry_flag};
+use crate::limits::PACK_AHEAD;
+
+/// A unit that is encoded.
+struct Done {
+    codec: CodecId,
+    stored: Vec<u8>,
+    raw_bytes: u32,
+    checksum: u64,
+    /// Hashes of the items of a shared block, or of this part of an item.
+    hashes: Vec<[u8; 32]>,
+}
+
+/// What the threads share.
+struct Window {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+struct State {
+    /// The next unit that nobody has taken.
+    next: usize,
+    /// The next unit to be written.
+    write: usize,
+    done: BTreeMap<usize, Result<Done>>,
+    stop: bool,
+}
+
+impl Window {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the next unit, once it is in the window.
+    fn take(&self, count: usize, ahead: usize) -> Option<usize> {
+        let mut state = self.lock();
+        loop {
+            if state.stop || state.next >= count {
+                return None;
+            }
+            if state.next < state.write + ahead {
+                state.next += 1;
+                return Some(state.next - 1);
+            }
+            state = self
+                .changed
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn put(&self, nth: usize, done: Result<Done>) {
+        self.lock().done.insert(nth, done);
+        self.changed.notify_all();
+    }
+
+    /// Waits for a unit, and moves the window past it.
+    fn get(&self, nth: usize) -> Result<Done> {
+        let mut state = self.lock();
+        loop {
+            if let Some(done) = state.done.remove(&nth) {
+                state.write = nth + 1;
+                drop(state);
+                self.changed.notify_all();
+                return done;
+            }
+            state = self
+                .changed
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+/// Ends the threads when the writing ends, however it does.
+struct StopAtEnd<'a>(&'a Window);
+
+impl Drop for StopAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.lock().stop = true;
+        self.0.changed.notify_all();
+    }
+}
+
+pub(super) fn encode(plan: &Plan, options: &PackOptions<'_>, file: &File) -> Result<PackReport> {
+    let threads = thread_count(options);
+    let window = Window {
+        state: Mutex::new(State {
+            next: 0,
+            write: 0,
+            done: BTreeMap::new(),
+            stop: false,
+        }),
+        changed: Condvar::new(),
+    };
+    std::thread::scope(|scope| {
+        let _stop = StopAtEnd(&window);
+        for nth in 0..threads.min(plan.units.len()) {
+            let builder = std::thread::Builder::new().name(format!("pack {nth}"));
+            let spawned = builder.spawn_scoped(scope, || {
+                let mut scratch = Scratch::default();
+                while let Some(nth) = window.take(plan.units.len(), threads * PACK_AHEAD) {
+                    let unit = &plan.units[nth];
+                    let worker = std::panic::AssertUnwindSafe(|| {
+                        encode_unit(plan, unit, options, &mut scratch)
+                    });
+                    let done = std::panic::catch_unwind(worker)
+                        .unwrap_or_else(|_| Err(Error::new(ErrorKind::Io, "an encoder panicked")));
+                    window.put(nth, done);
+                }
+            });
+            spawned.map_err(|error| Error::io(Path::new(""), "start a thread", error))?;
+        }
+        write_units(plan, options, file, &window)
+    })
+}
+
+fn write_units(
+    plan: &Plan,
+    options: &PackOptions<'_>,
+    file: &File,
+    window: &Window,
+) -> Result<PackReport> {
+    let mut report = PackReport {
+        entries: plan.items.len() as u64,
+        blocks: plan.units.len() as u64,
+        raw_bytes: plan.raw_bytes,
+        ..PackReport::default()
+    };
+    let mut builder = Builder::new(file, report.entries, report.blocks)?;
+    let mut contents: Vec<Option<[u8; 32]>> = vec![None; plan.items.len()];
+    let mut parts: Vec<[u8; 32]> = Vec::new();
+    let mut raw_done = 0;
+    for (nth, unit) in plan.units.iter().enumerate() {
+        let done = window.get(nth)?;
+        let index = builder.push(record(&done), &done.stored)?;
+        assert_eq!(index as usize, nth, "a block for each unit");
+        report.blocks_by_codec[usize::from(done.codec.0)] += 1;
+        match unit {
+            Unit::Shared(items) => {
+                for (&item, hash) in items.iter().zip(&done.hashes) {
+                    contents[item as usize] = Some(*hash);
+                }
+            }
+            Unit::Part { item, nth } => {
+                parts.push(done.hashes[0]);
+                if nth + 1 == plan.items[*item as usize].unit_count {
+                    contents[*item as usize] = Some(tree::root(&parts));
+                    parts.clear();
+                }
+            }
+        }
+        raw_done += u64::from(done.raw_bytes);
+        if options.progress.is_some_and(|progress| !progress(raw_done)) {
+            return Err(Error::new(ErrorKind::Stopped, "packing was stopped"));
+        }
+    }
+    let entries = entries(plan, &contents, &mut report)?;
+    let features = Features {
+        fold_case: options.fold_case,
+        base_root: None,
+        sign: options.sign,
+    };
+    (report.root, report.file_bytes) = builder.finish(entries, &features)?;
+    Ok(report)
+}
+
+fn entries(
+    plan: &Plan,
+    contents: &[Option<[u8; 32]>],
+    report: &mut PackReport,
+) -> Result<Vec<Entry>> {
+    let empty = *blake3::hash(b"").as_bytes();
+    let mut entries = Vec::with_capacity(plan.items.len());
+    for (nth, planned) in plan.items.iter().enumerate() {
+        let original = match planned.same_as {
+            Some((original, hash)) => {
+                report.duplicates += 1;
+                let original_hash = contents[original as usize];
+                let stored = &plan.items[original as usize];
+                if original_hash != Some(hash) {
+                    return Err(stored.item.changed(Path::new("")));
+                }
+                original as usize
+            }
+            None => nth,
+        };
+        let place = &plan.items[original];
+        entries.push(Entry {
+            name: planned.item.name.clone(),
+            raw_bytes: planned.item.len,
+            first_block: place.first_unit,
+            block_count: place.unit_count,
+            offset_in_block: place.offset_in_block,
+            block_shift: place.block_shift,
+            flags: if place.shared { entry_flag::SHARED } else { 0 },
+            content: contents[original].unwrap_or(empty),
+            metadata: planned.metadata.clone(),
+        });
+    }
+    Ok(entries)
+}
+
+fn record(done: &Done) -> BlockRecord {
+    let gdeflate = done.codec == CodecId::GDEFLATE;
+    BlockRecord {
+        offset: U64::new(0),
+        stored_bytes: U32::new(done.stored.len() as u32),
+        raw_bytes: U32::new(done.raw_bytes),
+        checksum: U64::new(done.checksum),
+        codec: done.codec.0,
+        flags: 0,
+        dictionary: U16::new(0),
+        tile_bytes: U32::new(if gdeflate { 65_536 } else { 0 }),
+    }
+}
+
+fn encode_unit(
+    plan: &Plan,
+    unit: &Unit,
+    options: &PackOptions<'_>,
+    scratch: &mut Scratch,
+) -> Result<Done> {
+    let mut raw = Vec::new();
+    let mut hashes = Vec::new();
+    match unit {
+        Unit::Shared(items) => {
+            for &nth in items {
+                let item = &plan.items[nth as usize].item;
+                let start = raw.len();
+                item.read(0, item.len as usize, &mut raw)?;
+                hashes.push(tree::block(&raw[start..], 0, true));
+            }
+        }
+        Unit::Part { item, nth } => {
+            let planned = &plan.items[*item as usize];
+            let size = 1u64 << planned.block_shift;
+            let offset = u64::from(*nth) * size;
+            let len = (planned.item.len - offset).min(size);
+            planned.item.read(offset, len as usize, &mut raw)?;
+            hashes.push(tree::block(&raw, offset, planned.unit_count == 1));
+        }
+    }
+    let raw_bytes = raw.len() as u32;
+    let (codec, stored) = encode_block(raw, options, scratch)?;
+    Ok(Done {
+        codec,
+        checksum: xxh3_64(&stored),
+        stored,
+        raw_bytes,
+        hashes,
+    })
+}
+
+fn encode_block(
+    raw: Vec<u8>,
+    options: &PackOptions<'_>,
+    scratch: &mut Scratch,
+) -> Result<(CodecId, Vec<u8>)> {
+    let mut encode = |codec, level| {
+        let mut stored = Vec::new();
+        let encoded = millstream_codec::encode_block(codec, level, scratch, &raw, &mut stored);
+        let failed = |error: millstream_codec::CodecError| {
+            Error::new(
+                ErrorKind::Limit,
+                format!("a block cannot be encoded: {error}"),
+            )
+        };
+        encoded.map(|()| stored).map_err(failed)
+    };
+    let default = millstream_codec::default_level;
+    match options.coding {
+        Coding::Fixed(CodecId::STORED) => Ok((CodecId::STORED, raw)),
+        Coding::Fixed(codec) => {
+            let stored = encode(codec, options.level.unwrap_or(default(codec)))?;
+            match stored.len() < raw.len() {
+                true => Ok((codec, stored)),
+                false => Ok((CodecId::STORED, raw)),
+            }
+        }
+        Coding::Auto(target) => {
+            let mut best = None;
+            let mut least = target.load_ns(CodecId::STORED, raw.len(), raw.len());
+            for codec in CANDIDATES {
+                let levels = millstream_codec::block_level_range(codec);
+                if levels.is_empty() {
+                    continue;
+                }
+                let level = match codec {
+                    CodecId::ZSTD => {
+                        // What the fastest level does not shrink is not worth a slow one.
+                        let quick = encode(codec, 1)?;
+                        if quick.len() >= raw.len() - raw.len() / 64 {
+                            continue;
+                        }
+                        options.level.unwrap_or(AUTO_ZSTD_LEVEL)
+                    }
+                    codec => default(codec),
+                };
+                let stored = encode(codec, level.clamp(*levels.start(), *levels.end()))?;
+                let cost = target.load_ns(codec, raw.len(), stored.len());
+                if stored.len() < raw.len() && cost < least {
+                    least = cost;
+                    best = Some((codec, stored));
+                }
+            }
+            Ok(best.unwrap_or((CodecId::STORED, raw)))
+        }
+    }
+}

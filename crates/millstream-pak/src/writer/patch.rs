@@ -1,0 +1,308 @@
+//! Differences of two packages, and the patch that turns one into the other.
+//!
+//! A patch is a package to be mounted over its base. It has an entry for each name whose content is
+//! new or changed, and one that says "gone" for each that is no more. Of a changed entry it holds
+//! the blocks that the base does not have; the others are references into the base's file. Blocks
+//! are compared by their stored bytes, so both packages should be made with the same options.
+
+use std::collections::{HashMap, HashSet};
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+
+use zerocopy::little_endian::U64;
+
+use super::build::{Builder, Entry, Features};
+use super::item::beside;
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::{BlockRecord, block_flag, entry_flag};
+use crate::reader::plan;
+use crate::sign::SecretKey;
+use crate::{PackReport, Package};
+
+/// How a name differs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change {
+    /// Only the second package has it.
+    Added,
+    /// Only the first has it.
+    Removed,
+    /// Both have it, with another content.
+    Changed,
+}
+
+/// A name that differs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Difference {
+    /// How.
+    pub change: Change,
+    /// The name.
+    pub name: Vec<u8>,
+}
+
+/// What differs between two packages, in the byte order of the names. Contents are compared by
+/// their hashes: no data are read.
+///
+/// # Errors
+/// A package's tables are damaged, or it has no content hashes.
+pub fn diff(a: &Package, b: &Package) -> Result<Vec<Difference>> {
+    let mut found = Vec::new();
+    let (mut left, mut right) = (
+        live(a)?.into_iter().peekable(),
+        live(b)?.into_iter().peekable(),
+    );
+    loop {
+        let order = match (left.peek(), right.peek()) {
+            (None, None) => return Ok(found),
+            (Some(_), None) => std::cmp::Ordering::Less,
+            (None, Some(_)) => std::cmp::Ordering::Greater,
+            (Some(&l), Some(&r)) => a.name(l)?.cmp(b.name(r)?),
+        };
+        let mut note = |change, name: &[u8]| {
+            let name = name.to_vec();
+            found.push(Difference { change, name });
+        };
+        match order {
+            std::cmp::Ordering::Less => {
+                let index = left.next().expect("peeked");
+                note(Change::Removed, a.name(index)?);
+            }
+            std::cmp::Ordering::Greater => {
+                let index = right.next().expect("peeked");
+                note(Change::Added, b.name(index)?);
+            }
+            std::cmp::Ordering::Equal => {
+                let (l, r) = (left.next().expect("peeked"), right.next().expect("peeked"));
+                if content(a, l)? != content(b, r)? {
+                    note(Change::Changed, b.name(r)?);
+                }
+            }
+        }
+    }
+}
+
+fn live(package: &Package) -> Result<Vec<u32>> {
+    let mut live = Vec::new();
+    for &index in package.by_name()? {
+        if !package.info(index)?.gone {
+            live.push(index);
+        }
+    }
+    Ok(live)
+}
+
+fn content(package: &Package, index: u32) -> Result<[u8; 32]> {
+    let cause = "the package has no content hashes to compare";
+    let missing = || Error::new(ErrorKind::Unsupported, cause).of(package.path());
+    package.content_hash(index)?.ok_or_else(missing)
+}
+
+/// Writes the patch that, mounted over `a`, has the entries of `b`, into an empty file; see
+/// [`write`](crate::write).
+///
+/// # Errors
+/// A package is damaged, or a patch itself, or the file cannot be written.
+pub fn write_patch(
+    a: &Package,
+    b: &Package,
+    sign: Option<&SecretKey>,
+    file: &File,
+) -> Result<PackReport> {
+    if a.base_root().is_some() || b.base_root().is_some() {
+        let cause = "a patch is made of two whole packages";
+        return Err(Error::new(ErrorKind::InvalidArgument, cause));
+    }
+    if a.folds_case() != b.folds_case() {
+        let cause = "one package folds the case of names, the other does not";
+        return Err(Error::new(ErrorKind::InvalidArgument, cause));
+    }
+    let differences = diff(a, b)?;
+    let base = BaseBlocks::new(a)?;
+    let source = open(b)?;
+    let mut wanted: Vec<Wanted> = Vec::new();
+    for difference in differences {
+        let index = match difference.change {
+            Change::Removed => None,
+            _ => b.lookup(&difference.name)?.map(|info| info.index),
+        };
+        let first_block = match index {
+            Some(index) => b.tables().entry(index)?.first_block.get(),
+            None => u32::MAX,
+        };
+        wanted.push(Wanted {
+            name: difference.name,
+            index,
+            first_block,
+        });
+    }
+    // In the order of the data, so that the patch's blocks lie as those of the package.
+    wanted.sort_by(|x, y| (x.first_block, &x.name).cmp(&(y.first_block, &y.name)));
+    let mut runs: Vec<(u32, u32)> = Vec::new();
+    let mut seen = HashSet::new();
+    for one in wanted.iter().filter_map(|one| one.index) {
+        let entry = b.tables().entry(one)?;
+        let run = (entry.first_block.get(), entry.block_count.get());
+        if seen.insert(run) {
+            runs.push(run);
+        }
+    }
+    let block_count = runs.iter().map(|(_, count)| u64::from(*count)).sum();
+    let mut builder = Builder::new(file, wanted.len() as u64, block_count)?;
+    let mut report = PackReport {
+        entries: wanted.len() as u64,
+        blocks: block_count,
+        ..PackReport::default()
+    };
+    let mut moved: HashMap<(u32, u32), u32> = HashMap::new();
+    for run in runs {
+        let mut first = None;
+        for index in run.0..run.0 + run.1 {
+            let at = push(b, &source, index, &base, &mut builder, &mut report)?;
+            first.get_or_insert(at);
+        }
+        moved.insert(run, first.unwrap_or(0));
+    }
+    let entries = wanted
+        .into_iter()
+        .map(|one| entry(b, one, &moved, &mut report))
+        .collect::<Result<Vec<Entry>>>()?;
+    let features = Features {
+        fold_case: b.folds_case(),
+        base_root: Some(a.root()),
+        sign,
+    };
+    (report.root, report.file_bytes) = builder.finish(entries, &features)?;
+    Ok(report)
+}
+
+/// As [`write_patch`], beside `path`, synced and renamed.
+///
+/// # Errors
+/// As [`write_patch`]; nothing is left behind then.
+pub fn write_patch_file(
+    a: &Package,
+    b: &Package,
+    sign: Option<&SecretKey>,
+    path: impl AsRef<Path>,
+) -> Result<PackReport> {
+    beside(path.as_ref(), |file| write_patch(a, b, sign, file))
+}
+
+/// An entry of the patch to be; without an index, one that is gone.
+struct Wanted {
+    name: Vec<u8>,
+    index: Option<u32>,
+    first_block: u32,
+}
+
+fn entry(
+    b: &Package,
+    wanted: Wanted,
+    moved: &HashMap<(u32, u32), u32>,
+    report: &mut PackReport,
+) -> Result<Entry> {
+    let Some(index) = wanted.index else {
+        return Ok(Entry {
+            name: wanted.name,
+            raw_bytes: 0,
+            first_block: 0,
+            block_count: 0,
+            offset_in_block: 0,
+            block_shift: crate::limits::BLOCK_SHIFT_DEFAULT,
+            flags: entry_flag::GONE,
+            content: [0; 32],
+            metadata: None,
+        });
+    };
+    let record = b.tables().entry(index)?;
+    let run = (record.first_block.get(), record.block_count.get());
+    report.raw_bytes += record.raw_bytes.get();
+    Ok(Entry {
+        name: wanted.name,
+        raw_bytes: record.raw_bytes.get(),
+        first_block: moved[&run],
+        block_count: run.1,
+        offset_in_block: record.offset_in_block.get(),
+        block_shift: record.block_shift,
+        flags: record.flags,
+        content: content(b, index)?,
+        metadata: b.metadata(index)?.map(<[u8]>::to_vec),
+    })
+}
+
+fn push(
+    b: &Package,
+    source: &File,
+    index: u32,
+    base: &BaseBlocks,
+    builder: &mut Builder<'_>,
+    report: &mut PackReport,
+) -> Result<u32> {
+    let block = plan::block(b.tables(), index)?;
+    let stored = read_block(b, source, &block)?;
+    if let Some(offset) = base.find(&block, &stored)? {
+        let mut record = block;
+        record.offset = U64::new(offset);
+        return builder.push_base(record);
+    }
+    if let Some(count) = report.blocks_by_codec.get_mut(usize::from(block.codec)) {
+        *count += 1;
+    }
+    builder.push(block, &stored)
+}
+
+fn open(package: &Package) -> Result<File> {
+    let path = package.path();
+    File::open(path).map_err(|error| Error::io(path, "open", error))
+}
+
+fn read_block(package: &Package, file: &File, block: &BlockRecord) -> Result<Vec<u8>> {
+    let mut stored = vec![0; block.stored_bytes.get() as usize];
+    let offset = block.offset.get();
+    let read = file.read_exact_at(&mut stored, offset);
+    read.map_err(|error| Error::io(package.path(), "read", error).at(offset))?;
+    if xxhash_rust::xxh3::xxh3_64(&stored) != block.checksum.get() {
+        let cause = "the checksum of a stored block does not match: its bytes are damaged";
+        return Err(crate::error::corrupt(cause).of(package.path()).at(offset));
+    }
+    Ok(stored)
+}
+
+/// The blocks of the base, by what tells them apart.
+struct BaseBlocks<'a> {
+    package: &'a Package,
+    file: File,
+    by_content: HashMap<(u64, u32, u32, u8), BlockRecord>,
+}
+
+impl BaseBlocks<'_> {
+    fn new(package: &Package) -> Result<BaseBlocks<'_>> {
+        let tables = package.tables();
+        let mut by_content = HashMap::new();
+        for index in 0..tables.header.block_count.get() as u32 {
+            let block = plan::block(tables, index)?;
+            by_content.insert(key(&block), block);
+        }
+        Ok(BaseBlocks {
+            package,
+            file: open(package)?,
+            by_content,
+        })
+    }
+
+    /// Where the base has the same stored bytes.
+    fn find(&self, block: &BlockRecord, stored: &[u8]) -> Result<Option<u64>> {
+        let Some(found) = self.by_content.get(&key(block)) else {
+            return Ok(None);
+        };
+        assert_eq!(found.flags & block_flag::IN_BASE, 0, "the base is no patch");
+        // Equal checksums can be made; equal bytes cannot.
+        let same = read_block(self.package, &self.file, found)? == stored;
+        Ok(same.then(|| found.offset.get()))
+    }
+}
+
+fn key(block: &BlockRecord) -> (u64, u32, u32, u8) {
+    let (stored, raw) = (block.stored_bytes.get(), block.raw_bytes.get());
+    (block.checksum.get(), stored, raw, block.codec)
+}

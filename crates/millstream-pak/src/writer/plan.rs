@@ -1,0 +1,311 @@
+//! The plan: which inputs there are, in which order, which are the same, and in which blocks.
+//!
+//! Order: what the trace of a load names, as it was loaded; then the rest by name, so that a
+//! folder's files lie together. Inputs of one length are hashed first, and of those with one hash
+//! only the first is stored. Short inputs share blocks; a shared block ends with its folder once it
+//! is half full.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::PackOptions;
+use super::item::Item;
+use crate::error::{Error, ErrorKind, Result};
+use crate::limits::{
+    BLOCK_SHIFT_DEFAULT, BLOCK_SHIFT_MAX, BLOCK_SHIFT_RANGED, SHARED_BLOCK_BYTES,
+    SHARED_BLOCK_CLOSE_BYTES, SHARED_BYTES_MAX,
+};
+use crate::metadata::Metadata;
+use crate::names;
+
+/// What is to be written.
+pub(super) struct Plan {
+    pub(super) items: Vec<Planned>,
+    /// Blocks, in the order of the file.
+    pub(super) units: Vec<Unit>,
+    pub(super) raw_bytes: u64,
+}
+
+/// An input in its place.
+pub(super) struct Planned {
+    pub(super) item: Item,
+    /// The item with the same content that is stored.
+    pub(super) same_as: Option<(u32, [u8; 32])>,
+    pub(super) first_unit: u32,
+    pub(super) unit_count: u32,
+    pub(super) offset_in_block: u32,
+    pub(super) block_shift: u8,
+    pub(super) shared: bool,
+    pub(super) metadata: Option<Vec<u8>>,
+}
+
+/// A block to be.
+pub(super) enum Unit {
+    /// Several items, one after the other.
+    Shared(Vec<u32>),
+    /// A part of an item.
+    Part { item: u32, nth: u32 },
+}
+
+pub(super) fn plan(mut items: Vec<Item>, options: &PackOptions<'_>) -> Result<Plan> {
+    for item in &items {
+        names::check(&item.name)?;
+    }
+    items.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+    check_duplicates(&items, options.fold_case)?;
+    put_in_order(&mut items, &options.order);
+    let described = describe_all(&items, options)?;
+    let same = find_same(&items, options)?;
+    let mut plan = Plan {
+        raw_bytes: items.iter().map(|item| item.len).sum(),
+        items: Vec::with_capacity(items.len()),
+        units: Vec::new(),
+    };
+    let ordered = options.order.len();
+    let mut open: Vec<u32> = Vec::new();
+    let mut open_bytes = 0;
+    for (nth, ((item, record), same_as)) in items.into_iter().zip(described).zip(same).enumerate() {
+        let nth = u32::try_from(nth).expect("checked against the limit when written");
+        let shared = item.len > 0 && item.len < SHARED_BYTES_MAX && same_as.is_none();
+        let before = plan
+            .items
+            .last()
+            .map(|one: &Planned| folder(&one.item.name));
+        // Where a trace gave the order, neighbours of other folders are loaded together too.
+        let folder_ends = ordered == 0 && before.is_some_and(|it| it != folder(&item.name));
+        let full = open_bytes + item.len as usize > SHARED_BLOCK_BYTES;
+        let close = (shared && full) || (folder_ends && open_bytes >= SHARED_BLOCK_CLOSE_BYTES);
+        if close && !open.is_empty() {
+            close_shared(&mut plan, &mut open, &mut open_bytes);
+        }
+        let mut planned = Planned {
+            block_shift: shift_of(record.as_ref(), options),
+            metadata: record.map(|record| record.encode()),
+            item,
+            same_as,
+            first_unit: 0,
+            unit_count: 0,
+            offset_in_block: 0,
+            shared,
+        };
+        if shared {
+            planned.offset_in_block = open_bytes as u32;
+            open_bytes += planned.item.len as usize;
+            open.push(nth);
+        } else if same_as.is_none() {
+            let count = planned.item.len.div_ceil(1 << planned.block_shift);
+            let limit = |_| Error::new(ErrorKind::Limit, "more blocks than a package can have");
+            planned.first_unit = u32::try_from(plan.units.len()).map_err(limit)?;
+            planned.unit_count = u32::try_from(count).map_err(limit)?;
+            let parts = (0..planned.unit_count).map(|part| Unit::Part {
+                item: nth,
+                nth: part,
+            });
+            plan.units.extend(parts);
+        }
+        plan.items.push(planned);
+    }
+    close_shared(&mut plan, &mut open, &mut open_bytes);
+    Ok(plan)
+}
+
+fn close_shared(plan: &mut Plan, open: &mut Vec<u32>, open_bytes: &mut usize) {
+    if open.is_empty() {
+        return;
+    }
+    let unit = plan.units.len() as u32;
+    for &nth in open.iter() {
+        let planned = &mut plan.items[nth as usize];
+        planned.first_unit = unit;
+        planned.unit_count = 1;
+    }
+    plan.units.push(Unit::Shared(std::mem::take(open)));
+    *open_bytes = 0;
+}
+
+fn folder(name: &[u8]) -> &[u8] {
+    let slash = name.iter().rposition(|&byte| byte == b'/');
+    &name[..slash.unwrap_or(0)]
+}
+
+fn shift_of(record: Option<&Metadata>, options: &PackOptions<'_>) -> u8 {
+    if let Some(bytes) = options.block_bytes {
+        return bytes.trailing_zeros() as u8;
+    }
+    let ranged = record.is_some_and(|it| it.mips.len() > 1 || it.audio.is_some());
+    if ranged {
+        BLOCK_SHIFT_RANGED
+    } else if options.coding == super::Coding::Fixed(millstream::CodecId::STORED) {
+        BLOCK_SHIFT_MAX
+    } else {
+        BLOCK_SHIFT_DEFAULT
+    }
+}
+
+fn check_duplicates(items: &[Item], fold_case: bool) -> Result<()> {
+    let duplicate =
+        |name: &[u8], cause: &str| Err(Error::new(ErrorKind::Duplicate, cause).entry(name));
+    for pair in items.windows(2) {
+        if pair[0].name == pair[1].name {
+            return duplicate(&pair[1].name, "two inputs have this name");
+        }
+        // A name that is a folder of another: such a package could not be unpacked.
+        let folder = names_folder_of(&pair[0].name, &items[1..], &pair[1].name);
+        if folder {
+            return duplicate(&pair[0].name, "the name is both a file and a folder");
+        }
+    }
+    if fold_case {
+        let mut seen = HashMap::new();
+        for item in items {
+            let folded = item.name.to_ascii_lowercase();
+            if seen.insert(folded, ()).is_some() {
+                let cause = "two inputs have this name but for its case";
+                return duplicate(&item.name, cause);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether some name lies below `name`, of names sorted by their bytes.
+fn names_folder_of(name: &[u8], sorted: &[Item], next: &[u8]) -> bool {
+    if !next.starts_with(name) {
+        return false;
+    }
+    let mut below = name.to_vec();
+    below.push(b'/');
+    let at = sorted.partition_point(|item| item.name < below);
+    sorted
+        .get(at)
+        .is_some_and(|item| item.name.starts_with(&below))
+}
+
+/// Puts the items that `order` names in front, in its order; the rest stay sorted by name.
+fn put_in_order(items: &mut [Item], order: &[Vec<u8>]) {
+    if order.is_empty() {
+        return;
+    }
+    let mut places: HashMap<&[u8], usize> = HashMap::new();
+    for (nth, name) in order.iter().enumerate() {
+        places.entry(name).or_insert(nth);
+    }
+    // A stable sort.
+    items.sort_by_key(|item| places.get(&item.name[..]).copied().unwrap_or(usize::MAX));
+}
+
+/// Runs `work` for `0..count` on several threads; the results in order. The first error by number.
+pub(super) fn in_parallel<T: Send>(
+    count: usize,
+    threads: usize,
+    work: impl Fn(usize) -> Result<T> + Sync,
+) -> Result<Vec<T>> {
+    let next = AtomicUsize::new(0);
+    let results: Mutex<Vec<Option<Result<T>>>> = Mutex::new((0..count).map(|_| None).collect());
+    std::thread::scope(|scope| {
+        for _ in 0..threads.min(count) {
+            scope.spawn(|| {
+                loop {
+                    let nth = next.fetch_add(1, Ordering::Relaxed);
+                    if nth >= count {
+                        return;
+                    }
+                    let result = work(nth);
+                    let failed = result.is_err();
+                    results.lock().expect("no thread panics with it")[nth] = Some(result);
+                    if failed {
+                        next.store(count, Ordering::Relaxed);
+                    }
+                }
+            });
+        }
+    });
+    let results = results.into_inner().expect("no thread panicked with it");
+    results.into_iter().flatten().collect()
+}
+
+pub(super) fn thread_count(options: &PackOptions<'_>) -> usize {
+    if options.threads > 0 {
+        return options.threads.min(1024);
+    }
+    std::thread::available_parallelism().map_or(2, std::num::NonZero::get)
+}
+
+fn describe_all(items: &[Item], options: &PackOptions<'_>) -> Result<Vec<Option<Metadata>>> {
+    if options.describers.is_empty() {
+        return Ok(items.iter().map(|item| item.metadata.clone()).collect());
+    }
+    in_parallel(items.len(), thread_count(options), |nth| {
+        let item = &items[nth];
+        if item.metadata.is_some() {
+            return Ok(item.metadata.clone());
+        }
+        describe(item, options)
+    })
+}
+
+fn describe(item: &Item, options: &PackOptions<'_>) -> Result<Option<Metadata>> {
+    use crate::limits::DESCRIBE_HEAD_BYTES_MAX;
+    let mut bytes = Vec::new();
+    for describer in &options.describers {
+        let wanted = describer
+            .head_bytes(&item.name)
+            .min(DESCRIBE_HEAD_BYTES_MAX);
+        let wanted = usize::try_from(item.len).unwrap_or(usize::MAX).min(wanted);
+        if wanted > bytes.len() {
+            let have = bytes.len();
+            item.read(have as u64, wanted - have, &mut bytes)?;
+        }
+        let head = crate::Head {
+            name: &item.name,
+            bytes: &bytes[..wanted],
+            raw_bytes: item.len,
+        };
+        if let Some(record) = describer.describe(&head) {
+            return Ok(Some(record));
+        }
+    }
+    Ok(None)
+}
+
+/// For each item an earlier one with the same content, and the hash of it.
+fn find_same(items: &[Item], options: &PackOptions<'_>) -> Result<Vec<Option<(u32, [u8; 32])>>> {
+    let mut lengths: HashMap<u64, u32> = HashMap::new();
+    for item in items.iter().filter(|item| item.len > 0) {
+        *lengths.entry(item.len).or_default() += 1;
+    }
+    let suspects: Vec<u32> = (0..items.len())
+        .filter(|&nth| lengths.get(&items[nth].len).is_some_and(|&count| count > 1))
+        .map(|nth| nth as u32)
+        .collect();
+    let hashes = in_parallel(suspects.len(), thread_count(options), |nth| {
+        content_hash(&items[suspects[nth] as usize])
+    })?;
+    let mut same = vec![None; items.len()];
+    let mut first: HashMap<[u8; 32], u32> = HashMap::new();
+    for (&nth, hash) in suspects.iter().zip(hashes) {
+        match first.get(&hash) {
+            Some(&original) => same[nth as usize] = Some((original, hash)),
+            None => {
+                first.insert(hash, nth);
+            }
+        }
+    }
+    Ok(same)
+}
+
+fn content_hash(item: &Item) -> Result<[u8; 32]> {
+    const PIECE_BYTES: u64 = 1 << 20;
+    let mut hasher = blake3::Hasher::new();
+    let mut bytes = Vec::new();
+    let mut at = 0;
+    while at < item.len {
+        let len = (item.len - at).min(PIECE_BYTES);
+        bytes.clear();
+        item.read(at, len as usize, &mut bytes)?;
+        hasher.update(&bytes);
+        at += len;
+    }
+    Ok(*hasher.finalize().as_bytes())
+}

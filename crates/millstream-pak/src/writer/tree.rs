@@ -1,0 +1,67 @@
+//! BLAKE3 of an entry whose blocks were hashed apart.
+//!
+//! BLAKE3 is a tree over chunks of 1 KiB. Blocks are a power of two of such chunks and begin at a
+//! multiple of their length, so each is a whole subtree, and threads can hash the blocks of one
+//! entry at once.
+
+use blake3::hazmat::{HasherExt as _, Mode, merge_subtrees_non_root, merge_subtrees_root};
+
+/// The hash of a block within its entry: of the whole entry, if it has just this block.
+pub(super) fn block(raw: &[u8], offset: u64, alone: bool) -> [u8; 32] {
+    if alone {
+        return *blake3::hash(raw).as_bytes();
+    }
+    let mut hasher = blake3::Hasher::new();
+    hasher.set_input_offset(offset);
+    hasher.update(raw);
+    hasher.finalize_non_root()
+}
+
+/// The hash of an entry from those of its blocks.
+pub(super) fn root(blocks: &[[u8; 32]]) -> [u8; 32] {
+    match blocks {
+        [] => *blake3::hash(b"").as_bytes(),
+        [one] => *one,
+        _ => {
+            let (left, right) = blocks.split_at(left_count(blocks.len()));
+            *merge_subtrees_root(&inner(left), &inner(right), Mode::Hash).as_bytes()
+        }
+    }
+}
+
+fn inner(blocks: &[[u8; 32]]) -> [u8; 32] {
+    if let [one] = blocks {
+        return *one;
+    }
+    let (left, right) = blocks.split_at(left_count(blocks.len()));
+    merge_subtrees_non_root(&inner(left), &inner(right), Mode::Hash)
+}
+
+/// The left part of a tree is the largest whole one that leaves something for the right.
+fn left_count(count: usize) -> usize {
+    count.next_power_of_two() / 2
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_hashed_apart_give_the_hash_of_the_whole() {
+        let bytes: Vec<u8> = (0..300_000u32)
+            .map(|at| (at * 7 + at / 251) as u8)
+            .collect();
+        for len in [
+            0, 1, 4095, 4096, 4097, 8192, 12_288, 65_536, 100_000, 299_999,
+        ] {
+            let raw = &bytes[..len];
+            let alone = len <= 4096;
+            let blocks: Vec<[u8; 32]> = raw
+                .chunks(4096)
+                .enumerate()
+                .map(|(nth, piece)| block(piece, nth as u64 * 4096, alone))
+                .collect();
+            assert_eq!(root(&blocks), *blake3::hash(raw).as_bytes(), "{len} bytes");
+        }
+    }
+}

@@ -1,0 +1,449 @@
+//! Packages from end to end: what goes in comes out, whole, in ranges and in batches.
+
+mod support;
+
+use millstream::{CodecId, Source};
+use millstream_pak::{
+    BatchOptions, Change, Coding, ErrorKind, Item, Mounts, PackOptions, Package, PackageOptions,
+    Piece, SecretKey, diff, verify, write_file, write_patch_file,
+};
+use support::{Bench, codings, entries, items};
+
+#[test]
+fn every_entry_comes_out_as_it_went_in_whatever_the_codec() {
+    let bench = Bench::new();
+    let entries = entries(1);
+    for coding in codings() {
+        let path = bench.pack("all.mpak", &entries, coding);
+        let package = bench.open(&path);
+        assert_eq!(package.len() as usize, entries.len());
+        for (name, bytes) in &entries {
+            let loaded = bench.load(&package, name).expect("loaded");
+            assert!(loaded == *bytes, "{coding:?} {name}");
+        }
+        assert!(!package.exists(b"words/2").expect("asked"));
+        let found = verify(&bench.storage, &package, None, &mut |_| true).expect("verified");
+        assert_eq!(found.failures, 0, "{coding:?}: {:?}", found.first);
+        assert_eq!(found.entries as usize, entries.len());
+    }
+}
+
+#[test]
+fn ranges_land_just_their_bytes() {
+    let bench = Bench::new();
+    let entries = entries(2);
+    let seed = fastrand::u64(..);
+    println!("seed {seed}");
+    let mut random = fastrand::Rng::with_seed(seed);
+    for coding in codings() {
+        let path = bench.pack("ranges.mpak", &entries, coding);
+        for verify_stored in [false, true] {
+            let options = PackageOptions {
+                verify_stored,
+                ..PackageOptions::default()
+            };
+            let package = Package::open_with(&bench.storage, &path, options).expect("open");
+            let queue = bench.queue();
+            let mut tickets = Vec::new();
+            for _ in 0..300 {
+                let (name, bytes) = &entries[random.usize(..entries.len())];
+                let start = random.usize(0..=bytes.len());
+                let len = random.usize(0..=bytes.len() - start);
+                let found = package
+                    .lookup(name.as_bytes())
+                    .expect("asked")
+                    .expect("there");
+                let request = package.range(found.index, start as u64, len as u64);
+                let ticket = queue.enqueue(request.expect("a request")).expect("room");
+                tickets.push((ticket, &bytes[start..start + len], name));
+            }
+            queue.submit();
+            for (ticket, want, name) in tickets {
+                let loaded = ticket.wait().expect("loaded").into_buffer();
+                assert!(*loaded == *want, "{coding:?} {name}");
+            }
+        }
+    }
+}
+
+#[test]
+fn batches_give_every_piece_and_merge_neighbours() {
+    let bench = Bench::new();
+    let entries = entries(3);
+    let mut random = fastrand::Rng::with_seed(3);
+    for coding in codings() {
+        let path = bench.pack("batch.mpak", &entries, coding);
+        let package = bench.open(&path);
+        let queue = bench.queue();
+        let all: Vec<u32> = entries
+            .iter()
+            .map(|(name, _)| {
+                package
+                    .lookup(name.as_bytes())
+                    .expect("asked")
+                    .expect("there")
+                    .index
+            })
+            .collect();
+        let batch = package
+            .enqueue_all(&queue, &all, &BatchOptions::default())
+            .expect("enqueued");
+        assert!(
+            batch.requests() < all.len() / 4,
+            "{} requests",
+            batch.requests()
+        );
+        for (nth, (name, bytes)) in entries.iter().enumerate() {
+            assert!(
+                *batch.wait(nth).expect("loaded") == bytes[..],
+                "{coding:?} {name}"
+            );
+        }
+        let pieces: Vec<Piece> = (0..500)
+            .map(|_| {
+                let nth = random.usize(..all.len());
+                let len = entries[nth].1.len() as u64;
+                let offset = random.u64(0..=len);
+                let len = random.u64(0..=len - offset);
+                Piece {
+                    index: all[nth],
+                    offset,
+                    len,
+                }
+            })
+            .collect();
+        let batch = package.enqueue_pieces(&queue, &pieces, &BatchOptions::default());
+        let batch = batch.expect("enqueued");
+        for (nth, piece) in pieces.iter().enumerate() {
+            let entry = all
+                .iter()
+                .position(|&index| index == piece.index)
+                .expect("one of them");
+            let start = piece.offset as usize;
+            let want = &entries[entry].1[start..start + piece.len as usize];
+            assert!(
+                *batch.wait(nth).expect("loaded") == *want,
+                "{coding:?} {piece:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_same_inputs_give_the_same_bytes_on_any_number_of_threads() {
+    let bench = Bench::new();
+    let mut entries = entries(4);
+    let path = bench.path("same.mpak");
+    let mut bytes = Vec::new();
+    for threads in [1, 2, 7] {
+        let options = PackOptions {
+            threads,
+            ..PackOptions::default()
+        };
+        let report = write_file(items(&entries), &options, &path).expect("packed");
+        assert!(report.duplicates >= 3);
+        bytes.push(std::fs::read(&path).expect("read"));
+        entries.reverse();
+    }
+    assert!(bytes.iter().all(|one| *one == bytes[0]));
+}
+
+#[test]
+fn tiny_files_cost_little_more_than_their_bytes() {
+    let bench = Bench::new();
+    let mut random = fastrand::Rng::with_seed(5);
+    let entries: Vec<(String, Vec<u8>)> = (0..20_000)
+        .map(|nth| {
+            (
+                format!("tiny/{}/{nth}.bin", nth / 100),
+                support::noise(&mut random, 200),
+            )
+        })
+        .collect();
+    let path = bench.pack("tiny.mpak", &entries, Coding::Auto(Default::default()));
+    let package = std::fs::metadata(&path).expect("there").len();
+    assert!(
+        package * 2 <= 20_000 * 200 * 3,
+        "{package} bytes for {}",
+        20_000 * 200
+    );
+}
+
+#[test]
+fn bad_names_and_duplicates_are_refused_and_nothing_is_left() {
+    let bench = Bench::new();
+    let path = bench.path("bad.mpak");
+    let cases: [(&[&str], ErrorKind); 6] = [
+        (&["../a"], ErrorKind::BadName),
+        (&["/a"], ErrorKind::BadName),
+        (&["a\0"], ErrorKind::BadName),
+        (&["nul.txt"], ErrorKind::BadName),
+        (&["a", "b", "a"], ErrorKind::Duplicate),
+        (&["a", "a.b", "a/b"], ErrorKind::Duplicate),
+    ];
+    for (names, kind) in cases {
+        let items = names
+            .iter()
+            .map(|&name| Item::from_bytes(name, *b"x"))
+            .collect();
+        let failed = write_file(items, &PackOptions::default(), &path).expect_err("refused");
+        assert_eq!(failed.kind(), kind, "{failed}");
+        assert!(failed.entry_name().is_some(), "{failed}");
+    }
+    let fold = PackOptions {
+        fold_case: true,
+        ..PackOptions::default()
+    };
+    let items = ["a/B", "A/b"].map(|name| Item::from_bytes(name, *b"x"));
+    let failed = write_file(items.into(), &fold, &path).expect_err("refused");
+    assert_eq!(failed.kind(), ErrorKind::Duplicate);
+    assert_eq!(
+        std::fs::read_dir(bench.folder.path())
+            .expect("listed")
+            .count(),
+        0
+    );
+}
+
+#[test]
+fn names_can_be_found_without_regard_to_case() {
+    let bench = Bench::new();
+    let path = bench.path("fold.mpak");
+    let options = PackOptions {
+        fold_case: true,
+        ..PackOptions::default()
+    };
+    write_file(
+        vec![Item::from_bytes("Data/Größe.TXT", *b"x")],
+        &options,
+        &path,
+    )
+    .expect("packed");
+    let package = bench.open(&path);
+    assert!(package.exists("data/gRöße.txt".as_bytes()).expect("asked"));
+    assert!(package.exists(b"./Data//").is_ok_and(|found| !found));
+    assert_eq!(
+        package.name(0).expect("a name"),
+        "Data/Größe.TXT".as_bytes()
+    );
+}
+
+#[test]
+fn patches_hold_what_changed_and_turn_one_package_into_the_other() {
+    let bench = Bench::new();
+    let old = entries(6);
+    let mut new = old.clone();
+    let mut random = fastrand::Rng::with_seed(7);
+    let big = support::words(&mut random, 20_000_000);
+    let mut old = old;
+    old.push((String::from("big"), big.clone()));
+    let mut changed = big;
+    changed[10_000_000] ^= 1;
+    changed.extend_from_slice(&[1; 100]);
+    new.push((String::from("big"), changed));
+    new.retain(|(name, _)| !name.starts_with("small/3") && name != "noise/65537");
+    new.push((String::from("added/x"), vec![3; 70_000]));
+    let coding = Coding::Auto(Default::default());
+    let a = bench.open(&bench.pack("a.mpak", &old, coding));
+    let b = bench.open(&bench.pack("b.mpak", &new, coding));
+    let differences = diff(&a, &b).expect("compared");
+    let of = |change| {
+        differences
+            .iter()
+            .filter(move |it| it.change == change)
+            .count()
+    };
+    assert_eq!(of(Change::Added), 1);
+    assert_eq!(of(Change::Changed), 1);
+    assert_eq!(of(Change::Removed), old.len() - (new.len() - 1));
+    let patch = bench.path("patch.mpak");
+    let report = write_patch_file(&a, &b, None, &patch).expect("patched");
+    assert!(report.file_bytes < 1_500_000, "{} bytes", report.file_bytes);
+
+    let mut mounts = Mounts::new();
+    let alone = mounts
+        .mount_package(&bench.storage, &patch)
+        .expect_err("without its base");
+    assert_eq!(alone.kind(), ErrorKind::Base);
+    mounts.mount(a).expect("mounted");
+    mounts
+        .mount_package(&bench.storage, &patch)
+        .expect("mounted");
+    let queue = bench.queue();
+    for (name, bytes) in &new {
+        let found = mounts.find(name.as_bytes()).expect("asked").expect("there");
+        let ticket = queue
+            .enqueue(mounts.request(&found).expect("a request"))
+            .expect("room");
+        queue.submit();
+        let loaded = ticket
+            .wait()
+            .unwrap_or_else(|failed| panic!("{name}: {failed}"));
+        assert!(*loaded.into_buffer() == bytes[..], "{name}");
+    }
+    for (name, _) in old
+        .iter()
+        .filter(|(name, _)| !new.iter().any(|(other, _)| other == name))
+    {
+        assert!(!mounts.exists(name.as_bytes()).expect("asked"), "{name}");
+    }
+    let mut listed = Vec::new();
+    let mut folders = vec![Vec::new()];
+    while let Some(folder) = folders.pop() {
+        for part in mounts.folder(&folder).expect("listed") {
+            let mut name = folder.clone();
+            name.extend_from_slice(if name.is_empty() { b"" } else { b"/" });
+            match part.strip_suffix(b"/") {
+                Some(part) => {
+                    name.extend_from_slice(part);
+                    folders.push(name);
+                }
+                None => {
+                    name.extend_from_slice(&part);
+                    listed.push(String::from_utf8(name).expect("UTF-8"));
+                }
+            }
+        }
+    }
+    listed.sort();
+    let mut want: Vec<String> = new.iter().map(|(name, _)| name.clone()).collect();
+    want.sort();
+    assert_eq!(listed, want);
+    // The range of a patched entry that lies in its base alone.
+    let found = mounts.find(b"big").expect("asked").expect("there");
+    let request = mounts.request_range(&found, 1_000, 500).expect("a request");
+    let ticket = queue.enqueue(request).expect("room");
+    queue.submit();
+    let want = &new.iter().find(|(name, _)| name == "big").expect("there").1[1_000..1_500];
+    assert!(*ticket.wait().expect("loaded").into_buffer() == *want);
+}
+
+#[test]
+fn loose_files_hide_packages_and_are_reloaded_when_they_change() {
+    let bench = Bench::new();
+    let base = [("a", "base a"), ("b", "base b"), ("dir/c", "base c")];
+    let base = base.map(|(name, text)| (String::from(name), text.as_bytes().to_vec()));
+    let path = bench.pack("base.mpak", &base, Coding::Fixed(CodecId::STORED));
+    let loose = bench.path("loose");
+    std::fs::create_dir_all(loose.join("dir")).expect("made");
+    std::fs::write(loose.join("b"), b"loose b").expect("written");
+    let mut mounts = Mounts::new();
+    mounts
+        .mount_package(&bench.storage, &path)
+        .expect("mounted");
+    mounts
+        .mount_folder(&bench.storage, &loose)
+        .expect("mounted");
+    mounts
+        .mount_writable(&bench.storage, bench.path("user"))
+        .expect("mounted");
+    let queue = bench.queue();
+    let load = |name: &str| {
+        let found = mounts.find(name.as_bytes()).expect("asked")?;
+        let ticket = queue
+            .enqueue(mounts.request(&found).expect("a request"))
+            .expect("room");
+        queue.submit();
+        let bytes = ticket.wait().expect("loaded").into_buffer().to_vec();
+        Some(String::from_utf8(bytes).expect("text"))
+    };
+    assert_eq!(load("a").as_deref(), Some("base a"));
+    assert_eq!(load("b").as_deref(), Some("loose b"));
+    assert_eq!(load("dir/c").as_deref(), Some("base c"));
+    assert_eq!(mounts.changes().expect("asked"), Vec::<Vec<u8>>::new());
+    std::fs::write(loose.join("b"), b"changed b").expect("written");
+    assert_eq!(mounts.changes().expect("asked"), [b"b".to_vec()]);
+    assert_eq!(load("b").as_deref(), Some("changed b"));
+    std::fs::remove_file(loose.join("b")).expect("removed");
+    assert_eq!(load("b").as_deref(), Some("base b"));
+    let saved = mounts
+        .writable_path(b"saves/1")
+        .expect("asked")
+        .expect("a folder");
+    assert_eq!(saved, bench.path("user").join("saves/1"));
+    assert!(mounts.writable_path(b"../1").is_err());
+    std::fs::create_dir_all(saved.parent().expect("a folder")).expect("made");
+    std::fs::write(&saved, b"saved").expect("written");
+    assert_eq!(load("saves/1").as_deref(), Some("saved"));
+    assert_eq!(
+        mounts.folder(b"").expect("listed"),
+        [
+            b"a".to_vec(),
+            b"b".to_vec(),
+            b"dir/".to_vec(),
+            b"saves/".to_vec()
+        ]
+    );
+}
+
+#[test]
+fn a_signature_tells_whose_package_it_is() {
+    let bench = Bench::new();
+    let (ours, other) = (
+        SecretKey::from_bytes(&[1; 32]),
+        SecretKey::from_bytes(&[2; 32]),
+    );
+    let path = bench.path("signed.mpak");
+    let options = PackOptions {
+        sign: Some(&ours),
+        ..PackOptions::default()
+    };
+    write_file(items(&entries(8)), &options, &path).expect("packed");
+    let package = bench.open(&path);
+    let check = |key: &SecretKey| {
+        verify(&bench.storage, &package, Some(&key.public()), &mut |_| true).expect("verified")
+    };
+    let found = check(&ours);
+    assert!(
+        found.failures == 0 && found.signature_verified,
+        "{:?}",
+        found.first
+    );
+    let found = check(&other);
+    assert_eq!(found.failures, 1);
+    assert_eq!(
+        found.first.map(|error| error.kind()),
+        Some(ErrorKind::Signature)
+    );
+    let unsigned =
+        bench.open(&bench.pack("plain.mpak", &entries(8), Coding::Fixed(CodecId::STORED)));
+    let found = verify(&bench.storage, &unsigned, Some(&ours.public()), &mut |_| {
+        true
+    });
+    assert_eq!(found.expect("verified").failures, 1);
+}
+
+#[test]
+fn an_order_lays_out_what_is_loaded_together() {
+    let bench = Bench::new();
+    let entries = entries(9);
+    let order: Vec<Vec<u8>> = ["words/1000001", "noise/32768", "small/1/1.txt", "none"]
+        .map(|name| name.as_bytes().to_vec())
+        .into();
+    let options = PackOptions {
+        order,
+        coding: Coding::Fixed(CodecId::STORED),
+        ..PackOptions::default()
+    };
+    let path = bench.path("ordered.mpak");
+    write_file(items(&entries), &options, &path).expect("packed");
+    let bytes = std::fs::read(&path).expect("read");
+    let place = |name: &str| {
+        let want = &entries
+            .iter()
+            .find(|(other, _)| other == name)
+            .expect("there")
+            .1;
+        let found = bytes.windows(64).position(|window| window == &want[..64]);
+        found.expect("stored as it is")
+    };
+    assert!(place("words/1000001") < place("noise/32768"));
+    assert!(place("noise/32768") < place("noise/1000001"));
+    let package = bench.open(&path);
+    for (name, bytes) in &entries {
+        assert!(
+            bench.load(&package, name).expect("loaded") == *bytes,
+            "{name}"
+        );
+    }
+}

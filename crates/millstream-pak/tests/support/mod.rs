@@ -1,0 +1,124 @@
+//! Folders of generated entries, and packages of them.
+
+use std::path::PathBuf;
+
+use millstream::{CodecId, Queue, QueueOptions, Storage, StorageOptions};
+use millstream_pak::{Coding, Item, PackOptions, Package, write_file};
+
+pub struct Bench {
+    pub storage: Storage,
+    pub folder: tempfile::TempDir,
+}
+
+impl Bench {
+    pub fn new() -> Bench {
+        let storage = Storage::new(StorageOptions::default()).expect("a storage");
+        let folder = tempfile::tempdir().expect("a folder");
+        Bench { storage, folder }
+    }
+
+    pub fn queue(&self) -> Queue {
+        self.storage
+            .queue(QueueOptions::default())
+            .expect("a queue")
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub fn pack(&self, name: &str, entries: &[(String, Vec<u8>)], coding: Coding) -> PathBuf {
+        let options = PackOptions {
+            coding,
+            ..PackOptions::default()
+        };
+        let path = self.path(name);
+        write_file(items(entries), &options, &path).expect("packed");
+        path
+    }
+
+    pub fn open(&self, path: &PathBuf) -> Package {
+        Package::open(&self.storage, path).expect("a package")
+    }
+
+    pub fn load(&self, package: &Package, name: &str) -> Result<Vec<u8>, String> {
+        let found = package
+            .lookup(name.as_bytes())
+            .map_err(|error| error.to_string())?;
+        let found = found.ok_or_else(|| format!("{name} is missing"))?;
+        let request = package
+            .request(found.index)
+            .map_err(|error| error.to_string())?;
+        let queue = self.queue();
+        let ticket = queue.enqueue(request).map_err(|error| error.to_string())?;
+        queue.submit();
+        let done = ticket.wait().map_err(|failed| failed.to_string())?;
+        Ok(done.into_buffer().to_vec())
+    }
+}
+
+pub fn items(entries: &[(String, Vec<u8>)]) -> Vec<Item> {
+    let item = |(name, bytes): &(String, Vec<u8>)| Item::from_bytes(name.as_str(), bytes.clone());
+    entries.iter().map(item).collect()
+}
+
+/// Words from a small vocabulary: they shrink to a half or so.
+pub fn words(random: &mut fastrand::Rng, len: usize) -> Vec<u8> {
+    let vocabulary: Vec<[u8; 6]> = (0..512)
+        .map(|_| random.u64(..).to_le_bytes()[..6].try_into().expect("six"))
+        .collect();
+    let mut out = Vec::with_capacity(len + 6);
+    while out.len() < len {
+        out.extend_from_slice(&vocabulary[random.usize(0..512)]);
+    }
+    out.truncate(len);
+    out
+}
+
+pub fn noise(random: &mut fastrand::Rng, len: usize) -> Vec<u8> {
+    (0..len).map(|_| random.u8(..)).collect()
+}
+
+/// Entries of all sizes that the format tells apart, some of them the same, some noise.
+pub fn entries(seed: u64) -> Vec<(String, Vec<u8>)> {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let sizes = [
+        0, 1, 15, 16, 4095, 4096, 4097, 32_767, 32_768, 65_535, 65_536, 65_537, 262_143, 262_144,
+        262_145, 1_000_001,
+    ];
+    let mut entries = Vec::new();
+    for size in sizes {
+        entries.push((format!("words/{size}"), words(&mut random, size)));
+        entries.push((format!("noise/{size}"), noise(&mut random, size)));
+    }
+    for nth in 0..300 {
+        let size = random.usize(1..2000);
+        entries.push((
+            format!("small/{}/{nth}.txt", nth % 7),
+            words(&mut random, size),
+        ));
+    }
+    let same = entries[20].1.clone();
+    entries.push((String::from("again/a"), same.clone()));
+    entries.push((String::from("again/b"), same));
+    let small = entries[200].1.clone();
+    entries.push((String::from("again/small"), small));
+    entries.push((String::from("ü/日本 語"), vec![7; 100_000]));
+    entries
+}
+
+pub fn codings() -> Vec<Coding> {
+    let mut codings = vec![Coding::Auto(Default::default())];
+    for codec in [
+        CodecId::STORED,
+        CodecId::ZLIB,
+        CodecId::GDEFLATE,
+        CodecId::LZ4_BLOCK,
+    ] {
+        codings.push(Coding::Fixed(codec));
+    }
+    if cfg!(feature = "c") {
+        codings.push(Coding::Fixed(CodecId::ZSTD));
+    }
+    codings
+}
