@@ -1,0 +1,150 @@
+//! Errors: what is wrong with a scene, where in its JSON, in which file, and the likely cause.
+//!
+//! ```
+//! use millstream_gltf::{Error, ErrorKind};
+//! let error = Error::new(ErrorKind::Invalid, "accessors[3].bufferView", "there is no view 9");
+//! assert_eq!(error.to_string(), "accessors[3].bufferView: there is no view 9");
+//! ```
+
+use std::fmt;
+use std::sync::Arc;
+
+/// Kinds of errors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The JSON text is not JSON, or the GLB is no GLB: nothing of the scene can be loaded.
+    Malformed,
+    /// Something in the JSON contradicts the specification or itself.
+    Invalid,
+    /// Correct, but beyond what is loaded: Draco and meshopt compression, Basis Universal, glTF 1.
+    Unsupported,
+    /// A URI that leaves the scene's folder or names a host.
+    Refused,
+    /// A bound of `limits` or of the application.
+    Limit,
+    /// A file is not there.
+    Missing,
+    /// Reading failed.
+    Read,
+    /// An image could not be decoded.
+    Image,
+    /// The application called it off.
+    Cancelled,
+}
+
+struct Circumstances {
+    kind: ErrorKind,
+    place: String,
+    cause: String,
+    file: Option<String>,
+    source: Option<millstream::Error>,
+}
+
+/// An error of a scene. Cloning is cheap.
+#[derive(Clone)]
+pub struct Error(Arc<Circumstances>);
+
+impl Error {
+    /// An error at a place of the JSON (`accessors[3].count`; empty for the whole).
+    pub fn new(kind: ErrorKind, place: impl Into<String>, cause: impl Into<String>) -> Error {
+        Error(Arc::new(Circumstances {
+            kind,
+            place: place.into(),
+            cause: cause.into(),
+            file: None,
+            source: None,
+        }))
+    }
+
+    /// A failed request for what `place` names, in the file `file`.
+    pub(crate) fn of_request(place: &str, file: &str, error: &millstream::Error) -> Error {
+        let kind = match error.kind() {
+            millstream::ErrorKind::NotFound => ErrorKind::Missing,
+            millstream::ErrorKind::Cancelled => ErrorKind::Cancelled,
+            millstream::ErrorKind::Application => ErrorKind::Image,
+            _ => ErrorKind::Read,
+        };
+        let cause = match kind {
+            ErrorKind::Image => error.cause().to_owned(),
+            _ => error.to_string(),
+        };
+        Error(Arc::new(Circumstances {
+            kind,
+            place: place.to_owned(),
+            cause,
+            file: Some(file.to_owned()),
+            source: Some(error.clone()),
+        }))
+    }
+
+    /// The same error with the name of the file that it is about.
+    #[must_use]
+    pub fn in_file(self, file: &str) -> Error {
+        let about = &*self.0;
+        Error(Arc::new(Circumstances {
+            kind: about.kind,
+            place: about.place.clone(),
+            cause: about.cause.clone(),
+            file: Some(file.to_owned()),
+            source: about.source.clone(),
+        }))
+    }
+
+    /// Its kind.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        self.0.kind
+    }
+
+    /// The place in the JSON, as `accessors[3].count`; empty for the whole.
+    #[must_use]
+    pub fn place(&self) -> &str {
+        &self.0.place
+    }
+
+    /// The file, as named in the scene or by the caller, if it is about one.
+    #[must_use]
+    pub fn file(&self) -> Option<&str> {
+        self.0.file.as_deref()
+    }
+
+    /// What is wrong, and as far as it can be told, why.
+    #[must_use]
+    pub fn cause(&self) -> &str {
+        &self.0.cause
+    }
+
+    /// The engine's error under it, with path, offset and length.
+    #[must_use]
+    pub fn request_error(&self) -> Option<&millstream::Error> {
+        self.0.source.as_ref()
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.0.place.is_empty() {
+            write!(f, "{}: ", self.0.place)?;
+        }
+        if let Some(file) = &self.0.file {
+            write!(f, "{}: ", file.escape_debug())?;
+        }
+        f.write_str(&self.0.cause)
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Error({:?}, \"{self}\")", self.0.kind)
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.0.source.as_ref().map(|error| error as _)
+    }
+}
+
+/// A result of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;

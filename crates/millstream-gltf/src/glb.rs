@@ -1,0 +1,165 @@
+//! The head of a GLB: where its JSON and its binary chunk lie.
+//!
+//! The container is specified in "glTF 2.0 Specification", section 4: a header of 12 bytes (magic,
+//! version 2, total length), then chunks of length, type and bytes. The first chunk is the JSON,
+//! the second, if any, the binary; others are skipped. All lengths are checked against the bytes
+//! that the file really has, not only against each other.
+//!
+//! ```
+//! use millstream_gltf::glb;
+//! let mut bytes = Vec::from(*b"glTF\x02\0\0\0\x18\0\0\0\x04\0\0\0JSON{}  ");
+//! assert!(glb::parse(&bytes, 24).is_ok());
+//! bytes[8] = 0xff;
+//! assert!(glb::parse(&bytes, 24).is_err());
+//! ```
+
+use std::ops::Range;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::limits;
+
+/// First bytes of every GLB.
+pub const MAGIC: [u8; 4] = *b"glTF";
+
+/// Bytes from which [`parse`] can tell where the JSON lies.
+pub const HEAD_BYTES: u64 = 20;
+
+const CHUNK_JSON: u32 = u32::from_le_bytes(*b"JSON");
+const CHUNK_BIN: u32 = u32::from_le_bytes(*b"BIN\0");
+
+/// Where the parts of a GLB lie in its file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Layout {
+    /// The JSON text.
+    pub json: Range<u64>,
+    /// The binary chunk; `None` if there is none, or if the bytes given to [`parse`] end before
+    /// its header.
+    pub binary: Option<Range<u64>>,
+    /// Bytes of the file from its start that tell everything: JSON and the binary chunk's header.
+    pub head_bytes: u64,
+}
+
+/// Whether bytes begin as a GLB does.
+#[must_use]
+pub fn is_glb(head: &[u8]) -> bool {
+    head.starts_with(&MAGIC)
+}
+
+/// Reads the head of a GLB of `file_bytes` bytes, of which `head` are the first.
+///
+/// # Errors
+/// No GLB, another version, or lengths that lie.
+pub fn parse(head: &[u8], file_bytes: u64) -> Result<Layout> {
+    let wrong = |cause: String| Error::new(ErrorKind::Malformed, "", cause);
+    let (Some(version), Some(total)) = (word(head, 4), word(head, 8)) else {
+        return Err(wrong(format!("the GLB is cut at {} bytes", head.len())));
+    };
+    if !is_glb(head) {
+        return Err(wrong(String::from("no GLB: the magic is missing")));
+    }
+    if version != 2 {
+        let cause = format!("GLB version {version}, which is not 2");
+        return Err(Error::new(ErrorKind::Unsupported, "", cause));
+    }
+    let total = u64::from(total);
+    if total > file_bytes {
+        return Err(wrong(format!(
+            "the GLB says it has {total} bytes, but the file has {file_bytes}: it is cut"
+        )));
+    }
+    let json = chunk(head, 12, total)?;
+    let Some((CHUNK_JSON, json)) = json else {
+        let cause = "the first chunk of the GLB, at offset 12, is not its JSON";
+        return Err(wrong(String::from(cause)));
+    };
+    if json.end - json.start > limits::JSON_BYTES_MAX {
+        let cause = format!(
+            "JSON of {} bytes is beyond the limit",
+            json.end - json.start
+        );
+        return Err(Error::new(ErrorKind::Limit, "", cause));
+    }
+    let head_bytes = (json.end + 8).min(total);
+    let binary = match chunk(head, json.end, total)? {
+        Some((CHUNK_BIN, range)) => Some(range),
+        _ => None,
+    };
+    Ok(Layout {
+        json,
+        binary,
+        head_bytes,
+    })
+}
+
+/// Type and range of the chunk whose header is at `at`; `None` where the GLB or `head` ends.
+fn chunk(head: &[u8], at: u64, total: u64) -> Result<Option<(u32, Range<u64>)>> {
+    let Ok(index) = usize::try_from(at) else {
+        return Ok(None);
+    };
+    let (Some(len), Some(kind)) = (word(head, index), word(head, index.saturating_add(4))) else {
+        return Ok(None);
+    };
+    let start = at + 8;
+    let end = start + u64::from(len);
+    if end > total {
+        let cause = format!(
+            "the chunk at offset {at} says it has {len} bytes, but only {} follow",
+            total.saturating_sub(start)
+        );
+        return Err(Error::new(ErrorKind::Malformed, "", cause));
+    }
+    Ok(Some((kind, start..end)))
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<u32> {
+    let bytes = bytes.get(at..at.checked_add(4)?)?;
+    Some(u32::from_le_bytes(bytes.try_into().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn glb(chunks: &[(&[u8; 4], &[u8])]) -> Vec<u8> {
+        let mut bytes = Vec::from(*b"glTF\x02\0\0\0\0\0\0\0");
+        for (kind, data) in chunks {
+            bytes.extend(u32::try_from(data.len()).expect("small").to_le_bytes());
+            bytes.extend(*kind);
+            bytes.extend(*data);
+        }
+        let len = u32::try_from(bytes.len()).expect("small");
+        bytes[8..12].copy_from_slice(&len.to_le_bytes());
+        bytes
+    }
+
+    #[test]
+    fn both_chunks_are_found() {
+        let bytes = glb(&[
+            (b"JSON", b"{}  "),
+            (b"BIN\0", b"12345678"),
+            (b"MORE", b"...."),
+        ]);
+        let layout = parse(&bytes, bytes.len() as u64).expect("right");
+        assert_eq!(layout.json, 20..24);
+        assert_eq!(layout.binary, Some(32..40));
+        assert_eq!(layout.head_bytes, 32);
+    }
+
+    #[test]
+    fn every_cut_and_every_lying_length_is_an_error_or_the_same_answer() {
+        let bytes = glb(&[(b"JSON", b"{}  "), (b"BIN\0", b"12345678")]);
+        let right = parse(&bytes, bytes.len() as u64).expect("right");
+        for cut in 0..bytes.len() {
+            assert!(parse(&bytes[..cut], cut as u64).is_err(), "cut at {cut}");
+            if let Ok(part) = parse(&bytes[..cut], bytes.len() as u64) {
+                assert_eq!(part.json, right.json);
+            }
+        }
+        for at in [8, 12, 24] {
+            let mut lying = bytes.clone();
+            lying[at + 3] = 0x7f;
+            let error = parse(&lying, bytes.len() as u64).expect_err("lies");
+            assert_eq!(error.kind(), ErrorKind::Malformed, "{error}");
+        }
+    }
+}

@@ -1,0 +1,399 @@
+//! Images ready for upload: a small header, then levels of pixels or blocks.
+//!
+//! Whatever an image was stored as, it becomes these bytes in one buffer, and a cooked package
+//! stores these very bytes, so that loading one is reading it:
+//!
+//! ```text
+//! offset  bytes  field (little-endian)
+//!      0      4  magic "MSIM"
+//!      4      2  version, 1
+//!      6      1  format (see Format)
+//!      7      1  1 if the colours are sRGB-encoded as far as the file says, else 0
+//!      8      4  width of level 0
+//!     12      4  height of level 0
+//!     16      4  levels of the whole image
+//!     20      4  first level that is present: 0 for a whole image
+//!     24     40  zero
+//!     64      …  levels, the smallest first, each at a multiple of 64 bytes
+//! ```
+//!
+//! The smallest level comes first so that the beginning of an image is an image with fewer levels:
+//! a program that must draw soon, or has little memory, reads a prefix ([`Layout::prefix_bytes`]).
+//! 64 is the alignment that every graphics API's copy commands take. Bytes behind the last level
+//! are ignored: PNG decoding uses some as its work space.
+//!
+//! ```
+//! use millstream_gltf::image::{Format, Layout};
+//! let layout = Layout::new(Format::Bc7, 256, 128, 9).unwrap();
+//! assert_eq!(layout.level(0).unwrap().len(), 256 * 128);
+//! assert!(layout.prefix_bytes(2) < layout.bytes() / 8);
+//! ```
+
+pub(crate) mod codec;
+mod dds;
+mod jpeg;
+mod ktx;
+mod levels;
+mod png;
+mod row;
+mod webp;
+
+use std::fmt;
+use std::ops::Range;
+
+use millstream::Buffer;
+
+use crate::limits;
+
+pub use codec::{CODEC, ImageLimits, register};
+
+/// First bytes of an image.
+pub const MAGIC: [u8; 4] = *b"MSIM";
+
+/// Bytes before the levels.
+pub const HEADER_BYTES: usize = 64;
+
+const VERSION: u16 = 1;
+const LEVEL_ALIGNMENT: usize = 64;
+
+/// How pixels are stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+#[repr(u8)]
+pub enum Format {
+    /// Red, green, blue, alpha: a byte each.
+    Rgba8 = 1,
+    /// BC1 (DXT1): 8 bytes for 4 × 4.
+    Bc1 = 2,
+    /// BC2 (DXT3): 16 bytes for 4 × 4.
+    Bc2 = 3,
+    /// BC3 (DXT5): 16 bytes for 4 × 4.
+    Bc3 = 4,
+    /// BC4: one channel, 8 bytes for 4 × 4.
+    Bc4 = 5,
+    /// BC5: two channels, 16 bytes for 4 × 4.
+    Bc5 = 6,
+    /// BC6H, unsigned floats: 16 bytes for 4 × 4.
+    Bc6h = 7,
+    /// BC7: 16 bytes for 4 × 4.
+    Bc7 = 8,
+}
+
+impl Format {
+    const ALL: [Format; 8] = [
+        Format::Rgba8,
+        Format::Bc1,
+        Format::Bc2,
+        Format::Bc3,
+        Format::Bc4,
+        Format::Bc5,
+        Format::Bc6h,
+        Format::Bc7,
+    ];
+
+    fn from_number(number: u8) -> Option<Format> {
+        Format::ALL
+            .into_iter()
+            .find(|&format| format as u8 == number)
+    }
+
+    /// Pixels of a block's side, and bytes of a block.
+    fn block(self) -> (u32, usize) {
+        match self {
+            Format::Rgba8 => (1, 4),
+            Format::Bc1 | Format::Bc4 => (4, 8),
+            _ => (4, 16),
+        }
+    }
+
+    /// Bytes of a level.
+    fn level_bytes(self, width: u32, height: u32) -> usize {
+        let (side, bytes) = self.block();
+        width.div_ceil(side) as usize * height.div_ceil(side) as usize * bytes
+    }
+}
+
+/// What an image consists of, and where in its bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Layout {
+    format: Format,
+    srgb: bool,
+    width: u32,
+    height: u32,
+    levels: u32,
+    first_level: u32,
+}
+
+/// Largest image that [`Layout::new`] takes, in bytes of its first level: what fits a signed size
+/// on every machine with room for the rest.
+const LEVEL_BYTES_MAX: u64 = 1 << 40;
+
+impl Layout {
+    /// The layout of a whole image. `None` for sides of 0 or beyond the limits, and for more levels
+    /// than halving leaves.
+    #[must_use]
+    pub fn new(format: Format, width: u32, height: u32, levels: u32) -> Option<Layout> {
+        let side = width.max(height);
+        let sides = 1..=limits::IMAGE_SIDE_MAX;
+        let fits = sides.contains(&width) && sides.contains(&height);
+        let bytes = u64::from(width) * u64::from(height) * 4;
+        let most = Layout::full_levels(side);
+        let right = fits && bytes <= LEVEL_BYTES_MAX && (1..=most).contains(&levels);
+        right.then_some(Layout {
+            format,
+            srgb: true,
+            width,
+            height,
+            levels,
+            first_level: 0,
+        })
+    }
+
+    /// Levels down to a single pixel.
+    #[must_use]
+    pub fn full_levels(side: u32) -> u32 {
+        side.max(1).ilog2() + 1
+    }
+
+    /// The same with the colours' encoding.
+    #[must_use]
+    pub fn with_srgb(self, srgb: bool) -> Layout {
+        Layout { srgb, ..self }
+    }
+
+    /// Reads a header.
+    ///
+    /// # Errors
+    /// The likely cause.
+    pub fn parse(head: &[u8]) -> Result<Layout, &'static str> {
+        let (Some(head), true) = (head.first_chunk::<HEADER_BYTES>(), head.starts_with(&MAGIC))
+        else {
+            return Err("no image header");
+        };
+        let word =
+            |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
+        if u16::from_le_bytes([head[4], head[5]]) != VERSION {
+            return Err("the image is of another version of its format");
+        }
+        let format = Format::from_number(head[6]).ok_or("the image's format is unknown")?;
+        let layout = Layout::new(format, word(8), word(12), word(16));
+        let layout = layout.ok_or("the image's size makes no sense")?;
+        let first_level = word(20);
+        if first_level >= layout.levels || head[7] > 1 || head[24..].iter().any(|&byte| byte != 0) {
+            return Err("the image's header makes no sense");
+        }
+        Ok(Layout {
+            srgb: head[7] == 1,
+            first_level,
+            ..layout
+        })
+    }
+
+    /// Writes the header to the first [`HEADER_BYTES`] of `bytes`.
+    ///
+    /// # Panics
+    /// If there are fewer.
+    pub fn write_header(&self, bytes: &mut [u8]) {
+        let head = &mut bytes[..HEADER_BYTES];
+        head.fill(0);
+        head[..4].copy_from_slice(&MAGIC);
+        head[4..6].copy_from_slice(&VERSION.to_le_bytes());
+        head[6] = self.format as u8;
+        head[7] = u8::from(self.srgb);
+        for (at, value) in [
+            (8, self.width),
+            (12, self.height),
+            (16, self.levels),
+            (20, self.first_level),
+        ] {
+            head[at..at + 4].copy_from_slice(&value.to_le_bytes());
+        }
+    }
+
+    /// The format.
+    #[must_use]
+    pub fn format(&self) -> Format {
+        self.format
+    }
+
+    /// Whether colours are sRGB-encoded as far as the file says. (glTF says by their use.)
+    #[must_use]
+    pub fn is_srgb(&self) -> bool {
+        self.srgb
+    }
+
+    /// Levels of the whole image.
+    #[must_use]
+    pub fn levels(&self) -> u32 {
+        self.levels
+    }
+
+    /// The largest level that is present.
+    #[must_use]
+    pub fn first_level(&self) -> u32 {
+        self.first_level
+    }
+
+    /// Width and height of a level.
+    #[must_use]
+    pub fn size(&self, level: u32) -> (u32, u32) {
+        let half = |side: u32| side.checked_shr(level).unwrap_or(0).max(1);
+        (half(self.width), half(self.height))
+    }
+
+    /// Where a level lies; `None` if it is not present.
+    #[must_use]
+    pub fn level(&self, level: u32) -> Option<Range<usize>> {
+        if level < self.first_level || level >= self.levels {
+            return None;
+        }
+        let end = self.prefix_bytes(level);
+        let (width, height) = self.size(level);
+        let len = self.format.level_bytes(width, height);
+        Some(end - len..end)
+    }
+
+    /// Bytes of the image with the levels from `level` down to the smallest, with the header.
+    #[must_use]
+    pub fn prefix_bytes(&self, level: u32) -> usize {
+        let mut end = HEADER_BYTES;
+        for level in (level..self.levels).rev() {
+            let (width, height) = self.size(level);
+            end = end.next_multiple_of(LEVEL_ALIGNMENT) + self.format.level_bytes(width, height);
+        }
+        end
+    }
+
+    /// Bytes of the image, with the header.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.prefix_bytes(self.first_level)
+    }
+
+    /// The largest level whose sides are at most `side`; the smallest there is if none is.
+    #[must_use]
+    pub fn level_within(&self, side: u32) -> u32 {
+        let fits = |&level: &u32| {
+            let (width, height) = self.size(level);
+            width.max(height) <= side
+        };
+        (0..self.levels).find(fits).unwrap_or(self.levels - 1)
+    }
+
+    /// The image with the levels from `level` on only.
+    fn from_level(self, level: u32) -> Layout {
+        Layout {
+            first_level: level.clamp(self.first_level, self.levels - 1),
+            ..self
+        }
+    }
+}
+
+/// An image in memory.
+pub struct Image {
+    layout: Layout,
+    bytes: Buffer,
+}
+
+impl Image {
+    /// Takes bytes that begin with a header; of an image's prefix, the levels that are whole.
+    ///
+    /// # Errors
+    /// The likely cause: no header, or not one whole level.
+    pub fn new(bytes: Buffer) -> Result<Image, &'static str> {
+        let layout = Layout::parse(&bytes)?;
+        let whole = |&level: &u32| layout.prefix_bytes(level) <= bytes.len();
+        let first = (layout.first_level..layout.levels).find(whole);
+        let first = first.ok_or("the image's bytes are cut")?;
+        let layout = layout.from_level(first);
+        Ok(Image { layout, bytes })
+    }
+
+    /// What it consists of.
+    #[must_use]
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// Pixels or blocks of a level, at an address that is a multiple of 64; `None` if it is not
+    /// present.
+    #[must_use]
+    pub fn level(&self, level: u32) -> Option<&[u8]> {
+        self.layout.level(level).map(|range| &self.bytes[range])
+    }
+
+    /// The largest level that is present.
+    #[must_use]
+    pub fn pixels(&self) -> &[u8] {
+        self.level(self.layout.first_level).unwrap_or(&[])
+    }
+
+    /// Bytes of memory.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Never: there is always a level.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+}
+
+impl fmt::Debug for Image {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.layout.fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_are_aligned_disjoint_and_smallest_first() {
+        for format in Format::ALL {
+            for (width, height) in [(1, 1), (5, 3), (256, 64), (1023, 2)] {
+                let levels = Layout::full_levels(width.max(height));
+                let layout = Layout::new(format, width, height, levels).expect("right");
+                let mut end = HEADER_BYTES;
+                for level in (0..levels).rev() {
+                    let range = layout.level(level).expect("present");
+                    assert!(range.start >= end && range.start % LEVEL_ALIGNMENT == 0);
+                    let (width, height) = layout.size(level);
+                    assert_eq!(range.len(), format.level_bytes(width, height));
+                    assert_eq!(layout.prefix_bytes(level), range.end);
+                    end = range.end;
+                }
+                assert_eq!(layout.bytes(), end);
+                assert!(Layout::new(format, width, height, levels + 1).is_none());
+            }
+        }
+    }
+
+    #[test]
+    fn headers_come_back_and_damage_is_noticed() {
+        let layout = Layout::new(Format::Bc3, 640, 480, 4)
+            .expect("right")
+            .with_srgb(false);
+        let mut bytes = [0; HEADER_BYTES];
+        layout.write_header(&mut bytes);
+        assert_eq!(Layout::parse(&bytes), Ok(layout));
+        assert!(Layout::parse(&bytes[..63]).is_err());
+        for (at, value) in [
+            (0, 0),
+            (4, 2),
+            (6, 9),
+            (7, 2),
+            (11, 255),
+            (16, 11),
+            (20, 4),
+            (63, 1),
+        ] {
+            let mut damaged = bytes;
+            damaged[at] = value;
+            assert!(Layout::parse(&damaged).is_err(), "byte {at}");
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! PNG (W3C PNG specification, third edition).
+//!
+//! Two ways. Images of 8 bits a channel that are not interlaced, which nearly all textures are, go
+//! the fast way: the whole deflate stream is decoded at once into the *end* of the destination, and
+//! rows are then unfiltered and widened to RGBA towards its beginning. A row of the destination has
+//! four bytes a pixel and a filtered row at most as many and one more, so with one spare byte for
+//! each row the writer never overtakes the reader: no second image is ever in memory. Everything
+//! else goes through the `png` crate.
+//!
+//! Filters work on each channel by itself, so a row is widened to four channels *before* it is
+//! unfiltered: one loop serves all colour types, and the row above is always the row above in the
+//! destination. Palettes and colour keys are applied to the whole image at the end, because filters
+//! of the next row need the values before.
+//!
+//! The zlib stream's Adler-32 is checked; the CRCs of chunks, which guard the same bytes, are not.
+
+use std::io::Cursor;
+
+use millstream_codec::{CodecId, decode_block};
+
+use super::codec::{plain, with_kept};
+use super::{Layout, row};
+use crate::limits;
+
+pub(super) const MAGIC: [u8; 8] = *b"\x89PNG\r\n\x1a\n";
+
+/// How a PNG is decoded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    /// Here; with so many bytes a pixel.
+    Fast { channels: usize },
+    /// By the `png` crate.
+    Library,
+}
+
+impl Way {
+    /// Work space that is needed behind the pixels.
+    pub(super) fn work_bytes(self, height: u32) -> usize {
+        match self {
+            Way::Fast { .. } => height as usize,
+            Way::Library => 0,
+        }
+    }
+}
+
+const COLOUR_GREY: u8 = 0;
+const COLOUR_RGB: u8 = 2;
+const COLOUR_PALETTE: u8 = 3;
+const COLOUR_GREY_ALPHA: u8 = 4;
+const COLOUR_RGBA: u8 = 6;
+
+struct Header {
+    width: u32,
+    height: u32,
+    depth: u8,
+    colour: u8,
+    interlaced: bool,
+}
+
+fn header(stored: &[u8]) -> Result<Header, &'static str> {
+    let Some(head) = stored.get(8..29) else {
+        return Err("the PNG is cut in its header");
+    };
+    if head[..8] != *b"\0\0\0\x0dIHDR" {
+        return Err("the PNG does not begin with its header");
+    }
+    let word = |at: usize| u32::from_be_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
+    Ok(Header {
+        width: word(8),
+        height: word(12),
+        depth: head[16],
+        colour: head[17],
+        interlaced: head[20] != 0,
+    })
+}
+
+impl Header {
+    fn channels(&self) -> Option<usize> {
+        match self.colour {
+            COLOUR_GREY | COLOUR_PALETTE => Some(1),
+            COLOUR_GREY_ALPHA => Some(2),
+            COLOUR_RGB => Some(3),
+            COLOUR_RGBA => Some(4),
+            _ => None,
+        }
+    }
+}
+
+pub(super) fn plan(stored: &[u8]) -> Result<(Way, Layout), &'static str> {
+    let header = header(stored)?;
+    let layout = plain(header.width, header.height)?;
+    let channels = header
+        .channels()
+        .ok_or("the PNG's colour type is unknown")?;
+    let bits = u64::from(header.width) * channels as u64 * u64::from(header.depth.max(1));
+    let raw = (bits / 8).max(1) * u64::from(header.height);
+    if raw / limits::DEFLATE_RATIO_MAX > stored.len() as u64 {
+        return Err("the PNG declares more pixels than its bytes can hold");
+    }
+    let way = match (header.depth, header.interlaced) {
+        (8, false) => Way::Fast { channels },
+        _ => Way::Library,
+    };
+    Ok((way, layout))
+}
+
+/// `pixels` are those of the layout, and the work space behind them.
+pub(super) fn decode(
+    stored: &[u8],
+    way: Way,
+    layout: &Layout,
+    pixels: &mut [u8],
+) -> Result<(), &'static str> {
+    match way {
+        Way::Fast { channels } => fast(stored, channels, layout, pixels),
+        Way::Library => library(stored, pixels),
+    }
+}
+
+/// The parts of a PNG that matter here.
+#[derive(Default)]
+struct Parts<'a> {
+    palette: &'a [u8],
+    transparency: &'a [u8],
+    /// The pieces of the zlib stream.
+    data: Vec<&'a [u8]>,
+}
+
+fn parts(stored: &[u8]) -> Result<Parts<'_>, &'static str> {
+    let mut parts = Parts::default();
+    let mut rest = &stored[MAGIC.len()..];
+    while let Some((head, after)) = rest.split_first_chunk::<8>() {
+        let len = u32::from_be_bytes([head[0], head[1], head[2], head[3]]) as usize;
+        let Some(body) = after.get(..len) else {
+            return Err("a chunk of the PNG is longer than the file");
+        };
+        match &head[4..] {
+            b"PLTE" => parts.palette = body,
+            b"tRNS" => parts.transparency = body,
+            b"IDAT" => parts.data.push(body),
+            b"IEND" => break,
+            _ => {}
+        }
+        // Four bytes of CRC.
+        rest = after.get(len + 4..).unwrap_or(&[]);
+    }
+    Ok(parts)
+}
+
+fn fast(
+    stored: &[u8],
+    channels: usize,
+    layout: &Layout,
+    pixels: &mut [u8],
+) -> Result<(), &'static str> {
+    let header = header(stored)?;
+    let parts = parts(stored)?;
+    let (width, height) = layout.size(0);
+    let (width, height) = (width as usize, height as usize);
+    let filtered_row = 1 + width * channels;
+    let work = pixels.len() - filtered_row * height;
+    inflate(&parts.data, &mut pixels[work..])?;
+    let mut filtered = vec![0; filtered_row];
+    let out_row = width * 4;
+    for y in 0..height {
+        let at = work + y * filtered_row;
+        filtered.copy_from_slice(&pixels[at..at + filtered_row]);
+        let (above, rest) = pixels.split_at_mut(y * out_row);
+        let above = (y > 0).then(|| &above[(y - 1) * out_row..]);
+        let (filter, filtered) = filtered.split_first().expect("one byte at least");
+        row::unfilter(*filter, channels, filtered, above, &mut rest[..out_row])?;
+    }
+    let pixels = &mut pixels[..out_row * height];
+    match header.colour {
+        COLOUR_PALETTE => apply_palette(&parts, pixels),
+        COLOUR_GREY | COLOUR_RGB => apply_key(&parts, header.colour, pixels),
+        _ => Ok(()),
+    }
+}
+
+/// Decodes the zlib stream, which must fill `filtered`.
+fn inflate(data: &[&[u8]], filtered: &mut [u8]) -> Result<(), &'static str> {
+    let written = with_kept(|scratch, joined| {
+        let stream = match data {
+            [one] => one,
+            pieces => {
+                for piece in pieces {
+                    joined.extend_from_slice(piece);
+                }
+                &joined[..]
+            }
+        };
+        decode_block(CodecId::ZLIB, scratch, stream, filtered)
+    });
+    match written {
+        Ok(written) if written == filtered.len() => Ok(()),
+        Ok(_) => Err("the PNG's data ends before its last row"),
+        Err(_) => Err("the PNG's data is damaged, or is not as long as its header says"),
+    }
+}
+
+/// Replaces palette indices, which stand in the red channel, by colours.
+fn apply_palette(parts: &Parts<'_>, pixels: &mut [u8]) -> Result<(), &'static str> {
+    let colours = parts.palette.len() / 3;
+    if colours == 0 || colours > 256 || parts.palette.len() % 3 != 0 {
+        return Err("the PNG's palette is missing or damaged");
+    }
+    let mut table = [[0u8; 4]; 256];
+    for (index, colour) in parts.palette.chunks_exact(3).enumerate() {
+        let alpha = parts.transparency.get(index).copied().unwrap_or(0xff);
+        table[index] = [colour[0], colour[1], colour[2], alpha];
+    }
+    let mut largest = 0;
+    for pixel in pixels.chunks_exact_mut(4) {
+        let index = pixel[0];
+        largest = largest.max(index);
+        pixel.copy_from_slice(&table[usize::from(index)]);
+    }
+    if usize::from(largest) >= colours {
+        return Err("a pixel of the PNG is not in its palette");
+    }
+    Ok(())
+}
+
+/// Makes pixels of the colour that `tRNS` names transparent.
+fn apply_key(parts: &Parts<'_>, colour: u8, pixels: &mut [u8]) -> Result<(), &'static str> {
+    // Two bytes a channel; at 8 bits the lower ones count.
+    let key = match (colour, parts.transparency) {
+        (_, []) => return Ok(()),
+        (COLOUR_GREY, [_, grey]) => [*grey, *grey, *grey, 0xff],
+        (COLOUR_RGB, [_, red, _, green, _, blue]) => [*red, *green, *blue, 0xff],
+        _ => return Err("the PNG's transparency is damaged"),
+    };
+    for pixel in pixels.chunks_exact_mut(4) {
+        if *pixel == key {
+            pixel[3] = 0;
+        }
+    }
+    Ok(())
+}
+
+fn library(stored: &[u8], pixels: &mut [u8]) -> Result<(), &'static str> {
+    let damaged = "the PNG is damaged";
+    let mut decoder = png::Decoder::new(Cursor::new(stored));
+    decoder.set_transformations(
+        png::Transformations::normalize_to_color8() | png::Transformations::ALPHA,
+    );
+    let mut reader = decoder.read_info().map_err(|_| damaged)?;
+    let (colour, depth) = reader.output_color_type();
+    if depth != png::BitDepth::Eight {
+        return Err(damaged);
+    }
+    match colour {
+        png::ColorType::Rgba => {
+            reader.next_frame(pixels).map_err(|_| damaged)?;
+        }
+        png::ColorType::GrayscaleAlpha => {
+            let half = pixels.len() / 2;
+            reader
+                .next_frame(&mut pixels[half..])
+                .map_err(|_| damaged)?;
+            for at in 0..half / 2 {
+                let (grey, alpha) = (pixels[half + 2 * at], pixels[half + 2 * at + 1]);
+                pixels[4 * at..4 * at + 4].copy_from_slice(&[grey, grey, grey, alpha]);
+            }
+        }
+        _ => return Err(damaged),
+    }
+    Ok(())
+}

@@ -1,0 +1,37 @@
+//! WebP, through `image-webp`. Of an animation, the first picture.
+
+use std::io::Cursor;
+
+use image_webp::WebPDecoder;
+
+use super::Layout;
+use super::codec::plain;
+
+fn decoder(stored: &[u8]) -> Result<WebPDecoder<Cursor<&[u8]>>, &'static str> {
+    WebPDecoder::new(Cursor::new(stored)).map_err(|_| "the WebP's header is damaged")
+}
+
+pub(super) fn layout(stored: &[u8]) -> Result<Layout, &'static str> {
+    let (width, height) = decoder(stored)?.dimensions();
+    plain(width, height)
+}
+
+pub(super) fn decode(stored: &[u8], pixels: &mut [u8]) -> Result<(), &'static str> {
+    let mut decoder = decoder(stored)?;
+    let damaged = "the WebP is damaged or cut";
+    if decoder.has_alpha() {
+        return decoder.read_image(pixels).map_err(|_| damaged);
+    }
+    // Three bytes a pixel, decoded into the destination's end and widened towards its beginning:
+    // the reader is always ahead, as in the PNG decoder.
+    let start = pixels.len() / 4;
+    decoder
+        .read_image(&mut pixels[start..])
+        .map_err(|_| damaged)?;
+    for at in 0..start {
+        let from = start + 3 * at;
+        let [red, green, blue] = [pixels[from], pixels[from + 1], pixels[from + 2]];
+        pixels[4 * at..4 * at + 4].copy_from_slice(&[red, green, blue, 0xff]);
+    }
+    Ok(())
+}

@@ -1,0 +1,50 @@
+//! Every bound of scenes, with its arithmetic.
+
+/// Largest JSON text. The richest scenes of public test sets have 2 MiB; a parsed element takes
+/// about 100 bytes for some 20 of text, so this bounds the model to about 320 MiB.
+pub const JSON_BYTES_MAX: u64 = 64 << 20;
+
+/// Bytes of a GLB that are read before its JSON's length is known. The JSON of nearly every GLB
+/// ends within them, and a device of 3.5 GB/s reads them in 75 µs.
+pub const GLB_HEAD_BYTES: u64 = 256 << 10;
+
+/// Elements of one array of the JSON (accessors, nodes, ...).
+pub const ELEMENTS_MAX: usize = 1 << 20;
+
+/// Elements of one accessor: 2³¹ vertices are beyond what an index can address.
+pub const ACCESSOR_COUNT_MAX: u64 = 1 << 31;
+
+/// Ranges of a buffer with at most so many unwanted bytes between them are read as one: the device
+/// moves them in the time of one more request.
+pub const GAP_BYTES_MAX: u64 = 64 << 10;
+
+/// Pixels of one image, unless the application says otherwise: 8192 × 8192, 256 MiB as RGBA8.
+pub const IMAGE_PIXELS_MAX_DEFAULT: u64 = 64 << 20;
+
+/// Memory of one scene, unless the application says otherwise. A scene of 64 textures of 4096 ×
+/// 4096 as RGBA8 takes 4 GiB.
+pub const SCENE_BYTES_MAX_DEFAULT: u64 = 8 << 30;
+
+/// Width or height of an image: what graphics APIs guarantee is 16384.
+pub const IMAGE_SIDE_MAX: u32 = 1 << 16;
+
+/// Levels of an image: from 2¹⁶ down to 1.
+pub const IMAGE_LEVELS_MAX: u32 = 17;
+
+/// Stored bytes of an image, joined from the pieces of a PNG or unpacked from a KTX2 file, that a
+/// worker keeps for its next one.
+pub const SCRATCH_KEPT_BYTES: usize = 32 << 20;
+
+/// Raw bytes that one stored byte of deflate can make, at the very most (RFC 1951: 258 bytes from
+/// two bits): a PNG that declares more is refused before memory is taken for it.
+pub const DEFLATE_RATIO_MAX: u64 = 1032;
+
+/// Levels up to this side count as the small ones: 64 × 64 as RGBA8 and all below are 22 KiB.
+pub const SMALL_LEVEL_SIDE: u32 = 64;
+
+/// Children of children of nodes; a deeper tree is a mistake or an attack.
+pub const NODE_DEPTH_MAX: usize = 4096;
+
+const _: () = assert!(IMAGE_SIDE_MAX >> (IMAGE_LEVELS_MAX - 1) == 1);
+const _: () = assert!(IMAGE_PIXELS_MAX_DEFAULT * 4 < SCENE_BYTES_MAX_DEFAULT);
+const _: () = assert!(GLB_HEAD_BYTES < JSON_BYTES_MAX);

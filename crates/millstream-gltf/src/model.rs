@@ -1,0 +1,235 @@
+//! The JSON of a scene: what loading needs of it.
+//!
+//! Every element is read for itself, and so is every mistake: a `Result` stands in the place of an
+//! element, with the place in the JSON that is wrong, so that the sound rest can still be loaded.
+//! References between elements are checked here too ([`check`]); who follows an index of a sound
+//! element finds an element.
+//!
+//! Unknown properties and extensions are passed over. Elements are parsed one after the other out
+//! of the text, so that no tree of the whole JSON is ever in memory.
+//!
+//! ```
+//! use millstream_gltf::model::Model;
+//! let json = br#"{"asset":{"version":"2.0"},"buffers":[{"byteLength":8},{"byteLength":"x"}]}"#;
+//! let model = Model::parse(json).unwrap();
+//! assert!(model.buffers[0].is_ok());
+//! let error = model.buffers[1].as_ref().unwrap_err();
+//! assert_eq!(error.place(), "buffers[1].byteLength");
+//! ```
+
+mod check;
+mod elements;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::fields::{Fields, invalid};
+use crate::limits;
+
+pub use elements::{
+    Accessor, Buffer, BufferPlace, Component, Image, ImagePlace, Material, Mesh, Node, Primitive,
+    Sampler, Scene, Shape, Sparse, Texture, TextureUse, View,
+};
+
+/// A scene's JSON. See the module.
+#[derive(Debug, Default)]
+#[non_exhaustive]
+pub struct Model {
+    /// Buffers.
+    pub buffers: Vec<Result<Buffer>>,
+    /// Views of buffers.
+    pub views: Vec<Result<View>>,
+    /// Accessors of views.
+    pub accessors: Vec<Result<Accessor>>,
+    /// Images.
+    pub images: Vec<Result<Image>>,
+    /// Samplers.
+    pub samplers: Vec<Result<Sampler>>,
+    /// Textures: an image and a sampler.
+    pub textures: Vec<Result<Texture>>,
+    /// Materials: which textures they use.
+    pub materials: Vec<Result<Material>>,
+    /// Meshes.
+    pub meshes: Vec<Result<Mesh>>,
+    /// Nodes.
+    pub nodes: Vec<Result<Node>>,
+    /// Scenes.
+    pub scenes: Vec<Result<Scene>>,
+    /// The scene to show.
+    pub scene: Option<usize>,
+    /// What is wrong with the document itself and not with one of the above.
+    pub document: Vec<Error>,
+}
+
+type Texts<'a> = BTreeMap<String, &'a RawValue>;
+
+impl Model {
+    /// Reads a JSON text.
+    ///
+    /// # Errors
+    /// No JSON, no glTF, or not version 2. Everything else is an error in its place.
+    pub fn parse(json: &[u8]) -> Result<Model> {
+        if json.len() as u64 > limits::JSON_BYTES_MAX {
+            let cause = format!("JSON of {} bytes is beyond the limit", json.len());
+            return Err(Error::new(ErrorKind::Limit, "", cause));
+        }
+        let texts: Texts<'_> =
+            serde_json::from_slice(json).map_err(|error| malformed("", &error))?;
+        version(&texts)?;
+        let mut model = Model::default();
+        let mut document = Vec::new();
+        model.buffers = elements(&texts, "buffers", &mut document, Buffer::read);
+        model.views = elements(&texts, "bufferViews", &mut document, View::read);
+        model.accessors = elements(&texts, "accessors", &mut document, Accessor::read);
+        model.images = elements(&texts, "images", &mut document, Image::read);
+        model.samplers = elements(&texts, "samplers", &mut document, Sampler::read);
+        model.textures = elements(&texts, "textures", &mut document, Texture::read);
+        model.materials = elements(&texts, "materials", &mut document, Material::read);
+        model.meshes = elements(&texts, "meshes", &mut document, Mesh::read);
+        model.nodes = elements(&texts, "nodes", &mut document, Node::read);
+        model.scenes = elements(&texts, "scenes", &mut document, Scene::read);
+        model.document = document;
+        model.read_scene(&texts);
+        check::references(&mut model);
+        Ok(model)
+    }
+
+    fn read_scene(&mut self, texts: &Texts<'_>) {
+        let Some(text) = texts.get("scene") else {
+            return;
+        };
+        match serde_json::from_str::<usize>(text.get()) {
+            Ok(scene) if scene < self.scenes.len() => self.scene = Some(scene),
+            Ok(scene) => {
+                let cause = format!("there is no scene {scene}");
+                self.document.push(invalid("scene", cause));
+            }
+            Err(error) => self.document.push(malformed("scene", &error)),
+        }
+    }
+
+    /// Everything that is wrong, root causes first.
+    pub fn problems(&self) -> impl Iterator<Item = &Error> {
+        fn wrong<T>(elements: &[Result<T>]) -> impl Iterator<Item = &Error> {
+            elements.iter().filter_map(|element| element.as_ref().err())
+        }
+        let primitives = self
+            .meshes
+            .iter()
+            .flatten()
+            .flat_map(|mesh| wrong(&mesh.primitives));
+        self.document
+            .iter()
+            .chain(wrong(&self.buffers))
+            .chain(wrong(&self.views))
+            .chain(wrong(&self.accessors))
+            .chain(wrong(&self.images))
+            .chain(wrong(&self.samplers))
+            .chain(wrong(&self.textures))
+            .chain(wrong(&self.materials))
+            .chain(wrong(&self.meshes))
+            .chain(primitives)
+            .chain(wrong(&self.nodes))
+            .chain(wrong(&self.scenes))
+    }
+
+    /// Which images are wanted: those that a texture shows, and those that no texture names. An
+    /// image that a texture has only for readers that lack an extension is not.
+    #[must_use]
+    pub fn wanted_images(&self) -> Vec<bool> {
+        let mut wanted = vec![true; self.images.len()];
+        let textures = || self.textures.iter().flatten();
+        for passed_over in textures().flat_map(|texture| &texture.passed_over) {
+            if let Some(wanted) = wanted.get_mut(*passed_over) {
+                *wanted = false;
+            }
+        }
+        for image in textures().filter_map(|texture| texture.image) {
+            if let Some(wanted) = wanted.get_mut(image) {
+                *wanted = true;
+            }
+        }
+        wanted
+    }
+}
+
+fn malformed(place: &str, error: &serde_json::Error) -> Error {
+    let kind = match error.classify() {
+        serde_json::error::Category::Data => ErrorKind::Invalid,
+        _ => ErrorKind::Malformed,
+    };
+    Error::new(kind, place, error.to_string())
+}
+
+/// Checks `asset.version` and `asset.minVersion`.
+fn version(texts: &Texts<'_>) -> Result<()> {
+    let Some(text) = texts.get("asset") else {
+        return Err(Error::new(
+            ErrorKind::Malformed,
+            "asset",
+            "is missing: no glTF",
+        ));
+    };
+    let value: Value =
+        serde_json::from_str(text.get()).map_err(|error| malformed("asset", &error))?;
+    let asset = Fields::new(&value, "asset")?;
+    let version = asset.text("version")?;
+    let version = version.ok_or_else(|| asset.wrong("version", "is missing"))?;
+    if version.split('.').next() != Some("2") {
+        let cause = format!("glTF {version:?} is not loaded, only glTF 2");
+        return Err(Error::new(
+            ErrorKind::Unsupported,
+            asset.at("version"),
+            cause,
+        ));
+    }
+    match asset.text("minVersion")? {
+        None | Some("2.0") => Ok(()),
+        Some(other) => {
+            let cause = format!("needs a reader of glTF {other:?}; this one reads 2.0");
+            Err(Error::new(
+                ErrorKind::Unsupported,
+                asset.at("minVersion"),
+                cause,
+            ))
+        }
+    }
+}
+
+/// Reads the elements of one array.
+fn elements<T>(
+    texts: &Texts<'_>,
+    name: &str,
+    document: &mut Vec<Error>,
+    read: impl Fn(&Fields<'_>) -> Result<T>,
+) -> Vec<Result<T>> {
+    let Some(text) = texts.get(name) else {
+        return Vec::new();
+    };
+    let elements: Vec<&RawValue> = match serde_json::from_str(text.get()) {
+        Ok(elements) => elements,
+        Err(error) => {
+            document.push(malformed(name, &error));
+            return Vec::new();
+        }
+    };
+    if elements.len() > limits::ELEMENTS_MAX {
+        let cause = format!("{} elements are beyond the limit", elements.len());
+        document.push(Error::new(ErrorKind::Limit, name, cause));
+        return Vec::new();
+    }
+    let one = |(index, text): (usize, &&RawValue)| {
+        let place = format!("{name}[{index}]");
+        let value: Value =
+            serde_json::from_str(text.get()).map_err(|error| malformed(&place, &error))?;
+        read(&Fields::new(&value, place)?)
+    };
+    elements.iter().enumerate().map(one).collect()
+}
+
+/// Bytes of a data URI.
+pub(crate) type Shared = Arc<[u8]>;

@@ -1,0 +1,328 @@
+//! Whether elements refer to elements that exist, and to bytes that are theirs.
+//!
+//! Checked in the order of dependency, so that an element which refers to an unsound one becomes
+//! unsound itself, with an error that names the root.
+
+use super::{Accessor, BufferPlace, ImagePlace, Model, Sparse, View};
+use crate::error::{Error, ErrorKind, Result};
+use crate::fields::invalid;
+use crate::limits;
+
+pub(super) fn references(model: &mut Model) {
+    binary_buffers(model);
+    views(model);
+    accessors(model);
+    images(model);
+    textures(model);
+    materials(model);
+    meshes(model);
+    nodes(model);
+    trees(model);
+    scenes(model);
+}
+
+/// The element `index` of an array; an error at `place` if it is not there or unsound.
+fn follow<'a, T>(
+    elements: &'a [Result<T>],
+    index: usize,
+    place: &str,
+    what: &str,
+) -> Result<&'a T> {
+    match elements.get(index) {
+        None => {
+            let cause = format!("there is no {what} {index}, only {}", elements.len());
+            Err(invalid(place, cause))
+        }
+        Some(Ok(element)) => Ok(element),
+        Some(Err(error)) => {
+            let cause = format!("{what} {index} cannot be used: {error}");
+            Err(Error::new(error.kind(), place, cause))
+        }
+    }
+}
+
+/// Replaces elements by the errors that `check` finds.
+fn check_each<T>(
+    elements: &mut [Result<T>],
+    array: &str,
+    mut check: impl FnMut(usize, &mut T, &str) -> Result<()>,
+) {
+    for (index, slot) in elements.iter_mut().enumerate() {
+        if let Ok(element) = slot
+            && let Err(error) = check(index, element, &format!("{array}[{index}]"))
+        {
+            *slot = Err(error);
+        }
+    }
+}
+
+/// Only the first buffer may be the GLB's binary chunk.
+fn binary_buffers(model: &mut Model) {
+    check_each(&mut model.buffers, "buffers", |index, buffer, place| {
+        if index > 0 && buffer.place == BufferPlace::Binary {
+            return Err(invalid(format!("{place}.uri"), "is missing"));
+        }
+        Ok(())
+    });
+}
+
+fn views(model: &mut Model) {
+    let buffers = &model.buffers;
+    check_each(&mut model.views, "bufferViews", |_, view, place| {
+        let buffer = follow(buffers, view.buffer, &format!("{place}.buffer"), "buffer")?;
+        let end = view.offset.checked_add(view.len);
+        if end.is_none_or(|end| end > buffer.len) {
+            let cause = format!(
+                "bytes {} to {} are beyond the {} of buffer {}",
+                view.offset,
+                view.offset.saturating_add(view.len),
+                buffer.len,
+                view.buffer
+            );
+            return Err(invalid(format!("{place}.byteLength"), cause));
+        }
+        // With an uncompressed copy of the bytes the extension may be passed over.
+        view.compressed &= buffer.place == BufferPlace::Nowhere;
+        if buffer.place == BufferPlace::Nowhere {
+            let place = format!("{place}.extensions.EXT_meshopt_compression");
+            let cause = "meshopt compression is not decoded, and there is no other copy";
+            return Err(Error::new(ErrorKind::Unsupported, place, cause));
+        }
+        Ok(())
+    });
+}
+
+fn accessors(model: &mut Model) {
+    let views = &model.views;
+    check_each(&mut model.accessors, "accessors", |_, accessor, place| {
+        if let Some(index) = accessor.view {
+            let view = follow(views, index, &format!("{place}.bufferView"), "bufferView")?;
+            check_elements(accessor, view, index, place)?;
+        } else if accessor.offset > 0 {
+            return Err(invalid(
+                format!("{place}.byteOffset"),
+                "without a bufferView",
+            ));
+        }
+        match &accessor.sparse {
+            Some(sparse) => check_sparse(sparse, accessor, views, &format!("{place}.sparse")),
+            None => Ok(()),
+        }
+    });
+}
+
+fn check_elements(accessor: &Accessor, view: &View, index: usize, place: &str) -> Result<()> {
+    let element = accessor.element_bytes();
+    let stride = view.stride.unwrap_or(element);
+    if stride < element {
+        let cause = format!("elements of {element} bytes overlap at a stride of {stride}");
+        return Err(invalid(format!("{place}.bufferView"), cause));
+    }
+    // Both factors are small: 2³¹ elements of at most 252 bytes.
+    let needed = (accessor.count - 1) * stride + element;
+    fits(
+        accessor.offset,
+        needed,
+        view,
+        index,
+        &format!("{place}.count"),
+    )?;
+    let component = accessor.component.bytes();
+    if accessor.offset % component != 0 || (view.offset + accessor.offset) % component != 0 {
+        let cause = format!("is not a multiple of the {component} bytes of a number");
+        return Err(invalid(format!("{place}.byteOffset"), cause));
+    }
+    Ok(())
+}
+
+fn fits(offset: u64, needed: u64, view: &View, index: usize, place: &str) -> Result<()> {
+    if offset.checked_add(needed).is_none_or(|end| end > view.len) {
+        let cause = format!(
+            "{needed} bytes from {offset} on are beyond the {} of bufferView {index}",
+            view.len
+        );
+        return Err(invalid(place, cause));
+    }
+    Ok(())
+}
+
+fn check_sparse(
+    sparse: &Sparse,
+    accessor: &Accessor,
+    views: &[Result<View>],
+    place: &str,
+) -> Result<()> {
+    let indices = format!("{place}.indices.bufferView");
+    let view = follow(views, sparse.indices_view, &indices, "bufferView")?;
+    let needed = sparse.count * sparse.indices_component.bytes();
+    fits(
+        sparse.indices_offset,
+        needed,
+        view,
+        sparse.indices_view,
+        &indices,
+    )?;
+    let values = format!("{place}.values.bufferView");
+    let view = follow(views, sparse.values_view, &values, "bufferView")?;
+    let needed = sparse.count * accessor.element_bytes();
+    fits(
+        sparse.values_offset,
+        needed,
+        view,
+        sparse.values_view,
+        &values,
+    )
+}
+
+fn images(model: &mut Model) {
+    let views = &model.views;
+    check_each(&mut model.images, "images", |_, image, place| {
+        match image.place {
+            ImagePlace::View(view) => {
+                follow(views, view, &format!("{place}.bufferView"), "bufferView").map(|_| ())
+            }
+            _ => Ok(()),
+        }
+    });
+}
+
+/// Only that images exist: a texture whose image is unsound is itself sound, and shows nothing.
+fn textures(model: &mut Model) {
+    let (images, samplers) = (model.images.len(), &model.samplers);
+    check_each(&mut model.textures, "textures", |_, texture, place| {
+        for &image in texture.image.iter().chain(&texture.passed_over) {
+            if image >= images {
+                let cause = format!("there is no image {image}, only {images}");
+                return Err(invalid(format!("{place}.source"), cause));
+            }
+        }
+        match texture.sampler {
+            Some(sampler) => {
+                follow(samplers, sampler, &format!("{place}.sampler"), "sampler").map(|_| ())
+            }
+            None => Ok(()),
+        }
+    });
+}
+
+fn materials(model: &mut Model) {
+    let textures = &model.textures;
+    check_each(&mut model.materials, "materials", |_, material, place| {
+        for used in &material.textures {
+            let place = format!("{place}.{}.index", used.slot);
+            follow(textures, used.texture, &place, "texture")?;
+        }
+        Ok(())
+    });
+}
+
+fn meshes(model: &mut Model) {
+    let (accessors, materials) = (&model.accessors, &model.materials);
+    check_each(&mut model.meshes, "meshes", |_, mesh, place| {
+        let place = format!("{place}.primitives");
+        check_each(&mut mesh.primitives, &place, |_, primitive, place| {
+            for (name, accessor) in &primitive.attributes {
+                let place = format!("{place}.attributes.{name}");
+                follow(accessors, *accessor, &place, "accessor")?;
+            }
+            for (at, target) in primitive.targets.iter().enumerate() {
+                for (name, accessor) in target {
+                    let place = format!("{place}.targets[{at}].{name}");
+                    follow(accessors, *accessor, &place, "accessor")?;
+                }
+            }
+            if let Some(indices) = primitive.indices {
+                follow(accessors, indices, &format!("{place}.indices"), "accessor")?;
+            }
+            if let Some(material) = primitive.material {
+                follow(
+                    materials,
+                    material,
+                    &format!("{place}.material"),
+                    "material",
+                )?;
+            }
+            Ok(())
+        });
+        Ok(())
+    });
+}
+
+fn nodes(model: &mut Model) {
+    let (meshes, count) = (&model.meshes, model.nodes.len());
+    check_each(&mut model.nodes, "nodes", |_, node, place| {
+        if let Some(mesh) = node.mesh {
+            follow(meshes, mesh, &format!("{place}.mesh"), "mesh")?;
+        }
+        for (at, &child) in node.children.iter().enumerate() {
+            if child >= count {
+                let cause = format!("there is no node {child}, only {count}");
+                return Err(invalid(format!("{place}.children[{at}]"), cause));
+            }
+        }
+        Ok(())
+    });
+}
+
+/// Nodes must form trees: every node at most one parent, and no cycle. Who walks from a root over
+/// sound nodes comes to an end, within `limits::NODE_DEPTH_MAX` steps of depth.
+fn trees(model: &mut Model) {
+    let count = model.nodes.len();
+    let mut parents: Vec<Option<usize>> = vec![None; count];
+    check_each(&mut model.nodes, "nodes", |index, node, place| {
+        for (at, &child) in node.children.iter().enumerate() {
+            if let Some(other) = parents[child] {
+                let cause = format!("node {child} is a child of node {other} already");
+                return Err(invalid(format!("{place}.children[{at}]"), cause));
+            }
+            parents[child] = Some(index);
+        }
+        Ok(())
+    });
+    // With one parent each, a cycle is found by walking up. Each node is walked over once: depths
+    // of those above are known.
+    let mut depths: Vec<usize> = vec![0; count];
+    let mut wrong = vec![false; count];
+    let mut path = Vec::new();
+    for start in 0..count {
+        let mut at = start;
+        path.clear();
+        let above = loop {
+            if depths[at] > 0 {
+                break depths[at];
+            }
+            path.push(at);
+            // Marks the path, so that it notices when it comes back to itself.
+            depths[at] = usize::MAX;
+            match parents[at] {
+                Some(parent) => at = parent,
+                None => break 0,
+            }
+        };
+        for (steps, &node) in path.iter().rev().enumerate() {
+            let depth = above.saturating_add(steps + 1);
+            wrong[node] = depth > limits::NODE_DEPTH_MAX;
+            depths[node] = depth;
+        }
+    }
+    check_each(&mut model.nodes, "nodes", |index, _, place| {
+        if wrong[index] {
+            let cause = "the node is below itself, or too deep in the tree";
+            return Err(invalid(format!("{place}.children"), cause));
+        }
+        Ok(())
+    });
+}
+
+fn scenes(model: &mut Model) {
+    let nodes = &model.nodes;
+    check_each(&mut model.scenes, "scenes", |_, scene, place| {
+        for (at, &node) in scene.nodes.iter().enumerate() {
+            if node >= nodes.len() {
+                let cause = format!("there is no node {node}, only {}", nodes.len());
+                return Err(invalid(format!("{place}.nodes[{at}]"), cause));
+            }
+        }
+        Ok(())
+    });
+}
