@@ -22,7 +22,7 @@ use crate::destination::{Landing, Place, Supply};
 use crate::error::{Error, ErrorKind};
 use crate::files::Access;
 use crate::offer::{Answer, Offer};
-use crate::request::OtherBytes;
+use crate::request::{Memory, OtherBytes};
 use crate::view::MappedView;
 
 /// Which request a job is for; the generation tells a late result from one for the slot's next
@@ -64,7 +64,7 @@ pub(crate) enum Stored {
     /// A window in staging.
     Block(Arc<Block>),
     /// Memory of the application.
-    Memory(Arc<[u8]>),
+    Memory(Memory),
     /// Bytes at an offset of another file, which the job reads.
     Elsewhere(Arc<dyn OtherBytes>, u64),
 }
@@ -73,7 +73,7 @@ impl Stored {
     pub(crate) fn slice(&self, start: usize, len: usize) -> &[u8] {
         let bytes = match self {
             Stored::Block(block) => block.as_slice(),
-            Stored::Memory(bytes) => bytes,
+            Stored::Memory(bytes) => bytes.as_slice(),
             Stored::Elsewhere(..) => unreachable!("read before it is looked at"),
         };
         &bytes[start..start + len]
@@ -135,7 +135,7 @@ impl DecodeJob {
             let mut bytes = vec![0; self.len];
             other.read_at(*offset, &mut bytes)?;
             self.block.map_or(Ok(()), |block| block.check(&bytes))?;
-            self.stored = Stored::Memory(Arc::from(bytes));
+            self.stored = Stored::Memory(Memory::Shared(Arc::from(bytes)));
             self.start = 0;
             return Ok(());
         }

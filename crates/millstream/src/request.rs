@@ -92,6 +92,22 @@ pub trait OtherBytes: Send + Sync {
     fn path(&self) -> Option<Arc<Path>>;
 }
 
+/// Stored bytes in memory.
+#[derive(Clone)]
+pub(crate) enum Memory {
+    Shared(Arc<[u8]>),
+    Buffer(Arc<Buffer>),
+}
+
+impl Memory {
+    pub(crate) fn as_slice(&self) -> &[u8] {
+        match self {
+            Memory::Shared(bytes) => bytes,
+            Memory::Buffer(buffer) => buffer,
+        }
+    }
+}
+
 /// What a request reads, writes or does.
 pub(crate) enum Source {
     File {
@@ -99,7 +115,7 @@ pub(crate) enum Source {
         offset: u64,
         len: u64,
     },
-    Memory(Arc<[u8]>),
+    Memory(Memory),
     Write {
         file: FileId,
         offset: u64,
@@ -191,7 +207,15 @@ impl Request {
     #[must_use]
     #[inline]
     pub fn from_memory(stored: Arc<[u8]>) -> Request {
-        Request::new(Source::Memory(stored), Destination::Library)
+        Request::new(Source::Memory(Memory::Shared(stored)), Destination::Library)
+    }
+
+    /// As [`Request::from_memory`], from a buffer that another request has landed in. It goes back
+    /// to its pool when nobody holds it any more.
+    #[must_use]
+    #[inline]
+    pub fn from_buffer(stored: Arc<Buffer>) -> Request {
+        Request::new(Source::Memory(Memory::Buffer(stored)), Destination::Library)
     }
 
     /// Writes a buffer at `offset` of a file opened for writing. The buffer comes back with the

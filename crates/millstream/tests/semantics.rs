@@ -666,6 +666,11 @@ fn codecs_of_the_application_decode() {
                 (ended, _) => panic!("{ended:?}"),
             }
         }
+        let landed = queue.enqueue(Request::from_memory(Arc::from([0, 0, 3, 7])));
+        let landed = landed.expect("enqueued").wait().expect("copied");
+        let again = Request::from_buffer(Arc::new(landed.into_buffer())).codec(CodecId(0x84));
+        let again = queue.enqueue(again).expect("enqueued").wait();
+        assert!(*again.expect("decoded").into_buffer() == [7; 3]);
         let bytes = bench.bytes(3_000_000);
         let inverted: Vec<u8> = bytes.iter().map(|byte| !byte).collect();
         let file = bench.file_of("inverted", &inverted);

@@ -339,7 +339,7 @@ impl Engine {
         match &self.req(request).work {
             Work::Rename(_) | Work::Replace(_) => self.wait_for_earlier(request),
             Work::Memory(bytes) => {
-                let len = bytes.len() as u64;
+                let len = bytes.as_slice().len() as u64;
                 self.req(request).len = len;
                 self.prepare(request);
             }

@@ -207,7 +207,7 @@ impl Engine {
 
     pub(super) fn issue_staged(&mut self, request: u32, staging_short: bool) -> Issue {
         if let Work::Memory(bytes) = &self.requests[request as usize].work {
-            let bytes = Stored::Memory(std::sync::Arc::clone(bytes));
+            let bytes = Stored::Memory(bytes.clone());
             return self.issue_memory(request, bytes);
         }
         let open = self

@@ -147,6 +147,9 @@ impl Engine {
 
     /// Whether the request's memory or mount forces the staged way.
     fn must_stage(&mut self, request: u32) -> bool {
+        if matches!(self.requests[request as usize].work, Work::Memory(_)) {
+            return self.requests[request as usize].len > 0;
+        }
         let access = self.access(request);
         let req = &mut self.requests[request as usize];
         let file = self.files.at(req.file);

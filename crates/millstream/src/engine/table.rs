@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::group::{Counter, Group};
 use crate::job::{Stored, Target};
 use crate::offer::Token;
-use crate::request::{BlockEntry, Priority, Rare};
+use crate::request::{BlockEntry, Memory, Priority, Rare};
 use crate::view::MappedView;
 
 /// No file.
@@ -43,7 +43,7 @@ pub(crate) enum Phase {
 /// What it does.
 pub(crate) enum Work {
     Read,
-    Memory(Arc<[u8]>),
+    Memory(Memory),
     Write,
     Append,
     Sync { data_only: bool },
