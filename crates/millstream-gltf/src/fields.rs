@@ -30,7 +30,7 @@ fn shown(value: &Value) -> String {
 fn whole(value: &Value) -> Option<u64> {
     let exact = |float: f64| {
         // 2⁵³: up to there every whole number is a float.
-        let fits = float >= 0.0 && float <= 9_007_199_254_740_992.0 && float.fract() == 0.0;
+        let fits = (0.0..=9_007_199_254_740_992.0).contains(&float) && float.fract() == 0.0;
         fits.then_some(float as u64)
     };
     value.as_u64().or_else(|| value.as_f64().and_then(exact))
@@ -46,10 +46,6 @@ impl<'a> Fields<'a> {
                 format!("must be an object, is {}", shown(other)),
             )),
         }
-    }
-
-    pub(crate) fn place(&self) -> &str {
-        &self.place
     }
 
     /// The place of a field.

@@ -40,12 +40,13 @@ mod webp;
 
 use std::fmt;
 use std::ops::Range;
+use std::sync::Arc;
 
 use millstream::Buffer;
 
 use crate::limits;
 
-pub use codec::{CODEC, ImageLimits, register};
+pub use codec::{CODEC, ImageLimits, decode, decode_vec, probe, register};
 
 /// First bytes of an image.
 pub const MAGIC: [u8; 4] = *b"MSIM";
@@ -98,7 +99,7 @@ impl Format {
     }
 
     /// Pixels of a block's side, and bytes of a block.
-    fn block(self) -> (u32, usize) {
+    pub(crate) fn block(self) -> (u32, usize) {
         match self {
             Format::Rgba8 => (1, 4),
             Format::Bc1 | Format::Bc4 => (4, 8),
@@ -281,7 +282,7 @@ impl Layout {
     }
 
     /// The image with the levels from `level` on only.
-    fn from_level(self, level: u32) -> Layout {
+    fn starting_at(self, level: u32) -> Layout {
         Layout {
             first_level: level.clamp(self.first_level, self.levels - 1),
             ..self
@@ -289,10 +290,14 @@ impl Layout {
     }
 }
 
-/// An image in memory.
+/// An image in memory. Cheap to clone; clones share the memory.
+#[derive(Clone)]
 pub struct Image {
     layout: Layout,
-    bytes: Buffer,
+    /// The header and the smallest levels.
+    small: Arc<Buffer>,
+    /// The other levels, and where in the image they begin.
+    large: Option<(usize, Arc<Buffer>)>,
 }
 
 impl Image {
@@ -305,8 +310,27 @@ impl Image {
         let whole = |&level: &u32| layout.prefix_bytes(level) <= bytes.len();
         let first = (layout.first_level..layout.levels).find(whole);
         let first = first.ok_or("the image's bytes are cut")?;
-        let layout = layout.from_level(first);
-        Ok(Image { layout, bytes })
+        Ok(Image {
+            layout: layout.starting_at(first),
+            small: Arc::new(bytes),
+            large: None,
+        })
+    }
+
+    /// The image with the levels that a prefix lacked: `bytes` are those from `start` on.
+    pub(crate) fn with_larger(&self, start: usize, bytes: Buffer) -> Result<Image, &'static str> {
+        let whole = Layout::parse(&self.small)?;
+        let joined = self.layout.prefix_bytes(self.layout.first_level);
+        let first = (whole.first_level..self.layout.first_level)
+            .find(|&level| whole.prefix_bytes(level) <= start + bytes.len());
+        match first {
+            Some(first) if start == joined => Ok(Image {
+                layout: whole.starting_at(first),
+                small: Arc::clone(&self.small),
+                large: Some((start, Arc::new(bytes))),
+            }),
+            _ => Err("the image's large levels do not follow its small ones"),
+        }
     }
 
     /// What it consists of.
@@ -315,11 +339,16 @@ impl Image {
         &self.layout
     }
 
-    /// Pixels or blocks of a level, at an address that is a multiple of 64; `None` if it is not
-    /// present.
+    /// Pixels or blocks of a level; `None` if it is not present.
     #[must_use]
     pub fn level(&self, level: u32) -> Option<&[u8]> {
-        self.layout.level(level).map(|range| &self.bytes[range])
+        let range = self.layout.level(level)?;
+        match &self.large {
+            Some((start, large)) if range.start >= *start => {
+                large.get(range.start - start..range.end - start)
+            }
+            _ => self.small.get(range),
+        }
     }
 
     /// The largest level that is present.
@@ -330,14 +359,8 @@ impl Image {
 
     /// Bytes of memory.
     #[must_use]
-    pub fn len(&self) -> usize {
-        self.bytes.len()
-    }
-
-    /// Never: there is always a level.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        false
+    pub fn memory_bytes(&self) -> usize {
+        self.small.len() + self.large.as_ref().map_or(0, |(_, large)| large.len())
     }
 }
 

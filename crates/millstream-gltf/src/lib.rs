@@ -1,9 +1,58 @@
-//! temp
-mod error;
+//! glTF 2.0 scenes in two batches of reads from loose files, and in one from a package, with all
+//! cores decoding.
+//!
+//! A loader that opens the JSON, then each buffer, then each image, and decodes one after the
+//! other leaves disk and cores idle in turn. Here the JSON (or the head of a GLB) is the first
+//! batch and everything it names is the second; images are decoded on the storage's workers as
+//! they arrive, straight into their final memory; and a program may draw what is there already.
+//!
+//! ```no_run
+//! use millstream::{Storage, StorageOptions};
+//! use millstream_gltf::{Loader, LoaderOptions, image};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let mut options = StorageOptions::default();
+//! image::register(&mut options.codecs, image::ImageLimits::default());
+//! let storage = Storage::new(options)?;
+//! let loader = Loader::new(&storage, LoaderOptions::default())?;
+//!
+//! let scene = loader.open("FlightHelmet.gltf")?.finish()?;
+//! for mesh in scene.model().meshes.iter().flatten() {
+//!     for primitive in mesh.primitives.iter().flatten() {
+//!         for (name, accessor) in &primitive.attributes {
+//!             let elements = scene.accessor(*accessor)?;
+//!             if let Some(floats) = elements.as_slice::<[f32; 3]>() {
+//!                 println!("{name}: {} elements, no copy", floats.len());
+//!             }
+//!         }
+//!     }
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Where to find what: [`model`] the JSON and its checks; [`glb`], [`uri`] the containers of bytes;
+//! `plan` what a scene needs; [`load`] the batches; [`image`] decoding; [`accessor`] and [`scene`]
+//! the result.
+//!
+//! Not loaded, and said so in each item's error: Draco and meshopt compression (without an
+//! uncompressed copy), Basis Universal textures, glTF 1.
+
+pub mod accessor;
+pub mod error;
 mod fields;
 pub mod glb;
 pub mod image;
 pub mod limits;
+pub mod load;
 pub mod model;
+mod plan;
+#[cfg(feature = "pak")]
+pub mod record;
+pub mod scene;
 pub mod uri;
+
+pub use accessor::{Element, Elements};
 pub use error::{Error, ErrorKind, Result};
+pub use load::{Event, EventKind, Load, Loader, LoaderOptions, Progress, wait_all};
+pub use scene::{Scene, State};

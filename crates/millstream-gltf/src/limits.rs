@@ -14,6 +14,14 @@ pub const ELEMENTS_MAX: usize = 1 << 20;
 /// Elements of one accessor: 2³¹ vertices are beyond what an index can address.
 pub const ACCESSOR_COUNT_MAX: u64 = 1 << 31;
 
+/// Bytes of an accessor of which none is stored (no view; zeros with sparse elements): 4 M vertices
+/// of morph targets.
+pub const ZEROS_BYTES_MAX: u64 = 64 << 20;
+
+/// Requests of one load that have not ended. More only wait in longer queues: the device has 128
+/// operations in flight.
+pub const REQUESTS_MAX: usize = 1024;
+
 /// Ranges of a buffer with at most so many unwanted bytes between them are read as one: the device
 /// moves them in the time of one more request.
 pub const GAP_BYTES_MAX: u64 = 64 << 10;

@@ -202,7 +202,7 @@ fn inflate(data: &[&[u8]], filtered: &mut [u8]) -> Result<(), &'static str> {
 /// Replaces palette indices, which stand in the red channel, by colours.
 fn apply_palette(parts: &Parts<'_>, pixels: &mut [u8]) -> Result<(), &'static str> {
     let colours = parts.palette.len() / 3;
-    if colours == 0 || colours > 256 || parts.palette.len() % 3 != 0 {
+    if colours == 0 || colours > 256 || !parts.palette.len().is_multiple_of(3) {
         return Err("the PNG's palette is missing or damaged");
     }
     let mut table = [[0u8; 4]; 256];

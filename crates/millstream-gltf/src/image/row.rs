@@ -43,7 +43,7 @@ const ALPHA: u32 = 0xff00_0000;
 fn widen<const N: usize>(bytes: &[u8; N]) -> u32 {
     match N {
         1 => u32::from(bytes[0]) * 0x0001_0101,
-        2 => u32::from(bytes[0]) * 0x0001_0101 | u32::from(bytes[1]) << 24,
+        2 => (u32::from(bytes[0]) * 0x0001_0101) | (u32::from(bytes[1]) << 24),
         3 => u32::from_le_bytes([bytes[0], bytes[1], bytes[2], 0]),
         _ => u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]),
     }

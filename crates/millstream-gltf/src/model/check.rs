@@ -98,17 +98,33 @@ fn accessors(model: &mut Model) {
         if let Some(index) = accessor.view {
             let view = follow(views, index, &format!("{place}.bufferView"), "bufferView")?;
             check_elements(accessor, view, index, place)?;
-        } else if accessor.offset > 0 {
-            return Err(invalid(
-                format!("{place}.byteOffset"),
-                "without a bufferView",
-            ));
+        } else {
+            check_zeros(accessor, place)?;
         }
         match &accessor.sparse {
             Some(sparse) => check_sparse(sparse, accessor, views, &format!("{place}.sparse")),
             None => Ok(()),
         }
     });
+}
+
+/// Of an accessor without a view nothing is stored, so nothing but a bound keeps it small.
+fn check_zeros(accessor: &Accessor, place: &str) -> Result<()> {
+    if accessor.offset > 0 {
+        return Err(invalid(
+            format!("{place}.byteOffset"),
+            "without a bufferView",
+        ));
+    }
+    if accessor.count * accessor.element_bytes() > limits::ZEROS_BYTES_MAX {
+        let cause = "more zeros than the limit allows, and no bytes stored for them";
+        return Err(Error::new(
+            ErrorKind::Limit,
+            format!("{place}.count"),
+            cause,
+        ));
+    }
+    Ok(())
 }
 
 fn check_elements(accessor: &Accessor, view: &View, index: usize, place: &str) -> Result<()> {
@@ -128,7 +144,9 @@ fn check_elements(accessor: &Accessor, view: &View, index: usize, place: &str) -
         &format!("{place}.count"),
     )?;
     let component = accessor.component.bytes();
-    if accessor.offset % component != 0 || (view.offset + accessor.offset) % component != 0 {
+    if !accessor.offset.is_multiple_of(component)
+        || !(view.offset + accessor.offset).is_multiple_of(component)
+    {
         let cause = format!("is not a multiple of the {component} bytes of a number");
         return Err(invalid(format!("{place}.byteOffset"), cause));
     }

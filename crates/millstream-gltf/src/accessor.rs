@@ -1,0 +1,334 @@
+//! Accessors of a loaded scene: typed elements straight in the loaded buffers.
+//!
+//! Where the layout allows it (no gaps, no sparse elements, aligned), [`Elements::as_slice`] is a
+//! view without a copy; else [`Elements::to_vec`] makes one. Whatever the stored type (bytes and
+//! shorts of `KHR_mesh_quantization`, normalised or not), [`Elements::to_f32`] gives floats, and
+//! [`Elements::to_indices`] gives indices.
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::model::{Accessor, Component, Shape};
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// A Rust type that an accessor's element may be.
+pub trait Element:
+    FromBytes + IntoBytes + Immutable + KnownLayout + Copy + sealed::Sealed + 'static
+{
+    /// The type of its numbers.
+    const COMPONENT: Component;
+    /// How many they are.
+    const SHAPE: Shape;
+}
+
+macro_rules! element {
+    ($type:ty, $component:ident) => {
+        element!(one $type, $component, Scalar);
+        element!(one [$type; 2], $component, Vec2);
+        element!(one [$type; 3], $component, Vec3);
+        element!(one [$type; 4], $component, Vec4);
+    };
+    (one $type:ty, $component:ident, $shape:ident) => {
+        impl sealed::Sealed for $type {}
+        impl Element for $type {
+            const COMPONENT: Component = Component::$component;
+            const SHAPE: Shape = Shape::$shape;
+        }
+    };
+}
+
+element!(i8, I8);
+element!(u8, U8);
+element!(i16, I16);
+element!(u16, U16);
+element!(u32, U32);
+element!(f32, F32);
+element!(one [[f32; 3]; 3], F32, Mat3);
+element!(one [[f32; 4]; 4], F32, Mat4);
+element!(one [[f32; 2]; 2], F32, Mat2);
+
+/// Elements that differ, as they lie in buffers.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SparseBytes<'a> {
+    pub(crate) indices: &'a [u8],
+    pub(crate) component: Component,
+    pub(crate) values: &'a [u8],
+}
+
+/// The elements of an accessor, with their bytes loaded.
+#[derive(Debug, Clone, Copy)]
+pub struct Elements<'a> {
+    accessor: &'a Accessor,
+    /// From the first element on; `None`: all are zero.
+    bytes: Option<&'a [u8]>,
+    stride: usize,
+    sparse: Option<SparseBytes<'a>>,
+}
+
+impl<'a> Elements<'a> {
+    /// `bytes` must hold all elements at that stride, as the model's checks make sure.
+    pub(crate) fn new(
+        accessor: &'a Accessor,
+        bytes: Option<&'a [u8]>,
+        stride: usize,
+        sparse: Option<SparseBytes<'a>>,
+    ) -> Elements<'a> {
+        Elements {
+            accessor,
+            bytes,
+            stride,
+            sparse,
+        }
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        usize::try_from(self.accessor.count).expect("checked against a loaded buffer or a bound")
+    }
+
+    /// The accessor.
+    #[must_use]
+    pub fn accessor(&self) -> &'a Accessor {
+        self.accessor
+    }
+
+    fn element_bytes(&self) -> usize {
+        usize::try_from(self.accessor.element_bytes()).expect("64 at most")
+    }
+
+    fn is_of<T: Element>(&self) -> bool {
+        self.accessor.component == T::COMPONENT && self.accessor.shape == T::SHAPE
+    }
+
+    /// The elements in place, without a copy. `None` if they are of another type, have gaps or
+    /// sparse elements, or lie at an address that the type does not allow.
+    #[must_use]
+    pub fn as_slice<T: Element>(&self) -> Option<&'a [T]> {
+        let tight = self.stride == size_of::<T>() && self.sparse.is_none();
+        if !self.is_of::<T>() || !tight || cfg!(target_endian = "big") {
+            return None;
+        }
+        <[T]>::ref_from_bytes(&self.bytes?[..self.count() * self.stride]).ok()
+    }
+
+    /// The elements, copied.
+    ///
+    /// # Errors
+    /// They are of another type, or sparse indices are wrong.
+    pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
+        if !self.is_of::<T>() || cfg!(target_endian = "big") {
+            let cause = format!("{:?} of {:?}", self.accessor.shape, self.accessor.component);
+            return Err(Error::new(
+                ErrorKind::Invalid,
+                "",
+                format!("the elements are {cause}"),
+            ));
+        }
+        let packed = self.packed()?;
+        let elements = packed.chunks_exact(size_of::<T>());
+        Ok(elements
+            .filter_map(|bytes| T::read_from_bytes(bytes).ok())
+            .collect())
+    }
+
+    /// The elements as arrays of `N` floats. Integers become what they stand for: normalised ones
+    /// fractions, others their value. Matrices have their numbers column by column.
+    ///
+    /// # Errors
+    /// Elements of another number of numbers, or wrong sparse indices.
+    pub fn to_f32<const N: usize>(&self) -> Result<Vec<[f32; N]>> {
+        let shape = self.accessor.shape;
+        if shape.numbers() != N {
+            let cause = format!("elements have {} numbers, not {N}", shape.numbers());
+            return Err(Error::new(ErrorKind::Invalid, "", cause));
+        }
+        let (component, normalized) = (self.accessor.component, self.accessor.normalized);
+        let bytes = usize::try_from(component.bytes()).expect("4 at most");
+        let (rows, columns) = (shape.rows(), shape.columns());
+        let column_bytes = self.element_bytes() / columns;
+        let mut out = Vec::with_capacity(self.count());
+        self.each(|element| {
+            out.push(std::array::from_fn(|at| {
+                let start = at / rows * column_bytes + at % rows * bytes;
+                number(&element[start..start + bytes], component, normalized)
+            }));
+        })?;
+        Ok(out)
+    }
+
+    /// The elements as indices.
+    ///
+    /// # Errors
+    /// Elements that are no unsigned single numbers, or wrong sparse indices.
+    pub fn to_indices(&self) -> Result<Vec<u32>> {
+        let unsigned = [Component::U8, Component::U16, Component::U32];
+        let component = self.accessor.component;
+        if self.accessor.shape != Shape::Scalar || !unsigned.contains(&component) {
+            return Err(Error::new(
+                ErrorKind::Invalid,
+                "",
+                "the elements are no indices",
+            ));
+        }
+        let mut out = Vec::with_capacity(self.count());
+        self.each(|element| out.push(unsigned_number(element)))?;
+        Ok(out)
+    }
+
+    /// The elements without gaps, sparse ones in their places. Numbers are little-endian; columns
+    /// of matrices begin at multiples of four bytes.
+    ///
+    /// # Errors
+    /// Wrong sparse indices.
+    pub fn packed(&self) -> Result<Vec<u8>> {
+        let len = self.element_bytes();
+        let mut packed = match self.bytes {
+            None => vec![0; self.count() * len],
+            Some(bytes) => {
+                let mut packed = Vec::with_capacity(self.count() * len);
+                for element in bytes.chunks(self.stride).take(self.count()) {
+                    packed.extend_from_slice(&element[..len]);
+                }
+                packed
+            }
+        };
+        if let Some(sparse) = self.sparse {
+            apply(sparse, len, &mut packed)?;
+        }
+        Ok(packed)
+    }
+
+    /// Shows each element's bytes.
+    fn each(&self, mut show: impl FnMut(&[u8])) -> Result<()> {
+        let len = self.element_bytes();
+        match (self.bytes, self.sparse) {
+            (Some(bytes), None) => {
+                let elements = bytes.chunks(self.stride).take(self.count());
+                elements.for_each(|element| show(&element[..len]));
+            }
+            _ => self.packed()?.chunks_exact(len).for_each(show),
+        }
+        Ok(())
+    }
+}
+
+/// Puts sparse elements in their places.
+fn apply(sparse: SparseBytes<'_>, len: usize, packed: &mut [u8]) -> Result<()> {
+    let index_bytes = usize::try_from(sparse.component.bytes()).expect("4 at most");
+    let indices = sparse.indices.chunks_exact(index_bytes);
+    let mut next = 0;
+    for (index, value) in indices.zip(sparse.values.chunks_exact(len)) {
+        let index = unsigned_number(index) as usize;
+        let place = packed
+            .get_mut(index.saturating_mul(len)..)
+            .and_then(|rest| rest.get_mut(..len));
+        let Some(place) = place.filter(|_| index >= next) else {
+            let cause = format!("sparse index {index} is beyond the accessor or out of order");
+            return Err(Error::new(ErrorKind::Invalid, "", cause));
+        };
+        place.copy_from_slice(value);
+        next = index + 1;
+    }
+    Ok(())
+}
+
+fn unsigned_number(bytes: &[u8]) -> u32 {
+    let mut word = [0; 4];
+    word[..bytes.len()].copy_from_slice(bytes);
+    u32::from_le_bytes(word)
+}
+
+/// A number as a float. Normalised integers by the equations of the specification, section 3.11.
+fn number(bytes: &[u8], component: Component, normalized: bool) -> f32 {
+    let unsigned = unsigned_number(bytes);
+    let (value, most) = match component {
+        Component::I8 => (f32::from(unsigned as u8 as i8), 127.0),
+        Component::U8 => (f32::from(unsigned as u8), 255.0),
+        Component::I16 => (f32::from(unsigned as u16 as i16), 32767.0),
+        Component::U16 => (f32::from(unsigned as u16), 65535.0),
+        Component::U32 => (unsigned as f32, u32::MAX as f32),
+        Component::F32 => return f32::from_bits(unsigned),
+    };
+    if normalized {
+        (value / most).max(-1.0)
+    } else {
+        value
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Model;
+
+    fn accessor(json: &str) -> Accessor {
+        let json = format!(
+            r#"{{"asset":{{"version":"2.0"}},"buffers":[{{"byteLength":4096}}],
+            "bufferViews":[{{"buffer":0,"byteLength":4096}}],"accessors":[{json}]}}"#
+        );
+        let model = Model::parse(json.as_bytes()).expect("right");
+        model
+            .accessors
+            .into_iter()
+            .next()
+            .expect("one")
+            .expect("right")
+    }
+
+    #[test]
+    fn tight_elements_are_seen_in_place() {
+        let accessor = accessor(r#"{"bufferView":0,"componentType":5126,"count":2,"type":"VEC3"}"#);
+        let values: Vec<[f32; 3]> = vec![[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]];
+        let elements = Elements::new(&accessor, Some(values.as_bytes()), 12, None);
+        let slice = elements.as_slice::<[f32; 3]>().expect("tight");
+        assert_eq!((slice, slice.as_ptr()), (&values[..], values.as_ptr()));
+        assert_eq!(elements.to_vec::<[f32; 3]>().expect("right"), values);
+        assert!(elements.as_slice::<[f32; 4]>().is_none() && elements.to_vec::<u8>().is_err());
+        assert!(elements.to_f32::<2>().is_err());
+    }
+
+    #[test]
+    fn quantised_and_strided_numbers_become_floats() {
+        let accessor = accessor(
+            r#"{"bufferView":0,"componentType":5120,"count":2,"type":"VEC2","normalized":true}"#,
+        );
+        let bytes = [127, 0x80, 9, 9, 0, 0xff];
+        let elements = Elements::new(&accessor, Some(&bytes), 4, None);
+        let floats = elements.to_f32::<2>().expect("right");
+        assert_eq!(floats, [[1.0, -1.0], [0.0, -1.0 / 127.0]]);
+        assert!(elements.as_slice::<[i8; 2]>().is_none(), "there are gaps");
+    }
+
+    #[test]
+    fn columns_of_matrices_are_padded() {
+        let accessor = accessor(r#"{"bufferView":0,"componentType":5121,"count":1,"type":"MAT3"}"#);
+        assert_eq!(accessor.element_bytes(), 12);
+        let bytes: Vec<u8> = (0..12).collect();
+        let elements = Elements::new(&accessor, Some(&bytes), 12, None);
+        let floats = elements.to_f32::<9>().expect("right");
+        assert_eq!(floats, [[0.0, 1.0, 2.0, 4.0, 5.0, 6.0, 8.0, 9.0, 10.0]]);
+    }
+
+    #[test]
+    fn sparse_elements_replace_and_wrong_indices_are_errors() {
+        let accessor = accessor(r#"{"componentType":5123,"count":4,"type":"SCALAR"}"#);
+        let sparse = |indices| SparseBytes {
+            indices,
+            component: Component::U8,
+            values: &[7, 0, 8, 1],
+        };
+        let elements = |indices| Elements::new(&accessor, None, 2, Some(sparse(indices)));
+        assert_eq!(
+            elements(&[1, 3]).to_indices().expect("right"),
+            [0, 7, 0, 264]
+        );
+        assert!(elements(&[1, 3]).as_slice::<u16>().is_none());
+        for wrong in [&[1, 4], &[3, 1], &[1, 1]] {
+            assert!(elements(wrong).to_indices().is_err(), "{wrong:?}");
+        }
+    }
+}

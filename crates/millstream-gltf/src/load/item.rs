@@ -1,0 +1,128 @@
+//! One thing that a load waits for.
+
+use std::any::Any;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use millstream::{Buffer, Done, Landed, Located, Priority, Ticket};
+
+use super::EventKind;
+use crate::image::Layout;
+use crate::plan::{Origin, Purpose};
+
+/// What the bytes of an item's request are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Content {
+    /// Stored bytes: of a buffer, or of an image that may have to be decoded.
+    Raw,
+    /// A decoded image.
+    Pixels,
+    /// The first bytes of an image of ours, with the levels that are whole in them.
+    SmallLevels(Layout),
+    /// The bytes behind them, up to the end or to what memory allows.
+    LargeLevels(Layout),
+}
+
+/// How far it is.
+pub(super) enum Task {
+    /// Not asked for yet.
+    Waiting,
+    /// Asked for.
+    Running(Ticket),
+    /// There, but not known what for.
+    Landed(Buffer),
+    /// Done with.
+    Ended,
+}
+
+pub(super) struct Item {
+    pub(super) origin: Origin,
+    /// `None`: fetched because a package's record says so.
+    pub(super) purpose: Option<Purpose>,
+    /// Bytes of a buffer, and not of an image.
+    pub(super) geometry: bool,
+    pub(super) place: String,
+    /// For messages.
+    pub(super) file: String,
+    pub(super) content: Content,
+    pub(super) class: Priority,
+    /// Bytes to read, for the order.
+    pub(super) stored_bytes: u64,
+    /// The entry, where it is one.
+    pub(super) located: Option<Located>,
+    /// Of the scene's memory, taken for the request under way.
+    pub(super) held_bytes: u64,
+    /// The other half of the image.
+    pub(super) partner: Option<usize>,
+    /// Set where there was no memory for its decoded bytes.
+    pub(super) refused: Arc<AtomicBool>,
+    pub(super) failed: bool,
+    pub(super) task: Task,
+}
+
+impl Item {
+    /// The same, not asked for yet.
+    pub(super) fn copy(&self) -> Item {
+        Item {
+            origin: self.origin.clone(),
+            purpose: self.purpose.clone(),
+            place: self.place.clone(),
+            file: self.file.clone(),
+            refused: Arc::default(),
+            task: Task::Waiting,
+            ..*self
+        }
+    }
+
+    pub(super) fn shows(&self, image: usize) -> bool {
+        matches!(&self.purpose, Some(Purpose::Images(images)) if images.contains(&image))
+    }
+
+    /// Whether it is the large half of an image whose small half is the item before it.
+    pub(super) fn is_second_half(&self, index: usize) -> bool {
+        self.partner.is_some_and(|partner| partner < index)
+    }
+
+    pub(super) fn is_small(&self) -> bool {
+        matches!(self.content, Content::SmallLevels(_))
+    }
+
+    pub(super) fn is_ended(&self) -> bool {
+        matches!(self.task, Task::Ended | Task::Landed(_))
+    }
+
+    pub(super) fn cancel(&self) {
+        if let Task::Running(ticket) = &self.task {
+            ticket.cancel();
+        }
+    }
+
+    pub(super) fn set_priority(&mut self, class: Priority) {
+        self.class = class;
+        if let Task::Running(ticket) = &self.task {
+            ticket.reprioritise(class, None);
+        }
+    }
+
+    pub(super) fn event_kind(&self) -> EventKind {
+        match (self.geometry, self.content) {
+            (true, _) => EventKind::Buffer,
+            (false, Content::SmallLevels(_)) => EventKind::SmallLevels,
+            (false, Content::LargeLevels(_)) => EventKind::LargeLevels,
+            (false, _) => EventKind::Image,
+        }
+    }
+}
+
+/// The buffer that a request has landed in, whether it took it itself or was supplied with it.
+pub(super) fn landed_buffer(done: Done) -> Buffer {
+    match done.landed {
+        Landed::Buffer(buffer) => buffer,
+        Landed::Landing(memory) => {
+            let memory: Box<dyn Any> = memory;
+            let buffer = memory.downcast::<Buffer>();
+            *buffer.expect("only buffers are supplied")
+        }
+        _ => Buffer::empty(),
+    }
+}

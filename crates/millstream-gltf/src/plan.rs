@@ -1,0 +1,370 @@
+//! What a scene needs beside its JSON: the second batch, made from the model alone.
+//!
+//! Every buffer that views use is one fetch, or, where images lie in it, one fetch for each stretch
+//! of it between images (stretches with small gaps are one). Every wanted image is one fetch;
+//! images with the same bytes share it.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use millstream::Buffer;
+
+use crate::error::{Error, ErrorKind};
+use crate::limits;
+use crate::model::{BufferPlace, ImagePlace, Model};
+
+/// Where bytes come from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// A range of an entry of the source, named whole.
+    Entry { name: Arc<[u8]>, range: Range<u64> },
+    /// All of an entry, whatever its size.
+    Whole { name: Arc<[u8]> },
+    /// Memory: the JSON itself, or the head of a GLB.
+    Memory {
+        bytes: SameBytes,
+        range: Range<usize>,
+    },
+}
+
+/// By what origins are found again. Bytes in memory are the same only if their memory is: so
+/// comparing them costs nothing, however many images a scene makes of one data URI.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum Key {
+    Entry(Arc<[u8]>, Range<u64>),
+    Whole(Arc<[u8]>),
+    Memory(usize, Range<usize>),
+}
+
+impl Origin {
+    pub(crate) fn key(&self) -> Key {
+        match self {
+            Origin::Entry { name, range } => Key::Entry(Arc::clone(name), range.clone()),
+            Origin::Whole { name } => Key::Whole(Arc::clone(name)),
+            Origin::Memory { bytes, range } => {
+                Key::Memory(bytes.as_slice().as_ptr().addr(), range.clone())
+            }
+        }
+    }
+}
+
+/// Shared bytes.
+#[derive(Debug, Clone)]
+pub(crate) enum SameBytes {
+    Data(Arc<[u8]>),
+    Head(Arc<Buffer>),
+}
+
+impl SameBytes {
+    pub(crate) fn as_slice(&self) -> &[u8] {
+        match self {
+            SameBytes::Data(bytes) => bytes,
+            SameBytes::Head(buffer) => buffer,
+        }
+    }
+
+    fn whole(bytes: &Arc<[u8]>) -> Origin {
+        Origin::Memory {
+            range: 0..bytes.len(),
+            bytes: SameBytes::Data(Arc::clone(bytes)),
+        }
+    }
+}
+
+impl PartialEq for SameBytes {
+    fn eq(&self, other: &SameBytes) -> bool {
+        std::ptr::eq(self.as_slice(), other.as_slice())
+    }
+}
+
+impl Eq for SameBytes {}
+
+/// What bytes are for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// Bytes of a buffer from `start` on.
+    Buffer { buffer: usize, start: u64 },
+    /// These images, which are one.
+    Images(Vec<usize>),
+}
+
+/// Something to fetch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Fetch {
+    pub(crate) origin: Origin,
+    pub(crate) purpose: Purpose,
+    /// For messages.
+    pub(crate) place: String,
+}
+
+/// A scene's file, as far as plans are concerned.
+pub(crate) struct SceneFile<'a> {
+    /// Its whole name in the source.
+    pub(crate) name: &'a Arc<[u8]>,
+    /// The binary chunk of a GLB.
+    pub(crate) binary: Option<Range<u64>>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Plan {
+    pub(crate) fetches: Vec<Fetch>,
+    /// Buffers and images that cannot be fetched.
+    pub(crate) failed_buffers: Vec<(usize, Error)>,
+    pub(crate) failed_images: Vec<(usize, Error)>,
+}
+
+impl SceneFile<'_> {
+    /// The whole name of what a URI in the scene names.
+    fn beside(&self, name: &[u8]) -> Arc<[u8]> {
+        let folder = self.name.iter().rposition(|&byte| byte == b'/');
+        let folder = folder.map_or(&[][..], |slash| &self.name[..=slash]);
+        [folder, name].concat().into()
+    }
+
+    /// Where bytes of a buffer come from.
+    fn of_buffer(&self, place: &BufferPlace, range: Range<u64>) -> Result<Origin, &'static str> {
+        match place {
+            BufferPlace::Data(bytes) => {
+                let index = |at: u64| usize::try_from(at).map_err(|_| "is beyond all memory");
+                Ok(Origin::Memory {
+                    range: index(range.start)?..index(range.end)?,
+                    bytes: SameBytes::Data(Arc::clone(bytes)),
+                })
+            }
+            BufferPlace::Name(name) => Ok(Origin::Entry {
+                name: self.beside(name),
+                range,
+            }),
+            BufferPlace::Nowhere => Err("has no bytes but compressed ones"),
+            BufferPlace::Binary => {
+                let binary = self.binary.as_ref();
+                let binary = binary.ok_or("has no uri, and there is no binary chunk")?;
+                if range.end > binary.end - binary.start {
+                    return Err("is longer than the binary chunk");
+                }
+                Ok(Origin::Entry {
+                    name: Arc::clone(self.name),
+                    range: binary.start + range.start..binary.start + range.end,
+                })
+            }
+        }
+    }
+}
+
+/// Plans the second batch.
+pub(crate) fn plan(model: &Model, file: &SceneFile<'_>, images: bool) -> Plan {
+    let mut plan = Plan::default();
+    let stretches = stretches(model);
+    for ((index, buffer), ranges) in model.buffers.iter().enumerate().zip(stretches) {
+        let Ok(buffer) = buffer else { continue };
+        if buffer.place == BufferPlace::Nowhere {
+            continue;
+        }
+        let place = format!("buffers[{index}]");
+        for range in ranges {
+            let start = range.start;
+            match file.of_buffer(&buffer.place, range) {
+                Ok(origin) => plan.fetches.push(Fetch {
+                    origin,
+                    purpose: Purpose::Buffer {
+                        buffer: index,
+                        start,
+                    },
+                    place: place.clone(),
+                }),
+                Err(cause) => {
+                    let error = Error::new(ErrorKind::Invalid, &place[..], cause);
+                    plan.failed_buffers.push((index, error));
+                    break;
+                }
+            }
+        }
+    }
+    if images {
+        plan_images(model, file, &mut plan);
+    }
+    plan
+}
+
+fn plan_images(model: &Model, file: &SceneFile<'_>, plan: &mut Plan) {
+    let mut known: HashMap<Key, usize> = HashMap::new();
+    for (index, wanted) in model.wanted_images().into_iter().enumerate() {
+        let (true, Ok(image)) = (wanted, &model.images[index]) else {
+            continue;
+        };
+        let place = format!("images[{index}]");
+        let origin = match &image.place {
+            ImagePlace::Data(bytes) => Ok(SameBytes::whole(bytes)),
+            ImagePlace::Name(name) => Ok(Origin::Whole {
+                name: file.beside(name),
+            }),
+            ImagePlace::View(view) => of_view(model, file, *view),
+        };
+        match origin {
+            Ok(origin) => match known.get(&origin.key()) {
+                Some(&at) => {
+                    if let Purpose::Images(images) = &mut plan.fetches[at].purpose {
+                        images.push(index);
+                    }
+                }
+                None => {
+                    known.insert(origin.key(), plan.fetches.len());
+                    plan.fetches.push(Fetch {
+                        origin,
+                        purpose: Purpose::Images(vec![index]),
+                        place,
+                    });
+                }
+            },
+            Err(cause) => {
+                let error = Error::new(ErrorKind::Invalid, place, cause);
+                plan.failed_images.push((index, error));
+            }
+        }
+    }
+}
+
+fn of_view(model: &Model, file: &SceneFile<'_>, view: usize) -> Result<Origin, &'static str> {
+    let (Some(Ok(view)), unsound) = (model.views.get(view), "its bufferView is unsound") else {
+        return Err("its bufferView is unsound");
+    };
+    let Some(Ok(buffer)) = model.buffers.get(view.buffer) else {
+        return Err(unsound);
+    };
+    file.of_buffer(&buffer.place, view.offset..view.offset + view.len)
+}
+
+/// Of each buffer the ranges that views other than images need; all of it if no image lies in it.
+fn stretches(model: &Model) -> Vec<Vec<Range<u64>>> {
+    let mut of_image = vec![false; model.views.len()];
+    for image in model.images.iter().flatten() {
+        if let ImagePlace::View(view) = image.place {
+            of_image[view] = true;
+        }
+    }
+    let mut holds_image = vec![false; model.buffers.len()];
+    let mut ranges: Vec<Vec<Range<u64>>> = vec![Vec::new(); model.buffers.len()];
+    for (view, of_image) in model.views.iter().zip(of_image) {
+        let Ok(view) = view else { continue };
+        if of_image {
+            holds_image[view.buffer] = true;
+        } else {
+            ranges[view.buffer].push(view.offset..view.offset + view.len);
+        }
+    }
+    for ((buffer, ranges), holds_image) in model.buffers.iter().zip(&mut ranges).zip(holds_image) {
+        let len = buffer.as_ref().map_or(0, |buffer| buffer.len);
+        if holds_image {
+            *ranges = joined(std::mem::take(ranges));
+        } else if !ranges.is_empty() {
+            *ranges = vec![0..len];
+        }
+    }
+    ranges
+}
+
+/// Ranges in order, those with small gaps between them as one.
+fn joined(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
+    ranges.sort_unstable_by_key(|range| (range.start, range.end));
+    let mut joined: Vec<Range<u64>> = Vec::new();
+    for range in ranges {
+        match joined.last_mut() {
+            Some(last) if range.start <= last.end.saturating_add(limits::GAP_BYTES_MAX) => {
+                last.end = last.end.max(range.end);
+            }
+            _ => joined.push(range),
+        }
+    }
+    joined
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn planned(json: &str, binary: Option<Range<u64>>) -> Plan {
+        let model = Model::parse(json.as_bytes()).expect("JSON");
+        assert_eq!(
+            model
+                .problems()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>(),
+            [""; 0]
+        );
+        let name: Arc<[u8]> = Arc::from(&b"dir/scene.glb"[..]);
+        let file = SceneFile {
+            name: &name,
+            binary,
+        };
+        plan(&model, &file, true)
+    }
+
+    #[test]
+    fn images_split_a_buffer_and_small_gaps_do_not() {
+        let plan = planned(
+            r#"{"asset":{"version":"2.0"},"buffers":[{"byteLength":1000000}],"bufferViews":[
+            {"buffer":0,"byteLength":100},{"buffer":0,"byteOffset":200,"byteLength":100},
+            {"buffer":0,"byteOffset":300,"byteLength":500000},
+            {"buffer":0,"byteOffset":600000,"byteLength":10}],
+            "images":[{"bufferView":2},{"bufferView":2}]}"#,
+            Some(1000..1_001_000),
+        );
+        let entry = |range| Origin::Entry {
+            name: Arc::from(&b"dir/scene.glb"[..]),
+            range,
+        };
+        let origins: Vec<Origin> = plan
+            .fetches
+            .iter()
+            .map(|fetch| fetch.origin.clone())
+            .collect();
+        let ranges = [1000..1300, 601_000..601_010, 1300..501_300];
+        assert_eq!(origins, ranges.map(entry));
+        assert_eq!(plan.fetches[2].purpose, Purpose::Images(vec![0, 1]));
+    }
+
+    #[test]
+    fn names_are_beside_the_scene_and_unused_buffers_are_left() {
+        let plan = planned(
+            r#"{"asset":{"version":"2.0"},"buffers":[{"byteLength":9,"uri":"a.bin"},
+            {"byteLength":9,"uri":"b.bin"}],"bufferViews":[{"buffer":1,"byteLength":9}],
+            "images":[{"uri":"t/x.png"},{"uri":"data:,abc"}]}"#,
+            None,
+        );
+        let mut origins: Vec<Origin> = plan
+            .fetches
+            .iter()
+            .map(|fetch| fetch.origin.clone())
+            .collect();
+        let memory = origins.pop().expect("three");
+        assert_eq!(
+            origins,
+            [
+                Origin::Entry {
+                    name: Arc::from(&b"dir/b.bin"[..]),
+                    range: 0..9
+                },
+                Origin::Whole {
+                    name: Arc::from(&b"dir/t/x.png"[..])
+                },
+            ]
+        );
+        let Origin::Memory { bytes, .. } = memory else {
+            panic!("{memory:?}")
+        };
+        assert_eq!(bytes.as_slice(), b"abc");
+    }
+
+    #[test]
+    fn a_buffer_longer_than_the_chunk_is_an_error() {
+        let json = r#"{"asset":{"version":"2.0"},"buffers":[{"byteLength":9}],
+            "bufferViews":[{"buffer":0,"byteLength":9}]}"#;
+        for binary in [None, Some(20..28)] {
+            let plan = planned(json, binary);
+            assert!(plan.fetches.is_empty());
+            assert_eq!(plan.failed_buffers[0].1.place(), "buffers[0]");
+        }
+        assert_eq!(planned(json, Some(20..29)).fetches.len(), 1);
+    }
+}

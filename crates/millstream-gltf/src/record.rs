@@ -1,0 +1,232 @@
+//! The metadata records of packages: what a scene needs and what an image is, so that everything
+//! can be fetched at once, and the small levels of images first.
+//!
+//! [`SceneDescriber`] writes them for entries as they are; the cook writes the same for what it
+//! makes. A record is a guess that may be stale or forged: the loader checks it against the JSON,
+//! and an image's layout against the image's own header.
+//!
+//! The record of a scene: as parts, the range of its own file that holds the JSON (and, in a GLB,
+//! the header of the binary chunk), and the ranges of buffers and images in the binary chunk; as
+//! dependencies, the entries beside it. The record of an image: sides, format and levels, and for
+//! images in the form of this crate its header as `extra`.
+
+use std::sync::Arc;
+
+use millstream_pak::metadata::{Container, Dependency, Image, Kind, Metadata, Mip, Part, Role};
+use millstream_pak::{Describe, Head};
+
+use crate::glb;
+use crate::image::{self, Format, HEADER_BYTES, Layout};
+use crate::limits;
+use crate::model::Model;
+use crate::plan::{self, Fetch, Origin, Purpose, SceneFile};
+
+/// What the record of a scene promises: fetches, and bytes of its head.
+pub(crate) fn promised(
+    name: &Arc<[u8]>,
+    record: &[u8],
+    images: bool,
+) -> Option<(Vec<Fetch>, Option<u64>)> {
+    let record = Metadata::decode(record).ok()?;
+    if record.kind != Kind::SCENE {
+        return None;
+    }
+    let purpose = |role| match role {
+        Role::BUFFER => Some(Purpose::Buffer {
+            buffer: 0,
+            start: 0,
+        }),
+        Role::IMAGE if images => Some(Purpose::Images(Vec::new())),
+        _ => None,
+    };
+    let mut head_bytes = None;
+    let mut fetches = Vec::new();
+    for part in &record.parts {
+        let end = part.offset.checked_add(part.bytes)?;
+        if part.role == Role::SCENE && part.offset == 0 {
+            head_bytes = Some(end);
+        } else if let Some(purpose) = purpose(part.role) {
+            let name = Arc::clone(name);
+            let range = part.offset..end;
+            fetches.push(Fetch {
+                origin: Origin::Entry { name, range },
+                purpose,
+                place: String::new(),
+            });
+        }
+    }
+    for dependency in &record.dependencies {
+        if let Some(purpose) = purpose(dependency.role) {
+            let name = Arc::from(dependency.name.as_bytes());
+            fetches.push(Fetch {
+                origin: Origin::Whole { name },
+                purpose,
+                place: String::new(),
+            });
+        }
+    }
+    Some((fetches, head_bytes))
+}
+
+/// The layout of an entry in the form of this crate, from its record.
+pub(crate) fn image_layout(record: &[u8]) -> Option<Layout> {
+    let record = Metadata::decode(record).ok()?;
+    Layout::parse(&record.extra).ok()
+}
+
+/// The record of a scene whose file begins with `head` (all of it, for a `.gltf`).
+pub(crate) fn describe_scene(name: &[u8], head: &[u8], file_bytes: u64) -> Option<Metadata> {
+    let name: Arc<[u8]> = Arc::from(name);
+    let mut record = Metadata::new(Kind::SCENE);
+    let (mut json, mut binary, mut container) = (head, None, Container::GLTF);
+    let mut head_bytes = file_bytes;
+    if glb::is_glb(head) {
+        let layout = glb::parse(head, file_bytes).ok()?;
+        let index = |at: u64| usize::try_from(at).ok();
+        json = head.get(index(layout.json.start)?..index(layout.json.end)?)?;
+        head_bytes = layout.head_bytes;
+        binary = layout.binary;
+        container = Container::GLB;
+    } else if head.len() as u64 != file_bytes {
+        return None;
+    }
+    let model = Model::parse(json).ok()?;
+    // The container stands in an image without sides, which a scene has none of.
+    record.image = Some(Image {
+        container,
+        ..Image::default()
+    });
+    record.parts.push(Part {
+        role: Role::SCENE,
+        index: 0,
+        offset: 0,
+        bytes: head_bytes,
+    });
+    let file = SceneFile {
+        name: &name,
+        binary,
+    };
+    for fetch in plan::plan(&model, &file, true).fetches {
+        let (role, index) = match &fetch.purpose {
+            Purpose::Buffer { buffer, .. } => (Role::BUFFER, *buffer),
+            Purpose::Images(images) => (Role::IMAGE, *images.first()?),
+        };
+        let index = u32::try_from(index).ok()?;
+        match fetch.origin {
+            Origin::Entry { name: other, range } if other == name => record.parts.push(Part {
+                role,
+                index,
+                offset: range.start,
+                bytes: range.end - range.start,
+            }),
+            Origin::Entry { name, .. } | Origin::Whole { name } => {
+                let name = String::from_utf8(name.to_vec()).ok()?;
+                let dependency = Dependency { role, name };
+                if !record.dependencies.contains(&dependency) {
+                    record.dependencies.push(dependency);
+                }
+            }
+            Origin::Memory { .. } => {}
+        }
+    }
+    fits(record)
+}
+
+/// A record that is too long for a package is cut: what it does not say, the JSON does.
+fn fits(mut record: Metadata) -> Option<Metadata> {
+    while record.encode().len() > millstream_pak::limits::METADATA_BYTES_MAX {
+        let (parts, dependencies) = (record.parts.len() / 2, record.dependencies.len() / 2);
+        if parts == 0 && dependencies == 0 {
+            return None;
+        }
+        record.parts.truncate(parts.max(1));
+        record.dependencies.truncate(dependencies);
+    }
+    Some(record)
+}
+
+/// Number of `VkFormat`.
+fn vulkan_format(layout: &Layout) -> u32 {
+    let (unorm, srgb) = match layout.format() {
+        Format::Rgba8 => (37, 43),
+        Format::Bc1 => (133, 134),
+        Format::Bc2 => (135, 136),
+        Format::Bc3 => (137, 138),
+        Format::Bc4 => (139, 139),
+        Format::Bc5 => (141, 141),
+        Format::Bc6h => (143, 143),
+        Format::Bc7 => (145, 146),
+    };
+    if layout.is_srgb() { srgb } else { unorm }
+}
+
+/// The record of an image in the form of this crate.
+pub(crate) fn describe_image(layout: &Layout) -> Metadata {
+    let mut record = Metadata::new(Kind::IMAGE);
+    let (width, height) = layout.size(0);
+    let (side, block_bytes) = layout.format().block();
+    record.image = Some(Image {
+        width,
+        height,
+        depth: 1,
+        layers: 1,
+        format: vulkan_format(layout),
+        channels: 4,
+        bits: if layout.format() == Format::Rgba8 {
+            8
+        } else {
+            0
+        },
+        container: Container::OTHER,
+        maxval: 0,
+    });
+    for level in (layout.first_level()..layout.levels()).rev() {
+        let range = layout.level(level).expect("present");
+        let (width, _) = layout.size(level);
+        record.mips.push(Mip {
+            level: u16::try_from(level).expect("17 at most"),
+            layer: 0,
+            row_bytes: width.div_ceil(side) * u32::try_from(block_bytes).expect("16 at most"),
+            offset: range.start as u64,
+            bytes: range.len() as u64,
+        });
+    }
+    let mut header = [0; HEADER_BYTES];
+    layout.write_header(&mut header);
+    record.extra = header.to_vec();
+    record
+}
+
+/// Describes scenes, and images in the form of this crate.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SceneDescriber;
+
+impl Describe for SceneDescriber {
+    fn head_bytes(&self, name: &[u8]) -> usize {
+        match is_scene(name) {
+            true => usize::try_from(limits::JSON_BYTES_MAX).unwrap_or(usize::MAX),
+            false => HEADER_BYTES,
+        }
+    }
+
+    fn describe(&self, head: &Head<'_>) -> Option<Metadata> {
+        if is_scene(head.name) {
+            return describe_scene(head.name, head.bytes, head.raw_bytes);
+        }
+        if !head.bytes.starts_with(&image::MAGIC) {
+            return None;
+        }
+        let layout = Layout::parse(head.bytes).ok()?;
+        (layout.bytes() as u64 <= head.raw_bytes).then(|| describe_image(&layout))
+    }
+}
+
+/// Whether a name is that of a scene.
+#[must_use]
+pub fn is_scene(name: &[u8]) -> bool {
+    let dot = name.iter().rposition(|&byte| byte == b'.');
+    dot.is_some_and(|dot| {
+        let extension = &name[dot + 1..];
+        extension.eq_ignore_ascii_case(b"gltf") || extension.eq_ignore_ascii_case(b"glb")
+    })
+}

@@ -1,0 +1,216 @@
+//! A scene in memory: what its JSON says, its buffers, its images, and what went wrong.
+//!
+//! While a scene is being loaded each item has a [`State`] of its own, so that a program can draw
+//! what is there already.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use millstream::Buffer;
+
+use crate::accessor::{Elements, SparseBytes};
+use crate::error::{Error, ErrorKind, Result};
+use crate::image::Image;
+use crate::model::Model;
+use crate::plan::SameBytes;
+
+/// How far an item is.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum State<T> {
+    /// Nobody asked for it.
+    Unwanted,
+    /// On its way.
+    Waiting,
+    /// Usable, with more to come: an image's small levels.
+    Part(T),
+    /// All that was asked for.
+    Ready(T),
+    /// It will not come.
+    Failed(Error),
+}
+
+impl<T> State<T> {
+    /// What is there.
+    pub fn get(&self) -> Option<&T> {
+        match self {
+            State::Part(item) | State::Ready(item) => Some(item),
+            _ => None,
+        }
+    }
+
+    /// Whether nothing more will come.
+    pub fn is_settled(&self) -> bool {
+        !matches!(self, State::Waiting | State::Part(_))
+    }
+
+    /// Why it will not come.
+    pub fn error(&self) -> Option<&Error> {
+        match self {
+            State::Failed(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+/// Bytes of a buffer, or of a part of it.
+#[derive(Debug)]
+pub(crate) enum Bytes {
+    /// Landed for it.
+    Landed(Buffer),
+    /// In memory that others share: the head of a GLB, the bytes of a data URI.
+    Part(SameBytes, Range<usize>),
+}
+
+impl Bytes {
+    pub(crate) fn as_slice(&self) -> &[u8] {
+        match self {
+            Bytes::Landed(buffer) => buffer,
+            Bytes::Part(bytes, range) => &bytes.as_slice()[range.clone()],
+        }
+    }
+}
+
+/// The loaded bytes of a buffer: those ranges of it that views need.
+#[derive(Debug, Default)]
+pub struct BufferBytes {
+    /// In ascending order: where a range begins, and its bytes.
+    segments: Vec<(u64, Bytes)>,
+}
+
+impl BufferBytes {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.segments.is_empty()
+    }
+
+    pub(crate) fn add(&mut self, start: u64, bytes: Bytes) {
+        let at = self.segments.partition_point(|(other, _)| *other < start);
+        self.segments.insert(at, (start, bytes));
+    }
+
+    /// The bytes of a range, if they are loaded.
+    #[must_use]
+    pub fn get(&self, offset: u64, len: u64) -> Option<&[u8]> {
+        let after = self.segments.partition_point(|(start, _)| *start <= offset);
+        let (start, bytes) = self.segments.get(after.checked_sub(1)?)?;
+        let from = usize::try_from(offset - start).ok()?;
+        let len = usize::try_from(len).ok()?;
+        bytes.as_slice().get(from..from.checked_add(len)?)
+    }
+}
+
+/// A scene. See the module.
+#[derive(Debug)]
+pub struct Scene {
+    pub(crate) model: Model,
+    pub(crate) json: Bytes,
+    pub(crate) buffers: Vec<State<BufferBytes>>,
+    pub(crate) images: Vec<State<Arc<Image>>>,
+}
+
+impl Scene {
+    /// What the JSON says.
+    #[must_use]
+    pub fn model(&self) -> &Model {
+        &self.model
+    }
+
+    /// The JSON text, for what this crate does not read of it.
+    #[must_use]
+    pub fn json(&self) -> &[u8] {
+        self.json.as_slice()
+    }
+
+    /// How far the buffers are, by their index.
+    #[must_use]
+    pub fn buffers(&self) -> &[State<BufferBytes>] {
+        &self.buffers
+    }
+
+    /// How far the images are, by their index.
+    #[must_use]
+    pub fn images(&self) -> &[State<Arc<Image>>] {
+        &self.images
+    }
+
+    /// Everything that is wrong: with the JSON first, then with buffers and images.
+    pub fn problems(&self) -> impl Iterator<Item = &Error> {
+        self.model
+            .problems()
+            .chain(self.buffers.iter().filter_map(State::error))
+            .chain(self.images.iter().filter_map(State::error))
+    }
+
+    /// The image that a texture shows.
+    #[must_use]
+    pub fn texture_image(&self, texture: usize) -> Option<&Arc<Image>> {
+        let texture = self.model.textures.get(texture)?.as_ref().ok()?;
+        self.images.get(texture.image?)?.get()
+    }
+
+    /// The bytes of a view.
+    ///
+    /// # Errors
+    /// There is no such view, it is unsound, or its bytes are not there.
+    pub fn view(&self, view: usize) -> Result<&[u8]> {
+        let place = format!("bufferViews[{view}]");
+        let missing = || Error::new(ErrorKind::Invalid, place.clone(), "there is no such view");
+        let about = self.model.views.get(view).ok_or_else(missing)?;
+        let about = about.as_ref().map_err(Error::clone)?;
+        match &self.buffers[about.buffer] {
+            State::Failed(error) => Err(error.clone()),
+            State::Ready(bytes) => bytes.get(about.offset, about.len).ok_or_else(|| {
+                Error::new(
+                    ErrorKind::Invalid,
+                    place,
+                    "an image; its bytes are not kept",
+                )
+            }),
+            _ => Err(Error::new(ErrorKind::Read, place, "is not loaded yet")),
+        }
+    }
+
+    /// The elements of an accessor.
+    ///
+    /// # Errors
+    /// There is no such accessor, it is unsound, or its bytes are not there.
+    pub fn accessor(&self, accessor: usize) -> Result<Elements<'_>> {
+        let missing = || {
+            let place = format!("accessors[{accessor}]");
+            Error::new(ErrorKind::Invalid, place, "there is no such accessor")
+        };
+        let about = self.model.accessors.get(accessor).ok_or_else(missing)?;
+        let about = about.as_ref().map_err(Error::clone)?;
+        let element = about.element_bytes();
+        let (mut bytes, mut stride) = (None, element);
+        if let Some(view) = about.view {
+            bytes = Some(tail(self.view(view)?, about.offset));
+            let view = self.model.views[view].as_ref().map_err(Error::clone)?;
+            stride = view.stride.unwrap_or(element);
+        }
+        let sparse = match &about.sparse {
+            None => None,
+            Some(sparse) => {
+                let indices = tail(self.view(sparse.indices_view)?, sparse.indices_offset);
+                let values = tail(self.view(sparse.values_view)?, sparse.values_offset);
+                let index_bytes = sparse.count * sparse.indices_component.bytes();
+                Some(SparseBytes {
+                    indices: head(indices, index_bytes),
+                    component: sparse.indices_component,
+                    values: head(values, sparse.count * element),
+                })
+            }
+        };
+        let stride = usize::try_from(stride).expect("252 at most");
+        Ok(Elements::new(about, bytes, stride, sparse))
+    }
+}
+
+/// The model's checks made sure that the bytes are there.
+fn tail(bytes: &[u8], offset: u64) -> &[u8] {
+    &bytes[usize::try_from(offset).expect("inside memory")..]
+}
+
+fn head(bytes: &[u8], len: u64) -> &[u8] {
+    &bytes[..usize::try_from(len).expect("inside memory")]
+}

@@ -1,0 +1,169 @@
+//! Scenes load as they were made: pixels, vertices, indices; from every form, over every backend.
+
+mod support;
+
+use millstream::{Backend, Storage};
+use millstream_gltf::image::Format;
+use millstream_gltf::{Loader, LoaderOptions, Scene, wait_all};
+use support::Made;
+
+fn backends() -> [(&'static str, fn() -> Backend); 2] {
+    [("auto", || Backend::Auto), ("threads", || Backend::Threads)]
+}
+
+fn loader(storage: &Storage) -> Loader<'_> {
+    Loader::new(storage, LoaderOptions::default()).expect("a loader")
+}
+
+fn check(scene: &Scene, made: &Made) {
+    assert_eq!(
+        scene
+            .problems()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>(),
+        [""; 0]
+    );
+    for (index, (width, height, rgba)) in made.images.iter().enumerate() {
+        let image = scene.texture_image(index).expect("there");
+        assert_eq!(image.layout().format(), Format::Rgba8);
+        assert_eq!(image.layout().size(0), (*width, *height));
+        assert!(
+            image.pixels() == rgba,
+            "image {index} of {width} x {height}"
+        );
+        assert_eq!(image.pixels().as_ptr().addr() % 64, 0, "aligned");
+    }
+    for (index, positions) in made.positions.iter().enumerate() {
+        let elements = scene.accessor(2 * index).expect("loaded");
+        assert_eq!(elements.as_slice::<[f32; 3]>().expect("no copy"), positions);
+        assert_eq!(&elements.to_f32::<3>().expect("floats"), positions);
+        let indices = scene.accessor(2 * index + 1).expect("loaded");
+        assert_eq!(
+            indices.as_slice::<u16>().expect("no copy"),
+            made.indices[index]
+        );
+        let wide: Vec<u32> = made.indices[index].iter().map(|&at| at.into()).collect();
+        assert_eq!(indices.to_indices().expect("indices"), wide);
+    }
+}
+
+#[test]
+fn loose_and_binary_scenes_load_as_they_were_made() {
+    for (name, backend) in backends() {
+        for (seed, meshes, images, side) in [(1, 1, 0, 1), (2, 3, 4, 40), (3, 12, 9, 300)] {
+            let made = support::make(seed, meshes, images, side);
+            let folder = tempfile::tempdir().expect("a folder");
+            made.write_loose(folder.path());
+            let binary = folder.path().join("scene.glb");
+            std::fs::write(&binary, made.glb()).expect("written");
+            let storage = support::storage(backend());
+            let loader = loader(&storage);
+            for path in [folder.path().join("scene.gltf"), binary] {
+                println!("{name}, seed {seed}, {}", path.display());
+                let load = loader.open(&path).expect("found");
+                check(&load.finish().expect("sound"), &made);
+            }
+        }
+    }
+}
+
+#[test]
+fn the_json_of_a_binary_scene_may_be_longer_than_the_guess() {
+    let made = support::make(4, 2, 2, 50);
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut stored = made.glb();
+    let json_len = u32::from_le_bytes([stored[12], stored[13], stored[14], stored[15]]);
+    let extra = 400_000;
+    let at = 20 + json_len as usize;
+    stored.splice(at..at, std::iter::repeat_n(b' ', extra));
+    stored[12..16].copy_from_slice(&(json_len + extra as u32).to_le_bytes());
+    let len = stored.len() as u32;
+    stored[8..12].copy_from_slice(&len.to_le_bytes());
+    let path = folder.path().join("long.glb");
+    std::fs::write(&path, stored).expect("written");
+    let storage = support::storage(Backend::Auto);
+    let loader = loader(&storage);
+    check(
+        &loader.open(&path).expect("found").finish().expect("sound"),
+        &made,
+    );
+}
+
+#[test]
+fn many_scenes_load_at_once() {
+    let storage = support::storage(Backend::Auto);
+    let loader = loader(&storage);
+    let folder = tempfile::tempdir().expect("a folder");
+    let made: Vec<Made> = (10..30)
+        .map(|seed| support::make(seed, 2, 3, 120))
+        .collect();
+    let mut loads = Vec::new();
+    for (index, made) in made.iter().enumerate() {
+        let path = folder.path().join(format!("{index}.glb"));
+        std::fs::write(&path, made.glb()).expect("written");
+        loads.push(loader.open(&path).expect("found"));
+    }
+    wait_all(&mut loads);
+    for (load, made) in loads.into_iter().zip(&made) {
+        check(&load.finish().expect("sound"), made);
+    }
+}
+
+#[test]
+fn a_storage_without_threads_is_pumped() {
+    let mut options = millstream::StorageOptions::default();
+    options.threads.pumped = true;
+    millstream_gltf::image::register(&mut options.codecs, Default::default());
+    let storage = Storage::new(options).expect("a storage");
+    let made = support::make(5, 2, 2, 60);
+    let folder = tempfile::tempdir().expect("a folder");
+    made.write_loose(folder.path());
+    let loader = loader(&storage);
+    let load = loader
+        .open(folder.path().join("scene.gltf"))
+        .expect("found");
+    check(&load.finish().expect("sound"), &made);
+}
+
+#[test]
+fn data_uris_need_no_second_batch() {
+    let made = support::make(6, 0, 1, 20);
+    let stored = support::png(png::ColorType::Rgba, 2, 1, &[1, 2, 3, 4, 5, 6, 7, 8]);
+    let json = format!(
+        r#"{{"asset":{{"version":"2.0"}},
+        "buffers":[{{"uri":"data:;base64,AAAAAAAAgD8=","byteLength":8}}],
+        "bufferViews":[{{"buffer":0,"byteLength":8}}],
+        "accessors":[{{"bufferView":0,"componentType":5126,"count":2,"type":"SCALAR"}}],
+        "images":[{{"uri":"data:image/png;base64,{}"}}]}}"#,
+        base64(&stored)
+    );
+    drop(made);
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("scene.gltf");
+    std::fs::write(&path, json).expect("written");
+    let storage = support::storage(Backend::Auto);
+    let loader = loader(&storage);
+    let mut load = loader.open(&path).expect("found");
+    load.wait();
+    assert_eq!(load.progress().batches, 1);
+    let scene = load.finish().expect("sound");
+    let elements = scene.accessor(0).expect("loaded");
+    assert_eq!(elements.to_f32::<1>().expect("floats"), [[0.0], [1.0]]);
+    let image = scene.images()[0].get().expect("there");
+    assert_eq!(image.pixels(), [1, 2, 3, 4, 5, 6, 7, 8]);
+}
+
+fn base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let group = |group: &[u8]| {
+        let mut three = [0; 3];
+        three[..group.len()].copy_from_slice(group);
+        let value = u32::from_be_bytes([0, three[0], three[1], three[2]]);
+        let digit = move |at: usize| match at {
+            at if at <= group.len() => DIGITS[(value >> (18 - 6 * at) & 63) as usize],
+            _ => b'=',
+        };
+        (0..4).map(digit).map(char::from).collect::<String>()
+    };
+    bytes.chunks(3).map(group).collect()
+}
