@@ -383,7 +383,7 @@ mod tests {
                 let mut end = HEADER_BYTES;
                 for level in (0..levels).rev() {
                     let range = layout.level(level).expect("present");
-                    assert!(range.start >= end && range.start % LEVEL_ALIGNMENT == 0);
+                    assert!(range.start >= end && range.start.is_multiple_of(LEVEL_ALIGNMENT));
                     let (width, height) = layout.size(level);
                     assert_eq!(range.len(), format.level_bytes(width, height));
                     assert_eq!(layout.prefix_bytes(level), range.end);

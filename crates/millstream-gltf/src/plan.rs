@@ -258,7 +258,8 @@ fn stretches(model: &Model) -> Vec<Vec<Range<u64>>> {
         if holds_image {
             *ranges = joined(std::mem::take(ranges));
         } else if !ranges.is_empty() {
-            *ranges = vec![0..len];
+            ranges.clear();
+            ranges.push(0..len);
         }
     }
     ranges

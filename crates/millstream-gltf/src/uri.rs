@@ -155,7 +155,7 @@ fn decode_base64(text: &[u8]) -> Result<Vec<u8>, Refusal> {
     let wrong = || (ErrorKind::Invalid, "the base64 of the data: URI is wrong");
     let padding = text.iter().rev().take_while(|&&byte| byte == b'=').count();
     let digits = &text[..text.len() - padding];
-    if padding > 2 || digits.len() % 4 == 1 || (padding > 0 && text.len() % 4 != 0) {
+    if padding > 2 || digits.len() % 4 == 1 || (padding > 0 && !text.len().is_multiple_of(4)) {
         return Err(wrong());
     }
     let mut bytes = Vec::with_capacity(digits.len() / 4 * 3 + 2);

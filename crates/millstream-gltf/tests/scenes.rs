@@ -7,8 +7,8 @@ use millstream_gltf::image::Format;
 use millstream_gltf::{Loader, LoaderOptions, Scene, wait_all};
 use support::Made;
 
-fn backends() -> [(&'static str, fn() -> Backend); 2] {
-    [("auto", || Backend::Auto), ("threads", || Backend::Threads)]
+fn backends() -> [Backend; 2] {
+    [Backend::Auto, Backend::Threads]
 }
 
 fn loader(storage: &Storage) -> Loader<'_> {
@@ -49,17 +49,21 @@ fn check(scene: &Scene, made: &Made) {
 
 #[test]
 fn loose_and_binary_scenes_load_as_they_were_made() {
-    for (name, backend) in backends() {
+    for backend in backends() {
+        let storage = support::storage(backend);
         for (seed, meshes, images, side) in [(1, 1, 0, 1), (2, 3, 4, 40), (3, 12, 9, 300)] {
             let made = support::make(seed, meshes, images, side);
             let folder = tempfile::tempdir().expect("a folder");
             made.write_loose(folder.path());
             let binary = folder.path().join("scene.glb");
             std::fs::write(&binary, made.glb()).expect("written");
-            let storage = support::storage(backend());
             let loader = loader(&storage);
             for path in [folder.path().join("scene.gltf"), binary] {
-                println!("{name}, seed {seed}, {}", path.display());
+                println!(
+                    "{:?}, seed {seed}, {}",
+                    storage.device_kind(),
+                    path.display()
+                );
                 let load = loader.open(&path).expect("found");
                 check(&load.finish().expect("sound"), &made);
             }

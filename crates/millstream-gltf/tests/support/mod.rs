@@ -28,7 +28,7 @@ pub(crate) fn pixels(
     for y in 0..height {
         for x in 0..width {
             for channel in 0..channels as u32 {
-                let smooth = x * a + y * b + channel * 40 + (x * y >> 5);
+                let smooth = x * a + y * b + channel * 40 + ((x * y) >> 5);
                 pixels.push((smooth + random.u32(0..noise)) as u8);
             }
         }
