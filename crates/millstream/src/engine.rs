@@ -75,6 +75,8 @@ pub(crate) struct Engine {
     /// Staging was offered to the device for registration.
     registered: bool,
     requests: Vec<Req>,
+    /// Their tags, side by side for the scan of a cancellation by mask.
+    tags: Vec<u64>,
     free_requests: Vec<u32>,
     ops: Slab<Op>,
     /// Operations that the slow device gave back.
@@ -195,6 +197,7 @@ impl Engine {
             registered: false,
             slow_apart: made.slow_apart,
             requests: Vec::new(),
+            tags: Vec::new(),
             free_requests: Vec::new(),
             ops: Slab::default(),
             ops_waiting: Vec::new(),

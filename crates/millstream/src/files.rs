@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use millstream_io::Identity;
 
 use crate::error::Error;
-use crate::park;
+use crate::storage::Shared;
 use crate::waiters::{Waiters, lock};
 
 /// A file of a storage. Plain data: it may be copied, kept and sent; a stale one is noticed.
@@ -65,43 +65,53 @@ pub struct FileInfo {
     pub direct: bool,
 }
 
+/// Where the engine tells how an open ended.
 #[derive(Default)]
-struct OpeningInner {
+pub(crate) struct OpenOutcome {
     result: Mutex<Option<Result<FileInfo, Error>>>,
     waiters: Waiters,
 }
 
-/// The completion of an open: size and identity, or why not. Cloning gives another handle.
-#[derive(Clone, Default)]
-pub struct Opening(Arc<OpeningInner>);
-
-impl Opening {
+impl OpenOutcome {
     pub(crate) fn resolve(&self, result: Result<FileInfo, Error>, wakers: &mut Vec<Waker>) {
-        *lock(&self.0.result) = Some(result);
-        self.0.waiters.take(wakers);
+        *lock(&self.result) = Some(result);
+        self.waiters.take(wakers);
     }
 
-    fn poll_result(&self, waker: &Waker) -> Poll<Result<FileInfo, Error>> {
-        let look = || lock(&self.0.result).clone();
+    fn poll(&self, waker: &Waker) -> Poll<Result<FileInfo, Error>> {
+        let look = || lock(&self.result).clone();
         if let Some(result) = look() {
             return Poll::Ready(result);
         }
-        self.0.waiters.add(waker);
+        self.waiters.add(waker);
         look().map_or(Poll::Pending, Poll::Ready)
+    }
+}
+
+/// The completion of an open: size and identity, or why not. Cloning gives another handle.
+#[derive(Clone)]
+pub struct Opening {
+    outcome: Arc<OpenOutcome>,
+    storage: Arc<Shared>,
+}
+
+impl Opening {
+    pub(crate) fn new(outcome: Arc<OpenOutcome>, storage: Arc<Shared>) -> Opening {
+        Opening { outcome, storage }
     }
 
     /// The result, if there is one yet.
     #[must_use]
     pub fn try_get(&self) -> Option<Result<FileInfo, Error>> {
-        lock(&self.0.result).clone()
+        lock(&self.outcome.result).clone()
     }
 
-    /// Blocks until the file is open.
+    /// Blocks until the file is open. Pumps a storage that has no threads.
     ///
     /// # Errors
     /// Why it could not be opened.
     pub fn wait(&self) -> Result<FileInfo, Error> {
-        match park::block_on(None, |waker| self.poll_result(waker)) {
+        match self.block_on(None) {
             Some(result) => result,
             None => unreachable!("a wait without a deadline ends with a result"),
         }
@@ -110,15 +120,18 @@ impl Opening {
     /// Blocks at most `timeout`.
     #[must_use]
     pub fn wait_timeout(&self, timeout: Duration) -> Option<Result<FileInfo, Error>> {
-        park::block_on(Some(Instant::now() + timeout), |waker| {
-            self.poll_result(waker)
-        })
+        self.block_on(Some(Instant::now() + timeout))
+    }
+
+    fn block_on(&self, deadline: Option<Instant>) -> Option<Result<FileInfo, Error>> {
+        let storage = Arc::clone(&self.storage);
+        storage.block_on(deadline, |waker| self.outcome.poll(waker))
     }
 
     /// A future of the result.
     pub fn opened(&self) -> impl Future<Output = Result<FileInfo, Error>> + Send + 'static {
-        let opening = self.clone();
-        std::future::poll_fn(move |context| opening.poll_result(context.waker()))
+        let outcome = Arc::clone(&self.outcome);
+        std::future::poll_fn(move |context| outcome.poll(context.waker()))
     }
 }
 

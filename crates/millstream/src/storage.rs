@@ -31,7 +31,7 @@ use crate::codec::{Pull, PulledDecode};
 use crate::engine::{self, Engine};
 use crate::error::{Error, ErrorKind};
 use crate::fence::Watcher;
-use crate::files::{FileId, FileOptions, NameOpened, Names, Opening};
+use crate::files::{FileId, FileOptions, NameOpened, Names, OpenOutcome, Opening};
 use crate::job::JobResult;
 use crate::limits;
 use crate::options::{LogLevel, StorageOptions};
@@ -51,7 +51,7 @@ pub(crate) enum Control {
     },
     Info {
         file: FileId,
-        opening: Opening,
+        outcome: Arc<OpenOutcome>,
     },
     Queue(Arc<QueueShared>),
     Stats(Reply<Stats>),
@@ -68,9 +68,9 @@ impl Control {
         let mut wakers = Vec::new();
         match self {
             Control::Open { .. } => {}
-            Control::Info { opening, .. } => {
+            Control::Info { outcome, .. } => {
                 let error = Error::new(ErrorKind::Closed, "the storage is closing");
-                opening.resolve(Err(error), &mut wakers);
+                outcome.resolve(Err(error), &mut wakers);
             }
             Control::Queue(queue) => queue.close(&mut Submitted::default(), &mut wakers),
             Control::Stats(reply) => reply.send(Stats::default()),
@@ -445,12 +445,12 @@ impl Storage {
     /// Size and identity of a file, once it is open.
     #[must_use]
     pub fn opened(&self, file: FileId) -> Opening {
-        let opening = Opening::default();
+        let outcome = Arc::new(OpenOutcome::default());
         self.shared.control(Control::Info {
             file,
-            opening: opening.clone(),
+            outcome: Arc::clone(&outcome),
         });
-        opening
+        Opening::new(outcome, Arc::clone(&self.shared))
     }
 
     /// Makes a queue.

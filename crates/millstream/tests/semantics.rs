@@ -395,6 +395,8 @@ fn s10_a_storage_can_be_pumped() {
     support::each_backend_with(options, |bench| {
         let queue = bench.queue();
         let file = bench.file("data", 3 << 20);
+        let about = bench.storage.opened(file).wait().expect("opened");
+        assert_eq!(about.len, 3 << 20);
         let counter = Counter::new();
         for index in 0..10 {
             let request = Request::read(file, index * 1000, 1000).counter(&counter);

@@ -318,6 +318,7 @@ impl Engine {
         let req = self.req(request);
         let borrowed = matches!(req.destination, Destination::Borrowed(_));
         let destination = std::mem::replace(&mut req.destination, Destination::Nothing);
+        req.offer = None;
         let held = Quarantine {
             ops_out: std::mem::take(&mut req.ops_out),
             jobs_out: std::mem::take(&mut req.jobs_out),

@@ -1,9 +1,10 @@
 //! The engine's side of files: what is open, what waits to be opened, and the bound on descriptors.
 //!
-//! Opening them is [`opens`](super::opens). A file has up to two descriptors, one through the page cache and one past it. Both count. A file
-//! whose descriptors nobody needs (no operation in flight, no request waiting) may be evicted to
-//! make room, and is opened again when needed. `users` counts requests that need the file soon;
-//! those of paused queues give it up, so that they cannot starve others.
+//! Opening them is [`opens`](super::opens). A file has up to two descriptors, one through the page
+//! cache and one past it. Both count. A file whose descriptors nobody needs (no operation in flight,
+//! no request waiting) may be evicted to make room, and is opened again when needed. `users` counts
+//! requests that need the file soon; those of paused queues give it up, so that they cannot starve
+//! others.
 
 use std::collections::{HashMap, VecDeque};
 use std::path::Path;
@@ -16,7 +17,7 @@ use super::Engine;
 use super::opens::{OpenLane, OpenLanes};
 use super::table::NO_FILE;
 use crate::error::{Error, ErrorKind};
-use crate::files::{FileId, FileInfo, FileOptions, Opening};
+use crate::files::{FileId, FileInfo, FileOptions, OpenOutcome};
 use crate::job::{Job, Target};
 use crate::limits;
 
@@ -58,7 +59,7 @@ pub(crate) struct File {
     /// Requests that need it soon.
     pub(crate) users: u32,
     pub(crate) waiters: Vec<Target>,
-    pub(super) infos: Vec<Opening>,
+    pub(super) infos: Vec<Arc<OpenOutcome>>,
     /// A close entry was taken: later requests are stale.
     pub(crate) closing: bool,
     /// The close entry has fired: goes when nobody needs it.
@@ -220,7 +221,7 @@ impl Files {
     }
 
     /// Takes the handles that wait for a file to be opened.
-    pub(crate) fn take_infos(&mut self) -> Vec<Opening> {
+    pub(crate) fn take_infos(&mut self) -> Vec<Arc<OpenOutcome>> {
         let files = self.files.iter_mut().flatten();
         files
             .flat_map(|file| std::mem::take(&mut file.infos))
@@ -247,23 +248,23 @@ impl Engine {
         self.files.want(id.index, OpenLane::Ahead);
     }
 
-    pub(super) fn file_info(&mut self, id: FileId, opening: Opening) {
+    pub(super) fn file_info(&mut self, id: FileId, outcome: Arc<OpenOutcome>) {
         let stale = || Error::new(ErrorKind::StaleFile, "the file was closed");
         let Some(file) = self.files.get(id.index, id.generation) else {
-            opening.resolve(Err(stale()), &mut self.wakers);
+            outcome.resolve(Err(stale()), &mut self.wakers);
             return;
         };
         match &file.phase {
             FilePhase::Failed(error) => {
                 let error = Error::from_io(error).at(Some(Arc::clone(&file.path)), 0, u64::MAX);
-                opening.resolve(Err(error), &mut self.wakers);
+                outcome.resolve(Err(error), &mut self.wakers);
             }
             _ if file.about.is_some() => {
                 let info = info_of(file);
-                opening.resolve(info, &mut self.wakers);
+                outcome.resolve(info, &mut self.wakers);
             }
             _ => {
-                file.infos.push(opening);
+                file.infos.push(outcome);
                 self.files.want(id.index, OpenLane::Wanted);
             }
         }

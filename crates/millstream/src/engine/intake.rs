@@ -49,7 +49,7 @@ impl Engine {
                 path,
                 options,
             } => self.open_file(file, path, options),
-            Control::Info { file, opening } => self.file_info(file, opening),
+            Control::Info { file, outcome } => self.file_info(file, outcome),
             Control::Queue(queue) => self.queues.add(queue),
             Control::Stats(reply) => {
                 let stats = self.current_stats();
@@ -160,62 +160,46 @@ impl Engine {
         let deadline_ns = request.deadline.map_or(NO_DEADLINE, |at| self.to_ns(at));
         let index = match self.free_requests.pop() {
             Some(index) => index,
-            None => u32::try_from(self.requests.len()).expect("fewer than 2^32 requests"),
+            None => {
+                self.requests.push(Req::free());
+                self.tags.push(0);
+                u32::try_from(self.requests.len() - 1).expect("fewer than 2^32 requests")
+            }
         };
-        let generation = self
-            .requests
-            .get(index as usize)
-            .map_or(0, |req| req.generation);
         let no_file = FileId {
             index: NO_FILE,
             generation: 0,
         };
         let file = file.unwrap_or(no_file);
-        let req = Req {
-            generation,
-            phase: Phase::Pending,
-            queue,
-            sequence,
-            cell: None,
-            class,
-            deadline_ns,
-            arrival: self.arrivals,
-            tag: request.tag,
-            user_data: request.user_data,
-            submitted_ns,
-            work,
-            file: file.index,
-            file_generation: file.generation,
-            file_version: 0,
-            attached: false,
-            offset,
-            len,
-            raw_len: request.raw_len,
-            codec: request.codec,
-            destination: request.destination,
-            straight: Straight::NOWHERE,
-            issued: 0,
-            ops_out: 0,
-            jobs_out: 0,
-            offer: None,
-            failure: None,
-            cancelled: false,
-            merge: self.shared.options.merge,
-            length_asked: false,
-            epoch: 0,
-            gated_bytes: 0,
-            decode: None,
-            group: request.group,
-            counter: request.counter,
-            rare: request.rare,
-        };
+        self.tags[index as usize] = request.tag;
+        // Written in place: what a free slot has and a new request needs is left as it is.
+        let req = &mut self.requests[index as usize];
+        debug_assert!(req.phase == Phase::Free && req.ops_out == 0 && req.jobs_out == 0);
+        req.phase = Phase::Pending;
+        req.queue = queue;
+        req.sequence = sequence;
+        req.class = class;
+        req.deadline_ns = deadline_ns;
+        req.arrival = self.arrivals;
+        req.user_data = request.user_data;
+        req.submitted_ns = submitted_ns;
+        req.work = work;
+        req.file = file.index;
+        req.file_generation = file.generation;
+        req.offset = offset;
+        req.len = len;
+        req.raw_len = request.raw_len;
+        req.codec = request.codec;
+        req.destination = request.destination;
+        req.straight = Straight::NOWHERE;
+        req.issued = 0;
+        req.merge = self.shared.options.merge;
+        req.length_asked = false;
+        req.group = request.group;
+        req.counter = request.counter;
+        req.rare = request.rare;
         self.arrivals += 1;
         self.stats.requests += 1;
-        if index as usize == self.requests.len() {
-            self.requests.push(req);
-        } else {
-            self.requests[index as usize] = req;
-        }
         index
     }
 
@@ -523,7 +507,7 @@ impl Engine {
                 value,
                 before,
             } => {
-                self.cancel_where(queue, before, |req| req.tag & mask == value);
+                self.cancel_tagged(queue, before, mask, value);
             }
             Command::CancelGroup { group, before } => {
                 self.cancel_where(queue, before, |req| {
@@ -568,16 +552,26 @@ impl Engine {
         }
     }
 
+    /// Looks through the column of tags, and at the requests that it finds.
+    fn cancel_tagged(&mut self, queue: u32, before: u64, mask: u64, value: u64) {
+        for index in 0..self.tags.len() {
+            if self.tags[index] & mask == value {
+                let request = u32::try_from(index).expect("fewer than 2^32 requests");
+                self.cancel_if(request, queue, before, |_| true);
+            }
+        }
+    }
+
     fn cancel_where(&mut self, queue: u32, before: u64, matches: impl Fn(&Req) -> bool) {
         for request in 0..u32::try_from(self.requests.len()).expect("fewer than 2^32 requests") {
-            let req = &self.requests[request as usize];
-            let meant = req.phase != Phase::Free
-                && req.queue == queue
-                && req.sequence < before
-                && matches(req);
-            if meant {
-                self.cancel(request);
-            }
+            self.cancel_if(request, queue, before, &matches);
+        }
+    }
+
+    fn cancel_if(&mut self, request: u32, queue: u32, before: u64, matches: impl Fn(&Req) -> bool) {
+        let req = &self.requests[request as usize];
+        if req.phase != Phase::Free && req.queue == queue && req.sequence < before && matches(req) {
+            self.cancel(request);
         }
     }
 

@@ -62,7 +62,6 @@ pub(crate) struct Req {
     pub(crate) class: Priority,
     pub(crate) deadline_ns: u64,
     pub(crate) arrival: u64,
-    pub(crate) tag: u64,
     pub(crate) user_data: u64,
     pub(crate) submitted_ns: u64,
     pub(crate) work: Work,
@@ -129,6 +128,47 @@ impl Straight {
 }
 
 impl Req {
+    /// A slot that no request has yet.
+    pub(crate) fn free() -> Req {
+        Req {
+            generation: 0,
+            phase: Phase::Free,
+            queue: 0,
+            sequence: 0,
+            cell: None,
+            class: Priority::Low,
+            deadline_ns: 0,
+            arrival: 0,
+            user_data: 0,
+            submitted_ns: 0,
+            work: Work::Read,
+            file: NO_FILE,
+            file_generation: 0,
+            file_version: 0,
+            attached: false,
+            offset: 0,
+            len: 0,
+            raw_len: None,
+            codec: CodecId::STORED,
+            destination: Destination::Nothing,
+            straight: Straight::NOWHERE,
+            issued: 0,
+            ops_out: 0,
+            jobs_out: 0,
+            offer: None,
+            failure: None,
+            cancelled: false,
+            merge: false,
+            length_asked: false,
+            epoch: 0,
+            gated_bytes: 0,
+            decode: None,
+            group: None,
+            counter: None,
+            rare: None,
+        }
+    }
+
     pub(crate) fn target(&self, index: u32) -> Target {
         Target {
             request: index,
