@@ -10,8 +10,11 @@ use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
 use millstream_codec::CodecId;
 
+mod packages;
+
 use crate::limits::{TIMEOUT_SECONDS_MAX, WORKERS_MAX};
 use crate::size;
+pub(crate) use packages::{CatArgs, DiffArgs, ExtractArgs, ListArgs, PackArgs, VerifyArgs};
 
 /// Said of every command.
 const STATUS_HELP: &str = "\
@@ -34,13 +37,20 @@ pub(crate) enum Command {
     Info(InfoArgs),
     Compress(CompressArgs),
     Decompress(DecompressArgs),
+    Pack(PackArgs),
+    List(ListArgs),
+    Extract(ExtractArgs),
+    Cat(CatArgs),
+    Verify(VerifyArgs),
+    Diff(DiffArgs),
     Bench(BenchArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),
 }
 
-/// Load files and folders into memory through the engine, and drop them again.
+/// Load files, folders and packages into memory through the engine, and drop them again.
 ///
+/// A package named as PATH is loaded entry by entry; below a folder it is a file like any other.
 /// Folders are walked with all that is below them. Links to files are followed, links to folders
 /// only when named as PATH. FIFOs, sockets, devices and dangling links are failures and never
 /// opened; everything else is still loaded. At the end a table says where the time went.
@@ -49,9 +59,10 @@ pub(crate) enum Command {
 Examples:
   millstream load game/data
   millstream load --cold --direct always --backend threads level1.pak
-  millstream load --hash game/data > hashes.txt")]
+  millstream load --hash game/data > hashes.txt
+  millstream load --cold game.mpak")]
 pub(crate) struct LoadArgs {
-    /// Files and folders
+    /// Files, folders and packages
     #[arg(value_name = "PATH", required = true, value_hint = ValueHint::AnyPath)]
     pub(crate) paths: Vec<PathBuf>,
     /// The device: io_uring, a pool of threads, or the first of them that the system allows

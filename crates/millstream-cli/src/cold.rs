@@ -15,10 +15,16 @@ use crate::walk::Found;
 pub(crate) fn drop_files(found: &[Found]) {
     let mut stayed: u64 = 0;
     let mut first = None;
+    let mut before = None;
     for one in found
         .iter()
         .filter(|one| one.len.as_ref().is_ok_and(|len| *len > 0))
     {
+        // The entries of a package follow one another, and are one file.
+        if one.entry.is_some() && before == Some(&one.path) {
+            continue;
+        }
+        before = Some(&one.path);
         // Not waiting, in case a FIFO has taken the file's place.
         let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
         let Ok(file) = OpenOptions::new()

@@ -3,5 +3,10 @@
 pub(crate) mod bench;
 pub(crate) mod codec;
 pub(crate) mod describe;
+pub(crate) mod diff;
+pub(crate) mod extract;
 pub(crate) mod info;
+pub(crate) mod list;
 pub(crate) mod load;
+pub(crate) mod pack;
+pub(crate) mod verify;

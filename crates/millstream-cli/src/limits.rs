@@ -35,6 +35,13 @@ const _: () = assert!(WINDOW_BYTES >= 4 * PIECE_BYTES);
 /// the device has work while a quarter of the window is refilled.
 pub(crate) const WINDOW_REQUESTS: usize = 1024;
 
+/// Entries of a package that `load` asks for in one batch, so that neighbours become one read ...
+pub(crate) const BATCH_PIECES: usize = 128;
+
+/// ... and their bytes; a longer entry is a batch of its own.
+pub(crate) const BATCH_BYTES: u64 = 8 << 20;
+const _: () = assert!(WINDOW_REQUESTS >= 4 * BATCH_PIECES);
+
 /// Workers that may be asked for; more threads than any machine has cores help nobody.
 pub(crate) const WORKERS_MAX: u32 = 1024;
 

@@ -20,13 +20,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use millstream::{FileId, Queue, Request, Storage, Ticket};
+use millstream_pak::{Batch, BatchOptions};
 use serde::Serialize;
 use xxhash_rust::xxh3::Xxh3Default;
 
 use crate::failure::{self, Ending, Failure};
-use crate::limits::{PIECE_BYTES, WINDOW_BYTES, WINDOW_REQUESTS};
+use crate::limits::{BATCH_BYTES, BATCH_PIECES, PIECE_BYTES, WINDOW_BYTES, WINDOW_REQUESTS};
 use crate::names;
 use crate::output::Output;
+use crate::package;
 use crate::progress::Progress;
 use crate::walk::Found;
 
@@ -39,6 +41,8 @@ pub(crate) struct Tally {
     pub(crate) requests: u64,
     /// Bytes that landed.
     pub(crate) bytes: u64,
+    /// Bytes that they were on the disk.
+    pub(crate) stored_bytes: u64,
     /// Files that failed.
     pub(crate) failed: u64,
     /// Files not loaded because of an interruption.
@@ -124,6 +128,8 @@ pub(crate) struct Loader<'a> {
     pub(crate) found: &'a [Found],
     /// A request's timeout.
     pub(crate) timeout: Option<Duration>,
+    /// Entries of packages are requests of their own, though neighbours could be read at once.
+    pub(crate) apart: bool,
     /// Where hashes go.
     pub(crate) hashes: Hashes,
     /// Set by an interruption.
@@ -135,11 +141,19 @@ struct Piece {
     /// Which of the files.
     index: usize,
     /// The request, or why the queue did not take it.
-    ticket: Result<Ticket, Failure>,
+    ticket: Result<Load, Failure>,
     /// Bytes that it takes of the window.
     len: u64,
     /// The last of its file.
     last: bool,
+}
+
+/// What brings a piece.
+enum Load {
+    /// A request.
+    Alone(Ticket),
+    /// A part of a batch, which pieces of a package share.
+    Together(Arc<Batch>, usize),
 }
 
 /// What is being enqueued: a file and how much of it.
@@ -226,6 +240,11 @@ impl Loader<'_> {
                 break;
             }
             match &found.len {
+                Ok(_) if found.entry.is_some() => {
+                    let pieces = self.enqueue_entries(cursor, tally);
+                    *window_bytes += pieces.iter().map(|piece| piece.len).sum::<u64>();
+                    window.extend(pieces);
+                }
                 Ok(len) => {
                     let piece = self.enqueue(cursor, found, *len);
                     tally.requests += u64::from(piece.ticket.is_ok());
@@ -268,13 +287,87 @@ impl Loader<'_> {
         if last {
             self.queue.enqueue_close(file);
         }
-        let ticket = enqueued.map_err(|rejected| describe(found, &rejected.error));
+        let ticket = enqueued.map(Load::Alone);
+        let ticket = ticket.map_err(|rejected| describe(found, &rejected.error));
         Piece {
             index,
             ticket,
             len: piece_len,
             last,
         }
+    }
+
+    /// Enqueues the next entries of a package as one batch, or the next piece of a long one.
+    fn enqueue_entries(&self, cursor: &mut Cursor, tally: &mut Tally) -> Vec<Piece> {
+        let first = self.found[cursor.index]
+            .entry
+            .as_ref()
+            .expect("looked at by the caller");
+        let package = &first.package;
+        let mut pieces: Vec<(Piece, millstream_pak::Piece)> = Vec::new();
+        let mut bytes = 0;
+        while let Some(found) = self.found.get(cursor.index) {
+            let (Some(entry), Ok(len)) = (&found.entry, &found.len) else {
+                break;
+            };
+            let piece_len = (len - cursor.offset).min(PIECE_BYTES);
+            let alone = self.apart || bytes + piece_len > BATCH_BYTES;
+            if !pieces.is_empty() && (alone || entry.package.root() != package.root()) {
+                break;
+            }
+            let last = cursor.offset + piece_len == *len;
+            let asked = millstream_pak::Piece {
+                index: entry.index,
+                offset: cursor.offset,
+                len: piece_len,
+            };
+            let piece = Piece {
+                index: cursor.index,
+                ticket: Err(Failure::new(found.path.as_os_str(), "")),
+                len: piece_len,
+                last,
+            };
+            pieces.push((piece, asked));
+            bytes += piece_len;
+            cursor.offset += piece_len;
+            if !last {
+                break;
+            }
+            *cursor = Cursor {
+                index: cursor.index + 1,
+                ..Cursor::default()
+            };
+            if self.apart || pieces.len() >= BATCH_PIECES {
+                break;
+            }
+        }
+        let asked: Vec<millstream_pak::Piece> = pieces.iter().map(|(_, asked)| *asked).collect();
+        let options = BatchOptions {
+            timeout: self.timeout,
+            ..BatchOptions::default()
+        };
+        let whole = package
+            .enqueue_pieces(self.queue, &asked, &options)
+            .map(Arc::new);
+        if let Ok(batch) = &whole {
+            tally.requests += batch.requests() as u64;
+        }
+        let mut out = Vec::with_capacity(pieces.len());
+        for (nth, (mut piece, asked)) in pieces.into_iter().enumerate() {
+            piece.ticket = match &whole {
+                Ok(batch) => Ok(Load::Together(Arc::clone(batch), nth)),
+                // One of them cannot be planned: each by itself tells which.
+                Err(_) => match package.enqueue_pieces(self.queue, &[asked], &options) {
+                    Ok(batch) => {
+                        tally.requests += batch.requests() as u64;
+                        Ok(Load::Together(Arc::new(batch), 0))
+                    }
+                    Err(error) => Err(package::describe(package.path(), &error)),
+                },
+            };
+            out.push(piece);
+        }
+        out
     }
 
     /// Waits for a piece, hashes and drops it, and counts its file if it was the last of it.
@@ -285,21 +378,39 @@ impl Loader<'_> {
         tally: &mut Tally,
     ) -> Result<(), Ending> {
         let found = &self.found[piece.index];
-        match piece.ticket.map(Ticket::wait) {
-            Ok(Ok(done)) => {
-                tally.bytes += done.bytes;
-                if self.hashes.wanted() {
-                    landing
-                        .hasher
-                        .get_or_insert_default()
-                        .update(&done.into_buffer());
-                }
+        let wanted = self.hashes.wanted();
+        let mut landed = |bytes: &[u8]| {
+            if wanted {
+                landing.hasher.get_or_insert_default().update(bytes);
             }
-            Ok(Err(failed)) if failed.is_cancelled() => {
+        };
+        let failed = match piece.ticket {
+            Ok(Load::Alone(ticket)) => match ticket.wait() {
+                Ok(done) => {
+                    tally.bytes += done.bytes;
+                    tally.stored_bytes += done.bytes;
+                    landed(&done.into_buffer());
+                    None
+                }
+                Err(failed) if failed.is_cancelled() => Some(NotLoaded::Cancelled),
+                Err(failed) => Some(NotLoaded::Failed(describe(found, &failed.error))),
+            },
+            Ok(Load::Together(batch, nth)) => match batch.wait(nth) {
+                Ok(bytes) => {
+                    tally.bytes += bytes.len() as u64;
+                    landed(&bytes);
+                    None
+                }
+                Err(error) => Some(not_loaded(found, error)),
+            },
+            Err(rejected) => Some(NotLoaded::Failed(rejected)),
+        };
+        match failed {
+            None => {}
+            Some(NotLoaded::Failed(failure)) => landing.fail(failure),
+            Some(NotLoaded::Cancelled) => {
                 landing.ended.get_or_insert(NotLoaded::Cancelled);
             }
-            Ok(Err(failed)) => landing.fail(describe(found, &failed.error)),
-            Err(rejected) => landing.fail(rejected),
         }
         if !piece.last {
             return Ok(());
@@ -309,6 +420,12 @@ impl Loader<'_> {
             Some(NotLoaded::Failed(failure)) => tally.fail(piece.index, failure),
             Some(NotLoaded::Cancelled) => tally.cancelled += 1,
             None => {
+                if let Some(entry) = &found.entry {
+                    let storing = entry.package.storing(entry.index);
+                    tally.stored_bytes += storing.map_or(0, |storing| storing.stored_bytes);
+                }
+                // An entry of no bytes has a hash, too.
+                let hasher = hasher.or_else(|| wanted.then(Box::default));
                 if let Some(hasher) = hasher {
                     self.hashes.add(&found.name, hasher.digest())?;
                 }
@@ -316,6 +433,19 @@ impl Loader<'_> {
         }
         Ok(())
     }
+}
+
+/// Why an entry of a package was not loaded.
+fn not_loaded(found: &Found, error: millstream_pak::Error) -> NotLoaded {
+    let kind = error.engine().map(millstream::Error::kind);
+    if kind == Some(millstream::ErrorKind::Cancelled) {
+        return NotLoaded::Cancelled;
+    }
+    let error = match &found.entry {
+        Some(entry) => entry.package.blame(entry.index, error),
+        None => error,
+    };
+    NotLoaded::Failed(package::describe(&found.path, &error))
 }
 
 /// Whether a quarter of the window is free.

@@ -12,6 +12,7 @@ mod limits;
 mod loader;
 mod names;
 mod output;
+mod package;
 mod progress;
 mod signals;
 mod size;
@@ -48,6 +49,12 @@ fn run(command: &Command) -> Result<(), Ending> {
         Command::Info(args) => commands::info::info(args),
         Command::Compress(args) => commands::codec::compress(args),
         Command::Decompress(args) => commands::codec::decompress(args),
+        Command::Pack(args) => commands::pack::pack(args),
+        Command::List(args) => commands::list::list(args),
+        Command::Extract(args) => commands::extract::extract(args),
+        Command::Cat(args) => commands::list::cat(args),
+        Command::Verify(args) => commands::verify::verify(args),
+        Command::Diff(args) => commands::diff::diff(args),
         Command::Bench(args) => commands::bench::bench(args),
         Command::Completions(args) => commands::describe::completions(args),
         Command::Man(args) => commands::describe::man(args),

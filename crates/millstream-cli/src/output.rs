@@ -52,7 +52,7 @@ enum Target {
 }
 
 /// The name of a file that is removed unless it is renamed.
-struct Unfinished(PathBuf);
+pub(crate) struct Unfinished(PathBuf);
 
 impl Output {
     /// Opens the output named in the call, `-` for standard output.
@@ -109,6 +109,20 @@ impl Output {
             .into()
     }
 
+    /// The file, for whoever writes at offsets. Only what will be renamed can be written so.
+    ///
+    /// # Errors
+    /// The target is standard output, or no regular file.
+    pub(crate) fn file(&self) -> Result<&File, Failure> {
+        match &self.target {
+            Target::File { .. } => Ok(&self.file),
+            Target::Stdout | Target::Through => Err(Failure::new(
+                &self.name,
+                "a package is written to a regular file",
+            )),
+        }
+    }
+
     /// Makes the bytes durable and the file visible under its name.
     ///
     /// # Errors
@@ -139,7 +153,7 @@ impl Write for Output {
 
 impl Unfinished {
     /// Makes an empty file in `folder`.
-    fn create(folder: &Path) -> io::Result<(File, Unfinished)> {
+    pub(crate) fn create(folder: &Path) -> io::Result<(File, Unfinished)> {
         let mut unfinished = UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner);
         let process = std::process::id();
         for attempt in 0..TEMPORARY_NAMES_MAX {
@@ -161,16 +175,28 @@ impl Unfinished {
 
     /// Gives the file its name, and makes the name durable where the folder's file system can.
     fn rename(self, target: &Path) -> io::Result<()> {
-        {
-            let mut unfinished = UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner);
-            std::fs::rename(&self.0, target)?;
-            unfinished.retain(|path| *path != self.0);
-        }
+        self.rename_by(|path| std::fs::rename(path, target))?;
         // A folder that may be written and not read cannot be synced; the bytes are safe already.
         if let Ok(folder) = File::open(folder_of(target)) {
             let _ = folder.sync_all();
         }
         Ok(())
+    }
+}
+
+impl Unfinished {
+    /// Has `rename` give the file its name.
+    ///
+    /// # Errors
+    /// What `rename` says; the file is removed then.
+    pub(crate) fn rename_by(self, rename: impl FnOnce(&Path) -> io::Result<()>) -> io::Result<()> {
+        let mut unfinished = UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner);
+        let done = rename(&self.0);
+        if done.is_ok() {
+            unfinished.retain(|path| *path != self.0);
+        }
+        drop(unfinished);
+        done
     }
 }
 

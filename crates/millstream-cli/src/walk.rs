@@ -17,6 +17,8 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 
+use millstream_pak::Package;
+
 use crate::failure::Failure;
 
 /// Something that a path of the call names, or that was found below it.
@@ -28,6 +30,15 @@ pub(crate) struct Found {
     pub(crate) name: OsString,
     /// Its length when it was seen, or why it cannot be loaded.
     pub(crate) len: Result<u64, Failure>,
+    /// Where it is, if it is an entry of a package.
+    pub(crate) entry: Option<PackageEntry>,
+}
+
+/// An entry of a package that a path of the call names.
+#[derive(Debug, Clone)]
+pub(crate) struct PackageEntry {
+    pub(crate) package: Package,
+    pub(crate) index: u32,
 }
 
 /// Everything that `paths` name, in the order of the paths, and below each in byte order.
@@ -53,6 +64,7 @@ fn find_below(root: &Path, found: &mut Vec<Found>) {
         path: root.to_path_buf(),
         name,
         len,
+        entry: None,
     });
 }
 
@@ -71,6 +83,7 @@ fn walk(root: &Path, found: &mut Vec<Found>) {
                         path: entry.path(),
                         name,
                         len,
+                        entry: None,
                     }),
                 }
             }
@@ -82,6 +95,7 @@ fn walk(root: &Path, found: &mut Vec<Found>) {
                 path: folder,
                 name: prefix,
                 len,
+                entry: None,
             });
         }
     }

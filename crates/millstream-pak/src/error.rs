@@ -128,7 +128,8 @@ impl Error {
     /// The file.
     #[must_use]
     pub fn path(&self) -> Option<&Path> {
-        self.0.path.as_deref()
+        let engine = self.engine().and_then(millstream::Error::path);
+        engine.or(self.0.path.as_deref())
     }
 
     /// The entry's name, in printable form.
@@ -146,7 +147,10 @@ impl Error {
     /// The byte of the file.
     #[must_use]
     pub fn offset(&self) -> Option<u64> {
-        self.0.offset
+        let engine = self
+            .engine()
+            .filter(|error| error.len() != 0 && error.len() != u64::MAX);
+        self.0.offset.or(engine.map(millstream::Error::offset))
     }
 
     /// The likely cause in words.
@@ -219,33 +223,56 @@ impl From<millstream::Rejected> for Error {
     }
 }
 
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Error {
+    /// The engine's error, if the engine failed.
+    #[must_use]
+    pub fn engine(&self) -> Option<&millstream::Error> {
+        match &self.0.source {
+            Some(Source::Engine(error)) => Some(error),
+            _ => None,
+        }
+    }
+
+    /// The words without file and offset.
+    #[must_use]
+    pub fn detail(&self) -> String {
         let c = &*self.0;
         let mut parts: Vec<String> = Vec::new();
-        // The engine's error names the file and the place itself.
-        let engine = matches!(c.source, Some(Source::Engine(_)));
-        if let Some(path) = c.path.as_ref().filter(|_| !engine) {
-            parts.push(path.display().to_string());
-        }
         if let Some(entry) = &c.entry {
             parts.push(format!("entry '{entry}'"));
         }
         if let Some(block) = c.block {
             parts.push(format!("block {block}"));
         }
-        if let Some(offset) = c.offset.filter(|_| !engine) {
-            parts.push(format!("at offset {offset}"));
-        }
         if !c.cause.is_empty() {
             parts.push(c.cause.clone());
         }
         match &c.source {
-            Some(Source::Engine(error)) => parts.push(error.to_string()),
+            Some(Source::Engine(error)) => {
+                if let Some(errno) = error.errno() {
+                    parts.push(std::io::Error::from_raw_os_error(errno).to_string());
+                }
+                match error.cause() {
+                    "" => parts.push(format!("{:?}", error.kind())),
+                    cause => parts.push(String::from(cause)),
+                }
+            }
             Some(Source::System(error)) => parts.push(error.to_string()),
             None => {}
         }
-        f.write_str(&parts.join(": "))
+        parts.join(": ")
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(path) = self.path() {
+            write!(f, "{}: ", path.display())?;
+        }
+        if let Some(offset) = self.offset() {
+            write!(f, "at offset {offset}: ")?;
+        }
+        f.write_str(&self.detail())
     }
 }
 

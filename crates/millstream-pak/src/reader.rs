@@ -487,7 +487,8 @@ impl Package {
     }
 
     /// Adds the file and the entry's name to an error.
-    pub(crate) fn blame(&self, index: u32, error: Error) -> Error {
+    #[must_use]
+    pub fn blame(&self, index: u32, error: Error) -> Error {
         let error = error.of(self.path());
         match self.name(index) {
             Ok(name) => error.entry(name),

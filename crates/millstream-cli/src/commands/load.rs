@@ -2,6 +2,8 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io::{BufWriter, Write as _};
+use std::os::unix::ffi::OsStringExt as _;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -9,16 +11,18 @@ use millstream::{
     Access, Backend, DeviceKind, Error, ErrorKind, Priority, Queue, QueueOptions, Stats, Storage,
     StorageOptions,
 };
+use millstream_pak::Package;
 use serde::Serialize;
 
 use crate::args::{BackendWord, DirectWord, LoadArgs};
 use crate::cold;
 use crate::failure::{self, Ending, Failure};
-use crate::limits::{CLOSE_WAIT, WINDOW_REQUESTS};
+use crate::limits::{BATCH_PIECES, CLOSE_WAIT, WINDOW_REQUESTS};
 use crate::loader::{Hashed, Hashes, Loader, Tally};
 use crate::output::{self, Output};
 use crate::table::Table;
-use crate::{names, signals, size, walk};
+use crate::walk::{Found, PackageEntry};
+use crate::{names, package, signals, size, walk};
 
 /// What `--json` tells.
 #[derive(Debug, Serialize)]
@@ -44,7 +48,7 @@ struct Document {
 /// Runs `load`.
 pub(crate) fn load(args: &LoadArgs) -> Result<(), Ending> {
     let storage = Storage::new(options(args)?).map_err(refused)?;
-    let found = walk::find(&args.paths);
+    let found = find(&storage, &args.paths);
     if args.cold {
         cold::drop_files(&found);
     }
@@ -64,6 +68,8 @@ pub(crate) fn load(args: &LoadArgs) -> Result<(), Ending> {
         queue: &queue,
         found: &found,
         timeout: args.timeout,
+        // A trace shows each entry: `pack --order` reads it.
+        apart: args.trace.is_some(),
         hashes,
         interrupted: Arc::clone(&interrupted),
     };
@@ -84,6 +90,49 @@ pub(crate) fn load(args: &LoadArgs) -> Result<(), Ending> {
     }
     close(&storage);
     ending(&tally)
+}
+
+/// What the paths name: files, what is below folders, and the entries of packages.
+fn find(storage: &Storage, paths: &[PathBuf]) -> Vec<Found> {
+    let mut found = Vec::new();
+    for path in paths {
+        if !package::is_package(path) {
+            found.append(&mut walk::find(std::slice::from_ref(path)));
+            continue;
+        }
+        match entries(storage, path) {
+            Ok(mut entries) => found.append(&mut entries),
+            Err(error) => found.push(Found {
+                path: path.clone(),
+                name: path.file_name().unwrap_or(path.as_os_str()).to_owned(),
+                len: Err(package::describe(path, &error)),
+                entry: None,
+            }),
+        }
+    }
+    found
+}
+
+/// The entries of a package, in the byte order of their names.
+fn entries(storage: &Storage, path: &Path) -> millstream_pak::Result<Vec<Found>> {
+    let package = Package::open(storage, path)?;
+    let mut found = Vec::new();
+    for &index in package.by_name()? {
+        let info = package.info(index)?;
+        if info.gone {
+            continue;
+        }
+        found.push(Found {
+            path: path.to_path_buf(),
+            name: OsString::from_vec(package.name(index)?.to_vec()),
+            len: Ok(info.raw_bytes),
+            entry: Some(PackageEntry {
+                package: package.clone(),
+                index,
+            }),
+        });
+    }
+    Ok(found)
 }
 
 fn options(args: &LoadArgs) -> Result<StorageOptions, Ending> {
@@ -117,7 +166,8 @@ fn in_memory(word: &str, bytes: u64) -> Result<usize, Ending> {
 }
 
 fn queue_options() -> QueueOptions {
-    let window = u32::try_from(WINDOW_REQUESTS).expect("the window is small");
+    // The last batch of a package may go beyond the window.
+    let window = u32::try_from(WINDOW_REQUESTS + BATCH_PIECES).expect("the window is small");
     QueueOptions {
         name: String::from("load"),
         capacity: window,
@@ -207,8 +257,7 @@ fn document(storage: &Storage, tally: &mut Tally, stats: &Stats) -> Document {
         backend: backend_name(storage),
         files: tally.files,
         requests: tally.requests,
-        // Loose files are stored as they are.
-        stored_bytes: tally.bytes,
+        stored_bytes: tally.stored_bytes,
         raw_bytes: tally.bytes,
         seconds: tally.elapsed.as_secs_f64(),
         cpu_seconds: tally.processor.as_secs_f64(),

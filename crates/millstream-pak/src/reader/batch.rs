@@ -6,6 +6,7 @@
 
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use millstream::{Buffer, CodecId, Counter, Group, Priority, Queue, Request, Ticket};
 
@@ -32,6 +33,8 @@ pub struct BatchOptions {
     pub priority: Option<Priority>,
     /// Their tag.
     pub tag: u64,
+    /// How long each may take.
+    pub timeout: Option<Duration>,
     /// A group that they count in.
     pub group: Option<Group>,
     /// A counter that they count in.
@@ -245,6 +248,9 @@ fn dressed(
     let mut request = request.tag(options.tag);
     if let Some(class) = options.priority {
         request = request.priority(class);
+    }
+    if let Some(timeout) = options.timeout {
+        request = request.timeout(timeout);
     }
     if let Some(group) = &options.group {
         request = request.group(group);

@@ -1,0 +1,165 @@
+//! The words of the commands on packages.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::builder::PossibleValuesParser;
+use clap::{Args, ValueHint};
+
+use super::path_words;
+use crate::size;
+
+/// Pack a folder into a package.
+///
+/// Every regular file below DIR becomes an entry, named relative to it. Links, devices and names
+/// that no package may have are failures, and no package is made. The same files and options give
+/// the same bytes, on any machine and number of threads.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  millstream pack game/data -o game.mpak
+  millstream pack game/data -o game.mpak --target-mbps 550 --target-cores 8
+  millstream load game.mpak --trace start.json
+  millstream pack game/data -o game.mpak --order start.json --sign secret.pem")]
+pub(crate) struct PackArgs {
+    /// The folder to pack
+    #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) folder: PathBuf,
+    /// The package, replaced as a whole when all went well
+    #[arg(short, long, value_name = "FILE.mpak", value_hint = ValueHint::FilePath,
+        value_parser = path_words())]
+    pub(crate) output: OsString,
+    /// How blocks are encoded; auto takes for each block what loads fastest on the target
+    #[arg(long, value_name = "CODEC", default_value = "auto",
+        value_parser = PossibleValuesParser::new(PACK_CODECS))]
+    pub(crate) codec: String,
+    /// How hard to try; the range and the default are the codec's (auto: zstd's)
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub(crate) level: Option<i32>,
+    /// Raw bytes of a block, a power of two from 4K to 1M [default: 256K, and 64K for what is read
+    /// in ranges]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    pub(crate) block: Option<u64>,
+    /// Threads that encode [default: one for each core]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub(crate) threads: Option<u32>,
+    /// Sign with an Ed25519 secret key (PEM, 64 hexadecimal digits, or 32 bytes)
+    #[arg(long, value_name = "KEY", value_hint = ValueHint::FilePath)]
+    pub(crate) sign: Option<PathBuf>,
+    /// What the target's disk reads, in 10^6 bytes a second; auto chooses codecs for it
+    #[arg(long, value_name = "N", default_value_t = 3500.0, value_parser = super::rate)]
+    pub(crate) target_mbps: f64,
+    /// Cores of the target that decode
+    #[arg(long, value_name = "N", default_value_t = 4,
+        value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub(crate) target_cores: u32,
+    /// Lay entries out in the order of a trace that `load --trace` wrote
+    #[arg(long, value_name = "TRACE", value_hint = ValueHint::FilePath)]
+    pub(crate) order: Option<PathBuf>,
+    /// Print a JSON document about the package
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// The words of `pack --codec`.
+const PACK_CODECS: [&str; 6] = ["auto", "stored", "zlib", "gdeflate", "zstd", "lz4"];
+
+/// List the entries of a package, in the byte order of their names.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  millstream list game.mpak")]
+pub(crate) struct ListArgs {
+    /// The package
+    #[arg(value_name = "PAK", value_hint = ValueHint::FilePath)]
+    pub(crate) package: PathBuf,
+    /// Print a JSON array, with hashes and metadata
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Extract entries of a package into a folder.
+///
+/// Nothing is ever written outside of DIR, and no link in it is followed. Files that are there are
+/// replaced as a whole. Entries that fail are failures; the others are still extracted.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  millstream extract game.mpak out
+  millstream extract game.mpak out 'textures/**/*.png' sounds")]
+pub(crate) struct ExtractArgs {
+    /// The package
+    #[arg(value_name = "PAK", value_hint = ValueHint::FilePath)]
+    pub(crate) package: PathBuf,
+    /// The folder, made if it is not there
+    #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) folder: PathBuf,
+    /// Which entries: * and ? but for /, ** for anything; a folder for all below it [default: all]
+    #[arg(value_name = "GLOB")]
+    pub(crate) patterns: Vec<OsString>,
+    /// Print a JSON document about the work
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Write an entry of a package to standard output.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  millstream cat game.mpak scripts/start.lua")]
+pub(crate) struct CatArgs {
+    /// The package
+    #[arg(value_name = "PAK", value_hint = ValueHint::FilePath)]
+    pub(crate) package: PathBuf,
+    /// The entry
+    #[arg(value_name = "NAME", value_parser = path_words())]
+    pub(crate) name: OsString,
+    /// Print a JSON document about the entry instead of its bytes
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Verify a package: every table, checksum and content.
+///
+/// With a key, the package must be signed with the secret key that belongs to it.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  millstream verify game.mpak
+  millstream verify game.mpak --key public.pem")]
+pub(crate) struct VerifyArgs {
+    /// The package
+    #[arg(value_name = "PAK", value_hint = ValueHint::FilePath)]
+    pub(crate) package: PathBuf,
+    /// Ed25519 public key (PEM, 64 hexadecimal digits, or 32 bytes)
+    #[arg(long, value_name = "PUB", value_hint = ValueHint::FilePath)]
+    pub(crate) key: Option<PathBuf>,
+    /// Print a JSON document about the work
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Compare two packages by their contents.
+///
+/// Prints a line for each name that differs: + only in B, - only in A, ~ in both. With -o also
+/// writes a patch that, mounted over A, has the entries of B; it holds the blocks that A lacks.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  millstream diff game-1.0.mpak game-1.1.mpak
+  millstream diff game-1.0.mpak game-1.1.mpak -o game-1.1.patch.mpak")]
+pub(crate) struct DiffArgs {
+    /// The package before
+    #[arg(value_name = "A", value_hint = ValueHint::FilePath)]
+    pub(crate) before: PathBuf,
+    /// The package after
+    #[arg(value_name = "B", value_hint = ValueHint::FilePath)]
+    pub(crate) after: PathBuf,
+    /// The patch, replaced as a whole when all went well
+    #[arg(short, long, value_name = "PATCH.mpak", value_hint = ValueHint::FilePath,
+        value_parser = path_words())]
+    pub(crate) output: Option<OsString>,
+    /// Print a JSON document about the work
+    #[arg(long)]
+    pub(crate) json: bool,
+}

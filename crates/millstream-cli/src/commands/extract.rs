@@ -1,0 +1,308 @@
+//! `extract`: entries become files below a folder, and nowhere else.
+//!
+//! A package may come from anywhere. Names are checked as when a package is made, and each folder
+//! of a name is opened from the one before it without following links, so that neither a name nor a
+//! link that lies in the folder leads out of it. Files are written beside, under names of our own
+//! in the folder, and renamed onto their targets, which replaces a link and does not follow it. The
+//! file system is synced once for each group of files, before they get their names: with a sync for
+//! each, thousands of small files would take minutes.
+
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::ops::ControlFlow;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+use std::time::Instant;
+
+use millstream_pak::{BatchOptions, Loaded, Piece};
+use rustix::fs::{Mode, OFlags};
+use serde::Serialize;
+
+use crate::args::ExtractArgs;
+use crate::failure::{Ending, Failure};
+use crate::names;
+use crate::output::{self, Unfinished};
+use crate::package::{Reading, place};
+use crate::progress::Progress;
+use crate::size;
+use crate::table::Table;
+
+/// Files that are written before the file system is synced and they get their names ...
+const GROUP_FILES: usize = 512;
+
+/// ... or so many bytes.
+const GROUP_BYTES: u64 = 256 << 20;
+
+/// What `--json` tells.
+#[derive(Debug, Serialize)]
+struct Document {
+    entries: u64,
+    raw_bytes: u64,
+    seconds: f64,
+    failed: u64,
+    first_error: Option<String>,
+}
+
+/// Runs `extract`.
+pub(crate) fn extract(args: &ExtractArgs) -> Result<(), Ending> {
+    let begun = Instant::now();
+    let reading = Reading::open(&args.package)?;
+    let entries = chosen(args, &reading)?;
+    let mut extraction = Extraction::new(&reading, &args.folder)?;
+    let mut progress = Progress::new("extracting", None);
+    let options = BatchOptions::default();
+    let queue = &reading.queue;
+    millstream_pak::visit(
+        &reading.package,
+        queue,
+        &entries,
+        &options,
+        &mut |piece, loaded| {
+            progress.advance(piece.len);
+            extraction.take(piece, loaded);
+            ControlFlow::Continue(())
+        },
+    );
+    extraction.name_group();
+    drop(progress);
+    let Extraction {
+        done,
+        raw_bytes,
+        failed,
+        first,
+        ..
+    } = extraction;
+    let seconds = begun.elapsed().as_secs_f64();
+    if args.json {
+        output::print_json(&Document {
+            entries: done,
+            raw_bytes,
+            seconds,
+            failed,
+            first_error: first.as_ref().map(Failure::to_string),
+        })?;
+    } else {
+        let mut table = Table::default();
+        table
+            .row("entries", done.to_string(), format!("{failed} failed"))
+            .row("bytes", raw_bytes.to_string(), size::display(raw_bytes))
+            .row("time", format!("{seconds:.2} s"), "");
+        output::print(&table.text())?;
+    }
+    match first {
+        None => Ok(()),
+        Some(first) => Err(Ending::Failed {
+            count: failed,
+            first,
+        }),
+    }
+}
+
+/// The entries that the patterns name; a pattern that names none is a failure.
+fn chosen(args: &ExtractArgs, reading: &Reading) -> Result<Vec<u32>, Ending> {
+    let package = &reading.package;
+    let matching = |pattern: &[u8]| {
+        let found = package.matching(pattern);
+        found.map_err(|error| Ending::from(reading.failure(&error)))
+    };
+    if args.patterns.is_empty() {
+        return matching(b"**");
+    }
+    let mut chosen = Vec::new();
+    for pattern in &args.patterns {
+        let found = matching(pattern.as_bytes())?;
+        if found.is_empty() {
+            let shown = names::escape(pattern.as_bytes());
+            let cause = format!("no entry matches '{shown}'");
+            return Err(Failure::new(place(&args.package), cause).into());
+        }
+        chosen.extend(found);
+    }
+    chosen.sort_unstable();
+    chosen.dedup();
+    Ok(chosen)
+}
+
+/// A file that is written, and the name that it will get.
+struct Written {
+    unfinished: Unfinished,
+    name: Vec<u8>,
+}
+
+struct Extraction<'a> {
+    reading: &'a Reading,
+    folder: &'a Path,
+    /// The folder, from which every other is opened.
+    root: OwnedFd,
+    /// The entry being written.
+    current: Option<(u32, Result<(File, Written), Failure>)>,
+    group: Vec<Written>,
+    group_bytes: u64,
+    done: u64,
+    raw_bytes: u64,
+    failed: u64,
+    first: Option<Failure>,
+}
+
+impl<'a> Extraction<'a> {
+    fn new(reading: &'a Reading, folder: &'a Path) -> Result<Extraction<'a>, Ending> {
+        let failed = |error: io::Error| Failure::io(folder.as_os_str(), "make the folder", &error);
+        std::fs::create_dir_all(folder).map_err(failed)?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root = rustix::fs::open(folder, flags, Mode::empty());
+        Ok(Extraction {
+            reading,
+            folder,
+            root: root.map_err(|errno| failed(errno.into()))?,
+            current: None,
+            group: Vec::new(),
+            group_bytes: 0,
+            done: 0,
+            raw_bytes: 0,
+            failed: 0,
+            first: None,
+        })
+    }
+
+    fn fail(&mut self, failure: Failure) {
+        self.failed += 1;
+        self.first.get_or_insert(failure);
+    }
+
+    /// Writes a piece of an entry; the pieces of one come in order.
+    fn take(&mut self, piece: &Piece, loaded: millstream_pak::Result<Loaded>) {
+        if self
+            .current
+            .as_ref()
+            .is_none_or(|(index, _)| *index != piece.index)
+        {
+            self.end();
+            let begun = self.begin(piece.index);
+            self.current = Some((piece.index, begun));
+        }
+        let Some((_, Ok((file, _)))) = &mut self.current else {
+            return;
+        };
+        let written = match loaded {
+            Ok(bytes) => {
+                self.group_bytes += bytes.len() as u64;
+                self.raw_bytes += bytes.len() as u64;
+                let written = file.write_all(&bytes);
+                written.map_err(|error| self.failure(piece.index, "write", &error))
+            }
+            Err(error) => Err(self.reading.failure(&error)),
+        };
+        if let Err(failure) = written {
+            self.current = Some((piece.index, Err(failure)));
+            return;
+        }
+        let whole = self.reading.package.info(piece.index);
+        if whole.is_ok_and(|info| piece.offset + piece.len == info.raw_bytes) {
+            self.end();
+        }
+    }
+
+    fn begin(&self, index: u32) -> Result<(File, Written), Failure> {
+        let reading = self.reading;
+        let name = reading.package.name(index);
+        let name = name.map_err(|error| reading.failure(&error))?;
+        millstream_pak::names::check(name).map_err(|error| reading.failure(&error))?;
+        let created = Unfinished::create(self.folder);
+        let (file, unfinished) =
+            created.map_err(|error| Failure::io(self.folder.as_os_str(), "write", &error))?;
+        let name = name.to_vec();
+        Ok((file, Written { unfinished, name }))
+    }
+
+    /// The entry is whole, or has failed.
+    fn end(&mut self) {
+        match self.current.take() {
+            None => {}
+            Some((_, Err(failure))) => self.fail(failure),
+            Some((_, Ok((_, written)))) => {
+                self.group.push(written);
+                if self.group.len() >= GROUP_FILES || self.group_bytes >= GROUP_BYTES {
+                    self.name_group();
+                }
+            }
+        }
+    }
+
+    /// Makes the files of a group durable, and gives them their names.
+    fn name_group(&mut self) {
+        if self.current.is_some() {
+            // Its last piece never came: its error did.
+            self.end();
+        }
+        self.group_bytes = 0;
+        let group = std::mem::take(&mut self.group);
+        if group.is_empty() {
+            return;
+        }
+        if let Err(errno) = rustix::fs::syncfs(&self.root) {
+            let failure = Failure::io(self.folder.as_os_str(), "write", &errno.into());
+            group.iter().for_each(|_| self.fail(failure.clone()));
+            return;
+        }
+        for written in group {
+            let Written { unfinished, name } = written;
+            let renamed = unfinished.rename_by(|path| self.put(path, &name));
+            match renamed {
+                Ok(()) => self.done += 1,
+                Err(error) => {
+                    let shown = self.folder.join(std::ffi::OsStr::from_bytes(&name));
+                    self.fail(Failure::io(shown.as_os_str(), "write", &error));
+                }
+            }
+        }
+        // The names too; where the file system cannot, the files are safe already.
+        let _ = rustix::fs::fsync(&self.root);
+    }
+
+    /// Renames a file of the folder onto a name below it, without following any link.
+    fn put(&self, path: &Path, name: &[u8]) -> io::Result<()> {
+        let own = path.file_name().expect("made with a name");
+        let (folders, last) = match name.iter().rposition(|&byte| byte == b'/') {
+            Some(slash) => (&name[..slash], &name[slash + 1..]),
+            None => (&name[..0], name),
+        };
+        let mut held: Option<OwnedFd> = None;
+        for part in folders
+            .split(|&byte| byte == b'/')
+            .filter(|part| !part.is_empty())
+        {
+            let at = held.as_ref().unwrap_or(&self.root);
+            held = Some(enter(at, part)?);
+        }
+        let target = held.as_ref().unwrap_or(&self.root);
+        rustix::fs::renameat(&self.root, own, target, last)?;
+        Ok(())
+    }
+
+    fn failure(&self, index: u32, doing: &str, error: &io::Error) -> Failure {
+        let name = self.reading.package.name(index).unwrap_or(b"?");
+        let shown = self.folder.join(std::ffi::OsStr::from_bytes(name));
+        Failure::io(shown.as_os_str(), doing, error)
+    }
+}
+
+/// Opens a folder in another, made if it is not there; never a link.
+fn enter(folder: &OwnedFd, part: &[u8]) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let open = || rustix::fs::openat(folder, part, flags, Mode::empty());
+    match open() {
+        Ok(found) => Ok(found),
+        Err(rustix::io::Errno::NOENT) => {
+            match rustix::fs::mkdirat(folder, part, Mode::from(0o777)) {
+                Ok(()) | Err(rustix::io::Errno::EXIST) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+            Ok(open()?)
+        }
+        Err(rustix::io::Errno::LOOP | rustix::io::Errno::NOTDIR) => Err(io::Error::other(
+            "a link or a file stands where a folder of the name would be",
+        )),
+        Err(errno) => Err(errno.into()),
+    }
+}

@@ -1,0 +1,202 @@
+//! `list` and `cat`: what a package has.
+
+use std::ffi::OsStr;
+use std::io::{BufWriter, Write as _};
+use std::ops::ControlFlow;
+use std::os::unix::ffi::OsStrExt as _;
+
+use millstream_pak::{BatchOptions, EntryInfo, Metadata, Package};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::args::{CatArgs, ListArgs};
+use crate::failure::{Ending, Failure};
+use crate::names;
+use crate::output::Output;
+use crate::package::{Reading, codec_word, hex};
+
+/// An entry as `--json` tells it.
+#[derive(Debug, Serialize)]
+struct Row {
+    name: String,
+    raw_bytes: u64,
+    stored_bytes: u64,
+    codec: String,
+    blocks: u32,
+    blake3: Option<String>,
+    meta: Value,
+}
+
+/// Runs `list`.
+pub(crate) fn list(args: &ListArgs) -> Result<(), Ending> {
+    let reading = Reading::open(&args.package)?;
+    let rows = rows(&reading).map_err(|error| reading.failure(&error))?;
+    if args.json {
+        return crate::output::print_json(&rows);
+    }
+    let width = |of: &dyn Fn(&Row) -> usize, least: usize| {
+        rows.iter().map(of).max().unwrap_or(0).max(least)
+    };
+    let raw = width(&|row| row.raw_bytes.to_string().len(), 3);
+    let stored = width(&|row| row.stored_bytes.to_string().len(), 6);
+    let codec = width(&|row| row.codec.len(), 5);
+    let mut lines = BufWriter::new(Output::create(OsStr::new("-"))?);
+    let print = |line: String, lines: &mut BufWriter<Output>| {
+        let written = writeln!(lines, "{line}");
+        written.map_err(|error| lines.get_ref().ending(&error))
+    };
+    let head = format!(
+        "{:>raw$}  {:>stored$}  {:>5}  {:codec$}  {:>6}  name",
+        "raw", "stored", "ratio", "codec", "blocks"
+    );
+    print(head, &mut lines)?;
+    for row in &rows {
+        let ratio = row.stored_bytes as f64 / (row.raw_bytes as f64).max(1.0);
+        let line = format!(
+            "{:>raw$}  {:>stored$}  {ratio:>5.3}  {:codec$}  {:>6}  {}",
+            row.raw_bytes, row.stored_bytes, row.codec, row.blocks, row.name
+        );
+        print(line, &mut lines)?;
+    }
+    let flushed = lines.flush();
+    flushed.map_err(|error| lines.get_ref().ending(&error))
+}
+
+fn rows(reading: &Reading) -> millstream_pak::Result<Vec<Row>> {
+    let package = &reading.package;
+    let mut rows = Vec::new();
+    for &index in package.by_name()? {
+        let info = package.info(index)?;
+        rows.push(row(package, &info)?);
+    }
+    Ok(rows)
+}
+
+fn row(package: &Package, info: &EntryInfo) -> millstream_pak::Result<Row> {
+    let storing = package.storing(info.index)?;
+    let meta = match package.metadata(info.index)? {
+        Some(record) => shown(&Metadata::decode(record).unwrap_or_default()),
+        None => Value::Null,
+    };
+    Ok(Row {
+        name: names::escape(package.name(info.index)?),
+        raw_bytes: info.raw_bytes,
+        stored_bytes: storing.stored_bytes - storing.base_bytes,
+        codec: if info.gone {
+            String::from("gone")
+        } else {
+            codec_word(&storing)
+        },
+        blocks: info.block_count,
+        blake3: match info.gone {
+            true => None,
+            false => package.content_hash(info.index)?.map(|hash| hex(&hash)),
+        },
+        meta,
+    })
+}
+
+/// A metadata record as JSON; what it does not say is left out.
+fn shown(record: &Metadata) -> Value {
+    let mut meta = json!({ "kind": record.kind.name() });
+    if let Some(image) = &record.image {
+        meta["image"] = json!({
+            "container": image.container.name(),
+            "width": image.width,
+            "height": image.height,
+            "depth": image.depth,
+            "layers": image.layers,
+            "vk_format": image.format,
+            "channels": image.channels,
+            "bits": image.bits,
+            "maxval": image.maxval,
+        });
+    }
+    if let Some(audio) = &record.audio {
+        meta["audio"] = json!({
+            "container": audio.container.name(),
+            "rate_hz": audio.rate_hz,
+            "channels": audio.channels,
+            "bits": audio.bits,
+            "frames": audio.frames,
+            "offset": audio.offset,
+            "codec": audio.codec,
+        });
+    }
+    let mips = record.mips.iter().map(|mip| {
+        json!({
+            "level": mip.level,
+            "layer": mip.layer,
+            "row_bytes": mip.row_bytes,
+            "offset": mip.offset,
+            "bytes": mip.bytes,
+        })
+    });
+    let dependencies = record
+        .dependencies
+        .iter()
+        .map(|it| json!({ "role": it.role.name(), "name": names::escape(it.name.as_bytes()) }));
+    let parts = record.parts.iter().map(|part| {
+        json!({
+            "role": part.role.name(),
+            "index": part.index,
+            "offset": part.offset,
+            "bytes": part.bytes,
+        })
+    });
+    let lists: [(&str, Vec<Value>); 3] = [
+        ("mips", mips.collect()),
+        ("dependencies", dependencies.collect()),
+        ("parts", parts.collect()),
+    ];
+    for (name, list) in lists {
+        if !list.is_empty() {
+            meta[name] = Value::from(list);
+        }
+    }
+    if !record.extra.is_empty() {
+        meta["extra_bytes"] = json!(record.extra.len());
+    }
+    meta
+}
+
+/// Runs `cat`.
+pub(crate) fn cat(args: &CatArgs) -> Result<(), Ending> {
+    let reading = Reading::open(&args.package)?;
+    let package = &reading.package;
+    let found = package.lookup(args.name.as_bytes());
+    let found = found
+        .map_err(|error| reading.failure(&error))?
+        .filter(|found| !found.gone);
+    let Some(found) = found else {
+        let name = names::escape(args.name.as_bytes());
+        let cause = format!("the package has no entry '{name}'");
+        return Err(Failure::new(args.package.as_os_str(), cause).into());
+    };
+    if args.json {
+        let row = row(package, &found).map_err(|error| reading.failure(&error))?;
+        return crate::output::print_json(&row);
+    }
+    let mut output = Output::create(OsStr::new("-"))?;
+    let mut ended = Ok(());
+    let options = BatchOptions::default();
+    millstream_pak::visit(
+        package,
+        &reading.queue,
+        &[found.index],
+        &options,
+        &mut |_, loaded| {
+            ended = match loaded {
+                Ok(bytes) => output
+                    .write_all(&bytes)
+                    .map_err(|error| output.ending(&error)),
+                Err(error) => Err(reading.failure(&error).into()),
+            };
+            match ended {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(_) => ControlFlow::Break(()),
+            }
+        },
+    );
+    ended
+}

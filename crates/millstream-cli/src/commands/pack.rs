@@ -1,0 +1,224 @@
+//! `pack`: a folder becomes a package.
+
+use std::collections::{HashMap, HashSet};
+use std::ffi::OsStr;
+use std::path::Path;
+use std::sync::Mutex;
+use std::time::Instant;
+
+use millstream::CodecId;
+use millstream_pak::{Coding, Describe, Item, PackOptions, PackReport, SecretKey, Target};
+use serde::Serialize;
+
+use crate::args::PackArgs;
+use crate::failure::{Ending, Failure};
+use crate::output::{self, Output};
+use crate::package::{describe, hex};
+use crate::progress::Progress;
+use crate::table::Table;
+use crate::{names, size};
+
+/// What `--json` tells.
+#[derive(Debug, Serialize)]
+struct Document {
+    entries: u64,
+    duplicates: u64,
+    blocks: u64,
+    raw_bytes: u64,
+    file_bytes: u64,
+    /// Blocks by codec.
+    codecs: HashMap<&'static str, u64>,
+    root: String,
+    seconds: f64,
+}
+
+/// Runs `pack`.
+pub(crate) fn pack(args: &PackArgs) -> Result<(), Ending> {
+    let begun = Instant::now();
+    let coding = coding(args)?;
+    let block_bytes = block_bytes(args)?;
+    let sign = match &args.sign {
+        Some(path) => Some(SecretKey::read(path).map_err(|error| describe(path, &error))?),
+        None => None,
+    };
+    let items = find(&args.folder)?;
+    let order = match &args.order {
+        Some(trace) => order(trace, &items)?,
+        None => Vec::new(),
+    };
+    let output = Output::create(&args.output)?;
+    let total = items.iter().map(Item::raw_bytes).sum();
+    let progress = Mutex::new((Progress::new("packing", Some(total)), 0));
+    let describers = describers();
+    let options = PackOptions {
+        coding,
+        level: args.level,
+        block_bytes,
+        threads: args.threads.map_or(0, |threads| threads as usize),
+        describers: describers.iter().map(|it| &**it).collect(),
+        order,
+        sign: sign.as_ref(),
+        progress: Some(&|done| {
+            let mut shown = progress.lock().expect("no one panics with it");
+            let before = std::mem::replace(&mut shown.1, done);
+            shown.0.advance(done - before);
+            true
+        }),
+        ..PackOptions::default()
+    };
+    let report = millstream_pak::write(items, &options, output.file()?)
+        .map_err(|error| describe(Path::new(&args.output), &error))?;
+    output.finish()?;
+    drop(options);
+    drop(progress);
+    tell(args, &report, begun.elapsed().as_secs_f64())
+}
+
+/// Describers of all kinds that the program knows.
+fn describers() -> Vec<Box<dyn Describe>> {
+    millstream_pak::describe::all()
+}
+
+fn coding(args: &PackArgs) -> Result<Coding, Ending> {
+    let codec = match args.codec.as_str() {
+        "auto" => CodecId::ZSTD,
+        // Blocks know their raw size: no frame is needed.
+        "lz4" => CodecId::LZ4_BLOCK,
+        word => crate::args::codec(word),
+    };
+    let levels = millstream_codec::block_level_range(codec);
+    if let Some(level) = args.level.filter(|level| !levels.contains(level)) {
+        return Err(Ending::Usage(format!(
+            "--level {level}: {} has the levels {} to {}",
+            args.codec,
+            levels.start(),
+            levels.end(),
+        )));
+    }
+    Ok(match args.codec.as_str() {
+        "auto" => Coding::Auto(Target {
+            megabytes_per_second: args.target_mbps,
+            cores: args.target_cores,
+        }),
+        _ => Coding::Fixed(codec),
+    })
+}
+
+fn block_bytes(args: &PackArgs) -> Result<Option<u32>, Ending> {
+    let Some(bytes) = args.block else {
+        return Ok(None);
+    };
+    let fits = bytes.is_power_of_two() && (4096..=1 << 20).contains(&bytes);
+    match u32::try_from(bytes).ok().filter(|_| fits) {
+        Some(bytes) => Ok(Some(bytes)),
+        None => Err(Ending::Usage(String::from(
+            "--block: a power of two from 4K to 1M",
+        ))),
+    }
+}
+
+/// The files below the folder; everything that cannot be packed is a failure.
+fn find(folder: &Path) -> Result<Vec<Item>, Ending> {
+    let (items, errors) = millstream_pak::walk(folder);
+    match errors.first() {
+        None => Ok(items),
+        Some(first) => Err(Ending::Failed {
+            count: errors.len() as u64,
+            first: describe(folder, first),
+        }),
+    }
+}
+
+/// The names of the inputs in the order in which a trace shows them. A trace of loose files has
+/// their paths, one of a package the names of its entries.
+fn order(trace: &Path, items: &[Item]) -> Result<Vec<Vec<u8>>, Ending> {
+    let wrong = |cause: String| Failure::new(trace.as_os_str(), cause);
+    let text = std::fs::read(trace);
+    let text = text.map_err(|error| Failure::io(trace.as_os_str(), "read", &error))?;
+    let trace: serde_json::Value = serde_json::from_slice(&text)
+        .map_err(|error| wrong(format!("no trace as `load --trace` writes it: {error}")))?;
+    let events = trace
+        .get("traceEvents")
+        .and_then(|events| events.as_array());
+    let events = events.ok_or_else(|| wrong(String::from("the JSON has no traceEvents")))?;
+    let known: HashSet<&[u8]> = items.iter().map(Item::name).collect();
+    // Lane 1 shows requests, from their submission on.
+    let requests = events.iter().filter(|event| {
+        event.get("ph").is_some_and(|ph| ph == "X") && event.get("tid").is_some_and(|id| id == 1)
+    });
+    let mut named: Vec<(f64, &[u8])> = requests
+        .filter_map(|event| {
+            let start = event.get("ts")?.as_f64()?;
+            let offset = event
+                .get("args")
+                .and_then(|args| args.get("offset")?.as_f64());
+            let name = input_of(event.get("name")?.as_str()?, &known)?;
+            Some((start, name))
+        })
+        .collect();
+    // Requests submitted at once stay in the order of their ends.
+    named.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let mut seen = HashSet::new();
+    let first = named.into_iter().filter(|(_, name)| seen.insert(*name));
+    Ok(first.map(|(_, name)| name.to_vec()).collect())
+}
+
+/// The input that a name of a trace means: itself, or what is left of it when folders in front are
+/// taken away.
+fn input_of<'a>(name: &str, known: &HashSet<&'a [u8]>) -> Option<&'a [u8]> {
+    let mut rest = name.as_bytes();
+    loop {
+        if let Some(found) = known.get(rest) {
+            return Some(found);
+        }
+        let slash = rest.iter().position(|&byte| byte == b'/')?;
+        rest = &rest[slash + 1..];
+    }
+}
+
+fn tell(args: &PackArgs, report: &PackReport, seconds: f64) -> Result<(), Ending> {
+    let counts = CodecId::ALL.iter().zip(&report.blocks_by_codec);
+    let codecs = counts.filter(|(_, count)| **count > 0);
+    let word = |codec: &CodecId| match *codec {
+        CodecId::LZ4_BLOCK => CodecId::LZ4.name(),
+        codec => codec.name(),
+    };
+    if args.json {
+        return output::print_json(&Document {
+            entries: report.entries,
+            duplicates: report.duplicates,
+            blocks: report.blocks,
+            raw_bytes: report.raw_bytes,
+            file_bytes: report.file_bytes,
+            codecs: codecs.map(|(codec, count)| (word(codec), *count)).collect(),
+            root: hex(&report.root),
+            seconds,
+        });
+    }
+    let shown: Vec<String> = codecs
+        .map(|(codec, count)| format!("{count} {}", word(codec)))
+        .collect();
+    let share = report.file_bytes as f64 / (report.raw_bytes as f64).max(1.0);
+    let mut table = Table::default();
+    let same = format!("{} with the content of another", report.duplicates);
+    table
+        .row("entries", report.entries.to_string(), same)
+        .row(
+            "raw",
+            report.raw_bytes.to_string(),
+            size::display(report.raw_bytes),
+        )
+        .row(
+            "package",
+            report.file_bytes.to_string(),
+            format!("{share:.3} of the raw bytes"),
+        )
+        .row("blocks", report.blocks.to_string(), shown.join(", "))
+        .row(
+            "root",
+            hex(&report.root),
+            names::escape(OsStr::as_encoded_bytes(&args.output)),
+        )
+        .row("time", format!("{seconds:.2} s"), "");
+    output::print(&table.text())
+}

@@ -1,0 +1,101 @@
+//! `verify`: everything that a package says is compared with what it holds.
+
+use std::time::Instant;
+
+use millstream_pak::{PublicKey, Verification};
+use serde::Serialize;
+
+use crate::args::VerifyArgs;
+use crate::failure::{Ending, Failure};
+use crate::output;
+use crate::package::{Reading, describe};
+use crate::progress::Progress;
+use crate::size;
+use crate::table::Table;
+
+/// What `--json` tells.
+#[derive(Debug, Serialize)]
+struct Document {
+    entries: u64,
+    blocks: u64,
+    raw_bytes: u64,
+    signed: bool,
+    signature_verified: bool,
+    failed: u64,
+    first_error: Option<String>,
+    seconds: f64,
+}
+
+/// Runs `verify`.
+pub(crate) fn verify(args: &VerifyArgs) -> Result<(), Ending> {
+    let begun = Instant::now();
+    let key = match &args.key {
+        Some(path) => Some(PublicKey::read(path).map_err(|error| describe(path, &error))?),
+        None => None,
+    };
+    let (found, first) = look(args, key.as_ref())?;
+    let seconds = begun.elapsed().as_secs_f64();
+    if args.json {
+        output::print_json(&Document {
+            entries: found.entries,
+            blocks: found.blocks,
+            raw_bytes: found.raw_bytes,
+            signed: found.signed,
+            signature_verified: found.signature_verified,
+            failed: found.failures,
+            first_error: first.as_ref().map(Failure::to_string),
+            seconds,
+        })?;
+    } else if first.is_none() {
+        let signature = match (found.signed, found.signature_verified) {
+            (_, true) => "verified",
+            (true, false) => "there is one; with --key it is verified",
+            (false, false) => "none",
+        };
+        let mut table = Table::default();
+        table
+            .row("entries", found.entries.to_string(), "all well")
+            .row(
+                "raw",
+                found.raw_bytes.to_string(),
+                size::display(found.raw_bytes),
+            )
+            .row("blocks", found.blocks.to_string(), "")
+            .row("signature", signature, "")
+            .row("time", format!("{seconds:.2} s"), "");
+        output::print(&table.text())?;
+    }
+    match first {
+        None => Ok(()),
+        Some(first) => Err(Ending::Failed {
+            count: found.failures,
+            first,
+        }),
+    }
+}
+
+/// Verifies; a package that cannot even be opened has one failure.
+fn look(
+    args: &VerifyArgs,
+    key: Option<&PublicKey>,
+) -> Result<(Verification, Option<Failure>), Ending> {
+    let reading = match Reading::open(&args.package) {
+        Ok(reading) => reading,
+        Err(Ending::Failed { first, .. }) => {
+            let mut found = Verification::default();
+            found.failures = 1;
+            return Ok((found, Some(first)));
+        }
+        Err(ending) => return Err(ending),
+    };
+    let mut progress = Progress::new("verifying", None);
+    let mut before = 0;
+    let found = millstream_pak::verify(&reading.storage, &reading.package, key, &mut |done| {
+        progress.advance(done - std::mem::replace(&mut before, done));
+        true
+    });
+    drop(progress);
+    let found = found.map_err(|error| reading.failure(&error))?;
+    let first = found.first.as_ref().map(|error| reading.failure(error));
+    Ok((found, first))
+}

@@ -1,0 +1,91 @@
+//! What the commands on packages share: opening, and the words for errors.
+
+use std::ffi::OsStr;
+use std::path::Path;
+
+use millstream::{CodecId, Queue, QueueOptions, Storage, StorageOptions};
+use millstream_pak::{Error, Package, Storing};
+
+use crate::commands::load::refused;
+use crate::failure::{self, Ending, Failure};
+
+/// An open package with what reads it.
+pub(crate) struct Reading {
+    pub(crate) package: Package,
+    pub(crate) queue: Queue,
+    pub(crate) storage: Storage,
+}
+
+impl Reading {
+    /// Opens a package.
+    ///
+    /// # Errors
+    /// The engine does not start, or the file is no whole package.
+    pub(crate) fn open(path: &Path) -> Result<Reading, Ending> {
+        let storage = Storage::new(StorageOptions::default()).map_err(refused)?;
+        let package = Package::open(&storage, path).map_err(|error| describe(path, &error))?;
+        let queue = storage.queue(QueueOptions::default()).map_err(refused)?;
+        Ok(Reading {
+            package,
+            queue,
+            storage,
+        })
+    }
+
+    /// An error of this package as the program words it.
+    pub(crate) fn failure(&self, error: &Error) -> Failure {
+        describe(self.package.path(), error)
+    }
+}
+
+/// An error as the program words failures; `path` where it names none itself.
+pub(crate) fn describe(path: &Path, error: &Error) -> Failure {
+    let place = error.path().unwrap_or(path).as_os_str();
+    let cause = match error.system() {
+        Some(system) if error.entry_name().is_none() => {
+            format!("{}: {}", error.cause(), failure::explain(system))
+        }
+        _ => error.detail(),
+    };
+    let failure = Failure::new(place, cause);
+    match error.offset() {
+        Some(offset) => failure.at(offset),
+        None => failure,
+    }
+}
+
+/// The codecs of an entry as one word.
+pub(crate) fn codec_word(storing: &Storing) -> String {
+    if storing.codecs.is_empty() {
+        return String::from(CodecId::STORED.name());
+    }
+    let word = |codec: &CodecId| match *codec {
+        // Blocks know their raw size, so they need no frame.
+        CodecId::LZ4_BLOCK => CodecId::LZ4.name(),
+        codec => codec.name(),
+    };
+    let words: Vec<&str> = storing.codecs.iter().map(word).collect();
+    words.join("+")
+}
+
+/// Whether a file named in the call is a package: by its first bytes.
+pub(crate) fn is_package(path: &Path) -> bool {
+    use std::io::Read as _;
+    // Never a FIFO or a device: opening one may wait, or do anything.
+    if !std::fs::metadata(path).is_ok_and(|about| about.is_file()) {
+        return false;
+    }
+    let mut head = [0; 8];
+    let read = std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut head));
+    read.is_ok() && millstream_pak::is_package(&head)
+}
+
+/// A hash as text.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The words of a path as a place.
+pub(crate) fn place(path: &Path) -> &OsStr {
+    path.as_os_str()
+}

@@ -1,0 +1,346 @@
+//! Packages through the program: pack, list, extract, cat, verify, diff and load.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use common::{expect_quiet_success, expect_status, millstream, names_in, run};
+use serde_json::Value;
+
+/// A folder of files of all sizes, and their bytes.
+fn files(root: &Path) -> BTreeMap<String, Vec<u8>> {
+    let mut random = fastrand::Rng::with_seed(11);
+    let mut files = BTreeMap::new();
+    for (nth, size) in [0, 1, 200, 5000, 33_000, 70_000, 300_000, 1_500_000]
+        .iter()
+        .enumerate()
+    {
+        let noise: Vec<u8> = (0..*size).map(|_| random.u8(..)).collect();
+        files.insert(format!("noise/{nth}"), noise);
+        let words: Vec<u8> = (0..*size).map(|at| (at / 50 % 90) as u8 + 33).collect();
+        files.insert(format!("words/deep/{nth}.txt"), words);
+    }
+    files.insert(String::from("same"), files["noise/5"].clone());
+    files.insert(String::from("größe"), vec![1; 40]);
+    for (name, bytes) in &files {
+        let path = root.join(name);
+        std::fs::create_dir_all(path.parent().expect("a folder")).expect("made");
+        std::fs::write(path, bytes).expect("written");
+    }
+    files
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("a plain path")
+}
+
+fn json(words: &[&str]) -> Value {
+    let output = run(&mut millstream(words));
+    expect_quiet_success(&output);
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
+struct Packed {
+    folder: tempfile::TempDir,
+    files: BTreeMap<String, Vec<u8>>,
+}
+
+impl Packed {
+    fn new(words: &[&str]) -> Packed {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let files = files(&folder.path().join("in"));
+        let packed = Packed { folder, files };
+        let (root, package) = (packed.path("in"), packed.path("p.mpak"));
+        let mut all = vec!["pack", &root, "-o", &package];
+        all.extend_from_slice(words);
+        expect_quiet_success(&run(&mut millstream(&all)));
+        packed
+    }
+
+    fn path(&self, name: &str) -> String {
+        String::from(text(&self.folder.path().join(name)))
+    }
+}
+
+#[test]
+fn what_is_packed_is_listed_extracted_shown_and_verified() {
+    for codec in ["auto", "stored", "zlib", "gdeflate", "lz4", "zstd"] {
+        if codec == "zstd" && !cfg!(feature = "c") {
+            continue;
+        }
+        let packed = Packed::new(&["--codec", codec]);
+        let (package, out) = (packed.path("p.mpak"), packed.path("out"));
+        let list = json(&["list", &package, "--json"]);
+        let list = list.as_array().expect("an array");
+        let names: Vec<&str> = list.iter().filter_map(|row| row["name"].as_str()).collect();
+        let want: Vec<&str> = packed.files.keys().map(String::as_str).collect();
+        assert_eq!(names, want);
+        for row in list {
+            let bytes = &packed.files[row["name"].as_str().expect("a name")];
+            assert_eq!(row["raw_bytes"], bytes.len());
+            let hash = row["blake3"].as_str().expect("a hash");
+            assert_eq!(hash.len(), 64);
+            for key in ["stored_bytes", "codec", "blocks", "meta"] {
+                assert!(row.get(key).is_some(), "{row}");
+            }
+        }
+        expect_quiet_success(&run(&mut millstream(&["list", &package])));
+        expect_quiet_success(&run(&mut millstream(&["extract", &package, &out])));
+        for (name, bytes) in &packed.files {
+            let extracted = std::fs::read(Path::new(&out).join(name)).expect("extracted");
+            assert!(extracted == *bytes, "{codec} {name}");
+            let shown = run(&mut millstream(&["cat", &package, name]));
+            expect_quiet_success(&shown);
+            assert!(shown.stdout == *bytes, "{codec} {name}");
+        }
+        assert_eq!(names_in(Path::new(&out)).len(), 4);
+        let verified = json(&["verify", &package, "--json"]);
+        assert_eq!(verified["failed"], 0);
+        assert_eq!(verified["entries"], packed.files.len());
+    }
+}
+
+#[test]
+fn a_package_is_loaded_entry_by_entry_with_the_hashes_of_the_loose_files() {
+    let packed = Packed::new(&[]);
+    let (root, package) = (packed.path("in"), packed.path("p.mpak"));
+    let loose = run(&mut millstream(&["load", "--hash", &root]));
+    expect_quiet_success(&loose);
+    for backend in ["uring", "threads"] {
+        let words = ["load", "--hash", "--backend", backend, &package];
+        let output = run(&mut millstream(&words));
+        if backend == "uring" && output.status.code() != Some(0) {
+            eprintln!("SKIP: no io_uring here");
+            continue;
+        }
+        expect_quiet_success(&output);
+        assert_eq!(
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&loose.stdout)
+        );
+    }
+    let document = json(&["load", "--cold", "--json", &package]);
+    assert_eq!(document["files"], packed.files.len());
+    assert_eq!(document["failed"], 0);
+    let raw: usize = packed.files.values().map(Vec::len).sum();
+    assert_eq!(document["raw_bytes"], raw);
+    assert!(
+        document["stored_bytes"].as_u64() < Some(raw as u64),
+        "{document}"
+    );
+    // Below a walked folder a package is a file like any other.
+    let document = json(&["load", "--json", text(packed.folder.path())]);
+    assert_eq!(document["files"], packed.files.len() + 1);
+}
+
+#[test]
+fn a_trace_of_a_load_orders_a_package() {
+    let packed = Packed::new(&[]);
+    let (root, package, trace) = (
+        packed.path("in"),
+        packed.path("p.mpak"),
+        packed.path("t.json"),
+    );
+    let wanted = packed.path("in/noise/7");
+    expect_quiet_success(&run(&mut millstream(&["load", &wanted, "--trace", &trace])));
+    let ordered = packed.path("ordered.mpak");
+    let words = [
+        "pack", &root, "-o", &ordered, "--order", &trace, "--codec", "stored",
+    ];
+    expect_quiet_success(&run(&mut millstream(&words)));
+    let bytes = std::fs::read(&ordered).expect("read");
+    let place = |name: &str| {
+        let head = &packed.files[name][..64];
+        bytes
+            .windows(64)
+            .position(|window| window == head)
+            .expect("stored")
+    };
+    assert!(place("noise/7") < place("noise/4"));
+    assert!(place("noise/4") < place("noise/6"));
+    // The trace of a package names its entries.
+    expect_quiet_success(&run(&mut millstream(&[
+        "load", &package, "--trace", &trace,
+    ])));
+    let again = packed.path("again.mpak");
+    let words = ["pack", &root, "-o", &again, "--order", &trace];
+    expect_quiet_success(&run(&mut millstream(&words)));
+    expect_quiet_success(&run(&mut millstream(&["verify", &again])));
+}
+
+#[test]
+fn patterns_choose_what_is_extracted() {
+    let packed = Packed::new(&[]);
+    let (package, out) = (packed.path("p.mpak"), packed.path("out"));
+    let words = [
+        "extract",
+        &package,
+        &out,
+        "words/**/3.txt",
+        "noise",
+        "--json",
+    ];
+    assert_eq!(json(&words)["entries"], 9);
+    assert!(Path::new(&out).join("words/deep/3.txt").exists());
+    assert!(!Path::new(&out).join("same").exists());
+    expect_status(
+        &run(&mut millstream(&["extract", &package, &out, "nothing*"])),
+        1,
+    );
+    expect_status(&run(&mut millstream(&["cat", &package, "nothing"])), 1);
+}
+
+#[test]
+fn extraction_follows_no_link_out_of_its_folder() {
+    let packed = Packed::new(&[]);
+    let package = packed.path("p.mpak");
+    let (out, outside) = (packed.path("out"), packed.path("outside"));
+    std::fs::create_dir_all(&out).expect("made");
+    std::fs::create_dir_all(&outside).expect("made");
+    std::fs::write(Path::new(&outside).join("kept"), b"kept").expect("written");
+    std::os::unix::fs::symlink(&outside, Path::new(&out).join("noise")).expect("linked");
+    let kept = Path::new(&outside).join("kept");
+    std::os::unix::fs::symlink(&kept, Path::new(&out).join("same")).expect("linked");
+    let output = run(&mut millstream(&["extract", &package, &out]));
+    expect_status(&output, 1);
+    assert_eq!(names_in(Path::new(&outside)), ["kept"]);
+    assert_eq!(std::fs::read(&kept).expect("read"), b"kept");
+    let same = Path::new(&out).join("same");
+    assert!(
+        std::fs::symlink_metadata(&same).expect("there").is_file(),
+        "the link was replaced"
+    );
+    assert!(
+        Path::new(&out).join("words/deep/6.txt").exists(),
+        "the others are extracted"
+    );
+    let left = names_in(Path::new(&out));
+    assert!(left.iter().all(|name| !name.starts_with('.')), "{left:?}");
+}
+
+#[test]
+fn a_patch_turns_one_package_into_the_other() {
+    let packed = Packed::new(&[]);
+    let (root, before, after) = (
+        packed.path("in"),
+        packed.path("p.mpak"),
+        packed.path("q.mpak"),
+    );
+    let file = |name: &str| Path::new(&root).join(name);
+    std::fs::remove_file(file("noise/1")).expect("removed");
+    std::fs::write(file("added"), b"new").expect("written");
+    let mut changed = packed.files["noise/7"].clone();
+    changed[700_000] ^= 1;
+    std::fs::write(file("noise/7"), &changed).expect("written");
+    expect_quiet_success(&run(&mut millstream(&["pack", &root, "-o", &after])));
+    let patch = packed.path("patch.mpak");
+    let output = run(&mut millstream(&["diff", &before, &after, "-o", &patch]));
+    expect_quiet_success(&output);
+    assert_eq!(
+        String::from_utf8_lossy(&output.stdout),
+        "+ added\n- noise/1\n~ noise/7\n"
+    );
+    let bytes = std::fs::metadata(&patch).expect("written").len();
+    assert!(bytes < 350_000, "the patch has {bytes} bytes");
+    expect_quiet_success(&run(&mut millstream(&["verify", &patch])));
+    let same = run(&mut millstream(&["diff", &before, &before]));
+    expect_quiet_success(&same);
+    assert!(same.stdout.is_empty());
+}
+
+#[test]
+fn a_signature_is_made_and_verified() {
+    let key = tempfile::tempdir().expect("a folder");
+    let (secret, public) = (key.path().join("secret"), key.path().join("public"));
+    // RFC 8032, section 7.1, test 1.
+    let secret_key = "9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60";
+    let public_key = "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a";
+    std::fs::write(&secret, secret_key).expect("written");
+    std::fs::write(&public, public_key).expect("written");
+    let packed = Packed::new(&["--sign", text(&secret)]);
+    let package = packed.path("p.mpak");
+    let verified = json(&["verify", &package, "--key", text(&public), "--json"]);
+    assert_eq!(verified["signature_verified"], true);
+    std::fs::write(&public, secret_key.replace('9', "1")).expect("written");
+    let output = run(&mut millstream(&[
+        "verify",
+        &package,
+        "--key",
+        text(&public),
+    ]));
+    expect_status(&output, 1);
+    let unsigned = Packed::new(&[]).path("p.mpak");
+    std::fs::write(&public, public_key).expect("written");
+    let output = run(&mut millstream(&[
+        "verify",
+        &unsigned,
+        "--key",
+        text(&public),
+    ]));
+    expect_status(&output, 1);
+}
+
+#[test]
+fn damage_is_found_and_named() {
+    let packed = Packed::new(&["--codec", "stored"]);
+    let package = packed.path("p.mpak");
+    let mut bytes = std::fs::read(&package).expect("read");
+    let head = &packed.files["noise/7"][..64];
+    let at = bytes
+        .windows(64)
+        .position(|window| window == head)
+        .expect("stored")
+        + 1000;
+    bytes[at] ^= 0x10;
+    std::fs::write(&package, &bytes).expect("written");
+    let output = run(&mut millstream(&["verify", &package]));
+    expect_status(&output, 1);
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        told.contains("noise/7") && told.contains("checksum"),
+        "{told}"
+    );
+    for len in [0, 7, 4095, 4096, 8191, 8192, bytes.len() - 1] {
+        std::fs::write(&package, &bytes[..len]).expect("written");
+        for command in ["verify", "list"] {
+            expect_status(&run(&mut millstream(&[command, &package])), 1);
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_packed_leaves_no_package() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (root, package) = (folder.path().join("in"), folder.path().join("p.mpak"));
+    files(&root);
+    std::os::unix::fs::symlink("words", root.join("link")).expect("linked");
+    let words = ["pack", text(&root), "-o", text(&package)];
+    let output = run(&mut millstream(&words));
+    expect_status(&output, 1);
+    assert!(String::from_utf8_lossy(&output.stderr).contains("link"));
+    assert_eq!(names_in(folder.path()), ["in"]);
+    std::fs::remove_file(root.join("link")).expect("removed");
+    expect_status(&run(&mut millstream(&["pack", "-o", text(&package)])), 2);
+    for wrong in [
+        ["--block", "5000"],
+        ["--codec", "rar"],
+        ["--level", "99"],
+        ["--threads", "0"],
+    ] {
+        let mut all = words.to_vec();
+        all.extend_from_slice(&wrong);
+        expect_status(&run(&mut millstream(&all)), 2);
+    }
+    let missing = folder.path().join("missing");
+    expect_status(
+        &run(&mut millstream(&[
+            "pack",
+            text(&missing),
+            "-o",
+            text(&package),
+        ])),
+        1,
+    );
+    assert_eq!(names_in(folder.path()), ["in"]);
+}
