@@ -59,6 +59,9 @@ fn bytes_of_pages(pages: u64, offset: u64, len: u64) -> u64 {
 
 /// 0 or `len`, by the first byte.
 fn by_reading(file: BorrowedFd<'_>, offset: u64, len: u64) -> Option<u64> {
+    if offset > i64::MAX as u64 {
+        return None; // To the system −1 means the descriptor's own position.
+    }
     let mut byte = [0];
     let mut pieces = [IoSliceMut::new(&mut byte)];
     match rustix::io::preadv2(file, &mut pieces, offset, ReadWriteFlags::NOWAIT) {
@@ -72,7 +75,10 @@ fn by_reading(file: BorrowedFd<'_>, offset: u64, len: u64) -> Option<u64> {
 pub(super) fn read(file: BorrowedFd<'_>, offset: u64, into: &mut [u8]) -> Option<usize> {
     let mut done = 0;
     while done < into.len() {
-        let at = offset.checked_add(done as u64)?;
+        // An offset of −1 would mean the descriptor's own position.
+        let at = offset
+            .checked_add(done as u64)
+            .filter(|&at| at <= i64::MAX as u64)?;
         let mut pieces = [IoSliceMut::new(&mut into[done..])];
         match rustix::io::preadv2(file, &mut pieces, at, ReadWriteFlags::NOWAIT) {
             Ok(0) | Err(Errno::AGAIN) => break,
