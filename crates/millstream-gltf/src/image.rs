@@ -55,7 +55,8 @@ pub const MAGIC: [u8; 4] = *b"MSIM";
 pub const HEADER_BYTES: usize = 64;
 
 const VERSION: u16 = 1;
-const LEVEL_ALIGNMENT: usize = 64;
+/// Levels begin at multiples of it.
+pub(crate) const LEVEL_ALIGNMENT: usize = 64;
 
 /// How pixels are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -324,7 +325,7 @@ impl Image {
         let first = (whole.first_level..self.layout.first_level)
             .find(|&level| whole.prefix_bytes(level) <= start + bytes.len());
         match first {
-            Some(first) if start == joined => Ok(Image {
+            Some(first) if start == joined.next_multiple_of(LEVEL_ALIGNMENT) => Ok(Image {
                 layout: whole.starting_at(first),
                 small: Arc::clone(&self.small),
                 large: Some((start, Arc::new(bytes))),

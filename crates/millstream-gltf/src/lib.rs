@@ -33,12 +33,14 @@
 //!
 //! Where to find what: [`model`] the JSON and its checks; [`glb`], [`uri`] the containers of bytes;
 //! `plan` what a scene needs; [`load`] the batches; [`image`] decoding; [`accessor`] and [`scene`]
-//! the result.
+//! the result; `record` and `cook` (features) what packages hold of scenes.
 //!
 //! Not loaded, and said so in each item's error: Draco and meshopt compression (without an
 //! uncompressed copy), Basis Universal textures, glTF 1.
 
 pub mod accessor;
+#[cfg(feature = "cook")]
+pub mod cook;
 pub mod error;
 mod fields;
 pub mod glb;

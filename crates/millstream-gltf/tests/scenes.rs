@@ -3,9 +3,8 @@
 mod support;
 
 use millstream::{Backend, Storage};
-use millstream_gltf::image::Format;
-use millstream_gltf::{Loader, LoaderOptions, Scene, wait_all};
-use support::Made;
+use millstream_gltf::{Loader, LoaderOptions, wait_all};
+use support::{Made, check};
 
 fn backends() -> [Backend; 2] {
     [Backend::Auto, Backend::Threads]
@@ -13,38 +12,6 @@ fn backends() -> [Backend; 2] {
 
 fn loader(storage: &Storage) -> Loader<'_> {
     Loader::new(storage, LoaderOptions::default()).expect("a loader")
-}
-
-fn check(scene: &Scene, made: &Made) {
-    assert_eq!(
-        scene
-            .problems()
-            .map(ToString::to_string)
-            .collect::<Vec<_>>(),
-        [""; 0]
-    );
-    for (index, (width, height, rgba)) in made.images.iter().enumerate() {
-        let image = scene.texture_image(index).expect("there");
-        assert_eq!(image.layout().format(), Format::Rgba8);
-        assert_eq!(image.layout().size(0), (*width, *height));
-        assert!(
-            image.pixels() == rgba,
-            "image {index} of {width} x {height}"
-        );
-        assert_eq!(image.pixels().as_ptr().addr() % 64, 0, "aligned");
-    }
-    for (index, positions) in made.positions.iter().enumerate() {
-        let elements = scene.accessor(2 * index).expect("loaded");
-        assert_eq!(elements.as_slice::<[f32; 3]>().expect("no copy"), positions);
-        assert_eq!(&elements.to_f32::<3>().expect("floats"), positions);
-        let indices = scene.accessor(2 * index + 1).expect("loaded");
-        assert_eq!(
-            indices.as_slice::<u16>().expect("no copy"),
-            made.indices[index]
-        );
-        let wide: Vec<u32> = made.indices[index].iter().map(|&at| at.into()).collect();
-        assert_eq!(indices.to_indices().expect("indices"), wide);
-    }
 }
 
 #[test]

@@ -13,7 +13,7 @@ use millstream::{Buffer, Failed, Located, Request};
 use super::item::{Content, Item, Task, landed_buffer};
 use super::{Event, Load};
 use crate::error::{Error, ErrorKind, Result};
-use crate::image::{self, Image, Layout};
+use crate::image::{self, Image, LEVEL_ALIGNMENT, Layout};
 use crate::limits;
 use crate::plan::{Fetch, Key, Origin, Purpose, SameBytes};
 use crate::scene::{BufferBytes, Bytes, State};
@@ -83,7 +83,7 @@ impl Load<'_> {
                 });
                 self.push(Item {
                     content: Content::LargeLevels(layout),
-                    stored_bytes: layout.bytes() as u64 - small,
+                    stored_bytes: (layout.bytes() - large_start(&layout)) as u64,
                     partner: Some(index),
                     ..whole
                 });
@@ -190,8 +190,8 @@ impl Load<'_> {
         for &index in &self.waiting {
             let item = &mut self.items[index];
             if let Content::LargeLevels(layout) = item.content {
-                let bytes = prefix_within(&layout, side) - small_bytes(&layout);
-                item.stored_bytes = bytes as u64;
+                let bytes = large_bytes(&layout, side);
+                item.stored_bytes = bytes;
             }
         }
     }
@@ -201,7 +201,7 @@ impl Load<'_> {
         let item = &self.items[index];
         let (start, len) = match (&item.origin, item.content) {
             (_, Content::SmallLevels(_)) => (0, item.stored_bytes),
-            (_, Content::LargeLevels(layout)) => (small_bytes(&layout) as u64, item.stored_bytes),
+            (_, Content::LargeLevels(layout)) => (large_start(&layout) as u64, item.stored_bytes),
             (Origin::Entry { range, .. }, _) => (range.start, item.stored_bytes),
             (Origin::Whole { .. }, _) => (0, item.stored_bytes),
             (Origin::Memory { bytes, range }, _) => {
@@ -342,6 +342,13 @@ impl Load<'_> {
 
     /// Bytes are there, and it is known what for.
     fn landed(&mut self, index: usize, buffer: Buffer) {
+        let buffer = match self.aligned(index, buffer) {
+            Ok(buffer) => buffer,
+            Err(error) => {
+                self.give_back(index);
+                return self.fail_item(index, error);
+            }
+        };
         let item = &mut self.items[index];
         if item.geometry {
             self.end_item(index);
@@ -368,6 +375,29 @@ impl Load<'_> {
                 self.settle_halves(index);
             }
         }
+    }
+
+    /// The bytes at an address that their type wants. A read straight from the device lands them at
+    /// the place within a page that they have in the file: nearly always the right one, but small
+    /// entries of a package lie one after the other without gaps, and have to be moved.
+    fn aligned(&self, index: usize, buffer: Buffer) -> Result<Buffer> {
+        let item = &self.items[index];
+        let (alignment, place) = match &item.purpose {
+            // Elements of a buffer are aligned by their offset in it.
+            Some(Purpose::Buffer { start, .. }) => (4, start % 4),
+            _ if item.content == Content::Raw && !buffer.starts_with(&image::MAGIC) => (1, 0),
+            _ => (LEVEL_ALIGNMENT, 0),
+        };
+        let place = usize::try_from(place).expect("3 at most");
+        if buffer.as_ptr().addr() % alignment == place {
+            return Ok(buffer);
+        }
+        let moved = self.loader.storage.buffer(place + buffer.len());
+        let mut moved =
+            moved.map_err(|error| Error::of_request(&item.place, &item.file, &error))?;
+        moved[place..].copy_from_slice(&buffer);
+        moved.set_view(place, buffer.len());
+        Ok(moved)
     }
 
     fn buffer_landed(&mut self, index: usize, bytes: Bytes) {
@@ -435,7 +465,7 @@ impl Load<'_> {
         match self.shown_image(small) {
             Some(State::Part(image)) => match self.take_landed(large) {
                 Some(buffer) => {
-                    let start = image.memory_bytes();
+                    let start = image.layout().bytes().next_multiple_of(LEVEL_ALIGNMENT);
                     match image.with_larger(start, buffer) {
                         Ok(image) => self.show(large, State::Ready(Arc::new(image))),
                         Err(cause) => self.fail_image(large, cause),
@@ -643,18 +673,25 @@ fn small_bytes(layout: &Layout) -> usize {
     layout.prefix_bytes(layout.level_within(limits::SMALL_LEVEL_SIDE))
 }
 
-/// Bytes of an image with all levels whose sides are at most `side`, the small ones at least.
-fn prefix_within(layout: &Layout, side: u32) -> usize {
+/// Where an image's large half begins: with its first level.
+fn large_start(layout: &Layout) -> usize {
+    small_bytes(layout).next_multiple_of(LEVEL_ALIGNMENT)
+}
+
+/// Bytes of an image's large half without the levels whose sides are beyond `side`.
+fn large_bytes(layout: &Layout, side: u32) -> u64 {
     let level = layout.level_within(side).max(layout.first_level());
-    layout.prefix_bytes(level).max(small_bytes(layout))
+    layout
+        .prefix_bytes(level)
+        .saturating_sub(large_start(layout)) as u64
 }
 
 /// The largest side with which the large levels of all images fit into `bytes`.
 fn side_within(layouts: &[Layout], bytes: u64) -> u32 {
     let mut side = limits::IMAGE_SIDE_MAX;
     while side > limits::SMALL_LEVEL_SIDE {
-        let large = |layout: &Layout| (prefix_within(layout, side) - small_bytes(layout)) as u64;
-        if layouts.iter().map(large).sum::<u64>() <= bytes {
+        let large = layouts.iter().map(|layout| large_bytes(layout, side));
+        if large.sum::<u64>() <= bytes {
             break;
         }
         side /= 2;

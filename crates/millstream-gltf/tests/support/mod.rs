@@ -1,10 +1,44 @@
 //! Small scenes made from a seed, as files, and storages to load them with.
+#![allow(dead_code, reason = "each test program uses some of it")]
 
 use std::fmt::Write as _;
 use std::path::Path;
 
 use millstream::{Backend, Storage, StorageOptions};
-use millstream_gltf::image;
+use millstream_gltf::{Scene, image};
+
+/// That a scene is as it was made.
+pub(crate) fn check(scene: &Scene, made: &Made) {
+    assert_eq!(problems(scene), [""; 0]);
+    for (index, (width, height, rgba)) in made.images.iter().enumerate() {
+        let image = scene.texture_image(index).expect("there");
+        assert_eq!(image.layout().format(), image::Format::Rgba8);
+        assert_eq!(image.layout().size(0), (*width, *height));
+        let pixels = image.level(0).expect("the largest");
+        assert!(pixels == rgba, "image {index} of {width} x {height}");
+        assert_eq!(pixels.as_ptr().addr() % 64, 0, "aligned");
+    }
+    check_geometry(scene, made);
+}
+
+pub(crate) fn check_geometry(scene: &Scene, made: &Made) {
+    for (index, positions) in made.positions.iter().enumerate() {
+        let elements = scene.accessor(2 * index).expect("loaded");
+        assert_eq!(elements.as_slice::<[f32; 3]>().expect("no copy"), positions);
+        assert_eq!(&elements.to_f32::<3>().expect("floats"), positions);
+        let indices = scene.accessor(2 * index + 1).expect("loaded");
+        assert_eq!(
+            indices.as_slice::<u16>().expect("no copy"),
+            made.indices[index]
+        );
+        let wide: Vec<u32> = made.indices[index].iter().map(|&at| at.into()).collect();
+        assert_eq!(indices.to_indices().expect("indices"), wide);
+    }
+}
+
+pub(crate) fn problems(scene: &Scene) -> Vec<String> {
+    scene.problems().map(ToString::to_string).collect()
+}
 
 /// A storage that knows the image codec.
 pub(crate) fn storage(backend: Backend) -> Storage {

@@ -1,0 +1,274 @@
+//! Cooking scenes: images are decoded once, when a package is made, and stored ready for upload.
+//!
+//! Beside a `.gltf`, images keep their names and become [`Image`](crate::image::Image) bytes, so
+//! every reader of the package that looks at an image's first bytes finds out. Images inside a GLB
+//! become entries of their own beside it, and the GLB is written anew without them, naming them.
+//! What cannot be decoded, and scenes that cannot be read, stay as they are: who loads them is told
+//! what is wrong with them.
+//!
+//! Pixels as RGBA8 are those that decoding would have given. BC1, BC3 and BC7 are lossy; they are
+//! encoded by the crate `block_compression` (the ISPC texture compressor in Rust), with levels down
+//! to one pixel. Levels are averaged in linear light where a material uses the image as a colour,
+//! and as numbers where it does not (normals, roughness).
+
+mod blocks;
+mod glb;
+mod mips;
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use millstream_pak::{Cook, CookError, Cooked, CookedEntry, Pantry};
+
+use crate::image::{Format, HEADER_BYTES, ImageLimits, Layout, decode_vec};
+use crate::limits;
+use crate::model::Model;
+use crate::plan::{self, Origin, Purpose, SceneFile};
+use crate::record::{describe_image, describe_scene, is_scene};
+
+/// What images become.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Target {
+    /// RGBA8, pixel for pixel; one level.
+    #[default]
+    Rgba8,
+    /// RGBA8 with all levels.
+    Rgba8Levels,
+    /// BC1 for opaque images, BC3 for others.
+    Bc3,
+    /// BC7.
+    Bc7,
+}
+
+impl Target {
+    /// All there are, with their names.
+    pub const ALL: [(&'static str, Target); 4] = [
+        ("rgba8", Target::Rgba8),
+        ("rgba8-levels", Target::Rgba8Levels),
+        ("bc3", Target::Bc3),
+        ("bc7", Target::Bc7),
+    ];
+}
+
+/// Cooks scenes. One per package: an image that several scenes show is cooked once.
+#[derive(Debug, Default)]
+pub struct SceneCook {
+    target: Target,
+    done: Mutex<HashSet<Arc<[u8]>>>,
+}
+
+impl SceneCook {
+    /// A cook that makes images into `target`.
+    #[must_use]
+    pub fn new(target: Target) -> SceneCook {
+        SceneCook {
+            target,
+            done: Mutex::default(),
+        }
+    }
+}
+
+/// An image to be cooked.
+struct Order {
+    /// The entry to make.
+    name: Arc<[u8]>,
+    stored: Vec<u8>,
+    /// A material uses it as a colour.
+    colour: bool,
+}
+
+impl Cook for SceneCook {
+    fn wants(&self, name: &[u8]) -> bool {
+        is_scene(name)
+    }
+
+    fn cook(&self, name: &[u8], raw: &[u8], others: &dyn Pantry) -> Result<Cooked, CookError> {
+        let mut cooked = Cooked::default();
+        let scene = if crate::glb::is_glb(raw) {
+            self.glb(name, raw, &mut cooked)
+        } else {
+            self.loose(name, raw, others, &mut cooked);
+            None
+        };
+        let raw = scene.unwrap_or_else(|| raw.to_vec());
+        cooked.entries.push(CookedEntry {
+            name: name.to_vec(),
+            metadata: describe_scene(name, &raw, raw.len() as u64),
+            raw,
+        });
+        Ok(cooked)
+    }
+}
+
+impl SceneCook {
+    /// Cooks the images beside a `.gltf`.
+    fn loose(&self, name: &[u8], raw: &[u8], others: &dyn Pantry, cooked: &mut Cooked) {
+        let Ok(model) = Model::parse(raw) else { return };
+        let name: Arc<[u8]> = Arc::from(name);
+        let file = SceneFile {
+            name: &name,
+            binary: None,
+        };
+        let colours = colours(&model);
+        let mut orders = Vec::new();
+        for fetch in plan::plan(&model, &file, true).fetches {
+            let (Origin::Whole { name }, Purpose::Images(images)) = (fetch.origin, fetch.purpose)
+            else {
+                continue;
+            };
+            let mut done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
+            if done.contains(&name) {
+                continue;
+            }
+            // An image that is missing is the loader's to tell.
+            if let Ok(stored) = others.read(&name) {
+                done.insert(Arc::clone(&name));
+                let colour = images.iter().any(|image| colours.contains(image));
+                orders.push(Order {
+                    name,
+                    stored,
+                    colour,
+                });
+            }
+        }
+        for (order, raw) in self.cook_all(&orders) {
+            cooked.consumed.push(order.name.to_vec());
+            cooked.entries.push(entry(order, raw));
+        }
+    }
+
+    /// Cooks the images inside a GLB; gives the GLB without them.
+    fn glb(&self, name: &[u8], raw: &[u8], cooked: &mut Cooked) -> Option<Vec<u8>> {
+        let parts = glb::Parts::read(raw)?;
+        let colours = colours(&parts.model);
+        let orders: Vec<(usize, Order)> = parts
+            .images()
+            .map(|(image, stored)| {
+                let order = Order {
+                    name: glb::entry_name(name, image).into(),
+                    stored: stored.to_vec(),
+                    colour: colours.contains(&image),
+                };
+                (image, order)
+            })
+            .collect();
+        let (images, orders): (Vec<usize>, Vec<Order>) = orders.into_iter().unzip();
+        let made = self.cook_all(&orders);
+        let mut outside = BTreeMap::new();
+        for (image, order) in images.iter().zip(&orders) {
+            if made.iter().any(|(other, _)| std::ptr::eq(*other, order)) {
+                outside.insert(*image, glb::uri_of(name, *image));
+            }
+        }
+        let rewritten = parts.without(&outside)?;
+        cooked
+            .entries
+            .extend(made.into_iter().map(|(order, raw)| entry(order, raw)));
+        Some(rewritten)
+    }
+
+    /// Cooks images on all cores; those that cannot be decoded are left out.
+    fn cook_all<'o>(&self, orders: &'o [Order]) -> Vec<(&'o Order, Vec<u8>)> {
+        let next = AtomicUsize::new(0);
+        let made: Mutex<Vec<(usize, Vec<u8>)>> = Mutex::default();
+        let work = || {
+            loop {
+                let index = next.fetch_add(1, Ordering::Relaxed);
+                let Some(order) = orders.get(index) else {
+                    return;
+                };
+                if let Some(raw) = self.cook_image(order) {
+                    let mut made = made.lock().unwrap_or_else(PoisonError::into_inner);
+                    made.push((index, raw));
+                }
+            }
+        };
+        let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        std::thread::scope(|scope| {
+            for _ in 1..threads.min(orders.len()) {
+                scope.spawn(work);
+            }
+            work();
+        });
+        let mut made = made.into_inner().unwrap_or_else(PoisonError::into_inner);
+        made.sort_unstable_by_key(|(index, _)| *index);
+        made.into_iter()
+            .map(|(index, raw)| (&orders[index], raw))
+            .collect()
+    }
+
+    fn cook_image(&self, order: &Order) -> Option<Vec<u8>> {
+        let limits = ImageLimits {
+            pixels_max: limits::IMAGE_PIXELS_MAX_DEFAULT,
+        };
+        let mut raw = decode_vec(&order.stored, limits).ok()?;
+        let layout = Layout::parse(&raw).ok()?;
+        if layout.format() != Format::Rgba8 || layout.levels() > 1 {
+            // Made for upload already: KTX2, DDS.
+            return Some(raw);
+        }
+        let layout = layout.with_srgb(order.colour);
+        layout.write_header(&mut raw);
+        let (width, height) = layout.size(0);
+        let levels = Layout::full_levels(width.max(height));
+        let format = match self.target {
+            Target::Rgba8 => return Some(raw),
+            Target::Rgba8Levels => Format::Rgba8,
+            Target::Bc7 => Format::Bc7,
+            Target::Bc3 if is_opaque(&raw[HEADER_BYTES..]) => Format::Bc1,
+            Target::Bc3 => Format::Bc3,
+        };
+        let target = Layout::new(format, width, height, levels)?.with_srgb(order.colour);
+        let mut out = vec![0; target.bytes()];
+        target.write_header(&mut out);
+        let mut pixels = raw.split_off(HEADER_BYTES);
+        for level in 0..levels {
+            let (width, height) = target.size(level);
+            if level > 0 {
+                pixels = mips::half(&pixels, target.size(level - 1), order.colour);
+            }
+            let range = target.level(level)?;
+            blocks::encode(format, &pixels, (width, height), &mut out[range]);
+        }
+        Some(out)
+    }
+}
+
+fn entry(order: &Order, raw: Vec<u8>) -> CookedEntry {
+    CookedEntry {
+        name: order.name.to_vec(),
+        metadata: Layout::parse(&raw)
+            .ok()
+            .map(|layout| describe_image(&layout)),
+        raw,
+    }
+}
+
+fn is_opaque(pixels: &[u8]) -> bool {
+    pixels.chunks_exact(4).all(|pixel| pixel[3] == 0xff)
+}
+
+/// Images that a material uses as a colour; the specification says which textures are sRGB.
+fn colours(model: &Model) -> HashSet<usize> {
+    let uses = model
+        .materials
+        .iter()
+        .flatten()
+        .flat_map(|material| &material.textures);
+    let colours = uses.filter(|used| {
+        let name = used.slot.rsplit('.').next().unwrap_or(&used.slot);
+        let names = [
+            "baseColorTexture",
+            "emissiveTexture",
+            "diffuseTexture",
+            "specularGlossinessTexture",
+            "specularColorTexture",
+            "sheenColorTexture",
+        ];
+        names.contains(&name)
+    });
+    let image = |texture: usize| model.textures.get(texture)?.as_ref().ok()?.image;
+    colours.filter_map(|used| image(used.texture)).collect()
+}

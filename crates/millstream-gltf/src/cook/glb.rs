@@ -1,0 +1,181 @@
+//! A GLB without its images.
+
+use std::collections::{BTreeMap, HashSet};
+use std::ops::Range;
+
+use serde_json::{Value, json};
+
+use crate::glb;
+use crate::model::{BufferPlace, ImagePlace, Model};
+
+/// A GLB taken apart.
+pub(super) struct Parts<'a> {
+    pub(super) model: Model,
+    json: &'a [u8],
+    binary: &'a [u8],
+}
+
+/// The entry that an image of a GLB becomes.
+pub(super) fn entry_name(scene: &[u8], image: usize) -> Vec<u8> {
+    [scene, format!(".{image}.msim").as_bytes()].concat()
+}
+
+/// The same as a URI in the GLB.
+pub(super) fn uri_of(scene: &[u8], image: usize) -> String {
+    let name = entry_name(scene, image);
+    let start = name
+        .iter()
+        .rposition(|&byte| byte == b'/')
+        .map_or(0, |slash| slash + 1);
+    let escape = |&byte: &u8| match byte {
+        byte if byte.is_ascii_alphanumeric() || b"-._".contains(&byte) => {
+            char::from(byte).to_string()
+        }
+        byte => format!("%{byte:02X}"),
+    };
+    name[start..].iter().map(escape).collect()
+}
+
+impl<'a> Parts<'a> {
+    /// `None` for what is no sound GLB with a binary chunk.
+    pub(super) fn read(raw: &'a [u8]) -> Option<Parts<'a>> {
+        let layout = glb::parse(raw, raw.len() as u64).ok()?;
+        let part = |range: Range<u64>| {
+            raw.get(usize::try_from(range.start).ok()?..usize::try_from(range.end).ok()?)
+        };
+        let json = part(layout.json)?;
+        let model = Model::parse(json).ok()?;
+        let binary = part(layout.binary?)?;
+        let first = model.buffers.first()?.as_ref().ok()?;
+        let sound = first.place == BufferPlace::Binary && first.len <= binary.len() as u64;
+        sound.then_some(Parts {
+            model,
+            json,
+            binary,
+        })
+    }
+
+    /// Images in the binary chunk whose views nothing else uses.
+    pub(super) fn images(&self) -> impl Iterator<Item = (usize, &'a [u8])> {
+        let model = &self.model;
+        let accessors = model.accessors.iter().flatten();
+        let used: HashSet<usize> = accessors
+            .flat_map(|accessor| {
+                let sparse = accessor.sparse.as_ref();
+                let sparse = sparse.map(|sparse| [sparse.indices_view, sparse.values_view]);
+                accessor
+                    .view
+                    .into_iter()
+                    .chain(sparse.into_iter().flatten())
+            })
+            .collect();
+        let images = model.images.iter().enumerate();
+        images.filter_map(move |(index, image)| {
+            let ImagePlace::View(view) = image.as_ref().ok()?.place else {
+                return None;
+            };
+            let about = model.views[view].as_ref().ok()?;
+            if about.buffer != 0 || used.contains(&view) {
+                return None;
+            }
+            let start = usize::try_from(about.offset).ok()?;
+            let bytes = self
+                .binary
+                .get(start..start + usize::try_from(about.len).ok()?)?;
+            Some((index, bytes))
+        })
+    }
+
+    /// The GLB with these images named by URIs instead, and without their bytes.
+    pub(super) fn without(&self, outside: &BTreeMap<usize, String>) -> Option<Vec<u8>> {
+        let mut json: Value = serde_json::from_slice(self.json).ok()?;
+        let mut dropped = HashSet::new();
+        for (index, image) in self.model.images.iter().enumerate() {
+            let view = match image.as_ref().map(|image| &image.place) {
+                Ok(ImagePlace::View(view)) => *view,
+                _ => continue,
+            };
+            let Some(uri) = outside.get(&index) else {
+                continue;
+            };
+            dropped.insert(view);
+            let image = json.get_mut("images")?.get_mut(index)?.as_object_mut()?;
+            image.remove("bufferView");
+            image.remove("mimeType");
+            image.insert(String::from("uri"), json!(uri));
+        }
+        // An image that stays may share its view with one that goes.
+        for (index, image) in self.model.images.iter().enumerate() {
+            if let Ok(ImagePlace::View(view)) = image.as_ref().map(|image| &image.place)
+                && !outside.contains_key(&index)
+            {
+                dropped.remove(view);
+            }
+        }
+        let binary = self.move_views(&dropped, &mut json)?;
+        let buffer = json.get_mut("buffers")?.get_mut(0)?.as_object_mut()?;
+        buffer.insert(String::from("byteLength"), json!(binary.len()));
+        write(&serde_json::to_vec(&json).ok()?, &binary)
+    }
+
+    /// The binary chunk with the views that stay moved together.
+    fn move_views(&self, dropped: &HashSet<usize>, json: &mut Value) -> Option<Vec<u8>> {
+        let views = || self.model.views.iter().enumerate();
+        let mut order: Vec<(u64, u64, usize)> = views()
+            .filter_map(|(index, view)| {
+                let view = view.as_ref().ok()?;
+                let stays = view.buffer == 0 && !dropped.contains(&index);
+                stays.then_some((view.offset, view.offset + view.len, index))
+            })
+            .collect();
+        order.sort_unstable();
+        let mut binary = Vec::new();
+        // Views may overlap: what overlaps moves together.
+        let (mut copied_to, mut from, mut to) = (0u64, 0u64, 0u64);
+        let mut offsets: Vec<(usize, u64, Option<u64>)> = Vec::new();
+        for (start, end, index) in order {
+            if binary.is_empty() || start > copied_to {
+                // The place within 16 bytes stays: whatever was aligned still is.
+                let at = binary.len().next_multiple_of(16) + usize::try_from(start % 16).ok()?;
+                binary.resize(at, 0);
+                (copied_to, from, to) = (start, start, at as u64);
+            }
+            if end > copied_to {
+                let range = usize::try_from(copied_to).ok()?..usize::try_from(end).ok()?;
+                binary.extend_from_slice(self.binary.get(range)?);
+                copied_to = end;
+            }
+            offsets.push((index, start - from + to, None));
+        }
+        // A view cannot be taken out, for others are known by their index: it becomes one byte.
+        offsets.extend(dropped.iter().map(|&index| (index, 0, Some(1))));
+        binary.resize(binary.len().max(4), 0);
+        for (index, offset, len) in offsets {
+            let view = json
+                .get_mut("bufferViews")?
+                .get_mut(index)?
+                .as_object_mut()?;
+            view.insert(String::from("byteOffset"), json!(offset));
+            if let Some(len) = len {
+                view.insert(String::from("byteLength"), json!(len));
+            }
+        }
+        Some(binary)
+    }
+}
+
+fn write(json: &[u8], binary: &[u8]) -> Option<Vec<u8>> {
+    let mut bytes = Vec::from(glb::MAGIC);
+    bytes.extend(2u32.to_le_bytes());
+    bytes.extend([0; 4]);
+    for (kind, data, fill) in [(b"JSON", json, b' '), (b"BIN\0", binary, 0)] {
+        let padded = data.len().next_multiple_of(4);
+        bytes.extend(u32::try_from(padded).ok()?.to_le_bytes());
+        bytes.extend(kind);
+        bytes.extend(data);
+        bytes.resize(bytes.len() + padded - data.len(), fill);
+    }
+    let total = u32::try_from(bytes.len()).ok()?;
+    bytes[8..12].copy_from_slice(&total.to_le_bytes());
+    Some(bytes)
+}

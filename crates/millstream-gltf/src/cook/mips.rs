@@ -1,0 +1,92 @@
+//! Levels of an image: each pixel the average of four of the level above.
+
+use std::sync::OnceLock;
+
+/// Linear light of each sRGB value (IEC 61966-2-1), and the sRGB value of linear light in steps.
+struct Tables {
+    linear: [f32; 256],
+    encoded: Vec<u8>,
+}
+
+/// Steps of linear light: fine enough that no two sRGB values share one (the smallest distance
+/// between them is 1/3295).
+const STEPS: usize = 1 << 14;
+
+fn tables() -> &'static Tables {
+    static TABLES: OnceLock<Tables> = OnceLock::new();
+    TABLES.get_or_init(|| {
+        let decode = |value: f32| match value {
+            value if value <= 0.04045 => value / 12.92,
+            value => ((value + 0.055) / 1.055).powf(2.4),
+        };
+        let encode = |light: f32| match light {
+            light if light <= 0.003_130_8 => light * 12.92,
+            light => 1.055 * light.powf(1.0 / 2.4) - 0.055,
+        };
+        let encoded = (0..=STEPS).map(|step| {
+            let light = step as f32 / STEPS as f32;
+            (encode(light) * 255.0).round() as u8
+        });
+        Tables {
+            linear: std::array::from_fn(|value| decode(value as f32 / 255.0)),
+            encoded: encoded.collect(),
+        }
+    })
+}
+
+/// The next smaller level. Of sides that are odd the last row or column counts in no pixel but, if
+/// it is the only one, itself.
+pub(super) fn half(pixels: &[u8], (width, height): (u32, u32), colour: bool) -> Vec<u8> {
+    let (half_width, half_height) = ((width / 2).max(1), (height / 2).max(1));
+    let tables = tables();
+    let mut out = Vec::with_capacity(half_width as usize * half_height as usize * 4);
+    for y in 0..half_height {
+        let rows = [2 * y, (2 * y + 1).min(height - 1)];
+        for x in 0..half_width {
+            let columns = [2 * x, (2 * x + 1).min(width - 1)];
+            let four: [&[u8]; 4] = std::array::from_fn(|at| {
+                let start = (rows[at / 2] * width + columns[at % 2]) as usize * 4;
+                &pixels[start..start + 4]
+            });
+            for channel in 0..4 {
+                let values = four.map(|pixel| pixel[channel]);
+                out.push(if colour && channel < 3 {
+                    let light: f32 = values
+                        .map(|value| tables.linear[usize::from(value)])
+                        .iter()
+                        .sum();
+                    tables.encoded[(light / 4.0 * STEPS as f32).round() as usize]
+                } else {
+                    let sum: u32 = values.map(u32::from).iter().sum();
+                    ((sum + 2) / 4) as u8
+                });
+            }
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_pixels_stay_and_black_and_white_meet_in_linear_light() {
+        for value in 0..=255u8 {
+            let pixels = [value; 16];
+            assert_eq!(half(&pixels, (2, 2), true), [value; 4]);
+            assert_eq!(half(&pixels, (2, 2), false), [value; 4]);
+        }
+        let pixels: Vec<u8> = [[0; 4], [255; 4], [255; 4], [0; 4]].concat();
+        assert_eq!(half(&pixels, (2, 2), true), [188, 188, 188, 128]);
+        assert_eq!(half(&pixels, (2, 2), false), [128; 4]);
+    }
+
+    #[test]
+    fn odd_and_thin_images_have_halves() {
+        let pixels: Vec<u8> = (0..5).flat_map(|value| [value * 10; 4]).collect();
+        assert_eq!(half(&pixels, (5, 1), false).len(), 2 * 4);
+        assert_eq!(half(&pixels, (1, 5), false).len(), 2 * 4);
+        assert_eq!(half(&pixels[..4], (1, 1), false), [0; 4]);
+    }
+}

@@ -1,0 +1,163 @@
+//! Cooked scenes: the same pixels, or nearly; small levels first; within the memory allowed.
+
+mod support;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use millstream::{Backend, Storage};
+use millstream_gltf::cook::{SceneCook, Target};
+use millstream_gltf::image::{Format, Layout};
+use millstream_gltf::record::SceneDescriber;
+use millstream_gltf::{Load, Loader, LoaderOptions};
+use millstream_pak::{PackOptions, Package, walk, write_file};
+
+struct Packed {
+    _base: tempfile::TempDir,
+    path: PathBuf,
+    made: support::Made,
+}
+
+fn packed(seed: u64, side: u32, target: Target) -> Packed {
+    let base = tempfile::tempdir().expect("a folder");
+    let folder = base.path().join("scene");
+    std::fs::create_dir_all(folder.join("sub dir")).expect("made");
+    let made = support::make(seed, 4, 5, side);
+    made.write_loose(&folder);
+    std::fs::write(folder.join("sub dir/o%ne.glb"), made.glb()).expect("written");
+    let path = base.path().join("scene.mpak");
+    let cook = SceneCook::new(target);
+    let options = PackOptions {
+        describers: vec![&SceneDescriber],
+        cooks: vec![&cook],
+        ..PackOptions::default()
+    };
+    let (items, errors) = walk(&folder);
+    assert!(errors.is_empty(), "{errors:?}");
+    write_file(items, &options, &path).expect("packed");
+    Packed {
+        _base: base,
+        path,
+        made,
+    }
+}
+
+const NAMES: [&str; 2] = ["scene.gltf", "sub dir/o%ne.glb"];
+
+fn open<'l>(loader: &'l Loader<'_>, storage: &Storage, path: &Path, name: &str) -> Load<'l> {
+    let package = Package::open(storage, path).expect("opened");
+    loader
+        .open_from(Arc::new(package), name.as_bytes())
+        .expect("found")
+}
+
+#[test]
+fn images_as_rgba8_are_pixel_for_pixel_those_of_the_loose_scene() {
+    for target in [Target::Rgba8, Target::Rgba8Levels] {
+        let packed = packed(21, 300, target);
+        let storage = support::storage(Backend::Auto);
+        let loader = Loader::new(&storage, LoaderOptions::default()).expect("a loader");
+        for name in NAMES {
+            let mut load = open(&loader, &storage, &packed.path, name);
+            load.wait();
+            assert_eq!(load.progress().batches, 1, "{name}");
+            support::check(&load.finish().expect("sound"), &packed.made);
+        }
+    }
+}
+
+#[test]
+fn block_compressed_images_have_all_levels_and_look_the_same() {
+    for target in [Target::Bc3, Target::Bc7] {
+        let packed = packed(22, 150, target);
+        let storage = support::storage(Backend::Auto);
+        let loader = Loader::new(&storage, LoaderOptions::default()).expect("a loader");
+        for name in NAMES {
+            let load = open(&loader, &storage, &packed.path, name);
+            let scene = load.finish().expect("sound");
+            support::check_geometry(&scene, &packed.made);
+            for (index, (width, height, rgba)) in packed.made.images.iter().enumerate() {
+                let image = scene.texture_image(index).expect("there");
+                let layout = image.layout();
+                assert_eq!(layout.size(0), (*width, *height));
+                assert_eq!(layout.levels(), Layout::full_levels(*width.max(height)));
+                assert_eq!(layout.first_level(), 0);
+                for level in 0..layout.levels() {
+                    assert!(image.level(level).is_some());
+                }
+                let error = mean_error(layout, image.level(0).expect("there"), rgba);
+                assert!(
+                    error < 12.0,
+                    "{target:?} image {index}: {error} per channel"
+                );
+            }
+        }
+    }
+}
+
+/// Mean difference of a channel between blocks and pixels.
+fn mean_error(layout: &Layout, blocks: &[u8], rgba: &[u8]) -> f64 {
+    use block_compression::decode::{decode_block_bc1, decode_block_bc3, decode_block_bc7};
+    let (width, height) = layout.size(0);
+    let block_bytes = if layout.format() == Format::Bc1 {
+        8
+    } else {
+        16
+    };
+    let wide = width.div_ceil(4) as usize;
+    let mut sum = 0;
+    for (index, block) in blocks.chunks_exact(block_bytes).enumerate() {
+        let mut out = [0u8; 64];
+        match layout.format() {
+            Format::Bc1 => decode_block_bc1(block, &mut out, 16),
+            Format::Bc3 => decode_block_bc3(block, &mut out, 16),
+            _ => decode_block_bc7(block, &mut out, 16),
+        }
+        for (at, pixel) in out.chunks_exact(4).enumerate() {
+            let (x, y) = (index % wide * 4 + at % 4, index / wide * 4 + at / 4);
+            if x < width as usize && y < height as usize {
+                let start = (y * width as usize + x) * 4;
+                for (a, b) in pixel.iter().zip(&rgba[start..start + 4]) {
+                    sum += u64::from(a.abs_diff(*b));
+                }
+            }
+        }
+    }
+    sum as f64 / rgba.len() as f64
+}
+
+#[test]
+fn with_less_memory_the_small_levels_come_and_the_large_do_not() {
+    let packed = packed(23, 500, Target::Rgba8Levels);
+    let storage = support::storage(Backend::Auto);
+    let whole: usize = {
+        let loader = Loader::new(&storage, LoaderOptions::default()).expect("a loader");
+        let scene = open(&loader, &storage, &packed.path, NAMES[0])
+            .finish()
+            .expect("sound");
+        let bytes = |image: &millstream_gltf::State<Arc<millstream_gltf::image::Image>>| {
+            image.get().expect("there").memory_bytes()
+        };
+        scene.images().iter().map(bytes).sum()
+    };
+    let mut options = LoaderOptions::default();
+    options.memory_max = whole as u64 / 2;
+    let loader = Loader::new(&storage, options).expect("a loader");
+    let scene = open(&loader, &storage, &packed.path, NAMES[0])
+        .finish()
+        .expect("sound");
+    let mut levels_missing = 0;
+    let mut memory = 0;
+    for state in scene.images() {
+        let image = state.get().expect("there");
+        let first = image.layout().first_level();
+        levels_missing += first;
+        memory += image.memory_bytes();
+        assert!(image.level(first).is_some());
+        assert!(first == 0 || image.level(first - 1).is_none());
+    }
+    assert!(
+        levels_missing > 0 && memory <= whole / 2,
+        "{memory} of {whole}"
+    );
+}
