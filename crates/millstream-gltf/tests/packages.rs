@@ -106,8 +106,8 @@ fn counted() -> (Storage, Arc<AtomicU64>) {
     });
     let mut options = StorageOptions {
         backend: Backend::Custom(maker, Arc::new(OsFileSystem::new())),
-        // Small cached files may be read without the device; this test wants to see all reads.
-        access: Access::Direct,
+        // One operation for each small range, whatever its alignment.
+        access: Access::Buffered,
         ..StorageOptions::default()
     };
     image::register(&mut options.codecs, image::ImageLimits::default());
@@ -147,12 +147,9 @@ fn loose_files_take_two_batches_and_a_package_one() {
     made.write_loose(&folder);
     std::fs::write(folder.join("one.glb"), made.glb()).expect("written");
     let package = pack(&folder);
-    if let Err(why) = direct_reads(&package) {
-        println!("SKIP: {why}");
-        return;
-    }
     for name in ["scene.gltf", "one.glb"] {
         let rounds = least(2, || {
+            cool(&folder, &package);
             let (storage, rounds) = counted();
             let loader = Loader::new(&storage, LoaderOptions::default()).expect("a loader");
             let mut load = loader.open(folder.join(name)).expect("found");
@@ -163,6 +160,7 @@ fn loose_files_take_two_batches_and_a_package_one() {
         });
         assert_eq!(rounds, 2, "{name}");
         let rounds = least(1, || {
+            cool(&folder, &package);
             let (storage, rounds) = counted();
             let opened = Package::open(&storage, &package).expect("opened");
             opened.preload().expect("tables");
@@ -180,16 +178,15 @@ fn loose_files_take_two_batches_and_a_package_one() {
     }
 }
 
-/// Whether the folder for temporary files has direct I/O.
-fn direct_reads(path: &Path) -> Result<(), String> {
-    let storage = Storage::new(StorageOptions::default()).map_err(|error| error.to_string())?;
-    let file = storage.open(path);
-    match storage.opened(file).wait() {
-        Ok(about) if about.direct => Ok(()),
-        Ok(_) => Err(String::from(
-            "no direct I/O in the folder for temporary files",
-        )),
-        Err(error) => Err(error.to_string()),
+/// Takes a folder's files, and the package beside it, out of the page cache: small cached files are
+/// read together with their open, without the device.
+fn cool(folder: &Path, package: &Path) {
+    let files = std::fs::read_dir(folder).expect("listed");
+    let files = files.map(|entry| entry.expect("listed").path());
+    for path in files.chain([package.to_owned()]) {
+        let file = std::fs::File::open(path).expect("opened");
+        file.sync_all().expect("synced");
+        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).expect("dropped");
     }
 }
 

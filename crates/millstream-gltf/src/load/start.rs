@@ -108,14 +108,15 @@ impl Load<'_> {
         let head = Arc::new(head);
         let mut binary = None;
         let mut json = 0..head.len();
-        if glb::is_glb(&head) {
-            let layout = glb::parse(&head, self.located.raw_bytes())?;
+        let file_bytes = self.located.raw_bytes();
+        if !glb::is_glb(&head) {
+            if file_bytes > head.len() as u64 {
+                return self.request_longer_head(file_bytes);
+            }
+        } else {
+            let layout = glb::parse(&head, file_bytes)?;
             if layout.head_bytes > head.len() as u64 {
-                // The JSON is longer than the guess: the rest of it is a batch of its own.
-                self.progress.batches += 1;
-                self.request_head(layout.head_bytes)?;
-                self.loader.queue.submit();
-                return Ok(());
+                return self.request_longer_head(layout.head_bytes);
             }
             let index = |at: u64| usize::try_from(at).expect("inside the head");
             json = index(layout.json.start)..index(layout.json.end);
@@ -132,6 +133,18 @@ impl Load<'_> {
         });
         let model = Model::parse(&head[json.clone()])?;
         self.begin_body(model, head, json, binary);
+        Ok(())
+    }
+
+    /// The JSON is longer than the guess, or than a record says: it is a batch of its own.
+    fn request_longer_head(&mut self, head_bytes: u64) -> Result<()> {
+        if head_bytes > limits::JSON_BYTES_MAX {
+            let cause = format!("{head_bytes} bytes of JSON are beyond the limit");
+            return Err(Error::new(ErrorKind::Limit, "", cause));
+        }
+        self.progress.batches += 1;
+        self.request_head(head_bytes)?;
+        self.loader.queue.submit();
         Ok(())
     }
 
