@@ -2,13 +2,11 @@
 
 use super::dealer::Dealer;
 use super::huffman::Code;
-use super::tokens::{
-    Frequencies, Token, distance_extra, distance_symbol, length_extra, length_symbol,
-};
+use super::symbols::Symbols;
+use super::tokens::{Frequencies, Token};
 use crate::limits::{
-    CODEWORD_BITS_MAX, DISTANCE_SYMBOL_COUNT, END_OF_BLOCK, LANE_COUNT, LITLEN_SYMBOL_COUNT,
-    PRECODE_BITS_MAX, PRECODE_ORDER, PRECODE_SYMBOL_COUNT, STORED_BLOCK_HEADER_BITS,
-    STORED_BLOCK_RAW_BYTES_MAX,
+    CODEWORD_BITS_MAX, DISTANCE_SYMBOL_COUNT, LANE_COUNT, LITLEN_SYMBOL_COUNT, PRECODE_BITS_MAX,
+    PRECODE_ORDER, PRECODE_SYMBOL_COUNT, STORED_BLOCK_HEADER_BITS, STORED_BLOCK_RAW_BYTES_MAX,
 };
 
 /// Block types as the format numbers them.
@@ -176,23 +174,42 @@ fn stored_bits(raw_len: usize) -> u32 {
     (8 * raw_len + STORED_BLOCK_HEADER_BITS * blocks) as u32
 }
 
-/// Writes one block in its cheapest form. `raw` is what `tokens` stand for; `fixed` are the static
-/// codes.
-pub(crate) fn write(dealer: &mut Dealer, fixed: &Codes, raw: &[u8], tokens: &[Token], last: bool) {
-    let frequencies = Frequencies::of_block(tokens);
-    let codes = Codes::of_frequencies(&frequencies);
+/// What a block holds.
+pub(crate) struct Block<'a> {
+    pub(crate) raw: &'a [u8],
+    /// What says these bytes.
+    pub(crate) tokens: &'a [Token],
+    /// Of the tokens, with the block's end.
+    pub(crate) frequencies: &'a Frequencies,
+}
+
+/// Writes one block in its cheapest form. `fixed` are the static codes.
+#[inline(always)]
+pub(crate) fn write(
+    dealer: &mut Dealer,
+    symbols: &mut Symbols,
+    fixed: &Codes,
+    block: &Block<'_>,
+    last: bool,
+) {
+    let Block {
+        raw,
+        tokens,
+        frequencies,
+    } = *block;
+    let codes = Codes::of_frequencies(frequencies);
     let header = Header::new(&codes);
-    let dynamic_bits = 3 + header.bits() + codes.cost(&frequencies);
-    let static_bits = 3 + fixed.cost(&frequencies);
+    let dynamic_bits = 3 + header.bits() + codes.cost(frequencies);
+    let static_bits = 3 + fixed.cost(frequencies);
     let stored_bits = stored_bits(raw.len());
-    dealer.make_room(HEADER_TURNS_MAX + 2 * tokens.len());
+    dealer.make_room(HEADER_TURNS_MAX + LANE_COUNT + 2 * tokens.len());
     if dynamic_bits < static_bits.min(stored_bits) {
         dealer.turn(0, u32::from(last) | DYNAMIC << 1, 3);
         header.write(dealer);
-        write_symbols(dealer, tokens, &codes);
+        symbols.write(dealer, tokens, &codes);
     } else if static_bits < stored_bits {
         dealer.turn(0, u32::from(last) | STATIC << 1, 3);
-        write_symbols(dealer, tokens, fixed);
+        symbols.write(dealer, tokens, fixed);
     } else {
         write_stored(dealer, raw, last);
     }
@@ -214,50 +231,4 @@ pub(crate) fn write_stored(dealer: &mut Dealer, raw: &[u8], last: bool) {
             return;
         }
     }
-}
-
-/// Writes tokens, the end of the block, and the distances that are pending then.
-fn write_symbols(dealer: &mut Dealer, tokens: &[Token], codes: &Codes) {
-    let mut pending = [0_usize; LANE_COUNT];
-    let mut tokens = tokens.iter();
-    let mut lane = 0;
-    loop {
-        let distance = core::mem::take(&mut pending[lane]);
-        if distance > 0 {
-            write_distance(dealer, lane, distance, codes);
-        } else if let Some(token) = tokens.next() {
-            let len = token.match_len();
-            if len == 0 {
-                let literal = token.low();
-                let bits = u32::from(codes.litlen.lengths[literal]);
-                dealer.turn(lane, u32::from(codes.litlen.words[literal]), bits);
-            } else {
-                let symbol = length_symbol(len);
-                let (extra, extra_bits) = length_extra(symbol, len);
-                let bits = u32::from(codes.litlen.lengths[257 + symbol]);
-                let word = u32::from(codes.litlen.words[257 + symbol]);
-                dealer.turn(lane, word | extra << bits, bits + extra_bits);
-                pending[lane] = token.low();
-            }
-        } else {
-            break;
-        }
-        lane = (lane + 1) % LANE_COUNT;
-    }
-    let bits = u32::from(codes.litlen.lengths[END_OF_BLOCK]);
-    dealer.turn(lane, u32::from(codes.litlen.words[END_OF_BLOCK]), bits);
-    for step in 1..LANE_COUNT {
-        let lane = (lane + step) % LANE_COUNT;
-        if pending[lane] > 0 {
-            write_distance(dealer, lane, pending[lane], codes);
-        }
-    }
-}
-
-fn write_distance(dealer: &mut Dealer, lane: usize, distance: usize, codes: &Codes) {
-    let symbol = distance_symbol(distance);
-    let (extra, extra_bits) = distance_extra(symbol, distance);
-    let bits = u32::from(codes.distance.lengths[symbol]);
-    let word = u32::from(codes.distance.words[symbol]);
-    dealer.turn(lane, word | extra << bits, bits + extra_bits);
 }

@@ -34,26 +34,46 @@ const LOG2_FRACTION: [u8; 257] = {
 
 /// Logarithm base 2 in units of cost, of a number above zero.
 #[inline]
-pub(crate) fn log2(number: u32) -> u32 {
+pub(crate) const fn log2(number: u32) -> u32 {
     let shift = number.leading_zeros();
     let fraction = (number << shift << 1) >> 24;
-    (31 - shift) * BIT + u32::from(LOG2_FRACTION[fraction as usize])
+    (31 - shift) * BIT + LOG2_FRACTION[fraction as usize] as u32
 }
 
 /// Bits of a dynamic block's header per symbol that it gives a codeword, roughly; and the rest.
-const HEADER_BITS_PER_SYMBOL: u32 = 3;
-const HEADER_BITS: u32 = 60;
+const HEADER_BITS_PER_SYMBOL: u32 = 4;
+const HEADER_BITS: u32 = 75;
+
+/// Counts of which the entropy's part is kept; larger ones are rare.
+const SMALL_COUNT: usize = 2048;
+
+/// For small counts, what a symbol that occurs so often takes off the entropy: itself times its
+/// logarithm.
+static COUNT_LOG2_COUNT: [u32; SMALL_COUNT] = {
+    let mut table = [0; SMALL_COUNT];
+    let mut count = 1;
+    while count < SMALL_COUNT {
+        table[count] = count as u32 * log2(count as u32);
+        count += 1;
+    }
+    table
+};
 
 /// Roughly the bits of a dynamic block: the entropy of its symbols, extra bits, header.
+#[inline(always)]
 pub(crate) fn estimated_bits(frequencies: &Frequencies) -> u32 {
     let mut cost = 0_u64;
     let mut symbols = 0;
     for counts in [&frequencies.litlen[..], &frequencies.distance[..]] {
-        let total: u32 = counts.iter().sum();
+        let mut total = 0;
         let mut own = 0;
-        for &count in counts.iter().filter(|&&count| count > 0) {
-            own += u64::from(count) * u64::from(log2(count));
-            symbols += 1;
+        for &count in counts {
+            total += count;
+            symbols += u32::from(count > 0);
+            own += match COUNT_LOG2_COUNT.get(count as usize) {
+                Some(&part) => u64::from(part),
+                None => u64::from(count) * u64::from(log2(count)),
+            };
         }
         if total > 0 {
             cost += u64::from(total) * u64::from(log2(total)) - own;
@@ -65,49 +85,55 @@ pub(crate) fn estimated_bits(frequencies: &Frequencies) -> u32 {
         + HEADER_BITS_PER_SYMBOL * symbols
 }
 
+/// Lengths of which costs are kept: the short ones, and room behind them to read several at once.
+pub(crate) const LENGTH_COST_COUNT: usize = SHORT_MATCH_BYTES_MAX + 1 + 16;
+
 /// What each choice costs in a block, extra bits included.
 #[derive(Debug, Clone)]
 pub(crate) struct Costs {
-    pub(crate) literals: [u32; 256],
-    /// By length, up to the longest short one.
-    pub(crate) lengths: [u32; SHORT_MATCH_BYTES_MAX + 1],
-    /// Of any longer match.
-    pub(crate) long_length: u32,
-    pub(crate) distances: [u32; DISTANCE_SYMBOL_COUNT],
+    pub(crate) literals: [i32; 256],
+    /// By length; those above the longest short one are all the same.
+    pub(crate) lengths: [i32; LENGTH_COST_COUNT],
+    pub(crate) distances: [i32; DISTANCE_SYMBOL_COUNT],
 }
 
 impl Costs {
     pub(crate) const ZERO: Self = Self {
         literals: [0; 256],
-        lengths: [0; SHORT_MATCH_BYTES_MAX + 1],
-        long_length: 0,
+        lengths: [0; LENGTH_COST_COUNT],
         distances: [0; DISTANCE_SYMBOL_COUNT],
     };
+
+    /// Of a match of any length.
+    #[inline]
+    pub(crate) fn of_length(&self, len: usize) -> i32 {
+        self.lengths[len.min(LENGTH_COST_COUNT - 1)]
+    }
 
     /// What the entropy of these frequencies says. A symbol that did not occur costs as if it had
     /// occurred half a time, so that it can come into use.
     pub(crate) fn set_from(&mut self, frequencies: &Frequencies) {
         let litlen = symbol_costs(&frequencies.litlen);
         self.literals.copy_from_slice(&litlen[..END_OF_BLOCK]);
-        for len in MATCH_BYTES_MIN..=SHORT_MATCH_BYTES_MAX {
+        for len in MATCH_BYTES_MIN..LENGTH_COST_COUNT {
             let symbol = length_symbol(len);
-            self.lengths[len] = litlen[257 + symbol] + BIT * u32::from(LENGTH_EXTRA[symbol]);
+            self.lengths[len] =
+                litlen[257 + symbol] + (BIT * u32::from(LENGTH_EXTRA[symbol])) as i32;
         }
-        self.long_length = litlen[285] + BIT * u32::from(LENGTH_EXTRA[28]);
         self.distances = symbol_costs(&frequencies.distance);
         for (cost, &bits) in self.distances.iter_mut().zip(&DISTANCE_EXTRA) {
-            *cost += BIT * u32::from(bits);
+            *cost += (BIT * u32::from(bits)) as i32;
         }
     }
 }
 
-fn symbol_costs<const N: usize>(frequencies: &[u32; N]) -> [u32; N] {
+fn symbol_costs<const N: usize>(frequencies: &[u32; N]) -> [i32; N] {
     // In half occurrences.
     let total: u32 = frequencies.iter().map(|&count| (2 * count).max(1)).sum();
     let total_log = log2(total);
     let mut costs = [0; N];
     for (cost, &count) in costs.iter_mut().zip(frequencies) {
-        *cost = (total_log - log2((2 * count).max(1))).clamp(BIT / 4, 15 * BIT);
+        *cost = (total_log - log2((2 * count).max(1))).clamp(BIT / 4, 15 * BIT) as i32;
     }
     costs
 }

@@ -11,6 +11,7 @@
 
 use alloc::vec::Vec;
 
+use super::tokens::chosen;
 use crate::limits::{LANE_COUNT, WORD_BYTES};
 
 /// Writes one tile.
@@ -22,6 +23,26 @@ pub(crate) struct Dealer {
     lanes: [Lane; LANE_COUNT],
 }
 
+/// Bits that a lane writes at once, at most 31, and how many.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Turn(u64);
+
+impl Turn {
+    /// Nothing.
+    pub(crate) const NONE: Self = Self(0);
+
+    #[inline(always)]
+    pub(crate) const fn new(bits: u32, count: u32) -> Self {
+        Self(bits as u64 | (count as u64) << 32)
+    }
+
+    /// With more bits behind.
+    #[inline(always)]
+    pub(crate) const fn then(self, bits: u32, count: u32) -> Self {
+        Self((self.0 | (bits as u64) << (self.0 >> 32 & 31)) + ((count as u64) << 32))
+    }
+}
+
 #[derive(Debug, Default, Clone, Copy)]
 struct Lane {
     /// Bits that are written and not in a finished word yet, fewer than 32 between turns.
@@ -30,6 +51,27 @@ struct Lane {
     /// The place of the current word, and of the next while the current one is begun.
     place: u32,
     next: u32,
+}
+
+impl Lane {
+    /// Takes a turn, `len` words being reserved; how many are then. Arithmetic instead of branches,
+    /// which compilers make of selections here.
+    #[inline(always)]
+    fn turn(&mut self, words: &mut [u32], len: usize, turn: Turn) -> usize {
+        let (bits, count) = (turn.0 & 0xFFFF_FFFF, (turn.0 >> 32) as u32);
+        debug_assert!(count <= 31 && bits >> count == 0);
+        let all = self.bits | bits << self.count;
+        let all_count = self.count + count;
+        words[self.place as usize] = all as u32;
+        let full = all_count / 32;
+        // As many words as are begun, and one more, are owned between turns; one that is full was.
+        let reserve = all_count.div_ceil(32) - self.count.div_ceil(32);
+        self.place = chosen(full, self.next, self.place);
+        self.next = chosen(reserve, len as u32, self.next);
+        self.bits = all >> (32 * full);
+        self.count = all_count % 32;
+        len + reserve as usize
+    }
 }
 
 impl Dealer {
@@ -57,29 +99,23 @@ impl Dealer {
     }
 
     /// A lane's turn of at most 31 bits, for which there is room.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn turn(&mut self, lane: usize, bits: u32, count: u32) {
-        debug_assert!(count <= 31 && bits >> count == 0);
         let lane = &mut self.lanes[lane % LANE_COUNT];
-        let begun = lane.count > 0;
-        let all = lane.bits | u64::from(bits) << lane.count;
-        let all_count = lane.count + count;
-        self.words[lane.place as usize] = all as u32;
-        let full = all_count >= 32;
-        lane.place = if full { lane.next } else { lane.place };
-        lane.bits = if full { all >> 32 } else { all };
-        lane.count = all_count % 32;
-        // Owned are one place, one more if a word was begun, one less if it is full; needed are one
-        // and one more if a word is begun now. A missing one is always the second.
-        let owned = 1 + usize::from(begun) - usize::from(full);
-        let reserve = 1 + usize::from(lane.count > 0) - owned;
-        debug_assert!(reserve <= 1);
-        lane.next = if reserve > 0 {
-            self.len as u32
-        } else {
-            lane.next
-        };
-        self.len += reserve;
+        self.len = lane.turn(&mut self.words, self.len, Turn::new(bits, count));
+    }
+
+    /// Turns of all lanes one after the other, from the first lane on, for which there is room.
+    #[inline(always)]
+    pub(crate) fn turns(&mut self, turns: &[Turn]) {
+        let words = &mut self.words[..];
+        let mut len = self.len;
+        for round in turns.chunks(LANE_COUNT) {
+            for (lane, &turn) in self.lanes.iter_mut().zip(round) {
+                len = lane.turn(words, len, turn);
+            }
+        }
+        self.len = len;
     }
 
     /// Ends the tile and appends its bytes to `out`.

@@ -2,22 +2,34 @@
 
 use alloc::vec::Vec;
 
-use crate::limits::MATCH_BYTES_MIN;
+use super::tokens::Token;
+use crate::limits::{MATCH_BYTES_MIN, TILE_RAW_BYTES};
+
+/// A match: how long, how far back. Length 0 is none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Match {
+    pub(crate) len: usize,
+    pub(crate) distance: usize,
+}
 
 /// How hard to look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Search {
-    /// Candidates per position.
+    /// Candidates per position, where the finder has a choice.
     pub(crate) depth: u32,
     /// A match this long is taken as it is: inside it the rest of it is the only match.
     pub(crate) nice: usize,
 }
 
+/// Matches that can be written at once, see [`Matches::room`].
+pub(crate) const MATCHES_AT_ONCE: usize = 16;
+
 /// All matches worth considering.
 #[derive(Debug, Default)]
 pub(crate) struct Matches {
-    /// Length and distance: for each position in turn, ever longer, ever further back.
-    all: Vec<(u16, u16)>,
+    /// For each position in turn, ever longer, ever further back; those from `len` on are room.
+    all: Vec<Token>,
+    len: usize,
     /// Where each position's begin in `all`, and the end.
     starts: Vec<u32>,
 }
@@ -25,34 +37,75 @@ pub(crate) struct Matches {
 impl Matches {
     /// The matches of one position.
     #[inline]
-    pub(crate) fn at(&self, position: usize) -> &[(u16, u16)] {
+    pub(crate) fn at(&self, position: usize) -> &[Token] {
         &self.all[self.starts[position] as usize..self.starts[position + 1] as usize]
+    }
+
+    /// The positions from `start` to `end`, last one first, with their matches.
+    #[inline(always)]
+    pub(crate) fn backwards(&self, start: usize, end: usize) -> impl Iterator<Item = &[Token]> {
+        let mut behind = self.starts[end] as usize;
+        self.starts[start..end].iter().rev().map(move |&first| {
+            let first = first as usize;
+            let here = &self.all[first..behind];
+            behind = first;
+            here
+        })
     }
 
     /// Begins a tile.
     pub(crate) fn clear(&mut self) {
-        self.all.clear();
+        self.len = 0;
         self.starts.clear();
     }
 
     /// Goes on to the next position, the first one at first.
+    #[inline]
     pub(crate) fn begin_position(&mut self) {
-        self.starts.push(self.all.len() as u32);
+        self.starts.push(self.len as u32);
+    }
+
+    /// Room for the next matches, longer than those before, to be written without checks; those
+    /// that count are committed then.
+    #[inline(always)]
+    pub(crate) fn room(&mut self) -> &mut [Token; MATCHES_AT_ONCE] {
+        if self.all.len() < self.len + MATCHES_AT_ONCE {
+            self.grow();
+        }
+        let room = self.all[self.len..].first_chunk_mut();
+        room.expect("there is room now")
+    }
+
+    #[cold]
+    fn grow(&mut self) {
+        let len = 2 * self.len + TILE_RAW_BYTES;
+        self.all.resize(len, Token::literal(0));
+    }
+
+    /// Adds what was written to the room.
+    #[inline(always)]
+    pub(crate) fn commit(&mut self, count: usize) {
+        self.len += count;
     }
 
     /// Adds a match, longer than those before; ignores it if it is too short to be one.
     #[inline]
     pub(crate) fn push(&mut self, len: usize, distance: usize) {
         if len >= MATCH_BYTES_MIN {
-            self.all.push((len as u16, distance as u16));
+            self.room()[0] = Token::of_match(len, distance);
+            self.len += 1;
         }
     }
 
     /// Makes the last match longer.
     pub(crate) fn lengthen_last(&mut self, len: usize) {
-        if let Some(last) = self.all.last_mut() {
-            last.0 = len as u16;
-        }
+        let last = &mut self.all[self.len - 1];
+        *last = Token::of_match(len, last.low());
+    }
+
+    /// The last match.
+    pub(crate) fn last(&self) -> Token {
+        self.all[self.len - 1]
     }
 
     /// Ends a tile.

@@ -4,86 +4,178 @@
 //! literal and its matches, each followed by what is known to be cheapest behind it. Costs depend
 //! on the codes, which depend on the parse, so it is done a few times, starting from the symbols
 //! of a quick parse; each time the costs fit the block better.
+//!
+//! A match may be cut short, so all its lengths are tried that no nearer match has: eight at once,
+//! without a branch, the best being the smallest of numbers that hold a cost and its length. Only
+//! matches as long as the finder calls nice are taken whole or not at all.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use super::cost::Costs;
+use super::cost::{BIT, Costs, LENGTH_COST_COUNT};
 use super::matches::Matches;
-use super::tokens::{Frequencies, SHORT_MATCH_BYTES_MAX, Token, distance_symbol};
-use crate::limits::{DISTANCE_SYMBOL_COUNT, MATCH_BYTES_MIN};
+use super::tokens::{Token, distance_symbol};
+use super::window::filled;
+use crate::limits::{CODEWORD_BITS_MAX, DISTANCE_SYMBOL_COUNT, MATCH_BYTES_MIN, TILE_RAW_BYTES};
+
+/// Lengths that are tried at once.
+const STEP: usize = 4;
+const STEP_BITS: u32 = STEP.ilog2();
+
+// No way through a tile costs more than its bytes as literals of the longest codewords, and one
+// more step leaves room for the index below it and the sign above.
+const _: () = assert!(
+    (((TILE_RAW_BYTES + 4) * CODEWORD_BITS_MAX * BIT as usize) << STEP_BITS) < i32::MAX as usize
+);
+
+/// Costs of a tile's positions, of its end, and of what a step reads behind it.
+const COST_COUNT: usize = TILE_RAW_BYTES + 1 + STEP;
 
 /// Memory of the parse.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Optimal {
-    /// Cheapest from each position of the block to its end.
-    costs_behind: Vec<u32>,
-    /// The first token of that way.
-    choices: Vec<Token>,
+    /// From each position of the tile to the block's end.
+    ways: Box<[Way; COST_COUNT]>,
+}
+
+/// The cheapest way from a position on: what it costs, and its first token.
+#[derive(Debug, Clone, Copy)]
+struct Way {
+    cost: i32,
+    token: Token,
+}
+
+impl Way {
+    const NONE: Self = Self {
+        cost: 0,
+        token: Token::literal(0),
+    };
 }
 
 impl Optimal {
-    /// Appends to `tokens` the cheapest parse of `raw[start..end]`.
+    pub(crate) fn new() -> Self {
+        Self {
+            ways: filled(Way::NONE),
+        }
+    }
+
+    /// Appends to `tokens` the cheapest parse of `raw[start..end]`. Matches of `nice` bytes and
+    /// more are not cut short.
+    #[inline(always)]
     pub(crate) fn parse(
         &mut self,
         raw: &[u8],
         (start, end): (usize, usize),
         matches: &Matches,
         costs: &Costs,
+        nice: usize,
         tokens: &mut Vec<Token>,
     ) {
-        let len = end - start;
-        self.costs_behind.clear();
-        self.costs_behind.resize(len + 1, 0);
-        self.choices.clear();
-        self.choices.resize(len, Token::literal(0));
-        for at in (0..len).rev() {
-            let literal = raw[start + at];
-            let behind = &self.costs_behind[at + 1..];
-            let mut cheapest = behind[0] + costs.literals[usize::from(literal)];
-            let mut choice = Token::literal(literal);
+        let ways = &mut *self.ways;
+        ways[end] = Way::NONE;
+        let positions = (start..end).zip(&raw[start..end]).rev();
+        for ((at, &literal), matches) in positions.zip(matches.backwards(start, end)) {
+            let mut best = Way {
+                cost: ways[at + 1].cost + costs.literals[usize::from(literal)],
+                token: Token::literal(literal),
+            };
             let mut len_next = MATCH_BYTES_MIN;
-            for &(match_len, distance) in matches.at(start + at) {
-                let distance = usize::from(distance);
-                let match_len = usize::from(match_len).min(behind.len());
-                let base = costs.distances[distance_symbol(distance) % DISTANCE_SYMBOL_COUNT];
-                if match_len > SHORT_MATCH_BYTES_MAX {
-                    // Taken whole or not at all; inside it the rest of it is a match again.
-                    let cost = behind[match_len - 1] + costs.long_length + base;
-                    if cost < cheapest {
-                        cheapest = cost;
-                        choice = Token::of_match(match_len, distance);
-                    }
-                } else if len_next <= match_len {
-                    let ways = behind[len_next - 1..match_len]
-                        .iter()
-                        .zip(&costs.lengths[len_next..=match_len]);
-                    let mut best = (u32::MAX, 0);
-                    for (index, (&rest, &length)) in ways.enumerate() {
-                        let cost = rest + length;
-                        if cost <= best.0 {
-                            best = (cost, index);
-                        }
-                    }
-                    if best.0 + base < cheapest {
-                        cheapest = best.0 + base;
-                        choice = Token::of_match(len_next + best.1, distance);
-                    }
-                    len_next = match_len + 1;
-                }
+            for &found in matches {
+                let base = costs.distances[distance_symbol(found.low()) % DISTANCE_SYMBOL_COUNT];
+                // What lies behind the block's end is another block's.
+                let len_max = found.match_len().min(end - at);
+                let way = if found.match_len() >= nice {
+                    whole(found, len_max, base, &ways[at..], costs)
+                } else {
+                    cut(found, (len_next, len_max), base, &ways[at..], costs)
+                };
+                len_next = found.match_len() + 1;
+                best = if way.cost < best.cost { way } else { best };
             }
-            self.costs_behind[at] = cheapest;
-            self.choices[at] = choice;
+            ways[at] = best;
         }
-        let mut at = 0;
-        while at < len {
-            let token = self.choices[at];
+        let mut at = start;
+        while at < end {
+            let token = self.ways[at].token;
             tokens.push(token);
             at += token.raw_len();
         }
     }
 }
 
-/// Costs for a block from a parse of it.
-pub(crate) fn costs_of(tokens: &[Token], costs: &mut Costs) {
-    costs.set_from(&Frequencies::of_block(tokens));
+/// A match as long as it can be; `behind` are the costs from its beginning on. Inside it the rest of
+/// it is a match again.
+#[inline(always)]
+fn whole(found: Token, len: usize, base: i32, behind: &[Way], costs: &Costs) -> Way {
+    Way {
+        cost: match len >= MATCH_BYTES_MIN {
+            true => behind[len].cost + costs.of_length(len) + base,
+            false => i32::MAX,
+        },
+        token: Token::of_parts(len, found.low() as u16),
+    }
 }
+
+/// A match at the best of some lengths; `behind` are the costs from its beginning on.
+#[inline(always)]
+fn cut(
+    found: Token,
+    (len_min, len_max): (usize, usize),
+    base: i32,
+    behind: &[Way],
+    costs: &Costs,
+) -> Way {
+    let mut best = i32::MAX;
+    let mut best_from = 0;
+    let mut from = len_min;
+    while from <= len_max {
+        let rest = behind
+            .get(from..)
+            .and_then(|rest| rest.first_chunk::<STEP>());
+        let lengths = costs
+            .lengths
+            .get(from..)
+            .and_then(|rest| rest.first_chunk::<STEP>());
+        let (Some(rest), Some(lengths)) = (rest, lengths) else {
+            break;
+        };
+        let beyond = &BEYOND[(len_max + 1 - from).min(STEP)];
+        let mut keys = [0; STEP];
+        for at in 0..STEP {
+            // Of equal ones the longest.
+            keys[at] =
+                (((rest[at].cost + lengths[at]) << STEP_BITS) + LONGEST_FIRST[at]) | beyond[at];
+        }
+        let step_best = keys.into_iter().fold(i32::MAX, i32::min);
+        if step_best < best {
+            best = step_best;
+            best_from = from;
+        }
+        from += STEP;
+    }
+    let len = best_from + STEP - 1 - (best as usize & (STEP - 1));
+    Way {
+        cost: (best >> STEP_BITS) + base,
+        token: Token::of_parts(len, found.low() as u16),
+    }
+}
+
+/// The lower bits of a step's numbers.
+const LONGEST_FIRST: [i32; STEP] = [3, 2, 1, 0];
+
+/// By how many lengths of a step there are: all ones where there is none.
+const BEYOND: [[i32; STEP]; STEP + 1] = {
+    let mut beyond = [[0; STEP]; STEP + 1];
+    let mut count = 0;
+    while count <= STEP {
+        let mut at = count;
+        while at < STEP {
+            beyond[count][at] = i32::MAX;
+            at += 1;
+        }
+        count += 1;
+    }
+    beyond
+};
+
+const _: () = assert!(LENGTH_COST_COUNT >= super::tokens::SHORT_MATCH_BYTES_MAX + 1 + STEP);

@@ -2,14 +2,16 @@
 
 use alloc::vec::Vec;
 
-use super::chains::{Chains, Match};
-use super::matches::Matches;
+use super::buckets::{Buckets, Candidates, NEXT_BYTES};
+use super::chains::Chains;
+use super::matches::{Match, Matches};
 use super::tokens::Token;
+use super::window::COMMON_MAX;
 
 /// How hard a quick level looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Effort {
-    /// Candidates per position.
+    /// Candidates per position that a chain is followed for.
     pub(crate) depth: u32,
     /// A match this long is taken without looking further.
     pub(crate) nice: usize,
@@ -25,8 +27,9 @@ pub(crate) struct Effort {
 /// Bytes that hashing a position needs.
 const HASHED_BYTES: usize = 4;
 
-/// Fills `tokens` with a parse of a whole tile.
-pub(crate) fn parse(raw: &[u8], chains: &mut Chains, effort: Effort, tokens: &mut Vec<Token>) {
+/// Fills `tokens` with a greedy or lazy parse of a whole tile, by chains.
+#[inline(always)]
+pub(crate) fn by_chains(raw: &[u8], chains: &mut Chains, effort: Effort, tokens: &mut Vec<Token>) {
     tokens.clear();
     chains.start(raw);
     let len_min = shortest_worthwhile(raw);
@@ -37,18 +40,14 @@ pub(crate) fn parse(raw: &[u8], chains: &mut Chains, effort: Effort, tokens: &mu
         let found = chains.insert_and_find(position as u16, len_min - 1, effort.depth, effort.nice);
         if !worthwhile(found) {
             let end = (position + 1 + literals_in_row / effort.patience).min(raw.len());
-            tokens.extend(raw[position..end].iter().map(|&byte| Token::literal(byte)));
+            push_literals(tokens, &raw[position..end]);
             literals_in_row += end - position;
             position = end;
             continue;
         }
         literals_in_row = 0;
         let (start, taken, known) = look_ahead(chains, effort, position, found, hash_end);
-        tokens.extend(
-            raw[position..start]
-                .iter()
-                .map(|&byte| Token::literal(byte)),
-        );
+        push_literals(tokens, &raw[position..start]);
         tokens.push(Token::of_match(taken.len, taken.distance));
         let end = start + taken.len;
         let insert_end = end.min(start + effort.insert_max).min(hash_end);
@@ -57,18 +56,77 @@ pub(crate) fn parse(raw: &[u8], chains: &mut Chains, effort: Effort, tokens: &mu
         }
         position = end;
     }
-    tokens.extend(raw[position..].iter().map(|&byte| Token::literal(byte)));
+    push_literals(tokens, &raw[position..]);
+}
+
+/// Fills `tokens` with a greedy or lazy parse of a whole tile, by buckets.
+#[inline(always)]
+pub(crate) fn by_buckets<C: Candidates>(
+    raw: &[u8],
+    buckets: &mut Buckets,
+    effort: Effort,
+    tokens: &mut Vec<Token>,
+) {
+    tokens.clear();
+    tokens.reserve(raw.len());
+    buckets.start::<C>(raw);
+    let len_min = shortest_worthwhile(raw);
+    let end = raw.len().saturating_sub(NEXT_BYTES - 1);
+    // The first position has none before it, and is what empty buckets say.
+    let mut position = 1.min(raw.len());
+    push_literals(tokens, &raw[..position]);
+    let mut literals_in_row = 0;
+    while position < end {
+        let mut found = buckets.insert_and_find::<C>(position as u16);
+        if found.len < len_min || !worthwhile(found) {
+            let stop = (position + 1 + literals_in_row / effort.patience).min(raw.len());
+            push_literals(tokens, &raw[position..stop]);
+            literals_in_row += stop - position;
+            position = stop;
+            continue;
+        }
+        literals_in_row = 0;
+        let mut known = position;
+        while effort.lookahead > 0 && found.len < effort.nice && position + 1 < end {
+            known = position + 1;
+            let next = buckets.insert_and_find::<C>(known as u16);
+            if next.len < len_min || !better(next, found, 1) {
+                break;
+            }
+            push_literals(tokens, &raw[position..known]);
+            position = known;
+            found = next;
+        }
+        if found.len >= COMMON_MAX {
+            found.len = buckets.end_of(position as u16, found.distance) - position;
+        }
+        tokens.push(Token::of_match(found.len, found.distance));
+        let stop = (position + found.len)
+            .min(position + effort.insert_max)
+            .min(end);
+        for inside in known + 1..stop {
+            buckets.insert::<C>(inside as u16);
+        }
+        position += found.len;
+    }
+    push_literals(tokens, &raw[position..]);
+}
+
+#[inline(always)]
+fn push_literals(tokens: &mut Vec<Token>, literals: &[u8]) {
+    tokens.extend(literals.iter().map(|&byte| Token::literal(byte)));
 }
 
 /// Fills `tokens` with a lazy parse of a whole tile from matches that are found already.
-pub(crate) fn parse_found(raw: &[u8], matches: &Matches, tokens: &mut Vec<Token>) {
+#[inline(always)]
+pub(crate) fn of_found(raw: &[u8], matches: &Matches, tokens: &mut Vec<Token>) {
     tokens.clear();
     let len_min = shortest_worthwhile(raw);
     let longest = |position: usize| {
         let found = matches.at(position).last();
-        let found = found.map(|&(len, distance)| Match {
-            len: usize::from(len),
-            distance: usize::from(distance),
+        let found = found.map(|found| Match {
+            len: found.match_len(),
+            distance: found.low(),
         });
         found.filter(|&found| found.len >= len_min && worthwhile(found))
     };

@@ -7,7 +7,7 @@
 use alloc::vec::Vec;
 
 use super::cost::estimated_bits;
-use super::tokens::{Frequencies, Token};
+use super::tokens::{Counts, Frequencies, Token};
 use crate::limits::END_OF_BLOCK;
 
 /// A run of tokens.
@@ -28,13 +28,14 @@ pub(crate) struct Splitter {
 }
 
 impl Splitter {
-    /// Calls `block` with the end of each block, in tokens and in raw bytes. Units hold at least
+    /// Calls `block` with the end of each block, in tokens and in raw bytes, and its frequencies. Units hold at least
     /// `unit_bytes` raw bytes.
+    #[inline(always)]
     pub(crate) fn split(
         &mut self,
         tokens: &[Token],
         unit_bytes: usize,
-        mut block: impl FnMut(usize, usize),
+        mut block: impl FnMut(usize, usize, &Frequencies),
     ) {
         self.cut(tokens, unit_bytes);
         for at in 1..self.segments.len() {
@@ -57,32 +58,36 @@ impl Splitter {
             }
         }
         for segment in &self.segments {
-            block(segment.token_end, segment.raw_end);
+            block(segment.token_end, segment.raw_end, &segment.frequencies);
         }
     }
 
+    #[inline(always)]
     fn cut(&mut self, tokens: &[Token], unit_bytes: usize) {
         self.segments.clear();
-        let mut frequencies = Frequencies::ZERO;
         let mut raw_end = 0;
-        let mut raw_start = 0;
-        for (at, &token) in tokens.iter().enumerate() {
-            frequencies.count(token);
-            raw_end += token.raw_len();
-            if raw_end - raw_start >= unit_bytes || at + 1 == tokens.len() {
-                frequencies.litlen[END_OF_BLOCK] = 1;
-                let bits = estimated_bits(&frequencies);
-                let token_end = at + 1;
-                self.segments.push(Segment {
-                    token_end,
-                    raw_end,
-                    frequencies,
-                    bits,
-                    gain: i64::MIN,
-                });
-                frequencies = Frequencies::ZERO;
-                raw_start = raw_end;
+        let mut token_end = 0;
+        while token_end < tokens.len() {
+            let unit_end = raw_end + unit_bytes;
+            let mut counts = Counts::ZERO;
+            for &token in &tokens[token_end..] {
+                counts.count(token);
+                raw_end += token.raw_len();
+                token_end += 1;
+                if raw_end >= unit_end {
+                    break;
+                }
             }
+            let mut frequencies = counts.frequencies();
+            frequencies.litlen[END_OF_BLOCK] = 1;
+            let bits = estimated_bits(&frequencies);
+            self.segments.push(Segment {
+                token_end,
+                raw_end,
+                frequencies,
+                bits,
+                gain: i64::MIN,
+            });
         }
     }
 

@@ -26,6 +26,12 @@ impl Token {
         Self((len as u32) << 16 | distance as u32)
     }
 
+    /// A match, or something that is none and will not be looked at.
+    #[inline(always)]
+    pub(crate) const fn of_parts(len: usize, distance: u16) -> Self {
+        Self((len as u32) << 16 | distance as u32)
+    }
+
     /// Length of a match; 0 for a literal.
     #[inline]
     pub(crate) const fn match_len(self) -> usize {
@@ -47,7 +53,7 @@ impl Token {
 }
 
 /// Length symbol minus 257 of the lengths 3..=258, by length minus 3.
-const LENGTH_SYMBOL: [u8; 256] = {
+static LENGTH_SYMBOL: [u8; 256] = {
     let mut table = [0; 256];
     let mut at = 0;
     let mut symbol = 0;
@@ -62,7 +68,7 @@ const LENGTH_SYMBOL: [u8; 256] = {
 };
 
 /// Length symbol minus 257.
-#[inline]
+#[inline(always)]
 pub(crate) fn length_symbol(len: usize) -> usize {
     if len > SHORT_MATCH_BYTES_MAX {
         28
@@ -71,28 +77,59 @@ pub(crate) fn length_symbol(len: usize) -> usize {
     }
 }
 
-/// Distance symbol: two per power of two.
-#[inline]
-pub(crate) fn distance_symbol(distance: usize) -> usize {
-    let distance = distance - 1;
-    if distance < 4 {
-        return distance;
+/// Distances minus 1 below this have a table of their own; above it a symbol has at least 128 of
+/// them, so their upper bits decide.
+const NEAR: usize = 256;
+const FAR_SHIFT: u32 = 7;
+
+/// Distance symbols of the near distances, then by the upper bits of the far ones.
+static DISTANCE_SYMBOL: [u8; 1024] = {
+    let mut table = [0; 1024];
+    let mut at = 0;
+    while at < NEAR + (0x1_0000 >> FAR_SHIFT) {
+        let distance = if at < NEAR {
+            at
+        } else {
+            (at - NEAR) << FAR_SHIFT
+        };
+        let mut symbol = 0;
+        while symbol < DISTANCE_SYMBOL_COUNT - 1 && DISTANCE_BASE[symbol + 1] as usize <= distance {
+            symbol += 1;
+        }
+        table[at] = symbol as u8;
+        at += 1;
     }
-    let log = distance.ilog2() as usize;
-    2 * log + (distance >> (log - 1) & 1)
+    table
+};
+
+/// Distance symbol, looked up without a branch.
+#[inline(always)]
+pub(crate) fn distance_symbol(distance: usize) -> usize {
+    let distance = distance.wrapping_sub(1) as u32 & 0xFFFF;
+    let far = NEAR as u32 + (distance >> FAR_SHIFT);
+    let at = chosen(u32::from(distance < NEAR as u32), distance, far);
+    usize::from(DISTANCE_SYMBOL[at as usize % 1024])
+}
+
+/// The first for 1, the second for 0. Compilers make branches of selections that they take to be
+/// predictable; what tokens say is not.
+#[inline(always)]
+pub(crate) fn chosen(which: u32, one: u32, zero: u32) -> u32 {
+    zero ^ ((one ^ zero) & which.wrapping_neg())
 }
 
 /// Extra bits of a length and their value.
-#[inline]
+#[inline(always)]
 pub(crate) fn length_extra(symbol: usize, len: usize) -> (u32, u32) {
     let value = len - MATCH_BYTES_MIN - usize::from(LENGTH_BASE[symbol]);
     (value as u32, u32::from(LENGTH_EXTRA[symbol]))
 }
 
 /// Extra bits of a distance and their value.
-#[inline]
+#[inline(always)]
 pub(crate) fn distance_extra(symbol: usize, distance: usize) -> (u32, u32) {
-    let value = distance - 1 - usize::from(DISTANCE_BASE[symbol]);
+    let symbol = symbol % DISTANCE_SYMBOL_COUNT;
+    let value = distance.wrapping_sub(1 + usize::from(DISTANCE_BASE[symbol])) & 0xFFFF;
     (value as u32, u32::from(DISTANCE_EXTRA[symbol]))
 }
 
@@ -110,24 +147,15 @@ impl Frequencies {
     };
 
     /// Those of a block of these tokens, its end included.
+    #[inline(always)]
     pub(crate) fn of_block(tokens: &[Token]) -> Self {
-        let mut frequencies = Self::ZERO;
+        let mut counts = Counts::ZERO;
         for &token in tokens {
-            frequencies.count(token);
+            counts.count(token);
         }
+        let mut frequencies = counts.frequencies();
         frequencies.litlen[END_OF_BLOCK] = 1;
         frequencies
-    }
-
-    #[inline]
-    pub(crate) fn count(&mut self, token: Token) {
-        let len = token.match_len();
-        if len == 0 {
-            self.litlen[token.low() & 0xFF] += 1;
-        } else {
-            self.litlen[257 + length_symbol(len)] += 1;
-            self.distance[distance_symbol(token.low()) % DISTANCE_SYMBOL_COUNT] += 1;
-        }
     }
 
     pub(crate) fn add(&mut self, other: &Self) {
@@ -147,6 +175,47 @@ impl Frequencies {
             .chain(distances)
             .map(|(&count, &bits)| count * u32::from(bits))
             .sum()
+    }
+}
+
+/// Frequencies while they are counted: literals have a distance, too, that means nothing, so that
+/// no branch asks which of both a token is.
+#[derive(Debug, Clone)]
+pub(crate) struct Counts {
+    /// A power of two, so that an index needs no check.
+    litlen: [u32; 512],
+    distance: [u32; 2 * DISTANCE_SYMBOL_COUNT],
+}
+
+impl Counts {
+    pub(crate) const ZERO: Self = Self {
+        litlen: [0; 512],
+        distance: [0; 2 * DISTANCE_SYMBOL_COUNT],
+    };
+
+    #[inline(always)]
+    pub(crate) fn count(&mut self, token: Token) {
+        let len = token.match_len();
+        let is_match = u32::from(len > 0);
+        let short = usize::from(LENGTH_SYMBOL[len.wrapping_sub(MATCH_BYTES_MIN) & 0xFF]);
+        let long = u32::from(len > SHORT_MATCH_BYTES_MAX);
+        let length = 257 + chosen(long, 28, short as u32);
+        let litlen = chosen(is_match, length, token.low() as u32);
+        self.litlen[litlen as usize % 512] += 1;
+        let unused = DISTANCE_SYMBOL_COUNT as u32 * (1 - is_match);
+        let symbol = distance_symbol(token.low()) as u32 + unused;
+        self.distance[symbol as usize % (2 * DISTANCE_SYMBOL_COUNT)] += 1;
+    }
+
+    pub(crate) fn frequencies(&self) -> Frequencies {
+        let mut frequencies = Frequencies::ZERO;
+        frequencies
+            .litlen
+            .copy_from_slice(&self.litlen[..LITLEN_SYMBOL_COUNT]);
+        frequencies
+            .distance
+            .copy_from_slice(&self.distance[..DISTANCE_SYMBOL_COUNT]);
+        frequencies
     }
 }
 

@@ -49,6 +49,25 @@ impl Window {
         u32::from_le_bytes(self.bytes[at..at + 4].try_into().expect("four bytes"))
     }
 
+    /// Four bytes at an offset of at most [`COMMON_MAX`].
+    #[inline(always)]
+    pub(crate) fn word_behind(&self, position: u16, offset: usize) -> u32 {
+        let at = usize::from(position) + (offset & COMMON_MAX);
+        u32::from_le_bytes(self.bytes[at..at + 4].try_into().expect("four bytes"))
+    }
+
+    /// Eight bytes, the first one lowest.
+    #[inline(always)]
+    pub(crate) fn eight(&self, position: u16) -> u64 {
+        self.double(position, 0)
+    }
+
+    /// How many bytes at a position are the lowest of `eight`, up to all eight.
+    #[inline(always)]
+    pub(crate) fn common_eight(&self, position: u16, eight: u64) -> usize {
+        ((self.eight(position) ^ eight).trailing_zeros() / 8) as usize
+    }
+
     /// Eight bytes.
     #[inline(always)]
     fn double(&self, position: u16, offset: usize) -> u64 {
