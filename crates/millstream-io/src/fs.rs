@@ -4,7 +4,7 @@
 //! brings another (`device::sim`). All calls may block and are made on workers only, but for
 //! [`FileSystem::cached`], which costs under a microsecond.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::device::Descriptor;
 use crate::error::IoError;
@@ -25,6 +25,8 @@ pub struct OpenMode {
     pub create: bool,
     /// Cut it to nothing.
     pub truncate: bool,
+    /// With `create`: fail if the name exists, be it only as a link.
+    pub exclusive: bool,
     /// Past the page cache (`O_DIRECT`).
     pub direct: bool,
 }
@@ -123,6 +125,12 @@ pub trait FileSystem: Send + Sync {
     /// where the cache or the file ends. `None`: the system cannot say without waiting.
     fn read_cached(&self, descriptor: Descriptor, offset: u64, into: &mut [u8]) -> Option<usize>;
 
+    /// Writes all of `bytes` at an offset, blocking, on the calling thread.
+    ///
+    /// # Errors
+    /// What the system says; a part may have been written.
+    fn write_at(&self, descriptor: Descriptor, offset: u64, bytes: &[u8]) -> Result<(), IoError>;
+
     /// Makes the file's bytes durable (`fdatasync` where `data_only`).
     ///
     /// # Errors
@@ -142,4 +150,34 @@ pub trait FileSystem: Send + Sync {
     /// # Errors
     /// What the system says.
     fn replace(&self, path: &Path, content: &[u8]) -> Result<(), IoError>;
+
+    /// For a replacement in several steps: the file that `path` stands for, through links, and a
+    /// name beside it that nobody has.
+    ///
+    /// # Errors
+    /// What the system says; `path` names a folder.
+    fn beside(&self, path: &Path) -> Result<Beside, IoError>;
+
+    /// The last step of a replacement: gives `fresh` the permissions of the file it replaces, makes
+    /// its bytes durable, renames it to `path` and makes that durable. Before the rename an error
+    /// leaves both as they are; after it the new content is in place.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn take_place(&self, fresh: &Path, path: &Path) -> Result<(), IoError>;
+
+    /// Removes a file's name.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn remove(&self, path: &Path) -> Result<(), IoError>;
+}
+
+/// The names of a replacement in several steps.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Beside {
+    /// The file to be replaced.
+    pub path: PathBuf,
+    /// The new file until it takes that one's place, in the same folder.
+    pub fresh: PathBuf,
 }

@@ -22,6 +22,7 @@ use millstream_io::{Descriptor, FileSystem, IoError, MountKind, OpenMode, Opened
 const READ: OpenMode = OpenMode {
     write: false,
     create: false,
+    exclusive: false,
     truncate: false,
     direct: false,
 };

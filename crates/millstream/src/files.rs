@@ -45,6 +45,8 @@ pub struct FileOptions {
     pub write: bool,
     /// Make it if it does not exist.
     pub create: bool,
+    /// With `create`: fail if the name exists, be it only as a link.
+    pub exclusive: bool,
     /// Cut it to nothing.
     pub truncate: bool,
     /// How reads go; `None` for the storage's way.
@@ -173,27 +175,38 @@ impl Names {
                 generation: entry.generation,
             });
         }
+        let path = Arc::clone(&key.0);
+        let file = self.entry(key.clone());
+        self.ids.insert(key, file.index);
+        NameOpened::New(file, path)
+    }
+
+    /// An id for a file that is open already. Its name does not lead to it: others that open the
+    /// name get what it means then.
+    pub(crate) fn adopt(&mut self, path: Arc<Path>, options: FileOptions) -> FileId {
+        self.entry((path, options))
+    }
+
+    fn entry(&mut self, key: (Arc<Path>, FileOptions)) -> FileId {
         let index = match self.free.pop() {
             Some(index) => {
                 let entry = &mut self.entries[index as usize];
-                entry.key = key.clone();
+                entry.key = key;
                 entry.opens = 1;
                 index
             }
             None => {
                 let index = u32::try_from(self.entries.len()).expect("fewer than 2^32 files");
                 self.entries.push(Named {
-                    key: key.clone(),
+                    key,
                     generation: 0,
                     opens: 1,
                 });
                 index
             }
         };
-        let path = Arc::clone(&key.0);
-        self.ids.insert(key, index);
         let generation = self.entries[index as usize].generation;
-        NameOpened::New(FileId { index, generation }, path)
+        FileId { index, generation }
     }
 
     /// One `open` less. Whether it was the last: the name then means nothing any more.
@@ -208,7 +221,9 @@ impl Names {
         if entry.opens > 0 {
             return false;
         }
-        self.ids.remove(&entry.key);
+        if self.ids.get(&entry.key) == Some(&file.index) {
+            self.ids.remove(&entry.key);
+        }
         true
     }
 

@@ -22,7 +22,7 @@ use crate::destination::{Landing, Place, Supply};
 use crate::error::{Error, ErrorKind};
 use crate::files::Access;
 use crate::offer::{Answer, Offer};
-use crate::request::{Memory, OtherBytes};
+use crate::request::{Memory, NameWork, OtherBytes};
 use crate::view::MappedView;
 
 /// Which request a job is for; the generation tells a late result from one for the slot's next
@@ -198,10 +198,7 @@ pub(crate) enum FileWork {
         descriptor: Descriptor,
         data_only: bool,
     },
-    Rename {
-        from: PathBuf,
-        to: PathBuf,
-    },
+    Names(NameWork),
     Replace {
         path: PathBuf,
         bytes: Box<dyn Landing>,
@@ -555,8 +552,13 @@ fn file_work(work: FileWork, fs: &dyn FileSystem) -> Result<Worked, Error> {
             fs.sync(descriptor, data_only).map_err(io)?;
             Ok(Worked::Nothing)
         }
-        FileWork::Rename { from, to } => {
-            fs.rename(&from, &to).map_err(io)?;
+        FileWork::Names(work) => {
+            match work {
+                NameWork::Rename { from, to } => fs.rename(&from, &to),
+                NameWork::TakePlace { fresh, path } => fs.take_place(&fresh, &path),
+                NameWork::Remove { path } => fs.remove(&path),
+            }
+            .map_err(io)?;
             Ok(Worked::Nothing)
         }
         FileWork::Replace { path, mut bytes } => {

@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use millstream_codec::CodecId;
 use millstream_io::Buffer;
+use millstream_io::fs::Beside;
 
 use crate::destination::{Borrowed, Destination, Landing, Supply};
 use crate::error::Error;
@@ -127,13 +128,20 @@ pub(crate) enum Source {
         file: FileId,
         data_only: bool,
     },
-    Rename(Box<(PathBuf, PathBuf)>),
+    Names(Box<NameWork>),
     Replace(Box<PathBuf>),
     Warm {
         view: Arc<MappedView>,
         offset: u64,
         len: u64,
     },
+}
+
+/// What is done to names.
+pub(crate) enum NameWork {
+    Rename { from: PathBuf, to: PathBuf },
+    TakePlace { fresh: PathBuf, path: PathBuf },
+    Remove { path: PathBuf },
 }
 
 /// What few requests have.
@@ -272,8 +280,32 @@ impl Request {
     #[must_use]
     #[inline]
     pub fn rename(from: impl Into<PathBuf>, to: impl Into<PathBuf>) -> Request {
-        let names = Box::new((from.into(), to.into()));
-        Request::new(Source::Rename(names), Destination::Nothing)
+        Request::names(NameWork::Rename {
+            from: from.into(),
+            to: to.into(),
+        })
+    }
+
+    /// The last step of a replacement whose new content was written to a file of its own, named by
+    /// [`Storage::beside`](crate::Storage::beside): gives that file the permissions of the one it
+    /// replaces, makes it durable, and renames it. Readers and crashes see the old content or the
+    /// new one. Starts after everything before it in its queue has ended.
+    #[must_use]
+    #[inline]
+    pub fn take_place(beside: Beside) -> Request {
+        let Beside { path, fresh } = beside;
+        Request::names(NameWork::TakePlace { fresh, path })
+    }
+
+    /// Removes a file's name. Starts after everything before it in its queue has ended.
+    #[must_use]
+    #[inline]
+    pub fn remove(path: impl Into<PathBuf>) -> Request {
+        Request::names(NameWork::Remove { path: path.into() })
+    }
+
+    fn names(work: NameWork) -> Request {
+        Request::new(Source::Names(Box::new(work)), Destination::Nothing)
     }
 
     /// Replaces a file's content as a whole: readers and crashes see the old content or the new

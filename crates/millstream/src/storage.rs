@@ -25,6 +25,7 @@ use std::task::{Poll, Waker};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use millstream_io::fs::Beside;
 use millstream_io::{Buffer, BufferPool, DeviceKind, Doorbell, FileSystem};
 
 use crate::codec::{Pull, PulledDecode};
@@ -34,6 +35,7 @@ use crate::fence::Watcher;
 use crate::files::{FileId, FileOptions, NameOpened, Names, OpenOutcome, Opening};
 use crate::job::JobResult;
 use crate::limits;
+use crate::local::LocalFile;
 use crate::options::{LogLevel, StorageOptions};
 use crate::park;
 use crate::queue::{Queue, QueueOptions, QueueShared, Submitted};
@@ -48,6 +50,10 @@ pub(crate) enum Control {
         file: FileId,
         path: Arc<Path>,
         options: FileOptions,
+    },
+    Adopt {
+        file: FileId,
+        local: LocalFile,
     },
     Info {
         file: FileId,
@@ -67,7 +73,8 @@ impl Control {
     fn answer_closed(self) {
         let mut wakers = Vec::new();
         match self {
-            Control::Open { .. } => {}
+            // A file that comes too late is closed by its drop.
+            Control::Open { .. } | Control::Adopt { .. } => {}
             Control::Info { outcome, .. } => {
                 let error = Error::new(ErrorKind::Closed, "the storage is closing");
                 outcome.resolve(Err(error), &mut wakers);
@@ -266,7 +273,7 @@ impl Shared {
         lock(&self.queue_ids).free.push(id);
     }
 
-    fn control(&self, control: Control) {
+    pub(crate) fn control(&self, control: Control) {
         let mut control = Some(control);
         if !self.post(|inbox| inbox.control.extend(control.take())) {
             control.into_iter().for_each(Control::answer_closed);
@@ -491,6 +498,24 @@ impl Storage {
     #[must_use]
     pub fn buffer_pool(&self) -> Arc<BufferPool> {
         Arc::clone(&self.shared.buffers)
+    }
+
+    /// For a replacement in several steps: the file that `path` stands for, through links, and a
+    /// name beside it that nobody has. Write a file of that name (opened with `exclusive`), then
+    /// enqueue [`Request::take_place`](crate::Request::take_place). Asks the system on the calling
+    /// thread whether `path` is a link.
+    ///
+    /// # Errors
+    /// `path` names a folder, or a link that leads nowhere.
+    pub fn beside(&self, path: impl AsRef<Path>) -> Result<Beside, Error> {
+        let path = path.as_ref();
+        let found = self.shared.fs.beside(path);
+        found.map_err(|error| Error::from_io(&error).at(Some(Arc::from(path)), 0, 0))
+    }
+
+    /// Gives a line to the storage's log hook, if it has one: for crates on top of it.
+    pub fn log(&self, level: LogLevel, text: &str) {
+        self.shared.log(level, text);
     }
 
     /// Waits for a block of a [`Pulled`](crate::codec::ApplicationCodec::Pulled) codec, at most

@@ -18,7 +18,7 @@ use std::path::Path;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Statx, StatxFlags};
 use rustix::io::{Errno, retry_on_intr};
 
-use super::{FileSystem, Identity, MountKind, OpenMode, Opened};
+use super::{Beside, FileSystem, Identity, MountKind, OpenMode, Opened};
 use crate::device::Descriptor;
 use crate::error::IoError;
 use cached::CacheProbe;
@@ -115,6 +115,10 @@ impl FileSystem for OsFileSystem {
         };
         flags.set(OFlags::CREATE, mode.create);
         flags.set(OFlags::TRUNC, mode.truncate);
+        flags.set(
+            OFlags::EXCL | OFlags::NOFOLLOW,
+            mode.create && mode.exclusive,
+        );
         flags.set(OFlags::DIRECT, mode.direct);
         if mode.truncate && !mode.write {
             let cause = "a file can only be cut if it is opened for writing";
@@ -175,6 +179,22 @@ impl FileSystem for OsFileSystem {
         cached::read(file, offset, into)
     }
 
+    fn write_at(&self, descriptor: Descriptor, offset: u64, bytes: &[u8]) -> Result<(), IoError> {
+        let file = borrow(&descriptor).map_err(|errno| explain("write", errno))?;
+        let mut done = 0;
+        while done < bytes.len() {
+            let at = offset.checked_add(done as u64).ok_or_else(|| {
+                refuse("write", Errno::OVERFLOW, "the range ends beyond any file")
+            })?;
+            match retry_on_intr(|| rustix::io::pwrite(file, &bytes[done..], at)) {
+                Ok(0) => return Err(refuse("write", Errno::IO, "the file system took no bytes")),
+                Ok(written) => done += written,
+                Err(errno) => return Err(explain("write", errno)),
+            }
+        }
+        Ok(())
+    }
+
     fn sync(&self, descriptor: Descriptor, data_only: bool) -> Result<(), IoError> {
         let call = if data_only { "fdatasync" } else { "fsync" };
         let file = borrow(&descriptor).map_err(|errno| explain(call, errno))?;
@@ -194,6 +214,18 @@ impl FileSystem for OsFileSystem {
 
     fn replace(&self, path: &Path, content: &[u8]) -> Result<(), IoError> {
         replace::replace(path, content)
+    }
+
+    fn beside(&self, path: &Path) -> Result<Beside, IoError> {
+        replace::beside(path)
+    }
+
+    fn take_place(&self, fresh: &Path, path: &Path) -> Result<(), IoError> {
+        replace::take_place(fresh, path)
+    }
+
+    fn remove(&self, path: &Path) -> Result<(), IoError> {
+        retry_on_intr(|| rustix::fs::unlink(path)).map_err(|errno| explain("unlink", errno))
     }
 }
 

@@ -11,6 +11,7 @@ use crate::common::{Memory, lend, pattern, read, write};
 const WRITABLE: OpenMode = OpenMode {
     write: true,
     create: false,
+    exclusive: false,
     truncate: false,
     direct: false,
 };

@@ -9,6 +9,7 @@ use crate::error::{Error, ErrorKind};
 use crate::group::Ending;
 use crate::job::{FileWork, Job, Target};
 use crate::queue::Fifo;
+use crate::request::NameWork;
 use crate::scheduler::NO_DEADLINE;
 use crate::stats::Stats;
 use crate::ticket::{Done, Failed, Outcome};
@@ -258,9 +259,11 @@ impl Engine {
             return;
         }
         let work = match &mut req.work {
-            Work::Rename(names) => {
-                let (from, to) = std::mem::take(&mut **names);
-                FileWork::Rename { from, to }
+            Work::Names(names) => {
+                let taken = NameWork::Remove {
+                    path: Default::default(),
+                };
+                FileWork::Names(std::mem::replace(&mut **names, taken))
             }
             Work::Replace(name) => {
                 let path = std::mem::take(&mut **name);
@@ -272,7 +275,7 @@ impl Engine {
                 };
                 FileWork::Replace { path, bytes }
             }
-            _ => unreachable!("only renames and replaces are ordered"),
+            _ => unreachable!("only work on names is ordered"),
         };
         req.phase = Phase::Active;
         req.jobs_out += 1;
@@ -423,7 +426,7 @@ fn raw_bytes(req: &Req) -> u64 {
     match req.work {
         Work::Read | Work::Memory(_) => req.landed_len(),
         Work::Write | Work::Append | Work::Warm(_) => req.len,
-        Work::Sync { .. } | Work::Rename(_) | Work::Replace(_) => 0,
+        Work::Sync { .. } | Work::Names(_) | Work::Replace(_) => 0,
     }
 }
 

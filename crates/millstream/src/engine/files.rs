@@ -14,12 +14,13 @@ use millstream_io::fs::DirectAlignment;
 use millstream_io::{Descriptor, IoError, MountKind, Opened};
 
 use super::Engine;
-use super::opens::{OpenLane, OpenLanes};
+use super::opens::{OpenLane, OpenLanes, note_opened};
 use super::table::NO_FILE;
 use crate::error::{Error, ErrorKind};
 use crate::files::{FileId, FileInfo, FileOptions, OpenOutcome};
 use crate::job::{Job, Target};
 use crate::limits;
+use crate::local::LocalFile;
 
 /// State of a file's descriptors.
 pub(crate) enum FilePhase {
@@ -246,6 +247,18 @@ impl Engine {
     pub(super) fn open_file(&mut self, id: FileId, path: Arc<Path>, options: FileOptions) {
         self.files.add(id, path, options);
         self.files.want(id.index, OpenLane::Ahead);
+    }
+
+    /// A file that the application has opened. It may exceed the bound on descriptors until idle
+    /// ones are closed, which the next open does.
+    pub(super) fn adopt_file(&mut self, id: FileId, local: LocalFile) {
+        let (path, options, opened) = local.take();
+        self.files.add(id, path, options);
+        let file = self.files.at(id.index);
+        file.opened_once = true;
+        note_opened(file, opened);
+        self.files.descriptors += 1;
+        self.tell_opened(id.index);
     }
 
     pub(super) fn file_info(&mut self, id: FileId, outcome: Arc<OpenOutcome>) {

@@ -49,6 +49,7 @@ impl Engine {
                 path,
                 options,
             } => self.open_file(file, path, options),
+            Control::Adopt { file, local } => self.adopt_file(file, local),
             Control::Info { file, outcome } => self.file_info(file, outcome),
             Control::Queue(queue) => self.queues.add(queue),
             Control::Stats(reply) => {
@@ -321,7 +322,7 @@ impl Engine {
     /// The source may be accessed: finds the file open, or has it opened.
     pub(super) fn proceed(&mut self, request: u32) {
         match &self.req(request).work {
-            Work::Rename(_) | Work::Replace(_) => self.wait_for_earlier(request),
+            Work::Names(_) | Work::Replace(_) => self.wait_for_earlier(request),
             Work::Memory(bytes) => {
                 let len = bytes.as_slice().len() as u64;
                 self.req(request).len = len;
@@ -633,7 +634,7 @@ fn taken_apart(source: Source) -> (Work, Option<FileId>, u64, u64) {
         Source::Write { file, offset } => (Work::Write, Some(file), offset, 0),
         Source::Append { file } => (Work::Append, Some(file), 0, 0),
         Source::Sync { file, data_only } => (Work::Sync { data_only }, Some(file), 0, 0),
-        Source::Rename(names) => (Work::Rename(names), None, 0, 0),
+        Source::Names(names) => (Work::Names(names), None, 0, 0),
         Source::Replace(name) => (Work::Replace(name), None, 0, 0),
         Source::Warm { view, offset, len } => (Work::Warm(view), None, offset, len),
     }

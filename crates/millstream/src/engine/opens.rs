@@ -350,7 +350,7 @@ impl Engine {
         self.tell_opened(index);
     }
 
-    fn tell_opened(&mut self, index: u32) {
+    pub(super) fn tell_opened(&mut self, index: u32) {
         let file = self.files.at(index);
         let info = match &file.phase {
             FilePhase::Failed(error) => {
@@ -439,6 +439,8 @@ fn order(
         mode: OpenMode {
             write: options.write,
             create: options.create,
+            // Only the first open makes: an evicted file must be found again.
+            exclusive: options.exclusive && first,
             // Only the first open cuts: an evicted file must keep what was written.
             truncate: options.truncate && first,
             direct: false,
@@ -450,7 +452,7 @@ fn order(
     }
 }
 
-fn note_opened(file: &mut File, about: Opened) {
+pub(super) fn note_opened(file: &mut File, about: Opened) {
     let same = file.about.as_ref().is_none_or(|before| {
         (before.identity.device, before.identity.inode)
             == (about.identity.device, about.identity.inode)

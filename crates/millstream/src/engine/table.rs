@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::group::{Counter, Group};
 use crate::job::{Stored, Target};
 use crate::offer::Token;
-use crate::request::{BlockEntry, Memory, Priority, Rare};
+use crate::request::{BlockEntry, Memory, NameWork, Priority, Rare};
 use crate::view::MappedView;
 
 /// No file.
@@ -47,7 +47,7 @@ pub(crate) enum Work {
     Write,
     Append,
     Sync { data_only: bool },
-    Rename(Box<(std::path::PathBuf, std::path::PathBuf)>),
+    Names(Box<NameWork>),
     Replace(Box<std::path::PathBuf>),
     Warm(Arc<MappedView>),
 }

@@ -14,6 +14,7 @@ const MIB: usize = 1 << 20;
 const WRITING: FileOptions = FileOptions {
     write: true,
     create: true,
+    exclusive: false,
     truncate: false,
     access: None,
     package: false,

@@ -9,13 +9,15 @@ use super::SimOptions;
 use super::disk::{self, Content, Disk, File, Rule, SimCounts, SimOperation};
 use crate::device::{Descriptor, Doorbell};
 use crate::error::{Errno, IoError};
-use crate::fs::{DirectAlignment, FileSystem, Identity, MountKind, OpenMode, Opened};
+use crate::fs::{Beside, DirectAlignment, FileSystem, Identity, MountKind, OpenMode, Opened};
 
 /// What the device and its files share.
 pub(super) struct Shared {
     disk: Mutex<Disk>,
     now_ns: AtomicU64,
     releases: AtomicU64,
+    /// Fresh names given out.
+    names: AtomicU64,
     bell: Doorbell,
     /// File system calls made, and those that are to fail, by number.
     calls: Mutex<(u64, Vec<(u64, Errno)>)>,
@@ -27,6 +29,7 @@ impl Shared {
             disk: Mutex::new(Disk::new(options)),
             now_ns: AtomicU64::new(0),
             releases: AtomicU64::new(0),
+            names: AtomicU64::new(0),
             bell: Doorbell::condvar(),
             calls: Mutex::new((0, Vec::new())),
         }
@@ -276,6 +279,7 @@ impl FileSystem for SimFiles {
         self.call("open")?;
         let mut disk = self.shared.disk();
         let index = match disk.names.get(path) {
+            Some(_) if mode.create && mode.exclusive => return failed("open", libc::EEXIST),
             Some(index) => *index,
             None if mode.create => {
                 let empty = Content::Bytes(Vec::new());
@@ -358,6 +362,22 @@ impl FileSystem for SimFiles {
         self.read_at(descriptor, offset, &mut into[..cached]).ok()
     }
 
+    fn write_at(&self, descriptor: Descriptor, offset: u64, bytes: &[u8]) -> Result<(), IoError> {
+        self.call("pwrite")?;
+        let mut disk = self.shared.disk();
+        let Some(open) = disk.open.get(&descriptor.0) else {
+            return failed("pwrite", libc::EBADF);
+        };
+        let (index, mut space_left) = (open.file, disk.space_left);
+        let written = disk::write(&mut disk.files[index], &mut space_left, offset, bytes);
+        disk.space_left = space_left;
+        match written {
+            Ok(written) if written == bytes.len() => Ok(()),
+            Ok(_) => failed("pwrite", libc::ENOSPC),
+            Err(errno) => Err(IoError::new("pwrite", errno)),
+        }
+    }
+
     fn sync(&self, descriptor: Descriptor, _data_only: bool) -> Result<(), IoError> {
         self.call("fsync")?;
         match self.shared.disk().open.contains_key(&descriptor.0) {
@@ -398,5 +418,25 @@ impl FileSystem for SimFiles {
         disk.space_left = space_left;
         add(&mut disk, path.to_owned(), file.content, file.options);
         Ok(())
+    }
+
+    fn beside(&self, path: &Path) -> Result<Beside, IoError> {
+        let number = self.shared.names.fetch_add(1, Ordering::Relaxed);
+        Ok(Beside {
+            path: path.to_owned(),
+            fresh: PathBuf::from(format!("{}.{number}.tmp", path.display())),
+        })
+    }
+
+    fn take_place(&self, fresh: &Path, path: &Path) -> Result<(), IoError> {
+        self.rename(fresh, path)
+    }
+
+    fn remove(&self, path: &Path) -> Result<(), IoError> {
+        self.call("unlink")?;
+        match self.shared.disk().names.remove(path) {
+            Some(_) => Ok(()),
+            None => failed("unlink", libc::ENOENT),
+        }
     }
 }

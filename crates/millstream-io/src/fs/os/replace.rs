@@ -18,6 +18,7 @@ use rustix::io::{Errno, retry_on_intr};
 use super::cause::{explain, refuse};
 use super::refuse_type;
 use crate::error::IoError;
+use crate::fs::Beside;
 use crate::limits::REPLACE_NAMES_MAX;
 
 /// Makes names of this process differ; it means nothing else.
@@ -37,21 +38,9 @@ pub(super) fn rename(from: &Path, to: &Path) -> Result<(), IoError> {
 /// Replaces the content of `path` as a whole.
 pub(super) fn replace(path: &Path, content: &[u8]) -> Result<(), IoError> {
     let path = resolve(path)?;
-    let name = path
-        .file_name()
-        .ok_or_else(|| refuse("replace", Errno::ISDIR, "the path names a folder"))?;
+    let name = name_of(&path)?;
     let folder = open_folder(folder_of(&path))?;
-    let old = match rustix::fs::statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW) {
-        Ok(old) => Some(old),
-        Err(Errno::NOENT) => None,
-        Err(errno) => return Err(explain("stat", errno)),
-    };
-    if let Some(old) = &old {
-        let kind = FileType::from_raw_mode(old.st_mode);
-        if kind != FileType::RegularFile {
-            return Err(refuse_type(kind));
-        }
-    }
+    let old = old_file(folder.as_fd(), name)?;
     let mut fresh = Fresh::create(folder.as_fd(), old.is_some())?;
     if let Some(old) = &old {
         keep_mode(&fresh.file, old)?;
@@ -62,6 +51,54 @@ pub(super) fn replace(path: &Path, content: &[u8]) -> Result<(), IoError> {
         .map_err(|errno| explain("rename", errno))?;
     fresh.renamed = true;
     sync_folder(folder.as_fd())
+}
+
+/// The names of a replacement in several steps.
+pub(super) fn beside(path: &Path) -> Result<Beside, IoError> {
+    let path = resolve(path)?;
+    name_of(&path)?;
+    let fresh = folder_of(&path).join(fresh_name());
+    Ok(Beside { path, fresh })
+}
+
+/// The last step of a replacement whose content was written to `fresh` before.
+pub(super) fn take_place(fresh: &Path, path: &Path) -> Result<(), IoError> {
+    let (name, fresh_name) = (name_of(path)?, name_of(fresh)?);
+    if folder_of(path) != folder_of(fresh) {
+        let cause = "a file takes the place of one in its own folder only";
+        return Err(refuse("rename", Errno::XDEV, cause));
+    }
+    let folder = open_folder(folder_of(path))?;
+    let old = old_file(folder.as_fd(), name)?;
+    let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = retry_on_intr(|| rustix::fs::openat(&folder, fresh_name, flags, Mode::empty()))
+        .map_err(|errno| explain("open", errno))?;
+    if let Some(old) = &old {
+        keep_mode(&file, old)?;
+    }
+    retry_on_intr(|| rustix::fs::fsync(&file)).map_err(|errno| explain("fsync", errno))?;
+    retry_on_intr(|| rustix::fs::renameat(&folder, fresh_name, &folder, name))
+        .map_err(|errno| explain("rename", errno))?;
+    sync_folder(folder.as_fd())
+}
+
+fn name_of(path: &Path) -> Result<&OsStr, IoError> {
+    path.file_name()
+        .ok_or_else(|| refuse("replace", Errno::ISDIR, "the path names a folder"))
+}
+
+/// The file that is to be replaced, if there is one.
+fn old_file(folder: BorrowedFd<'_>, name: &OsStr) -> Result<Option<Stat>, IoError> {
+    let old = match rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(old) => old,
+        Err(Errno::NOENT) => return Ok(None),
+        Err(errno) => return Err(explain("stat", errno)),
+    };
+    let kind = FileType::from_raw_mode(old.st_mode);
+    if kind != FileType::RegularFile {
+        return Err(refuse_type(kind));
+    }
+    Ok(Some(old))
 }
 
 /// The new file until it has its final name: removed when dropped before.
