@@ -1,0 +1,233 @@
+//! The cursor over a stream's current buffer: all that a call of four bytes costs.
+//!
+//! `base` is the position in the stream of the memory's first byte, `at` how far the cursor is in
+//! it. A read is allowed up to `read_end`, a write up to `write_end`; where a stream may not do
+//! the one or the other, is closed, or has failed, that end is 0, so that one comparison checks
+//! state, mode and bounds together, and the cold call behind it finds out which it was. One `at`
+//! for both directions, so that a stream of both modes has one position.
+//!
+//! # Safety
+//! `read_end` and `write_end` never exceed the memory's length: both are set through
+//! [`Cursor::open`], which asserts it, and the memory is replaced or grown only through
+//! [`Cursor::replace`] and [`Cursor::with_memory`], which set both to 0 first. So the unchecked
+//! copies of `take` and `put` stay inside.
+#![expect(
+    unsafe_code,
+    reason = "copies fixed numbers of bytes inside a bound that one comparison has checked"
+)]
+
+use millstream::Buffer;
+
+/// Memory that a cursor goes over.
+///
+/// # Safety
+/// `base` must be the start of `len` initialised bytes that belong to `self` and that do not move
+/// or change their number but through an exclusive reference to it.
+pub(crate) unsafe trait Memory {
+    fn base(&self) -> *const u8;
+    fn base_mut(&mut self) -> *mut u8;
+    fn len(&self) -> usize;
+}
+
+// SAFETY: a vector's bytes are its own.
+unsafe impl Memory for Vec<u8> {
+    #[inline(always)]
+    fn base(&self) -> *const u8 {
+        self.as_ptr()
+    }
+    #[inline(always)]
+    fn base_mut(&mut self) -> *mut u8 {
+        self.as_mut_ptr()
+    }
+    #[inline(always)]
+    fn len(&self) -> usize {
+        self.len()
+    }
+}
+
+// SAFETY: a buffer's memory is its own, `capacity` bytes from its base, all initialised.
+unsafe impl Memory for Buffer {
+    #[inline(always)]
+    fn base(&self) -> *const u8 {
+        Buffer::base(self)
+    }
+    #[inline(always)]
+    fn base_mut(&mut self) -> *mut u8 {
+        Buffer::base(self)
+    }
+    #[inline(always)]
+    fn len(&self) -> usize {
+        self.capacity()
+    }
+}
+
+/// See the module.
+pub(crate) struct Cursor<M> {
+    memory: M,
+    base: u64,
+    at: usize,
+    read_end: usize,
+    write_end: usize,
+}
+
+impl<M: Memory> Cursor<M> {
+    /// A cursor at `base`, open for nothing.
+    pub(crate) fn new(memory: M, base: u64) -> Cursor<M> {
+        Cursor {
+            memory,
+            base,
+            at: 0,
+            read_end: 0,
+            write_end: 0,
+        }
+    }
+
+    /// Position in the stream.
+    #[inline(always)]
+    pub(crate) fn position(&self) -> u64 {
+        // A window that begins within its buffer has a base before it, which may wrap below 0.
+        self.base.wrapping_add(self.at as u64)
+    }
+
+    /// Position of the memory's first byte.
+    pub(crate) fn base(&self) -> u64 {
+        self.base
+    }
+
+    pub(crate) fn at(&self) -> usize {
+        self.at
+    }
+
+    /// How far the memory may be read.
+    pub(crate) fn read_end(&self) -> usize {
+        self.read_end
+    }
+
+    pub(crate) fn memory(&self) -> &M {
+        &self.memory
+    }
+
+    /// Allows reads and writes up to these ends.
+    pub(crate) fn open(&mut self, read_end: usize, write_end: usize) {
+        assert!(
+            read_end <= self.memory.len() && write_end <= self.memory.len(),
+            "the ends lie within the memory"
+        );
+        self.read_end = read_end;
+        self.write_end = write_end;
+    }
+
+    /// Allows nothing; the position stays.
+    pub(crate) fn shut(&mut self) {
+        self.read_end = 0;
+        self.write_end = 0;
+    }
+
+    /// Goes to byte `at` of memory that begins at `base` of the stream. Open for nothing.
+    pub(crate) fn go(&mut self, base: u64, at: usize) {
+        self.shut();
+        self.base = base;
+        self.at = at;
+    }
+
+    /// Moves to byte `at` of the same memory; the ends stay.
+    pub(crate) fn set_at(&mut self, at: usize) {
+        self.at = at;
+    }
+
+    /// Takes other memory; gives the old one. Open for nothing.
+    pub(crate) fn replace(&mut self, memory: M, base: u64, at: usize) -> M {
+        self.go(base, at);
+        std::mem::replace(&mut self.memory, memory)
+    }
+
+    /// Lends the memory to be grown or changed. Open for nothing afterwards.
+    pub(crate) fn with_memory<T>(&mut self, change: impl FnOnce(&mut M) -> T) -> T {
+        self.shut();
+        change(&mut self.memory)
+    }
+
+    /// The next bytes, if they are all at hand.
+    #[inline(always)]
+    pub(crate) fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let at = self.at;
+        if at + N > self.read_end {
+            return None;
+        }
+        self.at = at + N;
+        // SAFETY: at + N <= read_end <= the memory's length (module's Safety); `at` is far below
+        // the largest number, so that the sum does not wrap.
+        Some(unsafe {
+            self.memory
+                .base()
+                .add(at)
+                .cast::<[u8; N]>()
+                .read_unaligned()
+        })
+    }
+
+    /// Puts bytes, if there is room for all.
+    #[inline(always)]
+    pub(crate) fn put<const N: usize>(&mut self, bytes: &[u8; N]) -> bool {
+        let at = self.at;
+        if at + N > self.write_end {
+            return false;
+        }
+        self.at = at + N;
+        // SAFETY: at + N <= write_end <= the memory's length, as in `take`.
+        unsafe {
+            let to = self.memory.base_mut().add(at);
+            to.cast::<[u8; N]>().write_unaligned(*bytes);
+        }
+        true
+    }
+
+    /// What can be read without a refill.
+    #[inline(always)]
+    pub(crate) fn readable(&self) -> &[u8] {
+        let len = self.read_end.saturating_sub(self.at);
+        let at = if len == 0 { 0 } else { self.at };
+        // SAFETY: at + len <= read_end <= the memory's length; the bytes are initialised.
+        unsafe { std::slice::from_raw_parts(self.memory.base().add(at), len) }
+    }
+
+    /// What can be written without a flush.
+    #[inline(always)]
+    pub(crate) fn writable(&mut self) -> &mut [u8] {
+        let len = self.write_end.saturating_sub(self.at);
+        let at = if len == 0 { 0 } else { self.at };
+        // SAFETY: as in `readable`; the exclusive borrow makes it the only reference.
+        unsafe { std::slice::from_raw_parts_mut(self.memory.base_mut().add(at), len) }
+    }
+
+    /// Goes on by bytes that [`Cursor::readable`] or [`Cursor::writable`] showed.
+    #[inline(always)]
+    pub(crate) fn advance(&mut self, count: usize) {
+        let end = self.read_end.max(self.write_end);
+        assert!(
+            count <= end.saturating_sub(self.at),
+            "no more than what was shown"
+        );
+        self.at += count;
+    }
+
+    /// Copies what is at hand, at most `into`.
+    #[inline]
+    pub(crate) fn read(&mut self, into: &mut [u8]) -> usize {
+        let from = self.readable();
+        let count = from.len().min(into.len());
+        into[..count].copy_from_slice(&from[..count]);
+        self.at += count;
+        count
+    }
+
+    /// Copies as much as there is room for.
+    #[inline]
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> usize {
+        let to = self.writable();
+        let count = to.len().min(bytes.len());
+        to[..count].copy_from_slice(&bytes[..count]);
+        self.at += count;
+        count
+    }
+}

@@ -1,0 +1,32 @@
+//! Every bound of this crate, with its arithmetic.
+
+/// Bytes of a buffer of a file stream. Two in flight and one in use stay within a second-level
+/// cache of 1 MiB, and a request costs its hand-over (some microseconds) once in 65,536 fields.
+pub const FILE_BUFFER_BYTES: usize = 256 << 10;
+
+/// Bytes of the first read after a seek: who jumps about does not pay for what it leaves out.
+pub const SEEK_BUFFER_BYTES: usize = 64 << 10;
+
+/// Reads of a file stream in flight ahead of its reader.
+pub const READS_AHEAD: usize = 3;
+
+/// Writes of a file stream in flight behind its writer.
+pub const WRITES_BEHIND: usize = 3;
+
+/// Bytes that a stream writes in large pieces on the calling thread before it takes the engine: a
+/// few pieces are saved a copy, many are written while the caller works.
+pub const LOCAL_BYTES_MAX: u64 = 4 << 20;
+
+/// First memory of a memory stream that grows: a page.
+pub const MEMORY_BYTES_MIN: usize = 4 << 10;
+
+/// Bytes that a length read from a stream may make a helper allocate before it has seen as many:
+/// a forged length costs no more than this.
+pub const UNSEEN_BYTES_MAX: usize = 64 << 10;
+
+/// Bytes of the longest LEB128 number of 64 bits: ⌈64 ÷ 7⌉.
+pub const LEB128_BYTES_MAX: usize = 10;
+
+const _: () = assert!(SEEK_BUFFER_BYTES <= FILE_BUFFER_BYTES);
+const _: () = assert!(READS_AHEAD >= 2 && WRITES_BEHIND >= 2);
+const _: () = assert!(LEB128_BYTES_MAX == 64usize.div_ceil(7));

@@ -1,0 +1,244 @@
+//! A bounded window on another stream, which checks every call.
+//!
+//! Validity, mode, position and bounds hold before each byte moves, by two comparisons: where the
+//! call ends against the end of the window (which is 0 for a mode that the view does not have, or
+//! after it was closed), and the stream's own, which says whether it is open for this and has the
+//! bytes at hand, see `cursor.rs`. That the stream stands where the view left it needs none: a view
+//! owns or borrows its stream, or holds a handle, which has a position of its own. What does not
+//! pass goes to the cold half, which checks each by itself and names the reason.
+//!
+//! Measured: 0.2 to 0.3 ns a call beyond the bare stream. A view that kept a position beside the
+//! stream's and compared both cost 0.6.
+//!
+//! Positions and errors of a view count from the start of its window. Views of views work the same.
+//!
+//! ```
+//! use millstream_stream::{ErrorKind, MemoryStream, Mode, ReadTyped, Shared, Stream, StreamView};
+//! let stream = Shared::new(MemoryStream::from_vec((0..100).collect()));
+//! let mut view = StreamView::new(stream.clone(), 10, 5, Mode::Read)?;
+//! assert_eq!(view.read_u32_le()?, 0x0D0C_0B0A);
+//! assert_eq!(view.read_u32_le().unwrap_err().kind(), ErrorKind::PastEnd);
+//! stream.with(|stream| stream.close());
+//! assert_eq!(view.read_u8().unwrap_err().kind(), ErrorKind::Closed);
+//! # Ok::<(), millstream_stream::Error>(())
+//! ```
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::stream::{
+    Mode, NOT_READABLE, NOT_WRITABLE, POSITION_MAX, ReadStream, Stream, WindowStream, WriteStream,
+    out_of_range, std_traits, wrong_mode,
+};
+
+/// See the module. The stream is owned, borrowed (`&mut S`) or a handle
+/// ([`Shared`](crate::Shared)).
+#[derive(Debug)]
+pub struct StreamView<S> {
+    under: S,
+    /// The window, in positions of the stream under it.
+    start: u64,
+    end: u64,
+    /// `end`, or 0 where the mode does not allow it or the view was closed.
+    read_end: u64,
+    write_end: u64,
+    mode: Mode,
+    closed: bool,
+}
+
+impl<S: Stream> StreamView<S> {
+    /// A window of `len` bytes from `start` of the stream, at its start.
+    ///
+    /// # Errors
+    /// The stream is closed or failed, its mode does not allow `mode`, or (for reading) it ends
+    /// before the window does.
+    pub fn new(mut under: S, start: u64, len: u64, mode: Mode) -> Result<StreamView<S>> {
+        under.check()?;
+        let allowed = under.mode();
+        if mode.reads() && !allowed.reads() {
+            return Err(wrong_mode(start, len, NOT_READABLE));
+        }
+        if mode.writes() && !allowed.writes() {
+            return Err(wrong_mode(start, len, NOT_WRITABLE));
+        }
+        let end = start.checked_add(len).filter(|end| *end <= POSITION_MAX);
+        let end = end.ok_or_else(|| out_of_range(start, len))?;
+        if !mode.writes() && end > under.len()? {
+            let cause = "the window ends beyond the stream";
+            return Err(Error::new(ErrorKind::PastEnd, start, len, cause));
+        }
+        if under.position() != start {
+            under.seek_to(start)?;
+        }
+        Ok(StreamView {
+            under,
+            start,
+            end,
+            read_end: if mode.reads() { end } else { 0 },
+            write_end: if mode.writes() { end } else { 0 },
+            mode,
+            closed: false,
+        })
+    }
+
+    /// Ends the view; the stream comes back, where the view stood.
+    #[must_use]
+    pub fn into_inner(self) -> S {
+        self.under
+    }
+
+    /// Invalidates the view: every later call is an error.
+    pub fn close(&mut self) {
+        self.closed = true;
+        self.read_end = 0;
+        self.write_end = 0;
+    }
+
+    /// Bytes between the view's position and its end.
+    #[must_use]
+    pub fn remaining(&self) -> u64 {
+        self.end.saturating_sub(self.under.position())
+    }
+
+    /// All that the hot path checks, one by one and with reasons.
+    fn admit(&self, len: u64, read: bool) -> Result<()> {
+        self.check()?;
+        if read && !self.mode.reads() {
+            return Err(wrong_mode(self.position(), len, NOT_READABLE));
+        }
+        if !read && !self.mode.writes() {
+            return Err(wrong_mode(self.position(), len, NOT_WRITABLE));
+        }
+        if len > self.remaining() {
+            let cause = "the window ends before";
+            return Err(Error::new(ErrorKind::PastEnd, self.position(), len, cause));
+        }
+        Ok(())
+    }
+
+    /// Bytes that are left, as far as memory can have them.
+    fn left(&self) -> usize {
+        usize::try_from(self.remaining()).unwrap_or(usize::MAX)
+    }
+}
+
+impl<S: Stream> Stream for StreamView<S> {
+    #[inline(always)]
+    fn position(&self) -> u64 {
+        // The stream never stands before the window: only the view moves it (a handle has a
+        // position of its own).
+        self.under.position() - self.start
+    }
+
+    fn len(&mut self) -> Result<u64> {
+        self.check()?;
+        Ok(self.end - self.start)
+    }
+
+    fn seek_to(&mut self, position: u64) -> Result<()> {
+        self.check()?;
+        let to = self.start.checked_add(position);
+        let to = to.filter(|to| *to <= POSITION_MAX);
+        let to = to.ok_or_else(|| out_of_range(position, 0))?;
+        let start = self.start;
+        self.under
+            .seek_to(to)
+            .map_err(|error| error.seen_from(start))
+    }
+
+    fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    fn check(&self) -> Result<()> {
+        if self.closed {
+            let cause = "the view was closed";
+            return Err(Error::new(ErrorKind::Closed, self.position(), 0, cause));
+        }
+        let start = self.start;
+        self.under.check().map_err(|error| error.seen_from(start))
+    }
+}
+
+impl<S: ReadStream> ReadStream for StreamView<S> {
+    #[inline(always)]
+    fn next_at_hand<const N: usize>(&mut self) -> Option<[u8; N]> {
+        self.under.next_within(self.read_end)
+    }
+
+    #[inline(always)]
+    fn next_within<const N: usize>(&mut self, end: u64) -> Option<[u8; N]> {
+        let end = self.start.saturating_add(end).min(self.read_end);
+        self.under.next_within(end)
+    }
+
+    fn read_slice(&mut self, into: &mut [u8]) -> Result<()> {
+        self.admit(into.len() as u64, true)?;
+        let start = self.start;
+        self.under
+            .read_slice(into)
+            .map_err(|error| error.seen_from(start))
+    }
+
+    fn read_some(&mut self, into: &mut [u8]) -> Result<usize> {
+        self.admit(0, true)?;
+        let count = into.len().min(self.left());
+        let start = self.start;
+        self.under
+            .read_some(&mut into[..count])
+            .map_err(|error| error.seen_from(start))
+    }
+}
+
+impl<S: WindowStream> WindowStream for StreamView<S> {
+    fn window(&mut self) -> Result<&[u8]> {
+        self.admit(0, true)?;
+        let left = self.left();
+        if left == 0 {
+            return Ok(&[]);
+        }
+        let start = self.start;
+        let window = self
+            .under
+            .window()
+            .map_err(|error| error.seen_from(start))?;
+        Ok(&window[..window.len().min(left)])
+    }
+
+    fn advance(&mut self, count: usize) {
+        assert!(count as u64 <= self.remaining(), "no more than was shown");
+        self.under.advance(count);
+    }
+}
+
+impl<S: WriteStream> WriteStream for StreamView<S> {
+    #[inline(always)]
+    fn put_at_hand<const N: usize>(&mut self, bytes: &[u8; N]) -> bool {
+        self.under.put_within(bytes, self.write_end)
+    }
+
+    #[inline(always)]
+    fn put_within<const N: usize>(&mut self, bytes: &[u8; N], end: u64) -> bool {
+        let end = self.start.saturating_add(end).min(self.write_end);
+        self.under.put_within(bytes, end)
+    }
+
+    fn write_slice(&mut self, bytes: &[u8]) -> Result<()> {
+        self.admit(bytes.len() as u64, false)?;
+        let start = self.start;
+        self.under
+            .write_slice(bytes)
+            .map_err(|error| error.seen_from(start))
+    }
+
+    fn flush_all(&mut self) -> Result<()> {
+        self.check()?;
+        let start = self.start;
+        self.under
+            .flush_all()
+            .map_err(|error| error.seen_from(start))
+    }
+}
+
+std_traits!(read, [S: ReadStream], StreamView<S>);
+std_traits!(window, [S: WindowStream], StreamView<S>);
+std_traits!(write, [S: WriteStream], StreamView<S>);
+std_traits!(seek, [S: Stream], StreamView<S>);

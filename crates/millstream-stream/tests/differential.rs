@@ -1,0 +1,298 @@
+//! Streams against the standard library's: the same random operations must give the same bytes,
+//! positions and ends. Views are compared with a cursor over the same bytes.
+
+use std::fs::File;
+use std::io::{BufRead, Cursor, Read, Seek, SeekFrom, Write};
+use std::sync::Arc;
+
+use millstream::{Backend, Storage, StorageOptions};
+use millstream_stream::{
+    MemoryStream, Mode, OpenOptions, Shared, Stream, StreamView, Streams, WriteStream,
+};
+use proptest::prelude::*;
+
+/// Longer than two buffers of a file stream, so that windows change under the operations.
+const FILE_BYTES: usize = 700_000;
+
+#[derive(Debug, Clone)]
+enum Step {
+    Read(usize),
+    ReadExact(usize),
+    FillAndConsume(usize),
+    Write(usize, u8),
+    Seek(SeekFrom),
+    Flush,
+}
+
+fn lengths(most: usize) -> impl Strategy<Value = usize> {
+    prop_oneof![
+        6 => 0usize..40,
+        2 => 0..most / 8 + 1,
+        1 => 0..most + most / 4 + 1,
+    ]
+}
+
+fn steps(len: usize, writes: bool) -> impl Strategy<Value = Vec<Step>> {
+    let most = i64::try_from(len).expect("short");
+    let seek = prop_oneof![
+        (0..most as u64 + 50).prop_map(SeekFrom::Start),
+        (-most..50).prop_map(SeekFrom::End),
+        (-most / 2..most / 2).prop_map(SeekFrom::Current),
+        (-60i64..60).prop_map(SeekFrom::Current),
+    ];
+    // Nothing written beyond the end is nothing for a file, and zeroes for a cursor.
+    let write = (lengths(len), any::<u8>()).prop_map(|(len, byte)| Step::Write(len.max(1), byte));
+    let step = prop_oneof![
+        3 => lengths(len).prop_map(Step::Read),
+        3 => lengths(len).prop_map(Step::ReadExact),
+        1 => lengths(len).prop_map(Step::FillAndConsume),
+        if writes { 4 } else { 1 } => if writes { write.boxed() } else { Just(Step::Flush).boxed() },
+        3 => seek.prop_map(Step::Seek),
+        1 => Just(Step::Flush),
+    ];
+    prop::collection::vec(step, 1..40)
+}
+
+fn pattern(len: usize) -> Vec<u8> {
+    (0..len).map(|at| (at * 7 + at / 251 * 13) as u8).collect()
+}
+
+/// Reads until `len` bytes or the end: what one call gives depends on buffers.
+fn read_up_to(stream: &mut impl Read, len: usize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    stream
+        .take(len as u64)
+        .read_to_end(&mut bytes)
+        .expect("a read");
+    bytes
+}
+
+/// Takes both through the steps; `window` is where the window ends, if writes may not pass it.
+fn compare(
+    ours: &mut (impl BufRead + Write + Seek),
+    theirs: &mut (impl Read + Write + Seek),
+    steps: &[Step],
+    window: Option<u64>,
+) {
+    for (index, step) in steps.iter().enumerate() {
+        let before = theirs.stream_position().expect("a position");
+        match step {
+            Step::Read(len) => {
+                let (a, b) = (read_up_to(ours, *len), read_up_to(theirs, *len));
+                assert!(
+                    a == b,
+                    "step {index}: {step:?}: {} and {} bytes",
+                    a.len(),
+                    b.len()
+                );
+            }
+            Step::ReadExact(len) => {
+                let (mut a, mut b) = (vec![0; *len], vec![0; *len]);
+                let (ra, rb) = (ours.read_exact(&mut a), theirs.read_exact(&mut b));
+                assert_eq!(
+                    ra.is_ok(),
+                    rb.is_ok(),
+                    "step {index}: {step:?} at {before}: {ra:?}"
+                );
+                if rb.is_ok() {
+                    assert!(a == b, "step {index}: {step:?}");
+                } else {
+                    // Ours has not moved; theirs may be anywhere.
+                    assert_eq!(ours.stream_position().expect("a position"), before);
+                    theirs.seek(SeekFrom::Start(before)).expect("a seek");
+                }
+            }
+            Step::FillAndConsume(len) => {
+                let window = ours.fill_buf().expect("a window");
+                let count = window.len().min(*len);
+                let a = window[..count].to_vec();
+                ours.consume(count);
+                let mut b = vec![0; count];
+                theirs.read_exact(&mut b).expect("as many bytes");
+                assert!(a == b, "step {index}: {step:?}");
+            }
+            Step::Write(len, byte) => {
+                let fits = window.is_none_or(|end| before + *len as u64 <= end);
+                let written = ours.write_all(&vec![*byte; *len]);
+                assert_eq!(written.is_ok(), fits, "step {index}: {step:?} at {before}");
+                if fits {
+                    theirs.write_all(&vec![*byte; *len]).expect("written");
+                }
+            }
+            Step::Seek(to) => {
+                let (a, b) = (ours.seek(*to), theirs.seek(*to));
+                assert_eq!(a.is_ok(), b.is_ok(), "step {index}: {step:?}: {a:?} {b:?}");
+            }
+            Step::Flush => {
+                ours.flush().expect("flushed");
+                theirs.flush().expect("flushed");
+            }
+        }
+        let here = ours.stream_position().expect("a position");
+        assert_eq!(
+            here,
+            theirs.stream_position().expect("a position"),
+            "step {index}: {step:?}"
+        );
+    }
+}
+
+fn config(cases: u32) -> ProptestConfig {
+    ProptestConfig {
+        cases,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    }
+}
+
+proptest! {
+    #![proptest_config(config(256))]
+
+    #[test]
+    fn memory_is_a_cursor_over_a_vector(steps in steps(3000, true)) {
+        let mut ours = MemoryStream::from_vec(pattern(3000));
+        let mut theirs = Cursor::new(pattern(3000));
+        compare(&mut ours, &mut theirs, &steps, None);
+        prop_assert!(ours.into_vec() == theirs.into_inner());
+    }
+
+    #[test]
+    fn a_view_is_a_cursor_over_its_window(steps in steps(1000, true)) {
+        let mut stream = MemoryStream::from_vec(pattern(3000));
+        let mut ours = StreamView::new(&mut stream, 700, 1000, Mode::ReadWrite).unwrap();
+        let mut bytes = pattern(3000);
+        compare(&mut ours, &mut Cursor::new(&mut bytes[700..1700]), &steps, Some(1000));
+        prop_assert!(stream.into_vec() == bytes, "outside of the window, too");
+    }
+
+    #[test]
+    fn a_view_of_a_view_is_one_window_within_the_other(steps in steps(600, true)) {
+        let stream = MemoryStream::from_vec(pattern(3000));
+        let outer = StreamView::new(stream, 700, 1000, Mode::ReadWrite).unwrap();
+        let mut ours = StreamView::new(outer, 150, 600, Mode::ReadWrite).unwrap();
+        let mut bytes = pattern(3000);
+        compare(&mut ours, &mut Cursor::new(&mut bytes[850..1450]), &steps, Some(600));
+        prop_assert!(ours.into_inner().into_inner().into_vec() == bytes);
+    }
+
+    #[test]
+    fn handles_of_one_stream_have_positions_of_their_own(
+        first in steps(3000, false), second in steps(3000, false)
+    ) {
+        let mut ours = [Shared::new(MemoryStream::from_vec(pattern(3000))), ];
+        let mut other = ours[0].clone();
+        let mut theirs = [Cursor::new(pattern(3000)), Cursor::new(pattern(3000))];
+        for (a, b) in first.iter().zip(&second) {
+            for (stream, cursor, step) in [
+                (&mut ours[0], 0, a),
+                (&mut other, 1, b),
+            ] {
+                let cursor = &mut theirs[cursor];
+                match step {
+                    Step::Read(len) | Step::ReadExact(len) | Step::FillAndConsume(len) => {
+                        let mut view = StreamView::new(
+                            stream.clone(), 0, 3000, Mode::Read).unwrap();
+                        view.seek_to(cursor.position()).unwrap();
+                        prop_assert!(read_up_to(&mut view, *len) == read_up_to(cursor, *len));
+                        stream.seek_to(cursor.position()).unwrap();
+                    }
+                    Step::Seek(SeekFrom::Start(to)) => {
+                        stream.seek_to(*to).unwrap();
+                        cursor.set_position(*to);
+                    }
+                    _ => {}
+                }
+                prop_assert_eq!(stream.position(), cursor.position());
+            }
+        }
+    }
+}
+
+fn storages() -> Vec<(&'static str, Arc<Storage>)> {
+    let mut storages = Vec::new();
+    for (name, backend) in [("uring", Backend::Uring), ("threads", Backend::Threads)] {
+        let options = StorageOptions {
+            backend,
+            ..StorageOptions::default()
+        };
+        match Storage::new(options) {
+            Ok(storage) => storages.push((name, Arc::new(storage))),
+            Err(error) => println!("SKIP: {name}: {error}"),
+        }
+    }
+    storages
+}
+
+/// Runs a body for each of `cases` random sequences over each backend.
+fn each_sequence(writes: bool, cases: u32, body: impl Fn(&Streams, &[Step])) {
+    for (_, storage) in storages() {
+        let streams = Streams::new(&storage).expect("streams");
+        let mut runner = proptest::test_runner::TestRunner::new(config(cases));
+        let result = runner.run(&steps(FILE_BYTES, writes), |steps| {
+            body(&streams, &steps);
+            Ok(())
+        });
+        if let Err(error) = result {
+            panic!("{error}");
+        }
+    }
+}
+
+#[test]
+fn a_file_that_is_read_is_the_system_s_file() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("a");
+    std::fs::write(&path, pattern(FILE_BYTES)).expect("written");
+    each_sequence(false, 60, |streams, steps| {
+        let mut ours = streams.open(&path).expect("opened");
+        let mut theirs = File::open(&path).expect("opened");
+        compare(&mut ours, &mut theirs, steps, None);
+        ours.close().expect("closed");
+    });
+}
+
+#[test]
+fn a_file_that_is_read_and_written_is_the_system_s_file() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (a, b) = (folder.path().join("a"), folder.path().join("b"));
+    each_sequence(true, 60, |streams, steps| {
+        std::fs::write(&a, pattern(FILE_BYTES)).expect("written");
+        std::fs::write(&b, pattern(FILE_BYTES)).expect("written");
+        let options = OpenOptions {
+            mode: Mode::ReadWrite,
+            ..OpenOptions::default()
+        };
+        let mut ours = streams.open_with(&a, options).expect("opened");
+        let mut theirs = File::options()
+            .read(true)
+            .write(true)
+            .open(&b)
+            .expect("opened");
+        compare(&mut ours, &mut theirs, steps, None);
+        ours.close().expect("closed");
+        assert!(std::fs::read(&a).expect("there") == std::fs::read(&b).expect("there"));
+    });
+}
+
+#[test]
+fn a_view_over_a_file_is_a_cursor_over_its_window() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("a");
+    let (start, len) = (100_001, 400_003);
+    each_sequence(true, 40, |streams, steps| {
+        let mut bytes = pattern(FILE_BYTES);
+        std::fs::write(&path, &bytes).expect("written");
+        let options = OpenOptions {
+            mode: Mode::ReadWrite,
+            ..OpenOptions::default()
+        };
+        let mut file = streams.open_with(&path, options).expect("opened");
+        let mut ours =
+            StreamView::new(&mut file, start as u64, len as u64, Mode::ReadWrite).expect("a view");
+        let mut theirs = Cursor::new(&mut bytes[start..start + len]);
+        compare(&mut ours, &mut theirs, steps, Some(len as u64));
+        ours.flush_all().expect("flushed");
+        file.close().expect("closed");
+        assert!(std::fs::read(&path).expect("there") == bytes);
+    });
+}
