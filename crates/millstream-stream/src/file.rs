@@ -54,6 +54,7 @@ use millstream::{
     Storage, Ticket,
 };
 
+use crate::ahead::Ahead;
 use crate::cursor::Cursor;
 use crate::error::{Error, ErrorKind, Result};
 use crate::stream::{
@@ -64,7 +65,6 @@ use crate::stream::{
 mod ahead;
 mod behind;
 
-use ahead::Ahead;
 use behind::Behind;
 
 /// How to open a file.
@@ -191,7 +191,7 @@ impl Streams {
             },
             mode,
             doing: Doing::Nothing,
-            ahead: VecDeque::new(),
+            ahead: Ahead::default(),
             behind: VecDeque::new(),
             spare: Vec::new(),
             local_bytes: 0,
@@ -309,7 +309,7 @@ pub struct FileStream {
     len: u64,
     mode: Mode,
     doing: Doing,
-    ahead: VecDeque<Ahead>,
+    ahead: Ahead,
     behind: VecDeque<Behind>,
     /// Buffers to be written to.
     spare: Vec<Buffer>,

@@ -18,19 +18,25 @@
 //! Every error names its position. What a write-behind fails with comes at the next buffer, and
 //! at `flush` and `close`; a stream that is dropped instead of closed logs it.
 
+mod ahead;
+pub mod archive;
+pub mod blob;
 mod cursor;
 pub mod error;
 pub mod file;
 pub mod limits;
 pub mod memory;
+pub mod package;
 pub mod shared;
 pub mod stream;
 pub mod typed;
 pub mod view;
 
+pub use archive::{ArchiveReader, ArchiveWriter, ObjectId, ObjectTable, ReadObject};
 pub use error::{Error, ErrorKind, Result};
 pub use file::{FileStream, OpenOptions, Streams};
 pub use memory::MemoryStream;
+pub use package::PackageStream;
 pub use shared::Shared;
 pub use stream::{Mode, ReadStream, Stream, WindowStream, WriteStream};
 pub use typed::{ReadTyped, WriteTyped};

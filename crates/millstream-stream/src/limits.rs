@@ -30,3 +30,19 @@ pub const LEB128_BYTES_MAX: usize = 10;
 const _: () = assert!(SEEK_BUFFER_BYTES <= FILE_BUFFER_BYTES);
 const _: () = assert!(READS_AHEAD >= 2 && WRITES_BEHIND >= 2);
 const _: () = assert!(LEB128_BYTES_MAX == 64usize.div_ceil(7));
+
+/// Alignment of a blob's memory and, at most, of what lies in it: that of vectors of four floats.
+pub const BLOB_ALIGNMENT: usize = 16;
+
+/// Levels of owned records in a blob. Each costs the checker a few hundred bytes of stack: 256 stay
+/// under 128 KiB, and no scene of use is nested as deep.
+pub const BLOB_DEPTH_MAX: usize = 256;
+
+/// Objects of one archive: ids stay far from the largest number, and the writer's marks (a byte
+/// each) under 1 GiB.
+pub const ARCHIVE_OBJECTS_MAX: u32 = 1 << 30;
+
+/// Bytes of the fields of one object, which are gathered in memory before they are written.
+pub const OBJECT_BYTES_MAX: u64 = 1 << 31;
+
+const _: () = assert!(OBJECT_BYTES_MAX <= u32::MAX as u64);

@@ -2,31 +2,17 @@
 //!
 //! A stream that reads on gets whole buffers; the first one after a seek to elsewhere is small and
 //! has none behind it, so that who jumps about pays only for what it looks at. Whatever is in
-//! flight for another place is dropped: its request goes on, and its buffer returns to the pool.
+//! flight for another place is dropped.
 
-use millstream::{Buffer, Request, Ticket};
-
-use millstream::LocalFile;
+use millstream::{LocalFile, Request};
 
 use super::{FileStream, Handle, Place};
+use crate::ahead::look_at;
 use crate::error::{Error, ErrorKind, Result};
-use crate::limits::{FILE_BUFFER_BYTES, READS_AHEAD, SEEK_BUFFER_BYTES};
+use crate::limits::{FILE_BUFFER_BYTES, SEEK_BUFFER_BYTES};
 
 /// Windows begin at multiples of a page, which spares the kernel half pages.
 const PAGE_BYTES: u64 = 4096;
-
-/// A window on its way.
-pub(super) struct Ahead {
-    offset: u64,
-    len: u64,
-    ticket: Ticket,
-}
-
-impl Ahead {
-    fn holds(&self, position: u64) -> bool {
-        self.offset <= position && position - self.offset < self.len
-    }
-}
 
 impl Handle {
     fn read_fully(&self, local: &LocalFile, offset: u64, into: &mut [u8]) -> Result<()> {
@@ -54,10 +40,7 @@ impl FileStream {
         if position >= self.len {
             return Ok(());
         }
-        // Windows before the one with the position were passed over by a seek.
-        while self.ahead.front().is_some_and(|it| !it.holds(position)) {
-            self.ahead.pop_front();
-        }
+        self.ahead.pass(position);
         // Who has read a window to its end, or begins at the start, reads on.
         let reads_on = position == 0 || self.cursor.read_end() > 0 || !self.ahead.is_empty();
         let reads_on = reads_on || wanted > SEEK_BUFFER_BYTES;
@@ -70,41 +53,43 @@ impl FileStream {
             };
             let len = (len as u64).min(self.len - offset);
             if self.read_local(offset, len, position)? {
-                if reads_on {
-                    self.request_more(offset + len)?;
+                if reads_on && offset + len < self.len {
+                    self.read_on(offset + len)?;
                 }
                 return Ok(());
             }
-            self.request(offset, len)?;
+            let request = Request::read(self.handle.engine(), offset, len);
+            let ticket = self.handle.enqueue(request, offset, len)?;
+            self.ahead.push(offset, len, ticket);
         }
         if reads_on {
-            self.request_more(0)?;
+            self.read_on(0)?;
         }
         self.handle.submit();
-        let Some(front) = self.ahead.pop_front() else {
+        let Some(first) = self.ahead.take() else {
             unreachable!("a window was requested, or was on its way")
         };
-        let (offset, len) = (front.offset, front.len);
-        let buffer = match front.ticket.wait() {
-            Ok(done) => done.into_buffer(),
+        match first.ticket.wait() {
+            Ok(done) => {
+                let buffer = done.into_buffer();
+                self.window_start = look_at(&mut self.cursor, buffer, first.offset, position);
+                Ok(())
+            }
             Err(failed) => {
                 self.ahead.clear();
                 self.cursor.go(position, 0);
-                return Err(self.handle.error(failed.error, offset, len));
+                Err(self.handle.error(failed.error, first.offset, first.len))
             }
-        };
-        self.look_at(buffer, offset, position);
-        Ok(())
+        }
     }
 
     /// Reads some of `into`, which is not empty; nothing only at the end of the file.
     pub(super) fn read_piece(&mut self, into: &mut [u8]) -> Result<usize> {
         let position = self.cursor.position();
-        let len = into
-            .len()
-            .min(usize::try_from(self.len.saturating_sub(position)).unwrap_or(usize::MAX));
-        let large = len >= FILE_BUFFER_BYTES && self.cursor.readable().is_empty();
-        if large
+        let left = usize::try_from(self.len.saturating_sub(position)).unwrap_or(usize::MAX);
+        let len = into.len().min(left);
+        if len >= FILE_BUFFER_BYTES
+            && self.cursor.readable().is_empty()
             && let Place::Local(local) = &self.handle.place
             && local.is_cached(position, len as u64)
         {
@@ -126,48 +111,18 @@ impl FileStream {
         }
         let mut buffer = self.handle.buffer(len as usize, offset)?;
         self.handle.read_fully(local, offset, &mut buffer)?;
-        self.look_at(buffer, offset, position);
+        self.window_start = look_at(&mut self.cursor, buffer, offset, position);
         Ok(true)
     }
 
-    /// Has [`READS_AHEAD`] windows on their way behind the one at hand, or waited for, whose end is
-    /// `end`; one more where that one is among them.
-    fn request_more(&mut self, end: u64) -> Result<()> {
-        let count = READS_AHEAD + usize::from(!self.ahead.is_empty());
-        while self.ahead.len() < count {
-            let next = self.ahead.back().map_or(end, |last| last.offset + last.len);
-            if next >= self.len {
-                break;
-            }
-            self.request(next, FILE_BUFFER_BYTES as u64)?;
-        }
-        if !self.ahead.is_empty() {
-            self.handle.submit();
-        }
+    /// Has windows on their way behind the one at hand, which ends at `end`.
+    fn read_on(&mut self, end: u64) -> Result<()> {
+        let (handle, file) = (&mut self.handle, self.len);
+        self.ahead.top_up(end, file, |offset, len| {
+            let request = Request::read(handle.engine(), offset, len);
+            handle.enqueue(request, offset, len)
+        })?;
+        self.handle.submit();
         Ok(())
-    }
-
-    fn request(&mut self, offset: u64, len: u64) -> Result<()> {
-        let len = len.min(self.len - offset);
-        let request = Request::read(self.handle.engine(), offset, len);
-        let ticket = self.handle.enqueue(request, offset, len)?;
-        self.ahead.push_back(Ahead {
-            offset,
-            len,
-            ticket,
-        });
-        Ok(())
-    }
-
-    /// Puts a window under the cursor.
-    fn look_at(&mut self, buffer: Buffer, offset: u64, position: u64) {
-        // The view of a buffer may begin after its memory does.
-        let start = buffer.as_ptr() as usize - buffer.base() as usize;
-        let end = start + buffer.len();
-        let at = start + (position - offset) as usize;
-        let base = offset.wrapping_sub(start as u64);
-        drop(self.cursor.replace(buffer, base, at));
-        self.cursor.open(end, 0);
-        self.window_start = start;
     }
 }

@@ -1,0 +1,95 @@
+//! Windows on their way to a stream that reads.
+
+use std::collections::VecDeque;
+
+use millstream::{Buffer, Ticket};
+
+use crate::cursor::Cursor;
+use crate::error::Result;
+use crate::limits::{FILE_BUFFER_BYTES, READS_AHEAD};
+
+/// A window that was requested.
+pub(crate) struct Window {
+    pub(crate) offset: u64,
+    pub(crate) len: u64,
+    pub(crate) ticket: Ticket,
+}
+
+impl Window {
+    fn holds(&self, position: u64) -> bool {
+        self.offset <= position && position - self.offset < self.len
+    }
+}
+
+/// The windows in flight, in the order of their offsets, one behind the other.
+#[derive(Default)]
+pub(crate) struct Ahead(VecDeque<Window>);
+
+impl Ahead {
+    /// Drops what is in flight: the requests go on, and their buffers return to the pool.
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Drops the windows before the one with the position: a seek has passed them over.
+    pub(crate) fn pass(&mut self, position: u64) {
+        while self.0.front().is_some_and(|it| !it.holds(position)) {
+            self.0.pop_front();
+        }
+    }
+
+    pub(crate) fn push(&mut self, offset: u64, len: u64, ticket: Ticket) {
+        self.0.push_back(Window {
+            offset,
+            len,
+            ticket,
+        });
+    }
+
+    /// The first window.
+    pub(crate) fn take(&mut self) -> Option<Window> {
+        self.0.pop_front()
+    }
+
+    /// Requests windows until [`READS_AHEAD`] are on their way behind the one at hand, whose end is
+    /// `end`, or behind the first one in flight. `stream_end` is where the stream ends.
+    pub(crate) fn top_up(
+        &mut self,
+        end: u64,
+        stream_end: u64,
+        mut request: impl FnMut(u64, u64) -> Result<Ticket>,
+    ) -> Result<()> {
+        let count = READS_AHEAD + usize::from(!self.0.is_empty());
+        while self.0.len() < count {
+            let next = self.0.back().map_or(end, |last| last.offset + last.len);
+            if next >= stream_end {
+                break;
+            }
+            let len = (FILE_BUFFER_BYTES as u64).min(stream_end - next);
+            let ticket = request(next, len)?;
+            self.push(next, len, ticket);
+        }
+        Ok(())
+    }
+}
+
+/// Puts a window under the cursor; where it begins in its buffer.
+pub(crate) fn look_at(
+    cursor: &mut Cursor<Buffer>,
+    buffer: Buffer,
+    offset: u64,
+    position: u64,
+) -> usize {
+    // The view of a buffer may begin after its memory does.
+    let start = buffer.as_ptr().addr() - buffer.base().addr();
+    let end = start + buffer.len();
+    let at = start + (position - offset) as usize;
+    let base = offset.wrapping_sub(start as u64);
+    drop(cursor.replace(buffer, base, at));
+    cursor.open(end, 0);
+    start
+}

@@ -1,0 +1,556 @@
+//! Archives: tagged objects with references between them, readable by older and newer programs.
+//!
+//! An archive is a sequence of objects, each with a tag (its type), the version of its fields, and
+//! an id by which others refer to it. A reader asks for the next object and reads its fields through
+//! a window that ends with it: what it does not know, an object of an unknown tag or the fields that
+//! a newer program added at the end, is passed over; fields that an older program did not write show
+//! by the window's end. Within an object, parts are tagged in the same way.
+//!
+//! The writer gathers an object in memory, because its length goes before it, and then copies it to
+//! the stream in one call: to memory, to a file, through a view, at the same speed. An object may be
+//! referred to before it is written ([`ArchiveWriter::reserve`]), so graphs with cycles can be
+//! saved. `finish` refuses an archive in which a reserved object is missing; a reader notices a cut
+//! archive by its missing end. The format is told in `docs/FORMAT.md`.
+//!
+//! ```
+//! use millstream_stream::{
+//!     ArchiveReader, ArchiveWriter, MemoryStream, ReadTyped, Stream, WriteTyped,
+//! };
+//! const SHIP: u32 = 1;
+//!
+//! let mut archive = ArchiveWriter::new(MemoryStream::new(), 0xCAFE)?;
+//! let flagship = archive.object(SHIP, 2, |ship| {
+//!     ship.write_string("Hull")?;
+//!     ship.write_f32_le(0.5)
+//! })?;
+//! let mut stream = archive.finish()?;
+//!
+//! stream.seek_to(0)?;
+//! let mut archive = ArchiveReader::new(stream, 0xCAFE)?;
+//! while let Some(object) = archive.next_object()? {
+//!     if object.tag != SHIP {
+//!         continue; // Passed over.
+//!     }
+//!     let mut ship = archive.payload()?;
+//!     assert_eq!((object.id, ship.read_string(64)?), (flagship, "Hull".into()));
+//!     // A field of version 2.
+//!     let armour = if object.version >= 2 { ship.read_f32_le()? } else { 1.0 };
+//!     assert_eq!(armour, 0.5);
+//! }
+//! # Ok::<(), millstream_stream::Error>(())
+//! ```
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU32;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::limits::{ARCHIVE_OBJECTS_MAX, OBJECT_BYTES_MAX};
+use crate::memory::MemoryStream;
+use crate::stream::{Mode, ReadStream, Stream, WriteStream};
+use crate::typed::{ReadTyped, WriteTyped};
+use crate::view::StreamView;
+
+/// The first bytes of an archive.
+pub const MAGIC: [u8; 4] = *b"MSAR";
+/// Version of the format.
+pub const VERSION: u16 = 1;
+/// Bytes of the header.
+pub const HEADER_BYTES: u64 = 16;
+/// Bytes before each object.
+pub const OBJECT_HEADER_BYTES: u64 = 16;
+/// The tag of the end; no object has it.
+pub const END_TAG: u32 = 0;
+
+/// Names an object within its archive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ObjectId(NonZeroU32);
+
+impl ObjectId {
+    /// Its number, from 1 on.
+    #[must_use]
+    pub fn number(self) -> u32 {
+        self.0.get()
+    }
+}
+
+/// Writes an archive to a stream, from the stream's position on.
+#[derive(Debug)]
+pub struct ArchiveWriter<W> {
+    out: W,
+    /// The object being gathered.
+    scratch: MemoryStream,
+    /// Ids given out; of each, whether its object was written.
+    written: Vec<bool>,
+    count: u64,
+    /// A call failed half-way: what follows would be garbage.
+    broken: bool,
+}
+
+impl<W: WriteStream> ArchiveWriter<W> {
+    /// Begins an archive. `application` tells archives of one program from others'.
+    ///
+    /// # Errors
+    /// Of the stream.
+    pub fn new(mut out: W, application: u64) -> Result<ArchiveWriter<W>> {
+        let mut header = [0; HEADER_BYTES as usize];
+        header[..4].copy_from_slice(&MAGIC);
+        header[4..6].copy_from_slice(&VERSION.to_le_bytes());
+        header[8..].copy_from_slice(&application.to_le_bytes());
+        out.write_slice(&header)?;
+        Ok(ArchiveWriter {
+            out,
+            scratch: MemoryStream::new().len_max(OBJECT_BYTES_MAX),
+            written: Vec::new(),
+            count: 0,
+            broken: false,
+        })
+    }
+
+    /// An id for an object that will be written later with [`ArchiveWriter::object_as`].
+    ///
+    /// # Errors
+    /// `Limit`: more objects than an archive may have.
+    pub fn reserve(&mut self) -> Result<ObjectId> {
+        let number = u32::try_from(self.written.len() + 1).unwrap_or(u32::MAX);
+        match NonZeroU32::new(number) {
+            Some(id) if number <= ARCHIVE_OBJECTS_MAX => {
+                self.written.push(false);
+                Ok(ObjectId(id))
+            }
+            _ => {
+                let cause = "more objects than an archive may have";
+                let at = self.out.position();
+                Err(Error::new(ErrorKind::Limit, at, u64::from(number), cause))
+            }
+        }
+    }
+
+    /// Writes an object whose fields `fields` writes; its id. A tag is never 0.
+    ///
+    /// # Errors
+    /// Of the stream, of `fields`, or an object longer than
+    /// [`OBJECT_BYTES_MAX`](crate::limits::OBJECT_BYTES_MAX).
+    pub fn object(
+        &mut self,
+        tag: u32,
+        version: u16,
+        fields: impl FnOnce(&mut Payload<'_>) -> Result<()>,
+    ) -> Result<ObjectId> {
+        let id = self.reserve()?;
+        self.object_as(id, tag, version, fields)?;
+        Ok(id)
+    }
+
+    /// Writes the object of an id that was reserved.
+    ///
+    /// # Errors
+    /// As [`ArchiveWriter::object`]; `InvalidArgument` for an id of another archive, or one whose
+    /// object was written before.
+    pub fn object_as(
+        &mut self,
+        id: ObjectId,
+        tag: u32,
+        version: u16,
+        fields: impl FnOnce(&mut Payload<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let at = self.out.position();
+        let refuse = |cause| Err(Error::new(ErrorKind::InvalidArgument, at, 0, cause));
+        if self.broken {
+            return refuse("an earlier object was written only in part");
+        }
+        if tag == END_TAG {
+            return refuse("the tag 0 means the end");
+        }
+        match self.written.get_mut(id.number() as usize - 1) {
+            Some(written) if !*written => *written = true,
+            _ => return refuse("the id was not reserved, or its object was written before"),
+        }
+        self.scratch.clear();
+        fields(&mut Payload(&mut self.scratch))?;
+        let len = self.scratch.position();
+        self.count += 1;
+        self.broken = true;
+        self.head(tag, id.number(), version, len)?;
+        self.out.write_slice(self.scratch.as_slice())?;
+        self.broken = false;
+        Ok(())
+    }
+
+    #[inline]
+    fn head(&mut self, tag: u32, id: u32, version: u16, len: u64) -> Result<()> {
+        let mut head = [0; OBJECT_HEADER_BYTES as usize];
+        head[..4].copy_from_slice(&tag.to_le_bytes());
+        head[4..8].copy_from_slice(&id.to_le_bytes());
+        head[8..10].copy_from_slice(&version.to_le_bytes());
+        // Below OBJECT_BYTES_MAX, which fits.
+        head[12..].copy_from_slice(&(len as u32).to_le_bytes());
+        self.out.put(head)
+    }
+
+    /// Ends the archive; the stream comes back, behind it. Closing, flushing or committing it is
+    /// left to the caller.
+    ///
+    /// # Errors
+    /// Of the stream; `InvalidArgument` if the object of a reserved id is missing.
+    pub fn finish(mut self) -> Result<W> {
+        let missing = self.written.iter().position(|written| !written);
+        if let Some(index) = missing {
+            let cause = "the object of a reserved id was not written";
+            let at = self.out.position();
+            return Err(Error::new(
+                ErrorKind::InvalidArgument,
+                at,
+                index as u64 + 1,
+                cause,
+            ));
+        }
+        if self.broken {
+            let cause = "an object was written only in part";
+            return Err(Error::new(
+                ErrorKind::InvalidArgument,
+                self.out.position(),
+                0,
+                cause,
+            ));
+        }
+        self.head(END_TAG, 0, 0, 8)?;
+        self.out.put(self.count.to_le_bytes())?;
+        Ok(self.out)
+    }
+}
+
+/// The fields of an object being written: a stream, with references and parts.
+#[derive(Debug)]
+pub struct Payload<'a>(&'a mut MemoryStream);
+
+impl Payload<'_> {
+    /// Refers to another object of the archive, or to none.
+    ///
+    /// # Errors
+    /// The object is too long.
+    #[inline]
+    pub fn reference(&mut self, id: Option<ObjectId>) -> Result<()> {
+        self.write_u32_le(id.map_or(0, ObjectId::number))
+    }
+
+    /// Writes a tagged part: what a reader does not know it passes over.
+    ///
+    /// # Errors
+    /// The object is too long, or of `fields`.
+    pub fn part(
+        &mut self,
+        tag: u32,
+        version: u16,
+        fields: impl FnOnce(&mut Payload<'_>) -> Result<()>,
+    ) -> Result<()> {
+        self.write_u32_le(tag)?;
+        self.write_u32_le(u32::from(version))?;
+        let len_at = self.position();
+        self.write_u32_le(0)?;
+        let start = self.position();
+        fields(&mut Payload(self.0))?;
+        let end = self.position();
+        self.seek_to(len_at)?;
+        // Below OBJECT_BYTES_MAX, which fits.
+        self.write_u32_le((end - start) as u32)?;
+        self.seek_to(end)
+    }
+}
+
+impl Stream for Payload<'_> {
+    #[inline(always)]
+    fn position(&self) -> u64 {
+        self.0.position()
+    }
+    fn len(&mut self) -> Result<u64> {
+        self.0.len()
+    }
+    fn seek_to(&mut self, position: u64) -> Result<()> {
+        self.0.seek_to(position)
+    }
+    fn mode(&self) -> Mode {
+        Mode::Write
+    }
+    fn check(&self) -> Result<()> {
+        self.0.check()
+    }
+}
+
+impl WriteStream for Payload<'_> {
+    #[inline(always)]
+    fn put_at_hand<const N: usize>(&mut self, bytes: &[u8; N]) -> bool {
+        self.0.put_at_hand(bytes)
+    }
+    fn write_slice(&mut self, bytes: &[u8]) -> Result<()> {
+        self.0.write_slice(bytes)
+    }
+    fn flush_all(&mut self) -> Result<()> {
+        self.0.flush_all()
+    }
+}
+
+/// What stands before an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Object {
+    /// Its type.
+    pub tag: u32,
+    /// Version of its fields.
+    pub version: u16,
+    /// What others refer to it by.
+    pub id: ObjectId,
+    /// Bytes of its fields.
+    pub len: u32,
+}
+
+/// Reads an archive from a stream, from the stream's position on.
+#[derive(Debug)]
+pub struct ArchiveReader<R> {
+    input: R,
+    /// Where the fields of the current object begin and end.
+    payload: (u64, u64),
+    /// Ends of the stream.
+    end: u64,
+    count: u64,
+    ended: bool,
+}
+
+impl<R: ReadStream> ArchiveReader<R> {
+    /// Begins to read.
+    ///
+    /// # Errors
+    /// Of the stream; `Corrupt` if it is no archive; `Schema` for a newer format, or another
+    /// application's archive.
+    pub fn new(mut input: R, application: u64) -> Result<ArchiveReader<R>> {
+        let at = input.position();
+        let fail = |kind, offset, cause| Err(Error::new(kind, at + offset, 4, cause));
+        let header: [u8; HEADER_BYTES as usize] = input.next()?;
+        if header[..4] != MAGIC {
+            return fail(ErrorKind::Corrupt, 0, "not an archive");
+        }
+        if header[4..8] != u32::from(VERSION).to_le_bytes() {
+            return fail(
+                ErrorKind::Schema,
+                4,
+                "made by another version of the format",
+            );
+        }
+        if header[8..] != application.to_le_bytes() {
+            return fail(ErrorKind::Schema, 8, "an archive of another application");
+        }
+        let (position, end) = (input.position(), input.len()?);
+        Ok(ArchiveReader {
+            input,
+            payload: (position, position),
+            end,
+            count: 0,
+            ended: false,
+        })
+    }
+
+    /// The next object, or `None` after the last. Passes over what of the one before was not read.
+    ///
+    /// # Errors
+    /// Of the stream; `PastEnd` if the archive is cut; `Corrupt`.
+    #[inline]
+    pub fn next_object(&mut self) -> Result<Option<Object>> {
+        if self.ended {
+            return Ok(None);
+        }
+        let at = self.payload.1;
+        if self.input.position() != at {
+            self.input.seek_to(at)?;
+        }
+        let head: [u8; OBJECT_HEADER_BYTES as usize] = self.input.next()?;
+        let word = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|i| head[at + i]));
+        let (tag, number, len) = (word(0), word(4), word(12));
+        let start = at + OBJECT_HEADER_BYTES;
+        if u64::from(len) > self.end.saturating_sub(start) {
+            let cause = "an object reaches past the end of the stream: the archive is cut";
+            return Err(Error::new(ErrorKind::PastEnd, at, u64::from(len), cause));
+        }
+        self.payload = (start, start + u64::from(len));
+        if tag == END_TAG {
+            return self.at_end(at, &head);
+        }
+        let Some(id) = NonZeroU32::new(number).filter(|id| id.get() <= ARCHIVE_OBJECTS_MAX) else {
+            return Err(corrupt(at + 4, "an object has a number that none can have"));
+        };
+        if head[10..12] != [0, 0] {
+            return Err(corrupt(at + 10, "reserved bytes are not zero"));
+        }
+        self.count += 1;
+        Ok(Some(Object {
+            tag,
+            version: u16::from_le_bytes([head[8], head[9]]),
+            id: ObjectId(id),
+            len,
+        }))
+    }
+
+    #[cold]
+    fn at_end(&mut self, at: u64, head: &[u8; 16]) -> Result<Option<Object>> {
+        if head[4..12] != [0; 8] || self.payload.1 - self.payload.0 != 8 {
+            return Err(corrupt(at, "the end of the archive is not as it must be"));
+        }
+        let count = self.input.read_u64_le()?;
+        if count != self.count {
+            return Err(corrupt(
+                at + OBJECT_HEADER_BYTES,
+                "objects are missing, or too many",
+            ));
+        }
+        self.ended = true;
+        Ok(None)
+    }
+
+    /// The fields of the current object: a window that ends with them.
+    ///
+    /// # Errors
+    /// Of the stream.
+    #[inline]
+    pub fn payload(&mut self) -> Result<StreamView<&mut R>> {
+        let (start, end) = self.payload;
+        StreamView::new(&mut self.input, start, end - start, Mode::Read)
+    }
+
+    /// The stream again.
+    #[must_use]
+    pub fn into_inner(self) -> R {
+        self.input
+    }
+}
+
+#[cold]
+fn corrupt(at: u64, cause: &'static str) -> Error {
+    Error::new(ErrorKind::Corrupt, at, 4, cause)
+}
+
+/// Reads what [`Payload::reference`] and [`Payload::part`] wrote. Every [`ReadStream`] does.
+pub trait ReadObject: ReadStream + Sized {
+    /// Reads a reference.
+    ///
+    /// # Errors
+    /// Of the stream; `Corrupt` for a number that no object can have.
+    #[inline]
+    fn read_reference(&mut self) -> Result<Option<ObjectId>> {
+        let number = self.read_u32_le()?;
+        if number > ARCHIVE_OBJECTS_MAX {
+            let at = self.position() - 4;
+            return Err(corrupt(
+                at,
+                "a reference to a number that no object can have",
+            ));
+        }
+        Ok(NonZeroU32::new(number).map(ObjectId))
+    }
+
+    /// The next part, at whose start the stream then stands; `None` at the stream's end. What is
+    /// not read of it must be passed over with a seek to [`Part::end`].
+    ///
+    /// # Errors
+    /// Of the stream; `PastEnd` for a part that reaches past the stream's end.
+    fn next_part(&mut self) -> Result<Option<Part>> {
+        let (at, end) = (self.position(), self.len()?);
+        if at >= end {
+            return Ok(None);
+        }
+        let (tag, version, len) = (
+            self.read_u32_le()?,
+            self.read_u32_le()?,
+            self.read_u32_le()?,
+        );
+        let start = self.position();
+        if u64::from(len) > end.saturating_sub(start) {
+            let cause = "a part reaches past the end of its object";
+            return Err(Error::new(ErrorKind::PastEnd, at, u64::from(len), cause));
+        }
+        let version = u16::try_from(version).map_err(|_| corrupt(at + 4, "a version too large"))?;
+        Ok(Some(Part {
+            tag,
+            version,
+            start,
+            len,
+        }))
+    }
+}
+
+impl<S: ReadStream> ReadObject for S {}
+
+/// A part of an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Part {
+    /// What it is.
+    pub tag: u32,
+    /// Version of its fields.
+    pub version: u16,
+    /// Where its fields begin in the stream that it was read from.
+    pub start: u64,
+    /// Bytes of its fields.
+    pub len: u32,
+}
+
+impl Part {
+    /// Where the next part begins.
+    #[must_use]
+    pub fn end(&self) -> u64 {
+        self.start + u64::from(self.len)
+    }
+
+    /// A window on the fields.
+    ///
+    /// # Errors
+    /// Of the stream.
+    pub fn view<S: Stream>(&self, stream: S) -> Result<StreamView<S>> {
+        StreamView::new(stream, self.start, u64::from(self.len), Mode::Read)
+    }
+}
+
+/// Objects by their ids, for references to be followed once all were read.
+///
+/// ```
+/// use millstream_stream::{ArchiveWriter, MemoryStream, ObjectTable};
+/// let mut archive = ArchiveWriter::new(MemoryStream::new(), 0)?;
+/// let id = archive.object(7, 1, |_| Ok(()))?;
+/// let mut table = ObjectTable::default();
+/// table.insert(id, "an object")?;
+/// assert_eq!(table.get(id)?, &"an object");
+/// # Ok::<(), millstream_stream::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct ObjectTable<T>(BTreeMap<ObjectId, T>);
+
+impl<T> Default for ObjectTable<T> {
+    fn default() -> ObjectTable<T> {
+        ObjectTable(BTreeMap::new())
+    }
+}
+
+impl<T> ObjectTable<T> {
+    /// Adds an object.
+    ///
+    /// # Errors
+    /// `Corrupt`: two have the same id.
+    pub fn insert(&mut self, id: ObjectId, object: T) -> Result<()> {
+        match self.0.insert(id, object) {
+            None => Ok(()),
+            Some(_) => Err(corrupt(
+                u64::from(id.number()),
+                "two objects have the same number",
+            )),
+        }
+    }
+
+    /// The object that a reference means.
+    ///
+    /// # Errors
+    /// `Corrupt`: there is none.
+    pub fn get(&self, id: ObjectId) -> Result<&T> {
+        let found = self.0.get(&id);
+        found.ok_or_else(|| corrupt(u64::from(id.number()), "a reference to no object"))
+    }
+
+    /// All objects, by number.
+    pub fn iter(&self) -> impl Iterator<Item = (ObjectId, &T)> {
+        self.0.iter().map(|(id, object)| (*id, object))
+    }
+}

@@ -1,0 +1,279 @@
+//! Blobs: whole object graphs that are used where they lie, without parsing and without allocation.
+//!
+//! A blob is built once, from ordinary values ([`build`]), and then read into aligned memory by
+//! whatever means: a stream, a request's buffer, a block of a package. [`view`] validates it once
+//! and gives a plain reference to its root; from there on a string is a `&str`, an array a slice,
+//! and a nested record a reference. The types that lie in it are declared with
+//! [`record!`](crate::record); numbers, arrays of them, and (in [`Plain`]) whatever zerocopy calls
+//! plain data may be fields.
+//!
+//! What makes this safe on hostile bytes, and linear in the number of offsets:
+//!
+//! - Offsets are relative to their own field and lead forward. What they lead to must begin at or
+//!   after the end of everything that was validated before, in the order in which the builder
+//!   writes: so every byte belongs to one owner, is looked at once, and no cycle can be.
+//! - Bounds, alignment, UTF-8 and values of enumerations are checked where they are met; nesting is
+//!   bounded by [`BLOB_DEPTH_MAX`](crate::limits::BLOB_DEPTH_MAX), so that the stack is.
+//! - The header carries a hash of the layout of all types: a blob for another layout is an error
+//!   before anything else is looked at.
+//! - The types with offsets can be neither made nor moved outside of a blob.
+//!
+//! Numbers lie as the machine has them, lowest byte first; on a machine with another order a blob
+//! is refused. The format is told in `docs/FORMAT.md`.
+//!
+//! ```
+//! use millstream_stream::blob::{self, AlignedBytes, Array, Maybe, Stored, Text};
+//!
+//! millstream_stream::stored_enum! {
+//!     /// What a thing is made of.
+//!     pub enum Material: u8 { Stone = 0, Metal = 1 }
+//! }
+//! millstream_stream::record! {
+//!     /// A thing in a level, and its parts.
+//!     pub struct Thing from ThingSource {
+//!         pub name: Text = String,
+//!         pub material: Stored<Material> = Material,
+//!         pub heights: Array<f32> = Vec<f32>,
+//!         pub part: Maybe<Thing> = Option<Box<ThingSource>>,
+//!     }
+//! }
+//!
+//! let part = ThingSource {
+//!     name: "hinge".into(),
+//!     material: Material::Metal,
+//!     heights: vec![],
+//!     part: None,
+//! };
+//! let gate = ThingSource {
+//!     name: "gate".into(),
+//!     material: Material::Stone,
+//!     heights: vec![1.0, 2.5],
+//!     part: Some(Box::new(part)),
+//! };
+//! let bytes: AlignedBytes = blob::build::<Thing, _>(&gate)?;
+//! let thing = blob::view::<Thing>(&bytes)?;
+//! assert_eq!((thing.name.as_str(), thing.heights[1]), ("gate", 2.5));
+//! assert_eq!(thing.part.get().map(|part| part.material.get()), Some(Material::Metal));
+//! # Ok::<(), millstream_stream::Error>(())
+//! ```
+//!
+//! # Safety
+//! See `blob/pointer.rs`, where the only unsafe code of the reader is, and [`Record`].
+#![expect(
+    unsafe_code,
+    reason = "turns bytes that were validated for a type into a reference to it"
+)]
+
+use std::marker::PhantomData;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::limits::BLOB_ALIGNMENT;
+
+mod build;
+mod check;
+mod declare;
+mod memory;
+mod plain;
+mod pointer;
+mod schema;
+
+pub use build::{Build, Builder, build};
+pub use check::Checker;
+pub use memory::{AlignedBytes, StableBytes};
+pub use plain::{Enumerated, Plain, Stored};
+pub use pointer::{Array, Maybe, Ref, Text};
+pub use schema::Schema;
+
+/// The first bytes of a blob.
+pub const MAGIC: [u8; 4] = *b"MSBL";
+/// Version of the format.
+pub const VERSION: u16 = 1;
+/// Bytes of the header.
+pub const HEADER_BYTES: usize = 32;
+
+/// A type that lies in a blob. Implemented by [`record!`](crate::record); the plain types and the
+/// pointers of this module are the leaves.
+///
+/// # Safety
+/// The type must have the layout that `describe` tells, a size above 0, an alignment of at most
+/// [`BLOB_ALIGNMENT`], no interior mutability and nothing to drop. After `validate` said yes to the
+/// bytes of a value, they must be valid for the type, and all that its safe methods reach must have
+/// been claimed from the checker.
+pub unsafe trait Record: Sized + 'static {
+    /// Whether any bytes are valid: nothing is to be checked then.
+    const PLAIN: bool = false;
+
+    /// Tells the layout.
+    fn describe(schema: &mut Schema);
+
+    /// Validates the value whose bytes begin at `at` of the blob; that they are inside and aligned
+    /// was checked.
+    ///
+    /// # Errors
+    /// What is wrong, and where.
+    fn validate(checker: &mut Checker<'_>, at: usize) -> Result<()>;
+}
+
+/// The hash of the layout of `T` and of all types that it reaches.
+#[must_use]
+pub fn schema_hash<T: Record>() -> u64 {
+    let mut schema = Schema::default();
+    T::describe(&mut schema);
+    schema.hash()
+}
+
+/// Validates a blob and gives its root. `bytes` may be longer than the blob.
+///
+/// # Errors
+/// `Misaligned` memory (16 bytes are enough), `Schema` for another version, layout or byte order,
+/// `PastEnd` for a cut blob, `Corrupt`, or `Limit` for too deep a nesting.
+pub fn view<T: Record>(bytes: &[u8]) -> Result<&T> {
+    let (blob, root) = opened::<T>(bytes)?;
+    let mut checker = Checker::new(blob, root + size_of::<T>());
+    T::validate(&mut checker, root)?;
+    // SAFETY: the root is inside and aligned (`opened`) and was validated.
+    Ok(unsafe { pointer::at(blob, root) })
+}
+
+/// Gives the root of a blob without validating what lies in it: costs nothing, and trusts the bytes.
+///
+/// # Errors
+/// As [`view`], of the header alone.
+///
+/// # Safety
+/// The bytes must be what [`build`] made for `T`, unchanged.
+pub unsafe fn view_unvalidated<T: Record>(bytes: &[u8]) -> Result<&T> {
+    let (blob, root) = opened::<T>(bytes)?;
+    // SAFETY: the root is inside and aligned (`opened`); the caller vouches for what is in it.
+    Ok(unsafe { pointer::at(blob, root) })
+}
+
+/// Checks the header; the bytes of the blob, and where its root begins.
+fn opened<T: Record>(bytes: &[u8]) -> Result<(&[u8], usize)> {
+    let fail =
+        |kind, at: usize, len: usize, cause| Err(Error::new(kind, at as u64, len as u64, cause));
+    let Some((header, _)) = bytes.split_at_checked(HEADER_BYTES) else {
+        return fail(
+            ErrorKind::PastEnd,
+            0,
+            bytes.len(),
+            "shorter than the header of a blob",
+        );
+    };
+    let word = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|i| header[at + i]));
+    let long = |at: usize| u64::from(word(at)) | u64::from(word(at + 4)) << 32;
+    if header[..4] != MAGIC {
+        return fail(ErrorKind::Corrupt, 0, 4, "not a blob");
+    }
+    if word(4) != u32::from(VERSION) {
+        return fail(
+            ErrorKind::Schema,
+            4,
+            4,
+            "made by another version of the format",
+        );
+    }
+    if cfg!(target_endian = "big") {
+        return fail(
+            ErrorKind::Schema,
+            4,
+            4,
+            "this machine has another byte order",
+        );
+    }
+    if long(8) != schema_hash::<T>() {
+        return fail(
+            ErrorKind::Schema,
+            8,
+            8,
+            "made for another layout of the types",
+        );
+    }
+    let len = usize::try_from(long(16)).unwrap_or(usize::MAX);
+    if len > bytes.len() {
+        return fail(ErrorKind::PastEnd, 0, len, "the blob is cut");
+    }
+    if !bytes.as_ptr().addr().is_multiple_of(BLOB_ALIGNMENT) {
+        return fail(
+            ErrorKind::Misaligned,
+            0,
+            len,
+            "a blob needs memory aligned to 16 bytes",
+        );
+    }
+    let root = word(24) as usize;
+    let inside =
+        root >= HEADER_BYTES && root.checked_add(size_of::<T>()).is_some_and(|it| it <= len);
+    if !inside || !root.is_multiple_of(align_of::<T>()) || word(28) != 0 {
+        return fail(
+            ErrorKind::Corrupt,
+            24,
+            8,
+            "the root lies outside of the blob",
+        );
+    }
+    Ok((&bytes[..len], root))
+}
+
+/// A blob with the memory that it lies in.
+///
+/// ```
+/// use millstream_stream::blob::{self, Blob};
+/// let bytes = blob::build::<u64, _>(&7)?;
+/// let blob: Blob<u64, _> = Blob::new(bytes)?;
+/// assert_eq!(*blob, 7);
+/// # Ok::<(), millstream_stream::Error>(())
+/// ```
+pub struct Blob<T, B> {
+    bytes: B,
+    root: usize,
+    of: PhantomData<fn() -> T>,
+}
+
+impl<T: Record, B: StableBytes> Blob<T, B> {
+    /// Validates a blob.
+    ///
+    /// # Errors
+    /// As [`view`].
+    pub fn new(bytes: B) -> Result<Blob<T, B>> {
+        view::<T>(bytes.stable())?;
+        let (_, root) = opened::<T>(bytes.stable())?;
+        Ok(Blob {
+            bytes,
+            root,
+            of: PhantomData,
+        })
+    }
+
+    /// The memory again.
+    #[must_use]
+    pub fn into_bytes(self) -> B {
+        self.bytes
+    }
+}
+
+impl<T: Record, B: StableBytes> Deref for Blob<T, B> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: these very bytes were validated when this value was made, and have neither moved
+        // nor changed since (contract of StableBytes).
+        unsafe { pointer::at(self.bytes.stable(), self.root) }
+    }
+}
+
+impl<T, B> std::fmt::Debug for Blob<T, B> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Blob")
+            .field("root", &self.root)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Blobs of packages and requests: see [`Blob`].
+pub type BufferBlob<T> = Blob<T, millstream::Buffer>;
+/// A blob that several threads share.
+pub type SharedBlob<T> = Blob<T, Arc<AlignedBytes>>;

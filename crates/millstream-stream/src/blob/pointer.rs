@@ -1,0 +1,242 @@
+//! The types with offsets: what follows them in place.
+//!
+//! # Safety
+//! A pointer type is only ever seen by reference, inside a blob that was validated (or vouched for):
+//! it has no constructor, is neither `Copy` nor `Clone`, and is never handed out by exclusive
+//! reference, so that it cannot be moved to where its offset leads astray. Validation claims the
+//! target from the [`Checker`]: it is inside the blob, aligned, of the right type, and validated
+//! itself. The blob's memory outlives every reference into it, for all of them borrow from it.
+//!
+//! The address of a target is computed from the address of its pointer, and a reference to a field
+//! is no licence to reach beyond the field: so [`at`], through which every view begins, exposes the
+//! provenance of the whole blob, and targets are reached by it. (Both are free at run time.)
+#![expect(
+    unsafe_code,
+    reason = "follows offsets that were validated; see the section Safety of this file"
+)]
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::Deref;
+
+use super::{Checker, Record, Schema};
+use crate::error::{ErrorKind, Result};
+
+/// The value at `at` of a blob.
+///
+/// # Safety
+/// A valid `T` lies there, aligned, and all that it leads to is valid.
+#[inline(always)]
+pub(super) unsafe fn at<T>(blob: &[u8], at: usize) -> &T {
+    blob.as_ptr().expose_provenance();
+    // SAFETY: the caller's promise; the lifetime is that of the bytes.
+    unsafe { &*blob.as_ptr().add(at).cast::<T>() }
+}
+
+/// Where an offset leads.
+#[inline(always)]
+fn target<F, T>(field: &F, offset: u32) -> *const T {
+    let address = std::ptr::from_ref(field).addr() + offset as usize;
+    std::ptr::with_exposed_provenance(address)
+}
+
+/// An owned record elsewhere in the blob.
+#[repr(C)]
+pub struct Ref<T> {
+    offset: u32,
+    of: PhantomData<T>,
+}
+
+/// An owned record elsewhere in the blob, or none.
+#[repr(C)]
+pub struct Maybe<T> {
+    offset: u32,
+    of: PhantomData<T>,
+}
+
+/// An owned array elsewhere in the blob.
+#[repr(C)]
+pub struct Array<T> {
+    offset: u32,
+    count: u32,
+    of: PhantomData<T>,
+}
+
+/// Owned UTF-8 elsewhere in the blob.
+#[repr(C)]
+pub struct Text {
+    offset: u32,
+    len: u32,
+}
+
+impl<T: Record> Maybe<T> {
+    /// The record, if there is one.
+    #[inline]
+    #[must_use]
+    pub fn get(&self) -> Option<&T> {
+        // SAFETY: module's Safety: an offset that is not 0 leads to a validated T.
+        (self.offset != 0).then(|| unsafe { &*target(self, self.offset) })
+    }
+}
+
+impl<T: Record> Deref for Ref<T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: module's Safety: the offset leads to a validated T.
+        unsafe { &*target(self, self.offset) }
+    }
+}
+
+impl<T: Record> Array<T> {
+    /// The elements.
+    #[inline]
+    #[must_use]
+    pub fn as_slice(&self) -> &[T] {
+        if self.count == 0 {
+            return &[];
+        }
+        // SAFETY: module's Safety: the offset leads to `count` validated elements.
+        unsafe { std::slice::from_raw_parts(target(self, self.offset), self.count as usize) }
+    }
+}
+
+impl<T: Record> Deref for Array<T> {
+    type Target = [T];
+
+    #[inline]
+    fn deref(&self) -> &[T] {
+        self.as_slice()
+    }
+}
+
+impl Text {
+    /// The text.
+    #[inline]
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        if self.len == 0 {
+            return "";
+        }
+        // SAFETY: module's Safety: the offset leads to `len` bytes that were found to be UTF-8.
+        unsafe {
+            let bytes = std::slice::from_raw_parts(target(self, self.offset), self.len as usize);
+            std::str::from_utf8_unchecked(bytes)
+        }
+    }
+}
+
+impl Deref for Text {
+    type Target = str;
+
+    #[inline]
+    fn deref(&self) -> &str {
+        self.as_str()
+    }
+}
+
+// SAFETY: the target is claimed and validated unless the offset is refused.
+unsafe impl<T: Record> Record for Ref<T> {
+    fn describe(schema: &mut Schema) {
+        schema.pointer("ref");
+        T::describe(schema);
+    }
+
+    fn validate(checker: &mut Checker<'_>, at: usize) -> Result<()> {
+        let offset = checker.word(at);
+        let target = checker.claim::<T>(at, offset, 1)?;
+        checker.deeper(target, T::validate)
+    }
+}
+
+// SAFETY: as of `Ref`; an offset of 0 is followed by nobody.
+unsafe impl<T: Record> Record for Maybe<T> {
+    fn describe(schema: &mut Schema) {
+        schema.pointer("maybe");
+        T::describe(schema);
+    }
+
+    fn validate(checker: &mut Checker<'_>, at: usize) -> Result<()> {
+        if checker.word(at) == 0 {
+            return Ok(());
+        }
+        Ref::<T>::validate(checker, at)
+    }
+}
+
+// SAFETY: all elements are claimed together, and validated; an empty array is followed by nobody.
+unsafe impl<T: Record> Record for Array<T> {
+    fn describe(schema: &mut Schema) {
+        schema.pointer("array");
+        T::describe(schema);
+    }
+
+    #[inline]
+    fn validate(checker: &mut Checker<'_>, at: usize) -> Result<()> {
+        let (offset, count) = (checker.word(at), checker.word(at + 4) as usize);
+        if count == 0 {
+            return checker.is_empty(at, offset);
+        }
+        let first = checker.claim::<T>(at, offset, count)?;
+        if T::PLAIN {
+            return Ok(());
+        }
+        checker.deeper(first, |checker, first| {
+            for index in 0..count {
+                T::validate(checker, first + index * size_of::<T>())?;
+            }
+            Ok(())
+        })
+    }
+}
+
+// SAFETY: the bytes are claimed and found to be UTF-8; an empty text is followed by nobody.
+unsafe impl Record for Text {
+    fn describe(schema: &mut Schema) {
+        schema.pointer("text");
+    }
+
+    #[inline]
+    fn validate(checker: &mut Checker<'_>, at: usize) -> Result<()> {
+        let (offset, len) = (checker.word(at), checker.word(at + 4) as usize);
+        if len == 0 {
+            return checker.is_empty(at, offset);
+        }
+        let start = checker.claim::<u8>(at, offset, len)?;
+        if is_utf8(checker.bytes(start, len)) {
+            return Ok(());
+        }
+        checker.fail(ErrorKind::Corrupt, start, len, "a text is not UTF-8")
+    }
+}
+
+/// Names are short and mostly ASCII, where one loop over words is faster than the general check.
+#[inline]
+fn is_utf8(bytes: &[u8]) -> bool {
+    bytes.is_ascii() || std::str::from_utf8(bytes).is_ok()
+}
+
+impl<T: Record + fmt::Debug> fmt::Debug for Ref<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+impl<T: Record + fmt::Debug> fmt::Debug for Maybe<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.get().fmt(f)
+    }
+}
+
+impl<T: Record + fmt::Debug> fmt::Debug for Array<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.as_slice().fmt(f)
+    }
+}
+
+impl fmt::Debug for Text {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.as_str().fmt(f)
+    }
+}

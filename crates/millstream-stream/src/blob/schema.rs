@@ -1,0 +1,85 @@
+//! The hash of a layout: FNV-1a (64 bits) over names, sizes, alignments and offsets, in the order
+//! of declaration.
+//!
+//! A record that was told before, of which a recursive type is one, is told by its number.
+//! FNV-1a: Fowler, Noll, Vo; offset basis and prime as published for 64 bits.
+
+use std::any::TypeId;
+
+/// Takes the description of types and hashes it.
+#[derive(Debug)]
+pub struct Schema {
+    hash: u64,
+    told: Vec<TypeId>,
+}
+
+impl Default for Schema {
+    fn default() -> Schema {
+        Schema {
+            hash: 0xCBF2_9CE4_8422_2325,
+            told: Vec::new(),
+        }
+    }
+}
+
+impl Schema {
+    fn mix(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.hash = (self.hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01B3);
+        }
+    }
+
+    fn mix_number(&mut self, number: usize) {
+        self.mix(&(number as u64).to_le_bytes());
+    }
+
+    fn mix_name(&mut self, name: &str) {
+        self.mix_number(name.len());
+        self.mix(name.as_bytes());
+    }
+
+    /// A type without parts.
+    pub fn leaf<T>(&mut self, name: &str) {
+        self.mix_name(name);
+        self.mix_number(size_of::<T>());
+        self.mix_number(align_of::<T>());
+    }
+
+    /// A pointer; what it leads to is told next.
+    pub fn pointer(&mut self, name: &str) {
+        self.mix_name(name);
+    }
+
+    /// An array of so many of what is told next.
+    pub fn repeated(&mut self, count: usize) {
+        self.mix_name("[]");
+        self.mix_number(count);
+    }
+
+    /// A record with its fields, told by `fields` through [`Schema::field`].
+    pub fn record<T: 'static>(&mut self, name: &str, fields: impl FnOnce(&mut Schema)) {
+        let id = TypeId::of::<T>();
+        if let Some(number) = self.told.iter().position(|told| *told == id) {
+            self.mix_name("again");
+            self.mix_number(number);
+            return;
+        }
+        self.told.push(id);
+        self.mix_name("record");
+        self.leaf::<T>(name);
+        fields(self);
+        self.mix_name("end");
+    }
+
+    /// A field of a record; its type is told next.
+    pub fn field(&mut self, name: &str, offset: usize) {
+        self.mix_name(name);
+        self.mix_number(offset);
+    }
+
+    /// The hash of all that was told.
+    #[must_use]
+    pub fn hash(&self) -> u64 {
+        self.hash
+    }
+}

@@ -1,0 +1,228 @@
+//! An entry of a package (or a loose file of a folder) as a stream: read and sought, not written.
+//!
+//! It goes through [`Source`], so what is under it does not matter. A seek costs the window that it
+//! leads to: the source reads and decodes only the blocks that hold it, and nothing is decoded from
+//! the front. Windows begin at multiples of [`FILE_BUFFER_BYTES`], the size of blocks, so that no
+//! block is decoded twice by a stream that reads on.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use millstream::{Folder, Source, Storage, StorageOptions};
+//! use millstream_stream::{PackageStream, ReadTyped, Stream};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let root = std::env::temp_dir().join(format!("millstream-entry-{}", std::process::id()));
+//! # std::fs::create_dir_all(&root)?;
+//! # std::fs::write(root.join("a"), [1u8, 2, 3, 4, 5, 6, 7, 8])?;
+//! let storage = Arc::new(Storage::new(StorageOptions::default())?);
+//! let source: Arc<dyn Source> = Arc::new(Folder::new(&storage, &root)?);
+//! let mut stream = PackageStream::open(&storage, &source, b"a")?;
+//! stream.seek_to(4)?;
+//! assert_eq!(stream.read_u32_be()?, 0x0506_0708);
+//! # std::fs::remove_dir_all(&root)?;
+//! # Ok(())
+//! # }
+//! ```
+
+use std::sync::Arc;
+
+use millstream::source::Located;
+use millstream::{Buffer, Queue, QueueOptions, Source, Storage, Ticket};
+
+use crate::ahead::{Ahead, look_at};
+use crate::cursor::Cursor;
+use crate::error::{Error, ErrorKind, Result};
+use crate::limits::{FILE_BUFFER_BYTES, READS_AHEAD};
+use crate::stream::{
+    Mode, POSITION_MAX, ReadStream, Stream, WindowStream, out_of_range, std_traits,
+};
+
+/// See the module. Blocks when the window it needs is not there yet; may be sent to another thread.
+pub struct PackageStream {
+    cursor: Cursor<Buffer>,
+    /// Where the window begins in its buffer.
+    window_start: usize,
+    ahead: Ahead,
+    source: Arc<dyn Source>,
+    entry: Located,
+    queue: Queue,
+    closed: bool,
+}
+
+impl PackageStream {
+    /// Opens an entry.
+    ///
+    /// # Errors
+    /// There is none of this name, the source cannot tell, or the storage is closing.
+    pub fn open(storage: &Storage, source: &Arc<dyn Source>, name: &[u8]) -> Result<PackageStream> {
+        let failed = |error| Error::of_storage(error, 0, 0);
+        let Some(entry) = source.find(name).map_err(failed)? else {
+            let cause = "there is no entry of this name";
+            return Err(Error::new(ErrorKind::NotFound, 0, 0, cause));
+        };
+        let options = QueueOptions {
+            name: String::from("package stream"),
+            capacity: 2 * (READS_AHEAD as u32 + 1),
+            ..QueueOptions::default()
+        };
+        Ok(PackageStream {
+            cursor: Cursor::new(Buffer::empty(), 0),
+            window_start: 0,
+            ahead: Ahead::default(),
+            source: Arc::clone(source),
+            entry,
+            queue: storage.queue(options).map_err(failed)?,
+            closed: false,
+        })
+    }
+
+    /// Ends its use: every later call is an error.
+    pub fn close(&mut self) {
+        let position = self.cursor.position();
+        self.ahead.clear();
+        drop(self.cursor.replace(Buffer::empty(), position, 0));
+        self.closed = true;
+    }
+
+    fn request(&self, offset: u64, len: u64) -> Result<Ticket> {
+        let failed = |error| Error::of_storage(error, offset, len);
+        let request = self.source.request_range(&self.entry, offset, len);
+        let taken = self.queue.enqueue(request.map_err(failed)?);
+        taken.map_err(|rejected| failed(rejected.error))
+    }
+
+    /// Has at least one byte at hand unless the entry ends here.
+    fn refill(&mut self) -> Result<()> {
+        self.check()?;
+        let (position, end) = (self.cursor.position(), self.entry.raw_bytes());
+        if !self.cursor.readable().is_empty() || position >= end {
+            return Ok(());
+        }
+        self.ahead.pass(position);
+        let reads_on = position == 0 || self.cursor.read_end() > 0 || !self.ahead.is_empty();
+        let step = FILE_BUFFER_BYTES as u64;
+        if self.ahead.is_empty() {
+            let offset = position / step * step;
+            let len = step.min(end - offset);
+            let ticket = self.request(offset, len)?;
+            self.ahead.push(offset, len, ticket);
+        }
+        if reads_on {
+            let mut ahead = std::mem::take(&mut self.ahead);
+            let topped = ahead.top_up(0, end, |offset, len| self.request(offset, len));
+            self.ahead = ahead;
+            topped?;
+        }
+        self.queue.submit();
+        let Some(first) = self.ahead.take() else {
+            unreachable!("a window was requested, or was on its way")
+        };
+        match first.ticket.wait() {
+            Ok(done) => {
+                let buffer = done.into_buffer();
+                self.window_start = look_at(&mut self.cursor, buffer, first.offset, position);
+                Ok(())
+            }
+            Err(failed) => {
+                self.ahead.clear();
+                self.cursor.go(position, 0);
+                Err(Error::of_storage(failed.error, first.offset, first.len))
+            }
+        }
+    }
+}
+
+impl Stream for PackageStream {
+    #[inline(always)]
+    fn position(&self) -> u64 {
+        self.cursor.position()
+    }
+
+    fn len(&mut self) -> Result<u64> {
+        self.check()?;
+        Ok(self.entry.raw_bytes())
+    }
+
+    fn seek_to(&mut self, position: u64) -> Result<()> {
+        self.check()?;
+        if position > POSITION_MAX {
+            return Err(out_of_range(position, 0));
+        }
+        let at = position.wrapping_sub(self.cursor.base());
+        let end = self.cursor.read_end();
+        if end > 0 && self.window_start as u64 <= at && at <= end as u64 {
+            self.cursor.set_at(at as usize);
+        } else {
+            self.cursor.go(position, 0);
+        }
+        Ok(())
+    }
+
+    fn mode(&self) -> Mode {
+        Mode::Read
+    }
+
+    fn check(&self) -> Result<()> {
+        if self.closed {
+            let cause = "the stream was closed";
+            return Err(Error::new(ErrorKind::Closed, self.position(), 0, cause));
+        }
+        Ok(())
+    }
+}
+
+impl ReadStream for PackageStream {
+    #[inline(always)]
+    fn next_at_hand<const N: usize>(&mut self) -> Option<[u8; N]> {
+        self.cursor.take()
+    }
+
+    fn read_slice(&mut self, into: &mut [u8]) -> Result<()> {
+        self.check()?;
+        let start = self.position();
+        let len = into.len() as u64;
+        if len > self.entry.raw_bytes().saturating_sub(start) {
+            let cause = "the entry ends before";
+            return Err(Error::new(ErrorKind::PastEnd, start, len, cause));
+        }
+        let mut done = 0;
+        while done < into.len() {
+            if let Err(error) = self.refill() {
+                // Back to where the call began, so that it can be tried again.
+                self.cursor.go(start, 0);
+                return Err(error);
+            }
+            done += self.cursor.read(&mut into[done..]);
+        }
+        Ok(())
+    }
+
+    fn read_some(&mut self, into: &mut [u8]) -> Result<usize> {
+        self.refill()?;
+        Ok(self.cursor.read(into))
+    }
+}
+
+impl WindowStream for PackageStream {
+    fn window(&mut self) -> Result<&[u8]> {
+        self.refill()?;
+        Ok(self.cursor.readable())
+    }
+
+    fn advance(&mut self, count: usize) {
+        self.cursor.advance(count);
+    }
+}
+
+std_traits!(read, [], PackageStream);
+std_traits!(window, [], PackageStream);
+std_traits!(seek, [], PackageStream);
+
+impl std::fmt::Debug for PackageStream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PackageStream")
+            .field("entry", &self.entry)
+            .field("position", &self.position())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,173 @@
+//! Archives: older and newer programs read each other's, graphs come back, damage is refused.
+
+use std::path::Path;
+
+use millstream_stream::{
+    ArchiveReader, ArchiveWriter, ErrorKind, MemoryStream, ObjectTable, ReadObject, ReadTyped,
+    Result, Stream, WriteTyped,
+};
+
+const APPLICATION: u64 = 0x0A0B_0C0D;
+const SHIP: u32 = 1;
+const CREW: u32 = 2;
+
+/// Two ships that refer to each other, one with parts, and an object that the readers below do not
+/// know.
+fn write_all() -> Result<MemoryStream> {
+    let mut archive = ArchiveWriter::new(MemoryStream::new(), APPLICATION)?;
+    let (first, second) = (archive.reserve()?, archive.reserve()?);
+    archive.object_as(second, SHIP, 2, |ship| {
+        ship.write_string("second")?;
+        ship.reference(Some(first))?;
+        ship.write_f32_le(0.75)
+    })?;
+    archive.object(99, 5, |other| other.write_plain(&[7u64; 9]))?;
+    archive.object_as(first, SHIP, 1, |ship| {
+        ship.write_string("first")?;
+        ship.reference(Some(second))
+    })?;
+    archive.object(CREW, 1, |crew| {
+        crew.reference(None)?;
+        crew.part(10, 1, |part| part.write_leb128(300))?;
+        crew.part(11, 1, |part| {
+            part.part(12, 3, |inner| inner.write_string("deep"))
+        })?;
+        crew.part(10, 1, |part| part.write_leb128(5))
+    })?;
+    archive.finish()
+}
+
+#[derive(Debug, PartialEq)]
+struct Ship {
+    name: String,
+    escort: u32,
+    armour: f32,
+}
+
+/// Reads ships as a program does that knows fields up to `version`, and nothing but ships.
+fn ships(bytes: Vec<u8>, version: u16) -> Result<Vec<Ship>> {
+    let mut archive = ArchiveReader::new(MemoryStream::from_vec(bytes), APPLICATION)?;
+    let mut table = ObjectTable::default();
+    while let Some(object) = archive.next_object()? {
+        if object.tag != SHIP {
+            continue;
+        }
+        let mut fields = archive.payload()?;
+        let name = fields.read_string(100)?;
+        let escort = fields.read_reference()?;
+        let armour = if version >= 2 && object.version >= 2 {
+            fields.read_f32_le()?
+        } else {
+            1.0
+        };
+        table.insert(object.id, (name, escort, armour))?;
+    }
+    let mut ships = Vec::new();
+    for (_, (name, escort, armour)) in table.iter() {
+        let escort = match escort {
+            Some(id) => {
+                table.get(*id)?;
+                id.number()
+            }
+            None => 0,
+        };
+        let (name, armour) = (name.clone(), *armour);
+        ships.push(Ship {
+            name,
+            escort,
+            armour,
+        });
+    }
+    Ok(ships)
+}
+
+#[test]
+fn programs_of_both_versions_read_both_and_pass_over_what_they_do_not_know() {
+    let bytes = write_all().unwrap().into_vec();
+    let ship = |name: &str, escort, armour| Ship {
+        name: name.into(),
+        escort,
+        armour,
+    };
+    let new = ships(bytes.clone(), 2).unwrap();
+    assert_eq!(new, [ship("first", 2, 1.0), ship("second", 1, 0.75)]);
+    let old = ships(bytes, 1).unwrap();
+    assert_eq!(old, [ship("first", 2, 1.0), ship("second", 1, 1.0)]);
+}
+
+#[test]
+fn parts_within_an_object_are_passed_over_by_their_length() {
+    let mut stream = write_all().unwrap();
+    stream.seek_to(0).unwrap();
+    let mut archive = ArchiveReader::new(stream, APPLICATION).unwrap();
+    let mut found = Vec::new();
+    while let Some(object) = archive.next_object().unwrap() {
+        if object.tag != CREW {
+            continue;
+        }
+        let mut fields = archive.payload().unwrap();
+        assert_eq!(fields.read_reference().unwrap(), None);
+        while let Some(part) = fields.next_part().unwrap() {
+            if part.tag == 10 {
+                found.push(part.view(&mut fields).unwrap().read_leb128().unwrap());
+            }
+            fields.seek_to(part.end()).unwrap();
+        }
+    }
+    assert_eq!(found, [300, 5]);
+}
+
+#[test]
+fn the_format_stays() {
+    let bytes = write_all().unwrap().into_vec();
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/ships-v1.archive");
+    if std::env::var_os("MILLSTREAM_WRITE_GOLDEN").is_some() {
+        std::fs::write(&path, &bytes).unwrap();
+    }
+    let golden = std::fs::read(&path).unwrap();
+    assert!(bytes == golden, "the format of archives has changed");
+}
+
+#[test]
+fn misuse_is_refused() {
+    let mut archive = ArchiveWriter::new(MemoryStream::new(), 0).unwrap();
+    let id = archive.reserve().unwrap();
+    let refused = archive.object(0, 1, |_| Ok(())).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::InvalidArgument);
+    archive.object_as(id, 1, 1, |_| Ok(())).unwrap();
+    let twice = archive.object_as(id, 1, 1, |_| Ok(())).unwrap_err();
+    assert_eq!(twice.kind(), ErrorKind::InvalidArgument);
+    let missing = ArchiveWriter::new(MemoryStream::new(), 0).and_then(|mut archive| {
+        archive.reserve()?;
+        archive.finish()
+    });
+    assert_eq!(missing.unwrap_err().kind(), ErrorKind::InvalidArgument);
+    let bytes = write_all().unwrap().into_vec();
+    let foreign = ArchiveReader::new(MemoryStream::from_vec(bytes), APPLICATION + 1);
+    assert_eq!(foreign.unwrap_err().kind(), ErrorKind::Schema);
+}
+
+#[test]
+fn a_cut_archive_is_an_error_wherever_it_is_cut() {
+    let bytes = write_all().unwrap().into_vec();
+    for len in 0..bytes.len() {
+        let error = ships(bytes[..len].to_vec(), 2).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::PastEnd, "cut at {len}: {error}");
+    }
+}
+
+#[test]
+fn a_damaged_archive_is_an_error_or_an_archive() {
+    let bytes = write_all().unwrap().into_vec();
+    let seed = 0xA5C;
+    let mut random = fastrand::Rng::with_seed(seed);
+    for _ in 0..20_000 {
+        let mut damaged = bytes.clone();
+        let at = random.usize(..bytes.len());
+        damaged[at] = random.u8(..);
+        // It ends, and allocates no more than there are bytes: that it comes back is the test.
+        if let Err(error) = ships(damaged, 2) {
+            assert!(!error.cause().is_empty(), "seed {seed}");
+        }
+    }
+}
