@@ -5,29 +5,34 @@ use std::path::PathBuf;
 use millstream::{CodecId, Queue, QueueOptions, Storage, StorageOptions};
 use millstream_pak::{Coding, Item, PackOptions, Package, write_file};
 
-pub struct Bench {
-    pub storage: Storage,
-    pub folder: tempfile::TempDir,
+pub(crate) struct Bench {
+    pub(crate) storage: Storage,
+    pub(crate) folder: tempfile::TempDir,
 }
 
 impl Bench {
-    pub fn new() -> Bench {
+    pub(crate) fn new() -> Bench {
         let storage = Storage::new(StorageOptions::default()).expect("a storage");
         let folder = tempfile::tempdir().expect("a folder");
         Bench { storage, folder }
     }
 
-    pub fn queue(&self) -> Queue {
+    pub(crate) fn queue(&self) -> Queue {
         self.storage
             .queue(QueueOptions::default())
             .expect("a queue")
     }
 
-    pub fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    pub fn pack(&self, name: &str, entries: &[(String, Vec<u8>)], coding: Coding) -> PathBuf {
+    pub(crate) fn pack(
+        &self,
+        name: &str,
+        entries: &[(String, Vec<u8>)],
+        coding: Coding,
+    ) -> PathBuf {
         let options = PackOptions {
             coding,
             ..PackOptions::default()
@@ -37,11 +42,11 @@ impl Bench {
         path
     }
 
-    pub fn open(&self, path: &PathBuf) -> Package {
+    pub(crate) fn open(&self, path: &PathBuf) -> Package {
         Package::open(&self.storage, path).expect("a package")
     }
 
-    pub fn load(&self, package: &Package, name: &str) -> Result<Vec<u8>, String> {
+    pub(crate) fn load(&self, package: &Package, name: &str) -> Result<Vec<u8>, String> {
         let found = package
             .lookup(name.as_bytes())
             .map_err(|error| error.to_string())?;
@@ -57,13 +62,13 @@ impl Bench {
     }
 }
 
-pub fn items(entries: &[(String, Vec<u8>)]) -> Vec<Item> {
+pub(crate) fn items(entries: &[(String, Vec<u8>)]) -> Vec<Item> {
     let item = |(name, bytes): &(String, Vec<u8>)| Item::from_bytes(name.as_str(), bytes.clone());
     entries.iter().map(item).collect()
 }
 
 /// Words from a small vocabulary: they shrink to a half or so.
-pub fn words(random: &mut fastrand::Rng, len: usize) -> Vec<u8> {
+pub(crate) fn words(random: &mut fastrand::Rng, len: usize) -> Vec<u8> {
     let vocabulary: Vec<[u8; 6]> = (0..512)
         .map(|_| random.u64(..).to_le_bytes()[..6].try_into().expect("six"))
         .collect();
@@ -75,12 +80,12 @@ pub fn words(random: &mut fastrand::Rng, len: usize) -> Vec<u8> {
     out
 }
 
-pub fn noise(random: &mut fastrand::Rng, len: usize) -> Vec<u8> {
+pub(crate) fn noise(random: &mut fastrand::Rng, len: usize) -> Vec<u8> {
     (0..len).map(|_| random.u8(..)).collect()
 }
 
 /// Entries of all sizes that the format tells apart, some of them the same, some noise.
-pub fn entries(seed: u64) -> Vec<(String, Vec<u8>)> {
+pub(crate) fn entries(seed: u64) -> Vec<(String, Vec<u8>)> {
     let mut random = fastrand::Rng::with_seed(seed);
     let sizes = [
         0, 1, 15, 16, 4095, 4096, 4097, 32_767, 32_768, 65_535, 65_536, 65_537, 262_143, 262_144,
@@ -107,7 +112,7 @@ pub fn entries(seed: u64) -> Vec<(String, Vec<u8>)> {
     entries
 }
 
-pub fn codings() -> Vec<Coding> {
+pub(crate) fn codings() -> Vec<Coding> {
     let mut codings = vec![Coding::Auto(Default::default())];
     for codec in [
         CodecId::STORED,

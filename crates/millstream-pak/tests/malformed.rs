@@ -1,0 +1,711 @@
+//! Malformed packages: a row for every field of the format, and what it is found by.
+//!
+//! A package is changed in one place and then sealed again (page hashes, digests, root, copy), so
+//! that not the hashes but the check of the field itself must find it: as if someone had made the
+//! package so.
+
+mod support;
+
+use std::path::PathBuf;
+
+use millstream::CodecId;
+use millstream_pak::describe::{Describe, Png};
+use millstream_pak::format::{Header, section, section_flag};
+use millstream_pak::{
+    BatchOptions, Coding, ErrorKind, Item, PackOptions, Package, SecretKey, verify, visit, write,
+};
+use support::Bench;
+use zerocopy::{FromBytes, IntoBytes};
+
+const PAGE: usize = 64 << 10;
+
+/// The changed package, in memory.
+struct Sheet {
+    bytes: Vec<u8>,
+}
+
+impl Sheet {
+    fn header(&mut self) -> &mut Header {
+        Header::mut_from_bytes(&mut self.bytes[..4096]).expect("a header")
+    }
+
+    /// The bytes of a section.
+    fn section(&mut self, kind: u32) -> &mut [u8] {
+        let record = self
+            .header()
+            .sections
+            .iter()
+            .find(|it| it.kind.get() == kind);
+        let record = *record.expect("the section is there");
+        let start = record.offset.get() as usize;
+        &mut self.bytes[start..start + record.raw_bytes.get() as usize]
+    }
+
+    fn record(&mut self, kind: u32) -> &mut millstream_pak::format::SectionRecord {
+        let found = self
+            .header()
+            .sections
+            .iter_mut()
+            .find(|it| it.kind.get() == kind);
+        found.expect("the section is there")
+    }
+
+    /// Makes all hashes right again.
+    fn seal(&mut self) {
+        let header = self.header().clone();
+        for (nth, record) in header.sections.iter().enumerate() {
+            let unhashed = record.flags.get() & section_flag::UNHASHED != 0;
+            if nth >= header.section_count.get() as usize || unhashed {
+                continue;
+            }
+            let (start, len) = (
+                record.offset.get() as usize,
+                record.raw_bytes.get() as usize,
+            );
+            let Some(bytes) = start
+                .checked_add(len)
+                .and_then(|end| self.bytes.get(start..end))
+            else {
+                continue;
+            };
+            let pages = bytes.chunks(PAGE);
+            let hashes: Vec<u8> = pages
+                .flat_map(|page| *blake3::hash(page).as_bytes())
+                .collect();
+            let at = record.hashes_offset.get() as usize;
+            let Some(end) = at
+                .checked_add(hashes.len())
+                .filter(|&end| end <= self.bytes.len())
+            else {
+                continue;
+            };
+            self.bytes[at..end].copy_from_slice(&hashes);
+            self.header().sections[nth].hashes_digest = *blake3::hash(&hashes).as_bytes();
+        }
+        let root = self.header().digest();
+        self.header().root = root;
+        let copy = self.bytes[..4096].to_vec();
+        let end = self.bytes.len();
+        self.bytes[end - 4096..].copy_from_slice(&copy);
+    }
+}
+
+/// By what a fault is found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum By {
+    /// Opening fails, with this kind.
+    Open(ErrorKind),
+    /// It opens; verifying, and loading everything, find it.
+    Load,
+    /// It opens and loads; only verifying finds it (what is wrong concerns no bytes).
+    Verify,
+    /// Nothing is wrong with it.
+    Fine,
+}
+
+struct Row(&'static str, By, fn(&mut Sheet));
+
+const CORRUPT: By = By::Open(ErrorKind::Corrupt);
+const UNSUPPORTED: By = By::Open(ErrorKind::Unsupported);
+
+fn put32(bytes: &mut [u8], at: usize, value: u32) {
+    bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
+}
+
+fn put64(bytes: &mut [u8], at: usize, value: u64) {
+    bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
+}
+
+fn get32(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four"))
+}
+
+fn get64(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight"))
+}
+
+/// The place of the entry record of the longest entry, which has several blocks.
+fn long(sheet: &mut Sheet) -> usize {
+    let table = sheet.section(section::ENTRIES);
+    let records = (0..table.len() / 32).map(|nth| nth * 32);
+    records
+        .max_by_key(|at| get64(table, at + 8))
+        .expect("there are entries")
+}
+
+/// The place of an entry record with this flag or without.
+fn entry(sheet: &mut Sheet, shared: bool) -> usize {
+    let table = sheet.section(section::ENTRIES);
+    let mut records = (0..table.len() / 32).map(|nth| nth * 32);
+    let found = records.find(|at| (table[at + 29] & 1 != 0) == shared && get64(table, at + 8) > 1);
+    found.expect("there is one")
+}
+
+/// The place of the block record of the long entry's second block.
+fn second(sheet: &mut Sheet) -> usize {
+    let at = long(sheet);
+    (get32(sheet.section(section::ENTRIES), at + 16) as usize + 1) * 32
+}
+
+const HEADER: &[Row] = &[
+    Row("magic", By::Open(ErrorKind::NotAPackage), |s| {
+        s.header().magic[0] = b'P'
+    }),
+    Row("major", UNSUPPORTED, |s| s.header().major.set(2)),
+    Row("minor later", By::Fine, |s| s.header().minor.set(9)),
+    Row("header length", CORRUPT, |s| {
+        s.header().header_bytes.set(8192)
+    }),
+    Row("required unknown", UNSUPPORTED, |s| {
+        s.header().required.set(1 << 40)
+    }),
+    Row("optional unknown", By::Fine, |s| {
+        s.header().optional.set(1 << 40)
+    }),
+    Row("case folded, of lower-case names", By::Fine, |s| {
+        s.header().required.set(1)
+    }),
+    Row("file longer", By::Open(ErrorKind::Truncated), |s| {
+        let bytes = s.bytes.len() as u64;
+        s.header().file_bytes.set(bytes + 1);
+    }),
+    Row("file shorter", CORRUPT, |s| {
+        let bytes = s.bytes.len() as u64;
+        s.header().file_bytes.set(bytes - 1);
+    }),
+    Row("file empty", CORRUPT, |s| s.header().file_bytes.set(0)),
+    Row("seed", By::Verify, |s| s.header().hash_seed.set(77)),
+    Row("entries fewer", CORRUPT, |s| s.header().entry_count.set(1)),
+    Row("entries none", CORRUPT, |s| s.header().entry_count.set(0)),
+    Row("entries huge", CORRUPT, |s| {
+        s.header().entry_count.set(u64::MAX)
+    }),
+    Row("entries many", CORRUPT, |s| {
+        s.header().entry_count.set(1 << 28)
+    }),
+    Row("blocks fewer", CORRUPT, |s| s.header().block_count.set(1)),
+    Row("blocks huge", CORRUPT, |s| {
+        s.header().block_count.set(u64::MAX)
+    }),
+    Row("alignment", CORRUPT, |s| s.header().alignment.set(512)),
+    Row("sections none", CORRUPT, |s| {
+        s.header().section_count.set(0)
+    }),
+    Row("sections too many", CORRUPT, |s| {
+        s.header().section_count.set(33)
+    }),
+    Row("sections one more", CORRUPT, |s| {
+        let count = s.header().section_count.get();
+        s.header().section_count.set(count + 1);
+    }),
+    Row("hot none", CORRUPT, |s| s.header().hot_bytes.set(0)),
+    Row("hot short", CORRUPT, |s| s.header().hot_bytes.set(4096)),
+    Row("hot huge", CORRUPT, |s| s.header().hot_bytes.set(u64::MAX)),
+    Row("hot into the data", CORRUPT, |s| {
+        let data = s.header().data_offset.get();
+        s.header().hot_bytes.set(data + 1);
+    }),
+    Row("data early", CORRUPT, |s| s.header().data_offset.set(0)),
+    Row("data huge", CORRUPT, |s| {
+        s.header().data_offset.set(u64::MAX)
+    }),
+    Row("data long", CORRUPT, |s| {
+        s.header().data_bytes.set(u64::MAX)
+    }),
+    Row("data none", By::Load, |s| s.header().data_bytes.set(0)),
+    Row("data over the sections", CORRUPT, |s| {
+        let bytes = s.header().data_bytes.get();
+        s.header().data_bytes.set(bytes + 64);
+    }),
+    Row("base of no patch", By::Fine, |s| {
+        s.header().base_root = [1; 32]
+    }),
+    Row("reserved", CORRUPT, |s| s.header().reserved[5] = 1),
+    Row("reserved tail", CORRUPT, |s| {
+        s.header().reserved_tail[700] = 1
+    }),
+];
+
+const SECTIONS: &[Row] = &[
+    Row("kind unknown and required", UNSUPPORTED, |s| {
+        s.record(section::NAMES).kind.set(99)
+    }),
+    Row("kind unknown and optional", By::Fine, |s| {
+        s.record(section::METADATA_INDEX).kind.set(98);
+        s.record(section::METADATA).kind.set(99);
+    }),
+    Row("kind twice", CORRUPT, |s| {
+        s.record(section::CONTENTS).kind.set(section::NAMES)
+    }),
+    Row("kind zero", UNSUPPORTED, |s| {
+        s.record(section::BLOCKS).kind.set(0)
+    }),
+    Row("kinds exchanged", CORRUPT, |s| {
+        s.record(section::BLOCKS).kind.set(70);
+        s.record(section::ENTRIES).kind.set(section::BLOCKS);
+        s.record(70).kind.set(section::ENTRIES);
+    }),
+    Row("flags unknown", CORRUPT, |s| {
+        s.record(section::NAMES).flags.set(1 | 1 << 9)
+    }),
+    Row("hashes denied", CORRUPT, |s| {
+        s.record(section::NAMES).flags.set(3)
+    }),
+    Row("offset in the header", CORRUPT, |s| {
+        s.record(section::NAMES).offset.set(64)
+    }),
+    Row("offset off the end", CORRUPT, |s| {
+        s.record(section::NAMES).offset.set(1 << 50)
+    }),
+    Row("offset huge", CORRUPT, |s| {
+        s.record(section::NAMES).offset.set(u64::MAX - 5)
+    }),
+    Row("offset over another", CORRUPT, |s| {
+        let other = s.record(section::CONTENTS).offset;
+        s.record(section::NAMES).offset = other;
+    }),
+    Row("hot section cold", CORRUPT, |s| {
+        let end = s.bytes.len() as u64 - 4096 - 32;
+        s.record(section::BUCKETS).offset.set(end);
+    }),
+    Row("length huge", CORRUPT, |s| {
+        s.record(section::NAMES).stored_bytes.set(u64::MAX)
+    }),
+    Row("lengths differ", CORRUPT, |s| {
+        s.record(section::NAMES).raw_bytes.set(1 << 40)
+    }),
+    Row("length zero", By::Load, |s| {
+        s.record(section::NAMES).stored_bytes.set(0);
+        s.record(section::NAMES).raw_bytes.set(0);
+    }),
+    Row("buckets no power of two", CORRUPT, |s| {
+        let record = s.record(section::BUCKETS);
+        let bytes = record.raw_bytes.get() - 4;
+        record.stored_bytes.set(bytes);
+        record.raw_bytes.set(bytes);
+    }),
+    Row("hashes in the header", CORRUPT, |s| {
+        s.record(section::NAMES).hashes_offset.set(8)
+    }),
+    Row("hashes off the end", CORRUPT, |s| {
+        s.record(section::NAMES).hashes_offset.set(1 << 60)
+    }),
+    Row("hashes over the data", CORRUPT, |s| {
+        let data = s.header().data_offset.get();
+        s.record(section::NAMES).hashes_offset.set(data);
+    }),
+    Row("reserved", CORRUPT, |s| {
+        s.record(section::NAMES).reserved[3] = 1
+    }),
+    Row("unused record", CORRUPT, |s| {
+        s.header().sections[31].offset.set(5)
+    }),
+    Row("signature with hashes", CORRUPT, |s| {
+        s.record(section::SIGNATURE).hashes_offset.set(4096)
+    }),
+    Row("signature short", CORRUPT, |s| {
+        let record = s.record(section::SIGNATURE);
+        record.stored_bytes.set(95);
+        record.raw_bytes.set(95);
+    }),
+];
+
+const TABLES: &[Row] = &[
+    Row("bucket beyond the entries", By::Verify, |s| {
+        let table = s.section(section::BUCKETS);
+        let end = table.len() - 4;
+        put32(table, end, u32::MAX);
+    }),
+    Row("buckets out of order", By::Verify, |s| {
+        let table = s.section(section::BUCKETS);
+        let end = get32(table, table.len() - 4);
+        table
+            .chunks_exact_mut(8)
+            .for_each(|pair| put32(pair, 0, end));
+    }),
+    Row("buckets all of all", By::Fine, |s| {
+        // Slower, and right: a bucket may hold entries of others.
+        let table = s.section(section::BUCKETS);
+        let end = get32(table, table.len() - 4);
+        if table.len() == 12 {
+            put32(table, 4, end);
+        }
+    }),
+    Row("entry hash", By::Verify, |s| {
+        let at = entry(s, true);
+        s.section(section::ENTRIES)[at] ^= 1;
+    }),
+    Row("entries out of order", By::Verify, |s| {
+        let table = s.section(section::ENTRIES);
+        let (first, second) = table.split_at_mut(32);
+        first.swap_with_slice(&mut second[..32]);
+    }),
+    Row("entry twice", By::Verify, |s| {
+        let table = s.section(section::ENTRIES);
+        table.copy_within(0..32, 32);
+    }),
+    Row("entry longer", By::Load, |s| {
+        let at = long(s);
+        put64(s.section(section::ENTRIES), at + 8, u64::MAX);
+    }),
+    Row("entry a byte longer", By::Load, |s| {
+        let at = long(s);
+        let table = s.section(section::ENTRIES);
+        let bytes = get64(table, at + 8);
+        put64(table, at + 8, bytes + 1);
+    }),
+    Row("entry empty", By::Load, |s| {
+        let at = long(s);
+        put64(s.section(section::ENTRIES), at + 8, 0);
+    }),
+    Row("shared entry longer", By::Load, |s| {
+        let at = entry(s, true);
+        put64(s.section(section::ENTRIES), at + 8, 1 << 20);
+    }),
+    Row("first block off the end", By::Load, |s| {
+        let at = long(s);
+        put32(s.section(section::ENTRIES), at + 16, u32::MAX);
+    }),
+    Row("another first block", By::Load, |s| {
+        let at = long(s);
+        let table = s.section(section::ENTRIES);
+        let first = get32(table, at + 16);
+        put32(table, at + 16, first - 1);
+    }),
+    Row("block count zero", By::Load, |s| {
+        let at = long(s);
+        put32(s.section(section::ENTRIES), at + 20, 0);
+    }),
+    Row("block count huge", By::Load, |s| {
+        let at = long(s);
+        put32(s.section(section::ENTRIES), at + 20, u32::MAX);
+    }),
+    Row("offset in no shared block", By::Load, |s| {
+        let at = long(s);
+        put32(s.section(section::ENTRIES), at + 24, 1);
+    }),
+    Row("offset off the shared block", By::Load, |s| {
+        let at = entry(s, true);
+        put32(s.section(section::ENTRIES), at + 24, u32::MAX);
+    }),
+    Row("block shift zero", By::Load, |s| {
+        let at = long(s);
+        s.section(section::ENTRIES)[at + 28] = 0;
+    }),
+    Row("block shift huge", By::Load, |s| {
+        let at = long(s);
+        s.section(section::ENTRIES)[at + 28] = 200;
+    }),
+    Row("block shift another", By::Load, |s| {
+        let at = long(s);
+        s.section(section::ENTRIES)[at + 28] = 20;
+    }),
+    Row("entry flags unknown", By::Load, |s| {
+        let at = long(s);
+        s.section(section::ENTRIES)[at + 29] = 0x80;
+    }),
+    Row("long entry said to be shared", By::Load, |s| {
+        let at = long(s);
+        s.section(section::ENTRIES)[at + 29] = 1;
+    }),
+    Row("entry reserved", By::Load, |s| {
+        let at = long(s);
+        s.section(section::ENTRIES)[at + 30] = 1;
+    }),
+    Row("name place off the end", By::Load, |s| {
+        put32(s.section(section::NAME_INDEX), 0, u32::MAX)
+    }),
+    Row("name of another", By::Verify, |s| {
+        let table = s.section(section::NAME_INDEX);
+        table.copy_within(0..4, 4);
+    }),
+    Row("name empty", By::Load, |s| {
+        s.section(section::NAMES)[..2].fill(0)
+    }),
+    Row("name too long", By::Load, |s| {
+        s.section(section::NAMES)[..2].fill(0xff)
+    }),
+    Row("name leads out", By::Verify, |s| {
+        let names = s.section(section::NAMES);
+        names[2..5].copy_from_slice(b"../");
+    }),
+    Row("name absolute", By::Verify, |s| {
+        s.section(section::NAMES)[2] = b'/'
+    }),
+    Row("name with NUL", By::Verify, |s| {
+        s.section(section::NAMES)[3] = 0
+    }),
+    Row("name not UTF-8", By::Verify, |s| {
+        s.section(section::NAMES)[3] = 0xff
+    }),
+    Row("metadata of no entry", By::Verify, |s| {
+        put32(s.section(section::METADATA_INDEX), 0, u32::MAX);
+    }),
+    Row("metadata place off the end", By::Verify, |s| {
+        put32(s.section(section::METADATA_INDEX), 4, u32::MAX);
+    }),
+    Row("metadata too long", By::Verify, |s| {
+        s.section(section::METADATA)[..2].fill(0xff)
+    }),
+    Row("metadata empty", By::Verify, |s| {
+        s.section(section::METADATA)[..2].fill(0)
+    }),
+    Row("metadata cut", By::Verify, |s| {
+        put32(s.section(section::METADATA), 6, u32::MAX)
+    }),
+    Row("content hash", By::Verify, |s| {
+        s.section(section::CONTENTS)[40] ^= 1
+    }),
+];
+
+const BLOCKS: &[Row] = &[
+    Row("offset before the data", By::Load, |s| {
+        let at = second(s);
+        put64(s.section(section::BLOCKS), at, 4096);
+    }),
+    Row("offset off the end", By::Load, |s| {
+        let at = second(s);
+        put64(s.section(section::BLOCKS), at, 1 << 60);
+    }),
+    Row("offset overflows", By::Load, |s| {
+        let at = second(s);
+        put64(s.section(section::BLOCKS), at, u64::MAX);
+    }),
+    Row("over the block before", By::Load, |s| {
+        let at = second(s);
+        let table = s.section(section::BLOCKS);
+        let offset = get64(table, at - 32);
+        put64(table, at, offset);
+    }),
+    Row("stored bytes none", By::Load, |s| {
+        let at = second(s);
+        put32(s.section(section::BLOCKS), at + 8, 0);
+    }),
+    Row("stored bytes huge", By::Load, |s| {
+        let at = second(s);
+        put32(s.section(section::BLOCKS), at + 8, u32::MAX);
+    }),
+    Row("stored bytes fewer", By::Load, |s| {
+        let at = second(s);
+        let table = s.section(section::BLOCKS);
+        let bytes = get32(table, at + 8);
+        put32(table, at + 8, bytes - 1);
+    }),
+    Row("raw bytes none", By::Load, |s| {
+        let at = second(s);
+        put32(s.section(section::BLOCKS), at + 12, 0);
+    }),
+    Row("raw bytes huge", By::Load, |s| {
+        let at = second(s);
+        put32(s.section(section::BLOCKS), at + 12, u32::MAX);
+    }),
+    Row("raw bytes fewer", By::Load, |s| {
+        let at = second(s);
+        put32(s.section(section::BLOCKS), at + 12, 100);
+    }),
+    Row("checksum", By::Load, |s| {
+        let at = second(s);
+        s.section(section::BLOCKS)[at + 16] ^= 1;
+    }),
+    Row("codec unknown", By::Load, |s| {
+        let at = second(s);
+        s.section(section::BLOCKS)[at + 24] = 99;
+    }),
+    Row("codec another", By::Load, |s| {
+        let at = second(s);
+        s.section(section::BLOCKS)[at + 24] = CodecId::ZLIB.0;
+    }),
+    Row("codec stored", By::Load, |s| {
+        let at = second(s);
+        s.section(section::BLOCKS)[at + 24] = 0;
+    }),
+    Row("flags unknown", By::Load, |s| {
+        let at = second(s);
+        s.section(section::BLOCKS)[at + 25] = 0x40;
+    }),
+    Row("in the base of no patch", By::Load, |s| {
+        let at = second(s);
+        s.section(section::BLOCKS)[at + 25] = 1;
+    }),
+    Row("dictionary", By::Load, |s| {
+        let at = second(s);
+        s.section(section::BLOCKS)[at + 26] = 1;
+    }),
+    Row("tile size", By::Load, |s| {
+        let at = second(s);
+        put32(s.section(section::BLOCKS), at + 28, 65_536);
+    }),
+    Row("stored byte", By::Load, |s| {
+        let at = second(s);
+        let place = get64(s.section(section::BLOCKS), at) as usize;
+        s.bytes[place + 5] ^= 1;
+    }),
+    Row("padding", By::Verify, |s| {
+        let end = s.header().data_offset.get() as usize;
+        s.bytes[end - 1] = 1;
+    }),
+];
+
+/// Entries of all forms: shared, of several blocks, with metadata.
+fn valid(bench: &Bench) -> Vec<u8> {
+    let mut random = fastrand::Rng::with_seed(21);
+    let mut items = Vec::new();
+    for nth in 0..5 {
+        items.push(Item::from_bytes(
+            format!("small/{nth}"),
+            support::words(&mut random, 500),
+        ));
+    }
+    items.push(Item::from_bytes(
+        "long",
+        support::words(&mut random, 900_000),
+    ));
+    let mut png = b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR\0\0\0\x01\0\0\0\x01\x08\x06".to_vec();
+    png.resize(300, 0);
+    items.push(Item::from_bytes("picture.png", png));
+    let key = SecretKey::from_bytes(&[3; 32]);
+    let options = PackOptions {
+        coding: Coding::Fixed(CodecId::LZ4_BLOCK),
+        describers: vec![&Png as &dyn Describe],
+        sign: Some(&key),
+        ..PackOptions::default()
+    };
+    let path = bench.path("valid.mpak");
+    let file = std::fs::File::create(&path).expect("created");
+    write(items, &options, &file).expect("packed");
+    std::fs::read(&path).expect("read")
+}
+
+/// What loading every entry, by number and by name, finds.
+fn load_everything(bench: &Bench, package: &Package) -> Result<(), millstream_pak::Error> {
+    let queue = bench.queue();
+    let all: Vec<u32> = (0..package.len()).collect();
+    let mut first = None;
+    for &index in &all {
+        if let Err(error) = package.name(index).map(<[u8]>::to_vec) {
+            first.get_or_insert(error);
+        }
+    }
+    visit(
+        package,
+        &queue,
+        &all,
+        &BatchOptions::default(),
+        &mut |_, loaded| {
+            if let Err(error) = loaded {
+                first.get_or_insert(error);
+            }
+            std::ops::ControlFlow::Continue(())
+        },
+    );
+    first.map_or(Ok(()), Err)
+}
+
+fn try_row(bench: &Bench, valid: &[u8], row: &Row, path: &PathBuf) {
+    let Row(name, by, change) = row;
+    let mut sheet = Sheet {
+        bytes: valid.to_vec(),
+    };
+    change(&mut sheet);
+    sheet.seal();
+    std::fs::write(path, &sheet.bytes).expect("written");
+    let opened = Package::open(&bench.storage, path);
+    let package = match (opened, by) {
+        (Err(error), By::Open(kind)) => {
+            assert_eq!(error.kind(), *kind, "{name}: {error}");
+            assert!(error.path().is_some(), "{name}: {error}");
+            return;
+        }
+        (Ok(_), By::Open(_)) => panic!("{name}: opened"),
+        (Err(error), _) => panic!("{name}: {error}"),
+        (Ok(package), _) => package,
+    };
+    let loaded = load_everything(bench, &package);
+    match (&loaded, by) {
+        (Ok(()), By::Load) => panic!("{name}: loaded"),
+        (Err(error), By::Fine) => panic!("{name}: {error}"),
+        _ => {}
+    }
+    let found = verify(&bench.storage, &package, None, &mut |_| true).expect("verified");
+    let fine = found.failures == 0;
+    assert_eq!(fine, *by == By::Fine, "{name}: {:?}", found.first);
+}
+
+#[test]
+fn every_field_is_checked() {
+    let bench = Bench::new();
+    let valid = valid(&bench);
+    let path = bench.path("changed.mpak");
+    let nothing = Row("nothing", By::Fine, |_| {});
+    try_row(&bench, &valid, &nothing, &path);
+    for row in [HEADER, SECTIONS, TABLES, BLOCKS].into_iter().flatten() {
+        try_row(&bench, &valid, row, &path);
+    }
+}
+
+#[test]
+fn a_change_that_is_not_sealed_is_found_by_the_hashes() {
+    let bench = Bench::new();
+    let valid = valid(&bench);
+    let path = bench.path("flipped.mpak");
+    let mut random = fastrand::Rng::with_seed(22);
+    let mut places: Vec<usize> = (0..120).map(|_| random.usize(..valid.len())).collect();
+    places.extend([0, 9, 4064, 4095, 4096, valid.len() - 4096, valid.len() - 1]);
+    for at in places {
+        let mut bytes = valid.clone();
+        bytes[at] ^= 1 << random.u8(0..8);
+        std::fs::write(&path, &bytes).expect("written");
+        let Ok(package) = Package::open(&bench.storage, &path) else {
+            continue;
+        };
+        let key = SecretKey::from_bytes(&[3; 32]).public();
+        let found = verify(&bench.storage, &package, Some(&key), &mut |_| true);
+        assert!(found.expect("verified").failures > 0, "byte {at}");
+    }
+}
+
+#[test]
+fn a_cut_package_is_refused_at_every_length() {
+    let bench = Bench::new();
+    let valid = valid(&bench);
+    let path = bench.path("cut.mpak");
+    let mut lens: Vec<usize> = (0..64).map(|nth| nth * valid.len() / 64).collect();
+    lens.extend([1, 7, 8, 4095, 4096, 4097, 8191, 8192, valid.len() - 1]);
+    for len in lens {
+        std::fs::write(&path, &valid[..len]).expect("written");
+        let error = Package::open(&bench.storage, &path).expect_err("refused");
+        let kinds = [ErrorKind::Truncated, ErrorKind::NotAPackage];
+        assert!(kinds.contains(&error.kind()), "{len} bytes: {error}");
+    }
+}
+
+#[test]
+fn a_package_changed_under_its_reader_gives_errors_and_never_other_bytes() {
+    let bench = Bench::new();
+    let mut random = fastrand::Rng::with_seed(23);
+    let entries: Vec<(String, Vec<u8>)> = (0..40)
+        .map(|nth| (format!("{nth}"), support::words(&mut random, 60_000)))
+        .collect();
+    let path = bench.pack("live.mpak", &entries, Coding::Fixed(CodecId::LZ4_BLOCK));
+    let package = bench.open(&path);
+    let mut bytes = std::fs::read(&path).expect("read");
+    let header = Header::read_from_bytes(&bytes[..4096]).expect("a header");
+    let data = header.data_offset.get() as usize;
+    assert_eq!(header.as_bytes().len(), 4096);
+    for at in (data..data + header.data_bytes.get() as usize).step_by(5000) {
+        bytes[at] ^= 0x55;
+    }
+    // In place: the reader has the very file open.
+    std::fs::write(&path, &bytes).expect("written");
+    let mut failed = 0;
+    for (name, raw) in &entries {
+        match bench.load(&package, name) {
+            Ok(loaded) => assert!(loaded == *raw, "{name}"),
+            Err(error) => {
+                assert!(error.contains("checksum"), "{error}");
+                failed += 1;
+            }
+        }
+    }
+    assert!(failed > 30, "{failed} of 40");
+}
