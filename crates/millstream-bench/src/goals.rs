@@ -7,7 +7,7 @@
 
 use crate::requests::{self, held, latency, realtime};
 use crate::rows::{Better, Finding, Metric, Row};
-use crate::{codecs, engine, read, startup, stats};
+use crate::{codecs, engine, packages, read, startup, stats};
 
 /// How a figure is made of ours and theirs.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -123,7 +123,110 @@ const fn tile_goal(case: fn(&str) -> bool, ours: &'static str, ratio: f64) -> Go
     )
 }
 
+fn opens(case: &str) -> bool {
+    case.starts_with("open ") && case.ends_with(" entries cold")
+}
+
+fn real_folder(case: &str) -> bool {
+    case.ends_with(" cold") && !case.contains(" files ") && !opens(case)
+}
+
 const GOALS: &[Goal] = &[
+    goal(
+        packages::WORKLOAD,
+        opens,
+        MS,
+        packages::FIRST,
+        Distance,
+        &["hot-read"],
+        AtMost(5.0),
+    ),
+    goal(
+        packages::WORKLOAD,
+        |case| case == "lookup 10000",
+        MS,
+        packages::LOOKUP,
+        Amount,
+        &[],
+        AtMost(80.0),
+    ),
+    goal(
+        packages::WORKLOAD,
+        |case| case == "lookup 1000000",
+        MS,
+        packages::LOOKUP,
+        Amount,
+        &[],
+        AtMost(250.0),
+    ),
+    goal(
+        packages::WORKLOAD,
+        |case| case == "lookup 1000000",
+        "millstream-hashes",
+        packages::LOOKUP,
+        Amount,
+        &[],
+        AtMost(60.0),
+    ),
+    goal(
+        packages::WORKLOAD,
+        |case| case == "2096 files cold",
+        MS,
+        packages::TOTAL,
+        Speedup,
+        &["std-8"],
+        AtLeast(3.0),
+    ),
+    goal(
+        packages::WORKLOAD,
+        real_folder,
+        "millstream-stored",
+        packages::RATE,
+        Ratio,
+        &["device"],
+        AtLeast(0.9),
+    ),
+    goal(
+        packages::WORKLOAD,
+        real_folder,
+        "millstream-stored",
+        packages::SIZE,
+        Amount,
+        &[],
+        AtMost(1.02),
+    ),
+    goal(
+        packages::WORKLOAD,
+        |case| case.starts_with("100000 files of 200"),
+        MS,
+        packages::SIZE,
+        Amount,
+        &[],
+        AtMost(1.5),
+    ),
+    goal(
+        packages::WORKLOAD,
+        |case| case.starts_with("mixed "),
+        MS,
+        packages::RATE,
+        Ratio,
+        &[
+            "millstream-stored",
+            "millstream-zlib",
+            "millstream-zstd",
+            "millstream-lz4",
+        ],
+        AtLeast(0.97),
+    ),
+    goal(
+        packages::WORKLOAD,
+        |case| case.starts_with("pack "),
+        MS,
+        packages::RATE,
+        Ratio,
+        &["codec"],
+        AtLeast(0.85),
+    ),
     tile_goal(
         |case| tiles_decode(case) && of_games(case),
         "millstream-avx512",

@@ -31,6 +31,7 @@ pub mod limits;
 pub mod measure;
 pub mod memory;
 mod ours;
+mod packages;
 mod read;
 mod requests;
 pub mod ring;

@@ -31,7 +31,7 @@ use mapped::{MapStyle, Mapped};
 use plain::{ReadCall, Stdio};
 use rings::{Outstanding, Straight};
 
-pub(crate) use rings::{DIRECT_ALIGNMENT, open_buffered, open_direct};
+pub(crate) use rings::{DIRECT_ALIGNMENT, Device, device, open_buffered, open_direct};
 
 pub(crate) const WORKLOAD: &str = "read";
 /// Raw bytes by the wall.

@@ -8,7 +8,7 @@ use crate::limits;
 use crate::measure::{Case, CaseResult, Contender, take_turns};
 use crate::memory::Destination;
 use crate::rows::{self, Row};
-use crate::{codecs, goals, read, requests, startup, table};
+use crate::{codecs, goals, packages, read, requests, startup, table};
 
 /// The workloads of this crate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -19,16 +19,19 @@ pub enum Workload {
     Requests,
     /// Thousands of small files before the first frame.
     Startup,
+    /// Packages beside loose files.
+    Packages,
     /// Decoding and encoding in memory.
     Codecs,
 }
 
 impl Workload {
     /// All there are, in the order in which they run.
-    pub const ALL: [Workload; 4] = [
+    pub const ALL: [Workload; 5] = [
         Workload::Read,
         Workload::Requests,
         Workload::Startup,
+        Workload::Packages,
         Workload::Codecs,
     ];
 
@@ -39,6 +42,7 @@ impl Workload {
             Workload::Read => "read",
             Workload::Requests => "requests",
             Workload::Startup => "startup",
+            Workload::Packages => "packages",
             Workload::Codecs => "codecs",
         }
     }
@@ -110,6 +114,7 @@ pub fn run(options: &Options, workloads: &[Workload]) -> Result<Report> {
             Workload::Read => read::run(&mut session)?,
             Workload::Requests => requests::run(&mut session)?,
             Workload::Startup => startup::run(&mut session)?,
+            Workload::Packages => packages::run(&mut session)?,
             Workload::Codecs => codecs::run(&mut session)?,
         }
     }

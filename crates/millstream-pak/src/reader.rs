@@ -192,6 +192,12 @@ impl Package {
         self.tables().header.file_bytes.get()
     }
 
+    /// Bytes that opening read: header and hot sections.
+    #[must_use]
+    pub fn hot_bytes(&self) -> u64 {
+        self.tables().header.hot_bytes.get()
+    }
+
     /// The entry of a name. Empty parts and `.` in the name are ignored.
     ///
     /// # Errors

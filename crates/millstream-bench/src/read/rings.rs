@@ -98,6 +98,37 @@ impl Straight {
     }
 }
 
+/// The bytes of any file at the device's rate: blocks of 512 KiB, eight in flight.
+pub(crate) struct Device(Straight);
+
+/// See [`Device`].
+pub(crate) fn device(path: &Path, len: u64) -> Result<Device> {
+    let file = CorpusFile {
+        path: path.to_path_buf(),
+        form: crate::corpus::Form::Stored,
+        stored_len: len,
+        raw_len: len,
+        raw_xxh3: 0,
+        raw_word_sum: 0,
+        blocks: Vec::new(),
+    };
+    Straight::new(&file, 512 << 10, 8).map(Device)
+}
+
+impl Contender for Device {
+    fn name(&self) -> String {
+        "device".into()
+    }
+
+    fn params(&self) -> Params {
+        self.0.params()
+    }
+
+    fn run(&mut self, destination: &mut Destination) -> Result<Work> {
+        self.0.run(destination)
+    }
+}
+
 impl Contender for Straight {
     fn name(&self) -> String {
         format!("ring-{}Kx{}", self.block >> 10, self.depth)

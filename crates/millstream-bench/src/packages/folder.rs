@@ -1,0 +1,111 @@
+//! Real data: folders `packages/NAME` below the corpus folder.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use millstream::CodecId;
+use millstream_pak::Coding;
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::{Batch, Loose, SIZE, WORKLOAD, Wanted, auto, device, figures, packed, row};
+use crate::cold;
+use crate::error::{Error, Result};
+use crate::limits;
+use crate::measure::Case;
+use crate::memory::Destination;
+use crate::ours::failed;
+use crate::workload::{Field, Session};
+
+pub(super) fn run(session: &mut Session<'_>, made: &Path) -> Result<()> {
+    let root = session.corpus.folder().join("packages");
+    let Ok(list) = std::fs::read_dir(&root) else {
+        return Ok(());
+    };
+    let mut folders: Vec<PathBuf> = list.flatten().map(|entry| entry.path()).collect();
+    folders.retain(|path| path.is_dir());
+    folders.sort();
+    for folder in folders {
+        let name = folder
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        let case = format!("{name} cold");
+        if session.wants(&case) {
+            one(session, &case, &name, &folder, made)?;
+        }
+    }
+    Ok(())
+}
+
+fn one(
+    session: &mut Session<'_>,
+    case: &str,
+    name: &str,
+    folder: &Path,
+    made: &Path,
+) -> Result<()> {
+    let (found, errors) = millstream_pak::walk(folder);
+    if let Some(error) = errors.first() {
+        return Err(failed(error));
+    }
+    let (mut files, mut wanted) = (Vec::new(), Vec::new());
+    for item in &found {
+        let entry = String::from_utf8_lossy(item.name()).into_owned();
+        let path = folder.join(&entry);
+        let bytes = std::fs::read(&path).map_err(|error| Error::file("read", &path, error))?;
+        let xxh3 = xxh3_64(&bytes);
+        wanted.push(Wanted { name: entry, xxh3 });
+        files.push((path, bytes.len() as u64));
+    }
+    let raw: u64 = files.iter().map(|(_, len)| len).sum();
+    let (files, wanted) = (Arc::new(files), Arc::new(wanted));
+    let mut field = Field::new(WORKLOAD, case);
+    let mut paths = Vec::new();
+    let codings = [
+        ("millstream-stored", Coding::Fixed(CodecId::STORED)),
+        ("millstream", auto(3500.0)),
+    ];
+    for (who, coding) in codings {
+        let path = made.join(format!("{name}-{who}.mpak"));
+        packed(&path, coding, || Ok(found.clone()))?;
+        let about = std::fs::metadata(&path).map_err(|error| Error::file("find", &path, error))?;
+        let size = row(case, who, SIZE, vec![about.len() as f64 / raw as f64]);
+        session.keep(vec![size])?;
+        paths.push(path.clone());
+        field.add(Batch {
+            name: String::from(who),
+            package: path,
+            wanted: Arc::clone(&wanted),
+            storage: None,
+        });
+    }
+    field.try_add("device", device(&paths[0]));
+    field.add(Loose {
+        files: Arc::clone(&files),
+        threads: limits::POOL_THREADS,
+    });
+    let len = paths
+        .iter()
+        .map(|path| std::fs::metadata(path).map_or(0, |it| it.len()));
+    let len = len.max().unwrap_or(0).max(raw) as usize + (1 << 20);
+    let mut destination = Destination::new(len)?;
+    let case = Case {
+        workload: WORKLOAD,
+        name: String::from(case),
+        runs: session.runs().min(5),
+        warm_up: true,
+        destination_len: len,
+        prepare: &|| {
+            let loose = files.iter().map(|(path, _)| path);
+            loose
+                .chain(&paths)
+                .try_for_each(|path| cold::drop_path(path))
+        },
+        check: &|_, _| Ok(()),
+        figures: &figures,
+        limit_by: None,
+    };
+    session.keep(field.skipped)?;
+    session.case(&case, field.contenders, &mut destination)
+}

@@ -1,0 +1,162 @@
+//! Opening, lookups, and what tiny files cost.
+
+use std::hint::black_box;
+use std::path::Path;
+use std::time::Instant;
+
+use fastrand::Rng;
+use millstream::{Access, CodecId, FileOptions, Request};
+use millstream_pak::{Coding, Item, Package};
+
+use super::{FIRST, LOOKUP, SIZE, WORKLOAD, packed, row};
+use crate::cold;
+use crate::error::{Error, Result};
+use crate::ours::{Setup, failed, queue_for};
+use crate::workload::Session;
+
+/// Lookups of one sample.
+const LOOKUPS: usize = 1 << 20;
+const QUICK_LOOKUPS: usize = 1 << 16;
+/// Files of the case about tiny ones, and bytes of each.
+const TINY_COUNT: usize = 100_000;
+const TINY_BYTES: usize = 200;
+
+pub(super) fn run(session: &mut Session<'_>, folder: &Path) -> Result<()> {
+    let large = session.size(1_000_000, 100_000);
+    for count in [10_000, large] {
+        let case = format!("lookup {count}");
+        let open = format!("open {count} entries cold");
+        if !session.wants(&case) && !session.wants(&open) {
+            continue;
+        }
+        session.say(&format!("{WORKLOAD}: {case}"));
+        let path = folder.join(format!("names-{count}.mpak"));
+        packed(&path, Coding::Fixed(CodecId::STORED), || {
+            let item = |nth| Item::from_bytes(name_of(nth), (nth as u32).to_le_bytes());
+            Ok((0..count).map(item).collect())
+        })?;
+        if session.wants(&open) {
+            first_lookup(session, &open, &path, count)?;
+        }
+        if session.wants(&case) {
+            lookups(session, &case, &path, count)?;
+        }
+    }
+    tiny(session, folder)
+}
+
+fn name_of(nth: usize) -> String {
+    format!(
+        "assets/{:03}/{:02}/object-{nth:07}.bin",
+        nth % 499,
+        nth % 17
+    )
+}
+
+/// Open and first lookup, and a bare read of the same tables, in turns.
+fn first_lookup(session: &mut Session<'_>, case: &str, path: &Path, count: usize) -> Result<()> {
+    let (mut ours, mut bare) = (Vec::new(), Vec::new());
+    for _ in 0..=session.runs() {
+        cold::drop_path(path)?;
+        let setup = Setup {
+            access: Access::Direct,
+            ..Setup::default()
+        };
+        let storage = setup.storage()?;
+        let begun = Instant::now();
+        let package = Package::open(&storage, path).map_err(|error| failed(&error))?;
+        let found = package.lookup(name_of(count / 2).as_bytes());
+        let found = found.map_err(|error| failed(&error))?;
+        ours.push(begun.elapsed().as_secs_f64() * 1e3);
+        if found.is_none() {
+            return Err(Error::new("a name is missing"));
+        }
+        let hot = package.hot_bytes();
+        drop(package);
+        cold::drop_path(path)?;
+        let storage = setup.storage()?;
+        let queue = queue_for(&storage, 1)?;
+        let file = storage.open_with(path, FileOptions::default());
+        let begun = Instant::now();
+        let ticket = queue
+            .enqueue(Request::read(file, 0, hot))
+            .map_err(|it| failed(&it))?;
+        queue.submit();
+        black_box(
+            ticket
+                .wait()
+                .map_err(|failure| failed(&failure))?
+                .into_buffer()
+                .len(),
+        );
+        bare.push(begun.elapsed().as_secs_f64() * 1e3);
+    }
+    // The first of each paid for the machine's first touches.
+    let rows = vec![
+        row(case, "millstream", FIRST, ours.split_off(1)),
+        row(case, "hot-read", FIRST, bare.split_off(1)),
+    ];
+    session.keep(rows)
+}
+
+fn lookups(session: &mut Session<'_>, case: &str, path: &Path, count: usize) -> Result<()> {
+    let storage = Setup::default().storage()?;
+    let package = Package::open(&storage, path).map_err(|error| failed(&error))?;
+    package.preload().map_err(|error| failed(&error))?;
+    let lookups = session.size(LOOKUPS, QUICK_LOOKUPS);
+    let mut random = Rng::with_seed(0x100C);
+    let picks: Vec<usize> = (0..lookups).map(|_| random.usize(..count)).collect();
+    let names: Vec<String> = picks.iter().map(|&nth| name_of(nth)).collect();
+    let hashes: Vec<u64> = names
+        .iter()
+        .map(|name| package.hash_name(name.as_bytes()))
+        .collect();
+    let mut found = vec![None; lookups];
+    let (mut by_name, mut by_hash) = (Vec::new(), Vec::new());
+    for _ in 0..=session.runs() {
+        let begun = Instant::now();
+        let mut hits = 0;
+        for name in &names {
+            let hit = package
+                .lookup(name.as_bytes())
+                .map_err(|error| failed(&error))?;
+            hits += usize::from(hit.is_some());
+        }
+        by_name.push(begun.elapsed().as_secs_f64() * 1e9 / lookups as f64);
+        let begun = Instant::now();
+        let looked = package.lookup_hashes(&hashes, &mut found);
+        looked.map_err(|error| failed(&error))?;
+        by_hash.push(begun.elapsed().as_secs_f64() * 1e9 / lookups as f64);
+        if hits != lookups || found.iter().any(Option::is_none) {
+            return Err(Error::new("a name is missing"));
+        }
+    }
+    let rows = vec![
+        row(case, "millstream", LOOKUP, by_name.split_off(1)),
+        row(case, "millstream-hashes", LOOKUP, by_hash.split_off(1)),
+    ];
+    session.keep(rows)
+}
+
+fn tiny(session: &mut Session<'_>, folder: &Path) -> Result<()> {
+    let case = format!("{TINY_COUNT} files of {TINY_BYTES} bytes");
+    if !session.wants(&case) {
+        return Ok(());
+    }
+    session.say(&format!("{WORKLOAD}: {case}"));
+    let path = folder.join("tiny.mpak");
+    packed(&path, super::auto(3500.0), || {
+        let mut random = Rng::with_seed(0x7141);
+        let mut item = |nth: usize| {
+            // Noise: what could shrink would hide what the tables cost.
+            let bytes: Vec<u8> = (0..TINY_BYTES).map(|_| random.u8(..)).collect();
+            Item::from_bytes(format!("tiny/{:03}/{nth:06}.bin", nth / 200), bytes)
+        };
+        Ok((0..TINY_COUNT).map(&mut item).collect())
+    })?;
+    let bytes = std::fs::metadata(&path)
+        .map_err(|error| Error::file("find", &path, error))?
+        .len();
+    let share = bytes as f64 / (TINY_COUNT * TINY_BYTES) as f64;
+    session.keep(vec![row(&case, "millstream", SIZE, vec![share])])
+}
