@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
 
-use millstream::{Buffer, Failed, Located, Request};
+use millstream::{Buffer, Done, Failed, Located, Request};
 
 use super::item::{Content, Item, Task, landed_buffer};
 use super::{Event, Load};
@@ -287,6 +287,31 @@ impl Load<'_> {
 
     /// Looks after all requests under way; ready once there is nothing left.
     pub(super) fn poll_items(&mut self, waker: &Waker) -> Poll<()> {
+        // What ends may make new requests, which must be polled too: else nobody is woken for them.
+        loop {
+            let ended = self.take_ended(waker);
+            let room = self.running.len() < limits::REQUESTS_MAX;
+            let more = room && !self.waiting.is_empty();
+            if ended.is_empty() && !more {
+                break;
+            }
+            for (index, outcome) in ended {
+                self.ended(index, outcome.map(landed_buffer));
+            }
+            if more {
+                self.issue();
+            }
+        }
+        self.note_drawable();
+        if self.running.is_empty() && self.waiting.is_empty() {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
+        }
+    }
+
+    /// Polls all requests under way; those that have ended.
+    fn take_ended(&mut self, waker: &Waker) -> Vec<(usize, Result<Done, Failed>)> {
         let mut context = Context::from_waker(waker);
         let mut ended = Vec::new();
         let items = &mut self.items;
@@ -302,18 +327,7 @@ impl Load<'_> {
                 Poll::Pending => true,
             }
         });
-        for (index, outcome) in ended {
-            self.ended(index, outcome.map(landed_buffer));
-        }
-        if !self.waiting.is_empty() && self.running.len() < limits::REQUESTS_MAX {
-            self.issue();
-        }
-        self.note_drawable();
-        if self.running.is_empty() && self.waiting.is_empty() {
-            Poll::Ready(())
-        } else {
-            Poll::Pending
-        }
+        ended
     }
 
     /// A request has ended.
