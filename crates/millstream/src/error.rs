@@ -173,7 +173,8 @@ impl Error {
         self.0.offset
     }
 
-    /// Length of the request, or of the block at fault, in its source; `u64::MAX` for a whole file that was never opened.
+    /// Length of the request, or of the block at fault, in its source; `u64::MAX` for a whole file
+    /// that was never opened.
     #[must_use]
     pub fn len(&self) -> u64 {
         self.0.len

@@ -1,10 +1,10 @@
 //! The engine's side of files: what is open, what waits to be opened, and the bound on descriptors.
 //!
 //! Opening them is [`opens`](super::opens). A file has up to two descriptors, one through the page
-//! cache and one past it. Both count. A file whose descriptors nobody needs (no operation in flight,
-//! no request waiting) may be evicted to make room, and is opened again when needed. `users` counts
-//! requests that need the file soon; those of paused queues give it up, so that they cannot starve
-//! others.
+//! cache and one past it. Both count. A file whose descriptors nobody needs (no operation in
+//! flight, no request waiting) may be evicted to make room, and is opened again when needed.
+//! `users` counts requests that need the file soon; those of paused queues give it up, so that they
+//! cannot starve others.
 
 use std::collections::{HashMap, VecDeque};
 use std::path::Path;

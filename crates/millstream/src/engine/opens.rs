@@ -3,8 +3,8 @@
 //! Workers open files, several with one job. Three lanes wait: files that urgent requests need,
 //! files that others need, and files that were opened ahead of their first request. Those are
 //! opened when workers have nothing else to do, so that usually a request is there by then whose
-//! bytes can be read with the open ([`offer`](crate::offer)). A file moves to a better lane by being
-//! entered there too; the entry left behind is skipped.
+//! bytes can be read with the open ([`offer`](crate::offer)). A file moves to a better lane by
+//! being entered there too; the entry left behind is skipped.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
