@@ -143,7 +143,7 @@ fn loose_files_take_two_batches_and_a_package_one() {
     let base = tempfile::tempdir().expect("a folder");
     let folder = base.path().join("scene");
     std::fs::create_dir(&folder).expect("made");
-    let made = support::make(7, 20, 6, 200);
+    let made = support::make(7, 20, 6, 500);
     made.write_loose(&folder);
     std::fs::write(folder.join("one.glb"), made.glb()).expect("written");
     let package = pack(&folder);
