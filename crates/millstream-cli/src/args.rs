@@ -38,6 +38,7 @@ pub(crate) enum Command {
     Compress(CompressArgs),
     Decompress(DecompressArgs),
     Pack(PackArgs),
+    Scene(SceneArgs),
     List(ListArgs),
     Extract(ExtractArgs),
     Cat(CatArgs),
@@ -205,6 +206,31 @@ pub(crate) struct StreamArgs {
     #[arg(value_name = "OUT", value_hint = ValueHint::FilePath, value_parser = path_words())]
     pub(crate) output: OsString,
     /// Print a JSON document about the work; OUT must be a file
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Load a glTF scene with all it needs, and tell what came when.
+///
+/// Out of loose files it takes two batches of reads; out of a package, one. Of a package with
+/// several scenes all are loaded. Without --partial a scene of which anything is wrong is refused.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  millstream scene helmet/FlightHelmet.gltf
+  millstream pack helmet -o helmet.mpak --cook scene
+  millstream scene helmet.mpak --trace scene.json")]
+pub(crate) struct SceneArgs {
+    /// A scene (.gltf or .glb), or a package with scenes
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) file: PathBuf,
+    /// Load what is sound of a scene with mistakes; they are still failures
+    #[arg(long)]
+    pub(crate) partial: bool,
+    /// Write what happened when as Chrome trace-event JSON
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, value_parser = path_words())]
+    pub(crate) trace: Option<OsString>,
+    /// Print one JSON document instead of a table
     #[arg(long)]
     pub(crate) json: bool,
 }

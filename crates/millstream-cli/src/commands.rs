@@ -9,4 +9,5 @@ pub(crate) mod info;
 pub(crate) mod list;
 pub(crate) mod load;
 pub(crate) mod pack;
+pub(crate) mod scene;
 pub(crate) mod verify;

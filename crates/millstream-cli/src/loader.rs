@@ -470,7 +470,7 @@ fn describe(found: &Found, error: &millstream::Error) -> Failure {
 }
 
 /// Processor time of all threads of the program so far.
-fn processor_time() -> Duration {
+pub(crate) fn processor_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     Duration::new(
         time.tv_sec.unsigned_abs(),

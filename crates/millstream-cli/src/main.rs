@@ -50,6 +50,7 @@ fn run(command: &Command) -> Result<(), Ending> {
         Command::Compress(args) => commands::codec::compress(args),
         Command::Decompress(args) => commands::codec::decompress(args),
         Command::Pack(args) => commands::pack::pack(args),
+        Command::Scene(args) => commands::scene::scene(args),
         Command::List(args) => commands::list::list(args),
         Command::Extract(args) => commands::extract::extract(args),
         Command::Cat(args) => commands::list::cat(args),

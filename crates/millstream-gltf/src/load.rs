@@ -91,6 +91,12 @@ impl<'s> Loader<'s> {
         })
     }
 
+    /// The loader's queue: to cancel, pause or cap all loads at once.
+    #[must_use]
+    pub fn queue(&self) -> &Queue {
+        &self.queue
+    }
+
     /// Begins to load a scene from loose files. Looks the scene's file up, and does not wait.
     ///
     /// # Errors
@@ -260,7 +266,13 @@ impl Load<'_> {
 
     /// Blocks until nothing more will come. On a storage without threads it pumps.
     pub fn wait(&mut self) {
-        wait_all(std::slice::from_mut(self));
+        wait_all(std::slice::from_mut(self), None);
+    }
+
+    /// Whether nothing more will come.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        matches!(self.stage, Stage::Done)
     }
 
     /// The scene as far as it is there: once the JSON is.
@@ -401,8 +413,10 @@ impl Wake for Alarm {
     }
 }
 
-/// Blocks until nothing more will come of any of these loads, carrying all of them on.
-pub fn wait_all(loads: &mut [Load<'_>]) {
+/// Blocks until nothing more will come of any of these loads, carrying all of them on; at most
+/// `timeout`, if one is given.
+pub fn wait_all(loads: &mut [Load<'_>], timeout: Option<Duration>) {
+    let deadline = timeout.map(|timeout| Instant::now() + timeout);
     let alarm = || {
         Arc::new(Alarm {
             thread: std::thread::current(),
@@ -420,6 +434,9 @@ pub fn wait_all(loads: &mut [Load<'_>]) {
             load.poll(&Waker::from(Arc::clone(alarm))).is_pending()
         });
         let rung = |(_, alarm): &(&mut Load<'_>, Arc<Alarm>)| alarm.rung.load(Ordering::Acquire);
+        if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            return;
+        }
         if !open.is_empty() && !storage.pump() && !open.iter().any(rung) {
             std::thread::park_timeout(SLEEP_MAX);
         }

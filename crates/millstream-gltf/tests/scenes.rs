@@ -74,7 +74,7 @@ fn many_scenes_load_at_once() {
         std::fs::write(&path, made.glb()).expect("written");
         loads.push(loader.open(&path).expect("found"));
     }
-    wait_all(&mut loads);
+    wait_all(&mut loads, None);
     for (load, made) in loads.into_iter().zip(&made) {
         check(&load.finish().expect("sound"), made);
     }

@@ -56,10 +56,17 @@ pub(crate) struct PackArgs {
     /// Lay entries out in the order of a trace that `load --trace` wrote
     #[arg(long, value_name = "TRACE", value_hint = ValueHint::FilePath)]
     pub(crate) order: Option<PathBuf>,
+    /// Convert what is below DIR: scene stores the images of glTF scenes decoded, pixel for pixel;
+    /// the others with all levels, those with bc in the name block-compressed, which is lossy
+    #[arg(long, value_name = "KIND", value_parser = PossibleValuesParser::new(COOK_WORDS))]
+    pub(crate) cook: Option<String>,
     /// Print a JSON document about the package
     #[arg(long)]
     pub(crate) json: bool,
 }
+
+/// The words of `pack --cook`.
+const COOK_WORDS: [&str; 4] = ["scene", "scene-levels", "scene-bc3", "scene-bc7"];
 
 /// The words of `pack --codec`.
 const PACK_CODECS: [&str; 6] = ["auto", "stored", "zlib", "gdeflate", "zstd", "lz4"];

@@ -198,7 +198,7 @@ fn cancel_on_interruption(queue: &Queue, interrupted: &Arc<AtomicBool>) {
     })));
 }
 
-fn write_trace(name: &OsString, storage: &Storage) -> Result<(), Ending> {
+pub(crate) fn write_trace(name: &OsString, storage: &Storage) -> Result<(), Ending> {
     let mut writer = BufWriter::new(Output::create(name)?);
     let written = storage
         .take_trace()
@@ -212,7 +212,7 @@ fn write_trace(name: &OsString, storage: &Storage) -> Result<(), Ending> {
 }
 
 /// Tells what the system still holds after all requests have ended.
-fn close(storage: &Storage) {
+pub(crate) fn close(storage: &Storage) {
     let report = storage.close(CLOSE_WAIT);
     if report.operations > 0 {
         let files: Vec<String> = report
@@ -361,7 +361,7 @@ fn rate(bytes: u64, elapsed: f64) -> String {
     format!("{:.1} MB/s", bytes as f64 / 1e6 / elapsed)
 }
 
-fn format_seconds(seconds: f64) -> String {
+pub(crate) fn format_seconds(seconds: f64) -> String {
     if seconds < 1.0 {
         format!("{:.2} ms", seconds * 1e3)
     } else {

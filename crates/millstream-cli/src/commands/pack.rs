@@ -7,7 +7,9 @@ use std::sync::Mutex;
 use std::time::Instant;
 
 use millstream::CodecId;
-use millstream_pak::{Coding, Describe, Item, PackOptions, PackReport, SecretKey, Target};
+use millstream_gltf::cook::{self, SceneCook};
+use millstream_gltf::record::SceneDescriber;
+use millstream_pak::{Coding, Cook, Describe, Item, PackOptions, PackReport, SecretKey, Target};
 use serde::Serialize;
 
 use crate::args::PackArgs;
@@ -50,12 +52,14 @@ pub(crate) fn pack(args: &PackArgs) -> Result<(), Ending> {
     let total = items.iter().map(Item::raw_bytes).sum();
     let progress = Mutex::new((Progress::new("packing", Some(total)), 0));
     let describers = describers();
+    let cook = args.cook.as_deref().map(cook);
     let options = PackOptions {
         coding,
         level: args.level,
         block_bytes,
         threads: args.threads.map_or(0, |threads| threads as usize),
         describers: describers.iter().map(|it| &**it).collect(),
+        cooks: cook.iter().map(|it| it as &dyn Cook).collect(),
         order,
         sign: sign.as_ref(),
         progress: Some(&|done| {
@@ -76,7 +80,19 @@ pub(crate) fn pack(args: &PackArgs) -> Result<(), Ending> {
 
 /// Describers of all kinds that the program knows.
 fn describers() -> Vec<Box<dyn Describe>> {
-    millstream_pak::describe::all()
+    let mut describers = millstream_pak::describe::all();
+    describers.insert(0, Box::new(SceneDescriber));
+    describers
+}
+
+/// The cook that a word accepted by the parser names.
+fn cook(word: &str) -> SceneCook {
+    SceneCook::new(match word {
+        "scene-levels" => cook::Target::Rgba8Levels,
+        "scene-bc3" => cook::Target::Bc3,
+        "scene-bc7" => cook::Target::Bc7,
+        _ => cook::Target::Rgba8,
+    })
 }
 
 fn coding(args: &PackArgs) -> Result<Coding, Ending> {

@@ -1,0 +1,237 @@
+//! `scene`: glTF scenes into memory, with a table of what came when.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use millstream::{Storage, StorageOptions};
+use millstream_gltf::record::is_scene;
+use millstream_gltf::{
+    Error, Event, EventKind, Load, Loader, LoaderOptions, Progress, State, image, wait_all,
+};
+use millstream_pak::{Package, is_package};
+use serde::Serialize;
+
+use crate::args::SceneArgs;
+use crate::commands::load::{close, format_seconds, refused, write_trace};
+use crate::failure::{Ending, Failure};
+use crate::loader::processor_time;
+use crate::progress;
+use crate::table::Table;
+use crate::{names, output, package, signals, size};
+
+/// What `--json` tells.
+#[derive(Debug, Default, Serialize)]
+struct Document {
+    batches: u32,
+    requests: u64,
+    files: u64,
+    stored_bytes: u64,
+    raw_bytes: u64,
+    images: u64,
+    failed: u64,
+    seconds: f64,
+    cpu_seconds: f64,
+}
+
+/// What came of the scenes.
+#[derive(Default)]
+struct Outcome {
+    document: Document,
+    first_error: Option<Error>,
+    events: Vec<Event>,
+    first_drawable: Option<Duration>,
+}
+
+/// Runs `scene`.
+pub(crate) fn scene(args: &SceneArgs) -> Result<(), Ending> {
+    let mut options = StorageOptions::default();
+    image::register(&mut options.codecs, image::ImageLimits::default());
+    let storage = Storage::new(options).map_err(refused)?;
+    let loader = Loader::new(&storage, LoaderOptions::default())
+        .map_err(|error| failure(&args.file, &error))?;
+    let queue = loader.queue().clone();
+    signals::set_canceller(Some(Box::new(move || queue.cancel_tagged(0, 0))));
+    if args.trace.is_some() {
+        storage.start_trace();
+    }
+    let (begun, processor_begun) = (Instant::now(), processor_time());
+    let mut loads = begin(&loader, &storage, &args.file)?;
+    watch(&mut loads);
+    let mut outcome = collect(loads);
+    let elapsed = begun.elapsed();
+    outcome.document.seconds = elapsed.as_secs_f64();
+    outcome.document.cpu_seconds = processor_time()
+        .saturating_sub(processor_begun)
+        .as_secs_f64();
+    outcome.document.stored_bytes = storage.stats().stored_bytes;
+    signals::set_canceller(None);
+    if let Some(name) = &args.trace {
+        write_trace(name, &storage)?;
+    }
+    let refused = outcome.first_error.is_some() && !args.partial;
+    if args.json {
+        output::print_json(&outcome.document)?;
+    } else if !refused {
+        output::print(&table(&outcome))?;
+    }
+    drop(loader);
+    close(&storage);
+    match &outcome.first_error {
+        None => Ok(()),
+        Some(first) => Err(Ending::Failed {
+            count: outcome.document.failed,
+            first: failure(&args.file, first),
+        }),
+    }
+}
+
+/// Begins the load of a file's scene, or of all scenes of a package.
+fn begin<'l>(
+    loader: &'l Loader<'_>,
+    storage: &Storage,
+    file: &Path,
+) -> Result<Vec<Load<'l>>, Ending> {
+    let failed = |error: Error| Ending::from(failure(file, &error));
+    if !is_package(&head(file)) {
+        return Ok(vec![loader.open(file).map_err(failed)?]);
+    }
+    let wrong = |error: millstream_pak::Error| Ending::from(package::describe(file, &error));
+    let opened = Package::open(storage, file).map_err(wrong)?;
+    let mut scenes = Vec::new();
+    for &index in opened.by_name().map_err(wrong)? {
+        let name = opened.name(index).map_err(wrong)?;
+        if is_scene(name) {
+            scenes.push(name.to_vec());
+        }
+    }
+    if scenes.is_empty() {
+        let cause = "the package holds no .gltf or .glb";
+        return Err(Failure::new(file.as_os_str(), cause).into());
+    }
+    let source: Arc<Package> = Arc::new(opened);
+    let begun = scenes
+        .iter()
+        .map(|name| loader.open_from(Arc::clone(&source) as _, name));
+    begun.collect::<Result<_, _>>().map_err(failed)
+}
+
+/// The first bytes of a file; none of what cannot be read, which the load will tell.
+fn head(file: &Path) -> Vec<u8> {
+    use std::io::Read as _;
+    let regular = std::fs::metadata(file).is_ok_and(|about| about.is_file());
+    let mut head = Vec::new();
+    if let Some(opened) = regular.then(|| std::fs::File::open(file).ok()).flatten() {
+        let _ = opened.take(64).read_to_end(&mut head);
+    }
+    head
+}
+
+/// Waits for the loads, with a bar where that takes long.
+fn watch(loads: &mut [Load<'_>]) {
+    let mut bar = progress::Progress::new("loading", None);
+    let landed =
+        |loads: &[Load<'_>]| -> u64 { loads.iter().map(|load| load.progress().raw_bytes).sum() };
+    let mut shown = 0;
+    while loads.iter().any(|load| !load.is_done()) {
+        wait_all(loads, Some(Duration::from_millis(100)));
+        let now = landed(loads);
+        bar.advance(now - shown);
+        shown = now;
+    }
+}
+
+fn collect(loads: Vec<Load<'_>>) -> Outcome {
+    let mut outcome = Outcome::default();
+    for load in loads {
+        let Progress {
+            batches,
+            requests,
+            files,
+            raw_bytes,
+            ..
+        } = load.progress();
+        let document = &mut outcome.document;
+        document.batches = document.batches.max(batches);
+        document.requests += requests;
+        document.files += files;
+        document.raw_bytes += raw_bytes;
+        outcome.events.extend_from_slice(load.events());
+        outcome.first_drawable = outcome.first_drawable.max(load.first_drawable());
+        match load.finish_partial() {
+            Ok(scene) => {
+                let there = |image: &&State<_>| image.get().is_some();
+                document.images += scene.images().iter().filter(there).count() as u64;
+                for problem in scene.problems() {
+                    document.failed += 1;
+                    outcome.first_error.get_or_insert_with(|| problem.clone());
+                }
+            }
+            Err(error) => {
+                document.failed += 1;
+                outcome.first_error.get_or_insert(error);
+            }
+        }
+    }
+    outcome.events.sort_by_key(|event| event.at);
+    outcome
+}
+
+fn failure(file: &Path, error: &Error) -> Failure {
+    Failure::new(file.as_os_str(), error.to_string())
+}
+
+fn table(outcome: &Outcome) -> String {
+    let document = &outcome.document;
+    let mut table = Table::default();
+    let seconds = |time: Duration| format_seconds(time.as_secs_f64());
+    for event in &outcome.events {
+        let what = match event.what {
+            EventKind::Json => "json",
+            EventKind::Buffer => "buffer",
+            EventKind::Image => "image",
+            EventKind::SmallLevels => "image, small",
+            EventKind::LargeLevels => "image, large",
+            _ => "other",
+        };
+        let bytes = match event.failed {
+            true => String::from("failed"),
+            false => size::display(event.bytes),
+        };
+        let place = if event.place.is_empty() { "" } else { ": " };
+        let remark = format!(
+            "{bytes}  {}{place}{}",
+            names::escape(event.file.as_bytes()),
+            event.place
+        );
+        table.row(what, seconds(event.at), remark);
+    }
+    if let Some(time) = outcome.first_drawable {
+        table.row("drawable", seconds(time), "buffers and small levels");
+    }
+    table
+        .row(
+            "time",
+            format_seconds(document.seconds),
+            format!("{} of processor", format_seconds(document.cpu_seconds)),
+        )
+        .row(
+            "batches",
+            document.batches.to_string(),
+            format!("{} requests, {} files", document.requests, document.files),
+        )
+        .row(
+            "images",
+            document.images.to_string(),
+            format!("{} failures", document.failed),
+        )
+        .row(
+            "bytes",
+            size::display(document.raw_bytes),
+            format!(
+                "in memory, of {} read",
+                size::display(document.stored_bytes)
+            ),
+        );
+    table.text()
+}
