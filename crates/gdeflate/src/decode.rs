@@ -46,6 +46,9 @@ use crate::stream::TileStream;
 /// per thread and use it again. It may be used by one thread at a time and moved between threads.
 pub struct Decoder {
     kernel: Kernel,
+    /// Whether the portable kernel may run as compiled for BMI2.
+    #[cfg(target_arch = "x86_64")]
+    bmi2: bool,
     scratch: Box<Scratch>,
 }
 
@@ -92,7 +95,12 @@ impl Decoder {
             vector_tables: avx512::VectorTables::new(),
             tokens: Tokens::new(),
         });
-        Self { kernel, scratch }
+        Self {
+            kernel,
+            #[cfg(target_arch = "x86_64")]
+            bmi2: portable::has_bmi2(),
+            scratch,
+        }
     }
 
     /// The kernel in use.
@@ -205,6 +213,15 @@ impl Decoder {
                     copies::run_ssse3(tokens, raw, done)
                 }
             }
+            #[cfg(target_arch = "x86_64")]
+            _ if self.bmi2 => {
+                scratch.tables.build(lengths)?;
+                // SAFETY: `with_kernel` asked the machine.
+                unsafe {
+                    portable::symbols_bmi2(lanes, words, &scratch.tables, tokens, room)?;
+                    copies::run_ssse3(tokens, raw, done)
+                }
+            }
             _ => {
                 scratch.tables.build(lengths)?;
                 portable::symbols(lanes, words, &scratch.tables, tokens, room)?;
@@ -262,4 +279,40 @@ fn raw_len(stream: &TileStream<'_>, tiles: &Range<u32>) -> u64 {
     }
     let header = stream.header();
     header.tile_raw_range(tiles.end - 1).end - header.tile_raw_range(tiles.start).start
+}
+
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests {
+    use super::*;
+    use crate::encode::{Encoder, Level};
+    use std::vec::Vec;
+
+    /// What other tests call portable runs as compiled for BMI2 wherever there is BMI2.
+    #[test]
+    fn the_portable_kernel_is_the_same_without_bmi2() {
+        let mut random = fastrand::Rng::with_seed(7);
+        let mut raw: Vec<u8> = (0..30_000).map(|at| (at / 7 % 50) as u8).collect();
+        raw.extend((0..20_000).map(|_| random.u8(..) & random.u8(..)));
+        let (mut with, mut without) = (Decoder::new(), Decoder::new());
+        (with.kernel, without.kernel) = (Kernel::Portable, Kernel::Portable);
+        without.bmi2 = false;
+        for level in [1, 6, 12].map(|number| Level::new(number).expect("a level")) {
+            let mut tile = Vec::new();
+            Encoder::new(level)
+                .encode_tile(&raw, &mut tile)
+                .expect("a tile");
+            let mut back = std::vec![0; raw.len()];
+            without.decode_tile(&tile, &mut back).expect("a good tile");
+            assert!(back == raw, "{level:?}");
+            for _ in 0..100 {
+                let mut broken = tile.clone();
+                let at = random.usize(..broken.len());
+                broken[at] ^= 1 << random.u8(..8);
+                let verdict = without.decode_tile(&broken, &mut back);
+                let mut other = std::vec![0; raw.len()];
+                assert_eq!(with.decode_tile(&broken, &mut other), verdict);
+                assert!(verdict.is_err() || back == other);
+            }
+        }
+    }
 }

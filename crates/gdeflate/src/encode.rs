@@ -11,9 +11,12 @@
 //! # Safety
 //! The one unsafe thing here is to call the same safe code, compiled for features that not every
 //! machine has.
-#![expect(
-    unsafe_code,
-    reason = "calls a function that needs CPU features; see # Safety"
+#![cfg_attr(
+    all(target_arch = "x86_64", feature = "std"),
+    expect(
+        unsafe_code,
+        reason = "calls a function that needs CPU features; see # Safety"
+    )
 )]
 
 mod block;

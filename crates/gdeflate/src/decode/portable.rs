@@ -20,7 +20,7 @@ const ROOT: u64 = (1 << ROOT_BITS) - 1;
 
 /// Decodes the symbols of one Huffman block, from its first turn to the end of its tail, appending
 /// to `tokens`. Stops with an error as soon as they are longer than `room` bytes.
-#[inline(never)]
+#[inline(always)]
 pub(crate) fn symbols(
     lanes: &mut Lanes,
     words: &mut Words<'_>,
@@ -40,6 +40,39 @@ pub(crate) fn symbols(
         }
     }
     finish(lanes, words, tables, tokens, room, &mut pending, 0)
+}
+
+/// [`symbols`] compiled for machines with BMI2, where a shift by a variable is one step and not
+/// three.
+#[cfg(target_arch = "x86_64")]
+#[inline(never)]
+#[target_feature(enable = "bmi1,bmi2")]
+pub(crate) fn symbols_bmi2(
+    lanes: &mut Lanes,
+    words: &mut Words<'_>,
+    tables: &Tables,
+    tokens: &mut Tokens,
+    room: usize,
+) -> Result<(), ErrorKind> {
+    symbols(lanes, words, tables, tokens, room)
+}
+
+/// Whether this machine can run [`symbols_bmi2`], and copy by shuffles.
+#[cfg(all(target_arch = "x86_64", feature = "std"))]
+pub(crate) fn has_bmi2() -> bool {
+    is_x86_feature_detected!("bmi1")
+        && is_x86_feature_detected!("bmi2")
+        && is_x86_feature_detected!("ssse3")
+}
+
+/// Whether every machine that this is compiled for can.
+#[cfg(all(target_arch = "x86_64", not(feature = "std")))]
+pub(crate) fn has_bmi2() -> bool {
+    cfg!(all(
+        target_feature = "bmi1",
+        target_feature = "bmi2",
+        target_feature = "ssse3"
+    ))
 }
 
 /// Goes on turn by turn from `lane` to the end of the block's tail, with every refill checked: for
