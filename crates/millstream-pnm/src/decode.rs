@@ -1,0 +1,243 @@
+//! Images out of bytes in memory.
+
+use std::sync::OnceLock;
+
+use crate::error::{Error, ErrorKind};
+use crate::format::Format;
+use crate::image::Image;
+use crate::kernel::Kernel;
+use crate::limits::{IMAGE_BYTES_MAX, THREADS_MAX};
+use crate::parallel::{self, Memory};
+use crate::parser::{Parser, Stage};
+
+/// How to decode.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Which kernel; by default the fastest.
+    pub kernel: Kernel,
+    /// Threads that parse one image of text, the caller's among them; by default one for each core.
+    /// Short texts are parsed by one.
+    pub threads: usize,
+    /// Images with more bytes in memory are refused.
+    pub image_bytes_max: u64,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        static CORES: OnceLock<usize> = OnceLock::new();
+        let cores = || std::thread::available_parallelism().map_or(1, |count| count.get());
+        Options {
+            kernel: Kernel::fastest(),
+            threads: (*CORES.get_or_init(cores)).min(THREADS_MAX),
+            image_bytes_max: IMAGE_BYTES_MAX,
+        }
+    }
+}
+
+/// The first image of `bytes`. What follows must be white space, and of text comments, and then
+/// nothing or another image.
+///
+/// # Errors
+/// The bytes break the format; the error names the place.
+pub fn decode(bytes: &[u8]) -> Result<Image, Error> {
+    let mut image = Image::empty();
+    decode_into(bytes, &Options::default(), &mut image)?;
+    Ok(image)
+}
+
+/// As [`decode`], into an image whose memory is used again; the bytes before the next image, or
+/// all of them.
+///
+/// # Errors
+/// As [`decode`]; the image has no pixels then.
+pub fn decode_into(bytes: &[u8], options: &Options, image: &mut Image) -> Result<usize, Error> {
+    let mut parser = Parser::without_lines(options.kernel);
+    one(bytes, 0, options, &mut parser, image)
+}
+
+/// All images of `bytes`, one after the other.
+///
+/// ```
+/// let bytes = b"P2 1 1 9 5 P5 1 1 255\nx";
+/// let images: Result<Vec<_>, _> = millstream_pnm::images(bytes).collect();
+/// assert_eq!(images?.len(), 2);
+/// # Ok::<(), millstream_pnm::Error>(())
+/// ```
+#[must_use]
+pub fn images(bytes: &[u8]) -> Images<'_> {
+    Images {
+        bytes,
+        at: 0,
+        parser: Parser::without_lines(Kernel::fastest()),
+        ended: false,
+    }
+}
+
+/// An iterator over images, see [`images`]. After an error it ends.
+pub struct Images<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    parser: Parser,
+    ended: bool,
+}
+
+impl Iterator for Images<'_> {
+    type Item = Result<Image, Error>;
+
+    fn next(&mut self) -> Option<Result<Image, Error>> {
+        if self.ended {
+            return None;
+        }
+        let mut image = Image::empty();
+        let options = Options::default();
+        let result = one(self.bytes, self.at, &options, &mut self.parser, &mut image);
+        self.ended = true;
+        Some(result.map(|at| {
+            if self.parser.stage() == Stage::Another {
+                self.parser.next_image();
+                self.at = at;
+                self.ended = false;
+            }
+            image
+        }))
+    }
+}
+
+/// The image that begins at `at`; where what follows begins.
+fn one(
+    bytes: &[u8],
+    at: usize,
+    options: &Options,
+    parser: &mut Parser,
+    image: &mut Image,
+) -> Result<usize, Error> {
+    image.clear();
+    let mut building = Building::new(image, options);
+    let result = building.whole(bytes, at, parser);
+    result.map_err(|error| {
+        image.clear();
+        let mut given = false;
+        error.find_line(|count| {
+            if !given {
+                count(bytes);
+            }
+            !std::mem::replace(&mut given, true)
+        })
+    })
+}
+
+/// An image that is being made.
+pub(crate) struct Building<'a> {
+    image: &'a mut Image,
+    options: &'a Options,
+    made_bytes: usize,
+}
+
+impl<'a> Building<'a> {
+    pub(crate) fn new(image: &'a mut Image, options: &'a Options) -> Building<'a> {
+        Building {
+            image,
+            options,
+            made_bytes: 0,
+        }
+    }
+
+    fn whole(&mut self, bytes: &[u8], mut at: usize, parser: &mut Parser) -> Result<usize, Error> {
+        at += self.header(&bytes[at..], (bytes.len() - at) as u64, parser)?;
+        self.in_parallel(&Memory(bytes), bytes.len() as u64, parser);
+        at = usize::try_from(parser.offset()).unwrap_or(at).max(at);
+        at += self.push(&bytes[at..], parser)?;
+        self.finish(parser)?;
+        Ok(at)
+    }
+
+    /// Takes bytes as far as the header goes, and makes room for the samples: never more than
+    /// `bytes_left` of the file, from here on, can hold, whatever the header says.
+    pub(crate) fn header(
+        &mut self,
+        bytes: &[u8],
+        bytes_left: u64,
+        parser: &mut Parser,
+    ) -> Result<usize, Error> {
+        let taken = parser.push(bytes, &mut [])?.consumed;
+        if parser.stage() != Stage::Samples {
+            return Ok(taken);
+        }
+        let header = parser.header().expect("samples are behind a header");
+        if !header.fits(self.options.image_bytes_max) {
+            return Err(Error::at(ErrorKind::TooLarge, parser.offset()));
+        }
+        let left = bytes_left.saturating_sub(taken as u64);
+        let samples = header.sample_count();
+        // Where bytes are missing the samples end before this room does; the error then names the
+        // place where they end, or what is wrong before it.
+        let samples_per_byte = if header.format == Format::Bitmap {
+            8
+        } else {
+            1
+        };
+        let room = if left < header.raster_bytes_min() {
+            samples.min(left.saturating_mul(samples_per_byte))
+        } else {
+            samples
+        };
+        let count = usize::try_from(room).expect("within the limit, which is of bytes");
+        self.image.samples.make_room(header.sample_bytes(), count);
+        self.image.header = header.clone();
+        Ok(taken)
+    }
+
+    /// Parses text on several threads as far as that goes; the parser stands behind it then.
+    pub(crate) fn in_parallel<T: parallel::Text>(
+        &mut self,
+        text: &T,
+        text_len: u64,
+        parser: &mut Parser,
+    ) {
+        let threads = self.options.threads.min(THREADS_MAX);
+        let left = text_len.saturating_sub(parser.offset());
+        let pays = threads > 1 && left >= crate::limits::THREADED_BYTES_MIN;
+        if !pays || !parser.is_between_numbers() {
+            return;
+        }
+        let job = parallel::Job {
+            kernel: self.options.kernel,
+            threads,
+            maxval: self.image.header.maxval,
+            from: parser.offset(),
+            text_len,
+        };
+        let out = &mut self.image.samples.as_bytes_mut()[self.made_bytes..];
+        let (offset, made_bytes) = parallel::run(&job, text, out);
+        self.skip_to(offset, made_bytes, parser);
+    }
+
+    /// Somebody else put samples into [`Building::rest`].
+    pub(crate) fn skip_to(&mut self, offset: u64, made_bytes: usize, parser: &mut Parser) {
+        parser.skip_to(offset, made_bytes);
+        self.made_bytes += made_bytes;
+    }
+
+    /// Room for the samples that are missing.
+    pub(crate) fn rest(&mut self) -> &mut [u8] {
+        &mut self.image.samples.as_bytes_mut()[self.made_bytes..]
+    }
+
+    /// Takes bytes behind the header; how many.
+    pub(crate) fn push(&mut self, bytes: &[u8], parser: &mut Parser) -> Result<usize, Error> {
+        let made = self.made_bytes;
+        let room = &mut self.image.samples.as_bytes_mut()[made..];
+        let pushed = parser.push(bytes, room)?;
+        self.made_bytes += pushed.produced_bytes;
+        Ok(pushed.consumed)
+    }
+
+    /// The bytes have ended.
+    pub(crate) fn finish(&mut self, parser: &mut Parser) -> Result<(), Error> {
+        let made = self.made_bytes;
+        let room = &mut self.image.samples.as_bytes_mut()[made..];
+        self.made_bytes += parser.finish(room)?;
+        assert_eq!(self.made_bytes, self.image.samples.as_bytes().len());
+        Ok(())
+    }
+}

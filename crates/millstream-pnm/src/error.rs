@@ -1,0 +1,177 @@
+//! What can be wrong with an image, and where.
+
+use std::fmt;
+use std::io;
+
+use crate::parser::Place;
+
+/// What is wrong.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The bytes do not begin as an image of this family does.
+    NotPnm,
+    /// A header breaks the format; the cause.
+    Header(&'static str),
+    /// A byte that may not stand there.
+    UnexpectedByte(u8),
+    /// A sample is larger than the image's maximal value.
+    SampleTooLarge,
+    /// A number does not fit its type; of lists of numbers.
+    NumberTooLarge,
+    /// Something that is no number; of lists of numbers.
+    NotANumber,
+    /// A comma without a number before it; of lists of numbers.
+    EmptyField,
+    /// The bytes end before the image does.
+    Truncated,
+    /// Bytes follow the image that are no image.
+    TrailingBytes,
+    /// The image is larger than the limit that the caller set, or than memory.
+    TooLarge,
+    /// There is no room for all samples or numbers.
+    NoRoom,
+    /// The file cannot be read.
+    Io(io::Error),
+}
+
+/// An error with its place.
+#[derive(Debug)]
+pub struct Error {
+    /// What is wrong.
+    pub kind: ErrorKind,
+    /// Bytes before the place, from the start of the file.
+    pub offset: u64,
+    /// The line, from 1 on (lines end with a line feed), where the place is in text.
+    pub line: Option<u64>,
+    /// The byte of the line, from 1 on.
+    pub column: Option<u64>,
+}
+
+impl ErrorKind {
+    /// The likely cause, in words: a part of a sentence without a full stop.
+    #[must_use]
+    pub fn cause(&self) -> &'static str {
+        match self {
+            ErrorKind::NotPnm => "no PNM image: it begins with none of P1 to P7 and white space",
+            ErrorKind::Header(cause) => cause,
+            ErrorKind::UnexpectedByte(b'-' | b'+') => "a sign, where samples have none",
+            ErrorKind::UnexpectedByte(b'P') => {
+                "another image begins before the samples are all there"
+            }
+            ErrorKind::UnexpectedByte(_) => "a byte that is no digit, white space or comment",
+            ErrorKind::SampleTooLarge => "a sample is larger than the maximal value",
+            ErrorKind::NumberTooLarge => "a number is too large or too small for its type",
+            ErrorKind::NotANumber => "this is not a number",
+            ErrorKind::EmptyField => "a comma without a number before it",
+            ErrorKind::Truncated => "the bytes end before the image does",
+            ErrorKind::TrailingBytes => "what follows the image is no image",
+            ErrorKind::TooLarge => "the image is larger than the limit",
+            ErrorKind::NoRoom => "there is no room for so many",
+            ErrorKind::Io(_) => "the file cannot be read",
+        }
+    }
+}
+
+impl Error {
+    /// An error whose place is not in text.
+    pub(crate) fn at(kind: ErrorKind, offset: u64) -> Error {
+        Error {
+            kind,
+            offset,
+            line: None,
+            column: None,
+        }
+    }
+
+    /// Finds the line of an error in text, given all bytes before it in pieces; without them all
+    /// it has no line.
+    pub(crate) fn find_line(self, mut next: impl FnMut(&mut dyn FnMut(&[u8])) -> bool) -> Error {
+        if self.line.is_none() {
+            return self;
+        }
+        let mut place = Place::default();
+        let mut count = |piece: &[u8]| {
+            let left = self.offset - place.offset;
+            let len = usize::try_from(left).map_or(piece.len(), |left| left.min(piece.len()));
+            place.advance(&piece[..len], true);
+        };
+        while next(&mut count) {}
+        let found = place.offset == self.offset;
+        let (line, column) = place.line_and_column();
+        Error {
+            line: found.then_some(line),
+            column: found.then_some(column),
+            ..self
+        }
+    }
+
+    /// A failed read.
+    pub(crate) fn io(error: io::Error, offset: u64) -> Error {
+        Error::at(ErrorKind::Io(error), offset)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let (Some(line), Some(column)) = (self.line, self.column) {
+            write!(f, "line {line}, column {column} ")?;
+        }
+        write!(f, "(offset {}): {}", self.offset, self.kind.cause())?;
+        match &self.kind {
+            ErrorKind::UnexpectedByte(byte) => write!(f, ": '{}'", byte.escape_ascii()),
+            ErrorKind::Io(error) => write!(f, ": {error}"),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &self.kind {
+            ErrorKind::Io(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+/// Equal if kind and place are; of failed reads, the system's number.
+impl PartialEq for Error {
+    fn eq(&self, other: &Error) -> bool {
+        let kinds = match (&self.kind, &other.kind) {
+            (ErrorKind::Header(ours), ErrorKind::Header(theirs)) => ours == theirs,
+            (ErrorKind::UnexpectedByte(ours), ErrorKind::UnexpectedByte(theirs)) => ours == theirs,
+            (ErrorKind::Io(ours), ErrorKind::Io(theirs)) => {
+                ours.raw_os_error() == theirs.raw_os_error()
+            }
+            (ours, theirs) => std::mem::discriminant(ours) == std::mem::discriminant(theirs),
+        };
+        let place = |error: &Error| (error.offset, error.line, error.column);
+        kinds && place(self) == place(other)
+    }
+}
+
+/// Something is wrong at a byte of the piece at hand, before it is known where the piece lies.
+/// Negative places are in pieces before: a number is named by its first digit.
+#[derive(Debug)]
+pub(crate) struct Fault {
+    pub(crate) kind: ErrorKind,
+    pub(crate) at: i64,
+}
+
+impl Fault {
+    pub(crate) fn new(kind: ErrorKind, at: usize) -> Fault {
+        Fault {
+            kind,
+            at: at as i64,
+        }
+    }
+
+    /// The same fault, `bytes` further on.
+    pub(crate) fn after(self, bytes: usize) -> Fault {
+        Fault {
+            at: self.at + bytes as i64,
+            ..self
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! The formats, and what a header says.
+//!
+//! Source: the format descriptions of Netpbm (<https://netpbm.sourceforge.net/doc/pnm.html> and
+//! the pages that it leads to); where they leave something open, what its library does.
+
+use crate::limits::IMAGE_BYTES_MAX;
+
+/// A format of the family.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Format {
+    /// P1: bilevel, text.
+    PlainBitmap,
+    /// P2: grey, text.
+    PlainGraymap,
+    /// P3: red, green and blue, text.
+    PlainPixmap,
+    /// P4: bilevel, eight pixels a byte.
+    Bitmap,
+    /// P5: grey, bytes or big-endian words.
+    Graymap,
+    /// P6: red, green and blue, bytes or big-endian words.
+    Pixmap,
+    /// P7 (PAM): any number of channels, bytes or big-endian words.
+    Arbitrary,
+}
+
+impl Format {
+    /// All formats, P1 first.
+    pub const ALL: [Format; 7] = [
+        Format::PlainBitmap,
+        Format::PlainGraymap,
+        Format::PlainPixmap,
+        Format::Bitmap,
+        Format::Graymap,
+        Format::Pixmap,
+        Format::Arbitrary,
+    ];
+
+    /// The two bytes that it begins with.
+    #[must_use]
+    pub const fn magic(self) -> &'static str {
+        match self {
+            Format::PlainBitmap => "P1",
+            Format::PlainGraymap => "P2",
+            Format::PlainPixmap => "P3",
+            Format::Bitmap => "P4",
+            Format::Graymap => "P5",
+            Format::Pixmap => "P6",
+            Format::Arbitrary => "P7",
+        }
+    }
+
+    /// The format whose magic number ends with this digit.
+    pub(crate) fn of_digit(digit: u8) -> Option<Format> {
+        let index = digit.checked_sub(b'1')?;
+        Format::ALL.get(usize::from(index)).copied()
+    }
+
+    /// Whether its samples are text.
+    #[must_use]
+    pub const fn is_plain(self) -> bool {
+        matches!(
+            self,
+            Format::PlainBitmap | Format::PlainGraymap | Format::PlainPixmap
+        )
+    }
+
+    /// Whether its header has no maximal value, because it is 1.
+    #[must_use]
+    pub const fn is_bilevel(self) -> bool {
+        matches!(self, Format::PlainBitmap | Format::Bitmap)
+    }
+
+    /// Channels, where the format says it and not the header.
+    #[must_use]
+    pub const fn channels(self) -> Option<u32> {
+        match self {
+            Format::PlainPixmap | Format::Pixmap => Some(3),
+            Format::Arbitrary => None,
+            _ => Some(1),
+        }
+    }
+}
+
+/// What the channels of an image mean. PAM headers say it in words; of the other formats it
+/// follows from the format.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum TupleType {
+    /// Bilevel, 0 is black.
+    BlackAndWhite,
+    /// Grey.
+    Grayscale,
+    /// Red, green, blue.
+    Rgb,
+    /// Bilevel and opacity.
+    BlackAndWhiteAlpha,
+    /// Grey and opacity.
+    GrayscaleAlpha,
+    /// Red, green, blue and opacity.
+    RgbAlpha,
+    /// What the header says, where it is none of these; empty if it says nothing. Bytes above
+    /// ASCII are replaced.
+    Other(String),
+}
+
+impl TupleType {
+    /// The words of a PAM header.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        match self {
+            TupleType::BlackAndWhite => "BLACKANDWHITE",
+            TupleType::Grayscale => "GRAYSCALE",
+            TupleType::Rgb => "RGB",
+            TupleType::BlackAndWhiteAlpha => "BLACKANDWHITE_ALPHA",
+            TupleType::GrayscaleAlpha => "GRAYSCALE_ALPHA",
+            TupleType::RgbAlpha => "RGB_ALPHA",
+            TupleType::Other(name) => name,
+        }
+    }
+
+    /// What the words of a PAM header mean.
+    #[must_use]
+    pub fn from_name(name: &str) -> TupleType {
+        match name {
+            "BLACKANDWHITE" => TupleType::BlackAndWhite,
+            "GRAYSCALE" => TupleType::Grayscale,
+            "RGB" => TupleType::Rgb,
+            "BLACKANDWHITE_ALPHA" => TupleType::BlackAndWhiteAlpha,
+            "GRAYSCALE_ALPHA" => TupleType::GrayscaleAlpha,
+            "RGB_ALPHA" => TupleType::RgbAlpha,
+            _ => TupleType::Other(name.to_owned()),
+        }
+    }
+
+    /// Channels that it needs at least; an image may have more.
+    #[must_use]
+    pub fn channels_min(&self) -> u32 {
+        match self {
+            TupleType::BlackAndWhite | TupleType::Grayscale => 1,
+            TupleType::BlackAndWhiteAlpha | TupleType::GrayscaleAlpha => 2,
+            TupleType::Rgb => 3,
+            TupleType::RgbAlpha => 4,
+            TupleType::Other(_) => 1,
+        }
+    }
+
+    /// What the channels of a format other than PAM are.
+    pub(crate) fn of(format: Format) -> TupleType {
+        match format {
+            Format::PlainBitmap | Format::Bitmap => TupleType::BlackAndWhite,
+            Format::PlainGraymap | Format::Graymap => TupleType::Grayscale,
+            Format::PlainPixmap | Format::Pixmap => TupleType::Rgb,
+            Format::Arbitrary => TupleType::Other(String::new()),
+        }
+    }
+}
+
+/// What a header says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Header {
+    /// The format.
+    pub format: Format,
+    /// Pixels of a row, at least 1.
+    pub width: u32,
+    /// Rows, at least 1.
+    pub height: u32,
+    /// Samples of a pixel, at least 1.
+    pub channels: u32,
+    /// The greatest value of a sample, 1 to 65535. Samples are not scaled.
+    pub maxval: u16,
+    /// What the channels mean.
+    pub tuple_type: TupleType,
+}
+
+impl Header {
+    /// Samples of the image.
+    ///
+    /// # Panics
+    /// If the fields were set to a product beyond 64 bits; of a parsed header they never are.
+    #[must_use]
+    pub fn sample_count(&self) -> u64 {
+        self.checked_sample_count()
+            .expect("a parsed header has been checked")
+    }
+
+    pub(crate) fn checked_sample_count(&self) -> Option<u64> {
+        u64::from(self.width)
+            .checked_mul(u64::from(self.height))?
+            .checked_mul(u64::from(self.channels))
+            .filter(|&count| count <= u64::MAX / 4)
+    }
+
+    /// Bytes of a sample in memory: 1 for maximal values up to 255, else 2.
+    #[must_use]
+    pub const fn sample_bytes(&self) -> usize {
+        if self.maxval < 256 { 1 } else { 2 }
+    }
+
+    /// Bytes of the image in memory.
+    ///
+    /// # Panics
+    /// As [`Header::sample_count`].
+    #[must_use]
+    pub fn image_bytes(&self) -> u64 {
+        self.sample_count() * self.sample_bytes() as u64
+    }
+
+    /// The least that the samples take in a file.
+    #[must_use]
+    pub fn raster_bytes_min(&self) -> u64 {
+        let samples = self.sample_count();
+        match self.format {
+            Format::PlainBitmap => samples,
+            // A digit each, and something between them.
+            Format::PlainGraymap | Format::PlainPixmap => samples * 2 - 1,
+            Format::Bitmap => self.row_bytes() * u64::from(self.height),
+            Format::Graymap | Format::Pixmap | Format::Arbitrary => self.image_bytes(),
+        }
+    }
+
+    /// Bytes of a row in the file, of formats that are not text.
+    pub(crate) fn row_bytes(&self) -> u64 {
+        match self.format {
+            Format::Bitmap => u64::from(self.width).div_ceil(8),
+            _ => u64::from(self.width) * u64::from(self.channels) * self.sample_bytes() as u64,
+        }
+    }
+
+    /// Whether the image is within a limit, and `IMAGE_BYTES_MAX`, and the address space.
+    pub(crate) fn fits(&self, bytes_max: u64) -> bool {
+        let bytes = self.image_bytes();
+        bytes <= bytes_max.min(IMAGE_BYTES_MAX) && isize::try_from(bytes).is_ok()
+    }
+}

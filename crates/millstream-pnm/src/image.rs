@@ -1,0 +1,176 @@
+//! Images in memory.
+
+use zerocopy::IntoBytes as _;
+
+use crate::error::{Error, ErrorKind};
+use crate::format::{Format, Header, TupleType};
+use crate::parser::{Parser, Stage};
+use crate::raw;
+
+/// Samples, row after row, the channels of a pixel side by side; not scaled. Bilevel images have 0
+/// for black and 1 for white.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Samples {
+    /// Of maximal values up to 255.
+    U8(Vec<u8>),
+    /// Of larger ones.
+    U16(Vec<u16>),
+}
+
+impl Samples {
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        match self {
+            Samples::U8(samples) => samples.len(),
+            Samples::U16(samples) => samples.len(),
+        }
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Their bytes; words in the machine's order.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        match self {
+            Samples::U8(samples) => samples,
+            Samples::U16(samples) => samples.as_bytes(),
+        }
+    }
+
+    pub(crate) fn as_bytes_mut(&mut self) -> &mut [u8] {
+        match self {
+            Samples::U8(samples) => samples,
+            Samples::U16(samples) => samples.as_mut_bytes(),
+        }
+    }
+
+    /// Makes it `count` samples of one or two bytes. Memory that is large enough is kept; what is
+    /// in it is of no meaning.
+    pub(crate) fn make_room(&mut self, sample_bytes: usize, count: usize) {
+        match (sample_bytes, &mut *self) {
+            (1, Samples::U8(samples)) => resize(samples, count),
+            (2, Samples::U16(samples)) => resize(samples, count),
+            (1, _) => {
+                let mut samples = Vec::new();
+                resize(&mut samples, count);
+                *self = Samples::U8(samples);
+            }
+            _ => {
+                let mut samples = Vec::new();
+                resize(&mut samples, count);
+                *self = Samples::U16(samples);
+            }
+        }
+    }
+
+    /// Forgets all samples; their memory is kept.
+    pub(crate) fn clear(&mut self) {
+        match self {
+            Samples::U8(samples) => samples.clear(),
+            Samples::U16(samples) => samples.clear(),
+        }
+    }
+}
+
+fn resize<T: Clone + Default>(samples: &mut Vec<T>, count: usize) {
+    if samples.capacity() >= count {
+        samples.resize(count, T::default());
+        return;
+    }
+    // Not grown, which would copy; and zeroed by the system, which need not touch it.
+    *samples = Vec::new();
+    *samples = vec![T::default(); count];
+    let bytes = std::mem::size_of::<T>() * count;
+    crate::memory::ask_for_huge_pages(samples.as_mut_ptr().cast(), bytes);
+}
+
+/// An image.
+///
+/// ```
+/// let image = millstream_pnm::decode(b"P3 1 1 255 10 20 30")?;
+/// assert_eq!((image.header.width, image.header.channels), (1, 3));
+/// assert_eq!(image.samples.as_bytes(), [10, 20, 30]);
+/// # Ok::<(), millstream_pnm::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Image {
+    /// What its header says.
+    pub header: Header,
+    /// Its samples: [`Header::sample_count`] of them.
+    pub samples: Samples,
+}
+
+impl Image {
+    /// An image without pixels, to load into: its memory is used again from load to load.
+    #[must_use]
+    pub fn empty() -> Image {
+        Image {
+            header: Header {
+                format: Format::Graymap,
+                width: 0,
+                height: 0,
+                channels: 1,
+                maxval: 255,
+                tuple_type: TupleType::Grayscale,
+            },
+            samples: Samples::U8(Vec::new()),
+        }
+    }
+
+    /// Forgets the pixels; their memory is kept.
+    pub(crate) fn clear(&mut self) {
+        self.samples.clear();
+        (self.header.width, self.header.height) = (0, 0);
+    }
+}
+
+/// An image whose samples lie in the file's bytes as they do in memory: nothing is copied.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct View<'a> {
+    /// What its header says.
+    pub header: Header,
+    /// Its samples.
+    pub samples: &'a [u8],
+}
+
+/// A view of the first image of `bytes`, if it is P5, P6 or P7 with one byte a sample; of others,
+/// `None`. Looks at the samples only if the maximal value is below 255. What follows the image is
+/// not looked at.
+///
+/// ```
+/// let view = millstream_pnm::view(b"P5 2 1 255\nab")?.expect("bytes");
+/// assert_eq!(view.samples, b"ab");
+/// # Ok::<(), millstream_pnm::Error>(())
+/// ```
+///
+/// # Errors
+/// The header is wrong, samples are missing, or one is larger than the maximal value.
+pub fn view(bytes: &[u8]) -> Result<Option<View<'_>>, Error> {
+    let mut parser = Parser::new();
+    let taken = parser.push(bytes, &mut [])?.consumed;
+    let header = match (parser.stage(), parser.header()) {
+        (Stage::Samples, Some(header)) => header.clone(),
+        _ => return Err(Error::at(ErrorKind::Truncated, bytes.len() as u64)),
+    };
+    let raw = matches!(
+        header.format,
+        Format::Graymap | Format::Pixmap | Format::Arbitrary
+    );
+    if !raw || header.sample_bytes() != 1 {
+        return Ok(None);
+    }
+    let samples = usize::try_from(header.image_bytes())
+        .ok()
+        .and_then(|len| bytes[taken..].get(..len))
+        .ok_or_else(|| Error::at(ErrorKind::Truncated, bytes.len() as u64))?;
+    raw::check_bytes(samples, header.maxval).map_err(|fault| {
+        let inside = u64::try_from(fault.at).unwrap_or(0);
+        Error::at(fault.kind, taken as u64 + inside)
+    })?;
+    Ok(Some(View { header, samples }))
+}

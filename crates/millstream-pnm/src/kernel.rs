@@ -1,0 +1,308 @@
+//! The kernels: from text to samples, many bytes at a time.
+//!
+//! What a kernel is given is text in which numbers are separated by white space (or, for lists,
+//! commas). It converts as much of it as is usual: digits and separators, no number with more
+//! digits than a sample can need, none above the maximal value. It looks only once in a chunk
+//! whether all was usual. If not, it gives up at the start of that chunk, and the plain parser
+//! (`text`) goes on from there: so every input gives the result and the error of the plain parser,
+//! and a kernel needs no notion of comments, leading zeros or errors.
+//!
+//! All vector kernels share one scheme. It needs no place of a number's start, no shuffle by the
+//! lengths of numbers, and no branch within a chunk:
+//!
+//! ```text
+//! text            1 2 3 _ 4 5 _ 6 \n         one block: 64 bytes
+//! end                   x     x    x         separators right behind a digit: samples end here
+//! s1 = ones             3     5    6         the text one byte earlier, less '0'
+//! s2 = tens             2     4    _         two bytes earlier
+//! s3 = hundreds         1     _    5         three bytes earlier
+//! low  = s1 + TENS[s2]                       a shuffle is the table; separators are negative
+//!                                            after '0' is taken off, for which it gives 0
+//! high = HUNDREDS[s3] where s2 and s1 are digits and an end is here, else 0
+//! sum  = low + high     123   45   6         at ends; elsewhere nobody looks
+//! samples               123 45 6             the sums at ends, moved to the front
+//! ```
+//!
+//! `s1` to `s3` are loads that overlap the block before, so numbers straddle blocks without a
+//! special case. Sixteen-bit samples add `s4` and `s5`, and keep pairs of digits in three vectors
+//! that are combined after they were moved to the front.
+//!
+//! What must be found, each with one or two instructions a block:
+//! - A byte that is neither digit nor separator: separators are found by a shuffle with the byte's
+//!   own low bits, which gives the byte back if it is white space.
+//! - A run of more than three (five) digits: from the mask of digits, by doubling.
+//! - A number above 255. In eight bits 256 is 0, so a sum cannot be compared. Hundreds of 3 and
+//!   more have an entry of their own in the table, by a bit that no others have. With 200 a sum is
+//!   right as long as its sign bit is set (200 to 255); past 255 it is 0 to 43, without it. The
+//!   same holds of ten thousands in sixteen bits.
+//! - A number above the maximal value: the greatest sample of the chunk.
+
+mod portable;
+mod tables;
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+#[cfg(target_arch = "aarch64")]
+mod neon;
+
+use std::sync::OnceLock;
+
+/// Bytes of text that a kernel looks at together.
+pub(crate) const BLOCK_BYTES: usize = 64;
+/// Most samples that end in a block: two ends never stand side by side.
+pub(crate) const SAMPLES_PER_BLOCK: usize = BLOCK_BYTES / 2;
+/// Bytes before a block that kernels load: one word of the portable one, five of the others.
+pub(crate) const BEFORE_BYTES: usize = 8;
+/// Blocks between two looks at whether all was usual. More would cost the plain parser more where
+/// comments are frequent; with 16 the look costs under 2 % of a chunk.
+const CHUNK_BLOCKS: usize = 16;
+
+const _: () = assert!(BEFORE_BYTES <= BLOCK_BYTES);
+
+/// What a kernel converts.
+pub(crate) struct Job<'a> {
+    /// The text; `start` is [`BEFORE_BYTES`] or more, and no number reaches across it.
+    pub(crate) text: &'a [u8],
+    /// Where to begin.
+    pub(crate) start: usize,
+    /// Room for samples: one byte for each, or two in the machine's order.
+    pub(crate) out: &'a mut [u8],
+    /// Samples above it are unusual.
+    pub(crate) maxval: u16,
+}
+
+/// What a kernel did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Run {
+    /// The text before it is done with; no number reaches across it.
+    pub(crate) at: usize,
+    /// Samples made. What lies behind them in `out` may have been overwritten.
+    pub(crate) produced: usize,
+}
+
+/// A way to turn text into samples. All give the same samples and the same errors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Kernel {
+    /// A byte at a time: what all others are checked against.
+    Plain,
+    /// Safe code for any machine.
+    Portable,
+    /// aarch64.
+    Neon,
+    /// x86-64 with AVX2 (Haswell, Zen and later).
+    Avx2,
+    /// x86-64 with AVX-512 F, BW, VL and VBMI2 (Ice Lake, Zen 4 and later).
+    Avx512,
+}
+
+impl Kernel {
+    /// All kernels, on any machine; the last that is available is the fastest.
+    pub const ALL: &'static [Kernel] = &[
+        Kernel::Plain,
+        Kernel::Portable,
+        Kernel::Neon,
+        Kernel::Avx2,
+        Kernel::Avx512,
+    ];
+
+    /// Its name, as reports show it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Kernel::Plain => "plain",
+            Kernel::Portable => "portable",
+            Kernel::Neon => "neon",
+            Kernel::Avx2 => "avx2",
+            Kernel::Avx512 => "avx512",
+        }
+    }
+
+    /// Whether this machine can run it.
+    #[must_use]
+    pub fn is_available(self) -> bool {
+        match self {
+            Kernel::Plain | Kernel::Portable => true,
+            #[cfg(target_arch = "x86_64")]
+            Kernel::Avx2 => avx2::is_available(),
+            #[cfg(target_arch = "x86_64")]
+            Kernel::Avx512 => avx512::is_available(),
+            #[cfg(target_arch = "aarch64")]
+            Kernel::Neon => neon::is_available(),
+            #[cfg_attr(
+                not(any(target_arch = "x86_64", target_arch = "aarch64")),
+                expect(unreachable_patterns, reason = "which kernels are left depends on it")
+            )]
+            _ => false,
+        }
+    }
+
+    /// The fastest kernel of this machine. (Measured on all that could be had, the order of
+    /// [`Kernel::ALL`] is the order of speed.)
+    #[must_use]
+    pub fn fastest() -> Kernel {
+        static FASTEST: OnceLock<Kernel> = OnceLock::new();
+        *FASTEST.get_or_init(|| {
+            let mut kernels = Kernel::ALL.iter().rev().copied();
+            kernels
+                .find(|kernel| kernel.is_available())
+                .unwrap_or(Kernel::Portable)
+        })
+    }
+}
+
+/// A kernel for samples of one width and one kind of separators: the only place that chooses.
+#[derive(Clone, Copy)]
+pub(crate) struct Convert(fn(Job<'_>) -> Run);
+
+impl Convert {
+    /// `wide`: two bytes a sample; `commas`: they separate too. A kernel that this machine cannot
+    /// run is replaced by the portable one.
+    pub(crate) fn new(kernel: Kernel, wide: bool, commas: bool) -> Convert {
+        if !kernel.is_available() {
+            return Convert::new(Kernel::Portable, wide, commas);
+        }
+        Convert(match (kernel, wide, commas) {
+            #[cfg(target_arch = "x86_64")]
+            (Kernel::Avx512, ..) => vector::avx512(wide, commas),
+            #[cfg(target_arch = "x86_64")]
+            (Kernel::Avx2, ..) => vector::avx2(wide, commas),
+            #[cfg(target_arch = "aarch64")]
+            (Kernel::Neon, ..) => vector::neon(wide, commas),
+            (Kernel::Plain, ..) => nothing,
+            (_, false, false) => portable::run::<u8, false>,
+            (_, false, true) => portable::run::<u8, true>,
+            (_, true, false) => portable::run::<u16, false>,
+            (_, true, true) => portable::run::<u16, true>,
+        })
+    }
+
+    /// Runs it, if there is enough text and room for a block.
+    pub(crate) fn run(self, job: Job<'_>) -> Run {
+        assert!(job.start >= BEFORE_BYTES && !job.text[job.start - 1].is_ascii_digit());
+        (self.0)(job)
+    }
+}
+
+/// Leaves everything to the plain parser.
+fn nothing(job: Job<'_>) -> Run {
+    Run {
+        at: job.start,
+        produced: 0,
+    }
+}
+
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod vector {
+    //! Calls of functions that need features of the machine.
+    //!
+    //! # Safety
+    //! `Convert::new` and `count_ends` ask `is_available` before they ask for one of these
+    //! functions.
+    #![expect(
+        unsafe_code,
+        reason = "calls functions that need features of the machine"
+    )]
+
+    use super::{Job, Run};
+
+    macro_rules! of_kernel {
+        ($kernel:ident) => {
+            pub(super) fn $kernel(wide: bool, commas: bool) -> fn(Job<'_>) -> Run {
+                use super::$kernel::{narrow, wide as wide_samples};
+                match (wide, commas) {
+                    // SAFETY: see the module.
+                    (false, false) => |job| unsafe { narrow::<false>(job) },
+                    // SAFETY: see the module.
+                    (false, true) => |job| unsafe { narrow::<true>(job) },
+                    // SAFETY: see the module.
+                    (true, false) => |job| unsafe { wide_samples::<false>(job) },
+                    // SAFETY: see the module.
+                    (true, true) => |job| unsafe { wide_samples::<true>(job) },
+                }
+            }
+        };
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    use super::BLOCK_BYTES;
+
+    /// As `count_by_masks`, where AVX2 is available.
+    #[cfg(target_arch = "x86_64")]
+    pub(super) fn count_avx2(blocks: &[[u8; BLOCK_BYTES]]) -> (usize, bool) {
+        // SAFETY: see the module.
+        unsafe { super::avx2::count(blocks) }
+    }
+
+    /// As `count_by_masks`, where AVX-512 is available.
+    #[cfg(target_arch = "x86_64")]
+    pub(super) fn count_avx512(blocks: &[[u8; BLOCK_BYTES]]) -> (usize, bool) {
+        // SAFETY: see the module.
+        unsafe { super::avx512::count(blocks) }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    of_kernel!(avx2);
+    #[cfg(target_arch = "x86_64")]
+    of_kernel!(avx512);
+    #[cfg(target_arch = "aarch64")]
+    of_kernel!(neon);
+}
+
+/// How many digits are followed by something else.
+pub(crate) fn count_ends(kernel: Kernel, text: &[u8]) -> usize {
+    let (blocks, rest) = text.as_chunks::<BLOCK_BYTES>();
+    let (inside, digit_before) = match kernel {
+        #[cfg(target_arch = "x86_64")]
+        Kernel::Avx512 if kernel.is_available() => vector::count_avx512(blocks),
+        #[cfg(target_arch = "x86_64")]
+        Kernel::Avx2 if kernel.is_available() => vector::count_avx2(blocks),
+        _ => count_by_masks(blocks, |block| {
+            let bits = block.iter().enumerate();
+            bits.fold(0, |mask, (index, byte)| {
+                mask | u64::from(byte.is_ascii_digit()) << index
+            })
+        }),
+    };
+    let (mut count, mut before) = (inside, digit_before);
+    for byte in rest {
+        count += usize::from(before && !byte.is_ascii_digit());
+        before = byte.is_ascii_digit();
+    }
+    count
+}
+
+/// Counts by the masks of digits of blocks: the ends, and whether the last byte is a digit.
+#[inline(always)]
+fn count_by_masks(
+    blocks: &[[u8; BLOCK_BYTES]],
+    mask: impl Fn(&[u8; BLOCK_BYTES]) -> u64,
+) -> (usize, bool) {
+    let (mut count, mut before) = (0, 0);
+    for block in blocks {
+        let digits = mask(block);
+        count += (!digits & (digits << 1 | before)).count_ones() as usize;
+        before = digits >> 63;
+    }
+    (count, before == 1)
+}
+
+/// How many whole blocks the next chunk has: as many as there are text and room for, up to
+/// [`CHUNK_BLOCKS`].
+#[inline]
+fn blocks_of_chunk(text_left: usize, samples_left: usize) -> usize {
+    CHUNK_BLOCKS
+        .min(text_left / BLOCK_BYTES)
+        .min(samples_left / SAMPLES_PER_BLOCK)
+}
+
+/// Ends a run: a number that the end of the last chunk cuts is left for whoever goes on.
+fn back_up(text: &[u8], start: usize, mut at: usize, produced: usize) -> Run {
+    // Short: runs of digits that are too long were not let through.
+    while at > start && text[at - 1].is_ascii_digit() {
+        at -= 1;
+    }
+    Run { at, produced }
+}

@@ -1,0 +1,286 @@
+//! Images out of files.
+//!
+//! Text is read in windows that stay in the second-level cache, and parsed there: copying it out of
+//! the page cache in such pieces costs less than mapping it and touching every page. Samples of
+//! one byte are read where they stay. Several threads each read the windows that they parse.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+
+use rustix::fs::{Advice, fadvise};
+
+use crate::decode::{Building, Options, decode_into};
+use crate::error::{Error, ErrorKind, Fault};
+use crate::format::Format;
+use crate::image::Image;
+use crate::limits::{HEAD_BYTES, WINDOW_BYTES};
+use crate::parallel::Text;
+use crate::parser::{Parser, Stage};
+use crate::raw;
+
+/// Bytes that are read into an image at a time, and then looked at if the maximal value asks for
+/// it.
+const RAW_READ_BYTES: usize = 1 << 20;
+
+/// The first image of a file, with default options; see [`Loader::load`].
+///
+/// # Errors
+/// As [`Loader::load`].
+pub fn load(path: impl AsRef<Path>) -> Result<Image, Error> {
+    let mut image = Image::empty();
+    Loader::new(Options::default()).load(path, &mut image)?;
+    Ok(image)
+}
+
+/// Loads files one after the other with the same memory.
+pub struct Loader {
+    options: Options,
+    window: Vec<u8>,
+}
+
+impl Loader {
+    /// A loader. It takes its memory, a window of 256 KiB, with the first file.
+    #[must_use]
+    pub fn new(options: Options) -> Loader {
+        Loader {
+            options,
+            window: Vec::new(),
+        }
+    }
+
+    /// The first image of a file, into an image whose memory is used again. What follows must be
+    /// white space, and of text comments, and then nothing or another image. Blocks on the file;
+    /// may use several threads (see [`Options`]).
+    ///
+    /// # Errors
+    /// The file cannot be read, or its bytes break the format; the image has no pixels then.
+    pub fn load(&mut self, path: impl AsRef<Path>, image: &mut Image) -> Result<(), Error> {
+        image.clear();
+        let loaded = self.load_file(path.as_ref(), image);
+        if loaded.is_err() {
+            image.clear();
+        }
+        loaded
+    }
+
+    fn load_file(&mut self, path: &Path, image: &mut Image) -> Result<(), Error> {
+        let file = File::open(path).map_err(|error| Error::io(error, 0))?;
+        let metadata = file.metadata().map_err(|error| Error::io(error, 0))?;
+        // Files that are made while they are read say 0.
+        if !metadata.is_file() || metadata.len() == 0 {
+            return self.load_stream(file, image);
+        }
+        self.window.resize(WINDOW_BYTES, 0);
+        let loaded = self.load_regular(&file, metadata.len(), image);
+        loaded.map_err(|error| {
+            let mut offset = 0;
+            error.find_line(|count| {
+                let read = read_at(&file, &mut self.window, offset).unwrap_or(0);
+                count(&self.window[..read]);
+                offset += read as u64;
+                read > 0
+            })
+        })
+    }
+
+    fn load_regular(&mut self, file: &File, len: u64, image: &mut Image) -> Result<(), Error> {
+        let first = if len <= WINDOW_BYTES as u64 {
+            WINDOW_BYTES
+        } else {
+            // A hint; nothing depends on it.
+            let _ = fadvise(file, 0, None, Advice::Sequential);
+            HEAD_BYTES
+        };
+        let mut windows = Windows {
+            file,
+            memory: &mut self.window,
+            offset: 0,
+            read: 0,
+            taken: 0,
+        };
+        windows.read(first)?;
+        let mut parser = Parser::without_lines(self.options.kernel);
+        let mut building = Building::new(image, &self.options);
+        while parser.stage() == Stage::Header && !windows.left().is_empty() {
+            let bytes_left = len.saturating_sub(parser.offset());
+            windows.taken += building.header(windows.left(), bytes_left, &mut parser)?;
+            windows.read_if_empty()?;
+        }
+        if is_bytes(&parser) {
+            windows.taken += building.push(windows.left(), &mut parser)?;
+            let offset = read_bytes(file, parser.offset(), &mut building, &mut parser)?;
+            windows.go_to(offset);
+        } else if parser.stage() == Stage::Samples {
+            building.in_parallel(file, len, &mut parser);
+            windows.go_to(parser.offset());
+        }
+        windows.read_if_empty()?;
+        while parser.stage() != Stage::Another && !windows.left().is_empty() {
+            windows.taken += building.push(windows.left(), &mut parser)?;
+            windows.read_if_empty()?;
+        }
+        building.finish(&mut parser)
+    }
+
+    /// A file whose length nobody knows: all of it first.
+    fn load_stream(&mut self, mut file: File, image: &mut Image) -> Result<(), Error> {
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes)
+            .map_err(|error| Error::io(error, bytes.len() as u64))?;
+        decode_into(&bytes, &self.options, image).map(|_| ())
+    }
+}
+
+/// A file, window by window.
+struct Windows<'a> {
+    file: &'a File,
+    memory: &'a mut [u8],
+    /// Where the next window begins in the file.
+    offset: u64,
+    /// Bytes of the present window.
+    read: usize,
+    /// Of them, bytes that were taken.
+    taken: usize,
+}
+
+impl Windows<'_> {
+    fn left(&self) -> &[u8] {
+        &self.memory[self.taken..self.read]
+    }
+
+    fn read(&mut self, bytes_max: usize) -> Result<(), Error> {
+        let offset = self.offset;
+        let room = &mut self.memory[..bytes_max];
+        self.read = read_at(self.file, room, offset).map_err(|error| Error::io(error, offset))?;
+        self.taken = 0;
+        self.offset += self.read as u64;
+        Ok(())
+    }
+
+    fn read_if_empty(&mut self) -> Result<(), Error> {
+        if self.left().is_empty() {
+            self.read(self.memory.len())?;
+        }
+        Ok(())
+    }
+
+    /// Goes on at another place, if it is not inside the present window.
+    fn go_to(&mut self, offset: u64) {
+        let begin = self.offset - self.read as u64;
+        let inside = offset
+            .checked_sub(begin)
+            .and_then(|at| usize::try_from(at).ok());
+        match inside {
+            Some(at) if at <= self.read => self.taken = at,
+            _ => {
+                self.offset = offset;
+                self.read = 0;
+                self.taken = 0;
+            }
+        }
+    }
+}
+
+/// One read, repeated if a signal came between.
+fn read_at(file: &File, into: &mut [u8], offset: u64) -> io::Result<usize> {
+    loop {
+        match file.read_at(into, offset) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            result => return result,
+        }
+    }
+}
+
+/// Whether samples lie in the file as in memory.
+fn is_bytes(parser: &Parser) -> bool {
+    let raw = |format| matches!(format, Format::Graymap | Format::Pixmap | Format::Arbitrary);
+    parser.stage() == Stage::Samples
+        && parser
+            .header()
+            .is_some_and(|header| raw(header.format) && header.sample_bytes() == 1)
+}
+
+/// Reads samples of one byte straight into the image; the offset behind them, or where the file
+/// ends.
+fn read_bytes(
+    file: &File,
+    mut offset: u64,
+    building: &mut Building<'_>,
+    parser: &mut Parser,
+) -> Result<u64, Error> {
+    let maxval = parser.header().map_or(255, |header| header.maxval);
+    while parser.stage() == Stage::Samples && !building.rest().is_empty() {
+        let rest = building.rest();
+        let room = rest.len().min(RAW_READ_BYTES);
+        let read =
+            read_at(file, &mut rest[..room], offset).map_err(|error| Error::io(error, offset))?;
+        if read == 0 {
+            break;
+        }
+        raw::check_bytes(&rest[..read], maxval)
+            .map_err(|Fault { kind, at }| Error::at(kind, offset.saturating_add_signed(at)))?;
+        offset += read as u64;
+        building.skip_to(offset, read, parser);
+    }
+    Ok(offset)
+}
+
+impl Text for File {
+    fn window<'a>(&'a self, start: u64, end: u64, buffer: &'a mut Vec<u8>) -> io::Result<&'a [u8]> {
+        let len = usize::try_from(end - start).map_err(|_| io::ErrorKind::OutOfMemory)?;
+        if buffer.len() < len {
+            buffer.resize(len, 0);
+        }
+        let into = &mut buffer[..len];
+        let mut filled = 0;
+        while filled < len {
+            match read_at(self, &mut into[filled..], start + filled as u64)? {
+                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                read => filled += read,
+            }
+        }
+        Ok(into)
+    }
+}
+
+/// A file's bytes in memory without a copy: for [`view`](crate::view).
+pub struct Mapped(memmap2::Mmap);
+
+impl Mapped {
+    /// Maps a file. With `populate` its pages are mapped at once, which is cheaper if all of them
+    /// will be touched; else opening takes microseconds, whatever the size.
+    ///
+    /// # Errors
+    /// The file cannot be opened or mapped.
+    ///
+    /// # Safety
+    /// Nobody may change the file or make it shorter while it is mapped: pages that are gone end
+    /// the process with SIGBUS.
+    #[expect(
+        unsafe_code,
+        reason = "only the caller knows who else writes to the file"
+    )]
+    pub unsafe fn open(path: impl AsRef<Path>, populate: bool) -> Result<Mapped, Error> {
+        let file = File::open(path).map_err(|error| Error::io(error, 0))?;
+        let mut options = memmap2::MmapOptions::new();
+        if populate {
+            options.populate();
+        }
+        // SAFETY: the caller's promise.
+        let mapped = unsafe { options.map(&file) };
+        mapped.map(Mapped).map_err(|error| Error {
+            kind: ErrorKind::Io(error),
+            offset: 0,
+            line: None,
+            column: None,
+        })
+    }
+
+    /// The bytes.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}

@@ -1,0 +1,265 @@
+//! Lists of numbers in text, for other formats (meshes, tables): the kernels of the images, without
+//! their headers and comments.
+//!
+//! Numbers are separated by white space, or by white space and commas, of which each must have a
+//! number before it. Integers are decimal; signed ones may have a sign. Lists of `u8` and `u16` go
+//! through the vector kernels. Floats are decimal, with an optional exponent, and correctly rounded
+//! (by the crate `fast-float2`, after Lemire, "Number Parsing at a Gigabyte per Second", 2021); one
+//! beyond the type's range becomes infinite, as rounding has it.
+//!
+//! ```
+//! use millstream_pnm::numbers::{Separators, parse};
+//! let faces: Vec<u32> = parse(b"1 2 3\n3 4 1\n", Separators::WhiteSpace)?;
+//! assert_eq!(faces, [1, 2, 3, 3, 4, 1]);
+//! let row: Vec<f32> = parse(b"0.1, -2e3, 5", Separators::Commas)?;
+//! assert_eq!(row, [0.1, -2000.0, 5.0]);
+//! # Ok::<(), millstream_pnm::Error>(())
+//! ```
+
+use crate::error::{Error, ErrorKind};
+use crate::header::is_white;
+use crate::kernel::{BEFORE_BYTES, Convert, Job, Kernel};
+use crate::limits::PLAIN_STEP_BYTES;
+use crate::parser::Place;
+
+/// What stands between numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Separators {
+    /// White space: spaces, tabs, and what ends lines or pages.
+    WhiteSpace,
+    /// White space and commas; each comma has a number before it.
+    Commas,
+}
+
+/// A type of number that lists can be of.
+pub trait Number: Copy + Default + sealed::Sealed {}
+
+/// All numbers of a text.
+///
+/// # Errors
+/// Something is no number, does not fit the type, or a comma has no number before it; with offset,
+/// line and column.
+pub fn parse<N: Number>(text: &[u8], separators: Separators) -> Result<Vec<N>, Error> {
+    // A number takes two bytes at least, but for the last.
+    let mut numbers = vec![N::default(); text.len() / 2 + 1];
+    let count = parse_into(text, separators, &mut numbers)?;
+    numbers.truncate(count);
+    numbers.shrink_to_fit();
+    Ok(numbers)
+}
+
+/// All numbers of a text, into memory of the caller's; how many.
+///
+/// # Errors
+/// As [`parse`], or there is no room for all of them. What `out` holds then is of no meaning.
+pub fn parse_into<N: Number>(
+    text: &[u8],
+    separators: Separators,
+    out: &mut [N],
+) -> Result<usize, Error> {
+    parse_with(text, separators, Kernel::fastest(), out)
+}
+
+/// As [`parse_into`], with a kernel of the caller's choice; the portable one, where the machine
+/// cannot run it.
+///
+/// # Errors
+/// As [`parse_into`].
+pub fn parse_with<N: Number>(
+    text: &[u8],
+    separators: Separators,
+    kernel: Kernel,
+    out: &mut [N],
+) -> Result<usize, Error> {
+    let commas = separators == Separators::Commas;
+    let mut list = List {
+        text,
+        at: 0,
+        commas,
+        number_before: false,
+    };
+    let mut count = 0;
+    loop {
+        list.skip_separators().map_err(|kind| list.error(kind))?;
+        if list.at >= BEFORE_BYTES
+            && let Some((at, made)) = N::run(kernel, commas, text, list.at, &mut out[count..])
+            && at > list.at
+        {
+            count += made;
+            list.take_run(at);
+        }
+        let until = list.at + PLAIN_STEP_BYTES;
+        while list.at < until {
+            let Some(token) = list.next_token().map_err(|kind| list.error(kind))? else {
+                return Ok(count);
+            };
+            let number = N::of_token(&text[token.clone()]).map_err(|kind| {
+                list.at = token.start;
+                list.error(kind)
+            })?;
+            let Some(room) = out.get_mut(count) else {
+                list.at = token.start;
+                return Err(list.error(ErrorKind::NoRoom));
+            };
+            *room = number;
+            count += 1;
+        }
+    }
+}
+
+/// A walk over tokens.
+struct List<'a> {
+    text: &'a [u8],
+    /// Between two tokens; everything before is done with.
+    at: usize,
+    commas: bool,
+    /// A number stands before, with no comma since.
+    number_before: bool,
+}
+
+impl List<'_> {
+    /// A kernel came until here.
+    fn take_run(&mut self, at: usize) {
+        // It stops behind a separator that follows a number at once, or behind more white space;
+        // a comma only follows a number at once.
+        let since = self.text[..at].iter().rposition(|&byte| !is_white(byte));
+        self.number_before = since.is_some_and(|last| self.text[last] != b',');
+        self.at = at;
+    }
+
+    fn skip_separators(&mut self) -> Result<(), ErrorKind> {
+        while let Some(&byte) = self.text.get(self.at) {
+            match byte {
+                byte if is_white(byte) => {}
+                b',' if self.commas => {
+                    if !self.number_before {
+                        return Err(ErrorKind::EmptyField);
+                    }
+                    self.number_before = false;
+                }
+                _ => break,
+            }
+            self.at += 1;
+        }
+        Ok(())
+    }
+
+    fn next_token(&mut self) -> Result<Option<std::ops::Range<usize>>, ErrorKind> {
+        self.skip_separators()?;
+        let start = self.at;
+        if start == self.text.len() {
+            return Ok(None);
+        }
+        let ends = |byte: &u8| is_white(*byte) || (self.commas && *byte == b',');
+        let rest = &self.text[start..];
+        let len = rest.iter().position(ends).unwrap_or(rest.len());
+        self.at = start + len;
+        self.number_before = true;
+        Ok(Some(start..self.at))
+    }
+
+    fn error(&self, kind: ErrorKind) -> Error {
+        let mut place = Place::default();
+        place.advance(&self.text[..self.at], true);
+        let (line, column) = place.line_and_column();
+        Error {
+            kind,
+            offset: place.offset,
+            line: Some(line),
+            column: Some(column),
+        }
+    }
+}
+
+mod sealed {
+    use super::{Convert, ErrorKind, Job, Kernel};
+    use zerocopy::IntoBytes as _;
+
+    pub trait Sealed: Sized {
+        /// The number that a token is.
+        fn of_token(token: &[u8]) -> Result<Self, ErrorKind>;
+
+        /// Lets a kernel try, if there are kernels for the type: how far it came, and how many
+        /// numbers it made.
+        fn run(_: Kernel, _: bool, _: &[u8], _: usize, _: &mut [Self]) -> Option<(usize, usize)> {
+            None
+        }
+    }
+
+    macro_rules! integers {
+        ($($type:ty, $signed:literal, $maxval:expr;)*) => {$(
+            impl super::Number for $type {}
+            impl Sealed for $type {
+                fn of_token(token: &[u8]) -> Result<$type, ErrorKind> {
+                    let (negative, digits) = match token {
+                        [b'-', digits @ ..] if $signed => (true, digits),
+                        [b'+', digits @ ..] if $signed => (false, digits),
+                        digits => (false, digits),
+                    };
+                    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+                        return Err(ErrorKind::NotANumber);
+                    }
+                    let mut number: $type = 0;
+                    for digit in digits {
+                        let digit = (digit - b'0') as $type;
+                        let next = number.checked_mul(10).and_then(|number| {
+                            if negative {
+                                number.checked_sub(digit)
+                            } else {
+                                number.checked_add(digit)
+                            }
+                        });
+                        number = next.ok_or(ErrorKind::NumberTooLarge)?;
+                    }
+                    Ok(number)
+                }
+
+                fn run(
+                    kernel: Kernel,
+                    commas: bool,
+                    text: &[u8],
+                    start: usize,
+                    out: &mut [$type],
+                ) -> Option<(usize, usize)> {
+                    let maxval: Option<u16> = $maxval;
+                    let maxval = maxval?;
+                    let out = out.as_mut_bytes();
+                    let convert = Convert::new(kernel, maxval > 255, commas);
+                    let run = convert.run(Job { text, start, out, maxval });
+                    Some((run.at, run.produced))
+                }
+            }
+        )*};
+    }
+
+    integers! {
+        u8, false, Some(u16::from(u8::MAX));
+        u16, false, Some(u16::MAX);
+        u32, false, None;
+        u64, false, None;
+        i8, true, None;
+        i16, true, None;
+        i32, true, None;
+        i64, true, None;
+    }
+
+    macro_rules! floats {
+        ($($type:ty)*) => {$(
+            impl super::Number for $type {}
+            impl Sealed for $type {
+                fn of_token(token: &[u8]) -> Result<$type, ErrorKind> {
+                    // Words for infinity and the like are no decimal numbers.
+                    let decimal = |byte: &u8| {
+                        byte.is_ascii_digit() || matches!(byte, b'.' | b'+' | b'-' | b'e' | b'E')
+                    };
+                    if !token.iter().all(decimal) {
+                        return Err(ErrorKind::NotANumber);
+                    }
+                    fast_float2::parse(token).map_err(|_| ErrorKind::NotANumber)
+                }
+            }
+        )*};
+    }
+
+    floats!(f32 f64);
+}

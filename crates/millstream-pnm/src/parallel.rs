@@ -1,0 +1,290 @@
+//! One image of text on several threads.
+//!
+//! The text is cut into windows, which threads take in their order. Where a window's samples belong
+//! is known once the numbers of all windows before it are counted. So a thread reads its window,
+//! counts the numbers in it, waits for the count of the window before (which was begun before its
+//! own, so that it is there as a rule), and passes the sum on; then it parses, with the text still
+//! in its cache, straight to where the samples belong. Counting costs a fifth of parsing. The other
+//! way, to parse into memory of the thread's own and to copy when the place is known, was slower:
+//! a thread had to wait for the parsing of the window before, and each wait is a wake.
+//!
+//! A number belongs to the window in which it begins. A window whose first bytes are the rest of a
+//! number skips them; one that ends within a number goes on to its end, for which it has some bytes
+//! of the next window.
+//!
+//! Anything unusual (an error, a comment that goes on into the next window, more samples than are
+//! missing, fewer or more than were counted, a failed read) stops the work at that window: it and
+//! all behind it are not used, and the caller goes on from there on one thread, which finds the
+//! very error with its place.
+//!
+//! # Safety
+//! Threads write to disjoint parts of the samples' memory: places are given out under the lock,
+//! each once, ascending, and within its bounds.
+#![expect(unsafe_code, reason = "threads write to disjoint parts of one slice")]
+
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, PoisonError};
+
+use crate::header::is_white;
+use crate::kernel::{BEFORE_BYTES, Kernel, count_ends};
+use crate::limits::{SPINS, WINDOW_AFTER_BYTES, WINDOW_BYTES};
+use crate::text::TextSamples;
+
+/// Text that windows can be taken from, on any thread.
+pub(crate) trait Text: Sync {
+    /// The bytes from `start` to `end`, possibly read into `buffer`.
+    fn window<'a>(&'a self, start: u64, end: u64, buffer: &'a mut Vec<u8>) -> io::Result<&'a [u8]>;
+}
+
+/// Text in memory.
+pub(crate) struct Memory<'a>(pub(crate) &'a [u8]);
+
+impl Text for Memory<'_> {
+    fn window<'a>(&'a self, start: u64, end: u64, _: &'a mut Vec<u8>) -> io::Result<&'a [u8]> {
+        // Both are within the length, which the caller took from the slice.
+        Ok(&self.0[start as usize..end as usize])
+    }
+}
+
+/// What is to be parsed.
+pub(crate) struct Job {
+    pub(crate) kernel: Kernel,
+    pub(crate) threads: usize,
+    pub(crate) maxval: u16,
+    /// Between two numbers (or a header and a number), at least [`BEFORE_BYTES`] into the text.
+    pub(crate) from: u64,
+    pub(crate) text_len: u64,
+}
+
+/// How far counting has come.
+struct Turn {
+    /// The window that may add its count.
+    window: u64,
+    /// Where its text begins, between two numbers, and its samples' bytes.
+    offset: u64,
+    made_bytes: usize,
+    /// The first window that is not used, and where its text and samples begin.
+    stopped: Option<(u64, u64, usize)>,
+}
+
+struct Shared<'a, T> {
+    job: &'a Job,
+    text: &'a T,
+    window_bytes: usize,
+    next: AtomicU64,
+    /// `turn.window`, for waiting without the lock.
+    turn_now: AtomicU64,
+    turn: Mutex<Turn>,
+    turned: Condvar,
+    out: *mut u8,
+    out_len: usize,
+}
+
+// SAFETY: the pointer is to memory that the caller of `run` borrows for as long as threads run, and
+// they write to disjoint parts of it, see the module. The rest is Sync by itself.
+unsafe impl<T: Sync> Sync for Shared<'_, T> {}
+
+/// Parses. How far it came, between two numbers, and the bytes of samples in `out`.
+pub(crate) fn run<T: Text>(job: &Job, text: &T, out: &mut [u8]) -> (u64, usize) {
+    run_in_windows(job, text, out, WINDOW_BYTES)
+}
+
+fn run_in_windows<T: Text>(
+    job: &Job,
+    text: &T,
+    out: &mut [u8],
+    window_bytes: usize,
+) -> (u64, usize) {
+    assert!(job.from >= BEFORE_BYTES as u64);
+    let shared = Shared {
+        job,
+        text,
+        window_bytes,
+        next: AtomicU64::new(0),
+        turn: Mutex::new(Turn {
+            window: 0,
+            offset: job.from,
+            made_bytes: 0,
+            stopped: None,
+        }),
+        turn_now: AtomicU64::new(0),
+        turned: Condvar::new(),
+        out: out.as_mut_ptr(),
+        out_len: out.len(),
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..job.threads {
+            let builder = std::thread::Builder::new().name("millstream-pnm".into());
+            // Without another thread this one does all.
+            if builder.spawn_scoped(scope, || shared.work()).is_err() {
+                break;
+            }
+        }
+        shared.work();
+    });
+    let turn = shared
+        .turn
+        .into_inner()
+        .unwrap_or_else(PoisonError::into_inner);
+    match turn.stopped {
+        Some((_, offset, made_bytes)) => (offset, made_bytes),
+        None => (turn.offset, turn.made_bytes),
+    }
+}
+
+/// A window's text, whole numbers only.
+struct Window<'a> {
+    text: &'a [u8],
+    /// Where it begins in the file.
+    begin: u64,
+    /// Bytes of its samples, if all is usual.
+    made_bytes: usize,
+}
+
+impl<T: Text> Shared<'_, T> {
+    fn work(&self) {
+        let mut buffer = Vec::new();
+        loop {
+            let number = self.next.fetch_add(1, Ordering::Relaxed);
+            let Some(start) = self.start_of(number) else {
+                return;
+            };
+            let window = self.window(start, &mut buffer);
+            let Some((window, at)) = self.take_turn(number, window) else {
+                return;
+            };
+            // SAFETY: `take_turn` keeps it within the memory, and gave this part of it to this
+            // window alone, see the module.
+            let out =
+                unsafe { std::slice::from_raw_parts_mut(self.out.add(at), window.made_bytes) };
+            if !self.parse(window.text, out) {
+                self.stop(number, window.begin, at);
+                return;
+            }
+        }
+    }
+
+    fn start_of(&self, window: u64) -> Option<u64> {
+        let ahead = window.checked_mul(self.window_bytes as u64)?;
+        let start = self.job.from.checked_add(ahead)?;
+        (start < self.job.text_len).then_some(start)
+    }
+
+    /// The window that starts at `start`, read and counted; `None` if anything is unusual.
+    fn window<'a>(&'a self, start: u64, buffer: &'a mut Vec<u8>) -> Option<Window<'a>> {
+        let text_len = self.job.text_len;
+        let nominal_end = text_len.min(start + self.window_bytes as u64);
+        let last = text_len.min(nominal_end + WINDOW_AFTER_BYTES as u64);
+        let base = start - BEFORE_BYTES as u64;
+        let text = self.text.window(base, last, buffer).ok()?;
+        // The rest of a number that began before belongs to the window before.
+        let mut begin = BEFORE_BYTES;
+        if start > self.job.from && text[begin - 1].is_ascii_digit() {
+            begin += digits(&text[begin..]);
+        }
+        let mut end = usize::try_from(nominal_end - base).ok()?;
+        if text[end - 1].is_ascii_digit() {
+            end += digits(&text[end..]);
+        }
+        let cut = end == text.len() && last < text_len && text[end - 1].is_ascii_digit();
+        if begin > end || cut {
+            return None;
+        }
+        let used = &text[begin..end];
+        Some(Window {
+            text: used,
+            begin: base + begin as u64,
+            made_bytes: count_numbers(self.job.kernel, used) * self.sample_bytes(),
+        })
+    }
+
+    fn sample_bytes(&self) -> usize {
+        1 + usize::from(self.job.maxval > 255)
+    }
+
+    /// Parses a window; whether its samples are exactly those that were counted.
+    fn parse(&self, text: &[u8], out: &mut [u8]) -> bool {
+        let mut parser = TextSamples::new(self.job.maxval, self.job.kernel);
+        let Ok(moved) = parser.feed(text, out) else {
+            return false;
+        };
+        let mut made_bytes = moved.produced * self.sample_bytes();
+        if moved.consumed < text.len() {
+            // All the room is used: nothing but white space may follow.
+            let rest = &text[moved.consumed..];
+            return made_bytes == out.len()
+                && parser.is_between()
+                && rest.iter().all(|&byte| is_white(byte));
+        }
+        if parser.end(&mut out[made_bytes..]) {
+            made_bytes += self.sample_bytes();
+        }
+        parser.is_between() && made_bytes == out.len()
+    }
+
+    /// Waits until the windows before are counted, and takes the place for a window's samples;
+    /// `None` if it is not to be used.
+    fn take_turn<'a>(
+        &self,
+        number: u64,
+        window: Option<Window<'a>>,
+    ) -> Option<(Window<'a>, usize)> {
+        for _ in 0..SPINS {
+            if self.turn_now.load(Ordering::Acquire) == number {
+                break;
+            }
+            std::hint::spin_loop();
+        }
+        let mut turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        while turn.window != number && turn.stopped.is_none() {
+            turn = self
+                .turned
+                .wait(turn)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+        // Windows before the one that stopped have had their turn.
+        if turn.stopped.is_some() {
+            return None;
+        }
+        let at = turn.made_bytes;
+        let room = self.out_len - at;
+        let window = window.filter(|window| window.made_bytes <= room);
+        match &window {
+            Some(window) => {
+                debug_assert_eq!(window.begin, turn.offset);
+                turn.offset = window.begin + window.text.len() as u64;
+                turn.made_bytes += window.made_bytes;
+                turn.window += 1;
+                self.turn_now.store(turn.window, Ordering::Release);
+            }
+            None => turn.stopped = Some((number, turn.offset, at)),
+        }
+        drop(turn);
+        self.turned.notify_all();
+        window.map(|window| (window, at))
+    }
+
+    /// A window turned out to be unusual after it had taken its turn.
+    fn stop(&self, number: u64, offset: u64, made_bytes: usize) {
+        let mut turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        if turn.stopped.is_none_or(|(first, ..)| number < first) {
+            turn.stopped = Some((number, offset, made_bytes));
+        }
+        drop(turn);
+        self.turned.notify_all();
+    }
+}
+
+/// How many numbers a text has, if it is digits and separators, and begins and ends between two
+/// numbers or with one.
+fn count_numbers(kernel: Kernel, text: &[u8]) -> usize {
+    let inside = count_ends(kernel, text);
+    inside + usize::from(text.last().is_some_and(u8::is_ascii_digit))
+}
+
+/// How many digits stand in front.
+fn digits(text: &[u8]) -> usize {
+    let end = text.iter().position(|byte| !byte.is_ascii_digit());
+    end.unwrap_or(text.len())
+}

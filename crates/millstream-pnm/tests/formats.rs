@@ -1,0 +1,396 @@
+//! Headers, formats, several images in a file, and wrong files with the exact place of the error.
+
+mod common;
+
+use common::{decode_in_pieces, decode_with, kernels};
+use millstream_pnm::{
+    Error, ErrorKind, Format, Header, Image, Kernel, Options, Samples, TupleType, decode,
+    decode_into, encode, images, view,
+};
+use proptest::prelude::*;
+
+fn samples(bytes: &[u8]) -> Vec<u8> {
+    let image = decode(bytes).unwrap_or_else(|error| panic!("{}: {error}", bytes.escape_ascii()));
+    image.samples.as_bytes().to_vec()
+}
+
+#[test]
+fn headers_are_accepted_as_netpbm_does() {
+    let right: &[(&[u8], &[u8])] = &[
+        (b"P1 4 1 0110", &[1, 0, 0, 1]),
+        (b"P1\n4 1\n0 1\t1#c 1\n0\n", &[1, 0, 0, 1]),
+        (b"P2 2 1 9 3 4", &[3, 4]),
+        (b"P2\n#a\n2#b\n#c\r1\x0B#d\n9\x0C3\t4\r", &[3, 4]),
+        (b"P2#at once\n2 1 9 3#mid\n4", &[3, 4]),
+        (b"P2 0002 01 0000255 000000000003 04", &[3, 4]),
+        (b"P2 2 1 9 #c\n 3 4 # the end without a line", &[3, 4]),
+        (b"P3 1 1 255\n255 0 7", &[255, 0, 7]),
+        // The padding of the last byte counts for nothing.
+        (
+            b"P4 10 2\n\xFF\xFF\x00\x3F",
+            &[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1],
+        ),
+        (b"P5 2 1 255 #a", b"#a"),
+        (b"P5 2 1 255#a\n#b", b"#b"),
+        (b"P5 2 1 255\n\n\n", b"\n\n"),
+        (b"P6 1 1 255\rabc", b"abc"),
+        (b"P5 2 1 100\nab \n\t", b"ab"),
+        (
+            b"P7\n# c\nWIDTH 1\nHEIGHT 1\n\nDEPTH 4\nMAXVAL 255\nTUPLTYPE RGB_ALPHA\nENDHDR\n#bcd",
+            b"#bcd",
+        ),
+        (
+            b"P7 \nMAXVAL 9\r\n DEPTH\t2 \nHEIGHT 1\nWIDTH 1\nENDHDR\r\n\x01\x09",
+            &[1, 9],
+        ),
+    ];
+    for (bytes, expected) in right {
+        assert_eq!(samples(bytes), *expected, "{}", bytes.escape_ascii());
+        for cut in 0..bytes.len() {
+            let pieces = decode_in_pieces(Kernel::fastest(), bytes, &[cut]);
+            assert_eq!(
+                pieces.as_deref(),
+                Ok(*expected),
+                "{} at {cut}",
+                bytes.escape_ascii()
+            );
+        }
+    }
+}
+
+#[test]
+fn wide_samples_are_words_of_this_machine() {
+    let Samples::U16(samples) = decode(b"P5 2 1 256\n\x01\x00\x00\xFF").unwrap().samples else {
+        panic!("a maximal value of 256 takes words");
+    };
+    assert_eq!(samples, [256, 255]);
+    let image = decode(b"P2 2 1 65535 65535 1").unwrap();
+    assert_eq!(image.samples, Samples::U16(vec![65_535, 1]));
+}
+
+#[test]
+fn tuple_types_are_known() {
+    let pam = |depth: u32, maxval: u32, lines: &str| {
+        let header =
+            format!("P7\nWIDTH 1\nHEIGHT 1\nDEPTH {depth}\nMAXVAL {maxval}\n{lines}ENDHDR\n");
+        let mut bytes = header.into_bytes();
+        bytes.resize(bytes.len() + depth as usize, 1);
+        decode(&bytes).map(|image| image.header.tuple_type)
+    };
+    assert_eq!(
+        pam(1, 1, "TUPLTYPE BLACKANDWHITE\n"),
+        Ok(TupleType::BlackAndWhite)
+    );
+    assert_eq!(pam(4, 9, "TUPLTYPE RGB_ALPHA\n"), Ok(TupleType::RgbAlpha));
+    assert_eq!(pam(5, 9, ""), Ok(TupleType::Other(String::new())));
+    let two = pam(2, 9, "TUPLTYPE my own\nTUPLTYPE type \n");
+    assert_eq!(two, Ok(TupleType::Other("my own type".into())));
+    assert!(pam(2, 9, "TUPLTYPE RGB\n").is_err());
+    assert!(pam(1, 9, "TUPLTYPE BLACKANDWHITE\n").is_err());
+    assert!(pam(1, 9, "TUPLTYPE\n").is_err());
+    assert!(pam(1, 9, "WIDTH 1\n").is_err());
+}
+
+#[test]
+fn several_images_follow_one_another() {
+    let bytes = b"P5 1 1 255\nx\n P2 1 1 9 5 # between\nP1 2 1 10P6 1 1 255\nabc";
+    let found: Result<Vec<Image>, Error> = images(bytes).collect();
+    let found: Vec<Vec<u8>> = found
+        .unwrap()
+        .iter()
+        .map(|image| image.samples.as_bytes().to_vec())
+        .collect();
+    assert_eq!(found, [b"x".to_vec(), vec![5], vec![0, 1], b"abc".to_vec()]);
+    let mut image = Image::empty();
+    let taken = decode_into(bytes, &Options::default(), &mut image).unwrap();
+    assert_eq!((taken, image.samples.as_bytes()), (14, &b"x"[..]));
+    let mut broken = images(b"P2 1 1 9 5 P2 1 1 9 x");
+    assert!(broken.next().unwrap().is_ok());
+    assert!(broken.next().unwrap().is_err());
+    assert!(broken.next().is_none());
+}
+
+/// File, and the error's words.
+const WRONG: &[(&[u8], &str)] = &[
+    (
+        b"",
+        "line 1, column 1 (offset 0): the bytes end before the image does",
+    ),
+    (
+        b"P",
+        "line 1, column 2 (offset 1): the bytes end before the image does",
+    ),
+    (b"Q3 1 1 9", "line 1, column 1 (offset 0): no PNM image"),
+    (b"P0 1 1 9", "line 1, column 2 (offset 1): no PNM image"),
+    (b"P8 1 1 9", "line 1, column 2 (offset 1): no PNM image"),
+    (
+        b"P31 1 9 0 0 0",
+        "line 1, column 3 (offset 2): no PNM image",
+    ),
+    (b"P3\n1 1", "line 2, column 4 (offset 6): the bytes end"),
+    (
+        b"P3\n1 -1 9",
+        "line 2, column 3 (offset 5): a byte in the header that is no number",
+    ),
+    (
+        b"P3\n1x1 9",
+        "line 2, column 2 (offset 4): a byte in the header that is no number",
+    ),
+    (
+        b"P3 0 1 9 ",
+        "line 1, column 5 (offset 4): width, height and depth are 1 at least",
+    ),
+    (
+        b"P3 1 00 9 ",
+        "line 1, column 8 (offset 7): width, height and depth are 1 at least",
+    ),
+    (
+        b"P3 1 1 0 ",
+        "line 1, column 9 (offset 8): the maximal value is from 1 to 65535",
+    ),
+    (
+        b"P3 1 1 65536 ",
+        "line 1, column 13 (offset 12): the maximal value is from 1 to 65535",
+    ),
+    (
+        b"P3 2147483648 ",
+        "line 1, column 13 (offset 12): a number in the header is above 2147483647",
+    ),
+    (
+        b"P2 2 1 9 3 10",
+        "line 1, column 12 (offset 11): a sample is larger than the maximal value",
+    ),
+    (
+        b"P2 2 1 255\n3\n256\n",
+        "line 3, column 1 (offset 13): a sample is larger",
+    ),
+    (
+        b"P2 2 1 255\n3 0000099999999999999999999999",
+        "line 2, column 3 (offset 13): a sample is larger",
+    ),
+    (
+        b"P2 2 1 9\n3 -4",
+        "line 2, column 3 (offset 11): a sign, where samples have none: '-'",
+    ),
+    (
+        b"P2 2 1 9\n3,4",
+        "line 2, column 2 (offset 10): a byte that is no digit, white space or comment: ','",
+    ),
+    (
+        b"P2 2 1 9\n3 4x",
+        "line 2, column 4 (offset 12): a byte that is no digit",
+    ),
+    (
+        b"P2 2 1 9\n3 4\n5",
+        "line 3, column 1 (offset 13): what follows the image is no image",
+    ),
+    (
+        b"P2 2 1 9\n3 \xA0",
+        "line 2, column 3 (offset 11): a byte that is no digit, white space or comment: '\\xa0'",
+    ),
+    (
+        b"P2 2 1 9\n3",
+        "line 2, column 2 (offset 10): the bytes end before the image does",
+    ),
+    (
+        b"P2 2 1 9\n3 # 4",
+        "line 2, column 6 (offset 14): the bytes end before the image does",
+    ),
+    (
+        b"P2 2 1 9\n3 P2 1 1 9 4",
+        "another image begins before the samples are all there",
+    ),
+    (
+        b"P1 2 1\n2",
+        "line 2, column 1 (offset 7): a byte that is no digit",
+    ),
+    (
+        b"P1 2 1\n1",
+        "line 2, column 2 (offset 8): the bytes end before the image does",
+    ),
+    (
+        b"P1 2 1\n101",
+        "line 2, column 3 (offset 9): what follows the image is no image",
+    ),
+    (
+        b"P5 2 1 255\na",
+        "(offset 12): the bytes end before the image does",
+    ),
+    (
+        b"P5 2 1 98\nac",
+        "(offset 11): a sample is larger than the maximal value",
+    ),
+    (
+        b"P5 2 1 255\nab!",
+        "(offset 13): what follows the image is no image",
+    ),
+    (
+        b"P5 1 1 300\n\x01\x2D",
+        "(offset 11): a sample is larger than the maximal value",
+    ),
+    (
+        b"P4 9 1\n\x00",
+        "(offset 8): the bytes end before the image does",
+    ),
+    (
+        b"P7\nWIDTH 1\nENDHDR\n",
+        "line 3, column 7 (offset 17): the header has no DEPTH",
+    ),
+    (
+        b"P7\nWIDTH 1\nHEIGHT 1\nDEPTH 1\nENDHDR\n",
+        "the header has no MAXVAL",
+    ),
+    (b"P7\nWIDTH 1x\n", "a line of the header has no number"),
+    (
+        b"P7\nHIGH 1\n",
+        "an unknown line in the header; ENDHDR missing?",
+    ),
+    (b"P7 332\n", "no PNM image"),
+];
+
+#[test]
+fn wrong_files_are_refused_with_the_exact_place() {
+    for (bytes, words) in WRONG {
+        for kernel in kernels() {
+            let shown = bytes.escape_ascii();
+            let error = decode_with(kernel, 1, bytes)
+                .expect_err("a wrong file")
+                .to_string();
+            assert!(
+                error.starts_with(words) || error.contains(words),
+                "{shown}: {error}"
+            );
+            for cut in 0..bytes.len() {
+                let cut_error = decode_in_pieces(kernel, bytes, &[cut])
+                    .unwrap_err()
+                    .to_string();
+                assert_eq!(cut_error, error, "{shown} cut at {cut}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_hostile_header_allocates_nothing_to_speak_of() {
+    for bytes in [
+        &b"P3 2147483647 2147483647 255\n1 2 3"[..],
+        b"P6 2147483647 2147483647 65535\nabc",
+        b"P7\nWIDTH 2147483647\nHEIGHT 2147483647\nDEPTH 2147483647\nMAXVAL 1\nENDHDR\n",
+        b"P4 2147483647 1000000\nabc",
+        b"P1 2147483647 1000000\n010",
+    ] {
+        let error = decode(bytes).unwrap_err();
+        let kinds = matches!(error.kind, ErrorKind::Truncated | ErrorKind::TooLarge);
+        assert!(kinds, "{error}");
+    }
+    let options = Options {
+        image_bytes_max: 10,
+        ..Options::default()
+    };
+    let mut image = Image::empty();
+    let error = decode_into(b"P5 11 1 255\nabcdefghijk", &options, &mut image).unwrap_err();
+    assert!(matches!(error.kind, ErrorKind::TooLarge));
+    assert!(image.samples.is_empty() && image.header.width == 0);
+}
+
+#[test]
+fn a_view_is_the_bytes_themselves() {
+    let bytes = b"P6 1 2 255\nabcdefjunk";
+    let found = view(bytes).unwrap().unwrap();
+    assert_eq!(found.samples.as_ptr(), bytes[11..].as_ptr());
+    assert_eq!(found.samples, b"abcdef");
+    assert_eq!(view(b"P5 1 1 256\nab").unwrap(), None);
+    assert_eq!(view(b"P2 1 1 25\n7").unwrap(), None);
+    assert!(view(b"P5 1 1 255\n").is_err());
+    assert_eq!(view(b"P5 2 1 98\nac").unwrap_err().offset, 11);
+    assert!(view(b"P5 1").is_err());
+}
+
+fn any_image() -> impl Strategy<Value = Image> {
+    let formats = prop::sample::select(Format::ALL.to_vec());
+    (
+        formats,
+        1..20u32,
+        1..9u32,
+        1..6u32,
+        1..=u16::MAX,
+        any::<bool>(),
+        any::<u64>(),
+    )
+        .prop_map(|(format, width, height, depth, maxval, narrow, seed)| {
+            let maxval = match format {
+                _ if format.is_bilevel() => 1,
+                _ if narrow => maxval % 255 + 1,
+                _ => maxval,
+            };
+            let channels = format.channels().unwrap_or(depth);
+            let tuple_type = match format.channels() {
+                Some(3) => TupleType::Rgb,
+                Some(_) if format.is_bilevel() => TupleType::BlackAndWhite,
+                Some(_) => TupleType::Grayscale,
+                None => TupleType::Other("of a test".into()),
+            };
+            let mut random = fastrand::Rng::with_seed(seed);
+            let count = (width * height * channels) as usize;
+            let samples = if maxval < 256 {
+                Samples::U8((0..count).map(|_| random.u8(..=maxval as u8)).collect())
+            } else {
+                Samples::U16((0..count).map(|_| random.u16(..=maxval)).collect())
+            };
+            let header = Header {
+                format,
+                width,
+                height,
+                channels,
+                maxval,
+                tuple_type,
+            };
+            Image { header, samples }
+        })
+}
+
+proptest! {
+    #[test]
+    fn what_is_written_reads_back(images_in in prop::collection::vec(any_image(), 1..4)) {
+        let mut bytes = Vec::new();
+        for image in &images_in {
+            encode(image, &mut bytes).unwrap();
+        }
+        let lines = bytes.split(|&byte| byte == b'\n');
+        if images_in.iter().all(|image| image.header.format.is_plain()) {
+            prop_assert!(lines.map(<[u8]>::len).max() <= Some(70));
+        }
+        let back: Result<Vec<Image>, Error> = images(&bytes).collect();
+        prop_assert_eq!(back.unwrap(), images_in);
+    }
+
+    #[test]
+    fn any_bytes_give_an_image_or_an_error(
+        magic in 1..=7u8,
+        bytes in prop::collection::vec(prop::sample::select(b"0123 \n#aWIDTH\xFF".to_vec()), 0..200),
+    ) {
+        let mut file = vec![b'P', b'0' + magic];
+        file.extend(bytes);
+        let whole = decode(&file).map(|image| image.samples.as_bytes().to_vec());
+        let half = decode_in_pieces(Kernel::fastest(), &file, &[file.len() / 2]);
+        prop_assert_eq!(whole, half);
+    }
+}
+
+#[test]
+fn images_that_fit_no_format_are_not_written() {
+    let good = decode(b"P2 2 1 9 1 2").unwrap();
+    let refused = |change: &dyn Fn(&mut Image)| {
+        let mut image = good.clone();
+        change(&mut image);
+        let error = encode(&image, &mut Vec::new()).unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput);
+    };
+    refused(&|image| image.header.width = 3);
+    refused(&|image| image.header.maxval = 1);
+    refused(&|image| image.header.maxval = 300);
+    refused(&|image| image.header.maxval = 0);
+    refused(&|image| image.header.format = Format::Pixmap);
+    refused(&|image| image.header.format = Format::Bitmap);
+    refused(&|image| (image.header.height, image.samples) = (0, Samples::U8(vec![])));
+}
