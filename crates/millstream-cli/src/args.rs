@@ -44,6 +44,7 @@ pub(crate) enum Command {
     Cat(CatArgs),
     Verify(VerifyArgs),
     Diff(DiffArgs),
+    Decode(DecodeArgs),
     Bench(BenchArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),
@@ -231,6 +232,28 @@ pub(crate) struct SceneArgs {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, value_parser = path_words())]
     pub(crate) trace: Option<OsString>,
     /// Print one JSON document instead of a table
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Decode the first image of a PNM file (P1 to P7) into raw samples.
+///
+/// Samples are not scaled: bytes where the maximal value is below 256, else little-endian words of
+/// two bytes. Bilevel images have a byte for each pixel, 0 for black and 1 for white. What follows
+/// the image must be white space or another image.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  millstream decode portrait.ppm portrait.raw
+  millstream decode --json scan.pgm scan.raw")]
+pub(crate) struct DecodeArgs {
+    /// The image to read; - is standard input
+    #[arg(value_name = "IMAGE", value_hint = ValueHint::FilePath, value_parser = path_words())]
+    pub(crate) image: OsString,
+    /// The file to write, replaced as a whole when all went well; - is standard output
+    #[arg(value_name = "OUT.raw", value_hint = ValueHint::FilePath, value_parser = path_words())]
+    pub(crate) output: OsString,
+    /// Print a JSON document about the image; OUT.raw must be a file
     #[arg(long)]
     pub(crate) json: bool,
 }

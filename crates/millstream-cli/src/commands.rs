@@ -2,6 +2,7 @@
 
 pub(crate) mod bench;
 pub(crate) mod codec;
+pub(crate) mod decode;
 pub(crate) mod describe;
 pub(crate) mod diff;
 pub(crate) mod extract;

@@ -56,6 +56,7 @@ fn run(command: &Command) -> Result<(), Ending> {
         Command::Cat(args) => commands::list::cat(args),
         Command::Verify(args) => commands::verify::verify(args),
         Command::Diff(args) => commands::diff::diff(args),
+        Command::Decode(args) => commands::decode::decode(args),
         Command::Bench(args) => commands::bench::bench(args),
         Command::Completions(args) => commands::describe::completions(args),
         Command::Man(args) => commands::describe::man(args),

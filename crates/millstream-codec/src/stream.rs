@@ -52,6 +52,16 @@ pub trait StreamDecoder: Send {
     /// stream is refused does not depend on how it is cut; of several faults, such as raw bytes
     /// beyond the declared and a wrong checksum behind them, which one is named may.
     fn decode(&mut self, stored: &[u8], raw: &mut [u8]) -> Result<Progress, CodecError>;
+
+    /// Told when no stored bytes will come any more and `at_end` was not reported: writes what only
+    /// that makes whole, such as a number at the end of a text. If `at_end` is still not reported,
+    /// the stream is cut.
+    ///
+    /// # Errors
+    /// As [`StreamDecoder::decode`].
+    fn finish(&mut self, raw: &mut [u8]) -> Result<Progress, CodecError> {
+        self.decode(&[], raw)
+    }
 }
 
 /// A stream decoder.

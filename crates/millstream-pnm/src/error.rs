@@ -74,6 +74,27 @@ impl ErrorKind {
 }
 
 impl Error {
+    /// The cause, with the byte or the system's words that belong to it.
+    fn whole_cause(&self) -> String {
+        let cause = self.kind.cause();
+        match &self.kind {
+            ErrorKind::UnexpectedByte(byte) => format!("{cause}: '{}'", byte.escape_ascii()),
+            ErrorKind::Io(error) => format!("{cause}: {error}"),
+            _ => cause.to_owned(),
+        }
+    }
+
+    /// The error in words, for who tells the offset otherwise.
+    #[must_use]
+    pub fn place_and_cause(&self) -> String {
+        match (self.line, self.column) {
+            (Some(line), Some(column)) => {
+                format!("line {line}, column {column}: {}", self.whole_cause())
+            }
+            _ => self.whole_cause(),
+        }
+    }
+
     /// An error whose place is not in text.
     pub(crate) fn at(kind: ErrorKind, offset: u64) -> Error {
         Error {
@@ -117,12 +138,7 @@ impl fmt::Display for Error {
         if let (Some(line), Some(column)) = (self.line, self.column) {
             write!(f, "line {line}, column {column} ")?;
         }
-        write!(f, "(offset {}): {}", self.offset, self.kind.cause())?;
-        match &self.kind {
-            ErrorKind::UnexpectedByte(byte) => write!(f, ": '{}'", byte.escape_ascii()),
-            ErrorKind::Io(error) => write!(f, ": {error}"),
-            _ => Ok(()),
-        }
+        write!(f, "(offset {}): {}", self.offset, self.whole_cause())
     }
 }
 

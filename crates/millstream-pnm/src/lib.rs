@@ -17,11 +17,17 @@
 //! need no copy, [`Parser`] for bytes that come in pieces, `codec` for requests of the engine,
 //! [`encode`] to write, and [`numbers`] for other lists of numbers in text.
 
+#[cfg(feature = "engine")]
+pub mod codec;
 mod decode;
+#[cfg(feature = "pak")]
+mod describe;
 mod error;
 mod format;
 mod header;
 mod image;
+#[cfg(feature = "image")]
+pub mod image_hook;
 mod kernel;
 pub mod limits;
 mod load;
@@ -34,6 +40,8 @@ mod text;
 mod write;
 
 pub use decode::{Images, Options, decode, decode_into, images};
+#[cfg(feature = "pak")]
+pub use describe::PnmDescriber;
 pub use error::{Error, ErrorKind};
 pub use format::{Format, Header, TupleType};
 pub use image::{Image, Samples, View, view};

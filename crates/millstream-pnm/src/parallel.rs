@@ -288,3 +288,90 @@ fn digits(text: &[u8]) -> usize {
     let end = text.iter().position(|byte| !byte.is_ascii_digit());
     end.unwrap_or(text.len())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Text whose numbers and white space come in all lengths.
+    fn text(samples: usize) -> (Vec<u8>, Vec<u8>) {
+        let mut random = fastrand::Rng::with_seed(9);
+        let (mut text, mut expected) = (b"        ".to_vec(), Vec::new());
+        for _ in 0..samples {
+            let sample = random.u8(..);
+            expected.push(sample);
+            text.extend_from_slice(sample.to_string().as_bytes());
+            for _ in 0..random.usize(1..4) {
+                text.push(b" \n\t"[random.usize(..3)]);
+            }
+        }
+        (text, expected)
+    }
+
+    fn parse(text: &[u8], room: usize, window_bytes: usize, kernel: Kernel) -> (u64, Vec<u8>) {
+        let job = Job {
+            kernel,
+            threads: 3,
+            maxval: 255,
+            from: BEFORE_BYTES as u64,
+            text_len: text.len() as u64,
+        };
+        let mut out = vec![0; room];
+        let (offset, made) = run_in_windows(&job, &Memory(text), &mut out, window_bytes);
+        out.truncate(made);
+        (offset, out)
+    }
+
+    #[test]
+    fn splits_at_every_byte_give_the_same_samples() {
+        let (text, expected) = text(150);
+        for kernel in [Kernel::Plain, Kernel::fastest()] {
+            for window_bytes in 1..text.len() {
+                let (offset, made) = parse(&text, expected.len(), window_bytes, kernel);
+                assert_eq!(offset, text.len() as u64, "windows of {window_bytes}");
+                assert!(made == expected, "windows of {window_bytes}");
+            }
+        }
+    }
+
+    #[test]
+    fn whatever_is_unusual_stops_at_its_window_with_all_before_it_done() {
+        let (right, expected) = text(150);
+        for place in BEFORE_BYTES..right.len() {
+            let mut text = right.clone();
+            text[place] = b'#';
+            for window_bytes in [40, 97] {
+                let room = expected.len() + 1;
+                let (offset, made) = parse(&text, room, window_bytes, Kernel::fastest());
+                // Comments inside a window are usual, if they end there.
+                let offset = usize::try_from(offset).unwrap();
+                let before = &text[..offset.min(place)];
+                let whole = before.split(|byte| !byte.is_ascii_digit());
+                let whole: Vec<&[u8]> = whole.filter(|number| !number.is_empty()).collect();
+                assert!(made.len() >= whole.len().saturating_sub(1));
+                let agree = made
+                    .iter()
+                    .zip(&expected)
+                    .take(whole.len().saturating_sub(1));
+                assert!(
+                    agree.into_iter().all(|(ours, theirs)| ours == theirs),
+                    "{place}"
+                );
+                assert!(
+                    !text[..offset].last().is_some_and(|b| b.is_ascii_digit())
+                        || offset == text.len()
+                        || !text[offset].is_ascii_digit()
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn more_numbers_than_room_are_never_written() {
+        let (text, expected) = text(150);
+        for room in 0..expected.len() {
+            let (_, made) = parse(&text, room, 50, Kernel::fastest());
+            assert!(expected.starts_with(&made), "{room}");
+        }
+    }
+}

@@ -184,7 +184,7 @@ impl Parser {
 
     /// Takes bytes and writes samples until either runs out, until the header ends (so that the
     /// caller can make room), or until another image begins. With samples missing it needs room
-    /// for one (of P4, eight) to go on.
+    /// for one to go on.
     ///
     /// # Errors
     /// The bytes break the format; the samples written before are right. Nothing may be pushed

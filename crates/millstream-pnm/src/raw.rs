@@ -21,7 +21,8 @@ pub(crate) struct RawSamples {
 enum Kind {
     Bytes,
     Words,
-    /// Packed bits: pixels of a row, and the pixel that comes next.
+    /// Packed bits: pixels of a row, and the pixel that comes next; those of its byte before it
+    /// are out already.
     Bits {
         width: u64,
         column: u64,
@@ -157,25 +158,28 @@ pub(crate) fn check_bytes(samples: &[u8], maxval: u16) -> Result<(), Fault> {
 }
 
 /// Eight pixels of each byte, the first its highest bit; the rest of a row's last byte is padding.
-/// Of a byte that is taken all pixels fit, or none is taken: so there is always room for the
-/// caller's next piece. The moves, and the column that comes next.
+/// A byte is taken with the last of its pixels that counts. The moves, and the column that comes
+/// next.
 fn unpack(bytes: &[u8], out: &mut [u8], width: u64, mut column: u64) -> (Moved, u64) {
     let mut moved = Moved::default();
     for &byte in bytes {
-        let count = (width - column).min(8) as usize;
-        let Some(pixels) = out.get_mut(moved.produced..moved.produced + count) else {
-            break;
-        };
+        let begun = (column % 8) as usize;
+        let whole = (width - column).min((8 - begun) as u64) as usize;
+        let count = whole.min(out.len() - moved.produced);
+        let pixels = &mut out[moved.produced..moved.produced + count];
         for (bit, pixel) in pixels.iter_mut().enumerate() {
             // 1 is black, which is 0.
-            *pixel = 1 - (byte >> (7 - bit) & 1);
+            *pixel = 1 - (byte >> (7 - begun - bit) & 1);
         }
         column += count as u64;
+        moved.produced += count;
+        if count < whole {
+            break;
+        }
         if column == width {
             column = 0;
         }
         moved.consumed += 1;
-        moved.produced += count;
     }
     (moved, column)
 }

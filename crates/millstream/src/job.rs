@@ -174,6 +174,8 @@ pub(crate) struct StreamJob {
     pub(crate) len: usize,
     /// What is left of the destination.
     pub(crate) raw: Span,
+    /// No stored bytes come behind these.
+    pub(crate) last: bool,
     pub(crate) queued: Instant,
 }
 
@@ -500,8 +502,10 @@ fn stream(mut job: StreamJob) -> JobResult {
     let stored = job.stored.slice(job.start, job.len);
     let raw = job.raw.slice();
     let decoder = &mut job.decoder;
-    let result = catch_unwind(AssertUnwindSafe(|| feed(decoder.as_mut(), stored, raw)))
-        .unwrap_or_else(|_| Err(panicked()));
+    let result = catch_unwind(AssertUnwindSafe(|| {
+        feed(decoder.as_mut(), stored, raw, job.last)
+    }))
+    .unwrap_or_else(|_| Err(panicked()));
     let ran = Ran {
         queued: job.queued,
         started,
@@ -521,6 +525,7 @@ fn feed(
     decoder: &mut dyn StreamDecoder,
     stored: &[u8],
     raw: &mut [u8],
+    last: bool,
 ) -> Result<(usize, bool), Error> {
     let (mut taken, mut written) = (0, 0);
     loop {
@@ -533,7 +538,13 @@ fn feed(
         // A decoder may hold raw bytes back until it is asked with room: stop only when it has no
         // more to say.
         if taken == stored.len() && (progress.at_end || !moved) {
-            return Ok((written, progress.at_end));
+            if progress.at_end || !last {
+                return Ok((written, progress.at_end));
+            }
+            let end = decoder
+                .finish(&mut raw[written..])
+                .map_err(Error::from_codec)?;
+            return Ok((written + end.produced, end.at_end));
         }
         if !moved {
             let cause = "the stream holds more raw bytes than declared, or its decoder is stuck";

@@ -107,7 +107,7 @@ impl Engine {
             Mode::Undecided => unreachable!("decided above"),
             Mode::Copy => self.copy_window(request, window),
             Mode::Whole => self.whole_window(request, window),
-            Mode::Stream(_) => self.stream_window(request, window),
+            Mode::Stream(_) => self.stream_window(request, window, last),
             Mode::Table(_) | Mode::Units(_) => {
                 self.put_carry(request, &mut window)?;
                 self.cut_window(request, window, last)
@@ -297,7 +297,7 @@ impl Engine {
         }
     }
 
-    fn stream_window(&mut self, request: u32, window: Window) -> Result<(), Error> {
+    fn stream_window(&mut self, request: u32, window: Window, last: bool) -> Result<(), Error> {
         let (start, len) = (window.start, window.len);
         let raw_len = self.req(request).raw_len.unwrap_or(0);
         let decode = self.decode(request);
@@ -321,6 +321,7 @@ impl Engine {
             start,
             len,
             raw,
+            last,
             queued,
         };
         self.give_job(request, Job::Stream(job));

@@ -1,0 +1,95 @@
+//! `decode`: the first image of a PNM file as raw samples.
+
+use std::ffi::OsStr;
+use std::io::{Read as _, Write as _};
+
+use millstream_pnm::{Error, ErrorKind, Image, Loader, Options, Samples};
+use serde::Serialize;
+
+use crate::args::DecodeArgs;
+use crate::failure::{Ending, Failure};
+use crate::input::Input;
+use crate::limits::IO_CHUNK_BYTES;
+use crate::output::{self, Output};
+
+/// What `--json` tells.
+#[derive(Debug, Serialize)]
+struct Document {
+    format: &'static str,
+    width: u32,
+    height: u32,
+    channels: u32,
+    maxval: u16,
+    /// Bytes of the output.
+    bytes: u64,
+}
+
+/// Runs `decode`.
+pub(crate) fn decode(args: &DecodeArgs) -> Result<(), Ending> {
+    if args.json && args.output == "-" {
+        return Err(Ending::Usage(String::from(
+            "--json prints to standard output, so OUT.raw must be a file and not -",
+        )));
+    }
+    let image = load(&args.image)?;
+    let mut output = Output::create(&args.output)?;
+    write(&image.samples, &mut output)?;
+    let bytes = output.written_bytes();
+    output.finish()?;
+    if args.json {
+        let header = &image.header;
+        output::print_json(&Document {
+            format: header.format.magic(),
+            width: header.width,
+            height: header.height,
+            channels: header.channels,
+            maxval: header.maxval,
+            bytes,
+        })?;
+    }
+    Ok(())
+}
+
+fn load(name: &OsStr) -> Result<Image, Failure> {
+    if name != "-" {
+        let mut image = Image::empty();
+        let loaded = Loader::new(Options::default()).load(name, &mut image);
+        return loaded
+            .map(|()| image)
+            .map_err(|error| failure(name, &error));
+    }
+    let mut input = Input::open(name, "decoding")?;
+    let mut bytes = Vec::new();
+    input
+        .read_to_end(&mut bytes)
+        .map_err(|error| input.failure(&error))?;
+    millstream_pnm::decode(&bytes).map_err(|error| failure(input.name(), &error))
+}
+
+fn failure(name: &OsStr, error: &Error) -> Failure {
+    if let ErrorKind::Io(error) = &error.kind {
+        return Failure::io(name, "read", error);
+    }
+    Failure::new(name, error.place_and_cause()).at(error.offset)
+}
+
+/// Writes samples: bytes, or little-endian words.
+fn write(samples: &Samples, output: &mut Output) -> Result<(), Ending> {
+    let mut put = |bytes: &[u8]| {
+        output
+            .write_all(bytes)
+            .map_err(|error| output.ending(&error))
+    };
+    match samples {
+        Samples::U8(samples) => put(samples),
+        Samples::U16(samples) => {
+            let mut words = Vec::with_capacity(IO_CHUNK_BYTES);
+            for samples in samples.chunks(IO_CHUNK_BYTES / 2) {
+                words.clear();
+                words.extend(samples.iter().flat_map(|sample| sample.to_le_bytes()));
+                put(&words)?;
+            }
+            Ok(())
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! `decode`: every format to raw samples, the document, and what is refused.
+
+mod common;
+
+use common::{expect_quiet_success, expect_status, millstream, names_in, run, run_with};
+
+/// File, format, width, height, channels, maximal value, and the raw bytes.
+type Right = (&'static [u8], &'static str, [u64; 4], &'static [u8]);
+
+const RIGHT: &[Right] = &[
+    (b"P1\n3 1\n1 0 1\n", "P1", [3, 1, 1, 1], &[0, 1, 0]),
+    (b"P2 2 1 9 # c\n3 4", "P2", [2, 1, 1, 9], &[3, 4]),
+    (b"P2 2 1 300 1 300\n", "P2", [2, 1, 1, 300], &[1, 0, 44, 1]),
+    (b"P3\n1 1\n255\n7 8 9\nP3 1 1 1 0 0 0", "P3", [1, 1, 3, 255], &[7, 8, 9]),
+    (b"P4 3 1\n\xA0", "P4", [3, 1, 1, 1], &[0, 1, 0]),
+    (b"P5 2 1 255\nab", "P5", [2, 1, 1, 255], b"ab"),
+    (b"P6 1 1 65535\n\x01\x02\x03\x04\x05\x06", "P6", [1, 1, 3, 65_535], &[2, 1, 4, 3, 6, 5]),
+    (
+        b"P7\nWIDTH 1\nHEIGHT 2\nDEPTH 2\nMAXVAL 100\nTUPLTYPE GRAYSCALE_ALPHA\nENDHDR\n\x01\x02\x03\x04",
+        "P7",
+        [1, 2, 2, 100],
+        &[1, 2, 3, 4],
+    ),
+];
+
+#[test]
+fn every_format_becomes_raw_samples_and_is_described() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (image, raw) = (folder.path().join("image"), folder.path().join("out.raw"));
+    for (bytes, format, [width, height, channels, maxval], expected) in RIGHT {
+        std::fs::write(&image, bytes).expect("a file");
+        let mut command = millstream(&["decode", "--json"]);
+        let output = run(command.args([&image, &raw]));
+        expect_quiet_success(&output);
+        assert_eq!(
+            std::fs::read(&raw).expect("the output"),
+            *expected,
+            "{format}"
+        );
+        let document: serde_json::Value =
+            serde_json::from_slice(&output.stdout).expect("one JSON document");
+        let bytes_count = expected.len();
+        let wanted = serde_json::json!({
+            "format": format, "width": width, "height": height, "channels": channels,
+            "maxval": maxval, "bytes": bytes_count,
+        });
+        assert_eq!(document, wanted);
+        let piped = run_with(&mut millstream(&["decode", "-", "-"]), bytes);
+        expect_quiet_success(&piped);
+        assert_eq!(piped.stdout, *expected, "{format}");
+    }
+}
+
+#[test]
+fn wrong_images_are_refused_and_leave_nothing() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let cases: [(&[u8], &str); 4] = [
+        (
+            b"",
+            "at offset 0: line 1, column 1: the bytes end before the image does",
+        ),
+        (
+            b"P3 1 1 9\n1 2 10",
+            "at offset 13: line 2, column 5: a sample is larger than the maximal",
+        ),
+        (
+            b"P5 4 4 255\nabc",
+            "at offset 14: the bytes end before the image does",
+        ),
+        (b"GIF89a", "at offset 0: line 1, column 1: no PNM image"),
+    ];
+    for (bytes, words) in cases {
+        std::fs::write(folder.path().join("image"), bytes).expect("a file");
+        let mut command = millstream(&["decode", "image", "out.raw", "--json"]);
+        let output = run(command.current_dir(folder.path()));
+        let errors = expect_status(&output, 1);
+        let start = "millstream: 1 failure, the first: image: ";
+        assert!(
+            errors.starts_with(start) && errors.contains(words),
+            "{errors}"
+        );
+        assert!(output.stdout.is_empty());
+        assert_eq!(names_in(folder.path()), ["image"]);
+    }
+    let missing = run(millstream(&["decode", "missing", "out.raw"]).current_dir(folder.path()));
+    assert!(
+        expect_status(&missing, 1).contains("missing: at offset 0: cannot read: ")
+            || expect_status(&missing, 1).contains("missing: cannot read: ")
+    );
+    let both = run(millstream(&["decode", "image", "-", "--json"]).current_dir(folder.path()));
+    expect_status(&both, 2);
+}

@@ -1,0 +1,86 @@
+//! Records of images for packages: a reader of the package knows an image's shape, and where its
+//! samples lie, before it reads the entry.
+
+use millstream_pak::metadata::{Container, Image, Kind, Metadata, Mip};
+use millstream_pak::{Describe, Head};
+
+use crate::format::{Format, TupleType};
+use crate::kernel::Kernel;
+use crate::parser::{Parser, Stage};
+
+/// `VK_FORMAT_R8_UNORM`, and the formats of two to four channels; they are 7 apart.
+const VK_R8_UNORM: u32 = 9;
+const VK_R8G8_UNORM: u32 = 16;
+const VK_R8G8B8_UNORM: u32 = 23;
+const VK_R8G8B8A8_UNORM: u32 = 37;
+
+/// Describes the PNM family; hand it to the packer.
+///
+/// ```
+/// use millstream_pak::{Describe, Head};
+/// let bytes = b"P5 2 2 255\nabcd";
+/// let head = Head { name: b"a.pgm", bytes, raw_bytes: bytes.len() as u64 };
+/// let record = millstream_pnm::PnmDescriber.describe(&head).expect("an image");
+/// assert_eq!(record.image.map(|image| (image.width, image.height)), Some((2, 2)));
+/// assert_eq!(record.mip(0, 0), Some((11, 4)));
+/// ```
+#[derive(Debug, Clone, Copy, Default)]
+pub struct PnmDescriber;
+
+impl Describe for PnmDescriber {
+    fn describe(&self, head: &Head<'_>) -> Option<Metadata> {
+        let mut parser = Parser::without_lines(Kernel::Plain);
+        let taken = parser.push(head.bytes, &mut []).ok()?.consumed as u64;
+        let header = match parser.stage() {
+            Stage::Samples => parser.header()?,
+            _ => return None,
+        };
+        // Not described: what cannot be an image, or has more channels than a record can say.
+        let left = head.raw_bytes.checked_sub(taken)?;
+        let channels = u8::try_from(header.channels).ok()?;
+        if header.raster_bytes_min() > left {
+            return None;
+        }
+        let bytes_of_samples = !header.format.is_plain() && header.format != Format::Bitmap;
+        let mut record = Metadata::new(Kind::IMAGE);
+        let texels = bytes_of_samples && header.maxval == 255;
+        let format = match &header.tuple_type {
+            _ if !texels => 0,
+            TupleType::Grayscale => VK_R8_UNORM,
+            TupleType::GrayscaleAlpha => VK_R8G8_UNORM,
+            TupleType::Rgb => VK_R8G8B8_UNORM,
+            TupleType::RgbAlpha => VK_R8G8B8A8_UNORM,
+            _ => 0,
+        };
+        record.image = Some(Image {
+            width: header.width,
+            height: header.height,
+            depth: 1,
+            layers: 1,
+            format: if u32::from(channels) == header.tuple_type.channels_min() {
+                format
+            } else {
+                0
+            },
+            channels,
+            bits: match header.maxval {
+                1 => 1,
+                2..256 => 8,
+                _ => 16,
+            },
+            container: Container::PNM,
+            maxval: u32::from(header.maxval),
+        });
+        // Where samples lie as they will in memory, they can be read by themselves.
+        if bytes_of_samples {
+            record.mips.push(Mip {
+                level: 0,
+                layer: 0,
+                row_bytes: u32::try_from(header.row_bytes()).unwrap_or(0),
+                offset: taken,
+                bytes: header.image_bytes(),
+            });
+        }
+        Some(record)
+    }
+}
