@@ -7,7 +7,7 @@
 
 use crate::requests::{self, held, latency, realtime};
 use crate::rows::{Better, Finding, Metric, Row};
-use crate::{codecs, engine, packages, read, startup, stats};
+use crate::{codecs, engine, packages, pnm, read, startup, stats};
 
 /// How a figure is made of ours and theirs.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -472,6 +472,87 @@ const GOALS: &[Goal] = &[
         Amount,
         &[],
         AtMost(1.0),
+    ),
+    goal(
+        pnm::WORKLOAD,
+        |case| case == "P3 big photo warm",
+        "millstream-avx512",
+        pnm::TICKS,
+        Amount,
+        &[],
+        AtMost(0.39),
+    ),
+    goal(
+        pnm::WORKLOAD,
+        |case| case == "P3 big photo warm",
+        "millstream-avx2",
+        pnm::TICKS,
+        Amount,
+        &[],
+        AtMost(0.62),
+    ),
+    goal(
+        pnm::WORKLOAD,
+        |case| case == "P3 big photo warm",
+        "millstream-portable",
+        pnm::TICKS,
+        Amount,
+        &[],
+        AtMost(1.5),
+    ),
+    goal(
+        pnm::WORKLOAD,
+        |case| case == "P3 big photo warm",
+        "millstream-2-threads",
+        pnm::TICKS,
+        Amount,
+        &[],
+        AtMost(0.25),
+    ),
+    goal(
+        pnm::WORKLOAD,
+        |case| case == "P3 small photo warm",
+        "millstream-reused",
+        pnm::TICKS,
+        Amount,
+        &[],
+        AtMost(0.45),
+    ),
+    goal(
+        pnm::WORKLOAD,
+        |case| case == "P3 big photo cold",
+        "millstream-engine",
+        pnm::TICKS,
+        Ratio,
+        &["ring-512Kx8", "ring-1024Kx8"],
+        AtMost(1.08),
+    ),
+    goal(
+        pnm::WORKLOAD,
+        |case| case == "P6 big photo warm",
+        "millstream-view-touched",
+        pnm::TICKS,
+        Amount,
+        &[],
+        AtMost(0.30),
+    ),
+    goal(
+        pnm::WORKLOAD,
+        |case| case == "P6 big photo warm",
+        "millstream-reused",
+        pnm::TICKS,
+        Amount,
+        &[],
+        AtMost(0.40),
+    ),
+    goal(
+        pnm::WORKLOAD,
+        |case| case == pnm::LINEAR_CASE,
+        "millstream",
+        pnm::SPREAD,
+        Amount,
+        &[],
+        AtMost(1.5),
     ),
 ];
 

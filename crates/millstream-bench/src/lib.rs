@@ -32,6 +32,7 @@ pub mod measure;
 pub mod memory;
 mod ours;
 mod packages;
+mod pnm;
 mod read;
 mod requests;
 pub mod ring;

@@ -66,6 +66,25 @@ pub const CODEC_ENCODE_RUNS_MAX: usize = 3;
 /// Threads of the case that shows how decoding scales.
 pub const CODEC_THREADS: usize = 2;
 
+/// Pixels of the big picture of workload `pnm`, across and down: 16.0 MB of samples, 57 MB of text,
+/// as the study's.
+pub const PNM_BIG: (u32, u32) = (2662, 2000);
+/// The big one in a quick run: 2 MB of samples.
+pub const PNM_QUICK_BIG: (u32, u32) = (1000, 667);
+/// The medium one: 2.0 MB of samples.
+pub const PNM_MEDIUM: (u32, u32) = (941, 707);
+/// The small one: 7.8 KB of samples, 28 KB of text.
+pub const PNM_SMALL: (u32, u32) = (60, 43);
+/// Texts of the measurement of cost against size: a name, and pixels.
+pub const PNM_LINEAR: [(&str, (u32, u32)); 6] = [
+    ("10 KB", (30, 31)),
+    ("100 KB", (96, 96)),
+    ("1 MB", (304, 304)),
+    ("10 MB", (962, 962)),
+    ("100 MB", (3042, 3042)),
+    ("1 GB", (9620, 9620)),
+];
+
 /// Threads of the rivals that use a pool, as the figures of others were taken.
 pub const POOL_THREADS: usize = 8;
 /// Threads that enqueue in workload `startup`.

@@ -29,9 +29,9 @@ mod sink;
 use blocks::BlockThreads;
 use mapped::{MapStyle, Mapped};
 use plain::{ReadCall, Stdio};
-use rings::{Outstanding, Straight};
+use rings::Outstanding;
 
-pub(crate) use rings::{DIRECT_ALIGNMENT, Device, device, open_buffered, open_direct};
+pub(crate) use rings::{DIRECT_ALIGNMENT, Device, Straight, device, open_buffered, open_direct};
 
 pub(crate) const WORKLOAD: &str = "read";
 /// Raw bytes by the wall.

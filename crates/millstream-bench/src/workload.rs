@@ -8,7 +8,7 @@ use crate::limits;
 use crate::measure::{Case, CaseResult, Contender, take_turns};
 use crate::memory::Destination;
 use crate::rows::{self, Row};
-use crate::{codecs, goals, packages, read, requests, startup, table};
+use crate::{codecs, goals, packages, pnm, read, requests, startup, table};
 
 /// The workloads of this crate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -23,16 +23,19 @@ pub enum Workload {
     Packages,
     /// Decoding and encoding in memory.
     Codecs,
+    /// Text images parsed at the speed of the disk.
+    Pnm,
 }
 
 impl Workload {
     /// All there are, in the order in which they run.
-    pub const ALL: [Workload; 5] = [
+    pub const ALL: [Workload; 6] = [
         Workload::Read,
         Workload::Requests,
         Workload::Startup,
         Workload::Packages,
         Workload::Codecs,
+        Workload::Pnm,
     ];
 
     /// Its name, in rows and on the command line.
@@ -44,6 +47,7 @@ impl Workload {
             Workload::Startup => "startup",
             Workload::Packages => "packages",
             Workload::Codecs => "codecs",
+            Workload::Pnm => "pnm",
         }
     }
 
@@ -116,6 +120,7 @@ pub fn run(options: &Options, workloads: &[Workload]) -> Result<Report> {
             Workload::Startup => startup::run(&mut session)?,
             Workload::Packages => packages::run(&mut session)?,
             Workload::Codecs => codecs::run(&mut session)?,
+            Workload::Pnm => pnm::run(&mut session)?,
         }
     }
     let mut report = session.report;

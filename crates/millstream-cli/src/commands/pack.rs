@@ -82,6 +82,7 @@ pub(crate) fn pack(args: &PackArgs) -> Result<(), Ending> {
 fn describers() -> Vec<Box<dyn Describe>> {
     let mut describers = millstream_pak::describe::all();
     describers.insert(0, Box::new(SceneDescriber));
+    describers.push(Box::new(millstream_pnm::PnmDescriber));
     describers
 }
 

@@ -1,0 +1,167 @@
+//! Pictures made from a seed, as files.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use millstream_pnm::{Format, Header, Image, Samples, TupleType, encode};
+
+use crate::corpus::word_sum;
+use crate::error::{Error, Result};
+
+/// The seed of all pictures.
+const SEED: u64 = 0x504E_4D33;
+
+/// What a picture looks like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Smooth with noise.
+    Photo,
+    /// Nearly constant, as the study's.
+    Flat,
+    /// Without order.
+    Noise,
+}
+
+impl Kind {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Kind::Photo => "photo",
+            Kind::Flat => "flat",
+            Kind::Noise => "noise",
+        }
+    }
+}
+
+/// A file, and what is in it.
+#[derive(Debug, Clone)]
+pub(super) struct Picture {
+    pub(super) path: PathBuf,
+    pub(super) plain: bool,
+    pub(super) file_len: usize,
+    pub(super) file_word_sum: u64,
+    pub(super) image_len: usize,
+    pub(super) image_word_sum: u64,
+}
+
+impl Picture {
+    /// Finds the file in `folder`, or makes it.
+    pub(super) fn new(
+        folder: &Path,
+        kind: Kind,
+        (width, height): (u32, u32),
+        plain: bool,
+    ) -> Result<Picture> {
+        let image = image(kind, (width, height), plain);
+        let bytes = encoded(&image)?;
+        let digit = if plain { 3 } else { 6 };
+        let path = folder.join(format!("{}-{width}x{height}.p{digit}.ppm", kind.name()));
+        if fs::read(&path).map_or(true, |found| found != bytes) {
+            // Beside and renamed: an interrupted run leaves no half of it.
+            let part = path.with_extension("part");
+            fs::write(&part, &bytes).map_err(|error| Error::file("write", &part, error))?;
+            fs::rename(&part, &path).map_err(|error| Error::file("rename", &part, error))?;
+        }
+        let samples = image.samples.as_bytes();
+        Ok(Picture {
+            path,
+            plain,
+            file_len: bytes.len(),
+            file_word_sum: word_sum(&bytes),
+            image_len: samples.len(),
+            image_word_sum: word_sum(samples),
+        })
+    }
+}
+
+fn encoded(image: &Image) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    encode(image, &mut bytes).map_err(|error| Error::io("encode a picture", error))?;
+    Ok(bytes)
+}
+
+/// The text of a picture, and its image.
+pub(super) fn text(kind: Kind, size: (u32, u32)) -> (Vec<u8>, Image) {
+    let image = image(kind, size, true);
+    let bytes = encoded(&image).expect("the picture fits its format, and memory takes it");
+    (bytes, image)
+}
+
+fn image(kind: Kind, (width, height): (u32, u32), plain: bool) -> Image {
+    let mut random = fastrand::Rng::with_seed(SEED);
+    let mut samples = Vec::with_capacity((width * height * 3) as usize);
+    for y in 0..height {
+        for x in 0..width {
+            for channel in 0..3u32 {
+                samples.push(sample(kind, &mut random, (x, y, channel), (width, height)));
+            }
+        }
+    }
+    let format = if plain {
+        Format::PlainPixmap
+    } else {
+        Format::Pixmap
+    };
+    let header = Header {
+        format,
+        width,
+        height,
+        channels: 3,
+        maxval: 255,
+        tuple_type: TupleType::Rgb,
+    };
+    Image {
+        header,
+        samples: Samples::U8(samples),
+    }
+}
+
+fn sample(
+    kind: Kind,
+    random: &mut fastrand::Rng,
+    (x, y, channel): (u32, u32, u32),
+    (width, height): (u32, u32),
+) -> u8 {
+    match kind {
+        Kind::Noise => random.u8(..),
+        // Half of the samples have two digits and half three, in long runs.
+        Kind::Flat => {
+            let level = [98, 102, 97][channel as usize] + (y * 5 / height) as u8;
+            level + u8::from(random.u8(..) < 8)
+        }
+        Kind::Photo => {
+            // A dark and a bright corner, waves for edges, and the noise of a sensor.
+            let across = f64::from(x) / f64::from(width);
+            let down = f64::from(y) / f64::from(height);
+            let light = 40.0 + 120.0 * across + 60.0 * down;
+            let edges = 30.0 * (across * 40.0 + down * 9.0).sin() * (down * 31.0).cos();
+            let tint = f64::from(channel) * 6.0;
+            let noise = f64::from(random.i32(-6..=6));
+            (light + edges + tint + noise).clamp(0.0, 255.0) as u8
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_photo_takes_about_three_and_a_half_bytes_of_text_a_sample() {
+        for (kind, expected) in [(Kind::Photo, 3.6), (Kind::Flat, 3.5), (Kind::Noise, 3.57)] {
+            let (bytes, image) = text(kind, (400, 300));
+            let each = bytes.len() as f64 / image.samples.len() as f64;
+            assert!((each - expected).abs() < 0.25, "{} {each}", kind.name());
+        }
+    }
+
+    #[test]
+    fn a_file_is_made_once_and_mended() {
+        let folder = tempfile::tempdir().unwrap();
+        let picture = Picture::new(folder.path(), Kind::Noise, (20, 10), true).unwrap();
+        let bytes = fs::read(&picture.path).unwrap();
+        fs::write(&picture.path, b"P3").unwrap();
+        let again = Picture::new(folder.path(), Kind::Noise, (20, 10), true).unwrap();
+        assert!(fs::read(&again.path).unwrap() == bytes);
+        assert_eq!(again.image_len, 600);
+    }
+}
