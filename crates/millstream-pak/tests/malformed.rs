@@ -4,20 +4,20 @@
 //! that not the hashes but the check of the field itself must find it: as if someone had made the
 //! package so.
 
+#[path = "support/seal.rs"]
+mod seal;
 mod support;
 
 use std::path::PathBuf;
 
 use millstream::CodecId;
 use millstream_pak::describe::{Describe, Png};
-use millstream_pak::format::{Header, section, section_flag};
+use millstream_pak::format::{Header, section};
 use millstream_pak::{
     BatchOptions, Coding, ErrorKind, Item, PackOptions, Package, SecretKey, verify, visit, write,
 };
 use support::Bench;
 use zerocopy::{FromBytes, IntoBytes};
-
-const PAGE: usize = 64 << 10;
 
 /// The changed package, in memory.
 struct Sheet {
@@ -52,41 +52,7 @@ impl Sheet {
 
     /// Makes all hashes right again.
     fn seal(&mut self) {
-        let header = self.header().clone();
-        for (nth, record) in header.sections.iter().enumerate() {
-            let unhashed = record.flags.get() & section_flag::UNHASHED != 0;
-            if nth >= header.section_count.get() as usize || unhashed {
-                continue;
-            }
-            let (start, len) = (
-                record.offset.get() as usize,
-                record.raw_bytes.get() as usize,
-            );
-            let Some(bytes) = start
-                .checked_add(len)
-                .and_then(|end| self.bytes.get(start..end))
-            else {
-                continue;
-            };
-            let pages = bytes.chunks(PAGE);
-            let hashes: Vec<u8> = pages
-                .flat_map(|page| *blake3::hash(page).as_bytes())
-                .collect();
-            let at = record.hashes_offset.get() as usize;
-            let Some(end) = at
-                .checked_add(hashes.len())
-                .filter(|&end| end <= self.bytes.len())
-            else {
-                continue;
-            };
-            self.bytes[at..end].copy_from_slice(&hashes);
-            self.header().sections[nth].hashes_digest = *blake3::hash(&hashes).as_bytes();
-        }
-        let root = self.header().digest();
-        self.header().root = root;
-        let copy = self.bytes[..4096].to_vec();
-        let end = self.bytes.len();
-        self.bytes[end - 4096..].copy_from_slice(&copy);
+        seal::seal(&mut self.bytes);
     }
 }
 
