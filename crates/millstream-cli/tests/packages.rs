@@ -344,3 +344,55 @@ fn what_cannot_be_packed_leaves_no_package() {
     );
     assert_eq!(names_in(folder.path()), ["in"]);
 }
+
+#[test]
+fn a_pack_killed_at_any_moment_leaves_the_old_package_whole() {
+    let packed = Packed::new(&["--codec", "stored"]);
+    let (root, package) = (packed.path("in"), packed.path("p.mpak"));
+    let old = std::fs::read(&package).expect("read");
+    let other = packed.path("new.mpak");
+    expect_quiet_success(&run(&mut millstream(&["pack", &root, "-o", &other])));
+    let new = std::fs::read(&other).expect("read");
+    assert!(old != new);
+    let (mut killed, mut finished) = (0, 0);
+    for step in 0..40 {
+        std::fs::write(&package, &old).expect("written");
+        let mut command = millstream(&["pack", &root, "-o", &package]);
+        command.stdout(std::process::Stdio::null());
+        let mut child = command.spawn().expect("started");
+        std::thread::sleep(std::time::Duration::from_micros(step * 700));
+        child.kill().expect("ours");
+        child.wait().expect("ours");
+        let left = std::fs::read(&package).expect("there");
+        assert!(
+            left == old || left == new,
+            "after {step} steps: {} bytes",
+            left.len()
+        );
+        killed += u32::from(left == old);
+        finished += u32::from(left == new);
+    }
+    println!("{killed} times the old one, {finished} times the new one");
+    assert!(killed > 0);
+}
+
+#[test]
+fn an_interrupted_pack_leaves_nothing_beside_the_package() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let root = folder.path().join("in");
+    std::fs::create_dir(&root).expect("made");
+    let mut random = fastrand::Rng::with_seed(12);
+    let noise: Vec<u8> = (0..64 << 20).map(|_| random.u8(0..16)).collect();
+    std::fs::write(root.join("big"), noise).expect("written");
+    let package = folder.path().join("p.mpak");
+    let words = ["pack", text(&root), "-o", text(&package), "--codec", "zlib"];
+    let mut child = millstream(&words).spawn().expect("started");
+    let begun = std::time::Instant::now();
+    while names_in(folder.path()).len() < 2 && begun.elapsed().as_secs() < 20 {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    common::kill(&child, rustix::process::Signal::TERM);
+    let status = common::wait(&mut child);
+    assert_eq!(status.code(), Some(1));
+    assert_eq!(names_in(folder.path()), ["in"]);
+}

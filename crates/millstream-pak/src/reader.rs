@@ -204,8 +204,18 @@ impl Package {
     /// A name that no package may have, or damaged tables.
     #[inline]
     pub fn lookup(&self, name: &[u8]) -> Result<Option<EntryInfo>> {
+        // A name that is found is clean: only of others is it asked.
+        if let Some(found) = self.lookup_clean(name)? {
+            return Ok(Some(found));
+        }
+        self.lookup_other(name)
+    }
+
+    /// A name that was not found as it stands.
+    #[cold]
+    fn lookup_other(&self, name: &[u8]) -> Result<Option<EntryInfo>> {
         if names::is_clean(name) {
-            return self.lookup_clean(name);
+            return Ok(None);
         }
         let clean = millstream::source::clean_name(name)
             .map_err(|error| Error::new(ErrorKind::BadName, error.cause()).entry(name))?;

@@ -1,0 +1,106 @@
+//! Disks that are full or fail: what was there before stays, whole, and nothing is left beside it.
+
+mod support;
+
+use std::path::Path;
+
+use millstream::{Storage, StorageOptions};
+use millstream_pak::{
+    Coding, ErrorKind, Item, PackOptions, Package, verify, write_file, write_patch_file,
+};
+use millstream_testing::{LoopExt4, or_skip};
+use support::{Bench, items};
+
+fn names(folder: &Path) -> Vec<String> {
+    let list = std::fs::read_dir(folder).expect("listed");
+    let mut names: Vec<String> = list
+        .map(|entry| {
+            entry
+                .expect("an entry")
+                .file_name()
+                .to_string_lossy()
+                .into_owned()
+        })
+        .filter(|name| name != "lost+found")
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_full_disk_leaves_the_old_package_and_nothing_beside_it() {
+    let disk = or_skip!(LoopExt4::new(8 << 20));
+    let path = disk.root().join("p.mpak");
+    let mut random = fastrand::Rng::with_seed(31);
+    let old = vec![(String::from("a"), support::noise(&mut random, 100_000))];
+    write_file(items(&old), &PackOptions::default(), &path).expect("packed");
+    let before = std::fs::read(&path).expect("read");
+    for megabytes in [8, 9, 30] {
+        let big = Item::from_bytes("big", support::noise(&mut random, megabytes << 20));
+        let failed = write_file(vec![big], &PackOptions::default(), &path);
+        let failed = failed.expect_err("there is no room");
+        assert_eq!(failed.kind(), ErrorKind::Io, "{failed}");
+        let system = failed.system().map(std::io::Error::kind);
+        assert_eq!(system, Some(std::io::ErrorKind::StorageFull), "{failed}");
+        assert_eq!(names(disk.root()), ["p.mpak"]);
+        assert!(
+            std::fs::read(&path).expect("read") == before,
+            "{megabytes} MiB"
+        );
+    }
+    let storage = Storage::new(StorageOptions::default()).expect("a storage");
+    let package = Package::open(&storage, &path).expect("whole");
+    let found = verify(&storage, &package, None, &mut |_| true).expect("verified");
+    assert_eq!(found.failures, 0);
+}
+
+#[test]
+fn a_patch_that_does_not_fit_leaves_nothing() {
+    let disk = or_skip!(LoopExt4::new(8 << 20));
+    let bench = Bench::new();
+    let mut random = fastrand::Rng::with_seed(32);
+    let coding = Coding::Auto(Default::default());
+    let a = bench.pack("a.mpak", &[(String::from("a"), vec![1; 10])], coding);
+    let big = support::noise(&mut random, 20 << 20);
+    let b = bench.pack("b.mpak", &[(String::from("a"), big)], coding);
+    let (a, b) = (bench.open(&a), bench.open(&b));
+    let failed = write_patch_file(&a, &b, None, disk.root().join("patch.mpak"));
+    assert_eq!(failed.expect_err("there is no room").kind(), ErrorKind::Io);
+    assert_eq!(names(disk.root()), Vec::<String>::new());
+}
+
+#[test]
+fn an_input_that_changes_while_it_is_packed_is_an_error() {
+    let bench = Bench::new();
+    let input = bench.path("input");
+    std::fs::write(&input, vec![7; 100_000]).expect("written");
+    let item = Item::from_file("input", &input).expect("an item");
+    for change in [50_000, 150_000] {
+        std::fs::write(&input, vec![7; change]).expect("written");
+        let path = bench.path("p.mpak");
+        let failed = write_file(vec![item.clone()], &PackOptions::default(), &path);
+        let failed = failed.expect_err("it changed");
+        assert_eq!(failed.kind(), ErrorKind::Changed, "{failed}");
+        assert_eq!(failed.entry_name(), Some("input"));
+        assert_eq!(names(bench.folder.path()), ["input"]);
+    }
+    std::fs::remove_file(&input).expect("removed");
+    std::os::unix::fs::symlink("/etc/hostname", &input).expect("linked");
+    let failed = write_file(vec![item], &PackOptions::default(), bench.path("p.mpak"));
+    assert_eq!(failed.expect_err("a link now").kind(), ErrorKind::Io);
+    assert!(Item::from_file("input", &input).is_err());
+}
+
+#[test]
+fn packing_can_be_stopped() {
+    let bench = Bench::new();
+    let mut random = fastrand::Rng::with_seed(33);
+    let item = Item::from_bytes("big", support::noise(&mut random, 8 << 20));
+    let options = PackOptions {
+        progress: Some(&|done| done < 1 << 20),
+        ..PackOptions::default()
+    };
+    let failed = write_file(vec![item], &options, bench.path("p.mpak"));
+    assert_eq!(failed.expect_err("stopped").kind(), ErrorKind::Stopped);
+    assert_eq!(names(bench.folder.path()), Vec::<String>::new());
+}
