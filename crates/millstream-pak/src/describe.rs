@@ -110,15 +110,14 @@ mod tests {
 
     fn described(bytes: &[u8], raw_bytes: u64) -> Option<Metadata> {
         let name = b"x";
-        let found = all().iter().find_map(|describer| {
+        all().iter().find_map(|describer| {
             let wanted = describer.head_bytes(name).min(bytes.len());
             describer.describe(&Head {
                 name,
                 bytes: &bytes[..wanted],
                 raw_bytes,
             })
-        });
-        found
+        })
     }
 
     fn image(record: &Metadata) -> (u32, u32, u8, u8, Container) {

@@ -149,7 +149,7 @@ impl Error {
     pub fn offset(&self) -> Option<u64> {
         let engine = self
             .engine()
-            .filter(|error| error.len() != 0 && error.len() != u64::MAX);
+            .filter(|error| !error.is_empty() && error.len() != u64::MAX);
         self.0.offset.or(engine.map(millstream::Error::offset))
     }
 

@@ -65,7 +65,7 @@ fn is_device(part: &[u8]) -> bool {
     DEVICES
         .iter()
         .any(|device| stem.eq_ignore_ascii_case(device))
-        || NUMBERED_DEVICES.iter().any(|device| numbered(device))
+        || NUMBERED_DEVICES.iter().any(numbered)
 }
 
 /// Whether a name is as packages write it, so that it need not be cleaned before it is looked up.
@@ -146,12 +146,12 @@ fn glob(pattern: &[u8], name: &[u8]) -> bool {
                 star = Some((p, n));
                 continue;
             }
-            Some(&byte) if n < name.len() => {
-                if byte == name[n] || (byte == b'?' && name[n] != b'/') {
-                    p += 1;
-                    n += 1;
-                    continue;
-                }
+            Some(&byte)
+                if n < name.len() && (byte == name[n] || (byte == b'?' && name[n] != b'/')) =>
+            {
+                p += 1;
+                n += 1;
+                continue;
             }
             None if n == name.len() => return true,
             _ => {}

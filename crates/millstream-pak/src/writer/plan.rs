@@ -31,7 +31,7 @@ pub(super) struct Plan {
 pub(super) struct Planned {
     pub(super) item: Item,
     /// The item with the same content that is stored.
-    pub(super) same_as: Option<(u32, [u8; 32])>,
+    pub(super) same_as: Option<Same>,
     pub(super) first_unit: u32,
     pub(super) unit_count: u32,
     pub(super) offset_in_block: u32,
@@ -39,6 +39,9 @@ pub(super) struct Planned {
     pub(super) shared: bool,
     pub(super) metadata: Option<Vec<u8>>,
 }
+
+/// An item with the same content, and the hash of it.
+pub(super) type Same = (u32, [u8; 32]);
 
 /// A block to be.
 pub(super) enum Unit {
@@ -270,7 +273,7 @@ fn describe(item: &Item, options: &PackOptions<'_>) -> Result<Option<Metadata>> 
 }
 
 /// For each item an earlier one with the same content, and the hash of it.
-fn find_same(items: &[Item], options: &PackOptions<'_>) -> Result<Vec<Option<(u32, [u8; 32])>>> {
+fn find_same(items: &[Item], options: &PackOptions<'_>) -> Result<Vec<Option<Same>>> {
     let mut lengths: HashMap<u64, u32> = HashMap::new();
     for item in items.iter().filter(|item| item.len > 0) {
         *lengths.entry(item.len).or_default() += 1;

@@ -1,5 +1,7 @@
 //! Folders of generated entries, and packages of them.
 
+#![allow(dead_code, reason = "each test program uses a part of it")]
+
 use std::path::PathBuf;
 
 use millstream::{CodecId, Queue, QueueOptions, Storage, StorageOptions};
