@@ -166,9 +166,6 @@ fn order(trace: &Path, items: &[Item]) -> Result<Vec<Vec<u8>>, Ending> {
     let mut named: Vec<(f64, &[u8])> = requests
         .filter_map(|event| {
             let start = event.get("ts")?.as_f64()?;
-            let offset = event
-                .get("args")
-                .and_then(|args| args.get("offset")?.as_f64());
             let name = input_of(event.get("name")?.as_str()?, &known)?;
             Some((start, name))
         })
