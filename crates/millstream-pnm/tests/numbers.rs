@@ -45,12 +45,12 @@ fn agree<N: Number + FromStr + PartialEq + Debug>(text: &str, separators: Separa
 }
 
 fn integers(signed: bool) -> impl Strategy<Value = String> {
-    let sign = if signed { "[+-]?" } else { "" };
+    let any = if signed { "[+-]?[0-9]{1,11}" } else { "[0-9]{1,11}" };
     let token = prop_oneof![
         30 => "[0-9]{1,3}".boxed(),
         3 => "[0-9]{4,6}".boxed(),
         1 => "0{1,9}[0-9]{1,2}".boxed(),
-        1 => format!("{sign}[0-9]{{1,11}}").boxed(),
+        1 => any.boxed(),
     ];
     let between = prop_oneof![
         20 => Just(" ".to_owned()),
