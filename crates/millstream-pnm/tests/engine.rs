@@ -73,15 +73,16 @@ fn the_engine_delivers_what_decoding_in_memory_does() {
 fn wrong_images_fail_their_request_and_no_other() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let storage = storage(4096);
-    for (bytes, kind) in [
+    let cases = [
         (&b"P3 1 1 9\n1 2 10"[..], ErrorKind::Corrupt),
         (b"P3 100 100 9\n1 2 3", ErrorKind::Application),
         (b"P2 2 1 9\n1 2 x", ErrorKind::Corrupt),
         (b"P2 2 1 9\n   1", ErrorKind::Corrupt),
         (b"GIF89a", ErrorKind::Application),
         (b"P6 2147483647 2147483647 255\n", ErrorKind::Application),
-    ] {
-        let path = folder.path().join("wrong");
+    ];
+    for (index, (bytes, kind)) in cases.into_iter().enumerate() {
+        let path = folder.path().join(index.to_string());
         std::fs::write(&path, bytes).expect("a file");
         let shown = bytes.escape_ascii();
         assert_eq!(load(&storage, &path), Err(kind), "{shown}");

@@ -45,7 +45,11 @@ fn agree<N: Number + FromStr + PartialEq + Debug>(text: &str, separators: Separa
 }
 
 fn integers(signed: bool) -> impl Strategy<Value = String> {
-    let any = if signed { "[+-]?[0-9]{1,11}" } else { "[0-9]{1,11}" };
+    let any = if signed {
+        "[+-]?[0-9]{1,11}"
+    } else {
+        "[0-9]{1,11}"
+    };
     let token = prop_oneof![
         30 => "[0-9]{1,3}".boxed(),
         3 => "[0-9]{4,6}".boxed(),
