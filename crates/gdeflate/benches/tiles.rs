@@ -10,7 +10,6 @@ use gdeflate::limits::TILE_RAW_BYTES;
 use gdeflate::{Decoder, Encoder, Kernel, Level};
 use libdeflater::{CompressionLvl, Compressor, Decompressor};
 
-#[allow(dead_code, reason = "the tests use all of it")]
 #[path = "../tests/support/data.rs"]
 mod data;
 

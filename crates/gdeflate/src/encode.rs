@@ -188,8 +188,8 @@ enum Method {
     },
 }
 
-/// Encodes tiles, one at a time. Keeps its memory, 1 to 4 MiB by level and data: make one per thread
-/// and use it again. It may be used by one thread at a time and moved between threads.
+/// Encodes tiles, one at a time. Keeps its memory, 1 to 4 MiB by level and data: make one per
+/// thread and use it again. It may be used by one thread at a time and moved between threads.
 pub struct Encoder {
     level: Level,
     #[cfg(all(target_arch = "x86_64", feature = "std"))]

@@ -5,9 +5,11 @@
 //! on the codes, which depend on the parse, so it is done a few times, starting from the symbols
 //! of a quick parse; each time the costs fit the block better.
 //!
-//! A match may be cut short, so all its lengths are tried that no nearer match has: eight at once,
-//! without a branch, the best being the smallest of numbers that hold a cost and its length. Only
-//! matches as long as the finder calls nice are taken whole or not at all.
+//! A match may be cut short, so all its lengths are tried that no nearer match has: four at once,
+//! without a branch, the best being the smallest of numbers that hold a cost and its length. More
+//! at once, in vectors, was slower: a vector of costs that were just stored one by one waits for
+//! all of them to reach the cache. Only matches as long as the finder calls nice are taken whole or
+//! not at all.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -103,8 +105,8 @@ impl Optimal {
     }
 }
 
-/// A match as long as it can be; `behind` are the costs from its beginning on. Inside it the rest of
-/// it is a match again.
+/// A match as long as it can be; `behind` are the costs from its beginning on. Inside it the rest
+/// of it is a match again.
 #[inline(always)]
 fn whole(found: Token, len: usize, base: i32, behind: &[Way], costs: &Costs) -> Way {
     Way {

@@ -28,8 +28,8 @@ pub(crate) struct Splitter {
 }
 
 impl Splitter {
-    /// Calls `block` with the end of each block, in tokens and in raw bytes, and its frequencies. Units hold at least
-    /// `unit_bytes` raw bytes.
+    /// Calls `block` with the end of each block, in tokens and in raw bytes, and its frequencies.
+    /// Units hold at least `unit_bytes` raw bytes.
     #[inline(always)]
     pub(crate) fn split(
         &mut self,
