@@ -67,6 +67,15 @@ pub fn drop_file(file: &File, path: &Path) -> Result<()> {
     )))
 }
 
+/// Whether any of a file is in the page cache.
+///
+/// # Errors
+/// The file cannot be opened, or the system cannot tell.
+pub fn cached_of(path: &Path) -> Result<bool> {
+    let file = File::open(path).map_err(|error| Error::file("open", path, error))?;
+    Ok(cached_pages(&file)? > 0)
+}
+
 /// Reads the whole file once, so that the next run finds it in the page cache.
 ///
 /// # Errors

@@ -7,7 +7,7 @@
 
 use crate::requests::{self, held, latency, realtime};
 use crate::rows::{Better, Finding, Metric, Row};
-use crate::{codecs, engine, packages, pnm, read, startup, stats};
+use crate::{codecs, engine, packages, pnm, read, scenes, startup, stats};
 
 /// How a figure is made of ours and theirs.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -131,7 +131,54 @@ fn real_folder(case: &str) -> bool {
     case.ends_with(" cold") && !case.contains(" files ") && !opens(case)
 }
 
+/// Full sizes: what a load costs once is too large a part of the small scenes.
+fn full_scene(case: &str) -> bool {
+    case.starts_with("large ") || case.starts_with("medium ")
+}
+
+const fn scene_speedup(ours: &'static str, theirs: &'static [&'static str], bound: f64) -> Goal {
+    let (total, bound) = (scenes::TOTAL, AtLeast(bound));
+    goal(
+        scenes::WORKLOAD,
+        full_scene,
+        ours,
+        total,
+        Speedup,
+        theirs,
+        bound,
+    )
+}
+
+const fn scene_share(ours: &'static str, metric: Metric, most: f64) -> Goal {
+    goal(
+        scenes::WORKLOAD,
+        full_scene,
+        ours,
+        metric,
+        Amount,
+        &[],
+        AtMost(most),
+    )
+}
+
 const GOALS: &[Goal] = &[
+    scene_speedup(MS, &["serial"], 1.8),
+    scene_speedup(MS, &["gltf-import"], 2.2),
+    scene_speedup("millstream-package", &[MS], 1.0),
+    scene_speedup("millstream-cooked", &["gltf-import"], 10.0),
+    scene_speedup("millstream-bc7", &["gltf-import"], 40.0),
+    scene_share(MS, scenes::CORES_IDLE, 0.1),
+    scene_share(MS, scenes::DEVICE_IDLE, 0.05),
+    scene_share("millstream-bc7", scenes::DRAWABLE, 0.3),
+    goal(
+        scenes::WORKLOAD,
+        |case| case.ends_with(" GLBs warm"),
+        MS,
+        scenes::TOTAL,
+        Speedup,
+        &["millstream-serial"],
+        AtLeast(1.6),
+    ),
     goal(
         packages::WORKLOAD,
         opens,

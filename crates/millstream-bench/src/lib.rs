@@ -37,6 +37,7 @@ mod read;
 mod requests;
 pub mod ring;
 pub mod rows;
+mod scenes;
 mod startup;
 pub mod stats;
 mod study;

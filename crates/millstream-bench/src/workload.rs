@@ -8,7 +8,7 @@ use crate::limits;
 use crate::measure::{Case, CaseResult, Contender, take_turns};
 use crate::memory::Destination;
 use crate::rows::{self, Row};
-use crate::{codecs, goals, packages, pnm, read, requests, startup, table};
+use crate::{codecs, goals, packages, pnm, read, requests, scenes, startup, table};
 
 /// The workloads of this crate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -19,6 +19,8 @@ pub enum Workload {
     Requests,
     /// Thousands of small files before the first frame.
     Startup,
+    /// glTF scenes, every image decoded.
+    Scenes,
     /// Packages beside loose files.
     Packages,
     /// Decoding and encoding in memory.
@@ -29,10 +31,11 @@ pub enum Workload {
 
 impl Workload {
     /// All there are, in the order in which they run.
-    pub const ALL: [Workload; 6] = [
+    pub const ALL: [Workload; 7] = [
         Workload::Read,
         Workload::Requests,
         Workload::Startup,
+        Workload::Scenes,
         Workload::Packages,
         Workload::Codecs,
         Workload::Pnm,
@@ -45,6 +48,7 @@ impl Workload {
             Workload::Read => "read",
             Workload::Requests => "requests",
             Workload::Startup => "startup",
+            Workload::Scenes => "scenes",
             Workload::Packages => "packages",
             Workload::Codecs => "codecs",
             Workload::Pnm => "pnm",
@@ -118,6 +122,7 @@ pub fn run(options: &Options, workloads: &[Workload]) -> Result<Report> {
             Workload::Read => read::run(&mut session)?,
             Workload::Requests => requests::run(&mut session)?,
             Workload::Startup => startup::run(&mut session)?,
+            Workload::Scenes => scenes::run(&mut session)?,
             Workload::Packages => packages::run(&mut session)?,
             Workload::Codecs => codecs::run(&mut session)?,
             Workload::Pnm => pnm::run(&mut session)?,
