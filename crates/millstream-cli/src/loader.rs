@@ -275,6 +275,9 @@ impl Loader<'_> {
         if let Some(timeout) = self.timeout {
             request = request.timeout(timeout);
         }
+        if self.apart {
+            request = request.name(found.name.to_string_lossy());
+        }
         let index = cursor.index;
         cursor.offset += piece_len;
         if last {

@@ -99,8 +99,8 @@ pub trait Source: Send + Sync {
     /// As [`Source::request`], and `PastEnd` for a range that reaches past the end.
     fn request_range(&self, entry: &Located, offset: u64, len: u64) -> Result<Request, Error>;
 
-    /// The metadata record of an entry, if the source has one; its layout is the source's (packages:
-    /// the crate `millstream-pak` reads it). May read on its first call.
+    /// The metadata record of an entry, if the source has one; its layout is the source's (of
+    /// packages, the crate `millstream-pak` reads it). May read on its first call.
     ///
     /// # Errors
     /// The metadata cannot be read or is corrupt.

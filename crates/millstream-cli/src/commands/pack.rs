@@ -158,7 +158,7 @@ fn order(trace: &Path, items: &[Item]) -> Result<Vec<Vec<u8>>, Ending> {
         .get("traceEvents")
         .and_then(|events| events.as_array());
     let events = events.ok_or_else(|| wrong(String::from("the JSON has no traceEvents")))?;
-    let known: HashSet<&[u8]> = items.iter().map(Item::name).collect();
+    let known = Inputs::new(items);
     // Lane 1 shows requests, from their submission on.
     let requests = events.iter().filter(|event| {
         event.get("ph").is_some_and(|ph| ph == "X") && event.get("tid").is_some_and(|id| id == 1)
@@ -166,7 +166,7 @@ fn order(trace: &Path, items: &[Item]) -> Result<Vec<Vec<u8>>, Ending> {
     let mut named: Vec<(f64, &[u8])> = requests
         .filter_map(|event| {
             let start = event.get("ts")?.as_f64()?;
-            let name = input_of(event.get("name")?.as_str()?, &known)?;
+            let name = known.find(event.get("name")?.as_str()?)?;
             Some((start, name))
         })
         .collect();
@@ -177,17 +177,40 @@ fn order(trace: &Path, items: &[Item]) -> Result<Vec<Vec<u8>>, Ending> {
     Ok(first.map(|(_, name)| name.to_vec()).collect())
 }
 
-/// The input that a name of a trace means: itself, or what is left of it when folders in front are
-/// taken away.
-fn input_of<'a>(name: &str, known: &HashSet<&'a [u8]>) -> Option<&'a [u8]> {
-    let mut rest = name.as_bytes();
-    loop {
-        if let Some(found) = known.get(rest) {
+/// The inputs by their last part, for names of a trace that leave out folders.
+struct Inputs<'a>(HashMap<&'a [u8], Vec<&'a [u8]>>);
+
+impl<'a> Inputs<'a> {
+    fn new(items: &'a [Item]) -> Inputs<'a> {
+        let mut by_last: HashMap<&[u8], Vec<&[u8]>> = HashMap::new();
+        for name in items.iter().map(Item::name) {
+            by_last.entry(last_part(name)).or_default().push(name);
+        }
+        Inputs(by_last)
+    }
+
+    /// The input that a name of a trace means: itself, or the longest end of it that is an input's
+    /// name, or the one input whose name ends so.
+    fn find(&self, name: &str) -> Option<&'a [u8]> {
+        let name = name.as_bytes();
+        let alike = self.0.get(last_part(name))?;
+        let ends = |long: &[u8], short: &[u8]| {
+            let rest = long.strip_suffix(short);
+            rest.is_some_and(|rest| rest.is_empty() || rest.ends_with(b"/"))
+        };
+        let whole = alike.iter().filter(|input| ends(name, input));
+        if let Some(found) = whole.max_by_key(|input| input.len()) {
             return Some(found);
         }
-        let slash = rest.iter().position(|&byte| byte == b'/')?;
-        rest = &rest[slash + 1..];
+        let mut longer = alike.iter().filter(|input| ends(input, name));
+        let found = longer.next()?;
+        longer.next().is_none().then_some(*found)
     }
+}
+
+fn last_part(name: &[u8]) -> &[u8] {
+    let slash = name.iter().rposition(|&byte| byte == b'/');
+    &name[slash.map_or(0, |slash| slash + 1)..]
 }
 
 fn tell(args: &PackArgs, report: &PackReport, seconds: f64) -> Result<(), Ending> {

@@ -7,8 +7,8 @@
 //! clock: the same input gives the same package on any machine.
 //!
 //! The table was measured with `bench codecs` on one core of a server of 2023 (AVX-512, 2.9 GHz).
-//! Decoding costs by raw byte (copies) and by stored byte (symbols); other machines differ in speed,
-//! hardly in order.
+//! Decoding costs by raw byte (copies) and by stored byte (symbols); other machines differ in
+//! speed, hardly in order.
 
 use millstream::CodecId;
 
