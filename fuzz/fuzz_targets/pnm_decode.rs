@@ -8,7 +8,9 @@
 
 use libfuzzer_sys::fuzz_target;
 use millstream_pnm::numbers::{Number, Separators, parse_with};
-use millstream_pnm::{Error, Image, Kernel, Options, Parser, Stage, decode_into, encode, images, view};
+use millstream_pnm::{
+    Error, Image, Kernel, Options, Parser, Stage, decode_into, encode, images, view,
+};
 
 fuzz_target!(|input: &[u8]| {
     let Some((&[low, high], file)) = input.split_first_chunk() else {
@@ -22,8 +24,14 @@ fuzz_target!(|input: &[u8]| {
         let whole = plain.as_ref().map(|image| image.samples.as_bytes());
         assert_eq!(pieces.as_deref(), whole);
         for separators in [Separators::WhiteSpace, Separators::Commas] {
-            assert_eq!(list::<u8>(kernel, file, separators), list(Kernel::Plain, file, separators));
-            assert_eq!(list::<u16>(kernel, file, separators), list(Kernel::Plain, file, separators));
+            assert_eq!(
+                list::<u8>(kernel, file, separators),
+                list(Kernel::Plain, file, separators)
+            );
+            assert_eq!(
+                list::<u16>(kernel, file, separators),
+                list(Kernel::Plain, file, separators)
+            );
         }
     }
     let _ = list::<f64>(Kernel::Plain, file, Separators::Commas);

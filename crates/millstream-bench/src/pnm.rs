@@ -1,7 +1,7 @@
 //! Workload `pnm`: text images parsed at the speed at which their bytes arrive.
 //!
 //! Everyone opens the file, makes an image of it in memory that was never touched before, and
-//! closes it; where a case says `reused`, into the image of the run before. The unit is ticks of the
+//! closes it; contenders named `reused` use the image of the run before. The unit is ticks of the
 //! time-stamp counter for each byte of the file, as the study's was cycles. Everyone takes the time
 //! by itself, right around its work, because half of the rivals are programs of their own.
 //!

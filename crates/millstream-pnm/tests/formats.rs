@@ -306,6 +306,9 @@ fn a_view_is_the_bytes_themselves() {
     assert!(view(b"P5 1").is_err());
 }
 
+/// What headers and wrong headers are made of.
+const HEADER_BYTES: &[u8] = b"0123 \n#aWIDTH\xFF";
+
 fn any_image() -> impl Strategy<Value = Image> {
     let formats = prop::sample::select(Format::ALL.to_vec());
     (
@@ -367,7 +370,7 @@ proptest! {
     #[test]
     fn any_bytes_give_an_image_or_an_error(
         magic in 1..=7u8,
-        bytes in prop::collection::vec(prop::sample::select(b"0123 \n#aWIDTH\xFF".to_vec()), 0..200),
+        bytes in prop::collection::vec(prop::sample::select(HEADER_BYTES), 0..200),
     ) {
         let mut file = vec![b'P', b'0' + magic];
         file.extend(bytes);

@@ -1,7 +1,7 @@
 //! The study's stages 3 to 5 rebuilt, and reading without parsing.
 //!
-//! 3: the whole file in memory, tokens of its own, `atoi`. 4: the same with an integer parser of its
-//! own. 5: as 4, over a map of the file. All read well-formed files and check nothing, as the
+//! 3: the whole file in memory, tokens of its own, `atoi`. 4: the same with an integer parser of
+//! its own. 5: as 4, over a map of the file. All read well-formed files and check nothing, as the
 //! study's did.
 //!
 //! # Safety
