@@ -75,7 +75,8 @@ const COSTS: [Cost; 5] = [
 ];
 
 /// The codecs that `auto` tries, in this order.
-pub(super) const CANDIDATES: [CodecId; 2] = [CodecId::LZ4_BLOCK, CodecId::ZSTD];
+/// zlib shrinks some kinds (tables of numbers) further than zstd, which slow devices reward.
+pub(super) const CANDIDATES: [CodecId; 3] = [CodecId::LZ4_BLOCK, CodecId::ZSTD, CodecId::ZLIB];
 
 /// The level of zstd for `auto`: its decoder gets no slower, and packing is done once.
 pub(super) const AUTO_ZSTD_LEVEL: i32 = 12;
