@@ -10,8 +10,7 @@ pub(super) fn encode(format: Format, pixels: &[u8], (width, height): (u32, u32),
     let variant = match format {
         Format::Bc1 => CompressionVariant::BC1,
         Format::Bc3 => CompressionVariant::BC3,
-        // Made once and loaded often, but an hour for a game's textures is too long: the setting
-        // that its authors call basic takes 10 s for 16 M pixels of one core.
+        // A game has thousands of textures: slower settings are for its release, not for its day.
         Format::Bc7 => CompressionVariant::BC7(BC7Settings::alpha_very_fast()),
         _ => {
             out.copy_from_slice(pixels);
