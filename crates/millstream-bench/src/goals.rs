@@ -7,7 +7,7 @@
 
 use crate::requests::{self, held, latency, realtime};
 use crate::rows::{Better, Finding, Metric, Row};
-use crate::{codecs, engine, packages, pnm, read, scenes, startup, stats};
+use crate::{codecs, engine, packages, pnm, read, scenes, startup, stats, streams};
 
 /// How a figure is made of ours and theirs.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -159,6 +159,10 @@ const fn scene_share(ours: &'static str, metric: Metric, most: f64) -> Goal {
         &[],
         AtMost(most),
     )
+}
+
+fn file_writes(case: &str) -> bool {
+    case == "file write new 4" || case == "file write existing 4"
 }
 
 const GOALS: &[Goal] = &[
@@ -600,6 +604,96 @@ const GOALS: &[Goal] = &[
         Amount,
         &[],
         AtMost(1.5),
+    ),
+    goal(
+        streams::WORKLOAD,
+        |case| case == "memory write 4" || case == "memory read 4",
+        MS,
+        streams::TIME,
+        Amount,
+        &[],
+        AtMost(1.0),
+    ),
+    goal(
+        streams::WORKLOAD,
+        |case| case == "file read 4",
+        MS,
+        streams::TIME,
+        Amount,
+        &[],
+        AtMost(1.6),
+    ),
+    goal(
+        streams::WORKLOAD,
+        file_writes,
+        MS,
+        streams::TIME,
+        Ratio,
+        &["write"],
+        AtMost(1.15),
+    ),
+    goal(
+        streams::WORKLOAD,
+        file_writes,
+        MS,
+        streams::TIME,
+        Ratio,
+        &["bufwriter"],
+        AtMost(1.0),
+    ),
+    goal(
+        streams::WORKLOAD,
+        |case| case.ends_with(" 4") && !case.contains("disturbed"),
+        "millstream-view",
+        streams::TIME,
+        Distance,
+        &[MS],
+        AtMost(0.3),
+    ),
+    goal(
+        streams::WORKLOAD,
+        |case| case.ends_with(" bulk"),
+        MS,
+        streams::TIME,
+        Ratio,
+        &["read", "write"],
+        AtMost(1.1),
+    ),
+    goal(
+        streams::WORKLOAD,
+        |case| case == "objects cold",
+        "millstream-unvalidated",
+        streams::OBJECTS_TIME,
+        Ratio,
+        &["read"],
+        AtMost(1.05),
+    ),
+    goal(
+        streams::WORKLOAD,
+        |case| case == "objects cold",
+        MS,
+        streams::OBJECTS_TIME,
+        Ratio,
+        &["read"],
+        AtMost(1.3),
+    ),
+    goal(
+        streams::WORKLOAD,
+        |case| case == "objects warm",
+        MS,
+        streams::OBJECTS_TIME,
+        Speedup,
+        &["bincode", "postcard"],
+        AtLeast(20.0),
+    ),
+    goal(
+        streams::WORKLOAD,
+        |case| case == "objects warm",
+        MS,
+        streams::OBJECTS_TIME,
+        Speedup,
+        &["rkyv"],
+        AtLeast(1.0),
     ),
 ];
 

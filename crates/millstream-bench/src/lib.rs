@@ -8,7 +8,8 @@
 //!
 //! Where to find what: [`measure`] how turns are taken; [`corpus`] what is read; [`memory`] where
 //! to; [`cold`] and [`throttle`] in what state of the machine; `read`, `requests`, `startup`,
-//! `codecs` the workloads; [`ring`] the bare ring; `ours` Millstream's own contenders; [`stats`], [`rows`],
+//! `codecs`,
+//! `streams` the workloads; [`ring`] the bare ring; `ours` Millstream's own contenders; [`stats`], [`rows`],
 //! [`goals`] and `table` what is made of the figures.
 //!
 //! ```no_run
@@ -40,6 +41,7 @@ pub mod rows;
 mod scenes;
 mod startup;
 pub mod stats;
+mod streams;
 mod study;
 mod table;
 pub mod throttle;

@@ -97,3 +97,12 @@ const _: () = assert!(SMALL_BYTES_MIN < SMALL_BYTES_MEAN && SMALL_BYTES_MEAN < S
 const _: () = assert!(CODEC_CORPUS_BYTES_MIN <= QUICK_CODEC_CORPUS_BYTES);
 const _: () = assert!(QUICK_CODEC_CORPUS_BYTES <= CODEC_CORPUS_BYTES);
 const _: () = assert!(CELL_REQUESTS_SERIAL_MAX <= CELL_REQUESTS_MAX);
+
+/// Bytes of workload `streams`, as the study's: 100,000 vectors of three floats.
+pub const STREAM_BYTES: usize = 1_200_000;
+/// Bytes where a call moves so many that there would be few calls: a multiple of all sizes.
+pub const STREAM_LARGE_BYTES: usize = 8 << 20;
+/// Runs of a case of `streams`, in the number of other workloads': one takes about a millisecond.
+pub const STREAM_RUNS_TIMES: usize = 3;
+/// Objects of the cases of objects.
+pub const OBJECTS: usize = 100_000;

@@ -150,6 +150,41 @@ const STAGES: [Stage; 6] = [
     },
 ];
 
+/// The study of streams: seconds for 300,000 calls of four bytes, or for one of all.
+const STREAMS: [(&str, &str, &str); 7] = [
+    (
+        "memory write 4",
+        "millstream",
+        "0.22 s, memory stream (733 ns/call)",
+    ),
+    (
+        "memory read 4",
+        "millstream",
+        "0.09 s, memory stream (300 ns/call)",
+    ),
+    (
+        "file write new 4",
+        "millstream",
+        "3.11 s, file stream (10,367 ns/call)",
+    ),
+    (
+        "file read 4",
+        "millstream",
+        "1.22 s, file stream (4,067 ns/call)",
+    ),
+    (
+        "file read 4",
+        "millstream-view",
+        "1.52 s, checked view (5,067 ns/call)",
+    ),
+    ("file write new bulk", "millstream", "0.00 s, one call"),
+    (
+        "file write disturbed 4",
+        "millstream",
+        "writes up to 50 % slower, reads about 10 %",
+    ),
+];
+
 /// The study's figure beside a row of ours, if it has one. A case without a throttle shows the
 /// figures of its hard disk: they are the same experiment on another device.
 #[must_use]
@@ -179,6 +214,10 @@ pub(crate) fn beside(workload: &str, case: &str, contender: &str) -> Option<&'st
             "hash-32" => Some("0.030 ms folding, 7.9 ms hashing in 1000 frames"),
             _ => None,
         },
+        "streams" => STREAMS
+            .iter()
+            .find(|(of, who, _)| *of == case && *who == contender)
+            .map(|(_, _, figures)| *figures),
         _ => None,
     }
 }

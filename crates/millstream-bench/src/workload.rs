@@ -8,7 +8,7 @@ use crate::limits;
 use crate::measure::{Case, CaseResult, Contender, take_turns};
 use crate::memory::Destination;
 use crate::rows::{self, Row};
-use crate::{codecs, goals, packages, pnm, read, requests, scenes, startup, table};
+use crate::{codecs, goals, packages, pnm, read, requests, scenes, startup, streams, table};
 
 /// The workloads of this crate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -27,11 +27,13 @@ pub enum Workload {
     Codecs,
     /// Text images parsed at the speed of the disk.
     Pnm,
+    /// Fields and objects through streams, and objects used in place.
+    Streams,
 }
 
 impl Workload {
     /// All there are, in the order in which they run.
-    pub const ALL: [Workload; 7] = [
+    pub const ALL: [Workload; 8] = [
         Workload::Read,
         Workload::Requests,
         Workload::Startup,
@@ -39,6 +41,7 @@ impl Workload {
         Workload::Packages,
         Workload::Codecs,
         Workload::Pnm,
+        Workload::Streams,
     ];
 
     /// Its name, in rows and on the command line.
@@ -52,6 +55,7 @@ impl Workload {
             Workload::Packages => "packages",
             Workload::Codecs => "codecs",
             Workload::Pnm => "pnm",
+            Workload::Streams => "streams",
         }
     }
 
@@ -126,6 +130,7 @@ pub fn run(options: &Options, workloads: &[Workload]) -> Result<Report> {
             Workload::Packages => packages::run(&mut session)?,
             Workload::Codecs => codecs::run(&mut session)?,
             Workload::Pnm => pnm::run(&mut session)?,
+            Workload::Streams => streams::run(&mut session)?,
         }
     }
     let mut report = session.report;
