@@ -1,0 +1,318 @@
+//! File streams: how they go through the engine, and what becomes of errors.
+
+use std::sync::{Arc, Mutex};
+
+use millstream::trace::{EventKind, Lane};
+use millstream::{Storage, StorageOptions};
+use millstream_stream::{
+    ErrorKind, MemoryStream, Mode, OpenOptions, ReadStream, ReadTyped, Shared, Stream, StreamView,
+    Streams, WriteStream, WriteTyped, limits,
+};
+use millstream_testing::{Call, Effect, FaultFs, LoopExt4, Rule, or_skip};
+
+/// A storage whose log is kept.
+fn storage() -> (Arc<Storage>, Streams, Arc<Mutex<Vec<String>>>) {
+    let lines = Arc::new(Mutex::new(Vec::new()));
+    let log = Arc::clone(&lines);
+    let options = StorageOptions {
+        log: Some(Arc::new(move |_, text: &str| {
+            log.lock().unwrap().push(text.to_owned());
+        })),
+        ..StorageOptions::default()
+    };
+    let storage = Arc::new(Storage::new(options).expect("a storage"));
+    let streams = Streams::new(&storage).expect("streams");
+    (storage, streams, lines)
+}
+
+fn lost(lines: &Mutex<Vec<String>>) -> Vec<String> {
+    let lines = lines.lock().unwrap();
+    lines
+        .iter()
+        .filter(|line| line.contains("lost"))
+        .cloned()
+        .collect()
+}
+
+/// Most requests that were in flight at once.
+fn in_flight_max(storage: &Storage) -> usize {
+    let mut edges = Vec::new();
+    for event in storage.take_trace().events {
+        if let EventKind::Span {
+            lane: Lane::Queue,
+            duration_ns,
+            bytes,
+            ..
+        } = event.kind
+            && bytes > 0
+        {
+            edges.push((event.start_ns, 1i32));
+            edges.push((event.start_ns + duration_ns, -1));
+        }
+    }
+    edges.sort_unstable();
+    let mut now = 0;
+    let levels = edges.iter().map(|(_, change)| {
+        now += change;
+        now
+    });
+    levels.max().unwrap_or(0) as usize
+}
+
+#[test]
+fn at_least_two_requests_are_in_flight_while_the_caller_works() {
+    // A mount whose calls take their time, so that requests are seen together.
+    let fs = or_skip!(FaultFs::mount(&[("a", &vec![7; 3 << 20])]));
+    let delay = std::time::Duration::from_millis(3);
+    fs.inject(Rule::on(Call::Read, Effect::Delay(delay)));
+    fs.inject(Rule::on(Call::Write, Effect::Delay(delay)));
+    let (storage, streams, _) = storage();
+    storage.start_trace();
+    let mut input = streams.open(fs.path("a")).unwrap();
+    for _ in 0..(3 << 20) / 8 {
+        input.read_u64_le().unwrap();
+    }
+    assert!(in_flight_max(&storage) >= 2, "reads ahead");
+    storage.start_trace();
+    let mut out = streams.create(fs.path("b")).unwrap();
+    for value in 0..(3u64 << 20) / 8 {
+        out.write_u64_le(value).unwrap();
+    }
+    out.close().unwrap();
+    assert!(in_flight_max(&storage) >= 2, "writes behind");
+    assert_eq!(fs.content("b").unwrap().len(), 3 << 20);
+}
+
+#[test]
+fn modes_closing_and_ends_are_checked_on_every_call_through_views_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a");
+    std::fs::write(&path, [1, 2, 3, 4, 5]).unwrap();
+    let (_storage, streams, _) = storage();
+    let kind = |error: millstream_stream::Error| error.kind();
+
+    let mut input = streams.open(&path).unwrap();
+    assert_eq!(kind(input.write_u8(1).unwrap_err()), ErrorKind::WrongMode);
+    input.seek_to(3).unwrap();
+    let past = input.read_u32_le().unwrap_err();
+    assert_eq!(
+        (past.kind(), past.position(), past.len()),
+        (ErrorKind::PastEnd, 3, 4)
+    );
+    assert_eq!(past.path(), Some(path.as_path()));
+    assert_eq!(input.read_u8().unwrap(), 4, "the position has not moved");
+
+    // The view is told what became of the stream under it: closed by another handle.
+    let shared = Shared::new(input);
+    let mut view = StreamView::new(shared.clone(), 1, 3, Mode::Read).unwrap();
+    let mut inner = StreamView::new(view, 1, 2, Mode::Read).unwrap();
+    assert_eq!(inner.read_u8().unwrap(), 3);
+    shared.with(|stream| stream.close()).unwrap();
+    for _ in 0..2 {
+        let closed = inner.read_u8().unwrap_err();
+        assert_eq!((closed.kind(), closed.position()), (ErrorKind::Closed, 0));
+    }
+    assert_eq!(kind(inner.seek_to(0).unwrap_err()), ErrorKind::Closed);
+    view = inner.into_inner();
+    view.close();
+    assert_eq!(kind(view.read_u8().unwrap_err()), ErrorKind::Closed);
+    assert!(StreamView::new(shared, 0, 1, Mode::Read).is_err());
+
+    let mut out = streams.create(folder.path().join("b")).unwrap();
+    assert_eq!(kind(out.read_u8().unwrap_err()), ErrorKind::WrongMode);
+    let refused = StreamView::new(&mut out, 0, 4, Mode::Read).unwrap_err();
+    assert_eq!(kind(refused), ErrorKind::WrongMode);
+    let mut view = StreamView::new(&mut out, 0, 4, Mode::Write).unwrap();
+    view.write_u32_le(9).unwrap();
+    assert_eq!(kind(view.write_u8(1).unwrap_err()), ErrorKind::PastEnd);
+    out.close().unwrap();
+    out.close().unwrap();
+    assert_eq!(kind(out.write_u8(1).unwrap_err()), ErrorKind::Closed);
+    assert_eq!(
+        std::fs::read(folder.path().join("b")).unwrap(),
+        9u32.to_le_bytes()
+    );
+    assert_eq!(
+        kind(streams.open(folder.path().join("none")).unwrap_err()),
+        ErrorKind::NotFound
+    );
+    let mut memory = MemoryStream::with_mode(vec![1], Mode::Read);
+    assert_eq!(kind(memory.write_u8(1).unwrap_err()), ErrorKind::WrongMode);
+}
+
+#[test]
+fn a_full_disk_shows_at_the_next_call_at_flush_and_at_close_with_its_place() {
+    let disk = or_skip!(LoopExt4::new(8 << 20));
+    let (_storage, streams, lines) = storage();
+    // Small pieces, written behind; and pieces of a buffer and more, written straight.
+    for piece in [4096, 1 << 20] {
+        let path = disk.root().join("big");
+        let mut out = streams.create(&path).unwrap();
+        let bytes = vec![7; piece];
+        let mut result = Ok(());
+        for _ in 0..(64 << 20) / piece {
+            result = out.write_slice(&bytes);
+            if result.is_err() {
+                break;
+            }
+        }
+        let error = result.expect_err("8 MiB do not hold 64");
+        assert_eq!(error.kind(), ErrorKind::NoSpace, "{error}");
+        assert!(error.position() < 8 << 20, "{error}");
+        assert_eq!(error.path(), Some(path.as_path()));
+        for again in [
+            out.write_u8(1),
+            out.flush_all(),
+            out.seek_to(0),
+            out.close(),
+        ] {
+            let again = again.expect_err("it stays failed");
+            assert_eq!(
+                (again.kind(), again.position()),
+                (ErrorKind::NoSpace, error.position())
+            );
+        }
+        assert!(lost(&lines).is_empty(), "told, and so not logged");
+        // A replacement that does not fit leaves the old file, and nothing beside it.
+        std::fs::write(&path, b"old").unwrap();
+        let mut out = streams.replace(&path).unwrap();
+        while out.write_slice(&bytes).is_ok() {}
+        assert_eq!(out.commit().unwrap_err().kind(), ErrorKind::NoSpace);
+        assert_eq!(std::fs::read(&path).unwrap(), b"old");
+        let names = std::fs::read_dir(disk.root()).unwrap().count();
+        assert_eq!(names, 2, "the file and lost+found");
+    }
+}
+
+#[test]
+fn an_error_behind_the_writer_is_not_lost_whoever_looks() {
+    let fs = or_skip!(FaultFs::mount(&[]));
+    let (storage, streams, lines) = storage();
+    let buffer = limits::FILE_BUFFER_BYTES as u64;
+    // Three buffers; the second fails behind the writer's back.
+    let write = |name: &str| {
+        let mut out = streams.create(fs.path(name)).unwrap();
+        let values = 3 * buffer / 8;
+        let result = (0..values).try_for_each(|value| out.write_u64_le(value));
+        (out, result)
+    };
+    fs.inject(Rule::on(Call::Write, Effect::Fail(libc::EIO)).touching(buffer..buffer + 1));
+    let (mut out, _) = write("a");
+    let error = out.flush_all().expect_err("the second buffer failed");
+    assert_eq!(
+        (error.kind(), error.position()),
+        (ErrorKind::Storage, buffer),
+        "{error}"
+    );
+    assert_eq!(error.storage().unwrap().errno(), Some(libc::EIO));
+    assert_eq!(out.close().unwrap_err().position(), buffer);
+    let (mut out, _) = write("b");
+    assert_eq!(out.close().unwrap_err().position(), buffer);
+    assert!(lost(&lines).is_empty());
+    // Dropped without a close: logged.
+    let (out, _) = write("c");
+    drop(out);
+    let logged = lost(&lines);
+    assert_eq!(logged.len(), 1, "{logged:?}");
+    assert!(
+        logged[0].contains("/c") && logged[0].contains("262144"),
+        "{logged:?}"
+    );
+    // What fits in one buffer, too; and a sync.
+    fs.heal();
+    fs.inject(Rule::on(Call::Write, Effect::Fail(libc::EIO)));
+    let mut out = streams.create(fs.path("d")).unwrap();
+    out.write_u8(1).unwrap();
+    drop(out);
+    assert_eq!(lost(&lines).len(), 2);
+    fs.heal();
+    fs.inject(Rule::on(Call::Sync, Effect::Fail(libc::EIO)));
+    let mut out = streams.create(fs.path("e")).unwrap();
+    out.write_u8(1).unwrap();
+    assert_eq!(out.sync().unwrap_err().kind(), ErrorKind::Storage);
+    assert!(out.close().is_err());
+    fs.heal();
+    let (mut out, result) = write("f");
+    result.unwrap();
+    out.close().unwrap();
+    assert_eq!(fs.content("f").unwrap().len() as u64, 3 * buffer);
+    drop(storage);
+}
+
+#[test]
+fn a_failed_read_can_be_tried_again_and_a_cut_file_is_an_error() {
+    let bytes: Vec<u8> = (0..700_000).map(|at| (at % 251) as u8).collect();
+    let fs = or_skip!(FaultFs::mount(&[("a", &bytes)]));
+    let (_storage, streams, _) = storage();
+    let mut input = streams.open(fs.path("a")).unwrap();
+    let rule = fs.inject(Rule::on(Call::Read, Effect::Fail(libc::EIO)).touching(300_000..300_001));
+    let mut seen = vec![0; 700_000];
+    let error = input.read_slice(&mut seen).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Storage);
+    assert!(
+        error.position() <= 300_000 && error.position() + error.len() > 300_000,
+        "{error}"
+    );
+    assert_eq!(input.position(), 0);
+    fs.lift(rule);
+    input.read_slice(&mut seen).unwrap();
+    assert!(seen == bytes);
+    fs.resize("a", 400_000);
+    input.seek_to(350_000).unwrap();
+    let cut = input.read_slice(&mut seen[..300_000]).unwrap_err();
+    assert!(
+        matches!(cut.kind(), ErrorKind::PastEnd | ErrorKind::Storage),
+        "{cut}"
+    );
+}
+
+#[test]
+fn what_is_appended_and_replaced_is_there_and_links_stay_links() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a");
+    let (_storage, streams, lines) = storage();
+    std::fs::write(&path, b"one ").unwrap();
+    let options = OpenOptions {
+        mode: Mode::Write,
+        append: true,
+        ..OpenOptions::default()
+    };
+    let mut out = streams.open_with(&path, options).unwrap();
+    out.write_slice(b"two").unwrap();
+    out.close().unwrap();
+    assert_eq!(std::fs::read(&path).unwrap(), b"one two");
+
+    let link = folder.path().join("link");
+    std::os::unix::fs::symlink(&path, &link).unwrap();
+    use std::os::unix::fs::PermissionsExt as _;
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).unwrap();
+    let mut out = streams.replace(&link).unwrap();
+    out.write_slice(&vec![3; 1_000_000]).unwrap();
+    assert_eq!(
+        std::fs::read(&path).unwrap(),
+        b"one two",
+        "until the commit"
+    );
+    out.commit().unwrap();
+    assert!(link.is_symlink());
+    assert_eq!(std::fs::read(&path).unwrap(), vec![3; 1_000_000]);
+    let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o640);
+
+    // Given up, by a close or a drop: nothing has happened.
+    let mut out = streams.replace(&path).unwrap();
+    out.write_u8(1).unwrap();
+    out.close().unwrap();
+    let mut out = streams.replace(&path).unwrap();
+    out.write_u8(1).unwrap();
+    drop(out);
+    assert!(
+        lines
+            .lock()
+            .unwrap()
+            .iter()
+            .any(|line| line.contains("given up"))
+    );
+    assert_eq!(std::fs::metadata(&path).unwrap().len(), 1_000_000);
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2);
+}
