@@ -364,8 +364,13 @@ impl FileStream {
             return Err(Error::new(ErrorKind::InvalidArgument, at, 0, cause));
         };
         // Through the descriptor that wrote, which is told of failed write-backs in any case.
-        self.sync()?;
-        self.handle.names(Request::take_place(beside))?;
+        let synced = self.sync();
+        let placed = synced.and_then(|()| self.handle.names(Request::take_place(beside)));
+        if let Err(error) = placed {
+            // What the removal of the new file fails with would only hide this.
+            let _ = self.close();
+            return Err(error);
+        }
         self.replaces = None;
         self.release()
     }
@@ -402,7 +407,9 @@ impl FileStream {
     fn release(&mut self) -> Result<()> {
         let position = self.cursor.position();
         self.ahead.clear();
-        self.behind.clear();
+        // After a failure, too: nothing may land in the file once it is closed. (The first error was
+        // told, and is told again.)
+        let _ = self.drain();
         self.spare.clear();
         drop(self.cursor.replace(Buffer::empty(), position, 0));
         self.handle.close()

@@ -110,7 +110,7 @@ fn modes_closing_and_ends_are_checked_on_every_call_through_views_too() {
     shared.with(|stream| stream.close()).unwrap();
     for _ in 0..2 {
         let closed = inner.read_u8().unwrap_err();
-        assert_eq!((closed.kind(), closed.position()), (ErrorKind::Closed, 0));
+        assert_eq!((closed.kind(), closed.position()), (ErrorKind::Closed, 1));
     }
     assert_eq!(kind(inner.seek_to(0).unwrap_err()), ErrorKind::Closed);
     view = inner.into_inner();
@@ -178,7 +178,7 @@ fn a_full_disk_shows_at_the_next_call_at_flush_and_at_close_with_its_place() {
         let mut out = streams.replace(&path).unwrap();
         while out.write_slice(&bytes).is_ok() {}
         assert_eq!(out.commit().unwrap_err().kind(), ErrorKind::NoSpace);
-        assert_eq!(std::fs::read(&path).unwrap(), b"old");
+        assert!(std::fs::read(&path).unwrap() == b"old");
         let names = std::fs::read_dir(disk.root()).unwrap().count();
         assert_eq!(names, 2, "the file and lost+found");
     }
@@ -295,7 +295,7 @@ fn what_is_appended_and_replaced_is_there_and_links_stay_links() {
     );
     out.commit().unwrap();
     assert!(link.is_symlink());
-    assert_eq!(std::fs::read(&path).unwrap(), vec![3; 1_000_000]);
+    assert!(std::fs::read(&path).unwrap() == vec![3; 1_000_000]);
     let mode = std::fs::metadata(&path).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o640);
 
