@@ -9,9 +9,10 @@
 //! Asking another thread takes longer than a small file takes: waking the engine, its worker and
 //! the caller again was measured as 60 to 180 µs on a virtual machine, opening a cached file and
 //! reading 1.2 MB of it as 35 µs. So a file is opened on the calling thread, which also reads the
-//! first window if it is in the page cache, writes what fits in one buffer, and serves single calls
-//! of a buffer or more without a copy. The engine gets the file when it begins to pay: at the
-//! second window, at the second buffer, for whatever is not cached.
+//! first window if it is in the page cache, writes the first
+//! [`LOCAL_BYTES_MAX`](crate::limits::LOCAL_BYTES_MAX), and serves single calls of a buffer or more
+//! without a copy. The engine gets the file when it begins to pay: at the second window, at the
+//! first buffer after those bytes, for whatever is not cached.
 //!
 //! What a write-behind fails with comes out of the next call that needs a buffer, of every call
 //! after it, and of [`FileStream::flush_all`](crate::WriteStream::flush_all) and

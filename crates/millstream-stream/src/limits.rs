@@ -13,9 +13,10 @@ pub const READS_AHEAD: usize = 3;
 /// Writes of a file stream in flight behind its writer.
 pub const WRITES_BEHIND: usize = 3;
 
-/// Bytes that a stream writes in large pieces on the calling thread before it takes the engine: a
-/// few pieces are saved a copy, many are written while the caller works.
-pub const LOCAL_BYTES_MAX: u64 = 4 << 20;
+/// Bytes that a stream writes on the calling thread before it takes the engine: until then waking
+/// other threads costs more than they save (1.2 MB in fields: 0.43 ms here, 0.73 ms through the
+/// engine, on two virtual cores).
+pub const LOCAL_BYTES_MAX: u64 = 2 << 20;
 
 /// First memory of a memory stream that grows: a page.
 pub const MEMORY_BYTES_MIN: usize = 4 << 10;

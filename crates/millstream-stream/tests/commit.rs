@@ -15,7 +15,8 @@ use millstream_testing::{Call, Effect, FaultFs, Rule, or_skip};
 /// In the process to be killed: which file to replace.
 const PATH: &str = "MILLSTREAM_STREAM_COMMIT";
 const OLD: &[u8] = b"old content";
-const NEW_BYTES: usize = 700_000;
+/// More than is written on the calling thread.
+const NEW_BYTES: usize = 2_700_000;
 
 fn new_content() -> Vec<u8> {
     (0..NEW_BYTES).map(|at| (at % 253) as u8).collect()

@@ -75,12 +75,12 @@ fn at_least_two_requests_are_in_flight_while_the_caller_works() {
     assert!(in_flight_max(&storage) >= 2, "reads ahead");
     storage.start_trace();
     let mut out = streams.create(fs.path("b")).unwrap();
-    for value in 0..(3u64 << 20) / 8 {
+    for value in 0..(6u64 << 20) / 8 {
         out.write_u64_le(value).unwrap();
     }
     out.close().unwrap();
     assert!(in_flight_max(&storage) >= 2, "writes behind");
-    assert_eq!(fs.content("b").unwrap().len(), 3 << 20);
+    assert_eq!(fs.content("b").unwrap().len(), 6 << 20);
 }
 
 #[test]
@@ -189,25 +189,26 @@ fn an_error_behind_the_writer_is_not_lost_whoever_looks() {
     let fs = or_skip!(FaultFs::mount(&[]));
     let (storage, streams, lines) = storage();
     let buffer = limits::FILE_BUFFER_BYTES as u64;
-    // Three buffers; the second fails behind the writer's back.
+    // What is written here, and three buffers; the second of them fails behind the writer's back.
+    let bad = limits::LOCAL_BYTES_MAX + buffer;
     let write = |name: &str| {
         let mut out = streams.create(fs.path(name)).unwrap();
-        let values = 3 * buffer / 8;
+        let values = (limits::LOCAL_BYTES_MAX + 3 * buffer) / 8;
         let result = (0..values).try_for_each(|value| out.write_u64_le(value));
         (out, result)
     };
-    fs.inject(Rule::on(Call::Write, Effect::Fail(libc::EIO)).touching(buffer..buffer + 1));
+    fs.inject(Rule::on(Call::Write, Effect::Fail(libc::EIO)).touching(bad..bad + 1));
     let (mut out, _) = write("a");
     let error = out.flush_all().expect_err("the second buffer failed");
     assert_eq!(
         (error.kind(), error.position()),
-        (ErrorKind::Storage, buffer),
+        (ErrorKind::Storage, bad),
         "{error}"
     );
     assert_eq!(error.storage().unwrap().errno(), Some(libc::EIO));
-    assert_eq!(out.close().unwrap_err().position(), buffer);
+    assert_eq!(out.close().unwrap_err().position(), bad);
     let (mut out, _) = write("b");
-    assert_eq!(out.close().unwrap_err().position(), buffer);
+    assert_eq!(out.close().unwrap_err().position(), bad);
     assert!(lost(&lines).is_empty());
     // Dropped without a close: logged.
     let (out, _) = write("c");
@@ -215,7 +216,7 @@ fn an_error_behind_the_writer_is_not_lost_whoever_looks() {
     let logged = lost(&lines);
     assert_eq!(logged.len(), 1, "{logged:?}");
     assert!(
-        logged[0].contains("/c") && logged[0].contains("262144"),
+        logged[0].contains("/c") && logged[0].contains(&bad.to_string()),
         "{logged:?}"
     );
     // What fits in one buffer, too; and a sync.
@@ -235,7 +236,8 @@ fn an_error_behind_the_writer_is_not_lost_whoever_looks() {
     let (mut out, result) = write("f");
     result.unwrap();
     out.close().unwrap();
-    assert_eq!(fs.content("f").unwrap().len() as u64, 3 * buffer);
+    let len = fs.content("f").unwrap().len() as u64;
+    assert_eq!(len, limits::LOCAL_BYTES_MAX + 3 * buffer);
     drop(storage);
 }
 

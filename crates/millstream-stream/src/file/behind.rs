@@ -45,7 +45,8 @@ impl FileStream {
     }
 
     /// Hands over what the buffer holds; the cursor then has none, at the same position. The engine
-    /// gets the file for the first buffer that is full; until then the calling thread writes.
+    /// gets the file at the first full buffer after [`LOCAL_BYTES_MAX`]; until then the calling
+    /// thread writes.
     pub(super) fn hand_over(&mut self, full: bool) -> Result<()> {
         let (base, position) = (self.cursor.base(), self.cursor.position());
         let len = self.filled.max(self.cursor.at());
@@ -57,7 +58,9 @@ impl FileStream {
         let mut buffer = self.cursor.replace(Buffer::empty(), position, 0);
         buffer.set_view(0, len);
         let len = len as u64;
-        if !full && let Place::Local(local) = &self.handle.place {
+        let local = !full || self.local_bytes < LOCAL_BYTES_MAX;
+        if local && let Place::Local(local) = &self.handle.place {
+            self.local_bytes += len;
             self.len = self.len.max(base + len);
             if let Err(error) = local.write_at(base, &buffer) {
                 let error = self.handle.error(error, base, len);
