@@ -45,11 +45,14 @@ enum State {
     Cold,
 }
 
+/// A case: whether it is text, pixels across and down, the word for that, the picture, the state.
+type CaseOf = (bool, (u32, u32), &'static str, Kind, State);
+
 /// Runs the workload.
 pub(crate) fn run(session: &mut Session<'_>) -> Result<()> {
     let big = session.size(limits::PNM_BIG, limits::PNM_QUICK_BIG);
     let compiled = compiled::Programs::build(session.corpus.folder());
-    let cases: &[(bool, (u32, u32), &str, Kind, State)] = &[
+    let cases: &[CaseOf] = &[
         (true, big, "big", Kind::Photo, State::Warm),
         (true, big, "big", Kind::Flat, State::Warm),
         (true, big, "big", Kind::Noise, State::Warm),
