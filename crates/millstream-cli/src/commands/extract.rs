@@ -130,13 +130,16 @@ struct Written {
     name: Vec<u8>,
 }
 
+/// A file being written, or why it is not.
+type Writing = Result<(File, Written), Failure>;
+
 struct Extraction<'a> {
     reading: &'a Reading,
     folder: &'a Path,
     /// The folder, from which every other is opened.
     root: OwnedFd,
     /// The entry being written.
-    current: Option<(u32, Result<(File, Written), Failure>)>,
+    current: Option<(u32, Writing)>,
     group: Vec<Written>,
     group_bytes: u64,
     done: u64,
