@@ -123,7 +123,7 @@ pub fn write(items: Vec<Item>, options: &PackOptions<'_>, file: &File) -> Result
 /// sees the old file or the whole new one, also after a crash. Blocks until it is done.
 ///
 /// # Errors
-/// As [`write`]; nothing is left behind then.
+/// As [`write()`]; nothing is left behind then.
 pub fn write_file(
     items: Vec<Item>,
     options: &PackOptions<'_>,

@@ -98,7 +98,7 @@ fn content(package: &Package, index: u32) -> Result<[u8; 32]> {
 }
 
 /// Writes the patch that, mounted over `a`, has the entries of `b`, into an empty file; see
-/// [`write`](crate::write).
+/// [`write()`](crate::write()).
 ///
 /// # Errors
 /// A package is damaged, or a patch itself, or the file cannot be written.
