@@ -129,7 +129,7 @@ impl<W: WriteStream> ArchiveWriter<W> {
     ///
     /// # Errors
     /// Of the stream, of `fields`, or an object longer than
-    /// [`OBJECT_BYTES_MAX`](crate::limits::OBJECT_BYTES_MAX).
+    /// [`OBJECT_BYTES_MAX`].
     pub fn object(
         &mut self,
         tag: u32,

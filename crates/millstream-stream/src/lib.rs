@@ -9,7 +9,7 @@
 //! | module | what is in it |
 //! |---|---|
 //! | [`stream`] | the traits: position, mode, hot and cold half |
-//! | [`memory`], [`file`], [`package`] | streams |
+//! | [`memory`], [`file`](mod@file), [`package`] | streams |
 //! | [`view`], [`shared`] | bounded windows on them, handles |
 //! | [`typed`] | fields: numbers, plain data, strings |
 //! | [`archive`] | tagged objects with references, forward and backward compatible |

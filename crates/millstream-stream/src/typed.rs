@@ -1,7 +1,7 @@
 //! Fields: numbers of either byte order, plain data in one copy, strings with a limit, LEB128.
 //!
 //! A length that comes from the stream is believed only as far as bytes have been seen: what is
-//! allocated ahead of them is at most [`limits::UNSEEN_BYTES_MAX`](crate::limits::UNSEEN_BYTES_MAX).
+//! allocated ahead of them is at most [`limits::UNSEEN_BYTES_MAX`].
 //!
 //! Plain data is what zerocopy calls `FromBytes` and `IntoBytes`: integers, floats, arrays and
 //! structures of them. It goes as it lies in memory; for another byte order take zerocopy's types

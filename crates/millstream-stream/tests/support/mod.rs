@@ -50,7 +50,7 @@ pub(crate) fn node(id: u64, depth: u32) -> NodeSource {
             turn: 0.25,
         },
         kind: [Kind::Group, Kind::Mesh, Kind::Light][id as usize % 3],
-        visible: id % 2 == 0,
+        visible: id.is_multiple_of(2),
         weights: (0..id % 5).map(|index| index as f32).collect(),
         tags: (0..id % 3).map(|index| format!("tag {index}")).collect(),
         children: if depth == 0 {
