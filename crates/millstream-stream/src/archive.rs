@@ -1,14 +1,14 @@
 //! Archives: tagged objects with references between them, readable by older and newer programs.
 //!
 //! An archive is a sequence of objects, each with a tag (its type), the version of its fields, and
-//! an id by which others refer to it. A reader asks for the next object and reads its fields through
-//! a window that ends with it: what it does not know, an object of an unknown tag or the fields that
-//! a newer program added at the end, is passed over; fields that an older program did not write show
-//! by the window's end. Within an object, parts are tagged in the same way.
+//! an id by which others refer to it. A reader asks for the next object and reads its fields
+//! through a window that ends with it: what it does not know, an object of an unknown tag or the
+//! fields that a newer program added at the end, is passed over; fields that an older program did
+//! not write show by the window's end. Within an object, parts are tagged in the same way.
 //!
 //! The writer gathers an object in memory, because its length goes before it, and then copies it to
-//! the stream in one call: to memory, to a file, through a view, at the same speed. An object may be
-//! referred to before it is written ([`ArchiveWriter::reserve`]), so graphs with cycles can be
+//! the stream in one call: to memory, to a file, through a view, at the same speed. An object may
+//! be referred to before it is written ([`ArchiveWriter::reserve`]), so graphs with cycles can be
 //! saved. `finish` refuses an archive in which a reserved object is missing; a reader notices a cut
 //! archive by its missing end. The format is told in `docs/FORMAT.md`.
 //!

@@ -137,7 +137,8 @@ pub fn view<T: Record>(bytes: &[u8]) -> Result<&T> {
     Ok(unsafe { pointer::at(blob, root) })
 }
 
-/// Gives the root of a blob without validating what lies in it: costs nothing, and trusts the bytes.
+/// Gives the root of a blob without validating what lies in it: costs nothing, and trusts the
+/// bytes.
 ///
 /// # Errors
 /// As [`view`], of the header alone.

@@ -3,8 +3,8 @@
 //! [`Streams`] opens them on a storage. A stream that reads keeps
 //! [`READS_AHEAD`](crate::limits::READS_AHEAD) requests in flight before its position; one that
 //! writes hands each full buffer to the engine and goes on in another, with at most
-//! [`WRITES_BEHIND`](crate::limits::WRITES_BEHIND) on their way. A stream of both modes does the one
-//! or the other, and what it has written is handed over and waited for before it reads.
+//! [`WRITES_BEHIND`](crate::limits::WRITES_BEHIND) on their way. A stream of both modes does the
+//! one or the other, and what it has written is handed over and waited for before it reads.
 //!
 //! Asking another thread takes longer than a small file takes: waking the engine, its worker and
 //! the caller again was measured as 60 to 180 µs on a virtual machine, opening a cached file and
@@ -408,8 +408,8 @@ impl FileStream {
     fn release(&mut self) -> Result<()> {
         let position = self.cursor.position();
         self.ahead.clear();
-        // After a failure, too: nothing may land in the file once it is closed. (The first error was
-        // told, and is told again.)
+        // After a failure, too: nothing may land in the file once it is closed. (The first error
+        // was told, and is told again.)
         let _ = self.drain();
         self.spare.clear();
         drop(self.cursor.replace(Buffer::empty(), position, 0));

@@ -1,8 +1,8 @@
 //! C++ rivals: `std::fstream` and stdio, in a program that is compiled when the benchmark runs.
 //!
 //! The program measures itself, from the open to the close, and prints wall and processor time in
-//! nanoseconds and what it delivers; starting it does not count. Where there is no compiler its rows
-//! say so.
+//! nanoseconds and what it delivers; starting it does not count. Where there is no compiler its
+//! rows say so.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

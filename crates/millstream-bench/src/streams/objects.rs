@@ -2,8 +2,8 @@
 //!
 //! `objects cold` reads the file of blobs past its cold cache in one call; ours then use it in
 //! place. `objects warm` begins with the bytes in memory and ends when every object could be used:
-//! each contender adds up one field of all and the lengths of their names. `objects save` writes all
-//! of them.
+//! each contender adds up one field of all and the lengths of their names. `objects save` writes
+//! all of them.
 
 use std::fs::File;
 use std::io::Read;

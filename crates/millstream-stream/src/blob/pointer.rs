@@ -1,8 +1,8 @@
 //! The types with offsets: what follows them in place.
 //!
 //! # Safety
-//! A pointer type is only ever seen by reference, inside a blob that was validated (or vouched for):
-//! it has no constructor, is neither `Copy` nor `Clone`, and is never handed out by exclusive
+//! A pointer type is only ever seen by reference, inside a blob that was validated (or vouched
+//! for): it has no constructor, is neither `Copy` nor `Clone`, and is never handed out by exclusive
 //! reference, so that it cannot be moved to where its offset leads astray. Validation claims the
 //! target from the [`Checker`]: it is inside the blob, aligned, of the right type, and validated
 //! itself. The blob's memory outlives every reference into it, for all of them borrow from it.
