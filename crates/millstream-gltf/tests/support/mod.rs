@@ -171,14 +171,16 @@ impl Made {
             };
             write!(
                 accessors,
-                r#"{comma}{{"bufferView":{index},"componentType":{kind},"count":{count},"type":"{shape}"}}"#
+                r#"{comma}{{"bufferView":{index},"componentType":{kind},
+                    "count":{count},"type":"{shape}"}}"#
             )
             .expect("a String");
             if index % 2 == 1 {
                 let comma = if index > 1 { "," } else { "" };
                 write!(
                     meshes,
-                    r#"{comma}{{"primitives":[{{"attributes":{{"POSITION":{}}},"indices":{index}}}]}}"#,
+                    r#"{comma}{{"primitives":[{{"attributes":{{"POSITION":{}}},
+                        "indices":{index}}}]}}"#,
                     index - 1
                 )
                 .expect("a String");
@@ -195,7 +197,8 @@ impl Made {
         let images = list(&image);
         let textures = list(&|index| format!(r#"{{"source":{index}}}"#));
         format!(
-            r#"{{"asset":{{"version":"2.0"}},"buffers":[{buffer}],"bufferViews":[{views}{image_views}],
+            r#"{{"asset":{{"version":"2.0"}},"buffers":[{buffer}],
+            "bufferViews":[{views}{image_views}],
             "accessors":[{accessors}],"meshes":[{meshes}],"images":[{images}],
             "textures":[{textures}]}}"#
         )
