@@ -42,11 +42,15 @@ fn steps(len: usize, writes: bool) -> impl Strategy<Value = Vec<Step>> {
     ];
     // Nothing written beyond the end is nothing for a file, and zeroes for a cursor.
     let write = (lengths(len), any::<u8>()).prop_map(|(len, byte)| Step::Write(len.max(1), byte));
+    let changes = match writes {
+        true => write.boxed(),
+        false => Just(Step::Flush).boxed(),
+    };
     let step = prop_oneof![
         3 => lengths(len).prop_map(Step::Read),
         3 => lengths(len).prop_map(Step::ReadExact),
         1 => lengths(len).prop_map(Step::FillAndConsume),
-        if writes { 4 } else { 1 } => if writes { write.boxed() } else { Just(Step::Flush).boxed() },
+        4 => changes,
         3 => seek.prop_map(Step::Seek),
         1 => Just(Step::Flush),
     ];
