@@ -6,9 +6,10 @@
 //! others is taken. What decoding costs stands in a table that is part of this file, and not in a
 //! clock: the same input gives the same package on any machine.
 //!
-//! The table was measured with `bench codecs` on one core of a server of 2023 (AVX-512, 2.9 GHz).
-//! Decoding costs by raw byte (copies) and by stored byte (symbols); other machines differ in
-//! speed, hardly in order.
+//! The table's figures are rounded from measurements of the libraries, on one core of a server of
+//! 2023 (AVX-512, 2.9 GHz); `bench codecs` shows what they are elsewhere. Decoding costs by raw byte
+//! (copies) and by stored byte (symbols). Staging and checksums are not in the table, so that on
+//! few cores a quick codec is taken now and then where stored bytes would load faster.
 
 use millstream::CodecId;
 

@@ -1,6 +1,6 @@
 //! How fast each kernel is here: ticks of the time-stamp counter for each byte of text.
 //!
-//!     cargo run --release -p millstream-pnm --example speed [FILE.ppm|-] [KERNEL] [THREADS]
+//!     cargo run --release -p millstream-pnm --example pnm_speed [FILE.ppm|-] [KERNEL] [THREADS]
 //!
 //! Without a file it makes a text image of about 3.6 bytes a sample. `load` is the whole load of
 //! the file into a fresh image; `decode` is from memory into an image that is used again.
