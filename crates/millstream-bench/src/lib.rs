@@ -8,9 +8,9 @@
 //!
 //! Where to find what: [`measure`] how turns are taken; [`corpus`] what is read; [`memory`] where
 //! to; [`cold`] and [`throttle`] in what state of the machine; `read`, `requests`, `startup`,
-//! `codecs`,
-//! `streams` the workloads; [`ring`] the bare ring; `ours` Millstream's own contenders; [`stats`], [`rows`],
-//! [`goals`] and `table` what is made of the figures.
+//! `packages`, `streams`, `pnm`, `scenes` and `codecs` the workloads; [`ring`] the bare ring;
+//! `ours` Millstream's own contenders; [`stats`], [`rows`], [`goals`] and `table` what is made of
+//! the figures.
 //!
 //! ```no_run
 //! use millstream_bench::{Options, Workload, run};

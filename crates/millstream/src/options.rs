@@ -119,9 +119,9 @@ pub struct ThreadOptions {
     pub workers: Option<usize>,
     /// Threads of the `threads` device; `None` for 8.
     pub io_threads: Option<usize>,
-    /// No threads at all: the application calls [`Storage::pump`](crate::Storage::pump). Waiting for
-    /// a ticket, an open or a queue pumps; groups, counters, fences and events know no storage, and
-    /// only the application's pumping brings them on.
+    /// No threads at all: the application calls [`Storage::pump`](crate::Storage::pump). Waiting
+    /// for a ticket, an open or a queue pumps; groups, counters, fences and events know no storage,
+    /// and only the application's pumping brings them on.
     pub pumped: bool,
     /// The engine's thread.
     pub engine: ThreadSettings,
