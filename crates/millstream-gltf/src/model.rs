@@ -2,7 +2,7 @@
 //!
 //! Every element is read for itself, and so is every mistake: a `Result` stands in the place of an
 //! element, with the place in the JSON that is wrong, so that the sound rest can still be loaded.
-//! References between elements are checked here too ([`check`]); who follows an index of a sound
+//! References between elements are checked here too (`check`); who follows an index of a sound
 //! element finds an element.
 //!
 //! Unknown properties and extensions are passed over. Elements are parsed one after the other out
