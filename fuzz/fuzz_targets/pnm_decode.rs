@@ -9,7 +9,7 @@
 use libfuzzer_sys::fuzz_target;
 use millstream_pnm::numbers::{Number, Separators, parse_with};
 use millstream_pnm::{
-    Error, Image, Kernel, Options, Parser, Stage, decode_into, encode, images, view,
+    Error, ErrorKind, Image, Kernel, Options, Parser, Stage, decode_into, encode, images, view,
 };
 
 fuzz_target!(|input: &[u8]| {
@@ -22,7 +22,10 @@ fuzz_target!(|input: &[u8]| {
         assert_eq!(decode(kernel, file), plain);
         let pieces = in_pieces(kernel, &file[..cut], &file[cut..]);
         let whole = plain.as_ref().map(|image| image.samples.as_bytes());
-        assert_eq!(pieces.as_deref(), whole);
+        // A parser that is fed has no limit of its own: whoever feeds it has the memory.
+        if !matches!(&plain, Err(error) if matches!(error.kind, ErrorKind::TooLarge)) {
+            assert_eq!(pieces.as_deref(), whole);
+        }
         for separators in [Separators::WhiteSpace, Separators::Commas] {
             assert_eq!(
                 list::<u8>(kernel, file, separators),

@@ -138,9 +138,10 @@ impl Layout {
         let side = width.max(height);
         let sides = 1..=limits::IMAGE_SIDE_MAX;
         let fits = sides.contains(&width) && sides.contains(&height);
-        let bytes = u64::from(width) * u64::from(height) * 4;
+        // Counted only of sides within their limit, whose product cannot overflow.
+        let bytes = || u64::from(width) * u64::from(height) * 4;
         let most = Layout::full_levels(side);
-        let right = fits && bytes <= LEVEL_BYTES_MAX && (1..=most).contains(&levels);
+        let right = fits && bytes() <= LEVEL_BYTES_MAX && (1..=most).contains(&levels);
         right.then_some(Layout {
             format,
             srgb: true,
@@ -419,5 +420,7 @@ mod tests {
             damaged[at] = value;
             assert!(Layout::parse(&damaged).is_err(), "byte {at}");
         }
+        let huge = Layout::new(Format::Rgba8, u32::MAX, u32::MAX, 1);
+        assert!(huge.is_none(), "no overflow either");
     }
 }
