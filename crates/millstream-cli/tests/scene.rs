@@ -1,0 +1,119 @@
+//! `scene`: loose, in a package, cooked, and broken.
+
+mod common;
+
+use std::path::Path;
+
+use common::{expect_quiet_success, expect_status, millstream, run};
+use serde_json::{Value, json};
+
+/// A scene of one triangle with a texture, as four files; where it is.
+fn scene(root: &Path) -> String {
+    std::fs::create_dir_all(root).expect("made");
+    let vertices: Vec<u8> = [0f32, 0., 0., 1., 0., 0., 0., 1., 0.]
+        .iter()
+        .flat_map(|value| value.to_le_bytes())
+        .collect();
+    std::fs::write(root.join("data.bin"), &vertices).expect("written");
+    for name in ["red.png", "blue.png"] {
+        std::fs::write(root.join(name), png()).expect("written");
+    }
+    let document = json!({
+        "asset": {"version": "2.0"},
+        "buffers": [{"uri": "data.bin", "byteLength": 36}],
+        "bufferViews": [{"buffer": 0, "byteLength": 36}],
+        "accessors": [{
+            "bufferView": 0, "componentType": 5126, "count": 3, "type": "VEC3",
+            "min": [0, 0, 0], "max": [1, 1, 0],
+        }],
+        "images": [{"uri": "red.png"}, {"uri": "blue.png"}],
+        "textures": [{"source": 0}, {"source": 1}],
+        "materials": [{
+            "pbrMetallicRoughness": {"baseColorTexture": {"index": 0}},
+            "emissiveTexture": {"index": 1},
+        }],
+        "meshes": [{"primitives": [{"attributes": {"POSITION": 0}, "material": 0}]}],
+        "nodes": [{"mesh": 0}],
+        "scenes": [{"nodes": [0]}],
+    });
+    let path = root.join("scene.gltf");
+    std::fs::write(&path, document.to_string()).expect("written");
+    path.to_str().expect("a plain path").into()
+}
+
+/// One white pixel: grey, 8 bits, a stored deflate block.
+fn png() -> Vec<u8> {
+    let mut bytes = b"\x89PNG\r\n\x1a\n".to_vec();
+    let mut chunk = |kind: &[u8; 4], data: &[u8]| {
+        bytes.extend((data.len() as u32).to_be_bytes());
+        let body = [&kind[..], data].concat();
+        bytes.extend(&body);
+        bytes.extend(crc32(&body).to_be_bytes());
+    };
+    chunk(b"IHDR", &[0, 0, 0, 1, 0, 0, 0, 1, 8, 0, 0, 0, 0]);
+    // zlib: header, one last stored block of two bytes (filter, pixel), Adler-32.
+    let zlib = [0x78, 1, 1, 2, 0, 0xFD, 0xFF, 0, 255, 1, 1, 1, 0];
+    chunk(b"IDAT", &zlib);
+    chunk(b"IEND", &[]);
+    bytes
+}
+
+/// Bit by bit: of a few bytes.
+fn crc32(bytes: &[u8]) -> u32 {
+    !bytes.iter().fold(!0, |crc: u32, &byte| {
+        (0..8).fold(crc ^ u32::from(byte), |crc, _| {
+            (crc >> 1) ^ (0xEDB8_8320 & (crc & 1).wrapping_neg())
+        })
+    })
+}
+
+fn document(words: &[&str]) -> Value {
+    let output = run(&mut millstream(words));
+    expect_quiet_success(&output);
+    serde_json::from_slice(&output.stdout).expect("one JSON document")
+}
+
+#[test]
+fn a_scene_takes_two_batches_loose_and_one_from_a_package_cooked_or_not() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| folder.path().join(name).to_str().expect("plain").to_owned();
+    let loose = scene(&folder.path().join("in"));
+    let trace = at("trace.json");
+    let told = document(&["scene", &loose, "--json", "--trace", &trace]);
+    assert_eq!((&told["batches"], &told["files"]), (&json!(2), &json!(4)));
+    assert_eq!((&told["images"], &told["failed"]), (&json!(2), &json!(0)));
+    let trace = std::fs::read(trace).expect("a trace");
+    serde_json::from_slice::<Value>(&trace).expect("JSON");
+    for (name, cook) in [("plain.mpak", None), ("cooked.mpak", Some("scene"))] {
+        let (source, package) = (at("in"), at(name));
+        let mut words = vec!["pack", &source, "-o", &package];
+        words.extend(cook.map(|_| "--cook"));
+        words.extend(cook);
+        expect_quiet_success(&run(&mut millstream(&words)));
+        let told = document(&["scene", &package, "--json"]);
+        let counts = [&told["batches"], &told["images"], &told["failed"]];
+        assert_eq!(counts, [&json!(1), &json!(2), &json!(0)], "{name}");
+    }
+}
+
+#[test]
+fn a_broken_scene_fails_and_the_sound_rest_loads_with_partial() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let loose = scene(folder.path());
+    std::fs::remove_file(folder.path().join("blue.png")).expect("removed");
+    let words = ["scene", &loose, "--json"];
+    let output = run(&mut millstream(&words));
+    expect_status(&output, 1);
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        told.contains("images[1]") && told.contains("blue.png"),
+        "{told}"
+    );
+    let output = run(millstream(&words).arg("--partial"));
+    expect_status(&output, 1);
+    let told: Value = serde_json::from_slice(&output.stdout).expect("one JSON document");
+    assert_eq!((&told["images"], &told["failed"]), (&json!(1), &json!(1)));
+    std::fs::write(&loose, "{\"asset\": {\"version\": \"2.0\"").expect("cut");
+    expect_status(&run(&mut millstream(&words)), 1);
+    expect_status(&run(&mut millstream(&["scene"])), 2);
+}
