@@ -7,9 +7,9 @@
 //! clock: the same input gives the same package on any machine.
 //!
 //! The table's figures are rounded from measurements of the libraries, on one core of a server of
-//! 2023 (AVX-512, 2.9 GHz); `bench codecs` shows what they are elsewhere. Decoding costs by raw byte
-//! (copies) and by stored byte (symbols). Staging and checksums are not in the table, so that on
-//! few cores a quick codec is taken now and then where stored bytes would load faster.
+//! 2023 (AVX-512, 2.9 GHz); `bench codecs` shows what they are elsewhere. Decoding costs by raw
+//! byte (copies) and by stored byte (symbols). Staging and checksums are not in the table, so that
+//! on few cores a quick codec is taken now and then where stored bytes would load faster.
 
 use millstream::CodecId;
 
