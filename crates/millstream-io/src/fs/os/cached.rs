@@ -71,7 +71,8 @@ fn by_reading(file: BorrowedFd<'_>, offset: u64, len: u64) -> Option<u64> {
     }
 }
 
-/// Reads what is cached, up to where the cache or the file ends.
+/// Reads what is cached, up to where the cache or the file ends. Of what is missing the system may
+/// begin to read ahead.
 pub(super) fn read(file: BorrowedFd<'_>, offset: u64, into: &mut [u8]) -> Option<usize> {
     let mut done = 0;
     while done < into.len() {
@@ -128,7 +129,9 @@ mod tests {
             println!("SKIP: this file system does not let go of cached pages");
             return;
         }
-        assert_eq!(super::read(file.as_fd(), 0, &mut into), Some(0));
+        // A quick disk may bring the first pages in while the call looks for them.
+        let read = super::read(file.as_fd(), 0, &mut into).unwrap();
+        assert_eq!(into[..read], bytes[..read]);
     }
 
     #[test]
