@@ -175,6 +175,9 @@ impl Decoder {
             // SAFETY: as for the symbols.
             #[cfg(target_arch = "x86_64")]
             Kernel::Avx512 => unsafe { avx512::stored::groups(lanes, words, raw)? },
+            // SAFETY: as for the symbols.
+            #[cfg(target_arch = "x86_64")]
+            Kernel::Avx2 => unsafe { avx2::stored::groups(lanes, words, raw)? },
             _ => stored::groups(lanes, words, raw)?,
         };
         stored::rest(lanes, words, &mut raw[done..])

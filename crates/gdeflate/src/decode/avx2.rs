@@ -33,6 +33,8 @@ use super::tokens::{LITERAL_ROOM, MATCH_ROOM, STREAM_SLACK, Tokens};
 use crate::error::ErrorKind;
 use crate::limits::{LANE_COUNT, TILE_MATCH_COUNT_MAX, TILE_RAW_BYTES, WORD_BYTES};
 
+pub(super) mod stored;
+
 /// Lanes of one vector.
 const GROUP: usize = 8;
 const GROUP_COUNT: usize = LANE_COUNT / GROUP;
