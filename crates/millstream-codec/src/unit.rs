@@ -11,9 +11,10 @@
 
 mod gdeflate;
 mod lz4;
+mod steps;
 mod zstd;
 
-use crate::error::{CodecError, CodecErrorKind, Fault};
+use crate::error::{CodecError, Fault};
 use crate::{CodecId, Scratch};
 
 /// A part of a stored stream that decodes independently of all others.
@@ -44,8 +45,8 @@ pub trait UnitScanner: Send {
     /// consumed and the units fill the raw bytes exactly.
     ///
     /// # Errors
-    /// See [`CodecErrorKind`]. `Unsupported`: from here on the stream cannot be cut into units of
-    /// known size: the caller decodes it as a stream from the start.
+    /// See [`CodecErrorKind`](crate::CodecErrorKind). `Unsupported`: from here on the stream cannot
+    /// be cut into units of known size: the caller decodes it as a stream from the start.
     fn scan(
         &mut self,
         stored: &[u8],
@@ -89,8 +90,9 @@ pub fn unit_scanner(
 /// Decodes one unit; `raw` has exactly its raw length, `stored` its stored length.
 ///
 /// # Errors
-/// See [`CodecErrorKind`]; the offset counts from the unit's first byte. `Unsupported`: the unit
-/// has another raw size than the scanner took it to have; the caller decodes the whole as a stream.
+/// See [`CodecErrorKind`](crate::CodecErrorKind); the offset counts from the unit's first byte.
+/// `Unsupported`: the unit has another raw size than the scanner took it to have; the caller
+/// decodes the whole as a stream.
 ///
 /// # Panics
 /// If `stored` or `raw` has another length than the unit says.
@@ -127,9 +129,4 @@ pub fn declared_raw_len(codec: CodecId, head: &[u8], stored_len: u64) -> Option<
         CodecId::GDEFLATE => crate::gdeflate::declared(head),
         _ => None,
     }
-}
-
-/// What a scanner says at the end of the stream if stored bytes are missing.
-fn cut(offset: usize) -> Fault {
-    Fault::of(CodecErrorKind::Truncated).after(offset)
 }

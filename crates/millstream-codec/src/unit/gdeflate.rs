@@ -1,43 +1,37 @@
 //! Units of GDeflate: its tiles, which the table at the stream's start lists.
 
-use super::{Unit, UnitScanner, cut};
+use super::steps::{Scanner, Step, Steps};
+use super::{Unit, UnitScanner};
 use crate::CodecId;
-use crate::error::{CodecError, CodecErrorKind, Fault};
+use crate::error::{CodecErrorKind, Fault};
 use crate::gdeflate::{Table, TableReader};
 
 /// A scanner, if there are several tiles.
 pub(super) fn scanner(head: &[u8], raw_len: u64) -> Option<Box<dyn UnitScanner>> {
     let header = gdeflate::Header::parse(head).ok()?;
     (header.tile_count() > 1).then(|| {
-        let reader = TableReader::default();
-        let scanner = Scanner {
+        Scanner::boxed(Tiles {
             raw_len,
-            reader,
+            reader: TableReader::default(),
             table: None,
             tile: 0,
-            stored_bytes: 0,
-        };
-        Box::new(scanner) as Box<dyn UnitScanner>
+        })
     })
 }
 
 /// Cuts the stream along its table.
-struct Scanner {
+struct Tiles {
     raw_len: u64,
     reader: TableReader,
     table: Option<Table>,
     /// The next tile to come.
     tile: u32,
-    stored_bytes: u64,
 }
 
-impl Scanner {
-    /// Reads the table, as far as it is there: the bytes taken.
-    fn read_table(&mut self, stored: &[u8]) -> Result<usize, Fault> {
-        if self.table.is_some() {
-            return Ok(0);
-        }
-        let (taken, table) = self.reader.read(stored)?;
+impl Tiles {
+    /// Reads the table, as far as it is there.
+    fn step_table(&mut self, rest: &[u8]) -> Result<Option<Step>, Fault> {
+        let (taken, table) = self.reader.read(rest)?;
         if let Some(table) = &table {
             match table.header.raw_len().cmp(&self.raw_len) {
                 std::cmp::Ordering::Less => return Err(Fault::of(CodecErrorKind::RawTooShort)),
@@ -46,61 +40,46 @@ impl Scanner {
             }
         }
         self.table = table;
-        Ok(taken)
-    }
-
-    fn scan_all(
-        &mut self,
-        stored: &[u8],
-        end: bool,
-        units: &mut Vec<Unit>,
-    ) -> Result<usize, Fault> {
-        let mut consumed = self.read_table(stored)?;
-        let Some(Table { header, tile_lens }) = &self.table else {
-            return if end {
-                Err(cut(stored.len()))
-            } else {
-                Ok(consumed)
-            };
-        };
-        while let Some(&stored_len) = tile_lens.get(self.tile as usize) {
-            let stored_len = stored_len as usize;
-            if stored.len() - consumed < stored_len {
-                break;
-            }
-            units.push(Unit {
-                stored_start: consumed,
-                stored_len,
-                raw_start: header.tile_raw_range(self.tile).start,
-                raw_len: header.tile_raw_len(self.tile),
-                form: 0,
-                check: 0,
-            });
-            consumed += stored_len;
-            self.tile += 1;
-        }
-        let whole = self.tile == header.tile_count();
-        if whole && consumed < stored.len() {
-            return Err(Fault::of(CodecErrorKind::TrailingBytes).after(consumed));
-        }
-        if end && !whole {
-            return Err(cut(stored.len()));
-        }
-        Ok(consumed)
+        Ok((taken > 0 || self.table.is_some()).then_some((taken, None)))
     }
 }
 
-impl UnitScanner for Scanner {
-    fn scan(
-        &mut self,
-        stored: &[u8],
-        end: bool,
-        units: &mut Vec<Unit>,
-    ) -> Result<usize, CodecError> {
-        let consumed = self
-            .scan_all(stored, end, units)
-            .map_err(|fault| fault.at(CodecId::GDEFLATE, self.stored_bytes))?;
-        self.stored_bytes += consumed as u64;
-        Ok(consumed)
+impl Steps for Tiles {
+    const CODEC: CodecId = CodecId::GDEFLATE;
+
+    fn step(&mut self, rest: &[u8], _offset: u64) -> Result<Option<Step>, Fault> {
+        let Some(Table { header, tile_lens }) = &self.table else {
+            return self.step_table(rest);
+        };
+        let Some(&stored_len) = tile_lens.get(self.tile as usize) else {
+            return match rest.is_empty() {
+                true => Ok(None),
+                false => Err(Fault::of(CodecErrorKind::TrailingBytes)),
+            };
+        };
+        let stored_len = stored_len as usize;
+        if rest.len() < stored_len {
+            return Ok(None);
+        }
+        let unit = Unit {
+            stored_start: 0,
+            stored_len,
+            raw_start: header.tile_raw_range(self.tile).start,
+            raw_len: header.tile_raw_len(self.tile),
+            form: 0,
+            check: 0,
+        };
+        self.tile += 1;
+        Ok(Some((stored_len, Some(unit))))
+    }
+
+    fn is_open(&self) -> bool {
+        let table = self.table.as_ref();
+        table.is_none_or(|table| self.tile < table.header.tile_count())
+    }
+
+    /// Its table was held against the raw size.
+    fn shortage(&self) -> Option<Fault> {
+        None
     }
 }

@@ -11,7 +11,8 @@
 
 use xxhash_rust::xxh32::xxh32;
 
-use super::{Unit, UnitScanner, cut};
+use super::steps::{Scanner, Step, Steps};
+use super::{Unit, UnitScanner};
 use crate::CodecId;
 use crate::block::{broken_block, lz4_block};
 use crate::error::{CodecError, CodecErrorKind, Fault};
@@ -44,7 +45,7 @@ fn first_header(head: &[u8]) -> Option<Header> {
 pub(super) fn scanner(head: &[u8], raw_len: u64) -> Option<Box<dyn UnitScanner>> {
     let header = first_header(head)?;
     let several = raw_len > header.block_bytes_max as u64;
-    (header.independent && several).then(|| Box::new(Scanner::new(raw_len)) as Box<dyn UnitScanner>)
+    (header.independent && several).then(|| Scanner::boxed(Blocks::new(raw_len)))
 }
 
 pub(super) fn declared(head: &[u8], stored_len: u64) -> Option<u64> {
@@ -130,68 +131,24 @@ struct Content {
     offset: u64,
 }
 
-struct Scanner {
+struct Blocks {
     raw_len: u64,
     /// Raw bytes of the units found.
     raw_bytes: u64,
-    /// Stored bytes done with.
-    stored_bytes: u64,
     state: State,
     /// One for each frame that has one (at least 15 stored bytes each).
     contents: Vec<Content>,
     any_frame: bool,
 }
 
-/// What one step did: bytes done with, and perhaps a unit.
-type Step = (usize, Option<Unit>);
-
-impl Scanner {
-    fn new(raw_len: u64) -> Scanner {
-        Scanner {
+impl Blocks {
+    fn new(raw_len: u64) -> Blocks {
+        Blocks {
             raw_len,
             raw_bytes: 0,
-            stored_bytes: 0,
             state: State::Between,
             contents: Vec::new(),
             any_frame: false,
-        }
-    }
-
-    /// Takes one step at `rest`, which begins at `offset` of the stream; `None`: more must come
-    /// first.
-    fn step(&mut self, rest: &[u8], offset: u64) -> Result<Option<Step>, Fault> {
-        match self.state {
-            State::Between if rest.is_empty() => Ok(None),
-            State::Between => self.step_between(rest),
-            State::Skip { left } => {
-                let taken = rest.len().min(left as usize);
-                let left = left - taken as u32;
-                self.state = if left == 0 {
-                    State::Between
-                } else {
-                    State::Skip { left }
-                };
-                Ok((taken > 0 || left == 0).then_some((taken, None)))
-            }
-            State::Block { header, raw_start } => self.step_block(rest, header, raw_start),
-            State::Ending { header, raw_start } => {
-                let mut taken = 0;
-                if header.content_checksum {
-                    let Some(checksum) = first_u32(rest) else {
-                        return Ok(None);
-                    };
-                    let raw_end = self.raw_bytes;
-                    self.contents.push(Content {
-                        raw_start,
-                        raw_end,
-                        checksum,
-                        offset,
-                    });
-                    taken = 4;
-                }
-                self.state = State::Between;
-                Ok(Some((taken, None)))
-            }
         }
     }
 
@@ -280,54 +237,53 @@ impl Scanner {
         self.raw_bytes += raw_bytes;
         Ok(Some((whole, Some(unit))))
     }
-
-    fn scan_all(
-        &mut self,
-        stored: &[u8],
-        end: bool,
-        units: &mut Vec<Unit>,
-    ) -> Result<usize, Fault> {
-        let mut consumed = 0;
-        loop {
-            let offset = self.stored_bytes + consumed as u64;
-            let step = self.step(&stored[consumed..], offset);
-            let Some((taken, unit)) = step.map_err(|fault| fault.after(consumed))? else {
-                break;
-            };
-            units.extend(unit.map(|unit| {
-                let stored_start = consumed + unit.stored_start;
-                Unit {
-                    stored_start,
-                    ..unit
-                }
-            }));
-            consumed += taken;
-        }
-        if end {
-            let open = !matches!(self.state, State::Between) || !self.any_frame;
-            if consumed < stored.len() || open {
-                return Err(cut(stored.len()));
-            }
-            if self.raw_bytes < self.raw_len {
-                return Err(NOT_FULL.after(consumed));
-            }
-        }
-        Ok(consumed)
-    }
 }
 
-impl UnitScanner for Scanner {
-    fn scan(
-        &mut self,
-        stored: &[u8],
-        end: bool,
-        units: &mut Vec<Unit>,
-    ) -> Result<usize, CodecError> {
-        let consumed = self
-            .scan_all(stored, end, units)
-            .map_err(|fault| fault.at(CodecId::LZ4, self.stored_bytes))?;
-        self.stored_bytes += consumed as u64;
-        Ok(consumed)
+impl Steps for Blocks {
+    const CODEC: CodecId = CodecId::LZ4;
+
+    fn step(&mut self, rest: &[u8], offset: u64) -> Result<Option<Step>, Fault> {
+        match self.state {
+            State::Between if rest.is_empty() => Ok(None),
+            State::Between => self.step_between(rest),
+            State::Skip { left } => {
+                let taken = rest.len().min(left as usize);
+                let left = left - taken as u32;
+                self.state = if left == 0 {
+                    State::Between
+                } else {
+                    State::Skip { left }
+                };
+                Ok((taken > 0 || left == 0).then_some((taken, None)))
+            }
+            State::Block { header, raw_start } => self.step_block(rest, header, raw_start),
+            State::Ending { header, raw_start } => {
+                let mut taken = 0;
+                if header.content_checksum {
+                    let Some(checksum) = first_u32(rest) else {
+                        return Ok(None);
+                    };
+                    let raw_end = self.raw_bytes;
+                    self.contents.push(Content {
+                        raw_start,
+                        raw_end,
+                        checksum,
+                        offset,
+                    });
+                    taken = 4;
+                }
+                self.state = State::Between;
+                Ok(Some((taken, None)))
+            }
+        }
+    }
+
+    fn is_open(&self) -> bool {
+        !matches!(self.state, State::Between) || !self.any_frame
+    }
+
+    fn shortage(&self) -> Option<Fault> {
+        (self.raw_bytes < self.raw_len).then_some(NOT_FULL)
     }
 
     fn verify(&self, raw: &[u8]) -> Result<(), CodecError> {

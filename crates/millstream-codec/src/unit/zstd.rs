@@ -1,8 +1,9 @@
 //! Units of zstd: frames that carry their content size, as `pzstd`, the seekable format and
 //! concatenated files have them. A frame's checksum, if it has one, is verified with the unit.
 
-use super::{Unit, UnitScanner, cut};
-use crate::error::{CodecError, CodecErrorKind, Fault};
+use super::steps::{Scanner, Step, Steps};
+use super::{Unit, UnitScanner};
+use crate::error::{CodecErrorKind, Fault};
 use crate::format::zstd_frame::{self, Extent, Walk};
 use crate::format::{Head, SKIPPABLE_HEADER_BYTES};
 use crate::limits::UNIT_STORED_BYTES_MAX;
@@ -26,7 +27,7 @@ fn first_header(head: &[u8]) -> Option<zstd_frame::Header> {
 /// A scanner, if the first frame has its size and is not all of the stream.
 pub(super) fn scanner(head: &[u8], raw_len: u64) -> Option<Box<dyn UnitScanner>> {
     let content_bytes = first_header(head)?.content_bytes?;
-    (content_bytes < raw_len).then(|| Box::new(Scanner::new(raw_len)) as Box<dyn UnitScanner>)
+    (content_bytes < raw_len).then(|| Scanner::boxed(Frames::new(raw_len)))
 }
 
 pub(super) fn declared(head: &[u8], stored_len: u64) -> Option<u64> {
@@ -61,12 +62,10 @@ pub(super) fn decode(scratch: &mut Scratch, stored: &[u8], raw: &mut [u8]) -> Re
 }
 
 /// Walks from block header to block header.
-struct Scanner {
+struct Frames {
     raw_len: u64,
     /// Raw bytes of the units found.
     raw_bytes: u64,
-    /// Stored bytes done with.
-    stored_bytes: u64,
     /// Bytes of a skippable frame that are still to come.
     skip_bytes: u64,
     /// The frame whose end is not found yet; it begins where the next `scan` begins.
@@ -74,20 +73,43 @@ struct Scanner {
     any_frame: bool,
 }
 
-impl Scanner {
-    fn new(raw_len: u64) -> Scanner {
-        Scanner {
+impl Frames {
+    fn new(raw_len: u64) -> Frames {
+        Frames {
             raw_len,
             raw_bytes: 0,
-            stored_bytes: 0,
             skip_bytes: 0,
             walk: None,
             any_frame: false,
         }
     }
 
-    /// Takes one step at `rest`: the bytes done with; `None` if more must come first.
-    fn step(&mut self, rest: &[u8]) -> Result<Option<(usize, Option<Unit>)>, Fault> {
+    /// The unit of a frame with that content size; its place in the input is the caller's to add.
+    fn unit(&mut self, stored_len: usize, content_bytes: Option<u64>) -> Result<Unit, Fault> {
+        let content_bytes =
+            content_bytes.ok_or(Fault::unsupported("a zstd frame without its content size"))?;
+        if content_bytes > self.raw_len - self.raw_bytes {
+            return Err(Fault::of(CodecErrorKind::RawTooLong));
+        }
+        let raw_len = usize::try_from(content_bytes)
+            .map_err(|_| Fault::unsupported("a zstd frame too long to be a unit"))?;
+        let raw_start = self.raw_bytes;
+        self.raw_bytes += content_bytes;
+        Ok(Unit {
+            stored_start: 0,
+            stored_len,
+            raw_start,
+            raw_len,
+            form: 0,
+            check: 0,
+        })
+    }
+}
+
+impl Steps for Frames {
+    const CODEC: CodecId = CodecId::ZSTD;
+
+    fn step(&mut self, rest: &[u8], _offset: u64) -> Result<Option<Step>, Fault> {
         if self.skip_bytes > 0 {
             let taken = self.skip_bytes.min(rest.len() as u64);
             self.skip_bytes -= taken;
@@ -124,68 +146,11 @@ impl Scanner {
         Ok(Some((taken, None)))
     }
 
-    /// The unit of a frame with that content size; its place in the input is the caller's to add.
-    fn unit(&mut self, stored_len: usize, content_bytes: Option<u64>) -> Result<Unit, Fault> {
-        let content_bytes =
-            content_bytes.ok_or(Fault::unsupported("a zstd frame without its content size"))?;
-        if content_bytes > self.raw_len - self.raw_bytes {
-            return Err(Fault::of(CodecErrorKind::RawTooLong));
-        }
-        let raw_len = usize::try_from(content_bytes)
-            .map_err(|_| Fault::unsupported("a zstd frame too long to be a unit"))?;
-        let raw_start = self.raw_bytes;
-        self.raw_bytes += content_bytes;
-        Ok(Unit {
-            stored_start: 0,
-            stored_len,
-            raw_start,
-            raw_len,
-            form: 0,
-            check: 0,
-        })
+    fn is_open(&self) -> bool {
+        self.walk.is_some() || self.skip_bytes > 0 || !self.any_frame
     }
 
-    fn scan_all(
-        &mut self,
-        stored: &[u8],
-        end: bool,
-        units: &mut Vec<Unit>,
-    ) -> Result<usize, Fault> {
-        let mut consumed = 0;
-        while let Some((taken, unit)) = self
-            .step(&stored[consumed..])
-            .map_err(|fault| fault.after(consumed))?
-        {
-            units.extend(unit.map(|unit| Unit {
-                stored_start: consumed,
-                ..unit
-            }));
-            consumed += taken;
-        }
-        if end {
-            let open = self.walk.is_some() || self.skip_bytes > 0 || !self.any_frame;
-            if consumed < stored.len() || open {
-                return Err(cut(stored.len()));
-            }
-            if self.raw_bytes < self.raw_len {
-                return Err(Fault::of(CodecErrorKind::RawTooShort).after(consumed));
-            }
-        }
-        Ok(consumed)
-    }
-}
-
-impl UnitScanner for Scanner {
-    fn scan(
-        &mut self,
-        stored: &[u8],
-        end: bool,
-        units: &mut Vec<Unit>,
-    ) -> Result<usize, CodecError> {
-        let consumed = self
-            .scan_all(stored, end, units)
-            .map_err(|fault| fault.at(CodecId::ZSTD, self.stored_bytes))?;
-        self.stored_bytes += consumed as u64;
-        Ok(consumed)
+    fn shortage(&self) -> Option<Fault> {
+        (self.raw_bytes < self.raw_len).then(|| Fault::of(CodecErrorKind::RawTooShort))
     }
 }

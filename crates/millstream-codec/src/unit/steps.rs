@@ -1,0 +1,98 @@
+//! What all scanners do alike: take steps until more bytes must come, put units in their place in
+//! the input, and judge the end of the stream. What a step is, each codec says.
+
+use super::{Unit, UnitScanner};
+use crate::CodecId;
+use crate::error::{CodecError, CodecErrorKind, Fault};
+
+/// What one step did: bytes done with, and perhaps a unit, placed relative to the step's start.
+pub(super) type Step = (usize, Option<Unit>);
+
+/// A codec's way through its stored streams.
+pub(super) trait Steps: Send {
+    /// For errors.
+    const CODEC: CodecId;
+
+    /// Takes one step at `rest`, which begins at `offset` of the stream; `None`: more must come
+    /// first.
+    fn step(&mut self, rest: &[u8], offset: u64) -> Result<Option<Step>, Fault>;
+
+    /// Whether a stream that ends here is cut.
+    fn is_open(&self) -> bool;
+
+    /// If a stream that ends here gave fewer raw bytes than it must: what to say.
+    fn shortage(&self) -> Option<Fault>;
+
+    /// See [`UnitScanner::verify`].
+    fn verify(&self, raw: &[u8]) -> Result<(), CodecError> {
+        let _ = raw;
+        Ok(())
+    }
+}
+
+/// The scanner made of a codec's steps.
+pub(super) struct Scanner<S> {
+    steps: S,
+    /// Stored bytes done with.
+    stored_bytes: u64,
+}
+
+impl<S: Steps + 'static> Scanner<S> {
+    pub(super) fn boxed(steps: S) -> Box<dyn UnitScanner> {
+        Box::new(Scanner {
+            steps,
+            stored_bytes: 0,
+        })
+    }
+}
+
+impl<S: Steps> Scanner<S> {
+    fn scan_all(
+        &mut self,
+        stored: &[u8],
+        end: bool,
+        units: &mut Vec<Unit>,
+    ) -> Result<usize, Fault> {
+        let mut consumed = 0;
+        loop {
+            let offset = self.stored_bytes + consumed as u64;
+            let step = self.steps.step(&stored[consumed..], offset);
+            let Some((taken, unit)) = step.map_err(|fault| fault.after(consumed))? else {
+                break;
+            };
+            units.extend(unit.map(|unit| Unit {
+                stored_start: consumed + unit.stored_start,
+                ..unit
+            }));
+            consumed += taken;
+        }
+        if end {
+            if consumed < stored.len() || self.steps.is_open() {
+                return Err(Fault::of(CodecErrorKind::Truncated).after(stored.len()));
+            }
+            if let Some(fault) = self.steps.shortage() {
+                return Err(fault.after(consumed));
+            }
+        }
+        Ok(consumed)
+    }
+}
+
+impl<S: Steps> UnitScanner for Scanner<S> {
+    fn scan(
+        &mut self,
+        stored: &[u8],
+        end: bool,
+        units: &mut Vec<Unit>,
+    ) -> Result<usize, CodecError> {
+        let consumed = self
+            .scan_all(stored, end, units)
+            .map_err(|fault| fault.at(S::CODEC, self.stored_bytes))?;
+        self.stored_bytes += consumed as u64;
+        Ok(consumed)
+    }
+
+    fn verify(&self, raw: &[u8]) -> Result<(), CodecError> {
+        self.steps.verify(raw)
+    }
+}
