@@ -118,8 +118,6 @@ pub mod section {
     pub const ENTRIES: u32 = 2;
     /// Hot: [`BlockRecord`](super::BlockRecord)s, in the order of the data.
     pub const BLOCKS: u32 = 3;
-    /// For each entry the place of its name in the section of names.
-    pub const NAME_INDEX: u32 = 4;
     /// Names, each with its length before it; none crosses a page.
     pub const NAMES: u32 = 5;
     /// Pairs of an entry and the place of its metadata, sorted.
@@ -130,6 +128,12 @@ pub mod section {
     pub const CONTENTS: u32 = 8;
     /// Public key and signature of the root.
     pub const SIGNATURE: u32 = 9;
+
+    /// Whether this version has the kind.
+    #[must_use]
+    pub const fn is_known(kind: u32) -> bool {
+        matches!(kind, BUCKETS..=BLOCKS | NAMES..=SIGNATURE)
+    }
 }
 
 /// An entry.
@@ -144,11 +148,12 @@ pub struct EntryRecord {
     pub raw_bytes: U64,
     /// Its first block.
     pub first_block: U32,
-    /// Its blocks; they follow one another.
-    pub block_count: U32,
+    /// Where its name is in the section of names.
+    pub name_offset: U32,
     /// Where it begins in the raw bytes of its block, if it shares one.
     pub offset_in_block: U32,
-    /// All its blocks but the last have 2 to this power raw bytes.
+    /// All its blocks but the last have 2 to this power raw bytes; so its length says how many
+    /// there are.
     pub block_shift: u8,
     /// See [`entry_flag`].
     pub flags: u8,
@@ -240,5 +245,16 @@ impl EntryRecord {
     #[must_use]
     pub fn is(&self, flag: u8) -> bool {
         self.flags & flag != 0
+    }
+
+    /// Blocks that hold it, one behind the other. Of a record that is not what it should be it is
+    /// any number.
+    #[must_use]
+    pub fn block_count(&self) -> u64 {
+        if self.is(entry_flag::SHARED) {
+            return u64::from(!self.is(entry_flag::GONE));
+        }
+        let size = 1u64.checked_shl(u32::from(self.block_shift));
+        self.raw_bytes.get().div_ceil(size.unwrap_or(u64::MAX))
     }
 }

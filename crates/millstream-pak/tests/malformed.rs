@@ -320,8 +320,12 @@ const TABLES: &[Row] = &[
         let bytes = get64(table, at + 8);
         put64(table, at + 8, bytes + 1);
     }),
-    Row("entry empty", By::Load, |s| {
+    Row("entry empty", By::Verify, |s| {
         let at = long(s);
+        put64(s.section(section::ENTRIES), at + 8, 0);
+    }),
+    Row("shared entry empty", By::Load, |s| {
+        let at = entry(s, true);
         put64(s.section(section::ENTRIES), at + 8, 0);
     }),
     Row("shared entry longer", By::Load, |s| {
@@ -337,14 +341,6 @@ const TABLES: &[Row] = &[
         let table = s.section(section::ENTRIES);
         let first = get32(table, at + 16);
         put32(table, at + 16, first + 1);
-    }),
-    Row("block count zero", By::Load, |s| {
-        let at = long(s);
-        put32(s.section(section::ENTRIES), at + 20, 0);
-    }),
-    Row("block count huge", By::Load, |s| {
-        let at = long(s);
-        put32(s.section(section::ENTRIES), at + 20, u32::MAX);
     }),
     Row("offset in no shared block", By::Load, |s| {
         let at = long(s);
@@ -379,11 +375,16 @@ const TABLES: &[Row] = &[
         s.section(section::ENTRIES)[at + 30] = 1;
     }),
     Row("name place off the end", By::Load, |s| {
-        put32(s.section(section::NAME_INDEX), 0, u32::MAX)
+        put32(s.section(section::ENTRIES), 20, u32::MAX)
+    }),
+    Row("name in the middle of another", By::Verify, |s| {
+        let table = s.section(section::ENTRIES);
+        let place = get32(table, 20);
+        put32(table, 20, place + 1);
     }),
     Row("name of another", By::Verify, |s| {
-        let table = s.section(section::NAME_INDEX);
-        table.copy_within(0..4, 4);
+        let table = s.section(section::ENTRIES);
+        table.copy_within(20..24, 32 + 20);
     }),
     Row("name empty", By::Load, |s| {
         s.section(section::NAMES)[..2].fill(0)

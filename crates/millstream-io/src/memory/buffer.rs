@@ -244,6 +244,7 @@ impl Drop for Buffer {
 
 impl std::ops::Deref for Buffer {
     type Target = [u8];
+    #[inline]
     fn deref(&self) -> &[u8] {
         // SAFETY: start + len <= capacity (new, set_view); the range is this buffer's alone and
         // initialised (module's Safety). Without memory len is 0 and the base is aligned and not

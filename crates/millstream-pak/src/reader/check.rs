@@ -14,7 +14,7 @@ use super::tables::{TABLE_QUEUE_CAPACITY, Tables};
 use super::visit::visit;
 use super::{Package, PackageOptions, plan};
 use crate::error::{Error, ErrorKind, Result, corrupt};
-use crate::format::{SectionRecord, block_flag, section_flag};
+use crate::format::{SectionRecord, block_flag, section, section_flag};
 use crate::limits::{HEADER_BYTES, PAGE_BYTES};
 use crate::metadata::Metadata;
 use crate::names;
@@ -125,14 +125,13 @@ fn check_sections(tables: &Tables, found: &mut Verification) -> bool {
         &tables.buckets,
         &tables.entries,
         &tables.blocks,
-        &tables.name_index,
+        &tables.names,
     ];
     let rest = [&tables.metadata_index, &tables.metadata, &tables.contents];
-    let sections = needed.into_iter().chain([&tables.names]);
-    for section in sections.chain(rest.into_iter().flatten()) {
+    for section in needed.into_iter().chain(rest.into_iter().flatten()) {
         found.take(section.preload(tables));
     }
-    let known = |record: &SectionRecord| (1..=9).contains(&record.kind.get());
+    let known = |record: &SectionRecord| section::is_known(record.kind.get());
     let count = tables.header.section_count.get() as usize;
     for record in tables.header.sections[..count]
         .iter()

@@ -42,14 +42,18 @@ pub(crate) fn span(tables: &Tables, index: u32, offset: u64, len: u64) -> Result
         let cause = format!("the range {offset} + {len} reaches past its {raw_bytes} bytes");
         return Err(Error::new(ErrorKind::PastEnd, cause));
     }
-    let (first, count) = (entry.first_block.get(), entry.block_count.get());
-    let end = u64::from(first) + u64::from(count);
-    if end > tables.header.block_count.get() {
-        return wrong("an entry has blocks beyond the table");
-    }
     let shared = entry.is(entry_flag::SHARED);
-    if shared && (count != 1 || raw_bytes == 0) || (!shared && entry.offset_in_block.get() != 0) {
+    if shared && raw_bytes == 0 || (!shared && entry.offset_in_block.get() != 0) {
         return wrong("an entry's place in a block does not fit its flags");
+    }
+    let shift = entry.block_shift;
+    if !(BLOCK_SHIFT_MIN..=BLOCK_SHIFT_MAX).contains(&shift) {
+        return wrong("an entry has an impossible block size");
+    }
+    let (first, count) = (entry.first_block.get(), entry.block_count());
+    let end = u64::from(first).checked_add(count);
+    if end.is_none_or(|end| end > tables.header.block_count.get()) {
+        return wrong("an entry has blocks beyond the table");
     }
     if shared {
         let skip = u64::from(entry.offset_in_block.get());
@@ -63,13 +67,6 @@ pub(crate) fn span(tables: &Tables, index: u32, offset: u64, len: u64) -> Result
             skip: skip + offset,
             entry,
         });
-    }
-    let shift = entry.block_shift;
-    if !(BLOCK_SHIFT_MIN..=BLOCK_SHIFT_MAX).contains(&shift) {
-        return wrong("an entry has an impossible block size");
-    }
-    if raw_bytes.div_ceil(1 << shift) != u64::from(count) {
-        return wrong("an entry's blocks do not add up to its length");
     }
     if len == 0 {
         return Ok(Span {

@@ -1,7 +1,7 @@
 //! Sections of an open package: their pages are hashed when they are first touched.
 //!
 //! Hot sections are in memory from the first read on. Cold ones are read page by page, or all at
-//! once by [`Section::preload`]. Either way a page is compared with its hash before a byte of it is
+//! once, into memory without gaps, by [`Section::preload`]. Either way a page is compared with its hash before a byte of it is
 //! used, and the hashes with their digest in the header, which the root covers: so what a lookup
 //! sees is what was packed, and opening costs nothing for what is never looked at.
 
@@ -34,6 +34,7 @@ enum Memory {
     Cold {
         pages: Box<[OnceLock<Buffer>]>,
         hashes: OnceLock<Buffer>,
+        whole: OnceLock<Buffer>,
     },
 }
 
@@ -52,6 +53,7 @@ impl Section {
             Memory::Cold {
                 pages: (0..pages).map(|_| OnceLock::new()).collect(),
                 hashes: OnceLock::new(),
+                whole: OnceLock::new(),
             }
         };
         Section {
@@ -66,6 +68,29 @@ impl Section {
 
     pub(crate) fn len(&self) -> usize {
         self.bytes
+    }
+
+    /// `N` bytes of a hot section if their pages were found right before; else [`Section::get`]
+    /// says more. The way of a lookup: one branch, which always goes the same way.
+    #[inline(always)]
+    pub(crate) fn known<'a, const N: usize>(
+        &self,
+        tables: &'a Tables,
+        offset: usize,
+    ) -> Option<&'a [u8; N]> {
+        let Memory::Hot { checked, .. } = &self.memory else {
+            return None;
+        };
+        if offset.checked_add(N).is_none_or(|end| end > self.bytes) {
+            return None;
+        }
+        let is_known = |page: usize| checked[page / 64].load(Ordering::Acquire) >> (page % 64) & 1;
+        let last = (offset + N - 1) / PAGE_BYTES;
+        if is_known(offset / PAGE_BYTES) & is_known(last) == 0 {
+            return None;
+        }
+        let start = self.offset as usize + offset;
+        tables.hot.get(start..)?.first_chunk()
     }
 
     /// Bytes of the section. `len` must not be 0; a cold range must not cross a page.
@@ -93,14 +118,19 @@ impl Section {
                 let start = self.offset as usize;
                 Ok(&tables.hot[start + offset..start + end])
             }
-            Memory::Cold { pages, .. } => {
+            Memory::Cold { pages, whole, .. } => {
+                if (end - 1) / PAGE_BYTES != page {
+                    return Err(self.wrong(offset, "an item crosses a page"));
+                }
+                if let Some(whole) = whole.get() {
+                    return Ok(&whole[offset..end]);
+                }
                 let bytes = match pages[page].get() {
                     Some(bytes) => bytes,
                     None => self.fetch(tables, page)?,
                 };
                 let start = offset % PAGE_BYTES;
-                let found = bytes.get(start..start + len);
-                found.ok_or_else(|| self.wrong(offset, "an item crosses a page"))
+                Ok(&bytes[start..start + len])
             }
         }
     }
@@ -134,7 +164,7 @@ impl Section {
 
     #[cold]
     fn fetch<'a>(&'a self, tables: &Tables, page: usize) -> Result<&'a Buffer> {
-        let Memory::Cold { pages, hashes } = &self.memory else {
+        let Memory::Cold { pages, hashes, .. } = &self.memory else {
             unreachable!("called for cold sections")
         };
         let at = self.offset + (page * PAGE_BYTES) as u64;
@@ -164,35 +194,28 @@ impl Section {
 
     /// Brings all of a cold section into memory, and checks it.
     pub(crate) fn preload(&self, tables: &Tables) -> Result<()> {
-        let Memory::Cold { pages, .. } = &self.memory else {
+        let Memory::Cold { hashes, whole, .. } = &self.memory else {
             if self.bytes > 0 {
                 self.check_hot(tables, 0, (self.bytes - 1) / PAGE_BYTES)?;
             }
             return Ok(());
         };
-        let missing = (0..pages.len()).filter(|&page| pages[page].get().is_none());
-        let missing: Vec<usize> = missing.collect();
-        let Some(&first) = missing.first() else {
+        if self.bytes == 0 || whole.get().is_some() {
             return Ok(());
-        };
-        self.fetch(tables, first)?;
-        for some in missing[1..].chunks(super::tables::TABLE_QUEUE_CAPACITY as usize / 2) {
-            let mut tickets = Vec::with_capacity(some.len());
-            for &page in some {
-                let at = self.offset + (page * PAGE_BYTES) as u64;
-                let request = Request::read(tables.file, at, self.page_bytes(page) as u64);
-                tickets.push((page, tables.queue.enqueue(request)?));
-            }
-            tables.queue.submit();
-            for (page, ticket) in tickets {
-                let bytes = ticket.wait()?.into_buffer();
-                let Memory::Cold { hashes, .. } = &self.memory else {
-                    unreachable!("looked at above")
-                };
-                self.check_page(hashes.get().expect("the first page had them"), page, &bytes)?;
-                pages[page].get_or_init(|| bytes);
-            }
         }
+        let read = |at, len| Request::read(tables.file, at, len);
+        let bytes = tables.queue.enqueue(read(self.offset, self.bytes as u64))?;
+        let len = self.hashes_bytes() as u64;
+        let told = tables.queue.enqueue(read(self.hashes_offset, len))?;
+        tables.queue.submit();
+        let told = told.wait()?.into_buffer();
+        self.check_hashes(&told)?;
+        let bytes = bytes.wait()?.into_buffer();
+        for (page, bytes) in bytes.chunks(PAGE_BYTES).enumerate() {
+            self.check_page(&told, page, bytes)?;
+        }
+        let _ = hashes.set(told);
+        let _ = whole.set(bytes);
         Ok(())
     }
 

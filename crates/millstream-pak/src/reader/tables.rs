@@ -13,8 +13,8 @@ use crate::format::{
     section_flag,
 };
 use crate::limits::{
-    BLOCKS_MAX, BUCKET_BITS_MAX, ENTRIES_MAX, HEADER_BYTES, OFFSETS_MAX, OPEN_BYTES, PAGE_BYTES,
-    SECTIONS_MAX, STORED_ALIGNMENT,
+    BLOCKS_MAX, BUCKET_BITS_MAX, BUCKET_WINDOW, ENTRIES_MAX, HEADER_BYTES, OFFSETS_MAX, OPEN_BYTES,
+    PAGE_BYTES, SECTIONS_MAX, STORED_ALIGNMENT,
 };
 
 /// Requests for tables that are out at once.
@@ -36,7 +36,6 @@ pub(crate) struct Tables {
     pub(crate) bucket_bits: u32,
     pub(crate) entries: Section,
     pub(crate) blocks: Section,
-    pub(crate) name_index: Section,
     pub(crate) names: Section,
     pub(crate) metadata_index: Option<Section>,
     pub(crate) metadata: Option<Section>,
@@ -89,7 +88,6 @@ impl Tables {
             bucket_bits,
             entries: need(section::ENTRIES)?,
             blocks: need(section::BLOCKS)?,
-            name_index: need(section::NAME_INDEX)?,
             names: need(section::NAMES)?,
             metadata_index: take(section::METADATA_INDEX),
             metadata: take(section::METADATA),
@@ -124,14 +122,29 @@ impl Tables {
         Ok(BlockRecord::read_from_bytes(bytes).expect("so many were asked for"))
     }
 
+    /// Loads a byte of each line in which the entries from one on lie, so that they are in the cache
+    /// later; what it gives is of no meaning.
+    #[inline]
+    pub(crate) fn touch_entries(&self, index: u32) -> u8 {
+        const WINDOW_BYTES: usize = BUCKET_WINDOW * size_of::<EntryRecord>();
+        let offset = index as usize * size_of::<EntryRecord>();
+        let window = self.entries.known::<WINDOW_BYTES>(self, offset);
+        window.map_or(0, |window| window[0] ^ window[WINDOW_BYTES / 2])
+    }
+
     /// The entries of the bucket of a hash: first, and one past the last.
     #[inline]
     pub(crate) fn bucket(&self, hash: u64) -> Result<(u32, u32)> {
         let bucket = (hash >> (64 - self.bucket_bits)) as usize;
-        let bytes = self.buckets.get(self, bucket * 4, 8)?;
-        let (start, end) = bytes.split_at(4);
-        let number = |bytes: &[u8]| u32::from_le_bytes(bytes.try_into().expect("four of them"));
-        let (start, end) = (number(start), number(end));
+        let pair = match self.buckets.known::<8>(self, bucket * 4) {
+            Some(pair) => *pair,
+            None => {
+                let pair = self.buckets.get(self, bucket * 4, 8)?;
+                pair.try_into().expect("eight of them")
+            }
+        };
+        let pair = u64::from_le_bytes(pair);
+        let (start, end) = (pair as u32, (pair >> 32) as u32);
         if start > end || u64::from(end) > self.entry_count() {
             return Err(self
                 .buckets
@@ -270,7 +283,7 @@ impl<'a> Sections<'a> {
             if known.iter().any(|(_, other)| other.kind == record.kind) {
                 return wrong("another has the same kind");
             }
-            let is_known = (section::BUCKETS..=section::SIGNATURE).contains(&record.kind.get());
+            let is_known = section::is_known(record.kind.get());
             if !is_known && record.flags.get() & section_flag::REQUIRED != 0 {
                 let cause = format!("section kind {} is not known", record.kind.get());
                 return Err(Error::new(ErrorKind::Unsupported, cause).at(place));
@@ -379,7 +392,6 @@ fn check_hot_sizes(header: &Header, sections: &Sections<'_>) -> Result<u32> {
     let all = u64::MAX;
     check(section::ENTRIES, true, Some(entries * 32), all)?;
     check(section::BLOCKS, true, Some(blocks * 32), all)?;
-    check(section::NAME_INDEX, false, Some(entries * 4), all)?;
     check(section::NAMES, false, None, OFFSETS_MAX)?;
     check(section::METADATA, false, None, OFFSETS_MAX)?;
     let places = check(section::METADATA_INDEX, false, None, entries * 8)?;

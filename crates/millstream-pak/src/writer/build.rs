@@ -17,7 +17,8 @@ use crate::format::{
 };
 use crate::limits::{
     ALIGNED_BYTES_MIN, BLOCK_ALIGNMENT, BLOCKS_MAX, BUCKET_BITS_MAX, BUCKET_ENTRIES, ENTRIES_MAX,
-    HEADER_BYTES, METADATA_BYTES_MAX, OFFSETS_MAX, PAGE_BYTES, SEEDS_MAX, STORED_ALIGNMENT,
+    HEADER_BYTES, HOT_ALIGNMENT, METADATA_BYTES_MAX, OFFSETS_MAX, PAGE_BYTES, SEEDS_MAX,
+    STORED_ALIGNMENT,
 };
 use crate::names;
 use crate::sign::SecretKey;
@@ -30,7 +31,6 @@ pub(crate) struct Entry {
     pub(crate) name: Vec<u8>,
     pub(crate) raw_bytes: u64,
     pub(crate) first_block: u32,
-    pub(crate) block_count: u32,
     pub(crate) offset_in_block: u32,
     pub(crate) block_shift: u8,
     pub(crate) flags: u8,
@@ -95,9 +95,10 @@ impl Hot {
     }
 }
 
-/// Bytes that a section takes with its hashes.
+/// Bytes that a hot section takes with its hashes.
 fn placed(bytes: u64) -> u64 {
-    bytes.next_multiple_of(BLOCK_ALIGNMENT) + bytes.div_ceil(PAGE_BYTES as u64) * 32
+    let hashes = bytes.div_ceil(PAGE_BYTES as u64) * 32;
+    bytes.next_multiple_of(HOT_ALIGNMENT) + hashes.next_multiple_of(HOT_ALIGNMENT)
 }
 
 impl<'a> Builder<'a> {
@@ -208,8 +209,8 @@ impl<'a> Builder<'a> {
         );
         let data_bytes = self.end() - self.layout.data_offset;
         let (seed, hashes) = sort_by_hash(&mut entries, features.fold_case)?;
-        let mut sections = self.cold_sections(&entries)?;
-        let (hot, hot_sections) = hot_bytes(&self.layout, &entries, &self.blocks, &hashes);
+        let (mut sections, names) = self.cold_sections(&entries)?;
+        let (hot, hot_sections) = hot_bytes(&self.layout, &entries, &names, &self.blocks, &hashes);
         sections.splice(0..0, hot_sections);
         if features.sign.is_some() {
             self.pad(BLOCK_ALIGNMENT);
@@ -237,20 +238,17 @@ impl<'a> Builder<'a> {
         Ok((header.root, self.written))
     }
 
-    fn cold_sections(&mut self, entries: &[Entry]) -> Result<Vec<SectionRecord>> {
+    /// The cold sections, and where each entry's name is.
+    fn cold_sections(&mut self, entries: &[Entry]) -> Result<(Vec<SectionRecord>, Vec<u32>)> {
         let mut by_name: Vec<u32> = (0..entries.len() as u32).collect();
         by_name.sort_unstable_by(|&a, &b| entries[a as usize].name.cmp(&entries[b as usize].name));
         let mut items = Items::default();
-        let mut places = vec![0; entries.len() * 4];
+        let mut names = vec![0; entries.len()];
         for &nth in &by_name {
-            let at = items.push(&entries[nth as usize].name)?;
-            places[nth as usize * 4..][..4].copy_from_slice(&at.to_le_bytes());
+            names[nth as usize] = items.push(&entries[nth as usize].name)?;
         }
-        let mut sections = vec![
-            self.section(section::NAME_INDEX, true, &places)?,
-            self.section(section::NAMES, true, &items.0)?,
-        ];
-        drop((places, items));
+        let mut sections = vec![self.section(section::NAMES, true, &items.0)?];
+        drop((by_name, items));
         let (mut items, mut places) = (Items::default(), Vec::new());
         for (nth, entry) in entries.iter().enumerate() {
             let Some(metadata) = &entry.metadata else {
@@ -272,7 +270,7 @@ impl<'a> Builder<'a> {
         }
         let contents: Vec<u8> = entries.iter().flat_map(|entry| entry.content).collect();
         sections.push(self.section(section::CONTENTS, false, &contents)?);
-        Ok(sections)
+        Ok((sections, names))
     }
 
     fn header(
@@ -355,6 +353,7 @@ fn sort_by_hash(entries: &mut [Entry], fold_case: bool) -> Result<(u64, Vec<u64>
 fn hot_bytes(
     layout: &Hot,
     entries: &[Entry],
+    names: &[u32],
     blocks: &[BlockRecord],
     hashes: &[u64],
 ) -> (Vec<u8>, Vec<SectionRecord>) {
@@ -369,12 +368,12 @@ fn hot_bytes(
     }
     buckets.extend_from_slice(&(entries.len() as u32).to_le_bytes());
     let mut table = Vec::with_capacity(entries.len() * 32);
-    for (entry, &hash) in entries.iter().zip(hashes) {
+    for ((entry, &hash), &name) in entries.iter().zip(hashes).zip(names) {
         let entry = EntryRecord {
             hash: U64::new(hash),
             raw_bytes: U64::new(entry.raw_bytes),
             first_block: U32::new(entry.first_block),
-            block_count: U32::new(entry.block_count),
+            name_offset: U32::new(name),
             offset_in_block: U32::new(entry.offset_in_block),
             block_shift: entry.block_shift,
             flags: entry.flags,
@@ -392,10 +391,11 @@ fn hot_bytes(
     for (kind, bytes) in parts {
         let offset = (HEADER_BYTES + hot.len()) as u64;
         hot.extend_from_slice(bytes);
-        hot.resize(hot.len().next_multiple_of(BLOCK_ALIGNMENT as usize), 0);
+        hot.resize(hot.len().next_multiple_of(HOT_ALIGNMENT as usize), 0);
         let hashes = page_hashes(bytes);
         let hashes_offset = (HEADER_BYTES + hot.len()) as u64;
         hot.extend_from_slice(&hashes);
+        hot.resize(hot.len().next_multiple_of(HOT_ALIGNMENT as usize), 0);
         sections.push(record(kind, true, offset, bytes, hashes_offset, &hashes));
     }
     assert_eq!((HEADER_BYTES + hot.len()) as u64, layout.end, "as planned");

@@ -212,7 +212,6 @@ fn entries(
             name: planned.item.name.clone(),
             raw_bytes: planned.item.len,
             first_block: place.first_unit,
-            block_count: place.unit_count,
             offset_in_block: place.offset_in_block,
             block_shift: place.block_shift,
             flags: if place.shared { entry_flag::SHARED } else { 0 },

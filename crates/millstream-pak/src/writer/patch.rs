@@ -140,8 +140,7 @@ pub fn write_patch(
     let mut runs: Vec<(u32, u32)> = Vec::new();
     let mut seen = HashSet::new();
     for one in wanted.iter().filter_map(|one| one.index) {
-        let entry = b.tables().entry(one)?;
-        let run = (entry.first_block.get(), entry.block_count.get());
+        let run = run_of(b, one)?;
         if seen.insert(run) {
             runs.push(run);
         }
@@ -206,7 +205,6 @@ fn entry(
             name: wanted.name,
             raw_bytes: 0,
             first_block: 0,
-            block_count: 0,
             offset_in_block: 0,
             block_shift: crate::limits::BLOCK_SHIFT_DEFAULT,
             flags: entry_flag::GONE,
@@ -215,19 +213,26 @@ fn entry(
         });
     };
     let record = b.tables().entry(index)?;
-    let run = (record.first_block.get(), record.block_count.get());
+    let run = run_of(b, index)?;
     report.raw_bytes += record.raw_bytes.get();
     Ok(Entry {
         name: wanted.name,
         raw_bytes: record.raw_bytes.get(),
         first_block: moved[&run],
-        block_count: run.1,
         offset_in_block: record.offset_in_block.get(),
         block_shift: record.block_shift,
         flags: record.flags,
         content: content(b, index)?,
         metadata: b.metadata(index)?.map(<[u8]>::to_vec),
     })
+}
+
+/// An entry's blocks: first and count, checked against the table.
+fn run_of(b: &Package, index: u32) -> Result<(u32, u32)> {
+    let raw_bytes = b.info(index)?.raw_bytes;
+    let span = plan::span(b.tables(), index, 0, raw_bytes);
+    let span = span.map_err(|error| b.blame(index, error))?;
+    Ok((span.first, span.count))
 }
 
 fn push(
