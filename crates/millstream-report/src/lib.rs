@@ -1,0 +1,38 @@
+//! Pages and pictures of what Millstream measured and recorded.
+//!
+//! Two kinds of page, both one file of HTML that loads nothing, in light and dark, on a phone as on
+//! a desk: [`bench`] shows the rows of a benchmark, [`trace`] a recorded trace and in words where
+//! the time went. [`record`] draws rows of several versions. Below them: [`chart`] the kinds of
+//! pictures, [`svg`] our own small writer, [`page`] the page around them; [`rows`], [`cases`],
+//! [`axes`] and [`compare`] what the rows mean.
+//!
+//! Inputs are text from outside: every string is escaped, every number may be odd, every size has
+//! a bound. Nothing here reads or writes files, and nothing depends on the engine.
+//!
+//! ```
+//! use millstream_report::{bench, rows};
+//!
+//! let text = br#"{"workload":"read","case":"cold","contender":"millstream","metric":"rate",
+//! "unit":"MB/s","better":"higher","n":3,"min":3600,"median":3700,"mean":3690,"max":3750,
+//! "ci95":40,"params":{}}"#;
+//! let line: Vec<u8> = text.iter().copied().filter(|byte| *byte != b'\n').collect();
+//! let run = bench::Run { rows: rows::parse(&line)?, ..bench::Run::default() };
+//! assert!(bench::page(&run).starts_with("<!DOCTYPE html>"));
+//! # Ok::<(), millstream_report::error::Error>(())
+//! ```
+
+pub mod axes;
+pub mod bench;
+pub mod cases;
+pub mod chart;
+pub mod compare;
+pub mod error;
+pub mod limits;
+pub mod markup;
+pub mod page;
+pub mod record;
+pub mod rows;
+pub mod scale;
+pub mod svg;
+mod theme;
+pub mod trace;
