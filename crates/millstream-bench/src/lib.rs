@@ -42,7 +42,7 @@ mod scenes;
 mod startup;
 pub mod stats;
 mod streams;
-mod study;
+pub mod study;
 mod table;
 pub mod throttle;
 mod together;

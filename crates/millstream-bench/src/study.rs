@@ -188,7 +188,7 @@ const STREAMS: [(&str, &str, &str); 7] = [
 /// The study's figure beside a row of ours, if it has one. A case without a throttle shows the
 /// figures of its hard disk: they are the same experiment on another device.
 #[must_use]
-pub(crate) fn beside(workload: &str, case: &str, contender: &str) -> Option<&'static str> {
+pub fn beside(workload: &str, case: &str, contender: &str) -> Option<&'static str> {
     match workload {
         "read" => READINGS
             .iter()

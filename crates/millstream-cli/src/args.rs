@@ -45,6 +45,7 @@ pub(crate) enum Command {
     Verify(VerifyArgs),
     Diff(DiffArgs),
     Decode(DecodeArgs),
+    Report(ReportArgs),
     Bench(BenchArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),
@@ -258,6 +259,34 @@ pub(crate) struct DecodeArgs {
     pub(crate) json: bool,
 }
 
+/// Turn a recorded trace into a page to look at.
+///
+/// The trace is one of `load --trace` or `scene --trace`. The page is one file of HTML that loads
+/// nothing: in words where the time went, a timeline of queue, device and workers that zooms, the
+/// longest requests and stalls.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  millstream load --cold --trace load.json game/data
+  millstream report load.json -o load.html")]
+pub(crate) struct ReportArgs {
+    /// The trace to read; - is standard input
+    #[arg(value_name = "TRACE.json", value_hint = ValueHint::FilePath, value_parser = path_words())]
+    pub(crate) trace: OsString,
+    /// The page to write, replaced as a whole when all went well; - is standard output
+    #[arg(
+        short,
+        long,
+        value_name = "FILE.html",
+        value_hint = ValueHint::FilePath,
+        value_parser = path_words()
+    )]
+    pub(crate) output: OsString,
+    /// Print a JSON document about the trace; FILE.html must be a file
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
 /// Measure the engine beside its rivals, and both beside the limits of this machine.
 ///
 /// Makes its own data from a seed, so it runs on a fresh machine. Every result is checked against a
@@ -266,6 +295,7 @@ pub(crate) struct DecodeArgs {
 #[command(after_help = "\
 Examples:
   millstream bench --quick
+  millstream bench --quick --report report.html
   millstream bench read --throttle 48,550 --rows rows.jsonl")]
 pub(crate) struct BenchArgs {
     /// What to measure
@@ -286,6 +316,14 @@ pub(crate) struct BenchArgs {
     /// Append every figure to this file, a JSON object a line
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) rows: Option<PathBuf>,
+    /// Also write a page with pictures, tables and what the machine is, as one file of HTML
+    #[arg(
+        long,
+        value_name = "FILE.html",
+        value_hint = ValueHint::FilePath,
+        value_parser = path_words()
+    )]
+    pub(crate) report: Option<OsString>,
     /// Print one JSON document instead of tables
     #[arg(long)]
     pub(crate) json: bool,

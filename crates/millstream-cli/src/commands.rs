@@ -10,5 +10,6 @@ pub(crate) mod info;
 pub(crate) mod list;
 pub(crate) mod load;
 pub(crate) mod pack;
+pub(crate) mod report;
 pub(crate) mod scene;
 pub(crate) mod verify;

@@ -10,6 +10,7 @@ mod failure;
 mod input;
 mod limits;
 mod loader;
+mod machine;
 mod names;
 mod output;
 mod package;
@@ -57,6 +58,7 @@ fn run(command: &Command) -> Result<(), Ending> {
         Command::Verify(args) => commands::verify::verify(args),
         Command::Diff(args) => commands::diff::diff(args),
         Command::Decode(args) => commands::decode::decode(args),
+        Command::Report(args) => commands::report::report(args),
         Command::Bench(args) => commands::bench::bench(args),
         Command::Completions(args) => commands::describe::completions(args),
         Command::Man(args) => commands::describe::man(args),
