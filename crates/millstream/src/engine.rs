@@ -449,14 +449,17 @@ impl Engine {
             return;
         }
         let req = &self.requests[request as usize];
-        let (offset, name) = (req.offset, self.name_of(request));
+        let (offset, arrival, name) = (req.offset, req.arrival, self.name_of(request));
         let start_ns = start_ns.saturating_sub(self.trace_start_ns);
-        let duration_ns = end_ns.saturating_sub(self.trace_start_ns) - start_ns.min(end_ns);
+        let duration_ns = end_ns
+            .saturating_sub(self.trace_start_ns)
+            .saturating_sub(start_ns);
         let kind = EventKind::Span {
             lane,
             duration_ns,
             bytes,
             offset,
+            request: arrival,
         };
         let counters = EventKind::Counters {
             staging_bytes: self.arena.in_use() as u64,

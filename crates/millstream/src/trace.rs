@@ -36,6 +36,8 @@ pub enum EventKind {
         bytes: u64,
         /// Offset in its file.
         offset: u64,
+        /// Number of the request it belongs to, in the order of submission.
+        request: u64,
     },
     /// Counters at a moment.
     Counters {
@@ -116,6 +118,7 @@ fn write_event(event: &TraceEvent, out: &mut dyn io::Write) -> io::Result<()> {
             duration_ns,
             bytes,
             offset,
+            request,
         } => {
             let tid = match lane {
                 Lane::Queue => 1,
@@ -127,7 +130,8 @@ fn write_event(event: &TraceEvent, out: &mut dyn io::Write) -> io::Result<()> {
             write!(
                 out,
                 "{{\"name\":\"{name}\",\"ph\":\"X\",\"ts\":{start},\"dur\":{duration},\"pid\":1,\
-                 \"tid\":{tid},\"args\":{{\"bytes\":{bytes},\"offset\":{offset}}}}}"
+                 \"tid\":{tid},\"args\":{{\"bytes\":{bytes},\"offset\":{offset},\
+                 \"request\":{request}}}}}"
             )
         }
         EventKind::Counters {
@@ -169,6 +173,7 @@ mod tests {
             duration_ns: 1500,
             bytes: 7,
             offset: 9,
+            request: 3,
         };
         trace.push(TraceEvent {
             start_ns: 2_000_001,
@@ -180,6 +185,8 @@ mod tests {
         let text = String::from_utf8(out).expect("JSON is UTF-8");
         assert!(text.contains(r#""name":"a\"b\u000a\\""#), "{text}");
         assert!(text.contains(r#""ts":2000.001,"dur":1.500"#), "{text}");
+        let args = r#""args":{"bytes":7,"offset":9,"request":3}"#;
+        assert!(text.contains(args), "{text}");
         assert!(text.trim_end().ends_with("]}"), "{text}");
     }
 }

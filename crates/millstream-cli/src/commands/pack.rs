@@ -146,7 +146,7 @@ fn find(folder: &Path) -> Result<Vec<Item>, Ending> {
     }
 }
 
-/// The names of the inputs in the order in which a trace shows them. A trace of loose files has
+/// The names of the inputs in the order in which a trace's requests were submitted. A trace of loose files has
 /// their paths, one of a package the names of its entries.
 fn order(trace: &Path, items: &[Item]) -> Result<Vec<Vec<u8>>, Ending> {
     let wrong = |cause: String| Failure::new(trace.as_os_str(), cause);
@@ -163,15 +163,14 @@ fn order(trace: &Path, items: &[Item]) -> Result<Vec<Vec<u8>>, Ending> {
     let requests = events.iter().filter(|event| {
         event.get("ph").is_some_and(|ph| ph == "X") && event.get("tid").is_some_and(|id| id == 1)
     });
-    let mut named: Vec<(f64, &[u8])> = requests
+    let mut named: Vec<(u64, &[u8])> = requests
         .filter_map(|event| {
-            let start = event.get("ts")?.as_f64()?;
+            let number = event.get("args")?.get("request")?.as_u64()?;
             let name = known.find(event.get("name")?.as_str()?)?;
-            Some((start, name))
+            Some((number, name))
         })
         .collect();
-    // Requests submitted at once stay in the order of their ends.
-    named.sort_by(|a, b| a.0.total_cmp(&b.0));
+    named.sort_by_key(|(number, _)| *number);
     let mut seen = HashSet::new();
     let first = named.into_iter().filter(|(_, name)| seen.insert(*name));
     Ok(first.map(|(_, name)| name.to_vec()).collect())
