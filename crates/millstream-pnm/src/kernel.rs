@@ -298,6 +298,51 @@ fn blocks_of_chunk(text_left: usize, samples_left: usize) -> usize {
         .min(samples_left / SAMPLES_PER_BLOCK)
 }
 
+/// Text and room of a chunk.
+struct Chunk<'a> {
+    text: &'a [u8],
+    /// Where it begins in the text: [`BEFORE_BYTES`] or more.
+    at: usize,
+    /// Whole blocks of text from there on.
+    blocks: usize,
+    /// Room for [`SAMPLES_PER_BLOCK`] samples of each block at least.
+    out: &'a mut [u8],
+}
+
+/// What all kernels share: goes on chunk by chunk. `convert` gives the number of samples that a
+/// chunk holds, or `None` if something in it is not usual.
+#[inline(always)]
+fn by_chunks(
+    job: Job<'_>,
+    sample_bytes: usize,
+    mut convert: impl FnMut(Chunk<'_>) -> Option<usize>,
+) -> Run {
+    let Job {
+        text, start, out, ..
+    } = job;
+    let (mut at, mut produced) = (start, 0);
+    assert!(start >= BEFORE_BYTES && start <= text.len());
+    loop {
+        let room = out.len() / sample_bytes - produced;
+        let blocks = blocks_of_chunk(text.len() - at, room);
+        if blocks == 0 {
+            break;
+        }
+        let out = &mut out[produced * sample_bytes..];
+        let Some(made) = convert(Chunk {
+            text,
+            at,
+            blocks,
+            out,
+        }) else {
+            break;
+        };
+        at += blocks * BLOCK_BYTES;
+        produced += made;
+    }
+    back_up(text, start, at, produced)
+}
+
 /// Ends a run: a number that the end of the last chunk cuts is left for whoever goes on.
 fn back_up(text: &[u8], start: usize, mut at: usize, produced: usize) -> Run {
     // Short: runs of digits that are too long were not let through.

@@ -17,10 +17,7 @@
 use std::arch::x86_64::*;
 
 use super::tables::{COMPACT, HUNDREDS, ONES, Row, TENS, TOO_LARGE_BIT, TOP_MAX, WHITE};
-use super::{
-    BEFORE_BYTES, BLOCK_BYTES, Job, Run, SAMPLES_PER_BLOCK, back_up, blocks_of_chunk,
-    count_by_masks,
-};
+use super::{BLOCK_BYTES, Chunk, Job, Run, SAMPLES_PER_BLOCK, by_chunks, count_by_masks};
 
 /// Whether this machine can run it.
 pub(super) fn is_available() -> bool {
@@ -234,25 +231,20 @@ pub(super) unsafe fn count(blocks: &[[u8; BLOCK_BYTES]]) -> (usize, bool) {
 /// The machine has the features.
 #[target_feature(enable = "avx2,popcnt")]
 pub(super) unsafe fn narrow<const COMMAS: bool>(job: Job<'_>) -> Run {
-    let Job {
-        text,
-        start,
-        out,
-        maxval,
-    } = job;
+    let maxval = job.maxval;
     let c = constants();
-    let (mut at, mut produced) = (start, 0);
     let mut gaps = Gaps::NONE;
-    assert!(start >= BEFORE_BYTES && start <= text.len());
-    loop {
-        let blocks = blocks_of_chunk(text.len() - at, out.len() - produced);
-        if blocks == 0 {
-            break;
-        }
-        let mut next = produced;
+    by_chunks(job, 1, |chunk| {
+        let Chunk {
+            text,
+            at,
+            blocks,
+            out,
+        } = chunk;
+        let mut next = 0;
         let mut wrong = Wrong::nothing();
         for block in 0..blocks {
-            // SAFETY: `blocks_of_chunk` leaves `blocks` whole blocks from `at` on in the text, and
+            // SAFETY: `by_chunks` promises `blocks` whole blocks from `at` on in the text, and that
             // `at` is at least BEFORE_BYTES behind its start.
             let block = unsafe { text.as_ptr().add(at + block * BLOCK_BYTES) };
             let (mut values, mut ends, mut bits) = ([c.one; 2], [c.one; 2], [0; 2]);
@@ -285,7 +277,7 @@ pub(super) unsafe fn narrow<const COMMAS: bool>(job: Job<'_>) -> Run {
             debug_assert!(next + SAMPLES_PER_BLOCK <= out.len());
             for which in GROUPS {
                 let (samples, count) = group(slots, set, which);
-                // SAFETY: `blocks_of_chunk` leaves room for SAMPLES_PER_BLOCK samples for each
+                // SAFETY: `by_chunks` promises room for SAMPLES_PER_BLOCK samples for each
                 // block, eight for each group; no group before this one made more.
                 unsafe { _mm_storel_epi64(out.as_mut_ptr().add(next).cast(), samples) };
                 next += count;
@@ -295,12 +287,10 @@ pub(super) unsafe fn narrow<const COMMAS: bool>(job: Job<'_>) -> Run {
         let too_large = _mm256_subs_epu8(wrong.most, most);
         if wrong.is_any() || gaps.good != u64::MAX || _mm256_testz_si256(too_large, too_large) == 0
         {
-            break;
+            return None;
         }
-        at += blocks * BLOCK_BYTES;
-        produced = next;
-    }
-    back_up(text, start, at, produced)
+        Some(next)
+    })
 }
 
 /// Sixteen-bit samples; `out` holds two bytes for each.
@@ -309,23 +299,18 @@ pub(super) unsafe fn narrow<const COMMAS: bool>(job: Job<'_>) -> Run {
 /// The machine has the features.
 #[target_feature(enable = "avx2,popcnt")]
 pub(super) unsafe fn wide<const COMMAS: bool>(job: Job<'_>) -> Run {
-    let Job {
-        text,
-        start,
-        out,
-        maxval,
-    } = job;
+    let maxval = job.maxval;
     let c = constants();
     let weights = _mm_set1_epi16(100 << 8 | 1);
-    let (mut at, mut produced) = (start, 0);
     let mut gaps = Gaps::NONE;
-    assert!(start >= BEFORE_BYTES && start <= text.len());
-    loop {
-        let blocks = blocks_of_chunk(text.len() - at, out.len() / 2 - produced);
-        if blocks == 0 {
-            break;
-        }
-        let mut next = produced;
+    by_chunks(job, 2, |chunk| {
+        let Chunk {
+            text,
+            at,
+            blocks,
+            out,
+        } = chunk;
+        let mut next = 0;
         let mut wrong = Wrong::nothing();
         let (mut over, mut most) = (_mm_setzero_si128(), _mm_setzero_si128());
         for block in 0..blocks {
@@ -392,10 +377,8 @@ pub(super) unsafe fn wide<const COMMAS: bool>(job: Job<'_>) -> Run {
             || _mm256_testz_si256(top_too_large, top_too_large) == 0
             || _mm_testz_si128(over, over) == 0
         {
-            break;
+            return None;
         }
-        at += blocks * BLOCK_BYTES;
-        produced = next;
-    }
-    back_up(text, start, at, produced)
+        Some(next)
+    })
 }

@@ -5,7 +5,7 @@
 //!
 //! # Safety
 //! Every function here needs the features that [`is_available`] asks for. Loads reach
-//! [`BEFORE_BYTES`] before a block and to its end; the loop asserts that the text has both. Stores
+//! `BEFORE_BYTES` before a block and to its end; the loop asserts that the text has both. Stores
 //! reach [`SAMPLES_PER_BLOCK`] samples from the place of the next sample on; the number of blocks
 //! in a chunk is bounded by the room for so many samples for each of them, and a block of 64 bytes
 //! has at most 32 token ends, because two never stand side by side.
@@ -17,10 +17,7 @@
 use std::arch::x86_64::*;
 
 use super::tables::{HUNDREDS, ONES, Row, TENS, TOO_LARGE_BIT, TOP_MAX, WHITE};
-use super::{
-    BEFORE_BYTES, BLOCK_BYTES, Job, Run, SAMPLES_PER_BLOCK, back_up, blocks_of_chunk,
-    count_by_masks,
-};
+use super::{BLOCK_BYTES, Chunk, Job, Run, SAMPLES_PER_BLOCK, by_chunks, count_by_masks};
 
 /// Whether this machine can run it.
 pub(super) fn is_available() -> bool {
@@ -158,22 +155,17 @@ pub(super) unsafe fn count(blocks: &[[u8; BLOCK_BYTES]]) -> (usize, bool) {
 /// The machine has the features.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi2,bmi1,bmi2,popcnt")]
 pub(super) unsafe fn narrow<const COMMAS: bool>(job: Job<'_>) -> Run {
-    let Job {
-        text,
-        start,
-        out,
-        maxval,
-    } = job;
+    let maxval = job.maxval;
     let c = constants();
-    let (mut at, mut produced) = (start, 0);
     let mut carry = Carry::default();
-    assert!(start >= BEFORE_BYTES && start <= text.len());
-    loop {
-        let blocks = blocks_of_chunk(text.len() - at, out.len() - produced);
-        if blocks == 0 {
-            break;
-        }
-        let mut next = produced;
+    by_chunks(job, 1, |chunk| {
+        let Chunk {
+            text,
+            at,
+            blocks,
+            out,
+        } = chunk;
+        let mut next = 0;
         let mut wrong = 0;
         let (mut over, mut looked_up, mut most) = (
             _mm512_setzero_si512(),
@@ -181,7 +173,7 @@ pub(super) unsafe fn narrow<const COMMAS: bool>(job: Job<'_>) -> Run {
             _mm512_setzero_si512(),
         );
         for block in 0..blocks {
-            // SAFETY: `blocks_of_chunk` leaves `blocks` whole blocks from `at` on in the text, and
+            // SAFETY: `by_chunks` promises `blocks` whole blocks from `at` on in the text, and that
             // `at` is at least BEFORE_BYTES behind its start.
             let block = unsafe { text.as_ptr().add(at + block * BLOCK_BYTES) };
             // SAFETY: as above.
@@ -203,7 +195,7 @@ pub(super) unsafe fn narrow<const COMMAS: bool>(job: Job<'_>) -> Run {
             let values = _mm512_maskz_compress_epi8(m.ends, sum);
             most = _mm512_max_epu8(most, values);
             debug_assert!(next + SAMPLES_PER_BLOCK <= out.len());
-            // SAFETY: `blocks_of_chunk` leaves room for SAMPLES_PER_BLOCK samples for each block,
+            // SAFETY: `by_chunks` promises room for SAMPLES_PER_BLOCK samples for each block,
             // and no block before this one made more.
             unsafe {
                 let values = _mm512_castsi512_si256(values);
@@ -215,12 +207,10 @@ pub(super) unsafe fn narrow<const COMMAS: bool>(job: Job<'_>) -> Run {
             | _mm512_cmpgt_epu8_mask(most, _mm512_set1_epi8(maxval as u8 as i8))
             | _mm512_movepi8_mask(over);
         if wrong | too_large != 0 {
-            break;
+            return None;
         }
-        at += blocks * BLOCK_BYTES;
-        produced = next;
-    }
-    back_up(text, start, at, produced)
+        Some(next)
+    })
 }
 
 /// Sixteen-bit samples; `out` holds two bytes for each.
@@ -229,22 +219,17 @@ pub(super) unsafe fn narrow<const COMMAS: bool>(job: Job<'_>) -> Run {
 /// The machine has the features.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi2,bmi1,bmi2,popcnt")]
 pub(super) unsafe fn wide<const COMMAS: bool>(job: Job<'_>) -> Run {
-    let Job {
-        text,
-        start,
-        out,
-        maxval,
-    } = job;
+    let maxval = job.maxval;
     let c = constants();
-    let (mut at, mut produced) = (start, 0);
     let mut carry = Carry::default();
-    assert!(start >= BEFORE_BYTES && start <= text.len());
-    loop {
-        let blocks = blocks_of_chunk(text.len() - at, out.len() / 2 - produced);
-        if blocks == 0 {
-            break;
-        }
-        let mut next = produced;
+    by_chunks(job, 2, |chunk| {
+        let Chunk {
+            text,
+            at,
+            blocks,
+            out,
+        } = chunk;
+        let mut next = 0;
         let mut wrong = 0;
         let (mut over, mut most_top, mut most) = (
             _mm512_setzero_si512(),
@@ -296,10 +281,8 @@ pub(super) unsafe fn wide<const COMMAS: bool>(job: Job<'_>) -> Run {
             | _mm512_movepi16_mask(over)
             | top_too_large;
         if wrong | u64::from(too_large) != 0 {
-            break;
+            return None;
         }
-        at += blocks * BLOCK_BYTES;
-        produced = next;
-    }
-    back_up(text, start, at, produced)
+        Some(next)
+    })
 }

@@ -12,7 +12,7 @@
 use std::arch::aarch64::*;
 
 use super::tables::{COMPACT, HUNDREDS, ONES, Row, TENS, TOO_LARGE_BIT, TOP_MAX, WHITE};
-use super::{BEFORE_BYTES, BLOCK_BYTES, Job, Run, SAMPLES_PER_BLOCK, back_up, blocks_of_chunk};
+use super::{BEFORE_BYTES, BLOCK_BYTES, Chunk, Job, Run, SAMPLES_PER_BLOCK, by_chunks};
 
 /// Whether this machine can run it.
 pub(super) fn is_available() -> bool {
@@ -143,26 +143,21 @@ fn group(slots: uint8x16_t, set: u8, half: usize) -> uint8x8_t {
 /// The machine has the features.
 #[target_feature(enable = "neon")]
 pub(super) unsafe fn narrow<const COMMAS: bool>(job: Job<'_>) -> Run {
-    let Job {
-        text,
-        start,
-        out,
-        maxval,
-    } = job;
+    let maxval = job.maxval;
     let c = constants();
-    let (mut at, mut produced) = (start, 0);
-    assert!(start >= BEFORE_BYTES && start <= text.len());
-    loop {
-        let blocks = blocks_of_chunk(text.len() - at, out.len() - produced);
-        if blocks == 0 {
-            break;
-        }
-        let mut next = produced;
+    by_chunks(job, 1, |chunk| {
+        let Chunk {
+            text,
+            at,
+            blocks,
+            out,
+        } = chunk;
+        let mut next = 0;
         let mut wrong = Wrong::nothing();
         for pair in 0..blocks * BLOCK_BYTES / (2 * PART_BYTES) {
             let (mut values, mut found) = ([c.zero; 2], [c.zero; 2]);
             for part in 0..2 {
-                // SAFETY: `blocks_of_chunk` leaves `blocks` whole blocks from `at` on in the text,
+                // SAFETY: `by_chunks` promises `blocks` whole blocks from `at` on in the text,
                 // and `at` is at least BEFORE_BYTES behind its start.
                 let (end, (s1, _), (s2, d2), (s3, d3), (_, d4)) = unsafe {
                     let part = text.as_ptr().add(at + (2 * pair + part) * PART_BYTES);
@@ -192,7 +187,7 @@ pub(super) unsafe fn narrow<const COMMAS: bool>(job: Job<'_>) -> Run {
             let sets = occupied(found, &c);
             debug_assert!(next + SAMPLES_PER_BLOCK / 2 <= out.len());
             for (half, set) in sets.into_iter().enumerate() {
-                // SAFETY: `blocks_of_chunk` leaves room for SAMPLES_PER_BLOCK samples for each
+                // SAFETY: `by_chunks` promises room for SAMPLES_PER_BLOCK samples for each
                 // block, eight for each group; no group before this one made more.
                 unsafe { vst1_u8(out.as_mut_ptr().add(next), group(slots, set, half)) };
                 next += set.count_ones() as usize;
@@ -200,12 +195,10 @@ pub(super) unsafe fn narrow<const COMMAS: bool>(job: Job<'_>) -> Run {
         }
         wrong.note(vandq_u8(wrong.looked_up, vdupq_n_u8(TOO_LARGE_BIT)));
         if vmaxvq_u8(wrong.any) != 0 || u16::from(vmaxvq_u8(wrong.most)) > maxval {
-            break;
+            return None;
         }
-        at += blocks * BLOCK_BYTES;
-        produced = next;
-    }
-    back_up(text, start, at, produced)
+        Some(next)
+    })
 }
 
 /// Sixteen-bit samples; `out` holds two bytes for each.
@@ -214,21 +207,16 @@ pub(super) unsafe fn narrow<const COMMAS: bool>(job: Job<'_>) -> Run {
 /// The machine has the features.
 #[target_feature(enable = "neon")]
 pub(super) unsafe fn wide<const COMMAS: bool>(job: Job<'_>) -> Run {
-    let Job {
-        text,
-        start,
-        out,
-        maxval,
-    } = job;
+    let maxval = job.maxval;
     let c = constants();
-    let (mut at, mut produced) = (start, 0);
-    assert!(start >= BEFORE_BYTES && start <= text.len());
-    loop {
-        let blocks = blocks_of_chunk(text.len() - at, out.len() / 2 - produced);
-        if blocks == 0 {
-            break;
-        }
-        let mut next = produced;
+    by_chunks(job, 2, |chunk| {
+        let Chunk {
+            text,
+            at,
+            blocks,
+            out,
+        } = chunk;
+        let mut next = 0;
         let mut wrong = Wrong::nothing();
         let (mut over, mut most) = (vdupq_n_u16(0), vdupq_n_u16(0));
         for pair in 0..blocks * BLOCK_BYTES / (2 * PART_BYTES) {
@@ -293,10 +281,8 @@ pub(super) unsafe fn wide<const COMMAS: bool>(job: Job<'_>) -> Run {
             || vmaxvq_u16(vandq_u16(over, vdupq_n_u16(0x8000))) != 0
             || vmaxvq_u16(most) > maxval
         {
-            break;
+            return None;
         }
-        at += blocks * BLOCK_BYTES;
-        produced = next;
-    }
-    back_up(text, start, at, produced)
+        Some(next)
+    })
 }

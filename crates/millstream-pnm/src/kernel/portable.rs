@@ -1,8 +1,8 @@
 //! The portable kernel: safe code for any machine.
 //!
 //! Two steps for each block. The first computes for every place what the vector kernels compute:
-//! whether it is a digit, and the pairs of digits before it (ones and tens; hundreds and thousands;
-//! ten thousands). It is written as loops over bytes of arrays whose length is known, with nothing
+//! whether a sample ends there, its value (of a wide one in pairs of digits: ones and tens; hundreds
+//! and thousands; ten thousands), and whether that is too large. It is written as loops over bytes of arrays whose length is known, with nothing
 //! but comparisons, additions and logic, of which compilers make vectors on every machine that has
 //! some. The second gathers the ends into a bit mask, a word of eight bytes at a time, and takes
 //! them out of it one by one. No step waits for the number before.
@@ -10,7 +10,7 @@
 //! (Words of eight bytes instead of bytes in the first step, which need no vectors, took twice the
 //! time, and so did finding the digits anew for each number in the word before its end.)
 
-use super::{BEFORE_BYTES, BLOCK_BYTES, Job, Run, SAMPLES_PER_BLOCK, back_up, blocks_of_chunk};
+use super::{BEFORE_BYTES, BLOCK_BYTES, Chunk, Job, Run, SAMPLES_PER_BLOCK, by_chunks};
 
 /// Samples that are made without asking how many are left.
 const GROUP: usize = 4;
@@ -51,20 +51,37 @@ type Around = [u8; BEFORE_BYTES + BLOCK_BYTES];
 /// A byte for each place of a block.
 type Bytes = [u8; BLOCK_BYTES];
 
-/// What a block holds, place for place; one place more, which is 0, for [`samples`].
+/// What a block holds, place for place.
 struct Places {
-    /// 1 at bytes that are no digits, and at commas that separate; else 0.
-    gaps: Bytes,
-    commas: Bytes,
-    /// Ones and tens of the number before each place.
-    low: [u8; BLOCK_BYTES + 1],
-    /// Hundreds, and thousands of wide samples.
-    high: [u8; BLOCK_BYTES + 1],
+    /// 1 at separators right behind a digit, else 0: samples end there.
+    ends: Bytes,
+    /// Of the number before each place: a narrow sample as a whole; the ones and tens of a wide one.
+    low: Bytes,
+    /// Hundreds and thousands of wide samples.
+    high: Bytes,
     /// Ten thousands.
-    top: [u8; BLOCK_BYTES + 1],
+    top: Bytes,
     /// Not zero if there are bytes that are neither digit nor separator, or numbers with too many
-    /// digits.
+    /// digits or above the maximal value.
     wrong: u8,
+}
+
+/// The maximal value as samples are made: ten thousands, hundreds with thousands, ones with tens.
+#[derive(Clone, Copy)]
+struct Most {
+    top: u8,
+    high: u8,
+    low: u8,
+}
+
+impl Most {
+    fn new(maxval: u16) -> Most {
+        Most {
+            top: (maxval / 10_000) as u8,
+            high: (maxval / 100 % 100) as u8,
+            low: (maxval % 100) as u8,
+        }
+    }
 }
 
 /// The bytes of a block, `before` bytes earlier.
@@ -81,48 +98,61 @@ fn digit(byte: u8) -> u8 {
 }
 
 #[inline]
-fn places<S: Sample, const COMMAS: bool>(around: &Around) -> Places {
+fn places<S: Sample, const COMMAS: bool>(around: &Around, most: Most) -> Places {
     let mut places = Places {
-        gaps: [0; BLOCK_BYTES],
-        commas: [0; BLOCK_BYTES],
-        low: [0; BLOCK_BYTES + 1],
-        high: [0; BLOCK_BYTES + 1],
-        top: [0; BLOCK_BYTES + 1],
+        ends: [0; BLOCK_BYTES],
+        low: [0; BLOCK_BYTES],
+        high: [0; BLOCK_BYTES],
+        top: [0; BLOCK_BYTES],
         wrong: 0,
     };
     let (here, one, two) = (earlier(around, 0), earlier(around, 1), earlier(around, 2));
     let (three, four) = (earlier(around, 3), earlier(around, 4));
     let (five, six) = (earlier(around, 5), earlier(around, 6));
-    let mut wrong = 0;
-    for (at, &byte) in here.iter().enumerate() {
-        let is_digit = digit(byte) < 10;
-        let mut known = is_digit | (byte == b' ') | (byte.wrapping_sub(0x09) < 5);
-        if COMMAS {
-            known |= byte == b',';
-            places.commas[at] = u8::from(byte == b',');
-        }
-        places.gaps[at] = u8::from(!is_digit);
-        wrong |= u8::from(!known);
-    }
+    let mut wrong = false;
     for at in 0..BLOCK_BYTES {
+        let byte = here[at];
+        let is_digit = digit(byte) < 10;
         let (ones, tens) = (digit(one[at]), digit(two[at]));
         let (hundreds, thousands) = (digit(three[at]), digit(four[at]));
-        let second = (ones < 10) & (tens < 10);
+        let first = ones < 10;
+        let second = first & (tens < 10);
         let third = second & (hundreds < 10);
         let fourth = third & (thousands < 10);
-        places.low[at] = ones.wrapping_add(if second { 10 * tens } else { 0 });
+        let mut known = is_digit | (byte == b' ') | (byte.wrapping_sub(0x09) < 5);
+        if COMMAS {
+            // A comma must follow a number at once; all other ways are the plain parser's.
+            known |= (byte == b',') & first;
+        }
+        let end = !is_digit & first;
+        places.ends[at] = u8::from(end);
+        let low = ones.wrapping_add(if second { tens.wrapping_mul(10) } else { 0 });
         let mut high = if third { hundreds } else { 0 };
         let mut long = fourth;
+        let mut too_large = (high == most.high) & (low > most.low) | (high > most.high);
         if S::WIDE {
             let fifth = fourth & (digit(five[at]) < 10);
-            high += if fourth { 10 * thousands } else { 0 };
-            places.top[at] = if fifth { digit(five[at]) } else { 0 };
+            high += if fourth {
+                thousands.wrapping_mul(10)
+            } else {
+                0
+            };
+            let top = if fifth { digit(five[at]) } else { 0 };
             long = fifth & (digit(six[at]) < 10);
+            too_large = (high == most.high) & (low > most.low) | (high > most.high);
+            too_large = (top == most.top) & too_large | (top > most.top);
+            places.low[at] = low;
+            places.high[at] = high;
+            places.top[at] = top;
+        } else {
+            // Hundreds above 2 are too large, whatever the maximal value.
+            let hundreds = if high > 0 { 100u8 } else { 0 };
+            let more = if high > 1 { 100 } else { 0 };
+            places.low[at] = low.wrapping_add(hundreds).wrapping_add(more);
         }
-        places.high[at] = high;
-        wrong |= places.gaps[at] & u8::from(long);
+        wrong |= !known | end & (long | too_large);
     }
-    places.wrong = wrong;
+    places.wrong = u8::from(wrong);
     places
 }
 
@@ -138,71 +168,51 @@ fn mask(bytes: &Bytes) -> u64 {
     })
 }
 
-/// Makes the samples that end at `ends`; the greatest.
+/// Makes the samples that end at `ends`.
 ///
 /// Works on four at a time without asking how many are left, so that the branch is foreseen: with
-/// none left it takes the place behind the block, which is 0.
+/// none left it makes samples of what is at the last place, which nobody looks at. (With its highest
+/// bit set, `ends` is never 0, which would need instructions of its own on many machines.)
 #[inline]
-fn samples<S: Sample>(places: &Places, mut ends: u64, slots: &mut [u8]) -> u32 {
-    let mut most = 0;
+fn samples<S: Sample>(places: &Places, mut ends: u64, slots: &mut [u8]) {
     let groups = (ends.count_ones() as usize).div_ceil(GROUP);
     for group in slots.chunks_exact_mut(GROUP * S::BYTES).take(groups) {
         for slot in group.chunks_exact_mut(S::BYTES) {
-            let end = ends.trailing_zeros() as usize;
+            let end = (ends | 1 << (BLOCK_BYTES - 1)).trailing_zeros() as usize;
             ends &= ends.wrapping_sub(1);
-            let mut value = u32::from(places.low[end]) + 100 * u32::from(places.high[end]);
+            let mut value = u32::from(places.low[end]);
             if S::WIDE {
-                value += 10_000 * u32::from(places.top[end]);
+                value += 100 * u32::from(places.high[end]) + 10_000 * u32::from(places.top[end]);
             }
-            most = most.max(value);
             S::put(value, slot);
         }
     }
-    most
 }
 
 /// Converts.
 pub(super) fn run<S: Sample, const COMMAS: bool>(job: Job<'_>) -> Run {
-    let Job {
-        text,
-        start,
-        out,
-        maxval,
-    } = job;
-    let (mut at, mut produced) = (start, 0);
-    let mut gap_before = 1;
-    assert!(start >= BEFORE_BYTES && start <= text.len());
-    loop {
-        let blocks = blocks_of_chunk(text.len() - at, out.len() / S::BYTES - produced);
-        if blocks == 0 {
-            break;
-        }
-        let (mut next, mut wrong, mut most) = (produced, 0, 0);
+    let most = Most::new(job.maxval);
+    by_chunks(job, S::BYTES, |chunk| {
+        let Chunk {
+            text,
+            at,
+            blocks,
+            out,
+        } = chunk;
+        let (mut next, mut wrong) = (0, 0);
         for block in 0..blocks {
             let base = at + block * BLOCK_BYTES;
-            // Eight bytes before the block are there, see the assertion.
+            // Eight bytes before the block are there, as `by_chunks` promises.
             let around = text[base - BEFORE_BYTES..]
                 .first_chunk()
                 .expect("a whole block");
-            let places = places::<S, COMMAS>(around);
-            let gaps = mask(&places.gaps);
-            let behind_gaps = gaps << 1 | gap_before;
-            let ends = gaps & !behind_gaps;
-            gap_before = gaps >> 63;
-            wrong |= u64::from(places.wrong);
-            if COMMAS {
-                // A comma must follow a number at once; all other ways are the plain parser's.
-                wrong |= mask(&places.commas) & behind_gaps;
-            }
+            let places = places::<S, COMMAS>(around, most);
+            let ends = mask(&places.ends);
+            wrong |= places.wrong;
             let slots = &mut out[next * S::BYTES..][..SAMPLES_PER_BLOCK * S::BYTES];
-            most = samples::<S>(&places, ends, slots).max(most);
+            samples::<S>(&places, ends, slots);
             next += ends.count_ones() as usize;
         }
-        if wrong != 0 || most > u32::from(maxval) {
-            break;
-        }
-        at += blocks * BLOCK_BYTES;
-        produced = next;
-    }
-    back_up(text, start, at, produced)
+        (wrong == 0).then_some(next)
+    })
 }
