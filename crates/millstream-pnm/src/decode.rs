@@ -111,7 +111,6 @@ fn one(
     parser: &mut Parser,
     image: &mut Image,
 ) -> Result<usize, Error> {
-    image.clear();
     let mut building = Building::new(image, options);
     let result = building.whole(bytes, at, parser);
     result.map_err(|error| {
@@ -131,6 +130,8 @@ pub(crate) struct Building<'a> {
     image: &'a mut Image,
     options: &'a Options,
     made_bytes: usize,
+    /// The samples' memory was never touched.
+    fresh: bool,
 }
 
 impl<'a> Building<'a> {
@@ -139,6 +140,7 @@ impl<'a> Building<'a> {
             image,
             options,
             made_bytes: 0,
+            fresh: false,
         }
     }
 
@@ -182,7 +184,8 @@ impl<'a> Building<'a> {
             samples
         };
         let count = usize::try_from(room).expect("within the limit, which is of bytes");
-        self.image.samples.make_room(header.sample_bytes(), count);
+        let samples = &mut self.image.samples;
+        self.fresh = samples.make_room(header.sample_bytes(), count);
         self.image.header = header.clone();
         Ok(taken)
     }
@@ -206,6 +209,7 @@ impl<'a> Building<'a> {
             maxval: self.image.header.maxval,
             from: parser.offset(),
             text_len,
+            fresh: self.fresh,
         };
         let out = &mut self.image.samples.as_bytes_mut()[self.made_bytes..];
         let (offset, made_bytes) = parallel::run(&job, text, out);

@@ -49,21 +49,23 @@ impl Samples {
         }
     }
 
-    /// Makes it `count` samples of one or two bytes. Memory that is large enough is kept; what is
-    /// in it is of no meaning.
-    pub(crate) fn make_room(&mut self, sample_bytes: usize, count: usize) {
+    /// Makes it `count` samples of one or two bytes; whether their memory was never touched.
+    /// Memory that is large enough is kept; what is in it is of no meaning.
+    pub(crate) fn make_room(&mut self, sample_bytes: usize, count: usize) -> bool {
         match (sample_bytes, &mut *self) {
             (1, Samples::U8(samples)) => resize(samples, count),
             (2, Samples::U16(samples)) => resize(samples, count),
             (1, _) => {
                 let mut samples = Vec::new();
-                resize(&mut samples, count);
+                let fresh = resize(&mut samples, count);
                 *self = Samples::U8(samples);
+                fresh
             }
             _ => {
                 let mut samples = Vec::new();
-                resize(&mut samples, count);
+                let fresh = resize(&mut samples, count);
                 *self = Samples::U16(samples);
+                fresh
             }
         }
     }
@@ -77,16 +79,21 @@ impl Samples {
     }
 }
 
-fn resize<T: Clone + Default>(samples: &mut Vec<T>, count: usize) {
+/// Samples that are there are kept, whatever they are: to clear them would be a second pass over
+/// the image's memory.
+fn resize<T: Clone + Default>(samples: &mut Vec<T>, count: usize) -> bool {
     if samples.capacity() >= count {
         samples.resize(count, T::default());
-        return;
+        return false;
     }
     // Not grown, which would copy; and zeroed by the system, which need not touch it.
     *samples = Vec::new();
-    *samples = vec![T::default(); count];
-    let bytes = std::mem::size_of::<T>() * count;
-    crate::memory::ask_for_huge_pages(samples.as_mut_ptr().cast(), bytes);
+    let sample_bytes = std::mem::size_of::<T>();
+    let capacity_bytes = crate::memory::bytes_to_ask_for(sample_bytes * count);
+    *samples = vec![T::default(); capacity_bytes.div_ceil(sample_bytes)];
+    samples.truncate(count);
+    crate::memory::ask_for_huge_pages(samples.as_mut_ptr().cast(), sample_bytes * count);
+    true
 }
 
 /// An image.

@@ -29,8 +29,10 @@ pub const THREADS_MAX: usize = 64;
 pub const SPINS: usize = 256;
 /// Bytes of text that the plain parser does before a kernel gets another chance.
 pub const PLAIN_STEP_BYTES: usize = 256;
-/// Images from this size on ask for huge pages: their first touch costs a tenth.
-pub const HUGE_BYTES_MIN: usize = 4 << 20;
+/// Bytes of a huge page, on all systems that have them at all.
+pub const HUGE_PAGE_BYTES: usize = 2 << 20;
+/// Room for the words that an allocator keeps beside memory that it maps.
+pub const ALLOCATOR_BYTES: usize = 64;
 /// Bytes of the first read of a file: the header and more, in one page.
 pub const HEAD_BYTES: usize = 4096;
 

@@ -57,7 +57,6 @@ impl Loader {
     /// # Errors
     /// The file cannot be read, or its bytes break the format; the image has no pixels then.
     pub fn load(&mut self, path: impl AsRef<Path>, image: &mut Image) -> Result<(), Error> {
-        image.clear();
         let loaded = self.load_file(path.as_ref(), image);
         if loaded.is_err() {
             image.clear();

@@ -23,12 +23,12 @@
 #![expect(unsafe_code, reason = "threads write to disjoint parts of one slice")]
 
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 
 use crate::header::is_white;
 use crate::kernel::{BEFORE_BYTES, Kernel, count_ends};
-use crate::limits::{SPINS, WINDOW_AFTER_BYTES, WINDOW_BYTES};
+use crate::limits::{HUGE_PAGE_BYTES, SPINS, WINDOW_AFTER_BYTES, WINDOW_BYTES};
 use crate::text::TextSamples;
 
 /// Text that windows can be taken from, on any thread.
@@ -55,6 +55,8 @@ pub(crate) struct Job {
     /// Between two numbers (or a header and a number), at least [`BEFORE_BYTES`] into the text.
     pub(crate) from: u64,
     pub(crate) text_len: u64,
+    /// The samples' memory was never touched.
+    pub(crate) fresh: bool,
 }
 
 /// How far counting has come.
@@ -73,6 +75,8 @@ struct Shared<'a, T> {
     text: &'a T,
     window_bytes: usize,
     next: AtomicU64,
+    /// The part of fresh memory that comes next.
+    next_part: AtomicUsize,
     /// `turn.window`, for waiting without the lock.
     turn_now: AtomicU64,
     turn: Mutex<Turn>,
@@ -102,6 +106,7 @@ fn run_in_windows<T: Text>(
         text,
         window_bytes,
         next: AtomicU64::new(0),
+        next_part: AtomicUsize::new(0),
         turn: Mutex::new(Turn {
             window: 0,
             offset: job.from,
@@ -144,6 +149,9 @@ struct Window<'a> {
 
 impl<T: Text> Shared<'_, T> {
     fn work(&self) {
+        if self.job.fresh {
+            self.touch();
+        }
         let mut buffer = Vec::new();
         loop {
             let number = self.next.fetch_add(1, Ordering::Relaxed);
@@ -162,6 +170,22 @@ impl<T: Text> Shared<'_, T> {
                 self.stop(number, window.begin, at);
                 return;
             }
+        }
+    }
+
+    /// Touches fresh memory, of which each thread takes parts. (Two threads that parse into one huge
+    /// page that was never touched both clear one, and one of the two is thrown away.)
+    fn touch(&self) {
+        // Parts begin at the borders of huge pages.
+        let into_page = self.out.addr() % HUGE_PAGE_BYTES;
+        loop {
+            let part = self.next_part.fetch_add(1, Ordering::Relaxed);
+            let begin = (part * HUGE_PAGE_BYTES).saturating_sub(into_page);
+            let end = ((part + 1) * HUGE_PAGE_BYTES - into_page).min(self.out_len);
+            if begin >= end {
+                return;
+            }
+            crate::memory::touch(self.out.wrapping_add(begin), end - begin);
         }
     }
 
@@ -315,6 +339,7 @@ mod tests {
             maxval: 255,
             from: BEFORE_BYTES as u64,
             text_len: text.len() as u64,
+            fresh: true,
         };
         let mut out = vec![0; room];
         let (offset, made) = run_in_windows(&job, &Memory(text), &mut out, window_bytes);
