@@ -12,7 +12,7 @@
 use std::arch::aarch64::*;
 
 use super::tables::{COMPACT, HUNDREDS, ONES, Row, TENS, TOO_LARGE_BIT, TOP_MAX, WHITE};
-use super::{BEFORE_BYTES, BLOCK_BYTES, Chunk, Job, Run, SAMPLES_PER_BLOCK, by_chunks};
+use super::{BLOCK_BYTES, Chunk, Job, Run, SAMPLES_PER_BLOCK, by_chunks};
 
 /// Whether this machine can run it.
 pub(super) fn is_available() -> bool {
