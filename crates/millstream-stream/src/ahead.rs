@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use millstream::{Buffer, Ticket};
 
-use crate::cursor::Cursor;
+use crate::cursor::{Cursor, WriteEnd};
 use crate::error::Result;
 use crate::limits::{FILE_BUFFER_BYTES, READS_AHEAD};
 
@@ -78,8 +78,8 @@ impl Ahead {
 }
 
 /// Puts a window under the cursor; where it begins in its buffer.
-pub(crate) fn look_at(
-    cursor: &mut Cursor<Buffer>,
+pub(crate) fn look_at<E: WriteEnd>(
+    cursor: &mut Cursor<Buffer, E>,
     buffer: Buffer,
     offset: u64,
     position: u64,

@@ -274,6 +274,28 @@ impl<T, B> std::fmt::Debug for Blob<T, B> {
     }
 }
 
+/// A blob in bytes that belong to somebody else: a part of a package's block or of a request's
+/// destination.
+///
+/// ```
+/// use millstream_stream::blob::{self, BlobRef, Text};
+/// let block = blob::build::<Text, _>("hull")?;
+/// let name: BlobRef<'_, Text> = BlobRef::new(&block)?;
+/// assert_eq!(name.get().as_str(), "hull");
+/// # Ok::<(), millstream_stream::Error>(())
+/// ```
+pub type BlobRef<'a, T> = Blob<T, &'a [u8]>;
+
+impl<'a, T: Record> BlobRef<'a, T> {
+    /// The root, for as long as the bytes are there.
+    #[must_use]
+    pub fn get(&self) -> &'a T {
+        // SAFETY: these very bytes were validated when this value was made; they are borrowed for
+        // reading, so nobody changes them.
+        unsafe { pointer::at(self.bytes, self.root) }
+    }
+}
+
 /// Blobs of packages and requests: see [`Blob`].
 pub type BufferBlob<T> = Blob<T, millstream::Buffer>;
 /// A blob that several threads share.

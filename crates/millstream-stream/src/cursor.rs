@@ -6,15 +6,23 @@
 //! state, mode and bounds together, and the cold call behind it finds out which it was. One `at`
 //! for both directions, so that a stream of both modes has one position.
 //!
+//! The end for writes may be an [`Alarm`], which other threads set to 0: so what happens behind a
+//! writer's back (a write that ends, or fails) brings its next call into the cold half, and the
+//! calls between cost one load more, and no comparison.
+//!
 //! # Safety
 //! `read_end` and `write_end` never exceed the memory's length: both are set through
 //! [`Cursor::open`], which asserts it, and the memory is replaced or grown only through
-//! [`Cursor::replace`] and [`Cursor::with_memory`], which set both to 0 first. So the unchecked
-//! copies of `take` and `put` stay inside.
+//! [`Cursor::replace`] and [`Cursor::with_memory`], which set both to 0 first. Other threads can only
+//! set the one to 0. So the unchecked copies of `take` and `put` stay inside.
 #![expect(
     unsafe_code,
     reason = "copies fixed numbers of bytes inside a bound that one comparison has checked"
 )]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Wake;
 
 use millstream::Buffer;
 
@@ -61,25 +69,73 @@ unsafe impl Memory for Buffer {
     }
 }
 
+/// Where writes end.
+pub(crate) trait WriteEnd: Default {
+    fn get(&self) -> usize;
+    fn set(&mut self, end: usize);
+}
+
+impl WriteEnd for usize {
+    #[inline(always)]
+    fn get(&self) -> usize {
+        *self
+    }
+    #[inline(always)]
+    fn set(&mut self, end: usize) {
+        *self = end;
+    }
+}
+
+/// An end that becomes 0 when it is woken, on whatever thread.
+#[derive(Default)]
+pub(crate) struct Alarm(AtomicUsize);
+
+impl Wake for Alarm {
+    fn wake(self: Arc<Alarm>) {
+        self.wake_by_ref();
+    }
+    fn wake_by_ref(self: &Arc<Alarm>) {
+        // Pairs with `set`.
+        self.0.store(0, Ordering::Release);
+    }
+}
+
+impl WriteEnd for Arc<Alarm> {
+    #[inline(always)]
+    fn get(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+    /// What was done before a wake that this call follows is seen behind it; a wake that follows it
+    /// leaves 0. So who sets an end and then looks at what wakes misses nothing.
+    fn set(&mut self, end: usize) {
+        self.0.swap(end, Ordering::AcqRel);
+    }
+}
+
 /// See the module.
-pub(crate) struct Cursor<M> {
+pub(crate) struct Cursor<M, E = usize> {
     memory: M,
     base: u64,
     at: usize,
     read_end: usize,
-    write_end: usize,
+    write_end: E,
 }
 
-impl<M: Memory> Cursor<M> {
+impl<M: Memory, E: WriteEnd> Cursor<M, E> {
     /// A cursor at `base`, open for nothing.
-    pub(crate) fn new(memory: M, base: u64) -> Cursor<M> {
+    pub(crate) fn new(memory: M, base: u64) -> Cursor<M, E> {
         Cursor {
             memory,
             base,
             at: 0,
             read_end: 0,
-            write_end: 0,
+            write_end: E::default(),
         }
+    }
+
+    /// The end for writes.
+    pub(crate) fn write_end(&self) -> &E {
+        &self.write_end
     }
 
     /// Position in the stream.
@@ -114,13 +170,13 @@ impl<M: Memory> Cursor<M> {
             "the ends lie within the memory"
         );
         self.read_end = read_end;
-        self.write_end = write_end;
+        self.write_end.set(write_end);
     }
 
     /// Allows nothing; the position stays.
     pub(crate) fn shut(&mut self) {
         self.read_end = 0;
-        self.write_end = 0;
+        self.write_end.set(0);
     }
 
     /// Goes to byte `at` of memory that begins at `base` of the stream. Open for nothing.
@@ -170,7 +226,7 @@ impl<M: Memory> Cursor<M> {
     #[inline(always)]
     pub(crate) fn put<const N: usize>(&mut self, bytes: &[u8; N]) -> bool {
         let at = self.at;
-        if at + N > self.write_end {
+        if at + N > self.write_end.get() {
             return false;
         }
         self.at = at + N;
@@ -194,7 +250,7 @@ impl<M: Memory> Cursor<M> {
     /// What can be written without a flush.
     #[inline(always)]
     pub(crate) fn writable(&mut self) -> &mut [u8] {
-        let len = self.write_end.saturating_sub(self.at);
+        let len = self.write_end.get().saturating_sub(self.at);
         let at = if len == 0 { 0 } else { self.at };
         // SAFETY: as in `readable`; the exclusive borrow makes it the only reference.
         unsafe { std::slice::from_raw_parts_mut(self.memory.base_mut().add(at), len) }
@@ -203,7 +259,7 @@ impl<M: Memory> Cursor<M> {
     /// Goes on by bytes that [`Cursor::readable`] or [`Cursor::writable`] showed.
     #[inline(always)]
     pub(crate) fn advance(&mut self, count: usize) {
-        let end = self.read_end.max(self.write_end);
+        let end = self.read_end.max(self.write_end.get());
         assert!(
             count <= end.saturating_sub(self.at),
             "no more than what was shown"

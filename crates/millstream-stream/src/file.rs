@@ -9,14 +9,13 @@
 //! Asking another thread takes longer than a small file takes: waking the engine, its worker and
 //! the caller again was measured as 60 to 180 µs on a virtual machine, opening a cached file and
 //! reading 1.2 MB of it as 35 µs. So a file is opened on the calling thread, which also reads the
-//! first window if it is in the page cache, writes the first
-//! [`LOCAL_BYTES_MAX`](crate::limits::LOCAL_BYTES_MAX), and serves single calls of a buffer or more
-//! without a copy. The engine gets the file when it begins to pay: at the second window, at the
-//! first buffer after those bytes, for whatever is not cached.
+//! first [`LOCAL_BYTES_MAX`](crate::limits::LOCAL_BYTES_MAX) if they are in the page cache, writes as
+//! many, and serves single calls of a buffer or more without a copy. The engine gets the file when
+//! it begins to pay: behind those bytes, and for whatever is not cached.
 //!
-//! What a write-behind fails with comes out of the next call that needs a buffer, of every call
-//! after it, and of [`FileStream::flush_all`](crate::WriteStream::flush_all) and
-//! [`FileStream::close`]. A stream that is dropped without being closed writes what it has, and
+//! What a write-behind fails with comes out of the next call, whatever it is, of every call after
+//! it, and of [`FileStream::flush_all`](crate::WriteStream::flush_all) and [`FileStream::close`]:
+//! the end of a write shuts the cursor, so that the next call looks. A stream that is dropped without being closed writes what it has, and
 //! what fails then goes to the storage's log.
 //!
 //! A file opened by [`Streams::replace`] is written beside the old one and takes its place, whole,
@@ -56,7 +55,7 @@ use millstream::{
 };
 
 use crate::ahead::Ahead;
-use crate::cursor::Cursor;
+use crate::cursor::{Alarm, Cursor};
 use crate::error::{Error, ErrorKind, Result};
 use crate::stream::{
     Mode, NOT_READABLE, NOT_WRITABLE, POSITION_MAX, ReadStream, Stream, WindowStream, WriteStream,
@@ -300,7 +299,7 @@ enum Doing {
 
 /// See the module. Blocks when the buffer it needs is not there yet; may be sent to another thread.
 pub struct FileStream {
-    cursor: Cursor<Buffer>,
+    cursor: Cursor<Buffer, Arc<Alarm>>,
     /// While writing: bytes of the buffer that hold something, unless the cursor is beyond.
     filled: usize,
     /// While reading: where the window begins in the buffer.
@@ -314,7 +313,7 @@ pub struct FileStream {
     behind: VecDeque<Behind>,
     /// Buffers to be written to.
     spare: Vec<Buffer>,
-    /// Bytes of buffers that were written on the calling thread.
+    /// Bytes of buffers that were read or written on the calling thread.
     local_bytes: u64,
     /// The first write that failed.
     failed: Option<Error>,
@@ -456,7 +455,7 @@ impl FileStream {
             self.filled = 0;
             self.doing = Doing::Writing;
         }
-        Ok(())
+        self.notice()
     }
 }
 
@@ -468,6 +467,7 @@ impl Stream for FileStream {
 
     fn len(&mut self) -> Result<u64> {
         self.check()?;
+        self.notice()?;
         let here = if self.doing == Doing::Writing {
             self.written_end()
         } else {
@@ -481,6 +481,7 @@ impl Stream for FileStream {
         if position > POSITION_MAX {
             return Err(out_of_range(position, 0));
         }
+        self.notice()?;
         if self.seek_within(position) {
             return Ok(());
         }

@@ -161,8 +161,7 @@ pub trait WriteStream: Stream {
         self.position() + N as u64 <= end && self.put_at_hand(bytes)
     }
 
-    /// Writes all of `bytes`. An error of a write-behind shows here at the latest when the next
-    /// buffer is full.
+    /// Writes all of `bytes`. An error of an earlier write that went on behind shows here.
     ///
     /// # Errors
     /// The stream cannot be written, is closed, its window ends before (then nothing was written),

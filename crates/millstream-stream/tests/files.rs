@@ -242,6 +242,53 @@ fn an_error_behind_the_writer_is_not_lost_whoever_looks() {
 }
 
 #[test]
+fn an_error_behind_the_writer_shows_at_the_next_call_of_four_bytes() {
+    let fs = or_skip!(FaultFs::mount(&[]));
+    let (_storage, streams, lines) = storage();
+    let buffer = limits::FILE_BUFFER_BYTES as u64;
+    fs.inject(Rule::on(Call::Write, Effect::Fail(libc::EIO)).touching(bad_at()..bad_at() + 1));
+    for through_view in [false, true] {
+        let mut out = streams.create(fs.path("a")).unwrap();
+        // The buffer that fails is handed over; the next one has room for thousands of calls.
+        for value in 0..(bad_at() + buffer) / 4 {
+            out.write_u32_le(value as u32).unwrap();
+        }
+        let shown = if through_view {
+            let len = bad_at() + 2 * buffer;
+            let mut view = StreamView::new(out, 0, len, Mode::Write).unwrap();
+            view.seek_to(bad_at() + buffer).unwrap();
+            until_error(|| view.write_u32_le(7))
+        } else {
+            until_error(|| out.write_u32_le(7))
+        };
+        assert_eq!(
+            (shown.kind(), shown.position()),
+            (ErrorKind::Storage, bad_at())
+        );
+    }
+    // The streams were told; their drops say so again to whoever reads the log.
+    assert!(lost(&lines).len() <= 2);
+}
+
+/// Where the buffer begins that the test above has fail: the second that goes to the engine.
+fn bad_at() -> u64 {
+    limits::LOCAL_BYTES_MAX + limits::FILE_BUFFER_BYTES as u64
+}
+
+/// The error of a call that is made again every millisecond, far fewer times than fill a buffer.
+fn until_error(
+    mut call: impl FnMut() -> millstream_stream::Result<()>,
+) -> millstream_stream::Error {
+    for _ in 0..10_000 {
+        if let Err(error) = call() {
+            return error;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    panic!("10,000 calls of four bytes, and the error of a write that ended long ago is not told");
+}
+
+#[test]
 fn a_failed_read_can_be_tried_again_and_a_cut_file_is_an_error() {
     let bytes: Vec<u8> = (0..700_000).map(|at| (at % 251) as u8).collect();
     let fs = or_skip!(FaultFs::mount(&[("a", &bytes)]));

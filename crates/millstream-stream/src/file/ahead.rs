@@ -4,12 +4,12 @@
 //! has none behind it, so that who jumps about pays only for what it looks at. Whatever is in
 //! flight for another place is dropped.
 
-use millstream::{LocalFile, Request};
+use millstream::{Buffer, LocalFile, Request};
 
 use super::{FileStream, Handle, Place};
 use crate::ahead::look_at;
 use crate::error::{Error, ErrorKind, Result};
-use crate::limits::{FILE_BUFFER_BYTES, SEEK_BUFFER_BYTES};
+use crate::limits::{FILE_BUFFER_BYTES, LOCAL_BYTES_MAX, SEEK_BUFFER_BYTES};
 
 /// Windows begin at multiples of a page, which spares the kernel half pages.
 const PAGE_BYTES: u64 = 4096;
@@ -53,7 +53,10 @@ impl FileStream {
             };
             let len = (len as u64).min(self.len - offset);
             if self.read_local(offset, len, position)? {
-                if reads_on && offset + len < self.len {
+                // What is cached has nothing to wait for: requests ahead only cost, until they are
+                // many.
+                let many = self.local_bytes >= LOCAL_BYTES_MAX;
+                if reads_on && many && offset + len < self.len {
                     self.read_on(offset + len)?;
                 }
                 return Ok(());
@@ -109,9 +112,15 @@ impl FileStream {
         if !local.is_cached(offset, len) {
             return Ok(false);
         }
-        let mut buffer = self.handle.buffer(len as usize, offset)?;
+        // The buffer that was read to its end is used again.
+        let mut buffer = self.cursor.replace(Buffer::empty(), position, 0);
+        if buffer.capacity() < len as usize {
+            buffer = self.handle.buffer(len as usize, offset)?;
+        }
+        buffer.set_view(0, len as usize);
         self.handle.read_fully(local, offset, &mut buffer)?;
         self.window_start = look_at(&mut self.cursor, buffer, offset, position);
+        self.local_bytes += len;
         Ok(true)
     }
 

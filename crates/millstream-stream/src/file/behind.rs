@@ -2,10 +2,18 @@
 //!
 //! Requests may end in any order, so two that touch the same bytes are never in flight together:
 //! who goes back and writes again waits for the first.
+//!
+//! Each write rings the cursor's alarm when it ends: the next call of four bytes finds no room, and
+//! [`FileStream::notice`] looks which have ended, how, and opens the cursor again.
 
-use millstream::{Buffer, Request, Ticket};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use millstream::{Buffer, Done, Failed, Request, Ticket};
 
 use super::{Doing, FileStream, Place};
+use crate::cursor::Alarm;
 use crate::error::Result;
 use crate::limits::{FILE_BUFFER_BYTES, LOCAL_BYTES_MAX, WRITES_BEHIND};
 
@@ -13,7 +21,31 @@ use crate::limits::{FILE_BUFFER_BYTES, LOCAL_BYTES_MAX, WRITES_BEHIND};
 pub(super) struct Behind {
     offset: u64,
     len: u64,
-    ticket: Ticket,
+    write: Write,
+}
+
+enum Write {
+    Out(Ticket),
+    /// It had ended before it could be watched.
+    Ended(std::result::Result<Done, Box<Failed>>),
+}
+
+impl Write {
+    /// Has the alarm rung when it ends.
+    fn watched(mut ticket: Ticket, alarm: &Arc<Alarm>) -> Write {
+        let waker = Waker::from(Arc::clone(alarm));
+        match Pin::new(&mut ticket).poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(ended) => Write::Ended(ended.map_err(Box::new)),
+            Poll::Pending => Write::Out(ticket),
+        }
+    }
+
+    fn has_ended(&self) -> bool {
+        match self {
+            Write::Out(ticket) => ticket.is_ended(),
+            Write::Ended(_) => true,
+        }
+    }
 }
 
 impl FileStream {
@@ -80,34 +112,53 @@ impl FileStream {
             Err(error) => return Err(self.fail(error)),
         };
         self.handle.submit();
+        let write = Write::watched(ticket, self.cursor.write_end());
         self.behind.push_back(Behind {
             offset: base,
             len,
-            ticket,
+            write,
         });
-        while self.behind.len() > WRITES_BEHIND || self.first_has_ended() {
-            self.take_back()?;
+        while self.behind.len() > WRITES_BEHIND {
+            self.take_back(0)?;
+        }
+        self.take_ended()
+    }
+
+    /// Sees to writes that have ended since the last call; the error of one that failed.
+    pub(super) fn notice(&mut self) -> Result<()> {
+        if self.behind.is_empty() {
+            return Ok(());
+        }
+        // Opened first: what ends from here on rings again.
+        if self.cursor.memory().capacity() > 0 {
+            self.cursor.open(0, FILE_BUFFER_BYTES);
+        }
+        self.take_ended()
+    }
+
+    fn take_ended(&mut self) -> Result<()> {
+        while let Some(ended) = self.behind.iter().position(|it| it.write.has_ended()) {
+            self.take_back(ended)?;
         }
         Ok(())
     }
 
-    fn first_has_ended(&self) -> bool {
-        let first = self.behind.front();
-        first.is_some_and(|first| first.ticket.is_ended())
-    }
-
-    /// Waits for the oldest write; its buffer can be used again.
-    fn take_back(&mut self) -> Result<()> {
-        let Some(first) = self.behind.pop_front() else {
+    /// Waits for one write, of which there are so many before it; its buffer can be used again.
+    fn take_back(&mut self, index: usize) -> Result<()> {
+        let Some(Behind { offset, len, write }) = self.behind.remove(index) else {
             return Ok(());
         };
-        match first.ticket.wait() {
+        let ended = match write {
+            Write::Out(ticket) => ticket.wait().map_err(Box::new),
+            Write::Ended(ended) => ended,
+        };
+        match ended {
             Ok(done) => {
                 self.spare.push(done.into_buffer());
                 Ok(())
             }
             Err(failed) => {
-                let error = self.handle.error(failed.error, first.offset, first.len);
+                let error = self.handle.error(failed.error, offset, len);
                 Err(self.fail(error))
             }
         }
@@ -117,7 +168,7 @@ impl FileStream {
     pub(super) fn drain(&mut self) -> Result<()> {
         let mut result = Ok(());
         while !self.behind.is_empty() {
-            result = result.and(self.take_back());
+            result = result.and(self.take_back(0));
         }
         result
     }

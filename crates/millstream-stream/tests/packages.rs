@@ -1,0 +1,137 @@
+//! Entries of real packages as streams: every codec, and seeks that read only what they lead to.
+
+mod support;
+
+use std::sync::Arc;
+
+use millstream::{CodecId, QueueOptions, Source, Storage, StorageOptions};
+use millstream_pak::{Coding, Item, PackOptions, Package, write_file};
+use millstream_stream::blob::{self, BlobRef, BufferBlob};
+use millstream_stream::limits::FILE_BUFFER_BYTES;
+use millstream_stream::{Mode, PackageStream, ReadStream, ReadTyped, Stream, StreamView};
+use support::{Scene, assert_same, scene, walk};
+
+/// All that packages use.
+const CODECS: [CodecId; 5] = [
+    CodecId::STORED,
+    CodecId::ZLIB,
+    CodecId::ZSTD,
+    CodecId::LZ4_BLOCK,
+    CodecId::GDEFLATE,
+];
+
+/// Words that tell their place, with some order for codecs to find.
+fn content(len: usize) -> Vec<u8> {
+    let word = |index: usize| (index as u32).wrapping_mul(0x9E37_79B9) & 0x00FF_0FFF;
+    let words = (0..len.div_ceil(4)).flat_map(|index| word(index).to_le_bytes());
+    words.take(len).collect()
+}
+
+fn packed(
+    storage: &Storage,
+    coding: Coding,
+    entries: &[(&str, &[u8])],
+) -> (Arc<dyn Source>, Package) {
+    // Removed at the end of this function; the package stays open.
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("p.mpak");
+    let item = |(name, bytes): &(&str, &[u8])| Item::from_bytes(*name, bytes.to_vec());
+    let options = PackOptions {
+        coding,
+        ..PackOptions::default()
+    };
+    write_file(entries.iter().map(item).collect(), &options, &path).unwrap();
+    let package = Package::open(storage, &path).unwrap();
+    (Arc::new(package.clone()), package)
+}
+
+#[test]
+fn every_codec_is_read_sought_and_viewed_as_the_bytes_that_were_packed() {
+    let storage = Arc::new(Storage::new(StorageOptions::default()).unwrap());
+    let bytes = content(5 * FILE_BUFFER_BYTES + 1234);
+    let seed = 11;
+    for codec in CODECS {
+        let coding = Coding::Fixed(codec);
+        let (source, _) = packed(&storage, coding, &[("a", &bytes), ("empty", b"")]);
+        let open = |name: &[u8]| PackageStream::open(&storage, &source, name).unwrap();
+        let mut stream = open(b"a");
+        assert_eq!(stream.len().unwrap(), bytes.len() as u64);
+        let mut whole = vec![0; bytes.len()];
+        stream.read_slice(&mut whole).unwrap();
+        assert!(whole == bytes, "{codec:?}");
+        assert!(stream.read_u8().is_err(), "the end is an error");
+        let mut random = fastrand::Rng::with_seed(seed);
+        for _ in 0..40 {
+            let at = random.usize(..bytes.len() - 8);
+            stream.seek_to(at as u64).unwrap();
+            let expected = u64::from_le_bytes(*bytes[at..].first_chunk().unwrap());
+            let context = format!("{codec:?} at {at}, seed {seed}");
+            assert_eq!(stream.read_u64_le().unwrap(), expected, "{context}");
+        }
+        let begin = FILE_BUFFER_BYTES as u64 - 3;
+        let mut view = StreamView::new(stream, begin, 8, Mode::Read).unwrap();
+        let expected = *bytes[begin as usize..].first_chunk().unwrap();
+        assert_eq!(view.read_u64_le().unwrap(), u64::from_le_bytes(expected));
+        assert!(view.read_u8().is_err(), "the window ends");
+        assert!(open(b"empty").read_u8().is_err());
+        assert!(PackageStream::open(&storage, &source, b"none").is_err());
+    }
+}
+
+#[test]
+fn a_seek_decodes_what_it_leads_to_and_nothing_before_it() {
+    let storage = Arc::new(Storage::new(StorageOptions::default()).unwrap());
+    let bytes = content(64 * FILE_BUFFER_BYTES);
+    for codec in [CodecId::ZSTD, CodecId::GDEFLATE, CodecId::STORED] {
+        let (source, _) = packed(&storage, Coding::Fixed(codec), &[("a", &bytes)]);
+        let mut stream = PackageStream::open(&storage, &source, b"a").unwrap();
+        let before = storage.stats();
+        let at = bytes.len() - 100;
+        stream.seek_to(at as u64).unwrap();
+        let expected = u32::from_le_bytes(*bytes[at..].first_chunk().unwrap());
+        assert_eq!(stream.read_u32_le().unwrap(), expected);
+        let after = storage.stats();
+        let stored = after.stored_bytes - before.stored_bytes;
+        let raw = after.raw_bytes - before.raw_bytes;
+        assert!(raw > 0, "the seek went through the engine");
+        let most = 2 * FILE_BUFFER_BYTES as u64;
+        assert!(
+            stored <= most && raw <= most,
+            "{codec:?}: {stored} stored bytes, {raw} raw ones"
+        );
+    }
+}
+
+#[test]
+fn a_blob_is_used_where_a_package_or_a_request_put_it() {
+    let storage = Arc::new(Storage::new(StorageOptions::default()).unwrap());
+    let source = scene(3);
+    let bytes = blob::build::<Scene, _>(&source).unwrap();
+    for codec in [CodecId::STORED, CodecId::LZ4_BLOCK] {
+        let (_, package) = packed(&storage, Coding::Fixed(codec), &[("scene", &bytes)]);
+        let queue = storage.queue(QueueOptions::default()).unwrap();
+        let load = || {
+            let found = package.lookup(b"scene").unwrap().unwrap();
+            let ticket = queue
+                .enqueue(package.request(found.index).unwrap())
+                .unwrap();
+            queue.submit();
+            ticket.wait().unwrap().into_buffer()
+        };
+        // Borrowed from the destination: the references live as long as it does.
+        let buffer = load();
+        let seen: &Scene = {
+            let borrowed: BlobRef<'_, Scene> = BlobRef::new(&buffer).unwrap();
+            borrowed.get()
+        };
+        assert_same(&seen.root, &source.root);
+        let inside = std::ptr::from_ref(seen).addr();
+        assert!(buffer.as_ptr_range().contains(&(inside as *const u8)));
+        // Owned together with it.
+        let owned: BufferBlob<Scene> = BufferBlob::new(load()).unwrap();
+        assert_same(&owned.root, &source.root);
+        assert_eq!(walk(&owned.root), walk(&seen.root));
+        // Another layout in the same place is refused.
+        assert!(BlobRef::<u64>::new(&buffer).is_err());
+    }
+}
