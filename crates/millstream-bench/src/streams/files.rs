@@ -7,7 +7,7 @@ use std::path::Path;
 use millstream_stream::{Mode, StreamView, Streams};
 
 use super::calls::{read, std_read, std_write, write};
-use super::{Load, SharedStorage, WORKLOAD, add, case, check_read, cpp, failed, sync};
+use super::{Load, SharedStorage, WORKLOAD, add, add_writer, case, check_read, cpp, failed, sync};
 use crate::error::{Error, Result};
 use crate::measure::Work;
 use crate::memory::Destination;
@@ -147,46 +147,46 @@ fn writers(
     let mut field = Field::new(WORKLOAD, case_name);
     let streams = Streams::new(storage).map_err(failed)?;
     let (of, to, opener) = (load.clone(), path.to_owned(), streams.clone());
-    add(&mut field, "millstream", move |_| {
+    add_writer(&mut field, "millstream", move |_| {
         let mut stream = opener.create(&to).map_err(failed)?;
         write(&of, &mut stream)?;
         stream.close().map_err(failed)?;
         Ok(of.work(None))
-    });
+    })?;
     let (of, to) = (load.clone(), path.to_owned());
-    add(&mut field, "millstream-view", move |_| {
+    add_writer(&mut field, "millstream-view", move |_| {
         let stream = streams.create(&to).map_err(failed)?;
         let len = of.bytes.len() as u64;
         let mut view = StreamView::new(stream, 0, len, Mode::Write).map_err(failed)?;
         write(&of, &mut view)?;
         view.into_inner().close().map_err(failed)?;
         Ok(of.work(None))
-    });
+    })?;
     let create = |path: &Path| File::create(path).map_err(|e| Error::file("create", path, e));
     let (of, to) = (load.clone(), path.to_owned());
-    add(&mut field, "write", move |_| {
+    add_writer(&mut field, "write", move |_| {
         let mut whole = of.clone();
         whole.chunk = of.bytes.len();
         std_write(&whole, &mut create(&to)?)?;
         Ok(of.work(None))
-    });
+    })?;
     let (of, to) = (load.clone(), path.to_owned());
-    add(&mut field, "memory+write", move |_| {
+    add_writer(&mut field, "memory+write", move |_| {
         // What the study decided for: an archive in memory, streamed to the file afterwards.
         let mut bytes = Vec::with_capacity(of.bytes.len());
         std_write(&of, &mut bytes)?;
         let written = create(&to)?.write_all(&bytes);
         written.map_err(|error| Error::file("write", &to, error))?;
         Ok(of.work(None))
-    });
+    })?;
     let (of, to) = (load.clone(), path.to_owned());
-    add(&mut field, "bufwriter", move |_| {
+    add_writer(&mut field, "bufwriter", move |_| {
         let mut file = BufWriter::new(create(&to)?);
         std_write(&of, &mut file)?;
         file.flush()
             .map_err(|error| Error::file("write", &to, error))?;
         Ok(of.work(None))
-    });
+    })?;
     cpp::writers(&mut field, load, folder, path);
     Ok(field)
 }

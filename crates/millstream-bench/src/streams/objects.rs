@@ -14,7 +14,8 @@ use millstream_stream::blob::{self, AlignedBytes, Array, Ref, Stored, Text};
 use millstream_stream::{ArchiveWriter, MemoryStream, WriteTyped};
 use serde::{Deserialize, Serialize};
 
-use super::{WORKLOAD, add, failed};
+use super::{Practice, WORKLOAD, add, add_with, failed};
+use crate::clock::Moment;
 use crate::cold;
 use crate::error::{Error, Result};
 use crate::limits::OBJECTS;
@@ -201,6 +202,15 @@ fn work(digest: u64) -> Work {
     }
 }
 
+/// Work that began at `start` and ends here; then what it made is looked at.
+fn timed(start: Moment, check: impl FnOnce() -> u64) -> Work {
+    let span = start.elapsed();
+    Work {
+        span: Some(span),
+        ..work(check())
+    }
+}
+
 /// From a file that is not cached.
 fn cold(session: &mut Session<'_>, folder: &Path, blob: &AlignedBytes, wanted: u64) -> Result<()> {
     let path = folder.join("objects.blob");
@@ -217,16 +227,21 @@ fn cold(session: &mut Session<'_>, folder: &Path, blob: &AlignedBytes, wanted: u
         })
     };
     let call = read.clone();
-    add(&mut field, "read", move |into| {
+    add_with(&mut field, "read", Practice::Never, move |into| {
         call(into)?;
         Ok(work(wanted))
     });
     let call = read.clone();
-    add(&mut field, "millstream-unvalidated", move |into| {
-        call(into)?;
-        Ok(work(trusted(&into[..len], wanted)?))
-    });
-    add(&mut field, "millstream", move |into| {
+    add_with(
+        &mut field,
+        "millstream-unvalidated",
+        Practice::Never,
+        move |into| {
+            call(into)?;
+            Ok(work(trusted(&into[..len], wanted)?))
+        },
+    );
+    add_with(&mut field, "millstream", Practice::Never, move |into| {
         read(into)?;
         let objects = blob::view::<Array<Object>>(&into[..len]).map_err(failed)?;
         std::hint::black_box(objects.len());
@@ -258,7 +273,7 @@ fn trusted(bytes: &[u8], wanted: u64) -> Result<u64> {
     Ok(if last { wanted } else { 0 })
 }
 
-/// From bytes in memory.
+/// From bytes in memory: until the objects can be used. That they are right is checked afterwards.
 fn warm(
     session: &mut Session<'_>,
     objects: &Rc<Vec<ObjectSource>>,
@@ -270,31 +285,38 @@ fn warm(
     let bytes = Rc::new(blob);
     let of = Rc::clone(&bytes);
     add(&mut field, "millstream", move |_| {
+        let start = Moment::now();
         let objects = blob::view::<Array<Object>>(&of).map_err(failed)?;
-        Ok(work(digest_in_place(objects)))
+        Ok(timed(start, || digest_in_place(objects)))
     });
     let theirs = theirs(objects);
     let config = bincode::config::standard();
     let encoded = bincode::serde::encode_to_vec(&theirs, config).map_err(failed)?;
     add(&mut field, "bincode", move |_| {
+        let start = Moment::now();
         let (objects, _): (Vec<TheirObject>, usize) =
             bincode::serde::decode_from_slice(&encoded, config).map_err(failed)?;
-        Ok(work(digest(objects.iter().map(|it| (it.id, &*it.name)))))
+        let all = || digest(objects.iter().map(|it| (it.id, &*it.name)));
+        Ok(timed(start, all))
     });
     let encoded = postcard::to_allocvec(&theirs).map_err(failed)?;
     add(&mut field, "postcard", move |_| {
+        let start = Moment::now();
         let objects: Vec<TheirObject> = postcard::from_bytes(&encoded).map_err(failed)?;
-        Ok(work(digest(objects.iter().map(|it| (it.id, &*it.name)))))
+        let all = || digest(objects.iter().map(|it| (it.id, &*it.name)));
+        Ok(timed(start, all))
     });
     let encoded = rkyv::to_bytes::<rkyv::rancor::Error>(&theirs).map_err(failed)?;
     add(&mut field, "rkyv", move |_| {
+        let start = Moment::now();
         let objects =
             rkyv::access::<rkyv::Archived<Vec<TheirObject>>, rkyv::rancor::Error>(&encoded)
                 .map_err(failed)?;
-        let all = objects
-            .iter()
-            .map(|it| (it.id.to_native(), it.name.as_str()));
-        Ok(work(digest(all)))
+        let all = || {
+            let all = objects.iter();
+            digest(all.map(|it| (it.id.to_native(), it.name.as_str())))
+        };
+        Ok(timed(start, all))
     });
     case(
         session,
