@@ -9,7 +9,8 @@
 //! Where to find what: [`measure`] how turns are taken; [`corpus`] what is read; [`memory`] where
 //! to; [`cold`] and [`throttle`] in what state of the machine; `read`, `requests`, `startup`,
 //! `packages`, `streams`, `pnm`, `scenes` and `codecs` the workloads; [`ring`] the bare ring;
-//! `ours` Millstream's own contenders; [`stats`], [`rows`], [`goals`] and `table` what is made of
+//! `ours` Millstream's own contenders; `peers` the
+//! rivals behind the feature of that name; [`stats`], [`rows`], [`goals`] and `table` what is made of
 //! the figures.
 //!
 //! ```no_run
@@ -33,6 +34,7 @@ pub mod measure;
 pub mod memory;
 mod ours;
 mod packages;
+mod peers;
 mod pnm;
 mod read;
 mod requests;

@@ -92,6 +92,19 @@ pub const PNM_LINEAR: [(&str, (u32, u32)); 6] = [
 
 /// Threads of the rivals that use a pool, as the figures of others were taken.
 pub const POOL_THREADS: usize = 8;
+/// Longest that a rival may take over one run; the slowest takes a few seconds under a throttle.
+pub const PEER_TIME_MAX: std::time::Duration = std::time::Duration::from_secs(60);
+
+/// Seconds that a contender's run in a cell of the heat map is meant to take: long beside the
+/// microseconds of its start, short enough for thousands of runs.
+pub const HEAT_SECONDS: f64 = 0.03;
+/// The same in a quick run.
+pub const QUICK_HEAT_SECONDS: f64 = 0.01;
+/// Counted rounds of a cell of the heat map in a full run: a thousand cells times contenders.
+pub const HEAT_RUNS_MAX: usize = 4;
+/// Fewest requests of a cell of the heat map, whatever the time.
+pub const HEAT_REQUESTS_MIN: usize = 32;
+
 /// Threads that enqueue in workload `startup`.
 pub const ENQUEUE_THREADS: usize = 4;
 /// One of so many requests of workload `startup` is cancelled right after it was queued.

@@ -21,7 +21,8 @@ mod startup;
 pub(crate) use lend::Loan;
 pub(crate) use read::read_contenders;
 pub(crate) use requests::{
-    held_contenders, open_contenders, realtime_systems, request_contenders, single_readers,
+    heat_contender, held_contenders, open_contenders, realtime_systems, request_contenders,
+    single_readers,
 };
 pub(crate) use startup::startup_contenders;
 

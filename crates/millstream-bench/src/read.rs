@@ -120,8 +120,12 @@ fn one(
     warm_up: bool,
     destination: &mut Destination,
 ) -> Result<()> {
-    let field = field_of(name, files, session.options.quick);
+    let mut field = field_of(name, files, session.options.quick);
     let file = &files.stream;
+    // A throttled trial would take seconds, and the rivals' depths hardly matter then.
+    if file.form == Form::Stored && warm_up {
+        session.peers.read(&mut field, file);
+    }
     let case = Case {
         workload: WORKLOAD,
         name: name.to_owned(),

@@ -23,6 +23,7 @@ use crate::rows::Metric;
 use crate::workload::{Field, Session};
 use crate::{engine, ours};
 
+pub(crate) mod heat;
 pub(crate) mod held;
 pub(crate) mod latency;
 mod pool;
@@ -107,6 +108,7 @@ pub(crate) fn run(session: &mut Session<'_>) -> Result<()> {
             }
         }
     }
+    heat::run(session, &file, &pages)?;
     latency::run(session, &file, &pages)?;
     realtime::run(session, &file, &pages)?;
     held::run(session, &file, &pages)
@@ -121,6 +123,7 @@ fn case_names(quick: bool) -> Vec<String> {
     let mut names: Vec<String> = cells.collect();
     names.extend(MODES.map(latency::case_name));
     names.extend(MODES.map(held::case_name));
+    names.extend(heat::case_names(quick));
     names.push(realtime::CASE.into());
     names.push(held::opens_name(quick));
     names
@@ -169,6 +172,7 @@ fn cell(
         limits::POOL_THREADS
     };
     field.try_add("pread", pool::PreadPool::new(file, cell, &jobs, threads));
+    session.peers.cell(&mut field, file, cell, &jobs);
     ours::request_contenders(&mut field, file, cell, &jobs);
     let case = Case {
         workload: WORKLOAD,
@@ -234,6 +238,7 @@ pub(crate) fn random_jobs(file_len: u64, size: usize, count: usize, seed: u64) -
 }
 
 /// XXH3-64 of every whole page of a file.
+#[derive(Clone)]
 pub(crate) struct PageHashes(Vec<u64>);
 
 impl PageHashes {

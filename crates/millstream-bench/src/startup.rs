@@ -160,6 +160,7 @@ pub(crate) fn run(session: &mut Session<'_>) -> Result<()> {
         field.try_add("ring", ring_files::RingFiles::new(&plan));
         field.try_add("study", study::Study::as_it_was(&plan));
         field.try_add("study-cured", study::Study::cured(&plan));
+        session.peers.startup(&mut field, &plan);
         ours::startup_contenders(&mut field, &plan);
         let case = Case {
             workload: WORKLOAD,

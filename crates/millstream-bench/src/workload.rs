@@ -7,6 +7,7 @@ use crate::error::{Error, Result};
 use crate::limits;
 use crate::measure::{Case, CaseResult, Contender, take_turns};
 use crate::memory::Destination;
+use crate::peers::Peers;
 use crate::rows::{self, Row};
 use crate::{codecs, goals, packages, pnm, read, requests, scenes, startup, streams, table};
 
@@ -119,6 +120,7 @@ pub fn run(options: &Options, workloads: &[Workload]) -> Result<Report> {
     let mut session = Session {
         options,
         corpus,
+        peers: Peers::default(),
         report: Report::default(),
     };
     for workload in workloads {
@@ -162,6 +164,7 @@ fn check(options: &Options) -> Result<()> {
 pub(crate) struct Session<'a> {
     pub(crate) options: &'a Options,
     pub(crate) corpus: Corpus,
+    pub(crate) peers: Peers,
     report: Report,
 }
 
@@ -202,6 +205,16 @@ impl Session<'_> {
         destination: &mut Destination,
     ) -> Result<()> {
         self.say(&format!("{}: {}", case.workload, case.name));
+        self.case_quietly(case, contenders, destination)
+    }
+
+    /// The same without a word: for one of many small cases of the same name.
+    pub(crate) fn case_quietly(
+        &mut self,
+        case: &Case<'_>,
+        contenders: Vec<Box<dyn Contender>>,
+        destination: &mut Destination,
+    ) -> Result<()> {
         let CaseResult { rows, failures } = take_turns(case, contenders, destination);
         self.report.failures.extend(failures);
         self.keep(rows)

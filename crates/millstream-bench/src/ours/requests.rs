@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
@@ -35,38 +36,36 @@ pub(crate) fn request_contenders(
     cell: Cell,
     jobs: &[ReadJob],
 ) {
-    let access = match cell.mode {
-        Mode::Direct => Access::Direct,
-        Mode::Cold | Mode::Warm => Access::Buffered,
-    };
-    let depth = Some(cell.depth as u32);
-    let mut add = |name: &'static str, setup: Setup| {
-        field.add(Grid {
-            name,
-            path: file.path.clone(),
-            jobs: jobs.to_vec(),
-            setup,
-            ready: None,
-        });
-    };
-    let setup = Setup {
-        access,
-        depth,
-        staging_bytes: Some(GRID_STAGING_BYTES),
-        ..Setup::default()
-    };
-    add("millstream", setup);
+    let setup = grid_setup(cell);
+    field.add(Grid::new("millstream", file, jobs, setup));
     let auto = Setup {
         access: Access::Auto,
         ..setup
     };
-    add("millstream-auto", auto);
+    field.add(Grid::new("millstream-auto", file, jobs, auto));
     if cell.depth >= limits::POOL_THREADS {
         let threads = Setup {
             threads: true,
             ..setup
         };
-        add("millstream-threads", threads);
+        field.add(Grid::new("millstream-threads", file, jobs, threads));
+    }
+}
+
+/// The contender of a cell of a heat map.
+pub(crate) fn heat_contender(field: &mut Field, file: &CorpusFile, cell: Cell, jobs: &[ReadJob]) {
+    field.add(Grid::new("millstream", file, jobs, grid_setup(cell)));
+}
+
+fn grid_setup(cell: Cell) -> Setup {
+    Setup {
+        access: match cell.mode {
+            Mode::Direct => Access::Direct,
+            Mode::Cold | Mode::Warm => Access::Buffered,
+        },
+        depth: Some(cell.depth as u32),
+        staging_bytes: Some(GRID_STAGING_BYTES),
+        ..Setup::default()
     }
 }
 
@@ -97,6 +96,18 @@ struct Grid {
     jobs: Vec<ReadJob>,
     setup: Setup,
     ready: Option<Ready>,
+}
+
+impl Grid {
+    fn new(name: &'static str, file: &CorpusFile, jobs: &[ReadJob], setup: Setup) -> Grid {
+        Grid {
+            name,
+            path: file.path.clone(),
+            jobs: jobs.to_vec(),
+            setup,
+            ready: None,
+        }
+    }
 }
 
 impl Contender for Grid {
@@ -175,7 +186,7 @@ impl SingleReader for Single {
 
 /// Systems of realtime readers beside bulk.
 pub(crate) fn realtime_systems(
-    systems: &mut Vec<Box<dyn RealtimeSystem>>,
+    systems: &mut Vec<Arc<dyn RealtimeSystem>>,
     file: &CorpusFile,
 ) -> Result<()> {
     let setup = Setup {
@@ -186,7 +197,7 @@ pub(crate) fn realtime_systems(
     let readers = (0..crate::requests::realtime::READERS)
         .map(|_| queue_for(&ready.storage, 1))
         .collect::<Result<Vec<Queue>>>()?;
-    systems.push(Box::new(Realtime { ready, readers }));
+    systems.push(Arc::new(Realtime { ready, readers }));
     Ok(())
 }
 

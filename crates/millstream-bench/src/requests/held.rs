@@ -134,6 +134,7 @@ pub(super) fn run(session: &mut Session<'_>, file: &CorpusFile, pages: &PageHash
             });
             field.try_add(if offload { "ring-async" } else { "ring" }, ring);
         }
+        session.peers.held(&mut field, file, mode, &jobs);
         ours::held_contenders(&mut field, file, &jobs);
         let case = Case {
             workload: WORKLOAD,

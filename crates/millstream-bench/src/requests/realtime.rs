@@ -6,6 +6,7 @@
 //! without queues and priorities does: readers in `pread`, bulk in a bare ring.
 
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -16,6 +17,7 @@ use super::{Mode, PageHashes, WORKLOAD, pool, random_jobs};
 use crate::cold;
 use crate::corpus::CorpusFile;
 use crate::error::{Error, Result};
+use crate::limits;
 use crate::memory::Destination;
 use crate::ours;
 use crate::ring::{BareRing, ReadJob, ReadStyle};
@@ -52,9 +54,20 @@ pub(crate) const BULK_BATCH_BYTES: usize = 32 << 20;
 pub(crate) const BULK_REQUEST_BYTES: usize = 1 << 20;
 
 /// A system with readers that are in a hurry and a bulk reader that is not.
-pub(crate) trait RealtimeSystem: Sync {
+pub(crate) trait RealtimeSystem: Send + Sync {
     /// Its name in rows.
     fn name(&self) -> String;
+    /// How it is set up.
+    fn params(&self) -> Params {
+        Params::new()
+    }
+    /// What a reader does once on its thread, before its first read.
+    ///
+    /// # Errors
+    /// It cannot run.
+    fn begin(&self) -> Result<()> {
+        Ok(())
+    }
     /// Reads one request of reader number `reader`; called from one thread per reader.
     fn read(&self, reader: usize, job: &ReadJob, into: &mut [u8]) -> Result<()>;
     /// Reads the jobs over and over until `stop`, as fast as it can, and adds the bytes that have
@@ -108,10 +121,14 @@ pub(super) fn run(session: &mut Session<'_>, file: &CorpusFile, pages: &PageHash
     }
     session.say(&format!("{WORKLOAD}: {CASE}"));
     cold::drop_path(&file.path)?;
-    let mut systems: Vec<Box<dyn RealtimeSystem>> =
-        vec![Box::new(NoPriorities(open_for(file, Mode::Direct)?))];
+    let mut systems: Vec<Arc<dyn RealtimeSystem>> =
+        vec![Arc::new(NoPriorities(open_for(file, Mode::Direct)?))];
+    let bulk = bulk_jobs(file, 0);
+    let skipped = session.peers.realtime(&mut systems, file, &bulk);
+    session.keep(skipped)?;
     ours::realtime_systems(&mut systems, file)?;
     let phase = session.size(PHASE, QUICK_PHASE);
+    let shared = Arc::new((file.clone(), pages.clone()));
     let mut figures: Vec<Vec<(Metric, Vec<f64>)>> = vec![Vec::new(); systems.len()];
     let mut failed: Vec<Option<String>> = vec![None; systems.len()];
     for run in 0..session.runs() {
@@ -119,7 +136,7 @@ pub(super) fn run(session: &mut Session<'_>, file: &CorpusFile, pages: &PageHash
             if failed[index].is_some() {
                 continue;
             }
-            match one_run(system.as_ref(), file, pages, phase, run as u64) {
+            match limited_run(system, &shared, phase, run as u64) {
                 Ok(run) if figures[index].is_empty() => {
                     figures[index] = run.into_iter().map(|(m, value)| (m, vec![value])).collect();
                 }
@@ -136,22 +153,51 @@ pub(super) fn run(session: &mut Session<'_>, file: &CorpusFile, pages: &PageHash
     for (index, system) in systems.iter().enumerate() {
         let name = system.name();
         if let Some(why) = &failed[index] {
-            session.fail(format!("{WORKLOAD} {CASE} {name}: {why}"));
+            if crate::rows::is_ours(&name) {
+                session.fail(format!("{WORKLOAD} {CASE} {name}: {why}"));
+            }
             rows.push(Row::skipped(WORKLOAD, CASE, &name, why));
             continue;
         }
         for (metric, values) in std::mem::take(&mut figures[index]) {
-            rows.push(Row::figures(
-                WORKLOAD,
-                CASE,
-                &name,
-                metric,
-                values,
-                Params::new(),
-            ));
+            let params = system.params();
+            rows.push(Row::figures(WORKLOAD, CASE, &name, metric, values, params));
         }
     }
     session.keep(rows)
+}
+
+/// One run on a thread of its own, so that a system that hangs is given up on; all that it may
+/// still write to is its own.
+fn limited_run(
+    system: &Arc<dyn RealtimeSystem>,
+    shared: &Arc<(CorpusFile, PageHashes)>,
+    phase: Duration,
+    seed: u64,
+) -> Result<Vec<(Metric, f64)>> {
+    let (system, shared) = (Arc::clone(system), Arc::clone(shared));
+    let (ended, result) = std::sync::mpsc::channel();
+    std::thread::Builder::new()
+        .name("realtime-run".into())
+        .spawn(move || {
+            let (file, pages) = &*shared;
+            // Nobody listens any more if this took too long.
+            let _ = ended.send(one_run(system.as_ref(), file, pages, phase, seed));
+        })
+        .map_err(|error| Error::io("start a thread", error))?;
+    result
+        .recv_timeout(phase * 3 + limits::PEER_TIME_MAX)
+        .unwrap_or_else(|_| Err(Error::new("gave no answer in time")))
+}
+
+/// The bulk's requests, of the first half of the file; readers keep to the second.
+fn bulk_jobs(file: &CorpusFile, seed: u64) -> Vec<ReadJob> {
+    let count = BULK_BATCH_BYTES / BULK_REQUEST_BYTES;
+    random_jobs(half_of(file), BULK_REQUEST_BYTES, count, seed)
+}
+
+fn half_of(file: &CorpusFile) -> u64 {
+    file.stored_len / 2 / BULK_REQUEST_BYTES as u64 * BULK_REQUEST_BYTES as u64
 }
 
 fn one_run(
@@ -186,9 +232,8 @@ fn one_phase(
     bulk: bool,
 ) -> Result<(Vec<u64>, f64)> {
     // Bulk in the first half of the file, readers in the second: nobody warms the other's way.
-    let half = file.stored_len / 2 / BULK_REQUEST_BYTES as u64 * BULK_REQUEST_BYTES as u64;
-    let bulk_count = BULK_BATCH_BYTES / BULK_REQUEST_BYTES;
-    let jobs = random_jobs(half, BULK_REQUEST_BYTES, bulk_count, seed);
+    let half = half_of(file);
+    let jobs = bulk_jobs(file, seed);
     let mut destination = Destination::new(jobs.len() * BULK_REQUEST_BYTES)?;
     let stop = AtomicBool::new(false);
     let bytes = AtomicU64::new(0);
@@ -237,6 +282,7 @@ fn read_until(
     let memory = &mut destination[..REQUEST_BYTES];
     let mut rng = Rng::with_seed(seed * READERS as u64 + reader as u64);
     let mut times = Vec::new();
+    system.begin()?;
     while !stop.load(Ordering::Relaxed) {
         let place = rng.u64(from / REQUEST_BYTES as u64..to / REQUEST_BYTES as u64);
         let job = ReadJob {

@@ -1,0 +1,197 @@
+//! Memory lent to whoever reads: tasks, threads, the kernel.
+//!
+//! Asynchronous interfaces want owned memory; the caller has borrowed memory. [`Loan`] is the
+//! bridge: it gives out [`Room`]s, one for each read, each a part of the caller's memory that
+//! nobody else has, and each keeps the loan's count up while it exists.
+//!
+//! # Safety
+//! A `Room` points into a destination that the loan's owner has borrowed mutably. Rooms of a loan
+//! never overlap: a [`Plan`] has been checked, and `take` gives each of its reads out once. The
+//! loan's [`Lease`] is held inside the borrow, and its drop waits until every room is gone; if one
+//! does not go, the process ends, because to go on would be to free memory under a write. An
+//! operation of a kernel's ring owns its room, as it owns every buffer, until it has completed.
+#![expect(
+    unsafe_code,
+    reason = "parts of a borrowed destination travel through interfaces that want owned memory"
+)]
+
+use std::io;
+use std::marker::PhantomData;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use crate::plan::{Plan, Read};
+
+/// How long a lease waits for rooms that are still out when everyone should be done. Tasks that
+/// have answered may not have been dropped yet; that takes microseconds.
+const RETURN_MAX: Duration = Duration::from_secs(10);
+
+/// A destination lent to the reads of a plan.
+pub(crate) struct Loan {
+    base: *mut u8,
+    files: Arc<[PathBuf]>,
+    reads: Arc<[Read]>,
+    next: AtomicUsize,
+    failed: Mutex<Option<io::Error>>,
+}
+
+// SAFETY: the pointer is only turned into rooms, which are disjoint; any thread may write memory.
+unsafe impl Send for Loan {}
+// SAFETY: as above.
+unsafe impl Sync for Loan {}
+
+/// The loan's owner: it holds the borrow.
+pub(crate) struct Lease<'a> {
+    loan: Arc<Loan>,
+    destination: PhantomData<&'a mut [u8]>,
+}
+
+/// Memory of one read.
+pub(crate) struct Room {
+    pointer: *mut u8,
+    len: usize,
+    filled: usize,
+    _loan: Arc<Loan>,
+}
+
+// SAFETY: a room is the only one that points to its bytes.
+unsafe impl Send for Room {}
+// SAFETY: as above; shared references only read.
+unsafe impl Sync for Room {}
+
+impl Loan {
+    /// Lends `destination` to the reads of `plan`.
+    pub(crate) fn new<'a>(plan: &Plan, destination: &'a mut [u8]) -> io::Result<Lease<'a>> {
+        if destination.len() < plan.destination_len() {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "the destination is smaller than its plan",
+            ));
+        }
+        let (files, reads) = plan.shared();
+        Ok(Lease {
+            loan: Arc::new(Loan {
+                base: destination.as_mut_ptr(),
+                files,
+                reads,
+                next: AtomicUsize::new(0),
+                failed: Mutex::new(None),
+            }),
+            destination: PhantomData,
+        })
+    }
+
+    /// The next read and its memory; none when all are taken, or when one has failed.
+    pub(crate) fn take(self: &Arc<Loan>) -> Option<(Read, Room)> {
+        let read = *self.reads.get(self.next.fetch_add(1, Ordering::Relaxed))?;
+        let room = Room {
+            // SAFETY: the plan's places lie in the destination, whose length `new` has checked.
+            pointer: unsafe { self.base.add(read.place) },
+            len: read.len as usize,
+            filled: 0,
+            _loan: Arc::clone(self),
+        };
+        Some((read, room))
+    }
+
+    /// The path of a read's file.
+    pub(crate) fn path(&self, read: &Read) -> &Path {
+        &self.files[read.file as usize]
+    }
+
+    /// Reads that the plan has.
+    pub(crate) fn len(&self) -> usize {
+        self.reads.len()
+    }
+
+    /// Keeps the first failure; nothing more is taken after it.
+    pub(crate) fn fail(&self, error: io::Error) {
+        self.next.store(self.reads.len(), Ordering::Relaxed);
+        self.failed().get_or_insert(error);
+    }
+
+    fn failed(&self) -> MutexGuard<'_, Option<io::Error>> {
+        // Only ever set: a panic elsewhere leaves it in order.
+        self.failed
+            .lock()
+            .unwrap_or_else(|poison| poison.into_inner())
+    }
+}
+
+impl Lease<'_> {
+    /// The loan, for workers.
+    pub(crate) fn loan(&self) -> Arc<Loan> {
+        Arc::clone(&self.loan)
+    }
+
+    /// The first failure, when all workers have ended.
+    pub(crate) fn finish(self) -> io::Result<()> {
+        match self.loan.failed().take() {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for Lease<'_> {
+    fn drop(&mut self) {
+        let start = Instant::now();
+        while Arc::strong_count(&self.loan) > 1 {
+            if start.elapsed() > RETURN_MAX {
+                // Nobody may go on with memory that others still write to.
+                eprintln!("a rival keeps memory that it was lent; ending the process");
+                std::process::abort();
+            }
+            std::thread::yield_now();
+        }
+    }
+}
+
+impl Room {
+    /// The memory.
+    pub(crate) fn bytes(&mut self) -> &mut [u8] {
+        // SAFETY: see the module: the bytes are initialised, lent, and this room's alone.
+        unsafe { std::slice::from_raw_parts_mut(self.pointer, self.len) }
+    }
+
+    /// Its address, for an interface that takes one.
+    #[cfg(feature = "sdl")]
+    pub(crate) fn pointer(&mut self) -> *mut u8 {
+        self.pointer
+    }
+}
+
+/// compio's view of a room. Its bytes were initialised by whoever lent them; the length that
+/// compio sees is how much of it has been read.
+#[cfg(feature = "compio")]
+mod owned {
+    use std::mem::MaybeUninit;
+
+    use compio::buf::{IoBuf, IoBufMut, SetLen};
+
+    use super::Room;
+
+    impl IoBuf for Room {
+        fn as_init(&self) -> &[u8] {
+            // SAFETY: as in `bytes`; `filled <= len` by `set_len`'s contract.
+            unsafe { std::slice::from_raw_parts(self.pointer, self.filled) }
+        }
+    }
+
+    impl IoBufMut for Room {
+        fn as_uninit(&mut self) -> &mut [MaybeUninit<u8>] {
+            // SAFETY: as in `bytes`; initialised bytes are valid as perhaps uninitialised ones,
+            // and compio writes no uninitialised ones.
+            unsafe { std::slice::from_raw_parts_mut(self.pointer.cast(), self.len) }
+        }
+    }
+
+    impl SetLen for Room {
+        unsafe fn set_len(&mut self, len: usize) {
+            assert!(len <= self.len, "a length beyond the room");
+            self.filled = len;
+        }
+    }
+}

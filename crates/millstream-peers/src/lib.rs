@@ -1,0 +1,189 @@
+//! Other ways to read files, behind one trait: what Millstream is measured beside.
+//!
+//! A [`Rival`] is a way to read with its name and version; [`Rival::start`] makes a [`Peer`] of
+//! it, which opens files, reads a [`Plan`] into memory that the caller lends, loads whole files,
+//! and says how long handing reads over held its caller. Nothing here knows Millstream.
+//!
+//! Each rival gets what its own users would give it and no more: the same destination (recycled
+//! memory, touched before), as many reads in flight as the caller asks for, files opened before
+//! the clock starts. A rival whose interface brings its own memory copies out of it, and
+//! [`Rival::copies`] says so. What is missing on a machine (io_uring, locked memory, CMake at
+//! build time) is an error of `start` with its likely cause.
+//!
+//! | rival | what it does |
+//! |---|---|
+//! | `tokio-fs` | `tokio::fs::File`, one a task, seek and read |
+//! | `tokio-blocking` | `pread` on tokio's pool of blocking threads |
+//! | `compio` | compio's files on its io_uring |
+//! | `glommio` | glommio's `DmaFile` and `BufferedFile` |
+//! | `rayon` | `pread` on a pool of rayon |
+//! | `async-fs` | `async_fs::File` |
+//! | `memmap2` | a map of the file, copied out of on a pool of rayon |
+//! | `sdl-ring`, `sdl-threads` | SDL 3's AsyncIO with its io_uring and with its threads |
+//!
+//! [`fio`] runs the program of that name, which reads into memory of its own.
+//!
+//! ```
+//! use millstream_peers::{Access, Plan, Read, rivals};
+//!
+//! let file = std::env::current_exe()?;
+//! let read = Read { file: 0, offset: 0, place: 0, len: 4096 };
+//! let plan = Plan::new(vec![file], vec![read])?;
+//! let mut memory = vec![0; 4096];
+//! for rival in rivals() {
+//!     let Ok(mut peer) = rival.start(8) else { continue };
+//!     if rival.accesses.contains(&Access::Buffered) {
+//!         peer.open(&plan, Access::Buffered)?;
+//!         peer.read(&plan, &mut memory)?;
+//!         println!("{} {} read {:?}", rival.name, rival.version, &memory[1..4]);
+//!     }
+//! }
+//! # Ok::<(), std::io::Error>(())
+//! ```
+
+use std::io;
+
+#[cfg(feature = "async-fs")]
+mod async_files;
+#[cfg(feature = "compio")]
+mod compio_ring;
+pub mod fio;
+#[cfg(feature = "glommio")]
+mod glommio_ring;
+mod lent;
+mod plan;
+#[cfg(any(feature = "rayon", feature = "memmap2"))]
+mod pools;
+#[cfg(feature = "sdl")]
+mod sdl;
+#[cfg(test)]
+mod tests;
+#[cfg(feature = "tokio")]
+mod tokio_tasks;
+
+pub use plan::{Plan, Read};
+
+/// How files are opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Past the page cache; reads are of whole blocks.
+    Direct,
+    /// Through the page cache.
+    Buffered,
+}
+
+/// Reads files in its own way. Every method blocks until nothing of it is at work any more,
+/// whatever came out: the memory that it was lent is the caller's again.
+pub trait Peer {
+    /// Opens the files of the plan, in place of those that were open.
+    ///
+    /// # Errors
+    /// A file cannot be opened, or not in this way.
+    fn open(&mut self, plan: &Plan, access: Access) -> io::Result<()>;
+
+    /// Reads everything that the plan says, of the files opened with the same plan.
+    ///
+    /// # Errors
+    /// A read fails or ends early, or no files are open.
+    fn read(&mut self, plan: &Plan, destination: &mut [u8]) -> io::Result<()>;
+
+    /// Reads everything that the plan says, through the page cache; every read opens its file and
+    /// closes it.
+    ///
+    /// # Errors
+    /// A file cannot be opened or read.
+    fn load(&mut self, plan: &Plan, destination: &mut [u8]) -> io::Result<()>;
+
+    /// Hands the reads over one by one and awaits them; the nanoseconds that each call held the
+    /// caller.
+    ///
+    /// # Errors
+    /// As [`Peer::read`]; `Unsupported` where reads cannot be handed over without waiting.
+    fn hand_over(&mut self, plan: &Plan, destination: &mut [u8]) -> io::Result<Vec<u64>> {
+        let _ = (plan, destination);
+        Err(io::Error::new(
+            io::ErrorKind::Unsupported,
+            "reads cannot be handed over without waiting for them",
+        ))
+    }
+}
+
+/// A way to read files.
+#[derive(Clone, Copy)]
+pub struct Rival {
+    /// Its name in results.
+    pub name: &'static str,
+    /// Version of the library.
+    pub version: &'static str,
+    /// How it can open files.
+    pub accesses: &'static [Access],
+    /// Whether its interface brings own memory, so that bytes are copied once more.
+    pub copies: bool,
+    /// Whether a read in flight is a thread: then more than a few dozen of them only cost.
+    pub threads: bool,
+    make: fn(usize) -> io::Result<Box<dyn Peer>>,
+}
+
+impl Rival {
+    /// Starts it (threads, a ring) for up to `depth` reads in flight. A peer stays on the thread
+    /// that started it.
+    ///
+    /// # Errors
+    /// What it needs is missing here.
+    pub fn start(&self, depth: usize) -> io::Result<Box<dyn Peer>> {
+        (self.make)(depth.max(1))
+    }
+}
+
+impl std::fmt::Debug for Rival {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {}", self.name, self.version)
+    }
+}
+
+/// Every rival that this build has, in the order of the table above.
+#[must_use]
+pub fn rivals() -> Vec<Rival> {
+    vec![
+        #[cfg(feature = "tokio")]
+        tokio_tasks::FILES,
+        #[cfg(feature = "tokio")]
+        tokio_tasks::BLOCKING,
+        #[cfg(feature = "compio")]
+        compio_ring::RIVAL,
+        #[cfg(feature = "glommio")]
+        glommio_ring::RIVAL,
+        #[cfg(feature = "rayon")]
+        pools::PREAD,
+        #[cfg(feature = "async-fs")]
+        async_files::RIVAL,
+        #[cfg(feature = "memmap2")]
+        pools::MAP,
+        #[cfg(feature = "sdl")]
+        sdl::RING,
+        #[cfg(feature = "sdl")]
+        sdl::THREADS,
+    ]
+}
+
+/// Opens a file of a plan with the standard library.
+#[cfg(any(feature = "tokio", feature = "rayon", feature = "memmap2"))]
+fn open_file(path: &std::path::Path, access: Access) -> io::Result<std::fs::File> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let mut options = std::fs::File::options();
+    options.read(true);
+    if access == Access::Direct {
+        options.custom_flags(libc::O_DIRECT);
+    }
+    options.open(path).map_err(|error| named(error, path))
+}
+
+/// An error with the file that it is of.
+fn named(error: io::Error, path: &std::path::Path) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}
+
+/// The error of a call of something that was not opened before.
+fn not_open() -> io::Error {
+    io::Error::other("no files are open")
+}

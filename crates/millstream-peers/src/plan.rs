@@ -1,0 +1,104 @@
+//! What is to be read: checked once, so that nobody has to trust anyone about places.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// One read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Read {
+    /// Index of the file in its plan.
+    pub file: u32,
+    /// First byte in the file.
+    pub offset: u64,
+    /// First byte in the destination.
+    pub place: usize,
+    /// Bytes; all of them must be there.
+    pub len: u32,
+}
+
+/// Files, and reads of them to places that do not overlap.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    files: Arc<[PathBuf]>,
+    reads: Arc<[Read]>,
+    end: usize,
+}
+
+impl Plan {
+    /// A plan of these reads.
+    ///
+    /// # Errors
+    /// A read names no file, or two reads share bytes of the destination.
+    pub fn new(files: Vec<PathBuf>, reads: Vec<Read>) -> io::Result<Plan> {
+        let bad = |what: String| io::Error::new(io::ErrorKind::InvalidInput, what);
+        let mut order: Vec<&Read> = reads.iter().collect();
+        order.sort_unstable_by_key(|read| (read.place, read.len));
+        let mut end = 0;
+        for read in order {
+            if read.file as usize >= files.len() {
+                return Err(bad(format!("{read:?} names no file")));
+            }
+            if read.place < end {
+                return Err(bad(format!("{read:?} overlaps another's place")));
+            }
+            end = read
+                .place
+                .checked_add(read.len as usize)
+                .ok_or_else(|| bad(format!("{read:?} ends beyond memory")))?;
+        }
+        Ok(Plan {
+            files: files.into(),
+            reads: reads.into(),
+            end,
+        })
+    }
+
+    /// The files.
+    #[must_use]
+    pub fn files(&self) -> &[PathBuf] {
+        &self.files
+    }
+
+    /// The reads, in the order in which they are asked for.
+    #[must_use]
+    pub fn reads(&self) -> &[Read] {
+        &self.reads
+    }
+
+    /// Bytes that a destination must have.
+    #[must_use]
+    pub fn destination_len(&self) -> usize {
+        self.end
+    }
+
+    pub(crate) fn shared(&self) -> (Arc<[PathBuf]>, Arc<[Read]>) {
+        (Arc::clone(&self.files), Arc::clone(&self.reads))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_that_overlap_or_name_no_file_are_refused() {
+        let read = |file, place, len| Read {
+            file,
+            offset: 0,
+            place,
+            len,
+        };
+        let plan = |reads| Plan::new(vec!["a".into()], reads);
+        assert_eq!(
+            plan(vec![read(0, 8, 8), read(0, 0, 8)])
+                .unwrap()
+                .destination_len(),
+            16
+        );
+        assert!(plan(vec![read(0, 7, 8), read(0, 0, 8)]).is_err());
+        assert!(plan(vec![read(1, 0, 8)]).is_err());
+        assert!(plan(vec![read(0, usize::MAX, 2)]).is_err());
+        assert_eq!(plan(Vec::new()).unwrap().destination_len(), 0);
+    }
+}
