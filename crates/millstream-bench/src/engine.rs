@@ -105,7 +105,7 @@ fn plain_file() -> SimFileOptions {
 }
 
 /// A storage over a device that does nothing, with its file open.
-fn null_storage(staging_bytes: Option<usize>) -> Result<(Storage, FileId)> {
+pub(crate) fn null_storage(staging_bytes: Option<usize>) -> Result<(Storage, FileId)> {
     let (_, files) = files(SimOptions::default(), plain_file());
     let mut options = StorageOptions::default();
     let depth = options.depth as usize;

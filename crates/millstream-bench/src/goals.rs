@@ -5,7 +5,8 @@
 //! over the rounds; where the goal's bound lies within it the verdict says so, because another run
 //! could come out the other way.
 
-use crate::requests::{self, held, latency, realtime};
+use crate::heat_map;
+use crate::requests::{self, held, latency, realtime, scale};
 use crate::rows::{Better, Finding, Metric, Row};
 use crate::{codecs, engine, packages, pnm, read, scenes, startup, stats, streams};
 
@@ -165,7 +166,70 @@ fn file_writes(case: &str) -> bool {
     case == "file write new 4" || case == "file write existing 4"
 }
 
+/// Cases of the series whose total time should grow as their count does.
+fn linear_series(case: &str) -> bool {
+    ["requests", "files", "size"]
+        .iter()
+        .any(|series| case == format!("scale {series} fit"))
+}
+
+/// Rivals of the crate `millstream-peers` and of the standard library, in cases of requests.
+const READERS: &[&str] = &[
+    "pread+ring",
+    "tokio-fs",
+    "tokio-blocking",
+    "compio",
+    "glommio",
+    "rayon",
+    "async-fs",
+    "memmap2",
+    "sdl-ring",
+    "sdl-threads",
+];
+
+/// Rivals that load files.
+const LOADERS: &[&str] = &[
+    "std",
+    "std-8",
+    "tokio-fs",
+    "tokio-blocking",
+    "compio",
+    "glommio",
+    "rayon",
+    "async-fs",
+    "memmap2",
+    "sdl-ring",
+    "sdl-threads",
+];
+
 const GOALS: &[Goal] = &[
+    goal(
+        requests::WORKLOAD,
+        held_reads,
+        MS,
+        held::TOTAL,
+        Speedup,
+        &["sdl-ring"],
+        AtLeast(50.0),
+    ),
+    goal(
+        requests::WORKLOAD,
+        |case| case == realtime::CASE,
+        MS,
+        realtime::P99_BESIDE,
+        Speedup,
+        READERS,
+        AtLeast(3.0),
+    ),
+    goal(
+        requests::WORKLOAD,
+        linear_series,
+        MS,
+        scale::EXPONENT,
+        Amount,
+        &[],
+        AtMost(1.1),
+    ),
     scene_speedup(MS, &["serial"], 1.8),
     scene_speedup(MS, &["gltf-import"], 2.2),
     scene_speedup("millstream-package", &[MS], 1.0),
@@ -413,7 +477,7 @@ const GOALS: &[Goal] = &[
         MS,
         startup::TOTAL,
         Speedup,
-        &["std", "std-8"],
+        LOADERS,
         AtLeast(1.1),
     ),
     goal(
@@ -756,6 +820,7 @@ pub fn judge(rows: &[Row]) -> Vec<Verdict> {
             }
         }
     }
+    verdicts.extend(heat_map::judge(rows));
     verdicts
 }
 

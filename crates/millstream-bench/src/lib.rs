@@ -9,9 +9,8 @@
 //! Where to find what: [`measure`] how turns are taken; [`corpus`] what is read; [`memory`] where
 //! to; [`cold`] and [`throttle`] in what state of the machine; `read`, `requests`, `startup`,
 //! `packages`, `streams`, `pnm`, `scenes` and `codecs` the workloads; [`ring`] the bare ring;
-//! `ours` Millstream's own contenders; `peers` the
-//! rivals behind the feature of that name; [`stats`], [`rows`], [`goals`] and `table` what is made of
-//! the figures.
+//! `ours` Millstream's own contenders; `peers` the rivals behind the feature of that name;
+//! [`stats`], [`rows`], [`goals`], `heat_map` and `table` what is made of the figures.
 //!
 //! ```no_run
 //! use millstream_bench::{Options, Workload, run};
@@ -29,6 +28,7 @@ pub mod corpus;
 mod engine;
 pub mod error;
 pub mod goals;
+mod heat_map;
 pub mod limits;
 pub mod measure;
 pub mod memory;

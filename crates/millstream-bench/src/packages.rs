@@ -30,6 +30,8 @@ mod codings;
 mod folder;
 mod tables;
 
+pub(crate) use tables::Names;
+
 pub(crate) const WORKLOAD: &str = "packages";
 /// From the first call to the last byte.
 pub(crate) const TOTAL: Metric = Metric::lower("total", "ms");

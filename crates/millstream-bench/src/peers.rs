@@ -21,6 +21,10 @@ mod remote;
 #[cfg(feature = "peers")]
 mod sweep;
 
+/// Why a rival is left out of reads at random places.
+#[cfg(feature = "peers")]
+const NO_SEEKS: &str = "its files read ahead after every seek; it reads whole files elsewhere";
+
 #[cfg(feature = "peers")]
 pub(crate) use contenders::Peers;
 #[cfg(not(feature = "peers"))]

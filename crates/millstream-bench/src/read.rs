@@ -26,7 +26,7 @@ mod plain;
 mod rings;
 mod sink;
 
-use blocks::BlockThreads;
+pub(crate) use blocks::BlockThreads;
 use mapped::{MapStyle, Mapped};
 use plain::{ReadCall, Stdio};
 use rings::Outstanding;

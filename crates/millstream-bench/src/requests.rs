@@ -29,6 +29,8 @@ pub(crate) mod latency;
 mod pool;
 pub(crate) mod realtime;
 mod ring_reads;
+pub(crate) mod scale;
+mod staging;
 
 pub(crate) const WORKLOAD: &str = "requests";
 /// Requests completed by the wall.
@@ -87,6 +89,8 @@ impl Cell {
 /// Runs the workload.
 pub(crate) fn run(session: &mut Session<'_>) -> Result<()> {
     engine::run(session)?;
+    scale::run(session)?;
+    staging::run(session)?;
     if !case_names(session.options.quick)
         .iter()
         .any(|name| session.wants(name))

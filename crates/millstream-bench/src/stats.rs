@@ -90,6 +90,29 @@ pub fn percentile(values: &mut [u64], quantile: f64) -> u64 {
     values[rank.clamp(1, values.len()) - 1]
 }
 
+/// Slope of the line through points by least squares; none for fewer than two places.
+#[must_use]
+pub fn slope(points: &[(f64, f64)]) -> Option<f64> {
+    let n = points.len() as f64;
+    let (mean_x, mean_y) = points.iter().fold((0.0, 0.0), |(x, y), point| {
+        (x + point.0 / n, y + point.1 / n)
+    });
+    let spread: f64 = points.iter().map(|(x, _)| (x - mean_x).powi(2)).sum();
+    let along: f64 = points
+        .iter()
+        .map(|(x, y)| (x - mean_x) * (y - mean_y))
+        .sum();
+    (spread > 0.0).then(|| along / spread)
+}
+
+/// Geometric mean; none of nothing, or of what is not positive.
+#[must_use]
+pub fn geometric_mean(values: &[f64]) -> Option<f64> {
+    let positive = !values.is_empty() && values.iter().all(|value| *value > 0.0);
+    let sum: f64 = values.iter().map(|value| value.ln()).sum();
+    positive.then(|| (sum / values.len() as f64).exp())
+}
+
 /// How one contender compares with another.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Comparison {
@@ -174,6 +197,18 @@ mod tests {
         let comparison = compare(&ours, &theirs).unwrap();
         assert!((comparison.ratio - 1.1).abs() < 1e-9);
         assert!(!comparison.within_noise(1.0));
+    }
+
+    #[test]
+    fn a_line_has_its_slope_and_a_single_place_none() {
+        let line: Vec<(f64, f64)> = (0..5)
+            .map(|x| (f64::from(x), 3.0 - 2.0 * f64::from(x)))
+            .collect();
+        assert!((slope(&line).unwrap() + 2.0).abs() < 1e-9);
+        assert_eq!(slope(&[(1.0, 2.0), (1.0, 5.0)]), None);
+        assert!((geometric_mean(&[1.0, 4.0]).unwrap() - 2.0).abs() < 1e-9);
+        assert_eq!(geometric_mean(&[1.0, 0.0]), None);
+        assert_eq!(geometric_mean(&[]), None);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 
 use crate::goals::Verdict;
+use crate::heat_map;
 use crate::rows::{Better, Finding, Metric, Row};
 use crate::stats;
 use crate::study;
@@ -16,7 +17,11 @@ pub(crate) fn render(report: &Report) -> String {
         let same = |row: &&Row| row.workload == first.workload && row.case == first.case;
         let count = rest.iter().take_while(same).count();
         let (case, tail) = rest.split_at(count);
-        text.push_str(&case_table(case, &report.goals));
+        if heat_map::is_map(first) {
+            text.push_str(&heat_map::render(case, &report.goals));
+        } else {
+            text.push_str(&case_table(case, &report.goals));
+        }
         rest = tail;
     }
     text.push_str(&goals_table(&report.goals));

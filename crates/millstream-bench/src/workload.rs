@@ -215,9 +215,20 @@ impl Session<'_> {
         contenders: Vec<Box<dyn Contender>>,
         destination: &mut Destination,
     ) -> Result<()> {
+        self.case_rows(case, contenders, destination).map(|_| ())
+    }
+
+    /// The same, and gives the rows to who makes more of them.
+    pub(crate) fn case_rows(
+        &mut self,
+        case: &Case<'_>,
+        contenders: Vec<Box<dyn Contender>>,
+        destination: &mut Destination,
+    ) -> Result<Vec<Row>> {
         let CaseResult { rows, failures } = take_turns(case, contenders, destination);
         self.report.failures.extend(failures);
-        self.keep(rows)
+        self.keep(rows.clone())?;
+        Ok(rows)
     }
 
     /// Keeps rows, and appends them to the file of rows at once: an interrupted run keeps what it

@@ -20,6 +20,7 @@ pub(crate) const RIVAL: Rival = Rival {
     version: env!("VERSION_COMPIO"),
     accesses: &[Access::Direct, Access::Buffered],
     copies: false,
+    seeks: true,
     threads: false,
     make: |depth| {
         let mut proactor = ProactorBuilder::new();
@@ -82,7 +83,7 @@ impl Ring {
         destination: &mut [u8],
         worker: impl Fn(Arc<Loan>) -> F,
     ) -> io::Result<()> {
-        let lease = Loan::new(plan, destination)?;
+        let lease = Loan::lend(plan, destination)?;
         let count = self.depth.min(plan.reads().len());
         let workers = (0..count).map(|_| worker(lease.loan()));
         self.runtime.block_on(join_all(workers));

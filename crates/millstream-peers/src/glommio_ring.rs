@@ -22,6 +22,7 @@ pub(crate) const RIVAL: Rival = Rival {
     version: env!("VERSION_GLOMMIO"),
     accesses: &[Access::Direct, Access::Buffered],
     copies: true,
+    seeks: true,
     threads: false,
     make: |depth| {
         let executor = LocalExecutorBuilder::new(Placement::Unbound)
@@ -121,7 +122,7 @@ impl Ring {
         destination: &mut [u8],
         worker: impl Fn(Arc<Loan>) -> F,
     ) -> io::Result<()> {
-        let lease = Loan::new(plan, destination)?;
+        let lease = Loan::lend(plan, destination)?;
         let count = self.depth.min(plan.reads().len());
         let workers: Vec<F> = (0..count).map(|_| worker(lease.loan())).collect();
         self.executor.run(async {

@@ -63,7 +63,7 @@ unsafe impl Sync for Room {}
 
 impl Loan {
     /// Lends `destination` to the reads of `plan`.
-    pub(crate) fn new<'a>(plan: &Plan, destination: &'a mut [u8]) -> io::Result<Lease<'a>> {
+    pub(crate) fn lend<'a>(plan: &Plan, destination: &'a mut [u8]) -> io::Result<Lease<'a>> {
         if destination.len() < plan.destination_len() {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
@@ -87,7 +87,7 @@ impl Loan {
     pub(crate) fn take(self: &Arc<Loan>) -> Option<(Read, Room)> {
         let read = *self.reads.get(self.next.fetch_add(1, Ordering::Relaxed))?;
         let room = Room {
-            // SAFETY: the plan's places lie in the destination, whose length `new` has checked.
+            // SAFETY: the plan's places lie in the destination, whose length `lend` has checked.
             pointer: unsafe { self.base.add(read.place) },
             len: read.len as usize,
             filled: 0,

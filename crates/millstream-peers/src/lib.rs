@@ -119,6 +119,8 @@ pub struct Rival {
     pub accesses: &'static [Access],
     /// Whether its interface brings own memory, so that bytes are copied once more.
     pub copies: bool,
+    /// Whether reads at random places make sense for it.
+    pub seeks: bool,
     /// Whether a read in flight is a thread: then more than a few dozen of them only cost.
     pub threads: bool,
     make: fn(usize) -> io::Result<Box<dyn Peer>>,

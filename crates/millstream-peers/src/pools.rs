@@ -16,6 +16,7 @@ pub(crate) const PREAD: Rival = Rival {
     version: env!("VERSION_RAYON"),
     accesses: &[Access::Direct, Access::Buffered],
     copies: false,
+    seeks: true,
     threads: true,
     make: |depth| Ok(Box::new(Pread(Pool::new(depth)?, Vec::new()))),
 };
@@ -26,6 +27,7 @@ pub(crate) const MAP: Rival = Rival {
     version: env!("VERSION_MEMMAP2"),
     accesses: &[Access::Buffered],
     copies: true,
+    seeks: true,
     threads: true,
     make: |depth| Ok(Box::new(map::Mapped(Pool::new(depth)?, Vec::new()))),
 };
@@ -49,7 +51,7 @@ impl Pool {
         destination: &mut [u8],
         serve: &(dyn Fn(&Loan, Read, &mut Room) -> io::Result<()> + Sync),
     ) -> io::Result<()> {
-        let lease = Loan::new(plan, destination)?;
+        let lease = Loan::lend(plan, destination)?;
         let loan = lease.loan();
         self.0.broadcast(|_| worker(&loan, serve));
         drop(loan);

@@ -18,6 +18,7 @@
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::io;
+use std::mem::transmute;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::OnceLock;
@@ -32,6 +33,7 @@ pub(crate) const RING: Rival = Rival {
     version: env!("VERSION_SDL"),
     accesses: &[Access::Buffered],
     copies: false,
+    seeks: true,
     threads: false,
     make: |depth| {
         static LIBRARY: OnceLock<Result<Library, String>> = OnceLock::new();
@@ -56,6 +58,7 @@ pub(crate) const THREADS: Rival = Rival {
     version: env!("VERSION_SDL"),
     accesses: &[Access::Buffered],
     copies: false,
+    seeks: true,
     threads: true,
     make: |depth| {
         static LIBRARY: OnceLock<Result<Library, String>> = OnceLock::new();
@@ -98,16 +101,24 @@ const TASK_READ: c_int = 0;
 /// `SDL_ASYNCIO_COMPLETE`.
 const COMPLETE: c_int = 0;
 
+type OpenFile = unsafe extern "C" fn(*const c_char, *const c_char) -> *mut c_void;
+type ReadFile =
+    unsafe extern "C" fn(*mut c_void, *mut c_void, u64, u64, *mut c_void, *mut c_void) -> bool;
+type CloseFile = unsafe extern "C" fn(*mut c_void, bool, *mut c_void, *mut c_void) -> bool;
+type CreateQueue = unsafe extern "C" fn() -> *mut c_void;
+type DestroyQueue = unsafe extern "C" fn(*mut c_void);
+type WaitResult = unsafe extern "C" fn(*mut c_void, *mut Outcome, i32) -> bool;
+type GetError = unsafe extern "C" fn() -> *const c_char;
+
 /// SDL's functions.
 struct Library {
-    open: unsafe extern "C" fn(*const c_char, *const c_char) -> *mut c_void,
-    read:
-        unsafe extern "C" fn(*mut c_void, *mut c_void, u64, u64, *mut c_void, *mut c_void) -> bool,
-    close: unsafe extern "C" fn(*mut c_void, bool, *mut c_void, *mut c_void) -> bool,
-    create_queue: unsafe extern "C" fn() -> *mut c_void,
-    destroy_queue: unsafe extern "C" fn(*mut c_void),
-    wait: unsafe extern "C" fn(*mut c_void, *mut Outcome, i32) -> bool,
-    error: unsafe extern "C" fn() -> *const c_char,
+    open: OpenFile,
+    read: ReadFile,
+    close: CloseFile,
+    create_queue: CreateQueue,
+    destroy_queue: DestroyQueue,
+    wait: WaitResult,
+    error: GetError,
 }
 
 /// Loads the stand-in unless the system has the library itself.
@@ -165,17 +176,17 @@ impl Library {
         // SAFETY: each symbol has the type that SDL_asyncio.h and SDL_error.h declare for it.
         unsafe {
             Ok(Library {
-                open: std::mem::transmute::<*mut c_void, _>(symbol(c"SDL_AsyncIOFromFile")?),
-                read: std::mem::transmute::<*mut c_void, _>(symbol(c"SDL_ReadAsyncIO")?),
-                close: std::mem::transmute::<*mut c_void, _>(symbol(c"SDL_CloseAsyncIO")?),
-                create_queue: std::mem::transmute::<*mut c_void, _>(symbol(
+                open: transmute::<*mut c_void, OpenFile>(symbol(c"SDL_AsyncIOFromFile")?),
+                read: transmute::<*mut c_void, ReadFile>(symbol(c"SDL_ReadAsyncIO")?),
+                close: transmute::<*mut c_void, CloseFile>(symbol(c"SDL_CloseAsyncIO")?),
+                create_queue: transmute::<*mut c_void, CreateQueue>(symbol(
                     c"SDL_CreateAsyncIOQueue",
                 )?),
-                destroy_queue: std::mem::transmute::<*mut c_void, _>(symbol(
+                destroy_queue: transmute::<*mut c_void, DestroyQueue>(symbol(
                     c"SDL_DestroyAsyncIOQueue",
                 )?),
-                wait: std::mem::transmute::<*mut c_void, _>(symbol(c"SDL_WaitAsyncIOResult")?),
-                error: std::mem::transmute::<*mut c_void, _>(symbol(c"SDL_GetError")?),
+                wait: transmute::<*mut c_void, WaitResult>(symbol(c"SDL_WaitAsyncIOResult")?),
+                error: transmute::<*mut c_void, GetError>(symbol(c"SDL_GetError")?),
             })
         }
     }
@@ -195,6 +206,9 @@ struct Sdl {
     depth: usize,
     handles: usize,
 }
+
+/// Gives the file of a read in a slot, and whether it is to be closed after it.
+type FileOf<'a> = dyn FnMut(&Loan, &Read, usize) -> io::Result<(*mut c_void, bool)> + 'a;
 
 /// A read of the list in flight: `userdata` is its slot.
 struct InFlight {
@@ -274,13 +288,8 @@ impl Sdl {
 
     /// Reads the plan with up to `depth` reads in flight; `file_of` gives the file of a read and
     /// whether to close it after.
-    fn run(
-        &self,
-        plan: &Plan,
-        destination: &mut [u8],
-        file_of: &mut dyn FnMut(&Loan, &Read, usize) -> io::Result<(*mut c_void, bool)>,
-    ) -> io::Result<()> {
-        let lease = Loan::new(plan, destination)?;
+    fn run(&self, plan: &Plan, destination: &mut [u8], file_of: &mut FileOf<'_>) -> io::Result<()> {
+        let lease = Loan::lend(plan, destination)?;
         let loan = lease.loan();
         let mut slots: Vec<Option<InFlight>> = (0..self.depth).map(|_| None).collect();
         let mut free: Vec<usize> = (0..self.depth).rev().collect();
@@ -373,7 +382,7 @@ impl Peer for Sdl {
     }
 
     fn hand_over(&mut self, plan: &Plan, destination: &mut [u8]) -> io::Result<Vec<u64>> {
-        let lease = Loan::new(plan, destination)?;
+        let lease = Loan::lend(plan, destination)?;
         let loan = lease.loan();
         let mut held_ns = Vec::with_capacity(loan.len());
         let mut rooms: Vec<(Read, Room)> = Vec::with_capacity(loan.len());

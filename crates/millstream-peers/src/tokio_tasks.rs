@@ -20,6 +20,7 @@ pub(crate) const FILES: Rival = Rival {
     version: env!("VERSION_TOKIO"),
     accesses: &[Access::Buffered],
     copies: true,
+    seeks: true,
     threads: true,
     make: |depth| Ok(Box::new(Files(Tasks::new(depth)?))),
 };
@@ -29,6 +30,7 @@ pub(crate) const BLOCKING: Rival = Rival {
     version: env!("VERSION_TOKIO"),
     accesses: &[Access::Direct, Access::Buffered],
     copies: false,
+    seeks: true,
     threads: true,
     make: |depth| Ok(Box::new(Blocking(Tasks::new(depth)?, Vec::new()))),
 };
@@ -53,7 +55,7 @@ impl Tasks {
         F: Fn(Arc<Loan>) -> T,
         T: Future<Output = io::Result<()>> + Send + 'static,
     {
-        let lease = Loan::new(plan, destination)?;
+        let lease = Loan::lend(plan, destination)?;
         let mut tasks: Vec<JoinHandle<()>> = Vec::new();
         for _ in 0..self.depth.min(plan.reads().len()) {
             let (loan, task) = (lease.loan(), task(lease.loan()));
@@ -162,7 +164,7 @@ impl Peer for Blocking {
     }
 
     fn hand_over(&mut self, plan: &Plan, destination: &mut [u8]) -> io::Result<Vec<u64>> {
-        let lease = Loan::new(plan, destination)?;
+        let lease = Loan::lend(plan, destination)?;
         let loan = lease.loan();
         let mut held_ns = Vec::with_capacity(loan.len());
         let mut tasks = Vec::with_capacity(loan.len());

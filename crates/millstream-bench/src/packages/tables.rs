@@ -31,10 +31,7 @@ pub(super) fn run(session: &mut Session<'_>, folder: &Path) -> Result<()> {
         }
         session.say(&format!("{WORKLOAD}: {case}"));
         let path = folder.join(format!("names-{count}.mpak"));
-        packed(&path, Coding::Fixed(CodecId::STORED), || {
-            let item = |nth| Item::from_bytes(name_of(nth), (nth as u32).to_le_bytes());
-            Ok((0..count).map(item).collect())
-        })?;
+        pack_names(&path, count)?;
         if session.wants(&open) {
             first_lookup(session, &open, &path, count)?;
         }
@@ -159,4 +156,47 @@ fn tiny(session: &mut Session<'_>, folder: &Path) -> Result<()> {
         .len();
     let share = bytes as f64 / (TINY_COUNT * TINY_BYTES) as f64;
     session.keep(vec![row(&case, "millstream", SIZE, vec![share])])
+}
+
+/// A package of many names, for the series of `requests` about scale.
+pub(crate) struct Names {
+    path: std::path::PathBuf,
+    names: Vec<String>,
+}
+
+impl Names {
+    /// The package of so many names in `folder`, made if it is not there.
+    pub(crate) fn of(folder: &Path, count: usize) -> Result<Names> {
+        let path = folder.join(format!("names-{count}.mpak"));
+        pack_names(&path, count)?;
+        Ok(Names {
+            path,
+            names: (0..count).map(name_of).collect(),
+        })
+    }
+
+    /// Seconds for opening it and finding every name once.
+    pub(crate) fn open_and_look_up(&self) -> Result<f64> {
+        let storage = Setup::default().storage()?;
+        let begun = Instant::now();
+        let package = Package::open(&storage, &self.path).map_err(|error| failed(&error))?;
+        let mut hits = 0;
+        for name in &self.names {
+            let found = package.lookup(name.as_bytes());
+            hits += usize::from(found.map_err(|error| failed(&error))?.is_some());
+        }
+        let seconds = begun.elapsed().as_secs_f64();
+        if hits != self.names.len() {
+            return Err(Error::new("a name is missing"));
+        }
+        Ok(seconds)
+    }
+}
+
+fn pack_names(path: &Path, count: usize) -> Result<()> {
+    packed(path, Coding::Fixed(CodecId::STORED), || {
+        let item = |nth| Item::from_bytes(name_of(nth), (nth as u32).to_le_bytes());
+        Ok((0..count).map(item).collect())
+    })
+    .map(|_| ())
 }

@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use millstream_peers::{Access, Plan, Read, Rival, fio, rivals};
 
-use super::realtime;
 use super::remote::{Remote, Task};
 use super::sweep::{Sweeps, access_of, best_of, made, plan_of};
+use super::{NO_SEEKS, realtime};
 use crate::clock::{Moment, Span};
 use crate::cold;
 use crate::corpus::CorpusFile;
@@ -58,6 +58,10 @@ impl Peers {
             .into_iter()
             .filter(|it| it.accesses.contains(&access))
         {
+            if !rival.seeks {
+                field.try_add::<Peer>(rival.name, Err(Error::new(NO_SEEKS)));
+                continue;
+            }
             let depth = self.sweeps.depth(rival, file, cell);
             let plan = plan_of(file, jobs);
             let made = plan.and_then(|plan| Peer::new(rival, depth, plan, Way::Requests(access)));
@@ -73,6 +77,7 @@ impl Peers {
         mode: Mode,
         jobs: &[ReadJob],
     ) {
+        // Who cannot hand over says so in its case.
         for rival in rivals() {
             let plan = plan_of(file, jobs);
             let way = Way::HandOver(access_of(mode));
@@ -221,6 +226,8 @@ impl Contender for Peer {
             Way::Files(_) => Task::Load,
         };
         let (span, held_ns) = self.remote.run(task, &self.plan, destination)?;
+        // Nothing stays open: a map would keep its pages in the cache, and the next one warm.
+        self.remote.close()?;
         let mut work = self.work(span);
         match self.way {
             Way::HandOver(_) => work.extra = held::figures(held_ns),

@@ -5,11 +5,13 @@
 //! the bulk has the smallest depth that still gives nearly the rate of its best.
 
 use std::cell::RefCell;
+use std::fs::File;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use millstream_peers::{Access, Peer, Plan, Read, Rival, rivals};
 
+use super::NO_SEEKS;
 use super::remote::{Remote, Task};
 use super::sweep::plan_of;
 use crate::cold;
@@ -36,6 +38,10 @@ pub(super) fn systems(
 ) -> Vec<Row> {
     let mut skipped = Vec::new();
     for rival in rivals() {
+        if !rival.seeks {
+            skipped.push(Row::skipped(WORKLOAD, CASE, rival.name, NO_SEEKS));
+            continue;
+        }
         let access = *rival.accesses.first().unwrap_or(&Access::Buffered);
         match bulk_depth(rival, access, file, bulk) {
             Ok(depth) => systems.push(Arc::new(System {
@@ -60,11 +66,12 @@ fn bulk_depth(rival: Rival, access: Access, file: &CorpusFile, bulk: &[ReadJob])
     let mut times = Vec::new();
     for depth in BULK_DEPTHS {
         let mut remote = Remote::start(rival, depth)?;
-        remote.run(Task::Open(access), &plan, &mut destination)?;
         let mut best = f64::INFINITY;
         for _ in 0..TRIES {
             cold::drop_path(&file.path)?;
+            remote.run(Task::Open(access), &plan, &mut destination)?;
             best = best.min(remote.run(Task::Read, &plan, &mut destination)?.0.wall);
+            remote.close()?;
         }
         times.push((depth, best));
     }
@@ -97,6 +104,17 @@ impl System {
         let mut peer = self.rival.start(depth).map_err(told)?;
         peer.open(plan, self.access).map_err(told)?;
         Ok(peer)
+    }
+}
+
+impl System {
+    /// Drops the bulk's half of the file from the cache. The readers may have some of the other
+    /// half mapped, so nobody checks that all of it is gone.
+    fn make_cold(&self) -> Result<()> {
+        let file = File::open(&self.file.path)
+            .map_err(|error| Error::file("open", &self.file.path, error))?;
+        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed)
+            .map_err(|error| Error::file("fadvise", &self.file.path, error))
     }
 }
 
@@ -140,15 +158,18 @@ impl RealtimeSystem for System {
         bytes: &AtomicU64,
     ) -> Result<()> {
         let plan = plan_of(&self.file, jobs)?;
-        let mut peer = self.open(self.depth, &plan)?;
+        let none = Plan::new(Vec::new(), Vec::new()).map_err(told)?;
+        let mut peer = self.rival.start(self.depth).map_err(told)?;
         let batch: u64 = jobs.iter().map(|job| u64::from(job.len)).sum();
         while !stop.load(Ordering::Relaxed) {
-            if self.access == Access::Buffered {
-                // As cold as the others' reads.
-                cold::drop_path(&self.file.path)?;
-            }
+            peer.open(&plan, self.access).map_err(told)?;
             peer.read(&plan, destination).map_err(told)?;
             bytes.fetch_add(batch, Ordering::Relaxed);
+            peer.open(&none, self.access).map_err(told)?;
+            if self.access == Access::Buffered {
+                // As cold as the others' reads.
+                self.make_cold()?;
+            }
         }
         Ok(())
     }

@@ -91,6 +91,15 @@ impl Remote {
         }
     }
 
+    /// Closes the files that are open.
+    pub(super) fn close(&mut self) -> Result<()> {
+        let none = Plan::new(Vec::new(), Vec::new()).map_err(|error| told(&error))?;
+        // Nothing is read: any memory will do.
+        let mut nowhere = Destination::new(0)?;
+        let task = Task::Open(Access::Buffered);
+        self.run(task, &none, &mut nowhere).map(|_| ())
+    }
+
     /// Has a task done.
     pub(super) fn run(
         &mut self,

@@ -52,13 +52,14 @@ fn best_threads(rival: Rival, file: &CorpusFile, mode: Mode, large: bool) -> usi
         let plan = plan_of(file, &jobs)?;
         let mut destination = Destination::new(plan.destination_len())?;
         let mut remote = Remote::start(rival, threads)?;
-        remote.run(Task::Open(access_of(mode)), &plan, &mut destination)?;
         let mut best = f64::INFINITY;
         for _ in 0..TRIES {
             if mode == Mode::Cold {
                 cold::drop_path(&file.path)?;
             }
+            remote.run(Task::Open(access_of(mode)), &plan, &mut destination)?;
             best = best.min(remote.run(Task::Read, &plan, &mut destination)?.0.wall);
+            remote.close()?;
         }
         Ok(best)
     };

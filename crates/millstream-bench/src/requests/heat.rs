@@ -87,7 +87,7 @@ pub(super) fn run(session: &mut Session<'_>, file: &CorpusFile, pages: &PageHash
     };
     let cells = (wanted.len() * sizes.len() * depths.len()) as f64;
     let runs = (runs(session) + 1) as f64;
-    let seconds = cells * runs * CONTENDERS * session_seconds(session) * OVERHEAD;
+    let seconds = cells * runs * CONTENDERS * run_seconds(session) * OVERHEAD;
     session.say(&format!(
         "{WORKLOAD}: {cells} cells of heat maps, about {seconds:.0} s"
     ));
@@ -113,7 +113,7 @@ fn runs(session: &Session<'_>) -> usize {
     session.runs().min(limits::HEAT_RUNS_MAX)
 }
 
-fn session_seconds(session: &Session<'_>) -> f64 {
+fn run_seconds(session: &Session<'_>) -> f64 {
     session.size(limits::HEAT_SECONDS, limits::QUICK_HEAT_SECONDS)
 }
 
@@ -148,7 +148,7 @@ fn cell(
     file: &CorpusFile,
     pages: &PageHashes,
 ) -> Result<()> {
-    let count = requests_of(session_seconds(session), map, cell, file)?;
+    let count = requests_of(run_seconds(session), map, cell, file)?;
     let jobs = jobs_of(map, cell, file, count);
     let mut destination = Destination::new(jobs.len() * cell.size)?;
     let name = map.name();
@@ -182,7 +182,9 @@ fn cell(
         },
         limit_by: Some(RATE),
     };
-    session.keep(field.skipped)?;
+    // Who cannot run in one cell can in none: once is enough.
+    let first = cell.size == SIZES[0] && cell.depth == DEPTHS[0];
+    session.keep(if first { field.skipped } else { Vec::new() })?;
     session.case_quietly(&case, contenders, &mut destination)
 }
 
