@@ -13,9 +13,23 @@ const CRATES: [&str; 6] = ["tokio", "compio", "glommio", "rayon", "async-fs", "m
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rerun-if-changed=native/liburing_ffi.c");
+    // Set if the build has any rival: what they share is compiled then.
+    println!("cargo:rustc-check-cfg=cfg(has_rivals)");
+    let features = CRATES.iter().copied().chain(["sdl"]).map(variable_of);
+    if features
+        .into_iter()
+        .any(|name| std::env::var_os(format!("CARGO_FEATURE_{name}")).is_some())
+    {
+        println!("cargo:rustc-cfg=has_rivals");
+    }
     versions();
     #[cfg(feature = "sdl")]
     sdl::build();
+}
+
+/// A crate's name as variables have it.
+fn variable_of(name: &str) -> String {
+    name.replace('-', "_").to_uppercase()
 }
 
 /// The lock file lies in a folder above: this crate is part of a workspace.
@@ -33,7 +47,7 @@ fn versions() {
         let version = text
             .split_once(&entry)
             .and_then(|(_, rest)| rest.split('"').next());
-        let variable = name.replace('-', "_").to_uppercase();
+        let variable = variable_of(name);
         let version = version.unwrap_or("of an unknown version");
         println!("cargo:rustc-env=VERSION_{variable}={version}");
     }

@@ -10,6 +10,8 @@
 //! [`Rival::copies`] says so. What is missing on a machine (io_uring, locked memory, CMake at
 //! build time) is an error of `start` with its likely cause.
 //!
+//! Every rival is a feature of its own; `all` has all of them, `rust` those that compile no C.
+//!
 //! | rival | what it does |
 //! |---|---|
 //! | `tokio-fs` | `tokio::fs::File`, one a task, seek and read |
@@ -50,6 +52,7 @@ mod compio_ring;
 pub mod fio;
 #[cfg(feature = "glommio")]
 mod glommio_ring;
+#[cfg(has_rivals)]
 mod lent;
 mod plan;
 #[cfg(any(feature = "rayon", feature = "memmap2"))]
@@ -143,7 +146,7 @@ impl std::fmt::Debug for Rival {
     }
 }
 
-/// Every rival that this build has, in the order of the table above.
+/// Every rival that this build has, in the order of the crate's table.
 #[must_use]
 pub fn rivals() -> Vec<Rival> {
     vec![
@@ -181,11 +184,13 @@ fn open_file(path: &std::path::Path, access: Access) -> io::Result<std::fs::File
 }
 
 /// An error with the file that it is of.
+#[cfg(has_rivals)]
 fn named(error: io::Error, path: &std::path::Path) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
 /// The error of a call of something that was not opened before.
+#[cfg(has_rivals)]
 fn not_open() -> io::Error {
     io::Error::other("no files are open")
 }

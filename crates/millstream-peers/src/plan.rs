@@ -72,6 +72,7 @@ impl Plan {
         self.end
     }
 
+    #[cfg(has_rivals)]
     pub(crate) fn shared(&self) -> (Arc<[PathBuf]>, Arc<[Read]>) {
         (Arc::clone(&self.files), Arc::clone(&self.reads))
     }

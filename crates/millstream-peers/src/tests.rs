@@ -127,7 +127,8 @@ fn who_hands_over_says_how_long_each_call_took() {
             Err(error) => assert_eq!(error.kind(), io::ErrorKind::Unsupported, "{rival:?}"),
         }
     }
-    assert!(count > 0, "nobody hands over");
+    // tokio's threads always do.
+    assert!(count > 0 || cfg!(not(feature = "tokio")));
 }
 
 #[test]

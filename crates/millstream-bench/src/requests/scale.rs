@@ -12,7 +12,7 @@ use std::fs::File;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use millstream::{Access, Request, Storage};
+use millstream::{Access, Queue, Request, Storage};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{CPU, IOPS, WORKLOAD, heat};
@@ -349,7 +349,7 @@ impl Contender for StdFiles {
 }
 
 /// All files at once.
-struct OurFiles(Vec<PathBuf>, Option<Storage>);
+struct OurFiles(Vec<PathBuf>, Option<(Storage, Queue)>);
 
 impl Contender for OurFiles {
     fn name(&self) -> String {
@@ -358,14 +358,17 @@ impl Contender for OurFiles {
 
     fn prepare(&mut self) -> Result<()> {
         self.1 = None;
-        self.1 = Some(Setup::default().storage()?);
+        let storage = Setup::default().storage()?;
+        let queue = queue_for(&storage, self.0.len())?;
+        self.1 = Some((storage, queue));
         Ok(())
     }
 
     fn run(&mut self, destination: &mut Destination) -> Result<Work> {
-        let storage = self.1.as_ref();
-        let storage = storage.ok_or_else(|| Error::new("run without a preparation"))?;
-        let loan = Loan::new(destination, vec![queue_for(storage, self.0.len())?]);
+        let Some((storage, queue)) = &self.1 else {
+            return Err(Error::new("run without a preparation"));
+        };
+        let loan = Loan::new(destination, vec![queue.clone()]);
         for (nth, path) in self.0.iter().enumerate() {
             let request = Request::read_file(storage.open(path)).raw_len(LINKED_BYTES as u64);
             loan.detached(0, request, nth * LINKED_BYTES..(nth + 1) * LINKED_BYTES)?;
@@ -456,7 +459,7 @@ fn sizes(session: &mut Session<'_>) -> Result<Vec<Point>> {
 }
 
 /// One request for the whole of a size.
-struct OneRequest(PathBuf, u64, Option<Storage>);
+struct OneRequest(PathBuf, u64, Option<(Storage, Queue)>);
 
 impl Contender for OneRequest {
     fn name(&self) -> String {
@@ -469,16 +472,19 @@ impl Contender for OneRequest {
             access: Access::Direct,
             ..Setup::default()
         };
-        self.2 = Some(setup.storage()?);
+        let storage = setup.storage()?;
+        let queue = queue_for(&storage, 1)?;
+        self.2 = Some((storage, queue));
         Ok(())
     }
 
     fn run(&mut self, destination: &mut Destination) -> Result<Work> {
-        let storage = self.2.as_ref();
-        let storage = storage.ok_or_else(|| Error::new("run without a preparation"))?;
+        let Some((storage, queue)) = &self.2 else {
+            return Err(Error::new("run without a preparation"));
+        };
         let file = storage.open(&self.0);
         let into = &mut destination[..self.1 as usize];
-        let loan = Loan::new(into, vec![queue_for(storage, 1)?]);
+        let loan = Loan::new(into, vec![queue.clone()]);
         loan.detached(0, Request::read(file, 0, self.1), 0..self.1 as usize)?;
         loan.finish()?;
         Ok(Work {
