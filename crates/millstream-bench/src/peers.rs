@@ -45,7 +45,7 @@ mod without {
     use crate::workload::Field;
 
     #[derive(Debug, Default)]
-    pub(crate) struct Peers;
+    pub(crate) struct Peers {}
 
     impl Peers {
         pub(crate) fn cell(&mut self, _: &mut Field, _: &CorpusFile, _: Cell, _: &[ReadJob]) {}
