@@ -126,7 +126,7 @@ impl Level {
                     nice: 0,
                     lookahead: 0,
                     insert_max: 16,
-                    patience: 256,
+                    patience: 64,
                 },
                 unit_bytes: 16_384,
             },
