@@ -29,6 +29,11 @@ const REFERENCES: [(&str, &str); 9] = [
     ("streams", "write"),
 ];
 
+/// In the maps of `requests`: what the kernel and the device can, nothing on top. Libraries are the
+/// rivals there, and the bare ring stands in pictures of its own.
+const BARE: [&str; 3] = ["ring", "ring-async", "fio"];
+const MAPS: &str = "heat ";
+
 /// Names of our variants that are kernels for the same work: the best of them is ours, where no
 /// contender is called `millstream`.
 const KERNELS: [&str; 4] = [
@@ -128,7 +133,9 @@ impl<'a> Case<'a> {
     /// Whether a contender is compared with: a rival that does the whole work.
     #[must_use]
     pub fn is_rival(&self, contender: &str) -> bool {
-        Whose::of(contender) == Whose::Rival && !REFERENCES.contains(&(self.workload, contender))
+        let bare = self.name.starts_with(MAPS) && BARE.contains(&contender);
+        let reference = REFERENCES.contains(&(self.workload, contender));
+        Whose::of(contender) == Whose::Rival && !bare && !reference
     }
 
     /// Ours beside the others; `None` if nothing of ours speaks for all of the case.

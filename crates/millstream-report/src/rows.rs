@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::chart::Whose;
 use crate::error::{Error, Result};
 use crate::limits::{NAME_CHARS_MAX, ROWS_BYTES_MAX, ROWS_MAX};
-use crate::markup::shorten;
+use crate::markup::{self, shorten};
 
 /// Which direction is good.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -142,12 +142,28 @@ impl Line {
                 params: self.params,
             }),
         };
+        let mut case = short(self.case);
+        if let Finding::Figures(figures) = &finding {
+            case.push_str(&cell_name(&case, figures));
+        }
         Some(Row {
             workload: short(self.workload),
-            case: short(self.case),
+            case,
             contender: short(self.contender),
             finding,
         })
+    }
+}
+
+/// The cells of a map come under one case, told apart by parameters. Only figures of one cell are
+/// comparable, so each is a case of its own from here on: `heat direct random 4K depth 8`.
+fn cell_name(case: &str, figures: &Figures) -> String {
+    let place = figures.number("size_bytes").zip(figures.number("depth"));
+    match place {
+        Some((size_bytes, depth)) if !case.contains(" depth ") => {
+            format!(" {} depth {depth}", markup::size(size_bytes))
+        }
+        _ => String::new(),
     }
 }
 
@@ -156,7 +172,7 @@ fn short(text: String) -> String {
 }
 
 /// Reads a file of rows. Files are appended to, so that one may hold several runs: of two rows
-/// with the same names and axes the later one counts.
+/// with the same names the later one counts.
 ///
 /// # Errors
 /// A line is no row; the text is larger than [`ROWS_BYTES_MAX`] or holds more than [`ROWS_MAX`]
@@ -213,11 +229,6 @@ fn key(row: &Row) -> String {
     if let Some(figures) = row.figures() {
         key.push('\n');
         key.push_str(&figures.metric);
-        for axis in ["size_bytes", "depth", "access", "order"] {
-            if let Some(value) = figures.params.get(axis) {
-                key.push_str(&format!("\n{axis}={value}"));
-            }
-        }
     }
     key
 }
@@ -244,6 +255,17 @@ mod tests {
         assert_eq!(rows[0].figures().unwrap().median, 3.0);
         assert_eq!(rows[0].figures().unwrap().number("depth"), Some(8.0));
         assert_eq!(rows[1].finding, Finding::Skipped("why".into()));
+    }
+
+    #[test]
+    fn cells_of_a_map_are_cases_of_their_own() {
+        let cell = |size: u32| {
+            let params = format!("\"params\":{{\"size_bytes\":{size},\"depth\":8}}");
+            figure().replace("\"params\":{\"depth\":8}", &params)
+        };
+        let rows = parse(format!("{}\n{}\n", cell(4096), cell(65536)).as_bytes()).unwrap();
+        let names: Vec<&str> = rows.iter().map(|row| &*row.case).collect();
+        assert_eq!(names, ["cold 4K depth 8", "cold 64K depth 8"]);
     }
 
     #[test]

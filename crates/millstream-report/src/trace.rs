@@ -84,6 +84,7 @@ fn write(body: &mut Html, trace: &Trace, times: &Times, requests: usize) {
         parts: times
             .parts()
             .iter()
+            .filter(|(_, _, time_ns)| *time_ns > 0)
             .map(|(name, class, time_ns)| {
                 let share = *time_ns as f64 / times.total_ns.max(1) as f64;
                 ((*name).to_owned(), *class, share)
@@ -95,7 +96,7 @@ fn write(body: &mut Html, trace: &Trace, times: &Times, requests: usize) {
     body.section("timeline-head", "Timeline");
     lanes::write(body, trace, times);
     body.section("tables", "Longest");
-    body.table(&requests_table(trace));
+    body.table(&requests_table(trace, times));
     if !times.stalls.is_empty() {
         body.table(&stalls_table(times));
     }
@@ -151,7 +152,7 @@ fn terms(trace: &Trace, times: &Times, requests: usize) -> Vec<(String, String)>
     terms
 }
 
-fn requests_table(trace: &Trace) -> Table {
+fn requests_table(trace: &Trace, times: &Times) -> Table {
     let mut spans: Vec<&Span> = trace.spans_of(Lane::Queue).collect();
     spans.sort_by_key(|span| std::cmp::Reverse(span.end_ns - span.start_ns));
     let columns = [
@@ -166,7 +167,7 @@ fn requests_table(trace: &Trace) -> Table {
             "",
             vec![
                 trace.name(span).into(),
-                seconds(span.start_ns as f64 / 1e9).into(),
+                seconds((span.start_ns - times.start_ns) as f64 / 1e9).into(),
                 seconds((span.end_ns - span.start_ns) as f64 / 1e9).into(),
                 whole(span.bytes as f64).into(),
             ],
@@ -193,7 +194,7 @@ fn stalls_table(times: &Times) -> Table {
         table.row(
             "",
             vec![
-                seconds(stall.start_ns as f64 / 1e9).into(),
+                seconds((stall.start_ns - times.start_ns) as f64 / 1e9).into(),
                 seconds((stall.end_ns - stall.start_ns) as f64 / 1e9).into(),
                 words.into(),
             ],
@@ -226,7 +227,7 @@ mod tests {
         assert_eq!(page.times.limit(), Limit::Decoding);
         assert!(
             page.words
-                .contains("device idle 67 %: one decode worker was the limit"),
+                .contains("Device idle 67 %: one decode worker was the limit"),
             "{}",
             page.words
         );

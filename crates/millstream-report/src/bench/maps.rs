@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use crate::axes::{self, Group};
 use crate::cases::{Case, cases};
-use crate::chart::Whose;
 use crate::chart::heat::{self, Heat};
 use crate::chart::ratio::geometric_mean;
 use crate::compare::{Comparison, Standing, compare};
@@ -20,6 +19,7 @@ type Place = (u64, u64);
 /// The cells of one map, of all contenders and metrics.
 pub(crate) struct Maps<'a> {
     group: Group,
+    rivals: Vec<&'a str>,
     sizes: Vec<u64>,
     depths: Vec<u64>,
     figures: BTreeMap<(&'a str, &'a str, Place), &'a Figures>,
@@ -33,7 +33,10 @@ const TRAILING: f64 = 0.9;
 /// The maps of a workload's cases: groups with two sizes and two depths or more.
 pub(crate) fn collect<'a>(cases: &[Case<'a>]) -> Vec<Maps<'a>> {
     let mut maps: Vec<Maps<'a>> = Vec::new();
-    for row in cases.iter().flat_map(|case| &case.rows) {
+    let rows = cases
+        .iter()
+        .flat_map(|case| case.rows.iter().map(move |row| (case, row)));
+    for (case, row) in rows {
         let (Some(cell), Some(figures)) = (axes::cell(row), row.figures()) else {
             continue;
         };
@@ -46,6 +49,9 @@ pub(crate) fn collect<'a>(cases: &[Case<'a>]) -> Vec<Maps<'a>> {
             }
         };
         maps[at].add(row, figures, place);
+        if case.is_rival(&row.contender) && !maps[at].rivals.contains(&&*row.contender) {
+            maps[at].rivals.push(&row.contender);
+        }
     }
     for map in &mut maps {
         for side in [&mut map.sizes, &mut map.depths] {
@@ -62,6 +68,7 @@ impl<'a> Maps<'a> {
     fn new(group: Group) -> Maps<'a> {
         Maps {
             group,
+            rivals: Vec::new(),
             sizes: Vec::new(),
             depths: Vec::new(),
             figures: BTreeMap::new(),
@@ -166,9 +173,10 @@ impl<'a> Maps<'a> {
                 let Some(ours) = self.at("millstream", metric, place) else {
                     continue;
                 };
-                let rivals = self.contenders.iter().copied();
-                let best = rivals
-                    .filter(|name| Whose::of(name) == Whose::Rival)
+                let best = self
+                    .rivals
+                    .iter()
+                    .copied()
                     .filter_map(|name| Some((name, self.at(name, metric, place)?)))
                     .filter_map(|(name, theirs)| Some((name, compare(ours, theirs)?)))
                     .min_by(|a, b| a.1.ratio.total_cmp(&b.1.ratio));
@@ -229,8 +237,9 @@ fn words(body: &mut Html, map: &Maps<'_>) {
         many => format!("{many} cells are below {TRAILING} beyond their intervals"),
     };
     body.paragraph(&format!(
-        "Over {} cells the geometric mean is {mean:.2} of the best rival of each cell; {tail}.",
-        cells.len()
+        "Over {} cells the geometric mean is {mean:.2} of the best rival of each cell ({}); {tail}.",
+        cells.len(),
+        map.rivals.join(", ")
     ));
     let sizes: Vec<String> = map.sizes.iter().map(|it| size(*it as f64)).collect();
     let mut columns = vec![("in flight", Set::Number)];

@@ -262,7 +262,7 @@ fn memory(trace: &Trace, axis: Axis) -> String {
     };
     let shapes = line(|it| it.staging_bytes, "memory") + &line(|it| it.in_flight_bytes, "flight");
     let caption = format!(
-        "memory: staging {} at most (brown), in flight {} at most (blue)",
+        "memory: staging {} at most, in flight {} at most (dashed)",
         bytes(staging),
         bytes(flight)
     );
@@ -270,7 +270,10 @@ fn memory(trace: &Trace, axis: Axis) -> String {
 }
 
 fn bytes(count: u64) -> String {
-    size(count as f64) + "B"
+    match size(count as f64) {
+        scaled if scaled.ends_with(['K', 'M', 'G']) => scaled + "iB",
+        plain => plain + " B",
+    }
 }
 
 fn marks(total: f64) -> String {

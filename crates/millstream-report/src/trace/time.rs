@@ -150,25 +150,25 @@ impl Times {
                     many => format!("{} were", count(many as usize, "decode worker")),
                 };
                 format!(
-                    "device idle {idle}: {workers} the limit, decoding without a break for {} of \
+                    "Device idle {idle}: {workers} the limit, decoding without a break for {} of \
                      the time while the device waited.",
                     of_it(self.all_workers_ns)
                 )
             }
             Limit::Sharing => format!(
-                "device idle {idle}: decoding that was not shared by all was the limit; for {} of \
+                "Device idle {idle}: decoding that was not shared by all was the limit; for {} of \
                  the time only some of {} had work, and the device waited.",
                 of_it(self.some_workers_ns),
                 count(self.workers as usize, "worker")
             ),
             Limit::Waiting => format!(
-                "device idle {idle}: for {} of the time requests waited and neither the device nor \
+                "Device idle {idle}: for {} of the time requests waited and neither the device nor \
                  a worker had any of them: opening files, hand-overs between threads or gates were \
                  the limit.",
                 of_it(self.waiting_ns)
             ),
             Limit::Asking => format!(
-                "device idle {idle}: for {} of the time nothing was asked: the caller was the \
+                "Device idle {idle}: for {} of the time nothing was asked: the caller was the \
                  limit.",
                 of_it(self.unasked_ns)
             ),

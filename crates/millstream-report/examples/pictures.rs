@@ -1,0 +1,39 @@
+//! The README's pictures and its summary table, from a file of rows.
+//!
+//! ```text
+//! millstream bench --quick --rows rows.jsonl
+//! cargo run -p millstream-report --example pictures -- rows.jsonl docs/pictures
+//! ```
+//!
+//! Writes `summary.svg` and `requests.svg` into the folder and prints the table in Markdown. The
+//! pictures carry their colours for light and dark with them.
+
+use std::error::Error;
+use std::fs;
+use std::path::PathBuf;
+
+use millstream_report::bench::{maps, summary};
+use millstream_report::cases::cases;
+use millstream_report::rows;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let paths: Vec<PathBuf> = std::env::args_os().skip(1).map(PathBuf::from).collect();
+    let [input, folder] = paths.as_slice() else {
+        return Err("call it with a file of rows and the folder for the pictures".into());
+    };
+    let rows = rows::parse(&fs::read(input)?)?;
+    let cases = cases(&rows);
+    fs::create_dir_all(folder)?;
+    let pictures = [
+        ("summary.svg", summary::picture(&cases)),
+        ("requests.svg", maps::picture(&rows)),
+    ];
+    for (name, picture) in pictures {
+        match picture {
+            Some(picture) => fs::write(folder.join(name), picture.standalone())?,
+            None => eprintln!("{name}: these rows have nothing for it"),
+        }
+    }
+    print!("{}", summary::markdown(&cases));
+    Ok(())
+}
