@@ -47,7 +47,7 @@ pub fn draw(map: &Heat) -> Svg {
         None => "nothing measured".into(),
     };
     let label = format!("{}: {said}; the table beside has all cells", map.heading);
-    let mut svg = Svg::new(WIDTH, bottom + 40.0, &label);
+    let mut svg = Svg::new(WIDTH, bottom + 51.0, &label);
     title(&mut svg, &map.heading);
     svg.text(
         MARGIN,
@@ -72,7 +72,7 @@ pub fn draw(map: &Heat) -> Svg {
         }
     }
     svg.path(&outline(map, best, (left, top, column)), "outline");
-    foot(&mut svg, map, left, bottom + 31.0);
+    foot(&mut svg, map, left, bottom + 29.0);
     svg
 }
 
@@ -165,14 +165,13 @@ fn foot(svg: &mut Svg, map: &Heat, left: f64, y: f64) {
     } else {
         "less is better"
     };
-    let words = format!(
-        "{}, {direction}; outlined: within 20 % of the best",
-        map.unit
-    );
+    let words = format!("{}, {direction}", map.unit);
     let across = format!("{} →", map.across.0);
     let room = WIDTH - MARGIN - left - text_width(&across, SMALL) - 8.0;
     svg.text(left, y, "note", Anchor::Start, &fit(&words, room, SMALL));
     svg.text(WIDTH - MARGIN, y, "note", Anchor::End, &across);
+    let outlined = "outlined: within 20 % of the best";
+    svg.text(left, y + 14.0, "note", Anchor::Start, outlined);
 }
 
 #[cfg(test)]
