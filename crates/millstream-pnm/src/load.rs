@@ -95,6 +95,7 @@ impl Loader {
         let mut windows = Windows {
             file,
             memory: &mut self.window,
+            len,
             offset: 0,
             read: 0,
             taken: 0,
@@ -136,6 +137,8 @@ impl Loader {
 struct Windows<'a> {
     file: &'a File,
     memory: &'a mut [u8],
+    /// The file's length when it was opened: behind it nobody looks.
+    len: u64,
     /// Where the next window begins in the file.
     offset: u64,
     /// Bytes of the present window.
@@ -159,7 +162,7 @@ impl Windows<'_> {
     }
 
     fn read_if_empty(&mut self) -> Result<(), Error> {
-        if self.left().is_empty() {
+        if self.left().is_empty() && self.offset < self.len {
             self.read(self.memory.len())?;
         }
         Ok(())

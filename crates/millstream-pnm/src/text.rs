@@ -10,8 +10,8 @@
 
 use crate::error::{ErrorKind, Fault};
 use crate::header::{ends_comment, is_white};
-use crate::kernel::{BEFORE_BYTES, Convert, Job, Kernel};
-use crate::limits::PLAIN_STEP_BYTES;
+use crate::kernel::{BEFORE_BYTES, BLOCK_BYTES, Convert, Job, Kernel};
+use crate::limits::{PLAIN_STEP_BYTES, TAIL_BYTES};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
@@ -78,6 +78,10 @@ impl TextSamples {
                 });
                 moved.consumed = run.at;
                 moved.produced += run.produced;
+                let out = &mut out[moved.produced * sample_bytes..];
+                let rest = self.tail(text, moved.consumed, out);
+                moved.consumed += rest.consumed;
+                moved.produced += rest.produced;
                 step_bytes = PLAIN_STEP_BYTES;
             }
             let step = &text[moved.consumed..];
@@ -92,6 +96,47 @@ impl TextSamples {
             moved.produced += plain.produced;
         }
         Ok(moved)
+    }
+
+    /// Has the kernel convert a short rest, for which there is no whole block of text or room: from
+    /// a copy with white space behind it, into room that is wide enough. Leaves everything to the
+    /// plain parser unless all of the rest's whole numbers are usual and fit.
+    fn tail(&self, text: &[u8], start: usize, out: &mut [u8]) -> Moved {
+        let rest = &text[start..];
+        if rest.len() > TAIL_BYTES || out.is_empty() {
+            return Moved::default();
+        }
+        // A number that the end cuts may go on in the next piece.
+        let Some(last) = rest.iter().rposition(|byte| !byte.is_ascii_digit()) else {
+            return Moved::default();
+        };
+        let whole = last + 1;
+        let mut padded = [b' '; BEFORE_BYTES + TAIL_BYTES + BLOCK_BYTES];
+        padded[BEFORE_BYTES..][..whole].copy_from_slice(&rest[..whole]);
+        let used = BEFORE_BYTES + whole.next_multiple_of(BLOCK_BYTES);
+        let mut samples = [0; 2 * (TAIL_BYTES + BLOCK_BYTES)];
+        let run = self.convert.run(Job {
+            text: &padded[..used],
+            start: BEFORE_BYTES,
+            out: &mut samples,
+            maxval: self.maxval,
+        });
+        let made_bytes = run.produced * (1 + usize::from(self.wide));
+        if run.at < BEFORE_BYTES + whole || made_bytes > out.len() {
+            return Moved::default();
+        }
+        let room = &mut out[..made_bytes];
+        room.copy_from_slice(&samples[..made_bytes]);
+        let last_digit = rest[..whole].iter().rposition(u8::is_ascii_digit);
+        let consumed = match last_digit {
+            // No byte behind the separator of the last sample.
+            Some(at) if made_bytes == out.len() => at + 2,
+            _ => whole,
+        };
+        Moved {
+            consumed,
+            produced: run.produced,
+        }
     }
 
     /// The plain parser, with samples of `BYTES`: so many bytes of text and on to the next place
