@@ -211,9 +211,18 @@ unsafe impl Record for Text {
     }
 }
 
-/// Names are short and mostly ASCII, where one loop over words is faster than the general check.
+/// Names are short and mostly ASCII: two words that overlap, or one loop over words, are faster than
+/// the general check.
 #[inline]
 fn is_utf8(bytes: &[u8]) -> bool {
+    const WORD: usize = size_of::<u64>();
+    const NOT_ASCII: u64 = u64::from_ne_bytes([0x80; WORD]);
+    if let (Some(first), Some(last)) = (bytes.first_chunk(), bytes.last_chunk())
+        && bytes.len() <= 2 * WORD
+        && (u64::from_ne_bytes(*first) | u64::from_ne_bytes(*last)) & NOT_ASCII == 0
+    {
+        return true;
+    }
     bytes.is_ascii() || std::str::from_utf8(bytes).is_ok()
 }
 
