@@ -122,5 +122,7 @@ pub const STREAM_BYTES: usize = 1_200_000;
 pub const STREAM_LARGE_BYTES: usize = 8 << 20;
 /// Runs of a case of `streams`, in the number of other workloads': one takes about a millisecond.
 pub const STREAM_RUNS_TIMES: usize = 3;
+/// How long a contender of `streams` practises at least before each counted run.
+pub const STREAM_PRACTICE: std::time::Duration = std::time::Duration::from_millis(2);
 /// Objects of the cases of objects.
 pub const OBJECTS: usize = 100_000;

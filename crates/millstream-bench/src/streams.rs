@@ -8,6 +8,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
 
 use millstream::Storage;
 
@@ -98,16 +99,16 @@ impl Load {
     }
 }
 
-/// A contender made of functions. It does everything once more, untimed, right before it counts, as
-/// the rivals do that are programs of their own: a run is shorter than it takes to bring back what
-/// the contender before it has displaced from the caches.
+/// A contender made of functions. It practises, untimed, right before it counts, as the
+/// rivals do that are programs of their own: a run is shorter than it takes to bring back what the
+/// contender before it has displaced from the caches.
 struct Runner<R> {
     name: String,
     run: R,
     practice: Practice,
 }
 
-/// When the uncounted run is.
+/// When it practises.
 enum Practice {
     /// Right before the counted one.
     Before,
@@ -124,20 +125,33 @@ impl<R: FnMut(&mut Destination) -> Result<Work>> Contender for Runner<R> {
 
     fn prepare(&mut self) -> Result<()> {
         match &mut self.practice {
-            Practice::Ahead(unused) => (self.run)(unused).map(drop),
+            Practice::Ahead(unused) => practise(&mut self.run, unused),
             Practice::Before | Practice::Never => Ok(()),
         }
     }
 
     fn run(&mut self, destination: &mut Destination) -> Result<Work> {
         if matches!(self.practice, Practice::Before) {
-            (self.run)(destination)?;
+            practise(&mut self.run, destination)?;
         }
         let start = Moment::now();
         let mut work = (self.run)(destination)?;
         work.span.get_or_insert(start.elapsed());
         Ok(work)
     }
+}
+
+/// Runs until the machine has done with what the contender before left behind: the pages of a
+/// process, say, which it clears away for a while.
+fn practise<R>(run: &mut R, destination: &mut Destination) -> Result<()>
+where
+    R: FnMut(&mut Destination) -> Result<Work>,
+{
+    let start = Instant::now();
+    while start.elapsed() < limits::STREAM_PRACTICE {
+        run(destination)?;
+    }
+    Ok(())
 }
 
 fn add<R>(field: &mut Field, name: &str, run: R)
