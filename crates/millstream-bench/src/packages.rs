@@ -3,7 +3,8 @@
 //! - opening a large package cold, up to the first lookup, beside a bare read of its tables;
 //! - lookups by name and by hash;
 //! - a start-up of many small files from a package, beside the loose files;
-//! - a folder of real data (`packages/NAME` below the corpus folder), beside the device;
+//! - a folder of real data (`packages/NAME` below the corpus folder; links to files are followed),
+//!   beside the device, and beside a deflated zip;
 //! - sizes, and the rate of packing beside the codec alone;
 //! - `auto` beside every fixed codec, unthrottled and under each throttle.
 //!
@@ -29,6 +30,8 @@ use crate::workload::{Field, Session};
 mod codings;
 mod folder;
 mod tables;
+#[cfg(feature = "peers")]
+mod zipped;
 
 pub(crate) use tables::Names;
 
@@ -45,7 +48,7 @@ pub(crate) const FIRST: Metric = Metric::lower("first-lookup", "ms");
 pub(crate) const LOOKUP: Metric = Metric::lower("lookup", "ns");
 
 /// Counts up when packages are made otherwise: those of an earlier build are not used again.
-const MADE: u32 = 2;
+const MADE: u32 = 3;
 
 /// Runs the workload.
 pub(crate) fn run(session: &mut Session<'_>) -> Result<()> {

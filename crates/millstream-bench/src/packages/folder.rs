@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use millstream::CodecId;
-use millstream_pak::Coding;
+use millstream_pak::{Coding, Item};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{Batch, Loose, SIZE, WORKLOAD, Wanted, auto, device, figures, packed, row};
@@ -45,14 +45,10 @@ fn one(
     folder: &Path,
     made: &Path,
 ) -> Result<()> {
-    let (found, errors) = millstream_pak::walk(folder);
-    if let Some(error) = errors.first() {
-        return Err(failed(error));
-    }
+    let found = inputs(folder)?;
     let (mut files, mut wanted) = (Vec::new(), Vec::new());
-    for item in &found {
-        let entry = String::from_utf8_lossy(item.name()).into_owned();
-        let path = folder.join(&entry);
+    for (entry, path) in &found {
+        let (entry, path) = (entry.clone(), path.clone());
         let bytes = std::fs::read(&path).map_err(|error| Error::file("read", &path, error))?;
         let xxh3 = xxh3_64(&bytes);
         wanted.push(Wanted { name: entry, xxh3 });
@@ -68,7 +64,11 @@ fn one(
     ];
     for (who, coding) in codings {
         let path = made.join(format!("{name}-{who}.mpak"));
-        packed(&path, coding, || Ok(found.clone()))?;
+        packed(&path, coding, || {
+            let item = |(name, path): &(String, PathBuf)| Item::from_file(name.as_str(), path);
+            let items: std::result::Result<_, _> = found.iter().map(item).collect();
+            items.map_err(|error| failed(&error))
+        })?;
         let about = std::fs::metadata(&path).map_err(|error| Error::file("find", &path, error))?;
         let size = row(case, who, SIZE, vec![about.len() as f64 / raw as f64]);
         session.keep(vec![size])?;
@@ -85,6 +85,25 @@ fn one(
         files: Arc::clone(&files),
         threads: limits::POOL_THREADS,
     });
+    #[cfg(feature = "peers")]
+    {
+        let path = made.join(format!("{name}.zip"));
+        super::zipped::made(&path, &files, &wanted)?;
+        paths.push(path.clone());
+        field.add(super::zipped::Zipped {
+            path,
+            files: Arc::clone(&files),
+            wanted: Arc::clone(&wanted),
+            threads: std::thread::available_parallelism().map_or(2, std::num::NonZero::get),
+        });
+    }
+    #[cfg(not(feature = "peers"))]
+    field.skipped.push(crate::rows::Row::skipped(
+        WORKLOAD,
+        case,
+        "zip",
+        "built without the feature `peers`",
+    ));
     let len = paths
         .iter()
         .map(|path| std::fs::metadata(path).map_or(0, |it| it.len()));
@@ -108,4 +127,31 @@ fn one(
     };
     session.keep(field.skipped)?;
     session.case(&case, field.contenders, &mut destination)
+}
+
+/// The files below a folder by their names, links to files being followed: distributions replace a
+/// file that another package has too by a link, which packing refuses.
+fn inputs(folder: &Path) -> Result<Vec<(String, PathBuf)>> {
+    let mut found = Vec::new();
+    let mut folders = vec![String::new()];
+    while let Some(below) = folders.pop() {
+        let path = folder.join(&below);
+        let list = std::fs::read_dir(&path).map_err(|error| Error::file("list", &path, error))?;
+        for entry in list {
+            let entry = entry.map_err(|error| Error::file("list", &path, error))?;
+            let name = format!("{below}{}", entry.file_name().to_string_lossy());
+            let path = entry.path();
+            if path.is_dir() && !path.is_symlink() {
+                folders.push(format!("{name}/"));
+                continue;
+            }
+            // What leads nowhere, or to no file, nobody can load.
+            match path.canonicalize() {
+                Ok(target) if target.is_file() => found.push((name, target)),
+                _ => {}
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
 }
