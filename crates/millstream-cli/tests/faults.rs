@@ -208,3 +208,62 @@ fn without_io_uring_everything_is_the_same() {
         assert!(expect_status(&output, 1).contains("io_uring"));
     }
 }
+
+#[test]
+fn a_kill_at_any_write_of_pack_leaves_the_old_package() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let inputs = folder.path().join("in");
+    std::fs::create_dir(&inputs).expect("a folder");
+    for nth in 0..3 {
+        let bytes = mixed_bytes(nth, 100_000);
+        std::fs::write(inputs.join(format!("{nth}")), bytes).expect("a file");
+    }
+    let Some(mount) = mount(&[("p.mpak", b"the old package")]) else {
+        return;
+    };
+    let mut kills = 0;
+    for call in [Call::Create, Call::Write, Call::Sync, Call::Rename] {
+        // The program is killed in every such call, until it makes no more of them.
+        for nth in 0.. {
+            mount.inject(Rule::on(call, Effect::Hang).after(nth).times(1));
+            let mut child = millstream(&["pack", "--codec", "stored"])
+                .arg(&inputs)
+                .arg("-o")
+                .arg(mount.path("p.mpak"))
+                .stdout(Stdio::null())
+                .spawn()
+                .expect("it starts");
+            let held = loop {
+                if mount.held_count() > 0 {
+                    break true;
+                }
+                if let Some(status) = child.try_wait().expect("it is our child") {
+                    assert!(status.success());
+                    break false;
+                }
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            };
+            if !held {
+                mount.heal();
+                assert!(nth > 0, "{call:?} is never called");
+                let whole = mount.content("p.mpak").expect("it was renamed");
+                assert!(whole.len() > 300_000);
+                mount.put("p.mpak", b"the old package");
+                break;
+            }
+            kill(&child, Signal::KILL);
+            mount.heal();
+            wait(&mut child);
+            kills += 1;
+            let now = mount.content("p.mpak").expect("it stays");
+            // A rename that had begun may be done; then the new package is whole.
+            let whole = call == Call::Rename && now.len() > 300_000;
+            assert!(now == b"the old package" || whole, "{call:?} {nth}");
+            for name in names(&mount).iter().filter(|name| *name != "p.mpak") {
+                std::fs::remove_file(mount.path(name)).expect("removed");
+            }
+            mount.put("p.mpak", b"the old package");
+        }
+    }
+    assert!(kills >= 6, "{kills}");
+}

@@ -8,6 +8,7 @@ use millstream::{Storage, StorageOptions};
 use millstream_pak::{
     Coding, ErrorKind, Item, PackOptions, Package, verify, write_file, write_patch_file,
 };
+use millstream_testing::fuse::{Call, Effect, FaultFs, Rule};
 use millstream_testing::{LoopExt4, or_skip};
 use support::{Bench, items};
 
@@ -103,4 +104,49 @@ fn packing_can_be_stopped() {
     let failed = write_file(vec![item], &options, bench.path("p.mpak"));
     assert_eq!(failed.expect_err("stopped").kind(), ErrorKind::Stopped);
     assert_eq!(names(bench.folder.path()), Vec::<String>::new());
+}
+
+#[test]
+fn an_error_of_any_write_leaves_the_old_package_and_nothing_beside_it() {
+    const ENOSPC: i32 = 28;
+    const EIO: i32 = 5;
+    let disk = or_skip!(FaultFs::mount(&[("p.mpak", b"the old package")]));
+    let mut random = fastrand::Rng::with_seed(34);
+    let entries: Vec<(String, Vec<u8>)> = (0..40)
+        .map(|nth| (format!("{nth}"), support::noise(&mut random, 9_000)))
+        .collect();
+    let pack = || {
+        write_file(
+            items(&entries),
+            &PackOptions::default(),
+            disk.path("p.mpak"),
+        )
+    };
+    let mut writes = 0;
+    for (call, errno) in [
+        (Call::Write, EIO),
+        (Call::Write, ENOSPC),
+        (Call::Sync, EIO),
+        (Call::Rename, EIO),
+    ] {
+        // Every call in turn fails once, until there are no more.
+        for nth in 0.. {
+            disk.inject(Rule::on(call, Effect::Fail(errno)).after(nth).times(1));
+            let packed = pack();
+            disk.heal();
+            let Err(failed) = packed else {
+                disk.put("p.mpak", b"the old package");
+                writes += if call == Call::Write { nth } else { 0 };
+                assert!(nth > 0, "{call:?} is never called");
+                break;
+            };
+            assert_eq!(failed.kind(), ErrorKind::Io, "{failed}");
+            let system = failed.system().and_then(std::io::Error::raw_os_error);
+            assert_eq!(system, Some(errno), "{failed}");
+            assert_eq!(disk.names(), ["p.mpak"], "{call:?} {nth}");
+            let old = disk.content("p.mpak").expect("it stays");
+            assert!(old == b"the old package", "{call:?} {nth}");
+        }
+    }
+    assert!(writes >= 6, "data, tables and header are written apart");
 }

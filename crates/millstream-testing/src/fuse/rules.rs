@@ -51,6 +51,7 @@ pub struct Rule {
     effect: Effect,
     name: Option<String>,
     range: Range<u64>,
+    skipped: u64,
     times: u64,
 }
 
@@ -62,6 +63,7 @@ impl Rule {
             effect,
             name: None,
             range: 0..u64::MAX,
+            skipped: 0,
             times: u64::MAX,
         }
     }
@@ -78,7 +80,13 @@ impl Rule {
         self
     }
 
-    /// Only the first `count` calls that match.
+    /// Not on the first `count` calls that match.
+    pub fn after(mut self, count: u64) -> Rule {
+        self.skipped = count;
+        self
+    }
+
+    /// Only the first `count` calls that match (behind those of [`Rule::after`]).
     pub fn times(mut self, count: u64) -> Rule {
         self.times = count;
         self
@@ -136,6 +144,10 @@ impl Rules {
         let mut verdict = Verdict::default();
         for (_, rule) in &mut self.rules {
             if !rule.matches(call, name, range) {
+                continue;
+            }
+            if rule.skipped > 0 {
+                rule.skipped -= 1;
                 continue;
             }
             rule.times -= 1;
