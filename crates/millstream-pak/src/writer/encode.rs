@@ -16,21 +16,37 @@ use xxhash_rust::xxh3::xxh3_64;
 use zerocopy::little_endian::{U16, U32, U64};
 
 use super::build::{Builder, Entry, Features};
-use super::choose::{AUTO_ZSTD_LEVEL, CANDIDATES};
+use super::choose::{AUTO_ZSTD_LEVEL, Balance, CANDIDATES, Target};
 use super::plan::{Plan, Unit, thread_count};
 use super::{Coding, PackOptions, PackReport, tree};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::{BlockRecord, entry_flag};
-use crate::limits::PACK_AHEAD;
+use crate::limits::{PACK_AHEAD, PACK_BLOCKS_MAX};
 
 /// A unit that is encoded.
 struct Done {
-    codec: CodecId,
-    stored: Vec<u8>,
+    /// What may be stored; the writing thread takes one.
+    candidates: Vec<Encoded>,
     raw_bytes: u32,
-    checksum: u64,
     /// Hashes of the items of a shared block, or of this part of an item.
     hashes: Vec<[u8; 32]>,
+}
+
+/// A block as one codec stores it.
+struct Encoded {
+    codec: CodecId,
+    stored: Vec<u8>,
+    checksum: u64,
+}
+
+impl Encoded {
+    fn new(codec: CodecId, stored: Vec<u8>) -> Encoded {
+        Encoded {
+            codec,
+            checksum: xxh3_64(&stored),
+            stored,
+        }
+    }
 }
 
 /// What the threads share.
@@ -121,7 +137,8 @@ pub(super) fn encode(plan: &Plan, options: &PackOptions<'_>, file: &File) -> Res
             let builder = std::thread::Builder::new().name(format!("pack {nth}"));
             let spawned = builder.spawn_scoped(scope, || {
                 let mut scratch = Scratch::default();
-                while let Some(nth) = window.take(plan.units.len(), threads * PACK_AHEAD) {
+                let ahead = (threads * PACK_AHEAD).min(PACK_BLOCKS_MAX);
+                while let Some(nth) = window.take(plan.units.len(), ahead) {
                     let unit = &plan.units[nth];
                     let worker = std::panic::AssertUnwindSafe(|| {
                         encode_unit(plan, unit, options, &mut scratch)
@@ -150,14 +167,21 @@ fn write_units(
         ..PackReport::default()
     };
     let mut builder = Builder::new(file, report.entries, report.blocks)?;
+    let mut balance = Balance::new(match options.coding {
+        Coding::Auto(target) => target,
+        Coding::Fixed(_) => Target::default(),
+    });
     let mut contents: Vec<Option<[u8; 32]>> = vec![None; plan.items.len()];
     let mut parts: Vec<[u8; 32]> = Vec::new();
     let mut raw_done = 0;
     for (nth, unit) in plan.units.iter().enumerate() {
         let done = window.get(nth)?;
-        let index = builder.push(record(&done), &done.stored)?;
+        let candidates = done.candidates.iter();
+        let sizes = candidates.map(|one| (one.codec, one.stored.len()));
+        let chosen = &done.candidates[balance.choose(done.raw_bytes as usize, sizes)];
+        let index = builder.push(record(chosen, done.raw_bytes), &chosen.stored)?;
         assert_eq!(index as usize, nth, "a block for each unit");
-        report.blocks_by_codec[usize::from(done.codec.0)] += 1;
+        report.blocks_by_codec[usize::from(chosen.codec.0)] += 1;
         match unit {
             Unit::Shared(items) => {
                 for (&item, hash) in items.iter().zip(&done.hashes) {
@@ -222,14 +246,14 @@ fn entries(
     Ok(entries)
 }
 
-fn record(done: &Done) -> BlockRecord {
-    let gdeflate = done.codec == CodecId::GDEFLATE;
+fn record(chosen: &Encoded, raw_bytes: u32) -> BlockRecord {
+    let gdeflate = chosen.codec == CodecId::GDEFLATE;
     BlockRecord {
         offset: U64::new(0),
-        stored_bytes: U32::new(done.stored.len() as u32),
-        raw_bytes: U32::new(done.raw_bytes),
-        checksum: U64::new(done.checksum),
-        codec: done.codec.0,
+        stored_bytes: U32::new(chosen.stored.len() as u32),
+        raw_bytes: U32::new(raw_bytes),
+        checksum: U64::new(chosen.checksum),
+        codec: chosen.codec.0,
         flags: 0,
         dictionary: U16::new(0),
         tile_bytes: U32::new(if gdeflate { 65_536 } else { 0 }),
@@ -263,45 +287,39 @@ fn encode_unit(
         }
     }
     let raw_bytes = raw.len() as u32;
-    let (codec, stored) = encode_block(raw, options, scratch)?;
     Ok(Done {
-        codec,
-        checksum: xxh3_64(&stored),
-        stored,
+        candidates: encode_block(raw, options, scratch)?,
         raw_bytes,
         hashes,
     })
 }
 
+/// What a block may be stored as, at least one: the raw bytes, and what is shorter.
 fn encode_block(
     raw: Vec<u8>,
     options: &PackOptions<'_>,
     scratch: &mut Scratch,
-) -> Result<(CodecId, Vec<u8>)> {
+) -> Result<Vec<Encoded>> {
     let mut encode = |codec, level| {
         let mut stored = Vec::new();
         let encoded = millstream_codec::encode_block(codec, level, scratch, &raw, &mut stored);
         let failed = |error: millstream_codec::CodecError| {
-            Error::new(
-                ErrorKind::Limit,
-                format!("a block cannot be encoded: {error}"),
-            )
+            let cause = format!("a block cannot be encoded: {error}");
+            Error::new(ErrorKind::Limit, cause)
         };
         encoded.map(|()| stored).map_err(failed)
     };
     let default = millstream_codec::default_level;
+    let mut candidates = Vec::new();
     match options.coding {
-        Coding::Fixed(CodecId::STORED) => Ok((CodecId::STORED, raw)),
+        Coding::Fixed(CodecId::STORED) => {}
         Coding::Fixed(codec) => {
             let stored = encode(codec, options.level.unwrap_or(default(codec)))?;
-            match stored.len() < raw.len() {
-                true => Ok((codec, stored)),
-                false => Ok((CodecId::STORED, raw)),
+            if stored.len() < raw.len() {
+                return Ok(vec![Encoded::new(codec, stored)]);
             }
         }
-        Coding::Auto(target) => {
-            let mut best = None;
-            let mut least = target.load_ns(CodecId::STORED, raw.len(), raw.len());
+        Coding::Auto(_) => {
             for codec in CANDIDATES {
                 let levels = millstream_codec::block_level_range(codec);
                 if levels.is_empty() {
@@ -319,13 +337,12 @@ fn encode_block(
                     codec => default(codec),
                 };
                 let stored = encode(codec, level.clamp(*levels.start(), *levels.end()))?;
-                let cost = target.load_ns(codec, raw.len(), stored.len());
-                if stored.len() < raw.len() && cost < least {
-                    least = cost;
-                    best = Some((codec, stored));
+                if stored.len() < raw.len() {
+                    candidates.push(Encoded::new(codec, stored));
                 }
             }
-            Ok(best.unwrap_or((CodecId::STORED, raw)))
         }
     }
+    candidates.insert(0, Encoded::new(CodecId::STORED, raw));
+    Ok(candidates)
 }
