@@ -254,7 +254,8 @@ impl EntryRecord {
         if self.is(entry_flag::SHARED) {
             return u64::from(!self.is(entry_flag::GONE));
         }
-        let size = 1u64.checked_shl(u32::from(self.block_shift));
-        self.raw_bytes.get().div_ceil(size.unwrap_or(u64::MAX))
+        // No division: this is a part of every lookup.
+        let (bytes, shift) = (self.raw_bytes.get(), u32::from(self.block_shift) % 64);
+        (bytes >> shift) + u64::from(bytes & ((1 << shift) - 1) != 0)
     }
 }

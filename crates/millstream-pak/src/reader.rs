@@ -1,10 +1,7 @@
 //! The reader: an open package, lookups in its tables, and requests for its entries.
 //!
-//! The tables are used in the bytes that were read. A lookup by name is: hash the name, look up its
-//! bucket by the hash's top bits, find the hash among the bucket's two entries or so, and compare
-//! the name. Bounds are checked at every step, not for all entries when the package is opened. In a
-//! large package each of these steps waits for memory (150 ns and more on a server). A lookup has
-//! no branch that is hard to guess, so the processor begins the next one while it waits.
+//! The tables are used in the bytes that were read; bounds are checked where a lookup or a request
+//! needs them, not for all entries when the package is opened.
 //!
 //! Requests are plain [`Request`]s of the engine. An entry whose blocks are stored is one read,
 //! straight into its destination; one with encoded blocks carries the table of just those blocks
@@ -13,6 +10,7 @@
 pub(crate) mod batch;
 pub(crate) mod check;
 pub(crate) mod plan;
+mod search;
 pub(crate) mod section;
 pub(crate) mod tables;
 pub(crate) mod visit;
@@ -25,7 +23,7 @@ use zerocopy::FromBytes;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::{EntryRecord, MetadataPlace, SignatureRecord, entry_flag};
-use crate::limits::{BUCKET_WINDOW, METADATA_BYTES_MAX, NAME_BYTES_MAX};
+use crate::limits::{METADATA_BYTES_MAX, NAME_BYTES_MAX};
 use crate::names;
 use tables::Tables;
 
@@ -200,171 +198,6 @@ impl Package {
         self.tables().header.hot_bytes.get()
     }
 
-    /// The entry of a name. Empty parts and `.` in the name are ignored.
-    ///
-    /// # Errors
-    /// A name that no package may have, or damaged tables.
-    #[inline]
-    pub fn lookup(&self, name: &[u8]) -> Result<Option<EntryInfo>> {
-        // A name that is found is clean: only of others is it asked.
-        if let Some(found) = self.lookup_clean(name)? {
-            return Ok(Some(found));
-        }
-        self.lookup_other(name)
-    }
-
-    /// A name that was not found as it stands.
-    #[cold]
-    fn lookup_other(&self, name: &[u8]) -> Result<Option<EntryInfo>> {
-        if names::is_clean(name) {
-            return Ok(None);
-        }
-        let clean = millstream::source::clean_name(name)
-            .map_err(|error| Error::new(ErrorKind::BadName, error.cause()).entry(name))?;
-        self.lookup_clean(&clean)
-    }
-
-    #[inline]
-    fn lookup_clean(&self, name: &[u8]) -> Result<Option<EntryInfo>> {
-        let tables = self.tables();
-        let hash = names::hash(name, tables.header.hash_seed.get(), tables.fold_case);
-        let (start, end) = tables.bucket(hash)?;
-        let Some((index, entry)) = self.search(hash, start, end)? else {
-            return Ok(None);
-        };
-        if self.0.options.confirm_names && !self.is_named(index, &entry, name)? {
-            return Ok(None);
-        }
-        Ok(Some(info(index, &entry)))
-    }
-
-    /// Whether an entry has a name.
-    #[inline]
-    fn is_named(&self, index: u32, entry: &EntryRecord, name: &[u8]) -> Result<bool> {
-        let tables = self.tables();
-        let offset = entry.name_offset.get() as usize;
-        // Length and name lie together: they are one access, and nearly always right.
-        if let Ok(item) = tables.names.get(tables, offset, 2 + name.len()) {
-            let (len, found) = item.split_at(2);
-            if usize::from(u16::from_le_bytes([len[0], len[1]])) == name.len() && found == name {
-                return Ok(true);
-            }
-        }
-        Ok(names::same(self.name(index)?, name, tables.fold_case))
-    }
-
-    /// The hash of a name, for [`Package::lookup_hash`] of packages with this seed.
-    #[must_use]
-    pub fn hash_name(&self, name: &[u8]) -> u64 {
-        let tables = self.tables();
-        names::hash(name, tables.header.hash_seed.get(), tables.fold_case)
-    }
-
-    /// The entry of a name's hash; the name is not confirmed.
-    ///
-    /// # Errors
-    /// Damaged tables.
-    #[inline]
-    pub fn lookup_hash(&self, hash: u64) -> Result<Option<EntryInfo>> {
-        let (start, end) = self.tables().bucket(hash)?;
-        let found = self.search(hash, start, end)?;
-        Ok(found.map(|(index, entry)| info(index, &entry)))
-    }
-
-    /// The entries of many hashes. Faster than one by one in large packages: the memory accesses of
-    /// several lookups overlap.
-    ///
-    /// # Errors
-    /// Damaged tables.
-    ///
-    /// # Panics
-    /// `found` is shorter than `hashes`.
-    pub fn lookup_hashes(&self, hashes: &[u64], found: &mut [Option<EntryInfo>]) -> Result<()> {
-        const AT_ONCE: usize = 32;
-        assert!(found.len() >= hashes.len(), "room for what is found");
-        let tables = self.tables();
-        let mut ranges = [(0, 0); AT_ONCE];
-        for (hashes, found) in hashes.chunks(AT_ONCE).zip(found.chunks_mut(AT_ONCE)) {
-            for (range, &hash) in ranges.iter_mut().zip(hashes) {
-                *range = tables.bucket(hash)?;
-            }
-            // Nothing depends on these loads, so the processor waits for all of them together, and
-            // the searches find their lines in the cache.
-            let mut touched = 0;
-            for &(start, _) in &ranges[..hashes.len()] {
-                touched ^= tables.touch_entries(start);
-            }
-            std::hint::black_box(touched);
-            for ((found, &hash), &(start, end)) in found.iter_mut().zip(hashes).zip(&ranges) {
-                let entry = self.search(hash, start, end)?;
-                *found = entry.map(|(index, entry)| info(index, &entry));
-            }
-        }
-        Ok(())
-    }
-
-    /// Finds a hash among the entries of its bucket, which are two or so.
-    #[inline(always)]
-    fn search(&self, hash: u64, start: u32, end: u32) -> Result<Option<(u32, EntryRecord)>> {
-        const SIZE: usize = size_of::<EntryRecord>();
-        const WINDOW_BYTES: usize = BUCKET_WINDOW * SIZE;
-        let tables = self.tables();
-        let window = tables
-            .entries
-            .known::<WINDOW_BYTES>(tables, start as usize * SIZE);
-        let Some(window) = window else {
-            return self.search_long(hash, start, end);
-        };
-        // All of the window is compared, without a branch that could be guessed wrong: such a guess
-        // costs as much as a lookup, since it ends the overlap with the next one.
-        let mut hits = 0u32;
-        for nth in 0..BUCKET_WINDOW {
-            let (record, _) = window[nth * SIZE..]
-                .split_first_chunk()
-                .expect("within the window");
-            hits |= u32::from(u64::from_le_bytes(*record) == hash) << nth;
-        }
-        let count = end - start;
-        hits &= (1 << count.min(BUCKET_WINDOW as u32)) - 1;
-        if hits == 0 {
-            if count <= BUCKET_WINDOW as u32 {
-                return Ok(None);
-            }
-            return self.search_long(hash, start, end);
-        }
-        let nth = hits.trailing_zeros();
-        let (record, _) = EntryRecord::read_from_prefix(&window[nth as usize * SIZE..])
-            .expect("within the window");
-        Ok(Some((start + nth, record)))
-    }
-
-    /// The same in a bucket that is long, at the table's end, or in pages that nobody has touched.
-    /// However many entries a hostile table says it has, a few steps suffice.
-    #[cold]
-    fn search_long(
-        &self,
-        hash: u64,
-        mut start: u32,
-        mut end: u32,
-    ) -> Result<Option<(u32, EntryRecord)>> {
-        let tables = self.tables();
-        while end - start > BUCKET_WINDOW as u32 {
-            let middle = start + (end - start) / 2;
-            if tables.entry(middle)?.hash.get() <= hash {
-                start = middle;
-            } else {
-                end = middle;
-            }
-        }
-        for index in start..end {
-            let entry = tables.entry(index)?;
-            if entry.hash.get() == hash {
-                return Ok(Some((index, entry)));
-            }
-        }
-        Ok(None)
-    }
-
     /// Whether the package has a name (and does not say that it is gone).
     ///
     /// # Errors
@@ -471,8 +304,9 @@ impl Package {
     /// They cannot be read, or are damaged.
     pub fn preload(&self) -> Result<()> {
         let tables = self.tables();
+        let needed = [&tables.buckets, &tables.entries, &tables.names];
         let optional = [tables.metadata_index.as_ref(), tables.metadata.as_ref()];
-        for section in [Some(&tables.names)].into_iter().chain(optional).flatten() {
+        for section in needed.into_iter().chain(optional.into_iter().flatten()) {
             section.preload(tables)?;
         }
         Ok(())

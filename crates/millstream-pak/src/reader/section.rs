@@ -6,7 +6,7 @@
 //! sees is what was packed, and opening costs nothing for what is never looked at.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use millstream::{Buffer, Priority, Request};
 
@@ -29,6 +29,8 @@ enum Memory {
     Hot {
         /// A bit for each page that was found right.
         checked: Box<[AtomicU64]>,
+        /// Pages that nobody has looked at yet.
+        left: AtomicUsize,
         hashes_checked: OnceLock<()>,
     },
     Cold {
@@ -47,6 +49,7 @@ impl Section {
         let memory = if hot {
             Memory::Hot {
                 checked: (0..pages.div_ceil(64)).map(|_| AtomicU64::new(0)).collect(),
+                left: AtomicUsize::new(pages),
                 hashes_checked: OnceLock::new(),
             }
         } else {
@@ -70,27 +73,18 @@ impl Section {
         self.bytes
     }
 
-    /// `N` bytes of a hot section if their pages were found right before; else [`Section::get`]
-    /// says more. The way of a lookup: one branch, which always goes the same way.
+    /// The whole section, if all of its pages are in memory and were found right: what a lookup
+    /// uses without further questions.
     #[inline(always)]
-    pub(crate) fn known<'a, const N: usize>(
-        &self,
-        tables: &'a Tables,
-        offset: usize,
-    ) -> Option<&'a [u8; N]> {
-        let Memory::Hot { checked, .. } = &self.memory else {
-            return None;
-        };
-        if offset.checked_add(N).is_none_or(|end| end > self.bytes) {
-            return None;
+    pub(crate) fn whole<'a>(&'a self, tables: &'a Tables) -> Option<&'a [u8]> {
+        match &self.memory {
+            Memory::Hot { left, .. } => {
+                let start = self.offset as usize;
+                let is_known = left.load(Ordering::Acquire) == 0;
+                is_known.then(|| &tables.hot[start..start + self.bytes])
+            }
+            Memory::Cold { whole, .. } => whole.get().map(|whole| &whole[..]),
         }
-        let is_known = |page: usize| checked[page / 64].load(Ordering::Acquire) >> (page % 64) & 1;
-        let last = (offset + N - 1) / PAGE_BYTES;
-        if is_known(offset / PAGE_BYTES) & is_known(last) == 0 {
-            return None;
-        }
-        let start = self.offset as usize + offset;
-        tables.hot.get(start..)?.first_chunk()
     }
 
     /// Bytes of the section. `len` must not be 0; a cold range must not cross a page.
@@ -139,6 +133,7 @@ impl Section {
     fn check_hot(&self, tables: &Tables, first: usize, last: usize) -> Result<()> {
         let Memory::Hot {
             checked,
+            left,
             hashes_checked,
         } = &self.memory
         else {
@@ -156,7 +151,9 @@ impl Section {
                 let start = self.offset as usize + page * PAGE_BYTES;
                 let bytes = &tables.hot[start..start + self.page_bytes(page)];
                 self.check_page(hashes, page, bytes)?;
-                checked[page / 64].fetch_or(bit, Ordering::Release);
+                if checked[page / 64].fetch_or(bit, Ordering::AcqRel) & bit == 0 {
+                    left.fetch_sub(1, Ordering::AcqRel);
+                }
             }
         }
         Ok(())

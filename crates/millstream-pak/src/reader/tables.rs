@@ -13,8 +13,8 @@ use crate::format::{
     section_flag,
 };
 use crate::limits::{
-    BLOCKS_MAX, BUCKET_BITS_MAX, BUCKET_WINDOW, ENTRIES_MAX, HEADER_BYTES, OFFSETS_MAX, OPEN_BYTES,
-    PAGE_BYTES, SECTIONS_MAX, STORED_ALIGNMENT,
+    BLOCKS_MAX, BUCKET_BITS_MAX, ENTRIES_MAX, HEADER_BYTES, OFFSETS_MAX, OPEN_BYTES, PAGE_BYTES,
+    SECTIONS_MAX, STORED_ALIGNMENT,
 };
 
 /// Requests for tables that are out at once.
@@ -122,27 +122,12 @@ impl Tables {
         Ok(BlockRecord::read_from_bytes(bytes).expect("so many were asked for"))
     }
 
-    /// Loads a byte of each line in which the entries from one on lie, so that they are in the cache
-    /// later; what it gives is of no meaning.
-    #[inline]
-    pub(crate) fn touch_entries(&self, index: u32) -> u8 {
-        const WINDOW_BYTES: usize = BUCKET_WINDOW * size_of::<EntryRecord>();
-        let offset = index as usize * size_of::<EntryRecord>();
-        let window = self.entries.known::<WINDOW_BYTES>(self, offset);
-        window.map_or(0, |window| window[0] ^ window[WINDOW_BYTES / 2])
-    }
-
     /// The entries of the bucket of a hash: first, and one past the last.
     #[inline]
     pub(crate) fn bucket(&self, hash: u64) -> Result<(u32, u32)> {
         let bucket = (hash >> (64 - self.bucket_bits)) as usize;
-        let pair = match self.buckets.known::<8>(self, bucket * 4) {
-            Some(pair) => *pair,
-            None => {
-                let pair = self.buckets.get(self, bucket * 4, 8)?;
-                pair.try_into().expect("eight of them")
-            }
-        };
+        let pair = self.buckets.get(self, bucket * 4, 8)?;
+        let pair = pair.try_into().expect("eight of them");
         let pair = u64::from_le_bytes(pair);
         let (start, end) = (pair as u32, (pair >> 32) as u32);
         if start > end || u64::from(end) > self.entry_count() {
