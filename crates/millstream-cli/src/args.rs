@@ -53,7 +53,8 @@ pub(crate) enum Command {
 
 /// Load files, folders and packages into memory through the engine, and drop them again.
 ///
-/// A package named as PATH is loaded entry by entry; below a folder it is a file like any other.
+/// A package named as PATH is loaded entry by entry; below a folder it is a file like any other. A
+/// patch named behind the package that it was made over is loaded over it.
 /// Folders are walked with all that is below them. Links to files are followed, links to folders
 /// only when named as PATH. FIFOs, sockets, devices and dangling links are failures and never
 /// opened; everything else is still loaded. At the end a table says where the time went.

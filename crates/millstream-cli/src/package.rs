@@ -22,8 +22,22 @@ impl Reading {
     /// # Errors
     /// The engine does not start, or the file is no whole package.
     pub(crate) fn open(path: &Path) -> Result<Reading, Ending> {
+        Reading::open_over(path, None)
+    }
+
+    /// Opens a package, over the base of a patch if one is named.
+    ///
+    /// # Errors
+    /// As [`Reading::open`]; or the package is no patch of this base.
+    pub(crate) fn open_over(path: &Path, base: Option<&Path>) -> Result<Reading, Ending> {
         let storage = Storage::new(StorageOptions::default()).map_err(refused)?;
-        let package = Package::open(&storage, path).map_err(|error| describe(path, &error))?;
+        let open =
+            |path: &Path| Package::open(&storage, path).map_err(|error| describe(path, &error));
+        let mut package = open(path)?;
+        if let Some(base) = base {
+            let over = package.with_base(&open(base)?);
+            package = over.map_err(|error| describe(path, &error))?;
+        }
         let queue = storage.queue(QueueOptions::default()).map_err(refused)?;
         Ok(Reading {
             package,

@@ -245,6 +245,20 @@ fn a_patch_turns_one_package_into_the_other() {
     let bytes = std::fs::metadata(&patch).expect("written").len();
     assert!(bytes < 350_000, "the patch has {bytes} bytes");
     expect_quiet_success(&run(&mut millstream(&["verify", &patch])));
+    // Over its base all of it can be read; alone, or over another, it cannot.
+    let over = ["--base", &before];
+    expect_quiet_success(&run(millstream(&["verify", &patch]).args(over)));
+    let read = run(millstream(&["cat", &patch, "noise/7"]).args(over));
+    expect_quiet_success(&read);
+    assert!(read.stdout == changed);
+    expect_status(&run(&mut millstream(&["cat", &patch, "noise/7"])), 1);
+    let other = run(&mut millstream(&["verify", &patch, "--base", &after]));
+    expect_status(&other, 1);
+    let loaded = run(&mut millstream(&["load", "--hash", &before, &patch]));
+    expect_quiet_success(&loaded);
+    let out = packed.path("patched");
+    expect_quiet_success(&run(millstream(&["extract", &patch, &out]).args(over)));
+    assert!(std::fs::read(Path::new(&out).join("noise/7")).expect("extracted") == changed);
     let same = run(&mut millstream(&["diff", &before, &before]));
     expect_quiet_success(&same);
     assert!(same.stdout.is_empty());

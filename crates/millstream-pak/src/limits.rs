@@ -94,8 +94,8 @@ pub const SEEDS_MAX: u64 = 64;
 /// be written, and their encodings, four times over.
 pub const PACK_AHEAD: usize = 4;
 
-/// Blocks that it holds at most: of 1 MiB, with three encodings of nearly that length, they are
-/// 256 MiB.
+/// Blocks that it holds at most: of 1 MiB, with three encodings of nearly that length while one is
+/// chosen, they are 256 MiB.
 pub const PACK_BLOCKS_MAX: usize = 64;
 
 /// Raw bytes of one read of a batch whose neighbours were merged.

@@ -104,6 +104,9 @@ pub(crate) struct ExtractArgs {
     /// Which entries: * and ? but for /, ** for anything; a folder for all below it [default: all]
     #[arg(value_name = "GLOB")]
     pub(crate) patterns: Vec<OsString>,
+    /// The package that PAK, a patch, was made over: what did not change is read there
+    #[arg(long, value_name = "PAK", value_hint = ValueHint::FilePath)]
+    pub(crate) base: Option<PathBuf>,
     /// Print a JSON document about the work
     #[arg(long)]
     pub(crate) json: bool,
@@ -121,6 +124,9 @@ pub(crate) struct CatArgs {
     /// The entry
     #[arg(value_name = "NAME", value_parser = path_words())]
     pub(crate) name: OsString,
+    /// The package that PAK, a patch, was made over: what did not change is read there
+    #[arg(long, value_name = "PAK", value_hint = ValueHint::FilePath)]
+    pub(crate) base: Option<PathBuf>,
     /// Print a JSON document about the entry instead of its bytes
     #[arg(long)]
     pub(crate) json: bool,
@@ -133,7 +139,8 @@ pub(crate) struct CatArgs {
 #[command(after_help = "\
 Examples:
   millstream verify game.mpak
-  millstream verify game.mpak --key public.pem")]
+  millstream verify game.mpak --key public.pem
+  millstream verify game-1.1.patch.mpak --base game-1.0.mpak")]
 pub(crate) struct VerifyArgs {
     /// The package
     #[arg(value_name = "PAK", value_hint = ValueHint::FilePath)]
@@ -141,6 +148,9 @@ pub(crate) struct VerifyArgs {
     /// Ed25519 public key (PEM, 64 hexadecimal digits, or 32 bytes)
     #[arg(long, value_name = "PUB", value_hint = ValueHint::FilePath)]
     pub(crate) key: Option<PathBuf>,
+    /// The package that PAK, a patch, was made over: what did not change is read there
+    #[arg(long, value_name = "PAK", value_hint = ValueHint::FilePath)]
+    pub(crate) base: Option<PathBuf>,
     /// Print a JSON document about the work
     #[arg(long)]
     pub(crate) json: bool,

@@ -47,7 +47,7 @@ struct Document {
 /// Runs `extract`.
 pub(crate) fn extract(args: &ExtractArgs) -> Result<(), Ending> {
     let begun = Instant::now();
-    let reading = Reading::open(&args.package)?;
+    let reading = Reading::open_over(&args.package, args.base.as_deref())?;
     let entries = chosen(args, &reading)?;
     let mut extraction = Extraction::new(&reading, &args.folder)?;
     let mut progress = Progress::new("extracting", None);

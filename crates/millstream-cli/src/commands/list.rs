@@ -162,7 +162,7 @@ fn shown(record: &Metadata) -> Value {
 
 /// Runs `cat`.
 pub(crate) fn cat(args: &CatArgs) -> Result<(), Ending> {
-    let reading = Reading::open(&args.package)?;
+    let reading = Reading::open_over(&args.package, args.base.as_deref())?;
     let package = &reading.package;
     let found = package.lookup(args.name.as_bytes());
     let found = found

@@ -95,12 +95,13 @@ pub(crate) fn load(args: &LoadArgs) -> Result<(), Ending> {
 /// What the paths name: files, what is below folders, and the entries of packages.
 fn find(storage: &Storage, paths: &[PathBuf]) -> Vec<Found> {
     let mut found = Vec::new();
+    let mut before = Vec::new();
     for path in paths {
         if !package::is_package(path) {
             found.append(&mut walk::find(std::slice::from_ref(path)));
             continue;
         }
-        match entries(storage, path) {
+        match entries(storage, path, &mut before) {
             Ok(mut entries) => found.append(&mut entries),
             Err(error) => found.push(Found {
                 path: path.clone(),
@@ -113,9 +114,19 @@ fn find(storage: &Storage, paths: &[PathBuf]) -> Vec<Found> {
     found
 }
 
-/// The entries of a package, in the byte order of their names.
-fn entries(storage: &Storage, path: &Path) -> millstream_pak::Result<Vec<Found>> {
-    let package = Package::open(storage, path)?;
+/// The entries of a package, in the byte order of their names. A patch is loaded over its base, if
+/// that is among the packages named before it.
+fn entries(
+    storage: &Storage,
+    path: &Path,
+    before: &mut Vec<Package>,
+) -> millstream_pak::Result<Vec<Found>> {
+    let mut package = Package::open(storage, path)?;
+    let base_root = package.base_root();
+    if let Some(base) = before.iter().find(|it| base_root == Some(it.root())) {
+        package = package.with_base(base)?;
+    }
+    before.push(package.clone());
     let mut found = Vec::new();
     for &index in package.by_name()? {
         let info = package.info(index)?;

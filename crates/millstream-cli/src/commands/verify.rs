@@ -79,7 +79,7 @@ fn look(
     args: &VerifyArgs,
     key: Option<&PublicKey>,
 ) -> Result<(Verification, Option<Failure>), Ending> {
-    let reading = match Reading::open(&args.package) {
+    let reading = match Reading::open_over(&args.package, args.base.as_deref()) {
         Ok(reading) => reading,
         Err(Ending::Failed { first, .. }) => {
             let mut found = Verification::default();

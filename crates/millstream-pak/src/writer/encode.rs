@@ -16,7 +16,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use zerocopy::little_endian::{U16, U32, U64};
 
 use super::build::{Builder, Entry, Features};
-use super::choose::{AUTO_ZSTD_LEVEL, Balance, CANDIDATES, Target};
+use super::choose::{AUTO_ZSTD_LEVEL, CANDIDATES, Judge, Target};
 use super::plan::{Plan, Unit, thread_count};
 use super::{Coding, PackOptions, PackReport, tree};
 use crate::error::{Error, ErrorKind, Result};
@@ -25,8 +25,7 @@ use crate::limits::{PACK_AHEAD, PACK_BLOCKS_MAX};
 
 /// A unit that is encoded.
 struct Done {
-    /// What may be stored; the writing thread takes one.
-    candidates: Vec<Encoded>,
+    encoded: Encoded,
     raw_bytes: u32,
     /// Hashes of the items of a shared block, or of this part of an item.
     hashes: Vec<[u8; 32]>,
@@ -122,6 +121,10 @@ impl Drop for StopAtEnd<'_> {
 
 pub(super) fn encode(plan: &Plan, options: &PackOptions<'_>, file: &File) -> Result<PackReport> {
     let threads = thread_count(options);
+    let judge = Judge::new(match options.coding {
+        Coding::Auto(target) => target,
+        Coding::Fixed(_) => Target::default(),
+    });
     let window = Window {
         state: Mutex::new(State {
             next: 0,
@@ -141,7 +144,7 @@ pub(super) fn encode(plan: &Plan, options: &PackOptions<'_>, file: &File) -> Res
                 while let Some(nth) = window.take(plan.units.len(), ahead) {
                     let unit = &plan.units[nth];
                     let worker = std::panic::AssertUnwindSafe(|| {
-                        encode_unit(plan, unit, options, &mut scratch)
+                        encode_unit(plan, unit, options, &judge, &mut scratch)
                     });
                     let done = std::panic::catch_unwind(worker)
                         .unwrap_or_else(|_| Err(Error::new(ErrorKind::Io, "an encoder panicked")));
@@ -167,21 +170,15 @@ fn write_units(
         ..PackReport::default()
     };
     let mut builder = Builder::new(file, report.entries, report.blocks)?;
-    let mut balance = Balance::new(match options.coding {
-        Coding::Auto(target) => target,
-        Coding::Fixed(_) => Target::default(),
-    });
     let mut contents: Vec<Option<[u8; 32]>> = vec![None; plan.items.len()];
     let mut parts: Vec<[u8; 32]> = Vec::new();
     let mut raw_done = 0;
     for (nth, unit) in plan.units.iter().enumerate() {
         let done = window.get(nth)?;
-        let candidates = done.candidates.iter();
-        let sizes = candidates.map(|one| (one.codec, one.stored.len()));
-        let chosen = &done.candidates[balance.choose(done.raw_bytes as usize, sizes)];
-        let index = builder.push(record(chosen, done.raw_bytes), &chosen.stored)?;
+        let encoded = &done.encoded;
+        let index = builder.push(record(encoded, done.raw_bytes), &encoded.stored)?;
         assert_eq!(index as usize, nth, "a block for each unit");
-        report.blocks_by_codec[usize::from(chosen.codec.0)] += 1;
+        report.blocks_by_codec[usize::from(encoded.codec.0)] += 1;
         match unit {
             Unit::Shared(items) => {
                 for (&item, hash) in items.iter().zip(&done.hashes) {
@@ -246,14 +243,14 @@ fn entries(
     Ok(entries)
 }
 
-fn record(chosen: &Encoded, raw_bytes: u32) -> BlockRecord {
-    let gdeflate = chosen.codec == CodecId::GDEFLATE;
+fn record(encoded: &Encoded, raw_bytes: u32) -> BlockRecord {
+    let gdeflate = encoded.codec == CodecId::GDEFLATE;
     BlockRecord {
         offset: U64::new(0),
-        stored_bytes: U32::new(chosen.stored.len() as u32),
+        stored_bytes: U32::new(encoded.stored.len() as u32),
         raw_bytes: U32::new(raw_bytes),
-        checksum: U64::new(chosen.checksum),
-        codec: chosen.codec.0,
+        checksum: U64::new(encoded.checksum),
+        codec: encoded.codec.0,
         flags: 0,
         dictionary: U16::new(0),
         tile_bytes: U32::new(if gdeflate { 65_536 } else { 0 }),
@@ -264,6 +261,7 @@ fn encode_unit(
     plan: &Plan,
     unit: &Unit,
     options: &PackOptions<'_>,
+    judge: &Judge,
     scratch: &mut Scratch,
 ) -> Result<Done> {
     let mut raw = Vec::new();
@@ -288,18 +286,18 @@ fn encode_unit(
     }
     let raw_bytes = raw.len() as u32;
     Ok(Done {
-        candidates: encode_block(raw, options, scratch)?,
+        encoded: encode_block(raw, options, judge, scratch)?,
         raw_bytes,
         hashes,
     })
 }
 
-/// What a block may be stored as, at least one: the raw bytes, and what is shorter.
 fn encode_block(
     raw: Vec<u8>,
     options: &PackOptions<'_>,
+    judge: &Judge,
     scratch: &mut Scratch,
-) -> Result<Vec<Encoded>> {
+) -> Result<Encoded> {
     let mut encode = |codec, level| {
         let mut stored = Vec::new();
         let encoded = millstream_codec::encode_block(codec, level, scratch, &raw, &mut stored);
@@ -310,16 +308,16 @@ fn encode_block(
         encoded.map(|()| stored).map_err(failed)
     };
     let default = millstream_codec::default_level;
-    let mut candidates = Vec::new();
     match options.coding {
         Coding::Fixed(CodecId::STORED) => {}
         Coding::Fixed(codec) => {
             let stored = encode(codec, options.level.unwrap_or(default(codec)))?;
             if stored.len() < raw.len() {
-                return Ok(vec![Encoded::new(codec, stored)]);
+                return Ok(Encoded::new(codec, stored));
             }
         }
         Coding::Auto(_) => {
+            let mut candidates = Vec::new();
             for codec in CANDIDATES {
                 let levels = millstream_codec::block_level_range(codec);
                 if levels.is_empty() {
@@ -338,11 +336,20 @@ fn encode_block(
                 };
                 let stored = encode(codec, level.clamp(*levels.start(), *levels.end()))?;
                 if stored.len() < raw.len() {
-                    candidates.push(Encoded::new(codec, stored));
+                    candidates.push((codec, stored));
                 }
+            }
+            let mut sizes = vec![(CodecId::STORED, raw.len())];
+            sizes.extend(
+                candidates
+                    .iter()
+                    .map(|(codec, stored)| (*codec, stored.len())),
+            );
+            if let Some(nth) = judge.choose(raw.len(), &sizes).checked_sub(1) {
+                let (codec, stored) = candidates.swap_remove(nth);
+                return Ok(Encoded::new(codec, stored));
             }
         }
     }
-    candidates.insert(0, Encoded::new(CodecId::STORED, raw));
-    Ok(candidates)
+    Ok(Encoded::new(CodecId::STORED, raw))
 }
