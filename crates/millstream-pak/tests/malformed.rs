@@ -470,6 +470,15 @@ const BLOCKS: &[Row] = &[
         let at = second(s);
         put32(s.section(section::BLOCKS), at + 12, 100);
     }),
+    Row("a bomb: decodes to more than it says", By::Load, |s| {
+        // The last block and its entry say one byte; what is stored decodes to 113,568.
+        let at = long(s);
+        let table = s.section(section::ENTRIES);
+        let blocks = get64(table, at + 8).div_ceil(1 << 18) - 1;
+        put64(table, at + 8, (blocks << 18) + 1);
+        let last = (get32(table, at + 16) + blocks as u32) as usize * 32;
+        put32(s.section(section::BLOCKS), last + 12, 1);
+    }),
     Row("checksum", By::Load, |s| {
         let at = second(s);
         s.section(section::BLOCKS)[at + 16] ^= 1;
