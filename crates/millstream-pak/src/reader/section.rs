@@ -1,9 +1,10 @@
 //! Sections of an open package: their pages are hashed when they are first touched.
 //!
 //! Hot sections are in memory from the first read on. Cold ones are read page by page, or all at
-//! once, into memory without gaps, by [`Section::preload`]. Either way a page is compared with its hash before a byte of it is
-//! used, and the hashes with their digest in the header, which the root covers: so what a lookup
-//! sees is what was packed, and opening costs nothing for what is never looked at.
+//! once, into memory without gaps, by [`Section::preload`]. Either way a page is compared with its
+//! hash before a byte of it is used, and the hashes with their digest in the header, which the root
+//! covers: so what a lookup sees is what was packed, and opening costs nothing for what is never
+//! looked at.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

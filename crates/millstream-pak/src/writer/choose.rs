@@ -5,8 +5,8 @@
 //! what is best for it alone is wrong: where the device is the slower one in all, a block whose
 //! decoding takes longer than its read should still be shrunk, since the cores have the time from
 //! others. The sums are least where every block takes the candidate with the least of
-//! `share × device + (1 − share) × decoding`, for one share that suits the whole (it is the price of
-//! the device's time against that of the cores). A share by what is in the package would make an
+//! `share × device + (1 − share) × decoding`, for one share that suits the whole (it is the price
+//! of the device's time against that of the cores). A share by what is in the package would make an
 //! unchanged block change with its neighbours, and patches large. So the share is found for a small
 //! table of the kinds of data that packages hold, for the target; a block's choice depends on the
 //! target and its own bytes alone. A candidate that would take longer than the stored block, even
