@@ -71,8 +71,8 @@ pub const CODEC_THREADS: usize = 2;
 pub const PNM_BIG: (u32, u32) = (2662, 2000);
 /// The big one in a quick run: 7.1 MB of samples, 25 MB of text.
 pub const PNM_QUICK_BIG: (u32, u32) = (1774, 1333);
-/// Files below it are loaded once more right before each timed load, as the rivals that are programs
-/// of their own do: else most of the time is that of code and tables that others have displaced.
+/// Files below it are loaded once more right before each timed load, as the rivals do that are
+/// programs of their own: else most of the time is that of code that others have displaced.
 pub const PNM_TWICE_BYTES: usize = 1 << 20;
 /// Bytes of text that a sample of the measurement of cost against size is made of, at least.
 pub const PNM_LINEAR_BYTES_MIN: usize = 4 << 20;

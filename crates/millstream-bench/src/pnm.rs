@@ -3,8 +3,8 @@
 //! Everyone opens the file, makes an image of it in memory that was never touched before, and
 //! closes it; contenders named `reused` use the image of the run before. The unit is ticks of the
 //! time-stamp counter for each byte of the file, as the study's was cycles. Everyone takes the time
-//! by itself, right around its work, because half of the rivals are programs of their own. These load
-//! twice and take the second time; so do all with small files.
+//! by itself, right around its work, because half of the rivals are programs of their own. These
+//! load twice and take the second time; so do all with small files.
 //!
 //! Pictures are made from a seed: `photo` is smooth with noise, as photographs are (about 3.6 bytes
 //! of text a sample), `flat` nearly constant, as the study's (3.5, repetitive), `noise` without any

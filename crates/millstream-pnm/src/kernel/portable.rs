@@ -2,9 +2,9 @@
 //!
 //! Two steps for each block. The first computes for every place what the vector kernels compute:
 //! whether a sample ends there, its value (of a wide one in pairs of digits: ones and tens; hundreds
-//! and thousands; ten thousands), and whether that is too large. It is written as loops over bytes of arrays whose length is known, with nothing
-//! but comparisons, additions and logic, of which compilers make vectors on every machine that has
-//! some. The second gathers the ends into a bit mask, a word of eight bytes at a time, and takes
+//! and thousands; ten thousands), and whether that is too large. It is written as loops over bytes
+//! of arrays whose length is known, with nothing but comparisons, additions and logic, of which
+//! compilers make vectors on every machine that has some. The second gathers the ends into a bit mask, a word of eight bytes at a time, and takes
 //! them out of it one by one. No step waits for the number before.
 //!
 //! (Words of eight bytes instead of bytes in the first step, which need no vectors, took twice the
