@@ -249,3 +249,27 @@ impl fmt::Debug for Text {
         self.as_str().fmt(f)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn texts_of_all_lengths_are_judged_as_the_standard_library_does() {
+        for len in 0..40 {
+            let ascii = vec![b'a'; len];
+            assert!(super::is_utf8(&ascii));
+            for at in 0..len {
+                for bad in [0x80, 0xC3, 0xFF] {
+                    let mut text = ascii.clone();
+                    text[at] = bad;
+                    let right = std::str::from_utf8(&text).is_ok();
+                    assert_eq!(super::is_utf8(&text), right, "{bad} at {at} of {len}");
+                    if at + 1 < len {
+                        text[at + 1] = 0xA9;
+                        let right = std::str::from_utf8(&text).is_ok();
+                        assert_eq!(super::is_utf8(&text), right, "{bad} at {at} of {len}");
+                    }
+                }
+            }
+        }
+    }
+}
