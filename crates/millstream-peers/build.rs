@@ -2,8 +2,9 @@
 //!
 //! SDL decides once for a process whether it reads with io_uring or with threads, so there are two
 //! copies of the library, loaded at run time, each with its own state. The copy for threads looks
-//! for a ring's library under a name that nothing has. What cannot be built (no CMake, no C compiler, no header of liburing) is no failure of this
-//! build: the rival says at run time what was missing.
+//! for a ring's library under a name that nothing has. What cannot be built (no CMake, no C
+//! compiler, no header of liburing) is no failure of this build: the rival says at run time what
+//! was missing.
 
 use std::path::PathBuf;
 
