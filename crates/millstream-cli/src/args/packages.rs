@@ -58,6 +58,7 @@ pub(crate) struct PackArgs {
     pub(crate) order: Option<PathBuf>,
     /// Convert what is below DIR: scene stores the images of glTF scenes decoded, pixel for pixel;
     /// the others with all levels, those with bc in the name block-compressed, which is lossy
+    /// (scene-bc7-fine takes some 30 times as long as scene-bc7, and looks better)
     #[arg(long, value_name = "KIND", value_parser = PossibleValuesParser::new(COOK_WORDS))]
     pub(crate) cook: Option<String>,
     /// Print a JSON document about the package
@@ -66,7 +67,13 @@ pub(crate) struct PackArgs {
 }
 
 /// The words of `pack --cook`.
-const COOK_WORDS: [&str; 4] = ["scene", "scene-levels", "scene-bc3", "scene-bc7"];
+const COOK_WORDS: [&str; 5] = [
+    "scene",
+    "scene-levels",
+    "scene-bc3",
+    "scene-bc7",
+    "scene-bc7-fine",
+];
 
 /// The words of `pack --codec`.
 const PACK_CODECS: [&str; 6] = ["auto", "stored", "zlib", "gdeflate", "zstd", "lz4"];

@@ -92,6 +92,7 @@ fn cook(word: &str) -> SceneCook {
         "scene-levels" => cook::Target::Rgba8Levels,
         "scene-bc3" => cook::Target::Bc3,
         "scene-bc7" => cook::Target::Bc7,
+        "scene-bc7-fine" => cook::Target::Bc7Fine,
         _ => cook::Target::Rgba8,
     })
 }
