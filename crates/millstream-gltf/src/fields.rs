@@ -119,6 +119,20 @@ impl<'a> Fields<'a> {
             .transpose()
     }
 
+    /// The error of a value that should be an object.
+    pub(crate) fn not_an_object(&self, name: &str, value: &Value) -> Error {
+        self.mistyped(name, "an object", value)
+    }
+
+    /// That a value, if it is there, is a number or a list of numbers.
+    pub(crate) fn check_numbers(&self, name: &str) -> Result<()> {
+        match self.value(name) {
+            None | Some(Value::Number(_)) => Ok(()),
+            Some(Value::Array(values)) if values.iter().all(Value::is_number) => Ok(()),
+            Some(other) => Err(self.mistyped(name, "a number or numbers", other)),
+        }
+    }
+
     /// The object of an extension.
     pub(crate) fn extension(&self, name: &str) -> Result<Option<Fields<'a>>> {
         match self.object("extensions")? {

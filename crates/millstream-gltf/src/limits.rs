@@ -50,6 +50,10 @@ pub const DEFLATE_RATIO_MAX: u64 = 1032;
 /// Levels up to this side count as the small ones: 64 × 64 as RGBA8 and all below are 22 KiB.
 pub const SMALL_LEVEL_SIDE: u32 = 64;
 
+/// Indices of one scene that are compared with its vertices: 1 GiB of them as `u32`, looked at in
+/// about a tenth of a second.
+pub const INDICES_MAX: u64 = 1 << 28;
+
 /// Children of children of nodes; a deeper tree is a mistake or an attack.
 pub const NODE_DEPTH_MAX: usize = 4096;
 

@@ -151,6 +151,7 @@ impl<'s> Loader<'s> {
             events: Vec::new(),
             started: Instant::now(),
             first_drawable: None,
+            indices_checked: false,
         };
         load.start()?;
         Ok(load)
@@ -246,6 +247,7 @@ pub struct Load<'l> {
     events: Vec<Event>,
     started: Instant,
     first_drawable: Option<Duration>,
+    indices_checked: bool,
 }
 
 impl Load<'_> {
@@ -315,7 +317,8 @@ impl Load<'_> {
     }
 
     /// Whether a picture can be drawn: all buffers have landed, and of all images with levels the
-    /// small ones.
+    /// small ones. Images without levels do not count: of a PNG or JPEG there is nothing to draw
+    /// before all of it is decoded, and a program that cannot draw without it looks at its state.
     #[must_use]
     pub fn is_drawable(&self) -> bool {
         let Some(scene) = self.scene() else {
@@ -365,6 +368,16 @@ impl Load<'_> {
             item.set_priority(class);
         }
         self.in_order = false;
+    }
+
+    /// Looks at the indices once all buffers have landed, well or badly.
+    fn check_indices(&mut self) {
+        if let (Some(Ok(scene)), false) = (&mut self.scene, self.indices_checked)
+            && scene.buffers.iter().all(State::is_settled)
+        {
+            scene.check_indices();
+            self.indices_checked = true;
+        }
     }
 
     fn note_drawable(&mut self) {

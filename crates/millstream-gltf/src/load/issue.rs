@@ -302,6 +302,7 @@ impl Load<'_> {
                 self.issue();
             }
         }
+        self.check_indices();
         self.note_drawable();
         if self.running.is_empty() && self.waiting.is_empty() {
             Poll::Ready(())

@@ -447,25 +447,53 @@ impl Material {
 /// its parser.)
 fn find_textures(fields: &Fields<'_>, slot: &str, textures: &mut Vec<TextureUse>) -> Result<()> {
     for (name, value) in fields.entries() {
-        if name == "extras" || !matches!(value, Value::Object(_)) {
+        if name == "extras" {
             continue;
         }
-        let object = Fields::new(value, fields.at(name))?;
+        let object = match value {
+            Value::Object(_) => Fields::new(value, fields.at(name))?,
+            _ if is_object(name, slot) => return Err(fields.not_an_object(name, value)),
+            _ if name.ends_with("Factor") => {
+                fields.check_numbers(name)?;
+                continue;
+            }
+            _ => continue,
+        };
         let slot = match slot {
             "" => name.clone(),
             slot => format!("{slot}.{name}"),
         };
         if name.ends_with("Texture") && object.value("index").is_some() {
-            textures.push(TextureUse {
-                texture: object.required_index("index")?,
-                coordinates: object.number("texCoord")?.unwrap_or(0),
-                slot,
-            });
+            textures.push(read_use(&object, slot)?);
         } else {
             find_textures(&object, &slot, textures)?;
         }
     }
     Ok(())
+}
+
+/// Whether a member of a material can be nothing but an object.
+fn is_object(name: &str, slot: &str) -> bool {
+    let of_extensions = slot == "extensions" || slot.ends_with(".extensions");
+    of_extensions
+        || name.ends_with("Texture")
+        || ["pbrMetallicRoughness", "extensions"].contains(&name)
+}
+
+fn read_use(object: &Fields<'_>, slot: String) -> Result<TextureUse> {
+    for name in ["scale", "strength"] {
+        object.check_numbers(name)?;
+    }
+    if let Some(extensions) = object.object("extensions")? {
+        for (name, _) in extensions.entries() {
+            extensions.object(name)?;
+        }
+    }
+    Ok(TextureUse {
+        texture: object.required_index("index")?,
+        coordinates: object.number("texCoord")?.unwrap_or(0),
+        slot,
+    })
 }
 
 /// A part of a mesh with one material.

@@ -1,0 +1,107 @@
+//! Whether primitives name only vertices that there are.
+//!
+//! Indices are data, so the JSON's checks do not see them, and a graphics card that is given one
+//! beyond the vertices reads foreign memory or stops. They are looked at once, when all buffers
+//! have landed: a pass over memory that was just written, while images are still decoded. An
+//! accessor of indices is looked at once however many primitives use it.
+
+use crate::accessor::Elements;
+use crate::error::{Error, ErrorKind, Result};
+use crate::limits;
+use crate::model::{Model, Primitive};
+use crate::scene::Scene;
+
+impl Scene {
+    /// Marks primitives whose indices are beyond their vertices as unsound. Those whose bytes are
+    /// not there are left: their buffers say why.
+    pub(crate) fn check_indices(&mut self) {
+        let mut largest = Largest {
+            known: vec![None; self.model.accessors.len()],
+            left: limits::INDICES_MAX,
+        };
+        let mut wrong = Vec::new();
+        for (mesh, about) in self.model.meshes.iter().enumerate() {
+            let primitives = about.as_ref().map_or(&[][..], |mesh| &mesh.primitives);
+            for (at, primitive) in primitives.iter().enumerate() {
+                let Ok(primitive) = primitive else { continue };
+                if let Err(cause) = largest.check(self, primitive) {
+                    let place = format!("meshes[{mesh}].primitives[{at}].indices");
+                    wrong.push((mesh, at, Error::new(cause.0, place, cause.1)));
+                }
+            }
+        }
+        for (mesh, at, error) in wrong {
+            if let Ok(mesh) = &mut self.model.meshes[mesh] {
+                mesh.primitives[at] = Err(error);
+            }
+        }
+    }
+}
+
+/// The largest index of each accessor that was looked at; `None` in it: there is none to see.
+struct Largest {
+    known: Vec<Option<Option<u32>>>,
+    /// Indices that may still be looked at.
+    left: u64,
+}
+
+type Cause = (ErrorKind, String);
+
+impl Largest {
+    fn check(&mut self, scene: &Scene, primitive: &Primitive) -> std::result::Result<(), Cause> {
+        let (Some(indices), Some(vertices)) =
+            (primitive.indices, vertex_count(&scene.model, primitive))
+        else {
+            return Ok(());
+        };
+        match self.of(scene, indices)? {
+            Some(largest) if u64::from(largest) >= vertices => Err((
+                ErrorKind::Invalid,
+                format!(
+                    "accessor {indices} has the index {largest}, but there are {vertices} vertices"
+                ),
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    fn of(&mut self, scene: &Scene, accessor: usize) -> std::result::Result<Option<u32>, Cause> {
+        if let Some(Some(known)) = self.known.get(accessor) {
+            return Ok(*known);
+        }
+        let Ok(elements) = scene.accessor(accessor) else {
+            return Ok(None);
+        };
+        // Many accessors may show the same bytes: their sum is what costs time.
+        let left = self.left.checked_sub(elements.count() as u64);
+        self.left = left.ok_or((
+            ErrorKind::Limit,
+            String::from("the scene has more indices than are checked"),
+        ))?;
+        let largest =
+            largest(&elements).map_err(|error| (error.kind(), error.cause().to_owned()))?;
+        self.known[accessor] = Some(largest);
+        Ok(largest)
+    }
+}
+
+/// Vertices that all attributes have.
+fn vertex_count(model: &Model, primitive: &Primitive) -> Option<u64> {
+    let accessors = primitive.attributes.iter();
+    let counts = accessors.filter_map(|(_, accessor)| {
+        let accessor = model.accessors.get(*accessor)?.as_ref().ok()?;
+        Some(accessor.count)
+    });
+    counts.min()
+}
+
+/// The largest of some indices; `None` of none.
+fn largest(elements: &Elements<'_>) -> Result<Option<u32>> {
+    if let Some(indices) = elements.as_slice::<u16>() {
+        return Ok(indices.iter().copied().max().map(u32::from));
+    }
+    if let Some(indices) = elements.as_slice::<u32>() {
+        return Ok(indices.iter().copied().max());
+    }
+    Ok(elements.to_indices()?.into_iter().max())
+}
