@@ -2,16 +2,9 @@
 
 mod support;
 
-use std::path::Path;
-
-use millstream::{Backend, Storage};
 use millstream_gltf::model::Model;
-use millstream_gltf::{Error, ErrorKind, Loader, LoaderOptions, Scene};
-
-fn load(storage: &Storage, path: &Path) -> Result<Scene, Error> {
-    let loader = Loader::new(storage, LoaderOptions::default()).expect("a loader");
-    loader.open(path)?.finish_partial()
-}
+use millstream_gltf::{Error, ErrorKind, Loader, LoaderOptions};
+use support::Ground;
 
 /// A document with this inside, and its first mistake.
 fn first_mistake(inside: &str) -> Option<(ErrorKind, String)> {
@@ -197,6 +190,52 @@ fn every_mistake_in_the_json_is_named_by_its_place() {
             "scenes[0].nodes[0]",
         ),
         (r#""scene":3"#.to_owned(), Invalid, "scene"),
+        (r#""scene":"hello""#.to_owned(), Invalid, "scene"),
+        (
+            r#""scenes":[{"name":42}]"#.to_owned(),
+            Invalid,
+            "scenes[0].name",
+        ),
+        (
+            r#""meshes":[{"primitives":{}}]"#.to_owned(),
+            Invalid,
+            "meshes[0].primitives",
+        ),
+        (
+            r#""materials":[{"normalTexture":{"index":-1}}]"#.to_owned(),
+            Invalid,
+            "materials[0].normalTexture.index",
+        ),
+        (
+            r#""materials":[{"normalTexture":{"index":0,"scale":"big"}}]"#.to_owned(),
+            Invalid,
+            "materials[0].normalTexture.scale",
+        ),
+        (
+            r#""materials":[{"emissiveFactor":["a"]}]"#.to_owned(),
+            Invalid,
+            "materials[0].emissiveFactor",
+        ),
+        (
+            r#""materials":[{"pbrMetallicRoughness":["not an object"]}]"#.to_owned(),
+            Invalid,
+            "materials[0].pbrMetallicRoughness",
+        ),
+        (
+            r#""materials":[{"pbrMetallicRoughness":{"baseColorTexture":7}}]"#.to_owned(),
+            Invalid,
+            "materials[0].pbrMetallicRoughness.baseColorTexture",
+        ),
+        (
+            r#""materials":[{"extensions":{"X":"no object"}}]"#.to_owned(),
+            Invalid,
+            "materials[0].extensions.X",
+        ),
+        (
+            r#""materials":[{"normalTexture":{"index":0,"extensions":{"X":7}}}]"#.to_owned(),
+            Invalid,
+            "materials[0].normalTexture.extensions.X",
+        ),
     ];
     for (inside, kind, place) in table {
         let found = first_mistake(&inside);
@@ -231,18 +270,14 @@ fn what_is_no_gltf_2_is_refused() {
 
 #[test]
 fn the_sound_rest_of_a_broken_scene_loads() {
-    let folder = tempfile::tempdir().expect("a folder");
+    let ground = Ground::new();
     let made = support::make(31, 3, 4, 60);
-    made.write_loose(folder.path());
-    let path = folder.path().join("scene.gltf");
-    std::fs::remove_file(folder.path().join("tex 1.png")).expect("there");
-    let damaged = folder.path().join("tex 2.png");
-    let mut stored = std::fs::read(&damaged).expect("read");
-    let len = stored.len();
-    stored.truncate(len / 2);
-    std::fs::write(&damaged, stored).expect("written");
-    let storage = support::storage(Backend::Auto);
-    let loader = Loader::new(&storage, LoaderOptions::default()).expect("a loader");
+    let path = ground.write_loose(&made);
+    let beside = |name: &str| ground.folder.path().join(name);
+    std::fs::remove_file(beside("tex 1.png")).expect("there");
+    let stored = std::fs::read(beside("tex 2.png")).expect("read");
+    ground.write("tex 2.png", &stored[..stored.len() / 2]);
+    let loader = ground.loader();
     let error = loader
         .open(&path)
         .expect("found")
@@ -252,7 +287,7 @@ fn the_sound_rest_of_a_broken_scene_loads() {
         (error.kind(), error.place()),
         (ErrorKind::Missing, "images[1]")
     );
-    let scene = load(&storage, &path).expect("the rest");
+    let scene = ground.load(&path).expect("the rest");
     let places: Vec<&str> = scene.problems().map(Error::place).collect();
     assert_eq!(places, ["images[1]", "images[2]"]);
     for index in [0, 3] {
@@ -261,25 +296,110 @@ fn the_sound_rest_of_a_broken_scene_loads() {
     }
     support::check_geometry(&scene, &made);
 
-    std::fs::write(folder.path().join("data.bin"), [0; 100]).expect("written");
-    let scene = load(&storage, &path).expect("the rest");
+    let short = ground.write("data.bin", [0; 100]);
+    let scene = ground.load(&path).expect("the rest");
     assert!(scene.problems().any(|error| error.place() == "buffers[0]"));
     assert!(scene.accessor(0).is_err());
     assert!(scene.texture_image(0).is_some());
+
+    std::fs::remove_file(short).expect("there");
+    let scene = ground.load(&path).expect("the rest");
+    let missing = scene.problems().find(|error| error.place() == "buffers[0]");
+    let missing = missing.expect("no such file");
+    assert_eq!(
+        (missing.kind(), missing.file()),
+        (ErrorKind::Missing, Some("data.bin"))
+    );
+}
+
+/// Three vertices, and six indices of two bytes each.
+fn indexed(indices: [u16; 6], more: &str) -> String {
+    let mut bytes = vec![0; 36];
+    bytes.extend(indices.iter().flat_map(|index| index.to_le_bytes()));
+    let data = support::base64(&bytes);
+    format!(
+        r#""buffers":[{{"uri":"data:;base64,{data}","byteLength":48}}],"bufferViews":[
+        {{"buffer":0,"byteLength":36}},{{"buffer":0,"byteOffset":36,"byteLength":12}}],"accessors":[
+        {{"bufferView":0,"componentType":5126,"count":3,"type":"VEC3"}},
+        {{"bufferView":1,"componentType":5123,"count":3,"type":"SCALAR"}},
+        {{"bufferView":1,"byteOffset":6,"componentType":5123,"count":3,"type":"SCALAR"{more}}}],
+        "meshes":[{{"primitives":[{{"attributes":{{"POSITION":0}},"indices":1}}]}},
+        {{"primitives":[{{"attributes":{{"POSITION":0}},"indices":2}}]}}]"#
+    )
+}
+
+#[test]
+fn indices_beyond_the_vertices_make_their_primitive_unsound() {
+    let ground = Ground::new();
+    let places = |json: &str| -> Vec<String> {
+        let scene = ground.load_json(json).expect("a scene");
+        scene
+            .problems()
+            .map(|error| error.place().to_owned())
+            .collect()
+    };
+    assert_eq!(places(&indexed([0, 1, 2, 2, 1, 0], "")), [""; 0]);
+    let wrong = indexed([0, 1, 2, 0, 3, 0], "");
+    assert_eq!(places(&wrong), ["meshes[1].primitives[0].indices"]);
+    let scene = ground.load_json(&wrong).expect("a scene");
+    let about = scene.problems().next().expect("one");
+    assert_eq!(about.kind(), ErrorKind::Invalid);
+    assert!(
+        about.cause().contains("index 3") && about.cause().contains("3 vertices"),
+        "{about}"
+    );
+    assert!(scene.accessor(0).is_ok(), "the rest is there");
+    assert_eq!(places(&indexed([0, 9, 2, 0, 0, 65535], "")).len(), 2);
+    // Where sparse elements put them, too.
+    let sparse = r#","sparse":{"count":1,"indices":{"bufferView":1,"componentType":5123},
+        "values":{"bufferView":1,"byteOffset":10}}"#;
+    assert_eq!(places(&indexed([0, 1, 2, 0, 0, 1], sparse)), [""; 0]);
+    assert_eq!(
+        places(&indexed([0, 1, 2, 0, 0, 8], sparse)),
+        ["meshes[1].primitives[0].indices"]
+    );
+}
+
+#[test]
+fn what_is_compressed_and_not_decoded_is_told_item_by_item() {
+    let ground = Ground::new();
+    let data = support::base64(&[0; 12]);
+    let json = format!(
+        r#""buffers":[{{"uri":"data:;base64,{data}","byteLength":12}},
+        {{"byteLength":12,"extensions":{{"EXT_meshopt_compression":{{"fallback":true}}}}}}],
+        "bufferViews":[{{"buffer":0,"byteLength":12}},{{"buffer":1,"byteLength":12,"extensions":
+        {{"EXT_meshopt_compression":{{"buffer":0,"byteLength":12,"byteStride":12,"count":1,
+        "mode":"ATTRIBUTES"}}}}}}],
+        "accessors":[{{"bufferView":0,"componentType":5126,"count":1,"type":"VEC3"}},
+        {{"bufferView":1,"componentType":5126,"count":1,"type":"VEC3"}}],
+        "textures":[{{"extensions":{{"KHR_texture_basisu":{{"source":0}}}}}}],
+        "images":[{{"uri":"basis.ktx2"}}]"#
+    );
+    // A KTX2 with no format of Vulkan: Basis Universal.
+    let known = support::containers::FORMATS[0];
+    let mut basis = support::containers::ktx2(&known, 4, 4, &[vec![0; 64]], 0);
+    basis[12..16].fill(0);
+    ground.write("basis.ktx2", basis);
+    let scene = ground.load_json(&json).expect("a scene");
+    assert!(scene.accessor(0).is_ok());
+    assert!(scene.accessor(1).is_err());
+    let told: Vec<String> = scene.problems().map(ToString::to_string).collect();
+    assert!(told.iter().any(|it| it.contains("meshopt")), "{told:?}");
+    assert!(
+        told.iter().any(|it| it.contains("Basis Universal")),
+        "{told:?}"
+    );
 }
 
 #[test]
 fn image_bombs_are_refused_before_memory_is_taken() {
-    let folder = tempfile::tempdir().expect("a folder");
+    let ground = Ground::new();
     // A header of 60,000 x 60,000 pixels over a few bytes of data.
     let mut bomb = support::png(png::ColorType::Rgb, 1, 1, &[1, 2, 3]);
     bomb[16..24].copy_from_slice(&[0, 0, 0xea, 0x60, 0, 0, 0xea, 0x60]);
-    std::fs::write(folder.path().join("bomb.png"), bomb).expect("written");
-    let json = r#"{"asset":{"version":"2.0"},"images":[{"uri":"bomb.png"}]}"#;
-    let path = folder.path().join("scene.gltf");
-    std::fs::write(&path, json).expect("written");
-    let storage = support::storage(Backend::Auto);
-    let scene = load(&storage, &path).expect("a scene");
+    ground.write("bomb.png", bomb);
+    let scene = ground.load_json(r#""images":[{"uri":"bomb.png"}]"#);
+    let scene = scene.expect("a scene");
     let error = scene.problems().next().expect("refused");
     assert_eq!(
         (error.kind(), error.place()),
@@ -289,16 +409,12 @@ fn image_bombs_are_refused_before_memory_is_taken() {
 
 #[test]
 fn the_memory_of_a_scene_is_bounded() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let made = support::make(32, 1, 6, 200);
-    made.write_loose(folder.path());
-    let storage = support::storage(Backend::Auto);
+    let ground = Ground::new();
+    let path = ground.write_loose(&support::make(32, 1, 6, 200));
     let mut options = LoaderOptions::default();
     options.memory_max = 150_000;
-    let loader = Loader::new(&storage, options).expect("a loader");
-    let load = loader
-        .open(folder.path().join("scene.gltf"))
-        .expect("found");
+    let loader = Loader::new(&ground.storage, options).expect("a loader");
+    let load = loader.open(path).expect("found");
     let scene = load.finish_partial().expect("a scene");
     let memory: usize = scene
         .images()
@@ -317,9 +433,8 @@ fn the_memory_of_a_scene_is_bounded() {
 
 #[test]
 fn cut_and_changed_glbs_never_hang_or_panic() {
-    let folder = tempfile::tempdir().expect("a folder");
+    let ground = Ground::new();
     let whole = support::make(33, 2, 2, 30).glb();
-    let storage = support::storage(Backend::Auto);
     let seed = fastrand::u64(..);
     println!("seed {seed}");
     let mut random = fastrand::Rng::with_seed(seed);
@@ -334,9 +449,8 @@ fn cut_and_changed_glbs_never_hang_or_panic() {
                 bytes[at] = random.u8(..);
             }
         }
-        let path = folder.path().join(format!("{round}.glb"));
-        std::fs::write(&path, &bytes).expect("written");
-        if let Ok(scene) = load(&storage, &path) {
+        let path = ground.write(&format!("{round}.glb"), &bytes);
+        if let Ok(scene) = ground.load(&path) {
             for accessor in 0..scene.model().accessors.len() {
                 if let Ok(elements) = scene.accessor(accessor) {
                     let _ = (
@@ -352,15 +466,11 @@ fn cut_and_changed_glbs_never_hang_or_panic() {
 
 #[test]
 fn cancelling_ends_a_load_and_keeps_what_is_there() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let made = support::make(34, 3, 8, 400);
-    made.write_loose(folder.path());
-    let storage = support::storage(Backend::Auto);
-    let loader = Loader::new(&storage, LoaderOptions::default()).expect("a loader");
+    let ground = Ground::new();
+    let path = ground.write_loose(&support::make(34, 3, 8, 400));
+    let loader = ground.loader();
     for after in [0, 1, 3, 10] {
-        let mut load = loader
-            .open(folder.path().join("scene.gltf"))
-            .expect("found");
+        let mut load = loader.open(&path).expect("found");
         let time = Some(std::time::Duration::from_millis(after));
         millstream_gltf::wait_all(std::slice::from_mut(&mut load), time);
         load.cancel();
@@ -372,5 +482,56 @@ fn cancelling_ends_a_load_and_keeps_what_is_there() {
             }
             Err(error) => assert_eq!(error.kind(), ErrorKind::Cancelled, "{error}"),
         }
+    }
+}
+
+#[test]
+fn one_image_can_be_cancelled_and_another_hurried() {
+    let ground = Ground::new();
+    let made = support::make(35, 1, 6, 300);
+    let path = ground.write_loose(&made);
+    let loader = ground.loader();
+    for round in 0..5 {
+        let mut load = loader.open(&path).expect("found");
+        while load.scene().is_none() {
+            let time = Some(std::time::Duration::from_micros(50));
+            millstream_gltf::wait_all(std::slice::from_mut(&mut load), time);
+        }
+        load.set_image_priority(5, millstream::Priority::Realtime);
+        load.cancel_image(2);
+        let scene = load.finish_partial().expect("a scene");
+        for (index, (_, _, rgba)) in made.images.iter().enumerate() {
+            match (index, scene.images()[index].get()) {
+                (_, Some(image)) => assert!(image.pixels() == rgba, "round {round}"),
+                // Unless it was there before.
+                (2, None) => {
+                    let error = scene.images()[2].error().expect("cancelled");
+                    assert_eq!(error.kind(), ErrorKind::Cancelled);
+                }
+                (_, None) => panic!("image {index} was not cancelled"),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_glb_of_version_1_or_with_lengths_that_lie_is_an_error() {
+    let ground = Ground::new();
+    let whole = support::make(36, 1, 1, 20).glb();
+    for (at, value, kind) in [
+        (4, 1u32, ErrorKind::Unsupported),
+        (4, 3, ErrorKind::Unsupported),
+        (8, u32::MAX, ErrorKind::Malformed),
+        (8, 12, ErrorKind::Malformed),
+        (12, u32::MAX, ErrorKind::Malformed),
+        (12, 3, ErrorKind::Malformed),
+        (16, 7, ErrorKind::Malformed),
+    ] {
+        let mut bytes = whole.clone();
+        bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
+        let error = ground
+            .load(&ground.write("lies.glb", bytes))
+            .expect_err("a lie");
+        assert_eq!(error.kind(), kind, "{value} at {at}: {error}");
     }
 }

@@ -3,32 +3,26 @@
 mod support;
 
 use millstream::{Backend, Storage};
-use millstream_gltf::{Loader, LoaderOptions, wait_all};
-use support::{Made, check};
+use millstream_gltf::wait_all;
+use support::{Ground, Made, base64, check, loader};
 
 fn backends() -> [Backend; 2] {
     [Backend::Auto, Backend::Threads]
 }
 
-fn loader(storage: &Storage) -> Loader<'_> {
-    Loader::new(storage, LoaderOptions::default()).expect("a loader")
-}
-
 #[test]
 fn loose_and_binary_scenes_load_as_they_were_made() {
     for backend in backends() {
-        let storage = support::storage(backend);
+        let ground = Ground::on(backend);
         for (seed, meshes, images, side) in [(1, 1, 0, 1), (2, 3, 4, 40), (3, 12, 9, 300)] {
             let made = support::make(seed, meshes, images, side);
-            let folder = tempfile::tempdir().expect("a folder");
-            made.write_loose(folder.path());
-            let binary = folder.path().join("scene.glb");
-            std::fs::write(&binary, made.glb()).expect("written");
-            let loader = loader(&storage);
-            for path in [folder.path().join("scene.gltf"), binary] {
+            let loose = ground.write_loose(&made);
+            let binary = ground.write("scene.glb", made.glb());
+            let loader = ground.loader();
+            for path in [loose, binary] {
                 println!(
                     "{:?}, seed {seed}, {}",
-                    storage.device_kind(),
+                    ground.storage.device_kind(),
                     path.display()
                 );
                 let load = loader.open(&path).expect("found");
@@ -41,7 +35,6 @@ fn loose_and_binary_scenes_load_as_they_were_made() {
 #[test]
 fn the_json_of_a_binary_scene_may_be_longer_than_the_guess() {
     let made = support::make(4, 2, 2, 50);
-    let folder = tempfile::tempdir().expect("a folder");
     let mut stored = made.glb();
     let json_len = u32::from_le_bytes([stored[12], stored[13], stored[14], stored[15]]);
     let extra = 400_000;
@@ -50,28 +43,21 @@ fn the_json_of_a_binary_scene_may_be_longer_than_the_guess() {
     stored[12..16].copy_from_slice(&(json_len + extra as u32).to_le_bytes());
     let len = stored.len() as u32;
     stored[8..12].copy_from_slice(&len.to_le_bytes());
-    let path = folder.path().join("long.glb");
-    std::fs::write(&path, stored).expect("written");
-    let storage = support::storage(Backend::Auto);
-    let loader = loader(&storage);
-    check(
-        &loader.open(&path).expect("found").finish().expect("sound"),
-        &made,
-    );
+    let ground = Ground::new();
+    let path = ground.write("long.glb", stored);
+    check(&ground.load(&path).expect("a scene"), &made);
 }
 
 #[test]
 fn many_scenes_load_at_once() {
-    let storage = support::storage(Backend::Auto);
-    let loader = loader(&storage);
-    let folder = tempfile::tempdir().expect("a folder");
+    let ground = Ground::new();
+    let loader = ground.loader();
     let made: Vec<Made> = (10..30)
         .map(|seed| support::make(seed, 2, 3, 120))
         .collect();
     let mut loads = Vec::new();
     for (index, made) in made.iter().enumerate() {
-        let path = folder.path().join(format!("{index}.glb"));
-        std::fs::write(&path, made.glb()).expect("written");
+        let path = ground.write(&format!("{index}.glb"), made.glb());
         loads.push(loader.open(&path).expect("found"));
     }
     wait_all(&mut loads, None);
@@ -98,7 +84,6 @@ fn a_storage_without_threads_is_pumped() {
 
 #[test]
 fn data_uris_need_no_second_batch() {
-    let made = support::make(6, 0, 1, 20);
     let stored = support::png(png::ColorType::Rgba, 2, 1, &[1, 2, 3, 4, 5, 6, 7, 8]);
     let json = format!(
         r#"{{"asset":{{"version":"2.0"}},
@@ -108,12 +93,9 @@ fn data_uris_need_no_second_batch() {
         "images":[{{"uri":"data:image/png;base64,{}"}}]}}"#,
         base64(&stored)
     );
-    drop(made);
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("scene.gltf");
-    std::fs::write(&path, json).expect("written");
-    let storage = support::storage(Backend::Auto);
-    let loader = loader(&storage);
+    let ground = Ground::new();
+    let path = ground.write("scene.gltf", json);
+    let loader = ground.loader();
     let mut load = loader.open(&path).expect("found");
     load.wait();
     assert_eq!(load.progress().batches, 1);
@@ -122,19 +104,4 @@ fn data_uris_need_no_second_batch() {
     assert_eq!(elements.to_f32::<1>().expect("floats"), [[0.0], [1.0]]);
     let image = scene.images()[0].get().expect("there");
     assert_eq!(image.pixels(), [1, 2, 3, 4, 5, 6, 7, 8]);
-}
-
-fn base64(bytes: &[u8]) -> String {
-    const DIGITS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let group = |group: &[u8]| {
-        let mut three = [0; 3];
-        three[..group.len()].copy_from_slice(group);
-        let value = u32::from_be_bytes([0, three[0], three[1], three[2]]);
-        let digit = move |at: usize| match at {
-            at if at <= group.len() => DIGITS[(value >> (18 - 6 * at) & 63) as usize],
-            _ => b'=',
-        };
-        (0..4).map(digit).map(char::from).collect::<String>()
-    };
-    bytes.chunks(3).map(group).collect()
 }

@@ -1,11 +1,80 @@
 //! Small scenes made from a seed, as files, and storages to load them with.
 #![allow(dead_code, reason = "each test program uses some of it")]
 
+pub(crate) mod containers;
+pub(crate) mod pngs;
+pub(crate) mod uncached;
+
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use millstream::{Backend, Storage, StorageOptions};
-use millstream_gltf::{Scene, image};
+use millstream_gltf::{Error, Loader, LoaderOptions, Scene, image};
+
+/// A folder for files, and a storage that knows images.
+pub(crate) struct Ground {
+    pub(crate) folder: tempfile::TempDir,
+    pub(crate) storage: Storage,
+}
+
+impl Ground {
+    pub(crate) fn new() -> Ground {
+        Ground::on(Backend::Auto)
+    }
+
+    pub(crate) fn on(backend: Backend) -> Ground {
+        Ground {
+            folder: tempfile::tempdir().expect("a folder"),
+            storage: storage(backend),
+        }
+    }
+
+    pub(crate) fn loader(&self) -> Loader<'_> {
+        loader(&self.storage)
+    }
+
+    pub(crate) fn write(&self, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.folder.path().join(name);
+        std::fs::write(&path, bytes).expect("written");
+        path
+    }
+
+    /// Writes a scene with files of its own; the path of its JSON.
+    pub(crate) fn write_loose(&self, made: &Made) -> PathBuf {
+        made.write_loose(self.folder.path());
+        self.folder.path().join("scene.gltf")
+    }
+
+    /// Loads everything that is sound.
+    pub(crate) fn load(&self, path: &Path) -> Result<Scene, Error> {
+        self.loader().open(path)?.finish_partial()
+    }
+
+    /// Loads a document with this inside.
+    pub(crate) fn load_json(&self, inside: &str) -> Result<Scene, Error> {
+        let json = format!(r#"{{"asset":{{"version":"2.0"}},{inside}}}"#);
+        self.load(&self.write("json.gltf", json))
+    }
+}
+
+pub(crate) fn loader(storage: &Storage) -> Loader<'_> {
+    Loader::new(storage, LoaderOptions::default()).expect("a loader")
+}
+
+pub(crate) fn base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let group = |group: &[u8]| {
+        let mut three = [0; 3];
+        three[..group.len()].copy_from_slice(group);
+        let value = u32::from_be_bytes([0, three[0], three[1], three[2]]);
+        let digit = move |at: usize| match at {
+            at if at <= group.len() => DIGITS[(value >> (18 - 6 * at) & 63) as usize],
+            _ => b'=',
+        };
+        (0..4).map(digit).map(char::from).collect::<String>()
+    };
+    bytes.chunks(3).map(group).collect()
+}
 
 /// That a scene is as it was made.
 pub(crate) fn check(scene: &Scene, made: &Made) {
@@ -64,6 +133,26 @@ pub(crate) fn pixels(
             for channel in 0..channels as u32 {
                 let smooth = x * a + y * b + channel * 40 + ((x * y) >> 5);
                 pixels.push((smooth + random.u32(0..noise)) as u8);
+            }
+        }
+    }
+    pixels
+}
+
+/// Pixels without edges or noise: what a lossy decoder must come close to.
+pub(crate) fn smooth(
+    random: &mut fastrand::Rng,
+    width: u32,
+    height: u32,
+    channels: usize,
+) -> Vec<u8> {
+    let (a, b) = (random.f32() * 0.1, random.f32() * 0.1);
+    let mut pixels = Vec::new();
+    for y in 0..height {
+        for x in 0..width {
+            for channel in 0..channels {
+                let wave = (x as f32 * a + y as f32 * b + channel as f32).sin();
+                pixels.push((128.0 + wave * 90.0) as u8);
             }
         }
     }
