@@ -134,7 +134,9 @@ fn real_folder(case: &str) -> bool {
 
 /// Full sizes: what a load costs once is too large a part of the small scenes.
 fn full_scene(case: &str) -> bool {
-    case.starts_with("large ") || case.starts_with("medium ")
+    ["large ", "medium ", "corpus "]
+        .iter()
+        .any(|size| case.starts_with(size))
 }
 
 const fn scene_speedup(ours: &'static str, theirs: &'static [&'static str], bound: f64) -> Goal {
@@ -238,6 +240,7 @@ const GOALS: &[Goal] = &[
     scene_share(MS, scenes::CORES_IDLE, 0.1),
     scene_share(MS, scenes::DEVICE_IDLE, 0.05),
     scene_share("millstream-bc7", scenes::DRAWABLE, 0.3),
+    scene_share(scenes::URGENT, scenes::DRAWABLE, 0.3),
     goal(
         scenes::WORKLOAD,
         |case| case.ends_with(" GLBs warm"),

@@ -3,34 +3,25 @@
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use fastrand::Rng;
 
 use crate::error::{Error, Result};
 
 /// Names the generator; another one makes other files.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
+/// What names of generated folders begin with.
+pub(super) const PREFIX: &str = "scene-";
+pub(super) const GLB_PREFIX: &str = "glbs-";
 /// Bytes of vertices for each image.
 const VERTEX_BYTES: usize = 200_000;
 /// Side of a GLB's image.
 const GLB_SIDE: u32 = 384;
 
-/// A scene on disk.
-pub(crate) struct Files {
-    pub(crate) folder: PathBuf,
-    pub(crate) gltf: PathBuf,
-    images: usize,
-}
-
-impl Files {
-    /// All files of the loose scene.
-    pub(crate) fn all(&self) -> Vec<PathBuf> {
-        let images = (0..self.images).map(|index| self.folder.join(format!("{index}.png")));
-        images
-            .chain([self.gltf.clone(), self.folder.join("data.bin")])
-            .collect()
-    }
-}
+/// Shapes of a texture: sines along a direction.
+const WAVES: usize = 6;
 
 fn failed(error: impl std::fmt::Display) -> Error {
     Error::new(format!("the scene cannot be made: {error}"))
@@ -38,23 +29,24 @@ fn failed(error: impl std::fmt::Display) -> Error {
 
 /// A texture as artists make them: large shapes, fine grain, some of it flat.
 fn pixels(random: &mut Rng, side: u32, channels: usize) -> Vec<u8> {
-    let waves: Vec<[f32; 4]> = (0..6)
-        .map(|_| std::array::from_fn(|_| random.f32()))
-        .collect();
+    let waves: [[f32; 4]; WAVES] = std::array::from_fn(|_| std::array::from_fn(|_| random.f32()));
     let grain = random.u32(4..24);
+    // sin(a + b) = sin(a) cos(b) + cos(a) sin(b): columns and rows are looked up.
+    let along = |of: &dyn Fn(f32, &[f32; 4]) -> f32| -> Vec<[(f32, f32); WAVES]> {
+        let at = |place: u32| waves.map(|wave| of(place as f32 / side as f32, &wave).sin_cos());
+        (0..side).map(at).collect()
+    };
+    let rows = along(&|v, wave| v * wave[1] * 40.0 + wave[2] * 6.0);
+    let columns: Vec<_> = (0..channels)
+        .map(|channel| along(&|u, wave| u * wave[0] * 40.0 + channel as f32 * wave[3]))
+        .collect();
     let mut pixels = Vec::with_capacity(side as usize * side as usize * channels);
-    for y in 0..side {
-        for x in 0..side {
-            let (u, v) = (x as f32 / side as f32, y as f32 / side as f32);
+    for (y, row) in rows.iter().enumerate() {
+        for x in 0..side as usize {
             let flat = (x / 64 + y / 64) % 5 == 0;
-            for channel in 0..channels {
-                let shape: f32 = waves
-                    .iter()
-                    .map(|[a, b, c, d]| {
-                        let phase = u * a * 40.0 + v * b * 40.0 + c * 6.0 + channel as f32 * d;
-                        phase.sin()
-                    })
-                    .sum();
+            for column in &columns {
+                let both = column[x].iter().zip(row);
+                let shape: f32 = both.map(|(a, b)| a.0 * b.1 + a.1 * b.0).sum();
                 let noise = if flat { 0 } else { random.u32(0..grain) };
                 pixels.push((128.0 + shape * 18.0) as u8 ^ (noise as u8 & 0x1f));
             }
@@ -104,24 +96,20 @@ fn vertices(random: &mut Rng, bytes: usize) -> Vec<u8> {
         .collect()
 }
 
-/// Makes a loose scene, unless it is there.
-pub(crate) fn scene(corpus: &Path, name: &str, images: usize, side: u32) -> Result<Files> {
-    let folder = corpus.join(format!("scene-{VERSION}-{name}"));
+/// Makes a loose scene, unless it is there; gives its `.gltf`.
+pub(crate) fn scene(corpus: &Path, images: usize, side: u32) -> Result<PathBuf> {
+    let folder = corpus.join(format!("{PREFIX}{VERSION}-{images}x{side}"));
     let gltf = folder.join("scene.gltf");
-    let files = Files {
-        folder: folder.clone(),
-        gltf: gltf.clone(),
-        images,
-    };
     if gltf.exists() {
-        return Ok(files);
+        return Ok(gltf);
     }
     fs::create_dir_all(&folder).map_err(failed)?;
-    let mut random = Rng::with_seed(u64::from(side));
-    for index in 0..images {
+    on_all_cores(images, &|index| {
+        let mut random = Rng::with_seed(u64::from(side) << 8 | index as u64);
         let stored = png(&mut random, side, index % 3 == 2)?;
-        fs::write(folder.join(format!("{index}.png")), stored).map_err(failed)?;
-    }
+        fs::write(folder.join(format!("{index}.png")), stored).map_err(failed)
+    })?;
+    let mut random = Rng::with_seed(u64::from(side));
     let data = vertices(&mut random, VERTEX_BYTES * images);
     fs::write(folder.join("data.bin"), &data).map_err(failed)?;
     let buffer = format!(r#"{{"uri":"data.bin","byteLength":{}}}"#, data.len());
@@ -131,43 +119,73 @@ pub(crate) fn scene(corpus: &Path, name: &str, images: usize, side: u32) -> Resu
     let text = json(&buffer, "", &uris.join(","), images, data.len() / 12);
     // Last, so that a scene that is there is whole.
     fs::write(&gltf, text).map_err(failed)?;
-    Ok(files)
+    Ok(gltf)
+}
+
+/// Does `work` for all numbers below `count`, on all cores; the first error.
+fn on_all_cores(count: usize, work: &(dyn Fn(usize) -> Result<()> + Sync)) -> Result<()> {
+    let (next, error) = (AtomicUsize::new(0), Mutex::new(Ok(())));
+    let run = || {
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            if index >= count {
+                return;
+            }
+            if let Err(failed) = work(index) {
+                *error.lock().unwrap_or_else(PoisonError::into_inner) = Err(failed);
+                return;
+            }
+        }
+    };
+    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    std::thread::scope(|scope| {
+        for _ in 1..threads.min(count) {
+            scope.spawn(run);
+        }
+        run();
+    });
+    error.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Makes GLBs of three images each, unless they are there.
 pub(crate) fn glbs(corpus: &Path, count: usize) -> Result<Vec<PathBuf>> {
-    let folder = corpus.join(format!("glbs-{VERSION}"));
+    let folder = corpus.join(format!("{GLB_PREFIX}{VERSION}"));
     fs::create_dir_all(&folder).map_err(failed)?;
     let paths: Vec<PathBuf> = (0..count)
         .map(|index| folder.join(format!("{index}.glb")))
         .collect();
-    for (index, path) in paths.iter().enumerate().filter(|(_, path)| !path.exists()) {
-        let mut random = Rng::with_seed(index as u64);
-        let mut binary = vertices(&mut random, VERTEX_BYTES / 4);
-        let vertex_count = binary.len() / 12;
-        let (mut views, mut images) = (String::new(), Vec::new());
-        for image in 0..3 {
-            let stored = png(&mut random, GLB_SIDE, false)?;
-            let (start, len) = (binary.len(), stored.len());
-            write!(
-                views,
-                r#",{{"buffer":0,"byteOffset":{start},"byteLength":{len}}}"#
-            )
-            .map_err(failed)?;
-            images.push(format!(
-                r#"{{"bufferView":{},"mimeType":"image/png"}}"#,
-                image + 1
-            ));
-            binary.extend(stored);
-            binary.resize(binary.len().next_multiple_of(4), 0);
-        }
-        let buffer = format!(r#"{{"byteLength":{}}}"#, binary.len());
-        let text = json(&buffer, &views, &images.join(","), 3, vertex_count);
-        let unfinished = path.with_extension("part");
-        fs::write(&unfinished, glb(text.as_bytes(), &binary)).map_err(failed)?;
-        fs::rename(unfinished, path).map_err(failed)?;
-    }
+    on_all_cores(count, &|index| match paths[index].exists() {
+        true => Ok(()),
+        false => one_glb(index as u64, &paths[index]),
+    })?;
     Ok(paths)
+}
+
+fn one_glb(seed: u64, path: &Path) -> Result<()> {
+    let mut random = Rng::with_seed(seed);
+    let mut binary = vertices(&mut random, VERTEX_BYTES / 4);
+    let vertex_count = binary.len() / 12;
+    let (mut views, mut images) = (String::new(), Vec::new());
+    for image in 0..3 {
+        let stored = png(&mut random, GLB_SIDE, false)?;
+        let (start, len) = (binary.len(), stored.len());
+        write!(
+            views,
+            r#",{{"buffer":0,"byteOffset":{start},"byteLength":{len}}}"#
+        )
+        .map_err(failed)?;
+        images.push(format!(
+            r#"{{"bufferView":{},"mimeType":"image/png"}}"#,
+            image + 1
+        ));
+        binary.extend(stored);
+        binary.resize(binary.len().next_multiple_of(4), 0);
+    }
+    let buffer = format!(r#"{{"byteLength":{}}}"#, binary.len());
+    let text = json(&buffer, &views, &images.join(","), 3, vertex_count);
+    let unfinished = path.with_extension("part");
+    fs::write(&unfinished, glb(text.as_bytes(), &binary)).map_err(failed)?;
+    fs::rename(unfinished, path).map_err(failed)
 }
 
 fn glb(json: &[u8], binary: &[u8]) -> Vec<u8> {

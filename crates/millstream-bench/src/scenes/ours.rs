@@ -1,16 +1,16 @@
 //! Millstream's own contenders: loose, out of packages, and many at once.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use millstream::{Storage, StorageOptions};
+use millstream::{Priority, Storage, StorageOptions};
 use millstream_gltf::cook::{SceneCook, Target};
 use millstream_gltf::image::{Format, register};
 use millstream_gltf::record::SceneDescriber;
-use millstream_gltf::{Load, Loader, LoaderOptions, Scene, wait_all};
+use millstream_gltf::{ErrorKind, Load, Loader, LoaderOptions, Scene, wait_all};
 use millstream_pak::{PackOptions, Package, walk, write_file};
 
-use super::{CORES_IDLE, DEVICE_IDLE, DRAWABLE, Digest, Files};
+use super::{CORES_IDLE, DEVICE_IDLE, DRAWABLE, Digest, Files, Recycled};
 use crate::clock::Moment;
 use crate::cold;
 use crate::error::{Error, Result};
@@ -18,12 +18,20 @@ use crate::measure::{Contender, Work};
 use crate::memory::Destination;
 use crate::workload::Field;
 
+/// What a program keeps that loads one scene after another: so much as one takes.
+const RETAINED_BYTES: usize = 512 << 20;
+
 fn failed(error: impl std::fmt::Display) -> Error {
     Error::new(error.to_string())
 }
 
-fn storage() -> Result<Storage> {
-    let mut options = StorageOptions::default();
+/// A storage with nothing open, on memory that was used before.
+fn storage(memory: &Arc<Recycled>) -> Result<Storage> {
+    let mut options = StorageOptions {
+        retained_bytes: RETAINED_BYTES,
+        ..StorageOptions::default()
+    };
+    options.allocator = Some(Arc::clone(memory) as _);
     register(&mut options.codecs, Default::default());
     Storage::new(options).map_err(failed)
 }
@@ -35,55 +43,93 @@ enum Form {
     Package(Option<Target>),
 }
 
-pub(super) fn contenders(field: &mut Field, files: &Arc<Files>, expected: u64) {
+pub(super) fn contenders(
+    field: &mut Field,
+    files: &Arc<Files>,
+    packages: &Path,
+    memory: &Arc<Recycled>,
+    expected: u64,
+) {
     for (name, form) in [
         ("millstream", Form::Loose),
         ("millstream-package", Form::Package(None)),
         ("millstream-cooked", Form::Package(Some(Target::Rgba8))),
         ("millstream-bc7", Form::Package(Some(Target::Bc7))),
     ] {
-        let made = OneScene::new(name, form, files, expected);
+        let made = package(files, packages, name, form).map(|package| OneScene {
+            name,
+            form,
+            urgent: false,
+            files: Arc::clone(files),
+            expected,
+            package,
+            memory: Arc::clone(memory),
+            storage: None,
+        });
         field.try_add(name, made);
     }
+    let (name, form) = (URGENT, Form::Package(Some(Target::Bc7)));
+    let made = package(files, packages, "millstream-bc7", form).map(|package| OneScene {
+        name,
+        form,
+        urgent: true,
+        files: Arc::clone(files),
+        expected,
+        package,
+        memory: Arc::clone(memory),
+        storage: None,
+    });
+    field.try_add(name, made);
 }
+
+/// The scene of BC7 for a program that wants to draw soon: what it draws first goes before all
+/// else, and bulk in flight is kept short for it.
+pub(crate) const URGENT: &str = "millstream-bc7-urgent";
 
 struct OneScene {
     name: &'static str,
     form: Form,
+    /// Geometry and small levels are in class realtime.
+    urgent: bool,
     files: Arc<Files>,
     expected: u64,
     package: PathBuf,
+    memory: Arc<Recycled>,
     storage: Option<Storage>,
 }
 
-impl OneScene {
-    fn new(name: &'static str, form: Form, files: &Arc<Files>, expected: u64) -> Result<OneScene> {
-        let package = files.folder.with_extension(format!("{name}.mpak"));
-        if let Form::Package(target) = form
-            && !package.exists()
-        {
-            let cook = target.map(SceneCook::new);
-            let options = PackOptions {
-                describers: vec![&SceneDescriber],
-                cooks: cook.iter().map(|cook| cook as _).collect(),
-                ..PackOptions::default()
-            };
-            let (items, _) = walk(&files.folder);
-            write_file(items, &options, &package).map_err(failed)?;
-        }
-        Ok(OneScene {
-            name,
-            form,
-            files: Arc::clone(files),
-            expected,
-            package,
-            storage: None,
-        })
+/// The package of a scene in one form, unless it is there.
+fn package(files: &Files, folder: &Path, name: &str, form: Form) -> Result<PathBuf> {
+    let scene = files
+        .folder
+        .file_name()
+        .unwrap_or_default()
+        .to_string_lossy();
+    let stem = files.gltf.file_stem().unwrap_or_default().to_string_lossy();
+    let path = folder.join(format!("{scene}-{stem}.{name}.mpak"));
+    let Form::Package(target) = form else {
+        return Ok(path);
+    };
+    if path.exists() {
+        return Ok(path);
     }
+    let cook = target.map(SceneCook::new);
+    let options = PackOptions {
+        describers: vec![&SceneDescriber],
+        cooks: cook.iter().map(|cook| cook as _).collect(),
+        ..PackOptions::default()
+    };
+    let (mut items, _) = walk(&files.folder);
+    items.retain(|item| files.holds(item.name()));
+    write_file(items, &options, &path).map_err(failed)?;
+    Ok(path)
+}
 
+impl OneScene {
     fn digest(&self, scene: &Scene) -> Result<u64> {
         let mut digest = Digest::default();
-        for image in scene.images() {
+        let wanted = scene.images().iter().zip(scene.model().wanted_images());
+        for (image, _) in wanted.filter(|(_, wanted)| *wanted) {
             let image = image
                 .get()
                 .ok_or_else(|| Error::new("an image is missing"))?;
@@ -103,7 +149,8 @@ impl OneScene {
                 .ok_or_else(|| Error::new("a level is missing"))?;
             digest.image(width, height, pixels);
         }
-        for view in 0..scene.model().views.len() {
+        for view in (0..scene.model().views.len()).filter(|&view| scene.model().views[view].is_ok())
+        {
             digest.bytes(scene.view(view).map_err(failed)?);
         }
         Ok(digest.finish())
@@ -117,14 +164,19 @@ impl Contender for OneScene {
 
     fn prepare(&mut self) -> Result<()> {
         self.storage = None;
-        self.storage = Some(storage()?);
+        self.storage = Some(storage(&self.memory)?);
         Ok(())
     }
 
     fn run(&mut self, _: &mut Destination) -> Result<Work> {
         let storage = self.storage.take();
         let storage = storage.ok_or_else(|| Error::new("run without a preparation"))?;
-        let loader = Loader::new(&storage, LoaderOptions::default()).map_err(failed)?;
+        let mut options = LoaderOptions::default();
+        if self.urgent {
+            options.geometry = Priority::Realtime;
+            options.small_levels = Priority::Realtime;
+        }
+        let loader = Loader::new(&storage, options).map_err(failed)?;
         let package = match self.form {
             Form::Loose => None,
             // A package is open as long as the program runs.
@@ -143,7 +195,7 @@ impl Contender for OneScene {
         let start = Moment::now();
         let mut load = match package {
             None => loader.open(&self.files.gltf),
-            Some(package) => loader.open_from(Arc::new(package), b"scene.gltf"),
+            Some(package) => loader.open_from(Arc::new(package), self.files.name()),
         }
         .map_err(failed)?;
         load.wait();
@@ -172,12 +224,17 @@ impl Contender for OneScene {
     }
 }
 
-pub(super) fn many_contenders(field: &mut Field, paths: &Arc<Vec<PathBuf>>) {
+pub(super) fn many_contenders(
+    field: &mut Field,
+    paths: &Arc<Vec<PathBuf>>,
+    memory: &Arc<Recycled>,
+) {
     for (name, at_once) in [("millstream", true), ("millstream-serial", false)] {
         field.add(Many {
             name,
             at_once,
             paths: Arc::clone(paths),
+            memory: Arc::clone(memory),
             storage: None,
         });
     }
@@ -187,6 +244,7 @@ struct Many {
     name: &'static str,
     at_once: bool,
     paths: Arc<Vec<PathBuf>>,
+    memory: Arc<Recycled>,
     storage: Option<Storage>,
 }
 
@@ -197,7 +255,7 @@ impl Contender for Many {
 
     fn prepare(&mut self) -> Result<()> {
         self.storage = None;
-        self.storage = Some(storage()?);
+        self.storage = Some(storage(&self.memory)?);
         Ok(())
     }
 
@@ -217,7 +275,11 @@ impl Contender for Many {
         wait_all(&mut loads, None);
         let span = start.elapsed();
         for load in loads {
-            load.finish().map_err(failed)?;
+            let scene = load.finish_partial().map_err(failed)?;
+            if !is_sound_where_loaded(&scene) {
+                let first = scene.problems().next().map(ToString::to_string);
+                return Err(Error::new(first.unwrap_or_default()));
+            }
         }
         Ok(Work {
             requests: self.paths.len() as u64,
@@ -225,4 +287,11 @@ impl Contender for Many {
             ..Work::default()
         })
     }
+}
+
+/// Whether all that is wrong with a scene is that it holds what is not decoded.
+fn is_sound_where_loaded(scene: &Scene) -> bool {
+    scene
+        .problems()
+        .all(|error| error.kind() == ErrorKind::Unsupported)
 }

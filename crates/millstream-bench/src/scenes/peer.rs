@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use millstream_gltf::model::Model;
+
 use super::{Digest, Files};
 use crate::clock::Moment;
 use crate::error::{Error, Result};
@@ -20,6 +22,15 @@ impl Contender for Import {
         let imported = gltf::import(&self.0.gltf);
         let span = start.elapsed();
         let (_, buffers, images) = imported.map_err(|error| Error::new(error.to_string()))?;
+        let timed = Work {
+            span: Some(span),
+            ..Work::default()
+        };
+        if !self.0.is_exact {
+            return Ok(timed);
+        }
+        let json = std::fs::read(&self.0.gltf).map_err(|error| Error::new(error.to_string()))?;
+        let model = Model::parse(&json).map_err(|error| Error::new(error.to_string()))?;
         let mut digest = Digest::default();
         for image in &images {
             let rgba: Vec<u8> = match image.format {
@@ -32,13 +43,10 @@ impl Contender for Import {
             };
             digest.image(image.width, image.height, &rgba);
         }
-        for buffer in &buffers {
-            digest.bytes(&buffer.0);
-        }
+        digest.views(&model, |buffer| &buffers[buffer].0);
         Ok(Work {
             digest: Some(digest.finish()),
-            span: Some(span),
-            ..Work::default()
+            ..timed
         })
     }
 }

@@ -1,0 +1,132 @@
+//! The files of a loose scene.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use millstream_gltf::model::{BufferPlace, ImagePlace, Model};
+
+use super::generate;
+use crate::error::{Error, Result};
+
+/// A loose scene on disk.
+pub(crate) struct Files {
+    pub(crate) folder: PathBuf,
+    pub(crate) gltf: PathBuf,
+    /// Names beside the scene's own that it needs.
+    names: BTreeSet<Vec<u8>>,
+    /// Whether all decoders give the same pixels: those of a JPEG may differ in rounding.
+    pub(crate) is_exact: bool,
+}
+
+impl Files {
+    /// The files of a `.gltf`.
+    pub(crate) fn of(gltf: PathBuf) -> Result<Files> {
+        let json =
+            std::fs::read(&gltf).map_err(|error| Error::file("read the scene", &gltf, error))?;
+        let model = Model::parse(&json).map_err(|error| Error::new(error.to_string()))?;
+        let mut names = BTreeSet::new();
+        for buffer in model.buffers.iter().flatten() {
+            if let BufferPlace::Name(name) = &buffer.place {
+                names.insert(name.to_vec());
+            }
+        }
+        for image in model.images.iter().flatten() {
+            if let ImagePlace::Name(name) = &image.place {
+                names.insert(name.to_vec());
+            }
+        }
+        let images = model.images.iter().flatten();
+        let is_exact = images.into_iter().all(|image| match &image.place {
+            ImagePlace::Name(name) => name.to_ascii_lowercase().ends_with(b".png"),
+            _ => false,
+        });
+        Ok(Files {
+            folder: gltf.parent().unwrap_or(Path::new(".")).to_owned(),
+            gltf,
+            names,
+            is_exact,
+        })
+    }
+
+    /// The scene's own name.
+    pub(crate) fn name(&self) -> &[u8] {
+        self.gltf
+            .file_name()
+            .map_or(b"", |name| name.as_encoded_bytes())
+    }
+
+    /// Whether a name in the folder is one of the scene's.
+    pub(crate) fn holds(&self, name: &[u8]) -> bool {
+        name == self.name() || self.names.contains(name)
+    }
+
+    /// All files.
+    pub(crate) fn all(&self) -> Vec<PathBuf> {
+        let beside = |name: &Vec<u8>| self.folder.join(&*String::from_utf8_lossy(name));
+        let beside = self.names.iter().map(beside);
+        beside.chain([self.gltf.clone()]).collect()
+    }
+}
+
+/// Most scenes with files of their own that are taken from a corpus, the largest first.
+const FOUND_MAX: usize = 2;
+/// Most folders below a corpus.
+const FOLDERS_MAX: usize = 10_000;
+
+/// Scenes in the application's own corpus.
+#[derive(Default)]
+pub(crate) struct Found {
+    /// With files of their own.
+    pub(crate) loose: Vec<Files>,
+    /// In one file each.
+    pub(crate) glbs: Vec<PathBuf>,
+}
+
+/// Looks for scenes below a folder, past the generated ones.
+pub(crate) fn find(corpus: &Path) -> Result<Found> {
+    let mut found = Found::default();
+    let mut folders = vec![corpus.to_owned()];
+    let mut count = 0;
+    while let Some(folder) = folders.pop() {
+        count += 1;
+        if count > FOLDERS_MAX {
+            break;
+        }
+        let listed = std::fs::read_dir(&folder);
+        let listed = listed.map_err(|error| Error::file("list the corpus", &folder, error))?;
+        for entry in listed.flatten() {
+            let path = entry.path();
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let extension = path.extension().and_then(std::ffi::OsStr::to_str);
+            let generated = [generate::PREFIX, generate::GLB_PREFIX];
+            match entry.file_type() {
+                Ok(kind) if kind.is_dir() => {
+                    let made = generated.iter().any(|prefix| name.starts_with(prefix));
+                    if !(made && folder == corpus) {
+                        folders.push(path);
+                    }
+                }
+                Ok(kind) if kind.is_file() => match extension {
+                    Some("glb") => found.glbs.push(path),
+                    // What is no scene is no part of the corpus.
+                    Some("gltf") => found.loose.extend(Files::of(path).ok()),
+                    _ => {}
+                },
+                _ => {}
+            }
+        }
+    }
+    found.glbs.sort_unstable();
+    let bytes = |files: &Files| -> u64 {
+        let sizes = files
+            .all()
+            .into_iter()
+            .filter_map(|path| path.metadata().ok());
+        sizes.map(|about| about.len()).sum()
+    };
+    found
+        .loose
+        .sort_by_cached_key(|files| std::cmp::Reverse(bytes(files)));
+    found.loose.truncate(FOUND_MAX);
+    Ok(found)
+}

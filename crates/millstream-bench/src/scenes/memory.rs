@@ -1,0 +1,127 @@
+//! The memory of scenes: recycled and touched before, for everyone.
+//!
+//! A page's first touch costs more than decoding into it: where a hypervisor hands memory out
+//! lazily, filling the 250 MB of a large scene for the first time took longer than inflating its
+//! PNGs, and who paid for it depended on who ran before. So memory that one run gives back is the
+//! next one's. Millstream's storages share an allocator ([`Recycled`]); rivals take theirs from the
+//! process's heap, which keeps what they free while scenes are measured ([`KeptHeap`]).
+//!
+//! # Safety
+//! [`Recycled`] gives each [`Destination`] to one region at a time: it lies in `out` from
+//! `allocate` to `free`, and is zeroed before it can be given again.
+#![expect(
+    unsafe_code,
+    reason = "implements an allocator of regions, and sets limits of the C library's"
+)]
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use millstream_io::memory::RegionAllocator;
+
+use crate::memory::Destination;
+
+/// Regions by their length, given again to the next storage.
+#[derive(Default)]
+pub(super) struct Recycled {
+    store: Mutex<Store>,
+}
+
+#[derive(Default)]
+struct Store {
+    free: BTreeMap<usize, Vec<Destination>>,
+    /// By address.
+    out: BTreeMap<usize, Destination>,
+}
+
+impl Recycled {
+    pub(super) fn new() -> Arc<Recycled> {
+        Arc::default()
+    }
+}
+
+// SAFETY: a `Destination` is zeroed, at a multiple of 2 MiB and at least `len` bytes long; a larger
+// alignment is answered with null. It stays in `out`, borrowed by nobody, until `free`.
+unsafe impl RegionAllocator for Recycled {
+    fn allocate(&self, len: usize, align: usize) -> *mut u8 {
+        let mut store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
+        let free = store.free.get_mut(&len).and_then(Vec::pop);
+        let Some(mut memory) = free.or_else(|| Destination::new(len).ok()) else {
+            return std::ptr::null_mut();
+        };
+        let pointer = memory.as_mut_ptr();
+        if !pointer.addr().is_multiple_of(align) {
+            return std::ptr::null_mut();
+        }
+        store.out.insert(pointer.addr(), memory);
+        pointer
+    }
+
+    unsafe fn free(&self, pointer: *mut u8, len: usize, _: usize) {
+        let mut store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut memory = store.out.remove(&pointer.addr()).expect("was given out");
+        memory[..len].fill(0);
+        store.free.entry(len).or_default().push(memory);
+    }
+}
+
+/// While it lives, the C library's heap keeps what is freed instead of giving it to the system.
+pub(super) struct KeptHeap;
+
+/// Most bytes that the C library takes as its bound for mappings of their own.
+#[cfg(target_env = "gnu")]
+const MAPPED_FROM_MAX: libc::c_int = 32 << 20;
+/// The bounds that it begins with.
+#[cfg(target_env = "gnu")]
+const BOUND_DEFAULT: libc::c_int = 128 << 10;
+
+impl KeptHeap {
+    pub(super) fn new() -> KeptHeap {
+        #[cfg(target_env = "gnu")]
+        // SAFETY: sets numbers of the allocator, under its own lock.
+        unsafe {
+            libc::mallopt(libc::M_MMAP_THRESHOLD, MAPPED_FROM_MAX);
+            libc::mallopt(libc::M_TRIM_THRESHOLD, libc::c_int::MAX);
+        }
+        KeptHeap
+    }
+}
+
+impl Drop for KeptHeap {
+    fn drop(&mut self) {
+        #[cfg(target_env = "gnu")]
+        // SAFETY: as above; giving free memory to the system touches none that is in use.
+        unsafe {
+            libc::mallopt(libc::M_MMAP_THRESHOLD, BOUND_DEFAULT);
+            libc::mallopt(libc::M_TRIM_THRESHOLD, BOUND_DEFAULT);
+            libc::malloc_trim(0);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_given_back_is_given_again_zeroed() {
+        let memory = Recycled::default();
+        let len = 3 << 20;
+        let first = memory.allocate(len, 2 << 20);
+        assert!(!first.is_null() && first.addr().is_multiple_of(2 << 20));
+        assert_ne!(memory.allocate(len, 4096), first);
+        // SAFETY: just allocated, of this length, and used by nobody else.
+        unsafe {
+            first.write_bytes(7, len);
+            memory.free(first, len, 2 << 20);
+        }
+        assert_eq!(memory.allocate(len, 2 << 20), first);
+        // SAFETY: as above.
+        let bytes = unsafe { std::slice::from_raw_parts(first, len) };
+        assert!(bytes.iter().all(|&byte| byte == 0));
+        assert!(
+            memory.allocate(len, 1 << 62).is_null(),
+            "an alignment that no memory has"
+        );
+    }
+}
