@@ -54,6 +54,7 @@ fn contenders() -> Result<Vec<(Label, Box<dyn Coder>)>> {
     }
     let level = default_level(CodecId::ZLIB);
     all.push((Label::new("libdeflate", level), Box::new(Zlib::new(level)?)));
+    all.push((Label::new("zlib-rs", level), Box::new(ZlibRs { level })));
     let level = default_level(CodecId::ZSTD);
     all.push((Label::new("zstd", level), Box::new(Zstd::new(level))));
     all.push((Label::new("lz4_flex", None), Box::new(Lz4)));
@@ -114,6 +115,43 @@ impl Coder for Zlib {
             .zlib_decompress(stored, raw)
             .map(|_| ())
             .map_err(|error| Error::new(format!("libdeflate: {error}")))
+    }
+}
+
+/// zlib-rs called directly, with zlib's wrapper and its checksum.
+struct ZlibRs {
+    level: i32,
+}
+
+/// What a call of zlib-rs came to.
+fn zlib_rs_result(code: zlib_rs::ReturnCode) -> Result<()> {
+    match code {
+        zlib_rs::ReturnCode::Ok => Ok(()),
+        code => Err(Error::new(format!("zlib-rs: {code:?}"))),
+    }
+}
+
+impl Coder for ZlibRs {
+    fn encode(&mut self, raw: &[u8], stored: &mut Vec<u8>) -> Result<()> {
+        stored.resize(zlib_rs::compress_bound(raw.len()), 0);
+        let config = zlib_rs::DeflateConfig::new(self.level);
+        let (filled, code) = zlib_rs::compress_slice(stored, raw, config);
+        let len = filled.len();
+        stored.truncate(len);
+        zlib_rs_result(code)
+    }
+
+    fn decode(&mut self, stored: &[u8], raw: &mut [u8]) -> Result<()> {
+        let len = raw.len();
+        let config = zlib_rs::InflateConfig::default();
+        let (filled, code) = zlib_rs::decompress_slice(raw, stored, config);
+        zlib_rs_result(code)?;
+        match filled.len() == len {
+            true => Ok(()),
+            false => Err(Error::new(
+                "zlib-rs: the stream is shorter than its raw bytes",
+            )),
+        }
     }
 }
 
