@@ -105,7 +105,8 @@ padding:0 0 24px;overflow:hidden;touch-action:pan-y;user-select:none;-webkit-use
 .lane{position:relative;border-bottom:1px solid var(--rule)}
 .lane svg{display:block;width:100%}
 .lane b{position:absolute;left:6px;top:2px;font-size:.75rem;font-weight:600;pointer-events:none;
-background:var(--card);padding:0 4px;border-radius:3px;opacity:.9;max-width:95%}
+background:var(--card);padding:0 4px;border-radius:3px;opacity:.9;max-width:95%;
+white-space:nowrap;overflow:hidden;text-overflow:ellipsis}
 .lane svg rect{stroke:var(--card);stroke-width:.6;vector-effect:non-scaling-stroke}
 .lane svg rect.flat{stroke:none}
 .ruler{position:absolute;left:0;right:0;bottom:0;height:24px;font-size:.72rem;

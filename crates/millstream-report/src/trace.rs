@@ -136,7 +136,7 @@ fn terms(trace: &Trace, times: &Times, requests: usize) -> Vec<(String, String)>
         0 => "nothing was decoded by workers".to_owned(),
         _ => format!(
             "{} of {} at work at once at most; together {} of one worker's time",
-            whole(times.decode.most as f64),
+            whole(times.decode.most.min(times.workers) as f64),
             count(times.workers as usize, "worker"),
             percent(times.share(times.decode.sum_ns))
         ),

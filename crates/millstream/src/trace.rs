@@ -68,6 +68,8 @@ pub struct Trace {
     pub events: Vec<TraceEvent>,
     /// Events that no longer fitted (`limits::TRACE_EVENTS_MAX`).
     pub lost: u64,
+    /// Workers of the storage: who reads the trace can tell how many of them had nothing to do.
+    pub workers: usize,
 }
 
 impl Trace {
@@ -86,8 +88,8 @@ impl Trace {
     pub fn write_json(&self, out: &mut dyn io::Write) -> io::Result<()> {
         writeln!(
             out,
-            "{{\"displayTimeUnit\":\"ms\",\"otherData\":{{\"lost\":{}}},",
-            self.lost
+            "{{\"displayTimeUnit\":\"ms\",\"otherData\":{{\"lost\":{},\"workers\":{}}},",
+            self.lost, self.workers
         )?;
         writeln!(out, "\"traceEvents\":[")?;
         for (tid, name) in [(1, "queue"), (2, "device"), (3, "decode")] {
@@ -184,6 +186,7 @@ mod tests {
         trace.write_json(&mut out).expect("writing to memory");
         let text = String::from_utf8(out).expect("JSON is UTF-8");
         assert!(text.contains(r#""name":"a\"b\u000a\\""#), "{text}");
+        assert!(text.contains(r#""lost":0,"workers":0"#), "{text}");
         assert!(text.contains(r#""ts":2000.001,"dur":1.500"#), "{text}");
         let args = r#""args":{"bytes":7,"offset":9,"request":3}"#;
         assert!(text.contains(args), "{text}");

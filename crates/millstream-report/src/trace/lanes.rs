@@ -9,7 +9,7 @@
 use std::fmt::Write as _;
 
 use crate::limits::{TIMELINE_NAMES_MAX, TIMELINE_PIXELS, TIMELINE_POINTS, TIMELINE_ROWS_MAX};
-use crate::markup::{count, escape, seconds, size, whole};
+use crate::markup::{escape, seconds, size, whole};
 use crate::page::Html;
 use crate::svg::number;
 use crate::trace::rows::{Axis, pack, runs};
@@ -128,8 +128,7 @@ impl Drawing<'_> {
             Lane::Decode => &self.times.decode,
         };
         let caption = format!(
-            "{name}: {}, at most {} {word} at once, {} on average while any",
-            count(spans.len(), "span"),
+            "{name}: at most {} {word}, {} on average",
             whole(most as f64),
             crate::markup::figure(mean.mean_while_busy())
         );
@@ -262,7 +261,7 @@ fn memory(trace: &Trace, axis: Axis) -> String {
     };
     let shapes = line(|it| it.staging_bytes, "memory") + &line(|it| it.in_flight_bytes, "flight");
     let caption = format!(
-        "memory: staging {} at most, in flight {} at most (dashed)",
+        "memory: staging {}, in flight {} (dashed)",
         bytes(staging),
         bytes(flight)
     );

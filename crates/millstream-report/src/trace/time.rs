@@ -5,6 +5,8 @@
 //! belongs to exactly one part: the device alone, device and workers, all workers without the
 //! device, some of them, nobody though requests waited, nobody because nothing was asked.
 
+use std::collections::BTreeMap;
+
 use crate::limits::TRACE_TABLE_ROWS;
 use crate::markup::{count, figure, percent};
 use crate::trace::{Lane, Trace};
@@ -89,6 +91,8 @@ pub struct Times {
 
 /// A share of idleness of the device that is taken for none.
 const IDLE_NONE: f64 = 0.05;
+/// The part of all decoding that is a moment.
+const MOMENT: u64 = 1000;
 
 impl Times {
     /// A time as a share of the whole.
@@ -194,7 +198,7 @@ pub(super) fn measure(trace: &Trace) -> Times {
     }
     // Ends before begins: jobs that follow each other at once are one worker's.
     edges.sort_unstable_by_key(|edge| (edge.0, edge.1));
-    times.workers = trace.workers.unwrap_or(0).max(most_decoding(&edges));
+    times.workers = trace.workers.unwrap_or(0).max(workers_seen(&edges));
     sweep(&mut times, &edges);
     times
         .stalls
@@ -203,17 +207,27 @@ pub(super) fn measure(trace: &Trace) -> Times {
     times
 }
 
-fn most_decoding(edges: &[Edge]) -> u64 {
-    let (mut now, mut most) = (0u64, 0);
-    for (_, begins, lane) in edges {
-        match (lane, begins) {
-            (Lane::Decode, true) => now += 1,
-            (Lane::Decode, false) => now -= 1,
-            _ => {}
+/// Workers seen at work at once for more than a moment: begins and ends are rounded, so that a job
+/// may seem to begin just before the one ahead of it ended.
+fn workers_seen(edges: &[Edge]) -> u64 {
+    let mut time_ns: BTreeMap<u64, u64> = BTreeMap::new();
+    let (mut now, mut before_ns) = (0u64, 0);
+    for (at_ns, begins, _) in edges.iter().filter(|edge| edge.2 == Lane::Decode) {
+        if now > 0 {
+            *time_ns.entry(now).or_default() += at_ns - before_ns;
         }
-        most = most.max(now);
+        before_ns = *at_ns;
+        now = if *begins { now + 1 } else { now - 1 };
     }
-    most
+    let busy_ns: u64 = time_ns.values().sum();
+    let mut with_so_many_ns = 0;
+    for (count, length_ns) in time_ns.iter().rev() {
+        with_so_many_ns += length_ns;
+        if with_so_many_ns > 0 && with_so_many_ns >= busy_ns / MOMENT {
+            return *count;
+        }
+    }
+    0
 }
 
 /// How many spans are under way.
@@ -357,6 +371,14 @@ mod tests {
         assert_eq!((times.workers, times.decode.most), (1, 1));
         assert_eq!(times.all_workers_ns, 20_000);
         assert_eq!(times.stalls.len(), 1);
+    }
+
+    #[test]
+    fn jobs_that_overlap_for_a_moment_are_one_worker() {
+        let jobs: Vec<(Lane, u64, u64)> = (0..10)
+            .map(|index| (Decode, index * 10_000, (index + 1) * 10_000 + 1))
+            .collect();
+        assert_eq!(measure(&trace(&jobs)).workers, 1);
     }
 
     proptest! {

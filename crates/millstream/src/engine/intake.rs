@@ -57,7 +57,10 @@ impl Engine {
                 reply.send(stats);
             }
             Control::Trace(true, reply) => {
-                self.trace = Some(Trace::default());
+                self.trace = Some(Trace {
+                    workers: self.workers,
+                    ..Trace::default()
+                });
                 self.trace_start_ns = self.now_ns;
                 reply.send(Trace::default());
             }
