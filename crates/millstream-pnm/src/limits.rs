@@ -30,7 +30,8 @@ pub const SPINS: usize = 256;
 /// Bytes of text that the plain parser does before a kernel gets another chance.
 pub const PLAIN_STEP_BYTES: usize = 256;
 /// Longest rest of a piece that is copied, so that a kernel can convert it though it has no whole
-/// blocks: three blocks cover what a kernel leaves where it lacks text, or room for a block's samples.
+/// blocks: three blocks cover what a kernel leaves where it lacks text, or room for a block's
+/// samples.
 pub const TAIL_BYTES: usize = 192;
 /// Bytes of a huge page, on all systems that have them at all.
 pub const HUGE_PAGE_BYTES: usize = 2 << 20;

@@ -173,8 +173,8 @@ impl<T: Text> Shared<'_, T> {
         }
     }
 
-    /// Touches fresh memory, of which each thread takes parts. (Two threads that parse into one huge
-    /// page that was never touched both clear one, and one of the two is thrown away.)
+    /// Touches fresh memory, of which each thread takes parts. (Two threads that parse into one
+    /// huge page that was never touched both clear one, and one of the two is thrown away.)
     fn touch(&self) {
         // Parts begin at the borders of huge pages.
         let into_page = self.out.addr() % HUGE_PAGE_BYTES;

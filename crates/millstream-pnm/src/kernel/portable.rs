@@ -1,11 +1,12 @@
 //! The portable kernel: safe code for any machine.
 //!
 //! Two steps for each block. The first computes for every place what the vector kernels compute:
-//! whether a sample ends there, its value (of a wide one in pairs of digits: ones and tens; hundreds
-//! and thousands; ten thousands), and whether that is too large. It is written as loops over bytes
-//! of arrays whose length is known, with nothing but comparisons, additions and logic, of which
-//! compilers make vectors on every machine that has some. The second gathers the ends into a bit mask, a word of eight bytes at a time, and takes
-//! them out of it one by one. No step waits for the number before.
+//! whether a sample ends there, its value (of a wide one in pairs of digits: ones and tens;
+//! hundreds and thousands; ten thousands), and whether that is too large. It is written as loops
+//! over bytes of arrays whose length is known, with nothing but comparisons, additions and logic,
+//! of which compilers make vectors on every machine that has some. The second gathers the ends into
+//! a bit mask, a word of eight bytes at a time, and takes them out of it one by one. No step waits
+//! for the number before.
 //!
 //! (Words of eight bytes instead of bytes in the first step, which need no vectors, took twice the
 //! time, and so did finding the digits anew for each number in the word before its end.)
@@ -55,7 +56,8 @@ type Bytes = [u8; BLOCK_BYTES];
 struct Places {
     /// 1 at separators right behind a digit, else 0: samples end there.
     ends: Bytes,
-    /// Of the number before each place: a narrow sample as a whole; the ones and tens of a wide one.
+    /// Of the number before each place: a narrow sample as a whole; the ones and tens of a wide
+    /// one.
     low: Bytes,
     /// Hundreds and thousands of wide samples.
     high: Bytes,
@@ -171,8 +173,8 @@ fn mask(bytes: &Bytes) -> u64 {
 /// Makes the samples that end at `ends`.
 ///
 /// Works on four at a time without asking how many are left, so that the branch is foreseen: with
-/// none left it makes samples of what is at the last place, which nobody looks at. (With its highest
-/// bit set, `ends` is never 0, which would need instructions of its own on many machines.)
+/// none left it makes samples of what is at the last place, which nobody looks at. (With its
+/// highest bit set, `ends` is never 0, which would need instructions of its own on many machines.)
 #[inline]
 fn samples<S: Sample>(places: &Places, mut ends: u64, slots: &mut [u8]) {
     let groups = (ends.count_ones() as usize).div_ceil(GROUP);
