@@ -13,8 +13,8 @@
 //! # Safety
 //! `read_end` and `write_end` never exceed the memory's length: both are set through
 //! [`Cursor::open`], which asserts it, and the memory is replaced or grown only through
-//! [`Cursor::replace`] and [`Cursor::with_memory`], which set both to 0 first. Other threads can only
-//! set the one to 0. So the unchecked copies of `take` and `put` stay inside.
+//! [`Cursor::replace`] and [`Cursor::with_memory`], which set both to 0 first. Other threads can
+//! only set the one to 0. So the unchecked copies of `take` and `put` stay inside.
 #![expect(
     unsafe_code,
     reason = "copies fixed numbers of bytes inside a bound that one comparison has checked"

@@ -9,14 +9,14 @@
 //! Asking another thread takes longer than a small file takes: waking the engine, its worker and
 //! the caller again was measured as 60 to 180 µs on a virtual machine, opening a cached file and
 //! reading 1.2 MB of it as 35 µs. So a file is opened on the calling thread, which also reads the
-//! first [`LOCAL_BYTES_MAX`](crate::limits::LOCAL_BYTES_MAX) if they are in the page cache, writes as
-//! many, and serves single calls of a buffer or more without a copy. The engine gets the file when
-//! it begins to pay: behind those bytes, and for whatever is not cached.
+//! first [`LOCAL_BYTES_MAX`](crate::limits::LOCAL_BYTES_MAX) if they are in the page cache, writes
+//! as many, and serves single calls of a buffer or more without a copy. The engine gets the file
+//! when it begins to pay: behind those bytes, and for whatever is not cached.
 //!
 //! What a write-behind fails with comes out of the next call, whatever it is, of every call after
 //! it, and of [`FileStream::flush_all`](crate::WriteStream::flush_all) and [`FileStream::close`]:
-//! the end of a write shuts the cursor, so that the next call looks. A stream that is dropped without being closed writes what it has, and
-//! what fails then goes to the storage's log.
+//! the end of a write shuts the cursor, so that the next call looks. A stream that is dropped
+//! without being closed writes what it has, and what fails then goes to the storage's log.
 //!
 //! A file opened by [`Streams::replace`] is written beside the old one and takes its place, whole,
 //! by [`FileStream::commit`]: readers and crashes see the old content or the new one. Dropped

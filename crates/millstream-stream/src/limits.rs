@@ -13,9 +13,9 @@ pub const READS_AHEAD: usize = 3;
 /// Writes of a file stream in flight behind its writer.
 pub const WRITES_BEHIND: usize = 3;
 
-/// Bytes that a stream writes, or reads out of the page cache, on the calling thread before it takes
-/// the engine: until then waking other threads (10 to 45 µs of the caller for each buffer) costs
-/// more than they save.
+/// Bytes that a stream writes, or reads out of the page cache, on the calling thread before it
+/// takes the engine: until then waking other threads (10 to 45 µs of the caller for each buffer)
+/// costs more than they save.
 pub const LOCAL_BYTES_MAX: u64 = 2 << 20;
 
 /// First memory of a memory stream that grows: a page.

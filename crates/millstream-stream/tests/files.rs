@@ -250,14 +250,19 @@ fn an_error_behind_the_writer_shows_at_the_next_call_of_four_bytes() {
     for through_view in [false, true] {
         let mut out = streams.create(fs.path("a")).unwrap();
         // The buffer that fails is handed over; the next one has room for thousands of calls.
-        for value in 0..(bad_at() + buffer) / 4 {
-            out.write_u32_le(value as u32).unwrap();
-        }
-        let shown = if through_view {
+        let values = (bad_at() + buffer) / 4;
+        let filled = (0..values).try_for_each(|value| out.write_u32_le(value as u32));
+        let shown = if let Err(early) = filled {
+            // The write had failed before the buffer behind it was full.
+            early
+        } else if through_view {
             let len = bad_at() + 2 * buffer;
-            let mut view = StreamView::new(out, 0, len, Mode::Write).unwrap();
-            view.seek_to(bad_at() + buffer).unwrap();
-            until_error(|| view.write_u32_le(7))
+            let view = StreamView::new(out, 0, len, Mode::Write);
+            let told = view.and_then(|mut view| {
+                view.seek_to(bad_at() + buffer)?;
+                Ok(until_error(|| view.write_u32_le(7)))
+            });
+            told.unwrap_or_else(|early| early)
         } else {
             until_error(|| out.write_u32_le(7))
         };

@@ -211,8 +211,8 @@ unsafe impl Record for Text {
     }
 }
 
-/// Names are short and mostly ASCII: two words that overlap, or one loop over words, are faster than
-/// the general check.
+/// Names are short and mostly ASCII: two words that overlap, or one loop over words, are faster
+/// than the general check.
 #[inline]
 fn is_utf8(bytes: &[u8]) -> bool {
     const WORD: usize = size_of::<u64>();
