@@ -137,7 +137,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_value_lands_within(low in any::<f64>(), high in any::<f64>(), value in any::<f64>()) {
+        fn every_value_lands_within(
+            low in any::<f64>(), high in any::<f64>(), value in any::<f64>()
+        ) {
             for scale in [
                 Scale::linear(low, high, 10.0, 90.0),
                 Scale::log(low, high, 10.0, 90.0),

@@ -50,7 +50,8 @@ font-variant-numeric:tabular-nums}
 .both{fill:var(--good)}.idle{fill:var(--bad)}.unasked{fill:var(--faint);stroke:var(--rule)}
 .some{fill:var(--s1)}
 .memory{stroke:var(--s1);stroke-width:1.3;fill:none;vector-effect:non-scaling-stroke}
-.flight{stroke:var(--ours);stroke-width:1.3;stroke-dasharray:5 3;fill:none;vector-effect:non-scaling-stroke}
+.flight{stroke:var(--ours);stroke-width:1.3;stroke-dasharray:5 3;
+fill:none;vector-effect:non-scaling-stroke}
 ";
 
 /// The page around the pictures.

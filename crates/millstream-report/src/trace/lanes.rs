@@ -1,7 +1,7 @@
 //! The timeline: a lane for requests, one for the device, one for workers, one for memory.
 //!
-//! A lane of few spans at once shows each in a row with its name; a crowded one shows how many there
-//! were at each moment. Lanes are pictures stretched over the width of the page, without text
+//! A lane of few spans at once shows each in a row with its name; a crowded one shows how many
+//! there were at each moment. Lanes are pictures stretched over the width of the page, without text
 //! inside, so that zooming is a change of what part of them is shown. Their size is bounded
 //! whatever the trace: what is shorter than a pixel of the deepest zoom is drawn with its
 //! neighbours.

@@ -395,7 +395,8 @@ mod tests {
             let trace = trace(&spans);
             let times = measure(&trace);
             let parts: u64 = times.parts().iter().map(|part| part.2).sum();
-            let lasting: Vec<&Span> = trace.spans.iter().filter(|it| it.end_ns > it.start_ns).collect();
+            let lasts = |it: &&Span| it.end_ns > it.start_ns;
+            let lasting: Vec<&Span> = trace.spans.iter().filter(lasts).collect();
             // Spans of no length at the ends stretch the whole and are in no part.
             let last = lasting.iter().map(|it| it.end_ns).max().unwrap_or(times.start_ns);
             prop_assert_eq!(parts, last - times.start_ns);
