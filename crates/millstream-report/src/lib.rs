@@ -2,8 +2,8 @@
 //!
 //! Two kinds of page, both one file of HTML that loads nothing, in light and dark, on a phone as on
 //! a desk: [`mod@bench`] shows the rows of a benchmark, [`trace`] a recorded trace and in words
-//! where the time went. [`record`] draws rows of several versions. Below them: [`chart`] the kinds of
-//! pictures, [`svg`] our own small writer, [`page`] the page around them; [`rows`], [`cases`],
+//! where the time went. [`record`] draws rows of several versions. Below them: [`chart`] the kinds
+//! of pictures, [`svg`] our own small writer, [`page`] the page around them; [`rows`], [`cases`],
 //! [`axes`] and [`compare`] what the rows mean.
 //!
 //! Inputs are text from outside: every string is escaped, every number may be odd, every size has
