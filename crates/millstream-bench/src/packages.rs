@@ -52,13 +52,19 @@ const MADE: u32 = 3;
 
 /// Runs the workload.
 pub(crate) fn run(session: &mut Session<'_>) -> Result<()> {
-    let folder = format!("packages-made-{MADE}");
-    let folder = session.corpus.folder().join(folder);
-    std::fs::create_dir_all(&folder).map_err(|error| Error::file("make", &folder, error))?;
+    let folder = made_folder(session)?;
     tables::run(session, &folder)?;
     start_up(session, &folder)?;
     codings::run(session, &folder)?;
     folder::run(session, &folder)
+}
+
+/// Where packages are made and kept.
+pub(crate) fn made_folder(session: &Session<'_>) -> Result<PathBuf> {
+    let folder = format!("packages-made-{MADE}");
+    let folder = session.corpus.folder().join(folder);
+    std::fs::create_dir_all(&folder).map_err(|error| Error::file("make", &folder, error))?;
+    Ok(folder)
 }
 
 /// What a package must deliver.

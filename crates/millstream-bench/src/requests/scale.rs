@@ -386,8 +386,7 @@ impl Contender for OurFiles {
 
 /// Opening a package and looking up every one of its names once.
 fn entries(session: &mut Session<'_>) -> Result<Vec<Point>> {
-    let folder = session.corpus.folder().join("packages-made");
-    std::fs::create_dir_all(&folder).map_err(|error| Error::file("make", &folder, error))?;
+    let folder = packages::made_folder(session)?;
     let mut points = Vec::new();
     for count in counts(session, &ENTRIES) {
         let names = packages::Names::of(&folder, count)?;

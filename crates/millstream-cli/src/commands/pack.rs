@@ -147,8 +147,8 @@ fn find(folder: &Path) -> Result<Vec<Item>, Ending> {
     }
 }
 
-/// The names of the inputs in the order in which a trace's requests were submitted. A trace of loose files has
-/// their paths, one of a package the names of its entries.
+/// The names of the inputs in the order in which a trace's requests were submitted. A trace of
+/// loose files has their paths, one of a package the names of its entries.
 fn order(trace: &Path, items: &[Item]) -> Result<Vec<Vec<u8>>, Ending> {
     let wrong = |cause: String| Failure::new(trace.as_os_str(), cause);
     let text = std::fs::read(trace);

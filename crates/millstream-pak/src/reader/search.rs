@@ -12,8 +12,8 @@
 //! - the careful one, which checks pages on their first touch, walks long buckets, and has the
 //!   errors. What the quick one does not find goes there.
 //!
-//! Both were 715 ns as one careful way; the quick one's limit, the same accesses on plain arrays,
-//! is about 85 ns, and 25 ns by hash in batches.
+//! One careful way alone took 715 ns by name among 10^6 entries; the quick one takes about 300, and
+//! 65 by hash in batches.
 
 use zerocopy::FromBytes as _;
 
