@@ -15,6 +15,10 @@ pub(crate) struct Files {
     /// Names beside the scene's own that it needs.
     names: BTreeSet<Vec<u8>>,
     /// Whether all decoders give the same pixels: those of a JPEG may differ in rounding.
+    #[cfg_attr(
+        not(feature = "peers"),
+        expect(dead_code, reason = "asked of another library's images")
+    )]
     pub(crate) is_exact: bool,
 }
 
