@@ -72,8 +72,8 @@ pub(crate) struct Engine {
     slow: Option<Box<dyn Device>>,
     slow_apart: bool,
     arena: Arena,
-    /// Staging was offered to the device for registration.
-    registered: bool,
+    /// Windows of staging taken so far; after some of them staging is registered.
+    staged_windows: u64,
     requests: Vec<Req>,
     /// Their tags, side by side for the scan of a cancellation by mask.
     tags: Vec<u64>,
@@ -194,7 +194,7 @@ impl Engine {
         Ok(Engine {
             device,
             slow: None,
-            registered: false,
+            staged_windows: 0,
             slow_apart: made.slow_apart,
             requests: Vec::new(),
             tags: Vec::new(),

@@ -298,12 +298,6 @@ impl Engine {
         let len = if cut > at { cut - at } else { len };
         let span = (lead + len).next_multiple_of(align);
         let bytes = headroom + usize::try_from(span).expect("no longer than staging");
-        if !self.registered {
-            // Registering pins and clears memory: a storage whose requests all go straight never
-            // pays for it.
-            self.registered = true;
-            self.device.register(self.arena.region());
-        }
         let Some(block) = self.arena.take(bytes) else {
             if self.arena.in_use() == 0 {
                 let cause = "staging is too small for one window of this request";
@@ -312,6 +306,10 @@ impl Engine {
             }
             return WindowMade::NoRoom;
         };
+        self.staged_windows += 1;
+        if self.staged_windows == limits::WINDOWS_BEFORE_REGISTERING {
+            self.device.register(self.arena.region());
+        }
         let decode = self.decode(request);
         decode.windowed += len;
         decode.windows.push_back(Window {
