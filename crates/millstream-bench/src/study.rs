@@ -185,6 +185,50 @@ const STREAMS: [(&str, &str, &str); 7] = [
     ),
 ];
 
+/// A table of a study that stands alone: its scenes and its game cannot be had.
+pub struct Published {
+    /// The workload it belongs to.
+    pub workload: &'static str,
+    /// What it shows.
+    pub caption: &'static str,
+    /// Names of its columns.
+    pub columns: &'static [&'static str],
+    /// Its lines, a text for each column.
+    pub lines: &'static [&'static [&'static str]],
+}
+
+/// The published figures of DirectStorage (2022 to 2024).
+pub const PUBLISHED: &[Published] = &[
+    Published {
+        workload: "scenes",
+        caption: "DirectStorage as published: loading five scenes with it on and off. The scenes \
+                  are not ours to load; the shape of the generated ones is theirs",
+        columns: &["scene", "stored MiB", "raw MiB", "on, ms", "off, ms"],
+        lines: &[
+            &["CheckerPlane", "0", "0", "48.31", "138.12"],
+            &["CommandModule", "915.3", "2758.72", "503.25", "2343.35"],
+            &["BoomBox", "10.86", "85.37", "61.12", "229.83"],
+            &["SpaceShuttle", "926.78", "2475.79", "517.91", "2125.09"],
+            &["X1", "29.37", "170.69", "142.85", "668.82"],
+        ],
+    },
+    Published {
+        workload: "startup",
+        caption: "DirectStorage as published: the start of a game, load to game / texture load, s",
+        columns: &["disk", "off", "on"],
+        lines: &[
+            &["SATA SSD", "1.13 / 2.36", "0.67 / 1.16"],
+            &["NVMe, 3.5 GB/s", "0.57 / 1.45", "0.53 / 1.07"],
+        ],
+    },
+    Published {
+        workload: "codecs",
+        caption: "DirectStorage as published: the same textures decompressed",
+        columns: &["by", "s"],
+        lines: &[&["GDeflate on a GPU", "0.8"], &["zlib on the CPU", "2.36"]],
+    },
+];
+
 /// The study's figure beside a row of ours, if it has one. A case without a throttle shows the
 /// figures of its hard disk: they are the same experiment on another device.
 #[must_use]
@@ -225,6 +269,15 @@ pub fn beside(workload: &str, case: &str, contender: &str) -> Option<&'static st
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn published_lines_have_a_text_for_each_column() {
+        for table in PUBLISHED {
+            let whole = |line: &&[&str]| line.len() == table.columns.len();
+            assert!(table.lines.iter().all(whole), "{}", table.caption);
+            assert!(crate::Workload::from_name(table.workload).is_some());
+        }
+    }
 
     #[test]
     fn figures_stand_beside_the_case_they_are_of() {

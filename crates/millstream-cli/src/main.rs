@@ -15,6 +15,7 @@ mod names;
 mod output;
 mod package;
 mod progress;
+mod record;
 mod signals;
 mod size;
 mod table;

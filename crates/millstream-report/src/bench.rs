@@ -49,6 +49,20 @@ pub struct Study {
     pub figures: String,
 }
 
+/// A table of a study that no row of ours repeats, because its data or its system cannot be had
+/// here: shown as it was published.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Published {
+    /// Workload that it belongs to.
+    pub workload: String,
+    /// What it shows, and why there is nothing of ours in it.
+    pub caption: String,
+    /// Names of its columns; the first is that of the lines' names.
+    pub columns: Vec<String>,
+    /// Its lines, a text for each column.
+    pub lines: Vec<Vec<String>>,
+}
+
 /// What a report tells.
 #[derive(Debug, Clone, Default)]
 pub struct Run {
@@ -58,6 +72,8 @@ pub struct Run {
     pub goals: Vec<Goal>,
     /// The studies' figures.
     pub studies: Vec<Study>,
+    /// The studies' tables that stand alone.
+    pub published: Vec<Published>,
     /// Reasons not to trust the rest: wrong bytes, failures of our own.
     pub failures: Vec<String>,
     /// The machine, versions, the load before and after: names and values.
@@ -103,6 +119,9 @@ pub fn page(run: &Run) -> String {
         body.section(&id, name);
         if let Some((_, what)) = WORKLOADS.iter().find(|(known, _)| *known == name) {
             body.paragraph_of("soft", what);
+        }
+        for table in run.published.iter().filter(|it| it.workload == name) {
+            detail::published(&mut body, table);
         }
         detail::workload(&mut body, group, &run.studies);
         sections.push((id, name.to_owned()));
@@ -298,6 +317,12 @@ mod tests {
                 contender: "millstream".into(),
                 figures: "47.8 / 48.8 / 48.5".into(),
             }],
+            published: vec![Published {
+                workload: "requests".into(),
+                caption: "As published".into(),
+                columns: vec!["scene".into(), "on, ms".into()],
+                lines: vec![vec!["BoomBox".into(), "61.12".into()]],
+            }],
             failures: vec!["wrong bytes".into()],
             facts: vec![("kernel".into(), "6.18 <b>".into())],
             history: Vec::new(),
@@ -310,6 +335,7 @@ mod tests {
         for part in [
             "1 of 1 reached",
             "47.8 / 48.8 / 48.5",
+            "61.12",
             "feature `peers` is off",
             "6.18 &lt;b&gt;",
             "wrong bytes",

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use millstream_report::bench::{Goal, Run, Study};
+use millstream_report::bench::{Goal, Published, Run, Study};
 use millstream_report::record::Version;
 use millstream_report::{bench, rows, trace};
 
@@ -202,6 +202,12 @@ fn run() -> Run {
             case: cases[0].clone(),
             contender: "ring".into(),
             figures: "47.847 / 48.828 / 48.527".into(),
+        }],
+        published: vec![Published {
+            workload: "requests".into(),
+            caption: EVIL.into(),
+            columns: ["scene", "on", "off"].map(String::from).into(),
+            lines: vec![[EVIL, "48.31", "138.12"].map(String::from).into()],
         }],
         failures: vec![EVIL.repeat(5)],
         facts: vec![("processor".into(), "x".repeat(300))],

@@ -6,13 +6,14 @@ use std::io::IsTerminal as _;
 use millstream_bench::corpus::Corpus;
 use millstream_bench::{Options, Report, Workload, study};
 use millstream_report::bench as page;
+use millstream_report::record::Version;
 use serde_json::{Value, json};
 
 use crate::args::BenchArgs;
 use crate::commands::report;
 use crate::failure::{Ending, Failure};
 use crate::output::Output;
-use crate::{machine, output, progress};
+use crate::{machine, output, progress, record};
 
 /// Runs `bench`.
 pub(crate) fn bench(args: &BenchArgs) -> Result<(), Ending> {
@@ -99,13 +100,35 @@ fn page_of(
         reached: goal.reached,
         within_noise: goal.within_noise,
     });
+    let published = study::PUBLISHED.iter().map(|table| page::Published {
+        workload: table.workload.to_owned(),
+        caption: table.caption.to_owned(),
+        columns: table.columns.iter().map(ToString::to_string).collect(),
+        lines: table
+            .lines
+            .iter()
+            .map(|line| line.iter().map(ToString::to_string).collect())
+            .collect(),
+    });
+    let earlier = record::of_this_machine(args.rows.as_deref());
+    for cause in earlier.left_out {
+        facts.push(("record left out".into(), cause));
+    }
+    let mut history = earlier.versions;
+    if !history.is_empty() {
+        history.push(Version {
+            name: "now".into(),
+            rows: rows.clone(),
+        });
+    }
     Ok(page::Run {
         rows,
         goals: goals.collect(),
         studies: studies.collect(),
+        published: published.collect(),
         failures: report.failures.clone(),
         facts,
-        history: Vec::new(),
+        history,
     })
 }
 

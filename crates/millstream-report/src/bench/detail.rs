@@ -1,7 +1,7 @@
 //! A workload in full: the study's figures beside ours, maps, curves, who was idle, every case.
 
 use crate::axes::{self, Family};
-use crate::bench::{Study, maps};
+use crate::bench::{Published, Study, maps};
 use crate::cases::Case;
 use crate::chart::Whose;
 use crate::chart::bar::{self, Bar};
@@ -82,6 +82,22 @@ fn founding(body: &mut Html, cases: &[Case<'_>], studies: &[Study]) {
         body.heading("The founding table");
         body.table(&table);
     }
+}
+
+/// A study's table as it was published.
+pub(crate) fn published(body: &mut Html, published: &Published) {
+    let sets = std::iter::once(Set::Name).chain(std::iter::repeat(Set::Number));
+    let columns: Vec<(&str, Set)> = published
+        .columns
+        .iter()
+        .map(String::as_str)
+        .zip(sets)
+        .collect();
+    let mut table = Table::new(&published.caption, &columns);
+    for line in &published.lines {
+        table.row("", line.iter().map(|text| text.clone().into()).collect());
+    }
+    body.table(&table);
 }
 
 fn study<'s>(studies: &'s [Study], case: &Case<'_>, contender: &str) -> Option<&'s str> {
