@@ -301,7 +301,7 @@ fn distribution(case: &Case<'_>, metric: &Figures) -> crate::svg::Svg {
         ),
         false => (
             "Spread over the runs",
-            "line: least to greatest, stroke: median, dot: mean, band: 95 % of the mean",
+            "line: all runs, stroke: median, dot: mean, band: its 95 %",
         ),
     };
     range::draw(&format!("{heading}, {}", metric.unit), note, &ranges)
