@@ -1,5 +1,6 @@
 //! Rivals in C and C++, compiled when the benchmark runs, each a program of its own: the study's
-//! stage 1 (C++ streams) and stage 2 (stdio), netpbm's library and OpenCV where they are installed.
+//! stage 1 (C++ streams) and stage 2 (stdio), netpbm's library, OpenCV and FFmpeg where they are
+//! installed.
 //!
 //! A program gets the file's name, loads it twice, and prints for the second time the nanoseconds
 //! and the sum of the samples' words, by which the result is checked.
@@ -26,7 +27,7 @@ struct Source {
     slow: bool,
 }
 
-const SOURCES: [Source; 4] = [
+const SOURCES: [Source; 5] = [
     Source {
         name: "stage-1",
         file: "stage1.cpp",
@@ -61,6 +62,15 @@ const SOURCES: [Source; 4] = [
         compiler: "c++",
         libraries: &[],
         package: Some("opencv4"),
+        slow: false,
+    },
+    Source {
+        name: "ffmpeg",
+        file: "ffmpeg.c",
+        text: include_str!("ffmpeg.c"),
+        compiler: "cc",
+        libraries: &[],
+        package: Some("libavcodec libavutil"),
         slow: false,
     },
 ];
