@@ -126,3 +126,7 @@ pub const STREAM_RUNS_TIMES: usize = 3;
 pub const STREAM_PRACTICE: std::time::Duration = std::time::Duration::from_millis(2);
 /// Objects of the cases of objects.
 pub const OBJECTS: usize = 100_000;
+
+/// Destination memory that a batch of a whole package keeps between runs: more than any corpus
+/// has, because everyone's destination is recycled.
+pub const BATCH_RETAINED_BYTES: usize = 4 << 30;

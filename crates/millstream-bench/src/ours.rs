@@ -37,6 +37,8 @@ pub(crate) struct Setup {
     pub(crate) depth: Option<u32>,
     /// Bound of staging.
     pub(crate) staging_bytes: Option<usize>,
+    /// Free destination memory that is kept for reuse.
+    pub(crate) retained_bytes: Option<usize>,
 }
 
 impl Setup {
@@ -49,6 +51,7 @@ impl Setup {
         options.access = self.access;
         options.depth = self.depth.unwrap_or(options.depth);
         options.staging_bytes = self.staging_bytes.unwrap_or(options.staging_bytes);
+        options.retained_bytes = self.retained_bytes.unwrap_or(options.retained_bytes);
         Storage::new(options).map_err(|error| failed(&error))
     }
 }

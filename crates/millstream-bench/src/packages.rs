@@ -117,6 +117,7 @@ impl Contender for Batch {
             let access = millstream::Access::Direct;
             let setup = Setup {
                 access,
+                retained_bytes: Some(limits::BATCH_RETAINED_BYTES),
                 ..Setup::default()
             };
             self.storage = Some(setup.storage()?);
