@@ -4,6 +4,7 @@ mod support;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::task::Waker;
 
 use millstream::{Backend, Storage};
 use millstream_gltf::cook::{SceneCook, Target};
@@ -63,6 +64,26 @@ fn images_as_rgba8_are_pixel_for_pixel_those_of_the_loose_scene() {
             assert_eq!(load.progress().batches, 1, "{name}");
             support::check(&load.finish().expect("sound"), &packed.made);
         }
+    }
+}
+
+/// A read straight from the device leaves bytes where they lie within their page; what landed
+/// before the JSON said what it is for has to be moved as well, each half of an image.
+#[test]
+fn images_that_are_read_from_the_device_before_the_json_are_aligned() {
+    let packed = packed(21, 300, Target::Rgba8Levels);
+    let file = std::fs::File::open(&packed.path).expect("opened");
+    file.sync_all().expect("on the disk");
+    let storage = support::storage(Backend::Auto);
+    let loader = Loader::new(&storage, LoaderOptions::default()).expect("a loader");
+    for round in 0..16 {
+        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).expect("evicted");
+        let mut load = open(&loader, &storage, &packed.path, NAMES[round % 2]);
+        // Looked at all the time: whatever comes first is taken first.
+        while load.poll(Waker::noop()).is_pending() {
+            std::thread::yield_now();
+        }
+        support::check(&load.finish().expect("sound"), &packed.made);
     }
 }
 

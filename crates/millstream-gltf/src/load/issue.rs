@@ -498,13 +498,8 @@ impl Load<'_> {
 
     /// The buffer of an item that has landed; the item ends.
     fn take_landed(&mut self, index: usize) -> Option<Buffer> {
-        if !matches!(self.items[index].task, Task::Landed(_)) {
-            return None;
-        }
-        let task = std::mem::replace(&mut self.items[index].task, Task::Ended);
-        let Task::Landed(buffer) = task else {
-            unreachable!("looked at above")
-        };
+        let buffer = self.items[index].take_landed()?;
+        self.items[index].task = Task::Ended;
         self.progress.ended += 1;
         self.note(index, buffer.len() as u64, false);
         Some(buffer)
@@ -631,17 +626,16 @@ impl Load<'_> {
         if let Purpose::Buffer { buffer, .. } = fetch.purpose {
             *self.outstanding.entry(buffer).or_default() += 1;
         }
-        for index in both.into_iter().flatten() {
+        // What has landed without a purpose was not looked at yet: each half goes through `landed`,
+        // and none may be taken by the other's before.
+        let unseen = both.into_iter().flatten().map(|index| {
             let item = &mut self.items[index];
             item.purpose = Some(fetch.purpose.clone());
             item.place.clone_from(&fetch.place);
-        }
-        for index in both.into_iter().flatten() {
-            if matches!(self.items[index].task, Task::Landed(_)) {
-                let task = std::mem::replace(&mut self.items[index].task, Task::Waiting);
-                let Task::Landed(buffer) = task else {
-                    unreachable!("looked at above")
-                };
+            (index, item.take_landed())
+        });
+        for (index, buffer) in unseen.collect::<Vec<_>>() {
+            if let Some(buffer) = buffer {
                 self.landed(index, buffer);
             }
         }

@@ -91,6 +91,17 @@ impl Item {
         matches!(self.task, Task::Ended | Task::Landed(_))
     }
 
+    /// The buffer that has landed, if it is there; the item waits then, until the caller says more.
+    pub(super) fn take_landed(&mut self) -> Option<Buffer> {
+        match std::mem::replace(&mut self.task, Task::Waiting) {
+            Task::Landed(buffer) => Some(buffer),
+            task => {
+                self.task = task;
+                None
+            }
+        }
+    }
+
     pub(super) fn cancel(&self) {
         if let Task::Running(ticket) = &self.task {
             ticket.cancel();
