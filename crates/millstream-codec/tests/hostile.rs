@@ -8,17 +8,6 @@ use common::{
 };
 use millstream_codec::{CodecError, CodecErrorKind, CodecId, decompress, stream_decoder};
 use proptest::prelude::*;
-use proptest::test_runner::RngSeed;
-
-fn config(cases: u32) -> ProptestConfig {
-    let rng_seed = RngSeed::Fixed(0xBAD);
-    ProptestConfig {
-        cases,
-        rng_seed,
-        failure_persistence: None,
-        ..ProptestConfig::default()
-    }
-}
 
 /// Decodes by every way, and holds what they say against each other.
 fn decode_every_way(codec: CodecId, stored: &[u8], raw_len: usize, seed: u64) {
@@ -104,7 +93,7 @@ fn damage(stored: &mut Vec<u8>, random: &mut fastrand::Rng) {
 }
 
 proptest! {
-    #![proptest_config(config(1500))]
+    #![proptest_config(ProptestConfig::with_cases(1500))]
 
     #[test]
     fn damaged_streams_are_survived(

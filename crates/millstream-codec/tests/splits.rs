@@ -5,17 +5,6 @@ mod common;
 use common::{KINDS, STREAMED, by_stream, encoded, sample};
 use millstream_codec::CodecId;
 use proptest::prelude::*;
-use proptest::test_runner::RngSeed;
-
-fn config(cases: u32) -> ProptestConfig {
-    let rng_seed = RngSeed::Fixed(0x5EED);
-    ProptestConfig {
-        cases,
-        rng_seed,
-        failure_persistence: None,
-        ..ProptestConfig::default()
-    }
-}
 
 /// A stream of up to three parts, where the codec may have several, and its raw bytes.
 fn stream_of_parts(
@@ -34,7 +23,7 @@ fn stream_of_parts(
 }
 
 proptest! {
-    #![proptest_config(config(48))]
+    #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
     fn any_cut_gives_the_same_bytes(

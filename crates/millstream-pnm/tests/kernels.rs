@@ -10,7 +10,7 @@ use proptest::prelude::*;
 const SPOILERS: &[u8] = b"0123456789 \t\n\x0B\x0C\r#-+,.aP/:\x00\x1F\x7F\x80\xB0\xFF";
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig::with_cases(150))]
 
     #[test]
     fn right_texts_give_the_samples_they_were_made_of(text in texts(3000)) {

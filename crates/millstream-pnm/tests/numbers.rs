@@ -71,7 +71,7 @@ fn integers(signed: bool) -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig::with_cases(60))]
 
     #[test]
     fn integers_are_what_the_standard_library_makes_of_them(

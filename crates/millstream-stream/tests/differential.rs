@@ -141,16 +141,8 @@ fn compare(
     }
 }
 
-fn config(cases: u32) -> ProptestConfig {
-    ProptestConfig {
-        cases,
-        failure_persistence: None,
-        ..ProptestConfig::default()
-    }
-}
-
 proptest! {
-    #![proptest_config(config(256))]
+    #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
     fn memory_is_a_cursor_over_a_vector(steps in steps(3000, true)) {
@@ -231,7 +223,7 @@ fn storages() -> Vec<(&'static str, Arc<Storage>)> {
 fn each_sequence(writes: bool, cases: u32, body: impl Fn(&Streams, &[Step])) {
     for (_, storage) in storages() {
         let streams = Streams::new(&storage).expect("streams");
-        let mut runner = proptest::test_runner::TestRunner::new(config(cases));
+        let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig::with_cases(cases));
         let result = runner.run(&steps(FILE_BYTES, writes), |steps| {
             body(&streams, &steps);
             Ok(())

@@ -131,20 +131,27 @@ fn parts(stored: &[u8]) -> Result<Parts<'_>, &'static str> {
     let mut rest = &stored[MAGIC.len()..];
     while let Some((head, after)) = rest.split_first_chunk::<8>() {
         let len = u32::from_be_bytes([head[0], head[1], head[2], head[3]]) as usize;
-        let Some(body) = after.get(..len) else {
+        // Four bytes of CRC come behind it: not checked, but a file that lacks them is cut.
+        let end = len.checked_add(4).and_then(|end| after.get(end..));
+        let Some(behind) = end else {
             return Err("a chunk of the PNG is longer than the file");
         };
+        let body = &after[..len];
         match &head[4..] {
             b"PLTE" => parts.palette = body,
             b"tRNS" => parts.transparency = body,
             b"IDAT" => parts.data.push(body),
-            b"IEND" => break,
+            b"IEND" => return Ok(parts),
             _ => {}
         }
-        // Four bytes of CRC.
-        rest = after.get(len + 4..).unwrap_or(&[]);
+        rest = behind;
     }
-    Ok(parts)
+    // Only the end's own chunk, which says nothing more, may be missing, and that wholly.
+    if rest.is_empty() {
+        Ok(parts)
+    } else {
+        Err("the PNG is cut between its chunks")
+    }
 }
 
 fn fast(
