@@ -74,6 +74,21 @@ pub struct CorpusFile {
     pub blocks: Vec<BlockSpan>,
 }
 
+impl CorpusFile {
+    /// Any file, as it is.
+    pub(crate) fn stored(path: &Path, len: u64, xxh3: u64) -> CorpusFile {
+        CorpusFile {
+            path: path.to_path_buf(),
+            form: Form::Stored,
+            stored_len: len,
+            raw_len: len,
+            raw_xxh3: xxh3,
+            raw_word_sum: 0,
+            blocks: Vec::new(),
+        }
+    }
+}
+
 /// Makes and finds the corpus' files.
 pub struct Corpus {
     folder: PathBuf,

@@ -2,7 +2,8 @@
 //!
 //! - opening a large package cold, up to the first lookup, beside a bare read of its tables;
 //! - lookups by name and by hash;
-//! - a start-up of many small files from a package, beside the loose files;
+//! - a start-up of many small files from a package, beside the loose files read by threads and by
+//!   every rival;
 //! - a folder of real data (`packages/NAME` below the corpus folder; links to files are followed),
 //!   beside the device, and beside a deflated zip;
 //! - sizes, and the rate of packing beside the codec alone;
@@ -25,10 +26,12 @@ use crate::measure::{Case, Contender, Work};
 use crate::memory::Destination;
 use crate::ours::{Setup, failed, queue_for};
 use crate::rows::{Metric, Params, Row};
+use crate::startup::Plan;
 use crate::workload::{Field, Session};
 
 mod codings;
 mod folder;
+mod loose;
 mod tables;
 #[cfg(feature = "peers")]
 mod zipped;
@@ -156,51 +159,6 @@ impl Contender for Batch {
     }
 }
 
-/// Loose files, by several threads of the standard library.
-pub(crate) struct Loose {
-    pub(crate) files: std::sync::Arc<Vec<(PathBuf, u64)>>,
-    pub(crate) threads: usize,
-}
-
-impl Contender for Loose {
-    fn name(&self) -> String {
-        format!("std-{}", self.threads)
-    }
-
-    fn run(&mut self, destination: &mut Destination) -> Result<Work> {
-        use std::io::Read as _;
-        use std::sync::Mutex;
-        use std::sync::atomic::{AtomicUsize, Ordering};
-        let mut rest = &mut destination[..];
-        let mut pieces = Vec::with_capacity(self.files.len());
-        for (path, len) in self.files.iter() {
-            let (piece, later) = std::mem::take(&mut rest).split_at_mut(*len as usize);
-            rest = later;
-            pieces.push(Mutex::new((path, piece)));
-        }
-        let next = AtomicUsize::new(0);
-        let serve = || -> Result<()> {
-            while let Some(piece) = pieces.get(next.fetch_add(1, Ordering::Relaxed)) {
-                // Nobody else ever takes this piece; the lock only hands it over.
-                let mut piece = piece.lock().unwrap_or_else(|poison| poison.into_inner());
-                let (path, into) = &mut *piece;
-                let path: &Path = path;
-                let file = std::fs::File::open(path);
-                let read = file.and_then(|mut file| file.read_exact(into));
-                read.map_err(|error| Error::file("read", path, error))?;
-            }
-            Ok(())
-        };
-        let span = crate::together::timed(self.threads, &serve)?;
-        Ok(Work {
-            bytes: self.files.iter().map(|(_, len)| len).sum(),
-            requests: self.files.len() as u64,
-            span: Some(span),
-            ..Work::default()
-        })
-    }
-}
-
 /// The bytes of a package at the device's rate: direct blocks of 512 KiB, eight in flight.
 pub(crate) fn device(path: &Path) -> Result<crate::read::Device> {
     let len = std::fs::metadata(path)
@@ -260,19 +218,12 @@ fn start_up(session: &mut Session<'_>, folder: &Path) -> Result<()> {
         });
     }
     field.try_add("device", device(&packages[1]));
-    let files = small
-        .iter()
-        .map(|file| (file.path.clone(), file.raw_len))
-        .collect();
-    field.add(Loose {
-        files: std::sync::Arc::new(files),
-        threads: limits::POOL_THREADS,
-    });
-    let raw: u64 = small.iter().map(|file| file.raw_len).sum();
+    let plan = std::sync::Arc::new(Plan::of_all(small.clone()));
+    loose::contenders(session, &mut field, &plan);
     let largest = packages
         .iter()
-        .map(|path| std::fs::metadata(path).map_or(0, |it| it.len()));
-    let len = largest.max().unwrap_or(0).max(raw) as usize + (1 << 20);
+        .map(|path| std::fs::metadata(path).map_or(0, |it| it.len() as usize));
+    let len = largest.max().unwrap_or(0).max(plan.destination_len) + (1 << 20);
     let mut destination = Destination::new(len)?;
     let case = Case {
         workload: WORKLOAD,

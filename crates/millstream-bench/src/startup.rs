@@ -91,6 +91,16 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
+    /// Every file once, at the same priority, none cancelled.
+    pub(crate) fn of_all(files: Vec<CorpusFile>) -> Plan {
+        let mut plan = Plan::new(files, 0);
+        for entry in &mut plan.entries {
+            entry.priority = Priority::Normal;
+            entry.cancelled = false;
+        }
+        plan
+    }
+
     fn new(files: Vec<CorpusFile>, seed: u64) -> Plan {
         let mut rng = Rng::with_seed(seed);
         let mut at = 0;
@@ -125,7 +135,8 @@ impl Plan {
         self.entries.iter().filter(|entry| !entry.cancelled)
     }
 
-    fn check(&self, bytes: &[u8]) -> Result<()> {
+    /// That everything wanted has come.
+    pub(crate) fn check(&self, bytes: &[u8]) -> Result<()> {
         for entry in self.wanted() {
             if xxh3_64(&bytes[entry.place.clone()]) != entry.file.raw_xxh3 {
                 let path = entry.file.path.display();
@@ -208,9 +219,9 @@ fn read_whole(entry: &Entry, into: &mut [u8]) -> Result<()> {
 }
 
 /// The standard library: one file after the other, or on several threads.
-struct Std {
-    plan: std::sync::Arc<Plan>,
-    threads: usize,
+pub(crate) struct Std {
+    pub(crate) plan: std::sync::Arc<Plan>,
+    pub(crate) threads: usize,
 }
 
 impl Contender for Std {

@@ -250,7 +250,7 @@ impl Session<'_> {
 /// Contenders that came to be, and skipped rows for those that did not.
 pub(crate) struct Field {
     workload: &'static str,
-    case: String,
+    pub(crate) case: String,
     pub(crate) contenders: Vec<Box<dyn Contender>>,
     pub(crate) skipped: Vec<Row>,
 }

@@ -7,13 +7,14 @@ use millstream::CodecId;
 use millstream_pak::{Coding, Item};
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::{Batch, Loose, SIZE, WORKLOAD, Wanted, auto, device, figures, packed, row};
+use super::{Batch, SIZE, WORKLOAD, Wanted, auto, device, figures, loose, packed, row};
 use crate::cold;
+use crate::corpus::CorpusFile;
 use crate::error::{Error, Result};
-use crate::limits;
 use crate::measure::Case;
 use crate::memory::Destination;
 use crate::ours::failed;
+use crate::startup::Plan;
 use crate::workload::{Field, Session};
 
 pub(super) fn run(session: &mut Session<'_>, made: &Path) -> Result<()> {
@@ -46,12 +47,13 @@ fn one(
     made: &Path,
 ) -> Result<()> {
     let found = inputs(folder)?;
-    let (mut files, mut wanted) = (Vec::new(), Vec::new());
+    let (mut files, mut wanted, mut plain) = (Vec::new(), Vec::new(), Vec::new());
     for (entry, path) in &found {
         let (entry, path) = (entry.clone(), path.clone());
         let bytes = std::fs::read(&path).map_err(|error| Error::file("read", &path, error))?;
         let xxh3 = xxh3_64(&bytes);
         wanted.push(Wanted { name: entry, xxh3 });
+        plain.push(CorpusFile::stored(&path, bytes.len() as u64, xxh3));
         files.push((path, bytes.len() as u64));
     }
     let raw: u64 = files.iter().map(|(_, len)| len).sum();
@@ -81,10 +83,8 @@ fn one(
         });
     }
     field.try_add("device", device(&paths[0]));
-    field.add(Loose {
-        files: Arc::clone(&files),
-        threads: limits::POOL_THREADS,
-    });
+    let plan = Arc::new(Plan::of_all(plain));
+    loose::contenders(session, &mut field, &plan);
     #[cfg(feature = "peers")]
     {
         let path = made.join(format!("{name}.zip"));
@@ -106,8 +106,8 @@ fn one(
     ));
     let len = paths
         .iter()
-        .map(|path| std::fs::metadata(path).map_or(0, |it| it.len()));
-    let len = len.max().unwrap_or(0).max(raw) as usize + (1 << 20);
+        .map(|path| std::fs::metadata(path).map_or(0, |it| it.len() as usize));
+    let len = len.max().unwrap_or(0).max(plan.destination_len) + (1 << 20);
     let mut destination = Destination::new(len)?;
     let case = Case {
         workload: WORKLOAD,

@@ -103,15 +103,7 @@ pub(crate) struct Device(Straight);
 
 /// See [`Device`].
 pub(crate) fn device(path: &Path, len: u64) -> Result<Device> {
-    let file = CorpusFile {
-        path: path.to_path_buf(),
-        form: crate::corpus::Form::Stored,
-        stored_len: len,
-        raw_len: len,
-        raw_xxh3: 0,
-        raw_word_sum: 0,
-        blocks: Vec::new(),
-    };
+    let file = CorpusFile::stored(path, len, 0);
     Straight::new(&file, 512 << 10, 8).map(Device)
 }
 

@@ -17,7 +17,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::{CPU, IOPS, WORKLOAD, heat};
 use crate::clock::Moment;
-use crate::corpus::{CorpusFile, Form};
+use crate::corpus::CorpusFile;
 use crate::engine::{self, COST};
 use crate::error::{Error, Result};
 use crate::measure::{Case, Contender, Work};
@@ -420,15 +420,7 @@ fn sizes(session: &mut Session<'_>) -> Result<Vec<Point>> {
     let mut points = Vec::new();
     for size in sizes {
         let mut field = Field::new(WORKLOAD, &case_name("size", size));
-        let file = CorpusFile {
-            path: path.clone(),
-            form: Form::Stored,
-            stored_len: size,
-            raw_len: size,
-            raw_xxh3: 0,
-            raw_word_sum: 0,
-            blocks: Vec::new(),
-        };
+        let file = CorpusFile::stored(&path, size, 0);
         field.try_add("ring", Straight::new(&file, 1 << 20, 8));
         field.add(OneRequest(path.clone(), size, None));
         let case = Case {
