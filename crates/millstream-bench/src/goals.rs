@@ -288,11 +288,20 @@ const GOALS: &[Goal] = &[
     ),
     goal(
         packages::WORKLOAD,
-        |case| case == "2096 files cold",
+        |case| case.ends_with(" files cold"),
         MS,
         packages::TOTAL,
         Speedup,
-        &["std-8"],
+        LOADERS,
+        AtLeast(3.0),
+    ),
+    goal(
+        packages::WORKLOAD,
+        |case| case.ends_with(" files cold"),
+        "millstream-stored",
+        packages::TOTAL,
+        Speedup,
+        LOADERS,
         AtLeast(3.0),
     ),
     goal(
