@@ -148,7 +148,7 @@ impl<'a> Case<'a> {
             .filter(|name| self.is_rival(name));
         let rival = rivals
             .filter_map(|name| Some((name, self.figures(name, metric)?)))
-            .filter(|(_, theirs)| theirs.unit == figures.unit)
+            .filter(|(_, theirs)| theirs.unit == figures.unit && same_form(figures, theirs))
             .reduce(|best, other| if better(other.1, best.1) { other } else { best })
             .and_then(|(name, theirs)| Some((name, compare(figures, theirs)?)));
         let limit = self
@@ -178,6 +178,15 @@ impl<'a> Case<'a> {
             .into_iter()
             .filter_map(|name| Some((name, self.figures(name, metric)?)))
             .reduce(|best, other| if better(other.1, best.1) { other } else { best })
+    }
+}
+
+/// Whether both had the same file to read: blocks that any thread can decode are another one than a
+/// single stream. Who names no form reads what all do.
+fn same_form(one: &Figures, other: &Figures) -> bool {
+    match (one.text("form"), other.text("form")) {
+        (Some(one), Some(other)) => one == other,
+        _ => true,
     }
 }
 
@@ -228,6 +237,26 @@ mod tests {
             contender: contender.into(),
             finding: Finding::Figures(figures(Better::Higher, median, 0.01)),
         }
+    }
+
+    #[test]
+    fn a_single_stream_is_not_compared_with_blocks() {
+        let of_form = |contender: &str, median: f64, form: &str| {
+            let mut row = row("read", "zlib", contender, median);
+            if let Finding::Figures(figures) = &mut row.finding {
+                figures.params.insert("form".into(), form.into());
+            }
+            row
+        };
+        let rows = [
+            of_form("millstream", 4.0, "zlib"),
+            of_form("millstream-blocks", 9.0, "zlib-blocks"),
+            of_form("blocks-threads", 8.0, "zlib-blocks"),
+            row("read", "zlib", "stdio", 3.0),
+        ];
+        let verdict = cases(&rows)[0].verdict("rate").expect("ours is there");
+        assert_eq!(verdict.ours, "millstream");
+        assert_eq!(verdict.rival.expect("one is").0, "stdio");
     }
 
     #[test]
