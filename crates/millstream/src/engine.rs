@@ -3,9 +3,9 @@
 //!
 //! A round of the engine walks the data's way once: mail (entries, commands, results of jobs) →
 //! [`intake`] → completions of the device → [`decode`] → timers → [`issue`] (the scheduler's picks
-//! go to the device) → ends (FIFO entries, wakers). It never opens, stats, decodes or copies more
-//! than 16 KiB, and calls no code of the application but wakers and the log hook, outside all
-//! locks.
+//! go to the device) → ends (FIFO entries, wakers) → [`copies`] (a little of what is to be copied
+//! out of the page cache). It never opens, stats or decodes, copies for no longer than 30 µs at a
+//! time, and calls no code of the application but wakers and the log hook, outside all locks.
 //!
 //! Ownership, which everything else rests on:
 //! - All tables are the engine's alone. A request's end is decided here and nowhere else, so each
@@ -40,6 +40,7 @@ use crate::trace::{EventKind, Lane, Trace, TraceEvent};
 
 mod close;
 mod complete;
+mod copies;
 mod decode;
 pub(crate) mod device;
 mod end;
@@ -81,6 +82,7 @@ pub(crate) struct Engine {
     ops: Slab<Op>,
     /// Operations that the slow device gave back.
     ops_waiting: Vec<u32>,
+    copies: copies::OwnCopies,
     /// Operations pushed since the last submit.
     unsubmitted: usize,
     scheduler: Scheduler,
@@ -201,6 +203,7 @@ impl Engine {
             free_requests: Vec::new(),
             ops: Slab::default(),
             ops_waiting: Vec::new(),
+            copies: copies::OwnCopies::new(options),
             unsubmitted: 0,
             scheduler: Scheduler::new(options.block_bytes as u64),
             files: Files::new(options.descriptors),
@@ -263,6 +266,9 @@ impl Engine {
     /// device or workers have something it sleeps at once: they wake it, and what comes together
     /// is then taken together.
     fn rest(&mut self) {
+        if self.await_helpers() {
+            return;
+        }
         let started = Instant::now();
         let quick = Duration::from_nanos(limits::ENGINE_SPIN_NS);
         if self.last_gap < quick && self.jobs_out == 0 && self.ops.len() == 0 {
@@ -279,7 +285,8 @@ impl Engine {
         let timeout = self.until_next_timer();
         let shared = Arc::clone(&self.shared);
         self.unsubmitted = 0;
-        self.device.wait(timeout, &mut || shared.has_mail());
+        let awake = &mut || shared.has_mail() || shared.copies.has_done();
+        self.device.wait(timeout, awake);
         self.last_gap = started.elapsed();
     }
 
@@ -337,7 +344,7 @@ impl Engine {
         }
         self.send_jobs();
         self.finish_round();
-        worked
+        worked | self.copy_own_share()
     }
 
     fn reap(&mut self) -> usize {
@@ -345,6 +352,7 @@ impl Engine {
         if let Some(slow) = &mut self.slow {
             reaped += slow.reap(&mut self.completions);
         }
+        reaped += self.shared.copies.reap(&mut self.completions);
         reaped
     }
 

@@ -41,6 +41,7 @@ struct Readme;
 
 mod cells;
 pub mod codec;
+mod copies;
 pub mod destination;
 mod engine;
 pub mod error;

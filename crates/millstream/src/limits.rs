@@ -61,6 +61,42 @@ pub const DIRECT_BYTES_MIN: u64 = 64 << 10;
 /// cores copy; shorter ones cost less inline than the hand-over (0.6–0.8 µs for 4 KiB).
 pub const OFFLOAD_BYTES_MIN: u64 = 64 << 10;
 
+/// Operations that wait to be copied out of the page cache, or are being copied: what two cores do
+/// in about 100 µs, if they are of 4 KiB.
+pub const COPIES_MAX: usize = 256;
+
+/// Bytes of one copy: 20 to 30 µs, so that nobody waits for long behind one, and a call for each
+/// costs a hundredth.
+pub const COPY_BLOCK_BYTES: u64 = 256 << 10;
+
+/// What the engine copies in a round: less than 10 µs, unless one block is longer.
+pub const COPY_OWN_BYTES_MAX: usize = 64 << 10;
+
+/// See [`COPY_OWN_BYTES_MAX`].
+pub const COPY_OWN_OPERATIONS_MAX: usize = 16;
+
+/// What a worker copies before it hands over what is done.
+pub const COPY_HELP_BYTES_MAX: usize = 256 << 10;
+
+/// See [`COPY_HELP_BYTES_MAX`].
+pub const COPY_HELP_OPERATIONS_MAX: usize = 32;
+
+/// A worker is called to copy if what waits takes each that copies longer than this: what a
+/// hand-over costs.
+pub const COPY_CALL_NS: u64 = 25_000;
+
+/// Of a copy: the call.
+pub const COPY_CALL_COST_NS: u64 = 300;
+
+/// Of a copy: the bytes (10 GB/s).
+pub const COPY_BYTES_PER_NS: u64 = 10;
+
+/// How long a worker that has copied looks for more before it sleeps.
+pub const COPY_HELP_SPIN_NS: u64 = 20_000;
+
+/// Of a file whose reads are not cached, one in so many is tried all the same.
+pub const COPY_SKIPS_MAX: u32 = 63;
+
 /// A range counts as cached if this many eighths of it are.
 pub const CACHED_EIGHTHS: u64 = 7;
 

@@ -27,6 +27,8 @@ pub struct Stats {
     pub merged_operations: u64,
     /// Operations past the page cache.
     pub direct_operations: u64,
+    /// Operations that found all their bytes in the page cache, and needed no device.
+    pub copied_operations: u64,
     /// Operations repeated because they came back short or interrupted.
     pub retried_operations: u64,
     /// Bytes that devices moved, and opens that read.

@@ -29,6 +29,7 @@ use millstream_io::fs::Beside;
 use millstream_io::{Buffer, BufferPool, DeviceKind, Doorbell, FileSystem};
 
 use crate::codec::{Pull, PulledDecode};
+use crate::copies::Copies;
 use crate::engine::{self, Engine};
 use crate::error::{Error, ErrorKind};
 use crate::fence::Watcher;
@@ -164,6 +165,7 @@ pub(crate) struct Shared {
     pub(crate) fs: Arc<dyn FileSystem>,
     pub(crate) buffers: Arc<BufferPool>,
     pub(crate) jobs: Jobs,
+    pub(crate) copies: Copies,
     pub(crate) pull: Pull,
     pub(crate) names: Mutex<Names>,
     inbox: Mutex<Inbox>,
@@ -194,6 +196,13 @@ impl Shared {
 
     fn ring(&self) {
         self.mail.store(true, Ordering::SeqCst);
+        if let Some(doorbell) = self.doorbell.get() {
+            doorbell.ring();
+        }
+    }
+
+    /// Worker: copies are finished.
+    pub(crate) fn wake_engine(&self) {
         if let Some(doorbell) = self.doorbell.get() {
             doorbell.ring();
         }
@@ -384,6 +393,7 @@ impl Storage {
             fs,
             buffers,
             jobs: Jobs::default(),
+            copies: Copies::default(),
             pull: Pull::default(),
             names: Mutex::default(),
             inbox: Mutex::default(),

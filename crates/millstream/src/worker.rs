@@ -12,8 +12,11 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use millstream_codec::Scratch;
+use millstream_io::{Completion, Operation};
 
+use crate::copies::{self, Share};
 use crate::job::{self, Job, JobResult};
+use crate::limits;
 use crate::park::{self, Role};
 use crate::storage::Shared;
 use crate::waiters::lock;
@@ -27,6 +30,8 @@ struct Lanes {
     rest: VecDeque<Job>,
     sleeping: usize,
     running: usize,
+    /// Helpers called to copy, and not yet come.
+    helpers: usize,
     stop: bool,
 }
 
@@ -38,6 +43,14 @@ impl Lanes {
     fn pop(&mut self) -> Option<Job> {
         self.urgent.pop_front().or_else(|| self.rest.pop_front())
     }
+}
+
+/// What a worker is to do.
+enum Taken {
+    /// The jobs that it was given.
+    Jobs,
+    /// To copy what is cached.
+    Help,
 }
 
 /// The jobs of a storage, and who waits for them.
@@ -72,16 +85,45 @@ impl Jobs {
         }
     }
 
+    /// Engine: one worker more is to copy, once it has no urgent job.
+    pub(crate) fn call_helper(&self) {
+        let mut lanes = lock(&self.lanes);
+        lanes.helpers += 1;
+        let wake = lanes.sleeping > 0;
+        drop(lanes);
+        if wake {
+            self.work.notify_one();
+        }
+    }
+
+    /// Whether jobs wait for a worker.
+    fn wait(&self) -> bool {
+        lock(&self.lanes).len() > 0
+    }
+
     /// One job, for a thread of the application that pumps.
     pub(crate) fn try_pop(&self) -> Option<Job> {
         lock(&self.lanes).pop()
     }
 
-    fn take(&self, workers: usize, into: &mut Vec<Job>, in_flight: &dyn Fn() -> bool) -> bool {
+    fn take(
+        &self,
+        workers: usize,
+        into: &mut Vec<Job>,
+        in_flight: &dyn Fn() -> bool,
+    ) -> Option<Taken> {
         let mut lanes = lock(&self.lanes);
-        while lanes.len() == 0 {
+        loop {
+            if lanes.helpers > 0 && lanes.urgent.is_empty() {
+                lanes.helpers -= 1;
+                lanes.running += 1;
+                return Some(Taken::Help);
+            }
+            if lanes.len() > 0 {
+                break;
+            }
             if lanes.stop {
-                return false;
+                return None;
             }
             lanes.sleeping += 1;
             let waited_for_data = in_flight();
@@ -99,7 +141,7 @@ impl Jobs {
         let count = (lanes.len() / (2 * workers)).clamp(1, TAKE_MAX);
         into.extend((0..count).map_while(|_| lanes.pop()));
         lanes.running += 1;
-        true
+        Some(Taken::Jobs)
     }
 
     fn finished(&self) {
@@ -150,11 +192,61 @@ fn work(shared: &Arc<Shared>, index: usize, count: usize) {
     let mut jobs = Vec::with_capacity(TAKE_MAX);
     let mut results: Vec<JobResult> = Vec::with_capacity(TAKE_MAX);
     let in_flight = || shared.in_flight.load(Ordering::Relaxed) > 0;
-    while shared.jobs.take(count, &mut jobs, &in_flight) {
-        for job in jobs.drain(..) {
-            results.extend(job::run(job, shared.fs.as_ref(), &mut scratch));
+    let mut copies = CopyMemory::default();
+    while let Some(taken) = shared.jobs.take(count, &mut jobs, &in_flight) {
+        match taken {
+            Taken::Jobs => {
+                for job in jobs.drain(..) {
+                    results.extend(job::run(job, shared.fs.as_ref(), &mut scratch));
+                }
+                shared.job_results(&mut results);
+            }
+            Taken::Help => help(shared, &mut copies),
         }
-        shared.job_results(&mut results);
         shared.jobs.finished();
     }
+}
+
+/// What a worker copies at a time.
+const SHARE: Share = Share {
+    operations: limits::COPY_HELP_OPERATIONS_MAX,
+    bytes: limits::COPY_HELP_BYTES_MAX,
+};
+
+/// Lists that a helper uses again.
+#[derive(Default)]
+struct CopyMemory {
+    taken: Vec<Operation>,
+    done: Vec<Completion>,
+}
+
+/// Copies as long as anything is to be copied, or may soon be, and no job waits.
+fn help(shared: &Shared, memory: &mut CopyMemory) {
+    let spin = Duration::from_nanos(limits::COPY_HELP_SPIN_NS);
+    let mut idle_since = None;
+    loop {
+        let threads = shared.copies.helpers() + 1;
+        shared.copies.take(SHARE, threads, &mut memory.taken);
+        if !memory.taken.is_empty() {
+            idle_since = None;
+            let fs = shared.fs.as_ref();
+            let done = memory
+                .taken
+                .drain(..)
+                .map(|taken| copies::execute(fs, taken));
+            memory.done.extend(done);
+            shared.copies.finish(&mut memory.done);
+            shared.wake_engine();
+            if shared.jobs.wait() {
+                break;
+            }
+        } else if idle_since.get_or_insert_with(Instant::now).elapsed() >= spin {
+            break;
+        } else {
+            for _ in 0..16 {
+                std::hint::spin_loop();
+            }
+        }
+    }
+    shared.copies.helper_leaves();
 }

@@ -124,7 +124,11 @@ impl Schedule {
             }
             options.rotating = random.u8(0..4) == 0;
             options.position = random.bool().then(|| random.u64(0..1 << 30));
-            options.cached_bytes = Some(if random.bool() { 0 } else { len as u64 });
+            options.cached_bytes = Some(match random.u8(0..4) {
+                0 | 1 => 0,
+                2 => random.u64(0..=len as u64),
+                _ => len as u64,
+            });
             files.add(format!("f{index}"), bytes.clone(), options);
             contents.push(bytes);
         }

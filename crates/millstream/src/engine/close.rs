@@ -91,8 +91,8 @@ impl Engine {
         if let Some(slow) = self.slow.take() {
             abandoned += slow.shutdown(deadline, &mut completions).operations.len();
         }
-        self.completions = completions;
-        self.complete_all();
+        self.completions.append(&mut completions);
+        abandoned += self.end_copies(deadline);
         for request in 0..u32::try_from(self.requests.len()).expect("fewer than 2^32 requests") {
             let req = &self.requests[request as usize];
             if req.phase != Phase::Free {

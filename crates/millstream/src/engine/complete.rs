@@ -43,6 +43,10 @@ impl Engine {
 
     fn complete(&mut self, completion: Completion) {
         let number = u32::try_from(completion.id).expect("operations have small numbers");
+        if self.ops[number].copied {
+            self.copied(number, completion);
+            return;
+        }
         let op = &mut self.ops[number];
         let merged = matches!(op.members, Members::Many(_));
         let before = op.done;
@@ -77,7 +81,7 @@ impl Engine {
     }
 
     /// Whether anyone still waits for the operation's bytes.
-    fn is_wanted(&self, number: u32) -> bool {
+    pub(super) fn is_wanted(&self, number: u32) -> bool {
         let wants = |target: &Target| {
             self.live(*target)
                 .is_some_and(|request| !self.requests[request as usize].is_ending())
@@ -90,7 +94,7 @@ impl Engine {
 
     /// Gives the rest of an operation to the device again; `segments` begin at byte `had` of the
     /// operation.
-    fn go_on(&mut self, number: u32, segments: Segments, at: u64, had: u64) {
+    pub(super) fn go_on(&mut self, number: u32, segments: Segments, at: u64, had: u64) {
         let op = &mut self.ops[number];
         op.done = at;
         let (index, direct, offset) = (op.file, op.direct, op.offset + at);
@@ -105,7 +109,7 @@ impl Engine {
 
     /// An operation is over. `Err(None)`: its bytes did not come, and its members try again (or
     /// end, if they are ending).
-    fn finish_op(&mut self, number: u32, result: Result<(), Option<Error>>) {
+    pub(super) fn finish_op(&mut self, number: u32, result: Result<(), Option<Error>>) {
         let op = self.ops.remove(number);
         let file = self.files.at(op.file);
         file.ops -= 1;

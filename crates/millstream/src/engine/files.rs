@@ -16,6 +16,7 @@ use millstream_io::{Descriptor, IoError, MountKind, Opened};
 use super::Engine;
 use super::opens::{OpenLane, OpenLanes, note_opened};
 use super::table::NO_FILE;
+use crate::copies::Hits;
 use crate::error::{Error, ErrorKind};
 use crate::files::{FileId, FileInfo, FileOptions, OpenOutcome};
 use crate::job::{Job, Target};
@@ -71,6 +72,8 @@ pub(crate) struct File {
     pub(super) alone: bool,
     /// Granules loaded before.
     pub(crate) repeat: Vec<u64>,
+    /// Whether reads through the page cache find their bytes there.
+    pub(super) hits: Hits,
     /// First write error since the last sync.
     pub(crate) write_error: Option<Error>,
     /// Syncs that wait for writes.
@@ -191,6 +194,7 @@ impl Files {
             opened_once: false,
             alone: false,
             repeat: Vec::new(),
+            hits: Hits::default(),
             write_error: None,
             syncs: Vec::new(),
             epochs: VecDeque::from([0]),

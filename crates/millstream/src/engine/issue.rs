@@ -42,6 +42,8 @@ pub(super) struct Transfer {
     pub(super) want: u64,
     pub(super) need: u64,
     pub(super) direct: bool,
+    /// Likely to be in the page cache.
+    pub(super) copied: bool,
     pub(super) window: Option<u64>,
     pub(super) segments: Segments,
 }
@@ -52,7 +54,7 @@ impl Engine {
         let mut worked = self.push_waiting();
         let mut passed = [false; 4];
         let mut staging_short = false;
-        while self.device.in_flight() < self.device.depth() {
+        while self.device.in_flight() < self.device.depth() && self.has_room_for_copies() {
             let picked = self.scheduler.pick(self.now_ns, self.rate, passed);
             let Some((request, class)) = picked else {
                 break;
@@ -71,6 +73,7 @@ impl Engine {
                 }
             }
         }
+        self.send_copies();
         // What is pushed in the last rounds before a rest goes to the device with the call that
         // waits, unless the device would run dry until then.
         let with_device = self.device.in_flight() - self.unsubmitted.min(self.device.in_flight());
@@ -249,6 +252,7 @@ impl Engine {
             class,
             direct: transfer.direct,
             slow,
+            copied: transfer.copied,
             offset: transfer.offset,
             want: transfer.want,
             need: transfer.need,
@@ -288,6 +292,11 @@ impl Engine {
             offload,
             mount,
         };
+        if entry.copied {
+            let class = entry.class;
+            self.give_copy(operation, class);
+            return;
+        }
         self.unsubmitted += 1;
         let device = match &mut self.slow {
             Some(slow) if entry.slow => {

@@ -460,6 +460,7 @@ pub(super) fn note_opened(file: &mut File, about: Opened) {
     if !same {
         file.version = file.version.wrapping_add(1);
         file.repeat.clear();
+        file.hits = Default::default();
     }
     file.phase = FilePhase::Open(about.descriptor);
     file.append_at = file.append_at.or(Some(about.len));

@@ -343,43 +343,48 @@ impl Engine {
     /// Issues the next operation of the last window.
     fn issue_window(&mut self, request: u32) -> Issue {
         let block = self.scheduler.block_bytes(self.now_ns);
-        let req = &mut self.requests[request as usize];
-        let target = req.target(request);
-        let (index, offset) = (req.file, req.offset);
-        let decode = req.decode.as_mut().expect("a staged request");
+        let req = &self.requests[request as usize];
+        let (target, index, offset) = (req.target(request), req.file, req.offset);
+        let decode = req.decode.as_ref().expect("a staged request");
         let serial = decode.front_serial + decode.windows.len() as u64 - 1;
-        let window = decode.windows.back_mut().expect("a window to fill");
+        let window = decode.windows.back().expect("a window to fill");
         let WindowMemory::Filling(memory) = &window.memory else {
             unreachable!("only windows being filled are issued")
         };
-        let lead = window.lead();
+        let (lead, total, direct) = (window.lead(), window.total(), window.direct);
         let data = window.start - usize::try_from(lead).expect("less than a page");
-        let file = self.files.at(index);
-        let align = match file.alignment() {
-            Some(alignment) if window.direct => u64::from(alignment.offset),
+        let within = usize::try_from(window.issued).expect("within the window");
+        let pointer = memory.pointer().wrapping_add(data + within);
+        let at = offset + window.stored_at - lead + window.issued;
+        let mut need = (total - window.issued).min(block);
+        let copied = match direct {
+            true => None,
+            false => self.copied_block(index, at, need),
+        };
+        need = copied.unwrap_or(need);
+        let align = match self.files.at(index).alignment() {
+            Some(alignment) if direct => u64::from(alignment.offset),
             _ => 1,
         };
-        let total = window.total();
-        let need = (total - window.issued).min(block);
-        let want = if window.issued + need == total {
+        let decode = self.decode(request);
+        let window = decode.windows.back_mut().expect("a window to fill");
+        window.issued += need;
+        window.ops_out += 1;
+        let want = if window.issued == total {
             need.next_multiple_of(align)
         } else {
             need
         };
-        let within = usize::try_from(window.issued).expect("within the window");
-        let pointer = memory.pointer().wrapping_add(data + within);
         let transfer = Transfer {
             verb: Verb::Read,
-            offset: offset + window.stored_at - lead + window.issued,
+            offset: at,
             want,
             need,
-            direct: window.direct,
+            direct,
+            copied: copied.is_some(),
             window: Some(serial),
             segments: Segments::One(segment(pointer, want)),
         };
-        window.issued += need;
-        window.ops_out += 1;
-        let direct = window.direct;
         let descriptor = self.descriptor_for(index, direct);
         self.push(Members::One(target), transfer, descriptor);
         Issue::Issued

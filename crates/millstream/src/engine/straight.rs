@@ -250,16 +250,23 @@ impl Engine {
         let mut bytes = (req.len - req.issued).min(block);
         let piece = piece_at(&req.destination, req.issued);
         bytes = piece.map_or(bytes, |(_, left)| bytes.min(left));
-        let direct = !req.writes() && self.goes_direct(request, at, bytes);
+        let (reads, index) = (!req.writes(), req.file);
+        let direct = reads && self.goes_direct(request, at, bytes);
         if direct && !self.direct_is_open(request) {
             return Issue::Left;
         }
+        let copied = match reads && !direct {
+            true => self.copied_block(index, at, bytes),
+            false => None,
+        };
+        bytes = copied.unwrap_or(bytes);
         if let Err(error) = self.land(request, direct) {
             self.fail(request, error);
             return Issue::Left;
         }
-        let (transfer, bytes) = self.transfer(request, at, bytes, direct);
-        let (index, direct) = (self.requests[request as usize].file, transfer.direct);
+        let (mut transfer, bytes) = self.transfer(request, at, bytes, direct);
+        transfer.copied = copied.is_some();
+        let direct = transfer.direct;
         let descriptor = self.descriptor_for(index, direct);
         let req = &mut self.requests[request as usize];
         req.issued += bytes;
@@ -459,6 +466,7 @@ impl Engine {
                         want,
                         need,
                         direct,
+                        copied: false,
                         window,
                         segments,
                     };
@@ -473,6 +481,7 @@ impl Engine {
             want: bytes,
             need: bytes,
             direct: false,
+            copied: false,
             window: None,
             segments,
         };
@@ -494,6 +503,10 @@ impl Engine {
         let mut members = vec![];
         let mut pieces = vec![];
         let mut nth = 0;
+        let most = match transfer.copied {
+            true => limits::COPY_BLOCK_BYTES,
+            false => limits::MERGE_BYTES_MAX,
+        };
         // The request itself may stand anywhere but in front if it has a deadline: then nothing is
         // merged.
         if self.scheduler.next_arrival(class, 0) != Some(request) {
@@ -508,7 +521,7 @@ impl Engine {
             let Some(more) = self.follower(next, file, end, transfer.direct) else {
                 break;
             };
-            if transfer.want + more.want > limits::MERGE_BYTES_MAX {
+            if transfer.want + more.want > most {
                 self.requests[next as usize].issued = 0;
                 break;
             }

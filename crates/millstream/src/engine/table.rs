@@ -327,6 +327,8 @@ pub(crate) struct Op {
     pub(crate) class: Priority,
     pub(crate) direct: bool,
     pub(crate) slow: bool,
+    /// Waits to be copied out of the page cache, or is being copied.
+    pub(crate) copied: bool,
     pub(crate) offset: u64,
     /// Bytes asked for.
     pub(crate) want: u64,
