@@ -17,9 +17,9 @@ use crate::format::wrapper::Wrapper;
 use crate::{CodecId, Scratch};
 
 pub(crate) use lz4::{broken_block, lz4_block, lz4_block_with_history};
-pub(crate) use zstd::decode_frame as decode_zstd_frame;
 #[cfg(feature = "c")]
 pub(crate) use zstd::zstd_fault;
+pub(crate) use zstd::{decode as decode_zstd, decode_frame as decode_zstd_frame};
 
 /// Decodes a whole stored block into `raw`; the number of raw bytes written.
 /// All of `stored` must be consumed. `raw` may be longer than needed: the caller compares sizes.
@@ -49,7 +49,7 @@ pub fn decode_block(
         CodecId::ZLIB => deflate::decode(Wrapper::Zlib, scratch, stored, raw),
         CodecId::GZIP => deflate::decode(Wrapper::Gzip, scratch, stored, raw),
         CodecId::DEFLATE => deflate::decode(Wrapper::Raw, scratch, stored, raw),
-        CodecId::ZSTD => zstd::decode(scratch, stored, raw),
+        CodecId::ZSTD => zstd::decode(scratch, None, stored, raw),
         CodecId::LZ4 => lz4::decode_frames(stored, raw),
         CodecId::LZ4_BLOCK => lz4_block(stored, raw),
         CodecId::GDEFLATE => crate::gdeflate::decode(scratch, stored, raw),

@@ -118,6 +118,8 @@ pub mod section {
     pub const ENTRIES: u32 = 2;
     /// Hot: [`BlockRecord`](super::BlockRecord)s, in the order of the data.
     pub const BLOCKS: u32 = 3;
+    /// Hot: zstd dictionaries of blocks, each with its length before it, each on a page of its own.
+    pub const DICTIONARIES: u32 = 4;
     /// Names, each with its length before it; none crosses a page.
     pub const NAMES: u32 = 5;
     /// Pairs of an entry and the place of its metadata, sorted.
@@ -132,7 +134,7 @@ pub mod section {
     /// Whether this version has the kind.
     #[must_use]
     pub const fn is_known(kind: u32) -> bool {
-        matches!(kind, BUCKETS..=BLOCKS | NAMES..=SIGNATURE)
+        matches!(kind, BUCKETS..=SIGNATURE)
     }
 }
 
@@ -191,7 +193,7 @@ pub struct BlockRecord {
     pub codec: u8,
     /// See [`block_flag`].
     pub flags: u8,
-    /// Which dictionary; 0 for none (there are none in this version).
+    /// Of a zstd block, which dictionary of the package, from 1 on; 0 for none.
     pub dictionary: U16,
     /// Raw bytes of a GDeflate tile; 0 for other codecs.
     pub tile_bytes: U32,

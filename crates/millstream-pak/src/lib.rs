@@ -23,4 +23,6 @@ pub use reader::visit::visit;
 pub use reader::{EntryInfo, Package, PackageOptions, Storing};
 pub use sign::{PublicKey, SecretKey};
 pub use writer::patch::{Change, Difference, diff, write_patch, write_patch_file};
-pub use writer::{Coding, Item, PackOptions, PackReport, Target, walk, write, write_file};
+pub use writer::{
+    Coding, Dictionaries, Item, PackOptions, PackReport, Target, walk, write, write_file,
+};

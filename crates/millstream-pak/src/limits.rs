@@ -54,6 +54,19 @@ pub const SHARED_BLOCK_BYTES: usize = 64 << 10;
 /// A shared block this full is closed where a folder ends.
 pub const SHARED_BLOCK_CLOSE_BYTES: usize = 32 << 10;
 
+/// Dictionaries of a package. Ours has one at most; what is made ready of sixteen takes 1.5 MiB.
+pub const DICTIONARIES_MAX: usize = 16;
+
+/// Bytes of a dictionary: with its length it fills a page.
+pub const DICTIONARY_BYTES_MAX: usize = PAGE_BYTES - 2;
+
+/// Shared blocks that are looked at to make a dictionary, and to judge it: 8 MiB, some hundred
+/// times what comes of them.
+pub const DICTIONARY_UNITS_MAX: usize = 128;
+
+/// Raw bytes of shared blocks below which `auto` makes none: it could not save its own length.
+pub const DICTIONARY_RAW_BYTES_MIN: u64 = 1 << 20;
+
 /// What stored blocks of at least `ALIGNED_BYTES_MIN` start on: any disk's direct reads.
 pub const STORED_ALIGNMENT: u64 = 4096;
 
@@ -128,5 +141,6 @@ pub const COOK_BYTES_MAX: u64 = 256 << 20;
 
 const _: () = assert!(METADATA_BYTES_MAX + 2 <= PAGE_BYTES);
 const _: () = assert!(NAME_BYTES_MAX + 2 <= PAGE_BYTES);
+const _: () = assert!(DICTIONARY_BYTES_MAX <= millstream_codec::limits::DICTIONARY_BYTES_MAX);
 const _: () = assert!(SHARED_BLOCK_BYTES <= 1 << BLOCK_SHIFT_MAX);
 const _: () = assert!(SHARED_BYTES_MAX as usize <= SHARED_BLOCK_BYTES);

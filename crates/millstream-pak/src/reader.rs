@@ -9,6 +9,7 @@
 
 pub(crate) mod batch;
 pub(crate) mod check;
+mod dictionaries;
 pub(crate) mod plan;
 mod search;
 pub(crate) mod section;
@@ -18,7 +19,7 @@ pub(crate) mod visit;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use millstream::{Located, OtherBytes, Request, Source, Storage};
+use millstream::{Dictionary, Located, OtherBytes, Request, Source, Storage};
 use zerocopy::FromBytes;
 
 use crate::error::{Error, ErrorKind, Result};
@@ -36,6 +37,8 @@ pub(crate) struct Inner {
     tables: Tables,
     pub(crate) base: Option<Arc<dyn OtherBytes>>,
     options: PackageOptions,
+    /// Made ready when the first block that names one is asked for.
+    dictionaries: OnceLock<Arc<[Dictionary]>>,
     /// Entries in the byte order of their names; made when it is first asked for.
     by_name: OnceLock<Vec<u32>>,
 }
@@ -114,6 +117,7 @@ impl Package {
             tables,
             base: None,
             options,
+            dictionaries: OnceLock::new(),
             by_name: OnceLock::new(),
         })))
     }
@@ -298,7 +302,8 @@ impl Package {
         plan::storing(self, index)
     }
 
-    /// Brings names and metadata into memory and checks them, so that no later lookup blocks.
+    /// Brings names and metadata into memory and checks them, and makes dictionaries ready, so that
+    /// no later lookup or request blocks.
     ///
     /// # Errors
     /// They cannot be read, or are damaged.
@@ -309,7 +314,7 @@ impl Package {
         for section in needed.into_iter().chain(optional.into_iter().flatten()) {
             section.preload(tables)?;
         }
-        Ok(())
+        self.dictionaries().map(|_| ())
     }
 
     /// All entries in the byte order of their names. Reads all names when it is first called.

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use millstream_codec::{CodecId, Scratch, StreamDecoder, Unit};
+use millstream_codec::{CodecId, Dictionary, Scratch, StreamDecoder, Unit};
 use millstream_io::{Block, Descriptor, FileSystem, IoError, OpenMode, Opened};
 
 use crate::codec::ApplicationCodec;
@@ -86,6 +86,8 @@ pub(crate) enum Method {
     Copy,
     /// A whole block; raw bytes must fill the span.
     Whole,
+    /// The same, of zstd, with the dictionary at this index.
+    Dictionary(Arc<[Dictionary]>, usize),
     /// A unit that a scanner found.
     Unit(Unit),
     /// The application's function.
@@ -481,6 +483,10 @@ fn decode_prepared(
         }
         Method::Whole => millstream_codec::decode_block(job.codec, scratch, stored, raw)
             .map_err(Error::from_codec),
+        Method::Dictionary(all, index) => {
+            millstream_codec::decode_block_with(&all[*index], scratch, stored, raw)
+                .map_err(Error::from_codec)
+        }
         Method::Unit(unit) => millstream_codec::decode_unit(job.codec, unit, scratch, stored, raw)
             .map(|()| raw.len())
             .map_err(|error| {

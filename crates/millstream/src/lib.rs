@@ -78,7 +78,7 @@ pub use files::{Access, FileId, FileInfo, FileOptions, Opening};
 pub use group::{Counter, Group, Progress};
 pub use histogram::Histogram;
 pub use local::LocalFile;
-pub use millstream_codec::CodecId;
+pub use millstream_codec::{CodecId, Dictionary};
 pub use millstream_io::fs::Beside;
 pub use millstream_io::{Buffer, BufferPool, DeviceKind};
 pub use options::{Backend, JobSystem, LogLevel, PortableJob, StorageOptions, ThreadOptions};

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use millstream_codec::CodecId;
+use millstream_codec::{CodecId, Dictionary};
 use millstream_io::Buffer;
 use millstream_io::fs::Beside;
 
@@ -78,6 +78,9 @@ pub struct BlockEntry {
     pub checksum: Option<u64>,
     /// The stored bytes are not in the request's file, see [`Request::other_bytes`].
     pub elsewhere: bool,
+    /// Of a zstd block, the dictionary that its frames name: its place from 1 on in
+    /// [`Request::dictionaries`]; 0 for none.
+    pub dictionary: u16,
 }
 
 /// Stored bytes of blocks that lie elsewhere than in the request's own file: the base that a patch
@@ -152,6 +155,7 @@ pub(crate) struct Rare {
     pub(crate) gate: Option<(Fence, u64, Gate)>,
     pub(crate) blocks: Option<Arc<[BlockEntry]>>,
     pub(crate) other: Option<Arc<dyn OtherBytes>>,
+    pub(crate) dictionaries: Option<Arc<[Dictionary]>>,
     /// Raw bytes to leave out in front, and how many to land then.
     pub(crate) trim: Option<(u64, u64)>,
 }
@@ -363,6 +367,14 @@ impl Request {
     #[must_use]
     pub fn other_bytes(mut self, other: Arc<dyn OtherBytes>) -> Request {
         self.rare().other = Some(other);
+        self
+    }
+
+    /// The dictionaries that blocks of the table name. They are made ready once, by
+    /// [`Dictionary::new`], and serve any number of requests.
+    #[must_use]
+    pub fn dictionaries(mut self, dictionaries: Arc<[Dictionary]>) -> Request {
+        self.rare().dictionaries = Some(dictionaries);
         self
     }
 

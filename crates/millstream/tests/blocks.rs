@@ -26,6 +26,7 @@ fn table_of(raw: &[u8]) -> (Vec<u8>, Vec<BlockEntry>) {
             codec,
             checksum: Some(xxhash_rust::xxh3::xxh3_64(&bytes)),
             elsewhere: false,
+            dictionary: 0,
         });
         stored.extend(bytes);
     }
@@ -183,5 +184,62 @@ fn blocks_that_lie_elsewhere_are_read_there() {
         blocks[1].stored_len = u32::MAX;
         let long = failure(bench, request(&blocks, &base));
         assert_eq!(long.kind(), ErrorKind::InvalidArgument);
+    });
+}
+
+/// Blocks of short texts with two dictionaries between them; and what names a wrong one.
+#[test]
+fn blocks_decode_with_the_dictionary_that_they_name() {
+    use millstream::Dictionary;
+    use millstream_codec::{DictionaryEncoder, Scratch, encode_block_with, train_dictionary};
+    if millstream_codec::block_level_range(CodecId::ZSTD).is_empty() {
+        println!("SKIP: this build cannot encode zstd");
+        return;
+    }
+    let text = |nth: usize| format!("<item number=\"{nth}\" of=\"{}\"/>\n", nth * 31 % 977);
+    let texts: Vec<String> = (0..6000).map(text).collect();
+    let lens: Vec<usize> = texts.iter().map(String::len).collect();
+    let all = texts.concat();
+    let trained = |bytes| train_dictionary(all.as_bytes(), &lens, bytes).expect("trained");
+    let bytes = [trained(2048), trained(8192)];
+    let ready = |bytes: &Vec<u8>| Dictionary::new(bytes).expect("a dictionary");
+    let dictionaries: Arc<[Dictionary]> = bytes.iter().map(ready).collect();
+    let (mut stored, mut blocks) = (Vec::new(), Vec::new());
+    for (nth, piece) in all.as_bytes().chunks(20_000).enumerate() {
+        let encoder = DictionaryEncoder::new(&bytes[nth % 2], 3).expect("an encoder");
+        let at = stored.len();
+        let mut scratch = Scratch::default();
+        encode_block_with(&encoder, &mut scratch, piece, &mut stored).expect("encoded");
+        blocks.push(BlockEntry {
+            stored_offset: at as u64,
+            stored_len: u32::try_from(stored.len() - at).expect("small"),
+            raw_len: u32::try_from(piece.len()).expect("small"),
+            codec: CodecId::ZSTD,
+            checksum: Some(xxhash_rust::xxh3::xxh3_64(&stored[at..])),
+            elsewhere: false,
+            dictionary: 1 + nth as u16 % 2,
+        });
+    }
+    each_backend(|bench| {
+        let file = bench.file_of("texts", &stored);
+        let queue = bench.queue();
+        let request = |blocks: &[BlockEntry]| {
+            let request = Request::read_file(file).blocks(Arc::from(blocks));
+            request.dictionaries(Arc::clone(&dictionaries))
+        };
+        let done = queue.enqueue(request(&blocks)).expect("enqueued").wait();
+        assert!(*done.expect("decoded").into_buffer() == *all.as_bytes());
+
+        let mut wrong = blocks.clone();
+        wrong[1].dictionary = 1;
+        assert_eq!(failure(bench, request(&wrong)).kind(), ErrorKind::Corrupt);
+        wrong[1].dictionary = 0;
+        let error = failure(bench, request(&wrong));
+        assert!(error.to_string().contains("dictionary"), "{error}");
+        wrong[1].dictionary = 3;
+        let error = failure(bench, request(&wrong));
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+        let without = Request::read_file(file).blocks(Arc::from(&blocks[..]));
+        assert_eq!(failure(bench, without).kind(), ErrorKind::InvalidArgument);
     });
 }

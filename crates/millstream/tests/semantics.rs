@@ -846,6 +846,7 @@ fn a_table_of_blocks_decodes_each_with_its_own_codec() {
             blocks.push(millstream::BlockEntry {
                 checksum: None,
                 elsewhere: false,
+                dictionary: 0,
                 stored_offset: stored.len() as u64,
                 stored_len: u32::try_from(bytes.len()).expect("small"),
                 raw_len: u32::try_from(piece.len()).expect("small"),

@@ -87,6 +87,7 @@ impl WholeFile {
         let entry = |span: &crate::corpus::BlockSpan| BlockEntry {
             checksum: None,
             elsewhere: false,
+            dictionary: 0,
             stored_offset: span.stored_offset,
             stored_len: span.stored_len,
             raw_len: span.raw_len,

@@ -2,18 +2,25 @@
 //! straight into the caller's memory and without a window.
 
 use crate::Scratch;
+use crate::dictionary::Dictionary;
 use crate::error::{CodecErrorKind, Fault};
 use crate::format::zstd_frame::{self, Extent};
 
-/// Decodes all frames of a block.
-pub(super) fn decode(scratch: &mut Scratch, stored: &[u8], raw: &mut [u8]) -> Result<usize, Fault> {
+/// Decodes all frames of a block, each of which names `dictionary`, or none if there is none.
+pub(crate) fn decode(
+    scratch: &mut Scratch,
+    dictionary: Option<&Dictionary>,
+    stored: &[u8],
+    raw: &mut [u8],
+) -> Result<usize, Fault> {
+    let number = dictionary.map_or(0, Dictionary::id);
     if stored.is_empty() {
         return Err(Fault::of(CodecErrorKind::Truncated));
     }
     let (mut consumed, mut produced) = (0, 0);
     while consumed < stored.len() {
         let rest = &stored[consumed..];
-        let extent = zstd_frame::measure(rest, consumed == 0);
+        let extent = zstd_frame::measure(rest, consumed == 0, number);
         consumed += match extent.map_err(|fault| fault.after(consumed))? {
             Extent::Skippable { stored_bytes } => stored_bytes,
             Extent::Frame {
@@ -28,7 +35,11 @@ pub(super) fn decode(scratch: &mut Scratch, stored: &[u8], raw: &mut [u8]) -> Re
                     return Err(Fault::of(CodecErrorKind::RawTooLong).after(consumed));
                 }
                 let frame = &rest[..stored_bytes];
-                produced += decode_frame(scratch, frame, room).map_err(|f| f.after(consumed))?;
+                let decoded = match dictionary {
+                    None => decode_frame(scratch, frame, room),
+                    Some(dictionary) => decode_frame_with(scratch, dictionary, frame, room),
+                };
+                produced += decoded.map_err(|fault| fault.after(consumed))?;
                 stored_bytes
             }
         };
@@ -51,6 +62,31 @@ pub(crate) fn decode_frame(
 #[cfg(not(feature = "c"))]
 pub(crate) fn decode_frame(_: &mut Scratch, frame: &[u8], raw: &mut [u8]) -> Result<usize, Fault> {
     crate::stream::decode_whole(&mut crate::stream::Zstd::new(), frame, raw)
+}
+
+/// Decodes exactly one frame that names the dictionary.
+#[cfg(feature = "c")]
+fn decode_frame_with(
+    scratch: &mut Scratch,
+    dictionary: &Dictionary,
+    frame: &[u8],
+    raw: &mut [u8],
+) -> Result<usize, Fault> {
+    let context = scratch.zstd_decoder()?;
+    let decoded = context.decompress_using_ddict(raw, frame, dictionary.ready());
+    decoded.map_err(zstd_fault)
+}
+
+/// Decodes exactly one frame that names the dictionary.
+#[cfg(not(feature = "c"))]
+fn decode_frame_with(
+    _: &mut Scratch,
+    dictionary: &Dictionary,
+    frame: &[u8],
+    raw: &mut [u8],
+) -> Result<usize, Fault> {
+    let mut decoder = crate::stream::Zstd::with_dictionary(dictionary)?;
+    crate::stream::decode_whole(&mut decoder, frame, raw)
 }
 
 /// What an error code of libzstd means.

@@ -21,6 +21,20 @@ pub(super) fn encode(
     })
 }
 
+/// Appends `raw` as one frame that names the dictionary. It has no checksum of its own.
+pub(crate) fn encode_with(
+    dictionary: &zstd_safe::CDict<'static>,
+    scratch: &mut Scratch,
+    raw: &[u8],
+    out: &mut Vec<u8>,
+) -> Result<(), Fault> {
+    let context = scratch.zstd_encoder()?;
+    append(out, zstd_safe::compress_bound(raw.len()), |target| {
+        let encoded = context.compress_using_cdict(target, raw, dictionary);
+        encoded.map_err(zstd_fault)
+    })
+}
+
 fn prepare(context: &mut CCtx<'static>, level: i32) -> Result<(), Fault> {
     context
         .reset(ResetDirective::SessionAndParameters)

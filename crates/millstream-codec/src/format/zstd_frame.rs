@@ -34,8 +34,9 @@ impl Header {
     }
 }
 
-/// Reads what begins at `head`; `first`: no frame came before it.
-pub(crate) fn parse(head: &[u8], first: bool) -> Result<Head<Header>, Fault> {
+/// Reads what begins at `head`; `first`: no frame came before it. `dictionary` is the number of the
+/// one at hand, 0 if there is none: a frame that names another is refused.
+pub(crate) fn parse(head: &[u8], first: bool, dictionary: u32) -> Result<Head<Header>, Fault> {
     let Some(magic) = first_u32(head) else {
         let plausible =
             could_become(head, MAGIC, !0) || could_become(head, SKIPPABLE_MAGIC, SKIPPABLE_MASK);
@@ -74,9 +75,18 @@ pub(crate) fn parse(head: &[u8], first: bool) -> Result<Head<Header>, Fault> {
         ));
     }
     let (window, fields) = fields.split_at(window_len);
-    let (dictionary, content) = fields.split_at(dictionary_len);
-    if little_endian(dictionary) != 0 {
-        return Err(Fault::unsupported("the zstd frame needs a dictionary"));
+    let (named, content) = fields.split_at(dictionary_len);
+    match little_endian(named) {
+        named if named == u64::from(dictionary) => {}
+        0 => {
+            return Err(Fault::corrupt(
+                "the zstd frame does not name its dictionary",
+            ));
+        }
+        _ if dictionary != 0 => {
+            return Err(Fault::corrupt("the zstd frame is of another dictionary"));
+        }
+        _ => return Err(Fault::unsupported("the zstd frame needs a dictionary")),
     }
     let content_bytes = match content_len {
         0 => None,
@@ -196,10 +206,10 @@ pub(crate) enum Extent {
     Frame { header: Header, stored_bytes: usize },
 }
 
-/// The frame that begins at `stored`, all of whose bytes must be there.
-pub(crate) fn measure(stored: &[u8], first: bool) -> Result<Extent, Fault> {
+/// The frame that begins at `stored`, all of whose bytes must be there; see [`parse`].
+pub(crate) fn measure(stored: &[u8], first: bool, dictionary: u32) -> Result<Extent, Fault> {
     let truncated = Fault::of(CodecErrorKind::Truncated).after(stored.len());
-    match parse(stored, first)? {
+    match parse(stored, first, dictionary)? {
         Head::Incomplete => Err(truncated),
         Head::Skippable { content_bytes } => {
             let stored_bytes = SKIPPABLE_HEADER_BYTES as u64 + u64::from(content_bytes);

@@ -34,6 +34,8 @@ pub(crate) struct Zstd {
     state: State,
     header: Field<ZSTD_HEADER_BYTES_MAX>,
     body: Body,
+    /// Number of the dictionary that all frames name; 0 for none.
+    dictionary: u32,
     /// A frame of any kind has ended.
     any_frame: bool,
 }
@@ -44,8 +46,18 @@ impl Zstd {
             state: State::Header,
             header: Field::new(),
             body: Body::new(),
+            dictionary: 0,
             any_frame: false,
         }
+    }
+
+    /// A decoder of frames that all name one dictionary.
+    #[cfg(not(feature = "c"))]
+    pub(crate) fn with_dictionary(dictionary: &crate::Dictionary) -> Result<Zstd, Fault> {
+        let mut zstd = Zstd::new();
+        zstd.dictionary = dictionary.id();
+        zstd.body.add_dictionary(dictionary)?;
+        Ok(zstd)
     }
 
     /// Reads header bytes one by one (there are at most 18): how many, and whether a frame began.
@@ -53,7 +65,7 @@ impl Zstd {
         for (index, byte) in stored.iter().enumerate() {
             let wanted = self.header.bytes().len() + 1;
             self.header.fill(wanted, std::slice::from_ref(byte));
-            let head = zstd_frame::parse(self.header.bytes(), !self.any_frame);
+            let head = zstd_frame::parse(self.header.bytes(), !self.any_frame, self.dictionary);
             match head.map_err(|fault| fault.after(index))? {
                 Head::Incomplete => {}
                 Head::Skippable { content_bytes } => {

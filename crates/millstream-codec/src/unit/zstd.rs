@@ -13,7 +13,7 @@ use crate::{CodecId, Scratch};
 fn first_header(head: &[u8]) -> Option<zstd_frame::Header> {
     let mut rest = head;
     loop {
-        match zstd_frame::parse(rest, true).ok()? {
+        match zstd_frame::parse(rest, true, 0).ok()? {
             Head::Incomplete => return None,
             Head::Frame(header) => return Some(header),
             Head::Skippable { content_bytes } => {
@@ -36,7 +36,7 @@ pub(super) fn declared(head: &[u8], stored_len: u64) -> Option<u64> {
     }
     let (mut consumed, mut raw_bytes) = (0, 0u64);
     while consumed < head.len() {
-        consumed += match zstd_frame::measure(&head[consumed..], consumed == 0).ok()? {
+        consumed += match zstd_frame::measure(&head[consumed..], consumed == 0, 0).ok()? {
             Extent::Skippable { stored_bytes } => stored_bytes,
             Extent::Frame {
                 header,
@@ -131,7 +131,7 @@ impl Steps for Frames {
         if rest.is_empty() {
             return Ok(None);
         }
-        let taken = match zstd_frame::parse(rest, !self.any_frame)? {
+        let taken = match zstd_frame::parse(rest, !self.any_frame, 0)? {
             Head::Incomplete => return Ok(None),
             Head::Skippable { content_bytes } => {
                 self.skip_bytes = u64::from(content_bytes);

@@ -83,6 +83,7 @@ pub fn verify(
     check_signature(package, key, &mut found);
     let sections_fine = check_sections(tables, &mut found);
     if sections_fine {
+        found.take(package.dictionaries());
         check_tables(package, &mut found);
         check_blocks_and_gaps(package, &mut found);
         check_contents(storage, package, &mut found, progress)?;
@@ -127,7 +128,12 @@ fn check_sections(tables: &Tables, found: &mut Verification) -> bool {
         &tables.blocks,
         &tables.names,
     ];
-    let rest = [&tables.metadata_index, &tables.metadata, &tables.contents];
+    let rest = [
+        &tables.dictionaries,
+        &tables.metadata_index,
+        &tables.metadata,
+        &tables.contents,
+    ];
     for section in needed.into_iter().chain(rest.into_iter().flatten()) {
         found.take(section.preload(tables));
     }

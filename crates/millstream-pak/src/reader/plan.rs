@@ -96,8 +96,12 @@ pub(crate) fn block(tables: &Tables, index: u32) -> Result<BlockRecord> {
     if block.flags & !block_flag::KNOWN != 0 {
         return wrong("a block has flags that are not known");
     }
-    if block.dictionary.get() != 0 {
-        return wrong("a block needs a dictionary, and the package has none");
+    let named = usize::from(block.dictionary.get());
+    if named > tables.dictionary_count() {
+        return wrong("a block names a dictionary that the package does not have");
+    }
+    if named != 0 && block.codec != CodecId::ZSTD.0 {
+        return wrong("a block with a dictionary is not zstd");
     }
     if raw == 0 || raw > 1 << BLOCK_SHIFT_MAX {
         return wrong("a block has an impossible raw length");
@@ -211,7 +215,11 @@ pub(crate) fn request_of(
         .iter()
         .map(|block| u64::from(block.raw_bytes.get()))
         .sum();
+    let named = table.iter().any(|entry| entry.dictionary != 0);
     let mut request = Request::read(file, start, end - start).blocks(table);
+    if named {
+        request = request.dictionaries(package.dictionaries()?);
+    }
     if skip != 0 || len != raw {
         request = request.trim(skip, len);
     }
@@ -234,6 +242,7 @@ fn table_entry(block: &BlockRecord, start: u64) -> BlockEntry {
         codec: CodecId(block.codec),
         checksum: Some(block.checksum.get()),
         elsewhere,
+        dictionary: block.dictionary.get(),
     }
 }
 

@@ -13,8 +13,8 @@ use crate::format::{
     section_flag,
 };
 use crate::limits::{
-    BLOCKS_MAX, BUCKET_BITS_MAX, ENTRIES_MAX, HEADER_BYTES, OFFSETS_MAX, OPEN_BYTES, PAGE_BYTES,
-    SECTIONS_MAX, STORED_ALIGNMENT,
+    BLOCKS_MAX, BUCKET_BITS_MAX, DICTIONARIES_MAX, ENTRIES_MAX, HEADER_BYTES, OFFSETS_MAX,
+    OPEN_BYTES, PAGE_BYTES, SECTIONS_MAX, STORED_ALIGNMENT,
 };
 
 /// Requests for tables that are out at once.
@@ -36,6 +36,7 @@ pub(crate) struct Tables {
     pub(crate) bucket_bits: u32,
     pub(crate) entries: Section,
     pub(crate) blocks: Section,
+    pub(crate) dictionaries: Option<Section>,
     pub(crate) names: Section,
     pub(crate) metadata_index: Option<Section>,
     pub(crate) metadata: Option<Section>,
@@ -88,6 +89,7 @@ impl Tables {
             bucket_bits,
             entries: need(section::ENTRIES)?,
             blocks: need(section::BLOCKS)?,
+            dictionaries: take(section::DICTIONARIES),
             names: need(section::NAMES)?,
             metadata_index: take(section::METADATA_INDEX),
             metadata: take(section::METADATA),
@@ -377,6 +379,8 @@ fn check_hot_sizes(header: &Header, sections: &Sections<'_>) -> Result<u32> {
     let all = u64::MAX;
     check(section::ENTRIES, true, Some(entries * 32), all)?;
     check(section::BLOCKS, true, Some(blocks * 32), all)?;
+    let most = (DICTIONARIES_MAX * PAGE_BYTES) as u64;
+    let dictionaries = check(section::DICTIONARIES, true, None, most)?;
     check(section::NAMES, false, None, OFFSETS_MAX)?;
     check(section::METADATA, false, None, OFFSETS_MAX)?;
     let places = check(section::METADATA_INDEX, false, None, entries * 8)?;
@@ -386,7 +390,7 @@ fn check_hot_sizes(header: &Header, sections: &Sections<'_>) -> Result<u32> {
     check(section::CONTENTS, false, Some(entries * 32), all)?;
     check(section::SIGNATURE, false, Some(96), all)?;
     let buckets = check(section::BUCKETS, true, None, all)?;
-    let parts = [buckets, entries * 32, blocks * 32];
+    let parts = [buckets, entries * 32, blocks * 32, dictionaries];
     let needed: u64 = parts
         .map(|part| part + part.div_ceil(PAGE_BYTES as u64) * 32)
         .iter()

@@ -16,9 +16,9 @@ use crate::format::{
     VERSION_MINOR, block_flag, feature, section, section_flag,
 };
 use crate::limits::{
-    ALIGNED_BYTES_MIN, BLOCK_ALIGNMENT, BLOCKS_MAX, BUCKET_BITS_MAX, BUCKET_ENTRIES, ENTRIES_MAX,
-    HEADER_BYTES, HOT_ALIGNMENT, METADATA_BYTES_MAX, OFFSETS_MAX, PAGE_BYTES, SEEDS_MAX,
-    STORED_ALIGNMENT,
+    ALIGNED_BYTES_MIN, BLOCK_ALIGNMENT, BLOCKS_MAX, BUCKET_BITS_MAX, BUCKET_ENTRIES,
+    DICTIONARIES_MAX, DICTIONARY_BYTES_MAX, ENTRIES_MAX, HEADER_BYTES, HOT_ALIGNMENT,
+    METADATA_BYTES_MAX, OFFSETS_MAX, PAGE_BYTES, SEEDS_MAX, STORED_ALIGNMENT,
 };
 use crate::names;
 use crate::sign::SecretKey;
@@ -56,17 +56,19 @@ pub(crate) struct Builder<'a> {
 }
 
 /// Where the hot sections are.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 struct Hot {
     entry_count: u64,
     block_count: u64,
+    /// The section of dictionaries.
+    dictionaries: Vec<u8>,
     bucket_bits: u32,
     end: u64,
     data_offset: u64,
 }
 
 impl Hot {
-    fn new(entry_count: u64, block_count: u64) -> Result<Hot> {
+    fn new(entry_count: u64, block_count: u64, dictionaries: &[&[u8]]) -> Result<Hot> {
         let limit = |cause| Err(Error::new(ErrorKind::Limit, cause));
         if entry_count > ENTRIES_MAX {
             return limit("more entries than a package can have");
@@ -78,6 +80,7 @@ impl Hot {
         let mut hot = Hot {
             entry_count,
             block_count,
+            dictionaries: dictionaries_section(dictionaries)?,
             bucket_bits: buckets.ilog2().clamp(1, BUCKET_BITS_MAX),
             end: HEADER_BYTES as u64,
             data_offset: 0,
@@ -88,11 +91,36 @@ impl Hot {
         Ok(hot)
     }
 
-    /// Bytes of buckets, entries and blocks.
-    fn sizes(&self) -> [u64; 3] {
+    /// Bytes of buckets, entries, blocks and dictionaries.
+    fn sizes(&self) -> [u64; 4] {
         let buckets = ((1 << self.bucket_bits) + 1) * 4;
-        [buckets, self.entry_count * 32, self.block_count * 32]
+        let dictionaries = self.dictionaries.len() as u64;
+        [
+            buckets,
+            self.entry_count * 32,
+            self.block_count * 32,
+            dictionaries,
+        ]
     }
+}
+
+/// Each on a page of its own, with its length before it.
+fn dictionaries_section(dictionaries: &[&[u8]]) -> Result<Vec<u8>> {
+    if dictionaries.len() > DICTIONARIES_MAX {
+        let cause = "more dictionaries than a package can have";
+        return Err(Error::new(ErrorKind::Limit, cause));
+    }
+    let mut bytes = Vec::new();
+    for dictionary in dictionaries {
+        if dictionary.is_empty() || dictionary.len() > DICTIONARY_BYTES_MAX {
+            let cause = "a dictionary is empty or has more than 65,534 bytes";
+            return Err(Error::new(ErrorKind::Limit, cause));
+        }
+        bytes.resize(bytes.len().next_multiple_of(PAGE_BYTES), 0);
+        bytes.extend_from_slice(&(dictionary.len() as u16).to_le_bytes());
+        bytes.extend_from_slice(dictionary);
+    }
+    Ok(bytes)
 }
 
 /// Bytes that a hot section takes with its hashes.
@@ -102,8 +130,14 @@ fn placed(bytes: u64) -> u64 {
 }
 
 impl<'a> Builder<'a> {
-    pub(crate) fn new(file: &'a File, entry_count: u64, block_count: u64) -> Result<Builder<'a>> {
-        let layout = Hot::new(entry_count, block_count)?;
+    /// A package of so many entries and blocks, which may name `dictionaries`.
+    pub(crate) fn new(
+        file: &'a File,
+        entry_count: u64,
+        block_count: u64,
+        dictionaries: &[&[u8]],
+    ) -> Result<Builder<'a>> {
+        let layout = Hot::new(entry_count, block_count, dictionaries)?;
         let blocks = usize::try_from(block_count).unwrap_or(usize::MAX);
         Ok(Builder {
             file,
@@ -383,12 +417,16 @@ fn hot_bytes(
     }
     let mut hot = Vec::new();
     let mut sections = Vec::new();
-    let parts: [(u32, &[u8]); 3] = [
+    let parts: [(u32, &[u8]); 4] = [
         (section::BUCKETS, &buckets),
         (section::ENTRIES, &table),
         (section::BLOCKS, blocks.as_bytes()),
+        (section::DICTIONARIES, &layout.dictionaries),
     ];
     for (kind, bytes) in parts {
+        if bytes.is_empty() && kind == section::DICTIONARIES {
+            continue;
+        }
         let offset = (HEADER_BYTES + hot.len()) as u64;
         hot.extend_from_slice(bytes);
         hot.resize(hot.len().next_multiple_of(HOT_ALIGNMENT as usize), 0);

@@ -166,6 +166,12 @@ impl Judge {
         device.max(decode)
     }
 
+    /// What a block adds to the time of loading the whole, as this judges it.
+    pub(super) fn price(&self, codec: CodecId, raw_bytes: usize, stored_bytes: usize) -> f64 {
+        let (device, decode) = self.target.cost(codec, raw_bytes, stored_bytes);
+        self.device_share * device + (1.0 - self.device_share) * decode
+    }
+
     /// Which of a block's candidates is taken, each a codec with its stored bytes; the first is the
     /// stored block.
     pub(super) fn choose(&self, raw_bytes: usize, candidates: &[(CodecId, usize)]) -> usize {
@@ -174,7 +180,7 @@ impl Judge {
         let mut chosen = 0;
         for (nth, &(codec, stored_bytes)) in candidates.iter().enumerate() {
             let (device, decode) = self.target.cost(codec, raw_bytes, stored_bytes);
-            let cost = self.device_share * device + (1.0 - self.device_share) * decode;
+            let cost = self.price(codec, raw_bytes, stored_bytes);
             if cost < least && device.max(decode) <= stored_ns {
                 least = cost;
                 chosen = nth;

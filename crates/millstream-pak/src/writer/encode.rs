@@ -11,14 +11,14 @@ use std::path::Path;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use millstream::CodecId;
-use millstream_codec::Scratch;
+use millstream_codec::{DictionaryEncoder, Scratch};
 use xxhash_rust::xxh3::xxh3_64;
 use zerocopy::little_endian::{U16, U32, U64};
 
 use super::build::{Builder, Entry, Features};
 use super::choose::{AUTO_ZSTD_LEVEL, CANDIDATES, Judge, Target};
 use super::plan::{Plan, Unit, thread_count};
-use super::{Coding, PackOptions, PackReport, tree};
+use super::{Coding, PackOptions, PackReport, dictionary, tree};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::{BlockRecord, entry_flag};
 use crate::limits::{PACK_AHEAD, PACK_BLOCKS_MAX};
@@ -32,18 +32,22 @@ struct Done {
 }
 
 /// A block as one codec stores it.
-struct Encoded {
-    codec: CodecId,
-    stored: Vec<u8>,
+pub(super) struct Encoded {
+    pub(super) codec: CodecId,
+    pub(super) stored: Vec<u8>,
     checksum: u64,
+    /// The number of its dictionary; 0 for none.
+    dictionary: u16,
 }
 
 impl Encoded {
-    fn new(codec: CodecId, stored: Vec<u8>) -> Encoded {
+    fn new(codec: CodecId, stored: Vec<u8>, with: Option<&DictionaryEncoder>) -> Encoded {
+        let named = with.is_some() && codec == CodecId::ZSTD;
         Encoded {
             codec,
             checksum: xxh3_64(&stored),
             stored,
+            dictionary: u16::from(named),
         }
     }
 }
@@ -134,6 +138,8 @@ pub(super) fn encode(plan: &Plan, options: &PackOptions<'_>, file: &File) -> Res
         }),
         changed: Condvar::new(),
     };
+    let made = dictionary::make(plan, options, &judge)?;
+    let with = made.as_ref().map(|made| &made.encoder);
     std::thread::scope(|scope| {
         let _stop = StopAtEnd(&window);
         for nth in 0..threads.min(plan.units.len()) {
@@ -144,7 +150,7 @@ pub(super) fn encode(plan: &Plan, options: &PackOptions<'_>, file: &File) -> Res
                 while let Some(nth) = window.take(plan.units.len(), ahead) {
                     let unit = &plan.units[nth];
                     let worker = std::panic::AssertUnwindSafe(|| {
-                        encode_unit(plan, unit, options, &judge, &mut scratch)
+                        encode_unit(plan, unit, options, (&judge, with), &mut scratch)
                     });
                     let done = std::panic::catch_unwind(worker)
                         .unwrap_or_else(|_| Err(Error::new(ErrorKind::Io, "an encoder panicked")));
@@ -153,14 +159,15 @@ pub(super) fn encode(plan: &Plan, options: &PackOptions<'_>, file: &File) -> Res
             });
             spawned.map_err(|error| Error::io(Path::new(""), "start a thread", error))?;
         }
-        write_units(plan, options, file, &window)
+        let dictionary = made.as_ref().map(|made| &made.bytes[..]);
+        write_units(plan, options, (file, dictionary), &window)
     })
 }
 
 fn write_units(
     plan: &Plan,
     options: &PackOptions<'_>,
-    file: &File,
+    (file, dictionary): (&File, Option<&[u8]>),
     window: &Window,
 ) -> Result<PackReport> {
     let mut report = PackReport {
@@ -169,7 +176,8 @@ fn write_units(
         raw_bytes: plan.raw_bytes,
         ..PackReport::default()
     };
-    let mut builder = Builder::new(file, report.entries, report.blocks)?;
+    let dictionaries = dictionary.as_slice();
+    let mut builder = Builder::new(file, report.entries, report.blocks, dictionaries)?;
     let mut contents: Vec<Option<[u8; 32]>> = vec![None; plan.items.len()];
     let mut parts: Vec<[u8; 32]> = Vec::new();
     let mut raw_done = 0;
@@ -179,6 +187,7 @@ fn write_units(
         let index = builder.push(record(encoded, done.raw_bytes), &encoded.stored)?;
         assert_eq!(index as usize, nth, "a block for each unit");
         report.blocks_by_codec[usize::from(encoded.codec.0)] += 1;
+        report.blocks_with_dictionary += u64::from(encoded.dictionary != 0);
         match unit {
             Unit::Shared(items) => {
                 for (&item, hash) in items.iter().zip(&done.hashes) {
@@ -252,7 +261,7 @@ fn record(encoded: &Encoded, raw_bytes: u32) -> BlockRecord {
         checksum: U64::new(encoded.checksum),
         codec: encoded.codec.0,
         flags: 0,
-        dictionary: U16::new(0),
+        dictionary: U16::new(encoded.dictionary),
         tile_bytes: U32::new(if gdeflate { 65_536 } else { 0 }),
     }
 }
@@ -261,18 +270,17 @@ fn encode_unit(
     plan: &Plan,
     unit: &Unit,
     options: &PackOptions<'_>,
-    judge: &Judge,
+    (judge, with): (&Judge, Option<&DictionaryEncoder>),
     scratch: &mut Scratch,
 ) -> Result<Done> {
     let mut raw = Vec::new();
     let mut hashes = Vec::new();
     match unit {
         Unit::Shared(items) => {
-            for &nth in items {
-                let item = &plan.items[nth as usize].item;
-                let start = raw.len();
-                item.read(0, item.len as usize, &mut raw)?;
-                hashes.push(tree::block(&raw[start..], 0, true));
+            let mut start = 0;
+            for len in read_shared(plan, items, &mut raw)? {
+                hashes.push(tree::block(&raw[start..start + len], 0, true));
+                start += len;
             }
         }
         Unit::Part { item, nth } => {
@@ -285,22 +293,36 @@ fn encode_unit(
         }
     }
     let raw_bytes = raw.len() as u32;
+    let with = with.filter(|_| matches!(unit, Unit::Shared(_)));
     Ok(Done {
-        encoded: encode_block(raw, options, judge, scratch)?,
+        encoded: encode_block(raw, options, (judge, with), scratch)?,
         raw_bytes,
         hashes,
     })
 }
 
-fn encode_block(
+/// Appends the items of a shared block; the length of each.
+pub(super) fn read_shared(plan: &Plan, items: &[u32], raw: &mut Vec<u8>) -> Result<Vec<usize>> {
+    let read = |&nth: &u32| {
+        let item = &plan.items[nth as usize].item;
+        item.read(0, item.len as usize, raw)?;
+        Ok(item.len as usize)
+    };
+    items.iter().map(read).collect()
+}
+
+pub(super) fn encode_block(
     raw: Vec<u8>,
     options: &PackOptions<'_>,
-    judge: &Judge,
+    (judge, with): (&Judge, Option<&DictionaryEncoder>),
     scratch: &mut Scratch,
 ) -> Result<Encoded> {
     let mut encode = |codec, level| {
         let mut stored = Vec::new();
-        let encoded = millstream_codec::encode_block(codec, level, scratch, &raw, &mut stored);
+        let encoded = match with.filter(|_| codec == CodecId::ZSTD) {
+            Some(with) => millstream_codec::encode_block_with(with, scratch, &raw, &mut stored),
+            None => millstream_codec::encode_block(codec, level, scratch, &raw, &mut stored),
+        };
         let failed = |error: millstream_codec::CodecError| {
             let cause = format!("a block cannot be encoded: {error}");
             Error::new(ErrorKind::Limit, cause)
@@ -313,7 +335,7 @@ fn encode_block(
         Coding::Fixed(codec) => {
             let stored = encode(codec, options.level.unwrap_or(default(codec)))?;
             if stored.len() < raw.len() {
-                return Ok(Encoded::new(codec, stored));
+                return Ok(Encoded::new(codec, stored, with));
             }
         }
         Coding::Auto(_) => {
@@ -324,7 +346,7 @@ fn encode_block(
                     continue;
                 }
                 let level = match codec {
-                    CodecId::ZSTD => {
+                    CodecId::ZSTD if with.is_none() => {
                         // What the fastest level does not shrink is not worth a slow one.
                         let quick = encode(codec, 1)?;
                         if quick.len() >= raw.len() - raw.len() / 64 {
@@ -347,9 +369,9 @@ fn encode_block(
             );
             if let Some(nth) = judge.choose(raw.len(), &sizes).checked_sub(1) {
                 let (codec, stored) = candidates.swap_remove(nth);
-                return Ok(Encoded::new(codec, stored));
+                return Ok(Encoded::new(codec, stored, with));
             }
         }
     }
-    Ok(Encoded::new(CodecId::STORED, raw))
+    Ok(Encoded::new(CodecId::STORED, raw, None))
 }

@@ -146,7 +146,8 @@ pub fn write_patch(
         }
     }
     let block_count = runs.iter().map(|(_, count)| u64::from(*count)).sum();
-    let mut builder = Builder::new(file, wanted.len() as u64, block_count)?;
+    let dictionaries = dictionaries_of(b, &runs)?;
+    let mut builder = Builder::new(file, wanted.len() as u64, block_count, &dictionaries)?;
     let mut report = PackReport {
         entries: wanted.len() as u64,
         blocks: block_count,
@@ -227,6 +228,23 @@ fn entry(
     })
 }
 
+/// The dictionaries that the patch needs: all that the package has, so that they keep their
+/// numbers, if a block names one. A block that lies in the base is decoded with them too: its
+/// stored bytes are those of the package's block.
+fn dictionaries_of<'a>(b: &'a Package, runs: &[(u32, u32)]) -> Result<Vec<&'a [u8]>> {
+    let mut named = false;
+    for index in runs.iter().flat_map(|run| run.0..run.0 + run.1) {
+        named |= plan::block(b.tables(), index)?.dictionary.get() != 0;
+    }
+    let mut all = Vec::new();
+    let mut number = 1;
+    while let Some(dictionary) = b.dictionary(number)?.filter(|_| named) {
+        all.push(dictionary);
+        number += 1;
+    }
+    Ok(all)
+}
+
 /// An entry's blocks: first and count, checked against the table.
 fn run_of(b: &Package, index: u32) -> Result<(u32, u32)> {
     let raw_bytes = b.info(index)?.raw_bytes;
@@ -245,6 +263,7 @@ fn push(
 ) -> Result<u32> {
     let block = plan::block(b.tables(), index)?;
     let stored = read_block(b, source, &block)?;
+    report.blocks_with_dictionary += u64::from(block.dictionary.get() != 0);
     if let Some(offset) = base.find(&block, &stored)? {
         let mut record = block;
         record.offset = U64::new(offset);

@@ -235,6 +235,18 @@ pub(super) fn thread_count(options: &PackOptions<'_>) -> usize {
     std::thread::available_parallelism().map_or(2, std::num::NonZero::get)
 }
 
+/// Blocks that short items share, and their raw bytes.
+pub(super) fn shared_units(plan: &Plan) -> (Vec<&[u32]>, u64) {
+    let items = |unit| match unit {
+        &Unit::Shared(ref items) => Some(&items[..]),
+        Unit::Part { .. } => None,
+    };
+    let units: Vec<&[u32]> = plan.units.iter().filter_map(items).collect();
+    let len = |&nth: &u32| plan.items[nth as usize].item.len;
+    let raw_bytes = units.iter().copied().flatten().map(len).sum();
+    (units, raw_bytes)
+}
+
 fn describe_all(items: &[Item], options: &PackOptions<'_>) -> Result<Vec<Option<Metadata>>> {
     if options.describers.is_empty() {
         return Ok(items.iter().map(|item| item.metadata.clone()).collect());

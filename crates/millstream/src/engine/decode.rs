@@ -429,6 +429,7 @@ impl Engine {
         let req = &mut self.requests[request as usize];
         let codec = req.codec;
         let blocks = req.blocks().cloned();
+        let dictionaries = req.rare.as_ref().and_then(|it| it.dictionaries.clone());
         let decode = req.decode.as_mut().expect("a staged request");
         let bytes = window_bytes(window);
         if let Mode::Units(scanner) = &mut decode.mode {
@@ -479,7 +480,10 @@ impl Engine {
                 start: usize::try_from(within).expect("inside the window"),
                 len: entry.stored_len as usize,
                 raw_len: u64::from(entry.raw_len),
-                method: self.method_of(entry.codec),
+                method: match (&dictionaries, usize::from(entry.dictionary).checked_sub(1)) {
+                    (Some(all), Some(index)) => Method::Dictionary(Arc::clone(all), index),
+                    _ => self.method_of(entry.codec),
+                },
             });
         }
         Ok(usize::try_from(until.saturating_sub(window.stored_at)).expect("inside the window"))

@@ -111,10 +111,18 @@ impl Engine {
                 Err(unknown())
             };
         };
+        let rare = req.rare.as_ref();
+        let dictionaries = rare.and_then(|rare| rare.dictionaries.as_ref());
+        let dictionaries = dictionaries.map_or(0, |dictionaries| dictionaries.len());
         let (mut end, mut raw) = (0, 0u64);
         for entry in blocks.iter() {
             if !known(entry.codec) {
                 return Err(unknown());
+            }
+            let named = usize::from(entry.dictionary);
+            if named > dictionaries || (named > 0 && entry.codec != CodecId::ZSTD) {
+                let cause = "a block names a dictionary that the request lacks, or is not zstd";
+                return Err(Error::new(ErrorKind::InvalidArgument, cause));
             }
             raw += u64::from(entry.raw_len);
             if entry.elsewhere {

@@ -1,0 +1,227 @@
+//! zstd dictionaries: what many short blocks have in common, said once (RFC 8878, 5).
+//!
+//! A dictionary is made ready once, for decoding by [`Dictionary`] and for encoding by
+//! [`DictionaryEncoder`], and then used by any number of threads. A frame names its dictionary by
+//! number. One that names another, or none, is refused before it is decoded: a wrong dictionary
+//! would give wrong bytes. Frames are written without zstd's own checksum, which over short blocks
+//! costs as much as a tenth of decoding them: whoever keeps the blocks has checksums of them.
+//!
+//! Only dictionaries with tables of entropy are taken, which begin with the magic number: what
+//! libzstd calls raw ones have no number that a frame could name.
+
+use crate::error::{CodecError, CodecErrorKind, Fault};
+use crate::limits::{DICTIONARY_BYTES_MAX, DICTIONARY_HEAD_BYTES};
+use crate::{CodecId, Scratch};
+
+/// First bytes of a dictionary.
+const MAGIC: [u8; 4] = 0xEC30_A437_u32.to_le_bytes();
+
+/// A zstd dictionary that is ready for decoding. May be used by several threads at once. It holds a
+/// copy of its bytes.
+pub struct Dictionary {
+    id: u32,
+    #[cfg(feature = "c")]
+    ready: zstd_safe::DDict<'static>,
+    #[cfg(not(feature = "c"))]
+    bytes: Box<[u8]>,
+}
+
+impl Dictionary {
+    /// Makes the bytes of a dictionary ready.
+    ///
+    /// # Errors
+    /// `Corrupt`: they are none. `Unsupported`: there are more than
+    /// [`limits::DICTIONARY_BYTES_MAX`](crate::limits::DICTIONARY_BYTES_MAX).
+    pub fn new(bytes: &[u8]) -> Result<Dictionary, CodecError> {
+        let made = number_of(bytes).and_then(|id| Dictionary::ready_made(id, bytes));
+        made.map_err(|fault| fault.at(CodecId::ZSTD, 0))
+    }
+
+    #[cfg(feature = "c")]
+    fn ready_made(id: u32, bytes: &[u8]) -> Result<Dictionary, Fault> {
+        let ready = zstd_safe::DDict::try_create(bytes).ok_or_else(broken)?;
+        Ok(Dictionary { id, ready })
+    }
+
+    #[cfg(not(feature = "c"))]
+    fn ready_made(id: u32, bytes: &[u8]) -> Result<Dictionary, Fault> {
+        let bytes = Box::from(bytes);
+        let dictionary = Dictionary { id, bytes };
+        dictionary.parsed()?;
+        Ok(dictionary)
+    }
+
+    /// Its number, by which frames name it; never 0.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.id
+    }
+
+    #[cfg(feature = "c")]
+    pub(crate) fn ready(&self) -> &zstd_safe::DDict<'static> {
+        &self.ready
+    }
+
+    /// ruzstd's decoder takes a dictionary away with it, so each gets its own.
+    #[cfg(not(feature = "c"))]
+    pub(crate) fn parsed(&self) -> Result<ruzstd::decoding::Dictionary, Fault> {
+        ruzstd::decoding::Dictionary::decode_dict(&self.bytes).map_err(|_| broken())
+    }
+}
+
+impl std::fmt::Debug for Dictionary {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Dictionary").field("id", &self.id).finish()
+    }
+}
+
+fn broken() -> Fault {
+    Fault::corrupt("the zstd dictionary is broken")
+}
+
+/// The number of a dictionary, and whether it can be one.
+fn number_of(bytes: &[u8]) -> Result<u32, Fault> {
+    if bytes.len() > DICTIONARY_BYTES_MAX {
+        return Err(Fault::unsupported(
+            "the zstd dictionary is longer than 1 MiB",
+        ));
+    }
+    let number = bytes
+        .get(..DICTIONARY_HEAD_BYTES)
+        .and_then(|head| head.strip_prefix(&MAGIC))
+        .and_then(|number| number.first_chunk());
+    match number.map(|number| u32::from_le_bytes(*number)) {
+        None => Err(Fault::corrupt("this is no zstd dictionary")),
+        Some(0) => Err(Fault::corrupt(
+            "the zstd dictionary has the number 0, which is none",
+        )),
+        Some(number) => Ok(number),
+    }
+}
+
+/// Decodes a whole block of zstd whose frames name `dictionary`; else as
+/// [`decode_block`](crate::decode_block).
+///
+/// # Errors
+/// As [`decode_block`](crate::decode_block); `Corrupt` for a frame of no, or another, dictionary.
+pub fn decode_block_with(
+    dictionary: &Dictionary,
+    scratch: &mut Scratch,
+    stored: &[u8],
+    raw: &mut [u8],
+) -> Result<usize, CodecError> {
+    crate::block::decode_zstd(scratch, Some(dictionary), stored, raw)
+        .map_err(|fault| fault.at(CodecId::ZSTD, 0))
+}
+
+/// A zstd dictionary that is ready for encoding at one level. May be used by several threads at
+/// once.
+pub struct DictionaryEncoder {
+    #[cfg(feature = "c")]
+    ready: zstd_safe::CDict<'static>,
+}
+
+impl DictionaryEncoder {
+    /// Makes the bytes of a dictionary ready.
+    ///
+    /// # Errors
+    /// As [`Dictionary::new`]; `Unsupported` for a level that zstd has not, and where this build
+    /// cannot encode zstd.
+    pub fn new(bytes: &[u8], level: i32) -> Result<DictionaryEncoder, CodecError> {
+        let levels = crate::block_level_range(CodecId::ZSTD);
+        crate::encode::check_level(CodecId::ZSTD, level, &levels)?;
+        Dictionary::new(bytes)?;
+        #[cfg(feature = "c")]
+        {
+            let ready = zstd_safe::CDict::try_create(bytes, level);
+            let ready = ready.ok_or_else(|| broken().at(CodecId::ZSTD, 0))?;
+            Ok(DictionaryEncoder { ready })
+        }
+        #[cfg(not(feature = "c"))]
+        unreachable!("a codec without an encoder has no levels")
+    }
+}
+
+impl std::fmt::Debug for DictionaryEncoder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("DictionaryEncoder").finish_non_exhaustive()
+    }
+}
+
+/// Encodes `raw` as one zstd frame that names the dictionary, and appends it to `out`.
+///
+/// # Errors
+/// `OutOfMemory`; `Unsupported` where this build cannot encode zstd. `out` is as it was then.
+pub fn encode_block_with(
+    dictionary: &DictionaryEncoder,
+    scratch: &mut Scratch,
+    raw: &[u8],
+    out: &mut Vec<u8>,
+) -> Result<(), CodecError> {
+    let kept_bytes = out.len();
+    #[cfg(feature = "c")]
+    let encoded = crate::encode::zstd::encode_with(&dictionary.ready, scratch, raw, out);
+    #[cfg(not(feature = "c"))]
+    let encoded = {
+        let _ = (dictionary, scratch, raw);
+        Err(Fault::of(CodecErrorKind::Unsupported))
+    };
+    encoded.map_err(|fault| {
+        out.truncate(kept_bytes);
+        fault.at(CodecId::ZSTD, 0)
+    })
+}
+
+/// Makes a dictionary of at most `bytes_max` for blocks like the samples, which lie one behind the
+/// other with these lengths. The same samples give the same dictionary. Takes some ten times the
+/// time of encoding the samples, and about their memory again beside 16 MiB.
+///
+/// ```
+/// use millstream_codec::{
+///     Dictionary, DictionaryEncoder, Scratch, decode_block_with, encode_block_with,
+///     train_dictionary,
+/// };
+/// let texts: Vec<String> = (0..2000)
+///     .map(|n| format!("<object id=\"{n}\" kind=\"tree\" x=\"{}\" y=\"{}\"/>", n * 7 % 89, n % 13))
+///     .collect();
+/// let lens: Vec<usize> = texts.iter().map(String::len).collect();
+/// # if millstream_codec::block_level_range(millstream_codec::CodecId::ZSTD).is_empty() {
+/// #     return Ok(());
+/// # }
+/// let bytes = train_dictionary(texts.concat().as_bytes(), &lens, 4096)?;
+/// let (dictionary, encoder) = (Dictionary::new(&bytes)?, DictionaryEncoder::new(&bytes, 12)?);
+/// let (mut scratch, mut stored) = (Scratch::default(), Vec::new());
+/// encode_block_with(&encoder, &mut scratch, texts[7].as_bytes(), &mut stored)?;
+/// let mut raw = vec![0; lens[7]];
+/// decode_block_with(&dictionary, &mut scratch, &stored, &mut raw)?;
+/// assert_eq!(raw, texts[7].as_bytes());
+/// assert!(stored.len() < lens[7]);
+/// # Ok::<(), millstream_codec::CodecError>(())
+/// ```
+///
+/// # Errors
+/// `Unsupported`: of so few or such samples none can be made, or not in this build.
+///
+/// # Panics
+/// The lengths are not those of the samples.
+pub fn train_dictionary(
+    samples: &[u8],
+    lens: &[usize],
+    bytes_max: usize,
+) -> Result<Vec<u8>, CodecError> {
+    assert_eq!(
+        lens.iter().sum::<usize>(),
+        samples.len(),
+        "lengths of the samples"
+    );
+    #[cfg(feature = "c")]
+    {
+        let mut bytes: Vec<u8> = Vec::with_capacity(bytes_max.min(DICTIONARY_BYTES_MAX));
+        if zstd_safe::train_from_buffer(&mut bytes, samples, lens).is_ok() {
+            return Ok(bytes);
+        }
+    }
+    let _ = bytes_max;
+    let error = CodecError::new(CodecErrorKind::Unsupported, CodecId::ZSTD, 0);
+    Err(error.because("no zstd dictionary can be made of these samples, or not in this build"))
+}
