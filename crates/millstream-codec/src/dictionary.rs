@@ -182,7 +182,7 @@ pub fn encode_block_with(
 ///     train_dictionary,
 /// };
 /// let texts: Vec<String> = (0..2000)
-///     .map(|n| format!("<object id=\"{n}\" kind=\"tree\" x=\"{}\" y=\"{}\"/>", n * 7 % 89, n % 13))
+///     .map(|n| format!("<object id=\"{n}\" kind=\"tree\" x=\"{}\" y=\"{}\"/>", n % 89, n % 13))
 ///     .collect();
 /// let lens: Vec<usize> = texts.iter().map(String::len).collect();
 /// # if millstream_codec::block_level_range(millstream_codec::CodecId::ZSTD).is_empty() {

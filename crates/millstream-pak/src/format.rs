@@ -7,7 +7,7 @@
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::limits::{HEADER_BYTES, SECTIONS_MAX};
+use crate::limits::{HEADER_BYTES, PAGE_BYTES, SECTIONS_MAX};
 
 /// First bytes of a package. A transfer as text, or one that drops the eighth bit, changes them.
 pub const MAGIC: [u8; 8] = *b"\x89MPAK\r\n\x1a";
@@ -88,9 +88,10 @@ pub struct SectionRecord {
     pub offset: U64,
     /// Bytes in the file.
     pub stored_bytes: U64,
-    /// Bytes in memory; the same, unless a later version compresses sections.
+    /// Bytes in memory: the same, or more if the section is packed, which cold ones may be.
     pub raw_bytes: U64,
-    /// First byte of the hashes of the section's pages: 32 bytes for each 64 KiB.
+    /// First byte of the hashes of the section's pages: 32 bytes for each 64 KiB; of a packed one
+    /// followed by the stored length of each page, as `u32`.
     pub hashes_offset: U64,
     /// BLAKE3 of those hashes.
     pub hashes_digest: [u8; 32],
@@ -99,6 +100,21 @@ pub struct SectionRecord {
 }
 
 const _: () = assert!(size_of::<SectionRecord>() == 96);
+
+impl SectionRecord {
+    /// Whether its pages are compressed.
+    #[must_use]
+    pub fn is_packed(&self) -> bool {
+        self.raw_bytes != self.stored_bytes
+    }
+
+    /// Bytes of the hashes of its pages, and of their lengths if it is packed.
+    #[must_use]
+    pub fn hashes_bytes(&self) -> u64 {
+        let pages = self.raw_bytes.get().div_ceil(PAGE_BYTES as u64);
+        pages * if self.is_packed() { 36 } else { 32 }
+    }
+}
 
 /// Flags of a section.
 pub mod section_flag {
@@ -130,6 +146,12 @@ pub mod section {
     pub const CONTENTS: u32 = 8;
     /// Public key and signature of the root.
     pub const SIGNATURE: u32 = 9;
+
+    /// Whether sections of the kind may be packed: those that are read page by page.
+    #[must_use]
+    pub const fn may_be_packed(kind: u32) -> bool {
+        !matches!(kind, BUCKETS..=DICTIONARIES | SIGNATURE)
+    }
 
     /// Whether this version has the kind.
     #[must_use]

@@ -10,6 +10,17 @@ pub const SECTIONS_MAX: usize = 32;
 /// of BLAKE3 a first touch costs about 30 µs.
 pub const PAGE_BYTES: usize = 64 << 10;
 
+/// A packed section has at most so many times the raw bytes of its stored ones: what a small file
+/// can make a reader hold. Names shrink to a tenth, metadata of many like images to a thirtieth.
+pub const SECTION_RATIO_MAX: u64 = 64;
+
+/// Sections shorter than this are not packed: there is nothing to be saved.
+pub const SECTION_PACKED_BYTES_MIN: usize = 16 << 10;
+
+/// The first touch of a packed section reads all of it with its hashes if it has no more stored
+/// bytes than this. Of a longer one the hashes say first where the page is.
+pub const SECTION_AT_ONCE_BYTES: usize = 256 << 10;
+
 /// What the first read of a package asks for: header and hot sections of some 2000 entries. A
 /// larger table takes a second read.
 pub const OPEN_BYTES: u64 = 256 << 10;

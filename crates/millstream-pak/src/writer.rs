@@ -19,6 +19,7 @@ mod dictionary;
 mod encode;
 pub(crate) mod item;
 mod kitchen;
+mod packed;
 pub(crate) mod patch;
 mod plan;
 mod tree;
@@ -45,8 +46,8 @@ pub enum Coding {
     Fixed(CodecId),
 }
 
-/// Whether blocks that short entries share are encoded with a zstd dictionary, which holds what they
-/// have in common. It lies in the package, and costs what it saves in packages of few short texts.
+/// Whether blocks that short entries share are encoded with a zstd dictionary, which holds what
+/// they have in common. It lies in the package, and costs what it saves in packages of few short texts.
 ///
 /// What it holds depends on the inputs: two versions of a package, each with a dictionary of its
 /// own, have no shared block in common, and a patch between them holds all of those. The second

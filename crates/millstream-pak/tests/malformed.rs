@@ -240,6 +240,21 @@ const SECTIONS: &[Row] = &[
     Row("lengths differ", CORRUPT, |s| {
         s.record(section::NAMES).raw_bytes.set(1 << 40)
     }),
+    Row("hot and of two lengths", CORRUPT, |s| {
+        let record = s.record(section::BLOCKS);
+        let bytes = record.raw_bytes.get() - 32;
+        record.stored_bytes.set(bytes);
+    }),
+    Row("lengths differ by a little", CORRUPT, |s| {
+        let record = s.record(section::NAMES);
+        let bytes = record.raw_bytes.get() + 1;
+        record.raw_bytes.set(bytes);
+    }),
+    Row("raw length shorter", CORRUPT, |s| {
+        let record = s.record(section::NAMES);
+        let bytes = record.raw_bytes.get() - 1;
+        record.raw_bytes.set(bytes);
+    }),
     Row("length zero", By::Load, |s| {
         s.record(section::NAMES).stored_bytes.set(0);
         s.record(section::NAMES).raw_bytes.set(0);

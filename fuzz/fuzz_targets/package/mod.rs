@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use millstream::{CodecId, Storage, StorageOptions};
-use millstream_pak::{Coding, Item, PackOptions, Package, write};
+use millstream_pak::{Coding, Dictionaries, Item, Metadata, PackOptions, Package, write};
 
 #[path = "../../../crates/millstream-pak/tests/support/seal.rs"]
 mod seal;
@@ -46,11 +46,33 @@ fn valid() -> &'static [u8] {
             block_bytes: Some(65_536),
             ..PackOptions::default()
         };
-        let path = path();
-        let file = std::fs::File::create(&path).expect("created");
-        write(items, &options, &file).expect("packed");
-        std::fs::read(&path).expect("read")
+        packed(items, &options)
     })
+}
+
+/// Short texts whose blocks name a dictionary, under so many names that those are packed.
+fn with_dictionary() -> &'static [u8] {
+    static VALID: OnceLock<Vec<u8>> = OnceLock::new();
+    VALID.get_or_init(|| {
+        let item = |nth: u32| {
+            let text = format!("<object number=\"{nth}\" of=\"{}\"/>", nth * 7919 % 1009);
+            let name = format!("small/objects/object-{nth:05}.xml");
+            Item::from_bytes(name, text.repeat(2).into_bytes()).metadata(Metadata::default())
+        };
+        let options = PackOptions {
+            coding: Coding::Fixed(CodecId::ZSTD),
+            dictionaries: Dictionaries::Made,
+            ..PackOptions::default()
+        };
+        packed((0..900).map(item).collect(), &options)
+    })
+}
+
+fn packed(items: Vec<Item>, options: &PackOptions<'_>) -> Vec<u8> {
+    let path = path();
+    let file = std::fs::File::create(&path).expect("created");
+    write(items, options, &file).expect("packed");
+    std::fs::read(&path).expect("read")
 }
 
 /// The package that an input means, opened; most are refused.
@@ -58,7 +80,8 @@ pub fn open(data: &[u8]) -> Option<Package> {
     let (&kind, rest) = data.split_first()?;
     let bytes = match kind {
         0 => rest.to_vec(),
-        _ => changed(rest),
+        1 => changed(with_dictionary(), rest),
+        _ => changed(valid(), rest),
     };
     let path = path();
     std::fs::write(&path, bytes).expect("written");
@@ -66,8 +89,8 @@ pub fn open(data: &[u8]) -> Option<Package> {
 }
 
 /// Changes: a place of four bytes, a length, and so many bytes.
-fn changed(mut data: &[u8]) -> Vec<u8> {
-    let mut bytes = valid().to_vec();
+fn changed(valid: &[u8], mut data: &[u8]) -> Vec<u8> {
+    let mut bytes = valid.to_vec();
     while let Some((head, rest)) = data.split_at_checked(5) {
         let at = u32::from_le_bytes(head[..4].try_into().expect("four")) as usize % bytes.len();
         let len = usize::from(head[4]) % CHANGE_BYTES_MAX + 1;

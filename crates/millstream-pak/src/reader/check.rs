@@ -15,7 +15,7 @@ use super::visit::visit;
 use super::{Package, PackageOptions, plan};
 use crate::error::{Error, ErrorKind, Result, corrupt};
 use crate::format::{SectionRecord, block_flag, section, section_flag};
-use crate::limits::{HEADER_BYTES, PAGE_BYTES};
+use crate::limits::HEADER_BYTES;
 use crate::metadata::Metadata;
 use crate::names;
 use crate::sign::PublicKey;
@@ -223,11 +223,11 @@ fn check_blocks_and_gaps(package: &Package, found: &mut Verification) {
         (file_bytes - HEADER_BYTES as u64, file_bytes),
     ];
     for record in &header.sections[..header.section_count.get() as usize] {
-        let (offset, bytes) = (record.offset.get(), record.raw_bytes.get());
-        parts.push((offset, offset + bytes));
+        let offset = record.offset.get();
+        parts.push((offset, offset + record.stored_bytes.get()));
         if record.flags.get() & section_flag::UNHASHED == 0 {
             let hashes = record.hashes_offset.get();
-            parts.push((hashes, hashes + bytes.div_ceil(PAGE_BYTES as u64) * 32));
+            parts.push((hashes, hashes + record.hashes_bytes()));
         }
     }
     let mut end = header.data_offset.get();

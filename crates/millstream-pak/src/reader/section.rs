@@ -5,23 +5,31 @@
 //! hash before a byte of it is used, and the hashes with their digest in the header, which the root
 //! covers: so what a lookup sees is what was packed, and opening costs nothing for what is never
 //! looked at.
+//!
+//! The pages of a packed section are compressed one by one. Their hashes are of the stored bytes,
+//! so that no decoder sees bytes that were not packed so, and the length of each stands behind the
+//! hashes. What is decoded is never more than the header said, which the stored bytes bound.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use millstream::{Buffer, Priority, Request};
+use millstream::{Buffer, CodecId, Priority, Request};
+use millstream_codec::Scratch;
 
 use super::tables::Tables;
 use crate::error::{Result, corrupt};
 use crate::format::SectionRecord;
-use crate::limits::PAGE_BYTES;
+use crate::limits::{PAGE_BYTES, SECTION_AT_ONCE_BYTES};
 
 /// A section, see the module.
 pub(crate) struct Section {
     pub(crate) kind: u32,
     offset: u64,
+    /// Bytes in memory.
     bytes: usize,
+    stored_bytes: usize,
     hashes_offset: u64,
+    hashes_bytes: usize,
     hashes_digest: [u8; 32],
     memory: Memory,
 }
@@ -36,16 +44,25 @@ enum Memory {
     },
     Cold {
         pages: Box<[OnceLock<Buffer>]>,
-        hashes: OnceLock<Buffer>,
+        told: OnceLock<Told>,
         whole: OnceLock<Buffer>,
     },
+}
+
+/// What stands beside a cold section: the hashes of its pages, found right, and of a packed one
+/// where they lie.
+struct Told {
+    hashes: Buffer,
+    /// Where each page begins in the stored bytes, and where the last ends; empty if not packed.
+    starts: Box<[u64]>,
 }
 
 impl Section {
     /// A section whose record was checked against the file's length (and, for a hot one, against
     /// what was read).
     pub(crate) fn new(record: &SectionRecord, hot: bool) -> Section {
-        let bytes = usize::try_from(record.raw_bytes.get()).expect("checked by the caller");
+        let usize = |bytes: u64| usize::try_from(bytes).expect("checked by the caller");
+        let bytes = usize(record.raw_bytes.get());
         let pages = bytes.div_ceil(PAGE_BYTES);
         let memory = if hot {
             Memory::Hot {
@@ -56,7 +73,7 @@ impl Section {
         } else {
             Memory::Cold {
                 pages: (0..pages).map(|_| OnceLock::new()).collect(),
-                hashes: OnceLock::new(),
+                told: OnceLock::new(),
                 whole: OnceLock::new(),
             }
         };
@@ -64,7 +81,9 @@ impl Section {
             kind: record.kind.get(),
             offset: record.offset.get(),
             bytes,
+            stored_bytes: usize(record.stored_bytes.get()),
             hashes_offset: record.hashes_offset.get(),
+            hashes_bytes: usize(record.hashes_bytes()),
             hashes_digest: record.hashes_digest,
             memory,
         }
@@ -72,6 +91,10 @@ impl Section {
 
     pub(crate) fn len(&self) -> usize {
         self.bytes
+    }
+
+    fn is_packed(&self) -> bool {
+        self.stored_bytes != self.bytes
     }
 
     /// The whole section, if all of its pages are in memory and were found right: what a lookup
@@ -141,7 +164,7 @@ impl Section {
             unreachable!("called for hot sections")
         };
         let at = self.hashes_offset as usize;
-        let hashes = &tables.hot[at..at + self.hashes_bytes()];
+        let hashes = &tables.hot[at..at + self.hashes_bytes];
         if hashes_checked.get().is_none() {
             self.check_hashes(hashes)?;
             let _ = hashes_checked.set(());
@@ -161,38 +184,57 @@ impl Section {
     }
 
     #[cold]
-    fn fetch<'a>(&'a self, tables: &Tables, page: usize) -> Result<&'a Buffer> {
-        let Memory::Cold { pages, hashes, .. } = &self.memory else {
+    fn fetch<'a>(&'a self, tables: &Tables, page: usize) -> Result<&'a [u8]> {
+        let Memory::Cold { pages, told, .. } = &self.memory else {
             unreachable!("called for cold sections")
         };
-        let at = self.offset + (page * PAGE_BYTES) as u64;
-        let read = |at, len| Request::read(tables.file, at, len).priority(Priority::High);
-        let bytes = tables
-            .queue
-            .enqueue(read(at, self.page_bytes(page) as u64))?;
-        // Both are on their way before either is waited for.
-        let told = match hashes.get() {
-            Some(_) => None,
-            None => {
-                let len = self.hashes_bytes() as u64;
-                Some(tables.queue.enqueue(read(self.hashes_offset, len))?)
+        let enqueue = |at: u64, len: usize| {
+            let request = Request::read(tables.file, at, len as u64);
+            tables.queue.enqueue(request.priority(Priority::High))
+        };
+        // Hashes and page are on their way together, unless the ones say where the other is.
+        let ahead = match (told.get(), self.is_packed()) {
+            (Some(_), _) => None,
+            (None, false) => Some((page * PAGE_BYTES, self.page_bytes(page))),
+            (None, true) => {
+                Some((0, self.stored_bytes)).filter(|(_, len)| *len <= SECTION_AT_ONCE_BYTES)
             }
         };
+        let ahead = match ahead {
+            Some((at, len)) => Some((at, enqueue(self.offset + at as u64, len)?)),
+            None => None,
+        };
+        let told = match told.get() {
+            Some(told) => told,
+            None => {
+                let hashes = enqueue(self.hashes_offset, self.hashes_bytes)?;
+                tables.queue.submit();
+                let found = self.told(hashes.wait()?.into_buffer())?;
+                told.get_or_init(|| found)
+            }
+        };
+        let (start, len) = self.place(told, page);
+        let (at, ticket) = match ahead {
+            Some(ahead) => ahead,
+            None => (start, enqueue(self.offset + start as u64, len)?),
+        };
         tables.queue.submit();
-        if let Some(told) = told {
-            let told = told.wait()?.into_buffer();
-            self.check_hashes(&told)?;
-            let _ = hashes.set(told);
-        }
-        let bytes = bytes.wait()?.into_buffer();
-        let known = hashes.get().expect("set above");
-        self.check_page(known, page, &bytes)?;
+        let read = ticket.wait()?.into_buffer();
+        let stored = &read[start - at..][..len];
+        self.check_page(&told.hashes, page, stored)?;
+        let bytes = if self.is_packed() {
+            let mut raw = tables.buffer(self.page_bytes(page))?;
+            self.decode(page, stored, &mut raw, &mut tables.scratch())?;
+            raw
+        } else {
+            read
+        };
         Ok(pages[page].get_or_init(|| bytes))
     }
 
     /// Brings all of a cold section into memory, and checks it.
     pub(crate) fn preload(&self, tables: &Tables) -> Result<()> {
-        let Memory::Cold { hashes, whole, .. } = &self.memory else {
+        let Memory::Cold { told, whole, .. } = &self.memory else {
             if self.bytes > 0 {
                 self.check_hot(tables, 0, (self.bytes - 1) / PAGE_BYTES)?;
             }
@@ -201,19 +243,34 @@ impl Section {
         if self.bytes == 0 || whole.get().is_some() {
             return Ok(());
         }
-        let read = |at, len| Request::read(tables.file, at, len);
-        let bytes = tables.queue.enqueue(read(self.offset, self.bytes as u64))?;
-        let len = self.hashes_bytes() as u64;
-        let told = tables.queue.enqueue(read(self.hashes_offset, len))?;
+        let enqueue = |at: u64, len: usize| {
+            let request = Request::read(tables.file, at, len as u64);
+            tables.queue.enqueue(request)
+        };
+        let stored = enqueue(self.offset, self.stored_bytes)?;
+        let hashes = enqueue(self.hashes_offset, self.hashes_bytes)?;
         tables.queue.submit();
-        let told = told.wait()?.into_buffer();
-        self.check_hashes(&told)?;
-        let bytes = bytes.wait()?.into_buffer();
-        for (page, bytes) in bytes.chunks(PAGE_BYTES).enumerate() {
-            self.check_page(&told, page, bytes)?;
+        let found = self.told(hashes.wait()?.into_buffer())?;
+        let found = told.get_or_init(|| found);
+        let stored = stored.wait()?.into_buffer();
+        let mut raw = match self.is_packed() {
+            true => tables.buffer(self.bytes)?,
+            false => Buffer::empty(),
+        };
+        let mut scratch = tables.scratch();
+        for page in 0..self.bytes.div_ceil(PAGE_BYTES) {
+            let (start, len) = self.place(found, page);
+            let stored = &stored[start..start + len];
+            self.check_page(&found.hashes, page, stored)?;
+            if self.is_packed() {
+                let raw = &mut raw[page * PAGE_BYTES..][..self.page_bytes(page)];
+                self.decode(page, stored, raw, &mut scratch)?;
+            }
         }
-        let _ = hashes.set(told);
-        let _ = whole.set(bytes);
+        let _ = whole.set(match self.is_packed() {
+            true => raw,
+            false => stored,
+        });
         Ok(())
     }
 
@@ -221,9 +278,63 @@ impl Section {
         PAGE_BYTES.min(self.bytes - page * PAGE_BYTES)
     }
 
-    /// Bytes of the hashes of all pages.
-    fn hashes_bytes(&self) -> usize {
-        self.bytes.div_ceil(PAGE_BYTES) * 32
+    /// Where a page is in the stored bytes: first byte and length.
+    fn place(&self, told: &Told, page: usize) -> (usize, usize) {
+        match told.starts.get(page..page + 2) {
+            Some(ends) => (ends[0] as usize, (ends[1] - ends[0]) as usize),
+            None => (page * PAGE_BYTES, self.page_bytes(page)),
+        }
+    }
+
+    /// Checks hashes that were read, and finds the places of pages.
+    fn told(&self, hashes: Buffer) -> Result<Told> {
+        self.check_hashes(&hashes)?;
+        if !self.is_packed() {
+            let starts = Box::default();
+            return Ok(Told { hashes, starts });
+        }
+        let pages = self.bytes.div_ceil(PAGE_BYTES);
+        let mut starts = Vec::with_capacity(pages + 1);
+        let mut at = 0u64;
+        starts.push(at);
+        for (page, len) in hashes[pages * 32..].chunks_exact(4).enumerate() {
+            let len = u32::from_le_bytes(len.try_into().expect("four of them"));
+            at += u64::from(len);
+            let fits = (1..=self.page_bytes(page)).contains(&(len as usize));
+            if !fits || at > self.stored_bytes as u64 {
+                let cause = "a packed page has an impossible length";
+                return Err(self.wrong(0, cause).at(self.hashes_offset));
+            }
+            starts.push(at);
+        }
+        if at != self.stored_bytes as u64 {
+            let cause = "its packed pages are not all of it";
+            return Err(self.wrong(0, cause).at(self.hashes_offset));
+        }
+        let starts = starts.into_boxed_slice();
+        Ok(Told { hashes, starts })
+    }
+
+    /// Decodes a page that was found right; one of its raw length is as it is.
+    fn decode(
+        &self,
+        page: usize,
+        stored: &[u8],
+        raw: &mut [u8],
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        if stored.len() == raw.len() {
+            raw.copy_from_slice(stored);
+            return Ok(());
+        }
+        let decoded = millstream_codec::decode_block(CodecId::ZSTD, scratch, stored, raw);
+        let cause = match decoded {
+            Ok(len) if len == raw.len() => return Ok(()),
+            Ok(_) => "fewer raw bytes than it should have",
+            Err(error) => error.cause,
+        };
+        let cause = format!("packed page {page}: {cause}");
+        Err(self.wrong(page * PAGE_BYTES, &cause))
     }
 
     fn check_hashes(&self, hashes: &[u8]) -> Result<()> {
@@ -243,12 +354,21 @@ impl Section {
         }
         let cause = "has another hash: its bytes are damaged, or the file was changed";
         let cause = format!("page {page} of section {} {cause}", self.kind);
-        Err(corrupt(cause).at(self.offset + (page * PAGE_BYTES) as u64))
+        Err(self.located(corrupt(cause), page * PAGE_BYTES))
     }
 
     /// An error at a place of the section.
     pub(crate) fn wrong(&self, offset: usize, cause: &str) -> crate::error::Error {
-        let place = self.offset + offset.min(self.bytes) as u64;
-        corrupt(format!("section {}: {cause}", self.kind)).at(place)
+        self.located(corrupt(format!("section {}: {cause}", self.kind)), offset)
+    }
+
+    /// Of a packed section the file has no byte for each of its own: it is named itself then.
+    fn located(&self, error: crate::error::Error, offset: usize) -> crate::error::Error {
+        let within = if self.is_packed() {
+            0
+        } else {
+            offset.min(self.bytes)
+        };
+        error.at(self.offset + within as u64)
     }
 }

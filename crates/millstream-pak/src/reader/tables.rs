@@ -2,8 +2,12 @@
 //! header's own fields are checked. Nothing is done per entry.
 
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use millstream::{Buffer, FileId, FileOptions, Priority, Queue, QueueOptions, Request, Storage};
+use millstream::{
+    Buffer, BufferPool, FileId, FileOptions, Priority, Queue, QueueOptions, Request, Storage,
+};
+use millstream_codec::Scratch;
 use zerocopy::FromBytes;
 
 use super::section::Section;
@@ -14,7 +18,7 @@ use crate::format::{
 };
 use crate::limits::{
     BLOCKS_MAX, BUCKET_BITS_MAX, DICTIONARIES_MAX, ENTRIES_MAX, HEADER_BYTES, OFFSETS_MAX,
-    OPEN_BYTES, PAGE_BYTES, SECTIONS_MAX, STORED_ALIGNMENT,
+    OPEN_BYTES, PAGE_BYTES, SECTION_RATIO_MAX, SECTIONS_MAX, STORED_ALIGNMENT,
 };
 
 /// Requests for tables that are out at once.
@@ -43,6 +47,9 @@ pub(crate) struct Tables {
     pub(crate) contents: Option<Section>,
     pub(crate) signature: Option<SectionRecord>,
     pub(crate) fold_case: bool,
+    /// For packed sections.
+    scratch: Mutex<Scratch>,
+    buffers: Arc<BufferPool>,
 }
 
 impl Drop for Tables {
@@ -96,6 +103,8 @@ impl Tables {
             contents: take(section::CONTENTS),
             signature,
             fold_case: header.required.get() & feature::FOLD_CASE != 0,
+            scratch: Mutex::default(),
+            buffers: storage.buffer_pool(),
             queue,
             header,
             hot,
@@ -104,6 +113,18 @@ impl Tables {
 
     pub(crate) fn read(&self, offset: u64, len: u64) -> Result<Buffer> {
         read(&self.queue, self.file, offset, len)
+    }
+
+    /// Memory in huge pages if it is long: lookups in ordinary pages take a third longer.
+    pub(crate) fn buffer(&self, len: usize) -> Result<Buffer> {
+        let cause = "no memory for the package's tables";
+        let taken = self.buffers.take(len);
+        taken.map_err(|_| Error::new(ErrorKind::Io, cause))
+    }
+
+    pub(crate) fn scratch(&self) -> MutexGuard<'_, Scratch> {
+        // Whatever a decoder that panicked left, the next one begins anew.
+        self.scratch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn entry_count(&self) -> u64 {
@@ -265,7 +286,7 @@ impl<'a> Sections<'a> {
             taken.push((offset, offset + record.stored_bytes.get(), index));
             if record.flags.get() & section_flag::UNHASHED == 0 {
                 let hashes = record.hashes_offset.get();
-                taken.push((hashes, hashes + hashes_bytes(record), index));
+                taken.push((hashes, hashes + record.hashes_bytes(), index));
             }
             if known.iter().any(|(_, other)| other.kind == record.kind) {
                 return wrong("another has the same kind");
@@ -308,14 +329,10 @@ impl<'a> Sections<'a> {
     fn take(&self, header: &Header, kind: u32) -> Option<Section> {
         let record = self.record(kind)?;
         let end = record.offset.get() + record.stored_bytes.get();
-        let hashes_end = record.hashes_offset.get() + hashes_bytes(record);
-        let hot = end.max(hashes_end) <= header.hot_bytes.get();
+        let hashes_end = record.hashes_offset.get() + record.hashes_bytes();
+        let hot = end.max(hashes_end) <= header.hot_bytes.get() && !record.is_packed();
         Some(Section::new(record, hot))
     }
-}
-
-fn hashes_bytes(record: &SectionRecord) -> u64 {
-    record.raw_bytes.get().div_ceil(PAGE_BYTES as u64) * 32
 }
 
 fn check_section(header: &Header, record: &SectionRecord) -> std::result::Result<(), String> {
@@ -328,8 +345,12 @@ fn check_section(header: &Header, record: &SectionRecord) -> std::result::Result
     if record.reserved != [0; 24] {
         return wrong("its reserved bytes are not zero");
     }
-    if record.raw_bytes != record.stored_bytes {
+    let (stored, raw) = (record.stored_bytes.get(), record.raw_bytes.get());
+    if record.is_packed() && !section::may_be_packed(kind) {
         return wrong("its raw and stored lengths differ");
+    }
+    if raw < stored || raw / SECTION_RATIO_MAX > stored {
+        return wrong("it cannot have so many raw bytes");
     }
     let end = header.file_bytes.get() - HEADER_BYTES as u64;
     let inside = |offset: u64, len: u64| {
@@ -348,7 +369,7 @@ fn check_section(header: &Header, record: &SectionRecord) -> std::result::Result
         if rest != (0, [0; 32]) {
             return wrong("it says where its hashes are, and has none");
         }
-    } else if !inside(record.hashes_offset.get(), hashes_bytes(record)) {
+    } else if !inside(record.hashes_offset.get(), record.hashes_bytes()) {
         return wrong("its page hashes lie outside of the file");
     }
     Ok(())
@@ -369,7 +390,7 @@ fn check_hot_sizes(header: &Header, sections: &Sections<'_>) -> Result<u32> {
             return Err(corrupt(cause).at(place));
         }
         let end = record.offset.get() + bytes;
-        let hashes_end = record.hashes_offset.get() + hashes_bytes(record);
+        let hashes_end = record.hashes_offset.get() + record.hashes_bytes();
         if is_hot && end.max(hashes_end) > hot_bytes {
             let cause = format!("section kind {kind} lies outside of the hot part");
             return Err(corrupt(cause).at(place));

@@ -10,6 +10,7 @@ use std::path::Path;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromZeros as _, IntoBytes as _};
 
+use super::packed::PackedSection;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::{
     BlockRecord, EntryRecord, Header, MAGIC, MetadataPlace, SectionRecord, VERSION_MAJOR,
@@ -199,23 +200,24 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    /// Appends a cold section with its hashes.
+    /// Appends a cold section with its hashes, packed if that shrinks it.
     fn section(&mut self, kind: u32, required: bool, bytes: &[u8]) -> Result<SectionRecord> {
+        let packed = section::may_be_packed(kind)
+            .then(|| PackedSection::of(bytes))
+            .flatten();
+        let (stored, hashes) = match &packed {
+            Some(packed) => (&packed.stored[..], packed.hashes()),
+            None => (bytes, page_hashes(bytes)),
+        };
         self.pad(BLOCK_ALIGNMENT);
         let offset = self.end();
-        self.append(bytes)?;
+        self.append(stored)?;
         self.pad(BLOCK_ALIGNMENT);
-        let hashes = page_hashes(bytes);
         let hashes_offset = self.end();
         self.append(&hashes)?;
-        Ok(record(
-            kind,
-            required,
-            offset,
-            bytes,
-            hashes_offset,
-            &hashes,
-        ))
+        let mut record = record(kind, required, offset, bytes, hashes_offset, &hashes);
+        record.stored_bytes = U64::new(stored.len() as u64);
+        Ok(record)
     }
 
     fn append(&mut self, bytes: &[u8]) -> Result<()> {

@@ -1,8 +1,8 @@
 //! The dictionary of shared blocks: made of a part of them, and judged by another.
 //!
 //! A block of 64 KiB of short texts spends its first KiB on what the block before it knew. A
-//! dictionary of 64 KiB made of a hundred such blocks leaves 83 % of zstd's bytes of 10^5 records of
-//! JSON, 79 % of the XML of a game; of pictures and sounds it leaves all. It costs its own bytes,
+//! dictionary of 64 KiB made of a hundred such blocks leaves 83 % of zstd's bytes of 10^5 records
+//! of JSON, 79 % of the XML of a game; of pictures and sounds it leaves all. It costs its own bytes,
 //! and it makes patches longer, since every shared block depends on it. So `auto` takes one only if
 //! it shortens the loading of the whole package by a twentieth: where most of a package is long
 //! entries, nothing is tried.
@@ -23,7 +23,7 @@ use crate::limits::{DICTIONARY_BYTES_MAX, DICTIONARY_RAW_BYTES_MIN, DICTIONARY_U
 /// Of the blocks that are looked at, every so many judges what the others gave.
 const JUDGE_EVERY: usize = 4;
 
-/// Samples have at least so many times the bytes of the dictionary; of fewer, a shorter one is made.
+/// Samples have at least so many times the bytes of the dictionary; fewer make a shorter one.
 const SAMPLES_PER_BYTE: usize = 32;
 
 /// The shortest dictionary worth a section.

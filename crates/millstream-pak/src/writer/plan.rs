@@ -237,11 +237,11 @@ pub(super) fn thread_count(options: &PackOptions<'_>) -> usize {
 
 /// Blocks that short items share, and their raw bytes.
 pub(super) fn shared_units(plan: &Plan) -> (Vec<&[u32]>, u64) {
-    let items = |unit| match unit {
-        &Unit::Shared(ref items) => Some(&items[..]),
+    let shared = plan.units.iter().filter_map(|unit| match unit {
+        Unit::Shared(items) => Some(&items[..]),
         Unit::Part { .. } => None,
-    };
-    let units: Vec<&[u32]> = plan.units.iter().filter_map(items).collect();
+    });
+    let units: Vec<&[u32]> = shared.collect();
     let len = |&nth: &u32| plan.items[nth as usize].item.len;
     let raw_bytes = units.iter().copied().flatten().map(len).sum();
     (units, raw_bytes)
