@@ -152,6 +152,7 @@ impl<'s> Loader<'s> {
             started: Instant::now(),
             first_drawable: None,
             indices_checked: false,
+            cancelled: false,
         };
         load.start()?;
         Ok(load)
@@ -248,6 +249,8 @@ pub struct Load<'l> {
     started: Instant,
     first_drawable: Option<Duration>,
     indices_checked: bool,
+    /// By the application, as a whole.
+    cancelled: bool,
 }
 
 impl Load<'_> {
@@ -338,27 +341,38 @@ impl Load<'_> {
         self.first_drawable
     }
 
-    /// Cancels everything that has not landed. What has stays; [`Load::finish_partial`] gives it.
+    /// Cancels everything that has not landed. What has stays, an image's small levels too;
+    /// [`Load::finish_partial`] gives it.
     pub fn cancel(&mut self) {
-        for index in std::mem::take(&mut self.waiting) {
-            self.fail_item(index, Error::new(ErrorKind::Cancelled, "", "was cancelled"));
-        }
+        self.cancelled = true;
+        let waiting = std::mem::take(&mut self.waiting);
+        self.cancel_waiting(waiting);
         self.loader.queue.cancel_group(&self.group);
     }
 
-    /// Cancels what has not landed of an image (and of images with the same bytes).
+    /// Cancels what has not landed of an image (and of images with the same bytes). If its small
+    /// levels have, they stay, as an image of fewer levels.
     pub fn cancel_image(&mut self, image: usize) {
         let items = &self.items;
-        let (cancelled, waiting) = std::mem::take(&mut self.waiting)
+        let (cancelled, waiting): (Vec<usize>, Vec<usize>) = std::mem::take(&mut self.waiting)
             .into_iter()
             .partition(|&index| items[index].shows(image));
         self.waiting = waiting;
-        let cancelled: Vec<usize> = cancelled;
-        for index in cancelled {
-            self.fail_item(index, Error::new(ErrorKind::Cancelled, "", "was cancelled"));
-        }
-        for item in self.items.iter().filter(|item| item.shows(image)) {
+        self.cancel_waiting(cancelled);
+        for item in self.items.iter_mut().filter(|item| item.shows(image)) {
             item.cancel();
+        }
+    }
+
+    /// Ends items whose requests are not made yet.
+    fn cancel_waiting(&mut self, waiting: Vec<usize>) {
+        for index in waiting {
+            let item = &self.items[index];
+            // An image's other half may have ended it already.
+            if !item.is_over() {
+                let error = Error::new(ErrorKind::Cancelled, &item.place[..], "was cancelled");
+                self.fail_item(index, error);
+            }
         }
     }
 

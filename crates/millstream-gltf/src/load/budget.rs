@@ -39,26 +39,48 @@ impl Budget {
         self.max.saturating_sub(self.taken.load(Ordering::Relaxed))
     }
 
-    /// Memory for an image, from the storage's pool, once its size is known; sets `refused` if
-    /// there is no room.
+    /// Memory for an image, from the storage's pool, once its size is known; `supplied` says
+    /// afterwards how much that was.
     pub(super) fn supply(
         self: &Arc<Self>,
         pool: Arc<BufferPool>,
-        refused: Arc<AtomicBool>,
+        supplied: Arc<Supplied>,
     ) -> Supply {
         let budget = Arc::clone(self);
         Box::new(move |len| {
             if !budget.take(len as u64) {
-                refused.store(true, Ordering::Release);
+                supplied.refused.store(true, Ordering::Release);
                 return None;
             }
-            let buffer = pool.take(len);
-            if buffer.is_err() {
-                budget.give_back(len as u64);
+            match pool.take(len) {
+                Ok(buffer) => {
+                    supplied.bytes.fetch_add(len as u64, Ordering::AcqRel);
+                    Some(Box::new(buffer) as Box<dyn Landing>)
+                }
+                Err(_) => {
+                    budget.give_back(len as u64);
+                    None
+                }
             }
-            buffer
-                .ok()
-                .map(|buffer| Box::new(buffer) as Box<dyn Landing>)
         })
+    }
+}
+
+/// What an item's requests took of the budget once sizes were known, on whatever thread.
+#[derive(Debug, Default)]
+pub(super) struct Supplied {
+    refused: AtomicBool,
+    bytes: AtomicU64,
+}
+
+impl Supplied {
+    /// Whether there was no room.
+    pub(super) fn was_refused(&self) -> bool {
+        self.refused.load(Ordering::Acquire)
+    }
+
+    /// The bytes taken, which the caller gives back now.
+    pub(super) fn take_bytes(&self) -> u64 {
+        self.bytes.swap(0, Ordering::AcqRel)
     }
 }

@@ -5,7 +5,6 @@ use std::future::Future;
 use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
 
 use millstream::{Buffer, Done, Failed, Located, Request};
@@ -65,8 +64,10 @@ impl Load<'_> {
             located,
             held_bytes: 0,
             partner: None,
-            refused: Arc::default(),
+            supplied: Arc::default(),
             failed: false,
+            dropped: false,
+            cancelled: false,
             task: Task::Waiting,
         };
         match layout.filter(has_halves) {
@@ -78,7 +79,6 @@ impl Load<'_> {
                     class: small_class,
                     stored_bytes: small,
                     partner: Some(index + 1),
-                    refused: Arc::default(),
                     ..whole.copy()
                 });
                 self.push(Item {
@@ -148,6 +148,7 @@ impl Load<'_> {
             // The next item last: by class, then the one with most stored bytes first, whose decode
             // is the longest; nothing long is left for the end then.
             let items = &self.items;
+            self.waiting.retain(|&index| !items[index].is_over());
             let key = |&index: &usize| (items[index].class, items[index].stored_bytes);
             self.waiting.sort_by_key(key);
             self.plan_levels();
@@ -157,6 +158,9 @@ impl Load<'_> {
             let Some(index) = self.waiting.pop() else {
                 break;
             };
+            if self.items[index].is_over() {
+                continue;
+            }
             if let Err(error) = self.request(index) {
                 self.fail_item(index, error);
             }
@@ -236,12 +240,17 @@ impl Load<'_> {
         bytes: &SameBytes,
         range: Range<usize>,
     ) -> Result<()> {
-        let item = &mut self.items[index];
-        if item.geometry {
+        if self.items[index].geometry {
+            // Of a package's entry, the head may lie anywhere within a page.
+            let bytes = match self.misplaced(index, &bytes.as_slice()[range.clone()]) {
+                None => Bytes::Part(bytes.clone(), range),
+                Some(place) => Bytes::Landed(self.moved(index, &bytes.as_slice()[range], place)?),
+            };
             self.end_item(index);
-            self.buffer_landed(index, Bytes::Part(bytes.clone(), range));
+            self.buffer_landed(index, bytes);
             return Ok(());
         }
+        let item = &mut self.items[index];
         let stored = match bytes {
             SameBytes::Data(bytes) if bytes.len() == range.len() => Arc::clone(bytes),
             bytes => {
@@ -259,11 +268,18 @@ impl Load<'_> {
     /// Gives a request to the queue.
     fn enqueue(&mut self, index: usize, mut request: Request, decodes: bool) -> Result<()> {
         let item = &mut self.items[index];
+        if self.cancelled || item.cancelled {
+            return Err(Error::new(
+                ErrorKind::Cancelled,
+                &item.place[..],
+                "was cancelled",
+            ));
+        }
         if decodes {
             let pool = self.loader.storage.buffer_pool();
             request = request
                 .codec(image::CODEC)
-                .into_supplied(self.budget.supply(pool, Arc::clone(&item.refused)));
+                .into_supplied(self.budget.supply(pool, Arc::clone(&item.supplied)));
             item.content = Content::Pixels;
         } else if self.budget.take(item.stored_bytes) {
             item.held_bytes = item.stored_bytes;
@@ -335,34 +351,44 @@ impl Load<'_> {
     fn ended(&mut self, index: usize, outcome: Result<Buffer, Failed>) {
         let item = &mut self.items[index];
         match outcome {
+            _ if item.dropped => {
+                self.give_back_all(index);
+                self.end_item(index);
+            }
             Ok(buffer) if item.purpose.is_none() => item.task = Task::Landed(buffer),
             Ok(buffer) => self.landed(index, buffer),
             Err(failed) => {
-                let refused = item.refused.load(Ordering::Acquire);
-                let error = match refused {
+                let error = match item.supplied.was_refused() {
                     true => no_room(&item.place, &item.file),
                     false => Error::of_request(&item.place, &item.file, &failed.error),
                 };
-                self.give_back(index);
                 self.fail_item(index, error);
             }
         }
     }
 
-    /// What was taken for a request is not needed any more.
+    /// What was taken for a request's stored bytes is not needed any more.
     fn give_back(&mut self, index: usize) {
         let held = std::mem::take(&mut self.items[index].held_bytes);
         self.budget.give_back(held);
     }
 
+    /// Nothing that was taken for an item is needed any more.
+    fn give_back_all(&mut self, index: usize) {
+        self.give_back(index);
+        self.budget
+            .give_back(self.items[index].supplied.take_bytes());
+    }
+
     /// Bytes are there, and it is known what for.
     fn landed(&mut self, index: usize, buffer: Buffer) {
+        if self.items[index].is_over() {
+            // Its other half failed while this one was waiting to be looked at.
+            return self.give_back_all(index);
+        }
         let buffer = match self.aligned(index, buffer) {
             Ok(buffer) => buffer,
-            Err(error) => {
-                self.give_back(index);
-                return self.fail_item(index, error);
-            }
+            Err(error) => return self.fail_item(index, error),
         };
         let item = &mut self.items[index];
         if item.geometry {
@@ -396,22 +422,33 @@ impl Load<'_> {
     /// the place within a page that they have in the file: nearly always the right one, but small
     /// entries of a package lie one after the other without gaps, and have to be moved.
     fn aligned(&self, index: usize, buffer: Buffer) -> Result<Buffer> {
+        match self.misplaced(index, &buffer) {
+            None => Ok(buffer),
+            Some(place) => self.moved(index, &buffer, place),
+        }
+    }
+
+    /// For bytes that lie at an address which their type does not want: how far behind a multiple
+    /// of its alignment they must begin.
+    fn misplaced(&self, index: usize, bytes: &[u8]) -> Option<usize> {
         let item = &self.items[index];
         let (alignment, place) = match &item.purpose {
             // Elements of a buffer are aligned by their offset in it.
             Some(Purpose::Buffer { start, .. }) => (4, start % 4),
-            _ if item.content == Content::Raw && !buffer.starts_with(&image::MAGIC) => (1, 0),
+            _ if item.content == Content::Raw && !bytes.starts_with(&image::MAGIC) => (1, 0),
             _ => (LEVEL_ALIGNMENT, 0),
         };
         let place = usize::try_from(place).expect("3 at most");
-        if buffer.as_ptr().addr() % alignment == place {
-            return Ok(buffer);
-        }
-        let moved = self.loader.storage.buffer(place + buffer.len());
+        (bytes.as_ptr().addr() % alignment != place).then_some(place)
+    }
+
+    fn moved(&self, index: usize, bytes: &[u8], place: usize) -> Result<Buffer> {
+        let item = &self.items[index];
+        let moved = self.loader.storage.buffer(place + bytes.len());
         let mut moved =
             moved.map_err(|error| Error::of_request(&item.place, &item.file, &error))?;
-        moved[place..].copy_from_slice(&buffer);
-        moved.set_view(place, buffer.len());
+        moved[place..].copy_from_slice(bytes);
+        moved.set_view(place, bytes.len());
         Ok(moved)
     }
 
@@ -446,21 +483,19 @@ impl Load<'_> {
     }
 
     fn image_landed(&mut self, index: usize, image: Result<Image, &'static str>) {
-        self.end_item(index);
         match image {
             Ok(image) => {
+                self.end_item(index);
                 self.note(index, image.memory_bytes() as u64, false);
                 self.show(index, State::Ready(Arc::new(image)));
             }
-            Err(cause) => {
-                self.progress.failed += 1;
-                self.note(index, 0, true);
-                self.fail_image(index, cause);
-            }
+            Err(cause) => self.fail_image(index, cause),
         }
     }
 
-    /// One half of an image has come, or was left out.
+    /// One half of an image has come, or was left out. Whatever the order in which the two come or
+    /// fail, the image ends the same: if either failed it has failed; if only the large half was
+    /// left out or cancelled, it has fewer levels.
     fn settle_halves(&mut self, index: usize) {
         let partner = self.items[index].partner.expect("half of an image");
         let (small, large) = if self.items[index].is_small() {
@@ -469,38 +504,38 @@ impl Load<'_> {
             (partner, index)
         };
         if let Some(buffer) = self.take_landed(small) {
-            match Image::new(buffer) {
-                Ok(image) if matches!(self.items[large].task, Task::Ended) => {
-                    self.show(small, State::Ready(Arc::new(image)));
-                }
+            match self.small_image(small, buffer) {
                 Ok(image) => self.show(small, State::Part(Arc::new(image))),
                 Err(cause) => self.fail_image(small, cause),
             }
         }
-        match self.shown_image(small) {
-            Some(State::Part(image)) => match self.take_landed(large) {
-                Some(buffer) => {
-                    let start = image.layout().bytes().next_multiple_of(LEVEL_ALIGNMENT);
-                    match image.with_larger(start, buffer) {
-                        Ok(image) => self.show(large, State::Ready(Arc::new(image))),
-                        Err(cause) => self.fail_image(large, cause),
-                    }
-                }
-                None if matches!(self.items[large].task, Task::Ended) => {
-                    self.show(large, State::Ready(image));
-                }
-                None => {}
-            },
-            Some(State::Failed(_)) => drop(self.take_landed(large)),
-            _ => {}
+        let Some(State::Part(image)) = self.shown_image(small) else {
+            return;
+        };
+        if let Some(buffer) = self.take_landed(large) {
+            let start = image.layout().bytes().next_multiple_of(LEVEL_ALIGNMENT);
+            match image.with_larger(start, buffer) {
+                Ok(image) => self.show(large, State::Ready(Arc::new(image))),
+                Err(cause) => self.fail_image(large, cause),
+            }
+        } else if self.items[large].is_over() {
+            self.show(large, State::Ready(image));
         }
+    }
+
+    /// The image of small levels, whose header must be the one that its requests were made by.
+    fn small_image(&self, small: usize, buffer: Buffer) -> Result<Image, &'static str> {
+        let whole = Layout::parse(&buffer)?;
+        if self.items[small].content != Content::SmallLevels(whole) {
+            return Err("the package's record of the image is not that of its bytes");
+        }
+        Image::new(buffer)
     }
 
     /// The buffer of an item that has landed; the item ends.
     fn take_landed(&mut self, index: usize) -> Option<Buffer> {
         let buffer = self.items[index].take_landed()?;
-        self.items[index].task = Task::Ended;
-        self.progress.ended += 1;
+        self.end_item(index);
         self.note(index, buffer.len() as u64, false);
         Some(buffer)
     }
@@ -509,7 +544,7 @@ impl Load<'_> {
     fn fail_image(&mut self, index: usize, cause: &'static str) {
         let item = &self.items[index];
         let error = Error::new(ErrorKind::Image, &item.place[..], cause).in_file(&item.file);
-        self.show(index, State::Failed(error));
+        self.fail_item(index, error);
     }
 
     /// The state of the image that an item is for.
@@ -577,17 +612,41 @@ impl Load<'_> {
 
     /// An item will not come.
     pub(super) fn fail_item(&mut self, index: usize, error: Error) {
+        self.give_back_all(index);
         self.end_item(index);
         self.items[index].failed = true;
         self.progress.failed += 1;
         self.note(index, 0, true);
-        if let Some(purpose) = self.items[index].purpose.clone() {
-            self.fail_purpose(&purpose, error);
+        let Some(purpose) = self.items[index].purpose.clone() else {
+            return;
+        };
+        let partner = self.items[index].partner;
+        if self.items[index].is_large() && error.kind() == ErrorKind::Cancelled {
+            // The small levels are an image without them.
+            return self.settle_halves(index);
+        }
+        self.fail_purpose(&purpose, error);
+        if let Some(partner) = partner {
+            self.drop_item(partner);
+        }
+    }
+
+    /// Nobody wants an item: one that a record promised and the JSON does not confirm, or the other
+    /// half of an image that has failed. What came of it goes, and what is under way too.
+    pub(super) fn drop_item(&mut self, index: usize) {
+        let item = &mut self.items[index];
+        item.dropped = true;
+        if matches!(item.task, Task::Running(_)) {
+            item.cancel();
+        } else {
+            self.give_back_all(index);
+            self.end_item(index);
+            self.in_order = false;
         }
     }
 
     fn end_item(&mut self, index: usize) {
-        if !matches!(self.items[index].task, Task::Ended) {
+        if !self.items[index].is_over() {
             self.items[index].task = Task::Ended;
             self.progress.ended += 1;
         }
@@ -618,6 +677,7 @@ impl Load<'_> {
             item.purpose.is_none()
                 && !item.failed
                 && item.geometry == matches!(fetch.purpose, Purpose::Buffer { .. })
+                && item.reaches(&fetch.origin)
         };
         if !both.iter().flatten().all(usable) {
             // What has failed is asked for again, to fail with its own reason.
@@ -640,16 +700,6 @@ impl Load<'_> {
             }
         }
         true
-    }
-
-    /// A promise that the JSON does not confirm: what came of it goes.
-    pub(super) fn drop_promised(&mut self, index: usize) {
-        self.items[index].cancel();
-        if matches!(self.items[index].task, Task::Landed(_)) {
-            self.end_item(index);
-            self.give_back(index);
-        }
-        self.waiting.retain(|&waiting| waiting != index);
     }
 }
 

@@ -2,11 +2,11 @@
 
 use std::any::Any;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use millstream::{Buffer, Done, Landed, Located, Priority, Ticket};
 
 use super::EventKind;
+use super::budget::Supplied;
 use crate::image::Layout;
 use crate::plan::{Origin, Purpose};
 
@@ -54,9 +54,13 @@ pub(super) struct Item {
     pub(super) held_bytes: u64,
     /// The other half of the image.
     pub(super) partner: Option<usize>,
-    /// Set where there was no memory for its decoded bytes.
-    pub(super) refused: Arc<AtomicBool>,
+    /// What its decoded bytes took of the scene's memory.
+    pub(super) supplied: Arc<Supplied>,
     pub(super) failed: bool,
+    /// Nobody wants it any more: its request's end is the end of it, whatever it brings.
+    pub(super) dropped: bool,
+    /// Cancelled while a request was under way: if that one wins, none follows it.
+    pub(super) cancelled: bool,
     pub(super) task: Task,
 }
 
@@ -68,7 +72,7 @@ impl Item {
             purpose: self.purpose.clone(),
             place: self.place.clone(),
             file: self.file.clone(),
-            refused: Arc::default(),
+            supplied: Arc::default(),
             task: Task::Waiting,
             ..*self
         }
@@ -83,12 +87,30 @@ impl Item {
         self.partner.is_some_and(|partner| partner < index)
     }
 
+    /// Whether its entry has all bytes of a range; what is not an entry's was looked up whole.
+    pub(super) fn reaches(&self, origin: &Origin) -> bool {
+        match (origin, &self.located) {
+            (Origin::Entry { range, .. }, Some(located)) => range.end <= located.raw_bytes(),
+            _ => true,
+        }
+    }
+
+    pub(super) fn is_large(&self) -> bool {
+        matches!(self.content, Content::LargeLevels(_))
+    }
+
     pub(super) fn is_small(&self) -> bool {
         matches!(self.content, Content::SmallLevels(_))
     }
 
+    /// Whether nothing more is to be read for it.
     pub(super) fn is_ended(&self) -> bool {
         matches!(self.task, Task::Ended | Task::Landed(_))
+    }
+
+    /// Whether it is done with, bytes and all.
+    pub(super) fn is_over(&self) -> bool {
+        matches!(self.task, Task::Ended)
     }
 
     /// The buffer that has landed, if it is there; the item waits then, until the caller says more.
@@ -102,7 +124,8 @@ impl Item {
         }
     }
 
-    pub(super) fn cancel(&self) {
+    pub(super) fn cancel(&mut self) {
+        self.cancelled = true;
         if let Task::Running(ticket) = &self.task {
             ticket.cancel();
         }

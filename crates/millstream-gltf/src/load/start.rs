@@ -142,6 +142,9 @@ impl Load<'_> {
             let cause = format!("{head_bytes} bytes of JSON are beyond the limit");
             return Err(Error::new(ErrorKind::Limit, "", cause));
         }
+        if self.cancelled {
+            return Err(Error::new(ErrorKind::Cancelled, "", "was cancelled"));
+        }
         self.progress.batches += 1;
         self.request_head(head_bytes)?;
         self.loader.queue.submit();
@@ -212,7 +215,7 @@ impl Load<'_> {
         }
         for index in 0..before {
             if self.items[index].purpose.is_none() {
-                self.drop_promised(index);
+                self.drop_item(index);
             }
         }
     }

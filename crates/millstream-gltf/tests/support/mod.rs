@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test program uses some of it")]
 
 pub(crate) mod containers;
+pub(crate) mod gated;
 pub(crate) mod pngs;
 pub(crate) mod uncached;
 
