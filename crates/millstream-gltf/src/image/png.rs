@@ -167,15 +167,25 @@ fn fast(
     let filtered_row = 1 + width * channels;
     let work = pixels.len() - filtered_row * height;
     inflate(&parts.data, &mut pixels[work..])?;
-    let mut filtered = vec![0; filtered_row];
+    let mut copied = vec![0; filtered_row];
     let out_row = width * 4;
     for y in 0..height {
         let at = work + y * filtered_row;
-        filtered.copy_from_slice(&pixels[at..at + filtered_row]);
         let (above, rest) = pixels.split_at_mut(y * out_row);
         let above = (y > 0).then(|| &above[(y - 1) * out_row..]);
+        // Where the writer has come near to the reader, the row is copied out of its way.
+        let (out, filtered) = match rest.split_at_mut_checked(at - y * out_row) {
+            Some((before, filtered)) if before.len() >= out_row => {
+                (&mut before[..out_row], &filtered[..filtered_row])
+            }
+            _ => {
+                let start = at - y * out_row;
+                copied.copy_from_slice(&rest[start..start + filtered_row]);
+                (&mut rest[..out_row], &copied[..])
+            }
+        };
         let (filter, filtered) = filtered.split_first().expect("one byte at least");
-        row::unfilter(*filter, channels, filtered, above, &mut rest[..out_row])?;
+        row::unfilter(*filter, channels, filtered, above, out)?;
     }
     let pixels = &mut pixels[..out_row * height];
     match header.colour {
@@ -191,6 +201,7 @@ fn inflate(data: &[&[u8]], filtered: &mut [u8]) -> Result<(), &'static str> {
         let stream = match data {
             [one] => one,
             pieces => {
+                joined.reserve(pieces.iter().map(|piece| piece.len()).sum());
                 for piece in pieces {
                     joined.extend_from_slice(piece);
                 }

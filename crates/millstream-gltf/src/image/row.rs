@@ -1,16 +1,26 @@
 //! Undoing PNG's row filters, over pixels widened to four channels.
 //!
-//! A pixel is a little-endian `u32`; its four channels are added without carries between them. The
-//! Paeth filter, whose pixels depend on each other, is the slow one: on x86-64 it runs in SSE2,
-//! which every such processor has (the instructions of libpng's filter, whose comments explain
-//! why no overflow matters); elsewhere channel by channel.
+//! A pixel is a little-endian `u32`. Of three filters (Sub, Average, Paeth) each pixel needs the
+//! one before, so a row takes as long as that chain: what counts is not how many instructions a
+//! pixel takes, but how many of them wait for the pixel before. On x86-64 the two long chains run in
+//! SSE2, which every such processor has; elsewhere channel by channel.
+//!
+//! **Average** keeps the complement of the pixel. SSE2's average rounds up, PNG's down, and
+//! `down(a, b) = !up(!a, !b)`; with `n = !left`, the next `n` is `up(n, !above) - filtered`: two
+//! instructions wait for each other instead of seven.
+//!
+//! **Paeth** chooses among left `a`, above `b` and corner `c` what is nearest to `p = a + b - c`.
+//! With the lesser of `a` and `b` and the greater, let `x = c - lo` and `y = hi - c`: `p` is `|x|`
+//! from `hi`, `|y|` from `lo` and `|y - x|` from `c`. So it is `hi` where `2x <= y`, else `lo` where
+//! `2y <= x`, else `c`; with `t = 3c - a - b` that is where `t <= lo` and where `hi <= t`. Nothing
+//! waits for an absolute value, and `3c - b` waits for no pixel of the row.
 //!
 //! # Safety
-//! One call needs SSE2, which x86-64 includes. No memory is touched but through slices.
+//! Two calls need SSE2, which x86-64 includes. No memory is touched but through slices.
 
 #![cfg_attr(
     target_arch = "x86_64",
-    expect(unsafe_code, reason = "calls a function that needs SSE2")
+    expect(unsafe_code, reason = "calls functions that need SSE2")
 )]
 
 /// Undoes the filter of one row. `filtered` has `channels` bytes a pixel, `above` (the row before,
@@ -62,12 +72,7 @@ fn add(a: u32, b: u32) -> u32 {
     ((a & LOW) + (b & LOW)) ^ ((a ^ b) & !LOW)
 }
 
-/// Half the sum, rounded down, channel by channel.
-#[inline(always)]
-fn average(a: u32, b: u32) -> u32 {
-    (a & b) + (((a ^ b) & 0xfefe_fefe) >> 1)
-}
-
+/// Undoes the filter of a row of `N` channels; `above` has as many pixels, or none.
 fn rows<const N: usize>(
     filter: u8,
     filtered: &[u8],
@@ -83,85 +88,144 @@ fn rows<const N: usize>(
                 *out = finish::<N>(widen(from)).to_le_bytes();
             }
         }
-        1 => {
-            let mut left = 0;
-            for (out, from) in out.iter_mut().zip(filtered) {
-                left = add(left, widen(from));
-                *out = finish::<N>(left).to_le_bytes();
-            }
-        }
         2 => {
             for ((out, from), above) in out.iter_mut().zip(filtered).zip(above) {
                 let pixel = add(u32::from_le_bytes(*above), widen(from));
                 *out = finish::<N>(pixel).to_le_bytes();
             }
         }
-        3 => {
-            let above = above.iter().copied().map(u32::from_le_bytes);
-            let above = above.chain(std::iter::repeat(0));
-            let mut left = 0;
-            for ((out, from), above) in out.iter_mut().zip(filtered).zip(above) {
-                left = add(average(left, above), widen(from));
-                *out = finish::<N>(left).to_le_bytes();
-            }
-        }
-        4 => paeth(filtered, above, out),
+        1 => chain::sub(filtered, out),
+        3 if above.is_empty() => chain::average(filtered, std::iter::repeat(&[0; 4]), out),
+        3 => chain::average(filtered, above.iter(), out),
+        4 => chain::paeth(filtered, above, out),
         _ => return Err("a row of the PNG has an unknown filter"),
     }
     Ok(())
 }
 
-/// Undoes the Paeth filter of a row.
+/// The filters whose pixels need the one before.
 #[cfg(target_arch = "x86_64")]
-fn paeth<const N: usize>(filtered: &[[u8; N]], above: &[[u8; 4]], out: &mut [[u8; 4]]) {
-    // SAFETY: every x86-64 processor has SSE2; it is part of the architecture.
-    unsafe { paeth_sse2(filtered, above, out) }
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "sse2")]
-fn paeth_sse2<const N: usize>(filtered: &[[u8; N]], above: &[[u8; 4]], out: &mut [[u8; 4]]) {
+mod chain {
     use std::arch::x86_64::{
-        __m128i, _mm_add_epi8, _mm_add_epi16, _mm_and_si128, _mm_andnot_si128, _mm_cmpeq_epi16,
+        __m128i, _mm_add_epi8, _mm_and_si128, _mm_andnot_si128, _mm_avg_epu8, _mm_cmpgt_epi16,
         _mm_cvtsi32_si128, _mm_cvtsi128_si32, _mm_max_epi16, _mm_min_epi16, _mm_or_si128,
-        _mm_packus_epi16, _mm_setzero_si128, _mm_sub_epi16, _mm_unpacklo_epi8,
+        _mm_packus_epi16, _mm_set1_epi8, _mm_setzero_si128, _mm_sub_epi8, _mm_sub_epi16,
+        _mm_unpacklo_epi8, _mm_xor_si128,
     };
-    let zero = _mm_setzero_si128();
-    // Channels as 16-bit numbers from 0 to 255: no difference below overflows.
-    let load = |pixel: u32| _mm_unpacklo_epi8(_mm_cvtsi32_si128(pixel.cast_signed()), zero);
-    let absolute = |value: __m128i| _mm_max_epi16(value, _mm_sub_epi16(zero, value));
-    let choose = |mask: __m128i, yes: __m128i, no: __m128i| {
-        _mm_or_si128(_mm_and_si128(mask, yes), _mm_andnot_si128(mask, no))
-    };
-    let (mut left, mut corner) = (zero, zero);
-    for ((out, from), above) in out.iter_mut().zip(filtered).zip(above) {
-        let above = load(u32::from_le_bytes(*above));
-        // With p = left + above - corner: p - left = above - corner, and so on.
-        let to_left = _mm_sub_epi16(above, corner);
-        let to_above = _mm_sub_epi16(left, corner);
-        let to_corner = absolute(_mm_add_epi16(to_left, to_above));
-        let (to_left, to_above) = (absolute(to_left), absolute(to_above));
-        let least = _mm_min_epi16(to_corner, _mm_min_epi16(to_left, to_above));
-        // Ties go to left, then above.
-        let not_left = choose(_mm_cmpeq_epi16(least, to_above), above, corner);
-        let nearest = choose(_mm_cmpeq_epi16(least, to_left), left, not_left);
-        // Bytes are added within their 16 bits: the upper bytes are zero and stay so.
-        left = _mm_add_epi8(nearest, load(widen(from)));
-        corner = above;
-        let pixel = _mm_cvtsi128_si32(_mm_packus_epi16(left, left)).cast_unsigned();
-        *out = finish::<N>(pixel).to_le_bytes();
+
+    use super::{add, finish, widen};
+
+    pub(super) fn sub<const N: usize>(filtered: &[[u8; N]], out: &mut [[u8; 4]]) {
+        let mut left = 0;
+        for (out, from) in out.iter_mut().zip(filtered) {
+            left = add(left, widen(from));
+            *out = finish::<N>(left).to_le_bytes();
+        }
+    }
+
+    pub(super) fn average<'a, const N: usize>(
+        filtered: &[[u8; N]],
+        above: impl Iterator<Item = &'a [u8; 4]>,
+        out: &mut [[u8; 4]],
+    ) {
+        // SAFETY: every x86-64 processor has SSE2; it is part of the architecture.
+        unsafe { average_sse2(filtered, above, out) }
+    }
+
+    pub(super) fn paeth<const N: usize>(
+        filtered: &[[u8; N]],
+        above: &[[u8; 4]],
+        out: &mut [[u8; 4]],
+    ) {
+        // SAFETY: as in `average`.
+        unsafe { paeth_sse2(filtered, above, out) }
+    }
+
+    #[target_feature(enable = "sse2")]
+    fn average_sse2<'a, const N: usize>(
+        filtered: &[[u8; N]],
+        above: impl Iterator<Item = &'a [u8; 4]>,
+        out: &mut [[u8; 4]],
+    ) {
+        let ones = _mm_set1_epi8(-1);
+        let load = |pixel: u32| _mm_cvtsi32_si128(pixel.cast_signed());
+        // The complement of what is left of the first pixel: zero.
+        let mut not_left = ones;
+        for ((out, from), above) in out.iter_mut().zip(filtered).zip(above) {
+            let not_above = _mm_xor_si128(load(u32::from_le_bytes(*above)), ones);
+            not_left = _mm_sub_epi8(_mm_avg_epu8(not_left, not_above), load(widen(from)));
+            let pixel = !_mm_cvtsi128_si32(not_left).cast_unsigned();
+            *out = finish::<N>(pixel).to_le_bytes();
+        }
+    }
+
+    #[target_feature(enable = "sse2")]
+    fn paeth_sse2<const N: usize>(filtered: &[[u8; N]], above: &[[u8; 4]], out: &mut [[u8; 4]]) {
+        let zero = _mm_setzero_si128();
+        // Channels as 16-bit numbers from 0 to 255: t lies between -510 and 765.
+        let load = |pixel: u32| _mm_unpacklo_epi8(_mm_cvtsi32_si128(pixel.cast_signed()), zero);
+        let choose = |mask: __m128i, yes: __m128i, no: __m128i| {
+            _mm_or_si128(_mm_and_si128(mask, yes), _mm_andnot_si128(mask, no))
+        };
+        let (mut left, mut corner) = (zero, zero);
+        for ((out, from), above) in out.iter_mut().zip(filtered).zip(above) {
+            let above = load(u32::from_le_bytes(*above));
+            // 3c - b, which waits for no pixel of this row.
+            let thrice = _mm_sub_epi16(corner, above);
+            let thrice = _mm_sub_epi16(thrice, _mm_sub_epi16(zero, corner));
+            let thrice = _mm_sub_epi16(thrice, _mm_sub_epi16(zero, corner));
+            let t = _mm_sub_epi16(thrice, left);
+            let (lo, hi) = (_mm_min_epi16(left, above), _mm_max_epi16(left, above));
+            let lo_or_corner = choose(_mm_cmpgt_epi16(hi, t), corner, lo);
+            let nearest = choose(_mm_cmpgt_epi16(t, lo), lo_or_corner, hi);
+            // Bytes are added within their 16 bits: the upper bytes are zero and stay so.
+            left = _mm_add_epi8(nearest, load(widen(from)));
+            corner = above;
+            let pixel = _mm_cvtsi128_si32(_mm_packus_epi16(left, left)).cast_unsigned();
+            *out = finish::<N>(pixel).to_le_bytes();
+        }
     }
 }
 
-/// Undoes the Paeth filter of a row.
+/// The filters whose pixels need the one before.
 #[cfg(not(target_arch = "x86_64"))]
-fn paeth<const N: usize>(filtered: &[[u8; N]], above: &[[u8; 4]], out: &mut [[u8; 4]]) {
-    let (mut left, mut corner) = (0, 0);
-    for ((out, from), above) in out.iter_mut().zip(filtered).zip(above) {
-        let above = u32::from_le_bytes(*above);
-        left = add(plain::nearest(left, above, corner), widen(from));
-        corner = above;
-        *out = finish::<N>(left).to_le_bytes();
+mod chain {
+    use super::{add, finish, plain, widen};
+
+    pub(super) fn sub<const N: usize>(filtered: &[[u8; N]], out: &mut [[u8; 4]]) {
+        let mut left = 0;
+        for (out, from) in out.iter_mut().zip(filtered) {
+            left = add(left, widen(from));
+            *out = finish::<N>(left).to_le_bytes();
+        }
+    }
+
+    pub(super) fn average<'a, const N: usize>(
+        filtered: &[[u8; N]],
+        above: impl Iterator<Item = &'a [u8; 4]>,
+        out: &mut [[u8; 4]],
+    ) {
+        let mut left = 0;
+        for ((out, from), above) in out.iter_mut().zip(filtered).zip(above) {
+            let above = u32::from_le_bytes(*above);
+            let half = (left & above) + (((left ^ above) & 0xfefe_fefe) >> 1);
+            left = add(half, widen(from));
+            *out = finish::<N>(left).to_le_bytes();
+        }
+    }
+
+    pub(super) fn paeth<const N: usize>(
+        filtered: &[[u8; N]],
+        above: &[[u8; 4]],
+        out: &mut [[u8; 4]],
+    ) {
+        let (mut left, mut corner) = (0, 0);
+        for ((out, from), above) in out.iter_mut().zip(filtered).zip(above) {
+            let above = u32::from_le_bytes(*above);
+            left = add(plain::nearest(left, above, corner), widen(from));
+            corner = above;
+            *out = finish::<N>(left).to_le_bytes();
+        }
     }
 }
 
@@ -193,6 +257,29 @@ mod plain {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_paeth_filter_chooses_as_specified_among_all_triples() {
+        for corner in 0..=255u8 {
+            for above in 0..=255u8 {
+                for left in (0..=255u8).step_by(4) {
+                    let lefts: [u8; 4] = std::array::from_fn(|at| left + at as u8);
+                    // Nothing is left of the first pixel, so what is above it is nearest.
+                    let first = lefts.map(|left| left.wrapping_sub(corner));
+                    let mut out = [[0; 4]; 2];
+                    chain::paeth(&[first, [0; 4]], &[[corner; 4], [above; 4]], &mut out);
+                    let word = |byte| u32::from_le_bytes([byte; 4]);
+                    let lefts_word = u32::from_le_bytes(lefts);
+                    let nearest = plain::nearest(lefts_word, word(above), word(corner));
+                    assert_eq!(
+                        out,
+                        [lefts, nearest.to_le_bytes()],
+                        "{left}.. {above} {corner}"
+                    );
+                }
+            }
+        }
+    }
 
     /// Row by row and byte by byte, as the specification says it.
     fn slow(filter: u8, channels: usize, filtered: &[u8], above: &[u8]) -> Vec<u8> {
