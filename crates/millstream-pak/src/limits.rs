@@ -114,13 +114,26 @@ pub const BUCKET_BITS_MAX: u32 = 26;
 /// names one in 2^9 seeds has one; this many in a row have one if the names are made for it.
 pub const SEEDS_MAX: u64 = 64;
 
-/// Raw bytes that the packer holds for each of its threads: a block being encoded, one waiting to
-/// be written, and their encodings, four times over.
-pub const PACK_AHEAD: usize = 4;
+/// Blocks that the packer lets its threads be ahead of the writing, for each thread: while 1 MiB is
+/// written, which takes a millisecond where a page of the cache must be found for every 4 KiB,
+/// a thread with a quick codec encodes five of 256 KiB.
+pub const PACK_AHEAD: usize = 16;
 
 /// Blocks that it holds at most: of 1 MiB, with three encodings of nearly that length while one is
 /// chosen, they are 256 MiB.
 pub const PACK_BLOCKS_MAX: usize = 64;
+
+/// Bytes of a package that are gathered before they are written: a core's second cache holds them.
+pub const PACK_WRITE_BYTES: usize = 1 << 20;
+
+/// Inputs from this length on are sampled before they are hashed as a whole.
+pub const SAME_SAMPLED_BYTES_MIN: u64 = 64 << 10;
+
+/// Bytes of one sample.
+pub const SAME_SAMPLE_BYTES: usize = 4096;
+
+/// Bytes that are read at once where an input is hashed as a whole.
+pub const SAME_PIECE_BYTES: u64 = 1 << 20;
 
 /// Raw bytes of one read of a batch whose neighbours were merged.
 pub const RUN_BYTES_MAX: u64 = 1 << 20;
@@ -155,3 +168,4 @@ const _: () = assert!(NAME_BYTES_MAX + 2 <= PAGE_BYTES);
 const _: () = assert!(DICTIONARY_BYTES_MAX <= millstream_codec::limits::DICTIONARY_BYTES_MAX);
 const _: () = assert!(SHARED_BLOCK_BYTES <= 1 << BLOCK_SHIFT_MAX);
 const _: () = assert!(SHARED_BYTES_MAX as usize <= SHARED_BLOCK_BYTES);
+const _: () = assert!(3 * SAME_SAMPLE_BYTES as u64 <= SAME_SAMPLED_BYTES_MIN);

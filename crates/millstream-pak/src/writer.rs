@@ -22,7 +22,9 @@ mod kitchen;
 mod packed;
 pub(crate) mod patch;
 mod plan;
+mod same;
 mod tree;
+mod window;
 
 use std::fs::File;
 use std::path::Path;

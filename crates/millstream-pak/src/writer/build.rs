@@ -19,13 +19,10 @@ use crate::format::{
 use crate::limits::{
     ALIGNED_BYTES_MIN, BLOCK_ALIGNMENT, BLOCKS_MAX, BUCKET_BITS_MAX, BUCKET_ENTRIES,
     DICTIONARIES_MAX, DICTIONARY_BYTES_MAX, ENTRIES_MAX, HEADER_BYTES, HOT_ALIGNMENT,
-    METADATA_BYTES_MAX, OFFSETS_MAX, PAGE_BYTES, SEEDS_MAX, STORED_ALIGNMENT,
+    METADATA_BYTES_MAX, OFFSETS_MAX, PACK_WRITE_BYTES, PAGE_BYTES, SEEDS_MAX, STORED_ALIGNMENT,
 };
 use crate::names;
 use crate::sign::SecretKey;
-
-/// Bytes that are gathered before they are written.
-const WRITE_BYTES: usize = 4 << 20;
 
 /// An entry that is done.
 pub(crate) struct Entry {
@@ -142,7 +139,7 @@ impl<'a> Builder<'a> {
         let blocks = usize::try_from(block_count).unwrap_or(usize::MAX);
         Ok(Builder {
             file,
-            gathered: Vec::with_capacity(WRITE_BYTES),
+            gathered: Vec::with_capacity(PACK_WRITE_BYTES),
             written: layout.data_offset,
             blocks: Vec::with_capacity(blocks.min(1 << 24)),
             layout,
@@ -164,7 +161,7 @@ impl<'a> Builder<'a> {
         };
         self.pad(align);
         record.offset = U64::new(self.end());
-        if self.gathered.len() + stored.len() > WRITE_BYTES {
+        if self.gathered.len() + stored.len() > PACK_WRITE_BYTES {
             self.flush()?;
         }
         self.gathered.extend_from_slice(stored);
@@ -221,9 +218,9 @@ impl<'a> Builder<'a> {
     }
 
     fn append(&mut self, bytes: &[u8]) -> Result<()> {
-        for piece in bytes.chunks(WRITE_BYTES) {
+        for piece in bytes.chunks(PACK_WRITE_BYTES) {
             self.gathered.extend_from_slice(piece);
-            if self.gathered.len() >= WRITE_BYTES {
+            if self.gathered.len() >= PACK_WRITE_BYTES {
                 self.flush()?;
             }
         }

@@ -5,10 +5,8 @@
 //! thread that is too far ahead waits. So memory is bounded by the window, and the file's bytes do
 //! not depend on who was first.
 
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::Path;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use millstream::CodecId;
 use millstream_codec::{DictionaryEncoder, Scratch};
@@ -18,6 +16,7 @@ use zerocopy::little_endian::{U16, U32, U64};
 use super::build::{Builder, Entry, Features};
 use super::choose::{AUTO_ZSTD_LEVEL, CANDIDATES, Judge, Target};
 use super::plan::{Plan, Unit, thread_count};
+use super::window::Window;
 use super::{Coding, PackOptions, PackReport, dictionary, tree};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::{BlockRecord, entry_flag};
@@ -52,102 +51,23 @@ impl Encoded {
     }
 }
 
-/// What the threads share.
-struct Window {
-    state: Mutex<State>,
-    changed: Condvar,
-}
-
-struct State {
-    /// The next unit that nobody has taken.
-    next: usize,
-    /// The next unit to be written.
-    write: usize,
-    done: BTreeMap<usize, Result<Done>>,
-    stop: bool,
-}
-
-impl Window {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Takes the next unit, once it is in the window.
-    fn take(&self, count: usize, ahead: usize) -> Option<usize> {
-        let mut state = self.lock();
-        loop {
-            if state.stop || state.next >= count {
-                return None;
-            }
-            if state.next < state.write + ahead {
-                state.next += 1;
-                return Some(state.next - 1);
-            }
-            state = self
-                .changed
-                .wait(state)
-                .unwrap_or_else(PoisonError::into_inner);
-        }
-    }
-
-    fn put(&self, nth: usize, done: Result<Done>) {
-        self.lock().done.insert(nth, done);
-        self.changed.notify_all();
-    }
-
-    /// Waits for a unit, and moves the window past it.
-    fn get(&self, nth: usize) -> Result<Done> {
-        let mut state = self.lock();
-        loop {
-            if let Some(done) = state.done.remove(&nth) {
-                state.write = nth + 1;
-                drop(state);
-                self.changed.notify_all();
-                return done;
-            }
-            state = self
-                .changed
-                .wait(state)
-                .unwrap_or_else(PoisonError::into_inner);
-        }
-    }
-}
-
-/// Ends the threads when the writing ends, however it does.
-struct StopAtEnd<'a>(&'a Window);
-
-impl Drop for StopAtEnd<'_> {
-    fn drop(&mut self) {
-        self.0.lock().stop = true;
-        self.0.changed.notify_all();
-    }
-}
-
 pub(super) fn encode(plan: &Plan, options: &PackOptions<'_>, file: &File) -> Result<PackReport> {
     let threads = thread_count(options);
     let judge = Judge::new(match options.coding {
         Coding::Auto(target) => target,
         Coding::Fixed(_) => Target::default(),
     });
-    let window = Window {
-        state: Mutex::new(State {
-            next: 0,
-            write: 0,
-            done: BTreeMap::new(),
-            stop: false,
-        }),
-        changed: Condvar::new(),
-    };
+    let ahead = (threads * PACK_AHEAD).min(PACK_BLOCKS_MAX);
+    let window = Window::new(plan.units.len(), ahead);
     let made = dictionary::make(plan, options, &judge)?;
     let with = made.as_ref().map(|made| &made.encoder);
     std::thread::scope(|scope| {
-        let _stop = StopAtEnd(&window);
+        let _stop = window.stop_at_end();
         for nth in 0..threads.min(plan.units.len()) {
             let builder = std::thread::Builder::new().name(format!("pack {nth}"));
             let spawned = builder.spawn_scoped(scope, || {
                 let mut scratch = Scratch::default();
-                let ahead = (threads * PACK_AHEAD).min(PACK_BLOCKS_MAX);
-                while let Some(nth) = window.take(plan.units.len(), ahead) {
+                while let Some(nth) = window.take() {
                     let unit = &plan.units[nth];
                     let worker = std::panic::AssertUnwindSafe(|| {
                         encode_unit(plan, unit, options, (&judge, with), &mut scratch)
@@ -168,7 +88,7 @@ fn write_units(
     plan: &Plan,
     options: &PackOptions<'_>,
     (file, dictionary): (&File, Option<&[u8]>),
-    window: &Window,
+    window: &Window<Done>,
 ) -> Result<PackReport> {
     let mut report = PackReport {
         entries: plan.items.len() as u64,

@@ -17,7 +17,8 @@ pub struct Item {
     pub(super) name: Vec<u8>,
     pub(super) len: u64,
     pub(super) content: Content,
-    pub(super) metadata: Option<Metadata>,
+    /// Boxed: most items have none, and there may be millions.
+    pub(super) metadata: Option<Box<Metadata>>,
 }
 
 #[derive(Debug, Clone)]
@@ -64,7 +65,7 @@ impl Item {
     /// The same item with its metadata given, not made by describers.
     #[must_use]
     pub fn metadata(mut self, metadata: Metadata) -> Item {
-        self.metadata = Some(metadata);
+        self.metadata = Some(Box::new(metadata));
         self
     }
 

@@ -52,7 +52,7 @@ pub(super) fn cook(items: Vec<Item>, options: &PackOptions<'_>) -> Result<Vec<It
                 name: entry.name,
                 len: entry.raw.len() as u64,
                 content,
-                metadata: entry.metadata,
+                metadata: entry.metadata.map(Box::new),
             });
         }
     }

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::PackOptions;
 use super::item::Item;
+use super::same::{self, Same};
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::{
     BLOCK_SHIFT_DEFAULT, BLOCK_SHIFT_MAX, BLOCK_SHIFT_RANGED, SHARED_BLOCK_BYTES,
@@ -40,9 +41,6 @@ pub(super) struct Planned {
     pub(super) metadata: Option<Vec<u8>>,
 }
 
-/// An item with the same content, and the hash of it.
-pub(super) type Same = (u32, [u8; 32]);
-
 /// A block to be.
 pub(super) enum Unit {
     /// Several items, one after the other.
@@ -59,7 +57,7 @@ pub(super) fn plan(mut items: Vec<Item>, options: &PackOptions<'_>) -> Result<Pl
     check_duplicates(&items, options.fold_case)?;
     put_in_order(&mut items, &options.order);
     let described = describe_all(&items, options)?;
-    let same = find_same(&items, options)?;
+    let same = same::find(&items, thread_count(options))?;
     let mut plan = Plan {
         raw_bytes: items.iter().map(|item| item.len).sum(),
         items: Vec::with_capacity(items.len()),
@@ -83,7 +81,7 @@ pub(super) fn plan(mut items: Vec<Item>, options: &PackOptions<'_>) -> Result<Pl
             close_shared(&mut plan, &mut open, &mut open_bytes);
         }
         let mut planned = Planned {
-            block_shift: shift_of(record.as_ref(), options),
+            block_shift: shift_of(record.as_deref(), options),
             metadata: record.map(|record| record.encode()),
             item,
             same_as,
@@ -247,7 +245,7 @@ pub(super) fn shared_units(plan: &Plan) -> (Vec<&[u32]>, u64) {
     (units, raw_bytes)
 }
 
-fn describe_all(items: &[Item], options: &PackOptions<'_>) -> Result<Vec<Option<Metadata>>> {
+fn describe_all(items: &[Item], options: &PackOptions<'_>) -> Result<Vec<Option<Box<Metadata>>>> {
     if options.describers.is_empty() {
         return Ok(items.iter().map(|item| item.metadata.clone()).collect());
     }
@@ -256,7 +254,7 @@ fn describe_all(items: &[Item], options: &PackOptions<'_>) -> Result<Vec<Option<
         if item.metadata.is_some() {
             return Ok(item.metadata.clone());
         }
-        describe(item, options)
+        describe(item, options).map(|record| record.map(Box::new))
     })
 }
 
@@ -282,45 +280,4 @@ fn describe(item: &Item, options: &PackOptions<'_>) -> Result<Option<Metadata>> 
         }
     }
     Ok(None)
-}
-
-/// For each item an earlier one with the same content, and the hash of it.
-fn find_same(items: &[Item], options: &PackOptions<'_>) -> Result<Vec<Option<Same>>> {
-    let mut lengths: HashMap<u64, u32> = HashMap::new();
-    for item in items.iter().filter(|item| item.len > 0) {
-        *lengths.entry(item.len).or_default() += 1;
-    }
-    let suspects: Vec<u32> = (0..items.len())
-        .filter(|&nth| lengths.get(&items[nth].len).is_some_and(|&count| count > 1))
-        .map(|nth| nth as u32)
-        .collect();
-    let hashes = in_parallel(suspects.len(), thread_count(options), |nth| {
-        content_hash(&items[suspects[nth] as usize])
-    })?;
-    let mut same = vec![None; items.len()];
-    let mut first: HashMap<[u8; 32], u32> = HashMap::new();
-    for (&nth, hash) in suspects.iter().zip(hashes) {
-        match first.get(&hash) {
-            Some(&original) => same[nth as usize] = Some((original, hash)),
-            None => {
-                first.insert(hash, nth);
-            }
-        }
-    }
-    Ok(same)
-}
-
-fn content_hash(item: &Item) -> Result<[u8; 32]> {
-    const PIECE_BYTES: u64 = 1 << 20;
-    let mut hasher = blake3::Hasher::new();
-    let mut bytes = Vec::new();
-    let mut at = 0;
-    while at < item.len {
-        let len = (item.len - at).min(PIECE_BYTES);
-        bytes.clear();
-        item.read(at, len as usize, &mut bytes)?;
-        hasher.update(&bytes);
-        at += len;
-    }
-    Ok(*hasher.finalize().as_bytes())
 }
