@@ -25,7 +25,7 @@ use crate::rows::Metric;
 use crate::workload::{Field, Session};
 
 mod blocks;
-mod data;
+pub(crate) mod data;
 mod pieces;
 mod tiles;
 

@@ -363,6 +363,15 @@ const GOALS: &[Goal] = &[
         &["codec"],
         AtLeast(0.85),
     ),
+    goal(
+        packages::WORKLOAD,
+        |case| case.starts_with("peak of packing "),
+        MS,
+        packages::PEAK,
+        Amount,
+        &[],
+        AtMost(512.0),
+    ),
     tile_goal(
         |case| tiles_decode(case) && of_games(case),
         "millstream-avx512",

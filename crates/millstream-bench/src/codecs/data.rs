@@ -54,14 +54,23 @@ const FOUND: [(&str, &[&str]); 5] = [
     ),
 ];
 
-/// Corpora from files below `folder`, up to so many bytes each: of every kind that there is enough
-/// of, some of every file rather than all of a few.
+/// Corpora of the usual kinds from files below `folder`.
 pub(crate) fn found(folder: &Path, bytes: usize) -> Result<Vec<Corpus>> {
+    of_kinds(folder, bytes, &FOUND)
+}
+
+/// Corpora from files below `folder`, up to so many bytes each: of every kind that there is enough
+/// of, some of every file rather than all of a few. A kind has a name, and endings of files.
+pub(crate) fn of_kinds(
+    folder: &Path,
+    bytes: usize,
+    kinds: &[(&str, &[&str])],
+) -> Result<Vec<Corpus>> {
     let mut files = Vec::new();
     walk(folder, 0, &mut files)?;
     files.sort();
     let mut corpora = Vec::new();
-    for (name, endings) in FOUND {
+    for &(name, endings) in kinds {
         let kind: Vec<&PathBuf> = files
             .iter()
             .filter(|file| has_ending(file, endings))

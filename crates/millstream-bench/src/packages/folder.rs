@@ -75,12 +75,7 @@ fn one(
         let size = row(case, who, SIZE, vec![about.len() as f64 / raw as f64]);
         session.keep(vec![size])?;
         paths.push(path.clone());
-        field.add(Batch {
-            name: String::from(who),
-            package: path,
-            wanted: Arc::clone(&wanted),
-            storage: None,
-        });
+        field.add(Batch::new(who, &path, &wanted));
     }
     field.try_add("device", device(&paths[0]));
     let plan = Arc::new(Plan::of_all(plain));

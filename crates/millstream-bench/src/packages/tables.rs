@@ -194,9 +194,12 @@ impl Names {
 }
 
 fn pack_names(path: &Path, count: usize) -> Result<()> {
-    packed(path, Coding::Fixed(CodecId::STORED), || {
-        let item = |nth| Item::from_bytes(name_of(nth), (nth as u32).to_le_bytes());
-        Ok((0..count).map(item).collect())
-    })
-    .map(|_| ())
+    let coding = Coding::Fixed(CodecId::STORED);
+    packed(path, coding, || Ok(named_items(count))).map(|_| ())
+}
+
+/// Many names with a few bytes each.
+pub(super) fn named_items(count: usize) -> Vec<Item> {
+    let item = |nth| Item::from_bytes(name_of(nth), (nth as u32).to_le_bytes());
+    (0..count).map(item).collect()
 }
