@@ -112,7 +112,6 @@ impl Engine {
     pub(super) fn finish_op(&mut self, number: u32, result: Result<(), Option<Error>>) {
         let op = self.ops.remove(number);
         let file = self.files.at(op.file);
-        file.ops -= 1;
         let mount = file.about.as_ref().map_or(0, |about| about.mount);
         if op.slow {
             self.slow_completed(mount);
@@ -131,6 +130,8 @@ impl Engine {
                 }
             }
         }
+        // Only now: the end of its last request must not close the file of an operation.
+        self.files.at(op.file).ops -= 1;
         self.files.note_idle(op.file);
         self.finish_close(op.file);
     }
