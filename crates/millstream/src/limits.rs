@@ -94,7 +94,7 @@ pub const COPY_BYTES_PER_NS: u64 = 10;
 /// How long a worker that has copied looks for more before it sleeps.
 pub const COPY_HELP_SPIN_NS: u64 = 20_000;
 
-/// Of a file whose reads are not cached, one in so many is tried all the same.
+/// Of a file whose reads are not cached, the system is asked about one in so many all the same.
 pub const COPY_SKIPS_MAX: u32 = 63;
 
 /// A range counts as cached if this many eighths of it are.

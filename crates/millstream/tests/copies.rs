@@ -95,11 +95,13 @@ fn a_read_that_is_cached_in_part_is_completed_by_the_device() {
         ..SimOptions::default()
     };
     let pumped = Pumped::new(1 << 20, sim, cached(600_001));
-    // A first hit, so that the next read is tried.
-    pumped.read(0, 4096).wait().expect("cached");
+    // Some hits, so that the next read is tried without a question.
+    for offset in 0..8 {
+        pumped.read(offset, 4096).wait().expect("cached");
+    }
     let bytes = pumped.read(500_000, 200_000).wait().expect("half of it is");
     assert_eq!(&*bytes.into_buffer(), &pumped.content[500_000..700_000]);
-    assert_eq!(pumped.storage.stats().stored_bytes, 4096 + 200_000);
+    assert_eq!(pumped.storage.stats().stored_bytes, 8 * 4096 + 200_000);
 }
 
 #[test]
@@ -123,6 +125,24 @@ fn a_cold_file_is_tried_rarely() {
     assert!(copied >= 1024 - 64, "{copied} of 1024 copied");
 }
 
+/// The close fires while the operation is out, so its end is the file's.
+#[test]
+fn a_file_that_another_queue_has_closed_lives_until_its_last_operation_is_back() {
+    for cached_bytes in [0, 100_000] {
+        let pumped = Pumped::new(100_000, SimOptions::default(), cached(cached_bytes));
+        let other = pumped.storage.queue(QueueOptions::default());
+        let other = other.expect("a queue");
+        let ticket = pumped.read(1000, 9000);
+        pumped.queue.submit();
+        other.enqueue_close(pumped.file);
+        other.submit();
+        let bytes = ticket.wait().expect("it came before the close");
+        assert_eq!(&*bytes.into_buffer(), &pumped.content[1000..10_000]);
+        let stale = pumped.read(0, 1).wait().expect_err("it is closed");
+        assert_eq!(stale.error.kind(), ErrorKind::StaleFile);
+    }
+}
+
 #[test]
 fn a_mount_that_can_hang_is_left_to_its_device() {
     let slow = SimFileOptions {
@@ -138,7 +158,9 @@ fn a_mount_that_can_hang_is_left_to_its_device() {
 #[test]
 fn a_file_that_was_cut_says_so_when_it_is_cached_too() {
     let pumped = Pumped::new(100_000, SimOptions::default(), cached(100_000));
-    pumped.read(0, 4096).wait().expect("cached");
+    for offset in 0..8 {
+        pumped.read(offset, 4096).wait().expect("cached");
+    }
     assert!(pumped.files.resize(Path::new("f"), 50_000));
     let failed = pumped.read(49_000, 2000).wait().expect_err("it was cut");
     assert_eq!(failed.error.kind(), ErrorKind::PastEnd);

@@ -2,9 +2,8 @@
 //! becomes of those that the cache could not answer.
 //!
 //! - **Which.** Reads through the cache of files that are on no mount that can hang, as long as
-//!   the file's last ones were hits ([`Hits`](crate::copies::Hits)). Of others a few are tried:
-//!   long ones are asked about first (`cachestat`, under a microsecond), so that cold reads cost
-//!   what they did.
+//!   the file's last ones were hits ([`Hits`](crate::copies::Hits)). About
+//!   some of the others the system is asked first.
 //! - **How long.** Blocks are cut to [`limits::COPY_BLOCK_BYTES`], so that one long request is
 //!   shared by several cores, and nobody waits for long behind it.
 //! - **By whom.** At most as many threads as the storage's depth, the engine among them, and one
@@ -73,21 +72,19 @@ impl Engine {
             return None;
         }
         let bytes = bytes.min(limits::COPY_BLOCK_BYTES);
-        if file.hits.likely() {
+        if file.hits.trusted() {
             return Some(bytes);
         }
         if !file.hits.is_due() {
             return None;
         }
-        if bytes >= limits::DIRECT_BYTES_MIN {
-            let cached = self.shared.fs.cached(file.descriptor()?, at, bytes)?;
-            if cached < bytes {
-                file.hits.missed();
-                return None;
-            }
+        let cached = self.shared.fs.cached(file.descriptor()?, at, bytes);
+        match cached {
+            Some(cached) if cached >= bytes => return Some(bytes),
+            Some(_) => file.hits.cold(),
+            None => file.hits.unknown(),
         }
-        file.hits.tries();
-        Some(bytes)
+        None
     }
 
     /// Lets an operation wait for whoever has time to copy.
