@@ -25,6 +25,7 @@ mod plan;
 mod same;
 mod tree;
 mod window;
+mod workbench;
 
 use std::fs::File;
 use std::path::Path;

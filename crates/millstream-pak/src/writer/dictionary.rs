@@ -16,6 +16,7 @@ use millstream_codec::{DictionaryEncoder, Scratch, train_dictionary};
 use super::choose::{AUTO_ZSTD_LEVEL, Judge};
 use super::encode::{encode_block, read_shared};
 use super::plan::{Plan, in_parallel, shared_units, thread_count};
+use super::workbench::{Workbench, Written};
 use super::{Coding, Dictionaries, PackOptions};
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::{DICTIONARY_BYTES_MAX, DICTIONARY_RAW_BYTES_MIN, DICTIONARY_UNITS_MAX};
@@ -166,10 +167,14 @@ fn prices(
     let mut raw = Vec::new();
     read_shared(plan, unit, &mut raw)?;
     let price = |with| {
-        let mut scratch = Scratch::default();
-        let encoded = encode_block(raw.clone(), options, (judge, with), &mut scratch)?;
-        let stored_bytes = encoded.stored.len();
-        Ok::<_, Error>(judge.price(encoded.codec, raw.len(), stored_bytes))
+        let written = Written::default();
+        let mut bench = Workbench::new(&written);
+        let encoded = encode_block(&raw, options, (judge, with), &mut bench)?;
+        let (codec, stored_bytes) = match &encoded {
+            Some(encoded) => (encoded.codec, encoded.stored.len()),
+            None => (CodecId::STORED, raw.len()),
+        };
+        Ok::<_, Error>(judge.price(codec, raw.len(), stored_bytes))
     };
     Ok(Prices {
         raw_bytes: raw.len() as f64,

@@ -9,7 +9,7 @@ use std::fs::File;
 use std::path::Path;
 
 use millstream::CodecId;
-use millstream_codec::{DictionaryEncoder, Scratch};
+use millstream_codec::DictionaryEncoder;
 use xxhash_rust::xxh3::xxh3_64;
 use zerocopy::little_endian::{U16, U32, U64};
 
@@ -17,6 +17,7 @@ use super::build::{Builder, Entry, Features};
 use super::choose::{AUTO_ZSTD_LEVEL, CANDIDATES, Judge, Target};
 use super::plan::{Plan, Unit, thread_count};
 use super::window::Window;
+use super::workbench::{Workbench, Written};
 use super::{Coding, PackOptions, PackReport, dictionary, tree};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::{BlockRecord, entry_flag};
@@ -61,16 +62,18 @@ pub(super) fn encode(plan: &Plan, options: &PackOptions<'_>, file: &File) -> Res
     let window = Window::new(plan.units.len(), ahead);
     let made = dictionary::make(plan, options, &judge)?;
     let with = made.as_ref().map(|made| &made.encoder);
+    let written = Written::default();
     std::thread::scope(|scope| {
         let _stop = window.stop_at_end();
         for nth in 0..threads.min(plan.units.len()) {
             let builder = std::thread::Builder::new().name(format!("pack {nth}"));
             let spawned = builder.spawn_scoped(scope, || {
-                let mut scratch = Scratch::default();
+                let (mut bench, mut raw) = (Workbench::new(&written), Vec::new());
                 while let Some(nth) = window.take() {
                     let unit = &plan.units[nth];
                     let worker = std::panic::AssertUnwindSafe(|| {
-                        encode_unit(plan, unit, options, (&judge, with), &mut scratch)
+                        let how = (options, &judge, with);
+                        encode_unit(plan, unit, how, &mut bench, &mut raw)
                     });
                     let done = std::panic::catch_unwind(worker)
                         .unwrap_or_else(|_| Err(Error::new(ErrorKind::Io, "an encoder panicked")));
@@ -80,7 +83,7 @@ pub(super) fn encode(plan: &Plan, options: &PackOptions<'_>, file: &File) -> Res
             spawned.map_err(|error| Error::io(Path::new(""), "start a thread", error))?;
         }
         let dictionary = made.as_ref().map(|made| &made.bytes[..]);
-        write_units(plan, options, (file, dictionary), &window)
+        write_units(plan, options, (file, dictionary), (&window, &written))
     })
 }
 
@@ -88,7 +91,7 @@ fn write_units(
     plan: &Plan,
     options: &PackOptions<'_>,
     (file, dictionary): (&File, Option<&[u8]>),
-    window: &Window<Done>,
+    (window, written): (&Window<Done>, &Written),
 ) -> Result<PackReport> {
     let mut report = PackReport {
         entries: plan.items.len() as u64,
@@ -123,6 +126,7 @@ fn write_units(
             }
         }
         raw_done += u64::from(done.raw_bytes);
+        written.put(done.encoded.stored);
         if options.progress.is_some_and(|progress| !progress(raw_done)) {
             return Err(Error::new(ErrorKind::Stopped, "packing was stopped"));
         }
@@ -186,20 +190,29 @@ fn record(encoded: &Encoded, raw_bytes: u32) -> BlockRecord {
     }
 }
 
+/// How blocks are encoded: as the options say, by this judge, shared ones with a dictionary.
+type How<'a> = (
+    &'a PackOptions<'a>,
+    &'a Judge,
+    Option<&'a DictionaryEncoder>,
+);
+
+/// Encodes a unit. What is read for it goes into `buffer`, unless it lies in memory as it is.
 fn encode_unit(
     plan: &Plan,
     unit: &Unit,
-    options: &PackOptions<'_>,
-    (judge, with): (&Judge, Option<&DictionaryEncoder>),
-    scratch: &mut Scratch,
+    (options, judge, with): How<'_>,
+    bench: &mut Workbench<'_>,
+    buffer: &mut Vec<u8>,
 ) -> Result<Done> {
-    let mut raw = Vec::new();
+    buffer.clear();
     let mut hashes = Vec::new();
+    let mut in_memory = None;
     match unit {
         Unit::Shared(items) => {
             let mut start = 0;
-            for len in read_shared(plan, items, &mut raw)? {
-                hashes.push(tree::block(&raw[start..start + len], 0, true));
+            for len in read_shared(plan, items, buffer)? {
+                hashes.push(tree::block(&buffer[start..start + len], 0, true));
                 start += len;
             }
         }
@@ -207,15 +220,31 @@ fn encode_unit(
             let planned = &plan.items[*item as usize];
             let size = 1u64 << planned.block_shift;
             let offset = u64::from(*nth) * size;
-            let len = (planned.item.len - offset).min(size);
-            planned.item.read(offset, len as usize, &mut raw)?;
-            hashes.push(tree::block(&raw, offset, planned.unit_count == 1));
+            let len = (planned.item.len - offset).min(size) as usize;
+            in_memory = planned.item.in_memory(offset, len);
+            if in_memory.is_none() {
+                planned.item.read(offset, len, buffer)?;
+            }
+            let raw = in_memory.unwrap_or(buffer);
+            hashes.push(tree::block(raw, offset, planned.unit_count == 1));
         }
     }
-    let raw_bytes = raw.len() as u32;
     let with = with.filter(|_| matches!(unit, Unit::Shared(_)));
+    let raw = in_memory.unwrap_or(buffer);
+    let raw_bytes = raw.len() as u32;
+    let encoded = match encode_block(raw, options, (judge, with), bench)? {
+        Some(encoded) => encoded,
+        None => {
+            let mut stored = bench.buffer();
+            match in_memory {
+                Some(raw) => stored.extend_from_slice(raw),
+                None => std::mem::swap(&mut stored, buffer),
+            }
+            Encoded::new(CodecId::STORED, stored, None)
+        }
+    };
     Ok(Done {
-        encoded: encode_block(raw, options, (judge, with), scratch)?,
+        encoded,
         raw_bytes,
         hashes,
     })
@@ -231,67 +260,76 @@ pub(super) fn read_shared(plan: &Plan, items: &[u32], raw: &mut Vec<u8>) -> Resu
     items.iter().map(read).collect()
 }
 
+/// The block as it is encoded; `None` where it is stored as it is.
 pub(super) fn encode_block(
-    raw: Vec<u8>,
+    raw: &[u8],
     options: &PackOptions<'_>,
     (judge, with): (&Judge, Option<&DictionaryEncoder>),
-    scratch: &mut Scratch,
-) -> Result<Encoded> {
-    let mut encode = |codec, level| {
-        let mut stored = Vec::new();
-        let encoded = match with.filter(|_| codec == CodecId::ZSTD) {
-            Some(with) => millstream_codec::encode_block_with(with, scratch, &raw, &mut stored),
-            None => millstream_codec::encode_block(codec, level, scratch, &raw, &mut stored),
-        };
-        let failed = |error: millstream_codec::CodecError| {
-            let cause = format!("a block cannot be encoded: {error}");
-            Error::new(ErrorKind::Limit, cause)
-        };
-        encoded.map(|()| stored).map_err(failed)
-    };
-    let default = millstream_codec::default_level;
+    bench: &mut Workbench<'_>,
+) -> Result<Option<Encoded>> {
     match options.coding {
-        Coding::Fixed(CodecId::STORED) => {}
+        Coding::Fixed(CodecId::STORED) => Ok(None),
         Coding::Fixed(codec) => {
-            let stored = encode(codec, options.level.unwrap_or(default(codec)))?;
-            if stored.len() < raw.len() {
-                return Ok(Encoded::new(codec, stored, with));
+            let level = options.level;
+            let level = level.unwrap_or(millstream_codec::default_level(codec));
+            let stored = bench.encode((codec, level), with, raw)?;
+            if stored.len() >= raw.len() {
+                bench.keep(stored);
+                return Ok(None);
             }
+            Ok(Some(Encoded::new(codec, stored, with)))
         }
         Coding::Auto(_) => {
-            let mut candidates = Vec::new();
-            for codec in CANDIDATES {
-                let levels = millstream_codec::block_level_range(codec);
-                if levels.is_empty() {
-                    continue;
-                }
-                let level = match codec {
-                    CodecId::ZSTD if with.is_none() => {
-                        // What the fastest level does not shrink is not worth a slow one.
-                        let quick = encode(codec, 1)?;
-                        if quick.len() >= raw.len() - raw.len() / 64 {
-                            continue;
-                        }
-                        options.level.unwrap_or(AUTO_ZSTD_LEVEL)
-                    }
-                    codec => default(codec),
-                };
-                let stored = encode(codec, level.clamp(*levels.start(), *levels.end()))?;
-                if stored.len() < raw.len() {
-                    candidates.push((codec, stored));
-                }
-            }
+            let mut candidates = candidates(raw, options, with, bench)?;
             let mut sizes = vec![(CodecId::STORED, raw.len())];
             sizes.extend(
                 candidates
                     .iter()
                     .map(|(codec, stored)| (*codec, stored.len())),
             );
-            if let Some(nth) = judge.choose(raw.len(), &sizes).checked_sub(1) {
-                let (codec, stored) = candidates.swap_remove(nth);
-                return Ok(Encoded::new(codec, stored, with));
+            let chosen = judge.choose(raw.len(), &sizes).checked_sub(1);
+            let chosen = chosen.map(|nth| candidates.swap_remove(nth));
+            for (_, stored) in candidates {
+                bench.keep(stored);
             }
+            Ok(chosen.map(|(codec, stored)| Encoded::new(codec, stored, with)))
         }
     }
-    Ok(Encoded::new(CodecId::STORED, raw, None))
+}
+
+/// What `auto` chooses from, beside the block as it is.
+fn candidates(
+    raw: &[u8],
+    options: &PackOptions<'_>,
+    with: Option<&DictionaryEncoder>,
+    bench: &mut Workbench<'_>,
+) -> Result<Vec<(CodecId, Vec<u8>)>> {
+    let mut candidates = Vec::new();
+    for codec in CANDIDATES {
+        let levels = millstream_codec::block_level_range(codec);
+        if levels.is_empty() {
+            continue;
+        }
+        let level = match codec {
+            CodecId::ZSTD if with.is_none() => {
+                // What the fastest level does not shrink is not worth a slow one.
+                let quick = bench.encode((codec, 1), None, raw)?;
+                let hardly = quick.len() >= raw.len() - raw.len() / 64;
+                bench.keep(quick);
+                if hardly {
+                    continue;
+                }
+                options.level.unwrap_or(AUTO_ZSTD_LEVEL)
+            }
+            codec => millstream_codec::default_level(codec),
+        };
+        let level = level.clamp(*levels.start(), *levels.end());
+        let stored = bench.encode((codec, level), with, raw)?;
+        if stored.len() < raw.len() {
+            candidates.push((codec, stored));
+        } else {
+            bench.keep(stored);
+        }
+    }
+    Ok(candidates)
 }

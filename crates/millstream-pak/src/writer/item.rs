@@ -89,6 +89,14 @@ impl Item {
         }
     }
 
+    /// The same bytes where they lie, if that is in memory.
+    pub(super) fn in_memory(&self, offset: u64, len: usize) -> Option<&[u8]> {
+        match &self.content {
+            Content::Memory(bytes) => bytes.get(offset as usize..)?.get(..len),
+            _ => None,
+        }
+    }
+
     /// Appends `len` bytes from `offset` on; all of them, or it is an error.
     pub(super) fn read(&self, offset: u64, len: usize, into: &mut Vec<u8>) -> Result<()> {
         let start = into.len();
