@@ -3,6 +3,7 @@
 //! The hot sections come first in the file and are written last, into the room that was left for
 //! them; the header, without which the file is no package, is the very last write.
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
@@ -25,15 +26,15 @@ use crate::names;
 use crate::sign::SecretKey;
 
 /// An entry that is done.
-pub(crate) struct Entry {
-    pub(crate) name: Vec<u8>,
+pub(crate) struct Entry<'a> {
+    pub(crate) name: Cow<'a, [u8]>,
     pub(crate) raw_bytes: u64,
     pub(crate) first_block: u32,
     pub(crate) offset_in_block: u32,
     pub(crate) block_shift: u8,
     pub(crate) flags: u8,
     pub(crate) content: [u8; 32],
-    pub(crate) metadata: Option<Vec<u8>>,
+    pub(crate) metadata: Option<Cow<'a, [u8]>>,
 }
 
 /// What the header says beside the tables.
@@ -231,7 +232,7 @@ impl<'a> Builder<'a> {
     /// file's length.
     pub(crate) fn finish(
         mut self,
-        mut entries: Vec<Entry>,
+        mut entries: Vec<Entry<'_>>,
         features: &Features<'_>,
     ) -> Result<([u8; 32], u64)> {
         assert_eq!(entries.len() as u64, self.layout.entry_count, "as planned");
@@ -272,7 +273,7 @@ impl<'a> Builder<'a> {
     }
 
     /// The cold sections, and where each entry's name is.
-    fn cold_sections(&mut self, entries: &[Entry]) -> Result<(Vec<SectionRecord>, Vec<u32>)> {
+    fn cold_sections(&mut self, entries: &[Entry<'_>]) -> Result<(Vec<SectionRecord>, Vec<u32>)> {
         let mut by_name: Vec<u32> = (0..entries.len() as u32).collect();
         by_name.sort_unstable_by(|&a, &b| entries[a as usize].name.cmp(&entries[b as usize].name));
         let mut items = Items::default();
@@ -369,10 +370,10 @@ impl Items {
 }
 
 /// Sorts entries by the hashes of their names; the first seed without a collision, and the hashes.
-fn sort_by_hash(entries: &mut [Entry], fold_case: bool) -> Result<(u64, Vec<u64>)> {
+fn sort_by_hash(entries: &mut [Entry<'_>], fold_case: bool) -> Result<(u64, Vec<u64>)> {
     for seed in 0..SEEDS_MAX {
         entries.sort_by_cached_key(|entry| names::hash(&entry.name, seed, fold_case));
-        let hash = |entry: &Entry| names::hash(&entry.name, seed, fold_case);
+        let hash = |entry: &Entry<'_>| names::hash(&entry.name, seed, fold_case);
         let hashes: Vec<u64> = entries.iter().map(hash).collect();
         if hashes.windows(2).all(|pair| pair[0] != pair[1]) {
             return Ok((seed, hashes));
@@ -385,7 +386,7 @@ fn sort_by_hash(entries: &mut [Entry], fold_case: bool) -> Result<(u64, Vec<u64>
 /// The hot sections as they lie in the file behind the header.
 fn hot_bytes(
     layout: &Hot,
-    entries: &[Entry],
+    entries: &[Entry<'_>],
     names: &[u32],
     blocks: &[BlockRecord],
     hashes: &[u64],

@@ -5,6 +5,7 @@
 //! thread that is too far ahead waits. So memory is bounded by the window, and the file's bytes do
 //! not depend on who was first.
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::path::Path;
 
@@ -141,11 +142,11 @@ fn write_units(
     Ok(report)
 }
 
-fn entries(
-    plan: &Plan,
+fn entries<'a>(
+    plan: &'a Plan,
     contents: &[Option<[u8; 32]>],
     report: &mut PackReport,
-) -> Result<Vec<Entry>> {
+) -> Result<Vec<Entry<'a>>> {
     let empty = *blake3::hash(b"").as_bytes();
     let mut entries = Vec::with_capacity(plan.items.len());
     for (nth, planned) in plan.items.iter().enumerate() {
@@ -163,14 +164,14 @@ fn entries(
         };
         let place = &plan.items[original];
         entries.push(Entry {
-            name: planned.item.name.clone(),
+            name: Cow::Borrowed(&planned.item.name),
             raw_bytes: planned.item.len,
             first_block: place.first_unit,
             offset_in_block: place.offset_in_block,
             block_shift: place.block_shift,
             flags: if place.shared { entry_flag::SHARED } else { 0 },
             content: contents[original].unwrap_or(empty),
-            metadata: planned.metadata.clone(),
+            metadata: planned.metadata.as_deref().map(Cow::Borrowed),
         });
     }
     Ok(entries)

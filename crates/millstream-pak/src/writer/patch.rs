@@ -165,7 +165,7 @@ pub fn write_patch(
     let entries = wanted
         .into_iter()
         .map(|one| entry(b, one, &moved, &mut report))
-        .collect::<Result<Vec<Entry>>>()?;
+        .collect::<Result<Vec<Entry<'_>>>>()?;
     let features = Features {
         fold_case: b.folds_case(),
         base_root: Some(a.root()),
@@ -195,15 +195,15 @@ struct Wanted {
     first_block: u32,
 }
 
-fn entry(
-    b: &Package,
+fn entry<'a>(
+    b: &'a Package,
     wanted: Wanted,
     moved: &HashMap<(u32, u32), u32>,
     report: &mut PackReport,
-) -> Result<Entry> {
+) -> Result<Entry<'a>> {
     let Some(index) = wanted.index else {
         return Ok(Entry {
-            name: wanted.name,
+            name: wanted.name.into(),
             raw_bytes: 0,
             first_block: 0,
             offset_in_block: 0,
@@ -217,14 +217,14 @@ fn entry(
     let run = run_of(b, index)?;
     report.raw_bytes += record.raw_bytes.get();
     Ok(Entry {
-        name: wanted.name,
+        name: wanted.name.into(),
         raw_bytes: record.raw_bytes.get(),
         first_block: moved[&run],
         offset_in_block: record.offset_in_block.get(),
         block_shift: record.block_shift,
         flags: record.flags,
         content: content(b, index)?,
-        metadata: b.metadata(index)?.map(<[u8]>::to_vec),
+        metadata: b.metadata(index)?.map(Into::into),
     })
 }
 

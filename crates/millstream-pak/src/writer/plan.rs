@@ -203,7 +203,9 @@ pub(super) fn in_parallel<T: Send>(
     work: impl Fn(usize) -> Result<T> + Sync,
 ) -> Result<Vec<T>> {
     let next = AtomicUsize::new(0);
-    let results: Mutex<Vec<Option<Result<T>>>> = Mutex::new((0..count).map(|_| None).collect());
+    // Errors stand apart: they are many times as long as most results, and there is one at most.
+    let all: Vec<Option<T>> = (0..count).map(|_| None).collect();
+    let results = Mutex::new((all, None::<(usize, Error)>));
     std::thread::scope(|scope| {
         for _ in 0..threads.min(count) {
             scope.spawn(|| {
@@ -213,17 +215,25 @@ pub(super) fn in_parallel<T: Send>(
                         return;
                     }
                     let result = work(nth);
-                    let failed = result.is_err();
-                    results.lock().expect("no thread panics with it")[nth] = Some(result);
-                    if failed {
-                        next.store(count, Ordering::Relaxed);
+                    let mut results = results.lock().expect("no thread panics with it");
+                    match result {
+                        Ok(result) => results.0[nth] = Some(result),
+                        Err(error) => {
+                            next.store(count, Ordering::Relaxed);
+                            if results.1.as_ref().is_none_or(|(first, _)| nth < *first) {
+                                results.1 = Some((nth, error));
+                            }
+                        }
                     }
                 }
             });
         }
     });
-    let results = results.into_inner().expect("no thread panicked with it");
-    results.into_iter().flatten().collect()
+    let (all, error) = results.into_inner().expect("no thread panicked with it");
+    match error {
+        Some((_, error)) => Err(error),
+        None => Ok(all.into_iter().flatten().collect()),
+    }
 }
 
 pub(super) fn thread_count(options: &PackOptions<'_>) -> usize {
