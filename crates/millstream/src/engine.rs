@@ -493,7 +493,7 @@ impl Engine {
     fn name_of(&self, request: u32) -> Option<Arc<str>> {
         let req = &self.requests[request as usize];
         req.name().or_else(|| {
-            let path = self.files.path(req.file)?;
+            let path = self.files.path(req.file, req.file_generation)?;
             Some(path.file_name()?.to_string_lossy().into())
         })
     }

@@ -1,9 +1,14 @@
 //! Opening and closing beside the engine: an id is good from the moment `open` gives it.
 
+use std::sync::Arc;
+
+use millstream::options::DeviceMaker;
 use millstream::{
-    Backend, ErrorKind, FileId, Landed, Landing, Queue, QueueOptions, Request, Storage,
-    StorageOptions,
+    Backend, ErrorKind, Fence, FileId, FileOptions, Gate, Landed, Landing, Queue, QueueOptions,
+    Request, Storage, StorageOptions,
 };
+use millstream_io::device::sim::{Sim, SimFileOptions, SimOptions};
+use millstream_io::{Device, IoError};
 
 fn read_and_close(queue: &Queue, file: FileId) -> millstream::Ticket {
     let ticket = queue
@@ -112,5 +117,93 @@ fn a_cached_file_is_read_with_its_open_into_every_kind_of_memory() {
         println!("SKIP: this file system reads nothing without waiting");
     } else {
         assert_eq!(with_open, 4);
+    }
+}
+
+/// The queue that closes a file knows nothing of requests that are out on another: they come, and
+/// what waits for a gate meanwhile too.
+#[test]
+fn requests_of_one_queue_outlive_a_close_by_another() {
+    for kind in [Gate::Source, Gate::Destination] {
+        closed_by_another_queue(kind);
+    }
+}
+
+fn closed_by_another_queue(kind: Gate) {
+    let (sim, files) = Sim::new(SimOptions::default());
+    let content: Vec<u8> = (0..100_000u32).flat_map(u32::to_le_bytes).collect();
+    files.add("f", content.clone(), SimFileOptions::default());
+    let file_system = Arc::new(files.clone());
+    let make = move || -> Result<Box<dyn Device>, IoError> { Ok(Box::new(sim)) };
+    let mut options = StorageOptions {
+        backend: Backend::Custom(DeviceMaker::new(make), file_system),
+        ..StorageOptions::default()
+    };
+    options.threads.pumped = true;
+    let storage = Storage::new(options).expect("a storage");
+    let queue = || storage.queue(QueueOptions::default()).expect("a queue");
+    let (reads, closes) = (queue(), queue());
+    let gate = Fence::new(0);
+    let file = storage.open("f");
+    storage.opened(file).wait().expect("it is there");
+    let read = |offset| Request::read(file, offset, 50_000);
+    let begun = reads.enqueue(read(0)).expect("taken");
+    let gated = reads.enqueue(read(200_000).gate(kind, &gate, 1));
+    let gated = gated.expect("taken");
+    reads.submit();
+    storage.pump();
+    assert!(!begun.is_ended(), "its operations are out");
+    closes.enqueue_close(file);
+    closes.submit();
+    storage.pump();
+    let bytes = begun.wait().expect("read").into_buffer();
+    assert_eq!(&*bytes, &content[..50_000]);
+    let late = reads.enqueue(read(0)).expect("taken");
+    let late = late.wait().expect_err("closed").error.kind();
+    assert_eq!(late, ErrorKind::StaleFile);
+    // Its number may be another file's now, but the request still means the first.
+    let other = storage.open("none");
+    storage.opened(other).wait().expect_err("there is none");
+    gate.signal(1);
+    let bytes = gated.wait().expect("read").into_buffer();
+    assert_eq!(&*bytes, &content[200_000..250_000]);
+    while files.open_count() > 0 {
+        storage.pump();
+    }
+}
+
+/// A write that never began counts for no sync.
+#[test]
+fn a_write_cancelled_before_it_is_submitted_holds_up_no_sync_and_no_close() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    for backend in [Backend::Threads, Backend::Auto] {
+        let options = StorageOptions {
+            backend,
+            ..StorageOptions::default()
+        };
+        let storage = Storage::new(options).expect("a storage");
+        let queue = storage.queue(QueueOptions::default()).expect("a queue");
+        let path = folder.path().join("written");
+        let options = FileOptions {
+            write: true,
+            create: true,
+            ..FileOptions::default()
+        };
+        let file = storage.open_with(path, options);
+        let write = || {
+            let bytes: Box<dyn Landing> = Box::new(vec![7; 5_000]);
+            let request = Request::write_from(file, 0, bytes);
+            queue.enqueue(request).expect("taken")
+        };
+        let never = write();
+        never.cancel();
+        let written = write();
+        let synced = queue.enqueue(Request::sync(file)).expect("taken");
+        queue.enqueue_close(file);
+        queue.submit();
+        let kind = never.wait().expect_err("cancelled").error.kind();
+        assert_eq!(kind, ErrorKind::Cancelled);
+        written.wait().expect("written");
+        synced.wait().expect("synced");
     }
 }

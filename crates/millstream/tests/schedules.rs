@@ -1,5 +1,6 @@
 //! Ten thousand seeded schedules over the simulated disk: reordering, short reads, interruptions,
-//! I/O errors, hangs, cancellation, gates, timeouts, few descriptors, little staging.
+//! I/O errors, hangs, cancellation, gates, timeouts, few descriptors, little staging, and files that
+//! any queue closes while requests of others are out.
 //!
 //! For every schedule: each request ends exactly once and with the right outcome; its bytes are
 //! right; nobody writes to borrowed memory after the request has ended (the memory is poisoned then
@@ -72,6 +73,7 @@ struct Schedule {
     files: SimFiles,
     contents: Vec<Vec<u8>>,
     ids: Vec<FileId>,
+    options: Vec<FileOptions>,
     storage: Storage,
     queues: Vec<Queue>,
     gate: Fence,
@@ -149,16 +151,16 @@ impl Schedule {
         };
         options.threads.pumped = true;
         let storage = Storage::new(options).expect("a storage");
-        let ids = (0..4)
-            .map(|index| {
-                let package = random.bool();
-                let options = FileOptions {
-                    package,
-                    ..FileOptions::default()
-                };
-                storage.open_with(format!("f{index}"), options)
+        let options: Vec<FileOptions> = (0..4)
+            .map(|_| FileOptions {
+                package: random.bool(),
+                ..FileOptions::default()
             })
             .collect();
+        let open = |(index, options): (usize, &FileOptions)| {
+            storage.open_with(format!("f{index}"), options.clone())
+        };
+        let ids = options.iter().enumerate().map(open).collect();
         let queues = (0..2)
             .map(|_| {
                 let options = QueueOptions {
@@ -174,6 +176,7 @@ impl Schedule {
             files,
             contents,
             ids,
+            options,
             storage,
             queues,
             gate: Fence::new(0),
@@ -265,6 +268,19 @@ impl Schedule {
         asked
     }
 
+    /// Closes a file by any queue, and opens it again. What was asked of it before is out, or waits
+    /// for a gate, and comes all the same.
+    fn reopen(&mut self) {
+        self.queues.iter().for_each(Queue::submit);
+        self.storage.pump();
+        let which = self.random.usize(0..self.ids.len());
+        let queue = &self.queues[self.random.usize(0..2)];
+        queue.enqueue_close(self.ids[which]);
+        queue.submit();
+        let options = self.options[which].clone();
+        self.ids[which] = self.storage.open_with(format!("f{which}"), options);
+    }
+
     /// Looks at a request that may have ended; what it brought is checked, and its memory poisoned.
     fn look(&self, asked: &mut Asked, wait: Duration) {
         let Some(ticket) = asked.ticket.take() else {
@@ -317,6 +333,9 @@ impl Schedule {
             if self.random.u8(0..4) == 0 {
                 self.queues.iter().for_each(Queue::submit);
                 self.storage.pump();
+            }
+            if self.random.u8(0..8) == 0 {
+                self.reopen();
             }
         }
         if self.random.u8(0..4) == 0 {

@@ -73,7 +73,8 @@ impl Engine {
         };
         report.bytes = self.ops.iter().map(|(_, op)| op.want).sum();
         for (_, op) in self.ops.iter() {
-            let path = self.files.path(op.file).map(|path| path.to_path_buf());
+            let file = self.files.files[op.file as usize].as_ref();
+            let path = file.map(|file| file.path.to_path_buf());
             if let Some(path) = path.filter(|path| !report.files.contains(path)) {
                 report.files.push(path);
             }

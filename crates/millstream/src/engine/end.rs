@@ -3,7 +3,7 @@
 use millstream_io::Buffer;
 
 use super::Engine;
-use super::table::{Decode, NO_FILE, Phase, Quarantine, Req, WindowMemory, Work};
+use super::table::{Decode, Phase, Quarantine, Req, WindowMemory, Work};
 use crate::destination::{Destination, Landed};
 use crate::error::{Error, ErrorKind};
 use crate::group::Ending;
@@ -18,7 +18,8 @@ use crate::trace::Lane;
 impl Engine {
     /// A request fails; it ends once nothing of it is out.
     pub(super) fn fail(&mut self, request: u32, error: Error) {
-        let path = self.files.path(self.requests[request as usize].file);
+        let req = &self.requests[request as usize];
+        let path = self.files.path(req.file, req.file_generation);
         let req = self.req(request);
         if req.failure.is_none() && !req.cancelled {
             // A block of a table names its own place, maybe in another file.
@@ -75,7 +76,7 @@ impl Engine {
         let cancelled = req.cancelled && req.failure.is_none();
         let failure = match req.failure.take() {
             None if cancelled => {
-                let path = self.files.path(req.file);
+                let path = self.files.path(req.file, req.file_generation);
                 let error = Error::new(ErrorKind::Cancelled, "");
                 Some(error.at(path, req.offset, req.len).named(req.name()))
             }
@@ -98,9 +99,10 @@ impl Engine {
             Ending::Failed => self.stats.failed += 1,
             Ending::Cancelled => self.stats.cancelled += 1,
         }
-        if req.writes() && req.file != NO_FILE {
+        if req.writes() && req.found {
             self.write_ended(request, failure.as_ref());
         }
+        self.forget_file(request);
         let req = &mut self.requests[request as usize];
         let destination = std::mem::replace(&mut req.destination, Destination::Nothing);
         let decode = req.decode.take();

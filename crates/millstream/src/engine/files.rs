@@ -58,7 +58,9 @@ pub(crate) struct File {
     pub(crate) version: u32,
     /// Operations in flight.
     pub(crate) ops: u32,
-    /// Requests that need it soon.
+    /// Requests that name it and have not ended.
+    pub(crate) requests: u32,
+    /// Those of them that need it open soon.
     pub(crate) users: u32,
     pub(crate) waiters: Vec<Target>,
     pub(super) infos: Vec<Arc<OpenOutcome>>,
@@ -186,6 +188,7 @@ impl Files {
             about: None,
             version: 0,
             ops: 0,
+            requests: 0,
             users: 0,
             waiters: Vec::new(),
             infos: Vec::new(),
@@ -215,9 +218,9 @@ impl Files {
             .expect("a file lives as long as its requests")
     }
 
-    pub(crate) fn path(&self, index: u32) -> Option<Arc<Path>> {
+    pub(crate) fn path(&self, index: u32, generation: u32) -> Option<Arc<Path>> {
         let file = self.files.get(index as usize)?.as_ref()?;
-        Some(Arc::clone(&file.path))
+        (file.generation == generation).then(|| Arc::clone(&file.path))
     }
 
     /// Descriptors were closed: only now there is room for others.
@@ -344,6 +347,16 @@ impl Engine {
             let index = req.file;
             self.files.at(index).users -= 1;
             self.files.note_idle(index);
+        }
+    }
+
+    /// A request has ended: its file may go, if it is closed.
+    pub(super) fn forget_file(&mut self, request: u32) {
+        let req = self.req(request);
+        debug_assert!(!req.attached);
+        if std::mem::take(&mut req.found) {
+            let index = req.file;
+            self.files.at(index).requests -= 1;
             self.finish_close(index);
         }
     }
@@ -356,10 +369,11 @@ impl Engine {
         }
     }
 
-    /// Lets go of a closed file that nobody needs any more.
+    /// Lets go of a closed file that nobody needs any more. Another queue than that of its requests
+    /// may have closed it, so any end of a request can be what it waits for.
     pub(super) fn finish_close(&mut self, index: u32) {
         let file = self.files.at(index);
-        let busy = file.users > 0 || file.ops > 0 || file.reserved() > 0;
+        let busy = file.requests > 0 || file.ops > 0 || file.reserved() > 0;
         if !file.close_fired || busy || matches!(file.phase, FilePhase::Queued(_)) {
             return;
         }

@@ -258,7 +258,9 @@ impl Engine {
             return false;
         };
         let epoch = file.epoch_base + file.epochs.len() as u64 - 1;
+        file.requests += 1;
         let req = &mut self.requests[request as usize];
+        req.found = true;
         match req.work {
             Work::Write | Work::Append => {
                 *file.epochs.back_mut().expect("there is always an epoch") += 1;

@@ -366,6 +366,8 @@ impl Engine {
             self.need_slow_device();
         }
         let waiters = std::mem::take(&mut self.files.at(index).waiters);
+        // Held until all of them have been told: the end of the last would let go of it.
+        self.files.at(index).requests += 1;
         for target in waiters {
             if let Some(request) = self.live(target)
                 && self.requests[request as usize].phase == Phase::Opening
@@ -373,6 +375,7 @@ impl Engine {
                 self.file_ready(request);
             }
         }
+        self.files.at(index).requests -= 1;
         self.files.note_idle(index);
         self.finish_close(index);
     }

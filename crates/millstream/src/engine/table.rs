@@ -69,6 +69,8 @@ pub(crate) struct Req {
     pub(crate) file_generation: u32,
     /// The state of the file that the range was checked against.
     pub(crate) file_version: u32,
+    /// Counted among the requests of its file, which is there until this one ends.
+    pub(crate) found: bool,
     /// Counted among the users of its file.
     pub(crate) attached: bool,
     /// First stored byte.
@@ -145,6 +147,7 @@ impl Req {
             file: NO_FILE,
             file_generation: 0,
             file_version: 0,
+            found: false,
             attached: false,
             offset: 0,
             len: 0,
