@@ -1,9 +1,9 @@
 //! What each kind of resource shrinks to, and how fast one core decodes it, codec by codec.
 //!
 //! Blocks have 256 KiB, as in packages; one that a codec does not shrink is stored, as there, and
-//! decoding it is a copy. Made kinds are block-compressed textures, vertices, plain sounds and text;
-//! of real folders, files are taken by their ending and as they are, so what a picture or a sound
-//! has been packed with already stays.
+//! decoding it is a copy. Made kinds are block-compressed textures, vertices, plain sounds and
+//! text; of real folders, files are taken by their ending and as they are, so what a picture or a
+//! sound has been packed with already stays.
 
 use std::path::Path;
 use std::time::Instant;

@@ -4,13 +4,14 @@
 //! two *sums*: `D = Σ stored ÷ rate` and `C = Σ decoding ÷ cores`. To take for each block what is
 //! best for it alone is wrong: where the device is the slower one in all, a block whose decoding
 //! takes longer than its read should still be shrunk, since the cores have the time from others.
-//! Were the two stations always busy together, a load would take the greater of both sums. They are
-//! not: entries of a kind lie together, so that now the one waits and now the other, and cores have
-//! more to do than to decode. With two cores at 550 MB/s a load whose sums were as 10 to 9 took just
-//! the greater one on an idle host, and 1.29 of it on a busy one; one whose sums were as 10 to 5 took
-//! the greater one on both. So the time of a load is taken to be `(D⁴ + C⁴)^¼`: the greater sum
-//! where they differ much, and up to 1.19 of it where they are near each other. What that gives away
-//! on an idle machine is little (0.99 of the best fixed codec there), and it holds on a busy one.
+//! Were the two stations always busy together, a load would take the greater of both sums. They
+//! are not: entries of a kind lie together, so that now the one waits and now the other, and cores
+//! have more to do than to decode. With two cores at 550 MB/s a load whose sums were as 10 to 9
+//! took just the greater one on an idle host, and 1.29 of it on a busy one; one whose sums were as
+//! 10 to 5 took the greater one on both. So the time of a load is taken to be `(D⁴ + C⁴)^¼`: the
+//! greater sum where they differ much, and up to 1.19 of it where they are near each other. What
+//! that gives away on an idle machine is little (0.99 of the best fixed codec there), and it holds
+//! on a busy one.
 //!
 //! The time is least where every block takes the candidate with the least of
 //! `share × device + (1 − share) × decoding`, for one share that suits the whole (it is the price

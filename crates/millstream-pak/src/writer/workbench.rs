@@ -1,8 +1,8 @@
 //! What an encoding thread works with, block after block.
 //!
 //! Memory that is new costs more than what is done in it: the system clears each page, and in a
-//! virtual machine the host must find it first. So buffers go round: from the thread that encodes to
-//! the one that writes, and back. Their number is bounded by that of the blocks held at once.
+//! virtual machine the host must find it first. So buffers go round: from the thread that encodes
+//! to the one that writes, and back. Their number is bounded by that of the blocks held at once.
 
 use std::sync::{Mutex, PoisonError};
 
