@@ -133,6 +133,7 @@ fn write_units(
         }
     }
     let entries = entries(plan, &contents, &mut report)?;
+    drop(contents);
     let features = Features {
         fold_case: options.fold_case,
         base_root: None,
