@@ -2,8 +2,8 @@
 //!
 //! A pixel is a little-endian `u32`. Of three filters (Sub, Average, Paeth) each pixel needs the
 //! one before, so a row takes as long as that chain: what counts is not how many instructions a
-//! pixel takes, but how many of them wait for the pixel before. On x86-64 the two long chains run in
-//! SSE2, which every such processor has; elsewhere channel by channel.
+//! pixel takes, but how many of them wait for the pixel before. On x86-64 the two long chains run
+//! in SSE2, which every such processor has; elsewhere channel by channel.
 //!
 //! **Average** keeps the complement of the pixel. SSE2's average rounds up, PNG's down, and
 //! `down(a, b) = !up(!a, !b)`; with `n = !left`, the next `n` is `up(n, !above) - filtered`: two
@@ -11,9 +11,9 @@
 //!
 //! **Paeth** chooses among left `a`, above `b` and corner `c` what is nearest to `p = a + b - c`.
 //! With the lesser of `a` and `b` and the greater, let `x = c - lo` and `y = hi - c`: `p` is `|x|`
-//! from `hi`, `|y|` from `lo` and `|y - x|` from `c`. So it is `hi` where `2x <= y`, else `lo` where
-//! `2y <= x`, else `c`; with `t = 3c - a - b` that is where `t <= lo` and where `hi <= t`. Nothing
-//! waits for an absolute value, and `3c - b` waits for no pixel of the row.
+//! from `hi`, `|y|` from `lo` and `|y - x|` from `c`. So it is `hi` where `2x <= y`, else `lo`
+//! where `2y <= x`, else `c`; with `t = 3c - a - b` that is where `t <= lo` and where `hi <= t`.
+//! Nothing waits for an absolute value, and `3c - b` waits for no pixel of the row.
 //!
 //! # Safety
 //! Two calls need SSE2, which x86-64 includes. No memory is touched but through slices.
