@@ -346,6 +346,10 @@ impl Engine {
         let Some(descriptor) = file.descriptor() else {
             return true;
         };
+        // The question costs half as much as a short read from the cache.
+        if bytes < limits::DIRECT_BYTES_MIN && file.hits.trusted() {
+            return false;
+        }
         let cached = self.shared.fs.cached(descriptor, at, bytes).unwrap_or(0);
         if cached * 8 >= bytes * limits::CACHED_EIGHTHS {
             return false;
