@@ -158,7 +158,7 @@ impl Schedule {
             })
             .collect();
         let open = |(index, options): (usize, &FileOptions)| {
-            storage.open_with(format!("f{index}"), options.clone())
+            storage.open_with(format!("f{index}"), *options)
         };
         let ids = options.iter().enumerate().map(open).collect();
         let queues = (0..2)
@@ -277,7 +277,7 @@ impl Schedule {
         let queue = &self.queues[self.random.usize(0..2)];
         queue.enqueue_close(self.ids[which]);
         queue.submit();
-        let options = self.options[which].clone();
+        let options = self.options[which];
         self.ids[which] = self.storage.open_with(format!("f{which}"), options);
     }
 
