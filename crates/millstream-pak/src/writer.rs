@@ -50,7 +50,8 @@ pub enum Coding {
 }
 
 /// Whether blocks that short entries share are encoded with a zstd dictionary, which holds what
-/// they have in common. It lies in the package, and costs what it saves in packages of few short texts.
+/// they have in common. It lies in the package, and costs what it saves in packages of few short
+/// texts.
 ///
 /// What it holds depends on the inputs: two versions of a package, each with a dictionary of its
 /// own, have no shared block in common, and a patch between them holds all of those. The second

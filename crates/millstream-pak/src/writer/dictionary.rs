@@ -2,9 +2,9 @@
 //!
 //! A block of 64 KiB of short texts spends its first KiB on what the block before it knew. A
 //! dictionary of 64 KiB made of a hundred such blocks leaves 83 % of zstd's bytes of 10^5 records
-//! of JSON, 79 % of the XML of a game; of pictures and sounds it leaves all. It costs its own bytes,
-//! and it makes patches longer, since every shared block depends on it. So `auto` takes one only if
-//! it shortens the loading of the whole package by a twentieth: where most of a package is long
+//! of JSON, 79 % of the XML of a game; of pictures and sounds it leaves all. It costs its own
+//! bytes, and it makes patches longer, since every shared block depends on it. So `auto` takes one
+//! only if it shortens the loading of the whole package by a twentieth: where most of a package is long
 //! entries, nothing is tried.
 //!
 //! Which blocks are looked at is fixed by their numbers, and libzstd's training is a function of
