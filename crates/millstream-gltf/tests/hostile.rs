@@ -202,6 +202,16 @@ fn every_mistake_in_the_json_is_named_by_its_place() {
             "meshes[0].primitives",
         ),
         (
+            r#""materials":[{"normalTexture":{"scale":"big"}}]"#.to_owned(),
+            Invalid,
+            "materials[0].normalTexture.scale",
+        ),
+        (
+            r#""materials":[{"normalTexture":{"scale":1}}]"#.to_owned(),
+            Invalid,
+            "materials[0].normalTexture.index",
+        ),
+        (
             r#""materials":[{"normalTexture":{"index":-1}}]"#.to_owned(),
             Invalid,
             "materials[0].normalTexture.index",

@@ -463,7 +463,9 @@ fn find_textures(fields: &Fields<'_>, slot: &str, textures: &mut Vec<TextureUse>
             "" => name.clone(),
             slot => format!("{slot}.{name}"),
         };
-        if name.ends_with("Texture") && object.value("index").is_some() {
+        // What an extension calls a texture may be something else, if it has no index.
+        let is_use = |slot: &str| !slot.contains("extensions") || object.value("index").is_some();
+        if name.ends_with("Texture") && is_use(&slot) {
             textures.push(read_use(&object, slot)?);
         } else {
             find_textures(&object, &slot, textures)?;
