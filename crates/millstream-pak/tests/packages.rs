@@ -447,3 +447,47 @@ fn an_order_lays_out_what_is_loaded_together() {
         );
     }
 }
+
+/// Whatever is asked in batches is answered as one by one: names that are there, that are not, and
+/// that are not clean; before tables were found right and after.
+#[test]
+fn batches_of_lookups_say_what_single_ones_say() {
+    let bench = Bench::new();
+    let entry = |nth: u32| {
+        (
+            format!("folder-{}/{nth}", nth % 7),
+            vec![1; nth as usize % 5],
+        )
+    };
+    let entries: Vec<(String, Vec<u8>)> = (0..5000).map(entry).collect();
+    let path = bench.pack("names.mpak", &entries, Coding::Fixed(CodecId::STORED));
+    let package = bench.open(&path);
+    let mut names: Vec<Vec<u8>> = Vec::new();
+    for (nth, (name, _)) in entries.iter().enumerate() {
+        names.push(name.clone().into_bytes());
+        match nth % 3 {
+            0 => names.push(format!("none/{nth}").into_bytes()),
+            1 => names.push(format!(".//{name}").into_bytes()),
+            _ => names.push(b"x".to_vec()),
+        }
+    }
+    let hashes: Vec<u64> = names.iter().map(|name| package.hash_name(name)).collect();
+    let (mut by_name, mut by_hash) = (vec![None; names.len()], vec![None; names.len()]);
+    for preloaded in [false, true] {
+        if preloaded {
+            package.preload().expect("preloaded");
+        }
+        package.lookup_names(&names, &mut by_name).expect("asked");
+        package.lookup_hashes(&hashes, &mut by_hash).expect("asked");
+        for (nth, name) in names.iter().enumerate() {
+            let single = package.lookup(name).expect("asked");
+            let shown = String::from_utf8_lossy(name);
+            assert_eq!(by_name[nth], single, "{shown}");
+            let single = package.lookup_hash(hashes[nth]).expect("asked");
+            assert_eq!(by_hash[nth], single, "{shown}");
+        }
+        assert!(by_name.iter().flatten().count() >= entries.len() * 4 / 3);
+    }
+    let leads_out = package.lookup_names(&["../a"], &mut by_name);
+    assert_eq!(leads_out.expect_err("refused").kind(), ErrorKind::BadName);
+}
