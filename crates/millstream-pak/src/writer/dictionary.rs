@@ -4,8 +4,8 @@
 //! dictionary of 64 KiB made of a hundred such blocks leaves 83 % of zstd's bytes of 10^5 records
 //! of JSON, 79 % of the XML of a game; of pictures and sounds it leaves all. It costs its own
 //! bytes, and it makes patches longer, since every shared block depends on it. So `auto` takes one
-//! only if it shortens the loading of the whole package by a twentieth: where most of a package is long
-//! entries, nothing is tried.
+//! only if it shortens the loading of the whole package by a twentieth: where most of a package is
+//! long entries, nothing is tried.
 //!
 //! Which blocks are looked at is fixed by their numbers, and libzstd's training is a function of
 //! the samples alone: the same input gives the same dictionary on any machine.
