@@ -1,6 +1,6 @@
 //! Ten thousand seeded schedules over the simulated disk: reordering, short reads, interruptions,
-//! I/O errors, hangs, cancellation, gates, timeouts, few descriptors, little staging, and files that
-//! any queue closes while requests of others are out.
+//! I/O errors, hangs, cancellation, gates, timeouts, few descriptors, little staging, and files
+//! that any queue closes while requests of others are out.
 //!
 //! For every schedule: each request ends exactly once and with the right outcome; its bytes are
 //! right; nobody writes to borrowed memory after the request has ended (the memory is poisoned then
