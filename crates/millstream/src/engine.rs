@@ -145,7 +145,7 @@ pub(crate) fn start(
             Ok((mut engine, (kind, reason))) => {
                 of_engine.set_doorbell(engine.doorbell());
                 let _ = send.send(Ok((kind, reason)));
-                run_or_abort(&mut engine, &of_engine);
+                or_abort(&of_engine, || engine.run());
             }
             Err(error) => {
                 let _ = send.send(Err(error));
@@ -175,15 +175,16 @@ pub(crate) fn start(
     }
 }
 
-/// Runs the engine. A broken invariant ends the process: unwinding would free memory that the
-/// kernel may be writing to, and leave everyone who waits for a request waiting for ever.
-fn run_or_abort(engine: &mut Engine, shared: &Shared) {
-    let run = std::panic::AssertUnwindSafe(|| engine.run());
-    if std::panic::catch_unwind(run).is_err() {
+/// Lets the engine work, on its thread or on one that pumps. A broken invariant ends the process:
+/// unwinding would free memory that the kernel may be writing to, and leave everyone who waits for
+/// a request waiting for ever.
+pub(crate) fn or_abort<T>(shared: &Shared, work: impl FnOnce() -> T) -> T {
+    let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
+    done.unwrap_or_else(|_| {
         let text = "the engine broke an invariant of its own; the process ends";
         shared.log(crate::LogLevel::Warning, text);
         std::process::abort();
-    }
+    })
 }
 
 impl Engine {

@@ -327,7 +327,7 @@ impl Shared {
             return false;
         };
         let before = park::set_role(park::Role::Storage);
-        let worked = engine.pump();
+        let worked = engine::or_abort(self, || engine.pump());
         park::set_role(before);
         worked
     }
@@ -350,7 +350,8 @@ impl Shared {
             if !self.pump() {
                 let mut pumped = lock(&self.pumped);
                 if let Some(engine) = pumped.as_mut() {
-                    engine.wait_pumped(Duration::from_millis(1));
+                    let longest = Duration::from_millis(1);
+                    engine::or_abort(&self, || engine.wait_pumped(longest));
                 } else {
                     drop(pumped);
                     std::thread::sleep(Duration::from_millis(1));
