@@ -277,6 +277,8 @@ pub fn picture(rows: &[Row]) -> Option<Svg> {
     let fullest = maps
         .iter()
         .filter(|map| map.contenders.contains(&"millstream"))
+        // Of several the last is taken, which is to be the first.
+        .rev()
         .max_by_key(|map| map.sizes.len() * map.depths.len())?;
     let metric = fullest.quantities().into_iter().next()?;
     Some(heat::draw(&fullest.heat("millstream", &metric)))
