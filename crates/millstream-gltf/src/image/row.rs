@@ -94,7 +94,7 @@ fn rows<const N: usize>(
                 *out = finish::<N>(pixel).to_le_bytes();
             }
         }
-        1 => chain::sub(filtered, out),
+        1 => sub(filtered, out),
         3 if above.is_empty() => chain::average(filtered, std::iter::repeat(&[0; 4]), out),
         3 => chain::average(filtered, above.iter(), out),
         4 => chain::paeth(filtered, above, out),
@@ -103,7 +103,16 @@ fn rows<const N: usize>(
     Ok(())
 }
 
-/// The filters whose pixels need the one before.
+/// Each pixel needs the one before, in a chain of one addition.
+fn sub<const N: usize>(filtered: &[[u8; N]], out: &mut [[u8; 4]]) {
+    let mut left = 0;
+    for (out, from) in out.iter_mut().zip(filtered) {
+        left = add(left, widen(from));
+        *out = finish::<N>(left).to_le_bytes();
+    }
+}
+
+/// The filters whose chain is longer.
 #[cfg(target_arch = "x86_64")]
 mod chain {
     use std::arch::x86_64::{
@@ -113,15 +122,7 @@ mod chain {
         _mm_unpacklo_epi8, _mm_xor_si128,
     };
 
-    use super::{add, finish, widen};
-
-    pub(super) fn sub<const N: usize>(filtered: &[[u8; N]], out: &mut [[u8; 4]]) {
-        let mut left = 0;
-        for (out, from) in out.iter_mut().zip(filtered) {
-            left = add(left, widen(from));
-            *out = finish::<N>(left).to_le_bytes();
-        }
-    }
+    use super::{finish, widen};
 
     pub(super) fn average<'a, const N: usize>(
         filtered: &[[u8; N]],
@@ -187,18 +188,10 @@ mod chain {
     }
 }
 
-/// The filters whose pixels need the one before.
+/// The filters whose chain is longer.
 #[cfg(not(target_arch = "x86_64"))]
 mod chain {
     use super::{add, finish, plain, widen};
-
-    pub(super) fn sub<const N: usize>(filtered: &[[u8; N]], out: &mut [[u8; 4]]) {
-        let mut left = 0;
-        for (out, from) in out.iter_mut().zip(filtered) {
-            left = add(left, widen(from));
-            *out = finish::<N>(left).to_le_bytes();
-        }
-    }
 
     pub(super) fn average<'a, const N: usize>(
         filtered: &[[u8; N]],
