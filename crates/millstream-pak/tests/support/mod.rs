@@ -2,10 +2,10 @@
 
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use millstream::{CodecId, Queue, QueueOptions, Storage, StorageOptions};
-use millstream_pak::{Coding, Item, PackOptions, Package, write_file};
+use millstream_pak::{Coding, ErrorKind, Item, PackOptions, Package, write_file};
 
 pub(crate) struct Bench {
     pub(crate) storage: Storage,
@@ -46,6 +46,18 @@ impl Bench {
 
     pub(crate) fn open(&self, path: &PathBuf) -> Package {
         Package::open(&self.storage, path).expect("a package")
+    }
+
+    /// Opens a package of which a field was changed; `None` if it must not open, and did not.
+    pub(crate) fn open_changed(&self, path: &Path, what: &str, opens: bool) -> Option<Package> {
+        match (Package::open(&self.storage, path), opens) {
+            (Ok(package), true) => Some(package),
+            (Err(error), false) => {
+                assert_eq!(error.kind(), ErrorKind::Corrupt, "{what}: {error}");
+                None
+            }
+            (opened, _) => panic!("{what}: {opened:?}"),
+        }
     }
 
     pub(crate) fn load(&self, package: &Package, name: &str) -> Result<Vec<u8>, String> {
