@@ -1,5 +1,7 @@
 //! Opening and closing beside the engine: an id is good from the moment `open` gives it.
 
+mod support;
+
 use std::sync::Arc;
 
 use millstream::options::DeviceMaker;
@@ -9,6 +11,7 @@ use millstream::{
 };
 use millstream_io::device::sim::{Sim, SimFileOptions, SimOptions};
 use millstream_io::{Device, IoError};
+use support::each_backend;
 
 fn read_and_close(queue: &Queue, file: FileId) -> millstream::Ticket {
     let ticket = queue
@@ -175,15 +178,9 @@ fn closed_by_another_queue(kind: Gate) {
 /// A write that never began counts for no sync.
 #[test]
 fn a_write_cancelled_before_it_is_submitted_holds_up_no_sync_and_no_close() {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    for backend in [Backend::Threads, Backend::Auto] {
-        let options = StorageOptions {
-            backend,
-            ..StorageOptions::default()
-        };
-        let storage = Storage::new(options).expect("a storage");
-        let queue = storage.queue(QueueOptions::default()).expect("a queue");
-        let path = folder.path().join("written");
+    each_backend(|bench| {
+        let (storage, queue) = (&bench.storage, bench.queue());
+        let path = bench.folder.path().join("written");
         let options = FileOptions {
             write: true,
             create: true,
@@ -205,5 +202,5 @@ fn a_write_cancelled_before_it_is_submitted_holds_up_no_sync_and_no_close() {
         assert_eq!(kind, ErrorKind::Cancelled);
         written.wait().expect("written");
         synced.wait().expect("synced");
-    }
+    });
 }
