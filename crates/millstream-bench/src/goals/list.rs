@@ -62,7 +62,7 @@ const fn goal(
 }
 
 pub(super) const MS: &str = "millstream";
-pub(super) const THREADS: &str = "millstream-threads";
+const THREADS: &str = "millstream-threads";
 
 fn cold_stored(case: &str) -> bool {
     case.ends_with(" cold stored")
