@@ -53,7 +53,7 @@ pub struct Identity {
     pub modified_ns: i128,
 }
 
-/// What direct I/O asks of an operation on a file.
+/// What direct I/O asks of an operation on a file: powers of two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct DirectAlignment {
     /// Alignment of memory addresses.

@@ -25,7 +25,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use millstream_codec::Scratch;
-use millstream_io::{Arena, Completion, Descriptor, Device, DeviceKind, Doorbell};
+use millstream_io::{Arena, Completion, Descriptor, Device, DeviceKind, Doorbell, Segments};
 
 use crate::error::Error;
 use crate::job::{self, Job, Target};
@@ -80,8 +80,8 @@ pub(crate) struct Engine {
     tags: Vec<u64>,
     free_requests: Vec<u32>,
     ops: Slab<Op>,
-    /// Operations that the slow device gave back.
-    ops_waiting: Vec<u32>,
+    /// Operations that a full device gave back, with their memory.
+    ops_waiting: Vec<(u32, Segments)>,
     copies: copies::OwnCopies,
     /// Operations pushed since the last submit.
     unsubmitted: usize,

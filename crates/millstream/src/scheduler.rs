@@ -175,6 +175,11 @@ impl Scheduler {
             if let Some(position) = place.position {
                 class.elevator.remove(&(position, place.arrival));
             }
+            if class.waiting == 0 {
+                // What is left is of requests that were removed, and nobody would look at it.
+                class.arrivals.clear();
+                class.deadlines.clear();
+            }
         }
     }
 
@@ -228,29 +233,41 @@ impl Scheduler {
         passed: [bool; CLASSES],
     ) -> Option<(u32, Priority)> {
         let bulk_full = self.in_flight.bulk_bytes >= self.bulk_bytes_max(now_ns, bytes_per_second);
-        let open = |class: Priority| {
-            !passed[class as usize] && (class == Priority::Realtime || !bulk_full)
+        let open = |scheduler: &Scheduler, class: Priority| {
+            scheduler.classes[class as usize].waiting > 0
+                && !passed[class as usize]
+                && (class == Priority::Realtime || !bulk_full)
         };
         let due = limits::STARVATION_SHARE - 1;
-        let starved = Priority::ALL
-            .into_iter()
-            .filter(|&class| open(class) && self.classes[class as usize].waiting > 0)
-            .find(|&class| self.classes[class as usize].passed_over >= due);
-        let order = starved.into_iter().chain(Priority::ALL.into_iter().rev());
-        for class in order.filter(|&class| open(class)) {
-            if let Some(request) = self.front(class) {
-                return Some((request, class));
+        for class in Priority::ALL {
+            if self.classes[class as usize].passed_over >= due && open(self, class) {
+                return self.front(class).map(|request| (request, class));
+            }
+        }
+        for class in Priority::ALL.into_iter().rev() {
+            if open(self, class) {
+                return self.front(class).map(|request| (request, class));
             }
         }
         None
     }
 
-    /// The class's first valid request.
+    /// The class's first valid request; there is one if any waits.
     fn front(&mut self, class: Priority) -> Option<u32> {
-        let (head, mut upwards, swept) = (self.head, self.upwards, self.swept);
         let stamps = &self.stamps;
         let valid = |item: &Item| stamps[item.request as usize] == item.stamp;
         let class = &mut self.classes[class as usize];
+        if class.deadlines.is_empty() && class.elevator.is_empty() {
+            // The usual case: requests in the order of their arrival.
+            while let Some(item) = class.arrivals.front() {
+                if valid(item) {
+                    return Some(item.request);
+                }
+                class.arrivals.pop_front();
+            }
+            return None;
+        }
+        let (head, mut upwards, swept) = (self.head, self.upwards, self.swept);
         while class.deadlines.peek().is_some_and(|item| !valid(&item.0)) {
             class.deadlines.pop();
         }
@@ -287,16 +304,15 @@ impl Scheduler {
             Priority::Realtime => self.in_flight.realtime_bytes += bytes,
             _ => self.in_flight.bulk_bytes += bytes,
         }
-        for lower in Priority::ALL.into_iter().filter(|&lower| lower < class) {
-            let lower = self.class(lower);
+        for lower in &mut self.classes[..class as usize] {
             lower.passed_over = if lower.waiting > 0 {
                 lower.passed_over + 1
             } else {
                 0
             };
         }
-        let position = self.places.get(request as usize).copied().flatten();
-        let position = position.and_then(|place| place.position);
+        let place = self.places.get(request as usize);
+        let position = place.and_then(|place| place.as_ref()?.position);
         let class = self.class(class);
         class.passed_over = 0;
         class.elevator_turn = position.is_some();

@@ -10,16 +10,16 @@ use millstream_io::{Completion, Errno, Segments, Verb};
 use super::Engine;
 use super::files::Direct;
 use super::issue::advanced;
-use super::table::{Members, Op};
+use super::table::{Members, NO_WINDOW, Op};
 use crate::error::{Error, ErrorKind};
 use crate::job::Target;
 use crate::trace::Lane;
 
 /// Tries of an operation that is interrupted again and again, before that counts as a failure.
-const TRIES_MAX: u32 = 1000;
+const TRIES_MAX: u16 = 1000;
 
 /// Tries of a direct operation that bring no whole block, before its file counts as cut.
-const FRUITLESS_MAX: u32 = 3;
+const FRUITLESS_MAX: u8 = 3;
 
 /// What a completion means.
 enum Meaning {
@@ -144,9 +144,10 @@ impl Engine {
         self.trace_span(Lane::Device, op.started_ns, self.now_ns, op.want, request);
         let req = &mut self.requests[request as usize];
         req.ops_out -= 1;
-        if let (Some(serial), Some(decode)) = (op.window, req.decode.as_mut()) {
+        if let (true, Some(decode)) = (op.window != NO_WINDOW, req.decode.as_mut()) {
             // Windows of before a restart are gone by now: it waits for all operations.
-            let index = usize::try_from(serial - decode.front_serial).expect("a window's place");
+            let serial = op.window - decode.front_serial;
+            let index = usize::try_from(serial).expect("a window's place");
             decode.windows[index].ops_out -= 1;
         }
         let staged = req.decode.is_some();
@@ -206,7 +207,7 @@ impl super::files::File {
 
 /// What a result means for its operation; counts the bytes that came.
 fn meaning_of(op: &mut Op, align: u64, result: Result<usize, Errno>) -> Meaning {
-    op.tries += 1;
+    op.tries = op.tries.saturating_add(1);
     let begun = op.done;
     let call = if op.verb == Verb::Read {
         "read"

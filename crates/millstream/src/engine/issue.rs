@@ -36,6 +36,7 @@ const UNSUBMITTED_MAX: usize = 16;
 const WARM_BYTES: u64 = 4 << 20;
 
 /// Where and how one operation reads or writes.
+#[derive(Clone, Copy)]
 pub(super) struct Transfer {
     pub(super) verb: Verb,
     pub(super) offset: u64,
@@ -44,8 +45,8 @@ pub(super) struct Transfer {
     pub(super) direct: bool,
     /// Likely to be in the page cache.
     pub(super) copied: bool,
-    pub(super) window: Option<u64>,
-    pub(super) segments: Segments,
+    pub(super) window: u64,
+    pub(super) segment: Segment,
 }
 
 impl Engine {
@@ -201,32 +202,53 @@ impl Engine {
         Issue::Issued
     }
 
-    /// Gives a transfer of requests to the device that serves their file.
-    pub(super) fn push(&mut self, members: Members, transfer: Transfer, descriptor: Descriptor) {
+    /// Gives a request's transfer to the device that serves its file.
+    pub(super) fn push(&mut self, target: Target, transfer: &Transfer, descriptor: Descriptor) {
+        self.requests[target.request as usize].ops_out += 1;
+        let segments = Segments::One(transfer.segment);
+        self.push_op(Members::One(target), segments, transfer, descriptor);
+    }
+
+    /// As [`Engine::push`], for requests that follow one another in the file; `transfer` spans all
+    /// of them.
+    pub(super) fn push_merged(
+        &mut self,
+        members: Box<[(Target, u64)]>,
+        segments: Vec<Segment>,
+        transfer: &Transfer,
+        descriptor: Descriptor,
+    ) {
+        for (target, _) in &members {
+            self.requests[target.request as usize].ops_out += 1;
+        }
+        self.stats.merged_operations += 1;
+        let segments = Segments::Many(segments);
+        self.push_op(Members::Many(members), segments, transfer, descriptor);
+    }
+
+    fn push_op(
+        &mut self,
+        members: Members,
+        segments: Segments,
+        transfer: &Transfer,
+        descriptor: Descriptor,
+    ) {
         debug_assert!(
-            transfer
-                .segments
+            segments
                 .as_slice()
                 .iter()
                 .all(|segment| !segment.pointer().is_null()),
             "an operation has memory"
         );
-        let first = match &members {
-            Members::One(target) => target.request,
-            Members::Many(list) => list[0].0.request,
-        };
+        let first = members.first().request;
         let now_ns = self.now_ns;
         let req = &self.requests[first as usize];
         let (class, index, queue) = (req.class, req.file, req.queue);
         let file = self.files.at(index);
         file.ops += 1;
         let slow = file.is_slow();
-        let mount = file
-            .about
-            .as_ref()
-            .filter(|_| slow)
-            .map_or(0, |about| about.mount);
         if slow {
+            let mount = file.about.as_ref().map_or(0, |about| about.mount);
             self.files.slow_mounts.entry(mount).or_default().ops += 1;
         } else {
             self.scheduler.issued(first, class, transfer.want, now_ns);
@@ -236,34 +258,24 @@ impl Engine {
         }
         self.stats.operations += 1;
         self.stats.direct_operations += u64::from(transfer.direct);
-        self.stats.merged_operations += u64::from(matches!(members, Members::Many(_)));
-        match &members {
-            Members::One(target) => self.requests[target.request as usize].ops_out += 1,
-            Members::Many(list) => {
-                for (target, _) in list {
-                    self.requests[target.request as usize].ops_out += 1;
-                }
-            }
-        }
         let op = self.ops.insert(Op {
             members,
-            verb: transfer.verb,
-            file: index,
-            class,
-            direct: transfer.direct,
-            slow,
-            copied: transfer.copied,
             offset: transfer.offset,
             want: transfer.want,
             need: transfer.need,
             done: 0,
-            tries: 0,
-            fruitless: 0,
             window: transfer.window,
             started_ns: now_ns,
-            waiting: None,
+            file: index,
+            tries: 0,
+            fruitless: 0,
+            verb: transfer.verb,
+            class,
+            direct: transfer.direct,
+            slow,
+            copied: transfer.copied,
         });
-        self.give(op, transfer.segments, transfer.offset, descriptor);
+        self.give(op, segments, transfer.offset, descriptor);
     }
 
     /// Pushes an operation (or its rest) to its device, or lets it wait if the device is full.
@@ -275,12 +287,11 @@ impl Engine {
         descriptor: Descriptor,
     ) {
         let entry = &self.ops[op];
-        let file = self.files.at(entry.file);
-        let mount = file
-            .about
-            .as_ref()
-            .filter(|_| entry.slow)
-            .map_or(0, |about| about.mount);
+        let (class, slow, copied) = (entry.class, entry.slow, entry.copied);
+        let mount = match slow {
+            true => self.files.at(entry.file).about.as_ref(),
+            false => None,
+        };
         let offload = entry.verb == Verb::Write
             || (!entry.direct && entry.want - entry.done >= limits::OFFLOAD_BYTES_MIN);
         let operation = Operation {
@@ -290,19 +301,18 @@ impl Engine {
             offset,
             segments,
             offload,
-            mount,
+            mount: mount.map_or(0, |about| about.mount),
         };
-        if entry.copied {
-            let class = entry.class;
+        if copied {
             self.give_copy(operation, class);
             return;
         }
         self.unsubmitted += 1;
         let device = match &mut self.slow {
-            Some(slow) if entry.slow => {
+            Some(device) if slow => {
                 // It has no wait of its own that would start this.
                 self.unsubmitted = UNSUBMITTED_MAX;
-                slow
+                device
             }
             _ => &mut self.device,
         };
@@ -310,25 +320,22 @@ impl Engine {
         // counted up, which the engine keeps until the completion (see the module); `File::ops`
         // keeps the descriptor open.
         if let Err(back) = unsafe { device.push(operation) } {
-            self.ops[op].waiting = Some(back.segments);
-            self.ops_waiting.push(op);
+            self.ops_waiting.push((op, back.segments));
         }
     }
 
     /// Tries again what a full device gave back.
     fn push_waiting(&mut self) -> bool {
-        let waiting = std::mem::take(&mut self.ops_waiting);
-        let any = !waiting.is_empty();
-        for op in waiting {
-            let entry = &mut self.ops[op];
-            let Some(segments) = entry.waiting.take() else {
-                continue;
-            };
+        if self.ops_waiting.is_empty() {
+            return false;
+        }
+        for (op, segments) in std::mem::take(&mut self.ops_waiting) {
+            let entry = &self.ops[op];
             let (index, direct, offset) = (entry.file, entry.direct, entry.offset + entry.done);
             let descriptor = self.descriptor_for(index, direct);
             self.give(op, segments, offset, descriptor);
         }
-        any
+        true
     }
 
     /// The descriptor of an operation under way.

@@ -455,7 +455,11 @@ fn order(
     }
 }
 
-pub(super) fn note_opened(file: &mut File, about: Opened) {
+pub(super) fn note_opened(file: &mut File, mut about: Opened) {
+    // A file system of the application's may say anything; the engine cuts with masks.
+    about.direct = about
+        .direct
+        .filter(|align| align.offset.is_power_of_two() && align.memory.is_power_of_two());
     let same = file.about.as_ref().is_none_or(|before| {
         (before.identity.device, before.identity.inode)
             == (about.identity.device, about.identity.inode)

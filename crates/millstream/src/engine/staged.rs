@@ -12,11 +12,11 @@
 //! most one block each, and looked at once it is complete and the first in order.
 
 use millstream_codec::CodecId;
-use millstream_io::{MountKind, Segments, Verb};
+use millstream_io::{MountKind, Verb};
 
 use super::Engine;
 use super::issue::{Issue, Transfer, segment};
-use super::table::{Decode, Members, Mode, NO_FILE, Phase, Stage, Window, WindowMemory, Work};
+use super::table::{Decode, Mode, NO_FILE, Phase, Stage, Window, WindowMemory, Work};
 use crate::codec::ApplicationCodec;
 use crate::error::{Error, ErrorKind};
 use crate::files::Access;
@@ -390,11 +390,11 @@ impl Engine {
             need,
             direct,
             copied: copied.is_some(),
-            window: Some(serial),
-            segments: Segments::One(segment(pointer, want)),
+            window: serial,
+            segment: segment(pointer, want),
         };
         let descriptor = self.descriptor_for(index, direct);
-        self.push(Members::One(target), transfer, descriptor);
+        self.push(target, &transfer, descriptor);
         Issue::Issued
     }
 }

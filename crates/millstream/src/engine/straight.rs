@@ -7,12 +7,12 @@
 //! its last bytes, less than one logical block, then go through the page cache. What is not aligned
 //! goes the staged way.
 
-use millstream_io::{Descriptor, MountKind, Segments, Verb};
+use millstream_io::{Descriptor, MountKind, Verb};
 
 use super::Engine;
 use super::files::{Direct, FilePhase};
 use super::issue::{Issue, Transfer, moved, segment};
-use super::table::{Members, NO_FILE, Phase, Straight, Work};
+use super::table::{NO_FILE, NO_WINDOW, Phase, Straight, Work};
 use crate::destination::{Destination, Place};
 use crate::error::{Error, ErrorKind};
 use crate::files::Access;
@@ -203,15 +203,14 @@ impl Engine {
         if !req.straight.base.is_null() || req.writes() {
             return Ok(());
         }
-        let alignment = self
-            .files
-            .get(req.file, req.file_generation)
-            .and_then(|file| file.alignment())
-            .filter(|_| direct)
-            .map_or(1, |alignment| u64::from(alignment.offset));
-        let lead = req.offset % alignment;
-        let span = (lead + req.len).next_multiple_of(alignment);
+        let alignment = match direct {
+            true => self.files.at(req.file).alignment(),
+            false => None,
+        };
+        let align = alignment.map_or(1, |alignment| u64::from(alignment.offset));
+        let lead = req.offset & (align - 1);
         if matches!(req.destination, Destination::Library) {
+            let span = (lead + req.len + align - 1) & !(align - 1);
             let len = usize::try_from(span).expect("checked against the address space");
             let buffer = self
                 .shared
@@ -248,8 +247,9 @@ impl Engine {
         let req = &self.requests[request as usize];
         let at = req.offset + req.issued;
         let mut bytes = (req.len - req.issued).min(block);
-        let piece = piece_at(&req.destination, req.issued);
-        bytes = piece.map_or(bytes, |(_, left)| bytes.min(left));
+        if let Some((_, left)) = piece_at(&req.destination, req.issued) {
+            bytes = bytes.min(left);
+        }
         let (reads, index) = (!req.writes(), req.file);
         let direct = reads && self.goes_direct(request, at, bytes);
         if direct && !self.direct_is_open(request) {
@@ -266,47 +266,19 @@ impl Engine {
         }
         let (mut transfer, bytes) = self.transfer(request, at, bytes, direct);
         transfer.copied = copied.is_some();
-        let direct = transfer.direct;
-        let descriptor = self.descriptor_for(index, direct);
+        let descriptor = self.descriptor_for(index, transfer.direct);
         let req = &mut self.requests[request as usize];
         req.issued += bytes;
-        let (target, all) = (req.target(request), req.issued == req.len);
-        let position = req.offset + req.issued;
-        if all {
-            self.issue_last(request, transfer, descriptor);
-        } else {
-            self.push(Members::One(target), transfer, descriptor);
+        let (target, position) = (req.target(request), req.offset + req.issued);
+        if req.issued < req.len {
+            self.push(target, &transfer, descriptor);
             self.scheduler_moved(request, position);
+        } else if !self.push_with_followers(request, &transfer, descriptor) {
+            // The last (usually only) block of a request, and nothing that goes with it.
+            self.push(target, &transfer, descriptor);
+            self.leave(request, Phase::Active);
         }
         Issue::Issued
-    }
-
-    /// The last (usually only) block of a request: others that follow it on disk may go with it.
-    fn issue_last(&mut self, request: u32, transfer: Transfer, descriptor: Descriptor) {
-        let target = self.requests[request as usize].target(request);
-        let (members, transfer) = self.merge(request, transfer);
-        let members = members.unwrap_or(Members::One(target));
-        self.push_then_leave(request, members, transfer, descriptor);
-    }
-
-    fn push_then_leave(
-        &mut self,
-        request: u32,
-        members: Members,
-        transfer: Transfer,
-        descriptor: Descriptor,
-    ) {
-        let list: Vec<u32> = match &members {
-            Members::One(_) => Vec::new(),
-            Members::Many(list) => list.iter().map(|(target, _)| target.request).collect(),
-        };
-        self.push(members, transfer, descriptor);
-        self.leave(request, Phase::Active);
-        for member in list {
-            if member != request {
-                self.leave(member, Phase::Active);
-            }
-        }
     }
 
     fn scheduler_moved(&mut self, request: u32, position: u64) {
@@ -324,14 +296,13 @@ impl Engine {
 
     /// Whether a block is read past the page cache.
     pub(super) fn goes_direct(&mut self, request: u32, at: u64, bytes: u64) -> bool {
-        let access = self.access(request);
         let req = &self.requests[request as usize];
         let total = req.len;
         let file = self.files.at(req.file);
         if file.alignment().is_none() {
             return false;
         }
-        match access {
+        match file.options.access.unwrap_or(self.shared.options.access) {
             Access::Buffered => return false,
             Access::Direct => return true,
             Access::Auto => {}
@@ -396,15 +367,17 @@ impl Engine {
     /// Whether the direct descriptor is open; if not the request waits for it (or does without,
     /// where there is no room for one).
     pub(super) fn direct_is_open(&mut self, request: u32) -> bool {
-        let access = self.access(request);
         let req = &self.requests[request as usize];
         let (index, target) = (req.file, req.target(request));
+        if matches!(self.files.at(index).direct, Direct::Open(_)) {
+            return true;
+        }
+        let access = self.access(request);
         let room = self.files.has_room() || access == Access::Direct;
         let file = self.files.at(index);
         match file.direct {
-            Direct::Open(_) => return true,
             // `goes_direct` says false for unavailable ones from now on.
-            Direct::Unavailable | Direct::Refused(_) => {}
+            Direct::Open(_) | Direct::Unavailable | Direct::Refused(_) => {}
             Direct::Closed if !room => {
                 file.direct = Direct::Unavailable;
             }
@@ -429,131 +402,134 @@ impl Engine {
     /// aligned).
     fn transfer(&mut self, request: u32, at: u64, bytes: u64, direct: bool) -> (Transfer, u64) {
         let req = &self.requests[request as usize];
-        let file = self.files.at(req.file);
-        let verb = if req.writes() {
-            Verb::Write
-        } else {
-            Verb::Read
-        };
         let pointer = match piece_at(&req.destination, req.issued) {
             Some((pointer, _)) => pointer,
             None => moved(req.straight.base, req.issued.cast_signed()),
         };
-        let last = req.issued + bytes == req.len;
-        if direct && let Some(alignment) = file.alignment() {
-            let (align, memory) = (u64::from(alignment.offset), alignment.memory as usize);
-            let is_open = matches!(file.direct, Direct::Open(_));
-            let lead = at % align;
-            let slack_before = if req.issued == 0 {
-                req.straight.slack_before
-            } else {
-                0
-            };
-            let slack_after = if last { req.straight.slack_after } else { 0 };
-            let start = moved(pointer, -lead.cast_signed());
-            if is_open && lead <= slack_before && (start as usize).is_multiple_of(memory) {
-                let end = at + bytes;
-                let over = end.next_multiple_of(align) - end;
-                let cut = end / align * align;
-                let fits = over <= slack_after;
-                if fits || cut > at {
-                    let bytes = if fits { bytes } else { cut - at };
-                    let need = lead + bytes;
-                    let want = if fits { need + over } else { need };
-                    let segments = Segments::One(segment(start, want));
-                    let offset = at - lead;
-                    let window = None;
-                    let direct = true;
-                    let straight = Transfer {
-                        verb,
-                        offset,
-                        want,
-                        need,
-                        direct,
-                        copied: false,
-                        window,
-                        segments,
-                    };
-                    return (straight, bytes);
-                }
-            }
-        }
-        let segments = Segments::One(segment(pointer, bytes));
         let buffered = Transfer {
-            verb,
+            verb: match req.writes() {
+                true => Verb::Write,
+                false => Verb::Read,
+            },
             offset: at,
             want: bytes,
             need: bytes,
             direct: false,
             copied: false,
-            window: None,
-            segments,
+            window: NO_WINDOW,
+            segment: segment(pointer, bytes),
         };
-        (buffered, bytes)
+        if !direct {
+            return (buffered, bytes);
+        }
+        let file = self.files.at(req.file);
+        let (Direct::Open(_), Some(alignment)) = (file.direct, file.alignment()) else {
+            return (buffered, bytes);
+        };
+        let offset_mask = u64::from(alignment.offset) - 1;
+        let memory_mask = alignment.memory as usize - 1;
+        let lead = at & offset_mask;
+        let slack_before = match req.issued {
+            0 => req.straight.slack_before,
+            _ => 0,
+        };
+        let start = moved(pointer, -lead.cast_signed());
+        if lead > slack_before || start as usize & memory_mask != 0 {
+            return (buffered, bytes);
+        }
+        let end = at + bytes;
+        let over = end.wrapping_neg() & offset_mask;
+        let slack_after = match req.issued + bytes == req.len {
+            true => req.straight.slack_after,
+            false => 0,
+        };
+        let fits = over <= slack_after;
+        let bytes = match fits {
+            true => bytes,
+            // Cut to whole blocks, if it has any.
+            false if (end & !offset_mask) > at => (end & !offset_mask) - at,
+            false => return (buffered, bytes),
+        };
+        let need = lead + bytes;
+        let want = if fits { need + over } else { need };
+        let straight = Transfer {
+            offset: at - lead,
+            want,
+            need,
+            direct: true,
+            segment: segment(start, want),
+            ..buffered
+        };
+        (straight, bytes)
     }
 
-    /// Merges requests that follow on disk, and next in line, into one vectored read.
-    fn merge(&mut self, request: u32, first: Transfer) -> (Option<Members>, Transfer) {
+    /// Pushes the last block of a request with requests that follow on disk, and next in line, as
+    /// one vectored read; false, and nothing pushed: there are none.
+    fn push_with_followers(
+        &mut self,
+        request: u32,
+        transfer: &Transfer,
+        descriptor: Descriptor,
+    ) -> bool {
         let req = &self.requests[request as usize];
+        let (class, file) = (req.class, req.file);
         let small = req.issued == req.len
             && req.len <= limits::MERGE_MEMBER_BYTES_MAX
-            && first.want == req.len
-            && first.verb == Verb::Read;
-        if !small || !req.merge || self.files.at(req.file).is_slow() {
-            return (None, first);
+            && transfer.want == req.len
+            && transfer.verb == Verb::Read;
+        // The request itself may stand anywhere but in front if it has a deadline: then nothing is
+        // merged.
+        if !small || !req.merge || self.scheduler.next_arrival(class, 0) != Some(request) {
+            return false;
         }
-        let (class, file) = (self.requests[request as usize].class, req.file);
-        let mut transfer = first;
+        let mut whole = *transfer;
         let mut members = vec![];
         let mut pieces = vec![];
-        let mut nth = 0;
         let most = match transfer.copied {
             true => limits::COPY_BLOCK_BYTES,
             false => limits::MERGE_BYTES_MAX,
         };
-        // The request itself may stand anywhere but in front if it has a deadline: then nothing is
-        // merged.
-        if self.scheduler.next_arrival(class, 0) != Some(request) {
-            return (None, transfer);
-        }
         while members.len() + 1 < millstream_io::limits::SEGMENTS_MAX {
-            nth += 1;
+            let nth = members.len().max(1);
             let Some(next) = self.scheduler.next_arrival(class, nth) else {
                 break;
             };
-            let end = transfer.offset + transfer.want;
-            let Some(more) = self.follower(next, file, end, transfer.direct) else {
+            let end = whole.offset + whole.want;
+            let Some(more) = self.follower(next, file, end, whole.direct) else {
                 break;
             };
-            if transfer.want + more.want > most {
+            if whole.want + more.want > most {
                 self.requests[next as usize].issued = 0;
                 break;
             }
             if members.is_empty() {
-                members.push((
-                    self.requests[request as usize].target(request),
-                    transfer.want,
-                ));
-                pieces.extend_from_slice(transfer.segments.as_slice());
+                let target = self.requests[request as usize].target(request);
+                members.push((target, whole.want));
+                pieces.push(whole.segment);
             }
             members.push((self.requests[next as usize].target(next), more.want));
-            pieces.extend_from_slice(more.segments.as_slice());
-            transfer.want += more.want;
-            transfer.need = transfer.want;
+            pieces.push(more.segment);
+            whole.want += more.want;
+            whole.need = whole.want;
         }
         if members.is_empty() {
-            return (None, transfer);
+            return false;
         }
-        transfer.segments = Segments::Many(pieces);
-        (Some(Members::Many(members)), transfer)
+        let list: Vec<u32> = members.iter().map(|(target, _)| target.request).collect();
+        self.push_merged(members.into(), pieces, &whole, descriptor);
+        for member in list {
+            self.leave(member, Phase::Active);
+        }
+        true
     }
 
     /// The transfer of a request that begins where another ends, if it can go with it.
     fn follower(&mut self, next: u32, file: u32, end: u64, direct: bool) -> Option<Transfer> {
         let req = &self.requests[next as usize];
-        let fits = req.file == file
-            && req.offset == end
-            && req.merge
+        if req.offset != end || req.file != file || self.files.at(file).is_slow() {
+            return None;
+        }
+        let fits = req.merge
             && req.issued == 0
             && req.decode.is_none()
             && req.len > 0

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use millstream_codec::{CodecId, StreamDecoder, UnitScanner};
-use millstream_io::{Block, Buffer, Segments, Verb};
+use millstream_io::{Block, Buffer, Verb};
 
 use crate::cells::CellId;
 use crate::destination::Destination;
@@ -319,19 +319,26 @@ impl Window {
 pub(crate) enum Members {
     One(Target),
     /// Merged: requests with their bytes, in file order.
-    Many(Vec<(Target, u64)>),
+    Many(Box<[(Target, u64)]>),
 }
 
-/// An operation in flight.
+impl Members {
+    /// The request that was picked.
+    pub(crate) fn first(&self) -> Target {
+        match self {
+            Members::One(target) => *target,
+            Members::Many(list) => list[0].0,
+        }
+    }
+}
+
+/// No window: an operation of the straight way.
+pub(crate) const NO_WINDOW: u64 = u64::MAX;
+
+/// An operation in flight. There is one for most requests, so it is kept small: what few operations
+/// need (memory that waits for a full device) lies beside the table.
 pub(crate) struct Op {
     pub(crate) members: Members,
-    pub(crate) verb: Verb,
-    pub(crate) file: u32,
-    pub(crate) class: Priority,
-    pub(crate) direct: bool,
-    pub(crate) slow: bool,
-    /// Waits to be copied out of the page cache, or is being copied.
-    pub(crate) copied: bool,
     pub(crate) offset: u64,
     /// Bytes asked for.
     pub(crate) want: u64,
@@ -339,14 +346,19 @@ pub(crate) struct Op {
     pub(crate) need: u64,
     /// Bytes that earlier tries brought.
     pub(crate) done: u64,
-    pub(crate) tries: u32,
-    /// Tries in a row that came short and brought no whole block.
-    pub(crate) fruitless: u32,
-    /// Of a staged request: the window's serial number.
-    pub(crate) window: Option<u64>,
+    /// Of a staged request: the window's serial number; else `NO_WINDOW`.
+    pub(crate) window: u64,
     pub(crate) started_ns: u64,
-    /// Given back by a full device, waiting to be pushed again.
-    pub(crate) waiting: Option<Segments>,
+    pub(crate) file: u32,
+    pub(crate) tries: u16,
+    /// Tries in a row that came short and brought no whole block.
+    pub(crate) fruitless: u8,
+    pub(crate) verb: Verb,
+    pub(crate) class: Priority,
+    pub(crate) direct: bool,
+    pub(crate) slow: bool,
+    /// Waits to be copied out of the page cache, or is being copied.
+    pub(crate) copied: bool,
 }
 
 /// A slab: numbers for values.
