@@ -44,6 +44,7 @@ pub mod codec;
 mod copies;
 pub mod destination;
 mod engine;
+mod entries;
 pub mod error;
 pub mod event;
 pub mod fence;

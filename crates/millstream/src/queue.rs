@@ -14,6 +14,7 @@ use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
 use crate::cells::{CellId, Cells};
+use crate::entries::Entries;
 use crate::error::{Error, ErrorKind};
 use crate::event::Event;
 use crate::fence::Fence;
@@ -106,21 +107,6 @@ impl From<Rejected> for Error {
     }
 }
 
-/// An entry on its way to the engine.
-pub(crate) struct Numbered {
-    pub(crate) sequence: u64,
-    pub(crate) entry: Entry,
-}
-
-pub(crate) enum Entry {
-    Request {
-        request: Request,
-        cell: Option<CellId>,
-        cancelled: bool,
-    },
-    Fifo(Fifo),
-}
-
 /// An entry that fires in its place.
 pub(crate) enum Fifo {
     Signal(Fence, u64),
@@ -156,14 +142,14 @@ pub(crate) enum Command {
 /// What was submitted and not yet taken by the engine.
 #[derive(Default)]
 pub(crate) struct Submitted {
-    pub(crate) entries: Vec<Numbered>,
+    pub(crate) entries: Entries,
     /// Up to which index the entries were submitted at which time.
     pub(crate) times: Vec<(usize, Instant)>,
     pub(crate) commands: Vec<Command>,
 }
 
 struct Collect {
-    pending: Vec<Numbered>,
+    pending: Entries,
     submitted: Submitted,
     free_cells: Vec<u32>,
     next_sequence: u64,
@@ -195,7 +181,7 @@ impl QueueShared {
             storage,
             cells: Cells::new(cells),
             collect: Mutex::new(Collect {
-                pending: Vec::new(),
+                pending: Entries::default(),
                 submitted: Submitted::default(),
                 free_cells: Vec::new(),
                 next_sequence: 0,
@@ -388,12 +374,7 @@ impl QueueShared {
         }
         let sequence = collect.next_sequence;
         collect.next_sequence += 1;
-        let entry = Entry::Request {
-            request,
-            cell,
-            cancelled: false,
-        };
-        collect.pending.push(Numbered { sequence, entry });
+        collect.pending.push_request(sequence, request, cell);
         let half = (self.options.capacity / 2).max(1) as usize;
         if self.options.auto_submit && collect.pending.len() >= half {
             self.submit_locked(&mut collect);
@@ -411,10 +392,7 @@ impl QueueShared {
         }
         let sequence = collect.next_sequence;
         collect.next_sequence += 1;
-        collect.pending.push(Numbered {
-            sequence,
-            entry: Entry::Fifo(fifo),
-        });
+        collect.pending.push_fifo(sequence, fifo);
     }
 
     /// Entries that match and were not submitted are handed over as cancelled at once; the command
@@ -427,20 +405,8 @@ impl QueueShared {
         let mut collect = lock(&self.collect);
         let before = collect.next_sequence;
         let collect = &mut *collect;
-        let mut any = false;
-        let cancelled = collect
-            .pending
-            .extract_if(.., |numbered| match &numbered.entry {
-                Entry::Request { request, cell, .. } => matches(request, *cell),
-                Entry::Fifo(_) => false,
-            });
-        for mut numbered in cancelled {
-            if let Entry::Request { cancelled, .. } = &mut numbered.entry {
-                *cancelled = true;
-            }
-            collect.submitted.entries.push(numbered);
-            any = true;
-        }
+        let submitted = &mut collect.submitted.entries;
+        let any = collect.pending.cancel_into(matches, submitted);
         if any {
             collect
                 .submitted
@@ -465,18 +431,10 @@ impl QueueShared {
         deadline: Option<Instant>,
     ) {
         let mut collect = lock(&self.collect);
-        for numbered in &mut collect.pending {
-            if let Entry::Request {
-                request,
-                cell: Some(other),
-                ..
-            } = &mut numbered.entry
-                && *other == cell
-            {
-                request.class = Some(class);
-                request.deadline = deadline;
-                return;
-            }
+        if let Some(request) = collect.pending.request_of(cell) {
+            request.class = Some(class);
+            request.deadline = deadline;
+            return;
         }
         collect.submitted.commands.push(Command::Reprioritise {
             cell,

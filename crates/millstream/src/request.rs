@@ -434,6 +434,7 @@ impl Request {
         unsafe_code,
         reason = "the one entry for memory whose lifetime only the caller knows"
     )]
+    #[inline]
     pub unsafe fn into_borrowed(mut self, pointer: *mut u8, len: usize) -> Request {
         self.destination = Destination::Borrowed(Borrowed { pointer, len });
         self

@@ -21,10 +21,8 @@ const TRIES_MAX: u16 = 1000;
 /// Tries of a direct operation that bring no whole block, before its file counts as cut.
 const FRUITLESS_MAX: u8 = 3;
 
-/// What a completion means.
+/// What a completion means that did not bring everything needed.
 enum Meaning {
-    /// Everything needed is there.
-    Whole,
     /// Goes on at this many bytes from the operation's start.
     Continue(u64),
     /// Is repeated through the page cache.
@@ -48,8 +46,16 @@ impl Engine {
             return;
         }
         let op = &mut self.ops[number];
-        let merged = matches!(op.members, Members::Many(_));
         let before = op.done;
+        if let Ok(moved) = completion.result
+            && before + moved as u64 >= op.need
+        {
+            self.stats.stored_bytes += moved as u64;
+            self.rate_bytes += moved as u64;
+            self.finish_op(number, Ok(()));
+            return;
+        }
+        let merged = matches!(op.members, Members::Many(_));
         let about = self.files.at(op.file).about.as_ref();
         let align = about.and_then(|about| about.direct).filter(|_| op.direct);
         let align = align.map_or(1, |align| u64::from(align.offset));
@@ -76,7 +82,6 @@ impl Engine {
             }
             Meaning::Failed(_) if merged => self.finish_op(number, Err(None)),
             Meaning::Failed(error) => self.finish_op(number, Err(Some(error))),
-            Meaning::Whole => self.finish_op(number, Ok(())),
         }
     }
 
@@ -111,9 +116,9 @@ impl Engine {
     /// end, if they are ending).
     pub(super) fn finish_op(&mut self, number: u32, result: Result<(), Option<Error>>) {
         let op = self.ops.remove(number);
-        let file = self.files.at(op.file);
-        let mount = file.about.as_ref().map_or(0, |about| about.mount);
         if op.slow {
+            let about = self.files.at(op.file).about.as_ref();
+            let mount = about.map_or(0, |about| about.mount);
             self.slow_completed(mount);
         } else {
             self.scheduler.completed(op.class, op.want);
@@ -141,7 +146,9 @@ impl Engine {
             self.quarantine_back(target, 1, 0);
             return;
         };
-        self.trace_span(Lane::Device, op.started_ns, self.now_ns, op.want, request);
+        if self.trace.is_some() {
+            self.trace_span(Lane::Device, op.started_ns, self.now_ns, op.want, request);
+        }
         let req = &mut self.requests[request as usize];
         req.ops_out -= 1;
         if let (true, Some(decode)) = (op.window != NO_WINDOW, req.decode.as_mut()) {
@@ -205,7 +212,8 @@ impl super::files::File {
     }
 }
 
-/// What a result means for its operation; counts the bytes that came.
+/// What a result that came short, or is an error, means for its operation; counts the bytes that
+/// came.
 fn meaning_of(op: &mut Op, align: u64, result: Result<usize, Errno>) -> Meaning {
     op.tries = op.tries.saturating_add(1);
     let begun = op.done;
@@ -217,9 +225,6 @@ fn meaning_of(op: &mut Op, align: u64, result: Result<usize, Errno>) -> Meaning 
     match result {
         Ok(moved) => {
             op.done += moved as u64;
-            if op.done >= op.need {
-                return Meaning::Whole;
-            }
             // Direct reads go on at an aligned place.
             let at = op.done / align * align;
             // No whole block more than before, and so again and again: the file ends there.

@@ -36,20 +36,12 @@ impl Engine {
 
     /// Ends a request if it has come to its end.
     pub(super) fn settle(&mut self, request: u32) {
-        if self.req(request).is_ending() {
-            self.withdraw(request);
-        }
-        let req = self.req(request);
-        let nothing_out = req.ops_out == 0 && req.jobs_out == 0;
+        let req = &self.requests[request as usize];
         if req.is_ending() {
-            if self.scheduler.contains(request) {
-                self.leave(request, Phase::Active);
-            }
-            if nothing_out {
-                self.end(request);
-            } else {
-                self.req(request).phase = Phase::Active;
-            }
+            self.settle_ending(request);
+            return;
+        }
+        if req.ops_out > 0 || req.jobs_out > 0 {
             return;
         }
         let complete = match (&req.decode, &req.work) {
@@ -57,40 +49,45 @@ impl Engine {
             (None, Work::Read | Work::Write | Work::Append) => req.issued == req.len,
             (None, _) => true,
         };
-        if complete && nothing_out {
+        if complete {
             self.end(request);
         }
     }
 
-    /// The end of a request.
+    /// A request that has failed or was cancelled ends when nothing of it is out.
+    fn settle_ending(&mut self, request: u32) {
+        self.withdraw(request);
+        if self.scheduler.contains(request) {
+            self.leave(request, Phase::Active);
+        }
+        let req = self.req(request);
+        if req.ops_out == 0 && req.jobs_out == 0 {
+            self.end(request);
+        } else {
+            req.phase = Phase::Active;
+        }
+    }
+
+    /// The end of a request: counts it, lets go of its file and windows, tells everyone who wanted
+    /// to know, and frees the slot.
     fn end(&mut self, request: u32) {
         // A staged request stands in the scheduler until it is looked at once more after its last
         // operation.
         self.scheduler.remove(request);
-        self.detach(request);
-        let now_ns = self.now_ns;
-        self.trace_request(request);
-        let req = &mut self.requests[request as usize];
+        if self.trace.is_some() {
+            self.trace_request(request);
+        }
+        let (ending, failure) = match self.requests[request as usize].is_ending() {
+            false => (Ending::Done, None),
+            true => self.failure_of(request),
+        };
+        let req = &self.requests[request as usize];
         let bytes = raw_bytes(req);
-        let cell = req.cell.take();
-        let cancelled = req.cancelled && req.failure.is_none();
-        let failure = match req.failure.take() {
-            None if cancelled => {
-                let path = self.files.path(req.file, req.file_generation);
-                let error = Error::new(ErrorKind::Cancelled, "");
-                Some(error.at(path, req.offset, req.len).named(req.name()))
-            }
-            failure => failure,
-        };
-        let ending = match &failure {
-            None => Ending::Done,
-            Some(_) if cancelled => Ending::Cancelled,
-            Some(_) => Ending::Failed,
-        };
-        let latency = now_ns.saturating_sub(req.submitted_ns);
+        let latency = self.now_ns.saturating_sub(req.submitted_ns);
         self.stats.latency[req.class as usize].add(latency);
         self.stats.deadlines_missed +=
-            u64::from(req.deadline_ns != NO_DEADLINE && now_ns > req.deadline_ns);
+            u64::from(req.deadline_ns != NO_DEADLINE && self.now_ns > req.deadline_ns);
+        let writes = req.writes() && req.found;
         match ending {
             Ending::Done => {
                 self.stats.done += 1;
@@ -99,40 +96,53 @@ impl Engine {
             Ending::Failed => self.stats.failed += 1,
             Ending::Cancelled => self.stats.cancelled += 1,
         }
-        if req.writes() && req.found {
+        if writes {
             self.write_ended(request, failure.as_ref());
         }
         self.forget_file(request);
+        let req = &self.requests[request as usize];
+        if !req.usual || req.decode.is_some() {
+            self.give_rest(request);
+        }
+        self.conclude(request, ending, bytes, failure);
+    }
+
+    /// How a request that failed or was cancelled ends.
+    fn failure_of(&mut self, request: u32) -> (Ending, Option<Error>) {
         let req = &mut self.requests[request as usize];
-        let destination = std::mem::replace(&mut req.destination, Destination::Nothing);
+        let failure = req.failure.take();
+        if failure.is_some() {
+            return (Ending::Failed, failure);
+        }
+        let path = self.files.path(req.file, req.file_generation);
+        let error = Error::new(ErrorKind::Cancelled, "");
+        let error = error.at(path, req.offset, req.len).named(req.name());
+        (Ending::Cancelled, Some(error))
+    }
+
+    /// Gives back what unusual requests have: windows, a share of what gates may hold, and what
+    /// came with the request.
+    fn give_rest(&mut self, request: u32) {
+        let req = &mut self.requests[request as usize];
         let decode = req.decode.take();
-        let gated = std::mem::take(&mut req.gated_bytes);
-        self.gated_bytes -= gated;
+        req.rare = None;
+        req.work = Work::Read;
+        self.gated_bytes -= std::mem::take(&mut req.gated_bytes);
         if let Some(decode) = decode {
             self.give_windows(*decode);
         }
-        self.conclude(request, cell, ending, bytes, failure, landed(destination));
     }
 
     /// Tells everyone who wanted to know, and frees the slot.
-    fn conclude(
-        &mut self,
-        request: u32,
-        cell: Option<crate::cells::CellId>,
-        ending: Ending,
-        bytes: u64,
-        failure: Option<Error>,
-        landed: Landed,
-    ) {
+    fn conclude(&mut self, request: u32, ending: Ending, bytes: u64, failure: Option<Error>) {
         let req = &mut self.requests[request as usize];
         let (queue, sequence, user_data) = (req.queue, req.sequence, req.user_data);
         let (group, counter) = (req.group.take(), req.counter.take());
-        req.rare = None;
-        req.work = Work::Read;
+        let cell = req.cell.take();
+        let landed = landed(&mut req.destination);
         req.phase = Phase::Free;
         req.generation = req.generation.wrapping_add(1);
         self.free_requests.push(request);
-        let done_bytes = if ending == Ending::Done { bytes } else { 0 };
         let state = self.queues.touch(queue);
         state.live -= 1;
         state.ended += 1;
@@ -142,6 +152,7 @@ impl Engine {
             state.shared.record_failure(sequence, error);
         }
         if let Some(group) = group {
+            let done_bytes = if ending == Ending::Done { bytes } else { 0 };
             group.ended(ending, done_bytes, &mut self.wakers);
         }
         if let Some(counter) = counter {
@@ -160,7 +171,7 @@ impl Engine {
                     landed,
                 }),
             };
-            let cells = &self.queues.state(queue).shared.cells;
+            let cells = &state.shared.cells;
             let unclaimed = cells.end(cell, outcome, &mut self.wakers);
             drop(unclaimed);
         }
@@ -433,8 +444,8 @@ fn raw_bytes(req: &Req) -> u64 {
 }
 
 /// The destination, back to its owner.
-fn landed(destination: Destination) -> Landed {
-    match destination {
+fn landed(destination: &mut Destination) -> Landed {
+    match std::mem::replace(destination, Destination::Nothing) {
         Destination::Buffer(buffer) => Landed::Buffer(buffer),
         Destination::Pieces(pieces) => Landed::Pieces(pieces),
         Destination::Landing(memory) => Landed::Landing(memory),

@@ -352,13 +352,20 @@ impl Engine {
 
     /// A request has ended: its file may go, if it is closed.
     pub(super) fn forget_file(&mut self, request: u32) {
-        let req = self.req(request);
-        debug_assert!(!req.attached);
-        if std::mem::take(&mut req.found) {
-            let index = req.file;
-            self.files.at(index).requests -= 1;
-            self.finish_close(index);
+        let req = &mut self.requests[request as usize];
+        let attached = std::mem::take(&mut req.attached);
+        if !std::mem::take(&mut req.found) {
+            debug_assert!(!attached, "who needs a file has found it");
+            return;
         }
+        let index = req.file;
+        let file = self.files.at(index);
+        file.requests -= 1;
+        if attached {
+            file.users -= 1;
+            self.files.note_idle(index);
+        }
+        self.finish_close(index);
     }
 
     /// The close entry of a file fires.
@@ -372,9 +379,15 @@ impl Engine {
     /// Lets go of a closed file that nobody needs any more. Another queue than that of its requests
     /// may have closed it, so any end of a request can be what it waits for.
     pub(super) fn finish_close(&mut self, index: u32) {
+        if self.files.at(index).close_fired {
+            self.close_if_done(index);
+        }
+    }
+
+    fn close_if_done(&mut self, index: u32) {
         let file = self.files.at(index);
         let busy = file.requests > 0 || file.ops > 0 || file.reserved() > 0;
-        if !file.close_fired || busy || matches!(file.phase, FilePhase::Queued(_)) {
+        if busy || matches!(file.phase, FilePhase::Queued(_)) {
             return;
         }
         self.close_descriptors(index);

@@ -4,15 +4,19 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 use std::time::Instant;
 
+use millstream_codec::CodecId;
+
 use super::files::FilePhase;
 use super::opens::OpenLane;
+use super::straight::needs_staging;
 use super::table::{NO_FILE, Phase, Req, Straight, Work};
 use super::{Engine, Timer};
 use crate::destination::Destination;
+use crate::entries::Taken;
 use crate::error::{Error, ErrorKind};
 use crate::files::{Access, FileId};
 use crate::job::{FileWork, Job, JobResult, Target};
-use crate::queue::{Command, Entry, Fifo, QueueShared, Submitted};
+use crate::queue::{Command, Fifo, QueueShared, Submitted};
 use crate::request::{Gate, Priority, Request, Source};
 use crate::scheduler::{NO_DEADLINE, Place};
 use crate::storage::Control;
@@ -116,39 +120,38 @@ impl Engine {
         let mut times = submitted.times.drain(..);
         let mut time = times.next();
         let mut submitted_ns = time.map_or(self.now_ns, |(_, at)| self.to_ns(at));
-        for (index, numbered) in submitted.entries.drain(..).enumerate() {
-            while time.is_some_and(|(end, _)| index >= end) {
+        submitted.entries.take(|place, sequence, taken| {
+            while time.is_some_and(|(end, _)| place >= end) {
                 time = times.next();
                 submitted_ns = time.map_or(submitted_ns, |(_, at)| self.to_ns(at));
             }
-            match numbered.entry {
-                Entry::Request {
+            match taken {
+                Taken::Request {
                     request,
                     cell,
                     cancelled,
                 } => {
-                    let request = self.admit(queue, numbered.sequence, request, submitted_ns);
-                    let req = &mut self.requests[request as usize];
+                    let index = self.admit(queue, sequence, request, submitted_ns);
+                    let req = &mut self.requests[index as usize];
                     req.cell = cell;
                     req.cancelled = cancelled;
                     if let Some(cell) = cell {
-                        self.queues.state(queue).shared.cells.bind(cell, request);
+                        self.queues.state(queue).shared.cells.bind(cell, index);
                     }
-                    self.start(request);
+                    if cancelled || !self.start_usual(index) {
+                        self.start(index);
+                    }
                 }
-                Entry::Fifo(fifo) => {
+                Taken::Fifo(fifo) => {
                     if let Fifo::Close(file, true) = &fifo
                         && let Some(file) = self.files.get(file.index, file.generation)
                     {
                         file.closing = true;
                     }
-                    self.queues
-                        .touch(queue)
-                        .fifo
-                        .push_back((numbered.sequence, fifo));
+                    self.queues.touch(queue).fifo.push_back((sequence, fifo));
                 }
             }
-        }
+        });
         drop(times);
         for command in submitted.commands.drain(..) {
             self.command(queue, command);
@@ -156,8 +159,13 @@ impl Engine {
     }
 
     /// Gives a request its slot.
-    fn admit(&mut self, queue: u32, sequence: u64, request: Request, submitted_ns: u64) -> u32 {
-        let (work, file, offset, len) = taken_apart(request.source);
+    fn admit(
+        &mut self,
+        queue: u32,
+        sequence: u64,
+        request: &mut Request,
+        submitted_ns: u64,
+    ) -> u32 {
         let state = self.queues.state(queue);
         state.live += 1;
         let class = request.class.unwrap_or(state.shared.options.priority);
@@ -170,13 +178,9 @@ impl Engine {
                 u32::try_from(self.requests.len() - 1).expect("fewer than 2^32 requests")
             }
         };
-        let no_file = FileId {
-            index: NO_FILE,
-            generation: 0,
-        };
-        let file = file.unwrap_or(no_file);
         self.tags[index as usize] = request.tag;
-        // Written in place: what a free slot has and a new request needs is left as it is.
+        // Written in place: what a free slot has and a new request needs is left as it is. What
+        // owns something changes places with the nothing that a free slot has.
         let req = &mut self.requests[index as usize];
         debug_assert!(req.phase == Phase::Free && req.ops_out == 0 && req.jobs_out == 0);
         req.phase = Phase::Pending;
@@ -187,24 +191,94 @@ impl Engine {
         req.arrival = self.arrivals;
         req.user_data = request.user_data;
         req.submitted_ns = submitted_ns;
-        req.work = work;
+        let file = match request.source {
+            Source::File { file, offset, len } => {
+                (req.offset, req.len) = (offset, len);
+                file
+            }
+            _ => {
+                let nothing = Source::File {
+                    file: NO_FILE_ID,
+                    offset: 0,
+                    len: 0,
+                };
+                let source = std::mem::replace(&mut request.source, nothing);
+                let (work, file, offset, len) = taken_apart(source);
+                (req.work, req.offset, req.len) = (work, offset, len);
+                file
+            }
+        };
         req.file = file.index;
         req.file_generation = file.generation;
-        req.offset = offset;
-        req.len = len;
         req.raw_len = request.raw_len;
         req.codec = request.codec;
-        req.destination = request.destination;
+        std::mem::swap(&mut req.destination, &mut request.destination);
         req.straight = Straight::NOWHERE;
         req.issued = 0;
         req.merge = self.shared.options.merge;
         req.length_asked = false;
-        req.group = request.group;
-        req.counter = request.counter;
-        req.rare = request.rare;
+        std::mem::swap(&mut req.group, &mut request.group);
+        std::mem::swap(&mut req.counter, &mut request.counter);
+        std::mem::swap(&mut req.rare, &mut request.rare);
+        req.usual = file.index != NO_FILE
+            && req.codec == CodecId::STORED
+            && req.rare.is_none()
+            && matches!(req.work, Work::Read)
+            && !matches!(
+                req.destination,
+                Destination::Pieces(_) | Destination::Supply(_) | Destination::Nothing
+            );
         self.arrivals += 1;
         self.stats.requests += 1;
         index
+    }
+
+    /// A usual request of an open file goes to the scheduler in one step. False, and nothing was
+    /// changed: something is unusual, so the careful way must look at it, which tells what is
+    /// wrong, if anything is.
+    fn start_usual(&mut self, request: u32) -> bool {
+        let req = &mut self.requests[request as usize];
+        if !req.usual || self.closing.is_some() {
+            return false;
+        }
+        let Some(file) = self.files.get(req.file, req.file_generation) else {
+            return false;
+        };
+        let (FilePhase::Open(_), Some(about), false) = (&file.phase, &file.about, file.closing)
+        else {
+            return false;
+        };
+        let len = match req.len {
+            u64::MAX if req.offset == 0 => about.len,
+            len => len,
+        };
+        let end = req.offset.checked_add(len);
+        let in_range = end.is_some_and(|end| end <= about.len) && isize::try_from(len).is_ok();
+        if !in_range || len == 0 || about.rotating || req.raw_len.is_some_and(|raw| raw != len) {
+            return false;
+        }
+        let access = file.options.access.unwrap_or(self.shared.options.access);
+        if access == Access::Direct && file.alignment().is_none()
+            || room_in(&mut req.destination) < len
+            || needs_staging(&mut req.destination, req.offset, len, file, access)
+        {
+            return false;
+        }
+        file.requests += 1;
+        file.users += 1;
+        (req.found, req.attached) = (true, true);
+        req.file_version = file.version;
+        req.len = len;
+        req.raw_len = Some(len);
+        req.phase = Phase::Waiting;
+        let place = Place {
+            class: req.class,
+            deadline_ns: req.deadline_ns,
+            arrival: req.arrival,
+            position: None,
+        };
+        self.scheduler.add(request, place, self.now_ns);
+        true
     }
 
     /// A request begins: timer, gate, file.
@@ -632,16 +706,31 @@ impl Engine {
     }
 }
 
-fn taken_apart(source: Source) -> (Work, Option<FileId>, u64, u64) {
+const NO_FILE_ID: FileId = FileId {
+    index: NO_FILE,
+    generation: 0,
+};
+
+/// Work, file, offset and length.
+fn taken_apart(source: Source) -> (Work, FileId, u64, u64) {
     match source {
-        Source::File { file, offset, len } => (Work::Read, Some(file), offset, len),
-        Source::Memory(bytes) => (Work::Memory(bytes), None, 0, 0),
-        Source::Write { file, offset } => (Work::Write, Some(file), offset, 0),
-        Source::Append { file } => (Work::Append, Some(file), 0, 0),
-        Source::Sync { file, data_only } => (Work::Sync { data_only }, Some(file), 0, 0),
-        Source::Names(names) => (Work::Names(names), None, 0, 0),
-        Source::Replace(name) => (Work::Replace(name), None, 0, 0),
-        Source::Warm { view, offset, len } => (Work::Warm(view), None, offset, len),
+        Source::File { file, offset, len } => (Work::Read, file, offset, len),
+        Source::Memory(bytes) => (Work::Memory(bytes), NO_FILE_ID, 0, 0),
+        Source::Write { file, offset } => (Work::Write, file, offset, 0),
+        Source::Append { file } => (Work::Append, file, 0, 0),
+        Source::Sync { file, data_only } => (Work::Sync { data_only }, file, 0, 0),
+        Source::Names(names) => (Work::Names(names), NO_FILE_ID, 0, 0),
+        Source::Replace(name) => (Work::Replace(name), NO_FILE_ID, 0, 0),
+        Source::Warm { view, offset, len } => (Work::Warm(view), NO_FILE_ID, offset, len),
+    }
+}
+
+/// Bytes that a destination has room for.
+pub(super) fn room_in(destination: &mut Destination) -> u64 {
+    match destination {
+        Destination::Library => u64::MAX,
+        Destination::Buffer(buffer) => buffer.capacity() as u64,
+        other => destination_len(other),
     }
 }
 

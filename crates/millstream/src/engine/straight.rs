@@ -10,7 +10,7 @@
 use millstream_io::{Descriptor, MountKind, Verb};
 
 use super::Engine;
-use super::files::{Direct, FilePhase};
+use super::files::{Direct, File, FilePhase};
 use super::issue::{Issue, Transfer, moved, segment};
 use super::table::{NO_FILE, NO_WINDOW, Phase, Straight, Work};
 use crate::destination::{Destination, Place};
@@ -133,11 +133,7 @@ impl Engine {
     pub(super) fn check_room(&mut self, request: u32) -> Result<(), Error> {
         let req = self.req(request);
         let raw_len = req.landed_len();
-        let room = match &mut req.destination {
-            Destination::Library => return Ok(()),
-            Destination::Buffer(buffer) => buffer.capacity() as u64,
-            other => super::intake::destination_len(other),
-        };
+        let room = super::intake::room_in(&mut req.destination);
         if room < raw_len {
             let cause = "the destination is smaller than the raw bytes";
             return Err(Error::new(ErrorKind::DestinationTooSmall, cause));
@@ -153,48 +149,7 @@ impl Engine {
         let access = self.access(request);
         let req = &mut self.requests[request as usize];
         let file = self.files.at(req.file);
-        if file.is_slow() {
-            // A read that hangs must be able to end; nobody may then write to memory that was
-            // borrowed.
-            return matches!(req.destination, Destination::Borrowed(_));
-        }
-        let Some(alignment) = file.alignment() else {
-            return false;
-        };
-        let wants_direct = match access {
-            Access::Buffered => false,
-            Access::Direct => true,
-            Access::Auto => {
-                req.len >= limits::DIRECT_BYTES_MIN
-                    && file
-                        .about
-                        .as_ref()
-                        .is_some_and(|at| at.mount_kind == MountKind::Local)
-            }
-        };
-        if !wants_direct || req.len == 0 {
-            return false;
-        }
-        let (offset_mask, memory_mask) = (
-            u64::from(alignment.offset) - 1,
-            alignment.memory as usize - 1,
-        );
-        let lead = req.offset & offset_mask;
-        match &mut req.destination {
-            Destination::Library => false,
-            Destination::Buffer(buffer) => (buffer.capacity() as u64) < lead + req.len,
-            Destination::Pieces(pieces) => {
-                let mut at = req.offset;
-                let odd = pieces.iter().any(|piece| {
-                    let odd = at & offset_mask != 0;
-                    at += piece.len() as u64;
-                    odd
-                });
-                // Through the cache is good enough, unless direct was demanded.
-                odd && access == Access::Direct
-            }
-            other => lead != 0 || host_pointer(other) as usize & memory_mask != 0,
-        }
+        needs_staging(&mut req.destination, req.offset, req.len, file, access)
     }
 
     /// Gives a straight request its memory.
@@ -554,6 +509,58 @@ impl Engine {
         }
         self.requests[next as usize].issued = len;
         Some(transfer)
+    }
+}
+
+/// Whether memory, or the mount of the file, forces the staged way for a range.
+pub(super) fn needs_staging(
+    destination: &mut Destination,
+    offset: u64,
+    len: u64,
+    file: &File,
+    access: Access,
+) -> bool {
+    if file.is_slow() {
+        // A read that hangs must be able to end; nobody may then write to memory that was
+        // borrowed.
+        return matches!(destination, Destination::Borrowed(_));
+    }
+    let Some(alignment) = file.alignment() else {
+        return false;
+    };
+    let wants_direct = match access {
+        Access::Buffered => false,
+        Access::Direct => true,
+        Access::Auto => {
+            len >= limits::DIRECT_BYTES_MIN
+                && file
+                    .about
+                    .as_ref()
+                    .is_some_and(|at| at.mount_kind == MountKind::Local)
+        }
+    };
+    if !wants_direct || len == 0 {
+        return false;
+    }
+    let (offset_mask, memory_mask) = (
+        u64::from(alignment.offset) - 1,
+        alignment.memory as usize - 1,
+    );
+    let lead = offset & offset_mask;
+    match destination {
+        Destination::Library => false,
+        Destination::Buffer(buffer) => (buffer.capacity() as u64) < lead + len,
+        Destination::Pieces(pieces) => {
+            let mut at = offset;
+            let odd = pieces.iter().any(|piece| {
+                let odd = at & offset_mask != 0;
+                at += piece.len() as u64;
+                odd
+            });
+            // Through the cache is good enough, unless direct was demanded.
+            odd && access == Access::Direct
+        }
+        other => lead != 0 || host_pointer(other) as usize & memory_mask != 0,
     }
 }
 

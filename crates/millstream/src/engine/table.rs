@@ -69,6 +69,9 @@ pub(crate) struct Req {
     pub(crate) file_generation: u32,
     /// The state of the file that the range was checked against.
     pub(crate) file_version: u32,
+    /// A read of stored bytes into one piece of memory, without anything that few requests have:
+    /// what the shorter ways through intake and issue are for.
+    pub(crate) usual: bool,
     /// Counted among the requests of its file, which is there until this one ends.
     pub(crate) found: bool,
     /// Counted among the users of its file.
@@ -147,6 +150,7 @@ impl Req {
             file: NO_FILE,
             file_generation: 0,
             file_version: 0,
+            usual: false,
             found: false,
             attached: false,
             offset: 0,
