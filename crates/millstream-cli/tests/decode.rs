@@ -2,7 +2,10 @@
 
 mod common;
 
-use common::{expect_quiet_success, expect_status, millstream, names_in, run, run_with};
+use std::os::unix::fs::FileExt as _;
+use std::process::{Command, Stdio};
+
+use common::{expect_quiet_success, expect_status, limited, millstream, names_in, run, run_with};
 
 /// File, format, width, height, channels, maximal value, and the raw bytes.
 type Right = (&'static [u8], &'static str, [u64; 4], &'static [u8]);
@@ -100,4 +103,42 @@ fn wrong_images_are_refused_and_leave_nothing() {
     );
     let both = run(millstream(&["decode", "image", "-", "--json"]).current_dir(folder.path()));
     expect_status(&both, 2);
+}
+
+#[test]
+fn a_stream_without_end_is_refused_at_its_first_wrong_byte() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    // Whoever reads on until the end runs out of memory here.
+    let mut command = limited("-v 2000000", &["decode", "-", "out.raw"]);
+    let mut feeder = Command::new("yes")
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("there is `yes`");
+    let endless = feeder.stdout.take().expect("a pipe was asked for");
+    let output = run(command.current_dir(folder.path()).stdin(endless));
+    feeder.kill().expect("it is our child");
+    feeder.wait().expect("it is our child");
+    let errors = expect_status(&output, 1);
+    let words = "first: standard input: at offset 0: line 1, column 1: no PNM image";
+    assert!(errors.contains(words), "{errors}");
+    let output = run(millstream(&["decode", "/dev/zero", "out.raw"]).current_dir(folder.path()));
+    let errors = expect_status(&output, 1);
+    assert!(errors.contains("/dev/zero: at offset 0: "), "{errors}");
+    assert!(names_in(folder.path()).is_empty());
+}
+
+#[test]
+fn an_image_that_memory_cannot_hold_is_a_failure() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    for head in ["P6 30000 30000 255\n", "P3 30000 30000 255\n"] {
+        // The header is no lie: a hole has bytes enough.
+        let file = std::fs::File::create(folder.path().join("image")).expect("a file");
+        file.write_all_at(head.as_bytes(), 0).expect("written");
+        file.set_len(6 << 30).expect("a hole");
+        let mut command = limited("-v 2000000", &["decode", "image", "out.raw"]);
+        let errors = expect_status(&run(command.current_dir(folder.path())), 1);
+        let words = "first: image: at offset 19: there is not enough memory for the image";
+        assert!(errors.contains(words), "{head}: {errors}");
+        assert_eq!(names_in(folder.path()), ["image"]);
+    }
 }

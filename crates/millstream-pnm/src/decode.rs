@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 
 use crate::error::{Error, ErrorKind};
-use crate::format::Format;
+use crate::format::{Format, Header};
 use crate::image::Image;
 use crate::kernel::Kernel;
 use crate::limits::{IMAGE_BYTES_MAX, THREADS_MAX};
@@ -125,6 +125,15 @@ fn one(
     })
 }
 
+/// Samples that a byte of the file can hold.
+fn samples_per_byte_max(header: &Header) -> u64 {
+    if header.format == Format::Bitmap {
+        8
+    } else {
+        1
+    }
+}
+
 /// An image that is being made.
 pub(crate) struct Building<'a> {
     image: &'a mut Image,
@@ -173,21 +182,29 @@ impl<'a> Building<'a> {
         let samples = header.sample_count();
         // Where bytes are missing the samples end before this room does; the error then names the
         // place where they end, or what is wrong before it.
-        let samples_per_byte = if header.format == Format::Bitmap {
-            8
-        } else {
-            1
-        };
         let room = if left < header.raster_bytes_min() {
-            samples.min(left.saturating_mul(samples_per_byte))
+            samples.min(left.saturating_mul(samples_per_byte_max(header)))
         } else {
             samples
         };
         let count = usize::try_from(room).expect("within the limit, which is of bytes");
-        let samples = &mut self.image.samples;
-        self.fresh = samples.make_room(header.sample_bytes(), count);
+        let made = self.image.samples.make_room(header.sample_bytes(), count);
+        self.fresh = made.map_err(|kind| Error::at(kind, parser.offset()))?;
         self.image.header = header.clone();
         Ok(taken)
+    }
+
+    /// Makes room for what so many bytes of samples can hold, beside those that are there: for
+    /// who does not know how many will follow.
+    pub(crate) fn grow(&mut self, bytes: usize, parser: &Parser) -> Result<(), Error> {
+        let header = &self.image.header;
+        let of_header = "within the limit, which is of bytes";
+        let samples = usize::try_from(header.sample_count()).expect(of_header);
+        let per_byte = samples_per_byte_max(header) as usize;
+        let made = self.made_bytes / header.sample_bytes();
+        let count = samples.min(made.saturating_add(bytes.saturating_mul(per_byte)));
+        let grown = self.image.samples.grow(count, samples);
+        grown.map_err(|kind| Error::at(kind, parser.offset()))
     }
 
     /// Parses text on several threads as far as that goes; the parser stands behind it then.

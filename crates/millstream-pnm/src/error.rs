@@ -27,8 +27,10 @@ pub enum ErrorKind {
     Truncated,
     /// Bytes follow the image that are no image.
     TrailingBytes,
-    /// The image is larger than the limit that the caller set, or than memory.
+    /// The image is larger than the limit that the caller set, or than addresses reach.
     TooLarge,
+    /// The system has no memory for the image.
+    OutOfMemory,
     /// There is no room for all samples or numbers.
     NoRoom,
     /// The file cannot be read.
@@ -67,6 +69,7 @@ impl ErrorKind {
             ErrorKind::Truncated => "the bytes end before the image does",
             ErrorKind::TrailingBytes => "what follows the image is no image",
             ErrorKind::TooLarge => "the image is larger than the limit",
+            ErrorKind::OutOfMemory => "there is not enough memory for the image",
             ErrorKind::NoRoom => "there is no room for so many",
             ErrorKind::Io(_) => "the file cannot be read",
         }

@@ -1,6 +1,6 @@
 //! Images in memory.
 
-use zerocopy::IntoBytes as _;
+use zerocopy::{FromZeros, IntoBytes as _};
 
 use crate::error::{Error, ErrorKind};
 use crate::format::{Format, Header, TupleType};
@@ -51,22 +51,33 @@ impl Samples {
 
     /// Makes it `count` samples of one or two bytes; whether their memory was never touched.
     /// Memory that is large enough is kept; what is in it is of no meaning.
-    pub(crate) fn make_room(&mut self, sample_bytes: usize, count: usize) -> bool {
-        match (sample_bytes, &mut *self) {
-            (1, Samples::U8(samples)) => resize(samples, count),
-            (2, Samples::U16(samples)) => resize(samples, count),
-            (1, _) => {
-                let mut samples = Vec::new();
-                let fresh = resize(&mut samples, count);
-                *self = Samples::U8(samples);
-                fresh
-            }
-            _ => {
-                let mut samples = Vec::new();
-                let fresh = resize(&mut samples, count);
-                *self = Samples::U16(samples);
-                fresh
-            }
+    ///
+    /// # Errors
+    /// There is not so much memory.
+    pub(crate) fn make_room(
+        &mut self,
+        sample_bytes: usize,
+        count: usize,
+    ) -> Result<bool, ErrorKind> {
+        match (sample_bytes, &*self) {
+            (1, Samples::U16(_)) => *self = Samples::U8(Vec::new()),
+            (2, Samples::U8(_)) => *self = Samples::U16(Vec::new()),
+            _ => {}
+        }
+        match self {
+            Samples::U8(samples) => resize(samples, count),
+            Samples::U16(samples) => resize(samples, count),
+        }
+    }
+
+    /// Makes it at least `count` samples, of at most `count_max`, and keeps those that are there.
+    ///
+    /// # Errors
+    /// There is not so much memory.
+    pub(crate) fn grow(&mut self, count: usize, count_max: usize) -> Result<(), ErrorKind> {
+        match self {
+            Samples::U8(samples) => grow(samples, count, count_max),
+            Samples::U16(samples) => grow(samples, count, count_max),
         }
     }
 
@@ -81,19 +92,40 @@ impl Samples {
 
 /// Samples that are there are kept, whatever they are: to clear them would be a second pass over
 /// the image's memory.
-fn resize<T: Clone + Default>(samples: &mut Vec<T>, count: usize) -> bool {
+fn resize<T: Clone + Default + FromZeros>(
+    samples: &mut Vec<T>,
+    count: usize,
+) -> Result<bool, ErrorKind> {
     if samples.capacity() >= count {
         samples.resize(count, T::default());
-        return false;
+        return Ok(false);
     }
     // Not grown, which would copy; and zeroed by the system, which need not touch it.
     *samples = Vec::new();
     let sample_bytes = std::mem::size_of::<T>();
     let capacity_bytes = crate::memory::bytes_to_ask_for(sample_bytes * count);
-    *samples = vec![T::default(); capacity_bytes.div_ceil(sample_bytes)];
+    let zeros = T::new_vec_zeroed(capacity_bytes.div_ceil(sample_bytes));
+    *samples = zeros.map_err(|_| ErrorKind::OutOfMemory)?;
     samples.truncate(count);
     crate::memory::ask_for_huge_pages(samples.as_mut_ptr().cast(), sample_bytes * count);
-    true
+    Ok(true)
+}
+
+/// Twice as much whenever it is too small, so that copies add up to one of the whole.
+fn grow<T: Clone + Default>(
+    samples: &mut Vec<T>,
+    count: usize,
+    count_max: usize,
+) -> Result<(), ErrorKind> {
+    if samples.capacity() < count {
+        let wanted = count
+            .max(samples.capacity().saturating_mul(2))
+            .min(count_max);
+        let more = samples.try_reserve_exact(wanted.max(count) - samples.len());
+        more.map_err(|_| ErrorKind::OutOfMemory)?;
+    }
+    samples.resize(count, T::default());
+    Ok(())
 }
 
 /// An image.

@@ -3,6 +3,10 @@
 //! Text is read in windows that stay in the second-level cache, and parsed there: copying it out of
 //! the page cache in such pieces costs less than mapping it and touching every page. Samples of
 //! one byte are read where they stay. Several threads each read the windows that they parse.
+//!
+//! What has no length to rely on (a pipe, a device, a file of procfs) is read window by window by
+//! one thread, and its image grows with the samples: what is no image is refused at its first bytes,
+//! and nothing is read behind the image but what the window holds.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -11,7 +15,7 @@ use std::path::Path;
 
 use rustix::fs::{Advice, fadvise};
 
-use crate::decode::{Building, Options, decode_into};
+use crate::decode::{Building, Options};
 use crate::error::{Error, ErrorKind, Fault};
 use crate::format::Format;
 use crate::image::Image;
@@ -64,12 +68,26 @@ impl Loader {
         loaded
     }
 
+    /// The first image of a pipe or whatever else is read in order, as [`Loader::load`]. It reads
+    /// on until what follows the image is known, and no further than a window of 256 KiB behind
+    /// that; it takes the memory of the image and the window, and one thread.
+    ///
+    /// # Errors
+    /// As [`Loader::load`].
+    pub fn load_from(&mut self, reader: &mut dyn Read, image: &mut Image) -> Result<(), Error> {
+        let loaded = self.load_stream(reader, image);
+        if loaded.is_err() {
+            image.clear();
+        }
+        loaded
+    }
+
     fn load_file(&mut self, path: &Path, image: &mut Image) -> Result<(), Error> {
         let file = File::open(path).map_err(|error| Error::io(error, 0))?;
         let metadata = file.metadata().map_err(|error| Error::io(error, 0))?;
         // Files that are made while they are read say 0.
         if !metadata.is_file() || metadata.len() == 0 {
-            return self.load_stream(file, image);
+            return self.load_stream(&mut &file, image);
         }
         self.window.resize(WINDOW_BYTES, 0);
         let loaded = self.load_regular(&file, metadata.len(), image);
@@ -124,12 +142,32 @@ impl Loader {
         building.finish(&mut parser)
     }
 
-    /// A file whose length nobody knows: all of it first.
-    fn load_stream(&mut self, mut file: File, image: &mut Image) -> Result<(), Error> {
-        let mut bytes = Vec::new();
-        file.read_to_end(&mut bytes)
-            .map_err(|error| Error::io(error, bytes.len() as u64))?;
-        decode_into(&bytes, &self.options, image).map(|_| ())
+    /// Bytes whose number nobody knows.
+    fn load_stream(&mut self, reader: &mut dyn Read, image: &mut Image) -> Result<(), Error> {
+        self.window.resize(WINDOW_BYTES, 0);
+        // It counts lines on the way: nobody can read the bytes again.
+        let mut parser = Parser::with_kernel(self.options.kernel);
+        let mut building = Building::new(image, &self.options);
+        while parser.stage() != Stage::Another {
+            let offset = parser.offset();
+            let read = match reader.read(&mut self.window) {
+                Ok(0) => break,
+                Ok(read) => read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(Error::io(error, offset)),
+            };
+            let mut left = &self.window[..read];
+            while !left.is_empty() && parser.stage() != Stage::Another {
+                let taken = if parser.stage() == Stage::Header {
+                    building.header(left, left.len() as u64, &mut parser)?
+                } else {
+                    building.grow(left.len(), &parser)?;
+                    building.push(left, &mut parser)?
+                };
+                left = &left[taken..];
+            }
+        }
+        building.finish(&mut parser)
     }
 }
 

@@ -2,9 +2,11 @@
 
 mod common;
 
+use std::io::Read as _;
+
 use common::{decode_in_pieces, decode_with, kernels};
 use millstream_pnm::{
-    Error, ErrorKind, Format, Header, Image, Kernel, Options, Samples, TupleType, decode,
+    Error, ErrorKind, Format, Header, Image, Kernel, Loader, Options, Samples, TupleType, decode,
     decode_into, encode, images, view,
 };
 use proptest::prelude::*;
@@ -265,6 +267,8 @@ fn wrong_files_are_refused_with_the_exact_place() {
                     .unwrap_err()
                     .to_string();
                 assert_eq!(cut_error, error, "{shown} cut at {cut}");
+                let cut_error = load_in_pieces(bytes, cut).unwrap_err().to_string();
+                assert_eq!(cut_error, error, "{shown} as a stream, cut at {cut}");
             }
         }
     }
@@ -291,6 +295,43 @@ fn a_hostile_header_allocates_nothing_to_speak_of() {
     let error = decode_into(b"P5 11 1 255\nabcdefghijk", &options, &mut image).unwrap_err();
     assert!(matches!(error.kind, ErrorKind::TooLarge));
     assert!(image.samples.is_empty() && image.header.width == 0);
+}
+
+/// Loads a stream that comes in two pieces and then ends.
+fn load_in_pieces(bytes: &[u8], cut: usize) -> Result<Image, Error> {
+    let mut image = Image::empty();
+    let mut stream = bytes[..cut].chain(&bytes[cut..]);
+    let loaded = Loader::new(Options::default()).load_from(&mut stream, &mut image);
+    loaded.map(|()| image)
+}
+
+#[test]
+fn a_stream_without_end_is_read_no_further_than_its_image_needs() {
+    // What is no image, what is too large, and an image with another behind it.
+    for (begin, kind) in [
+        (&b"no image"[..], Some(ErrorKind::NotPnm)),
+        (b"P6 1 1 255\nabc!", Some(ErrorKind::TrailingBytes)),
+        (b"P5 65535 65535 255\n", Some(ErrorKind::TooLarge)),
+        (b"P2 1 1 9 7 P2 1 1 9 7", None),
+    ] {
+        let mut stream = begin.chain(std::io::repeat(b'7')).take(1 << 40);
+        let mut image = Image::empty();
+        let options = Options {
+            image_bytes_max: 1 << 20,
+            ..Options::default()
+        };
+        let loaded = Loader::new(options).load_from(&mut stream, &mut image);
+        let error = loaded
+            .err()
+            .map(|error| std::mem::discriminant(&error.kind));
+        assert_eq!(error, kind.as_ref().map(std::mem::discriminant));
+        let read = (1 << 40) - stream.limit();
+        assert!(
+            read <= 1 << 20,
+            "{read} bytes were read: {}",
+            begin.escape_ascii()
+        );
+    }
 }
 
 #[test]
@@ -363,6 +404,8 @@ proptest! {
         if images_in.iter().all(|image| image.header.format.is_plain()) {
             prop_assert!(lines.map(<[u8]>::len).max() <= Some(70));
         }
+        let first = load_in_pieces(&bytes, bytes.len() / 2);
+        prop_assert_eq!(first.as_ref(), Ok(&images_in[0]));
         let back: Result<Vec<Image>, Error> = images(&bytes).collect();
         prop_assert_eq!(back.unwrap(), images_in);
     }
@@ -376,7 +419,9 @@ proptest! {
         file.extend(bytes);
         let whole = decode(&file).map(|image| image.samples.as_bytes().to_vec());
         let half = decode_in_pieces(Kernel::fastest(), &file, &[file.len() / 2]);
-        prop_assert_eq!(whole, half);
+        prop_assert_eq!(&whole, &half);
+        let stream = load_in_pieces(&file, file.len() / 3);
+        prop_assert_eq!(whole, stream.map(|image| image.samples.as_bytes().to_vec()));
     }
 }
 

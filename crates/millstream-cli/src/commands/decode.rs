@@ -1,7 +1,7 @@
 //! `decode`: the first image of a PNM file as raw samples.
 
 use std::ffi::OsStr;
-use std::io::{Read as _, Write as _};
+use std::io::Write as _;
 
 use millstream_pnm::{Error, ErrorKind, Image, Loader, Options, Samples};
 use serde::Serialize;
@@ -51,19 +51,17 @@ pub(crate) fn decode(args: &DecodeArgs) -> Result<(), Ending> {
 }
 
 fn load(name: &OsStr) -> Result<Image, Failure> {
+    let mut image = Image::empty();
+    let mut loader = Loader::new(Options::default());
     if name != "-" {
-        let mut image = Image::empty();
-        let loaded = Loader::new(Options::default()).load(name, &mut image);
-        return loaded
-            .map(|()| image)
-            .map_err(|error| failure(name, &error));
+        let loaded = loader.load(name, &mut image);
+        loaded.map_err(|error| failure(name, &error))?;
+        return Ok(image);
     }
     let mut input = Input::open(name, "decoding")?;
-    let mut bytes = Vec::new();
-    input
-        .read_to_end(&mut bytes)
-        .map_err(|error| input.failure(&error))?;
-    millstream_pnm::decode(&bytes).map_err(|error| failure(input.name(), &error))
+    let loaded = loader.load_from(&mut input, &mut image);
+    loaded.map_err(|error| failure(input.name(), &error))?;
+    Ok(image)
 }
 
 fn failure(name: &OsStr, error: &Error) -> Failure {

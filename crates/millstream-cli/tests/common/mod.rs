@@ -30,6 +30,16 @@ pub(crate) fn millstream(words: &[&str]) -> Command {
     command
 }
 
+/// The program under a limit of the shell's `ulimit`.
+pub(crate) fn limited(limit: &str, words: &[&str]) -> Command {
+    let mut command = Command::new("sh");
+    let script = format!("ulimit {limit}; exec \"$@\"");
+    let program = env!("CARGO_BIN_EXE_millstream");
+    command.args(["-c", &script, "sh", program]).args(words);
+    command.stdin(Stdio::null());
+    command
+}
+
 /// Runs a command to its end.
 pub(crate) fn run(command: &mut Command) -> Output {
     command.output().expect("the command starts")
