@@ -78,7 +78,7 @@ impl Model {
             return Err(Error::new(ErrorKind::Limit, "", cause));
         }
         let texts: Texts<'_> =
-            serde_json::from_slice(json).map_err(|error| malformed("", &error))?;
+            serde_json::from_slice(json).map_err(|error| broken(json, &error))?;
         version(&texts)?;
         let mut model = Model::default();
         let mut document = Vec::new();
@@ -155,6 +155,23 @@ impl Model {
         }
         wanted
     }
+}
+
+/// What is no JSON, or no object, with its place in the text.
+fn broken(json: &[u8], error: &serde_json::Error) -> Error {
+    // It tells lines from 1 on and bytes of them, the last one taken.
+    let lines = json.split_inclusive(|&byte| byte == b'\n');
+    let before: usize = lines
+        .take(error.line().saturating_sub(1))
+        .map(<[u8]>::len)
+        .sum();
+    let at = (before + error.column().saturating_sub(1)).min(json.len());
+    let found = malformed("", error);
+    Error::new(
+        found.kind(),
+        "",
+        format!("at byte {at} of the JSON: {}", found.cause()),
+    )
 }
 
 fn malformed(place: &str, error: &serde_json::Error) -> Error {

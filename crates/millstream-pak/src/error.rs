@@ -90,18 +90,22 @@ impl Error {
         made
     }
 
-    /// The same error, of a file.
+    /// The same error, of a file. Who has no name for it has an empty path, and leaves the name to
+    /// the caller.
     #[must_use]
     pub(crate) fn of(mut self, path: &Path) -> Error {
-        self.0.path.get_or_insert_with(|| path.to_path_buf());
+        if !path.as_os_str().is_empty() {
+            self.0.path.get_or_insert_with(|| path.to_path_buf());
+        }
         self
     }
 
     /// The same error, of an entry.
     #[must_use]
     pub(crate) fn entry(mut self, name: &[u8]) -> Error {
-        let shown = || String::from_utf8_lossy(name).escape_debug().to_string();
-        self.0.entry.get_or_insert_with(shown);
+        self.0
+            .entry
+            .get_or_insert_with(|| crate::names::escape(name));
         self
     }
 

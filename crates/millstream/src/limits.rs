@@ -19,6 +19,9 @@ pub const STAGING_BYTES_DEFAULT: usize = 128 << 20;
 /// Smallest staging: one smallest block for every class.
 pub const STAGING_BYTES_MIN: usize = 16 << 10;
 
+/// Largest staging: what an arena can hold.
+pub const STAGING_BYTES_MAX: usize = millstream_io::limits::ARENA_BYTES_MAX;
+
 /// Bytes of one operation on a device without realtime requests. CPU per byte and
 /// throughput are flat from 512 KiB on (measured: 1.3 ms and 1.0 ms of CPU per 100 MB).
 pub const BLOCK_BYTES_DEFAULT: usize = 1 << 20;

@@ -239,6 +239,9 @@ impl StorageOptions {
         if self.staging_bytes < limits::STAGING_BYTES_MIN {
             return wrong("staging must have at least 16 KiB");
         }
+        if self.staging_bytes > limits::STAGING_BYTES_MAX {
+            return wrong("staging must have at most 64 GiB");
+        }
         if self.descriptors < 2 {
             return wrong("at least two descriptors are needed");
         }

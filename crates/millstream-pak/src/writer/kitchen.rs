@@ -7,7 +7,6 @@
 use std::collections::{HashMap, HashSet};
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt as _;
-use std::path::Path;
 use std::sync::Arc;
 
 use super::PackOptions;
@@ -30,7 +29,7 @@ pub(super) fn cook(items: Vec<Item>, options: &PackOptions<'_>) -> Result<Vec<It
         items: &items,
     };
     let mut spool = Spool {
-        file: Arc::new(nameless().map_err(|error| Error::io(Path::new(""), "spool", error))?),
+        file: Arc::new(nameless().map_err(spooling)?),
         len: 0,
     };
     let mut made = Vec::new();
@@ -91,11 +90,15 @@ struct Spool {
 impl Spool {
     fn keep(&mut self, bytes: &[u8]) -> Result<Content> {
         let at = self.len;
-        let failed = |error| Error::io(Path::new(""), "spool what was cooked", error);
-        self.file.write_all_at(bytes, at).map_err(failed)?;
+        self.file.write_all_at(bytes, at).map_err(spooling)?;
         self.len += bytes.len() as u64;
         Ok(Content::Range(Arc::clone(&self.file), at))
     }
+}
+
+/// What was cooked lies in the folder for temporary files until it is packed.
+fn spooling(error: std::io::Error) -> Error {
+    Error::io(&std::env::temp_dir(), "spool what was cooked", error)
 }
 
 /// A file that is gone when it is closed.
