@@ -47,7 +47,8 @@ pub fn drop_file(file: &File, path: &Path) -> Result<()> {
     for attempt in 0..DROP_TRIES {
         fadvise(file, 0, None, Advice::DontNeed)
             .map_err(|error| Error::file("posix_fadvise", path, error))?;
-        left = cached_pages(file)?;
+        left = cached_pages(file)
+            .map_err(|error| Error::new(format!("{}: {error}", path.display())))?;
         let all = page_count(file)?;
         if left <= all / COLD_ONE_IN {
             return Ok(());
@@ -98,12 +99,29 @@ fn page_count(file: &File) -> Result<u64> {
 /// Pages of the file that are in the page cache.
 ///
 /// # Errors
-/// Neither `cachestat` nor `mincore` answers.
+/// Neither `cachestat` nor `mincore` answers; or the user is one to whom neither tells the truth.
 pub fn cached_pages(file: &File) -> Result<u64> {
-    match by_cachestat(file) {
-        Some(pages) => Ok(pages),
-        None => by_mincore(file),
+    if let Some(pages) = by_cachestat(file) {
+        return Ok(pages);
     }
+    let pages = by_mincore(file)?;
+    // To who neither owns a file nor may write to it, `mincore` says that all of it is there.
+    if pages > 0 && pages == page_count(file)? && !may_be_told(file)? {
+        return Err(Error::new(
+            "what is in the page cache is told only to a file's owner and who may write to it",
+        ));
+    }
+    Ok(pages)
+}
+
+/// Whether the system tells this user what of a file is in the page cache.
+fn may_be_told(file: &File) -> Result<bool> {
+    use std::os::unix::fs::MetadataExt as _;
+    let about = file.metadata().map_err(|error| Error::io("fstat", error))?;
+    let user = rustix::process::geteuid();
+    let again = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let writes = || rustix::fs::access(again, rustix::fs::Access::WRITE_OK).is_ok();
+    Ok(user.is_root() || about.uid() == user.as_raw() || writes())
 }
 
 fn by_cachestat(file: &File) -> Option<u64> {

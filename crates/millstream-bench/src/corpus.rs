@@ -257,9 +257,9 @@ fn make(path: &Path, record_path: &Path, seed: u64, raw_len: u64, form: Form) ->
     Ok(record)
 }
 
-/// Writes a file beside `path`, and renames it. Durability is nobody's concern here: what is lost
-/// is made again.
-fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
+/// Writes a file beside `path`, and renames it: an interrupted run leaves no half of it under its
+/// name. Durability is nobody's concern here: what is lost is made again.
+pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
     let mut name = path.as_os_str().to_owned();
     name.push(format!(".{}.part", std::process::id()));
     let part = PathBuf::from(name);

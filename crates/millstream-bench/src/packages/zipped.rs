@@ -34,18 +34,29 @@ pub(super) fn made(path: &Path, files: &[(PathBuf, u64)], wanted: &[Wanted]) -> 
         return Ok(());
     }
     let beside = path.with_extension("zip.tmp");
-    let file = File::create(&beside).map_err(|error| Error::file("make", &beside, error))?;
+    let written = write(&beside, files, wanted).and_then(|()| {
+        std::fs::rename(&beside, path).map_err(|error| Error::file("rename", &beside, error))
+    });
+    if written.is_err() {
+        // What is half written is of no use; if it cannot be removed the first error tells more.
+        let _ = std::fs::remove_file(&beside);
+    }
+    written
+}
+
+fn write(beside: &Path, files: &[(PathBuf, u64)], wanted: &[Wanted]) -> Result<()> {
+    let file = File::create(beside).map_err(|error| Error::file("make", beside, error))?;
     let mut archive = ZipWriter::new(io::BufWriter::new(file));
     let options = SimpleFileOptions::default().compression_method(CompressionMethod::Deflated);
     for ((from, _), wanted) in files.iter().zip(wanted) {
         let bytes = std::fs::read(from).map_err(|error| Error::file("read", from, error))?;
         let begun = archive.start_file(wanted.name.as_str(), options);
-        begun.map_err(|error| broken(&beside, error))?;
+        begun.map_err(|error| broken(beside, error))?;
         let written = archive.write_all(&bytes);
-        written.map_err(|error| Error::file("write", &beside, error))?;
+        written.map_err(|error| Error::file("write", beside, error))?;
     }
-    archive.finish().map_err(|error| broken(&beside, error))?;
-    std::fs::rename(&beside, path).map_err(|error| Error::file("rename", &beside, error))
+    let ended = archive.finish();
+    ended.map(drop).map_err(|error| broken(beside, error))
 }
 
 /// See the module.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use millstream_pnm::{Format, Header, Image, Samples, TupleType, encode};
 
-use crate::corpus::word_sum;
+use crate::corpus::{replace, word_sum};
 use crate::error::{Error, Result};
 
 /// The seed of all pictures.
@@ -56,10 +56,7 @@ impl Picture {
         let digit = if plain { 3 } else { 6 };
         let path = folder.join(format!("{}-{width}x{height}.p{digit}.ppm", kind.name()));
         if fs::read(&path).map_or(true, |found| found != bytes) {
-            // Beside and renamed: an interrupted run leaves no half of it.
-            let part = path.with_extension("part");
-            fs::write(&part, &bytes).map_err(|error| Error::file("write", &part, error))?;
-            fs::rename(&part, &path).map_err(|error| Error::file("rename", &part, error))?;
+            replace(&path, &bytes)?;
         }
         let samples = image.samples.as_bytes();
         Ok(Picture {

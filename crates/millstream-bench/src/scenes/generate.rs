@@ -8,6 +8,7 @@ use std::sync::{Mutex, PoisonError};
 
 use fastrand::Rng;
 
+use crate::corpus::replace;
 use crate::error::{Error, Result};
 
 /// Names the generator; another one makes other files.
@@ -183,9 +184,7 @@ fn one_glb(seed: u64, path: &Path) -> Result<()> {
     }
     let buffer = format!(r#"{{"byteLength":{}}}"#, binary.len());
     let text = json(&buffer, &views, &images.join(","), 3, vertex_count);
-    let unfinished = path.with_extension("part");
-    fs::write(&unfinished, glb(text.as_bytes(), &binary)).map_err(failed)?;
-    fs::rename(unfinished, path).map_err(failed)
+    replace(path, &glb(text.as_bytes(), &binary))
 }
 
 fn glb(json: &[u8], binary: &[u8]) -> Vec<u8> {
