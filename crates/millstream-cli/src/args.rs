@@ -51,6 +51,28 @@ pub(crate) enum Command {
     Man(ManArgs),
 }
 
+impl Command {
+    /// What it does, in a word for a bar of progress.
+    pub(crate) fn doing(&self) -> &'static str {
+        match self {
+            Command::Load(_) | Command::Scene(_) => "loading",
+            Command::Info(_) => "looking",
+            Command::Compress(_) => "compressing",
+            Command::Decompress(_) => "decompressing",
+            Command::Pack(_) => "packing",
+            Command::List(_) => "listing",
+            Command::Extract(_) => "extracting",
+            Command::Cat(_) => "reading",
+            Command::Verify(_) => "verifying",
+            Command::Diff(_) => "comparing",
+            Command::Decode(_) => "decoding",
+            Command::Report(_) => "drawing",
+            Command::Bench(_) => "measuring",
+            Command::Completions(_) | Command::Man(_) => "writing",
+        }
+    }
+}
+
 /// Load files, folders and packages into memory through the engine, and drop them again.
 ///
 /// A package named as PATH is loaded entry by entry; below a folder it is a file like any other. A
@@ -137,13 +159,11 @@ fn seconds(text: &str) -> Result<Duration, String> {
     let number: f64 = text
         .parse()
         .map_err(|_| String::from("seconds are a number, as in 2.5"))?;
-    if number > 0.0 && number <= TIMEOUT_SECONDS_MAX {
-        Ok(Duration::from_secs_f64(number))
-    } else {
-        Err(format!(
-            "more than 0 and at most {TIMEOUT_SECONDS_MAX} seconds"
-        ))
-    }
+    let time = (number > 0.0 && number <= TIMEOUT_SECONDS_MAX)
+        .then(|| Duration::from_secs_f64(number))
+        // Less than half a nanosecond is none.
+        .filter(|time| !time.is_zero());
+    time.ok_or_else(|| format!("more than 0 and at most {TIMEOUT_SECONDS_MAX} seconds"))
 }
 
 /// Show what this machine and a place on it offer, and what the engine makes of it.

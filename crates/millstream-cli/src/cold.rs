@@ -1,14 +1,15 @@
 //! Dropping files from the page cache before they are loaded.
 //!
-//! A file whose pages stay (another program has it mapped, or its file system lives in memory) is
-//! told on standard error and loaded all the same: it is no failure, but the figures are not those
-//! of a cold load then.
+//! A file whose pages stay (another program has it mapped, or its file system lives in memory), and
+//! one of which the system does not tell this user whether they do, is told on standard error and
+//! loaded all the same: it is no failure, but the figures may not be those of a cold load then.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt as _;
 
+use millstream_pak::names;
+
 use crate::failure;
-use crate::names;
 use crate::walk::Found;
 
 /// Drops what can be dropped. Files that cannot even be opened show when they are loaded.
@@ -41,7 +42,7 @@ pub(crate) fn drop_files(found: &[Found]) {
     }
     if let Some(first) = first {
         failure::tell(&format!(
-            "--cold: {stayed} files stay in the page cache, the first: {first}"
+            "--cold: not seen to leave the page cache: {stayed} files, the first: {first}"
         ));
     }
 }

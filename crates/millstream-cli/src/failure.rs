@@ -11,7 +11,9 @@ use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::process::ExitCode;
 
-use crate::names;
+use millstream_pak::names;
+
+use crate::progress;
 
 /// Status of a command of which something failed.
 pub(crate) const STATUS_FAILED: u8 = 1;
@@ -42,6 +44,14 @@ impl Failure {
     /// A system call on a file failed; `doing` completes "cannot".
     pub(crate) fn io(place: &OsStr, doing: &str, error: &io::Error) -> Failure {
         Failure::new(place, format!("cannot {doing}: {}", explain(error)))
+    }
+
+    /// The same failure with words before its cause.
+    pub(crate) fn with(self, words: &str) -> Failure {
+        Failure {
+            cause: words.to_owned() + &self.cause,
+            ..self
+        }
     }
 
     /// The same failure with its place in the file.
@@ -131,7 +141,9 @@ pub(crate) fn summary(count: u64, first: &Failure) -> String {
 /// A line to standard error. Where nobody takes it, nothing can be done about it.
 pub(crate) fn tell(line: &str) {
     use io::Write as _;
-    let _ = writeln!(io::stderr().lock(), "millstream: {line}");
+    progress::aside(|| {
+        let _ = writeln!(io::stderr().lock(), "millstream: {line}");
+    });
 }
 
 #[cfg(test)]

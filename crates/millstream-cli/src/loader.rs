@@ -15,18 +15,18 @@ use std::collections::VecDeque;
 use std::ffi::OsStr;
 use std::io::{BufWriter, Write as _};
 use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use millstream::{FileId, Queue, Request, Storage, Ticket};
-use millstream_pak::{Batch, BatchOptions};
+use millstream_pak::{Batch, BatchOptions, names};
 use serde::Serialize;
 use xxhash_rust::xxh3::Xxh3Default;
 
 use crate::failure::{self, Ending, Failure};
 use crate::limits::{BATCH_BYTES, BATCH_PIECES, PIECE_BYTES, WINDOW_BYTES, WINDOW_REQUESTS};
-use crate::names;
 use crate::output::Output;
 use crate::package;
 use crate::progress::Progress;
@@ -291,7 +291,7 @@ impl Loader<'_> {
             self.queue.enqueue_close(file);
         }
         let ticket = enqueued.map(Load::Alone);
-        let ticket = ticket.map_err(|rejected| describe(found, &rejected.error));
+        let ticket = ticket.map_err(|rejected| describe(&found.path, &rejected.error));
         Piece {
             index,
             ticket,
@@ -396,7 +396,7 @@ impl Loader<'_> {
                     None
                 }
                 Err(failed) if failed.is_cancelled() => Some(NotLoaded::Cancelled),
-                Err(failed) => Some(NotLoaded::Failed(describe(found, &failed.error))),
+                Err(failed) => Some(NotLoaded::Failed(describe(&found.path, &failed.error))),
             },
             Ok(Load::Together(batch, nth)) => match batch.wait(nth) {
                 Ok(bytes) => {
@@ -456,8 +456,8 @@ fn has_room(window: &VecDeque<Piece>, window_bytes: u64) -> bool {
     window.len() <= WINDOW_REQUESTS / 4 * 3 && window_bytes <= WINDOW_BYTES / 4 * 3
 }
 
-/// The engine's error as the program words failures.
-fn describe(found: &Found, error: &millstream::Error) -> Failure {
+/// The engine's error as the program words failures; `path` where it names none itself.
+pub(crate) fn describe(path: &Path, error: &millstream::Error) -> Failure {
     let system = error.errno().map(std::io::Error::from_raw_os_error);
     let cause = match (system, error.cause()) {
         (Some(system), "") => failure::explain(&system),
@@ -465,7 +465,7 @@ fn describe(found: &Found, error: &millstream::Error) -> Failure {
         (None, "") => format!("{:?}", error.kind()),
         (None, cause) => String::from(cause),
     };
-    let failure = Failure::new(found.path.as_os_str(), cause);
+    let failure = Failure::new(error.path().unwrap_or(path).as_os_str(), cause);
     match error.len() {
         0 | u64::MAX => failure,
         _ => failure.at(error.offset()),

@@ -11,7 +11,6 @@ mod input;
 mod limits;
 mod loader;
 mod machine;
-mod names;
 mod output;
 mod package;
 mod progress;
@@ -22,6 +21,7 @@ mod table;
 mod walk;
 
 use std::ffi::OsStr;
+use std::io;
 use std::process::ExitCode;
 
 use clap::Parser as _;
@@ -36,12 +36,14 @@ fn main() -> ExitCode {
     };
     let watched = signals::watch()
         .map_err(|error| Failure::io(OsStr::new("signals"), "watch for", &error).into());
-    match watched.and_then(|()| run(&call.command)) {
+    let ended = watched.and_then(|()| {
+        progress::watch(call.command.doing());
+        run(&call.command)
+    });
+    progress::silence();
+    match ended {
         Ok(()) => ExitCode::SUCCESS,
-        Err(ending) => {
-            progress::clear();
-            ending.report()
-        }
+        Err(ending) => ending.report(),
     }
 }
 
@@ -75,6 +77,10 @@ fn answer(error: &clap::Error) -> ExitCode {
     }
     match printed {
         Ok(()) => ExitCode::SUCCESS,
-        Err(_) => ExitCode::from(failure::STATUS_FAILED),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ending::ClosedPipe.report(),
+        Err(error) => {
+            let failure = Failure::io(OsStr::new("standard output"), "write", &error);
+            Ending::from(failure).report()
+        }
     }
 }

@@ -18,18 +18,23 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions, Permissions};
-use std::io::{self, Write};
+use std::io::{self, IsTerminal as _, Write};
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 use crate::failure::{Ending, Failure};
 use crate::limits::{ABANDON_WAIT, LINKS_MAX, TEMPORARY_NAMES_MAX};
+use crate::progress;
 
 /// Files that are not finished yet.
 static UNFINISHED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+/// Set once they have been removed and the lock is never given back.
+static ABANDONED: AtomicBool = AtomicBool::new(false);
 
 /// Where a command writes to. Dropped without [`Output::finish`], it leaves nothing behind.
 pub(crate) struct Output {
@@ -107,6 +112,19 @@ impl Output {
         Failure::io(&self.name, "write", error)
             .at(self.written_bytes)
             .into()
+    }
+
+    /// Opens the output of a package, which is written at offsets: a file.
+    ///
+    /// # Errors
+    /// As [`Output::create`]; or the name is that of standard output.
+    pub(crate) fn create_package(name: &OsStr) -> Result<Output, Ending> {
+        if name == "-" {
+            return Err(Ending::Usage(String::from(
+                "a package is written at offsets, so it must be a file and not -",
+            )));
+        }
+        Ok(Output::create(name)?)
     }
 
     /// The file, for whoever writes at offsets. Only what will be renamed can be written so.
@@ -202,6 +220,9 @@ impl Unfinished {
 
 impl Drop for Unfinished {
     fn drop(&mut self) {
+        if ABANDONED.load(Ordering::Acquire) {
+            return;
+        }
         let mut unfinished = UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner);
         let before = unfinished.len();
         unfinished.retain(|path| *path != self.0);
@@ -232,9 +253,13 @@ pub(crate) fn abandon_all() {
         let _ = std::fs::remove_file(path);
     }
     std::mem::forget(unfinished);
+    ABANDONED.store(true, Ordering::Release);
 }
 
 fn open_stdout() -> io::Result<(File, Target)> {
+    if io::stdout().is_terminal() {
+        progress::silence();
+    }
     let descriptor = io::stdout().as_fd().try_clone_to_owned()?;
     Ok((File::from(descriptor), Target::Stdout))
 }

@@ -2,17 +2,84 @@
 //! than a second.
 //!
 //! The bar that is shown is known to the whole program, so that an interruption or a failure can
-//! take it away before it prints its words.
+//! take it away before it prints its words. Work that counts bytes shows them; while none is shown,
+//! a thread of its own shows what is being done and for how long. What is printed to a terminal
+//! would mix with a bar on it, so from the first byte to such a standard output on none is shown.
 
+use std::fmt;
 use std::io::IsTerminal as _;
-use std::sync::{Mutex, PoisonError};
-use std::time::Instant;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{
+    HumanBytes, HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle,
+};
 
 use crate::limits::{PROGRESS_AFTER, PROGRESS_EVERY};
 
-static SHOWN: Mutex<Option<ProgressBar>> = Mutex::new(None);
+/// What is on the terminal.
+struct Shown {
+    bar: Option<ProgressBar>,
+    /// Nothing may be shown any more.
+    silent: bool,
+}
+
+static SHOWN: Mutex<Shown> = Mutex::new(Shown {
+    bar: None,
+    silent: false,
+});
+
+fn shown() -> MutexGuard<'static, Shown> {
+    SHOWN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// From now on shows, while nothing else is shown, what is being done and for how long.
+pub(crate) fn watch(what: &'static str) {
+    if !std::io::stderr().is_terminal() {
+        return;
+    }
+    let begun = Instant::now();
+    let tick = move || {
+        std::thread::sleep(PROGRESS_AFTER);
+        loop {
+            let mut shown = shown();
+            if shown.silent {
+                return;
+            }
+            match &shown.bar {
+                Some(bar) => bar.tick(),
+                None => shown.bar = Some(bar(what, None, "{msg} {elapsed}", begun)),
+            }
+            drop(shown);
+            std::thread::sleep(PROGRESS_EVERY);
+        }
+    };
+    // It ends with the process. Without it the bars of the work itself are still shown.
+    let _ = std::thread::Builder::new()
+        .name(String::from("progress"))
+        .spawn(tick);
+}
+
+/// Takes the bar away, and lets no other be shown.
+pub(crate) fn silence() {
+    let mut shown = shown();
+    shown.silent = true;
+    take_away(&mut shown);
+}
+
+/// Does something that prints to standard error, with no bar in its way.
+pub(crate) fn aside(print: impl FnOnce()) {
+    match &shown().bar {
+        Some(bar) => bar.suspend(print),
+        None => print(),
+    }
+}
+
+fn take_away(shown: &mut Shown) {
+    if let Some(bar) = shown.bar.take() {
+        bar.finish_and_clear();
+    }
+}
 
 /// Counts bytes, and shows them when it takes long. The bar goes away when this is dropped.
 pub(crate) struct Progress {
@@ -52,10 +119,12 @@ impl Progress {
             return;
         }
         self.drawn = Instant::now();
-        let bar = self
-            .bar
-            .get_or_insert_with(|| show(self.label, self.total_bytes));
-        bar.set_position(self.done_bytes);
+        if self.bar.is_none() {
+            self.bar = show(self.label, self.total_bytes, self.begun);
+        }
+        if let Some(bar) = &self.bar {
+            bar.set_position(self.done_bytes);
+        }
     }
 }
 
@@ -69,31 +138,64 @@ impl Drop for Progress {
 
 /// Shows a line about what is being done, in place of the last one.
 pub(crate) fn say(what: &str) {
-    let mut shown = SHOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    let bar = shown.get_or_insert_with(|| {
-        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-        bar.set_style(ProgressStyle::with_template("{msg}").expect("the template is valid"));
-        bar
-    });
+    let mut shown = shown();
+    if shown.silent {
+        return;
+    }
+    let bar = shown
+        .bar
+        .get_or_insert_with(|| bar("", None, "{msg}", Instant::now()));
     bar.set_message(String::from(what));
 }
 
 /// Takes the bar away, if one is shown.
 pub(crate) fn clear() {
-    if let Some(bar) = SHOWN.lock().unwrap_or_else(PoisonError::into_inner).take() {
-        bar.finish_and_clear();
-    }
+    take_away(&mut shown());
 }
 
-fn show(label: &'static str, total_bytes: Option<u64>) -> ProgressBar {
+/// Shows a bar in place of the last one.
+fn show(label: &'static str, total_bytes: Option<u64>, begun: Instant) -> Option<ProgressBar> {
     let template = match total_bytes {
-        Some(_) => "{msg} {wide_bar} {bytes} of {total_bytes}, {binary_bytes_per_sec}, {eta} left",
-        None => "{msg} {bytes}, {binary_bytes_per_sec}, {elapsed}",
+        Some(_) => "{msg} {wide_bar} {bytes} of {total_bytes}, {rate}, {left} left",
+        None => "{msg} {bytes}, {rate}, {elapsed}",
     };
-    let style = ProgressStyle::with_template(template).expect("the templates above are valid");
-    let bar = ProgressBar::with_draw_target(total_bytes, ProgressDrawTarget::stderr());
-    bar.set_style(style);
-    bar.set_message(label);
-    *SHOWN.lock().unwrap_or_else(PoisonError::into_inner) = Some(bar.clone());
-    bar
+    let mut shown = shown();
+    if shown.silent {
+        return None;
+    }
+    take_away(&mut shown);
+    let made = bar(label, total_bytes, template, begun);
+    shown.bar = Some(made.clone());
+    Some(made)
+}
+
+/// Rates and the time that is left are those of the whole work: it was done for a second before
+/// the bar came, which the bar's own estimates would take for a leap.
+fn bar(
+    label: &'static str,
+    total_bytes: Option<u64>,
+    template: &str,
+    begun: Instant,
+) -> ProgressBar {
+    let style = ProgressStyle::with_template(template).expect("all templates are valid");
+    let style = style.with_key("rate", rate).with_key("left", left);
+    ProgressBar::with_draw_target(total_bytes, ProgressDrawTarget::stderr())
+        .with_style(style)
+        .with_message(label)
+        .with_elapsed(begun.elapsed())
+}
+
+fn rate(state: &ProgressState, out: &mut dyn fmt::Write) {
+    let seconds = state.elapsed().as_secs_f64().max(f64::MIN_POSITIVE);
+    let rate = HumanBytes((state.pos() as f64 / seconds) as u64);
+    write!(out, "{rate}/s").expect("a template takes every write");
+}
+
+fn left(state: &ProgressState, out: &mut dyn fmt::Write) {
+    let (done, all) = (state.pos(), state.len().unwrap_or(0));
+    let share = all.saturating_sub(done) as f64 / done.max(1) as f64;
+    // Nothing is done yet, or hardly anything: no estimate is right.
+    let left = Duration::try_from_secs_f64(state.elapsed().as_secs_f64() * share);
+    let left = HumanDuration(left.unwrap_or(Duration::MAX));
+    write!(out, "{left:#}").expect("a template takes every write");
 }

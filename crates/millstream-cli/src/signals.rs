@@ -106,7 +106,7 @@ pub(crate) fn set_canceller(cancel: Option<Canceller>) {
 
 fn interrupt(signal: Option<libc::c_int>, watched: &libc::sigset_t) {
     output::abandon_all();
-    progress::clear();
+    progress::silence();
     let known = ENDING.iter().find(|(number, _)| Some(*number) == signal);
     let name = known.map_or("a signal", |(_, name)| name);
     failure::tell(&format!("interrupted by {name}"));

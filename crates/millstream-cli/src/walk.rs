@@ -169,7 +169,12 @@ mod tests {
     fn names(found: &[Found]) -> Vec<(String, bool)> {
         found
             .iter()
-            .map(|one| (crate::names::escape(one.name.as_bytes()), one.len.is_ok()))
+            .map(|one| {
+                (
+                    millstream_pak::names::escape(one.name.as_bytes()),
+                    one.len.is_ok(),
+                )
+            })
             .collect()
     }
 

@@ -168,6 +168,41 @@ fn an_interruption_ends_what_hangs() {
 }
 
 #[test]
+fn an_interrupted_scene_says_so_once_and_leaves_no_trace() {
+    let Some(mount) = mount(&[("scene.gltf", b"{\"asset\": {\"version\": \"2.0\"}}")]) else {
+        return;
+    };
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let trace = folder.path().join("trace");
+    let trace = trace.to_str().expect("a plain path");
+    for words in [
+        &["scene", "scene.gltf"][..],
+        &["scene", "scene.gltf", "--trace", trace],
+    ] {
+        mount.inject(Rule::on(Call::Read, Effect::Hang).times(1));
+        let mut child = millstream(words)
+            .current_dir(mount.root())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("it starts");
+        assert!(mount.wait_held(1, PATIENCE), "{words:?} reads nothing");
+        kill(&child, Signal::TERM);
+        let mut errors = BufReader::new(child.stderr.take().expect("a pipe was asked for"));
+        let mut line = String::new();
+        errors.read_line(&mut line).expect("a line");
+        assert_eq!(line, "millstream: interrupted by SIGTERM\n");
+        mount.release();
+        assert_eq!(wait(&mut child).code(), Some(1), "{words:?}");
+        line.clear();
+        errors.read_line(&mut line).expect("the end");
+        assert_eq!(line, "", "{words:?}");
+        assert!(common::names_in(folder.path()).is_empty());
+        mount.heal();
+    }
+}
+
+#[test]
 fn without_io_uring_everything_is_the_same() {
     // Built beside this program when the tests of the whole workspace run.
     let program = std::path::Path::new(env!("CARGO_BIN_EXE_millstream"));

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use common::{
-    SmallDisk, as_ordinary_user, expect_quiet_success, expect_status, installed, kill, make_fifo,
-    millstream, mixed_bytes, names_in, ordinary_user_can_start, run, wait,
+    SmallDisk, as_ordinary_user, expect_quiet_success, expect_status, installed, is_root, kill,
+    make_fifo, millstream, mixed_bytes, names_in, ordinary_user_can_start, run, wait,
 };
 use rustix::process::Signal;
 use serde_json::Value;
@@ -447,6 +447,8 @@ fn wrong_words_end_with_status_2() {
         &["load", "--block", "1G", "file"],
         &["load", "--block", "99999999999999T", "file"],
         &["load", "--staging", "1", "file"],
+        &["load", "--staging", "65G", "file"],
+        &["load", "--staging", "1T", "file"],
         &["load", "--staging", "1MB", "file"],
         &["load", "--workers", "0", "file"],
         &["load", "--workers", "99999", "file"],
@@ -455,8 +457,12 @@ fn wrong_words_end_with_status_2() {
         &["load", "--timeout", "nan", "file"],
         &["load", "--timeout", "inf", "file"],
         &["load", "--timeout", "1e300", "file"],
+        &["load", "--timeout", "1e-300", "file"],
         &["load", "--timeout", "soon", "file"],
         &["load", "--trace", "", "file"],
+        &["load", "--trace", "-", "file"],
+        &["load", "--trace", "-", "--json", "file"],
+        &["scene", "--trace", "-", "file"],
         &["load", "--nonsense", "file"],
     ];
     for words in calls {
@@ -622,4 +628,51 @@ fn few_descriptors_suffice_for_many_files() {
     let output = run(&mut command);
     expect_quiet_success(&output);
     assert_eq!(json(&output)["raw_bytes"], 5000);
+}
+
+#[test]
+fn a_trace_that_cannot_be_written_is_a_failure_beside_the_document() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    std::fs::write(folder.path().join("file"), "12345").expect("a file");
+    let words = ["load", "--json", "--trace", "/dev/full", "."];
+    let output = run(millstream(&words).current_dir(folder.path()));
+    let errors = expect_status(&output, 1);
+    assert!(
+        errors.contains("first: /dev/full: at offset 0: "),
+        "{errors}"
+    );
+    assert_eq!(json(&output)["raw_bytes"], 5);
+    // One that cannot even be begun is told before the work.
+    let words = ["load", "--json", "--trace", "none/trace", "."];
+    let output = run(millstream(&words).current_dir(folder.path()));
+    let errors = expect_status(&output, 1);
+    assert!(
+        errors.contains("first: none/trace: cannot write: "),
+        "{errors}"
+    );
+    assert!(output.stdout.is_empty());
+    // The trace of a walked folder is none of its files.
+    let words = ["load", "--json", "--trace", "trace", "."];
+    let output = run(millstream(&words).current_dir(folder.path()));
+    expect_quiet_success(&output);
+    assert_eq!(json(&output)["files"], 1);
+}
+
+#[test]
+fn who_is_not_told_what_is_cached_is_told_so() {
+    if !is_root() || !ordinary_user_can_start() {
+        println!("SKIP: needs root, to be another than the file's owner");
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("file");
+    std::fs::write(&file, vec![1; 100_000]).expect("a file");
+    let open = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(folder.path(), open).expect("ours");
+    let mut command = load(&["--cold", "--json"], &[&file]);
+    let output = run(as_ordinary_user(&mut command));
+    let errors = expect_status(&output, 0);
+    assert!(errors.contains("told only to a file's owner"), "{errors}");
+    assert!(!errors.contains("another process"), "{errors}");
+    assert_eq!(json(&output)["raw_bytes"], 100_000);
 }

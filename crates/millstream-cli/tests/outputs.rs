@@ -402,3 +402,16 @@ fn permissions_are_respected() {
     )));
     expect_quiet_success(&output);
 }
+
+#[test]
+fn a_benchmark_without_room_leaves_no_half_of_its_data() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let Some(_disk) = SmallDisk::mount(folder.path(), 1 << 20) else {
+        return;
+    };
+    let mut command = millstream(&["bench", "--quick", "--runs", "1", "pnm", "--corpus", "."]);
+    let errors = expect_status(&run(command.current_dir(folder.path())), 1);
+    assert!(errors.contains("No space left on device"), "{errors}");
+    let halves = |name: &String| name.ends_with(".part");
+    assert!(!names_in(folder.path()).iter().any(halves));
+}

@@ -3,10 +3,13 @@
 mod common;
 
 use std::collections::BTreeMap;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-use common::{expect_quiet_success, expect_status, millstream, names_in, run};
-use serde_json::Value;
+use common::{
+    expect_quiet_success, expect_status, limited, millstream, mixed_bytes, names_in, run,
+};
+use serde_json::{Value, json};
 
 /// A folder of files of all sizes, and their bytes.
 fn files(root: &Path) -> BTreeMap<String, Vec<u8>> {
@@ -35,7 +38,7 @@ fn text(path: &Path) -> &str {
     path.to_str().expect("a plain path")
 }
 
-fn json(words: &[&str]) -> Value {
+fn told(words: &[&str]) -> Value {
     let output = run(&mut millstream(words));
     expect_quiet_success(&output);
     serde_json::from_slice(&output.stdout).expect("JSON")
@@ -71,7 +74,7 @@ fn what_is_packed_is_listed_extracted_shown_and_verified() {
         }
         let packed = Packed::new(&["--codec", codec]);
         let (package, out) = (packed.path("p.mpak"), packed.path("out"));
-        let list = json(&["list", &package, "--json"]);
+        let list = told(&["list", &package, "--json"]);
         let list = list.as_array().expect("an array");
         let names: Vec<&str> = list.iter().filter_map(|row| row["name"].as_str()).collect();
         let want: Vec<&str> = packed.files.keys().map(String::as_str).collect();
@@ -95,7 +98,7 @@ fn what_is_packed_is_listed_extracted_shown_and_verified() {
             assert!(shown.stdout == *bytes, "{codec} {name}");
         }
         assert_eq!(names_in(Path::new(&out)).len(), 4);
-        let verified = json(&["verify", &package, "--json"]);
+        let verified = told(&["verify", &package, "--json"]);
         assert_eq!(verified["failed"], 0);
         assert_eq!(verified["entries"], packed.files.len());
     }
@@ -120,7 +123,7 @@ fn a_package_is_loaded_entry_by_entry_with_the_hashes_of_the_loose_files() {
             String::from_utf8_lossy(&loose.stdout)
         );
     }
-    let document = json(&["load", "--cold", "--json", &package]);
+    let document = told(&["load", "--cold", "--json", &package]);
     assert_eq!(document["files"], packed.files.len());
     assert_eq!(document["failed"], 0);
     let raw: usize = packed.files.values().map(Vec::len).sum();
@@ -130,7 +133,7 @@ fn a_package_is_loaded_entry_by_entry_with_the_hashes_of_the_loose_files() {
         "{document}"
     );
     // Below a walked folder a package is a file like any other.
-    let document = json(&["load", "--json", text(packed.folder.path())]);
+    let document = told(&["load", "--json", text(packed.folder.path())]);
     assert_eq!(document["files"], packed.files.len() + 1);
 }
 
@@ -182,7 +185,7 @@ fn patterns_choose_what_is_extracted() {
         "noise",
         "--json",
     ];
-    assert_eq!(json(&words)["entries"], 9);
+    assert_eq!(told(&words)["entries"], 9);
     assert!(Path::new(&out).join("words/deep/3.txt").exists());
     assert!(!Path::new(&out).join("same").exists());
     expect_status(
@@ -275,7 +278,7 @@ fn a_signature_is_made_and_verified() {
     std::fs::write(&public, public_key).expect("written");
     let packed = Packed::new(&["--sign", text(&secret)]);
     let package = packed.path("p.mpak");
-    let verified = json(&["verify", &package, "--key", text(&public), "--json"]);
+    let verified = told(&["verify", &package, "--key", text(&public), "--json"]);
     assert_eq!(verified["signature_verified"], true);
     std::fs::write(&public, secret_key.replace('9', "1")).expect("written");
     let output = run(&mut millstream(&[
@@ -410,4 +413,82 @@ fn an_interrupted_pack_leaves_nothing_beside_the_package() {
     let status = common::wait(&mut child);
     assert_eq!(status.code(), Some(1));
     assert_eq!(names_in(folder.path()), ["in"]);
+}
+
+#[test]
+fn a_package_that_cannot_be_written_is_named() {
+    let packed = Packed::new(&[]);
+    let folder = packed.folder.path();
+    for words in [
+        &["pack", "in", "-o", "out.mpak"][..],
+        &["diff", "p.mpak", "p.mpak", "-o", "out.mpak"],
+    ] {
+        let mut command = limited("-f 1", words);
+        let errors = expect_status(&run(command.current_dir(folder)), 1);
+        assert!(errors.contains("first: out.mpak: at offset "), "{errors}");
+        assert!(errors.contains("cannot write the package"), "{errors}");
+        assert!(!folder.join("out.mpak").exists());
+        let standard = [&words[..words.len() - 1], &["-"]].concat();
+        let output = run(millstream(&standard).current_dir(folder));
+        expect_status(&output, 2);
+        assert!(output.stdout.is_empty(), "{words:?}");
+    }
+}
+
+#[test]
+fn a_package_in_its_own_folder_is_no_entry_of_itself() {
+    let packed = Packed::new(&[]);
+    let folder = packed.folder.path();
+    let words = ["pack", "in", "-o", "in/own.mpak"];
+    let mut made = Vec::new();
+    for _ in 0..2 {
+        run(millstream(&words).current_dir(folder));
+        made.push(std::fs::read(folder.join("in/own.mpak")).expect("a package"));
+    }
+    assert!(made[0] == made[1], "the second differs from the first");
+}
+
+#[test]
+fn what_was_not_extracted_is_not_counted() {
+    let packed = Packed::new(&[]);
+    let folder = packed.folder.path();
+    std::fs::remove_dir_all(folder.join("in")).expect("ours");
+    std::fs::create_dir(folder.join("in")).expect("ours");
+    std::fs::write(folder.join("in/small"), "12345").expect("a file");
+    std::fs::write(folder.join("in/large"), mixed_bytes(8, 100_000)).expect("a file");
+    let words = ["pack", "in", "-o", "two.mpak"];
+    expect_quiet_success(&run(millstream(&words).current_dir(folder)));
+    // So many blocks of 512 bytes (of 1024 where the shell is bash).
+    let mut command = limited("-f 20", &["extract", "two.mpak", "out", "--json"]);
+    let output = run(command.current_dir(folder));
+    let errors = expect_status(&output, 1);
+    assert!(
+        errors.contains("first: out/large: at offset 0: "),
+        "{errors}"
+    );
+    let told: Value = serde_json::from_slice(&output.stdout).expect("a document");
+    assert_eq!(
+        (&told["raw_bytes"], &told["failed"]),
+        (&json!(5), &json!(1))
+    );
+    let mut command = millstream(&["extract", "none.mpak", "out", "--json"]);
+    let output = run(command.current_dir(folder));
+    expect_status(&output, 1);
+    let told: Value = serde_json::from_slice(&output.stdout).expect("a document");
+    let first = told["first_error"].as_str().expect("words");
+    assert!(first.starts_with("none.mpak: "), "{first}");
+    assert_eq!(told["failed"], 1);
+}
+
+#[test]
+fn names_in_failures_are_text_without_loss() {
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::create_dir(folder.path().join("in")).expect("a folder");
+    let name = std::ffi::OsStr::from_bytes(b"back\\slash\n\xff");
+    std::fs::write(folder.path().join("in").join(name), "x").expect("a file");
+    let output = run(millstream(&["pack", "in", "-o", "p.mpak"]).current_dir(folder.path()));
+    let errors = expect_status(&output, 1);
+    let shown = r"back\x5cslash\x0a\xff";
+    let words = format!("first: in/{shown}: entry '{shown}': ");
+    assert!(errors.contains(&words), "{errors}");
 }

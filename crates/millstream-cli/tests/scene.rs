@@ -117,3 +117,47 @@ fn a_broken_scene_fails_and_the_sound_rest_loads_with_partial() {
     expect_status(&run(&mut millstream(&words)), 1);
     expect_status(&run(&mut millstream(&["scene"])), 2);
 }
+
+#[test]
+fn failures_name_the_file_that_they_are_about_and_the_place_in_it() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let loose = scene(folder.path());
+    let at = |name: &str| folder.path().join(name).to_str().expect("plain").to_owned();
+    let told = |path: &str| {
+        let output = run(&mut millstream(&["scene", path, "--json"]));
+        let errors = expect_status(&output, 1);
+        (errors, output.stdout)
+    };
+    let text = std::fs::read_to_string(&loose).expect("read");
+    std::fs::write(at("cut.png"), &png()[..40]).expect("written");
+    std::fs::write(at("names.gltf"), text.replace("red.png", "cut.png")).expect("written");
+    let (errors, _) = told(&at("names.gltf"));
+    assert!(
+        errors.contains(&format!("first: {}: images[0]: ", at("cut.png"))),
+        "{errors}"
+    );
+    // A name cannot drive the terminal, and is told without loss.
+    let forged = text.replace("data.bin", "a\\u001b[31m\\n\\\\.bin");
+    std::fs::write(at("forged.gltf"), forged).expect("written");
+    let (errors, _) = told(&at("forged.gltf"));
+    let shown = at(r"a\x1b[31m\x0a\x5c.bin: buffers[0]: there is no such file");
+    assert!(errors.contains(&format!("first: {shown}")), "{errors}");
+    // JSON that breaks has a byte where it does.
+    std::fs::write(at("broken.gltf"), "{\n  \"asset\": {\n  oops").expect("written");
+    let (errors, _) = told(&at("broken.gltf"));
+    let words = format!("first: {}: at byte 17 of the JSON: ", at("broken.gltf"));
+    assert!(errors.contains(&words), "{errors}");
+    // What is not there has a document, too; what is no file is told so.
+    let (errors, document) = told(&at("none.gltf"));
+    let words = format!("first: {}: there is no such file", at("none.gltf"));
+    assert!(errors.contains(&words), "{errors}");
+    let document: Value = serde_json::from_slice(&document).expect("one JSON document");
+    assert_eq!(document["failed"], 1);
+    let (errors, _) = told(folder.path().to_str().expect("plain"));
+    assert!(errors.contains("Is a directory"), "{errors}");
+    let (errors, _) = told("/dev/zero");
+    assert!(
+        errors.contains("/dev/zero: a FIFO, a socket or a device"),
+        "{errors}"
+    );
+}

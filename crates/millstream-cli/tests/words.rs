@@ -53,6 +53,17 @@ fn the_version_is_the_crates() {
 }
 
 #[test]
+fn help_that_cannot_be_printed_is_a_failure_with_words() {
+    for words in [&["--help"][..], &["load", "--help"], &["--version"]] {
+        let full = std::fs::File::options().write(true).open("/dev/full");
+        let output = run(millstream(words).stdout(full.expect("there is /dev/full")));
+        let errors = expect_status(&output, 1);
+        let start = "millstream: 1 failure, the first: standard output: cannot write: ";
+        assert!(errors.starts_with(start), "{words:?}: {errors}");
+    }
+}
+
+#[test]
 fn wrong_words_end_with_status_2_and_touch_nothing() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     std::fs::write(folder.path().join("in"), "bytes").expect("a file");

@@ -12,8 +12,9 @@ use crate::size;
 /// Pack a folder into a package.
 ///
 /// Every regular file below DIR becomes an entry, named relative to it. Links, devices and names
-/// that no package may have are failures, and no package is made. The same files and options give
-/// the same bytes, on any machine and number of threads.
+/// that no package may have are failures, and no package is made. FILE.mpak itself, where it lies
+/// below DIR, is left out. The same files and options give the same bytes, on any machine and
+/// number of threads.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -4,12 +4,11 @@ use std::ffi::OsStr;
 use std::io::{BufWriter, Write as _};
 use std::path::Path;
 
-use millstream_pak::{Change, Difference, PackReport};
+use millstream_pak::{Change, Difference, PackReport, names};
 use serde::Serialize;
 
 use crate::args::DiffArgs;
 use crate::failure::Ending;
-use crate::names;
 use crate::output::{self, Output};
 use crate::package::{Reading, describe};
 
@@ -48,7 +47,7 @@ pub(crate) fn diff(args: &DiffArgs) -> Result<(), Ending> {
 }
 
 fn write(name: &OsStr, before: &Reading, after: &Reading) -> Result<PackReport, Ending> {
-    let output = Output::create(name)?;
+    let output = Output::create_package(name)?;
     let report = millstream_pak::write_patch(&before.package, &after.package, None, output.file()?)
         .map_err(|error| describe(Path::new(name), &error))?;
     output.finish()?;

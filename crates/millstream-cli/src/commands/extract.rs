@@ -15,13 +15,12 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::time::Instant;
 
-use millstream_pak::{BatchOptions, Loaded, Piece};
+use millstream_pak::{BatchOptions, Loaded, Piece, names};
 use rustix::fs::{Mode, OFlags};
 use serde::Serialize;
 
 use crate::args::ExtractArgs;
 use crate::failure::{Ending, Failure};
-use crate::names;
 use crate::output::{self, Unfinished};
 use crate::package::{Reading, place};
 use crate::progress::Progress;
@@ -44,9 +43,48 @@ struct Document {
     first_error: Option<String>,
 }
 
+/// How it went.
+#[derive(Default)]
+struct Outcome {
+    done: u64,
+    raw_bytes: u64,
+    failed: u64,
+    first: Option<Failure>,
+}
+
+impl Outcome {
+    fn fail(&mut self, failure: Failure) {
+        self.failed += 1;
+        self.first.get_or_insert(failure);
+    }
+}
+
 /// Runs `extract`.
 pub(crate) fn extract(args: &ExtractArgs) -> Result<(), Ending> {
     let begun = Instant::now();
+    let (outcome, began) = match work(args) {
+        Ok(outcome) => (outcome, true),
+        Err(Ending::Failed { count, first }) => {
+            let outcome = Outcome {
+                failed: count,
+                first: Some(first),
+                ..Outcome::default()
+            };
+            (outcome, false)
+        }
+        Err(ending) => return Err(ending),
+    };
+    tell(args, &outcome, began, begun.elapsed().as_secs_f64())?;
+    match outcome.first {
+        None => Ok(()),
+        Some(first) => Err(Ending::Failed {
+            count: outcome.failed,
+            first,
+        }),
+    }
+}
+
+fn work(args: &ExtractArgs) -> Result<Outcome, Ending> {
     let reading = Reading::open_over(&args.package, args.base.as_deref())?;
     let entries = chosen(args, &reading)?;
     let mut extraction = Extraction::new(&reading, &args.folder)?;
@@ -65,38 +103,35 @@ pub(crate) fn extract(args: &ExtractArgs) -> Result<(), Ending> {
         },
     );
     extraction.name_group();
-    drop(progress);
-    let Extraction {
+    Ok(extraction.outcome)
+}
+
+/// Prints the document; or a table, if there is anything to tell.
+fn tell(args: &ExtractArgs, outcome: &Outcome, began: bool, seconds: f64) -> Result<(), Ending> {
+    let Outcome {
         done,
         raw_bytes,
         failed,
         first,
-        ..
-    } = extraction;
-    let seconds = begun.elapsed().as_secs_f64();
+    } = outcome;
     if args.json {
-        output::print_json(&Document {
-            entries: done,
-            raw_bytes,
+        return output::print_json(&Document {
+            entries: *done,
+            raw_bytes: *raw_bytes,
             seconds,
-            failed,
+            failed: *failed,
             first_error: first.as_ref().map(Failure::to_string),
-        })?;
-    } else {
-        let mut table = Table::default();
-        table
-            .row("entries", done.to_string(), format!("{failed} failed"))
-            .row("bytes", raw_bytes.to_string(), size::display(raw_bytes))
-            .row("time", format!("{seconds:.2} s"), "");
-        output::print(&table.text())?;
+        });
     }
-    match first {
-        None => Ok(()),
-        Some(first) => Err(Ending::Failed {
-            count: failed,
-            first,
-        }),
+    if !began {
+        return Ok(());
     }
+    let mut table = Table::default();
+    table
+        .row("entries", done.to_string(), format!("{failed} failed"))
+        .row("bytes", raw_bytes.to_string(), size::display(*raw_bytes))
+        .row("time", format!("{seconds:.2} s"), "");
+    output::print(&table.text())
 }
 
 /// The entries that the patterns name; a pattern that names none is a failure.
@@ -128,6 +163,7 @@ fn chosen(args: &ExtractArgs, reading: &Reading) -> Result<Vec<u32>, Ending> {
 struct Written {
     unfinished: Unfinished,
     name: Vec<u8>,
+    raw_bytes: u64,
 }
 
 /// A file being written, or why it is not.
@@ -142,10 +178,7 @@ struct Extraction<'a> {
     current: Option<(u32, Writing)>,
     group: Vec<Written>,
     group_bytes: u64,
-    done: u64,
-    raw_bytes: u64,
-    failed: u64,
-    first: Option<Failure>,
+    outcome: Outcome,
 }
 
 impl<'a> Extraction<'a> {
@@ -161,16 +194,8 @@ impl<'a> Extraction<'a> {
             current: None,
             group: Vec::new(),
             group_bytes: 0,
-            done: 0,
-            raw_bytes: 0,
-            failed: 0,
-            first: None,
+            outcome: Outcome::default(),
         })
-    }
-
-    fn fail(&mut self, failure: Failure) {
-        self.failed += 1;
-        self.first.get_or_insert(failure);
     }
 
     /// Writes a piece of an entry; the pieces of one come in order.
@@ -184,15 +209,15 @@ impl<'a> Extraction<'a> {
             let begun = self.begin(piece.index);
             self.current = Some((piece.index, begun));
         }
-        let Some((_, Ok((file, _)))) = &mut self.current else {
+        let Some((_, Ok((file, written)))) = &mut self.current else {
             return;
         };
         let written = match loaded {
             Ok(bytes) => {
                 self.group_bytes += bytes.len() as u64;
-                self.raw_bytes += bytes.len() as u64;
-                let written = file.write_all(&bytes);
-                written.map_err(|error| self.failure(piece.index, "write", &error))
+                written.raw_bytes += bytes.len() as u64;
+                let moved = file.write_all(&bytes);
+                moved.map_err(|error| self.failure(piece, &error))
             }
             Err(error) => Err(self.reading.failure(&error)),
         };
@@ -210,19 +235,24 @@ impl<'a> Extraction<'a> {
         let reading = self.reading;
         let name = reading.package.name(index);
         let name = name.map_err(|error| reading.failure(&error))?;
-        millstream_pak::names::check(name).map_err(|error| reading.failure(&error))?;
+        names::check(name).map_err(|error| reading.failure(&error))?;
         let created = Unfinished::create(self.folder);
         let (file, unfinished) =
             created.map_err(|error| Failure::io(self.folder.as_os_str(), "write", &error))?;
         let name = name.to_vec();
-        Ok((file, Written { unfinished, name }))
+        let written = Written {
+            unfinished,
+            name,
+            raw_bytes: 0,
+        };
+        Ok((file, written))
     }
 
     /// The entry is whole, or has failed.
     fn end(&mut self) {
         match self.current.take() {
             None => {}
-            Some((_, Err(failure))) => self.fail(failure),
+            Some((_, Err(failure))) => self.outcome.fail(failure),
             Some((_, Ok((_, written)))) => {
                 self.group.push(written);
                 if self.group.len() >= GROUP_FILES || self.group_bytes >= GROUP_BYTES {
@@ -245,17 +275,27 @@ impl<'a> Extraction<'a> {
         }
         if let Err(errno) = rustix::fs::syncfs(&self.root) {
             let failure = Failure::io(self.folder.as_os_str(), "write", &errno.into());
-            group.iter().for_each(|_| self.fail(failure.clone()));
+            group
+                .iter()
+                .for_each(|_| self.outcome.fail(failure.clone()));
             return;
         }
         for written in group {
-            let Written { unfinished, name } = written;
+            let Written {
+                unfinished,
+                name,
+                raw_bytes,
+            } = written;
             let renamed = unfinished.rename_by(|path| self.put(path, &name));
             match renamed {
-                Ok(()) => self.done += 1,
+                Ok(()) => {
+                    self.outcome.done += 1;
+                    self.outcome.raw_bytes += raw_bytes;
+                }
                 Err(error) => {
                     let shown = self.folder.join(std::ffi::OsStr::from_bytes(&name));
-                    self.fail(Failure::io(shown.as_os_str(), "write", &error));
+                    self.outcome
+                        .fail(Failure::io(shown.as_os_str(), "write", &error));
                 }
             }
         }
@@ -283,10 +323,11 @@ impl<'a> Extraction<'a> {
         Ok(())
     }
 
-    fn failure(&self, index: u32, doing: &str, error: &io::Error) -> Failure {
-        let name = self.reading.package.name(index).unwrap_or(b"?");
+    /// A piece of an entry cannot be written.
+    fn failure(&self, piece: &Piece, error: &io::Error) -> Failure {
+        let name = self.reading.package.name(piece.index).unwrap_or(b"?");
         let shown = self.folder.join(std::ffi::OsStr::from_bytes(name));
-        Failure::io(shown.as_os_str(), doing, error)
+        Failure::io(shown.as_os_str(), "write", error).at(piece.offset)
     }
 }
 

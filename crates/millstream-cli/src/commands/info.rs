@@ -177,7 +177,7 @@ fn machine_rows(table: &mut Table, machine: &Machine) {
 }
 
 fn place_rows(table: &mut Table, path: &Path, place: &Place) {
-    let name = crate::names::escape(path.as_os_str().as_encoded_bytes());
+    let name = millstream_pak::names::escape(path.as_os_str().as_encoded_bytes());
     let disk = place.device_name.as_deref().unwrap_or("no disk");
     table
         .row("path", name, "")
@@ -271,7 +271,7 @@ fn document(path: &Path, found: &Found) -> Value {
             "huge_pages": machine.huge_pages,
         },
         "place": {
-            "path": crate::names::escape(path.as_os_str().as_encoded_bytes()),
+            "path": millstream_pak::names::escape(path.as_os_str().as_encoded_bytes()),
             "file_system": place.file_system,
             "mount": mount_word(place.mount_kind),
             "disk": place.device_name,

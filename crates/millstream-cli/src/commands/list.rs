@@ -5,13 +5,12 @@ use std::io::{BufWriter, Write as _};
 use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt as _;
 
-use millstream_pak::{BatchOptions, EntryInfo, Metadata, Package};
+use millstream_pak::{BatchOptions, EntryInfo, Metadata, Package, names};
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::args::{CatArgs, ListArgs};
 use crate::failure::{Ending, Failure};
-use crate::names;
 use crate::output::Output;
 use crate::package::{Reading, codec_word, hex};
 

@@ -11,7 +11,7 @@ use millstream::{
     Access, Backend, DeviceKind, Error, ErrorKind, Priority, Queue, QueueOptions, Stats, Storage,
     StorageOptions,
 };
-use millstream_pak::Package;
+use millstream_pak::{Package, names};
 use serde::Serialize;
 
 use crate::args::{BackendWord, DirectWord, LoadArgs};
@@ -22,7 +22,7 @@ use crate::loader::{Hashed, Hashes, Loader, Tally};
 use crate::output::{self, Output};
 use crate::table::Table;
 use crate::walk::{Found, PackageEntry};
-use crate::{names, package, signals, size, walk};
+use crate::{package, signals, size, walk};
 
 /// What `--json` tells.
 #[derive(Debug, Serialize)]
@@ -47,6 +47,7 @@ struct Document {
 
 /// Runs `load`.
 pub(crate) fn load(args: &LoadArgs) -> Result<(), Ending> {
+    check_trace(args.trace.as_deref())?;
     let storage = Storage::new(options(args)?).map_err(refused)?;
     let found = find(&storage, &args.paths);
     if args.cold {
@@ -54,8 +55,11 @@ pub(crate) fn load(args: &LoadArgs) -> Result<(), Ending> {
     }
     let queue = storage.queue(queue_options()).map_err(refused)?;
     let interrupted = Arc::new(AtomicBool::new(false));
+    // Before the work, so that a trace that cannot be written is told now; after the walk, which
+    // would find it.
+    let trace = args.trace.as_deref().map(Output::create).transpose()?;
     cancel_on_interruption(&queue, &interrupted);
-    if args.trace.is_some() {
+    if trace.is_some() {
         storage.start_trace();
     }
     let hashes = match (args.hash, args.json) {
@@ -79,17 +83,28 @@ pub(crate) fn load(args: &LoadArgs) -> Result<(), Ending> {
     if !stopped {
         signals::set_canceller(None);
     }
-    // An interrupted load leaves no trace: outputs can no longer be made.
-    if let Some(name) = args.trace.as_ref().filter(|_| !stopped) {
-        write_trace(name, &storage)?;
-    }
+    // An interrupted load leaves no trace: outputs can no longer be finished.
+    let traced = match trace.filter(|_| !stopped) {
+        Some(output) => write_trace(output, &storage),
+        None => Ok(()),
+    };
     if args.json {
         output::print_json(&document(&storage, &mut tally, &stats))?;
     } else if !args.hash {
         output::print(&table(&storage, &tally, &stats))?;
     }
     close(&storage);
-    ending(&tally)
+    ending(&tally, stopped).and(traced)
+}
+
+/// A trace goes to a file: standard output has the table, the hashes or the document.
+pub(crate) fn check_trace(name: Option<&OsStr>) -> Result<(), Ending> {
+    if name.is_some_and(|name| name == "-") {
+        return Err(Ending::Usage(String::from(
+            "--trace: standard output is taken, so it must be a file and not -",
+        )));
+    }
+    Ok(())
 }
 
 /// What the paths name: files, what is below folders, and the entries of packages.
@@ -200,7 +215,8 @@ pub(crate) fn refused(error: Error) -> Ending {
     Failure::new(OsStr::new("the engine"), cause).into()
 }
 
-fn cancel_on_interruption(queue: &Queue, interrupted: &Arc<AtomicBool>) {
+/// Has an interruption call off what a queue has and will have.
+pub(crate) fn cancel_on_interruption(queue: &Queue, interrupted: &Arc<AtomicBool>) {
     let (queue, interrupted) = (queue.clone(), Arc::clone(interrupted));
     signals::set_canceller(Some(Box::new(move || {
         interrupted.store(true, Ordering::Release);
@@ -209,16 +225,16 @@ fn cancel_on_interruption(queue: &Queue, interrupted: &Arc<AtomicBool>) {
     })));
 }
 
-pub(crate) fn write_trace(name: &OsString, storage: &Storage) -> Result<(), Ending> {
-    let mut writer = BufWriter::new(Output::create(name)?);
+/// Writes what the storage has traced.
+pub(crate) fn write_trace(output: Output, storage: &Storage) -> Result<(), Ending> {
+    let mut writer = BufWriter::new(output);
     let written = storage
         .take_trace()
         .write_json(&mut writer)
         .and_then(|()| writer.flush());
     written.map_err(|error| writer.get_ref().ending(&error))?;
-    let output = writer
-        .into_inner()
-        .map_err(|error| Failure::io(name, "write", error.error()))?;
+    let (output, rest) = writer.into_parts();
+    assert!(rest.is_ok_and(|rest| rest.is_empty()), "it was flushed");
     Ok(output.finish()?)
 }
 
@@ -240,13 +256,13 @@ pub(crate) fn close(storage: &Storage) {
     }
 }
 
-fn ending(tally: &Tally) -> Result<(), Ending> {
+fn ending(tally: &Tally, stopped: bool) -> Result<(), Ending> {
     match tally.first_failure() {
         Some(first) => Err(Ending::Failed {
             count: tally.failed,
             first: first.clone(),
         }),
-        None if tally.cancelled > 0 => Err(Ending::Interrupted),
+        None if stopped || tally.cancelled > 0 => Err(Ending::Interrupted),
         None => Ok(()),
     }
 }

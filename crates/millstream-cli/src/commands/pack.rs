@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::sync::Mutex;
 use std::time::Instant;
@@ -9,7 +10,9 @@ use std::time::Instant;
 use millstream::CodecId;
 use millstream_gltf::cook::{self, SceneCook};
 use millstream_gltf::record::SceneDescriber;
-use millstream_pak::{Coding, Cook, Describe, Item, PackOptions, PackReport, SecretKey, Target};
+use millstream_pak::{
+    Coding, Cook, Describe, Item, PackOptions, PackReport, SecretKey, Target, names,
+};
 use serde::Serialize;
 
 use crate::args::PackArgs;
@@ -17,8 +20,8 @@ use crate::failure::{Ending, Failure};
 use crate::output::{self, Output};
 use crate::package::{describe, hex};
 use crate::progress::Progress;
+use crate::size;
 use crate::table::Table;
-use crate::{names, size};
 
 /// What `--json` tells.
 #[derive(Debug, Serialize)]
@@ -43,12 +46,15 @@ pub(crate) fn pack(args: &PackArgs) -> Result<(), Ending> {
         Some(path) => Some(SecretKey::read(path).map_err(|error| describe(path, &error))?),
         None => None,
     };
-    let items = find(&args.folder)?;
+    let mut items = find(&args.folder)?;
+    if let Some(itself) = name_below(&args.folder, Path::new(&args.output)) {
+        items.retain(|item| item.name() != itself);
+    }
     let order = match &args.order {
         Some(trace) => order(trace, &items)?,
         None => Vec::new(),
     };
-    let output = Output::create(&args.output)?;
+    let output = Output::create_package(&args.output)?;
     let total = items.iter().map(Item::raw_bytes).sum();
     let progress = Mutex::new((Progress::new("packing", Some(total)), 0));
     let describers = describers();
@@ -145,6 +151,14 @@ fn find(folder: &Path) -> Result<Vec<Item>, Ending> {
             first: describe(folder, first),
         }),
     }
+}
+
+/// The name that the package itself would have as an entry, if it is made in the folder that it is
+/// made of. It is left out, or a second `pack` would not give the bytes of the first.
+fn name_below(folder: &Path, package: &Path) -> Option<Vec<u8>> {
+    let package = package.canonicalize().ok()?;
+    let below = package.strip_prefix(folder.canonicalize().ok()?).ok()?;
+    Some(below.as_os_str().as_bytes().to_vec())
 }
 
 /// The names of the inputs in the order in which a trace's requests were submitted. A trace of

@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::io::{Read as _, Write as _};
 
+use millstream_pak::names;
 use millstream_report::limits::TRACE_BYTES_MAX;
 use millstream_report::trace;
 use serde::Serialize;
@@ -10,7 +11,6 @@ use serde::Serialize;
 use crate::args::ReportArgs;
 use crate::failure::{Ending, Failure};
 use crate::input::Input;
-use crate::names;
 use crate::output::{self, Output};
 
 /// What `--json` tells.

@@ -2,23 +2,28 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use millstream::{Storage, StorageOptions};
 use millstream_gltf::record::is_scene;
 use millstream_gltf::{
-    Error, Event, EventKind, Load, Loader, LoaderOptions, Progress, State, image, wait_all,
+    Error, ErrorKind, Event, EventKind, Load, Loader, LoaderOptions, Progress, State, image,
+    wait_all,
 };
-use millstream_pak::{Package, is_package};
+use millstream_pak::{Package, is_package, names};
 use serde::Serialize;
 
 use crate::args::SceneArgs;
-use crate::commands::load::{close, format_seconds, refused, write_trace};
+use crate::commands::load::{
+    cancel_on_interruption, check_trace, close, format_seconds, refused, write_trace,
+};
 use crate::failure::{Ending, Failure};
-use crate::loader::processor_time;
+use crate::loader::{describe, processor_time};
+use crate::output::Output;
 use crate::progress;
 use crate::table::Table;
-use crate::{names, output, package, signals, size};
+use crate::{output, package, signals, size};
 
 /// What `--json` tells.
 #[derive(Debug, Default, Serialize)]
@@ -38,38 +43,67 @@ struct Document {
 #[derive(Default)]
 struct Outcome {
     document: Document,
-    first_error: Option<Error>,
+    first_failure: Option<Failure>,
     events: Vec<Event>,
     first_drawable: Option<Duration>,
 }
 
+impl Outcome {
+    /// Of what did not even begin.
+    fn failed(count: u64, first: Failure) -> Outcome {
+        let document = Document {
+            failed: count,
+            ..Document::default()
+        };
+        Outcome {
+            document,
+            first_failure: Some(first),
+            ..Outcome::default()
+        }
+    }
+}
+
 /// Runs `scene`.
 pub(crate) fn scene(args: &SceneArgs) -> Result<(), Ending> {
+    check_trace(args.trace.as_deref())?;
+    check_kind(&args.file)?;
     let mut options = StorageOptions::default();
     image::register(&mut options.codecs, image::ImageLimits::default());
     let storage = Storage::new(options).map_err(refused)?;
     let loader = Loader::new(&storage, LoaderOptions::default())
         .map_err(|error| failure(&args.file, &error))?;
-    let queue = loader.queue().clone();
-    signals::set_canceller(Some(Box::new(move || queue.cancel_tagged(0, 0))));
-    if args.trace.is_some() {
+    // Before the work, so that a trace that cannot be written is told now.
+    let trace = args.trace.as_deref().map(Output::create).transpose()?;
+    if trace.is_some() {
         storage.start_trace();
     }
+    let interrupted = Arc::new(AtomicBool::new(false));
+    cancel_on_interruption(loader.queue(), &interrupted);
     let (begun, processor_begun) = (Instant::now(), processor_time());
-    let mut loads = begin(&loader, &storage, &args.file)?;
-    watch(&mut loads);
-    let mut outcome = collect(loads);
+    let mut outcome = match begin(&loader, &storage, &args.file) {
+        Ok(mut loads) => {
+            watch(&mut loads);
+            collect(&args.file, loads)
+        }
+        Err(Ending::Failed { count, first }) => Outcome::failed(count, first),
+        Err(ending) => return Err(ending),
+    };
     let elapsed = begun.elapsed();
     outcome.document.seconds = elapsed.as_secs_f64();
     outcome.document.cpu_seconds = processor_time()
         .saturating_sub(processor_begun)
         .as_secs_f64();
     outcome.document.stored_bytes = storage.stats().stored_bytes;
-    signals::set_canceller(None);
-    if let Some(name) = &args.trace {
-        write_trace(name, &storage)?;
+    let stopped = interrupted.load(Ordering::Acquire);
+    if !stopped {
+        signals::set_canceller(None);
     }
-    let refused = outcome.first_error.is_some() && !args.partial;
+    // An interrupted load leaves no trace: outputs can no longer be finished.
+    let traced = match trace.filter(|_| !stopped) {
+        Some(output) => write_trace(output, &storage),
+        None => Ok(()),
+    };
+    let refused = stopped || outcome.first_failure.is_some() && !args.partial;
     if args.json {
         output::print_json(&outcome.document)?;
     } else if !refused {
@@ -77,12 +111,28 @@ pub(crate) fn scene(args: &SceneArgs) -> Result<(), Ending> {
     }
     drop(loader);
     close(&storage);
-    match &outcome.first_error {
-        None => Ok(()),
+    match outcome.first_failure {
+        _ if stopped => Err(Ending::Interrupted),
+        None => traced,
         Some(first) => Err(Ending::Failed {
             count: outcome.document.failed,
-            first: failure(&args.file, first),
+            first,
         }),
+    }
+}
+
+/// What is no file is told so; what is not there, the load tells.
+fn check_kind(file: &Path) -> Result<(), Failure> {
+    match std::fs::metadata(file) {
+        Ok(about) if about.is_dir() => {
+            let error = std::io::Error::from_raw_os_error(libc::EISDIR);
+            Err(Failure::io(file.as_os_str(), "read", &error))
+        }
+        Ok(about) if !about.is_file() => {
+            let cause = "a FIFO, a socket or a device: a scene is loaded out of regular files";
+            Err(Failure::new(file.as_os_str(), cause))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -141,7 +191,7 @@ fn watch(loads: &mut [Load<'_>]) {
     }
 }
 
-fn collect(loads: Vec<Load<'_>>) -> Outcome {
+fn collect(file: &Path, loads: Vec<Load<'_>>) -> Outcome {
     let mut outcome = Outcome::default();
     for load in loads {
         let Progress {
@@ -164,12 +214,14 @@ fn collect(loads: Vec<Load<'_>>) -> Outcome {
                 document.images += scene.images().iter().filter(there).count() as u64;
                 for problem in scene.problems() {
                     document.failed += 1;
-                    outcome.first_error.get_or_insert_with(|| problem.clone());
+                    let first = &mut outcome.first_failure;
+                    first.get_or_insert_with(|| failure(file, problem));
                 }
             }
             Err(error) => {
                 document.failed += 1;
-                outcome.first_error.get_or_insert(error);
+                let first = &mut outcome.first_failure;
+                first.get_or_insert_with(|| failure(file, &error));
             }
         }
     }
@@ -177,8 +229,28 @@ fn collect(loads: Vec<Load<'_>>) -> Outcome {
     outcome
 }
 
+/// An error of the scene in `file`, as the program words failures: of the file that it is about,
+/// which is the scene's, one beside it, or an entry of a package.
 fn failure(file: &Path, error: &Error) -> Failure {
-    Failure::new(file.as_os_str(), error.to_string())
+    let named = error.file().map(Path::new);
+    let own = named.is_none_or(|named| file.file_name() == Some(named.as_os_str()));
+    let packed = package::is_package(file);
+    let beside = named.filter(|_| !own && !packed);
+    let folder = file.parent().unwrap_or(Path::new(""));
+    let path = beside.map_or_else(|| file.to_owned(), |named| folder.join(named));
+    let mut words = String::new();
+    if let Some(named) = named.filter(|_| packed) {
+        let name = names::escape(named.as_os_str().as_encoded_bytes());
+        words.push_str(&format!("entry '{name}': "));
+    }
+    if !error.place().is_empty() {
+        words.push_str(&format!("{}: ", error.place()));
+    }
+    match error.request_error() {
+        // An image that cannot be decoded has its own words.
+        Some(request) if error.kind() != ErrorKind::Image => describe(&path, request).with(&words),
+        _ => Failure::new(path.as_os_str(), error.cause()).with(&words),
+    }
 }
 
 fn table(outcome: &Outcome) -> String {
