@@ -115,7 +115,10 @@ impl Segments {
     /// Bytes of all pieces.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.as_slice().iter().map(Segment::len).sum()
+        match self {
+            Segments::One(segment) => segment.len(),
+            Segments::Many(segments) => segments.iter().map(Segment::len).sum(),
+        }
     }
 }
 

@@ -2,12 +2,13 @@
 //!
 //! A request is large, and there are many: so requests lie in a list of their own, beside the list
 //! of entries. Each is moved once, from its caller's stack to the list, and taken apart by the
-//! engine where it lies; both lists go back to the queue to be filled again.
+//! engine where it lies; the lists go back to the queue to be filled again.
 
 use crate::cells::CellId;
 use crate::queue::Fifo;
 use crate::request::Request;
 
+#[derive(Clone, Copy)]
 enum Kind {
     /// The next of the list of requests.
     Request {
@@ -15,9 +16,11 @@ enum Kind {
         /// Its cancellation came before the engine saw it.
         cancelled: bool,
     },
-    Fifo(Fifo),
+    /// The next of the list of those that fire in their place.
+    Fifo,
 }
 
+#[derive(Clone, Copy)]
 struct Entry {
     sequence: u64,
     kind: Kind,
@@ -39,6 +42,8 @@ pub(crate) struct Entries {
     entries: Vec<Entry>,
     /// Those of the requests among them, in the same order.
     requests: Vec<Request>,
+    /// And the others.
+    fifos: Vec<Fifo>,
 }
 
 impl Entries {
@@ -48,6 +53,12 @@ impl Entries {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.entries.is_empty()
+    }
+
+    /// Makes room for one more request, so that nothing stands between the caller's stack and its
+    /// place.
+    pub(crate) fn reserve(&mut self) {
+        self.requests.reserve(1);
     }
 
     #[inline]
@@ -61,27 +72,22 @@ impl Entries {
     }
 
     pub(crate) fn push_fifo(&mut self, sequence: u64, fifo: Fifo) {
-        let kind = Kind::Fifo(fifo);
+        self.fifos.push(fifo);
+        let kind = Kind::Fifo;
         self.entries.push(Entry { sequence, kind });
     }
 
     pub(crate) fn append(&mut self, other: &mut Entries) {
         self.entries.append(&mut other.entries);
         self.requests.append(&mut other.requests);
+        self.fifos.append(&mut other.fifos);
     }
 
     /// The request that a ticket means.
     pub(crate) fn request_of(&mut self, cell: CellId) -> Option<&mut Request> {
-        let cells = self.entries.iter().filter_map(|entry| match entry.kind {
-            Kind::Request { cell, .. } => Some(cell),
-            Kind::Fifo(_) => None,
-        });
-        let (request, _) = self
-            .requests
-            .iter_mut()
-            .zip(cells)
-            .find(|(_, other)| *other == Some(cell))?;
-        Some(request)
+        let mut cells = cells_of(&self.entries);
+        let number = cells.position(|other| other == Some(cell))?;
+        self.requests.get_mut(number)
     }
 
     /// Moves requests that match to the end of `into`, as cancelled; whether there were any.
@@ -90,14 +96,10 @@ impl Entries {
         matches: impl Fn(&Request, Option<CellId>) -> bool,
         into: &mut Entries,
     ) -> bool {
-        let cells = self.entries.iter().filter_map(|entry| match entry.kind {
-            Kind::Request { cell, .. } => Some(cell),
-            Kind::Fifo(_) => None,
-        });
         let found: Vec<bool> = self
             .requests
             .iter()
-            .zip(cells)
+            .zip(cells_of(&self.entries))
             .map(|(request, cell)| matches(request, cell))
             .collect();
         if !found.contains(&true) {
@@ -109,7 +111,7 @@ impl Entries {
                 *cancelled = *next.next().expect("a request for its entry");
                 *cancelled
             }
-            Kind::Fifo(_) => false,
+            Kind::Fifo => false,
         });
         into.entries.extend(cancelled);
         let mut next = found.iter();
@@ -123,19 +125,30 @@ impl Entries {
     #[inline]
     pub(crate) fn take(&mut self, mut each: impl FnMut(usize, u64, Taken<'_>)) {
         let mut requests = self.requests.iter_mut();
-        for (place, entry) in self.entries.drain(..).enumerate() {
+        let mut fifos = self.fifos.drain(..);
+        for (place, &entry) in self.entries.iter().enumerate() {
             let taken = match entry.kind {
                 Kind::Request { cell, cancelled } => Taken::Request {
                     request: requests.next().expect("a request for its entry"),
                     cell,
                     cancelled,
                 },
-                Kind::Fifo(fifo) => Taken::Fifo(fifo),
+                Kind::Fifo => Taken::Fifo(fifos.next().expect("an effect for its entry")),
             };
             each(place, entry.sequence, taken);
         }
+        drop(fifos);
+        self.entries.clear();
         self.requests.clear();
     }
+}
+
+/// The cells of all requests, in their order.
+fn cells_of(entries: &[Entry]) -> impl Iterator<Item = Option<CellId>> {
+    entries.iter().filter_map(|entry| match entry.kind {
+        Kind::Request { cell, .. } => Some(cell),
+        Kind::Fifo => None,
+    })
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@
 //! before them has ended; they hold nothing back.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
@@ -311,75 +311,81 @@ impl QueueShared {
         reserved.ok_or_else(full)
     }
 
+    #[inline]
     fn enqueue(
         self: &Arc<Self>,
         request: Request,
         with_ticket: bool,
         block: bool,
     ) -> Result<Option<CellId>, Rejected> {
-        let reject = |error, request| {
-            Err(Rejected {
+        match self.place(&request, with_ticket, block) {
+            Ok((mut collect, cell)) => {
+                let sequence = collect.next_sequence;
+                collect.next_sequence += 1;
+                collect.pending.push_request(sequence, request, cell);
+                let half = (self.options.capacity / 2).max(1) as usize;
+                if self.options.auto_submit && collect.pending.len() >= half {
+                    self.submit_locked(&mut collect);
+                }
+                Ok(cell)
+            }
+            Err(error) => Err(Rejected {
                 error,
                 request: Box::new(request),
-            })
-        };
+            }),
+        }
+    }
+
+    /// Takes what a request needs of the queue: a place of its capacity, a cell for its ticket. The
+    /// request counts in its group and counter from here on.
+    fn place(
+        self: &Arc<Self>,
+        request: &Request,
+        with_ticket: bool,
+        block: bool,
+    ) -> Result<(MutexGuard<'_, Collect>, Option<CellId>), Error> {
+        let closing = || Error::new(ErrorKind::Closed, "the storage is closing");
         if self.storage.is_closed() {
-            return reject(
-                Error::new(ErrorKind::Closed, "the storage is closing"),
-                request,
-            );
+            return Err(closing());
         }
-        if let Err(error) = self.reserve_or_wait(block) {
-            return reject(error, request);
-        }
+        self.reserve_or_wait(block)?;
         let mut collect = lock(&self.collect);
-        if collect.closed {
-            self.live.fetch_sub(1, Ordering::SeqCst);
-            return reject(
-                Error::new(ErrorKind::Closed, "the storage is closing"),
-                request,
-            );
-        }
-        let behind = collect.next_sequence - self.watermark.load(Ordering::Relaxed);
-        let cell = if behind > limits::SEQUENCE_WINDOW_MAX {
-            Err(Error::new(
-                ErrorKind::Limit,
-                "an old request of the queue has not ended",
-            ))
-        } else if with_ticket {
-            self.cells
-                .take(&mut collect.free_cells)
-                .map(Some)
-                .ok_or_else(|| {
-                    Error::new(
-                        ErrorKind::TooManyTickets,
-                        "tickets were neither claimed nor dropped",
-                    )
-                })
-        } else {
-            Ok(None)
-        };
-        let cell = match cell {
-            Ok(cell) => cell,
+        match self.cell_for(&mut collect, with_ticket) {
+            Ok(cell) => {
+                collect.pending.reserve();
+                if let Some(group) = &request.group {
+                    group.add();
+                }
+                if let Some(counter) = &request.counter {
+                    counter.add();
+                }
+                Ok((collect, cell))
+            }
             Err(error) => {
                 self.live.fetch_sub(1, Ordering::SeqCst);
-                return reject(error, request);
+                Err(error)
             }
-        };
-        if let Some(group) = &request.group {
-            group.add();
         }
-        if let Some(counter) = &request.counter {
-            counter.add();
+    }
+
+    /// A cell for a request's ticket, if it wants one and the queue takes it.
+    fn cell_for(&self, collect: &mut Collect, with_ticket: bool) -> Result<Option<CellId>, Error> {
+        if collect.closed {
+            return Err(Error::new(ErrorKind::Closed, "the storage is closing"));
         }
-        let sequence = collect.next_sequence;
-        collect.next_sequence += 1;
-        collect.pending.push_request(sequence, request, cell);
-        let half = (self.options.capacity / 2).max(1) as usize;
-        if self.options.auto_submit && collect.pending.len() >= half {
-            self.submit_locked(&mut collect);
+        let behind = collect.next_sequence - self.watermark.load(Ordering::Relaxed);
+        if behind > limits::SEQUENCE_WINDOW_MAX {
+            let cause = "an old request of the queue has not ended";
+            return Err(Error::new(ErrorKind::Limit, cause));
         }
-        Ok(cell)
+        if !with_ticket {
+            return Ok(None);
+        }
+        let cell = self.cells.take(&mut collect.free_cells);
+        cell.map(Some).ok_or_else(|| {
+            let cause = "tickets were neither claimed nor dropped";
+            Error::new(ErrorKind::TooManyTickets, cause)
+        })
     }
 
     fn enqueue_fifo(&self, fifo: Fifo) {
@@ -486,6 +492,7 @@ impl Queue {
     /// # Errors
     /// The request comes back: the storage closes, too many tickets are unclaimed, or (on a
     /// storage's thread) the queue is full.
+    #[inline]
     pub fn enqueue(&self, request: Request) -> Result<Ticket, Rejected> {
         self.with_ticket(request, true)
     }
@@ -494,10 +501,12 @@ impl Queue {
     ///
     /// # Errors
     /// As [`Queue::enqueue`], and `QueueFull`. What the queue holds was submitted then.
+    #[inline]
     pub fn try_enqueue(&self, request: Request) -> Result<Ticket, Rejected> {
         self.with_ticket(request, false)
     }
 
+    #[inline]
     fn with_ticket(&self, request: Request, block: bool) -> Result<Ticket, Rejected> {
         let cell = self.shared().enqueue(request, true, block)?;
         match cell {
@@ -511,6 +520,7 @@ impl Queue {
     ///
     /// # Errors
     /// As [`Queue::enqueue`].
+    #[inline]
     pub fn enqueue_detached(&self, request: Request) -> Result<(), Rejected> {
         self.shared().enqueue(request, false, true).map(|_| ())
     }
@@ -519,6 +529,7 @@ impl Queue {
     ///
     /// # Errors
     /// As [`Queue::try_enqueue`].
+    #[inline]
     pub fn try_enqueue_detached(&self, request: Request) -> Result<(), Rejected> {
         self.shared().enqueue(request, false, false).map(|_| ())
     }

@@ -110,6 +110,7 @@ impl Scheduler {
     }
 
     /// Lets a request wait for its turn.
+    #[inline]
     pub(crate) fn add(&mut self, request: u32, place: Place, now_ns: u64) {
         let index = request as usize;
         if index >= self.stamps.len() {
@@ -168,7 +169,8 @@ impl Scheduler {
     /// The request no longer waits (served completely, cancelled, or held back).
     pub(crate) fn remove(&mut self, request: u32) {
         let index = request as usize;
-        if let Some(place) = self.places.get_mut(index).and_then(Option::take) {
+        if let Some(Some(place)) = self.places.get(index).copied() {
+            self.places[index] = None;
             self.stamps[index] = self.stamps[index].wrapping_add(1);
             let class = self.class(place.class);
             class.waiting -= 1;
@@ -336,11 +338,15 @@ impl Scheduler {
         }
     }
 
-    /// The request right behind `request` in its class's arrival order, if both stand there: a
-    /// candidate for merging.
-    pub(crate) fn next_arrival(&self, class: Priority, nth: usize) -> Option<u32> {
-        let item = self.classes[class as usize].arrivals.get(nth)?;
-        (self.stamps[item.request as usize] == item.stamp).then_some(item.request)
+    /// Of a class's requests in the order of their arrival the `nth` behind `request`, which must
+    /// stand in front: a candidate for merging.
+    #[inline]
+    pub(crate) fn follower(&self, class: Priority, request: u32, nth: usize) -> Option<u32> {
+        let arrivals = &self.classes[class as usize].arrivals;
+        let item = arrivals.get(nth)?;
+        let front = arrivals.front()?;
+        let stands = |item: &Item| self.stamps[item.request as usize] == item.stamp;
+        (front.request == request && stands(front) && stands(item)).then_some(item.request)
     }
 }
 

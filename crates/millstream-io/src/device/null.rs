@@ -11,7 +11,7 @@ use crate::memory::Region;
 /// The device. See the module.
 pub struct NullDevice {
     depth: usize,
-    pushed: Vec<Operation>,
+    pushed: Vec<Completion>,
     ended: Vec<Completion>,
     completed_count: u64,
     bell: Doorbell,
@@ -37,13 +37,8 @@ impl NullDevice {
         self.completed_count
     }
 
-    fn end(&mut self, result: impl Fn(usize) -> Result<usize, Errno>) {
-        self.ended
-            .extend(self.pushed.drain(..).map(|operation| Completion {
-                id: operation.id,
-                result: result(operation.segments.bytes()),
-                segments: operation.segments,
-            }));
+    fn end(&mut self) {
+        self.ended.append(&mut self.pushed);
     }
 }
 
@@ -68,12 +63,16 @@ impl Device for NullDevice {
         if self.in_flight() == self.depth {
             return Err(operation);
         }
-        self.pushed.push(operation);
+        self.pushed.push(Completion {
+            id: operation.id,
+            result: Ok(operation.segments.bytes()),
+            segments: operation.segments,
+        });
         Ok(())
     }
 
     fn submit(&mut self) -> Result<(), IoError> {
-        self.end(Ok);
+        self.end();
         Ok(())
     }
 
@@ -85,7 +84,7 @@ impl Device for NullDevice {
     }
 
     fn wait(&mut self, timeout: Option<Duration>, awake: &mut dyn FnMut() -> bool) {
-        self.end(Ok);
+        self.end();
         if !self.ended.is_empty() || timeout == Some(Duration::ZERO) || !self.bell.arm() {
             return;
         }
@@ -108,7 +107,10 @@ impl Device for NullDevice {
         _deadline: Instant,
         completions: &mut Vec<Completion>,
     ) -> Abandoned {
-        self.end(|_| Err(Errno(libc::ECANCELED)));
+        for completion in &mut self.pushed {
+            completion.result = Err(Errno(libc::ECANCELED));
+        }
+        self.end();
         self.reap(completions);
         Abandoned::default()
     }

@@ -117,8 +117,7 @@ impl Engine {
     pub(super) fn finish_op(&mut self, number: u32, result: Result<(), Option<Error>>) {
         let op = self.ops.remove(number);
         if op.slow {
-            let about = self.files.at(op.file).about.as_ref();
-            let mount = about.map_or(0, |about| about.mount);
+            let mount = self.files.at(op.file).mount();
             self.slow_completed(mount);
         } else {
             self.scheduler.completed(op.class, op.want);
@@ -135,10 +134,7 @@ impl Engine {
                 }
             }
         }
-        // Only now: the end of its last request must not close the file of an operation.
-        self.files.at(op.file).ops -= 1;
-        self.files.note_idle(op.file);
-        self.finish_close(op.file);
+        self.operation_ended(op.file);
     }
 
     fn member_done(&mut self, target: Target, op: &Op, result: Result<(), Option<Error>>) {

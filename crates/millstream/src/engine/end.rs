@@ -70,10 +70,12 @@ impl Engine {
 
     /// The end of a request: counts it, lets go of its file and windows, tells everyone who wanted
     /// to know, and frees the slot.
-    fn end(&mut self, request: u32) {
+    pub(super) fn end(&mut self, request: u32) {
         // A staged request stands in the scheduler until it is looked at once more after its last
         // operation.
-        self.scheduler.remove(request);
+        if self.scheduler.contains(request) {
+            self.scheduler.remove(request);
+        }
         if self.trace.is_some() {
             self.trace_request(request);
         }
@@ -445,6 +447,11 @@ fn raw_bytes(req: &Req) -> u64 {
 
 /// The destination, back to its owner.
 fn landed(destination: &mut Destination) -> Landed {
+    if let Destination::Borrowed(_) = destination {
+        // It owns nothing that would have to be dropped.
+        std::mem::forget(std::mem::replace(destination, Destination::Nothing));
+        return Landed::Nothing;
+    }
     match std::mem::replace(destination, Destination::Nothing) {
         Destination::Buffer(buffer) => Landed::Buffer(buffer),
         Destination::Pieces(pieces) => Landed::Pieces(pieces),

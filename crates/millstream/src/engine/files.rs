@@ -112,6 +112,11 @@ impl File {
             .is_some_and(|about| about.mount_kind == MountKind::Slow)
     }
 
+    /// The number of its mount.
+    pub(super) fn mount(&self) -> u64 {
+        self.about.as_ref().map_or(0, |about| about.mount)
+    }
+
     pub(super) fn descriptors(&self) -> usize {
         usize::from(matches!(self.phase, FilePhase::Open(_)))
             + usize::from(matches!(self.direct, Direct::Open(_) | Direct::Refused(_)))
@@ -206,12 +211,14 @@ impl Files {
         }));
     }
 
+    #[inline]
     pub(crate) fn get(&mut self, index: u32, generation: u32) -> Option<&mut File> {
         let file = self.files.get_mut(index as usize)?.as_deref_mut()?;
         (file.generation == generation).then_some(file)
     }
 
     /// A file that a live request or operation names.
+    #[inline]
     pub(crate) fn at(&mut self, index: u32) -> &mut File {
         self.files[index as usize]
             .as_deref_mut()
@@ -361,11 +368,29 @@ impl Engine {
         let index = req.file;
         let file = self.files.at(index);
         file.requests -= 1;
-        if attached {
-            file.users -= 1;
+        file.users -= u32::from(attached);
+        let (idle, closed) = (attached && file.users == 0, file.close_fired);
+        self.after_file(index, idle, closed);
+    }
+
+    /// An operation has ended, and so have its requests: the end of the last of them must not
+    /// close the file under it.
+    pub(super) fn operation_ended(&mut self, index: u32) {
+        let file = self.files.at(index);
+        file.ops -= 1;
+        let (idle, closed) = (file.ops == 0, file.close_fired);
+        self.after_file(index, idle, closed);
+    }
+
+    /// Looks after a file that may be idle, or may go, now.
+    #[inline]
+    fn after_file(&mut self, index: u32, idle: bool, closed: bool) {
+        if idle {
             self.files.note_idle(index);
         }
-        self.finish_close(index);
+        if closed {
+            self.finish_close(index);
+        }
     }
 
     /// The close entry of a file fires.
@@ -379,15 +404,9 @@ impl Engine {
     /// Lets go of a closed file that nobody needs any more. Another queue than that of its requests
     /// may have closed it, so any end of a request can be what it waits for.
     pub(super) fn finish_close(&mut self, index: u32) {
-        if self.files.at(index).close_fired {
-            self.close_if_done(index);
-        }
-    }
-
-    fn close_if_done(&mut self, index: u32) {
         let file = self.files.at(index);
         let busy = file.requests > 0 || file.ops > 0 || file.reserved() > 0;
-        if busy || matches!(file.phase, FilePhase::Queued(_)) {
+        if !file.close_fired || busy || matches!(file.phase, FilePhase::Queued(_)) {
             return;
         }
         self.close_descriptors(index);

@@ -271,6 +271,9 @@ impl Engine {
         req.len = len;
         req.raw_len = Some(len);
         req.phase = Phase::Waiting;
+        if let Destination::Borrowed(borrowed) = &req.destination {
+            req.straight.base = borrowed.pointer;
+        }
         let place = Place {
             class: req.class,
             deadline_ns: req.deadline_ns,

@@ -14,6 +14,7 @@ use super::table::{Members, NO_FILE, Op, Phase, Work};
 use super::{Engine, Timer};
 use crate::job::{FileWork, Job, Target};
 use crate::limits;
+use crate::request::Priority;
 
 /// What became of a pick.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -135,6 +136,9 @@ impl Engine {
     }
 
     fn issue(&mut self, request: u32, staging_short: bool) -> Issue {
+        if self.issue_usual(request) {
+            return Issue::Issued;
+        }
         if let Work::Warm(_) = self.req(request).work {
             return self.issue_warm(request);
         }
@@ -170,7 +174,7 @@ impl Engine {
         if !file.is_slow() {
             return false;
         }
-        let mount = file.about.as_ref().map_or(0, |about| about.mount);
+        let mount = file.mount();
         let slow = self.files.slow_mounts.entry(mount).or_default();
         if slow.ops < SLOW_OPS_MAX {
             return false;
@@ -247,8 +251,8 @@ impl Engine {
         let file = self.files.at(index);
         file.ops += 1;
         let slow = file.is_slow();
+        let mount = if slow { file.mount() } else { 0 };
         if slow {
-            let mount = file.about.as_ref().map_or(0, |about| about.mount);
             self.files.slow_mounts.entry(mount).or_default().ops += 1;
         } else {
             self.scheduler.issued(first, class, transfer.want, now_ns);
@@ -275,10 +279,19 @@ impl Engine {
             slow,
             copied: transfer.copied,
         });
-        self.give(op, segments, transfer.offset, descriptor);
+        let operation = Operation {
+            id: u64::from(op),
+            verb: transfer.verb,
+            file: descriptor,
+            offset: transfer.offset,
+            segments,
+            offload: is_offloaded(transfer.verb, transfer.direct, transfer.want),
+            mount,
+        };
+        self.lend(operation, class, slow, transfer.copied);
     }
 
-    /// Pushes an operation (or its rest) to its device, or lets it wait if the device is full.
+    /// Pushes the rest of an operation to its device, or lets it wait if the device is full.
     pub(super) fn give(
         &mut self,
         op: u32,
@@ -288,21 +301,24 @@ impl Engine {
     ) {
         let entry = &self.ops[op];
         let (class, slow, copied) = (entry.class, entry.slow, entry.copied);
-        let mount = match slow {
-            true => self.files.at(entry.file).about.as_ref(),
-            false => None,
-        };
-        let offload = entry.verb == Verb::Write
-            || (!entry.direct && entry.want - entry.done >= limits::OFFLOAD_BYTES_MIN);
         let operation = Operation {
             id: u64::from(op),
             verb: entry.verb,
             file: descriptor,
             offset,
             segments,
-            offload,
-            mount: mount.map_or(0, |about| about.mount),
+            offload: is_offloaded(entry.verb, entry.direct, entry.want - entry.done),
+            mount: match slow {
+                true => self.files.at(entry.file).mount(),
+                false => 0,
+            },
         };
+        self.lend(operation, class, slow, copied);
+    }
+
+    /// Gives an operation to whoever moves its bytes, or lets it wait if the device is full.
+    #[inline]
+    fn lend(&mut self, operation: Operation, class: Priority, slow: bool, copied: bool) {
         if copied {
             self.give_copy(operation, class);
             return;
@@ -320,6 +336,7 @@ impl Engine {
         // counted up, which the engine keeps until the completion (see the module); `File::ops`
         // keeps the descriptor open.
         if let Err(back) = unsafe { device.push(operation) } {
+            let op = u32::try_from(back.id).expect("operations have small numbers");
             self.ops_waiting.push((op, back.segments));
         }
     }
@@ -363,6 +380,11 @@ impl Engine {
             }
         }
     }
+}
+
+/// Whether a transfer is likely to block or to copy much.
+fn is_offloaded(verb: Verb, direct: bool, bytes: u64) -> bool {
+    verb == Verb::Write || (!direct && bytes >= limits::OFFLOAD_BYTES_MIN)
 }
 
 /// One piece of memory of an operation.

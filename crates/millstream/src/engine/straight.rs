@@ -197,6 +197,57 @@ impl Engine {
         Ok(())
     }
 
+    /// Issues a usual request that goes as one block, just as it lies in the file and in memory.
+    /// False, and nothing issued: it does not, or it is not known yet which way it goes.
+    pub(super) fn issue_usual(&mut self, request: u32) -> bool {
+        let block = self.scheduler.block_bytes(self.now_ns);
+        let req = &self.requests[request as usize];
+        let (index, at, len) = (req.file, req.offset, req.len);
+        let block = block.min(limits::COPY_BLOCK_BYTES);
+        if !req.usual || req.issued > 0 || len > block || req.decode.is_some() {
+            return false;
+        }
+        let file = self.files.at(index);
+        let access = file.options.access.unwrap_or(self.shared.options.access);
+        let (FilePhase::Open(cached), false) = (&file.phase, file.is_slow()) else {
+            return false;
+        };
+        let (descriptor, masks) = match (known_way(file, access, len), file.direct) {
+            (Some(false), _) => (*cached, None),
+            (Some(true), Direct::Open(past)) => (past, file.alignment()),
+            _ => return false,
+        };
+        let direct = masks.is_some();
+        let masks = masks.map_or((0, 0), |align| (align.offset - 1, align.memory - 1));
+        if (at | len) & u64::from(masks.0) != 0 {
+            return false;
+        }
+        let mut pointer = req.straight.base;
+        if pointer.is_null() {
+            if self.land(request, direct).is_err() {
+                return false;
+            }
+            pointer = self.requests[request as usize].straight.base;
+        }
+        if pointer as usize & masks.1 as usize != 0 {
+            return false;
+        }
+        let copied = !direct && self.copied_block(index, at, len).is_some();
+        let transfer = Transfer {
+            verb: Verb::Read,
+            offset: at,
+            want: len,
+            need: len,
+            direct,
+            copied,
+            window: NO_WINDOW,
+            segment: segment(pointer, len),
+        };
+        self.requests[request as usize].issued = len;
+        self.push_last(request, &transfer, descriptor);
+        true
+    }
+
     pub(super) fn issue_straight(&mut self, request: u32) -> Issue {
         let block = self.scheduler.block_bytes(self.now_ns);
         let req = &self.requests[request as usize];
@@ -215,7 +266,9 @@ impl Engine {
             false => None,
         };
         bytes = copied.unwrap_or(bytes);
-        if let Err(error) = self.land(request, direct) {
+        if self.requests[request as usize].straight.base.is_null()
+            && let Err(error) = self.land(request, direct)
+        {
             self.fail(request, error);
             return Issue::Left;
         }
@@ -228,12 +281,19 @@ impl Engine {
         if req.issued < req.len {
             self.push(target, &transfer, descriptor);
             self.scheduler_moved(request, position);
-        } else if !self.push_with_followers(request, &transfer, descriptor) {
-            // The last (usually only) block of a request, and nothing that goes with it.
-            self.push(target, &transfer, descriptor);
-            self.leave(request, Phase::Active);
+        } else {
+            self.push_last(request, &transfer, descriptor);
         }
         Issue::Issued
+    }
+
+    /// Pushes the last (usually only) block of a request, with what goes with it.
+    fn push_last(&mut self, request: u32, transfer: &Transfer, descriptor: Descriptor) {
+        if !self.push_with_followers(request, transfer, descriptor) {
+            let target = self.requests[request as usize].target(request);
+            self.push(target, transfer, descriptor);
+            self.leave(request, Phase::Active);
+        }
     }
 
     fn scheduler_moved(&mut self, request: u32, position: u64) {
@@ -254,20 +314,9 @@ impl Engine {
         let req = &self.requests[request as usize];
         let total = req.len;
         let file = self.files.at(req.file);
-        if file.alignment().is_none() {
-            return false;
-        }
-        match file.options.access.unwrap_or(self.shared.options.access) {
-            Access::Buffered => return false,
-            Access::Direct => return true,
-            Access::Auto => {}
-        }
-        let local = file
-            .about
-            .as_ref()
-            .is_some_and(|at| at.mount_kind == MountKind::Local);
-        if !local || (total < limits::DIRECT_BYTES_MIN && !file.options.package) {
-            return false;
+        let access = file.options.access.unwrap_or(self.shared.options.access);
+        if let Some(direct) = known_way(file, access, total) {
+            return direct;
         }
         let Some(descriptor) = file.descriptor() else {
             return true;
@@ -355,6 +404,7 @@ impl Engine {
 
     /// Lays out one block; the bytes of the range that it covers (a block may be cut to stay
     /// aligned).
+    #[inline]
     fn transfer(&mut self, request: u32, at: u64, bytes: u64, direct: bool) -> (Transfer, u64) {
         let req = &self.requests[request as usize];
         let pointer = match piece_at(&req.destination, req.issued) {
@@ -420,6 +470,7 @@ impl Engine {
 
     /// Pushes the last block of a request with requests that follow on disk, and next in line, as
     /// one vectored read; false, and nothing pushed: there are none.
+    #[inline]
     fn push_with_followers(
         &mut self,
         request: u32,
@@ -434,7 +485,12 @@ impl Engine {
             && transfer.verb == Verb::Read;
         // The request itself may stand anywhere but in front if it has a deadline: then nothing is
         // merged.
-        if !small || !req.merge || self.scheduler.next_arrival(class, 0) != Some(request) {
+        if !small || !req.merge {
+            return false;
+        }
+        let end = req.offset + req.len;
+        let next = self.scheduler.follower(class, request, 1);
+        if next.is_none_or(|next| self.requests[next as usize].offset != end) {
             return false;
         }
         let mut whole = *transfer;
@@ -446,7 +502,7 @@ impl Engine {
         };
         while members.len() + 1 < millstream_io::limits::SEGMENTS_MAX {
             let nth = members.len().max(1);
-            let Some(next) = self.scheduler.next_arrival(class, nth) else {
+            let Some(next) = self.scheduler.follower(class, request, nth) else {
                 break;
             };
             let end = whole.offset + whole.want;
@@ -512,7 +568,26 @@ impl Engine {
     }
 }
 
+/// Whether reads of a request of `total` bytes go past the page cache, if that can be said without
+/// asking what is cached.
+#[inline]
+fn known_way(file: &File, access: Access, total: u64) -> Option<bool> {
+    if file.alignment().is_none() {
+        return Some(false);
+    }
+    match access {
+        Access::Buffered => return Some(false),
+        Access::Direct => return Some(true),
+        Access::Auto => {}
+    }
+    let about = file.about.as_ref();
+    let local = about.is_some_and(|about| about.mount_kind == MountKind::Local);
+    let small = total < limits::DIRECT_BYTES_MIN && !file.options.package;
+    (!local || small).then_some(false)
+}
+
 /// Whether memory, or the mount of the file, forces the staged way for a range.
+#[inline]
 pub(super) fn needs_staging(
     destination: &mut Destination,
     offset: u64,
