@@ -2,14 +2,19 @@
 //!
 //! A request is large, and there are many: so requests lie in a list of their own, beside the list
 //! of entries. Each is moved once, from its caller's stack to the list, and taken apart by the
-//! engine where it lies; the lists go back to the queue to be filled again.
+//! engine where it lies; the lists go back to the queue to be filled again, with the shells of the
+//! requests, over which the next ones are written.
+//!
+//! Invariant: a shell owns nothing, so it is never dropped.
+
+use std::mem::ManuallyDrop;
 
 use crate::cells::CellId;
 use crate::queue::Fifo;
 use crate::request::Request;
 
 #[derive(Clone, Copy)]
-enum Kind {
+pub(crate) enum Kind {
     /// The next of the list of requests.
     Request {
         cell: Option<CellId>,
@@ -21,32 +26,25 @@ enum Kind {
 }
 
 #[derive(Clone, Copy)]
-struct Entry {
-    sequence: u64,
-    kind: Kind,
-}
-
-/// An entry as the engine takes it.
-pub(crate) enum Taken<'a> {
-    Request {
-        request: &'a mut Request,
-        cell: Option<CellId>,
-        cancelled: bool,
-    },
-    Fifo(Fifo),
+pub(crate) struct Entry {
+    pub(crate) sequence: u64,
+    pub(crate) kind: Kind,
 }
 
 /// Entries in the order in which they are handed over.
 #[derive(Default)]
 pub(crate) struct Entries {
     entries: Vec<Entry>,
-    /// Those of the requests among them, in the same order.
-    requests: Vec<Request>,
+    /// Those of the requests among them, in the same order, and shells behind them.
+    requests: Vec<ManuallyDrop<Request>>,
+    /// Requests that are no shells.
+    request_count: usize,
     /// And the others.
     fifos: Vec<Fifo>,
 }
 
 impl Entries {
+    #[inline]
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }
@@ -55,15 +53,24 @@ impl Entries {
         self.entries.is_empty()
     }
 
-    /// Makes room for one more request, so that nothing stands between the caller's stack and its
-    /// place.
-    pub(crate) fn reserve(&mut self) {
-        self.requests.reserve(1);
+    /// Where the next request goes, if there is a shell: it is written there by whoever has it, so
+    /// that it is moved once; then [`Entries::fill_shell`] is called.
+    #[inline]
+    pub(crate) fn shell(&mut self) -> Option<&mut ManuallyDrop<Request>> {
+        self.requests.get_mut(self.request_count)
     }
 
+    /// Puts a request where the next shell would be, if there is none.
+    #[cold]
+    pub(crate) fn add_shell(&mut self, request: Request) {
+        debug_assert_eq!(self.requests.len(), self.request_count, "there was a shell");
+        self.requests.push(ManuallyDrop::new(request));
+    }
+
+    /// The first shell has become a request.
     #[inline]
-    pub(crate) fn push_request(&mut self, sequence: u64, request: Request, cell: Option<CellId>) {
-        self.requests.push(request);
+    pub(crate) fn fill_shell(&mut self, sequence: u64, cell: Option<CellId>) {
+        self.request_count += 1;
         let kind = Kind::Request {
             cell,
             cancelled: false,
@@ -77,25 +84,18 @@ impl Entries {
         self.entries.push(Entry { sequence, kind });
     }
 
-    pub(crate) fn append(&mut self, other: &mut Entries) {
-        self.entries.append(&mut other.entries);
-        self.requests.append(&mut other.requests);
-        self.fifos.append(&mut other.fifos);
-    }
-
     /// The request that a ticket means.
     pub(crate) fn request_of(&mut self, cell: CellId) -> Option<&mut Request> {
-        let mut cells = cells_of(&self.entries);
-        let number = cells.position(|other| other == Some(cell))?;
-        self.requests.get_mut(number)
+        let number = cells_of(&self.entries).position(|other| other == Some(cell))?;
+        self.requests.get_mut(number).map(|request| &mut **request)
     }
 
-    /// Moves requests that match to the end of `into`, as cancelled; whether there were any.
+    /// Moves requests that match to the end of `into`, as cancelled.
     pub(crate) fn cancel_into(
         &mut self,
         matches: impl Fn(&Request, Option<CellId>) -> bool,
         into: &mut Entries,
-    ) -> bool {
+    ) {
         let found: Vec<bool> = self
             .requests
             .iter()
@@ -103,7 +103,7 @@ impl Entries {
             .map(|(request, cell)| matches(request, cell))
             .collect();
         if !found.contains(&true) {
-            return false;
+            return;
         }
         let mut next = found.iter();
         let cancelled = self.entries.extract_if(.., |entry| match &mut entry.kind {
@@ -115,31 +115,41 @@ impl Entries {
         });
         into.entries.extend(cancelled);
         let mut next = found.iter();
-        let cancelled = self.requests.extract_if(.., |_| next.next() == Some(&true));
+        let before = into.request_count;
+        into.requests.truncate(before);
+        let own = ..self.request_count;
+        let cancelled = self
+            .requests
+            .extract_if(own, |_| next.next() == Some(&true));
         into.requests.extend(cancelled);
-        true
+        into.request_count = into.requests.len();
+        self.request_count -= into.request_count - before;
     }
 
-    /// Takes all entries out, in their order, with their place and sequence number. What is left of
-    /// a request by whom it is given to is dropped.
-    #[inline]
-    pub(crate) fn take(&mut self, mut each: impl FnMut(usize, u64, Taken<'_>)) {
-        let mut requests = self.requests.iter_mut();
-        let mut fifos = self.fifos.drain(..);
-        for (place, &entry) in self.entries.iter().enumerate() {
-            let taken = match entry.kind {
-                Kind::Request { cell, cancelled } => Taken::Request {
-                    request: requests.next().expect("a request for its entry"),
-                    cell,
-                    cancelled,
-                },
-                Kind::Fifo => Taken::Fifo(fifos.next().expect("an effect for its entry")),
-            };
-            each(place, entry.sequence, taken);
-        }
-        drop(fifos);
+    /// All entries in their order, with their requests and the others, each in theirs. To be taken
+    /// out; then [`Entries::clear`] is called.
+    pub(crate) fn parts(&mut self) -> (&[Entry], &mut [ManuallyDrop<Request>], &mut Vec<Fifo>) {
+        let requests = &mut self.requests[..self.request_count];
+        (&self.entries, requests, &mut self.fifos)
+    }
+
+    /// Everything was taken out, and of each request what it owned.
+    pub(crate) fn clear(&mut self) {
+        debug_assert!(
+            self.requests.iter().all(|shell| shell.owns_nothing()),
+            "a shell owns nothing"
+        );
         self.entries.clear();
-        self.requests.clear();
+        self.fifos.clear();
+        self.request_count = 0;
+    }
+}
+
+impl Drop for Entries {
+    fn drop(&mut self) {
+        for request in self.requests.drain(..self.request_count) {
+            drop(ManuallyDrop::into_inner(request));
+        }
     }
 }
 
@@ -154,6 +164,7 @@ fn cells_of(entries: &[Entry]) -> impl Iterator<Item = Option<CellId>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::destination::Destination;
     use crate::event::Event;
     use crate::files::FileId;
 
@@ -165,19 +176,34 @@ mod tests {
         Request::read(file, 0, 1).tag(tag)
     }
 
+    fn push(entries: &mut Entries, sequence: u64, cell: Option<CellId>) {
+        match entries.shell() {
+            Some(shell) => *shell = ManuallyDrop::new(request(sequence)),
+            None => entries.add_shell(request(sequence)),
+        }
+        entries.fill_shell(sequence, cell);
+    }
+
     /// Sequence numbers, with the tags of requests and whether they are cancelled.
     fn taken(entries: &mut Entries) -> Vec<(u64, Option<(u64, bool)>)> {
         let mut list = Vec::new();
-        entries.take(|place, sequence, taken| {
-            assert_eq!(place, list.len());
-            let about = match taken {
-                Taken::Request {
-                    request, cancelled, ..
-                } => Some((request.tag, cancelled)),
-                Taken::Fifo(_) => None,
+        let (of_all, requests, fifos) = entries.parts();
+        let (mut requests, mut fifos) = (requests.iter(), fifos.drain(..));
+        for entry in of_all {
+            let about = match entry.kind {
+                Kind::Request { cancelled, .. } => {
+                    requests.next().map(|request| (request.tag, cancelled))
+                }
+                Kind::Fifo => fifos.next().and(None),
             };
-            list.push((sequence, about));
-        });
+            list.push((entry.sequence, about));
+        }
+        assert!(requests.next().is_none() && fifos.next().is_none());
+        drop(fifos);
+        for request in entries.parts().1 {
+            request.destination = Destination::Nothing;
+        }
+        entries.clear();
         assert!(entries.is_empty());
         list
     }
@@ -189,21 +215,25 @@ mod tests {
             index,
             generation: 0,
         };
+        // Shells of earlier requests must not come back.
+        for entries in [&mut pending, &mut submitted] {
+            (100..120).for_each(|sequence| push(entries, sequence, None));
+            assert_eq!(taken(entries).len(), 20);
+        }
         for sequence in 0..9 {
             match sequence % 3 {
                 2 => pending.push_fifo(sequence, Fifo::Event(Event::new())),
-                _ => pending.push_request(sequence, request(sequence), Some(cell(sequence as u32))),
+                _ => push(&mut pending, sequence, Some(cell(sequence as u32))),
             }
         }
         assert_eq!(pending.request_of(cell(4)).map(|found| found.tag), Some(4));
         assert!(pending.request_of(cell(5)).is_none());
         let odd = |request: &Request, _: Option<CellId>| request.tag % 2 == 1;
-        assert!(pending.cancel_into(odd, &mut submitted));
-        assert!(!pending.cancel_into(odd, &mut submitted));
+        pending.cancel_into(odd, &mut submitted);
+        pending.cancel_into(odd, &mut submitted);
         let told = |sequence, cancelled| (sequence, Some((sequence, cancelled)));
         let cancelled = [told(1, true), told(3, true), told(7, true)];
         assert_eq!(taken(&mut submitted), cancelled);
-        submitted.append(&mut pending);
         let rest = [
             told(0, false),
             (2, None),
@@ -212,6 +242,6 @@ mod tests {
             told(6, false),
             (8, None),
         ];
-        assert_eq!(taken(&mut submitted), rest);
+        assert_eq!(taken(&mut pending), rest);
     }
 }

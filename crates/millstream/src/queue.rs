@@ -8,7 +8,8 @@
 //! Every entry has a sequence number. Status, signal, event and close entries fire once everything
 //! before them has ended; they hold nothing back.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::mem::ManuallyDrop;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
@@ -139,13 +140,41 @@ pub(crate) enum Command {
     Drop,
 }
 
+/// What was submitted at one time.
+pub(crate) struct Batch {
+    pub(crate) entries: Entries,
+    pub(crate) at: Instant,
+}
+
 /// What was submitted and not yet taken by the engine.
 #[derive(Default)]
 pub(crate) struct Submitted {
-    pub(crate) entries: Entries,
-    /// Up to which index the entries were submitted at which time.
-    pub(crate) times: Vec<(usize, Instant)>,
+    /// Behind the first `batch_count` are empty ones, to be filled again.
+    batches: Vec<Batch>,
+    batch_count: usize,
     pub(crate) commands: Vec<Command>,
+}
+
+impl Submitted {
+    /// The batches, each to be taken out and cleared.
+    pub(crate) fn take_batches(&mut self) -> &mut [Batch] {
+        let count = std::mem::take(&mut self.batch_count);
+        &mut self.batches[..count]
+    }
+
+    /// An empty batch behind the others.
+    fn next_batch(&mut self) -> &mut Entries {
+        let at = Instant::now();
+        let number = self.batch_count;
+        self.batch_count += 1;
+        if number == self.batches.len() {
+            let entries = Entries::default();
+            self.batches.push(Batch { entries, at });
+        }
+        let batch = &mut self.batches[number];
+        batch.at = at;
+        &mut batch.entries
+    }
 }
 
 struct Collect {
@@ -163,13 +192,17 @@ pub(crate) struct QueueShared {
     pub(crate) options: QueueOptions,
     pub(crate) cells: Cells,
     collect: Mutex<Collect>,
-    /// Requests enqueued and not ended.
-    live: AtomicU32,
+    /// Requests enqueued since the queue was made; written under the lock of `collect`. Those that
+    /// have not ended are the difference to `ended`: two counts with one writer each cost no locked
+    /// operation per request.
+    enqueued: AtomicU64,
+    /// Of these, ended; engine writes.
+    ended: AtomicU64,
     space: Waiters,
     /// Handed to the engine's inbox and not yet taken.
     dirty: AtomicBool,
     /// Sequence number below which everything has ended; engine writes.
-    watermark: std::sync::atomic::AtomicU64,
+    watermark: AtomicU64,
     record: Mutex<RecordInner>,
 }
 
@@ -187,10 +220,11 @@ impl QueueShared {
                 next_sequence: 0,
                 closed: false,
             }),
-            live: AtomicU32::new(0),
+            enqueued: AtomicU64::new(0),
+            ended: AtomicU64::new(0),
             space: Waiters::default(),
             dirty: AtomicBool::new(false),
-            watermark: std::sync::atomic::AtomicU64::new(0),
+            watermark: AtomicU64::new(0),
             record: Mutex::default(),
             options,
         }
@@ -209,15 +243,15 @@ impl QueueShared {
         let mut collect = lock(&self.collect);
         collect.closed = true;
         let collect = &mut *collect;
-        collect.submitted.entries.append(&mut collect.pending);
-        collect.submitted.times.clear();
+        std::mem::swap(collect.submitted.next_batch(), &mut collect.pending);
         std::mem::swap(&mut collect.submitted, into);
         self.space.take(wakers);
     }
 
     /// Engine: `count` requests have ended.
     pub(crate) fn release(&self, count: u32, wakers: &mut Vec<Waker>) {
-        self.live.fetch_sub(count, Ordering::SeqCst);
+        let ended = self.ended.load(Ordering::Relaxed) + u64::from(count);
+        self.ended.store(ended, Ordering::SeqCst);
         self.space.take(wakers);
     }
 
@@ -246,15 +280,7 @@ impl QueueShared {
         if collect.pending.is_empty() {
             return;
         }
-        let submitted = &mut collect.submitted;
-        if submitted.entries.is_empty() {
-            std::mem::swap(&mut submitted.entries, &mut collect.pending);
-        } else {
-            submitted.entries.append(&mut collect.pending);
-        }
-        submitted
-            .times
-            .push((submitted.entries.len(), Instant::now()));
+        std::mem::swap(collect.submitted.next_batch(), &mut collect.pending);
         self.hand_over();
     }
 
@@ -270,37 +296,38 @@ impl QueueShared {
         self.hand_over();
     }
 
-    /// Takes one place of the capacity.
-    fn reserve(&self) -> bool {
-        let capacity = self.options.capacity;
-        self.live
-            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |live| {
-                (live < capacity).then_some(live + 1)
-            })
-            .is_ok()
+    /// Requests enqueued and not ended.
+    fn live(&self) -> u64 {
+        // In this order, so that no request is seen to end that was not seen to be enqueued.
+        let ended = self.ended.load(Ordering::SeqCst);
+        self.enqueued.load(Ordering::SeqCst) - ended
     }
 
-    /// Takes a place, submitting and waiting if there is none and `block` allows it.
-    fn reserve_or_wait(self: &Arc<Self>, block: bool) -> Result<(), Error> {
-        if self.reserve() {
-            return Ok(());
-        }
+    fn has_place(&self) -> bool {
+        self.live() < u64::from(self.options.capacity)
+    }
+
+    /// Submits, and waits for a place if `block` allows it. Another thread may take it first.
+    #[cold]
+    fn wait_for_place(self: &Arc<Self>, block: bool) -> Result<(), Error> {
         self.submit();
         let full = || {
-            Error::new(
-                ErrorKind::QueueFull,
-                "more requests than the queue's capacity",
-            )
+            let cause = "more requests than the queue's capacity";
+            Error::new(ErrorKind::QueueFull, cause)
         };
         if !block || park::role() == park::Role::Storage {
-            return if self.reserve() { Ok(()) } else { Err(full()) };
+            return if self.has_place() {
+                Ok(())
+            } else {
+                Err(full())
+            };
         }
-        let reserved = self.storage.clone().block_on(None, |waker| {
-            if self.reserve() || self.storage.is_closed() {
+        let waited = self.storage.clone().block_on(None, |waker| {
+            if self.has_place() || self.storage.is_closed() {
                 return Poll::Ready(());
             }
             self.space.add(waker);
-            if self.reserve() || self.storage.is_closed() {
+            if self.has_place() || self.storage.is_closed() {
                 return Poll::Ready(());
             }
             Poll::Pending
@@ -308,7 +335,7 @@ impl QueueShared {
         if self.storage.is_closed() {
             return Err(Error::new(ErrorKind::Closed, "the storage is closing"));
         }
-        reserved.ok_or_else(full)
+        waited.ok_or_else(full)
     }
 
     #[inline]
@@ -322,7 +349,12 @@ impl QueueShared {
             Ok((mut collect, cell)) => {
                 let sequence = collect.next_sequence;
                 collect.next_sequence += 1;
-                collect.pending.push_request(sequence, request, cell);
+                let pending = &mut collect.pending;
+                match pending.shell() {
+                    Some(shell) => *shell = ManuallyDrop::new(request),
+                    None => pending.add_shell(request),
+                }
+                pending.fill_shell(sequence, cell);
                 let half = (self.options.capacity / 2).max(1) as usize;
                 if self.options.auto_submit && collect.pending.len() >= half {
                     self.submit_locked(&mut collect);
@@ -344,28 +376,27 @@ impl QueueShared {
         with_ticket: bool,
         block: bool,
     ) -> Result<(MutexGuard<'_, Collect>, Option<CellId>), Error> {
-        let closing = || Error::new(ErrorKind::Closed, "the storage is closing");
         if self.storage.is_closed() {
-            return Err(closing());
+            return Err(Error::new(ErrorKind::Closed, "the storage is closing"));
         }
-        self.reserve_or_wait(block)?;
-        let mut collect = lock(&self.collect);
-        match self.cell_for(&mut collect, with_ticket) {
-            Ok(cell) => {
-                collect.pending.reserve();
-                if let Some(group) = &request.group {
-                    group.add();
-                }
-                if let Some(counter) = &request.counter {
-                    counter.add();
-                }
-                Ok((collect, cell))
+        let mut collect = loop {
+            let collect = lock(&self.collect);
+            if self.has_place() {
+                break collect;
             }
-            Err(error) => {
-                self.live.fetch_sub(1, Ordering::SeqCst);
-                Err(error)
-            }
+            drop(collect);
+            self.wait_for_place(block)?;
+        };
+        let cell = self.cell_for(&mut collect, with_ticket)?;
+        let enqueued = self.enqueued.load(Ordering::Relaxed) + 1;
+        self.enqueued.store(enqueued, Ordering::Release);
+        if let Some(group) = &request.group {
+            group.add();
         }
+        if let Some(counter) = &request.counter {
+            counter.add();
+        }
+        Ok((collect, cell))
     }
 
     /// A cell for a request's ticket, if it wants one and the queue takes it.
@@ -411,14 +442,8 @@ impl QueueShared {
         let mut collect = lock(&self.collect);
         let before = collect.next_sequence;
         let collect = &mut *collect;
-        let submitted = &mut collect.submitted.entries;
-        let any = collect.pending.cancel_into(matches, submitted);
-        if any {
-            collect
-                .submitted
-                .times
-                .push((collect.submitted.entries.len(), Instant::now()));
-        }
+        let cancelled = collect.submitted.next_batch();
+        collect.pending.cancel_into(matches, cancelled);
         collect.submitted.commands.push(command(before));
         self.hand_over();
     }
@@ -628,7 +653,8 @@ impl Queue {
     /// Requests enqueued and not ended.
     #[must_use]
     pub fn live(&self) -> u32 {
-        self.shared().live.load(Ordering::Acquire)
+        // Never more than the capacity, which is a u32.
+        u32::try_from(self.shared().live()).unwrap_or(u32::MAX)
     }
 
     /// Submits, and blocks until everything enqueued so far has ended.

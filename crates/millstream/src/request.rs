@@ -515,6 +515,15 @@ impl Request {
         self
     }
 
+    /// Whether all that it could own was taken out of it.
+    pub(crate) fn owns_nothing(&self) -> bool {
+        matches!(self.source, Source::File { .. })
+            && matches!(self.destination, Destination::Nothing)
+            && self.group.is_none()
+            && self.counter.is_none()
+            && self.rare.is_none()
+    }
+
     fn rare(&mut self) -> &mut Rare {
         self.rare.get_or_insert_default()
     }

@@ -130,6 +130,7 @@ impl Scheduler {
         }
     }
 
+    #[inline]
     fn insert(&mut self, request: u32, place: Place) {
         let stamp = self.stamps[request as usize];
         let Place {

@@ -84,12 +84,14 @@ impl Engine {
             true => self.failure_of(request),
         };
         let req = &self.requests[request as usize];
-        let bytes = raw_bytes(req);
+        let (bytes, writes) = match req.usual {
+            true => (req.raw_len.unwrap_or(0), false),
+            false => (raw_bytes(req), req.writes() && req.found),
+        };
         let latency = self.now_ns.saturating_sub(req.submitted_ns);
         self.stats.latency[req.class as usize].add(latency);
         self.stats.deadlines_missed +=
             u64::from(req.deadline_ns != NO_DEADLINE && self.now_ns > req.deadline_ns);
-        let writes = req.writes() && req.found;
         match ending {
             Ending::Done => {
                 self.stats.done += 1;

@@ -12,7 +12,7 @@ use super::straight::needs_staging;
 use super::table::{NO_FILE, Phase, Req, Straight, Work};
 use super::{Engine, Timer};
 use crate::destination::Destination;
-use crate::entries::Taken;
+use crate::entries::{Entries, Kind};
 use crate::error::{Error, ErrorKind};
 use crate::files::{Access, FileId};
 use crate::job::{FileWork, Job, JobResult, Target};
@@ -117,21 +117,23 @@ impl Engine {
     }
 
     pub(super) fn take_submitted(&mut self, queue: u32, submitted: &mut Submitted) {
-        let mut times = submitted.times.drain(..);
-        let mut time = times.next();
-        let mut submitted_ns = time.map_or(self.now_ns, |(_, at)| self.to_ns(at));
-        submitted.entries.take(|place, sequence, taken| {
-            while time.is_some_and(|(end, _)| place >= end) {
-                time = times.next();
-                submitted_ns = time.map_or(submitted_ns, |(_, at)| self.to_ns(at));
-            }
-            match taken {
-                Taken::Request {
-                    request,
-                    cell,
-                    cancelled,
-                } => {
-                    let index = self.admit(queue, sequence, request, submitted_ns);
+        for batch in submitted.take_batches() {
+            let submitted_ns = self.to_ns(batch.at);
+            self.take_entries(queue, &mut batch.entries, submitted_ns);
+        }
+        for command in submitted.commands.drain(..) {
+            self.command(queue, command);
+        }
+    }
+
+    fn take_entries(&mut self, queue: u32, submitted: &mut Entries, submitted_ns: u64) {
+        let (entries, requests, fifos) = submitted.parts();
+        let (mut requests, mut fifos) = (requests.iter_mut(), fifos.drain(..));
+        for entry in entries {
+            match entry.kind {
+                Kind::Request { cell, cancelled } => {
+                    let request = requests.next().expect("a request for its entry");
+                    let index = self.admit(queue, entry.sequence, request, submitted_ns);
                     let req = &mut self.requests[index as usize];
                     req.cell = cell;
                     req.cancelled = cancelled;
@@ -142,23 +144,24 @@ impl Engine {
                         self.start(index);
                     }
                 }
-                Taken::Fifo(fifo) => {
+                Kind::Fifo => {
+                    let fifo = fifos.next().expect("an effect for its entry");
                     if let Fifo::Close(file, true) = &fifo
                         && let Some(file) = self.files.get(file.index, file.generation)
                     {
                         file.closing = true;
                     }
-                    self.queues.touch(queue).fifo.push_back((sequence, fifo));
+                    let list = &mut self.queues.touch(queue).fifo;
+                    list.push_back((entry.sequence, fifo));
                 }
             }
-        });
-        drop(times);
-        for command in submitted.commands.drain(..) {
-            self.command(queue, command);
         }
+        drop(fifos);
+        submitted.clear();
     }
 
     /// Gives a request its slot.
+    #[inline]
     fn admit(
         &mut self,
         queue: u32,
@@ -729,6 +732,7 @@ fn taken_apart(source: Source) -> (Work, FileId, u64, u64) {
 }
 
 /// Bytes that a destination has room for.
+#[inline]
 pub(super) fn room_in(destination: &mut Destination) -> u64 {
     match destination {
         Destination::Library => u64::MAX,

@@ -381,6 +381,7 @@ impl<T> Default for Slab<T> {
 }
 
 impl<T> Slab<T> {
+    #[inline]
     pub(crate) fn insert(&mut self, value: T) -> u32 {
         match self.free.pop() {
             Some(index) => {
@@ -394,16 +395,19 @@ impl<T> Slab<T> {
         }
     }
 
+    #[inline]
     pub(crate) fn remove(&mut self, index: u32) -> T {
         let value = self.slots[index as usize].take().expect("a live number");
         self.free.push(index);
         value
     }
 
+    #[inline]
     pub(crate) fn get(&self, index: u32) -> Option<&T> {
         self.slots.get(index as usize).and_then(Option::as_ref)
     }
 
+    #[inline]
     pub(crate) fn get_mut(&mut self, index: u32) -> Option<&mut T> {
         self.slots.get_mut(index as usize).and_then(Option::as_mut)
     }
@@ -422,12 +426,14 @@ impl<T> Slab<T> {
 impl<T> std::ops::Index<u32> for Slab<T> {
     type Output = T;
 
+    #[inline]
     fn index(&self, index: u32) -> &T {
         self.get(index).expect("a live number")
     }
 }
 
 impl<T> std::ops::IndexMut<u32> for Slab<T> {
+    #[inline]
     fn index_mut(&mut self, index: u32) -> &mut T {
         self.get_mut(index).expect("a live number")
     }
