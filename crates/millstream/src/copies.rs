@@ -2,7 +2,7 @@
 //!
 //! A ring serves a buffered read whose bytes are cached inside the call that submits it: one core
 //! copies, the engine's. So reads that are likely to be cached do not go to the device. They wait
-//! here, in two lanes (realtime, the rest), and whoever has time copies them with reads that must
+//! here, by class ([`turns`](crate::turns)), and whoever has time copies them with reads that must
 //! not wait for the disk: the engine a little in every round, and workers, which are called when
 //! more waits than the call costs. What the cache has not comes back short, and the engine gives
 //! the rest to the device.
@@ -19,7 +19,6 @@
 //! Measured on two cores (virtual): a hand-over costs 7 to 54 µs, which is 10 to 70 reads of
 //! 4 KiB; hence [`limits::COPY_CALL_NS`].
 
-use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -27,6 +26,8 @@ use millstream_io::{Completion, Errno, FileSystem, Operation};
 
 use crate::job::Span;
 use crate::limits;
+use crate::request::Priority;
+use crate::turns::ByClass;
 use crate::waiters::lock;
 
 /// What one thread takes at a time, at most.
@@ -36,16 +37,10 @@ pub(crate) struct Share {
     pub(crate) bytes: usize,
 }
 
-#[derive(Default)]
-struct Lanes {
-    realtime: VecDeque<Operation>,
-    rest: VecDeque<Operation>,
-}
-
 /// Copies that wait, and those that are done.
 #[derive(Default)]
 pub(crate) struct Copies {
-    lanes: Mutex<Lanes>,
+    lanes: Mutex<ByClass<Operation>>,
     /// Operations in the lanes, to be looked at without their lock.
     waiting: AtomicUsize,
     done: Mutex<Vec<Completion>>,
@@ -57,16 +52,16 @@ pub(crate) struct Copies {
 
 impl Copies {
     /// Engine: lets operations wait for whoever has time.
-    pub(crate) fn add(&self, realtime: &mut Vec<Operation>, rest: &mut Vec<Operation>) {
+    pub(crate) fn add(&self, operations: &mut Vec<(Priority, Operation)>) {
         let mut lanes = lock(&self.lanes);
-        lanes.realtime.extend(realtime.drain(..));
-        lanes.rest.extend(rest.drain(..));
+        for (class, operation) in operations.drain(..) {
+            lanes.push(class, operation);
+        }
         self.note_waiting(&lanes);
     }
 
-    fn note_waiting(&self, lanes: &Lanes) {
-        let waiting = lanes.realtime.len() + lanes.rest.len();
-        self.waiting.store(waiting, Ordering::Relaxed);
+    fn note_waiting(&self, lanes: &ByClass<Operation>) {
+        self.waiting.store(lanes.len(), Ordering::Relaxed);
     }
 
     /// Operations that nobody has begun.
@@ -80,11 +75,10 @@ impl Copies {
             return;
         }
         let mut lanes = lock(&self.lanes);
-        let fair = (lanes.realtime.len() + lanes.rest.len()).div_ceil(threads.max(1));
+        let fair = lanes.len().div_ceil(threads.max(1));
         let mut bytes = 0;
         while into.len() < fair.min(share.operations) && bytes < share.bytes {
-            let next = lanes.realtime.pop_front();
-            let Some(operation) = next.or_else(|| lanes.rest.pop_front()) else {
+            let Some(operation) = lanes.pop() else {
                 break;
             };
             bytes += operation.segments.bytes();
@@ -120,9 +114,7 @@ impl Copies {
     /// Engine, at the end: gives back what nobody has begun, as if nothing of it were cached.
     pub(crate) fn take_back(&self, into: &mut Vec<Completion>) {
         let mut lanes = lock(&self.lanes);
-        let Lanes { realtime, rest } = &mut *lanes;
-        let back = realtime.drain(..).chain(rest.drain(..));
-        into.extend(back.map(|operation| ended(operation, Ok(0))));
+        into.extend(lanes.drain().map(|operation| ended(operation, Ok(0))));
         self.note_waiting(&lanes);
     }
 
@@ -285,13 +277,15 @@ mod tests {
     }
 
     #[test]
-    fn realtime_goes_first_and_shares_are_bounded() {
+    fn higher_classes_go_first_and_shares_are_bounded() {
         let copies = Copies::default();
-        let mut rest: Vec<Operation> = (0..8).map(|id| operation(id, 1000)).collect();
-        copies.add(&mut vec![], &mut rest);
-        copies.add(&mut vec![operation(100, 1)], &mut vec![]);
-        assert_eq!(copies.waiting(), 9);
-        assert_eq!(taken(&copies, 2, 10_000, 1), [100, 0], "so many operations");
+        let low = |id| (Priority::Low, operation(id, 1000));
+        copies.add(&mut (0..8).map(low).collect());
+        copies.add(&mut vec![(Priority::High, operation(101, 1))]);
+        copies.add(&mut vec![(Priority::Realtime, operation(100, 1))]);
+        assert_eq!(copies.waiting(), 10);
+        let first = taken(&copies, 3, 10_000, 1);
+        assert_eq!(first, [100, 101, 0], "so many operations");
         assert_eq!(
             taken(&copies, 9, 1_500, 1),
             [1, 2],

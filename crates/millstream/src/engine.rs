@@ -33,6 +33,7 @@ use crate::limits;
 use crate::options::PortableJob;
 use crate::park::{self, Role};
 use crate::queue::Submitted;
+use crate::request::Priority;
 use crate::scheduler::Scheduler;
 use crate::stats::Stats;
 use crate::storage::{CloseReport, Inbox, Reply, Shared};
@@ -99,7 +100,7 @@ pub(crate) struct Engine {
     jobs_out: usize,
     /// Threads that do jobs.
     workers: usize,
-    jobs: Vec<(bool, Job)>,
+    jobs: Vec<(Priority, Job)>,
     /// Descriptors to be closed by the round's end.
     closes: Vec<Descriptor>,
     inbox: Inbox,
@@ -406,14 +407,15 @@ impl Engine {
         if !self.closes.is_empty() {
             // One job for all files of a round: a wake costs more than a close.
             let descriptors = std::mem::take(&mut self.closes);
-            self.jobs.push((false, Job::Close(descriptors)));
+            self.jobs.push((Priority::Normal, Job::Close(descriptors)));
         }
         if self.jobs.is_empty() {
             return;
         }
         if let Some(system) = self.shared.options.job_system.clone() {
             let shared = Arc::clone(&self.shared);
-            let decodes = |job: &mut (bool, Job)| matches!(job.1, Job::Decode(_) | Job::Stream(_));
+            let decodes =
+                |job: &mut (Priority, Job)| matches!(job.1, Job::Decode(_) | Job::Stream(_));
             for (_, job) in self.jobs.extract_if(.., decodes) {
                 system.spawn(PortableJob::new(job, Arc::clone(&shared)));
             }
@@ -501,6 +503,6 @@ impl Engine {
 
     fn in_flight_bytes(&self) -> u64 {
         let in_flight = self.scheduler.in_flight();
-        in_flight.realtime_bytes + in_flight.bulk_bytes
+        in_flight.bytes()
     }
 }

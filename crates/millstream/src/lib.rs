@@ -67,6 +67,7 @@ pub mod status;
 pub mod storage;
 pub mod ticket;
 pub mod trace;
+mod turns;
 pub mod view;
 mod waiters;
 mod worker;

@@ -1,11 +1,10 @@
 //! Workers: threads that open files and decode.
 //!
-//! One bounded list of jobs, two lanes: urgent (opens, and jobs of high and realtime requests)
-//! before the rest. A worker takes several small jobs at a time when many wait, and hands results
-//! over in batches. The engine is the only one who adds jobs; it keeps to `limits::JOBS_MAX` by not
-//! issuing more.
+//! One bounded list of jobs for each class, taken from by [`turns`](crate::turns): a job has the
+//! class of its request; opens, which others wait for, are high. A worker takes several small jobs
+//! at a time when many wait, and hands results over in batches. The engine is the only one who adds
+//! jobs; it keeps to `limits::JOBS_MAX` by not issuing more.
 
-use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
@@ -18,7 +17,9 @@ use crate::copies::{self, Share};
 use crate::job::{self, Job, JobResult};
 use crate::limits;
 use crate::park::{self, Role};
+use crate::request::Priority;
 use crate::storage::Shared;
+use crate::turns::ByClass;
 use crate::waiters::lock;
 
 /// Jobs that a worker takes at a time, at most.
@@ -26,23 +27,12 @@ const TAKE_MAX: usize = 8;
 
 #[derive(Default)]
 struct Lanes {
-    urgent: VecDeque<Job>,
-    rest: VecDeque<Job>,
+    jobs: ByClass<Job>,
     sleeping: usize,
     running: usize,
     /// Helpers called to copy, and not yet come.
     helpers: usize,
     stop: bool,
-}
-
-impl Lanes {
-    fn len(&self) -> usize {
-        self.urgent.len() + self.rest.len()
-    }
-
-    fn pop(&mut self) -> Option<Job> {
-        self.urgent.pop_front().or_else(|| self.rest.pop_front())
-    }
 }
 
 /// What a worker is to do.
@@ -64,28 +54,23 @@ pub(crate) struct Jobs {
 }
 
 impl Jobs {
-    /// Adds jobs (with their urgency) and wakes as many sleeping workers as there is work for.
-    pub(crate) fn push_all(&self, jobs: &mut Vec<(bool, Job)>) {
+    /// Adds jobs (with their classes) and wakes as many sleeping workers as there is work for.
+    pub(crate) fn push_all(&self, jobs: &mut Vec<(Priority, Job)>) {
         if jobs.is_empty() {
             return;
         }
         let mut lanes = lock(&self.lanes);
-        for (urgent, job) in jobs.drain(..) {
-            if urgent {
-                &mut lanes.urgent
-            } else {
-                &mut lanes.rest
-            }
-            .push_back(job);
+        for (class, job) in jobs.drain(..) {
+            lanes.jobs.push(class, job);
         }
-        let wake = lanes.sleeping.min(lanes.len());
+        let wake = lanes.sleeping.min(lanes.jobs.len());
         drop(lanes);
         for _ in 0..wake {
             self.work.notify_one();
         }
     }
 
-    /// Engine: one worker more is to copy, once it has no urgent job.
+    /// Engine: one worker more is to copy, once no job of a high class waits.
     pub(crate) fn call_helper(&self) {
         let mut lanes = lock(&self.lanes);
         lanes.helpers += 1;
@@ -98,12 +83,12 @@ impl Jobs {
 
     /// Whether jobs wait for a worker.
     fn wait(&self) -> bool {
-        lock(&self.lanes).len() > 0
+        lock(&self.lanes).jobs.len() > 0
     }
 
     /// One job, for a thread of the application that pumps.
     pub(crate) fn try_pop(&self) -> Option<Job> {
-        lock(&self.lanes).pop()
+        lock(&self.lanes).jobs.pop()
     }
 
     fn take(
@@ -114,12 +99,12 @@ impl Jobs {
     ) -> Option<Taken> {
         let mut lanes = lock(&self.lanes);
         loop {
-            if lanes.helpers > 0 && lanes.urgent.is_empty() {
+            if lanes.helpers > 0 && !lanes.jobs.has_from(Priority::High) {
                 lanes.helpers -= 1;
                 lanes.running += 1;
                 return Some(Taken::Help);
             }
-            if lanes.len() > 0 {
+            if lanes.jobs.len() > 0 {
                 break;
             }
             if lanes.stop {
@@ -138,8 +123,8 @@ impl Jobs {
                 self.starved_ns.fetch_add(slept, Ordering::Relaxed);
             }
         }
-        let count = (lanes.len() / (2 * workers)).clamp(1, TAKE_MAX);
-        into.extend((0..count).map_while(|_| lanes.pop()));
+        let count = (lanes.jobs.len() / (2 * workers)).clamp(1, TAKE_MAX);
+        into.extend((0..count).map_while(|_| lanes.jobs.pop()));
         lanes.running += 1;
         Some(Taken::Jobs)
     }
@@ -155,7 +140,7 @@ impl Jobs {
         let mut lanes = lock(&self.lanes);
         lanes.stop = true;
         self.work.notify_all();
-        while lanes.running > 0 || lanes.len() > 0 {
+        while lanes.running > 0 || lanes.jobs.len() > 0 {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return false;
@@ -249,4 +234,27 @@ fn help(shared: &Shared, memory: &mut CopyMemory) {
         }
     }
     shared.copies.helper_leaves();
+}
+
+#[cfg(test)]
+mod tests {
+    use millstream_io::Descriptor;
+
+    use super::*;
+
+    #[test]
+    fn jobs_of_higher_classes_are_done_first() {
+        let jobs = Jobs::default();
+        let job = |number| Job::Close(vec![Descriptor(number)]);
+        for class in Priority::ALL {
+            let number = class as i32;
+            jobs.push_all(&mut vec![(class, job(number)), (class, job(number + 10))]);
+        }
+        let popped = std::iter::from_fn(|| match jobs.try_pop()? {
+            Job::Close(descriptors) => Some(descriptors[0].0),
+            _ => None,
+        });
+        let popped: Vec<i32> = popped.collect();
+        assert_eq!(popped, [3, 13, 2, 12, 1, 11, 0, 10]);
+    }
 }

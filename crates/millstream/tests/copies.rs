@@ -333,3 +333,21 @@ fn a_storage_that_closes_takes_its_copies_back() {
     }
     assert_eq!(ended, 1024);
 }
+
+#[test]
+fn a_long_read_that_is_not_cached_is_not_cut_small() {
+    const MIB: usize = 1 << 20;
+    let pumped = Pumped::new(6 * MIB, SimOptions::default(), cached(0));
+    let asked = |pumped: &Pumped| -> Vec<usize> {
+        let log = pumped.files.take_log();
+        log.iter().map(|operation| operation.len).collect()
+    };
+    pumped.read_all(6 * MIB);
+    assert_eq!(asked(&pumped), [4 * MIB, 2 * MIB]);
+    let urgent = Request::read(pumped.file, 0, 4096).priority(Priority::Realtime);
+    let urgent = pumped.queue.enqueue(urgent).expect("there is room");
+    urgent.wait().expect("read");
+    pumped.read_all(6 * MIB);
+    let most = asked(&pumped).into_iter().max();
+    assert_eq!(most, Some(MIB / 4), "nobody in a hurry waits for more");
+}

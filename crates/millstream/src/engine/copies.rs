@@ -8,8 +8,8 @@
 //!   shared by several cores, and nobody waits for long behind it.
 //! - **By whom.** At most as many threads as the storage's depth, the engine among them, and one
 //!   for each core. A worker is called when what waits takes longer than the call.
-//! - **In flight.** They count in the scheduler's bytes in flight as all operations do, so bulk
-//!   that waits to be copied is bounded beside realtime requests.
+//! - **In flight.** They count in the scheduler's bytes in flight as all operations do, so what
+//!   waits to be copied is bounded beside requests of higher classes.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -32,8 +32,7 @@ const OWN_SHARE: Share = Share {
 /// Copies on their way to the lanes, and what the engine does itself.
 #[derive(Default)]
 pub(super) struct OwnCopies {
-    realtime: Vec<Operation>,
-    rest: Vec<Operation>,
+    sent: Vec<(Priority, Operation)>,
     share: Vec<Operation>,
     /// Operations put into the lanes that have not come back.
     pub(super) out: usize,
@@ -92,11 +91,8 @@ impl Engine {
         let own = &mut self.copies;
         own.out += 1;
         own.out_ns += cost_ns(operation.segments.bytes() as u64);
-        match class {
-            Priority::Realtime => own.realtime.push(operation),
-            _ => own.rest.push(operation),
-        }
-        if own.realtime.len() + own.rest.len() >= limits::COPY_OWN_OPERATIONS_MAX {
+        own.sent.push((class, operation));
+        if own.sent.len() >= limits::COPY_OWN_OPERATIONS_MAX {
             self.send_copies();
         }
     }
@@ -109,8 +105,8 @@ impl Engine {
     /// Hands copies over, and calls for help if that pays.
     pub(super) fn send_copies(&mut self) {
         let own = &mut self.copies;
-        if !own.realtime.is_empty() || !own.rest.is_empty() {
-            self.shared.copies.add(&mut own.realtime, &mut own.rest);
+        if !own.sent.is_empty() {
+            self.shared.copies.add(&mut own.sent);
         }
         let copies = &self.shared.copies;
         let (helpers, waiting) = (copies.helpers(), copies.waiting());

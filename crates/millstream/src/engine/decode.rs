@@ -28,7 +28,7 @@ use crate::job::{
     Worked,
 };
 use crate::limits;
-use crate::request::{BlockEntry, Priority};
+use crate::request::BlockEntry;
 use crate::trace::Lane;
 
 impl Engine {
@@ -564,16 +564,16 @@ impl Engine {
             self.shared.pull.push(job);
             return;
         }
-        let urgent = self.req(request).class >= Priority::High;
-        self.jobs.push((urgent, Job::Decode(job)));
+        let class = self.req(request).class;
+        self.jobs.push((class, Job::Decode(job)));
     }
 
     fn give_job(&mut self, request: u32, job: Job) {
         let req = self.req(request);
         req.jobs_out += 1;
-        let urgent = req.class >= Priority::High;
+        let class = req.class;
         self.jobs_out += 1;
-        self.jobs.push((urgent, job));
+        self.jobs.push((class, job));
     }
 
     /// Counts a job that came back; the request if it is still live.

@@ -243,12 +243,13 @@ impl Engine {
             Some(descriptor) => {
                 let req = self.req(request);
                 req.jobs_out += 1;
+                let class = req.class;
                 self.jobs_out += 1;
                 let work = FileWork::Sync {
                     descriptor,
                     data_only,
                 };
-                self.jobs.push((false, Job::File(target, work)));
+                self.jobs.push((class, Job::File(target, work)));
             }
             None => self.file_ready(request),
         }
@@ -296,8 +297,9 @@ impl Engine {
         };
         req.phase = Phase::Active;
         req.jobs_out += 1;
+        let class = req.class;
         self.jobs_out += 1;
-        self.jobs.push((false, Job::File(target, work)));
+        self.jobs.push((class, Job::File(target, work)));
     }
 
     /// A request's time has run out.

@@ -22,6 +22,7 @@ use crate::files::{FileId, FileInfo, FileOptions, OpenOutcome};
 use crate::job::{Job, Target};
 use crate::limits;
 use crate::local::LocalFile;
+use crate::request::Priority;
 
 /// State of a file's descriptors.
 pub(crate) enum FilePhase {
@@ -330,7 +331,7 @@ impl Engine {
         }
         if file.is_slow() {
             // Closing may hang there: nothing else may wait in the same job.
-            self.jobs.push((false, Job::Close(descriptors)));
+            self.jobs.push((Priority::Normal, Job::Close(descriptors)));
         } else {
             self.closes.append(&mut descriptors);
         }

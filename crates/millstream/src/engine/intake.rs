@@ -531,8 +531,8 @@ impl Engine {
                 req.phase = Phase::Pending;
                 req.jobs_out += 1;
                 self.jobs_out += 1;
-                self.jobs
-                    .push((true, Job::File(target, FileWork::Len { descriptor })));
+                let job = Job::File(target, FileWork::Len { descriptor });
+                self.jobs.push((Priority::High, job));
             }
             _ => {
                 let cause = "the range reaches past the end of the file";

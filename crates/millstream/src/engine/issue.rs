@@ -201,8 +201,9 @@ impl Engine {
         let req = self.req(request);
         req.issued += bytes;
         req.jobs_out += 1;
+        let class = req.class;
         self.jobs_out += 1;
-        self.jobs.push((false, Job::File(target, work)));
+        self.jobs.push((class, Job::File(target, work)));
         Issue::Issued
     }
 

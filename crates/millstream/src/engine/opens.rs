@@ -143,7 +143,7 @@ impl Engine {
         self.files.open_jobs += 1;
         self.jobs_out += 1;
         let closes = std::mem::take(&mut self.closes);
-        self.jobs.push((true, Job::Open(closes, orders)));
+        self.jobs.push((Priority::High, Job::Open(closes, orders)));
     }
 
     /// The next open, if one may begin now; `first`: it would begin a job.

@@ -350,8 +350,8 @@ impl Engine {
 
     /// Issues the next operation of the last window.
     fn issue_window(&mut self, request: u32) -> Issue {
-        let block = self.scheduler.block_bytes(self.now_ns);
         let req = &self.requests[request as usize];
+        let block = self.scheduler.block_bytes(req.class, self.now_ns);
         let (target, index, offset) = (req.target(request), req.file, req.offset);
         let decode = req.decode.as_ref().expect("a staged request");
         let serial = decode.front_serial + decode.windows.len() as u64 - 1;

@@ -18,7 +18,7 @@ use crate::error::{Error, ErrorKind};
 use crate::files::Access;
 use crate::job::{FileWork, Job};
 use crate::limits;
-use crate::request::Gate;
+use crate::request::{Gate, Priority};
 
 impl Engine {
     /// The range is definite: decides between straight and staged, and lets the request wait for
@@ -122,10 +122,12 @@ impl Engine {
         if self.requests[request as usize].decode.is_none() {
             self.req(request).phase = Phase::Pending;
         }
-        self.req(request).jobs_out += 1;
+        let req = self.req(request);
+        req.jobs_out += 1;
+        let class = req.class;
         self.jobs_out += 1;
-        self.jobs
-            .push((true, Job::File(target, FileWork::Supply { supply, len })));
+        let job = Job::File(target, FileWork::Supply { supply, len });
+        self.jobs.push((class.max(Priority::High), job));
         false
     }
 
@@ -200,8 +202,8 @@ impl Engine {
     /// Issues a usual request that goes as one block, just as it lies in the file and in memory.
     /// False, and nothing issued: it does not, or it is not known yet which way it goes.
     pub(super) fn issue_usual(&mut self, request: u32) -> bool {
-        let block = self.scheduler.block_bytes(self.now_ns);
         let req = &self.requests[request as usize];
+        let block = self.scheduler.block_bytes(req.class, self.now_ns);
         let (index, at, len) = (req.file, req.offset, req.len);
         let block = block.min(limits::COPY_BLOCK_BYTES);
         if !req.usual || req.issued > 0 || len > block || req.decode.is_some() {
@@ -249,13 +251,15 @@ impl Engine {
     }
 
     pub(super) fn issue_straight(&mut self, request: u32) -> Issue {
-        let block = self.scheduler.block_bytes(self.now_ns);
+        let now_ns = self.now_ns;
         let req = &self.requests[request as usize];
+        let class = req.class;
         let at = req.offset + req.issued;
-        let mut bytes = (req.len - req.issued).min(block);
-        if let Some((_, left)) = piece_at(&req.destination, req.issued) {
-            bytes = bytes.min(left);
+        let mut left = req.len - req.issued;
+        if let Some((_, of_piece)) = piece_at(&req.destination, req.issued) {
+            left = left.min(of_piece);
         }
+        let mut bytes = left.min(self.scheduler.block_bytes(class, now_ns));
         let (reads, index) = (!req.writes(), req.file);
         let direct = reads && self.goes_direct(request, at, bytes);
         if direct && !self.direct_is_open(request) {
@@ -265,7 +269,13 @@ impl Engine {
             true => self.copied_block(index, at, bytes),
             false => None,
         };
-        bytes = copied.unwrap_or(bytes);
+        bytes = match copied {
+            Some(copied) => copied,
+            None if reads && !direct && !self.files.at(index).is_slow() => {
+                left.min(self.scheduler.buffered_block_bytes(class, now_ns))
+            }
+            None => bytes,
+        };
         if self.requests[request as usize].straight.base.is_null()
             && let Err(error) = self.land(request, direct)
         {

@@ -120,7 +120,7 @@ fn bulk_in_flight_is_bounded_and_smaller_while_realtime_was_seen() {
     let fill = |scheduler: &mut Scheduler, now_ns| {
         let mut bytes = 0;
         while let Some((request, class)) = scheduler.pick(now_ns, 3_000_000_000, [false; 4]) {
-            let block = scheduler.block_bytes(now_ns);
+            let block = scheduler.block_bytes(class, now_ns);
             scheduler.issued(request, class, block, now_ns);
             bytes += block;
         }
@@ -138,6 +138,94 @@ fn bulk_in_flight_is_bounded_and_smaller_while_realtime_was_seen() {
     );
     let later = 2 * limits::REALTIME_MEMORY_NS;
     assert_eq!(fill(&mut scheduler, later), limits::IN_FLIGHT_BYTES_MAX);
+}
+
+/// Issues what may be issued; bytes of each class.
+fn issue_all(scheduler: &mut Scheduler) -> [u64; CLASSES] {
+    let mut issued = [0; CLASSES];
+    while let Some((request, class)) = scheduler.pick(0, 2_000_000_000, [false; 4]) {
+        let block = scheduler.block_bytes(class, 0);
+        scheduler.issued(request, class, block, 0);
+        issued[class as usize] += block;
+        if class == Priority::High {
+            scheduler.remove(request);
+        }
+    }
+    issued
+}
+
+#[test]
+fn beside_a_higher_class_a_lower_one_only_fills_what_it_leaves_free() {
+    const BLOCK: u64 = 1 << 20;
+    const SHORT: u64 = limits::BLOCK_BYTES_SHORT as u64;
+    let mut scheduler = Scheduler::new(BLOCK);
+    scheduler.add(0, place(Priority::Low, NO_DEADLINE, 0), 0);
+    for request in 1..4 {
+        let arrival = request.into();
+        scheduler.add(request, place(Priority::High, NO_DEADLINE, arrival), 0);
+    }
+    let first = issue_all(&mut scheduler);
+    assert_eq!(
+        first,
+        [SHORT, 0, 3 * BLOCK, 0],
+        "one short block in any case"
+    );
+    scheduler.completed(Priority::High, BLOCK);
+    assert_eq!(issue_all(&mut scheduler), [0; 4], "two blocks are enough");
+    scheduler.completed(Priority::High, BLOCK);
+    scheduler.completed(Priority::High, BLOCK - SHORT);
+    // 500 µs at 2 GB/s are 1 MB.
+    assert_eq!(issue_all(&mut scheduler), [2 * SHORT, 0, 0, 0]);
+    scheduler.completed(Priority::High, SHORT);
+    let all = issue_all(&mut scheduler)[0];
+    assert!(all + 3 * SHORT >= limits::IN_FLIGHT_BYTES_MAX);
+    assert_eq!(scheduler.block_bytes(Priority::Low, 0), BLOCK);
+}
+
+#[test]
+fn what_waits_for_staging_leaves_the_device_to_lower_classes() {
+    let mut scheduler = Scheduler::new(1 << 20);
+    scheduler.add(0, place(Priority::Normal, NO_DEADLINE, 0), 0);
+    scheduler.add(1, place(Priority::High, NO_DEADLINE, 1), 0);
+    let mut passed = [false; CLASSES];
+    passed[Priority::High as usize] = true;
+    let mut bytes = 0;
+    while let Some((request, class)) = scheduler.pick(0, 2_000_000_000, passed) {
+        assert_eq!(class, Priority::Normal);
+        let block = scheduler.block_bytes(class, 0);
+        scheduler.issued(request, class, block, 0);
+        bytes += block;
+    }
+    assert_eq!(bytes, 1 << 20);
+}
+
+#[test]
+fn a_flood_that_keeps_the_device_full_leaves_a_block_in_sixteen() {
+    const IN_FLIGHT_MAX: u64 = 4 << 20;
+    let mut scheduler = Scheduler::new(1 << 20);
+    scheduler.add(0, place(Priority::Low, NO_DEADLINE, 0), 0);
+    let (mut in_flight, mut bytes) = (VecDeque::new(), 0);
+    let (mut low, mut low_most) = (0, 0);
+    for flood in 1..1601 {
+        scheduler.add(flood, place(Priority::High, NO_DEADLINE, flood.into()), 0);
+        let (request, class) = scheduler.pick(0, 2_000_000_000, [false; 4]).expect("room");
+        let block = scheduler.block_bytes(class, 0);
+        scheduler.issued(request, class, block, 0);
+        in_flight.push_back((class, block));
+        bytes += block;
+        match class {
+            Priority::Low => low += 1,
+            _ => scheduler.remove(request),
+        }
+        while bytes > IN_FLIGHT_MAX {
+            let (class, block) = in_flight.pop_front().expect("something is out");
+            scheduler.completed(class, block);
+            bytes -= block;
+        }
+        low_most = low_most.max(scheduler.in_flight.bytes_up_to(Priority::Low));
+    }
+    assert_eq!(low, 100);
+    assert_eq!(low_most, limits::BLOCK_BYTES_SHORT as u64);
 }
 
 #[test]
