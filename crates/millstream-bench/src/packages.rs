@@ -2,6 +2,7 @@
 //!
 //! - opening a large package cold, up to the first lookup, beside a bare read of its tables;
 //! - lookups by name and by hash;
+//! - short texts with a dictionary and without;
 //! - a start-up of many small files from a package, beside the loose files read by threads and by
 //!   every rival;
 //! - a folder of real data (`packages/NAME` below the corpus folder; links to files are followed),
@@ -37,6 +38,7 @@ mod loose;
 mod memory;
 mod packing;
 mod tables;
+mod texts;
 #[cfg(feature = "peers")]
 mod zipped;
 
@@ -56,7 +58,7 @@ pub(crate) const FIRST: Metric = Metric::lower("first-lookup", "ms");
 pub(crate) const LOOKUP: Metric = Metric::lower("lookup", "ns");
 
 /// Counts up when packages are made otherwise: those of an earlier build are not used again.
-const MADE: u32 = 4;
+const MADE: u32 = 5;
 
 /// Runs the workload.
 pub(crate) fn run(session: &mut Session<'_>) -> Result<()> {
@@ -65,6 +67,7 @@ pub(crate) fn run(session: &mut Session<'_>) -> Result<()> {
     memory::run(session, &folder)?;
     tables::run(session, &folder)?;
     start_up(session, &folder)?;
+    texts::run(session, &folder)?;
     kinds::run(session, &folder)?;
     codings::run(session, &folder)?;
     packing::run(session, &folder)?;
@@ -91,14 +94,23 @@ pub(crate) fn packed(
     coding: Coding,
     items: impl FnOnce() -> Result<Vec<Item>>,
 ) -> Result<Option<PackReport>> {
-    if path.exists() {
-        return Ok(None);
-    }
     let options = PackOptions {
         coding,
         ..PackOptions::default()
     };
-    let report = millstream_pak::write_file(items()?, &options, path);
+    packed_with(path, &options, items)
+}
+
+/// As [`packed`], with more to say.
+pub(crate) fn packed_with(
+    path: &Path,
+    options: &PackOptions<'_>,
+    items: impl FnOnce() -> Result<Vec<Item>>,
+) -> Result<Option<PackReport>> {
+    if path.exists() {
+        return Ok(None);
+    }
+    let report = millstream_pak::write_file(items()?, options, path);
     Ok(Some(report.map_err(|error| failed(&error))?))
 }
 
@@ -111,11 +123,12 @@ pub(crate) fn auto(rate: f64) -> Coding {
 }
 
 /// What the fixed codecs are called.
-pub(crate) const FIXED: [(&str, CodecId); 4] = [
+pub(crate) const FIXED: [(&str, CodecId); 5] = [
     ("stored", CodecId::STORED),
     ("zlib", CodecId::ZLIB),
     ("zstd", CodecId::ZSTD),
     ("lz4", CodecId::LZ4_BLOCK),
+    ("gdeflate", CodecId::GDEFLATE),
 ];
 
 /// All entries of a package, in one batch.

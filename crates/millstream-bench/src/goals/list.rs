@@ -346,6 +346,7 @@ pub(super) const GOALS: &[Goal] = &[
             "millstream-zlib",
             "millstream-zstd",
             "millstream-lz4",
+            "millstream-gdeflate",
         ],
         AtLeast(0.97),
     ),

@@ -106,7 +106,7 @@ fn lookups(session: &mut Session<'_>, case: &str, path: &Path, count: usize) -> 
         .map(|name| package.hash_name(name.as_bytes()))
         .collect();
     let mut found = vec![None; LOOKUPS];
-    let (mut by_name, mut by_hash) = (Vec::new(), Vec::new());
+    let (mut by_name, mut by_names, mut by_hash) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..=session.runs() {
         let begun = Instant::now();
         let mut hits = 0;
@@ -118,15 +118,22 @@ fn lookups(session: &mut Session<'_>, case: &str, path: &Path, count: usize) -> 
         }
         by_name.push(begun.elapsed().as_secs_f64() * 1e9 / LOOKUPS as f64);
         let begun = Instant::now();
+        let looked = package.lookup_names(&names, &mut found);
+        looked.map_err(|error| failed(&error))?;
+        by_names.push(begun.elapsed().as_secs_f64() * 1e9 / LOOKUPS as f64);
+        let all = found.iter().all(Option::is_some);
+        found.fill(None);
+        let begun = Instant::now();
         let looked = package.lookup_hashes(&hashes, &mut found);
         looked.map_err(|error| failed(&error))?;
         by_hash.push(begun.elapsed().as_secs_f64() * 1e9 / LOOKUPS as f64);
-        if hits != LOOKUPS || found.iter().any(Option::is_none) {
+        if hits != LOOKUPS || !all || found.iter().any(Option::is_none) {
             return Err(Error::new("a name is missing"));
         }
     }
     let rows = vec![
         row(case, "millstream", LOOKUP, by_name.split_off(1)),
+        row(case, "millstream-names", LOOKUP, by_names.split_off(1)),
         row(case, "millstream-hashes", LOOKUP, by_hash.split_off(1)),
     ];
     session.keep(rows)

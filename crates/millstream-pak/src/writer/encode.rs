@@ -15,7 +15,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use zerocopy::little_endian::{U16, U32, U64};
 
 use super::build::{Builder, Entry, Features};
-use super::choose::{AUTO_ZSTD_LEVEL, CANDIDATES, Judge, Target};
+use super::choose::{AUTO_ZSTD_LEVEL, CANDIDATES, Judge, Target, shrinks};
 use super::plan::{Plan, Unit, thread_count};
 use super::window::Window;
 use super::workbench::{Workbench, Written};
@@ -282,13 +282,9 @@ pub(super) fn encode_block(
             Ok(Some(Encoded::new(codec, stored, with)))
         }
         Coding::Auto(_) => {
-            let mut candidates = candidates(raw, options, with, bench)?;
+            let mut candidates = candidates(raw, options, (judge, with), bench)?;
             let mut sizes = vec![(CodecId::STORED, raw.len())];
-            sizes.extend(
-                candidates
-                    .iter()
-                    .map(|(codec, stored)| (*codec, stored.len())),
-            );
+            sizes.extend(sizes_of(&candidates));
             let chosen = judge.choose(raw.len(), &sizes).checked_sub(1);
             let chosen = chosen.map(|nth| candidates.swap_remove(nth));
             for (_, stored) in candidates {
@@ -303,10 +299,10 @@ pub(super) fn encode_block(
 fn candidates(
     raw: &[u8],
     options: &PackOptions<'_>,
-    with: Option<&DictionaryEncoder>,
+    (judge, with): (&Judge, Option<&DictionaryEncoder>),
     bench: &mut Workbench<'_>,
 ) -> Result<Vec<(CodecId, Vec<u8>)>> {
-    let mut candidates = Vec::new();
+    let mut candidates: Vec<(CodecId, Vec<u8>)> = Vec::new();
     for codec in CANDIDATES {
         let levels = millstream_codec::block_level_range(codec);
         if levels.is_empty() {
@@ -316,12 +312,19 @@ fn candidates(
             CodecId::ZSTD if with.is_none() => {
                 // What the fastest level does not shrink is not worth a slow one.
                 let quick = bench.encode((codec, 1), None, raw)?;
-                let hardly = quick.len() >= raw.len() - raw.len() / 64;
+                let hardly = !shrinks(raw.len(), quick.len());
                 bench.keep(quick);
                 if hardly {
                     continue;
                 }
                 options.level.unwrap_or(AUTO_ZSTD_LEVEL)
+            }
+            CodecId::GDEFLATE => {
+                let others: Vec<_> = sizes_of(&candidates).collect();
+                if !judge.may_take_gdeflate(raw.len(), &others) {
+                    continue;
+                }
+                millstream_codec::default_level(codec)
             }
             codec => millstream_codec::default_level(codec),
         };
@@ -334,4 +337,10 @@ fn candidates(
         }
     }
     Ok(candidates)
+}
+
+fn sizes_of(candidates: &[(CodecId, Vec<u8>)]) -> impl Iterator<Item = (CodecId, usize)> {
+    candidates
+        .iter()
+        .map(|(codec, stored)| (*codec, stored.len()))
 }
