@@ -13,12 +13,14 @@
 //! far: memory is bounded whatever the input. The same inputs and options give the same bytes on
 //! any machine and number of threads: nothing is decided by time or by who came first.
 
+mod behind;
 pub(crate) mod build;
 mod choose;
 mod dictionary;
 mod encode;
 pub(crate) mod item;
 mod kitchen;
+mod output;
 mod packed;
 pub(crate) mod patch;
 mod plan;

@@ -150,3 +150,42 @@ fn an_error_of_any_write_leaves_the_old_package_and_nothing_beside_it() {
     }
     assert!(writes >= 6, "data, tables and header are written apart");
 }
+
+#[test]
+fn an_error_of_a_write_past_the_cache_leaves_the_old_package_and_nothing_beside_it() {
+    const EIO: i32 = 5;
+    let disk = or_skip!(FaultFs::mount(&[("p.mpak", b"the old package")]));
+    let mut random = fastrand::Rng::with_seed(35);
+    let long = Item::from_bytes("long", support::noise(&mut random, 17 << 20));
+    let options = PackOptions {
+        coding: Coding::Fixed(millstream::CodecId::STORED),
+        ..PackOptions::default()
+    };
+    let mut writes = 0;
+    // The kernel hands a long write on in parts, and ends it short before one that fails: so what
+    // fails goes on failing.
+    for nth in (0..).step_by(5) {
+        disk.inject(Rule::on(Call::Write, Effect::Fail(EIO)).after(nth));
+        let packed = write_file(vec![long.clone()], &options, disk.path("p.mpak"));
+        disk.heal();
+        let Err(failed) = packed else {
+            writes = nth;
+            break;
+        };
+        let system = failed.system().and_then(std::io::Error::raw_os_error);
+        assert_eq!(
+            (failed.kind(), system),
+            (ErrorKind::Io, Some(EIO)),
+            "{failed}"
+        );
+        assert_eq!(disk.names(), ["p.mpak"], "write {nth}");
+        let old = disk.content("p.mpak").expect("it stays");
+        assert!(old == b"the old package", "write {nth}");
+    }
+    assert!(writes >= 4, "the data are longer than one write: {writes}");
+    let whole = disk.content("p.mpak").expect("there");
+    let beside = tempfile::tempdir().expect("a folder");
+    let path = beside.path().join("p.mpak");
+    write_file(vec![long], &options, &path).expect("packed");
+    assert!(whole == std::fs::read(&path).expect("read"));
+}

@@ -1,16 +1,16 @@
 //! The file: blocks in order, then the tables, then the header.
 //!
 //! The hot sections come first in the file and are written last, into the room that was left for
-//! them; the header, without which the file is no package, is the very last write.
+//! them; the header, without which the file is no package, is the very last write. How bytes come
+//! to the disk is the business of [`Output`].
 
 use std::borrow::Cow;
 use std::fs::File;
-use std::os::unix::fs::FileExt as _;
-use std::path::Path;
 
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromZeros as _, IntoBytes as _};
 
+use super::output::Output;
 use super::packed::PackedSection;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::{
@@ -20,10 +20,13 @@ use crate::format::{
 use crate::limits::{
     ALIGNED_BYTES_MIN, BLOCK_ALIGNMENT, BLOCKS_MAX, BUCKET_BITS_MAX, BUCKET_ENTRIES,
     DICTIONARIES_MAX, DICTIONARY_BYTES_MAX, ENTRIES_MAX, HEADER_BYTES, HOT_ALIGNMENT,
-    METADATA_BYTES_MAX, OFFSETS_MAX, PACK_WRITE_BYTES, PAGE_BYTES, SEEDS_MAX, STORED_ALIGNMENT,
+    METADATA_BYTES_MAX, OFFSETS_MAX, PAGE_BYTES, SEEDS_MAX, STORED_ALIGNMENT,
 };
 use crate::names;
 use crate::sign::SecretKey;
+
+/// Bytes of the section of the signature: the public key and the signature.
+const SIGNATURE_BYTES: u64 = 96;
 
 /// An entry that is done.
 pub(crate) struct Entry<'a> {
@@ -46,10 +49,7 @@ pub(crate) struct Features<'a> {
 
 /// Writes a package, see the module.
 pub(crate) struct Builder<'a> {
-    file: &'a File,
-    gathered: Vec<u8>,
-    /// Where the gathered bytes begin.
-    written: u64,
+    output: Output<'a>,
     blocks: Vec<BlockRecord>,
     layout: Hot,
 }
@@ -129,9 +129,10 @@ fn placed(bytes: u64) -> u64 {
 }
 
 impl<'a> Builder<'a> {
-    /// A package of so many entries and blocks, which may name `dictionaries`.
+    /// A package of so many entries and blocks, which may name `dictionaries`; the blocks have about
+    /// `bytes`.
     pub(crate) fn new(
-        file: &'a File,
+        (file, bytes): (&'a File, u64),
         entry_count: u64,
         block_count: u64,
         dictionaries: &[&[u8]],
@@ -139,17 +140,10 @@ impl<'a> Builder<'a> {
         let layout = Hot::new(entry_count, block_count, dictionaries)?;
         let blocks = usize::try_from(block_count).unwrap_or(usize::MAX);
         Ok(Builder {
-            file,
-            gathered: Vec::with_capacity(PACK_WRITE_BYTES),
-            written: layout.data_offset,
+            output: Output::new(file, layout.data_offset, bytes),
             blocks: Vec::with_capacity(blocks.min(1 << 24)),
             layout,
         })
-    }
-
-    /// Where the next byte goes.
-    fn end(&self) -> u64 {
-        self.written + self.gathered.len() as u64
     }
 
     /// Appends a block; its number. The record's offset is filled in.
@@ -160,12 +154,9 @@ impl<'a> Builder<'a> {
         } else {
             BLOCK_ALIGNMENT
         };
-        self.pad(align);
-        record.offset = U64::new(self.end());
-        if self.gathered.len() + stored.len() > PACK_WRITE_BYTES {
-            self.flush()?;
-        }
-        self.gathered.extend_from_slice(stored);
+        self.output.pad(align)?;
+        record.offset = U64::new(self.output.end());
+        self.output.append(stored)?;
         self.push_record(record)
     }
 
@@ -185,19 +176,6 @@ impl<'a> Builder<'a> {
         Ok(u32::try_from(index).expect("checked against the limit"))
     }
 
-    fn pad(&mut self, align: u64) {
-        let zeros = self.end().next_multiple_of(align) - self.end();
-        self.gathered
-            .resize(self.gathered.len() + zeros as usize, 0);
-    }
-
-    fn flush(&mut self) -> Result<()> {
-        write_at(self.file, &self.gathered, self.written)?;
-        self.written += self.gathered.len() as u64;
-        self.gathered.clear();
-        Ok(())
-    }
-
     /// Appends a cold section with its hashes, packed if that shrinks it.
     fn section(&mut self, kind: u32, required: bool, bytes: &[u8]) -> Result<SectionRecord> {
         let packed = section::may_be_packed(kind)
@@ -207,25 +185,15 @@ impl<'a> Builder<'a> {
             Some(packed) => (&packed.stored[..], packed.hashes()),
             None => (bytes, page_hashes(bytes)),
         };
-        self.pad(BLOCK_ALIGNMENT);
-        let offset = self.end();
-        self.append(stored)?;
-        self.pad(BLOCK_ALIGNMENT);
-        let hashes_offset = self.end();
-        self.append(&hashes)?;
+        self.output.pad(BLOCK_ALIGNMENT)?;
+        let offset = self.output.end();
+        self.output.append(stored)?;
+        self.output.pad(BLOCK_ALIGNMENT)?;
+        let hashes_offset = self.output.end();
+        self.output.append(&hashes)?;
         let mut record = record(kind, required, offset, bytes, hashes_offset, &hashes);
         record.stored_bytes = U64::new(stored.len() as u64);
         Ok(record)
-    }
-
-    fn append(&mut self, bytes: &[u8]) -> Result<()> {
-        for piece in bytes.chunks(PACK_WRITE_BYTES) {
-            self.gathered.extend_from_slice(piece);
-            if self.gathered.len() >= PACK_WRITE_BYTES {
-                self.flush()?;
-            }
-        }
-        Ok(())
     }
 
     /// Writes the tables and the header: the package is whole after that. The root hash, and the
@@ -241,35 +209,34 @@ impl<'a> Builder<'a> {
             self.layout.block_count,
             "as planned"
         );
-        let data_bytes = self.end() - self.layout.data_offset;
+        let data_bytes = self.output.end() - self.layout.data_offset;
         let (seed, hashes) = sort_by_hash(&mut entries, features.fold_case)?;
         let (mut sections, names) = self.cold_sections(&entries)?;
         let (hot, hot_sections) = hot_bytes(&self.layout, &entries, &names, &self.blocks, &hashes);
         sections.splice(0..0, hot_sections);
+        self.output.pad(BLOCK_ALIGNMENT)?;
+        let mut end = self.output.end();
         if features.sign.is_some() {
-            self.pad(BLOCK_ALIGNMENT);
             let mut place = SectionRecord::new_zeroed();
             place.kind = U32::new(section::SIGNATURE);
             place.flags = U32::new(section_flag::UNHASHED);
-            place.offset = U64::new(self.end());
-            place.stored_bytes = U64::new(96);
+            place.offset = U64::new(end);
+            place.stored_bytes = U64::new(SIGNATURE_BYTES);
             place.raw_bytes = place.stored_bytes;
             sections.push(place);
-            self.gathered.resize(self.gathered.len() + 96, 0);
+            end += SIGNATURE_BYTES;
         }
-        self.pad(STORED_ALIGNMENT);
-        let header = self.header(&sections, features, seed, data_bytes);
+        let file_bytes = end.next_multiple_of(STORED_ALIGNMENT) + HEADER_BYTES as u64;
+        let header = self.header(&sections, features, seed, (data_bytes, file_bytes));
         if let Some(key) = features.sign {
-            let signature = key.sign(&header.root);
-            let place = sections.last().expect("pushed above").offset.get();
-            let at = usize::try_from(place - self.written).expect("gathered just now");
-            self.gathered[at..at + 96].copy_from_slice(signature.as_bytes());
+            self.output.append(key.sign(&header.root).as_bytes())?;
         }
-        self.gathered.extend_from_slice(header.as_bytes());
-        self.flush()?;
-        write_at(self.file, &hot, HEADER_BYTES as u64)?;
-        write_at(self.file, header.as_bytes(), 0)?;
-        Ok((header.root, self.written))
+        self.output.pad(STORED_ALIGNMENT)?;
+        self.output.append(header.as_bytes())?;
+        let front = [(&hot[..], HEADER_BYTES as u64), (header.as_bytes(), 0)];
+        let written = self.output.finish(&front)?;
+        assert_eq!(written, file_bytes, "as the header says");
+        Ok((header.root, written))
     }
 
     /// The cold sections, and where each entry's name is.
@@ -312,7 +279,7 @@ impl<'a> Builder<'a> {
         sections: &[SectionRecord],
         features: &Features<'_>,
         seed: u64,
-        data_bytes: u64,
+        (data_bytes, file_bytes): (u64, u64),
     ) -> Header {
         let mut header = Header::new_zeroed();
         header.magic = MAGIC;
@@ -330,7 +297,7 @@ impl<'a> Builder<'a> {
             0
         };
         header.required = U64::new(fold | patch);
-        header.file_bytes = U64::new(self.end() + HEADER_BYTES as u64);
+        header.file_bytes = U64::new(file_bytes);
         header.hash_seed = U64::new(seed);
         header.entry_count = U64::new(self.layout.entry_count);
         header.block_count = U64::new(self.layout.block_count);
@@ -466,9 +433,4 @@ fn record(
         hashes_digest: *blake3::hash(hashes).as_bytes(),
         reserved: [0; 24],
     }
-}
-
-fn write_at(file: &File, bytes: &[u8], offset: u64) -> Result<()> {
-    let failed = |error| Error::io(Path::new(""), "write the package", error).at(offset);
-    file.write_all_at(bytes, offset).map_err(failed)
 }

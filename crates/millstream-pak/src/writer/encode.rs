@@ -25,24 +25,25 @@ use crate::format::{BlockRecord, entry_flag};
 use crate::limits::{PACK_AHEAD, PACK_BLOCKS_MAX};
 
 /// A unit that is encoded.
-struct Done {
-    encoded: Encoded,
+struct Done<'a> {
+    encoded: Encoded<'a>,
     raw_bytes: u32,
     /// Hashes of the items of a shared block, or of this part of an item.
     hashes: Vec<[u8; 32]>,
 }
 
 /// A block as one codec stores it.
-pub(super) struct Encoded {
+pub(super) struct Encoded<'a> {
     pub(super) codec: CodecId,
-    pub(super) stored: Vec<u8>,
+    /// Borrowed where a block is stored as it lies in memory.
+    pub(super) stored: Cow<'a, [u8]>,
     checksum: u64,
     /// The number of its dictionary; 0 for none.
     dictionary: u16,
 }
 
-impl Encoded {
-    fn new(codec: CodecId, stored: Vec<u8>, with: Option<&DictionaryEncoder>) -> Encoded {
+impl<'a> Encoded<'a> {
+    fn new(codec: CodecId, stored: Cow<'a, [u8]>, with: Option<&DictionaryEncoder>) -> Encoded<'a> {
         let named = with.is_some() && codec == CodecId::ZSTD;
         Encoded {
             codec,
@@ -92,7 +93,7 @@ fn write_units(
     plan: &Plan,
     options: &PackOptions<'_>,
     (file, dictionary): (&File, Option<&[u8]>),
-    (window, written): (&Window<Done>, &Written),
+    (window, written): (&Window<Done<'_>>, &Written),
 ) -> Result<PackReport> {
     let mut report = PackReport {
         entries: plan.items.len() as u64,
@@ -101,7 +102,8 @@ fn write_units(
         ..PackReport::default()
     };
     let dictionaries = dictionary.as_slice();
-    let mut builder = Builder::new(file, report.entries, report.blocks, dictionaries)?;
+    let place = (file, plan.raw_bytes);
+    let mut builder = Builder::new(place, report.entries, report.blocks, dictionaries)?;
     let mut contents: Vec<Option<[u8; 32]>> = vec![None; plan.items.len()];
     let mut parts: Vec<[u8; 32]> = Vec::new();
     let mut raw_done = 0;
@@ -127,7 +129,9 @@ fn write_units(
             }
         }
         raw_done += u64::from(done.raw_bytes);
-        written.put(done.encoded.stored);
+        if let Cow::Owned(buffer) = done.encoded.stored {
+            written.put(buffer);
+        }
         if options.progress.is_some_and(|progress| !progress(raw_done)) {
             return Err(Error::new(ErrorKind::Stopped, "packing was stopped"));
         }
@@ -178,7 +182,7 @@ fn entries<'a>(
     Ok(entries)
 }
 
-fn record(encoded: &Encoded, raw_bytes: u32) -> BlockRecord {
+fn record(encoded: &Encoded<'_>, raw_bytes: u32) -> BlockRecord {
     let gdeflate = encoded.codec == CodecId::GDEFLATE;
     BlockRecord {
         offset: U64::new(0),
@@ -200,13 +204,13 @@ type How<'a> = (
 );
 
 /// Encodes a unit. What is read for it goes into `buffer`, unless it lies in memory as it is.
-fn encode_unit(
-    plan: &Plan,
+fn encode_unit<'a>(
+    plan: &'a Plan,
     unit: &Unit,
     (options, judge, with): How<'_>,
     bench: &mut Workbench<'_>,
     buffer: &mut Vec<u8>,
-) -> Result<Done> {
+) -> Result<Done<'a>> {
     buffer.clear();
     let mut hashes = Vec::new();
     let mut in_memory = None;
@@ -237,11 +241,10 @@ fn encode_unit(
     let encoded = match encode_block(raw, options, (judge, with), bench)? {
         Some(encoded) => encoded,
         None => {
-            let mut stored = bench.buffer();
-            match in_memory {
-                Some(raw) => stored.extend_from_slice(raw),
-                None => std::mem::swap(&mut stored, buffer),
-            }
+            let stored = match in_memory {
+                Some(raw) => Cow::Borrowed(raw),
+                None => Cow::Owned(std::mem::replace(buffer, bench.buffer())),
+            };
             Encoded::new(CodecId::STORED, stored, None)
         }
     };
@@ -268,7 +271,7 @@ pub(super) fn encode_block(
     options: &PackOptions<'_>,
     (judge, with): (&Judge, Option<&DictionaryEncoder>),
     bench: &mut Workbench<'_>,
-) -> Result<Option<Encoded>> {
+) -> Result<Option<Encoded<'static>>> {
     match options.coding {
         Coding::Fixed(CodecId::STORED) => Ok(None),
         Coding::Fixed(codec) => {
@@ -279,7 +282,7 @@ pub(super) fn encode_block(
                 bench.keep(stored);
                 return Ok(None);
             }
-            Ok(Some(Encoded::new(codec, stored, with)))
+            Ok(Some(Encoded::new(codec, Cow::Owned(stored), with)))
         }
         Coding::Auto(_) => {
             let mut candidates = candidates(raw, options, (judge, with), bench)?;
@@ -290,7 +293,9 @@ pub(super) fn encode_block(
             for (_, stored) in candidates {
                 bench.keep(stored);
             }
-            Ok(chosen.map(|(codec, stored)| Encoded::new(codec, stored, with)))
+            let encoded =
+                chosen.map(|(codec, stored)| Encoded::new(codec, Cow::Owned(stored), with));
+            Ok(encoded)
         }
     }
 }

@@ -147,7 +147,9 @@ pub fn write_patch(
     }
     let block_count = runs.iter().map(|(_, count)| u64::from(*count)).sum();
     let dictionaries = dictionaries_of(b, &runs)?;
-    let mut builder = Builder::new(file, wanted.len() as u64, block_count, &dictionaries)?;
+    // How many bytes differ is not known yet; patches are short.
+    let place = (file, 0);
+    let mut builder = Builder::new(place, wanted.len() as u64, block_count, &dictionaries)?;
     let mut report = PackReport {
         entries: wanted.len() as u64,
         blocks: block_count,
