@@ -46,7 +46,7 @@ use millstream::Buffer;
 
 use crate::limits;
 
-pub use codec::{CODEC, ImageLimits, decode, decode_vec, probe, register};
+pub use codec::{CODEC, ImageLimits, decode, decode_vec, decoded_bytes, probe, register};
 
 /// First bytes of an image.
 pub const MAGIC: [u8; 4] = *b"MSIM";

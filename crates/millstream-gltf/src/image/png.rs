@@ -2,10 +2,10 @@
 //!
 //! Two ways. Images of 8 bits a channel that are not interlaced, which nearly all textures are, go
 //! the fast way: the whole deflate stream is decoded at once into the *end* of the destination, and
-//! rows are then unfiltered and widened to RGBA towards its beginning. A row of the destination has
-//! four bytes a pixel and a filtered row at most as many and one more, so with one spare byte for
-//! each row the writer never overtakes the reader: no second image is ever in memory. Everything
-//! else goes through the `png` crate.
+//! rows are then unfiltered and widened to RGBA towards its beginning, up to four at a time. A row
+//! of the destination has four bytes a pixel and a filtered row at most as many and one more, so
+//! with one spare byte for each row, and four spare rows, the writer never reaches what is still to
+//! be read: no second image is ever in memory. Everything else goes through the `png` crate.
 //!
 //! Filters work on each channel by itself, so a row is widened to four channels *before* it is
 //! unfiltered: one loop serves all colour types, and the row above is always the row above in the
@@ -24,6 +24,9 @@ use crate::limits;
 
 pub(super) const MAGIC: [u8; 8] = *b"\x89PNG\r\n\x1a\n";
 
+/// Rows that are unfiltered at once.
+const WAVE_ROWS: usize = 4;
+
 /// How a PNG is decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
@@ -35,9 +38,9 @@ pub(super) enum Way {
 
 impl Way {
     /// Work space that is needed behind the pixels.
-    pub(super) fn work_bytes(self, height: u32) -> usize {
+    pub(super) fn work_bytes(self, width: u32, height: u32) -> usize {
         match self {
-            Way::Fast { .. } => height as usize,
+            Way::Fast { .. } => height as usize + WAVE_ROWS * width as usize * 4,
             Way::Library => 0,
         }
     }
@@ -167,32 +170,48 @@ fn fast(
     let filtered_row = 1 + width * channels;
     let work = pixels.len() - filtered_row * height;
     inflate(&parts.data, &mut pixels[work..])?;
-    let mut copied = vec![0; filtered_row];
+    unfilter(channels, [width, height], work, pixels)?;
     let out_row = width * 4;
-    for y in 0..height {
-        let at = work + y * filtered_row;
-        let (above, rest) = pixels.split_at_mut(y * out_row);
-        let above = (y > 0).then(|| &above[(y - 1) * out_row..]);
-        // Where the writer has come near to the reader, the row is copied out of its way.
-        let (out, filtered) = match rest.split_at_mut_checked(at - y * out_row) {
-            Some((before, filtered)) if before.len() >= out_row => {
-                (&mut before[..out_row], &filtered[..filtered_row])
-            }
-            _ => {
-                let start = at - y * out_row;
-                copied.copy_from_slice(&rest[start..start + filtered_row]);
-                (&mut rest[..out_row], &copied[..])
-            }
-        };
-        let (filter, filtered) = filtered.split_first().expect("one byte at least");
-        row::unfilter(*filter, channels, filtered, above, out)?;
-    }
     let pixels = &mut pixels[..out_row * height];
     match header.colour {
         COLOUR_PALETTE => apply_palette(&parts, pixels),
         COLOUR_GREY | COLOUR_RGB => apply_key(&parts, header.colour, pixels),
         _ => Ok(()),
     }
+}
+
+/// Unfilters the rows that begin at `work` to the beginning of `pixels`: four at once where they
+/// have the same filter and that is quicker.
+fn unfilter(
+    channels: usize,
+    [width, height]: [usize; 2],
+    work: usize,
+    pixels: &mut [u8],
+) -> Result<(), &'static str> {
+    let (filtered_row, out_row) = (1 + width * channels, width * 4);
+    let mut y = 0;
+    while y < height {
+        let at = work + y * filtered_row;
+        let filter = pixels[at];
+        let alike = y > 0
+            && width >= row::WAVE_PIXELS_MIN
+            && height - y >= WAVE_ROWS
+            && row::is_chain(filter)
+            && (1..WAVE_ROWS).all(|row| pixels[at + row * filtered_row] == filter);
+        let count = if alike { WAVE_ROWS } else { 1 };
+        let (above, rest) = pixels.split_at_mut(y * out_row);
+        let (out, filtered) = rest.split_at_mut(at - y * out_row);
+        let (out, filtered) = (
+            &mut out[..count * out_row],
+            &filtered[..count * filtered_row],
+        );
+        match y.checked_sub(1).map(|before| &above[before * out_row..]) {
+            Some(above) if alike => row::unfilter_four(channels, filtered, above, out),
+            above => row::unfilter(filter, channels, &filtered[1..], above, out)?,
+        }
+        y += count;
+    }
+    Ok(())
 }
 
 /// Decodes the zlib stream, which must fill `filtered`.
