@@ -382,6 +382,14 @@ impl Scheduler {
         }
     }
 
+    /// Who stands behind the first of a class in the order of arrival, maybe no more: whom to look
+    /// at before [`Scheduler::follower`] is asked.
+    #[inline]
+    pub(crate) fn second(&self, class: Priority) -> Option<u32> {
+        let item = self.classes[class as usize].arrivals.get(1);
+        item.map(|item| item.request)
+    }
+
     /// Of a class's requests in the order of their arrival the `nth` behind `request`, which must
     /// stand in front: a candidate for merging.
     #[inline]

@@ -20,6 +20,7 @@ impl SequenceWindow {
     }
 
     /// Marks an entry as ended (once).
+    #[inline]
     pub(crate) fn end(&mut self, sequence: u64) {
         assert!(sequence >= self.watermark, "an entry ends once");
         let base = self.watermark & !63;

@@ -124,19 +124,19 @@ impl Engine {
         }
         match &op.members {
             Members::One(target) => self.member_done(*target, &op, result),
-            Members::Many(list) => {
-                for (target, _) in list {
-                    let result = match &result {
-                        Ok(()) => Ok(()),
-                        Err(_) => Err(None),
-                    };
-                    self.member_done(*target, &op, result);
-                }
-            }
+            Members::Many(list) => self.members_done(list, &op, result.is_ok()),
         }
         self.operation_ended(op.file);
     }
 
+    #[cold]
+    fn members_done(&mut self, list: &[(Target, u64)], op: &Op, whole: bool) {
+        for (target, _) in list {
+            self.member_done(*target, op, if whole { Ok(()) } else { Err(None) });
+        }
+    }
+
+    #[inline(always)]
     fn member_done(&mut self, target: Target, op: &Op, result: Result<(), Option<Error>>) {
         let Some(request) = self.live(target) else {
             self.quarantine_back(target, 1, 0);

@@ -211,7 +211,8 @@ impl Engine {
     pub(super) fn push(&mut self, target: Target, transfer: &Transfer, descriptor: Descriptor) {
         self.requests[target.request as usize].ops_out += 1;
         let segments = Segments::One(transfer.segment);
-        self.push_op(Members::One(target), segments, transfer, descriptor);
+        let members = Members::One(target);
+        self.push_op(target.request, members, segments, transfer, descriptor);
     }
 
     /// As [`Engine::push`], for requests that follow one another in the file; `transfer` spans all
@@ -228,11 +229,20 @@ impl Engine {
         }
         self.stats.merged_operations += 1;
         let segments = Segments::Many(segments);
-        self.push_op(Members::Many(members), segments, transfer, descriptor);
+        let first = members[0].0.request;
+        self.push_op(
+            first,
+            Members::Many(members),
+            segments,
+            transfer,
+            descriptor,
+        );
     }
 
+    #[inline(always)]
     fn push_op(
         &mut self,
+        first: u32,
         members: Members,
         segments: Segments,
         transfer: &Transfer,
@@ -245,7 +255,6 @@ impl Engine {
                 .all(|segment| !segment.pointer().is_null()),
             "an operation has memory"
         );
-        let first = members.first().request;
         let now_ns = self.now_ns;
         let req = &self.requests[first as usize];
         let (class, index, queue) = (req.class, req.file, req.queue);
@@ -318,7 +327,7 @@ impl Engine {
     }
 
     /// Gives an operation to whoever moves its bytes, or lets it wait if the device is full.
-    #[inline]
+    #[inline(always)]
     fn lend(&mut self, operation: Operation, class: Priority, slow: bool, copied: bool) {
         if copied {
             self.give_copy(operation, class);

@@ -499,7 +499,7 @@ impl Engine {
             return false;
         }
         let end = req.offset + req.len;
-        let next = self.scheduler.follower(class, request, 1);
+        let next = self.scheduler.second(class);
         if next.is_none_or(|next| self.requests[next as usize].offset != end) {
             return false;
         }

@@ -326,16 +326,6 @@ pub(crate) enum Members {
     Many(Box<[(Target, u64)]>),
 }
 
-impl Members {
-    /// The request that was picked.
-    pub(crate) fn first(&self) -> Target {
-        match self {
-            Members::One(target) => *target,
-            Members::Many(list) => list[0].0,
-        }
-    }
-}
-
 /// No window: an operation of the straight way.
 pub(crate) const NO_WINDOW: u64 = u64::MAX;
 
