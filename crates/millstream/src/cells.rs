@@ -35,11 +35,23 @@ struct Inner {
     waker: Option<Waker>,
 }
 
-/// A cell's number and life.
+/// A cell's number and life, in one word: it is handed on often, and a value that is written in
+/// halves and read as a whole soon after makes the processor wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct CellId {
-    pub(crate) index: u32,
-    pub(crate) generation: u32,
+pub(crate) struct CellId(u64);
+
+impl CellId {
+    pub(crate) fn new(index: u32, generation: u32) -> CellId {
+        CellId(u64::from(generation) << 32 | u64::from(index))
+    }
+
+    fn index(self) -> u32 {
+        (self.0 & u64::from(u32::MAX)) as u32
+    }
+
+    fn generation(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
 }
 
 pub(crate) struct Cells {
@@ -91,7 +103,7 @@ impl Cells {
         };
         let cell = self.cell(index);
         let generation = lock(&cell.inner).generation;
-        Some(CellId { index, generation })
+        Some(CellId::new(index, generation))
     }
 
     fn release(&self, index: u32, inner: &mut Inner) {
@@ -108,17 +120,17 @@ impl Cells {
 
     /// Engine: the request now has this number.
     pub(crate) fn bind(&self, id: CellId, request: u32) {
-        self.cell(id.index)
+        self.cell(id.index())
             .request
             .store(request, Ordering::Relaxed);
     }
 
     /// Engine: which request a ticket means, if it is live.
     pub(crate) fn request_of(&self, id: CellId) -> Option<u32> {
-        let cell = self.cell(id.index);
+        let cell = self.cell(id.index());
         let inner = lock(&cell.inner);
         let request = cell.request.load(Ordering::Relaxed);
-        (inner.generation == id.generation && inner.outcome.is_none() && request != NO_REQUEST)
+        (inner.generation == id.generation() && inner.outcome.is_none() && request != NO_REQUEST)
             .then_some(request)
     }
 
@@ -130,15 +142,16 @@ impl Cells {
         outcome: Outcome,
         wakers: &mut Vec<Waker>,
     ) -> Option<Outcome> {
-        let cell = self.cell(id.index);
+        let cell = self.cell(id.index());
         let mut inner = lock(&cell.inner);
         assert_eq!(
-            inner.generation, id.generation,
+            inner.generation,
+            id.generation(),
             "a cell ends in the life it was taken in"
         );
         assert!(inner.outcome.is_none(), "a request ends once");
         if inner.detached {
-            self.release(id.index, &mut inner);
+            self.release(id.index(), &mut inner);
             return Some(outcome);
         }
         inner.outcome = Some(outcome);
@@ -148,26 +161,26 @@ impl Cells {
     }
 
     pub(crate) fn set_overdue(&self, id: CellId) {
-        self.cell(id.index).overdue.store(true, Ordering::Release);
+        self.cell(id.index()).overdue.store(true, Ordering::Release);
     }
 
     pub(crate) fn is_overdue(&self, id: CellId) -> bool {
-        self.cell(id.index).overdue.load(Ordering::Acquire)
+        self.cell(id.index()).overdue.load(Ordering::Acquire)
     }
 
     /// Ticket: whether it has ended.
     pub(crate) fn is_ended(&self, id: CellId) -> bool {
-        self.cell(id.index).ended.load(Ordering::Acquire)
+        self.cell(id.index()).ended.load(Ordering::Acquire)
     }
 
     /// Ticket: the outcome (the cell is free then), or the waker is kept.
     pub(crate) fn claim(&self, id: CellId, waker: Option<&Waker>) -> Poll<Outcome> {
-        let cell = self.cell(id.index);
+        let cell = self.cell(id.index());
         let mut inner = lock(&cell.inner);
-        debug_assert_eq!(inner.generation, id.generation, "a ticket claims once");
+        debug_assert_eq!(inner.generation, id.generation(), "a ticket claims once");
         match inner.outcome.take() {
             Some(outcome) => {
-                self.release(id.index, &mut inner);
+                self.release(id.index(), &mut inner);
                 Poll::Ready(outcome)
             }
             None => {
@@ -184,12 +197,12 @@ impl Cells {
 
     /// Ticket: nobody will claim.
     pub(crate) fn detach(&self, id: CellId) -> Option<Outcome> {
-        let cell = self.cell(id.index);
+        let cell = self.cell(id.index());
         let mut inner = lock(&cell.inner);
-        debug_assert_eq!(inner.generation, id.generation, "a ticket detaches once");
+        debug_assert_eq!(inner.generation, id.generation(), "a ticket detaches once");
         let outcome = inner.outcome.take();
         if outcome.is_some() {
-            self.release(id.index, &mut inner);
+            self.release(id.index(), &mut inner);
         } else {
             inner.detached = true;
             inner.waker = None;

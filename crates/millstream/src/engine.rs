@@ -56,7 +56,7 @@ mod table;
 
 use files::Files;
 use queues::Queues;
-use table::{Op, Quarantine, Req, Slab};
+use table::{Ops, Quarantine, Req};
 
 /// What happens at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -80,7 +80,7 @@ pub(crate) struct Engine {
     /// Their tags, side by side for the scan of a cancellation by mask.
     tags: Vec<u64>,
     free_requests: Vec<u32>,
-    ops: Slab<Op>,
+    ops: Ops,
     /// Operations that a full device gave back, with their memory.
     ops_waiting: Vec<(u32, Segments)>,
     copies: copies::OwnCopies,
@@ -203,7 +203,7 @@ impl Engine {
             requests: Vec::new(),
             tags: Vec::new(),
             free_requests: Vec::new(),
-            ops: Slab::default(),
+            ops: Ops::default(),
             ops_waiting: Vec::new(),
             copies: copies::OwnCopies::new(options),
             unsubmitted: 0,

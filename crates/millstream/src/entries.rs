@@ -211,10 +211,7 @@ mod tests {
     #[test]
     fn requests_stay_with_their_entries_when_some_are_cancelled() {
         let (mut pending, mut submitted) = (Entries::default(), Entries::default());
-        let cell = |index| CellId {
-            index,
-            generation: 0,
-        };
+        let cell = |index| CellId::new(index, 0);
         // Shells of earlier requests must not come back.
         for entries in [&mut pending, &mut submitted] {
             (100..120).for_each(|sequence| push(entries, sequence, None));

@@ -50,8 +50,27 @@ pub(crate) struct Place {
 struct Item {
     deadline_ns: u64,
     arrival: u64,
-    request: u32,
-    stamp: u32,
+    /// Request and stamp in one word, which is written and read as a whole.
+    who: u64,
+}
+
+impl Item {
+    fn request(&self) -> u32 {
+        (self.who >> 32) as u32
+    }
+
+    /// Whether it means what stands under its request's number now.
+    fn is_valid(&self, stamps: &[u32]) -> bool {
+        stamps[self.request() as usize] == (self.who & u64::from(u32::MAX)) as u32
+    }
+}
+
+/// Whether and where a request stands, as far as most requests need it.
+#[derive(Debug, Clone, Copy)]
+struct Standing {
+    class: Priority,
+    /// Its place, which has a position, is in the column of places.
+    positioned: bool,
 }
 
 #[derive(Default)]
@@ -68,16 +87,13 @@ struct Class {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct InFlight {
     by_class: [u64; CLASSES],
+    /// Of all classes but realtime: asked for at every pick, so it is not added up then.
+    bulk_bytes: u64,
 }
 
 impl InFlight {
     pub(crate) fn bytes(&self) -> u64 {
         self.by_class.iter().sum()
-    }
-
-    /// Of all classes but realtime.
-    fn bulk_bytes(&self) -> u64 {
-        self.bytes_up_to(Priority::High)
     }
 
     /// Of a class and those below it.
@@ -90,7 +106,9 @@ pub(crate) struct Scheduler {
     classes: [Class; CLASSES],
     turns: Turns,
     stamps: Vec<u32>,
-    places: Vec<Option<Place>>,
+    standing: Vec<Option<Standing>>,
+    /// Where requests on rotating disks stand; of others it says nothing.
+    places: Vec<Place>,
     in_flight: InFlight,
     bulk_bytes_max: u64,
     realtime_until_ns: u64,
@@ -106,6 +124,7 @@ impl Scheduler {
             classes: Default::default(),
             turns: Turns::default(),
             stamps: Vec::new(),
+            standing: Vec::new(),
             places: Vec::new(),
             in_flight: InFlight::default(),
             bulk_bytes_max: limits::IN_FLIGHT_BYTES_MAX.max(block_bytes),
@@ -123,7 +142,7 @@ impl Scheduler {
     }
 
     pub(crate) fn contains(&self, request: u32) -> bool {
-        self.places
+        self.standing
             .get(request as usize)
             .is_some_and(Option::is_some)
     }
@@ -133,15 +152,23 @@ impl Scheduler {
     }
 
     /// Lets a request wait for its turn.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn add(&mut self, request: u32, place: Place, now_ns: u64) {
         let index = request as usize;
         if index >= self.stamps.len() {
             self.stamps.resize(index + 1, 0);
-            self.places.resize(index + 1, None);
+            self.standing.resize(index + 1, None);
+            self.places.resize(index + 1, place);
         }
-        assert!(self.places[index].is_none(), "a request waits once");
-        self.places[index] = Some(place);
+        assert!(self.standing[index].is_none(), "a request waits once");
+        let positioned = place.position.is_some();
+        self.standing[index] = Some(Standing {
+            class: place.class,
+            positioned,
+        });
+        if positioned {
+            self.places[index] = place;
+        }
         self.note_realtime(place.class, now_ns);
         self.class(place.class).waiting += 1;
         self.insert(request, place);
@@ -153,7 +180,7 @@ impl Scheduler {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn insert(&mut self, request: u32, place: Place) {
         let stamp = self.stamps[request as usize];
         let Place {
@@ -164,8 +191,7 @@ impl Scheduler {
         let item = Item {
             deadline_ns,
             arrival,
-            request,
-            stamp,
+            who: u64::from(request) << 32 | u64::from(stamp),
         };
         let class = self.class(place.class);
         match place.position {
@@ -193,12 +219,14 @@ impl Scheduler {
     /// The request no longer waits (served completely, cancelled, or held back).
     pub(crate) fn remove(&mut self, request: u32) {
         let index = request as usize;
-        if let Some(Some(place)) = self.places.get(index).copied() {
-            self.places[index] = None;
+        if let Some(Some(standing)) = self.standing.get(index).copied() {
+            self.standing[index] = None;
             self.stamps[index] = self.stamps[index].wrapping_add(1);
-            let class = self.class(place.class);
+            let class = &mut self.classes[standing.class as usize];
             class.waiting -= 1;
-            if let Some(position) = place.position {
+            if standing.positioned {
+                let place = &self.places[index];
+                let position = place.position.unwrap_or(0);
                 class.elevator.remove(&(position, place.arrival));
             }
             if class.waiting == 0 {
@@ -217,13 +245,15 @@ impl Scheduler {
 
     /// The next block of a request on a rotating disk lies elsewhere.
     pub(crate) fn moved(&mut self, request: u32, position: u64) {
-        let Some(mut place) = self.places[request as usize] else {
+        let index = request as usize;
+        if !self.standing[index].is_some_and(|standing| standing.positioned) {
             return;
-        };
+        }
+        let mut place = self.places[index];
         let Some(old) = place.position.replace(position) else {
             return;
         };
-        self.places[request as usize] = Some(place);
+        self.places[index] = place;
         if place.deadline_ns == NO_DEADLINE {
             self.class(place.class)
                 .elevator
@@ -278,7 +308,7 @@ impl Scheduler {
         if class == Priority::Realtime {
             return true;
         }
-        let bulk_bytes = self.in_flight.bulk_bytes();
+        let bulk_bytes = self.in_flight.bulk_bytes;
         let bulk_bytes_max = if now_ns < self.realtime_until_ns {
             self.bytes_in(limits::REALTIME_WAIT_NS, bytes_per_second)
         } else {
@@ -312,13 +342,13 @@ impl Scheduler {
     /// The class's first valid request; there is one if any waits.
     fn front(&mut self, class: Priority) -> Option<u32> {
         let stamps = &self.stamps;
-        let valid = |item: &Item| stamps[item.request as usize] == item.stamp;
+        let valid = |item: &Item| item.is_valid(stamps);
         let class = &mut self.classes[class as usize];
         if class.deadlines.is_empty() && class.elevator.is_empty() {
             // The usual case: requests in the order of their arrival.
             while let Some(item) = class.arrivals.front() {
                 if valid(item) {
-                    return Some(item.request);
+                    return Some(item.request());
                 }
                 class.arrivals.pop_front();
             }
@@ -336,7 +366,7 @@ impl Scheduler {
             && arrival.is_none_or(|other| first < other)
             && (first.deadline_ns != NO_DEADLINE || class.elevator.is_empty() || arrival.is_some())
         {
-            return Some(first.request);
+            return Some(first.request());
         }
         let take_elevator =
             !class.elevator.is_empty() && (arrival.is_none() || !class.elevator_turn);
@@ -344,25 +374,31 @@ impl Scheduler {
             let first = arrival
                 .copied()
                 .or_else(|| class.deadlines.peek().map(|item| item.0));
-            return first.map(|item| item.request);
+            return first.map(|item| item.request());
         }
         if !swept {
             upwards = nearer_end_is_up(&class.elevator, head);
         }
         let next = next_on_sweep(&class.elevator, head, &mut upwards);
         self.upwards = upwards;
-        next.map(|item| item.request)
+        next.map(|item| item.request())
     }
 
     /// A block of a request goes to the device.
     pub(crate) fn issued(&mut self, request: u32, class: Priority, bytes: u64, now_ns: u64) {
         self.note_realtime(class, now_ns);
         self.in_flight.by_class[class as usize] += bytes;
+        if class < Priority::Realtime {
+            self.in_flight.bulk_bytes += bytes;
+        }
         let classes = &self.classes;
         self.turns
             .served(class, |lower| classes[lower as usize].waiting > 0);
-        let place = self.places.get(request as usize);
-        let position = place.and_then(|place| place.as_ref()?.position);
+        let standing = self.standing.get(request as usize).copied().flatten();
+        let position = match standing {
+            Some(standing) if standing.positioned => self.places[request as usize].position,
+            _ => None,
+        };
         let class = self.class(class);
         class.elevator_turn = position.is_some();
         if let Some(position) = position {
@@ -374,10 +410,14 @@ impl Scheduler {
     /// A block came back.
     pub(crate) fn completed(&mut self, class: Priority, bytes: u64) {
         let account = &mut self.in_flight.by_class[class as usize];
-        *account = account
+        let left = account
             .checked_sub(bytes)
             .expect("what came back had been issued");
-        if self.in_flight == InFlight::default() && self.waiting() == 0 {
+        *account = left;
+        if class < Priority::Realtime {
+            self.in_flight.bulk_bytes -= bytes;
+        }
+        if left == 0 && self.in_flight.bytes() == 0 && self.waiting() == 0 {
             self.swept = false;
         }
     }
@@ -387,7 +427,7 @@ impl Scheduler {
     #[inline]
     pub(crate) fn second(&self, class: Priority) -> Option<u32> {
         let item = self.classes[class as usize].arrivals.get(1);
-        item.map(|item| item.request)
+        item.map(|item| item.request())
     }
 
     /// Of a class's requests in the order of their arrival the `nth` behind `request`, which must
@@ -397,8 +437,8 @@ impl Scheduler {
         let arrivals = &self.classes[class as usize].arrivals;
         let item = arrivals.get(nth)?;
         let front = arrivals.front()?;
-        let stands = |item: &Item| self.stamps[item.request as usize] == item.stamp;
-        (front.request == request && stands(front) && stands(item)).then_some(item.request)
+        let stands = |item: &Item| item.is_valid(&self.stamps);
+        (front.request() == request && stands(front) && stands(item)).then(|| item.request())
     }
 }
 

@@ -71,8 +71,8 @@ impl Engine {
             operations: self.ops.len(),
             ..CloseReport::default()
         };
-        report.bytes = self.ops.iter().map(|(_, op)| op.want).sum();
-        for (_, op) in self.ops.iter() {
+        report.bytes = self.ops.iter().map(|op| op.want).sum();
+        for op in self.ops.iter() {
             let file = self.files.files[op.file as usize].as_ref();
             let path = file.map(|file| file.path.to_path_buf());
             if let Some(path) = path.filter(|path| !report.files.contains(path)) {

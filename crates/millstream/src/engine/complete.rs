@@ -115,41 +115,47 @@ impl Engine {
     /// An operation is over. `Err(None)`: its bytes did not come, and its members try again (or
     /// end, if they are ending).
     pub(super) fn finish_op(&mut self, number: u32, result: Result<(), Option<Error>>) {
-        let op = self.ops.remove(number);
-        if op.slow {
-            let mount = self.files.at(op.file).mount();
+        let op = &mut self.ops[number];
+        let members = std::mem::replace(&mut op.members, Members::NONE);
+        let (index, class, want, slow) = (op.file, op.class, op.want, op.slow);
+        if slow {
+            let mount = self.files.at(index).mount();
             self.slow_completed(mount);
         } else {
-            self.scheduler.completed(op.class, op.want);
+            self.scheduler.completed(class, want);
         }
-        match &op.members {
-            Members::One(target) => self.member_done(*target, &op, result),
-            Members::Many(list) => self.members_done(list, &op, result.is_ok()),
+        match members {
+            Members::One(target) => self.member_done(target, number, result),
+            Members::Many(list) => self.members_done(&list, number, result.is_ok()),
         }
-        self.operation_ended(op.file);
+        self.ops.give_up(number);
+        self.operation_ended(index);
     }
 
     #[cold]
-    fn members_done(&mut self, list: &[(Target, u64)], op: &Op, whole: bool) {
+    fn members_done(&mut self, list: &[(Target, u64)], number: u32, whole: bool) {
         for (target, _) in list {
-            self.member_done(*target, op, if whole { Ok(()) } else { Err(None) });
+            self.member_done(*target, number, if whole { Ok(()) } else { Err(None) });
         }
     }
 
     #[inline(always)]
-    fn member_done(&mut self, target: Target, op: &Op, result: Result<(), Option<Error>>) {
+    fn member_done(&mut self, target: Target, number: u32, result: Result<(), Option<Error>>) {
         let Some(request) = self.live(target) else {
             self.quarantine_back(target, 1, 0);
             return;
         };
+        let op = &self.ops[number];
+        let (window, verb) = (op.window, op.verb);
         if self.trace.is_some() {
-            self.trace_span(Lane::Device, op.started_ns, self.now_ns, op.want, request);
+            let (start_ns, bytes) = (op.started_ns, op.want);
+            self.trace_span(Lane::Device, start_ns, self.now_ns, bytes, request);
         }
         let req = &mut self.requests[request as usize];
         req.ops_out -= 1;
-        if let (true, Some(decode)) = (op.window != NO_WINDOW, req.decode.as_mut()) {
+        if let (true, Some(decode)) = (window != NO_WINDOW, req.decode.as_mut()) {
             // Windows of before a restart are gone by now: it waits for all operations.
-            let serial = op.window - decode.front_serial;
+            let serial = window - decode.front_serial;
             let index = usize::try_from(serial).expect("a window's place");
             decode.windows[index].ops_out -= 1;
         }
@@ -163,8 +169,8 @@ impl Engine {
             }
             Ok(()) if staged => self.advance(request),
             Ok(()) => {
-                if op.verb == Verb::Write {
-                    self.wrote(op);
+                if verb == Verb::Write {
+                    self.wrote(number);
                 }
                 self.settle(request);
             }
@@ -173,7 +179,8 @@ impl Engine {
     }
 
     /// A write is there: the file may be longer now.
-    fn wrote(&mut self, op: &Op) {
+    fn wrote(&mut self, number: u32) {
+        let op = &self.ops[number];
         let end = op.offset + op.want;
         let file = self.files.at(op.file);
         if let Some(about) = &mut file.about {

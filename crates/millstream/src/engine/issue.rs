@@ -10,7 +10,7 @@ use std::cmp::Reverse;
 
 use millstream_io::{Descriptor, Operation, Segment, Segments, Verb};
 
-use super::table::{Members, NO_FILE, Op, Phase, Work};
+use super::table::{Members, NO_FILE, Phase, Work};
 use super::{Engine, Timer};
 use crate::job::{FileWork, Job, Target};
 use crate::limits;
@@ -272,25 +272,23 @@ impl Engine {
         }
         self.stats.operations += 1;
         self.stats.direct_operations += u64::from(transfer.direct);
-        let op = self.ops.insert(Op {
-            members,
-            offset: transfer.offset,
-            want: transfer.want,
-            need: transfer.need,
-            done: 0,
-            window: transfer.window,
-            started_ns: now_ns,
-            file: index,
-            tries: 0,
-            fruitless: 0,
-            verb: transfer.verb,
-            class,
-            direct: transfer.direct,
-            slow,
-            copied: transfer.copied,
-        });
+        let (number, op) = self.ops.take();
+        op.members = members;
+        op.offset = transfer.offset;
+        op.want = transfer.want;
+        op.need = transfer.need;
+        op.done = 0;
+        op.window = transfer.window;
+        op.started_ns = now_ns;
+        op.file = index;
+        (op.tries, op.fruitless) = (0, 0);
+        op.verb = transfer.verb;
+        op.class = class;
+        op.direct = transfer.direct;
+        op.slow = slow;
+        op.copied = transfer.copied;
         let operation = Operation {
-            id: u64::from(op),
+            id: u64::from(number),
             verb: transfer.verb,
             file: descriptor,
             offset: transfer.offset,

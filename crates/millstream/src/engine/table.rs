@@ -326,12 +326,22 @@ pub(crate) enum Members {
     Many(Box<[(Target, u64)]>),
 }
 
+impl Members {
+    /// Of a number that is free.
+    pub(crate) const NONE: Members = Members::One(Target {
+        request: u32::MAX,
+        generation: 0,
+    });
+}
+
 /// No window: an operation of the straight way.
 pub(crate) const NO_WINDOW: u64 = u64::MAX;
 
 /// An operation in flight. There is one for most requests, so it is kept small: what few operations
 /// need (memory that waits for a full device) lies beside the table.
 pub(crate) struct Op {
+    /// Whether there is one under this number.
+    live: bool,
     pub(crate) members: Members,
     pub(crate) offset: u64,
     /// Bytes asked for.
@@ -355,77 +365,84 @@ pub(crate) struct Op {
     pub(crate) copied: bool,
 }
 
-/// A slab: numbers for values.
-pub(crate) struct Slab<T> {
-    slots: Vec<Option<T>>,
+/// Operations by their numbers. They are written, read and given up where they lie: to move one in
+/// or out costs more than all that is done with it.
+#[derive(Default)]
+pub(crate) struct Ops {
+    ops: Vec<Op>,
     free: Vec<u32>,
 }
 
-impl<T> Default for Slab<T> {
-    fn default() -> Slab<T> {
-        Slab {
-            slots: Vec::new(),
-            free: Vec::new(),
-        }
-    }
-}
-
-impl<T> Slab<T> {
+impl Ops {
+    /// A free number, and its operation to be filled in.
     #[inline]
-    pub(crate) fn insert(&mut self, value: T) -> u32 {
-        match self.free.pop() {
-            Some(index) => {
-                self.slots[index as usize] = Some(value);
-                index
-            }
-            None => {
-                self.slots.push(Some(value));
-                u32::try_from(self.slots.len() - 1).expect("fewer than 2^32 values")
-            }
-        }
+    pub(crate) fn take(&mut self) -> (u32, &mut Op) {
+        let number = self.free.pop().unwrap_or_else(|| {
+            self.ops.push(Op::free());
+            u32::try_from(self.ops.len() - 1).expect("fewer than 2^32 operations")
+        });
+        let op = &mut self.ops[number as usize];
+        op.live = true;
+        (number, op)
     }
 
+    /// An operation is over.
     #[inline]
-    pub(crate) fn remove(&mut self, index: u32) -> T {
-        let value = self.slots[index as usize].take().expect("a live number");
-        self.free.push(index);
-        value
+    pub(crate) fn give_up(&mut self, number: u32) {
+        let op = &mut self[number];
+        op.live = false;
+        self.free.push(number);
     }
 
-    #[inline]
-    pub(crate) fn get(&self, index: u32) -> Option<&T> {
-        self.slots.get(index as usize).and_then(Option::as_ref)
-    }
-
-    #[inline]
-    pub(crate) fn get_mut(&mut self, index: u32) -> Option<&mut T> {
-        self.slots.get_mut(index as usize).and_then(Option::as_mut)
-    }
-
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
-        (0u32..)
-            .zip(&self.slots)
-            .filter_map(|(index, slot)| Some((index, slot.as_ref()?)))
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Op> {
+        self.ops.iter().filter(|op| op.live)
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.slots.len() - self.free.len()
+        self.ops.len() - self.free.len()
     }
 }
 
-impl<T> std::ops::Index<u32> for Slab<T> {
-    type Output = T;
+impl std::ops::Index<u32> for Ops {
+    type Output = Op;
 
     #[inline]
-    fn index(&self, index: u32) -> &T {
-        self.get(index).expect("a live number")
+    fn index(&self, number: u32) -> &Op {
+        let op = &self.ops[number as usize];
+        assert!(op.live, "a live number");
+        op
     }
 }
 
-impl<T> std::ops::IndexMut<u32> for Slab<T> {
+impl std::ops::IndexMut<u32> for Ops {
     #[inline]
-    fn index_mut(&mut self, index: u32) -> &mut T {
-        self.get_mut(index).expect("a live number")
+    fn index_mut(&mut self, number: u32) -> &mut Op {
+        let op = &mut self.ops[number as usize];
+        assert!(op.live, "a live number");
+        op
+    }
+}
+
+impl Op {
+    fn free() -> Op {
+        Op {
+            live: false,
+            members: Members::NONE,
+            offset: 0,
+            want: 0,
+            need: 0,
+            done: 0,
+            window: NO_WINDOW,
+            started_ns: 0,
+            file: NO_FILE,
+            tries: 0,
+            fruitless: 0,
+            verb: Verb::Read,
+            class: Priority::Low,
+            direct: false,
+            slow: false,
+            copied: false,
+        }
     }
 }
 
