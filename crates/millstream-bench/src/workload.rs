@@ -116,6 +116,9 @@ impl Report {
 /// contender cannot do is no error: it is a row that says why, or one of the report's failures.
 pub fn run(options: &Options, workloads: &[Workload]) -> Result<Report> {
     check(options)?;
+    if let Some(path) = &options.rows {
+        rows::check(path)?;
+    }
     let corpus = Corpus::open(options.corpus.as_deref())?;
     let mut session = Session {
         options,

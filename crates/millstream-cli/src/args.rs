@@ -106,7 +106,8 @@ pub(crate) struct LoadArgs {
     /// Threads that open files and decode [default: the cores less two, at least two]
     #[arg(long, value_name = "N", value_parser = worker_counts())]
     pub(crate) workers: Option<u32>,
-    /// Memory that data waits in between device and destination, at least 16K [default: 128M]
+    /// Memory that data waits in between device and destination, from 16K to 64G; a package's
+    /// longest block must fit [default: 128M]
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     pub(crate) staging: Option<u64>,
     /// How long one request may take; longer ones fail

@@ -16,13 +16,14 @@
 //! and renamed under the list's lock, so that after [`abandon_all`], which keeps the lock, no
 //! unfinished file is left and no other can come.
 
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, IsTerminal as _, Write};
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
@@ -31,7 +32,10 @@ use crate::limits::{ABANDON_WAIT, LINKS_MAX, TEMPORARY_NAMES_MAX};
 use crate::progress;
 
 /// Files that are not finished yet.
-static UNFINISHED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+static UNFINISHED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+
+/// The number in the next file's name: there may be thousands at once, and each name is tried once.
+static NEXT: AtomicU64 = AtomicU64::new(0);
 
 /// Set once they have been removed and the lock is never given back.
 static ABANDONED: AtomicBool = AtomicBool::new(false);
@@ -174,12 +178,13 @@ impl Unfinished {
     pub(crate) fn create(folder: &Path) -> io::Result<(File, Unfinished)> {
         let mut unfinished = UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner);
         let process = std::process::id();
-        for attempt in 0..TEMPORARY_NAMES_MAX {
+        for _ in 0..TEMPORARY_NAMES_MAX {
+            let number = NEXT.fetch_add(1, Ordering::Relaxed);
             // Not made of the target's name, which may be as long as names can be.
-            let path = folder.join(format!(".millstream-{process}-{attempt}.tmp"));
+            let path = folder.join(format!(".millstream-{process}-{number}.tmp"));
             match OpenOptions::new().write(true).create_new(true).open(&path) {
                 Ok(file) => {
-                    unfinished.push(path.clone());
+                    unfinished.insert(path.clone());
                     return Ok((file, Unfinished(path)));
                 }
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
@@ -211,7 +216,7 @@ impl Unfinished {
         let mut unfinished = UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner);
         let done = rename(&self.0);
         if done.is_ok() {
-            unfinished.retain(|path| *path != self.0);
+            unfinished.remove(&self.0);
         }
         drop(unfinished);
         done
@@ -224,9 +229,7 @@ impl Drop for Unfinished {
             return;
         }
         let mut unfinished = UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = unfinished.len();
-        unfinished.retain(|path| *path != self.0);
-        if unfinished.len() < before {
+        if unfinished.remove(&self.0) {
             let _ = std::fs::remove_file(&self.0);
         }
     }
@@ -344,4 +347,21 @@ pub(crate) fn print(text: &str) -> Result<(), Ending> {
 pub(crate) fn print_json(document: &impl serde::Serialize) -> Result<(), Ending> {
     let text = serde_json::to_string(document).expect("documents have text keys and plain values");
     print(&(text + "\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thousands_of_files_may_be_unfinished_at_once() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let count = 3 * TEMPORARY_NAMES_MAX as usize;
+        let created = || Unfinished::create(folder.path()).expect("a file").1;
+        let unfinished: Vec<Unfinished> = (0..count).map(|_| created()).collect();
+        let files = || std::fs::read_dir(folder.path()).expect("ours").count();
+        assert_eq!(files(), count);
+        drop(unfinished);
+        assert_eq!(files(), 0);
+    }
 }

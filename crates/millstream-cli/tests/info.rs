@@ -39,6 +39,7 @@ fn the_document_holds_what_was_promised() {
     assert!(document["machine"]["cpu_features"].is_array());
     assert!(document["place"]["rotating"].is_boolean());
     assert!(document["kernels"]["gdeflate"].is_string());
+    assert!(document["kernels"]["pnm"].is_string());
     let codecs = document["codecs"].as_array().expect("a list");
     assert_eq!(codecs.len(), 6);
     assert!(document["limits"]["staging_bytes"].as_u64() >= Some(1));

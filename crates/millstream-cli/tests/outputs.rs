@@ -415,3 +415,25 @@ fn a_benchmark_without_room_leaves_no_half_of_its_data() {
     let halves = |name: &String| name.ends_with(".part");
     assert!(!names_in(folder.path()).iter().any(halves));
 }
+
+#[test]
+fn rows_that_cannot_be_written_are_told_before_a_benchmark_begins() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let words = [
+        "bench", "--quick", "--runs", "1", "pnm", "--corpus", "corpus",
+    ];
+    let mut command = millstream(&words);
+    command
+        .args(["--rows", "none/rows"])
+        .current_dir(folder.path());
+    let errors = expect_status(&run(&mut command), 1);
+    assert!(errors.contains("append rows to none/rows"), "{errors}");
+    assert!(names_in(folder.path()).is_empty());
+    // One that could be is not there before there is a row.
+    let mut command = millstream(&words[..6]);
+    command
+        .args(["/dev/null", "--rows", "rows"])
+        .current_dir(folder.path());
+    expect_status(&run(&mut command), 1);
+    assert!(names_in(folder.path()).is_empty());
+}

@@ -143,11 +143,11 @@ pub(crate) fn same(a: &[u8], b: &[u8], fold_case: bool) -> bool {
 }
 
 /// Whether a name matches a pattern: `*` stands for any bytes but `/`, `**` for any bytes, `?` for
-/// one byte but `/`. A pattern that names a folder matches all that is below it.
+/// one byte but `/`. A pattern that names a folder, as `a` or `a/`, matches all that is below it.
 #[must_use]
 pub fn matches(pattern: &[u8], name: &[u8]) -> bool {
     let below = name
-        .strip_prefix(pattern)
+        .strip_prefix(pattern.strip_suffix(b"/").unwrap_or(pattern))
         .is_some_and(|rest| rest.first() == Some(&b'/'));
     below || glob(pattern, name)
 }
@@ -265,6 +265,7 @@ mod tests {
             ("?", "a"),
             ("a*b*c", "aXbYbZc"),
             ("**", "any/thing"),
+            ("a/", "a/b/c"),
         ];
         let no = [
             ("*.png", "a/b.png"),
@@ -274,6 +275,9 @@ mod tests {
             ("a", "ab"),
             ("a*b", "a/b"),
             ("a*c", "ab"),
+            ("a/", "ab/c"),
+            ("a/", "a"),
+            ("", "a"),
         ];
         for (pattern, name) in yes {
             assert!(

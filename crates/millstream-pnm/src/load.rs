@@ -5,8 +5,8 @@
 //! one byte are read where they stay. Several threads each read the windows that they parse.
 //!
 //! What has no length to rely on (a pipe, a device, a file of procfs) is read window by window by
-//! one thread, and its image grows with the samples: what is no image is refused at its first bytes,
-//! and nothing is read behind the image but what the window holds.
+//! one thread, and its image grows with the samples: what is no image is refused at its first
+//! bytes, and nothing is read behind the image but what the window holds.
 
 use std::fs::File;
 use std::io::{self, Read};

@@ -93,11 +93,10 @@ fn table(path: &Path, found: &Found) -> String {
         };
         table.row("codec", codec.name(), remark);
     }
-    table.row(
-        "kernel of gdeflate",
-        gdeflate_kernel(),
-        "chosen for this processor",
-    );
+    for (name, kernel) in kernels() {
+        let name = format!("kernel of {name}");
+        table.row(&name, kernel, "chosen for this processor");
+    }
     for (name, value) in limits() {
         let words = name.trim_end_matches("_bytes").replace('_', " ");
         let bytes = name.ends_with("_bytes");
@@ -214,8 +213,13 @@ fn place_rows(table: &mut Table, path: &Path, place: &Place) {
     table.row("what is cached", "", cachestat);
 }
 
-fn gdeflate_kernel() -> String {
-    format!("{:?}", gdeflate::Kernel::fastest()).to_lowercase()
+/// What decodes with kernels of its own, and with which here.
+fn kernels() -> [(&'static str, String); 2] {
+    let word = |kernel: &dyn std::fmt::Debug| format!("{kernel:?}").to_lowercase();
+    [
+        ("gdeflate", word(&gdeflate::Kernel::fastest())),
+        ("pnm", word(&millstream_pnm::Kernel::fastest())),
+    ]
 }
 
 /// The engine's bounds, by names that end in `_bytes` where they are bytes.
@@ -281,7 +285,7 @@ fn document(path: &Path, found: &Found) -> Value {
             "cachestat": place.cachestat,
         },
         "codecs": codecs,
-        "kernels": { "gdeflate": gdeflate_kernel() },
+        "kernels": BTreeMap::from(kernels()),
         "limits": limits,
     })
 }

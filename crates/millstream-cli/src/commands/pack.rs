@@ -173,7 +173,7 @@ fn order(trace: &Path, items: &[Item]) -> Result<Vec<Vec<u8>>, Ending> {
         .get("traceEvents")
         .and_then(|events| events.as_array());
     let events = events.ok_or_else(|| wrong(String::from("the JSON has no traceEvents")))?;
-    let known = Inputs::new(items);
+    let known = Inputs::new(items.iter().map(Item::name));
     // Lane 1 shows requests, from their submission on.
     let requests = events.iter().filter(|event| {
         event.get("ph").is_some_and(|ph| ph == "X") && event.get("tid").is_some_and(|id| id == 1)
@@ -191,40 +191,43 @@ fn order(trace: &Path, items: &[Item]) -> Result<Vec<Vec<u8>>, Ending> {
     Ok(first.map(|(_, name)| name.to_vec()).collect())
 }
 
-/// The inputs by their last part, for names of a trace that leave out folders.
-struct Inputs<'a>(HashMap<&'a [u8], Vec<&'a [u8]>>);
+/// The inputs by their names and the ends of them, for names of a trace that have more folders, or
+/// fewer.
+struct Inputs<'a> {
+    by_name: HashSet<&'a [u8]>,
+    /// Ends that begin behind a `/`; the input, if only one has it.
+    by_end: HashMap<&'a [u8], Option<&'a [u8]>>,
+}
 
 impl<'a> Inputs<'a> {
-    fn new(items: &'a [Item]) -> Inputs<'a> {
-        let mut by_last: HashMap<&[u8], Vec<&[u8]>> = HashMap::new();
-        for name in items.iter().map(Item::name) {
-            by_last.entry(last_part(name)).or_default().push(name);
+    fn new(names: impl Iterator<Item = &'a [u8]>) -> Inputs<'a> {
+        let mut inputs = Inputs {
+            by_name: HashSet::new(),
+            by_end: HashMap::new(),
+        };
+        for name in names {
+            inputs.by_name.insert(name);
+            for end in ends(name).skip(1) {
+                let of_end = inputs.by_end.entry(end);
+                of_end.and_modify(|only| *only = None).or_insert(Some(name));
+            }
         }
-        Inputs(by_last)
+        inputs
     }
 
     /// The input that a name of a trace means: itself, or the longest end of it that is an input's
     /// name, or the one input whose name ends so.
-    fn find(&self, name: &str) -> Option<&'a [u8]> {
+    fn find(&self, name: &'a str) -> Option<&'a [u8]> {
         let name = name.as_bytes();
-        let alike = self.0.get(last_part(name))?;
-        let ends = |long: &[u8], short: &[u8]| {
-            let rest = long.strip_suffix(short);
-            rest.is_some_and(|rest| rest.is_empty() || rest.ends_with(b"/"))
-        };
-        let whole = alike.iter().filter(|input| ends(name, input));
-        if let Some(found) = whole.max_by_key(|input| input.len()) {
-            return Some(found);
-        }
-        let mut longer = alike.iter().filter(|input| ends(input, name));
-        let found = longer.next()?;
-        longer.next().is_none().then_some(*found)
+        let whole = ends(name).find_map(|end| self.by_name.get(end));
+        whole.or_else(|| self.by_end.get(name)?.as_ref()).copied()
     }
 }
 
-fn last_part(name: &[u8]) -> &[u8] {
-    let slash = name.iter().rposition(|&byte| byte == b'/');
-    &name[slash.map_or(0, |slash| slash + 1)..]
+/// A name, and what is behind each of its `/`: the longest first.
+fn ends(name: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let slashes = name.iter().enumerate().filter(|(_, byte)| **byte == b'/');
+    std::iter::once(name).chain(slashes.map(|(at, _)| &name[at + 1..]))
 }
 
 fn tell(args: &PackArgs, report: &PackReport, seconds: f64) -> Result<(), Ending> {
@@ -272,4 +275,28 @@ fn tell(args: &PackArgs, report: &PackReport, seconds: f64) -> Result<(), Ending
         )
         .row("time", format!("{seconds:.2} s"), "");
     output::print(&table.text())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_of_a_trace_means_the_input_that_it_ends_with_or_that_alone_ends_so() {
+        let names = ["a/x", "b/x", "x", "c/only", "d/e/only2", "d/y", "e/y"];
+        let inputs = Inputs::new(names.iter().map(|name| name.as_bytes()));
+        let found = |name: &'static str| {
+            let found = inputs.find(name);
+            found.map(|name| std::str::from_utf8(name).expect("one of ours"))
+        };
+        assert_eq!(found("a/x"), Some("a/x"));
+        assert_eq!(found("data/b/x"), Some("b/x"));
+        assert_eq!(found("data/z/x"), Some("x"));
+        assert_eq!(found("only"), Some("c/only"));
+        assert_eq!(found("e/only2"), Some("d/e/only2"));
+        // Two end so, or none; and a part of a name is none.
+        assert_eq!(found("y"), None);
+        assert_eq!(found("z"), None);
+        assert_eq!(found("nly"), None);
+    }
 }

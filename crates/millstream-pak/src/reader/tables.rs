@@ -179,7 +179,7 @@ fn open_tables(
         let head = read(queue, file, 0, len.min(8))?;
         let cut = head.starts_with(&MAGIC);
         return Err(match cut {
-            true => Error::new(ErrorKind::Truncated, "the file is shorter than its header"),
+            true => Error::new(ErrorKind::Truncated, "the file ends inside its header").at(len),
             false => Error::new(ErrorKind::NotAPackage, "the file is not a package"),
         });
     }
