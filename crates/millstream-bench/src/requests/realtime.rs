@@ -207,8 +207,9 @@ fn one_run(
     phase: Duration,
     seed: u64,
 ) -> Result<Vec<(Metric, f64)>> {
-    let (mut alone, _) = one_phase(system, file, pages, phase, seed, true, false)?;
+    // First, since who keeps bulk short for readers does so for a while after the last of them.
     let (_, bulk_alone) = one_phase(system, file, pages, phase, seed, false, true)?;
+    let (mut alone, _) = one_phase(system, file, pages, phase, seed, true, false)?;
     let (mut beside, bulk_beside) = one_phase(system, file, pages, phase, seed, true, true)?;
     let alone = stats::percentile(&mut alone, 0.99) as f64 / 1e3;
     let beside = stats::percentile(&mut beside, 0.99) as f64 / 1e3;
