@@ -492,3 +492,19 @@ fn names_in_failures_are_text_without_loss() {
     let words = format!("first: in/{shown}: entry '{shown}': ");
     assert!(errors.contains(&words), "{errors}");
 }
+
+#[test]
+fn files_that_only_say_they_are_empty_are_not_packed_as_such() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let words = ["pack", "/proc/sys/kernel/random", "-o", "out.mpak"];
+    let errors = expect_status(&run(millstream(&words).current_dir(folder.path())), 1);
+    assert!(
+        errors.contains("first: /proc/sys/kernel/random/"),
+        "{errors}"
+    );
+    assert!(
+        errors.contains("says that it is empty, and is not"),
+        "{errors}"
+    );
+    assert!(names_in(folder.path()).is_empty());
+}

@@ -64,6 +64,12 @@ fn pipes_serve_too() {
     let output = run_with(&mut millstream(&["report", "-", "-o", "-"]), &trace);
     assert!(output.status.success(), "{output:?}");
     assert!(output.stdout.starts_with(b"<!DOCTYPE html>"));
+    let output = run_with(&mut millstream(&["report", "-", "-o", "-"]), b"{");
+    let errors = expect_status(&output, 1);
+    assert!(
+        errors.contains("first: standard input: at offset "),
+        "{errors}"
+    );
 }
 
 #[test]

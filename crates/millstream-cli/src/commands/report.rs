@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::io::{Read as _, Write as _};
+use std::os::unix::ffi::OsStrExt as _;
 
 use millstream_pak::names;
 use millstream_report::limits::TRACE_BYTES_MAX;
@@ -35,7 +36,11 @@ pub(crate) fn report(args: &ReportArgs) -> Result<(), Ending> {
     }
     let text = read(&args.trace)?;
     let name = names::escape(args.trace.as_encoded_bytes());
-    let page = trace::page(&name, &text).map_err(|error| failure(&args.trace, &error))?;
+    let place = match args.trace.as_bytes() {
+        b"-" => OsStr::new("standard input"),
+        _ => &args.trace,
+    };
+    let page = trace::page(&name, &text).map_err(|error| failure(place, &error))?;
     let bytes = write(Output::create(&args.output)?, &page.html)?;
     if args.json {
         output::print_json(&Document {

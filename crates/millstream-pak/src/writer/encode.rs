@@ -155,6 +155,9 @@ fn entries<'a>(
     let empty = *blake3::hash(b"").as_bytes();
     let mut entries = Vec::with_capacity(plan.items.len());
     for (nth, planned) in plan.items.iter().enumerate() {
+        if planned.item.len == 0 {
+            planned.item.check_empty()?;
+        }
         let original = match planned.same_as {
             Some((original, hash)) => {
                 report.duplicates += 1;

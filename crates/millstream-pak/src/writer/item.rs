@@ -1,7 +1,7 @@
 //! Inputs of a package, and the file that becomes one.
 
 use std::fs::{self, File, OpenOptions};
-use std::io;
+use std::io::{self, Read as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
@@ -129,6 +129,25 @@ impl Item {
                 }
             }
         }
+    }
+
+    /// Looks whether a file that says it has no bytes has none; nobody else reads it.
+    pub(super) fn check_empty(&self) -> Result<()> {
+        let (Content::Below(_) | Content::File(_)) = &self.content else {
+            return Ok(());
+        };
+        let path = self.path();
+        let file = open_plain(&path);
+        let mut bytes = Vec::new();
+        let read = file.and_then(|file| file.take(1).read_to_end(&mut bytes));
+        let read = read.map_err(|error| Error::io(&path, "read", error).entry(&self.name))?;
+        if read > 0 {
+            let cause = "the file says that it is empty, and is not: it grew, or is made while \
+                         it is read, as those of procfs";
+            let error = Error::new(ErrorKind::Changed, cause);
+            return Err(error.of(&path).entry(&self.name));
+        }
+        Ok(())
     }
 
     pub(super) fn changed(&self, path: &Path) -> Error {
