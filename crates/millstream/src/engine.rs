@@ -87,6 +87,8 @@ pub(crate) struct Engine {
     /// Operations pushed since the last submit.
     unsubmitted: usize,
     scheduler: Scheduler,
+    /// Requests whose stored bytes are in memory: they wait for workers, and for no device.
+    memory_scheduler: Scheduler,
     files: Files,
     queues: Queues,
     quarantine: HashMap<Target, Quarantine>,
@@ -208,6 +210,7 @@ impl Engine {
             copies: copies::OwnCopies::new(options),
             unsubmitted: 0,
             scheduler: Scheduler::new(options.block_bytes as u64),
+            memory_scheduler: Scheduler::new(options.block_bytes as u64),
             files: Files::new(options.descriptors),
             queues: Queues::default(),
             quarantine: HashMap::new(),

@@ -173,3 +173,18 @@ fn a_high_copy_passes_low_ones_that_wait() {
     assert_eq!(pumped.storage.stats().failed, 0);
     assert_eq!(pumped.files.counts().reads, 0, "all were copied");
 }
+
+#[test]
+fn what_is_decoded_out_of_memory_waits_for_no_reads() {
+    let pumped = Pumped::new(7, Access::Direct, 0);
+    let reads = pumped.ask(Priority::High, 0, 32, MIB);
+    let stored: Arc<[u8]> = vec![42; 100_000].into();
+    let request = Request::from_memory(stored).priority(Priority::Low);
+    let ticket = pumped.queue.enqueue(request).expect("there is room");
+    pumped.queue.submit();
+    let decoded = ticket.wait().expect("decoded").into_buffer();
+    assert!(decoded[..] == [42; 100_000]);
+    let moved = pumped.moved();
+    assert!(moved <= 4 * MIB, "{moved} bytes were read before");
+    wait_for(reads);
+}

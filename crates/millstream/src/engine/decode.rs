@@ -651,7 +651,7 @@ impl Engine {
     /// The stream cannot be cut: it is read again from its start, as a stream.
     fn must_restart(&mut self, request: u32) {
         self.decode(request).restart = true;
-        if self.scheduler.contains(request) {
+        if self.scheduler_of(request).contains(request) {
             self.leave(request, Phase::Active);
         }
     }

@@ -57,7 +57,7 @@ impl Engine {
     /// A request that has failed or was cancelled ends when nothing of it is out.
     fn settle_ending(&mut self, request: u32) {
         self.withdraw(request);
-        if self.scheduler.contains(request) {
+        if self.scheduler_of(request).contains(request) {
             self.leave(request, Phase::Active);
         }
         let req = self.req(request);
@@ -73,8 +73,8 @@ impl Engine {
     pub(super) fn end(&mut self, request: u32) {
         // A staged request stands in the scheduler until it is looked at once more after its last
         // operation.
-        if self.scheduler.contains(request) {
-            self.scheduler.remove(request);
+        if self.scheduler_of(request).contains(request) {
+            self.scheduler_of(request).remove(request);
         }
         if self.trace.is_some() {
             self.trace_request(request);
@@ -334,7 +334,7 @@ impl Engine {
     /// Ends a request whose memory others still have: the memory stays behind.
     pub(super) fn end_in_quarantine(&mut self, request: u32, error: Error) {
         let target = self.requests[request as usize].target(request);
-        if self.scheduler.contains(request) {
+        if self.scheduler_of(request).contains(request) {
             self.leave(request, Phase::Active);
         }
         let req = self.req(request);

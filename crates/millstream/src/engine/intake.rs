@@ -559,8 +559,9 @@ impl Engine {
         }
         req.phase = Phase::Waiting;
         self.attach(request);
-        if !self.scheduler.contains(request) {
-            self.scheduler.add(request, place, now_ns);
+        let scheduler = self.scheduler_of(request);
+        if !scheduler.contains(request) {
+            scheduler.add(request, place, now_ns);
         }
     }
 
@@ -674,9 +675,9 @@ impl Engine {
         let req = self.req(request);
         req.class = class;
         req.deadline_ns = deadline_ns;
-        if self.scheduler.contains(request) {
-            let place = self.place_of(request);
-            self.scheduler.change(request, place, self.now_ns);
+        if self.scheduler_of(request).contains(request) {
+            let (place, now_ns) = (self.place_of(request), self.now_ns);
+            self.scheduler_of(request).change(request, place, now_ns);
         }
     }
 

@@ -15,6 +15,7 @@ use super::{Engine, Timer};
 use crate::job::{FileWork, Job, Target};
 use crate::limits;
 use crate::request::Priority;
+use crate::scheduler::Scheduler;
 
 /// What became of a pick.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,6 +55,7 @@ impl Engine {
     /// Serves requests as long as the device and the bounds allow; whether any was.
     pub(super) fn issue_all(&mut self) -> bool {
         let mut worked = self.push_waiting();
+        worked |= self.issue_from_memory();
         let mut passed = [false; 4];
         let mut staging_short = false;
         while self.device.in_flight() < self.device.depth() && self.has_room_for_copies() {
@@ -83,6 +85,31 @@ impl Engine {
             self.submit();
         }
         worked
+    }
+
+    /// Gives workers what requests out of memory have for them. These wait for workers alone: not
+    /// behind reads of their class, for which a device has no time yet.
+    fn issue_from_memory(&mut self) -> bool {
+        let mut worked = false;
+        while self.jobs_out < limits::JOBS_MAX {
+            let scheduler = &mut self.memory_scheduler;
+            let Some((request, _)) = scheduler.pick(self.now_ns, self.rate, [false; 4]) else {
+                break;
+            };
+            if !self.hold(request) {
+                self.issue_memory(request);
+                worked = true;
+            }
+        }
+        worked
+    }
+
+    /// Where a request waits for its turn.
+    pub(super) fn scheduler_of(&mut self, request: u32) -> &mut Scheduler {
+        match self.requests[request as usize].work {
+            Work::Memory(_) => &mut self.memory_scheduler,
+            _ => &mut self.scheduler,
+        }
     }
 
     /// Starts what was pushed.
@@ -131,7 +158,7 @@ impl Engine {
 
     /// Takes a request out of the scheduler.
     pub(super) fn leave(&mut self, request: u32, phase: Phase) {
-        self.scheduler.remove(request);
+        self.scheduler_of(request).remove(request);
         self.req(request).phase = phase;
     }
 

@@ -214,10 +214,6 @@ impl Engine {
     }
 
     pub(super) fn issue_staged(&mut self, request: u32, staging_short: bool) -> Issue {
-        if let Work::Memory(bytes) = &self.requests[request as usize].work {
-            let bytes = Stored::Memory(bytes.clone());
-            return self.issue_memory(request, bytes);
-        }
         let open = self
             .decode(request)
             .windows
@@ -249,11 +245,12 @@ impl Engine {
         self.issue_window(request)
     }
 
-    fn issue_memory(&mut self, request: u32, bytes: Stored) -> Issue {
-        // Jobs are bounded: the request stays in front until workers have caught up.
-        if self.jobs_out >= limits::JOBS_MAX {
-            return Issue::NoStaging;
-        }
+    /// The whole of what is in memory is one window.
+    pub(super) fn issue_memory(&mut self, request: u32) {
+        let Work::Memory(bytes) = &self.requests[request as usize].work else {
+            unreachable!("only what is in memory is served so")
+        };
+        let bytes = Stored::Memory(bytes.clone());
         let len = self.req(request).len;
         let decode = self.decode(request);
         decode.windows.push_back(Window {
@@ -268,7 +265,6 @@ impl Engine {
         decode.windowed = len;
         self.leave(request, Phase::Active);
         self.advance(request);
-        Issue::Issued
     }
 
     pub(super) fn decode(&mut self, request: u32) -> &mut Decode {
