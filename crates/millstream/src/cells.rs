@@ -25,11 +25,13 @@ pub(crate) struct Cell {
     overdue: AtomicBool,
     /// The engine's number of the request while it is live.
     request: AtomicU32,
+    /// Its life; changes under the lock, when the cell becomes free. Who takes a free cell from the
+    /// list needs no lock to read it.
+    generation: AtomicU32,
     inner: Mutex<Inner>,
 }
 
 struct Inner {
-    generation: u32,
     detached: bool,
     outcome: Option<Outcome>,
     waker: Option<Waker>,
@@ -101,14 +103,14 @@ impl Cells {
                 made
             }
         };
-        let cell = self.cell(index);
-        let generation = lock(&cell.inner).generation;
+        let generation = self.cell(index).generation();
         Some(CellId::new(index, generation))
     }
 
     fn release(&self, index: u32, inner: &mut Inner) {
         let cell = self.cell(index);
-        inner.generation = inner.generation.wrapping_add(1);
+        let next = cell.generation().wrapping_add(1);
+        cell.generation.store(next, Ordering::Relaxed);
         inner.detached = false;
         inner.outcome = None;
         inner.waker = None;
@@ -130,7 +132,7 @@ impl Cells {
         let cell = self.cell(id.index());
         let inner = lock(&cell.inner);
         let request = cell.request.load(Ordering::Relaxed);
-        (inner.generation == id.generation() && inner.outcome.is_none() && request != NO_REQUEST)
+        (cell.generation() == id.generation() && inner.outcome.is_none() && request != NO_REQUEST)
             .then_some(request)
     }
 
@@ -145,7 +147,7 @@ impl Cells {
         let cell = self.cell(id.index());
         let mut inner = lock(&cell.inner);
         assert_eq!(
-            inner.generation,
+            cell.generation(),
             id.generation(),
             "a cell ends in the life it was taken in"
         );
@@ -177,7 +179,7 @@ impl Cells {
     pub(crate) fn claim(&self, id: CellId, waker: Option<&Waker>) -> Poll<Outcome> {
         let cell = self.cell(id.index());
         let mut inner = lock(&cell.inner);
-        debug_assert_eq!(inner.generation, id.generation(), "a ticket claims once");
+        debug_assert_eq!(cell.generation(), id.generation(), "a ticket claims once");
         match inner.outcome.take() {
             Some(outcome) => {
                 self.release(id.index(), &mut inner);
@@ -199,7 +201,7 @@ impl Cells {
     pub(crate) fn detach(&self, id: CellId) -> Option<Outcome> {
         let cell = self.cell(id.index());
         let mut inner = lock(&cell.inner);
-        debug_assert_eq!(inner.generation, id.generation(), "a ticket detaches once");
+        debug_assert_eq!(cell.generation(), id.generation(), "a ticket detaches once");
         let outcome = inner.outcome.take();
         if outcome.is_some() {
             self.release(id.index(), &mut inner);
@@ -212,13 +214,17 @@ impl Cells {
 }
 
 impl Cell {
+    fn generation(&self) -> u32 {
+        self.generation.load(Ordering::Relaxed)
+    }
+
     fn new() -> Cell {
         Cell {
             ended: AtomicBool::new(false),
             overdue: AtomicBool::new(false),
             request: AtomicU32::new(NO_REQUEST),
+            generation: AtomicU32::new(0),
             inner: Mutex::new(Inner {
-                generation: 0,
                 detached: false,
                 outcome: None,
                 waker: None,
