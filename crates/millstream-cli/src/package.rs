@@ -4,10 +4,13 @@ use std::ffi::OsStr;
 use std::path::Path;
 
 use millstream::{CodecId, Queue, QueueOptions, Storage, StorageOptions};
-use millstream_pak::{Error, Package, Storing};
+use millstream_pak::{DictionaryUse, Error, Package, Storing};
+use serde_json::{Value, json};
 
 use crate::commands::load::refused;
 use crate::failure::{self, Ending, Failure};
+use crate::size;
+use crate::table::Table;
 
 /// An open package with what reads it.
 pub(crate) struct Reading {
@@ -80,6 +83,34 @@ pub(crate) fn codec_word(storing: &Storing) -> String {
     };
     let words: Vec<&str> = storing.codecs.iter().map(word).collect();
     words.join("+")
+}
+
+/// Adds a row for each dictionary of a package.
+pub(crate) fn dictionary_rows(table: &mut Table, uses: &[DictionaryUse]) {
+    for one in uses {
+        let remark = format!(
+            "shared by {} entries; {} of raw bytes in {} blocks, {} with it",
+            one.entries,
+            size::display(one.raw_bytes),
+            one.blocks,
+            size::display(one.stored_bytes)
+        );
+        table.row("dictionary", one.bytes.to_string(), remark);
+    }
+}
+
+/// The dictionaries of a package as JSON, in the order of their numbers.
+pub(crate) fn dictionary_values(uses: &[DictionaryUse]) -> Vec<Value> {
+    let value = |one: &DictionaryUse| {
+        json!({
+            "bytes": one.bytes,
+            "blocks": one.blocks,
+            "entries": one.entries,
+            "raw_bytes": one.raw_bytes,
+            "stored_bytes": one.stored_bytes,
+        })
+    };
+    uses.iter().map(value).collect()
 }
 
 /// Whether a file named in the call is a package: by its first bytes.

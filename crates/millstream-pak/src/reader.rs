@@ -9,7 +9,7 @@
 
 pub(crate) mod batch;
 pub(crate) mod check;
-mod dictionaries;
+pub(crate) mod dictionaries;
 pub(crate) mod plan;
 mod search;
 pub(crate) mod section;

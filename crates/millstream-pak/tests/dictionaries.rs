@@ -116,6 +116,16 @@ fn auto_makes_a_dictionary_where_it_pays_and_nowhere_else() {
     let (with, report) = packed(&bench, "with", &entries, slow(), Dictionaries::Auto);
     assert!(report.blocks_with_dictionary > 0, "{report:?}");
     assert!(with.file_bytes() < plain.file_bytes());
+    assert!(plain.dictionary_uses().expect("asked").is_empty());
+    let uses = with.dictionary_uses().expect("asked");
+    assert_eq!(uses.len(), 1);
+    assert_eq!(uses[0].blocks, report.blocks_with_dictionary);
+    assert_eq!(uses[0].entries, entries.len() as u64);
+    let dictionary = with.dictionary(1).expect("asked").expect("there");
+    assert_eq!(uses[0].bytes, dictionary.len());
+    let raw_bytes: usize = entries.iter().map(|(_, bytes)| bytes.len()).sum();
+    assert_eq!(uses[0].raw_bytes, raw_bytes as u64);
+    assert!(uses[0].stored_bytes < uses[0].raw_bytes / 2);
     assert_whole(&bench, &with, &entries);
 
     // Among long entries short texts are a small part of the loading.

@@ -9,11 +9,13 @@ use millstream_io::MountKind;
 use millstream_io::device::uring::{self, Uring, UringFeatures, UringOptions};
 use millstream_io::fs::probe::{self, Machine, Place};
 use millstream_io::{Device as _, Region};
+use millstream_pak::{DictionaryUse, Package};
 use serde_json::{Value, json};
 
 use crate::args::InfoArgs;
 use crate::failure::{Ending, Failure};
 use crate::output;
+use crate::package::{dictionary_rows, dictionary_values, is_package};
 use crate::size;
 use crate::table::Table;
 
@@ -24,6 +26,8 @@ struct Found {
     ring: Result<UringFeatures, String>,
     machine: Machine,
     place: Place,
+    /// Of a PATH that is a package; or why its tables cannot be read.
+    dictionaries: Option<Result<Vec<DictionaryUse>, String>>,
 }
 
 /// Runs `info`.
@@ -40,6 +44,12 @@ pub(crate) fn info(args: &InfoArgs) -> Result<(), Ending> {
         DeviceKind::Uring => ("uring", String::from("the system allows io_uring")),
         _ => ("threads", String::from(storage.device_reason())),
     };
+    let uses = || {
+        let package = Package::open(&storage, &args.path)?;
+        package.dictionary_uses()
+    };
+    let dictionaries =
+        is_package(&args.path).then(|| uses().map_err(|error| String::from(error.cause())));
     drop(storage);
     let found = Found {
         backend,
@@ -47,6 +57,7 @@ pub(crate) fn info(args: &InfoArgs) -> Result<(), Ending> {
         ring,
         machine: probe::machine(),
         place,
+        dictionaries,
     };
     if args.json {
         output::print_json(&document(&args.path, &found))
@@ -79,6 +90,13 @@ fn table(path: &Path, found: &Found) -> String {
     ring_rows(&mut table, found);
     machine_rows(&mut table, &found.machine);
     place_rows(&mut table, path, &found.place);
+    match &found.dictionaries {
+        None => {}
+        Some(Ok(uses)) => dictionary_rows(&mut table, uses),
+        Some(Err(why)) => {
+            table.row("dictionary", "?", &**why);
+        }
+    }
     for codec in crate::args::STREAM_CODECS {
         let levels = millstream_codec::level_range(codec);
         let remark = if levels.is_empty() {
@@ -258,7 +276,7 @@ fn document(path: &Path, found: &Found) -> Value {
         .map(codec_document)
         .collect();
     let limits: BTreeMap<&str, u64> = limits().into_iter().collect();
-    json!({
+    let mut document = json!({
         "version": env!("CARGO_PKG_VERSION"),
         "backend": found.backend,
         "backend_reason": found.reason,
@@ -287,7 +305,14 @@ fn document(path: &Path, found: &Found) -> Value {
         "codecs": codecs,
         "kernels": BTreeMap::from(kernels()),
         "limits": limits,
-    })
+    });
+    // Only of a package, so that what is told of other places stays what it was.
+    match &found.dictionaries {
+        None => {}
+        Some(Ok(uses)) => document["place"]["dictionaries"] = dictionary_values(uses).into(),
+        Some(Err(why)) => document["place"]["dictionaries"] = json!({ "refused": why }),
+    }
+    document
 }
 
 fn codec_document(codec: CodecId) -> Value {

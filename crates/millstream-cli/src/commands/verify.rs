@@ -2,13 +2,14 @@
 
 use std::time::Instant;
 
-use millstream_pak::{PublicKey, Verification};
+use millstream_pak::{DictionaryUse, PublicKey, Verification};
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::args::VerifyArgs;
 use crate::failure::{Ending, Failure};
 use crate::output;
-use crate::package::{Reading, describe};
+use crate::package::{Reading, describe, dictionary_rows, dictionary_values};
 use crate::progress::Progress;
 use crate::size;
 use crate::table::Table;
@@ -19,6 +20,7 @@ struct Document {
     entries: u64,
     blocks: u64,
     raw_bytes: u64,
+    dictionaries: Vec<Value>,
     signed: bool,
     signature_verified: bool,
     failed: u64,
@@ -33,13 +35,14 @@ pub(crate) fn verify(args: &VerifyArgs) -> Result<(), Ending> {
         Some(path) => Some(PublicKey::read(path).map_err(|error| describe(path, &error))?),
         None => None,
     };
-    let (found, first) = look(args, key.as_ref())?;
+    let Looked { found, first, uses } = look(args, key.as_ref())?;
     let seconds = begun.elapsed().as_secs_f64();
     if args.json {
         output::print_json(&Document {
             entries: found.entries,
             blocks: found.blocks,
             raw_bytes: found.raw_bytes,
+            dictionaries: dictionary_values(&uses),
             signed: found.signed,
             signature_verified: found.signature_verified,
             failed: found.failures,
@@ -60,7 +63,9 @@ pub(crate) fn verify(args: &VerifyArgs) -> Result<(), Ending> {
                 found.raw_bytes.to_string(),
                 size::display(found.raw_bytes),
             )
-            .row("blocks", found.blocks.to_string(), "")
+            .row("blocks", found.blocks.to_string(), "");
+        dictionary_rows(&mut table, &uses);
+        table
             .row("signature", signature, "")
             .row("time", format!("{seconds:.2} s"), "");
         output::print(&table.text())?;
@@ -74,17 +79,26 @@ pub(crate) fn verify(args: &VerifyArgs) -> Result<(), Ending> {
     }
 }
 
+/// What was found.
+struct Looked {
+    found: Verification,
+    first: Option<Failure>,
+    /// Empty where the tables are damaged.
+    uses: Vec<DictionaryUse>,
+}
+
 /// Verifies; a package that cannot even be opened has one failure.
-fn look(
-    args: &VerifyArgs,
-    key: Option<&PublicKey>,
-) -> Result<(Verification, Option<Failure>), Ending> {
+fn look(args: &VerifyArgs, key: Option<&PublicKey>) -> Result<Looked, Ending> {
     let reading = match Reading::open_over(&args.package, args.base.as_deref()) {
         Ok(reading) => reading,
         Err(Ending::Failed { first, .. }) => {
             let mut found = Verification::default();
             found.failures = 1;
-            return Ok((found, Some(first)));
+            return Ok(Looked {
+                found,
+                first: Some(first),
+                uses: Vec::new(),
+            });
         }
         Err(ending) => return Err(ending),
     };
@@ -97,5 +111,6 @@ fn look(
     drop(progress);
     let found = found.map_err(|error| reading.failure(&error))?;
     let first = found.first.as_ref().map(|error| reading.failure(error));
-    Ok((found, first))
+    let uses = reading.package.dictionary_uses().unwrap_or_default();
+    Ok(Looked { found, first, uses })
 }

@@ -7,7 +7,30 @@ use millstream::Dictionary;
 use super::Package;
 use super::tables::Tables;
 use crate::error::{Error, ErrorKind, Result};
+use crate::format::BlockRecord;
 use crate::limits::PAGE_BYTES;
+
+/// What a dictionary of a package is used for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DictionaryUse {
+    /// Its own bytes.
+    pub bytes: usize,
+    /// Blocks that are encoded with it.
+    pub blocks: u64,
+    /// Raw bytes of these.
+    pub raw_bytes: u64,
+    /// Stored bytes of these.
+    pub stored_bytes: u64,
+    /// Entries whose first block is one of these.
+    pub entries: u64,
+}
+
+/// The use of the dictionary that a block names, if it names one.
+fn used<'a>(uses: &'a mut [DictionaryUse], block: &BlockRecord) -> Option<&'a mut DictionaryUse> {
+    let index = usize::from(block.dictionary.get()).checked_sub(1)?;
+    uses.get_mut(index)
+}
 
 impl Tables {
     /// Dictionaries that blocks may name.
@@ -50,6 +73,43 @@ impl Package {
             }
             _ => Ok(None),
         }
+    }
+
+    /// What its dictionaries are used for, in the order of their numbers, from 1 on.
+    ///
+    /// # Errors
+    /// The tables are damaged.
+    pub fn dictionary_uses(&self) -> Result<Vec<DictionaryUse>> {
+        let tables = self.tables();
+        let mut uses = vec![DictionaryUse::default(); tables.dictionary_count()];
+        if uses.is_empty() {
+            return Ok(uses);
+        }
+        let of_path = |error: Error| error.of(self.path());
+        for (index, one) in uses.iter_mut().enumerate() {
+            one.bytes = tables.dictionary(index).map_err(of_path)?.len();
+        }
+        let block_count = u32::try_from(tables.header.block_count.get());
+        for index in 0..block_count.expect("bounded when it was opened") {
+            let block = tables.block(index).map_err(of_path)?;
+            if let Some(one) = used(&mut uses, &block) {
+                one.blocks += 1;
+                one.raw_bytes += u64::from(block.raw_bytes.get());
+                one.stored_bytes += u64::from(block.stored_bytes.get());
+            }
+        }
+        for index in 0..self.len() {
+            let entry = tables.entry(index).map_err(of_path)?;
+            if entry.block_count() > 0 {
+                // Of an entry with several blocks the first stands for all: how many entries have
+                // the same ones is for the package to say, and a walk must end.
+                let block = tables.block(entry.first_block.get()).map_err(of_path)?;
+                if let Some(one) = used(&mut uses, &block) {
+                    one.entries += 1;
+                }
+            }
+        }
+        Ok(uses)
     }
 
     /// All of them, ready for requests.
