@@ -26,4 +26,5 @@ pub use sign::{PublicKey, SecretKey};
 pub use writer::patch::{Change, Difference, diff, write_patch, write_patch_file};
 pub use writer::{
     Coding, Dictionaries, Item, PackOptions, PackReport, Target, walk, write, write_file,
+    write_synced,
 };

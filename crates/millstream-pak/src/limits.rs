@@ -134,8 +134,8 @@ pub const PACK_WRITE_AT_ONCE_BYTES: usize = 32 << 10;
 /// virtual disk took 2.1 GB/s in writes of 1 MiB, and 3 in those of 4.
 pub const PACK_DIRECT_WRITE_BYTES: usize = 4 << 20;
 
-/// Packages of so many raw bytes are written past the page cache: shorter ones are in a moment
-/// copied, and likely to be opened next.
+/// Packages of so many raw bytes that are synced next are written past the page cache: shorter ones
+/// are in a moment copied, and likely to be opened next.
 pub const PACK_DIRECT_BYTES_MIN: u64 = 16 << 20;
 
 /// Inputs from this length on are sampled before they are hashed as a whole.

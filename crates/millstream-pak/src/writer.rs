@@ -140,17 +140,43 @@ pub struct PackReport {
     pub root: [u8; 32],
 }
 
-/// Writes a package of `items` into an empty file. The caller syncs it and gives it its name; on
-/// error the file's content is worth nothing. Blocks until it is done.
+/// Writes a package of `items` into an empty file, through the page cache. The caller gives it its
+/// name; on error the file's content is worth nothing. Blocks until it is done. Who syncs the file
+/// next takes [`write_synced`], which is sooner done.
 ///
 /// # Errors
 /// A name that no package may have, two inputs of one name, an input that cannot be read, is no
 /// regular file or changed meanwhile, or the file cannot be written.
 pub fn write(items: Vec<Item>, options: &PackOptions<'_>, file: &File) -> Result<PackReport> {
+    write_as(items, options, (file, false))
+}
+
+/// As [`write()`], and waits until the disk has it. A long package is written past the page cache,
+/// and so is not in it afterwards.
+///
+/// # Errors
+/// As [`write()`], or the file cannot be synced.
+pub fn write_synced(
+    items: Vec<Item>,
+    options: &PackOptions<'_>,
+    file: &File,
+) -> Result<PackReport> {
+    let report = write_as(items, options, (file, true))?;
+    let synced = file.sync_all();
+    synced.map_err(|error| Error::io(Path::new(""), "sync the package", error))?;
+    Ok(report)
+}
+
+/// Into a file, past the page cache or not.
+fn write_as(
+    items: Vec<Item>,
+    options: &PackOptions<'_>,
+    place: (&File, bool),
+) -> Result<PackReport> {
     check_options(options)?;
     let items = kitchen::cook(items, options)?;
     let plan = plan::plan(items, options)?;
-    encode::encode(&plan, options, file)
+    encode::encode(&plan, options, place)
 }
 
 /// Writes a package of `items` as `path`: beside it, synced, and renamed. Whoever looks at `path`
@@ -163,7 +189,7 @@ pub fn write_file(
     options: &PackOptions<'_>,
     path: impl AsRef<Path>,
 ) -> Result<PackReport> {
-    item::beside(path.as_ref(), |file| write(items, options, file))
+    item::beside(path.as_ref(), |file| write_as(items, options, (file, true)))
 }
 
 fn check_options(options: &PackOptions<'_>) -> Result<()> {

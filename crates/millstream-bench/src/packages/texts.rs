@@ -100,7 +100,8 @@ fn texts(count: usize) -> Vec<(String, Vec<u8>)> {
         let [name, kind, a, b, c, d, folder, texture] = names;
         let (x, y) = (random.u16(..1000), random.u16(..1000));
         let text = format!(
-            "{{\"name\": \"{name}-{nth}\", \"kind\": \"{kind}\", \"tags\": [\"{a} {b}\", \"{c} {d}\"], \
+            "{{\"name\": \"{name}-{nth}\", \"kind\": \"{kind}\", \
+             \"tags\": [\"{a} {b}\", \"{c} {d}\"], \
              \"position\": [{x}.5, {y}.25], \"material\": \"textures/{folder}/{texture}.ktx2\"}}\n"
         );
         let name = format!("objects/{:03}/{nth:06}.json", nth / 500);

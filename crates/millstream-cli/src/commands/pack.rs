@@ -76,7 +76,7 @@ pub(crate) fn pack(args: &PackArgs) -> Result<(), Ending> {
         }),
         ..PackOptions::default()
     };
-    let report = millstream_pak::write(items, &options, output.file()?)
+    let report = millstream_pak::write_synced(items, &options, output.file()?)
         .map_err(|error| describe(Path::new(&args.output), &error))?;
     output.finish()?;
     drop(options);

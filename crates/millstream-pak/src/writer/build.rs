@@ -129,8 +129,8 @@ fn placed(bytes: u64) -> u64 {
 }
 
 impl<'a> Builder<'a> {
-    /// A package of so many entries and blocks, which may name `dictionaries`; the blocks have
-    /// about `bytes`.
+    /// A package of so many entries and blocks, which may name `dictionaries`; about so many
+    /// bytes may go past the page cache.
     pub(crate) fn new(
         (file, bytes): (&'a File, u64),
         entry_count: u64,

@@ -54,7 +54,13 @@ impl<'a> Encoded<'a> {
     }
 }
 
-pub(super) fn encode(plan: &Plan, options: &PackOptions<'_>, file: &File) -> Result<PackReport> {
+/// Into a file, past the page cache or not.
+pub(super) fn encode(
+    plan: &Plan,
+    options: &PackOptions<'_>,
+    (file, past_cache): (&File, bool),
+) -> Result<PackReport> {
+    let place = (file, if past_cache { plan.raw_bytes } else { 0 });
     let threads = thread_count(options);
     let judge = Judge::new(match options.coding {
         Coding::Auto(target) => target,
@@ -85,14 +91,14 @@ pub(super) fn encode(plan: &Plan, options: &PackOptions<'_>, file: &File) -> Res
             spawned.map_err(|error| Error::io(Path::new(""), "start a thread", error))?;
         }
         let dictionary = made.as_ref().map(|made| &made.bytes[..]);
-        write_units(plan, options, (file, dictionary), (&window, &written))
+        write_units(plan, options, (place, dictionary), (&window, &written))
     })
 }
 
 fn write_units(
     plan: &Plan,
     options: &PackOptions<'_>,
-    (file, dictionary): (&File, Option<&[u8]>),
+    (place, dictionary): ((&File, u64), Option<&[u8]>),
     (window, written): (&Window<Done<'_>>, &Written),
 ) -> Result<PackReport> {
     let mut report = PackReport {
@@ -102,7 +108,6 @@ fn write_units(
         ..PackReport::default()
     };
     let dictionaries = dictionary.as_slice();
-    let place = (file, plan.raw_bytes);
     let mut builder = Builder::new(place, report.entries, report.blocks, dictionaries)?;
     let mut contents: Vec<Option<[u8; 32]>> = vec![None; plan.items.len()];
     let mut parts: Vec<[u8; 32]> = Vec::new();

@@ -1,11 +1,12 @@
 //! The file that is being written, from some offset on: bytes are gathered and written in order.
 //!
-//! A long package is written past the page cache. To find pages for its bytes, to copy them there
-//! and to write them out takes two cores a seventh of packing with a quick codec; the sync at the
-//! end then waits for the disk half as long again, and what others had in the cache is gone. With
-//! direct writes the disk works while the cores encode: with LZ4 a package was safe on a disk of
-//! 1.3 GB/s at 1.5 GB/s of raw bytes, through the cache at 1.0. What was made is not cached then,
-//! so a short package, which is likely to be opened next, goes through the cache.
+//! A long package that is synced next is written past the page cache. To find pages for its
+//! bytes, to copy them there and to write them out takes two cores a seventh of packing with a
+//! quick codec; the sync at the end then waits for the disk half as long again, and what others
+//! had in the cache is gone. With direct writes the disk works while the cores encode: with LZ4 a
+//! package was safe on a disk of 1.3 GB/s at 1.5 GB/s of raw bytes, through the cache at 1.0.
+//! What was made is not cached then, so a short package, which is likely to be opened next, goes
+//! through the cache.
 //!
 //! Direct writes need offsets, lengths and memory on multiples of a logical block. A package's
 //! parts are on multiples of 4096, of which its length is one too; so the first offset is, and each
@@ -61,7 +62,7 @@ pub(super) struct Output<'a> {
 }
 
 impl<'a> Output<'a> {
-    /// From `start` on, a multiple of 4096; about so many bytes are to come.
+    /// From `start` on, a multiple of 4096; about so many bytes may go past the page cache.
     pub(super) fn new(file: &'a File, start: u64, bytes: u64) -> Output<'a> {
         assert!(start.is_multiple_of(PAGE_BYTES as u64), "a page begins");
         let is_long = bytes >= PACK_DIRECT_BYTES_MIN;
