@@ -60,6 +60,9 @@ fn one(
         let begun = Instant::now();
         millstream_pak::write(these, &options, &file).map_err(|error| failed(&error))?;
         ours.push(rate(begun.elapsed().as_secs_f64()));
+        // Else what is not written yet would be, along with the next one's.
+        file.sync_all()
+            .map_err(|it| Error::file("sync", &path, it))?;
         drop(file);
         let these = items(inputs);
         let begun = Instant::now();
