@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use millstream::{Backend, Storage};
-use millstream_gltf::image::{Format, HEADER_BYTES, Layout};
+use millstream_gltf::image::{Format, ImageLimits, Layout, decoded_bytes};
 use millstream_gltf::record::SceneDescriber;
 use millstream_gltf::{ErrorKind, Load, Loader, LoaderOptions, Scene, State};
 use millstream_pak::{Describe as _, Head};
@@ -330,7 +330,7 @@ fn memory_of_what_fails_is_there_for_what_comes_later() {
     // The checksum of the zlib stream, before its chunk's CRC and the last chunk.
     let at = damaged.len() - 12 - 8;
     damaged[at] ^= 0x55;
-    let decoded = (HEADER_BYTES as u32 + side * side * 4 + side) as u64;
+    let decoded = decoded_bytes(&sound, ImageLimits::default()).expect("sound") as u64;
     let names = ["0.png", "1.png", "2.png", "3.png"];
     let text = json(24, &names);
     let mut gated = Gated::new()
