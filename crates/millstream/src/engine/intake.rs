@@ -4,8 +4,6 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 use std::time::Instant;
 
-use millstream_codec::CodecId;
-
 use super::files::FilePhase;
 use super::opens::OpenLane;
 use super::straight::needs_staging;
@@ -223,14 +221,7 @@ impl Engine {
         std::mem::swap(&mut req.group, &mut request.group);
         std::mem::swap(&mut req.counter, &mut request.counter);
         std::mem::swap(&mut req.rare, &mut request.rare);
-        req.usual = file.index != NO_FILE
-            && req.codec == CodecId::STORED
-            && req.rare.is_none()
-            && matches!(req.work, Work::Read)
-            && !matches!(
-                req.destination,
-                Destination::Pieces(_) | Destination::Supply(_) | Destination::Nothing
-            );
+        req.usual = req.is_usual();
         self.arrivals += 1;
         self.stats.requests += 1;
         index

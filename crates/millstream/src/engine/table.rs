@@ -183,6 +183,17 @@ impl Req {
         }
     }
 
+    /// Whether a new request is a usual one, see [`Req::usual`].
+    #[inline]
+    pub(crate) fn is_usual(&self) -> bool {
+        let one_piece = !matches!(
+            self.destination,
+            Destination::Pieces(_) | Destination::Supply(_) | Destination::Nothing
+        );
+        let stored = self.codec == CodecId::STORED && matches!(self.work, Work::Read);
+        one_piece && stored && self.file != NO_FILE && self.rare.is_none()
+    }
+
     pub(crate) fn is_ending(&self) -> bool {
         self.cancelled || self.failure.is_some()
     }
