@@ -60,10 +60,11 @@ fn one(
         let begun = Instant::now();
         millstream_pak::write(these, &options, &file).map_err(|error| failed(&error))?;
         ours.push(rate(begun.elapsed().as_secs_f64()));
-        // Else what is not written yet would be, along with the next one's.
+        // The next one makes a new file: neither what this left unwritten nor its end is its work.
         file.sync_all()
             .map_err(|it| Error::file("sync", &path, it))?;
         drop(file);
+        std::fs::remove_file(&path).map_err(|it| Error::file("remove", &path, it))?;
         let these = items(inputs);
         let begun = Instant::now();
         millstream_pak::write_file(these, &options, &path).map_err(|error| failed(&error))?;
