@@ -81,7 +81,9 @@ pub fn parse_with<N: Number>(
     let mut count = 0;
     loop {
         list.skip_separators().map_err(|kind| list.error(kind))?;
-        if list.at >= BEFORE_BYTES
+        // Behind a separator, unless the last number ends the text.
+        let may_run = (BEFORE_BYTES..text.len()).contains(&list.at);
+        if may_run
             && let Some((at, made)) = N::run(kernel, commas, text, list.at, &mut out[count..])
             && at > list.at
         {

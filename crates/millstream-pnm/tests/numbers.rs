@@ -140,3 +140,17 @@ fn errors_name_the_place() {
     );
     assert!(parse::<i8>(b"-129", Separators::WhiteSpace).is_err());
 }
+
+#[test]
+fn a_list_may_end_with_a_digit_wherever_that_lies() {
+    for gap in [1, 3, 40, 200] {
+        let long: String = (0..800 / gap + 1)
+            .map(|number| format!("{}{}", number % 10, " ".repeat(gap)))
+            .collect();
+        for len in 1..800 {
+            let text = format!("{}9", &long[..len]);
+            agree::<u8>(&text, Separators::WhiteSpace);
+            agree::<u16>(&text, Separators::Commas);
+        }
+    }
+}
