@@ -307,13 +307,10 @@ impl Engine {
     }
 
     fn scheduler_moved(&mut self, request: u32, position: u64) {
-        let req = &self.requests[request as usize];
-        let index = req.file;
-        let offset = req.offset;
+        let index = self.requests[request as usize].file;
         let about = self.files.at(index).about.as_ref();
         if let Some(about) = about.filter(|about| about.rotating) {
             let start = about.position.unwrap_or(about.identity.inode << 24);
-            let _ = offset;
             self.scheduler
                 .moved(request, start.saturating_add(position));
         }
