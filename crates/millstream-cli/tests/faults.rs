@@ -3,7 +3,7 @@
 mod common;
 
 use std::io::{BufRead as _, BufReader};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use common::{
     PATIENCE, expect_quiet_success, expect_status, kill, millstream, mixed_bytes, run, run_with,
@@ -137,6 +137,20 @@ fn line_of(pipe: Option<impl std::io::Read>) -> String {
     line
 }
 
+/// The program in the mount's folder, interrupted while its first read hangs.
+fn interrupted(mount: &FaultFs, words: &[&str]) -> Child {
+    mount.inject(Rule::on(Call::Read, Effect::Hang).times(1));
+    let child = millstream(words)
+        .current_dir(mount.root())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    assert!(mount.wait_held(1, PATIENCE), "{words:?} reads nothing");
+    kill(&child, Signal::TERM);
+    child
+}
+
 #[test]
 fn an_interruption_ends_what_hangs() {
     let Some(mount) = mount(&[("hangs", &mixed_bytes(5, 300_000))]) else {
@@ -147,15 +161,7 @@ fn an_interruption_ends_what_hangs() {
         &["compress", "--codec", "lz4", "hangs", "out"],
     ];
     for words in calls {
-        mount.inject(Rule::on(Call::Read, Effect::Hang).times(1));
-        let mut child = millstream(words)
-            .current_dir(mount.root())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("it starts");
-        assert!(mount.wait_held(1, PATIENCE), "{words:?} reads nothing");
-        kill(&child, Signal::TERM);
+        let mut child = interrupted(&mount, words);
         assert_eq!(
             line_of(child.stderr.take()),
             "millstream: interrupted by SIGTERM\n"
@@ -179,15 +185,7 @@ fn an_interrupted_scene_says_so_once_and_leaves_no_trace() {
         &["scene", "scene.gltf"][..],
         &["scene", "scene.gltf", "--trace", trace],
     ] {
-        mount.inject(Rule::on(Call::Read, Effect::Hang).times(1));
-        let mut child = millstream(words)
-            .current_dir(mount.root())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("it starts");
-        assert!(mount.wait_held(1, PATIENCE), "{words:?} reads nothing");
-        kill(&child, Signal::TERM);
+        let mut child = interrupted(&mount, words);
         let mut errors = BufReader::new(child.stderr.take().expect("a pipe was asked for"));
         let mut line = String::new();
         errors.read_line(&mut line).expect("a line");

@@ -79,15 +79,7 @@ pub(crate) fn load(args: &LoadArgs) -> Result<(), Ending> {
     };
     let mut tally = loader.run()?;
     let stats = storage.stats();
-    let stopped = interrupted.load(Ordering::Acquire);
-    if !stopped {
-        signals::set_canceller(None);
-    }
-    // An interrupted load leaves no trace: outputs can no longer be finished.
-    let traced = match trace.filter(|_| !stopped) {
-        Some(output) => write_trace(output, &storage),
-        None => Ok(()),
-    };
+    let (stopped, traced) = end_of_load(&interrupted, trace, &storage);
     if args.json {
         output::print_json(&document(&storage, &mut tally, &stats))?;
     } else if !args.hash {
@@ -225,8 +217,27 @@ pub(crate) fn cancel_on_interruption(queue: &Queue, interrupted: &Arc<AtomicBool
     })));
 }
 
+/// All that was asked for has ended: an interruption has nothing more to cancel, and the trace is
+/// written. Whether there was an interruption, and what became of the trace.
+pub(crate) fn end_of_load(
+    interrupted: &AtomicBool,
+    trace: Option<Output>,
+    storage: &Storage,
+) -> (bool, Result<(), Ending>) {
+    let stopped = interrupted.load(Ordering::Acquire);
+    if !stopped {
+        signals::set_canceller(None);
+    }
+    // An interrupted load leaves no trace: outputs can no longer be finished.
+    let traced = match trace.filter(|_| !stopped) {
+        Some(output) => write_trace(output, storage),
+        None => Ok(()),
+    };
+    (stopped, traced)
+}
+
 /// Writes what the storage has traced.
-pub(crate) fn write_trace(output: Output, storage: &Storage) -> Result<(), Ending> {
+fn write_trace(output: Output, storage: &Storage) -> Result<(), Ending> {
     let mut writer = BufWriter::new(output);
     let written = storage
         .take_trace()

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use millstream::{Storage, StorageOptions};
@@ -16,14 +16,14 @@ use serde::Serialize;
 
 use crate::args::SceneArgs;
 use crate::commands::load::{
-    cancel_on_interruption, check_trace, close, format_seconds, refused, write_trace,
+    cancel_on_interruption, check_trace, close, end_of_load, format_seconds, refused,
 };
 use crate::failure::{Ending, Failure};
 use crate::loader::{describe, processor_time};
 use crate::output::Output;
 use crate::progress;
 use crate::table::Table;
-use crate::{output, package, signals, size};
+use crate::{output, package, size};
 
 /// What `--json` tells.
 #[derive(Debug, Default, Serialize)]
@@ -94,15 +94,7 @@ pub(crate) fn scene(args: &SceneArgs) -> Result<(), Ending> {
         .saturating_sub(processor_begun)
         .as_secs_f64();
     outcome.document.stored_bytes = storage.stats().stored_bytes;
-    let stopped = interrupted.load(Ordering::Acquire);
-    if !stopped {
-        signals::set_canceller(None);
-    }
-    // An interrupted load leaves no trace: outputs can no longer be finished.
-    let traced = match trace.filter(|_| !stopped) {
-        Some(output) => write_trace(output, &storage),
-        None => Ok(()),
-    };
+    let (stopped, traced) = end_of_load(&interrupted, trace, &storage);
     let refused = stopped || outcome.first_failure.is_some() && !args.partial;
     if args.json {
         output::print_json(&outcome.document)?;
