@@ -4,13 +4,11 @@
 //! The storage is pumped and the disk's time simulated, so the seed decides everything but the rate
 //! that the engine believes in, which sets a bound between 512 KiB and 2 MiB here.
 
+mod support;
+
 use std::sync::Arc;
 
-use millstream::options::DeviceMaker;
-use millstream::{
-    Access, Backend, FileId, Priority, Queue, QueueOptions, Request, Storage, StorageOptions,
-    Ticket,
-};
+use millstream::{Access, FileId, Priority, Queue, Request, Storage, Ticket};
 use millstream_io::device::sim::{Sim, SimFileOptions, SimFiles, SimOptions};
 
 const FILE_BYTES: u64 = 64 << 20;
@@ -37,18 +35,7 @@ impl Pumped {
             ..SimFileOptions::default()
         };
         files.add_generated("f", seed, FILE_BYTES, file);
-        let make = move || -> Result<Box<dyn millstream_io::Device>, _> { Ok(Box::new(sim)) };
-        let mut options = StorageOptions {
-            backend: Backend::Custom(DeviceMaker::new(make), Arc::new(files.clone())),
-            access,
-            merge: false,
-            ..StorageOptions::default()
-        };
-        options.threads.pumped = true;
-        let storage = Storage::new(options).expect("a storage");
-        let queue = storage.queue(QueueOptions::default()).expect("a queue");
-        let file = storage.open("f");
-        storage.opened(file).wait().expect("it is there");
+        let (storage, queue, file) = support::pumped(sim, &files, access);
         Pumped {
             storage,
             queue,

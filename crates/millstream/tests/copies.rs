@@ -3,12 +3,10 @@
 mod support;
 
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
-use millstream::options::DeviceMaker;
 use millstream::{
-    Access, Backend, CodecId, ErrorKind, FileId, Priority, Queue, QueueOptions, Request, Storage,
+    Access, CodecId, ErrorKind, FileId, Priority, Queue, QueueOptions, Request, Storage,
     StorageOptions, Ticket,
 };
 use millstream_io::MountKind;
@@ -30,19 +28,7 @@ impl Pumped {
         let (sim, files) = Sim::new(sim);
         let content = support::bytes(len);
         files.add("f", content.clone(), file);
-        let make = move || -> Result<Box<dyn millstream_io::Device>, _> { Ok(Box::new(sim)) };
-        let mut options = StorageOptions {
-            backend: Backend::Custom(DeviceMaker::new(make), Arc::new(files.clone())),
-            access: Access::Buffered,
-            merge: false,
-            ..StorageOptions::default()
-        };
-        options.threads.pumped = true;
-        let storage = Storage::new(options).expect("a storage");
-        let queue = storage.queue(QueueOptions::default()).expect("a queue");
-        let file = storage.open("f");
-        // Opened before the first read, so that none is read with the open.
-        storage.opened(file).wait().expect("it is there");
+        let (storage, queue, file) = support::pumped(sim, &files, Access::Buffered);
         Pumped {
             storage,
             queue,

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
-use millstream::{Backend, CodecId, FileId, Queue, QueueOptions, Storage, StorageOptions};
+use millstream::options::DeviceMaker;
+use millstream::{Access, Backend, CodecId, FileId, Queue, QueueOptions, Storage, StorageOptions};
+use millstream_io::device::sim::{Sim, SimFiles};
 
 pub(crate) struct Bench {
     pub(crate) storage: Storage,
@@ -115,4 +117,22 @@ pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
             Poll::Pending => std::thread::park(),
         }
     }
+}
+
+/// A pumped storage over the fake disk, with its file "f", opened before the first read, so that
+/// none is read with the open.
+pub(crate) fn pumped(sim: Sim, files: &SimFiles, access: Access) -> (Storage, Queue, FileId) {
+    let make = move || -> Result<Box<dyn millstream_io::Device>, _> { Ok(Box::new(sim)) };
+    let mut options = StorageOptions {
+        backend: Backend::Custom(DeviceMaker::new(make), Arc::new(files.clone())),
+        access,
+        merge: false,
+        ..StorageOptions::default()
+    };
+    options.threads.pumped = true;
+    let storage = Storage::new(options).expect("a storage");
+    let queue = storage.queue(QueueOptions::default()).expect("a queue");
+    let file = storage.open("f");
+    storage.opened(file).wait().expect("it is there");
+    (storage, queue, file)
 }
