@@ -1,32 +1,40 @@
 //! What the engine costs and does by itself, without a real disk: cases of workload `requests`.
 //!
 //! - On a device that does nothing, the processor time per request over the caller's and the
-//!   engine's thread.
+//!   engine's thread, and how long a caller of `stats()` is held.
 //! - On a simulated rotating disk, how far the head travels for requests in random order, against
 //!   one sweep.
-//! - Over very many requests, whether staging stays in its bound and resident memory stays flat.
+//! - Over very many requests, whether staging stays in its limit and resident memory stays flat.
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Instant;
 
-use millstream::options::DeviceMaker;
-use millstream::{Access, Backend, FileId, QueueOptions, Request, Storage, StorageOptions};
-use millstream_io::device::null::NullDevice;
-use millstream_io::device::sim::{Sim, SimFileOptions, SimFiles, SimOptions};
-use millstream_io::fs::DirectAlignment;
+use millstream::{Access, Backend, DeviceMaker, FileOptions, Read, Storage, StorageOptions};
+use millstream_io::device::sim::{Sim, SimFileOptions, SimOptions};
 
-use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::memory::Destination;
-use crate::ours::{Loan, failed, queue_for};
+use crate::null_device::{
+    self, BATCH_REQUESTS, COST, Delivery, FILE_BYTES, NullDeviceBench, PATH, REQUEST_BYTES,
+};
+use crate::ours::{Loan, opened, queue_for, read_of};
 use crate::requests::{WORKLOAD, random_jobs};
 use crate::rows::{Metric, Params, Row};
+use crate::stats;
 use crate::workload::Session;
 
-/// Requests through the whole engine over a device that does nothing.
-pub(crate) const NULL_CASE: &str = "null device, batches of 1000";
-/// Processor time of both threads per request.
-pub(crate) const COST: Metric = Metric::lower("cost", "ns/request");
+/// Requests over a device that does nothing, without tickets.
+pub(crate) const DETACHED_CASE: &str = "null device, detached";
+/// The same, each waited for by its ticket.
+pub(crate) const CLAIMED_CASE: &str = "null device, tickets claimed";
+
+/// Snapshots of the counts.
+pub(crate) const STATS_CASE: &str = "stats() while requests are served";
+/// 99th percentile of one call.
+pub(crate) const STATS_P99: Metric = Metric::lower("call-p99", "us");
+/// Median of one call.
+pub(crate) const STATS_P50: Metric = Metric::lower("call-p50", "us");
 
 /// Order of requests on a simulated rotating disk.
 pub(crate) const SEEK_CASE: &str = "seek order on a simulated disk";
@@ -35,36 +43,40 @@ pub(crate) const HEAD_TRAVEL: Metric = Metric::lower("head-travel", "MB");
 
 /// Memory over very many requests.
 pub(crate) const FLAT_CASE: &str = "memory over many requests";
-/// Most staging in use over its bound.
+/// Most staging in use over its limit.
 pub(crate) const STAGING_PEAK: Metric = Metric::lower("staging-peak", "of bound");
 /// Resident memory gained between the first tenth and the end.
 pub(crate) const GROWTH: Metric = Metric::lower("growth", "MiB");
 
-/// Requests of a batch.
-const BATCH: usize = 1000;
 /// Batches of one run on the device that does nothing.
 const BATCHES: usize = 1000;
 const QUICK_BATCHES: usize = 100;
-/// Bytes of a request.
-const REQUEST_BYTES: usize = 4096;
-/// Bytes of the simulated files.
-const FILE_BYTES: u64 = 1 << 30;
+/// Calls of `stats()` while one batch is served.
+const STATS_CALLS: usize = 10;
 /// Requests on the simulated rotating disk.
 const SEEK_REQUESTS: usize = 1000;
-/// Staging of the case about memory: little, so that its bound is felt.
+/// Staging of the case about memory: little, so that its limit is reached.
 const FLAT_STAGING_BYTES: usize = 1 << 20;
 
 /// Runs the cases.
 pub(crate) fn run(session: &mut Session<'_>) -> Result<()> {
     let batches = session.size(BATCHES, QUICK_BATCHES);
     let runs = session.runs();
-    for case in [NULL_CASE, SEEK_CASE, FLAT_CASE] {
+    for case in [
+        DETACHED_CASE,
+        CLAIMED_CASE,
+        STATS_CASE,
+        SEEK_CASE,
+        FLAT_CASE,
+    ] {
         if !session.wants(case) {
             continue;
         }
         session.say(&format!("{WORKLOAD}: {case}"));
         let rows = match case {
-            NULL_CASE => null_cost(runs, batches),
+            DETACHED_CASE => null_cost(case, Delivery::Detached, runs, batches),
+            CLAIMED_CASE => null_cost(case, Delivery::Claimed, runs, batches),
+            STATS_CASE => stats_calls(runs, batches),
             SEEK_CASE => seek_order(runs),
             _ => flat_memory(batches),
         };
@@ -85,109 +97,86 @@ fn row(case: &str, who: &str, metric: Metric, samples: Vec<f64>, requests: usize
     Row::figures(WORKLOAD, case, who, metric, samples, params)
 }
 
-const PATH: &str = "simulated.bin";
-
-/// The simulated file system with one file.
-fn files(options: SimOptions, file: SimFileOptions) -> (Sim, SimFiles) {
-    let (sim, files) = Sim::new(options);
-    files.add_generated(PATH, 1, FILE_BYTES, file);
-    (sim, files)
-}
-
-fn plain_file() -> SimFileOptions {
-    SimFileOptions {
-        direct: Some(DirectAlignment {
-            memory: 512,
-            offset: 512,
-        }),
-        ..SimFileOptions::default()
-    }
-}
-
-/// A storage over a device that does nothing, with its file open.
-pub(crate) fn null_storage(staging_bytes: Option<usize>) -> Result<(Storage, FileId)> {
-    let (_, files) = files(SimOptions::default(), plain_file());
-    let mut options = StorageOptions::default();
-    let depth = options.depth as usize;
-    let maker = DeviceMaker::new(move || Ok(Box::new(NullDevice::new(depth))));
-    options.backend = Backend::Custom(maker, Arc::new(files));
-    options.access = Access::Direct;
-    options.staging_bytes = staging_bytes.unwrap_or(options.staging_bytes);
-    opened(options)
-}
-
-fn opened(options: StorageOptions) -> Result<(Storage, FileId)> {
-    let storage = Storage::new(options).map_err(|error| failed(&error))?;
-    let file = storage.open(Path::new(PATH));
-    storage
-        .opened(file)
-        .wait()
-        .map_err(|error| failed(&error))?;
-    Ok((storage, file))
-}
-
-fn null_cost(runs: usize, batches: usize) -> Result<Vec<Row>> {
-    let (storage, file) = null_storage(None)?;
-    let mut destination = Destination::new(BATCH * REQUEST_BYTES)?;
+fn null_cost(case: &str, delivery: Delivery, runs: usize, batches: usize) -> Result<Vec<Row>> {
+    let mut bench = NullDeviceBench::new()?;
+    let requests = batches * BATCH_REQUESTS;
     let mut samples = Vec::new();
     // One run goes ahead: it grows the tables.
     for run in 0..=runs {
-        let queue = queue_for(&storage, BATCH)?;
-        let loan = Loan::new(&mut destination, vec![queue]);
-        let start = Moment::now();
-        for _ in 0..batches {
-            for index in 0..BATCH {
-                let place = index * REQUEST_BYTES..(index + 1) * REQUEST_BYTES;
-                let offset = (index * 2 * REQUEST_BYTES) as u64;
-                loan.detached(0, Request::read(file, offset, REQUEST_BYTES as u64), place)?;
-            }
-            loan.queue(0).drain();
-        }
-        let span = start.elapsed();
-        loan.finish()?;
+        let span = bench.run(delivery, batches)?;
         if run > 0 {
-            samples.push(span.cpu * 1e9 / (batches * BATCH) as f64);
+            samples.push(span.cpu * 1e9 / requests as f64);
         }
     }
-    Ok(vec![row(
-        NULL_CASE,
-        "millstream",
-        COST,
-        samples,
-        batches * BATCH,
-    )])
+    Ok(vec![row(case, "millstream", COST, samples, requests)])
+}
+
+/// Snapshots right after a batch was submitted, while the engine works on it.
+fn stats_calls(runs: usize, batches: usize) -> Result<Vec<Row>> {
+    let (storage, file) = null_device::storage(None)?;
+    let mut destination = Destination::new(BATCH_REQUESTS * REQUEST_BYTES)?;
+    let loan = Loan::new(&mut destination, vec![queue_for(&storage, BATCH_REQUESTS)?]);
+    let mut batch = loan.batch(0);
+    let (mut p50, mut p99) = (Vec::new(), Vec::new());
+    for _ in 0..runs {
+        let mut calls_ns = Vec::with_capacity(batches * STATS_CALLS);
+        for _ in 0..batches {
+            for index in 0..BATCH_REQUESTS {
+                let (request, place) = null_device::request(file, index);
+                batch.detach(request, place)?;
+            }
+            batch.submit();
+            for _ in 0..STATS_CALLS {
+                let start = Instant::now();
+                std::hint::black_box(storage.stats());
+                calls_ns.push(start.elapsed().as_nanos() as u64);
+            }
+            loan.drain()?;
+        }
+        p50.push(stats::percentile(&mut calls_ns, 0.5) as f64 / 1e3);
+        p99.push(stats::percentile(&mut calls_ns, 0.99) as f64 / 1e3);
+    }
+    drop(batch);
+    loan.finish()?;
+    let requests = batches * BATCH_REQUESTS;
+    Ok(vec![
+        row(STATS_CASE, "millstream", STATS_P50, p50, requests),
+        row(STATS_CASE, "millstream", STATS_P99, p99, requests),
+    ])
 }
 
 fn seek_order(runs: usize) -> Result<Vec<Row>> {
     let (mut ours, mut ideal) = (Vec::new(), Vec::new());
     for run in 0..runs {
-        let options = SimOptions {
+        let (sim, files) = Sim::new(SimOptions {
             seed: run as u64,
             ..SimOptions::default()
-        };
+        });
         let file = SimFileOptions {
             rotating: true,
             position: Some(0),
-            ..plain_file()
+            ..SimFileOptions::default()
         };
-        let (sim, files) = files(options, file);
+        files.add_generated(PATH, 1, FILE_BYTES, file);
         let counts = files.clone();
         let mut options = StorageOptions::default();
         let maker = DeviceMaker::new(move || Ok(Box::new(sim)));
         options.backend = Backend::Custom(maker, Arc::new(files));
         options.access = Access::Direct;
-        let (storage, file) = opened(options)?;
+        let storage = Storage::new(options)?;
+        let file = opened(&storage, Path::new(PATH), FileOptions::default())?;
         let jobs = random_jobs(FILE_BYTES, REQUEST_BYTES, SEEK_REQUESTS, run as u64);
         let mut destination = Destination::new(SEEK_REQUESTS * REQUEST_BYTES)?;
         let before = counts.counts().head_travel_bytes;
         let loan = Loan::new(&mut destination, vec![queue_for(&storage, jobs.len())?]);
+        let mut batch = loan.batch(0);
         for job in &jobs {
-            let request = Request::read(file, job.offset, u64::from(job.len));
-            loan.detached(0, request, job.place..job.place + job.len as usize)?;
+            batch.detach(read_of(file, job), job.range())?;
         }
+        drop(batch);
         loan.finish()?;
         let travelled = counts.counts().head_travel_bytes - before;
-        // From the disk's begin to the last request, once; what is read on the way is no travel.
+        // One sweep from the start of the disk to the last request; bytes read are not travel.
         let last = jobs.iter().map(|job| job.offset).max().unwrap_or(0);
         ours.push(travelled as f64 / 1e6);
         ideal.push(last as f64 / 1e6);
@@ -200,29 +189,29 @@ fn seek_order(runs: usize) -> Result<Vec<Row>> {
 
 /// Unaligned requests, which go through staging, many times over.
 fn flat_memory(batches: usize) -> Result<Vec<Row>> {
-    let (storage, file) = null_storage(Some(FLAT_STAGING_BYTES))?;
-    let queue = storage
-        .queue(QueueOptions::default())
-        .map_err(|error| failed(&error))?;
-    let mut destination = Destination::new(BATCH * REQUEST_BYTES)?;
-    let loan = Loan::new(&mut destination, vec![queue]);
+    let (storage, file) = null_device::storage(Some(FLAT_STAGING_BYTES))?;
+    let mut destination = Destination::new(BATCH_REQUESTS * REQUEST_BYTES)?;
+    let loan = Loan::new(&mut destination, vec![queue_for(&storage, BATCH_REQUESTS)?]);
+    let mut batch = loan.batch(0);
     let mut settled = 0;
-    for batch in 0..batches {
-        for index in 0..BATCH {
+    for number in 0..batches {
+        for index in 0..BATCH_REQUESTS {
             let place = index * REQUEST_BYTES..(index + 1) * REQUEST_BYTES;
             let offset = (index * 2 * REQUEST_BYTES) as u64 + 1;
-            loan.detached(0, Request::read(file, offset, REQUEST_BYTES as u64), place)?;
+            batch.detach(Read::range(file, offset, REQUEST_BYTES as u64), place)?;
         }
-        loan.queue(0).drain();
-        if batch == batches / 10 {
+        batch.submit();
+        loan.drain()?;
+        if number == batches / 10 {
             settled = resident_bytes()?;
         }
     }
     let grown = resident_bytes()?.saturating_sub(settled);
+    drop(batch);
     loan.finish()?;
-    let stats = storage.stats();
-    let peak = stats.staging_peak_bytes as f64 / stats.staging_capacity_bytes as f64;
-    let requests = batches * BATCH;
+    let counts = storage.stats();
+    let peak = counts.staging_peak_bytes as f64 / counts.staging_capacity_bytes as f64;
+    let requests = batches * BATCH_REQUESTS;
     let growth = grown as f64 / f64::from(1 << 20);
     Ok(vec![
         row(FLAT_CASE, "millstream", STAGING_PEAK, vec![peak], requests),

@@ -50,6 +50,12 @@ impl fmt::Display for Error {
     }
 }
 
+impl From<millstream::Error> for Error {
+    fn from(error: millstream::Error) -> Error {
+        Error::new(error.to_string())
+    }
+}
+
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         self.source.as_ref().map(|source| source as _)

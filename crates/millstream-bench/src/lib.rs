@@ -9,8 +9,9 @@
 //! Where to find what: [`measure`] how turns are taken; [`corpus`] what is read; [`memory`] where
 //! to; [`cold`] and [`throttle`] in what state of the machine; `read`, `requests`, `startup`,
 //! `packages`, `streams`, `pnm`, `scenes` and `codecs` the workloads; [`ring`] the bare ring;
-//! `ours` Millstream's own contenders; `peers` the rivals behind the feature of that name;
-//! [`stats`], [`rows`], [`goals`], `heat_map` and `table` what is made of the figures.
+//! `ours` Millstream's own contenders; [`null_device`] what a request costs without a device;
+//! `peers` the rivals behind the feature of that name; [`stats`], [`rows`], [`goals`], `heat_map`
+//! and `table` what is made of the figures.
 //!
 //! ```no_run
 //! use millstream_bench::{Options, Workload, run};
@@ -21,6 +22,7 @@
 //! # Ok::<(), millstream_bench::error::Error>(())
 //! ```
 
+mod busy;
 pub mod clock;
 mod codecs;
 pub mod cold;
@@ -32,6 +34,7 @@ mod heat_map;
 pub mod limits;
 pub mod measure;
 pub mod memory;
+pub mod null_device;
 mod ours;
 mod packages;
 mod peers;

@@ -105,9 +105,9 @@ pub const HEAT_RUNS_MAX: usize = 4;
 /// Fewest requests of a cell of the heat map, whatever the time.
 pub const HEAT_REQUESTS_MIN: usize = 32;
 
-/// Threads that enqueue in workload `startup`.
-pub const ENQUEUE_THREADS: usize = 4;
-/// One of so many requests of workload `startup` is cancelled right after it was queued.
+/// Threads that submit in workload `startup`.
+pub const SUBMIT_THREADS: usize = 4;
+/// One of so many requests of workload `startup` is canceled right after it was queued.
 pub const CANCEL_ONE_IN: usize = 64;
 
 const _: () = assert!(QUICK_RUNS <= RUNS && RUNS <= RUNS_MAX);

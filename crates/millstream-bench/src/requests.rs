@@ -1,5 +1,6 @@
 //! Workload `requests`: many small requests. A grid of size × depth × (direct, cold, warm), the
-//! time of a single request, realtime readers beside bulk, and how long the caller is held.
+//! time of a single request, realtime readers beside bulk, the frame thread of a busy machine, and
+//! how long the caller is held.
 //!
 //! Every request of a cell has a place of its own in the file and in the destination, so that
 //! every one can be checked: by the hashes of the file's pages. Depth is the number of reads in
@@ -23,6 +24,7 @@ use crate::rows::Metric;
 use crate::workload::{Field, Session};
 use crate::{engine, ours};
 
+pub(crate) mod frame;
 pub(crate) mod heat;
 pub(crate) mod held;
 pub(crate) mod latency;
@@ -115,6 +117,7 @@ pub(crate) fn run(session: &mut Session<'_>) -> Result<()> {
     heat::run(session, &file, &pages)?;
     latency::run(session, &file, &pages)?;
     realtime::run(session, &file, &pages)?;
+    frame::run(session, &file, &pages)?;
     held::run(session, &file, &pages)
 }
 
@@ -126,10 +129,10 @@ fn case_names(quick: bool) -> Vec<String> {
     });
     let mut names: Vec<String> = cells.collect();
     names.extend(MODES.map(latency::case_name));
-    names.extend(MODES.map(held::case_name));
+    names.extend(held::case_names(quick));
     names.extend(heat::case_names(quick));
     names.push(realtime::CASE.into());
-    names.push(held::opens_name(quick));
+    names.push(frame::CASE.into());
     names
 }
 
@@ -273,7 +276,7 @@ impl PageHashes {
     /// A page has other bytes.
     pub(crate) fn check(&self, jobs: &[ReadJob], bytes: &[u8]) -> Result<()> {
         for job in jobs {
-            let result = &bytes[job.place..job.place + job.len as usize];
+            let result = &bytes[job.range()];
             let first = job.offset as usize / PAGE_BYTES;
             for (index, page) in result.chunks_exact(PAGE_BYTES).enumerate() {
                 if self.0.get(first + index) != Some(&xxh3_64(page)) {

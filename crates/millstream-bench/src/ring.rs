@@ -46,6 +46,14 @@ pub struct ReadJob {
     pub need: u32,
 }
 
+impl ReadJob {
+    /// The job's part of the destination.
+    #[must_use]
+    pub fn range(&self) -> std::ops::Range<usize> {
+        self.place..self.place + self.len as usize
+    }
+}
+
 /// How reads are pushed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ReadStyle {

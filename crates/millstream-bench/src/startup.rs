@@ -1,9 +1,9 @@
 //! Workload `startup`: thousands of small files before the first frame.
 //!
 //! Four threads queue whole-file requests of mixed priorities; one in [`CANCEL_ONE_IN`] is
-//! cancelled right after it was queued. The case ends when every request that was not cancelled
-//! has its bytes. (One that was cancelled may have been served before; nobody checks its bytes.)
-//! Contenders without a queue read the same files and leave out the cancelled ones. `held` is the
+//! canceled right after it was queued. The case ends when every request that was not canceled
+//! has its bytes. (One that was canceled may have been served before; nobody checks its bytes.)
+//! Contenders without a queue read the same files and leave out the canceled ones. `held` is the
 //! time that the queuing threads spend inside calls; for who has no queue, all of it.
 //!
 //! The lookups alone, without a read, are a case of their own: what finding a handle by its name
@@ -78,8 +78,8 @@ pub(crate) struct Entry {
     pub(crate) place: Range<usize>,
     /// How urgent.
     pub(crate) priority: Priority,
-    /// Whether it is cancelled right after it was queued.
-    pub(crate) cancelled: bool,
+    /// Whether it is canceled right after it was queued.
+    pub(crate) canceled: bool,
 }
 
 /// Everything that is requested, the same for everyone.
@@ -91,12 +91,12 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// Every file once, at the same priority, none cancelled.
+    /// Every file once, at the same priority, none canceled.
     pub(crate) fn of_all(files: Vec<CorpusFile>) -> Plan {
         let mut plan = Plan::new(files, 0);
         for entry in &mut plan.entries {
             entry.priority = Priority::Normal;
-            entry.cancelled = false;
+            entry.canceled = false;
         }
         plan
     }
@@ -114,7 +114,7 @@ impl Plan {
                     file,
                     place,
                     priority: PRIORITIES[rng.usize(..PRIORITIES.len())],
-                    cancelled: index % CANCEL_ONE_IN == CANCEL_ONE_IN - 1,
+                    canceled: index % CANCEL_ONE_IN == CANCEL_ONE_IN - 1,
                 }
             })
             .collect();
@@ -132,7 +132,7 @@ impl Plan {
 
     /// Requests that must be served.
     pub(crate) fn wanted(&self) -> impl Iterator<Item = &Entry> {
-        self.entries.iter().filter(|entry| !entry.cancelled)
+        self.entries.iter().filter(|entry| !entry.canceled)
     }
 
     /// That everything wanted has come.
@@ -235,7 +235,7 @@ impl Contender for Std {
     fn run(&mut self, destination: &mut Destination) -> Result<Work> {
         let pieces: Vec<Mutex<(&Entry, &mut [u8])>> = places(&self.plan, destination)
             .into_iter()
-            .filter(|(entry, _)| !entry.cancelled)
+            .filter(|(entry, _)| !entry.canceled)
             .map(Mutex::new)
             .collect();
         let next = AtomicUsize::new(0);

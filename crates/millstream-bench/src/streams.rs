@@ -10,8 +10,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use millstream::Storage;
-
 use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::limits;
@@ -187,7 +185,7 @@ pub(crate) fn run(session: &mut Session<'_>) -> Result<()> {
     let mut destination = Destination::new(limits::STREAM_LARGE_BYTES)?;
     let folder = session.corpus.folder().join("streams");
     std::fs::create_dir_all(&folder).map_err(|error| Error::file("make", &folder, error))?;
-    let storage = Arc::new(Setup::default().storage()?);
+    let storage = Setup::default().storage()?;
     let chunks = session.size(CHUNKS.to_vec(), QUICK_CHUNKS.to_vec());
     for chunk in chunks {
         let load = Load::new(chunk);
@@ -269,9 +267,6 @@ fn size_name(len: usize) -> String {
         _ => len.to_string(),
     }
 }
-
-/// Everything about files that several modules need.
-pub(crate) type SharedStorage = Arc<Storage>;
 
 #[cfg(test)]
 mod tests {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
+use millstream::DiskModel;
 use millstream_codec::CodecId;
 
 mod packages;
@@ -86,6 +87,7 @@ Examples:
   millstream load game/data
   millstream load --cold --direct always --backend threads level1.pak
   millstream load --hash game/data > hashes.txt
+  millstream load --disk hdd game/data
   millstream load --cold game.mpak")]
 pub(crate) struct LoadArgs {
     /// Files, folders and packages
@@ -97,6 +99,13 @@ pub(crate) struct LoadArgs {
     /// Past the page cache: where it pays, always (an error where the file system cannot), never
     #[arg(long, value_enum, default_value_t)]
     pub(crate) direct: DirectWord,
+    /// Imitate a slower disk: dvd, hdd, sata, nvme3, nvme5, or figures as in seek=8ms,read=120M
+    ///
+    /// The real files are read, and completions are delayed as that disk would delay them; cached
+    /// bytes count as not cached. Figures: read (bytes a second, required), seek, latency, depth,
+    /// name.
+    #[arg(long, value_name = "DISK")]
+    pub(crate) disk: Option<DiskModel>,
     /// Operations in flight
     #[arg(long, value_name = "N", default_value_t = millstream::limits::DEPTH_DEFAULT)]
     pub(crate) queue_depth: u32,

@@ -35,7 +35,7 @@ const _: () = assert!(WINDOW_BYTES >= 4 * PIECE_BYTES);
 /// the device has work while a quarter of the window is refilled.
 pub(crate) const WINDOW_REQUESTS: usize = 1024;
 
-/// Entries of a package that `load` asks for in one batch, so that neighbours become one read ...
+/// Entries of a package that `load` asks for in one batch, so that neighbors become one read ...
 pub(crate) const BATCH_PIECES: usize = 128;
 
 /// ... and their bytes; a longer entry is a batch of its own.

@@ -1,11 +1,11 @@
 //! Files through the engine, in order, in bounded memory.
 //!
-//! Files are cut into pieces of at most [`PIECE_BYTES`], one request each, and enqueued until the
+//! Files are cut into pieces of at most [`PIECE_BYTES`], one request each, and submitted until the
 //! window is full: so many bytes and so many requests whose tickets have not been claimed. Tickets
 //! are claimed in the order of the files, their bytes hashed here (never on a thread of the engine)
 //! and dropped, which makes room. The window is refilled when a quarter of it is free, so that
-//! requests go to the engine in batches. What ends out of order waits in the window, so nothing
-//! else needs a bound.
+//! requests go to the engine in batches. What completes out of order waits in the window, so
+//! nothing else needs a bound.
 //!
 //! A file of one piece is read as a whole, whatever its length is by then. Of a longer one the
 //! pieces follow the walk's length: if it has shrunk since, that is a failure; if it has grown, the
@@ -20,8 +20,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use millstream::{FileId, Queue, Request, Storage, Ticket};
-use millstream_pak::{Batch, BatchOptions, names};
+use millstream::{Batch, Buffer, ErrorKind, FileId, FileOptions, Queue, Read, Storage, Ticket};
+use millstream_pak::{BatchOptions, names};
 use serde::Serialize;
 use xxhash_rust::xxh3::Xxh3Default;
 
@@ -37,7 +37,7 @@ use crate::walk::Found;
 pub(crate) struct Tally {
     /// Files named and found, those that failed included.
     pub(crate) files: u64,
-    /// Requests enqueued.
+    /// Requests submitted.
     pub(crate) requests: u64,
     /// Bytes that landed.
     pub(crate) bytes: u64,
@@ -46,7 +46,7 @@ pub(crate) struct Tally {
     /// Files that failed.
     pub(crate) failed: u64,
     /// Files not loaded because of an interruption.
-    pub(crate) cancelled: u64,
+    pub(crate) canceled: u64,
     /// From the first open to the last completion.
     pub(crate) elapsed: Duration,
     /// Processor time of the whole program in that time.
@@ -128,7 +128,7 @@ pub(crate) struct Loader<'a> {
     pub(crate) found: &'a [Found],
     /// A request's timeout.
     pub(crate) timeout: Option<Duration>,
-    /// Entries of packages are requests of their own, though neighbours could be read at once.
+    /// Entries of packages are requests of their own, though neighbors could be read at once.
     pub(crate) apart: bool,
     /// Where hashes go.
     pub(crate) hashes: Hashes,
@@ -151,12 +151,12 @@ struct Piece {
 /// What brings a piece.
 enum Load {
     /// A request.
-    Alone(Ticket),
+    Alone(Ticket<Buffer>),
     /// A part of a batch, which pieces of a package share.
-    Together(Arc<Batch>, usize),
+    Together(Arc<millstream_pak::Batch>, usize),
 }
 
-/// What is being enqueued: a file and how much of it.
+/// What is being submitted: a file and how much of it.
 #[derive(Default)]
 struct Cursor {
     index: usize,
@@ -181,7 +181,7 @@ impl Landing {
 
 enum NotLoaded {
     Failed(Failure),
-    Cancelled,
+    Canceled,
 }
 
 impl Loader<'_> {
@@ -222,7 +222,7 @@ impl Loader<'_> {
         Ok(tally)
     }
 
-    /// Enqueues until the window is full or everything is enqueued, and submits.
+    /// Submits until the window is full or everything is submitted.
     fn fill(
         &self,
         cursor: &mut Cursor,
@@ -230,23 +230,26 @@ impl Loader<'_> {
         window_bytes: &mut u64,
         tally: &mut Tally,
     ) {
+        let mut batch = self.queue.batch();
         while window.len() < WINDOW_REQUESTS && *window_bytes < WINDOW_BYTES {
             let Some(found) = self.found.get(cursor.index) else {
                 break;
             };
             if self.interrupted.load(Ordering::Acquire) {
-                tally.cancelled += (self.found.len() - cursor.index) as u64;
+                tally.canceled += (self.found.len() - cursor.index) as u64;
                 cursor.index = self.found.len();
                 break;
             }
             match &found.len {
                 Ok(_) if found.entry.is_some() => {
-                    let pieces = self.enqueue_entries(cursor, tally);
+                    // The package has a batch of its own; two must not wait for each other.
+                    batch.submit();
+                    let pieces = self.submit_entries(cursor, tally);
                     *window_bytes += pieces.iter().map(|piece| piece.len).sum::<u64>();
                     window.extend(pieces);
                 }
                 Ok(len) => {
-                    let piece = self.enqueue(cursor, found, *len);
+                    let piece = self.add(&mut batch, cursor, found, *len);
                     tally.requests += u64::from(piece.ticket.is_ok());
                     *window_bytes += piece.len;
                     window.push_back(piece);
@@ -257,20 +260,23 @@ impl Loader<'_> {
                 }
             }
         }
-        self.queue.submit();
+        batch.submit();
+        // An interruption cancels what was submitted before it, not what was in the batch.
+        if self.interrupted.load(Ordering::Acquire) {
+            self.queue.cancel_tagged(0, 0);
+        }
     }
 
-    /// Enqueues the next piece of a file.
-    fn enqueue(&self, cursor: &mut Cursor, found: &Found, len: u64) -> Piece {
-        let file = *cursor
-            .open
-            .get_or_insert_with(|| self.storage.open(&found.path));
+    /// Adds the next piece of a file to a batch.
+    fn add(&self, batch: &mut Batch, cursor: &mut Cursor, found: &Found, len: u64) -> Piece {
+        let open = || self.storage.open(&found.path, FileOptions::default());
+        let file = *cursor.open.get_or_insert_with(open);
         let piece_len = (len - cursor.offset).min(PIECE_BYTES);
         let last = cursor.offset + piece_len == len;
         let mut request = if cursor.offset == 0 && last {
-            Request::read_file(file)
+            Read::whole(file)
         } else {
-            Request::read(file, cursor.offset, piece_len)
+            Read::range(file, cursor.offset, piece_len)
         };
         if let Some(timeout) = self.timeout {
             request = request.timeout(timeout);
@@ -286,12 +292,13 @@ impl Loader<'_> {
                 ..Cursor::default()
             };
         }
-        let enqueued = self.queue.enqueue(request);
+        let added = batch.add(request);
         if last {
-            self.queue.enqueue_close(file);
+            // Refused only by a storage that is closing, which closes the file itself.
+            let _ = batch.close(file);
         }
-        let ticket = enqueued.map(Load::Alone);
-        let ticket = ticket.map_err(|rejected| describe(&found.path, &rejected.error));
+        let ticket = added.map(Load::Alone);
+        let ticket = ticket.map_err(|error| describe(&found.path, &error));
         Piece {
             index,
             ticket,
@@ -300,8 +307,8 @@ impl Loader<'_> {
         }
     }
 
-    /// Enqueues the next entries of a package as one batch, or the next piece of a long one.
-    fn enqueue_entries(&self, cursor: &mut Cursor, tally: &mut Tally) -> Vec<Piece> {
+    /// Submits the next entries of a package as one batch, or the next piece of a long one.
+    fn submit_entries(&self, cursor: &mut Cursor, tally: &mut Tally) -> Vec<Piece> {
         let first = self.found[cursor.index]
             .entry
             .as_ref()
@@ -388,15 +395,15 @@ impl Loader<'_> {
             }
         };
         let failed = match piece.ticket {
-            Ok(Load::Alone(ticket)) => match ticket.wait() {
-                Ok(done) => {
-                    tally.bytes += done.bytes;
-                    tally.stored_bytes += done.bytes;
-                    landed(&done.into_buffer());
+            Ok(Load::Alone(mut ticket)) => match ticket.wait() {
+                Ok(bytes) => {
+                    tally.bytes += bytes.len() as u64;
+                    tally.stored_bytes += bytes.len() as u64;
+                    landed(&bytes);
                     None
                 }
-                Err(failed) if failed.is_cancelled() => Some(NotLoaded::Cancelled),
-                Err(failed) => Some(NotLoaded::Failed(describe(&found.path, &failed.error))),
+                Err(error) if error == ErrorKind::Canceled => Some(NotLoaded::Canceled),
+                Err(error) => Some(NotLoaded::Failed(describe(&found.path, &error))),
             },
             Ok(Load::Together(batch, nth)) => match batch.wait(nth) {
                 Ok(bytes) => {
@@ -406,13 +413,13 @@ impl Loader<'_> {
                 }
                 Err(error) => Some(not_loaded(found, error)),
             },
-            Err(rejected) => Some(NotLoaded::Failed(rejected)),
+            Err(refused) => Some(NotLoaded::Failed(refused)),
         };
         match failed {
             None => {}
             Some(NotLoaded::Failed(failure)) => landing.fail(failure),
-            Some(NotLoaded::Cancelled) => {
-                landing.ended.get_or_insert(NotLoaded::Cancelled);
+            Some(NotLoaded::Canceled) => {
+                landing.ended.get_or_insert(NotLoaded::Canceled);
             }
         }
         if !piece.last {
@@ -421,7 +428,7 @@ impl Loader<'_> {
         let Landing { hasher, ended } = std::mem::take(landing);
         match ended {
             Some(NotLoaded::Failed(failure)) => tally.fail(piece.index, failure),
-            Some(NotLoaded::Cancelled) => tally.cancelled += 1,
+            Some(NotLoaded::Canceled) => tally.canceled += 1,
             None => {
                 if let Some(entry) = &found.entry {
                     let storing = entry.package.storing(entry.index);
@@ -440,9 +447,11 @@ impl Loader<'_> {
 
 /// Why an entry of a package was not loaded.
 fn not_loaded(found: &Found, error: millstream_pak::Error) -> NotLoaded {
-    let kind = error.engine().map(millstream::Error::kind);
-    if kind == Some(millstream::ErrorKind::Cancelled) {
-        return NotLoaded::Cancelled;
+    if error
+        .engine()
+        .is_some_and(|error| *error == ErrorKind::Canceled)
+    {
+        return NotLoaded::Canceled;
     }
     let error = match &found.entry {
         Some(entry) => entry.package.blame(entry.index, error),

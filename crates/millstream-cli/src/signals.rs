@@ -3,7 +3,7 @@
 //! A thread of its own waits for the signals. It does not ask the working threads to stop, since
 //! those may hang in a read that never returns: it removes every unfinished output (no output can
 //! be begun or finished from then on) and ends the process with status 1. A command that has
-//! something to say about an interruption (`load` counts what was cancelled) sets a canceller for a
+//! something to say about an interruption (`load` counts what was canceled) sets a canceler for a
 //! while, and then has [`INTERRUPT_GRACE`] to end by itself.
 //!
 //! The signals are blocked in every thread and waited for by this one alone. A handler would not
@@ -94,14 +94,14 @@ fn next(watched: &libc::sigset_t, longest: Option<Duration>) -> Option<libc::c_i
 }
 
 /// What an interruption calls first, on the signal thread.
-type Canceller = Box<dyn Fn() + Send>;
+type Canceler = Box<dyn Fn() + Send>;
 
-static CANCELLER: Mutex<Option<Canceller>> = Mutex::new(None);
+static CANCELER: Mutex<Option<Canceler>> = Mutex::new(None);
 
 /// From now on an interruption calls `cancel` and gives the command time to end by itself; with
 /// `None` it ends the program at once again.
-pub(crate) fn set_canceller(cancel: Option<Canceller>) {
-    *CANCELLER.lock().unwrap_or_else(PoisonError::into_inner) = cancel;
+pub(crate) fn set_canceler(cancel: Option<Canceler>) {
+    *CANCELER.lock().unwrap_or_else(PoisonError::into_inner) = cancel;
 }
 
 fn interrupt(signal: Option<libc::c_int>, watched: &libc::sigset_t) {
@@ -110,11 +110,11 @@ fn interrupt(signal: Option<libc::c_int>, watched: &libc::sigset_t) {
     let known = ENDING.iter().find(|(number, _)| Some(*number) == signal);
     let name = known.map_or("a signal", |(_, name)| name);
     failure::tell(&format!("interrupted by {name}"));
-    let canceller = CANCELLER
+    let canceler = CANCELER
         .lock()
         .unwrap_or_else(PoisonError::into_inner)
         .take();
-    if let Some(cancel) = canceller {
+    if let Some(cancel) = canceler {
         cancel();
         // The command ends the process long before, usually; another signal does, too.
         next(watched, Some(INTERRUPT_GRACE));

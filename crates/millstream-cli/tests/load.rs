@@ -436,6 +436,10 @@ fn wrong_words_end_with_status_2() {
         &["load", ""],
         &["load", "--backend", "kqueue", "file"],
         &["load", "--direct", "sometimes", "file"],
+        &["load", "--disk", "tape", "file"],
+        &["load", "--disk", "seek=8ms", "file"],
+        &["load", "--disk", "read=120M,read=1M", "file"],
+        &["load", "--disk", "read=120M,depth=0", "file"],
         &["load", "--queue-depth", "0", "file"],
         &["load", "--queue-depth", "-1", "file"],
         &["load", "--queue-depth", "99999999999", "file"],
@@ -471,6 +475,21 @@ fn wrong_words_end_with_status_2() {
         assert!(!errors.is_empty(), "{words:?} says nothing");
         assert!(output.stdout.is_empty(), "{words:?}");
     }
+}
+
+#[test]
+fn an_imitated_disk_takes_its_time_and_changes_no_byte() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let bytes = mixed_bytes(7, 200_000);
+    std::fs::write(folder.path().join("file"), &bytes).expect("a file");
+    let mut command = load(&["--disk", "read=1M", "--json", "--hash"], &[folder.path()]);
+    let output = run(&mut command);
+    expect_quiet_success(&output);
+    let document = json(&output);
+    let seconds = document["seconds"].as_f64().expect("a number");
+    assert!(seconds >= 0.2, "{seconds} s for 200 KB at 1 MB/s");
+    let hash = format!("{:016x}", xxh3_64(&bytes));
+    assert_eq!(document["hashes"][0]["hash"], hash);
 }
 
 #[test]

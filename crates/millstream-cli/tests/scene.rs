@@ -140,7 +140,7 @@ fn failures_name_the_file_that_they_are_about_and_the_place_in_it() {
     let forged = text.replace("data.bin", "a\\u001b[31m\\n\\\\.bin");
     std::fs::write(at("forged.gltf"), forged).expect("written");
     let (errors, _) = told(&at("forged.gltf"));
-    let shown = at(r"a\x1b[31m\x0a\x5c.bin: buffers[0]: there is no such file");
+    let shown = at(r"a\x1b[31m\x0a\x5c.bin: buffers[0]: no such file");
     assert!(errors.contains(&format!("first: {shown}")), "{errors}");
     // JSON that breaks has a byte where it does.
     std::fs::write(at("broken.gltf"), "{\n  \"asset\": {\n  oops").expect("written");
@@ -149,7 +149,7 @@ fn failures_name_the_file_that_they_are_about_and_the_place_in_it() {
     assert!(errors.contains(&words), "{errors}");
     // What is not there has a document, too; what is no file is told so.
     let (errors, document) = told(&at("none.gltf"));
-    let words = format!("first: {}: there is no such file", at("none.gltf"));
+    let words = format!("first: {}: no such file", at("none.gltf"));
     assert!(errors.contains(&words), "{errors}");
     let document: Value = serde_json::from_slice(&document).expect("one JSON document");
     assert_eq!(document["failed"], 1);

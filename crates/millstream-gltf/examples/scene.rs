@@ -38,7 +38,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let path = named.clone().map_or_else(triangle, Ok)?;
 
     let mut options = StorageOptions::default();
-    image::register(&mut options.codecs, image::ImageLimits::default());
+    image::register(&mut options, image::ImageLimits::default());
     let storage = Storage::new(options)?;
     let loader = Loader::new(&storage, LoaderOptions::default())?;
 

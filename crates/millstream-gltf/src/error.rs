@@ -1,4 +1,4 @@
-//! Errors: what is wrong with a scene, where in its JSON, in which file, and the likely cause.
+//! The error of this crate: its place in the JSON, the file, and the likely cause.
 //!
 //! ```
 //! use millstream_gltf::{Error, ErrorKind};
@@ -13,27 +13,27 @@ use std::sync::Arc;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The JSON text is not JSON, or the GLB is no GLB: nothing of the scene can be loaded.
+    /// Invalid JSON or GLB: nothing of the scene can be loaded.
     Malformed,
     /// Something in the JSON contradicts the specification or itself.
     Invalid,
-    /// Correct, but beyond what is loaded: Draco and meshopt compression, Basis Universal, glTF 1.
+    /// Valid, but not supported: Draco and meshopt compression, Basis Universal, glTF 1.
     Unsupported,
     /// A URI that leaves the scene's folder or names a host.
     Refused,
-    /// A bound of `limits` or of the application.
+    /// A limit of [`limits`](crate::limits) or of the application is exceeded.
     Limit,
-    /// A file is not there.
+    /// No such file or entry.
     Missing,
     /// Reading failed.
     Read,
     /// An image could not be decoded.
     Image,
-    /// The application called it off.
-    Cancelled,
+    /// Canceled by the application.
+    Canceled,
 }
 
-struct Circumstances {
+struct Context {
     kind: ErrorKind,
     place: String,
     cause: String,
@@ -43,12 +43,12 @@ struct Circumstances {
 
 /// An error of a scene. Cloning is cheap.
 #[derive(Clone)]
-pub struct Error(Arc<Circumstances>);
+pub struct Error(Arc<Context>);
 
 impl Error {
     /// An error at a place of the JSON (`accessors[3].count`; empty for the whole).
     pub fn new(kind: ErrorKind, place: impl Into<String>, cause: impl Into<String>) -> Error {
-        Error(Arc::new(Circumstances {
+        Error(Arc::new(Context {
             kind,
             place: place.into(),
             cause: cause.into(),
@@ -57,11 +57,11 @@ impl Error {
         }))
     }
 
-    /// A failed request for what `place` names, in the file `file`.
+    /// The error of a request for what `place` names, in the file `file`.
     pub(crate) fn of_request(place: &str, file: &str, error: &millstream::Error) -> Error {
         let kind = match error.kind() {
             millstream::ErrorKind::NotFound => ErrorKind::Missing,
-            millstream::ErrorKind::Cancelled => ErrorKind::Cancelled,
+            millstream::ErrorKind::Canceled => ErrorKind::Canceled,
             millstream::ErrorKind::Application => ErrorKind::Image,
             _ => ErrorKind::Read,
         };
@@ -69,7 +69,7 @@ impl Error {
             ErrorKind::Image => error.cause().to_owned(),
             _ => error.to_string(),
         };
-        Error(Arc::new(Circumstances {
+        Error(Arc::new(Context {
             kind,
             place: place.to_owned(),
             cause,
@@ -82,7 +82,7 @@ impl Error {
     #[must_use]
     pub fn in_file(self, file: &str) -> Error {
         let about = &*self.0;
-        Error(Arc::new(Circumstances {
+        Error(Arc::new(Context {
             kind: about.kind,
             place: about.place.clone(),
             cause: about.cause.clone(),
@@ -109,13 +109,13 @@ impl Error {
         self.0.file.as_deref()
     }
 
-    /// What is wrong, and as far as it can be told, why.
+    /// What is wrong, and why, if known.
     #[must_use]
     pub fn cause(&self) -> &str {
         &self.0.cause
     }
 
-    /// The engine's error under it, with path, offset and length.
+    /// The engine's error, with path, offset and length, if a request failed.
     #[must_use]
     pub fn request_error(&self) -> Option<&millstream::Error> {
         self.0.source.as_ref()

@@ -311,7 +311,7 @@ impl Image {
         let layout = Layout::parse(&bytes)?;
         let whole = |&level: &u32| layout.prefix_bytes(level) <= bytes.len();
         let first = (layout.first_level..layout.levels).find(whole);
-        let first = first.ok_or("the image's bytes are cut")?;
+        let first = first.ok_or("the image's bytes are truncated")?;
         Ok(Image {
             layout: layout.starting_at(first),
             small: Arc::new(bytes),

@@ -12,7 +12,7 @@
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let mut options = StorageOptions::default();
-//! image::register(&mut options.codecs, image::ImageLimits::default());
+//! image::register(&mut options, image::ImageLimits::default());
 //! let storage = Storage::new(options)?;
 //! let loader = Loader::new(&storage, LoaderOptions::default())?;
 //!

@@ -1,18 +1,18 @@
 //! Loading: a scene in two batches of reads from loose files, and in one from a package.
 //!
-//! Batch 1 is the JSON, or the head of the GLB. Batch 2 is everything else at once: buffers at high
-//! priority, images at low, the one with most stored bytes first, so that no long decode is left
-//! for the end. Images are decoded by the storage's workers as they arrive (see
-//! [`image::codec`](crate::image)), straight into their final memory.
+//! Batch 1 is the JSON, or the head of the GLB. Batch 2 is everything else: buffers at high
+//! priority, images at low, the largest first, so that no long decode is left for the end. The
+//! storage's workers decode images as they arrive (see [`image::codec`](crate::image)), into their
+//! final memory.
 //!
-//! A package knows from its metadata what a scene needs, so batch 1 holds batch 2 as well. The
-//! record is a guess that the JSON confirms: what it did not say is fetched in a second batch, and
-//! what it said too much is dropped. Of images with levels the small ones are fetched first, at
-//! high priority.
+//! The metadata of a package lists what a scene needs, so both batches are one there. The record is
+//! a prediction that the JSON confirms: what it misses is fetched in a second batch, what it has in
+//! excess is dropped. Of images with several levels, the small levels are fetched first, at high
+//! priority.
 //!
-//! A [`Load`] is a state machine without a thread of its own: whoever polls it or waits for it
-//! carries it on. Several loads at once ([`wait_all`]) keep the device and the workers busy while
-//! each waits for its own first batch.
+//! A [`Load`] is a state machine without a thread of its own, driven by polling it or waiting for
+//! it. Several loads at once ([`wait_all`]) keep the device and the workers busy while each waits
+//! for its first batch.
 
 mod budget;
 mod issue;
@@ -20,14 +20,15 @@ mod item;
 mod start;
 
 use std::collections::{HashMap, HashSet};
+use std::future::poll_fn;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Poll, Wake, Waker};
-use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-use millstream::{Folder, Group, Located, Priority, Queue, QueueOptions, Source, Storage};
+use millstream::{Batch, Group, Priority, Queue, QueueOptions, Storage};
+use millstream_source::{Folder, Located, Source};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits;
@@ -40,16 +41,16 @@ use start::Head;
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct LoaderOptions {
-    /// Class of JSON and buffers.
+    /// Priority of JSON and buffers.
     pub geometry: Priority,
-    /// Class of the small levels of images that have levels.
+    /// Priority of the small levels of images that have levels.
     pub small_levels: Priority,
-    /// Class of all other images and levels.
+    /// Priority of all other images and levels.
     pub images: Priority,
-    /// Most memory of one scene. Of images in a package that have levels, as many small ones are
-    /// loaded as fit; other images fail once there is no room.
+    /// Memory limit of one scene, in bytes. Of images in a package that have levels, as many small
+    /// levels are loaded as fit; other images fail once the limit is reached.
     pub memory_max: u64,
-    /// Whether to load images at all.
+    /// Whether to load images.
     pub load_images: bool,
 }
 
@@ -65,27 +66,26 @@ impl Default for LoaderOptions {
     }
 }
 
-/// Loads scenes through a storage, whose options must have been given the image codec
+/// Loads scenes through a storage that has the image codec
 /// ([`image::register`](crate::image::register)).
-pub struct Loader<'s> {
-    storage: &'s Storage,
+pub struct Loader {
+    storage: Storage,
     queue: Queue,
     options: LoaderOptions,
 }
 
-impl<'s> Loader<'s> {
-    /// A loader with a queue of its own.
+impl Loader {
+    /// Creates a loader with a queue of its own.
     ///
     /// # Errors
     /// The storage is closing, or has too many queues.
-    pub fn new(storage: &'s Storage, options: LoaderOptions) -> Result<Loader<'s>> {
-        let queue = storage.queue(QueueOptions {
-            name: String::from("scenes"),
-            ..QueueOptions::default()
-        });
+    pub fn new(storage: &Storage, options: LoaderOptions) -> Result<Loader> {
+        let mut scenes = QueueOptions::default();
+        scenes.name = String::from("scenes");
+        let queue = storage.queue(scenes);
         let queue = queue.map_err(|error| Error::of_request("", "", &error))?;
         Ok(Loader {
-            storage,
+            storage: storage.clone(),
             queue,
             options,
         })
@@ -97,10 +97,10 @@ impl<'s> Loader<'s> {
         &self.queue
     }
 
-    /// Begins to load a scene from loose files. Looks the scene's file up, and does not wait.
+    /// Begins to load a scene from loose files. Looks up the scene's file, and does not wait.
     ///
     /// # Errors
-    /// There is no such file, or its folder cannot be used.
+    /// `Missing` if there is no such file; the errors of [`Folder`].
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Load<'_>> {
         let path = path.as_ref();
         let shown = path.to_string_lossy();
@@ -111,15 +111,15 @@ impl<'s> Loader<'s> {
             Some(folder) if !folder.as_os_str().is_empty() => folder,
             _ => Path::new("."),
         };
-        let folder = Folder::new(self.storage, folder)
+        let folder = Folder::new(&self.storage, folder)
             .map_err(|error| Error::of_request("", &shown, &error))?;
         self.begin(Arc::new(folder), true, name.as_encoded_bytes())
     }
 
-    /// Begins to load a scene from a source, a package for instance.
+    /// Begins to load a scene from a source, such as a package.
     ///
     /// # Errors
-    /// The source has no such entry, or cannot tell.
+    /// `Missing` if the source has no such entry; the source's.
     pub fn open_from(&self, source: Arc<dyn Source>, name: &[u8]) -> Result<Load<'_>> {
         self.begin(source, false, name)
     }
@@ -129,7 +129,7 @@ impl<'s> Loader<'s> {
         let found = source
             .find(name)
             .map_err(|error| Error::of_request("", &shown, &error))?;
-        let missing = || Error::new(ErrorKind::Missing, "", "there is no such file");
+        let missing = || Error::new(ErrorKind::Missing, "", "no such file");
         let located = found.ok_or_else(|| missing().in_file(&shown))?;
         let mut load = Load {
             loader: self,
@@ -137,6 +137,7 @@ impl<'s> Loader<'s> {
             plain,
             name: Arc::from(name),
             located,
+            batch: self.queue.batch(),
             group: Group::new(),
             budget: Arc::new(Budget::new(self.options.memory_max)),
             stage: Stage::Done,
@@ -152,38 +153,38 @@ impl<'s> Loader<'s> {
             started: Instant::now(),
             first_drawable: None,
             indices_checked: false,
-            cancelled: false,
+            canceled: false,
         };
         load.start()?;
         Ok(load)
     }
 }
 
-/// How far a load is.
+/// The progress of a load.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Progress {
-    /// Rounds of reads that had to wait for each other.
+    /// Batches of reads, each of which waited for the one before it.
     pub batches: u32,
-    /// Requests made.
+    /// Requests submitted.
     pub requests: u64,
     /// Entries or files that they read.
     pub files: u64,
-    /// Things that were asked for: the JSON, ranges of buffers, images or parts of them.
+    /// Items requested: the JSON, ranges of buffers, images or parts of them.
     pub wanted: u64,
-    /// Of them, those that have ended, well or badly.
+    /// Items that succeeded or failed.
     pub ended: u64,
-    /// Of them, those that failed.
+    /// Items that failed.
     pub failed: u64,
     /// Bytes of memory that have landed.
     pub raw_bytes: u64,
 }
 
-/// Something that has landed or failed.
+/// An item that has landed or failed.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Event {
-    /// The place in the JSON that named it; empty for the JSON itself.
+    /// The place in the JSON that names it; empty for the JSON itself.
     pub place: String,
     /// What it is.
     pub what: EventKind,
@@ -191,7 +192,7 @@ pub struct Event {
     pub file: String,
     /// Bytes of memory.
     pub bytes: u64,
-    /// When it was seen, since the load began.
+    /// Time of its handling, since the load began.
     pub at: Duration,
     /// Whether it failed.
     pub failed: bool,
@@ -218,30 +219,32 @@ enum Stage {
     Head(Head),
     /// Waits for everything else.
     Body,
-    /// Nothing more will come.
+    /// Complete.
     Done,
 }
 
-/// A scene on its way. Dropping it cancels what has not landed.
+/// A scene being loaded. Dropping it cancels what has not landed.
 pub struct Load<'l> {
-    loader: &'l Loader<'l>,
+    loader: &'l Loader,
     source: Arc<dyn Source>,
-    /// Whether entries are plain files, so that a codec may be put on their requests.
+    /// Whether entries are loose files, whose requests may be given a codec.
     plain: bool,
     name: Arc<[u8]>,
     located: Located,
+    /// Requests that were not submitted yet; empty between calls.
+    batch: Batch,
     group: Group,
     budget: Arc<Budget>,
     stage: Stage,
     items: Vec<Item>,
-    /// Items with a request under way.
+    /// Items with a request in flight.
     running: Vec<usize>,
-    /// Items whose requests are not made yet; once in order, the next one last.
+    /// Items without a request; if `in_order`, the next one is last.
     waiting: Vec<usize>,
     in_order: bool,
-    /// Requests for reads that are under way or waiting, of each buffer.
+    /// Reads in flight or waiting, for each buffer.
     outstanding: HashMap<usize, u32>,
-    /// Entries beside the scene's own that are read.
+    /// Other entries than the scene's own that are read.
     names: HashSet<Arc<[u8]>>,
     scene: Option<Result<Scene>>,
     progress: Progress,
@@ -249,16 +252,16 @@ pub struct Load<'l> {
     started: Instant,
     first_drawable: Option<Duration>,
     indices_checked: bool,
-    /// By the application, as a whole.
-    cancelled: bool,
+    /// By the application ([`Load::cancel`]).
+    canceled: bool,
 }
 
 impl Load<'_> {
-    /// Carries the load on as far as it goes now. Ready once nothing more will come; else `waker`
-    /// is woken when it is worth another call.
+    /// Drives the load as far as possible without blocking. Ready once it is complete; otherwise
+    /// `waker` is woken when there is more to do.
     pub fn poll(&mut self, waker: &Waker) -> Poll<()> {
         if matches!(self.stage, Stage::Head(_)) && self.poll_head(waker).is_pending() {
-            // What a package's record promised lands meanwhile.
+            // What a package's record predicted lands meanwhile.
             let _ = self.poll_items(waker);
             return Poll::Pending;
         }
@@ -269,59 +272,66 @@ impl Load<'_> {
         Poll::Ready(())
     }
 
-    /// Blocks until nothing more will come. On a storage without threads it pumps.
+    /// Blocks until the load is complete. Pumps a storage without threads. Returns at once on a
+    /// thread of the storage.
     pub fn wait(&mut self) {
         wait_all(std::slice::from_mut(self), None);
     }
 
-    /// Whether nothing more will come.
+    /// Whether the load is complete.
     #[must_use]
     pub fn is_done(&self) -> bool {
         matches!(self.stage, Stage::Done)
     }
 
-    /// The scene as far as it is there: once the JSON is.
+    /// The scene as far as it is loaded; `None` before the JSON is.
     #[must_use]
     pub fn scene(&self) -> Option<&Scene> {
         self.scene.as_ref().and_then(|scene| scene.as_ref().ok())
     }
 
-    /// Waits, and gives the scene if everything of it is sound and there.
+    /// Waits, and returns the scene if all of it was loaded and is valid.
     ///
     /// # Errors
-    /// The first thing that is wrong.
+    /// The first problem.
     pub fn finish(self) -> Result<Scene> {
         let scene = self.finish_partial()?;
         let first = scene.problems().next().cloned();
         first.map_or(Ok(scene), Err)
     }
 
-    /// Waits, and gives the scene with everything that is sound; its
-    /// [`problems`](Scene::problems) say what is not.
+    /// Waits, and returns the scene with everything that was loaded and is valid; the rest is
+    /// listed in its [`problems`](Scene::problems).
     ///
     /// # Errors
-    /// There is no scene at all: the JSON cannot be read, or is none.
+    /// The JSON cannot be read, or is invalid.
     pub fn finish_partial(mut self) -> Result<Scene> {
         self.wait();
-        let cancelled = || Error::new(ErrorKind::Cancelled, "", "the load was cancelled");
-        self.scene.take().unwrap_or_else(|| Err(cancelled()))
+        let canceled = || {
+            Error::new(
+                ErrorKind::Canceled,
+                "",
+                "the load was canceled before the JSON was read",
+            )
+        };
+        self.scene.take().unwrap_or_else(|| Err(canceled()))
     }
 
-    /// How far it is.
+    /// Its progress.
     #[must_use]
     pub fn progress(&self) -> Progress {
         self.progress
     }
 
-    /// What has landed or failed so far, in the order in which it was seen.
+    /// What has landed or failed so far, in the order of its handling.
     #[must_use]
     pub fn events(&self) -> &[Event] {
         &self.events
     }
 
-    /// Whether a picture can be drawn: all buffers have landed, and of all images with levels the
-    /// small ones. Images without levels do not count: of a PNG or JPEG there is nothing to draw
-    /// before all of it is decoded, and a program that cannot draw without it looks at its state.
+    /// Whether the scene can be drawn: all buffers have landed, and the small levels of all images
+    /// with levels. Images without levels do not count; a program that needs them checks their
+    /// state.
     #[must_use]
     pub fn is_drawable(&self) -> bool {
         let Some(scene) = self.scene() else {
@@ -335,56 +345,56 @@ impl Load<'_> {
                 .any(|item| item.is_small() && !item.is_ended())
     }
 
-    /// When that came to be, since the load began.
+    /// Time from the start of the load until [`Load::is_drawable`] became true.
     #[must_use]
     pub fn first_drawable(&self) -> Option<Duration> {
         self.first_drawable
     }
 
-    /// Cancels everything that has not landed. What has stays, an image's small levels too;
-    /// [`Load::finish_partial`] gives it.
+    /// Cancels everything that has not landed. [`Load::finish_partial`] returns what has, the small
+    /// levels of an image included.
     pub fn cancel(&mut self) {
-        self.cancelled = true;
+        self.canceled = true;
         let waiting = std::mem::take(&mut self.waiting);
         self.cancel_waiting(waiting);
         self.loader.queue.cancel_group(&self.group);
     }
 
-    /// Cancels what has not landed of an image (and of images with the same bytes). If its small
-    /// levels have, they stay, as an image of fewer levels.
+    /// Cancels what has not landed of an image (and of images with the same bytes). Small levels
+    /// that have landed stay, as an image of fewer levels.
     pub fn cancel_image(&mut self, image: usize) {
         let items = &self.items;
-        let (cancelled, waiting): (Vec<usize>, Vec<usize>) = std::mem::take(&mut self.waiting)
+        let (canceled, waiting): (Vec<usize>, Vec<usize>) = std::mem::take(&mut self.waiting)
             .into_iter()
             .partition(|&index| items[index].shows(image));
         self.waiting = waiting;
-        self.cancel_waiting(cancelled);
+        self.cancel_waiting(canceled);
         for item in self.items.iter_mut().filter(|item| item.shows(image)) {
             item.cancel();
         }
     }
 
-    /// Ends items whose requests are not made yet.
+    /// Fails items without a request as canceled.
     fn cancel_waiting(&mut self, waiting: Vec<usize>) {
         for index in waiting {
             let item = &self.items[index];
-            // An image's other half may have ended it already.
+            // The image's other half may have failed it already.
             if !item.is_over() {
-                let error = Error::new(ErrorKind::Cancelled, &item.place[..], "was cancelled");
+                let error = Error::new(ErrorKind::Canceled, &item.place[..], "was canceled");
                 self.fail_item(index, error);
             }
         }
     }
 
-    /// Changes the class of an image's requests, as far as they have not been served.
-    pub fn set_image_priority(&mut self, image: usize, class: Priority) {
+    /// Changes the priority of an image's requests that were not served yet.
+    pub fn set_image_priority(&mut self, image: usize, priority: Priority) {
         for item in self.items.iter_mut().filter(|item| item.shows(image)) {
-            item.set_priority(class);
+            item.set_priority(priority);
         }
         self.in_order = false;
     }
 
-    /// Looks at the indices once all buffers have landed, well or badly.
+    /// Checks the indices once all buffers have landed or failed.
     fn check_indices(&mut self) {
         if let (Some(Ok(scene)), false) = (&mut self.scene, self.indices_checked)
             && scene.buffers.iter().all(State::is_settled)
@@ -404,8 +414,9 @@ impl Load<'_> {
 impl Drop for Load<'_> {
     fn drop(&mut self) {
         if !matches!(self.stage, Stage::Done) {
+            // Only what was submitted is canceled.
+            self.batch.submit();
             self.loader.queue.cancel_group(&self.group);
-            self.loader.queue.submit();
         }
     }
 }
@@ -419,14 +430,19 @@ impl std::fmt::Debug for Load<'_> {
     }
 }
 
-/// How long a waiting thread sleeps at most. Wakers wake it earlier; on a storage without threads
-/// nobody would, and the device has to be looked at.
-const SLEEP_MAX: Duration = Duration::from_millis(1);
-
 /// Wakes the waiting thread, and remembers which load it was for.
 struct Alarm {
-    thread: Thread,
+    thread: Waker,
     rung: AtomicBool,
+}
+
+impl Alarm {
+    fn rung(thread: &Waker) -> Arc<Alarm> {
+        Arc::new(Alarm {
+            thread: thread.clone(),
+            rung: AtomicBool::new(true),
+        })
+    }
 }
 
 impl Wake for Alarm {
@@ -436,36 +452,37 @@ impl Wake for Alarm {
 
     fn wake_by_ref(self: &Arc<Self>) {
         self.rung.store(true, Ordering::Release);
-        self.thread.unpark();
+        self.thread.wake_by_ref();
     }
 }
 
-/// Blocks until nothing more will come of any of these loads, carrying all of them on; at most
-/// `timeout`, if one is given.
+/// Drives all of these loads, and blocks until each is complete, at most `timeout`. Pumps storages
+/// without threads. Returns at once on a thread of the storage.
 pub fn wait_all(loads: &mut [Load<'_>], timeout: Option<Duration>) {
-    let deadline = timeout.map(|timeout| Instant::now() + timeout);
-    let alarm = || {
-        Arc::new(Alarm {
-            thread: std::thread::current(),
-            rung: AtomicBool::new(true),
-        })
-    };
-    let mut open: Vec<(&mut Load<'_>, Arc<Alarm>)> =
-        loads.iter_mut().map(|load| (load, alarm())).collect();
-    while let Some((first, _)) = open.first() {
-        let storage = first.loader.storage;
-        open.retain_mut(|(load, alarm)| {
-            if !alarm.rung.swap(false, Ordering::AcqRel) {
-                return true;
+    let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+    let mut open: Vec<&mut Load<'_>> = loads.iter_mut().collect();
+    // `Storage::wait` pumps a storage without threads: the first load's, until that is complete.
+    while let Some(first) = open.first() {
+        let storage = &first.loader.storage;
+        let mut alarms = Vec::new();
+        let first_complete = poll_fn(|context| {
+            if alarms.is_empty() {
+                alarms.resize_with(open.len(), || Alarm::rung(context.waker()));
             }
-            load.poll(&Waker::from(Arc::clone(alarm))).is_pending()
+            for (load, alarm) in open.iter_mut().zip(&alarms) {
+                if alarm.rung.swap(false, Ordering::AcqRel) {
+                    let _ = load.poll(&Waker::from(Arc::clone(alarm)));
+                }
+            }
+            match open[0].is_done() {
+                true => Poll::Ready(()),
+                false => Poll::Pending,
+            }
         });
-        let rung = |(_, alarm): &(&mut Load<'_>, Arc<Alarm>)| alarm.rung.load(Ordering::Acquire);
-        if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        if !matches!(storage.wait(first_complete, left), Ok(Some(()))) {
             return;
         }
-        if !open.is_empty() && !storage.pump() && !open.iter().any(rung) {
-            std::thread::park_timeout(SLEEP_MAX);
-        }
+        open.retain(|load| !load.is_done());
     }
 }

@@ -487,16 +487,16 @@ fn cancelling_ends_a_load_and_keeps_what_is_there() {
         match load.finish_partial() {
             Ok(scene) => {
                 for problem in scene.problems() {
-                    assert_eq!(problem.kind(), ErrorKind::Cancelled, "{problem}");
+                    assert_eq!(problem.kind(), ErrorKind::Canceled, "{problem}");
                 }
             }
-            Err(error) => assert_eq!(error.kind(), ErrorKind::Cancelled, "{error}"),
+            Err(error) => assert_eq!(error.kind(), ErrorKind::Canceled, "{error}"),
         }
     }
 }
 
 #[test]
-fn one_image_can_be_cancelled_and_another_hurried() {
+fn one_image_can_be_canceled_and_another_hurried() {
     let ground = Ground::new();
     let made = support::make(35, 1, 6, 300);
     let path = ground.write_loose(&made);
@@ -515,10 +515,10 @@ fn one_image_can_be_cancelled_and_another_hurried() {
                 (_, Some(image)) => assert!(image.pixels() == rgba, "round {round}"),
                 // Unless it was there before.
                 (2, None) => {
-                    let error = scene.images()[2].error().expect("cancelled");
-                    assert_eq!(error.kind(), ErrorKind::Cancelled);
+                    let error = scene.images()[2].error().expect("canceled");
+                    assert_eq!(error.kind(), ErrorKind::Canceled);
                 }
-                (_, None) => panic!("image {index} was not cancelled"),
+                (_, None) => panic!("image {index} was not canceled"),
             }
         }
     }

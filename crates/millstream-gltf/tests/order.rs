@@ -1,4 +1,4 @@
-//! Whatever comes first, fails first or is cancelled first, a scene is the same in the end.
+//! Whatever comes first, fails first or is canceled first, a scene is the same in the end.
 
 mod support;
 
@@ -94,13 +94,13 @@ fn orders() -> Vec<[usize; 4]> {
     orders
 }
 
-fn loader(storage: &Storage, memory_max: u64) -> Loader<'_> {
+fn loader(storage: &Storage, memory_max: u64) -> Loader {
     let mut options = LoaderOptions::default();
     options.memory_max = memory_max;
     Loader::new(storage, options).expect("a loader")
 }
 
-fn open<'l>(loader: &'l Loader<'_>, storage: &Storage, gated: &Arc<Gated>) -> Load<'l> {
+fn open<'l>(loader: &'l Loader, storage: &Storage, gated: &Arc<Gated>) -> Load<'l> {
     let source = OnStorage(storage, Arc::clone(gated)).source();
     loader.open_from(source, JSON.as_bytes()).expect("found")
 }
@@ -253,9 +253,9 @@ fn what_landed_before_a_cancellation_starts_nothing_after_it() {
                 .with("a.png", &stored, None),
         )
     };
-    let cancelled = |scene: &Scene| {
-        let error = scene.images()[0].error().expect("cancelled");
-        assert_eq!(error.kind(), ErrorKind::Cancelled, "{error}");
+    let canceled = |scene: &Scene| {
+        let error = scene.images()[0].error().expect("canceled");
+        assert_eq!(error.kind(), ErrorKind::Canceled, "{error}");
     };
     // The JSON is there, and nobody has looked at it.
     let (gated, loader) = (make(), loader(&storage, 1 << 30));
@@ -264,7 +264,7 @@ fn what_landed_before_a_cancellation_starts_nothing_after_it() {
     load.cancel();
     load.wait();
     assert_eq!(load.progress().requests, 1);
-    cancelled(&load.finish_partial().expect("a scene"));
+    canceled(&load.finish_partial().expect("a scene"));
     // The stored image is there; decoding it would be a request of its own.
     for whole in [true, false] {
         let gated = make();
@@ -282,13 +282,13 @@ fn what_landed_before_a_cancellation_starts_nothing_after_it() {
         load.wait();
         assert_eq!(load.progress().requests, 3);
         let scene = load.finish_partial().expect("a scene");
-        cancelled(&scene);
+        canceled(&scene);
         assert_eq!(scene.view(0).expect("it had landed"), [7; 24]);
     }
 }
 
 #[test]
-fn small_levels_stay_when_the_large_ones_are_cancelled() {
+fn small_levels_stay_when_the_large_ones_are_canceled() {
     let storage = support::storage(Backend::Auto);
     let loader = loader(&storage, 1 << 30);
     for whole in [true, false] {
@@ -383,7 +383,7 @@ fn a_buffer_in_the_head_of_a_binary_scene_is_aligned_wherever_the_head_landed() 
     let file = std::fs::File::open(&package).expect("opened");
     file.sync_all().expect("on the disk");
     let opened = millstream_pak::Package::open(&storage, &package).expect("opened");
-    let opened: Arc<dyn millstream::Source> = Arc::new(opened);
+    let opened: Arc<dyn millstream_source::Source> = Arc::new(opened);
     let loader = loader(&storage, 1 << 30);
     for index in 0..3 {
         rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).expect("evicted");

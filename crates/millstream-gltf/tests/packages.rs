@@ -11,8 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use millstream::options::DeviceMaker;
-use millstream::{Access, Backend, DeviceKind, Storage, StorageOptions};
+use millstream::{Access, Backend, DeviceKind, DeviceMaker, Read, Storage, StorageOptions};
 use millstream_gltf::record::SceneDescriber;
 use millstream_gltf::{Loader, LoaderOptions, image};
 use millstream_io::device::Abandoned;
@@ -47,10 +46,11 @@ impl Device for Rounds {
         self.inner.in_flight() + self.held.len()
     }
 
-    unsafe fn push(&mut self, operation: Operation) -> Result<(), Operation> {
+    unsafe fn push(&mut self, operations: &[Operation]) -> usize {
         self.last_push = Instant::now();
-        // SAFETY: handed on with the caller's promise; completions are handed back as they came.
-        unsafe { self.inner.push(operation) }
+        // SAFETY: the caller's promise holds for the inner device, whose completions are returned
+        // unchanged.
+        unsafe { self.inner.push(operations) }
     }
 
     fn submit(&mut self) -> Result<(), IoError> {
@@ -69,7 +69,11 @@ impl Device for Rounds {
         count
     }
 
-    fn wait(&mut self, timeout: Option<Duration>, awake: &mut dyn FnMut() -> bool) {
+    fn wait(
+        &mut self,
+        timeout: Option<Duration>,
+        awake: &mut dyn FnMut() -> bool,
+    ) -> Result<(), IoError> {
         let soon = Duration::from_millis(5);
         let busy = !self.held.is_empty() || self.inner.in_flight() > 0;
         let timeout = if busy {
@@ -77,7 +81,7 @@ impl Device for Rounds {
         } else {
             timeout
         };
-        self.inner.wait(timeout, awake);
+        self.inner.wait(timeout, awake)
     }
 
     fn doorbell(&self) -> Doorbell {
@@ -105,13 +109,11 @@ fn counted() -> (Storage, Arc<AtomicU64>) {
             rounds: shared,
         }))
     });
-    let mut options = StorageOptions {
-        backend: Backend::Custom(maker, Arc::new(Uncached::new())),
-        // One operation for each small range, whatever its alignment.
-        access: Access::Buffered,
-        ..StorageOptions::default()
-    };
-    image::register(&mut options.codecs, image::ImageLimits::default());
+    let mut options = StorageOptions::default();
+    options.backend = Backend::Custom(maker, Arc::new(Uncached::new()));
+    // One operation for each small range, whatever its alignment.
+    options.access = Access::Buffered;
+    image::register(&mut options, image::ImageLimits::default());
     (Storage::new(options).expect("a storage"), rounds)
 }
 
@@ -186,11 +188,12 @@ fn the_counting_device_sees_reads_that_wait_for_each_other() {
     let rounds = least(3, || {
         let (storage, rounds) = counted();
         let queue = storage.queue(Default::default()).expect("a queue");
-        let file = storage.open(&path);
+        let file = storage.open(&path, Default::default());
         for _ in 0..3 {
-            let read = millstream::Request::read(file, 0, len as u64);
-            let landed = queue.enqueue(read).expect("room").wait().expect("read");
-            assert_eq!(landed.into_buffer().len(), len);
+            let mut ticket = queue
+                .submit(Read::range(file, 0, len as u64))
+                .expect("room");
+            assert_eq!(ticket.wait().expect("read").len(), len);
         }
         rounds.load(Ordering::Relaxed)
     });

@@ -70,7 +70,7 @@ fn many_scenes_load_at_once() {
 fn a_storage_without_threads_is_pumped() {
     let mut options = millstream::StorageOptions::default();
     options.threads.pumped = true;
-    millstream_gltf::image::register(&mut options.codecs, Default::default());
+    millstream_gltf::image::register(&mut options, Default::default());
     let storage = Storage::new(options).expect("a storage");
     let made = support::make(5, 2, 2, 60);
     let folder = tempfile::tempdir().expect("a folder");

@@ -1,17 +1,16 @@
-//! How fast the devices are beside what one would write by hand.
+//! Measures the devices beside hand-written code: 4 KiB random reads at depth 128.
 //!
-//! - The ring beside a bare ring with equal flags: 4 KiB random reads at depth 128, direct.
-//! - The thread pool beside eight threads in `pread` that take numbers from one atomic counter: 4
-//!   KiB random reads at depth 128 from the page cache, and direct. Those have nobody to take
-//!   orders from or report to, so they are the least that a pool can cost. Beside them the usual
-//!   pool: a queue under a lock with a condition variable, and a channel for the results.
+//! - The ring beside a bare ring with equal flags, direct and from the page cache.
+//! - The thread pool beside eight threads in `pread` that take numbers from one atomic counter (the
+//!   least that a pool can cost: no queue, no results), and beside the usual pool: a queue under a
+//!   lock with a condition variable, and a channel for the results.
 //!
-//! Rounds of the rivals take turns; the figures are medians. CPU is the time of the whole process,
-//! user and system. Every byte read is not checked here (the tests do that), but the counts are.
+//! Rounds of the rivals alternate; figures are medians. CPU is user and system time of the process.
+//! Byte counts are checked here; the bytes are checked by the tests.
 //!
 //!     cargo run --release -p millstream-io --example device_speed [FOLDER [ROUNDS [TITLE]]]
 //!
-//! With a title, only the comparisons that have it in theirs (`warm`, `direct, 8`).
+//! TITLE selects the comparisons whose title contains it (`warm`, `direct, 8`).
 
 #![expect(unsafe_code, reason = "lends memory to devices and calls pread")]
 #![cfg(target_os = "linux")]
@@ -218,6 +217,7 @@ fn timed(count: u64, run: impl FnOnce()) -> Figures {
 fn drive(device: &mut dyn Device, work: &Work, region: &Region) {
     let mut free: Vec<u64> = (0..DEPTH as u64).collect();
     let mut completions = Vec::with_capacity(DEPTH);
+    let mut batch = Vec::with_capacity(DEPTH);
     let (mut started, mut ended) = (0, 0);
     while ended < work.count {
         while started < work.count
@@ -225,27 +225,29 @@ fn drive(device: &mut dyn Device, work: &Work, region: &Region) {
         {
             // SAFETY: within the region, which lives until the last completion.
             let pointer = unsafe { region.pointer().add(place as usize * BLOCK) };
-            let operation = Operation {
+            batch.push(Operation {
                 id: place,
                 verb: Verb::Read,
-                file: Descriptor(work.file),
+                file: Descriptor(work.file as u64),
                 offset: work.offset(started),
                 segments: Segments::One(Segment::new(pointer, BLOCK)),
                 offload: false,
                 mount: 0,
-            };
-            // SAFETY: as above; each place is lent to one operation at a time.
-            let pushed = unsafe { device.push(operation) };
-            assert!(pushed.is_ok(), "no more places than the device is deep");
+            });
             started += 1;
         }
+        // SAFETY: as above; each place is lent to one operation at a time.
+        let pushed_count = unsafe { device.push(&batch) };
+        assert_eq!(pushed_count, batch.len(), "as many places as the depth");
+        batch.clear();
         device.submit().expect("the device works");
         if device.reap(&mut completions) == 0 {
-            device.wait(None, &mut || false);
+            let woken = device.wait(None, &mut || false);
+            woken.expect("the device works");
             device.reap(&mut completions);
         }
         for completion in completions.drain(..) {
-            assert_eq!(completion.result, Ok(BLOCK));
+            assert_eq!(completion.result, BLOCK as i64);
             free.push(completion.id);
             ended += 1;
         }
@@ -265,7 +267,7 @@ fn pool(work: &Work, region: &Region) -> Figures {
     timed(work.count, || drive(&mut device, work, region))
 }
 
-/// Eight threads that take orders from a queue and report through a channel, one by one.
+/// Eight threads that take reads from a queue and report through a channel, one by one.
 fn queued_pool(work: &Work, region: &Region) -> Figures {
     let (queue, filled) = (Mutex::new((VecDeque::new(), false)), Condvar::new());
     let start = region.pointer() as usize;
@@ -314,7 +316,7 @@ fn queued_pool(work: &Work, region: &Region) -> Figures {
     })
 }
 
-/// Eight threads, each with a number from a counter and places of its own.
+/// Eight threads that take numbers from a counter and have places of their own.
 fn plain_pool(work: &Work, region: &Region) -> Figures {
     let next = AtomicU64::new(0);
     timed(work.count, || {
@@ -343,7 +345,7 @@ fn plain_pool(work: &Work, region: &Region) -> Figures {
     })
 }
 
-/// A ring by hand, with the flags that the device finds here.
+/// A hand-written ring with the flags that the device finds here.
 fn bare_ring(work: &Work, region: &Region) -> Figures {
     let features = describe(&Uring::new(UringOptions::default()).expect("a ring"));
     let mut builder = IoUring::builder();

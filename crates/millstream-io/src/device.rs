@@ -17,10 +17,15 @@ use std::time::{Duration, Instant};
 use crate::error::{Errno, IoError};
 use crate::memory::Region;
 
+pub mod cached;
+pub mod calls;
 pub mod doorbell;
+pub mod modeled;
 pub mod null;
 pub mod sim;
 pub mod threads;
+#[cfg(unix)]
+mod unix;
 #[cfg(target_os = "linux")]
 pub mod uring;
 
@@ -29,11 +34,11 @@ pub use doorbell::Doorbell;
 /// The owner's name for an operation; a device only carries it.
 pub type OperationId = u64;
 
-/// An open file, as the [`FileSystem`](crate::FileSystem) that opened it names it: a raw file
-/// descriptor of the system, or a number of the simulator. Copyable: who holds it must keep the
+/// An open file, as the [`FileSystem`](crate::FileSystem) that opened it names it: a file
+/// descriptor or handle of the system, or a number of the simulator. Copyable: its holder keeps the
 /// file open while operations are in flight (the engine counts them).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Descriptor(pub i32);
+pub struct Descriptor(pub u64);
 
 /// What an operation does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,23 +49,23 @@ pub enum Verb {
     Write,
 }
 
-/// One piece of memory, laid out as the system's `iovec`.
-#[derive(Clone, Copy)]
-#[repr(transparent)]
-pub struct Segment(libc::iovec);
+/// One piece of memory: an address and a length. Laid out as the system's `iovec` where there is
+/// one (asserted where it matters).
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub struct Segment {
+    pointer: *mut u8,
+    len: usize,
+}
 
 #[expect(
     unsafe_code,
-    reason = "an iovec holds a raw pointer, which is Send by the contract of push"
+    reason = "a segment holds a raw pointer, which is Send by the contract of push"
 )]
-// SAFETY: a Segment is an address and a length, it does nothing by itself; who builds an Operation
-// of it promises (see Device::push) that the memory may be used from other threads until the
-// completion.
+// SAFETY: a Segment is an address and a length and does nothing by itself; the caller of
+// Device::push promises that the memory may be used from other threads until the completion.
 unsafe impl Send for Segment {}
-#[expect(
-    unsafe_code,
-    reason = "as above; shared references only read the address"
-)]
+#[expect(unsafe_code, reason = "as above")]
 // SAFETY: as above; through a shared reference only the two numbers can be read.
 unsafe impl Sync for Segment {}
 
@@ -68,47 +73,68 @@ impl Segment {
     /// `len` bytes from `pointer` on.
     #[must_use]
     pub fn new(pointer: *mut u8, len: usize) -> Segment {
-        Segment(libc::iovec {
-            iov_base: pointer.cast(),
-            iov_len: len,
-        })
+        Segment { pointer, len }
     }
 
     /// First byte.
     #[must_use]
     pub fn pointer(&self) -> *mut u8 {
-        self.0.iov_base.cast()
+        self.pointer
     }
 
     /// Bytes.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.0.iov_len
+        self.len
     }
 
     /// Whether it holds no byte.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.len == 0
     }
 }
 
-/// Where an operation's bytes go to, or come from, in file order.
+/// Where an operation's bytes go to, or come from, in file order. Addresses only: the owner of the
+/// device keeps the memory, and the list of `Many`, in place until the completion.
+#[derive(Debug, Clone, Copy)]
 pub enum Segments {
-    /// One piece: the usual case, without an allocation.
+    /// One piece: the common case.
     One(Segment),
-    /// Up to [`SEGMENTS_MAX`](crate::limits::SEGMENTS_MAX) pieces. The vector comes back with the
-    /// completion, to be used again.
-    Many(Vec<Segment>),
+    /// A list of 2 to [`SEGMENTS_MAX`](crate::limits::SEGMENTS_MAX) pieces.
+    Many {
+        /// The first of them.
+        first: *const Segment,
+        /// How many there are.
+        count: u32,
+        /// Bytes of all of them.
+        bytes: u32,
+    },
 }
 
+#[expect(unsafe_code, reason = "as for Segment")]
+// SAFETY: as for Segment: addresses whose use the contract of Device::push allows on any thread.
+unsafe impl Send for Segments {}
+#[expect(unsafe_code, reason = "as for Segment")]
+// SAFETY: as above.
+unsafe impl Sync for Segments {}
+
 impl Segments {
-    /// The pieces in order.
+    /// The pieces of a list that stays where it is until the operation's completion.
+    ///
+    /// # Panics
+    /// The list is empty, too long, or of more than [`OPERATION_BYTES_MAX`] bytes.
+    ///
+    /// [`OPERATION_BYTES_MAX`]: crate::limits::OPERATION_BYTES_MAX
     #[must_use]
-    pub fn as_slice(&self) -> &[Segment] {
-        match self {
-            Segments::One(segment) => std::slice::from_ref(segment),
-            Segments::Many(segments) => segments,
+    pub fn list(segments: &[Segment]) -> Segments {
+        assert!(!segments.is_empty() && segments.len() <= crate::limits::SEGMENTS_MAX);
+        let bytes: usize = segments.iter().map(Segment::len).sum();
+        assert!(bytes <= crate::limits::OPERATION_BYTES_MAX);
+        Segments::Many {
+            first: segments.as_ptr(),
+            count: segments.len() as u32,
+            bytes: bytes as u32,
         }
     }
 
@@ -117,12 +143,32 @@ impl Segments {
     pub fn bytes(&self) -> usize {
         match self {
             Segments::One(segment) => segment.len(),
-            Segments::Many(segments) => segments.iter().map(Segment::len).sum(),
+            Segments::Many { bytes, .. } => *bytes as usize,
+        }
+    }
+
+    /// The pieces in order.
+    ///
+    /// # Safety
+    /// Between the operation's push and its completion only: the list of `Many` is in place then.
+    #[expect(
+        unsafe_code,
+        reason = "reads the list that the contract of push keeps in place"
+    )]
+    #[must_use]
+    pub unsafe fn as_slice(&self) -> &[Segment] {
+        match self {
+            Segments::One(segment) => std::slice::from_ref(segment),
+            Segments::Many { first, count, .. } => {
+                // SAFETY: the caller's promise; `list` took address and count from a slice.
+                unsafe { std::slice::from_raw_parts(*first, *count as usize) }
+            }
         }
     }
 }
 
-/// One transfer between a file and memory.
+/// One transfer between a file and memory. Plain data: the owner keeps what it points to.
+#[derive(Debug, Clone, Copy)]
 pub struct Operation {
     /// Comes back with the completion.
     pub id: OperationId,
@@ -132,25 +178,40 @@ pub struct Operation {
     pub file: Descriptor,
     /// First byte in the file.
     pub offset: u64,
-    /// The memory.
+    /// The memory, at most [`OPERATION_BYTES_MAX`](crate::limits::OPERATION_BYTES_MAX) bytes.
     pub segments: Segments,
     /// The transfer is likely to block or to copy much (a large buffered read): do it on a helper
-    /// thread of the device (`IOSQE_ASYNC`) so that neither the owner nor other operations wait for
-    /// it.
+    /// thread of the device (`IOSQE_ASYNC`), so that neither the owner nor other operations
+    /// wait for it.
     pub offload: bool,
     /// Groups operations of which only few may be in flight at a time, because a thread may hang in
     /// them: the mount's number for slow mounts, 0 for no limit. Only `threads` looks at it.
     pub mount: u64,
 }
 
-/// The end of an operation.
+/// The completion of an operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Completion {
     /// The operation's id.
     pub id: OperationId,
-    /// Bytes moved (maybe fewer than asked for), or the error.
-    pub result: Result<usize, Errno>,
-    /// The operation's memory, back with its owner.
-    pub segments: Segments,
+    /// Bytes moved (maybe fewer than asked for), or the negated error number.
+    pub result: i64,
+}
+
+impl Completion {
+    /// Bytes moved, or the error.
+    ///
+    /// # Errors
+    /// The operation failed.
+    pub fn moved(&self) -> Result<u64, Errno> {
+        u64::try_from(self.result).map_err(|_| Errno(self.result.unsigned_abs() as i32))
+    }
+
+    /// The completion of an operation that failed.
+    pub(crate) fn failed(id: OperationId, errno: Errno) -> Completion {
+        let result = -i64::from(errno.0);
+        Completion { id, result }
+    }
 }
 
 /// Which device it is.
@@ -162,6 +223,8 @@ pub enum DeviceKind {
     Threads,
     /// The seeded simulator.
     Sim,
+    /// Copies out of the page cache.
+    Cached,
     /// Does nothing; for measurements.
     Null,
 }
@@ -184,20 +247,23 @@ pub trait Device: Send {
     /// Operations pushed and not yet reaped.
     fn in_flight(&self) -> usize;
 
-    /// Takes an operation, or gives it back if `depth` is reached. Makes no system call.
+    /// Takes operations from the front of `operations` until `depth` is reached; how many it took.
+    /// Makes no system call.
     ///
     /// # Safety
     /// Every segment must be valid memory for the verb (writable and otherwise unused for a read,
-    /// readable and unchanged for a write) until this operation's completion was reaped; if
-    /// `shutdown` reports it as abandoned, for ever. The file must stay open as long.
+    /// readable and unchanged for a write), and every list of segments in place, until the
+    /// operation's completion was reaped; if `shutdown` reports it as abandoned, for ever. The file
+    /// must stay open as long.
     #[expect(unsafe_code, reason = "declares the contract of lending memory")]
-    unsafe fn push(&mut self, operation: Operation) -> Result<(), Operation>;
+    unsafe fn push(&mut self, operations: &[Operation]) -> usize;
 
     /// Starts everything pushed. Does not wait for any of it.
     ///
     /// # Errors
-    /// The device is broken (the ring refuses to take entries): fatal for this device. A full
-    /// completion queue is not an error; the device keeps the rest for the next call.
+    /// The device is broken for good (the ring refuses to take entries): its owner shuts it down
+    /// and uses another. A full completion queue is not an error; the device keeps the rest for the
+    /// next call.
     fn submit(&mut self) -> Result<(), IoError>;
 
     /// Appends what has completed, without waiting; the number appended.
@@ -209,7 +275,20 @@ pub trait Device: Send {
     /// `awake` is asked once more after the doorbell has been armed; if it says true the call
     /// returns at once. (So nobody's work is slept over: who adds work rings after adding, who
     /// sleeps looks again after arming.)
-    fn wait(&mut self, timeout: Option<Duration>, awake: &mut dyn FnMut() -> bool);
+    ///
+    /// # Errors
+    /// As [`Device::submit`]; returns at once then.
+    fn wait(
+        &mut self,
+        timeout: Option<Duration>,
+        awake: &mut dyn FnMut() -> bool,
+    ) -> Result<(), IoError>;
+
+    /// When `reap` will have something without anything else happening, if the device knows: a
+    /// device that delays completions ([`modeled`]). The owner sleeps no longer than that.
+    fn next_completion_at(&self) -> Option<Instant> {
+        None
+    }
 
     /// The bell that ends `wait`, for other threads.
     fn doorbell(&self) -> Doorbell;

@@ -18,6 +18,13 @@ impl Errno {
     /// `ENOSPC`: the disk is full.
     pub const NO_SPACE: Errno = Errno(libc::ENOSPC);
 
+    /// `ENXIO`: the path is a FIFO, a socket or a terminal.
+    pub const NOT_A_FILE: Errno = Errno(libc::ENXIO);
+    /// `ESTALE`: the name now means another file.
+    pub const STALE: Errno = Errno(libc::ESTALE);
+    /// `ECANCELED`: never begun, because its device was shut down.
+    pub const CANCELED: Errno = Errno(libc::ECANCELED);
+
     /// The calling thread's last error.
     #[must_use]
     pub fn last() -> Errno {

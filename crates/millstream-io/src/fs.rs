@@ -8,11 +8,14 @@ use std::path::{Path, PathBuf};
 
 use crate::device::Descriptor;
 use crate::error::IoError;
+use crate::limits::CACHED_EIGHTHS;
 
+pub mod local;
 pub mod os;
 pub mod probe;
 pub mod view;
 
+pub use local::LocalFile;
 pub use os::OsFileSystem;
 pub use view::MappedView;
 
@@ -29,6 +32,32 @@ pub struct OpenMode {
     pub exclusive: bool,
     /// Past the page cache (`O_DIRECT`).
     pub direct: bool,
+}
+
+impl OpenMode {
+    /// The mode that opens the same file again: it must exist, and keeps its bytes.
+    #[must_use]
+    pub fn again(self) -> OpenMode {
+        OpenMode {
+            create: false,
+            exclusive: false,
+            truncate: false,
+            ..self
+        }
+    }
+}
+
+/// Whether reads go through the page cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Access {
+    /// Decided per block: cached ranges are read from the cache, large cold ones past it, small
+    /// cold ones through it.
+    #[default]
+    Auto,
+    /// Always past the cache; an error where the file system cannot.
+    Direct,
+    /// Always through the cache.
+    Buffered,
 }
 
 /// What kind of mount a file is on.
@@ -151,8 +180,8 @@ pub trait FileSystem: Send + Sync {
     /// What the system says.
     fn replace(&self, path: &Path, content: &[u8]) -> Result<(), IoError>;
 
-    /// For a replacement in several steps: the file that `path` stands for, through links, and a
-    /// name beside it that nobody has.
+    /// Begins a replacement in several steps: the file that `path` stands for, through links, and a
+    /// new, empty file beside it, which only the owner may open if it replaces one.
     ///
     /// # Errors
     /// What the system says; `path` names a folder.
@@ -180,4 +209,50 @@ pub struct Beside {
     pub path: PathBuf,
     /// The new file until it takes that one's place, in the same folder.
     pub fresh: PathBuf,
+}
+
+/// Whether `cached` bytes of a range of `len` (as [`FileSystem::cached`] returns them) are enough
+/// to read it from the page cache: 7/8 of it.
+#[must_use]
+pub fn mostly(cached: Option<u64>, len: u64) -> bool {
+    cached.is_some_and(|cached| {
+        u128::from(cached) * 8 >= u128::from(len) * u128::from(CACHED_EIGHTHS)
+    })
+}
+
+/// Whether a call failed because this process or the system has no file descriptor left (`EMFILE`,
+/// `ENFILE`): closing files helps.
+#[must_use]
+pub fn is_out_of_descriptors(error: &IoError) -> bool {
+    [libc::EMFILE, libc::ENFILE].contains(&error.errno.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Errno;
+
+    #[test]
+    fn seven_eighths_are_mostly() {
+        assert!(mostly(Some(7), 8) && mostly(Some(0), 0));
+        assert!(!mostly(Some(6), 8) && !mostly(None, 0));
+        assert!(mostly(Some(u64::MAX), u64::MAX) && !mostly(Some(u64::MAX / 2), u64::MAX));
+    }
+
+    #[test]
+    fn running_out_of_descriptors_is_told_from_other_errors() {
+        let error = |errno| IoError::new("open", Errno(errno));
+        assert!(is_out_of_descriptors(&error(libc::EMFILE)));
+        assert!(is_out_of_descriptors(&error(libc::ENFILE)));
+        assert!(!is_out_of_descriptors(&error(libc::ENOENT)));
+    }
+
+    #[test]
+    fn the_system_tells_its_limits() {
+        assert!(crate::limits::descriptors_max() >= 16);
+        if let Some(bytes) = probe::machine().memory_bytes {
+            let told = crate::limits::memory_bytes();
+            assert!(told.abs_diff(bytes) <= bytes / 8, "{told}, not {bytes}");
+        }
+    }
 }

@@ -7,16 +7,29 @@
 //!
 //! Nothing here knows of requests, priorities or codecs; that is the crate `millstream`.
 
+pub mod backend;
 pub mod device;
 pub mod error;
+#[cfg(target_os = "linux")]
+pub mod eventfd;
+pub mod fork;
 pub mod fs;
 pub mod limits;
+pub mod log;
 pub mod memory;
+pub mod thread;
 
+pub use backend::{Backend, DeviceMaker};
+pub use device::modeled::DiskModel;
 pub use device::{
     Completion, Descriptor, Device, DeviceKind, Doorbell, Operation, OperationId, Segment,
     Segments, Verb,
 };
 pub use error::{Errno, IoError};
-pub use fs::{FileSystem, Identity, MountKind, OpenMode, Opened};
-pub use memory::{Arena, Block, Buffer, BufferPool, Region};
+#[cfg(target_os = "linux")]
+pub use eventfd::EventFd;
+pub use fork::ForkGuard;
+pub use fs::{Access, FileSystem, Identity, LocalFile, MappedView, MountKind, OpenMode, Opened};
+pub use log::{Log, LogHook, LogLevel};
+pub use memory::{Arena, Block, Buffer, BufferPool, Destination, Place, Region};
+pub use thread::{Cores, Scheduling, ThreadSettings, available_cores};

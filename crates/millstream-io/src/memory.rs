@@ -2,8 +2,10 @@
 
 pub mod arena;
 pub mod buffer;
+pub mod destination;
 pub mod region;
 
 pub use arena::{Arena, Block};
 pub use buffer::{Buffer, BufferPool, BufferPoolStats};
+pub use destination::{Destination, Place};
 pub use region::{Region, RegionAllocator};

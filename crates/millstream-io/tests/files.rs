@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use millstream_io::fs::view::{Access, Populated};
+use millstream_io::fs::view::{Advice, Populated};
 use millstream_io::fs::{DirectAlignment, MappedView, OsFileSystem, probe};
 use millstream_io::{Descriptor, FileSystem, IoError, MountKind, OpenMode, Opened};
 
@@ -143,8 +143,8 @@ fn descriptor_blocks_again_and_is_not_inherited() {
     // SAFETY: asks for the flags of a descriptor that is open.
     let (status, own) = unsafe {
         (
-            libc::fcntl(opened.descriptor.0, libc::F_GETFL),
-            libc::fcntl(opened.descriptor.0, libc::F_GETFD),
+            libc::fcntl(opened.descriptor.0 as i32, libc::F_GETFL),
+            libc::fcntl(opened.descriptor.0 as i32, libc::F_GETFD),
         )
     };
     assert_eq!(
@@ -354,7 +354,7 @@ fn cache_is_told_before_and_after_a_read() {
     let opened = files.open(file.path(), READ).unwrap();
     let cached = || files.cached(opened.descriptor, 0, len as u64);
     // SAFETY: advice about an open file.
-    unsafe { libc::posix_fadvise(opened.descriptor.0, 0, 0, libc::POSIX_FADV_DONTNEED) };
+    unsafe { libc::posix_fadvise(opened.descriptor.0 as i32, 0, 0, libc::POSIX_FADV_DONTNEED) };
     if cached() == Some(0) {
         files
             .read_at(opened.descriptor, 0, &mut vec![0; len])
@@ -364,13 +364,17 @@ fn cache_is_told_before_and_after_a_read() {
         println!("SKIP: this file system does not let go of cached pages");
     }
     files.close(opened.descriptor).unwrap();
-    assert_eq!(files.cached(Descriptor(-1), 0, 1), None);
+    assert_eq!(files.cached(Descriptor(u64::MAX), 0, 1), None);
 }
 
 #[test]
 fn bad_descriptors_are_errors() {
     let files = OsFileSystem::new();
-    for descriptor in [Descriptor(-1), Descriptor(i32::MIN), Descriptor(i32::MAX)] {
+    for descriptor in [
+        Descriptor(u64::MAX),
+        Descriptor(1 << 32),
+        Descriptor(i32::MAX as u64),
+    ] {
         let errors = [
             files.len(descriptor).unwrap_err(),
             files.read_at(descriptor, 0, &mut [0]).unwrap_err(),
@@ -403,7 +407,7 @@ fn written_files_are_made_synced_and_cut() {
     };
     let opened = files.open(&path, mode).unwrap();
     // SAFETY: writes three bytes of a literal to an open file.
-    let written = unsafe { libc::pwrite(opened.descriptor.0, b"abc".as_ptr().cast(), 3, 0) };
+    let written = unsafe { libc::pwrite(opened.descriptor.0 as i32, b"abc".as_ptr().cast(), 3, 0) };
     assert_eq!(written, 3);
     files.sync(opened.descriptor, true).unwrap();
     files.sync(opened.descriptor, false).unwrap();
@@ -606,8 +610,8 @@ fn view_shows_the_bytes_of_any_range_and_outlives_the_descriptor() {
     assert!(view(&opened, 300_000, 0).unwrap().is_empty());
     files.close(opened.descriptor).unwrap();
     for (offset, view) in &views {
-        view.advise(Access::Random).unwrap();
-        view.advise(Access::Sequential).unwrap();
+        view.advise(Advice::Random).unwrap();
+        view.advise(Advice::Sequential).unwrap();
         assert!(**view == content[*offset..offset + view.len()]);
     }
     std::thread::scope(|scope| {
@@ -647,7 +651,7 @@ fn view_is_brought_in_ahead_and_says_when_the_file_was_cut() {
     let files = OsFileSystem::new();
     let opened = files.open(file.path(), READ).unwrap();
     // SAFETY: advice about an open file.
-    unsafe { libc::posix_fadvise(opened.descriptor.0, 0, 0, libc::POSIX_FADV_DONTNEED) };
+    unsafe { libc::posix_fadvise(opened.descriptor.0 as i32, 0, 0, libc::POSIX_FADV_DONTNEED) };
     let part = view(&opened, 100, len - 100).unwrap();
     assert_eq!(part.populate(7..7).unwrap(), Populated::Present);
     if part.populate(0..part.len()).unwrap() == Populated::Present {

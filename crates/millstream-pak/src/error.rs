@@ -90,8 +90,7 @@ impl Error {
         made
     }
 
-    /// The same error, of a file. Who has no name for it has an empty path, and leaves the name to
-    /// the caller.
+    /// The same error, of a file. An empty path leaves the file to the caller.
     #[must_use]
     pub(crate) fn of(mut self, path: &Path) -> Error {
         if !path.as_os_str().is_empty() {
@@ -153,7 +152,7 @@ impl Error {
     pub fn offset(&self) -> Option<u64> {
         let engine = self
             .engine()
-            .filter(|error| !error.is_empty() && error.len() != u64::MAX);
+            .filter(|error| !matches!(error.len(), 0 | u64::MAX));
         self.0.offset.or(engine.map(millstream::Error::offset))
     }
 
@@ -172,7 +171,7 @@ impl Error {
         }
     }
 
-    /// As the engine's error, for [`millstream::Source`].
+    /// As the engine's error, for [`millstream_source::Source`].
     #[must_use]
     pub fn into_engine(self) -> millstream::Error {
         use millstream::ErrorKind as Kind;
@@ -203,7 +202,9 @@ impl From<millstream::Error> for Error {
     fn from(error: millstream::Error) -> Error {
         use millstream::ErrorKind as Kind;
         let kind = match error.kind() {
-            Kind::Corrupt | Kind::RawSize | Kind::RawSizeUnknown => ErrorKind::Corrupt,
+            Kind::Corrupt | Kind::RawSize | Kind::RawSizeUnknown | Kind::WrongFormat => {
+                ErrorKind::Corrupt
+            }
             Kind::PastEnd => ErrorKind::Truncated,
             Kind::UnknownCodec => ErrorKind::Unsupported,
             Kind::InvalidArgument => ErrorKind::InvalidArgument,
@@ -212,18 +213,6 @@ impl From<millstream::Error> for Error {
         let mut made = Error::new(kind, String::new());
         made.0.source = Some(Source::Engine(error));
         made
-    }
-}
-
-impl From<millstream::Failed> for Error {
-    fn from(failed: millstream::Failed) -> Error {
-        failed.error.into()
-    }
-}
-
-impl From<millstream::Rejected> for Error {
-    fn from(rejected: millstream::Rejected) -> Error {
-        rejected.error.into()
     }
 }
 

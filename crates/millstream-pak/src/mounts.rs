@@ -8,8 +8,9 @@
 //! (hot reload); [`Mounts::changes`] tells which of those that were found have changed since.
 //!
 //! ```
-//! use millstream::{Source, Storage, StorageOptions};
+//! use millstream::{Storage, StorageOptions};
 //! use millstream_pak::{Item, Mounts, PackOptions, write_file};
+//! use millstream_source::Source;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let folder = std::env::temp_dir().join(format!("millstream-mounts-{}", std::process::id()));
@@ -37,7 +38,8 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use millstream::{Folder, Located, Request, Source, Storage};
+use millstream::{Read, Storage};
+use millstream_source::{Folder, Located, Source, clean_name};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::LAYERS_MAX;
@@ -129,13 +131,14 @@ impl Mounts {
         })
     }
 
-    /// Where to write the file of a name: below the writable folder (write it with
-    /// [`Request::replace`], and it hides what lies below it). `None` without such a folder.
+    /// Where to write the file of a name: below the writable folder. Write it with
+    /// [`FileOp::replace`](millstream::FileOp::replace); it hides what lies below it. `None`
+    /// without such a folder.
     ///
     /// # Errors
     /// A name that would leave the folder.
     pub fn writable_path(&self, name: &[u8]) -> Result<Option<PathBuf>> {
-        let clean = millstream::source::clean_name(name)?;
+        let clean = clean_name(name)?;
         crate::names::check(&clean)?;
         Ok(self.writable.and_then(|nth| match &self.layers[nth] {
             Layer::Folder(folder) => Some(folder.root().join(OsStr::from_bytes(&clean))),
@@ -159,7 +162,7 @@ impl Mounts {
     pub fn folder(&self, name: &[u8]) -> Result<Vec<Vec<u8>>> {
         let clean = match name {
             b"" => Vec::new(),
-            name => millstream::source::clean_name(name)?,
+            name => clean_name(name)?,
         };
         let mut found: BTreeSet<Vec<u8>> = BTreeSet::new();
         for layer in &self.layers {
@@ -261,7 +264,7 @@ impl Source for Mounts {
                 let [inner, _] = located.place();
                 let located = Located::new(located.raw_bytes(), [inner, nth as u64]);
                 if matches!(layer, Layer::Folder(_)) {
-                    let clean = millstream::source::clean_name(name)?;
+                    let clean = clean_name(name)?;
                     let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
                     found.insert(clean, located);
                 }
@@ -276,7 +279,7 @@ impl Source for Mounts {
         entry: &Located,
         offset: u64,
         len: u64,
-    ) -> std::result::Result<Request, millstream::Error> {
+    ) -> std::result::Result<Read, millstream::Error> {
         match self.inner(entry)? {
             (Layer::Package(package), inner) => package.request_range(&inner, offset, len),
             (Layer::Folder(folder), inner) => folder.request_range(&inner, offset, len),

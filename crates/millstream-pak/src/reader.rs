@@ -3,9 +3,9 @@
 //! The tables are used in the bytes that were read; bounds are checked where a lookup or a request
 //! needs them, not for all entries when the package is opened.
 //!
-//! Requests are plain [`Request`]s of the engine. An entry whose blocks are stored is one read,
-//! straight into its destination; one with encoded blocks carries the table of just those blocks
-//! that hold the range, each with its checksum.
+//! Requests are [`Read`]s of the engine. An entry whose blocks are stored is one read that needs no
+//! decoding; one with encoded blocks carries a table of the blocks that hold the range, each with
+//! its checksum.
 
 pub(crate) mod batch;
 pub(crate) mod check;
@@ -19,7 +19,8 @@ pub(crate) mod visit;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use millstream::{Dictionary, Located, OtherBytes, Request, Source, Storage};
+use millstream::{BlockSource, Dictionary, Read, Storage};
+use millstream_source::{Located, Source};
 use zerocopy::FromBytes;
 
 use crate::error::{Error, ErrorKind, Result};
@@ -35,7 +36,7 @@ pub struct Package(pub(crate) Arc<Inner>);
 
 pub(crate) struct Inner {
     tables: Tables,
-    pub(crate) base: Option<Arc<dyn OtherBytes>>,
+    pub(crate) base: Option<Arc<dyn BlockSource>>,
     options: PackageOptions,
     /// Made ready when the first block that names one is asked for.
     dictionaries: OnceLock<Arc<[Dictionary]>>,
@@ -50,7 +51,7 @@ pub struct PackageOptions {
     /// package does not have is then found with a chance of entries in 2^64.
     pub confirm_names: bool,
     /// Verify the checksums of stored blocks too. They then pass through staging memory and a
-    /// worker, instead of going straight to their destination.
+    /// worker, instead of being read into their destination.
     pub verify_stored: bool,
     /// Give every request the name of its entry, for errors and traces.
     pub name_requests: bool,
@@ -381,18 +382,18 @@ impl Package {
     ///
     /// # Errors
     /// As [`Package::range`].
-    pub fn request(&self, index: u32) -> Result<Request> {
+    pub fn request(&self, index: u32) -> Result<Read> {
         let raw_bytes = self.info(index)?.raw_bytes;
         self.range(index, 0, raw_bytes)
     }
 
     /// A request for `len` raw bytes of an entry from `offset` on. Only the blocks that hold them
-    /// are read and decoded; encoded blocks are compared with their checksums before. It is
-    /// complete but for destination, class, deadline, tag, group and gate.
+    /// are read and decoded; encoded blocks are compared with their checksums before. The caller
+    /// may set destination, priority, deadline, tag, group and fences.
     ///
     /// # Errors
     /// There is no such entry, the range reaches past its end, or the tables are damaged.
-    pub fn range(&self, index: u32, offset: u64, len: u64) -> Result<Request> {
+    pub fn range(&self, index: u32, offset: u64, len: u64) -> Result<Read> {
         plan::request(self, index, offset, len).map_err(|error| self.blame(index, error))
     }
 
@@ -457,7 +458,7 @@ impl Source for Package {
         entry: &Located,
         offset: u64,
         len: u64,
-    ) -> std::result::Result<Request, millstream::Error> {
+    ) -> std::result::Result<Read, millstream::Error> {
         let index = self.located(entry).map_err(Error::into_engine)?;
         self.range(index, offset, len).map_err(Error::into_engine)
     }

@@ -13,6 +13,7 @@ use millstream_pak::{
     BatchOptions, Coding, Dictionaries, ErrorKind, Item, Mounts, PackOptions, PackReport, Package,
     Target, diff, verify, write_file, write_patch_file,
 };
+use millstream_source::Source;
 use support::{Bench, items};
 use zerocopy::FromBytes;
 
@@ -213,11 +214,11 @@ fn a_block_in_the_base_is_decoded_with_the_patch_s_dictionary() {
     mounts.mount(a).expect("mounted");
     mounts.mount(bench.open(&path)).expect("mounted");
     let queue = bench.queue();
-    let found = millstream::Source::find(&mounts, b"objects/00/again.json");
+    let found = mounts.find(b"objects/00/again.json");
     let found = found.expect("asked").expect("there");
-    let request = millstream::Source::request_range(&mounts, &found, 0, found.raw_bytes());
-    let ticket = queue.enqueue(request.expect("a request")).expect("room");
-    assert!(*ticket.wait().expect("loaded").into_buffer() == old[7].1[..]);
+    let request = mounts.request(&found).expect("a request");
+    let mut ticket = queue.submit(request).expect("room");
+    assert!(*ticket.wait().expect("loaded") == old[7].1[..]);
 }
 
 #[test]

@@ -2,11 +2,12 @@
 
 mod support;
 
-use millstream::{CodecId, Source};
+use millstream::CodecId;
 use millstream_pak::{
     BatchOptions, Change, Coding, ErrorKind, Item, Mounts, PackOptions, Package, PackageOptions,
     Piece, SecretKey, Target, diff, verify, write_file, write_patch_file,
 };
+use millstream_source::Source;
 use support::{Bench, codings, entries, items};
 
 #[test]
@@ -44,6 +45,7 @@ fn ranges_land_just_their_bytes() {
             };
             let package = Package::open_with(&bench.storage, &path, options).expect("open");
             let queue = bench.queue();
+            let mut batch = queue.batch();
             let mut tickets = Vec::new();
             for _ in 0..300 {
                 let (name, bytes) = &entries[random.usize(..entries.len())];
@@ -54,12 +56,12 @@ fn ranges_land_just_their_bytes() {
                     .expect("asked")
                     .expect("there");
                 let request = package.range(found.index, start as u64, len as u64);
-                let ticket = queue.enqueue(request.expect("a request")).expect("room");
+                let ticket = batch.add(request.expect("a request")).expect("room");
                 tickets.push((ticket, &bytes[start..start + len], name));
             }
-            queue.submit();
-            for (ticket, want, name) in tickets {
-                let loaded = ticket.wait().expect("loaded").into_buffer();
+            batch.submit();
+            for (mut ticket, want, name) in tickets {
+                let loaded = ticket.wait().expect("loaded");
                 assert!(*loaded == *want, "{coding:?} {name}");
             }
         }
@@ -67,7 +69,7 @@ fn ranges_land_just_their_bytes() {
 }
 
 #[test]
-fn batches_give_every_piece_and_merge_neighbours() {
+fn batches_give_every_piece_and_merge_neighbors() {
     let bench = Bench::new();
     let entries = entries(3);
     let mut random = fastrand::Rng::with_seed(3);
@@ -335,14 +337,12 @@ fn patches_hold_what_changed_and_turn_one_package_into_the_other() {
     let queue = bench.queue();
     for (name, bytes) in &new {
         let found = mounts.find(name.as_bytes()).expect("asked").expect("there");
-        let ticket = queue
-            .enqueue(mounts.request(&found).expect("a request"))
-            .expect("room");
-        queue.submit();
+        let request = mounts.request(&found).expect("a request");
+        let mut ticket = queue.submit(request).expect("room");
         let loaded = ticket
             .wait()
-            .unwrap_or_else(|failed| panic!("{name}: {failed}"));
-        assert!(*loaded.into_buffer() == bytes[..], "{name}");
+            .unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert!(*loaded == bytes[..], "{name}");
     }
     for (name, _) in old
         .iter()
@@ -375,10 +375,9 @@ fn patches_hold_what_changed_and_turn_one_package_into_the_other() {
     // The range of a patched entry that lies in its base alone.
     let found = mounts.find(b"big").expect("asked").expect("there");
     let request = mounts.request_range(&found, 1_000, 500).expect("a request");
-    let ticket = queue.enqueue(request).expect("room");
-    queue.submit();
+    let mut ticket = queue.submit(request).expect("room");
     let want = &new.iter().find(|(name, _)| name == "big").expect("there").1[1_000..1_500];
-    assert!(*ticket.wait().expect("loaded").into_buffer() == *want);
+    assert!(*ticket.wait().expect("loaded") == *want);
 }
 
 #[test]
@@ -403,11 +402,9 @@ fn loose_files_hide_packages_and_are_reloaded_when_they_change() {
     let queue = bench.queue();
     let load = |name: &str| {
         let found = mounts.find(name.as_bytes()).expect("asked")?;
-        let ticket = queue
-            .enqueue(mounts.request(&found).expect("a request"))
-            .expect("room");
-        queue.submit();
-        let bytes = ticket.wait().expect("loaded").into_buffer().to_vec();
+        let request = mounts.request(&found).expect("a request");
+        let mut ticket = queue.submit(request).expect("room");
+        let bytes = ticket.wait().expect("loaded").to_vec();
         Some(String::from_utf8(bytes).expect("text"))
     };
     assert_eq!(load("a").as_deref(), Some("base a"));

@@ -1,35 +1,31 @@
-//! The formats as a codec of the engine: while blocks of a file are read, those that are there are
-//! parsed. Its raw bytes are the samples of the first image (of two bytes each, in the machine's
-//! order, where the maximal value is above 255); what follows that image must be white space or
-//! another image, which is not looked at.
+//! The formats as a codec of the engine: the blocks of a file are parsed while the next ones are
+//! read. The raw bytes are the samples of the first image (two bytes each, in native byte order, if
+//! the maximal value is above 255). After that image, white space and further images are allowed;
+//! further images are not parsed.
 //!
-//! The header says how many samples there are, so a request needs no raw length. Errors of a
-//! request name the offset; the line and column of it are told by [`decode`](crate::decode()) of
-//! the same bytes.
+//! The header declares how many samples there are, so a request needs no raw length. The error of a
+//! request has the offset; [`decode`](crate::decode()) of the same bytes returns line and column.
 //!
 //! ```
-//! use millstream::codec::Codecs;
-//! use millstream::{CodecId, QueueOptions, Request, Storage, StorageOptions};
+//! use millstream::{CodecId, Decode, QueueOptions, Read, Storage, StorageOptions};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let path = std::env::temp_dir().join(format!("millstream-pnm-codec-{}", std::process::id()));
 //! # std::fs::write(&path, "P2 3 1 9\n7 8\n9")?;
 //! const PNM: CodecId = CodecId(0x90);
-//! let mut codecs = Codecs::default();
-//! millstream_pnm::codec::register(&mut codecs, PNM);
-//! let storage = Storage::new(StorageOptions { codecs, ..StorageOptions::default() })?;
+//! let mut options = StorageOptions::default();
+//! millstream_pnm::codec::register(&mut options, PNM);
+//! let storage = Storage::new(options)?;
 //! let queue = storage.queue(QueueOptions::default())?;
-//! let file = storage.open(&path);
-//! let ticket = queue.enqueue(Request::read_file(file).codec(PNM))?;
-//! queue.submit();
-//! assert_eq!(&ticket.wait()?.into_buffer()[..], [7, 8, 9]);
+//! let file = storage.open(&path, Default::default());
+//! let image = queue.submit(Read::whole(file).decode(Decode::codec(PNM)))?.wait()?;
+//! assert_eq!(&image[..], [7, 8, 9]);
 //! # std::fs::remove_file(&path)?;
 //! # Ok(())
 //! # }
 //! ```
 
-use millstream::CodecId;
-use millstream::codec::{ApplicationCodec, Codecs};
+use millstream::{Codec, CodecId, StorageOptions};
 use millstream_codec::{CodecError, CodecErrorKind, Progress, StreamDecoder};
 
 use crate::error::{Error, ErrorKind};
@@ -37,16 +33,32 @@ use crate::format::Header;
 use crate::kernel::Kernel;
 use crate::parser::{Parser, Stage};
 
-/// Registers the formats under a number.
+/// Registers the formats as codec `id` of a storage.
 ///
 /// # Panics
-/// If the number is below 0x80 or taken.
-pub fn register(codecs: &mut Codecs, id: CodecId) {
-    let decoder = move || Box::new(Decoder::new(id)) as Box<dyn StreamDecoder>;
-    codecs.add_sized(id, ApplicationCodec::stream(decoder), image_bytes);
+/// The id is below 0x80, or taken.
+pub fn register(options: &mut StorageOptions, id: CodecId) {
+    options.codec(id, Pnm(id));
 }
 
-/// Bytes of the image whose file begins with `head` and has `stored_len` bytes.
+/// The codec, with its id.
+struct Pnm(CodecId);
+
+impl Codec for Pnm {
+    fn raw_len(&self, head: &[u8], stored_len: u64) -> Result<Option<u64>, &'static str> {
+        image_bytes(head, stored_len).map(Some)
+    }
+
+    fn is_stream(&self) -> bool {
+        true
+    }
+
+    fn stream(&self) -> Option<Box<dyn StreamDecoder>> {
+        Some(Box::new(Decoder::new(self.0)))
+    }
+}
+
+/// Raw bytes of the image whose file begins with `head` and has `stored_len` bytes.
 fn image_bytes(head: &[u8], stored_len: u64) -> Result<u64, &'static str> {
     let mut parser = Parser::without_lines(Kernel::Plain);
     let pushed = parser.push(head, &mut []);
@@ -56,7 +68,7 @@ fn image_bytes(head: &[u8], stored_len: u64) -> Result<u64, &'static str> {
         _ if head.len() as u64 == stored_len => return Err(ErrorKind::Truncated.cause()),
         _ => return Err("the image's header is longer than a block"),
     };
-    // What the bytes cannot hold is never allocated.
+    // Memory is allocated only for samples that the stored bytes can hold.
     if header.raster_bytes_min() > stored_len.saturating_sub(taken as u64) {
         return Err(ErrorKind::Truncated.cause());
     }
@@ -66,7 +78,7 @@ fn image_bytes(head: &[u8], stored_len: u64) -> Result<u64, &'static str> {
     Ok(header.image_bytes())
 }
 
-/// A decoder of one image, for requests and for whoever else has blocks.
+/// A streaming decoder of one image.
 pub struct Decoder {
     id: CodecId,
     parser: Parser,
@@ -74,7 +86,7 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// A decoder at the first byte of a file; errors name the codec `id`.
+    /// Creates a decoder at the first byte of a file; its errors name the codec `id`.
     #[must_use]
     pub fn new(id: CodecId) -> Decoder {
         Decoder {

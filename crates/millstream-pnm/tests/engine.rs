@@ -6,34 +6,28 @@ mod common;
 use std::path::Path;
 
 use common::{Layout, text_of};
-use millstream::codec::Codecs;
-use millstream::{CodecId, ErrorKind, QueueOptions, Request, Storage, StorageOptions};
+use millstream::{CodecId, Decode, ErrorKind, QueueOptions, Read, Storage, StorageOptions};
 use millstream_codec::StreamDecoder as _;
 use millstream_pnm::codec::{Decoder, register};
 use millstream_pnm::decode;
 
 const PNM: CodecId = CodecId(0x90);
 
-fn storage(block_bytes: usize) -> Storage {
-    let mut codecs = Codecs::default();
-    register(&mut codecs, PNM);
-    let options = StorageOptions {
-        codecs,
-        block_bytes,
-        ..StorageOptions::default()
-    };
+fn storage(set: impl FnOnce(&mut StorageOptions)) -> Storage {
+    let mut options = StorageOptions::default();
+    register(&mut options, PNM);
+    set(&mut options);
     Storage::new(options).expect("a storage")
 }
 
 fn load(storage: &Storage, path: &Path) -> Result<Vec<u8>, ErrorKind> {
     let queue = storage.queue(QueueOptions::default()).expect("a queue");
-    let file = storage.open(path);
-    let ticket = queue.enqueue(Request::read_file(file).codec(PNM));
-    queue.submit();
-    match ticket.expect("room in the queue").wait() {
-        Ok(done) => Ok(done.into_buffer().to_vec()),
-        Err(failed) => Err(failed.error.kind()),
-    }
+    let file = storage.open(path, Default::default());
+    let read = Read::whole(file).decode(Decode::codec(PNM));
+    let image = queue.submit(read).and_then(|mut ticket| ticket.wait());
+    image
+        .map(|bytes| bytes.to_vec())
+        .map_err(|error| error.kind())
 }
 
 #[test]
@@ -54,7 +48,7 @@ fn the_engine_delivers_what_decoding_in_memory_does() {
     files.push(packed);
     // Blocks of 4 KiB: numbers, comments and rows straddle them.
     for block_bytes in [4096, 1 << 20] {
-        let storage = storage(block_bytes);
+        let storage = storage(|options| options.block_bytes = block_bytes);
         for (index, bytes) in files.iter().enumerate() {
             let path = folder.path().join(index.to_string());
             std::fs::write(&path, bytes).expect("a file");
@@ -72,7 +66,7 @@ fn the_engine_delivers_what_decoding_in_memory_does() {
 #[test]
 fn wrong_images_fail_their_request_and_no_other() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let storage = storage(4096);
+    let storage = storage(|options| options.block_bytes = 4096);
     let cases = [
         (&b"P3 1 1 9\n1 2 10"[..], ErrorKind::Corrupt),
         (b"P3 100 100 9\n1 2 3", ErrorKind::Application),
@@ -128,14 +122,7 @@ fn staging_stays_within_its_bound_while_a_large_text_is_parsed() {
         .collect();
     let path = folder.path().join("large");
     std::fs::write(&path, text_of(255, &samples, Layout::Spaces, 4)).expect("a file");
-    let mut codecs = Codecs::default();
-    register(&mut codecs, PNM);
-    let storage = Storage::new(StorageOptions {
-        codecs,
-        staging_bytes: STAGING_BYTES,
-        ..StorageOptions::default()
-    })
-    .expect("a storage");
+    let storage = storage(|options| options.staging_bytes = STAGING_BYTES);
     assert_eq!(
         load(&storage, &path).expect("an image").len(),
         samples.len()

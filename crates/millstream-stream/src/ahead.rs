@@ -1,4 +1,4 @@
-//! Windows on their way to a stream that reads.
+//! Windows in flight to a stream that reads.
 
 use std::collections::VecDeque;
 
@@ -12,7 +12,7 @@ use crate::limits::{FILE_BUFFER_BYTES, READS_AHEAD};
 pub(crate) struct Window {
     pub(crate) offset: u64,
     pub(crate) len: u64,
-    pub(crate) ticket: Ticket,
+    pub(crate) ticket: Ticket<Buffer>,
 }
 
 impl Window {
@@ -21,12 +21,12 @@ impl Window {
     }
 }
 
-/// The windows in flight, in the order of their offsets, one behind the other.
+/// The windows in flight, adjacent and in the order of their offsets.
 #[derive(Default)]
 pub(crate) struct Ahead(VecDeque<Window>);
 
 impl Ahead {
-    /// Drops what is in flight: the requests go on, and their buffers return to the pool.
+    /// Detaches what is in flight; the buffers return to the pool.
     pub(crate) fn clear(&mut self) {
         self.0.clear();
     }
@@ -35,14 +35,14 @@ impl Ahead {
         self.0.is_empty()
     }
 
-    /// Drops the windows before the one with the position: a seek has passed them over.
-    pub(crate) fn pass(&mut self, position: u64) {
+    /// Drops the windows before the one that holds `position`: a seek has skipped them.
+    pub(crate) fn skip_to(&mut self, position: u64) {
         while self.0.front().is_some_and(|it| !it.holds(position)) {
             self.0.pop_front();
         }
     }
 
-    pub(crate) fn push(&mut self, offset: u64, len: u64, ticket: Ticket) {
+    pub(crate) fn push(&mut self, offset: u64, len: u64, ticket: Ticket<Buffer>) {
         self.0.push_back(Window {
             offset,
             len,
@@ -50,18 +50,18 @@ impl Ahead {
         });
     }
 
-    /// The first window.
+    /// Removes the first window.
     pub(crate) fn take(&mut self) -> Option<Window> {
         self.0.pop_front()
     }
 
-    /// Requests windows until [`READS_AHEAD`] are on their way behind the one at hand, whose end is
-    /// `end`, or behind the first one in flight. `stream_end` is where the stream ends.
+    /// Requests windows until [`READS_AHEAD`] are in flight after the current one, which ends at
+    /// `end`, or after the first one in flight. The stream ends at `stream_end`.
     pub(crate) fn top_up(
         &mut self,
         end: u64,
         stream_end: u64,
-        mut request: impl FnMut(u64, u64) -> Result<Ticket>,
+        mut request: impl FnMut(u64, u64) -> Result<Ticket<Buffer>>,
     ) -> Result<()> {
         let count = READS_AHEAD + usize::from(!self.0.is_empty());
         while self.0.len() < count {
@@ -77,14 +77,14 @@ impl Ahead {
     }
 }
 
-/// Puts a window under the cursor; where it begins in its buffer.
+/// Puts a window under the cursor; returns its offset in its buffer.
 pub(crate) fn look_at<E: WriteEnd>(
     cursor: &mut Cursor<Buffer, E>,
     buffer: Buffer,
     offset: u64,
     position: u64,
 ) -> usize {
-    // The view of a buffer may begin after its memory does.
+    // The view of a buffer may begin inside its memory.
     let start = buffer.as_ptr().addr() - buffer.base().addr();
     let end = start + buffer.len();
     let at = start + (position - offset) as usize;

@@ -1,6 +1,6 @@
-//! What streams, archives and blobs fail with: values that name the position and the likely cause.
+//! The error of streams, archives and blobs, with its position and likely cause.
 //!
-//! An error is one pointer, so that a result of four bytes stays in registers.
+//! An error is one pointer, so that a result of four bytes fits in registers.
 //!
 //! ```
 //! use millstream_stream::{ErrorKind, MemoryStream, ReadTyped};
@@ -19,43 +19,43 @@ use std::path::{Path, PathBuf};
 #[repr(u32)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The stream or the window ends before.
+    /// The range reaches past the end of the stream or window.
     PastEnd = 1,
-    /// The stream is not open for this.
+    /// The stream's mode does not allow the call.
     WrongMode = 2,
     /// The stream was closed.
     Closed = 3,
-    /// A position that no stream can have.
+    /// The position is beyond the largest one.
     OutOfRange = 4,
-    /// The bytes break their format.
+    /// The bytes violate their format.
     Corrupt = 5,
-    /// A length beyond what the caller allowed, or a bound of this crate.
+    /// A length exceeds the caller's limit, or one of this crate.
     Limit = 6,
-    /// Memory could not be had.
+    /// Out of memory.
     OutOfMemory = 7,
-    /// The memory is not aligned as the blob needs it.
+    /// The memory lacks the alignment of the blob.
     Misaligned = 8,
-    /// Made by another version of the format, or for another layout.
+    /// Written by another version of the format, or for another layout.
     Schema = 9,
     /// The disk is full.
     NoSpace = 10,
     /// No such file or entry.
     NotFound = 11,
-    /// The storage failed otherwise; [`Error::storage`] says how.
+    /// Another error of the storage: [`Error::storage`].
     Storage = 12,
-    /// The stream failed before; the first error is told again.
+    /// An argument is invalid.
     InvalidArgument = 13,
 }
 
 /// A result with this crate's error.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// An error with its circumstances.
+/// An error with its context.
 #[derive(Debug, Clone)]
-pub struct Error(Box<Circumstances>);
+pub struct Error(Box<Context>);
 
 #[derive(Debug, Clone)]
-struct Circumstances {
+struct Context {
     kind: ErrorKind,
     position: u64,
     len: u64,
@@ -65,11 +65,11 @@ struct Circumstances {
 }
 
 impl Error {
-    /// An error at `position` about `len` bytes from there, with the likely cause in words.
+    /// Creates an error about `len` bytes at `position`, with the likely cause in words.
     #[must_use]
     #[cold]
     pub fn new(kind: ErrorKind, position: u64, len: u64, cause: &'static str) -> Error {
-        Error(Box::new(Circumstances {
+        Error(Box::new(Context {
             kind,
             position,
             len,
@@ -79,7 +79,7 @@ impl Error {
         }))
     }
 
-    /// An error of the storage, at `position` of the stream.
+    /// Wraps an error of the storage, about `len` bytes at `position` of the stream.
     #[must_use]
     #[cold]
     pub fn of_storage(error: millstream::Error, position: u64, len: u64) -> Error {
@@ -89,10 +89,10 @@ impl Error {
             Kind::NotFound => ErrorKind::NotFound,
             Kind::OutOfMemory => ErrorKind::OutOfMemory,
             Kind::PastEnd => ErrorKind::PastEnd,
-            Kind::Corrupt | Kind::RawSize => ErrorKind::Corrupt,
+            Kind::Corrupt | Kind::RawSize | Kind::WrongFormat => ErrorKind::Corrupt,
             _ => ErrorKind::Storage,
         };
-        let mut made = Error::new(kind, position, len, error.cause());
+        let mut made = Error::new(kind, position, len, "");
         made.0.path = error.path().map(Path::to_path_buf);
         made.0.storage = Some(error);
         made
@@ -115,7 +115,7 @@ impl Error {
         self.0.kind
     }
 
-    /// First byte concerned, from the start of the stream, archive or blob.
+    /// Offset of the first byte concerned, from the start of the stream, archive or blob.
     #[must_use]
     pub fn position(&self) -> u64 {
         self.0.position
@@ -127,7 +127,7 @@ impl Error {
         self.0.len
     }
 
-    /// Whether no byte is concerned.
+    /// Whether it concerns no byte.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.len == 0
@@ -135,8 +135,9 @@ impl Error {
 
     /// The likely cause in words.
     #[must_use]
-    pub fn cause(&self) -> &'static str {
-        self.0.cause
+    pub fn cause(&self) -> &str {
+        let storage = self.0.storage.as_ref();
+        storage.map_or(self.0.cause, millstream::Error::cause)
     }
 
     /// The file, if one is concerned.
@@ -145,7 +146,7 @@ impl Error {
         self.0.path.as_deref()
     }
 
-    /// What the storage said, if it is the cause.
+    /// The error of the storage, if that is the cause.
     #[must_use]
     pub fn storage(&self) -> Option<&millstream::Error> {
         self.0.storage.as_ref()

@@ -1,37 +1,35 @@
 //! File streams: the engine reads ahead and writes behind while the caller works on a buffer.
 //!
-//! [`Streams`] opens them on a storage. A stream that reads keeps
-//! [`READS_AHEAD`](crate::limits::READS_AHEAD) requests in flight before its position; one that
-//! writes hands each full buffer to the engine and goes on in another, with at most
-//! [`WRITES_BEHIND`](crate::limits::WRITES_BEHIND) on their way. A stream of both modes does the
-//! one or the other, and what it has written is handed over and waited for before it reads.
+//! A stream that reads keeps [`READS_AHEAD`](crate::limits::READS_AHEAD) requests in flight ahead
+//! of its position. A stream that writes submits each full buffer and continues in another, with at
+//! most [`WRITES_BEHIND`](crate::limits::WRITES_BEHIND) in flight. A stream of both modes does one
+//! at a time: before it reads, what it has written is submitted and waited for.
 //!
-//! Asking another thread takes longer than a small file takes: waking the engine, its worker and
-//! the caller again was measured as 60 to 180 µs on a virtual machine, opening a cached file and
-//! reading 1.2 MB of it as 35 µs. So a file is opened on the calling thread, which also reads the
-//! first [`LOCAL_BYTES_MAX`](crate::limits::LOCAL_BYTES_MAX) if they are in the page cache, writes
-//! as many, and serves single calls of a buffer or more without a copy. The engine gets the file
-//! when it begins to pay: behind those bytes, and for whatever is not cached.
+//! For small files another thread costs more than the work: a wake-up of engine, worker and caller
+//! took 60 to 180 µs on a virtual machine, opening a cached file and reading 1.2 MB of it 35 µs. So
+//! a file is opened on the calling thread, which also reads the first
+//! [`LOCAL_BYTES_MAX`](crate::limits::LOCAL_BYTES_MAX) if they are in the page cache, writes as
+//! many, and serves single calls of at least a buffer without a copy. After those bytes, and for
+//! whatever is not cached, the engine takes over the file.
 //!
-//! What a write-behind fails with comes out of the next call, whatever it is, of every call after
-//! it, and of [`FileStream::flush_all`](crate::WriteStream::flush_all) and [`FileStream::close`]:
-//! the end of a write shuts the cursor, so that the next call looks. A stream that is dropped
-//! without being closed writes what it has, and what fails then goes to the storage's log.
+//! The error of a write-behind is returned by the next call of any kind, by every call after it,
+//! and by [`FileStream::flush_all`](crate::WriteStream::flush_all) and [`FileStream::close`]: a
+//! completed write closes the cursor, so that the next call takes the slow path. A stream that is
+//! dropped without being closed writes its buffer and logs a failure to the storage's log.
 //!
-//! A file opened by [`Streams::replace`] is written beside the old one and takes its place, whole,
-//! by [`FileStream::commit`]: readers and crashes see the old content or the new one. Dropped
-//! before that, the new file is removed.
+//! A file opened by [`Streams::replace`] is written beside the old one and replaces it as a whole
+//! on [`FileStream::commit`]: readers and crashes see the old content or the new one. If the stream
+//! is dropped before that, the new file is removed.
 //!
-//! The length of a file that is only read is the one it had when it was opened.
+//! A file that is only read keeps the length it had when it was opened.
 //!
 //! ```
-//! use std::sync::Arc;
 //! use millstream::{Storage, StorageOptions};
 //! use millstream_stream::{ReadTyped, Streams, WriteTyped};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let path = std::env::temp_dir().join(format!("millstream-stream-{}", std::process::id()));
-//! let storage = Arc::new(Storage::new(StorageOptions::default())?);
+//! let storage = Storage::new(StorageOptions::default())?;
 //! let streams = Streams::new(&storage)?;
 //! let mut out = streams.replace(&path)?;
 //! out.write_u32_le(7)?;
@@ -50,8 +48,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use millstream::{
-    Beside, Buffer, FileId, FileOptions, LocalFile, LogLevel, Queue, QueueOptions, Request,
-    Storage, Ticket,
+    Beside, Buffer, FileId, FileOp, FileOptions, LocalFile, LogLevel, Queue, QueueOptions, Storage,
 };
 
 use crate::ahead::Ahead;
@@ -70,61 +67,60 @@ use behind::Behind;
 /// How to open a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct OpenOptions {
-    /// What for.
+    /// Whether to read, to write or both.
     pub mode: Mode,
-    /// Make it if it does not exist.
+    /// Create the file if it does not exist.
     pub create: bool,
-    /// Cut it to nothing.
+    /// Truncate it to length 0.
     pub truncate: bool,
-    /// Begin at its end.
+    /// Start at its end.
     pub append: bool,
 }
 
-/// Opens file streams on a storage. Cloning gives another handle; any thread may call.
+/// Opens file streams on a storage. A clone is another handle; all methods may be called from any
+/// thread.
 #[derive(Clone)]
 pub struct Streams(Arc<Inner>);
 
 struct Inner {
-    storage: Arc<Storage>,
+    storage: Storage,
     /// Reads, writes, syncs and closes of all streams.
     data: Queue,
-    /// Work on names, which waits for all before it in its queue.
+    /// Operations on names, which start after everything before them in their queue.
     names: Queue,
 }
 
 impl Streams {
-    /// A maker of streams on `storage`.
+    /// Creates the queues of streams on `storage`.
     ///
     /// # Errors
     /// The storage is closing, or has too many queues.
-    pub fn new(storage: &Arc<Storage>) -> Result<Streams> {
+    pub fn new(storage: &Storage) -> Result<Streams> {
         let queue = |name: &str| {
-            let options = QueueOptions {
-                name: name.into(),
-                ..QueueOptions::default()
-            };
+            let mut options = QueueOptions::default();
+            options.name = name.into();
             let queue = storage.queue(options);
             queue.map_err(|error| Error::of_storage(error, 0, 0))
         };
         Ok(Streams(Arc::new(Inner {
-            storage: Arc::clone(storage),
+            storage: storage.clone(),
             data: queue("streams")?,
             names: queue("stream names")?,
         })))
     }
 
-    /// Opens a file to be read.
+    /// Opens a file for reading.
     ///
     /// # Errors
-    /// Why it cannot be opened.
+    /// The system's.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<FileStream> {
         self.open_with(path, OpenOptions::default())
     }
 
-    /// Makes a file, or cuts the one that is there, to be written.
+    /// Creates a file, or truncates an existing one, for writing.
     ///
     /// # Errors
-    /// Why it cannot be made.
+    /// The system's.
     pub fn create(&self, path: impl AsRef<Path>) -> Result<FileStream> {
         let options = OpenOptions {
             mode: Mode::Write,
@@ -138,10 +134,11 @@ impl Streams {
     /// Opens a file, on the calling thread.
     ///
     /// # Errors
-    /// Why it cannot be opened; `create`, `truncate` or `append` without a mode that writes.
+    /// The system's; `InvalidArgument` for `create`, `truncate` or `append` without a mode that
+    /// writes.
     pub fn open_with(&self, path: impl AsRef<Path>, options: OpenOptions) -> Result<FileStream> {
         if !options.mode.writes() && (options.create || options.truncate || options.append) {
-            let cause = "a file is made, cut or appended to only by a mode that writes";
+            let cause = "create, truncate and append need a mode that writes";
             return Err(Error::new(ErrorKind::InvalidArgument, 0, 0, cause));
         }
         let with = FileOptions {
@@ -157,21 +154,26 @@ impl Streams {
         Ok(stream)
     }
 
-    /// Begins to replace a file as a whole, or to make it: see the module and
-    /// [`FileStream::commit`]. Follows links.
+    /// Begins to replace a file as a whole, or to create it: see the module and
+    /// [`FileStream::commit`]. Follows symbolic links.
     ///
     /// # Errors
-    /// `path` names a folder, or a link that leads nowhere; the new file cannot be made beside it.
+    /// `path` is a directory or a dangling symbolic link; the new file cannot be created beside it.
     pub fn replace(&self, path: impl AsRef<Path>) -> Result<FileStream> {
         let beside = self.0.storage.beside(path);
         let beside = beside.map_err(|error| Error::of_storage(error, 0, 0))?;
         let options = FileOptions {
             write: true,
-            create: true,
-            exclusive: true,
             ..FileOptions::default()
         };
-        let mut stream = self.stream(&beside.fresh, options, Mode::Write)?;
+        let mut stream = match self.stream(&beside.fresh, options, Mode::Write) {
+            Ok(stream) => stream,
+            Err(error) => {
+                // The error that led here is the one to report.
+                let _ = self.0.names.detach(FileOp::remove(beside.fresh));
+                return Err(error);
+            }
+        };
         stream.replaces = Some(beside);
         Ok(stream)
     }
@@ -183,7 +185,7 @@ impl Streams {
             cursor: Cursor::new(Buffer::empty(), 0),
             filled: 0,
             window_start: 0,
-            len: local.info().len,
+            len: local.opened().len,
             handle: Handle {
                 streams: self.clone(),
                 path: Arc::from(path),
@@ -207,14 +209,16 @@ impl std::fmt::Debug for Streams {
     }
 }
 
-/// Who has the file.
+/// The owner of the file.
 enum Place {
     /// The stream: it reads and writes on the calling thread.
     Local(LocalFile),
     /// The engine.
     Engine(FileId),
-    /// Nobody: the stream was closed.
-    Nowhere,
+    /// None: the engine refused the file, and the stream has failed.
+    Lost,
+    /// None: the stream was closed.
+    Closed,
 }
 
 struct Handle {
@@ -228,29 +232,27 @@ impl Handle {
         &self.streams.0.storage
     }
 
-    /// The file, with the engine from now on.
-    fn engine(&mut self) -> FileId {
-        match std::mem::replace(&mut self.place, Place::Nowhere) {
+    fn data(&self) -> &Queue {
+        &self.streams.0.data
+    }
+
+    /// Hands the file to the engine, unless it has it.
+    fn engine(&mut self) -> Result<FileId> {
+        match std::mem::replace(&mut self.place, Place::Lost) {
             Place::Local(local) => {
-                let file = self.storage().adopt(local);
+                let adopted = self.storage().adopt(local);
+                let file = adopted.map_err(|error| self.error(error, 0, 0))?;
                 self.place = Place::Engine(file);
-                file
+                Ok(file)
             }
             Place::Engine(file) => {
                 self.place = Place::Engine(file);
-                file
+                Ok(file)
             }
-            Place::Nowhere => unreachable!("every call checks first that the stream is open"),
+            Place::Lost | Place::Closed => {
+                unreachable!("every call checks first that the stream is usable")
+            }
         }
-    }
-
-    fn enqueue(&self, request: Request, position: u64, len: u64) -> Result<Ticket> {
-        let taken = self.streams.0.data.enqueue(request);
-        taken.map_err(|rejected| self.error(rejected.error, position, len))
-    }
-
-    fn submit(&self) {
-        self.streams.0.data.submit();
     }
 
     fn buffer(&self, len: usize, position: u64) -> Result<Buffer> {
@@ -258,35 +260,36 @@ impl Handle {
         taken.map_err(|error| self.error(error, position, len as u64))
     }
 
-    fn error(&self, error: millstream::Error, position: u64, len: u64) -> Error {
-        Error::of_storage(error, position, len).of_file(&self.path)
+    fn error(&self, error: impl Into<millstream::Error>, position: u64, len: u64) -> Error {
+        Error::of_storage(error.into(), position, len).of_file(&self.path)
     }
 
-    /// Enqueues work on names and waits for it.
-    fn names(&self, request: Request) -> Result<()> {
-        let taken = self.streams.0.names.enqueue(request);
-        let ticket = taken.map_err(|rejected| self.error(rejected.error, 0, 0))?;
-        match ticket.wait() {
-            Ok(_) => Ok(()),
-            Err(failed) => Err(self.error(failed.error, 0, 0)),
-        }
+    /// Submits an operation and waits for it; its error is at `position`.
+    fn wait(&self, queue: &Queue, operation: FileOp, position: u64) -> Result<()> {
+        let submitted = queue.submit(operation);
+        let completed = submitted.and_then(|mut ticket| ticket.wait());
+        completed.map_err(|error| self.error(error, position, 0))
     }
 
-    /// Gives the file back.
+    /// Submits an operation on names and waits for it.
+    fn names(&self, operation: FileOp) -> Result<()> {
+        self.wait(&self.streams.0.names, operation, 0)
+    }
+
+    /// Closes the file.
     fn close(&mut self) -> Result<()> {
-        match std::mem::replace(&mut self.place, Place::Nowhere) {
+        match std::mem::replace(&mut self.place, Place::Closed) {
             Place::Local(local) => local.close().map_err(|error| self.error(error, 0, 0)),
             Place::Engine(file) => {
-                self.streams.0.data.enqueue_close(file);
-                self.submit();
-                Ok(())
+                let closed = self.data().batch().close(file);
+                closed.map_err(|error| self.error(error, 0, 0))
             }
-            Place::Nowhere => Ok(()),
+            Place::Lost | Place::Closed => Ok(()),
         }
     }
 
     fn is_closed(&self) -> bool {
-        matches!(self.place, Place::Nowhere)
+        matches!(self.place, Place::Closed)
     }
 }
 
@@ -297,77 +300,76 @@ enum Doing {
     Writing,
 }
 
-/// See the module. Blocks when the buffer it needs is not there yet; may be sent to another thread.
+/// A file as a stream; see the module. Blocks while the buffer it needs is in flight. May be sent
+/// to another thread.
 pub struct FileStream {
     cursor: Cursor<Buffer, Arc<Alarm>>,
-    /// While writing: bytes of the buffer that hold something, unless the cursor is beyond.
+    /// While writing: bytes of the buffer that were written, unless the cursor is beyond.
     filled: usize,
-    /// While reading: where the window begins in the buffer.
+    /// While reading: offset of the window in the buffer.
     window_start: usize,
     handle: Handle,
-    /// As opened, or as far as was handed over since.
+    /// Length when opened, raised by writes that were submitted since.
     len: u64,
     mode: Mode,
     doing: Doing,
     ahead: Ahead,
     behind: VecDeque<Behind>,
-    /// Buffers to be written to.
+    /// Buffers for reuse.
     spare: Vec<Buffer>,
     /// Bytes of buffers that were read or written on the calling thread.
     local_bytes: u64,
-    /// The first write that failed.
+    /// The first error of a write (or sync, or of handing the file over), returned by every call
+    /// since.
     failed: Option<Error>,
     replaces: Option<Beside>,
 }
 
 impl FileStream {
-    /// The file's name; of a replacement, the new file's.
+    /// The path of the file; of a replacement, that of the new file.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.handle.path
     }
 
-    /// Makes durable what was written: flushes, then syncs the file.
+    /// Flushes, then makes everything written durable.
     ///
     /// # Errors
-    /// Any write, or the sync, failed.
+    /// A write or the sync failed.
     pub fn sync(&mut self) -> Result<()> {
         self.flush_all()?;
         let at = self.cursor.position();
         let synced = match &self.handle.place {
-            Place::Local(local) => local.sync(),
-            Place::Engine(file) => {
-                let ticket = self.handle.enqueue(Request::sync(*file), at, 0)?;
-                self.handle.submit();
-                ticket.wait().map(|_| ()).map_err(|failed| failed.error)
-            }
-            Place::Nowhere => return Err(self.closed_error()),
+            Place::Local(local) => local
+                .sync()
+                .map_err(|error| self.handle.error(error, at, 0)),
+            Place::Engine(file) => self
+                .handle
+                .wait(self.handle.data(), FileOp::sync(*file), at),
+            Place::Lost | Place::Closed => unreachable!("the flush checked that it is usable"),
         };
-        if let Err(error) = synced {
-            let error = self.handle.error(error, at, 0);
-            return Err(self.fail(error));
-        }
-        Ok(())
+        synced.map_err(|error| self.fail(error))
     }
 
-    /// Puts the new content in the old one's place, durably, and closes: see [`Streams::replace`].
-    /// Waits for the system.
+    /// Replaces the old file by the new one, durably, and closes the stream: see
+    /// [`Streams::replace`]. Blocks.
     ///
     /// # Errors
-    /// A write failed, or the last step: then the old content is as it was, and the new file is
-    /// removed. (If only making the new name durable failed, the new content is in place.) The
-    /// stream was not made by `replace`.
+    /// A write or the rename failed: the old content is unchanged, and the new file is removed. (If
+    /// only making the rename durable failed, the new content is in place.) `InvalidArgument` if
+    /// the stream was not opened by `replace`.
     pub fn commit(mut self) -> Result<()> {
         let Some(beside) = self.replaces.clone() else {
-            let cause = "only a stream that replaces a file can be committed";
+            let cause = "only a stream opened by `replace` can be committed";
             let at = self.position();
             return Err(Error::new(ErrorKind::InvalidArgument, at, 0, cause));
         };
-        // Through the descriptor that wrote, which is told of failed write-backs in any case.
+        // Through the descriptor that wrote: the kernel reports failed write-back to it in any
+        // case.
         let synced = self.sync();
-        let placed = synced.and_then(|()| self.handle.names(Request::take_place(beside)));
+        let placed = synced.and_then(|()| self.handle.names(FileOp::commit(beside)));
         if let Err(error) = placed {
-            // What the removal of the new file fails with would only hide this.
+            // An error of removing the new file would only hide this one.
             let _ = self.close();
             return Err(error);
         }
@@ -375,17 +377,17 @@ impl FileStream {
         self.release()
     }
 
-    /// Flushes and closes: every later call is an error. A replacement that was not committed is
-    /// given up. Closing twice does nothing.
+    /// Flushes and closes; every later call is an error. A replacement that was not committed is
+    /// discarded. Closing twice does nothing.
     ///
     /// # Errors
-    /// Any write failed. The stream is closed all the same.
+    /// A write failed. The stream is closed nevertheless.
     pub fn close(&mut self) -> Result<()> {
         if self.handle.is_closed() {
             return Ok(());
         }
         let ended = match self.replaces.take() {
-            Some(beside) => self.give_up(beside),
+            Some(beside) => self.discard(beside),
             None if self.mode.writes() => self.flush_all(),
             None => Ok(()),
         };
@@ -393,22 +395,22 @@ impl FileStream {
     }
 
     /// Removes the new file of a replacement.
-    fn give_up(&mut self, beside: Beside) -> Result<()> {
+    fn discard(&mut self, beside: Beside) -> Result<()> {
         self.cursor.shut();
         let written = self.drain();
-        match self.handle.names(Request::remove(beside.fresh)) {
-            // A commit that failed after the rename.
+        match self.handle.names(FileOp::remove(beside.fresh)) {
+            // A commit failed after the rename.
             Err(error) if error.kind() == ErrorKind::NotFound => written,
             removed => written.and(removed),
         }
     }
 
-    /// Gives everything back; nothing is written any more.
+    /// Releases buffers and the file, without writing.
     fn release(&mut self) -> Result<()> {
         let position = self.cursor.position();
         self.ahead.clear();
-        // After a failure, too: nothing may land in the file once it is closed. (The first error
-        // was told, and is told again.)
+        // After a failure, too: no write may be in flight once the file is closed. The first error
+        // was returned, and is returned again.
         let _ = self.drain();
         self.spare.clear();
         drop(self.cursor.replace(Buffer::empty(), position, 0));
@@ -421,13 +423,18 @@ impl FileStream {
         Error::new(ErrorKind::Closed, self.position(), 0, cause).of_file(&self.handle.path)
     }
 
-    /// Remembers an error of a write; gives it back.
+    /// Hands the file to the engine, unless it has it. If the engine refuses it, the stream fails.
+    fn engine(&mut self) -> Result<FileId> {
+        self.handle.engine().map_err(|error| self.fail(error))
+    }
+
+    /// Remembers an error that ends the stream's use; returns the first.
     fn fail(&mut self, error: Error) -> Error {
         self.cursor.shut();
         self.failed.get_or_insert(error).clone()
     }
 
-    /// Whether the stream may be read; then it reads.
+    /// Checks that the stream may be read, and switches it to reading.
     fn reading(&mut self, len: u64) -> Result<()> {
         self.check()?;
         if !self.mode.reads() {
@@ -442,7 +449,7 @@ impl FileStream {
         Ok(())
     }
 
-    /// Whether the stream may be written; then it writes.
+    /// Checks that the stream may be written, and switches it to writing.
     fn writing(&mut self, len: u64) -> Result<()> {
         self.check()?;
         if !self.mode.writes() {
@@ -455,7 +462,7 @@ impl FileStream {
             self.filled = 0;
             self.doing = Doing::Writing;
         }
-        self.notice()
+        self.take_errors()
     }
 }
 
@@ -467,7 +474,7 @@ impl Stream for FileStream {
 
     fn len(&mut self) -> Result<u64> {
         self.check()?;
-        self.notice()?;
+        self.take_errors()?;
         let here = if self.doing == Doing::Writing {
             self.written_end()
         } else {
@@ -481,7 +488,7 @@ impl Stream for FileStream {
         if position > POSITION_MAX {
             return Err(out_of_range(position, 0));
         }
-        self.notice()?;
+        self.take_errors()?;
         if self.seek_within(position) {
             return Ok(());
         }
@@ -517,7 +524,7 @@ impl ReadStream for FileStream {
         self.reading(into.len() as u64)?;
         let start = self.position();
         if into.len() as u64 > self.len.saturating_sub(start) {
-            let cause = "the file ends before";
+            let cause = "the file ends before the last byte of the read";
             let error = Error::new(ErrorKind::PastEnd, start, into.len() as u64, cause);
             return Err(error.of_file(&self.handle.path));
         }
@@ -527,7 +534,7 @@ impl ReadStream for FileStream {
             match self.read_piece(rest) {
                 Ok(read) => done += read,
                 Err(error) => {
-                    // Back to where the call began, so that it can be tried again.
+                    // Back to where the call began, so that it can be repeated.
                     self.cursor.go(start, 0);
                     return Err(error);
                 }
@@ -568,7 +575,7 @@ impl WriteStream for FileStream {
         if bytes.len() as u64 > POSITION_MAX - self.position().min(POSITION_MAX) {
             return Err(out_of_range(self.position(), bytes.len() as u64));
         }
-        if self.write_straight(bytes)? {
+        if self.write_large(bytes)? {
             return Ok(());
         }
         let mut rest = bytes;
@@ -597,14 +604,14 @@ impl Drop for FileStream {
             return;
         }
         let path = self.handle.path.display().to_string();
-        let storage = Arc::clone(&self.handle.streams.0.storage);
+        let storage = self.handle.storage().clone();
         if self.replaces.is_some() {
-            let text = format!("{path}: a replacement was given up");
-            storage.log(LogLevel::Warning, &text);
+            let text = format!("\"{path}\": a replacement was dropped without a commit");
+            storage.log(LogLevel::Warning, text);
         }
         if let Err(error) = self.close() {
-            let text = format!("a stream was dropped without being closed, and lost: {error}");
-            storage.log(LogLevel::Warning, &text);
+            let text = format!("a stream was dropped without being closed, and lost data: {error}");
+            storage.log(LogLevel::Warning, text);
         }
     }
 }

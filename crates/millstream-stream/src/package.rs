@@ -1,20 +1,20 @@
-//! An entry of a package (or a loose file of a folder) as a stream: read and sought, not written.
+//! An entry of a [`Source`] (a package, or a folder of loose files) as a read-only stream.
 //!
-//! It goes through [`Source`], so what is under it does not matter. A seek costs the window that it
-//! leads to: the source reads and decodes only the blocks that hold it, and nothing is decoded from
-//! the front. Windows begin at multiples of [`FILE_BUFFER_BYTES`], the size of blocks, so that no
-//! block is decoded twice by a stream that reads on.
+//! A seek costs one window: the source reads and decodes only the blocks that hold it. Windows
+//! begin at multiples of [`FILE_BUFFER_BYTES`], the size of blocks, so that reading in order
+//! decodes no block twice.
 //!
 //! ```
 //! use std::sync::Arc;
-//! use millstream::{Folder, Source, Storage, StorageOptions};
+//! use millstream::{Storage, StorageOptions};
+//! use millstream_source::{Folder, Source};
 //! use millstream_stream::{PackageStream, ReadTyped, Stream};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let root = std::env::temp_dir().join(format!("millstream-entry-{}", std::process::id()));
 //! # std::fs::create_dir_all(&root)?;
 //! # std::fs::write(root.join("a"), [1u8, 2, 3, 4, 5, 6, 7, 8])?;
-//! let storage = Arc::new(Storage::new(StorageOptions::default())?);
+//! let storage = Storage::new(StorageOptions::default())?;
 //! let source: Arc<dyn Source> = Arc::new(Folder::new(&storage, &root)?);
 //! let mut stream = PackageStream::open(&storage, &source, b"a")?;
 //! stream.seek_to(4)?;
@@ -26,8 +26,8 @@
 
 use std::sync::Arc;
 
-use millstream::source::Located;
-use millstream::{Buffer, Queue, QueueOptions, Source, Storage, Ticket};
+use millstream::{Batch, Buffer, Queue, QueueOptions, Storage, Ticket};
+use millstream_source::{Located, Source};
 
 use crate::ahead::{Ahead, look_at};
 use crate::cursor::Cursor;
@@ -37,10 +37,11 @@ use crate::stream::{
     Mode, POSITION_MAX, ReadStream, Stream, WindowStream, out_of_range, std_traits,
 };
 
-/// See the module. Blocks when the window it needs is not there yet; may be sent to another thread.
+/// An entry as a stream; see the module. Blocks while the window it needs is in flight. May be sent
+/// to another thread.
 pub struct PackageStream {
     cursor: Cursor<Buffer>,
-    /// Where the window begins in its buffer.
+    /// Offset of the window in its buffer.
     window_start: usize,
     ahead: Ahead,
     source: Arc<dyn Source>,
@@ -53,18 +54,16 @@ impl PackageStream {
     /// Opens an entry.
     ///
     /// # Errors
-    /// There is none of this name, the source cannot tell, or the storage is closing.
+    /// `NotFound`; the source's; the storage is closing.
     pub fn open(storage: &Storage, source: &Arc<dyn Source>, name: &[u8]) -> Result<PackageStream> {
         let failed = |error| Error::of_storage(error, 0, 0);
         let Some(entry) = source.find(name).map_err(failed)? else {
-            let cause = "there is no entry of this name";
+            let cause = "the source has no entry of this name";
             return Err(Error::new(ErrorKind::NotFound, 0, 0, cause));
         };
-        let options = QueueOptions {
-            name: String::from("package stream"),
-            capacity: 2 * (READS_AHEAD as u32 + 1),
-            ..QueueOptions::default()
-        };
+        let mut options = QueueOptions::default();
+        options.name = String::from("package stream");
+        options.capacity = 2 * (READS_AHEAD as u32 + 1);
         Ok(PackageStream {
             cursor: Cursor::new(Buffer::empty(), 0),
             window_start: 0,
@@ -76,7 +75,7 @@ impl PackageStream {
         })
     }
 
-    /// Ends its use: every later call is an error.
+    /// Closes the stream; every later call is an error.
     pub fn close(&mut self) {
         let position = self.cursor.position();
         self.ahead.clear();
@@ -84,49 +83,48 @@ impl PackageStream {
         self.closed = true;
     }
 
-    fn request(&self, offset: u64, len: u64) -> Result<Ticket> {
-        let failed = |error| Error::of_storage(error, offset, len);
+    fn request(&self, batch: &mut Batch, offset: u64, len: u64) -> Result<Ticket<Buffer>> {
         let request = self.source.request_range(&self.entry, offset, len);
-        let taken = self.queue.enqueue(request.map_err(failed)?);
-        taken.map_err(|rejected| failed(rejected.error))
+        let added = request.and_then(|request| batch.add(request));
+        added.map_err(|error| Error::of_storage(error, offset, len))
     }
 
-    /// Has at least one byte at hand unless the entry ends here.
+    /// Makes at least one byte readable unless the entry ends here.
     fn refill(&mut self) -> Result<()> {
         self.check()?;
         let (position, end) = (self.cursor.position(), self.entry.raw_bytes());
         if !self.cursor.readable().is_empty() || position >= end {
             return Ok(());
         }
-        self.ahead.pass(position);
-        let reads_on = position == 0 || self.cursor.read_end() > 0 || !self.ahead.is_empty();
+        self.ahead.skip_to(position);
+        let in_order = position == 0 || self.cursor.read_end() > 0 || !self.ahead.is_empty();
         let step = FILE_BUFFER_BYTES as u64;
+        let mut batch = self.queue.batch();
         if self.ahead.is_empty() {
             let offset = position / step * step;
             let len = step.min(end - offset);
-            let ticket = self.request(offset, len)?;
+            let ticket = self.request(&mut batch, offset, len)?;
             self.ahead.push(offset, len, ticket);
         }
-        if reads_on {
+        if in_order {
             let mut ahead = std::mem::take(&mut self.ahead);
-            let topped = ahead.top_up(0, end, |offset, len| self.request(offset, len));
+            let topped = ahead.top_up(0, end, |offset, len| self.request(&mut batch, offset, len));
             self.ahead = ahead;
             topped?;
         }
-        self.queue.submit();
-        let Some(first) = self.ahead.take() else {
+        batch.submit();
+        let Some(mut first) = self.ahead.take() else {
             unreachable!("a window was requested, or was on its way")
         };
         match first.ticket.wait() {
-            Ok(done) => {
-                let buffer = done.into_buffer();
+            Ok(buffer) => {
                 self.window_start = look_at(&mut self.cursor, buffer, first.offset, position);
                 Ok(())
             }
-            Err(failed) => {
+            Err(error) => {
                 self.ahead.clear();
                 self.cursor.go(position, 0);
-                Err(Error::of_storage(failed.error, first.offset, first.len))
+                Err(Error::of_storage(error, first.offset, first.len))
             }
         }
     }
@@ -182,13 +180,13 @@ impl ReadStream for PackageStream {
         let start = self.position();
         let len = into.len() as u64;
         if len > self.entry.raw_bytes().saturating_sub(start) {
-            let cause = "the entry ends before";
+            let cause = "the entry ends before the last byte of the read";
             return Err(Error::new(ErrorKind::PastEnd, start, len, cause));
         }
         let mut done = 0;
         while done < into.len() {
             if let Err(error) = self.refill() {
-                // Back to where the call began, so that it can be tried again.
+                // Back to where the call began, so that it can be repeated.
                 self.cursor.go(start, 0);
                 return Err(error);
             }

@@ -5,7 +5,6 @@
 //! crash of the machine is the sync before it, which is among the calls.)
 
 use std::process::{Command, Stdio};
-use std::sync::Arc;
 use std::time::Duration;
 
 use millstream::{Storage, StorageOptions};
@@ -28,7 +27,7 @@ fn replaces_the_file_it_is_told_to() {
     let Some(path) = std::env::var_os(PATH) else {
         return;
     };
-    let storage = Arc::new(Storage::new(StorageOptions::default()).expect("a storage"));
+    let storage = Storage::new(StorageOptions::default()).expect("a storage");
     let streams = Streams::new(&storage).expect("streams");
     let mut out = streams.replace(path).expect("begun");
     for piece in new_content().chunks(1000) {
@@ -89,4 +88,31 @@ fn killed_at_every_call_it_leaves_the_old_content_or_the_new() {
         }
     }
     assert!(held_at >= 6, "killed at {held_at} points only");
+}
+
+/// Nobody but the owner may read the new content of a private file, at any time.
+#[test]
+fn what_replaces_a_private_file_is_private_while_it_is_written() {
+    use std::os::unix::fs::PermissionsExt;
+    let mode_of = |path: &std::path::Path| {
+        let status = std::fs::metadata(path).expect("there");
+        status.permissions().mode() & 0o7777
+    };
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("secret");
+    std::fs::write(&path, OLD).expect("written");
+    let private = std::fs::Permissions::from_mode(0o600);
+    std::fs::set_permissions(&path, private).expect("made private");
+    let storage = Storage::new(StorageOptions::default()).expect("a storage");
+    let streams = Streams::new(&storage).expect("streams");
+    let mut out = streams.replace(&path).expect("begun");
+    out.write_slice(&new_content()).expect("written");
+    let entries = std::fs::read_dir(folder.path()).expect("listed");
+    let modes: Vec<u32> = entries
+        .map(|entry| mode_of(&entry.expect("an entry").path()))
+        .collect();
+    assert_eq!(modes, [0o600, 0o600]);
+    out.commit().expect("committed");
+    assert_eq!(mode_of(&path), 0o600);
+    assert!(std::fs::read(&path).expect("there") == new_content());
 }

@@ -3,7 +3,6 @@
 
 use std::fs::File;
 use std::io::{BufRead, Cursor, Read, Seek, SeekFrom, Write};
-use std::sync::Arc;
 
 use millstream::{Backend, Storage, StorageOptions};
 use millstream_stream::{
@@ -204,15 +203,13 @@ proptest! {
     }
 }
 
-fn storages() -> Vec<(&'static str, Arc<Storage>)> {
+fn storages() -> Vec<Storage> {
     let mut storages = Vec::new();
     for (name, backend) in [("uring", Backend::Uring), ("threads", Backend::Threads)] {
-        let options = StorageOptions {
-            backend,
-            ..StorageOptions::default()
-        };
+        let mut options = StorageOptions::default();
+        options.backend = backend;
         match Storage::new(options) {
-            Ok(storage) => storages.push((name, Arc::new(storage))),
+            Ok(storage) => storages.push(storage),
             Err(error) => println!("SKIP: {name}: {error}"),
         }
     }
@@ -221,7 +218,7 @@ fn storages() -> Vec<(&'static str, Arc<Storage>)> {
 
 /// Runs a body for each of `cases` random sequences over each backend.
 fn each_sequence(writes: bool, cases: u32, body: impl Fn(&Streams, &[Step])) {
-    for (_, storage) in storages() {
+    for storage in storages() {
         let streams = Streams::new(&storage).expect("streams");
         let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig::with_cases(cases));
         let result = runner.run(&steps(FILE_BYTES, writes), |steps| {

@@ -4,8 +4,9 @@ mod support;
 
 use std::sync::Arc;
 
-use millstream::{CodecId, QueueOptions, Source, Storage, StorageOptions};
+use millstream::{CodecId, QueueOptions, Storage, StorageOptions};
 use millstream_pak::{Coding, Item, PackOptions, Package, write_file};
+use millstream_source::Source;
 use millstream_stream::blob::{self, BlobRef, BufferBlob};
 use millstream_stream::limits::FILE_BUFFER_BYTES;
 use millstream_stream::{Mode, PackageStream, ReadStream, ReadTyped, Stream, StreamView};
@@ -47,7 +48,7 @@ fn packed(
 
 #[test]
 fn every_codec_is_read_sought_and_viewed_as_the_bytes_that_were_packed() {
-    let storage = Arc::new(Storage::new(StorageOptions::default()).unwrap());
+    let storage = Storage::new(StorageOptions::default()).unwrap();
     let bytes = content(5 * FILE_BUFFER_BYTES + 1234);
     let seed = 11;
     for codec in CODECS {
@@ -80,7 +81,7 @@ fn every_codec_is_read_sought_and_viewed_as_the_bytes_that_were_packed() {
 
 #[test]
 fn a_seek_decodes_what_it_leads_to_and_nothing_before_it() {
-    let storage = Arc::new(Storage::new(StorageOptions::default()).unwrap());
+    let storage = Storage::new(StorageOptions::default()).unwrap();
     let bytes = content(64 * FILE_BUFFER_BYTES);
     for codec in [CodecId::ZSTD, CodecId::GDEFLATE, CodecId::STORED] {
         let (source, _) = packed(&storage, Coding::Fixed(codec), &[("a", &bytes)]);
@@ -104,7 +105,7 @@ fn a_seek_decodes_what_it_leads_to_and_nothing_before_it() {
 
 #[test]
 fn a_blob_is_used_where_a_package_or_a_request_put_it() {
-    let storage = Arc::new(Storage::new(StorageOptions::default()).unwrap());
+    let storage = Storage::new(StorageOptions::default()).unwrap();
     let source = scene(3);
     let bytes = blob::build::<Scene, _>(&source).unwrap();
     for codec in [CodecId::STORED, CodecId::LZ4_BLOCK] {
@@ -112,11 +113,8 @@ fn a_blob_is_used_where_a_package_or_a_request_put_it() {
         let queue = storage.queue(QueueOptions::default()).unwrap();
         let load = || {
             let found = package.lookup(b"scene").unwrap().unwrap();
-            let ticket = queue
-                .enqueue(package.request(found.index).unwrap())
-                .unwrap();
-            queue.submit();
-            ticket.wait().unwrap().into_buffer()
+            let request = package.request(found.index).unwrap();
+            queue.submit(request).unwrap().wait().unwrap()
         };
         // Borrowed from the destination: the references live as long as it does.
         let buffer = load();

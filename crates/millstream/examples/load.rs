@@ -1,30 +1,29 @@
 //! Loads files in one batch, most important first: `cargo run -p millstream --example load --
 //! PATH...`.
 
-use millstream::{Group, Priority, QueueOptions, Request, Storage, StorageOptions};
+use millstream::{FileOptions, Priority, QueueOptions, Read, Storage, StorageOptions};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let storage = Storage::new(StorageOptions::default())?;
     let queue = storage.queue(QueueOptions::default())?;
-    let group = Group::new();
+    let mut batch = queue.batch();
     let mut tickets = Vec::new();
     for (index, path) in std::env::args_os().skip(1).enumerate() {
         // The first file is what the frame waits for.
-        let class = if index == 0 {
-            Priority::High
-        } else {
-            Priority::Normal
+        let priority = match index {
+            0 => Priority::High,
+            _ => Priority::Normal,
         };
-        let file = storage.open(&path); // an id at once; a worker opens the file
-        let request = Request::read_file(file).priority(class).group(&group);
-        tickets.push((path, queue.enqueue(request)?));
+        // An id at once; the file is opened in the background.
+        let file = storage.open(&path, FileOptions::default());
+        let ticket = batch.add(Read::whole(file).priority(priority))?;
+        tickets.push((path, ticket));
     }
-    queue.submit();
-    group.wait();
-    for (path, ticket) in tickets {
+    batch.submit();
+    for (path, mut ticket) in tickets {
         match ticket.wait() {
-            Ok(done) => println!("{}: {} bytes", path.display(), done.bytes),
-            Err(failed) => println!("{failed}"),
+            Ok(buffer) => println!("{}: {} bytes", path.display(), buffer.len()),
+            Err(error) => println!("{error}"),
         }
     }
     println!(

@@ -1,7 +1,7 @@
 //! Saves a file so that a crash leaves the old content or the new: `cargo run -p millstream
 //! --example save -- FILE TEXT`.
 
-use millstream::{Landing, QueueOptions, Request, Storage, StorageOptions};
+use millstream::{FileOp, QueueOptions, Storage, StorageOptions};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut words = std::env::args().skip(1);
@@ -11,9 +11,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .ok_or("which file, and what text?")?;
     let storage = Storage::new(StorageOptions::default())?;
     let queue = storage.queue(QueueOptions::default())?;
-    let bytes: Box<dyn Landing> = Box::new(text.into_bytes());
-    let ticket = queue.enqueue(Request::replace(&path, bytes))?;
-    queue.submit();
+    let mut ticket = queue.submit(FileOp::replace(&path, text.into_bytes()))?;
     // The frame goes on here; the error, if there is one, comes with the ticket.
     ticket.wait()?;
     println!("{path} is safe");

@@ -1,134 +1,212 @@
-//! Destinations: where bytes land.
+//! Memory of a request: where bytes land, or come from, while its slot owns it.
 //!
-//! The library's own buffers are the safe and fast default. Memory of the application comes in by
-//! ownership ([`Landing`]), by a callback that supplies it once the size is known, or, through one
-//! entry that is marked unsafe, borrowed. A [`Place`] is host memory today; the enum is open so
-//! that memory of a GPU can join without a break.
-//!
-//! # Safety
-//! [`Landing`] is an unsafe trait: the engine lets kernels and workers write where `place` says.
-//!
-//! ```
-//! use millstream::{Landing, Place};
-//! let mut memory: Box<dyn Landing> = Box::new(vec![0u8; 16]);
-//! assert!(matches!(memory.place(), Place::Host { len: 16, .. }));
-//! ```
-#![expect(
-    unsafe_code,
-    reason = "declares and implements the contract of memory that devices fill"
-)]
+//! The library's own buffers are the safe and fast default. Memory of the application arrives by
+//! ownership ([`Destination`]), by a callback that supplies it once the size is known, or borrowed,
+//! through one unsafe call.
 
-use std::any::Any;
+use std::any::{Any, TypeId};
 
-use millstream_io::Buffer;
+use millstream_io::{Access, Buffer, Destination, Identity, Place};
 
-/// Where memory is.
-#[derive(Debug, Clone, Copy)]
+/// What is known of an open file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Place {
-    /// Memory of this process.
-    Host {
-        /// First byte.
-        pointer: *mut u8,
-        /// Bytes.
-        len: usize,
-    },
+pub struct FileInfo {
+    /// Bytes.
+    pub len: u64,
+    /// Which file it is: device, inode, time of the last modification.
+    pub identity: Identity,
+    /// Whether direct I/O is possible.
+    pub direct: bool,
 }
 
-/// Owned memory of the application that bytes can land in.
-///
-/// # Safety
-/// `place` must always name the same memory, which is valid for reads and writes from any thread,
-/// initialised, and used by nobody else, from the call until the value is dropped; moving the value
-/// must not move the memory.
-pub unsafe trait Landing: Any + Send {
-    /// Where the memory is.
-    fn place(&mut self) -> Place;
+/// How to open a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct FileOptions {
+    /// For writing as well.
+    pub write: bool,
+    /// Create it if it does not exist.
+    pub create: bool,
+    /// With `create`: fail if the path exists, even as a symbolic link.
+    pub exclusive: bool,
+    /// Truncate it to length 0.
+    pub truncate: bool,
+    /// Whether reads go through the page cache; `None` for the storage's setting.
+    pub access: Option<Access>,
+    /// Many small reads at depth are expected (a package): cold small reads bypass the page cache,
+    /// too.
+    pub package: bool,
 }
 
-// SAFETY: a vector's heap memory does not move while the vector is neither grown nor dropped, and
-// the engine, its owner meanwhile, does neither.
-unsafe impl Landing for Vec<u8> {
-    fn place(&mut self) -> Place {
-        Place::Host {
-            pointer: self.as_mut_ptr(),
-            len: self.len(),
-        }
-    }
-}
+/// Supplies memory once the raw size is known; `None` refuses.
+pub(crate) type Supply = Box<dyn FnOnce(usize) -> Option<Memory> + Send>;
 
-// SAFETY: a box's memory does not move with the box.
-unsafe impl Landing for Box<[u8]> {
-    fn place(&mut self) -> Place {
-        Place::Host {
-            pointer: self.as_mut_ptr(),
-            len: self.len(),
-        }
-    }
-}
-
-// SAFETY: a buffer's memory belongs to its pool and does not move.
-unsafe impl Landing for Buffer {
-    fn place(&mut self) -> Place {
-        Place::Host {
-            pointer: self.as_mut_ptr(),
-            len: self.len(),
-        }
-    }
-}
-
-/// Supplies memory once the raw size is known; `None` refuses. Called on a worker.
-pub type Supply = Box<dyn FnOnce(usize) -> Option<Box<dyn Landing>> + Send>;
-
-pub(crate) enum Destination {
+/// Memory owned by a request's slot, or what completes a request in its place.
+#[derive(Default)]
+pub(crate) enum Memory {
+    /// None: nothing lands, or the memory is borrowed, or the system still holds it.
+    #[default]
+    None,
     /// A buffer of the library, taken when the size is known.
-    Library,
-    /// A buffer that the caller has, for reuse.
+    Pool,
+    /// A buffer.
     Buffer(Buffer),
     /// Several buffers, filled one after the other.
     Pieces(Vec<Buffer>),
-    /// Memory of the application, owned.
-    Landing(Box<dyn Landing>),
-    /// Memory supplied later.
+    /// Memory of the application.
+    Owned(Box<dyn Destination>),
+    /// Memory that a callback supplies.
     Supply(Supply),
-    /// Memory of the application, promised to live long enough.
-    Borrowed(Borrowed),
-    /// Nothing lands (writes and the like).
-    Nothing,
+    /// The answer of `Storage::opened`.
+    Info(FileInfo),
 }
 
-/// Borrowed memory: see [`Request::into_borrowed`](crate::Request::into_borrowed).
-#[derive(Clone, Copy)]
-pub(crate) struct Borrowed {
+/// Which [`Memory`] a slot has, known without touching its cold half.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum MemoryKind {
+    None = 0,
+    Pool = 1,
+    Buffer = 2,
+    Pieces = 3,
+    Owned = 4,
+    Supply = 5,
+    Borrowed = 6,
+}
+
+impl MemoryKind {
+    pub(crate) fn from_index(index: u8) -> MemoryKind {
+        use MemoryKind::*;
+        const ALL: [MemoryKind; 7] = [None, Pool, Buffer, Pieces, Owned, Supply, Borrowed];
+        ALL[usize::from(index)]
+    }
+}
+
+/// Address and length of one piece of memory, where it has one piece.
+pub(crate) struct Span {
     pub(crate) pointer: *mut u8,
-    pub(crate) len: usize,
+    pub(crate) len: u64,
 }
 
-// SAFETY: who made it promised that any thread may use the memory until the request has ended.
-unsafe impl Send for Borrowed {}
-
-/// What a request gives back when it ends.
-#[derive(Default)]
-#[non_exhaustive]
-pub enum Landed {
-    /// Nothing: borrowed memory, or a request without a destination.
-    #[default]
-    Nothing,
-    /// The buffer.
-    Buffer(Buffer),
-    /// The pieces, in order.
-    Pieces(Vec<Buffer>),
-    /// The application's memory.
-    Landing(Box<dyn Landing>),
-}
-
-impl std::fmt::Debug for Landed {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Landed::Nothing => write!(f, "Nothing"),
-            Landed::Buffer(buffer) => write!(f, "Buffer({} bytes)", buffer.len()),
-            Landed::Pieces(pieces) => write!(f, "Pieces({})", pieces.len()),
-            Landed::Landing(_) => write!(f, "Landing"),
+impl Memory {
+    /// The memory of a destination. Buffers are recognized, so that they need no box.
+    pub(crate) fn of<D: Destination>(destination: D) -> Memory {
+        let mut destination = Some(destination);
+        if let Some(buffer) = (&mut destination as &mut dyn Any).downcast_mut::<Option<Buffer>>() {
+            return buffer.take().map_or(Memory::None, Memory::Buffer);
         }
+        match destination {
+            Some(destination) => Memory::Owned(Box::new(destination)),
+            None => unreachable!("taken above only if it is a buffer"),
+        }
+    }
+
+    pub(crate) fn kind(&self) -> MemoryKind {
+        match self {
+            Memory::None | Memory::Info(_) => MemoryKind::None,
+            Memory::Pool => MemoryKind::Pool,
+            Memory::Buffer(_) => MemoryKind::Buffer,
+            Memory::Pieces(_) => MemoryKind::Pieces,
+            Memory::Owned(_) => MemoryKind::Owned,
+            Memory::Supply(_) => MemoryKind::Supply,
+        }
+    }
+
+    /// Where it is, if it is one piece that exists already.
+    pub(crate) fn span(&mut self) -> Option<Span> {
+        match self {
+            Memory::Buffer(buffer) => Some(Span {
+                len: buffer.len() as u64,
+                pointer: buffer.as_mut_ptr(),
+            }),
+            Memory::Owned(memory) => match memory.place() {
+                Place::Host { pointer, len } => Some(Span {
+                    pointer,
+                    len: len as u64,
+                }),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// Bytes that can land in it: of a buffer its capacity.
+    pub(crate) fn room(&mut self) -> u64 {
+        match self {
+            Memory::Pool | Memory::Supply(_) => u64::MAX,
+            Memory::Buffer(buffer) => buffer.capacity() as u64,
+            Memory::Pieces(pieces) => pieces.iter().map(|piece| piece.len() as u64).sum(),
+            Memory::None | Memory::Info(_) => 0,
+            Memory::Owned(_) => self.span().map_or(0, |span| span.len),
+        }
+    }
+
+    /// Whether [`Memory::into_type`] gives one.
+    pub(crate) fn is_type<T: 'static>(&self, succeeded: bool) -> bool {
+        let own = TypeId::of::<T>();
+        match self {
+            Memory::Buffer(_) => own == TypeId::of::<Buffer>(),
+            Memory::Pool => succeeded && own == TypeId::of::<Buffer>(),
+            Memory::Pieces(_) => own == TypeId::of::<Vec<Buffer>>(),
+            Memory::Info(_) => own == TypeId::of::<FileInfo>(),
+            Memory::Owned(memory) => {
+                let memory: &dyn Any = &**memory;
+                memory.is::<T>()
+            }
+            Memory::None => own == TypeId::of::<()>(),
+            Memory::Supply(_) => false,
+        }
+    }
+
+    /// The memory as the type that the request was made with; `None` if the system still holds it.
+    pub(crate) fn into_type<T: 'static>(self, succeeded: bool) -> Option<T> {
+        let mut typed: Option<T> = None;
+        let place: &mut dyn Any = &mut typed;
+        match self {
+            Memory::Buffer(buffer) => set(place, buffer),
+            // A request for no bytes takes no buffer.
+            Memory::Pool if succeeded => set(place, Buffer::empty()),
+            Memory::Pieces(pieces) => set(place, pieces),
+            Memory::Info(info) => set(place, info),
+            Memory::Owned(memory) => {
+                let memory: Box<dyn Any> = memory;
+                return memory.downcast::<T>().ok().map(|memory| *memory);
+            }
+            Memory::None => set(place, ()),
+            Memory::Pool | Memory::Supply(_) => {}
+        }
+        typed
+    }
+}
+
+/// Puts a value into an `Option` of its type.
+fn set<T: 'static>(place: &mut dyn Any, value: T) {
+    if let Some(place) = place.downcast_mut::<Option<T>>() {
+        *place = Some(value);
+    }
+}
+
+impl std::fmt::Debug for Memory {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?}", self.kind())
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_comes_back_as_the_type_it_was_given_as() {
+        let memory = Memory::of(vec![7u8; 3]);
+        assert_eq!(memory.kind(), MemoryKind::Owned);
+        assert_eq!(memory.into_type::<Vec<u8>>(true), Some(vec![7; 3]));
+        let memory = Memory::of(Buffer::empty());
+        assert_eq!(memory.kind(), MemoryKind::Buffer);
+        assert!(memory.into_type::<Buffer>(true).is_some());
+        assert_eq!(Memory::None.into_type::<()>(true), Some(()));
+        assert!(Memory::None.into_type::<Buffer>(true).is_none());
+        assert!(Memory::Pool.into_type::<Buffer>(false).is_none());
+        assert!(Memory::Pool.into_type::<Buffer>(true).is_some());
     }
 }

@@ -1,284 +1,946 @@
-//! The engine: one thread per storage that takes entries, orders them, feeds the device and ends
-//! requests.
+//! The engine: one loop owns all deciding state.
 //!
-//! A round of the engine walks the data's way once: mail (entries, commands, results of jobs) →
-//! [`intake`] → completions of the device → [`decode`] → timers → [`issue`] (the scheduler's picks
-//! go to the device) → ends (FIFO entries, wakers) → [`copies`] (a little of what is to be copied
-//! out of the page cache). It never opens, stats or decodes, copies for no longer than 30 µs at a
-//! time, and calls no code of the application but wakers and the log hook, outside all locks.
+//! A round walks the data's way once: mail → intake → completions, answers, results → timers →
+//! events → opens → issue → settle. Components own their fields and return values; only this module
+//! sees all of them. Handlers look at one request and return a [`Flow`]; [`Engine::follow`] acts on
+//! it and comes last. A request ends in [`Engine::finish`] and nowhere else, and nothing looks at
+//! its slot afterwards; effects on other requests go into `events`, checked when they are popped.
 //!
-//! Ownership, which everything else rests on:
-//! - All tables are the engine's alone. A request's end is decided here and nowhere else, so each
-//!   ends exactly once.
-//! - A request with operations or jobs out does not end, with one exception: its timeout has passed
-//!   and its destination is owned. Then destination and windows move to the quarantine until the
-//!   last of them is back.
-//! - An operation keeps its file's descriptors open (`File::ops`); a request that waits keeps its
-//!   file from being evicted (`File::users`).
+//! A request with operations, jobs or calls out does not end, with one exception: its timeout has
+//! passed, or its device broke, and its memory is owned: then that moves to quarantine. A broken
+//! invariant ends the process (`or_abort`): unwinding would free memory that the kernel may be
+//! writing to.
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::HashMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Waker;
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use millstream_codec::Scratch;
-use millstream_io::{Arena, Completion, Descriptor, Device, DeviceKind, Doorbell, Segments};
+use millstream_io::device::calls::{CallDone, OfferToken};
+use millstream_io::{Arena, Completion, Descriptor};
 
-use crate::error::Error;
-use crate::job::{self, Job, Target};
+use crate::complete::{Queues, Rule};
+use crate::decode::jobs::{Job, JobResult, JobSink, JobTask, Task, run_job, run_task};
+use crate::decode::workers::Jobs;
+use crate::destination::MemoryKind;
+use crate::error::{Error, ErrorKind};
+use crate::files::Files;
+use crate::heap::Heap;
+use crate::ids::{FileId, Id};
+use crate::lanes::Lanes;
 use crate::limits;
-use crate::options::PortableJob;
-use crate::park::{self, Role};
-use crate::queue::Submitted;
-use crate::request::Priority;
-use crate::scheduler::Scheduler;
-use crate::stats::Stats;
-use crate::storage::{CloseReport, Inbox, Reply, Shared};
-use crate::trace::{EventKind, Lane, Trace, TraceEvent};
+use crate::mailbox::{Letter, Pump, closed_error};
+use crate::priority::Priority;
+use crate::queue::{Command, Fifo, Mailbox, NO_INDEX, Parcel, QueueShared};
+use crate::request::{Rare, Verb};
+use crate::scheduler::{NO_DEADLINE, Order, Scheduler};
+use crate::slots::{Ended, EngineSide, Freed};
+use crate::staging::Staged;
+use crate::state::{Event, State};
+use crate::stats::Counters;
+use crate::trace::{Lane as TraceLane, Span};
+use crate::transfers::{Lane, Transfers};
+use crate::waiters::wake_all;
 
+mod back;
+mod calls;
 mod close;
-mod complete;
-mod copies;
-mod decode;
-pub(crate) mod device;
-mod end;
-mod files;
 mod intake;
 mod issue;
-mod opens;
-mod queues;
-mod staged;
-mod straight;
-mod table;
 
-use files::Files;
-use queues::Queues;
-use table::{Ops, Quarantine, Req};
+use calls::CallTable;
 
-/// What happens at a time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Timer {
-    /// A request's timeout.
-    Timeout(u32, u32),
-    /// A queue may move bytes again.
-    Bandwidth(u32),
+/// What has happened to a request from outside its own way.
+enum What {
+    /// A fence may have been reached.
+    GateOpen,
+    /// It was held by its queue, its mount or earlier writes, and may be served again.
+    Released,
+    /// Its file is open, or failed to open.
+    FileReady,
+    /// It is to end.
+    End(Error),
 }
 
+/// What a handler says of a request.
+enum Flow {
+    Wait,
+    Runnable,
+    /// It ends now, well or with an error.
+    End(Option<Error>),
+}
+
+/// The engine's own columns of a slot: one cache line.
+#[repr(C, align(64))]
+struct Col {
+    len: u64,
+    issued: u64,
+    sequence: u64,
+    submitted_ns: u64,
+    arrival: u64,
+    /// Why it ends, set once.
+    ending: Option<Error>,
+    generation: u32,
+    queue: u16,
+    operations: u16,
+    /// Jobs and calls out.
+    jobs: u16,
+    state: State,
+    priority: Priority,
+    verb: Verb,
+    flags: u8,
+}
+const _: () = assert!(
+    size_of::<Col>() == 64,
+    "the columns of a slot are a cache line"
+);
+
+/// Flags of a column.
+mod flag {
+    /// It has a group, a deadline, a raw length or charged bytes.
+    pub(super) const USUAL: u8 = 1;
+    /// It has an entry in `extras`.
+    pub(super) const EXTRA: u8 = 2;
+    /// Counted among the requests of its file.
+    pub(super) const HOLDS: u8 = 4;
+    /// Counted among the users of its file.
+    pub(super) const ATTACHED: u8 = 8;
+    /// Never merged (again).
+    pub(super) const ALONE: u8 = 16;
+    /// The length of its file was asked for again.
+    pub(super) const ASKED: u8 = 32;
+    /// Its range is definite and was checked.
+    pub(super) const PREPARED: u8 = 64;
+    /// Counted among the writes of its file.
+    pub(super) const WRITES: u8 = 128;
+}
+
+impl Default for Col {
+    fn default() -> Col {
+        Col {
+            len: 0,
+            issued: 0,
+            sequence: 0,
+            submitted_ns: 0,
+            arrival: 0,
+            ending: None,
+            generation: 0,
+            queue: 0,
+            operations: 0,
+            jobs: 0,
+            state: State::Free,
+            priority: Priority::Low,
+            verb: Verb::Read,
+            flags: 0,
+        }
+    }
+}
+
+impl Col {
+    #[inline]
+    fn has(&self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+
+    #[inline]
+    fn is_out(&self) -> bool {
+        self.operations > 0 || self.jobs > 0
+    }
+}
+
+/// What few requests have.
+#[derive(Default)]
+struct Extra {
+    rare: Box<Rare>,
+    staged: Option<Box<Staged>>,
+    /// Its memory is offered to the open of its file (counted in `jobs`).
+    offer: Option<Arc<OfferToken>>,
+    /// What work on names is about, for errors.
+    path: Option<Arc<Path>>,
+}
+
+/// Bytes per second of the devices while busy, smoothed; and how time was spent.
+struct Rate {
+    bytes_per_second: u64,
+    bytes: u64,
+    busy_ns: u64,
+    last_ns: u64,
+    /// Anything was in flight, and anything waited, when time was last accounted for.
+    in_flight: bool,
+    waited: bool,
+}
+
+/// See the header.
 pub(crate) struct Engine {
-    shared: Arc<Shared>,
-    device: Box<dyn Device>,
-    /// For mounts that can hang, beside a ring; made when the first such file is opened.
-    slow: Option<Box<dyn Device>>,
-    slow_apart: bool,
+    shared: Arc<Mailbox>,
+    side: EngineSide,
+    cols: Vec<Col>,
+    extras: Vec<Option<Box<Extra>>>,
+    lanes: Lanes,
     arena: Arena,
-    /// Windows of staging taken so far; after some of them staging is registered.
-    staged_windows: u64,
-    requests: Vec<Req>,
-    /// Their tags, side by side for the scan of a cancellation by mask.
-    tags: Vec<u64>,
-    free_requests: Vec<u32>,
-    ops: Ops,
-    /// Operations that a full device gave back, with their memory.
-    ops_waiting: Vec<(u32, Segments)>,
-    copies: copies::OwnCopies,
-    /// Operations pushed since the last submit.
-    unsubmitted: usize,
+    /// Windows of staging taken; after some of them staging is registered with the device.
+    windows: u64,
     scheduler: Scheduler,
     /// Requests whose stored bytes are in memory: they wait for workers, and for no device.
     memory_scheduler: Scheduler,
     files: Files,
     queues: Queues,
-    quarantine: HashMap<Target, Quarantine>,
-    /// Requests held by fences.
-    gated: Vec<Target>,
+    transfers: Transfers,
+    calls: CallTable,
+    /// Timeouts by slot.
+    timers: Heap,
+    /// Ends of bandwidth holds by queue.
+    holds: Heap,
+    /// Requests that wait for fences.
+    gated: Vec<Id>,
     gated_bytes: u64,
-    timers: BinaryHeap<Reverse<(u64, Timer)>>,
-    epoch: Instant,
+    /// Changes of priority of requests that have not arrived.
+    early: HashMap<Id, (Priority, Option<Instant>)>,
+    events: Vec<(Id, What)>,
+    jobs: Arc<Jobs>,
+    new_jobs: Vec<JobTask>,
+    jobs_out: usize,
+    closes: Vec<Descriptor>,
+    wakers: Vec<Waker>,
+    /// Lists that are used again.
+    dirty: Vec<Arc<QueueShared>>,
+    results: Vec<JobResult>,
+    letters: Vec<Letter<QueueShared>>,
+    commands: Vec<(u32, Command)>,
+    completions: Vec<Completion>,
+    answers: Vec<CallDone>,
     now_ns: u64,
     arrivals: u64,
-    jobs_out: usize,
-    /// Threads that do jobs.
-    workers: usize,
-    jobs: Vec<(Priority, Job)>,
-    /// Descriptors to be closed by the round's end.
-    closes: Vec<Descriptor>,
-    inbox: Inbox,
-    submitted: Submitted,
-    completions: Vec<Completion>,
-    /// Results of jobs that the engine did itself.
-    own_results: Vec<job::JobResult>,
-    wakers: Vec<Waker>,
-    stats: Stats,
-    trace: Option<Trace>,
-    trace_start_ns: u64,
-    /// Bytes per second while busy, smoothed.
-    rate: u64,
-    rate_bytes: u64,
-    rate_busy_ns: u64,
-    last_account_ns: u64,
-    /// Whether anything waited for the device when time was last accounted for.
-    waited: bool,
+    rate: Rate,
     repeat_bytes: u64,
-    repeat_bytes_max: u64,
-    closing: Option<(Instant, Reply<CloseReport>)>,
+    closing: Option<Option<Instant>>,
+    closed: bool,
     scratch: Scratch,
-    /// How long the last rest took.
+    /// How long the last sleep took.
     last_gap: Duration,
 }
 
-/// Starts the engine's thread; comes back once the device is made.
-pub(crate) fn start(
-    shared: &Arc<Shared>,
-    maker: device::Maker,
-) -> Result<(JoinHandle<()>, DeviceKind, String), Error> {
-    let (send, receive) = std::sync::mpsc::sync_channel(1);
-    let of_engine = Arc::clone(shared);
-    let run = move || {
-        park::set_role(Role::Storage);
-        let threads = &of_engine.options.threads;
-        threads.settle(&threads.engine, 0);
-        let made = maker().and_then(|made| {
-            let about = (made.device.kind(), made.reason.clone());
-            Ok((Engine::new(&of_engine, made)?, about))
-        });
-        match made {
-            Ok((mut engine, (kind, reason))) => {
-                of_engine.set_doorbell(engine.doorbell());
-                let _ = send.send(Ok((kind, reason)));
-                or_abort(&of_engine, || engine.run());
-            }
-            Err(error) => {
-                let _ = send.send(Err(error));
-            }
-        }
-    };
-    let no_thread = |_| {
-        Error::new(
-            crate::ErrorKind::OutOfMemory,
-            "the system refused another thread",
-        )
-    };
-    let thread = std::thread::Builder::new()
-        .name("ms-engine".into())
-        .spawn(run)
-        .map_err(no_thread)?;
-    match receive.recv() {
-        Ok(Ok((kind, reason))) => Ok((thread, kind, reason)),
-        Ok(Err(error)) => {
-            let _ = thread.join();
-            Err(error)
-        }
-        Err(_) => Err(Error::new(
-            crate::ErrorKind::Io,
-            "the engine's thread ended at its start",
-        )),
-    }
-}
-
-/// Lets the engine work, on its thread or on one that pumps. A broken invariant ends the process:
-/// unwinding would free memory that the kernel may be writing to, and leave everyone who waits for
-/// a request waiting for ever.
-pub(crate) fn or_abort<T>(shared: &Shared, work: impl FnOnce() -> T) -> T {
+/// Lets the engine work. A broken invariant ends the process.
+pub(crate) fn or_abort<T>(shared: &Mailbox, work: impl FnOnce() -> T) -> T {
     let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
-    done.unwrap_or_else(|_| {
+    done.unwrap_or_else(|panic| {
+        let cause = panic.downcast_ref::<String>().map(String::as_str);
+        let cause = cause.or_else(|| panic.downcast_ref::<&str>().copied());
         let text = "the engine broke an invariant of its own; the process ends";
-        shared.log(crate::LogLevel::Warning, text);
+        shared.warn(format!("{text}: {}", cause.unwrap_or("unknown")));
+        shared.log.flush(Duration::from_millis(200));
         std::process::abort();
     })
 }
 
 impl Engine {
-    pub(crate) fn new(shared: &Arc<Shared>, made: device::Made) -> Result<Engine, Error> {
+    pub(crate) fn new(
+        shared: &Arc<Mailbox>,
+        side: EngineSide,
+        lanes: Lanes,
+        jobs: Arc<Jobs>,
+    ) -> Result<Engine, Error> {
         let options = &shared.options;
-        let arena = Arena::new(options.staging_bytes, options.allocator.clone())
-            .map_err(|error| Error::from_io(&error))?;
-        let device = made.device;
-        let memory = rustix::system::sysinfo().totalram;
+        let arena = Arena::new(options.staging_bytes, options.allocator.clone())?;
+        let capacity = arena.capacity() as u64;
+        shared.counters.staging_capacity_bytes.set(capacity);
+        let block_bytes = options.block_bytes as u64;
         Ok(Engine {
-            device,
-            slow: None,
-            staged_windows: 0,
-            slow_apart: made.slow_apart,
-            requests: Vec::new(),
-            tags: Vec::new(),
-            free_requests: Vec::new(),
-            ops: Ops::default(),
-            ops_waiting: Vec::new(),
-            copies: copies::OwnCopies::new(options),
-            unsubmitted: 0,
-            scheduler: Scheduler::new(options.block_bytes as u64),
-            memory_scheduler: Scheduler::new(options.block_bytes as u64),
-            files: Files::new(options.descriptors),
+            side,
+            cols: Vec::new(),
+            extras: Vec::new(),
+            lanes,
+            arena,
+            windows: 0,
+            scheduler: Scheduler::new(block_bytes),
+            memory_scheduler: Scheduler::new(block_bytes),
+            files: Files::new(options.descriptors, options.access),
             queues: Queues::default(),
-            quarantine: HashMap::new(),
+            transfers: Transfers::default(),
+            calls: CallTable::default(),
+            timers: Heap::default(),
+            holds: Heap::default(),
             gated: Vec::new(),
             gated_bytes: 0,
-            timers: BinaryHeap::new(),
-            epoch: Instant::now(),
+            early: HashMap::new(),
+            events: Vec::new(),
+            jobs,
+            new_jobs: Vec::new(),
+            jobs_out: 0,
+            closes: Vec::new(),
+            wakers: Vec::new(),
+            dirty: Vec::new(),
+            results: Vec::new(),
+            letters: Vec::new(),
+            commands: Vec::new(),
+            completions: Vec::new(),
+            answers: Vec::new(),
             now_ns: 0,
             arrivals: 0,
-            jobs_out: 0,
-            workers: options.threads.worker_count(),
-            jobs: Vec::new(),
-            closes: Vec::new(),
-            inbox: Inbox::default(),
-            submitted: Submitted::default(),
-            completions: Vec::new(),
-            own_results: Vec::new(),
-            wakers: Vec::new(),
-            stats: Stats {
-                staging_capacity_bytes: arena.capacity() as u64,
-                ..Stats::default()
+            rate: Rate {
+                bytes_per_second: 2_000_000_000,
+                bytes: 0,
+                busy_ns: 0,
+                last_ns: 0,
+                in_flight: false,
+                waited: false,
             },
-            trace: None,
-            trace_start_ns: 0,
-            rate: 2_000_000_000,
-            rate_bytes: 0,
-            rate_busy_ns: 0,
-            last_account_ns: 0,
-            waited: false,
             repeat_bytes: 0,
-            repeat_bytes_max: memory / limits::REPEAT_MEMORY_FRACTION,
             closing: None,
+            closed: false,
             scratch: Scratch::default(),
             last_gap: Duration::MAX,
-            arena,
             shared: Arc::clone(shared),
         })
     }
 
-    pub(crate) fn doorbell(&self) -> Doorbell {
-        self.device.doorbell()
-    }
-
-    /// The thread's loop: until the storage is closed.
-    fn run(&mut self) {
-        loop {
+    /// The engine thread's loop: until the storage is closed.
+    pub(crate) fn run(&mut self) {
+        while !self.closed {
             let worked = self.round();
             if self.closing.is_some() && self.try_close() {
                 return;
             }
             if !worked {
-                self.rest();
+                self.sleep(None);
             }
         }
     }
 
-    /// Nothing to do: sleeps, after a short look for mail if the last came quickly. While the
-    /// device or workers have something it sleeps at once: they wake it, and what comes together
-    /// is then taken together.
-    fn rest(&mut self) {
-        if self.await_helpers() {
+    /// One round; whether anything was done.
+    fn round(&mut self) -> bool {
+        self.now_ns = self.shared.now_ns();
+        let mut worked = self.take_mail();
+        worked |= self.intake();
+        worked |= self.lanes.reap(&mut self.completions) > 0 || !self.completions.is_empty();
+        self.complete_all();
+        worked |= self.lanes.reap_calls(&mut self.answers) > 0;
+        self.answer_all();
+        worked |= self.take_results();
+        worked |= self.fire_timers();
+        worked |= self.handle_events();
+        self.start_opens();
+        worked |= self.issue_all();
+        worked |= self.send_jobs();
+        worked |= self.handle_events();
+        self.push_all();
+        self.settle();
+        worked
+    }
+
+    /// Takes submissions, letters and results.
+    fn take_mail(&mut self) -> bool {
+        if !self.shared.take_mail_flag() {
+            return false;
+        }
+        let mut dirty = std::mem::take(&mut self.dirty);
+        self.shared.take_dirty(&mut dirty, &mut self.results);
+        for queue in dirty.drain(..) {
+            if queue.index.load(Ordering::Relaxed) == NO_INDEX {
+                // The letter that announces it was put before.
+                self.take_letters();
+            }
+            self.take_queue(&queue);
+        }
+        self.dirty = dirty;
+        // Letters put before a submission are handled before its intake.
+        self.take_letters();
+        let mut commands = std::mem::take(&mut self.commands);
+        for (queue, command) in commands.drain(..) {
+            self.command(queue, command);
+        }
+        self.commands = commands;
+        if self.shared.take_fences_flag() {
+            let gated = std::mem::take(&mut self.gated);
+            let open = gated.into_iter().map(|id| (id, What::GateOpen));
+            self.events.extend(open);
+        }
+        true
+    }
+
+    fn take_queue(&mut self, queue: &Arc<QueueShared>) {
+        let index = queue.index.load(Ordering::Relaxed);
+        if self.queues.get(index).is_none() {
+            // It was dropped and let go of; a command may still have come for it.
+            return;
+        }
+        let (mut parcels, mut commands) = (Vec::new(), Vec::new());
+        let state = self.queues.state(index);
+        queue.take(&mut parcels, &mut state.spare, &mut commands);
+        let taken = parcels.into_iter().map(|parcel: Parcel| (parcel, 0));
+        state.backlog.extend(taken);
+        let commands = commands.into_iter().map(|command| (index, command));
+        self.commands.extend(commands);
+    }
+
+    fn take_letters(&mut self) {
+        let mut letters = std::mem::take(&mut self.letters);
+        self.shared.take_letters(&mut letters);
+        for letter in letters.drain(..) {
+            self.letter(letter);
+        }
+        self.letters = letters;
+    }
+
+    fn letter(&mut self, letter: Letter<QueueShared>) {
+        match letter {
+            Letter::Open {
+                file,
+                path,
+                options,
+            } => self.files.add(file, path, options),
+            Letter::Adopt {
+                file,
+                path,
+                options,
+                opened,
+            } => self.files.adopt(file, path, options, opened),
+            Letter::Queue(queue) => {
+                if self.closing.is_some() {
+                    queue.close();
+                }
+                self.queues.add(queue);
+            }
+            Letter::Cancel(id) => {
+                // One that has not arrived is found by its interest.
+                if self.is_known(id) {
+                    let canceled = Error::new(ErrorKind::Canceled, "");
+                    self.drive(id.index(), What::End(canceled));
+                }
+            }
+            Letter::Change {
+                id,
+                priority,
+                deadline,
+            } => match self.is_known(id) {
+                true => self.change(id.index(), priority, deadline),
+                false if self.side.is_pending(id) => {
+                    self.early.insert(id, (priority, deadline));
+                }
+                false => {}
+            },
+            Letter::Close(deadline) => self.begin_close(deadline),
+        }
+    }
+
+    /// Whether a request has arrived and has not ended.
+    fn is_known(&self, id: Id) -> bool {
+        let col = self.cols.get(id.index() as usize);
+        col.is_some_and(|col| col.state != State::Free && col.generation == id.generation())
+    }
+
+    fn command(&mut self, queue: u32, command: Command) {
+        match command {
+            Command::CancelTagged {
+                mask,
+                value,
+                before,
+            } => self.cancel_where(
+                queue,
+                Rule::Tagged {
+                    mask,
+                    value,
+                    before,
+                },
+            ),
+            Command::CancelGroup { group, before } => {
+                self.cancel_where(queue, Rule::Group { group, before });
+            }
+            Command::Pause(paused) => {
+                self.queues.state(queue).paused = paused;
+                self.unhold(queue);
+            }
+            Command::Bandwidth(limit) => {
+                self.queues.state(queue).bucket = limit.map(crate::complete::Bucket::new);
+                self.unhold(queue);
+            }
+            Command::Drop => self.queue_dropped(queue),
+        }
+    }
+
+    /// No handle of a queue is left: what a fence holds back is canceled, and nothing pauses it.
+    fn queue_dropped(&mut self, queue: u32) {
+        let state = self.queues.touch(queue);
+        state.dropped = true;
+        state.paused = false;
+        self.unhold(queue);
+        for index in self.live_of(queue) {
+            if self.waits_for_fence(index) {
+                self.drive(index, What::End(Error::new(ErrorKind::Canceled, "")));
+            }
+        }
+    }
+
+    /// Slots of a queue's live requests.
+    fn live_of(&mut self, queue: u32) -> Vec<u32> {
+        let chunks = self.queues.state(queue).shared.pool.chunks();
+        let slots = chunks
+            .into_iter()
+            .flat_map(|first| first..first + limits::SLOT_CHUNK);
+        let live = |index: &u32| {
+            let col = self.cols.get(*index as usize);
+            col.is_some_and(|col| col.state != State::Free && u32::from(col.queue) == queue)
+        };
+        slots.filter(live).collect()
+    }
+
+    fn cancel_where(&mut self, queue: u32, rule: Rule) {
+        for index in self.live_of(queue) {
+            if self.rule_matches(&rule, index, self.cols[index as usize].sequence) {
+                self.drive(index, What::End(Error::new(ErrorKind::Canceled, "")));
+            }
+        }
+        // Those that have not arrived: the rule stays until intake has passed its sequence.
+        let state = self.queues.state(queue);
+        state.rules.push(rule);
+        state.taken_in(state.next_sequence);
+    }
+
+    fn rule_matches(&mut self, rule: &Rule, index: u32, sequence: u64) -> bool {
+        let tag = self.side.tag(index);
+        let group = match self.cols[index as usize].has(flag::USUAL) {
+            true => self.side.usual(index).group.as_ref(),
+            false => None,
+        };
+        rule.matches(sequence, tag, group)
+    }
+
+    /// A queue's held requests may be served again (or are held again when their turn comes).
+    fn unhold(&mut self, queue: u32) {
+        let Some(state) = self.queues.get(queue) else {
+            return;
+        };
+        if !state.paused {
+            let held = state.held.drain(..).map(|id| (id, What::Released));
+            self.events.extend(held);
+        }
+    }
+
+    fn change(&mut self, index: u32, priority: Priority, deadline: Option<Instant>) {
+        self.cols[index as usize].priority = priority;
+        let has_usual = self.cols[index as usize].has(flag::USUAL);
+        let usual = self.side.usual(index);
+        if !has_usual {
+            *usual = crate::slots::Usual {
+                raw_len: u64::MAX,
+                ..Default::default()
+            };
+        }
+        usual.deadline = deadline;
+        self.cols[index as usize].flags |= flag::USUAL;
+        if self.scheduler_of(index).remove(index) {
+            self.schedule(index);
+        }
+    }
+
+    /// Handles what concerns other requests than the one that caused it.
+    fn handle_events(&mut self) -> bool {
+        let mut worked = false;
+        while let Some((id, what)) = self.events.pop() {
+            worked = true;
+            if self.is_known(id) {
+                self.drive(id.index(), what);
+            }
+        }
+        worked
+    }
+
+    /// Something has happened to a request from outside its own way.
+    fn drive(&mut self, index: u32, what: What) {
+        let flow = match what {
+            What::GateOpen => self.gate_open(index),
+            What::Released => self.released(index),
+            What::FileReady => self.file_ready(index),
+            What::End(error) => self.end_wanted(index, error),
+        };
+        self.follow(index, flow);
+    }
+
+    /// Acts on what a handler says; nothing comes after.
+    #[inline(always)]
+    fn follow(&mut self, index: u32, flow: Flow) {
+        match flow {
+            Flow::Wait => {}
+            Flow::Runnable => {
+                self.cols[index as usize].state.on(Event::Runnable);
+                self.schedule(index);
+            }
+            Flow::End(error) => self.finish(index, error),
+        }
+    }
+
+    fn scheduler_of(&mut self, index: u32) -> &mut Scheduler {
+        match self.cols[index as usize].verb {
+            Verb::Memory => &mut self.memory_scheduler,
+            _ => &mut self.scheduler,
+        }
+    }
+
+    #[inline]
+    fn schedule(&mut self, index: u32) {
+        let deadline_ns = self.deadline_ns(index);
+        let col = &self.cols[index as usize];
+        let (priority, arrival, verb, issued) = (col.priority, col.arrival, col.verb, col.issued);
+        let position = match verb {
+            Verb::Memory => None,
+            _ => {
+                let body = self.side.peek(index);
+                let file = self.files.peek(body.file);
+                file.and_then(|file| file.position(body.offset + issued))
+            }
+        };
+        let order = Order {
+            priority,
+            deadline_ns,
+            arrival,
+            position,
+        };
+        let now_ns = self.now_ns;
+        self.scheduler_of(index).add(index, order, now_ns);
+    }
+
+    #[inline]
+    fn deadline_ns(&mut self, index: u32) -> u64 {
+        if !self.cols[index as usize].has(flag::USUAL) {
+            return NO_DEADLINE;
+        }
+        let deadline = self.side.usual(index).deadline;
+        deadline.map_or(NO_DEADLINE, |at| self.shared.to_ns(at))
+    }
+
+    /// A request is to end: failed, canceled or timed out. It ends once nothing of it is out.
+    fn end_wanted(&mut self, index: u32, error: Error) -> Flow {
+        if self.cols[index as usize].ending.is_some() {
+            return Flow::Wait;
+        }
+        self.withdraw_offer(index);
+        self.scheduler_of(index).remove(index);
+        let col = &mut self.cols[index as usize];
+        col.ending = Some(error);
+        match col.is_out() {
+            true => {
+                col.state.on(Event::Drain);
+                Flow::Wait
+            }
+            false => self.drained(index),
+        }
+    }
+
+    /// Nothing of an ending request is out any more.
+    fn drained(&mut self, index: u32) -> Flow {
+        let col = &mut self.cols[index as usize];
+        assert!(!col.is_out(), "memory is out until it is back");
+        Flow::End(col.ending.take())
+    }
+
+    /// Ends a request. Nothing looks at its slot afterwards.
+    #[inline]
+    fn finish(&mut self, index: u32, error: Option<Error>) {
+        let bytes = match error {
+            None => self.landed_bytes(index),
+            Some(_) => 0,
+        };
+        let error = error.map(|error| self.describe(index, error));
+        let kind = error.as_ref().map(Error::kind);
+        if self.shared.recorder.is_on() {
+            self.trace_request(index, bytes);
+        }
+        let deadline_ns = self.deadline_ns(index);
+        let col = &mut self.cols[index as usize];
+        assert!(!col.is_out(), "a request ends with nothing out");
+        col.state.on(Event::End);
+        let (queue, sequence, flags) = (u32::from(col.queue), col.sequence, col.flags);
+        let latency = self.now_ns.saturating_sub(col.submitted_ns);
+        self.shared.counters.latency[col.priority as usize].add(latency);
+        count_end(
+            &self.shared.counters,
+            kind,
+            bytes,
+            self.now_ns > deadline_ns,
+        );
+        if flags & flag::EXTRA != 0 {
+            self.drop_extra(index);
+        }
+        if flags & flag::HOLDS != 0 {
+            self.release_file(index, flags, error.as_ref());
+        }
+        let mut charged = 0;
+        if flags & flag::USUAL != 0 {
+            let usual = self.side.usual(index);
+            charged = usual.charged;
+            if let Some(group) = usual.group.take() {
+                group.completed(kind, bytes, &mut self.wakers);
+            }
+        }
+        let state = self.queues.touch(queue);
+        if let (Some(error), Some(kind)) = (&error, kind)
+            && kind != ErrorKind::Canceled
+        {
+            state.failed(sequence, kind);
+            state.shared.record_failure(sequence, error);
+        }
+        let (posted, freed) = match self.side.end(index, bytes, error) {
+            Ended::Ticket(_) => (None, None),
+            Ended::Posted(posted) => (Some(posted), None),
+            Ended::Freed(freed) => (None, Some(freed)),
+        };
+        let state = self.queues.state(queue);
+        state.completed(sequence, charged, posted);
+        if let Some(freed) = freed {
+            state.shared.pool.free_ended(freed);
+        }
+    }
+
+    /// Raw bytes that landed, or bytes that were written.
+    #[inline]
+    fn landed_bytes(&self, index: u32) -> u64 {
+        let col = &self.cols[index as usize];
+        match col.verb {
+            Verb::Sync | Verb::Names | Verb::Info => 0,
+            Verb::Write | Verb::Append | Verb::Prefetch => col.len,
+            Verb::Read | Verb::Memory => match self.staged(index) {
+                Some(staged) => staged.landed_len().unwrap_or(0),
+                None => col.len,
+            },
+        }
+    }
+
+    fn staged(&self, index: u32) -> Option<&Staged> {
+        if !self.cols[index as usize].has(flag::EXTRA) {
+            return None;
+        }
+        self.extras[index as usize].as_ref()?.staged.as_deref()
+    }
+
+    /// The same error with the file, range and name of its request.
+    fn describe(&mut self, index: u32, error: Error) -> Error {
+        let col = &self.cols[index as usize];
+        let body = self.side.peek(index);
+        let (range, len) = (body.offset, if col.len > 0 { col.len } else { body.len });
+        let path = self
+            .files
+            .peek(body.file)
+            .map(|file| Arc::clone(&file.path));
+        let path = path.or_else(|| self.extras.get(index as usize)?.as_ref()?.path.clone());
+        let name = self.rare(index).and_then(|rare| rare.name.clone());
+        let error = match error.has_range() {
+            // A block of a table names its own place, maybe in another file.
+            true => {
+                let (own, offset, len) = (error.shared_path(), error.offset(), error.len());
+                error.at(own.or(path), offset, len)
+            }
+            false => error.at(path, range, len),
+        };
+        error.named(name)
+    }
+
+    fn rare(&self, index: u32) -> Option<&Rare> {
+        let extra = self.extras.get(index as usize)?.as_ref()?;
+        self.cols[index as usize]
+            .has(flag::EXTRA)
+            .then_some(&extra.rare)
+    }
+
+    /// Gives back what few requests have: timer, windows, a share of what fences may hold.
+    #[cold]
+    fn drop_extra(&mut self, index: u32) {
+        self.timers.remove(index);
+        let Some(extra) = self.extras[index as usize].take() else {
+            return;
+        };
+        if let Some(staged) = extra.staged {
+            self.gated_bytes -= staged.gated_bytes;
+            staged.release(&mut self.arena);
+        }
+        self.cols[index as usize].flags &= !flag::EXTRA;
+    }
+
+    /// A request lets go of its file.
+    #[inline]
+    fn release_file(&mut self, index: u32, flags: u8, error: Option<&Error>) {
+        let body = self.side.peek(index);
+        let (file, epoch) = (body.file.0.index(), body.room);
+        if flags & flag::ATTACHED != 0 {
+            self.files.detach(file);
+        }
+        if flags & flag::WRITES != 0 {
+            let syncs = self.files.at(file).write_completed(epoch, error);
+            let due = syncs.into_iter().map(|id| (id, What::Released));
+            self.events.extend(due);
+        }
+        if self.files.release(file) {
+            self.finish_file(file);
+        }
+    }
+
+    /// Lets go of a closed file, if nothing needs it any more.
+    fn finish_file(&mut self, file: u32) {
+        if self.files.finish_close(file, &mut self.closes) {
+            crate::sync::lock(&self.shared.names).retire(file);
+        }
+    }
+
+    /// After all ends of a round: tickets, wakers, entries in their place, capacity.
+    fn settle(&mut self) {
+        let mut freed: Vec<Freed> = Vec::new();
+        self.side.settle(&mut self.wakers, |slot| freed.push(slot));
+        for slot in freed {
+            let queue = self.cols[slot.index() as usize].queue;
+            let state = self.queues.touch(u32::from(queue));
+            state.shared.pool.free_ended(slot);
+        }
+        while let Some(effect) = self.queues.next_effect(&mut self.wakers) {
+            self.effect(effect);
+        }
+        self.account();
+        // Nothing is locked and all tables are consistent.
+        let panicked = wake_all(&mut self.wakers);
+        if panicked > 0 {
+            self.shared.warn(format!("{panicked} wakers panicked"));
+        }
+    }
+
+    /// An entry takes effect in its place.
+    fn effect(&mut self, effect: Fifo) {
+        match effect {
+            Fifo::Start(id) => {
+                if self.is_known(id) {
+                    let flow = self.start_ordered(id.index());
+                    self.follow(id.index(), flow);
+                }
+            }
+            Fifo::Close(file, true) => self.close_file(file),
+            Fifo::Close(_, false) | Fifo::Signal(..) | Fifo::Status(..) => {}
+        }
+    }
+
+    fn close_file(&mut self, file: FileId) {
+        if self.files.fire_close(file) {
+            self.finish_file(file.0.index());
+        }
+    }
+
+    /// Adds the time since the last call to busy or idle, by how things were then.
+    fn account(&mut self) {
+        let counters = &self.shared.counters;
+        let spent = self.now_ns.saturating_sub(self.rate.last_ns);
+        self.rate.last_ns = self.now_ns;
+        let out = self.transfers.out();
+        counters.in_flight.set(out as u64);
+        counters
+            .in_flight_bytes
+            .set(self.scheduler.in_flight_bytes());
+        counters.descriptors.set(self.files.descriptors as u64);
+        counters.staging_bytes.set(self.arena.in_use() as u64);
+        counters.staging_peak_bytes.set(self.arena.peak() as u64);
+        let starved = self.jobs.starved_ns.load(Ordering::Relaxed);
+        counters.worker_starved_ns.set(starved);
+        let before = std::mem::replace(&mut self.rate.in_flight, out > 0);
+        if before != self.rate.in_flight {
+            self.jobs.in_flight.store(out as u64, Ordering::Relaxed);
+        }
+        let waits = self.scheduler.waiting() as usize + self.files.opening() > 0;
+        let waited = std::mem::replace(&mut self.rate.waited, waits);
+        if before {
+            counters.device_busy_ns.add(spent);
+            self.rate.busy(spent);
+        } else if waited {
+            counters.device_idle_ns.add(spent);
+        }
+    }
+
+    /// Hands jobs to workers, and does small copies itself.
+    fn send_jobs(&mut self) -> bool {
+        if self.new_jobs.is_empty() {
+            return false;
+        }
+        let mut tasks = std::mem::take(&mut self.new_jobs);
+        let mut own = Vec::new();
+        for task in tasks.extract_if(.., |task| crate::staging::is_inline(task)) {
+            own.push(run_task(task, &mut self.scratch));
+        }
+        let sink: Arc<dyn JobSink> = Arc::clone(&self.shared) as Arc<dyn JobSink>;
+        if let Some(system) = self.shared.options.job_system.clone() {
+            let decodes =
+                |task: &mut JobTask| matches!(task.task, Task::Decode(_) | Task::Stream { .. });
+            for task in tasks.extract_if(.., decodes) {
+                let job = Job::new(task, Arc::clone(&sink));
+                let spawn = std::panic::AssertUnwindSafe(|| system.spawn(job));
+                if std::panic::catch_unwind(spawn).is_err() {
+                    self.shared.warn("the job system panicked".into());
+                }
+            }
+        }
+        if !tasks.is_empty() {
+            let jobs = tasks.drain(..);
+            let jobs = jobs.map(|task| (task.priority, Job::new(task, Arc::clone(&sink))));
+            self.jobs.push_all(jobs);
+        }
+        self.new_jobs = tasks;
+        for result in own {
+            self.job_back(result);
+        }
+        true
+    }
+
+    fn take_results(&mut self) -> bool {
+        let mut results = std::mem::take(&mut self.results);
+        let any = !results.is_empty();
+        for result in results.drain(..) {
+            self.job_back(result);
+        }
+        self.results = results;
+        any
+    }
+
+    fn fire_timers(&mut self) -> bool {
+        let mut worked = false;
+        while let Some((at, _, index)) = self.timers.first()
+            && at <= self.now_ns
+        {
+            worked = true;
+            self.timers.remove(index);
+            let flow = self.timed_out(index);
+            self.follow(index, flow);
+        }
+        while let Some((at, _, queue)) = self.holds.first()
+            && at <= self.now_ns
+        {
+            worked = true;
+            self.holds.remove(queue);
+            self.unhold(queue);
+        }
+        worked
+    }
+
+    /// Pushes what is outgoing and starts it.
+    fn push_all(&mut self) {
+        for lane in [Lane::Main, Lane::Cached, Lane::Slow] {
+            self.lanes.push(lane, self.transfers.outgoing(lane));
+        }
+        if let Err(error) = self.lanes.submit(false) {
+            self.main_broke(&error.into());
+        }
+    }
+
+    /// Sleeps until something arrives, at most `longest`; after a short look for mail if the last
+    /// came quickly. While the device or workers have something it sleeps at once: they wake it,
+    /// and what arrives together is then taken together.
+    fn sleep(&mut self, longest: Option<Duration>) {
+        let shared = Arc::clone(&self.shared);
+        let awake = &mut || shared.has_mail();
+        if self.lanes.stays_awake(awake) || self.has_outgoing() {
             return;
         }
         let started = Instant::now();
         let quick = Duration::from_nanos(limits::ENGINE_SPIN_NS);
-        if self.last_gap < quick && self.jobs_out == 0 && self.ops.len() == 0 {
+        let idle = self.jobs_out == 0 && self.transfers.out() == 0 && self.lanes.calls_out() == 0;
+        if self.last_gap < quick && idle {
             while started.elapsed() < quick {
-                if self.shared.has_mail() {
+                if shared.has_mail() {
                     self.last_gap = started.elapsed();
                     return;
                 }
@@ -287,225 +949,128 @@ impl Engine {
                 }
             }
         }
-        let timeout = self.until_next_timer();
-        let shared = Arc::clone(&self.shared);
-        self.unsubmitted = 0;
-        let awake = &mut || shared.has_mail() || shared.copies.has_done();
-        self.device.wait(timeout, awake);
+        let timeout = self.until_next_timer().into_iter().chain(longest).min();
+        if let Err(error) = self.lanes.wait(timeout, awake) {
+            self.main_broke(&error.into());
+        }
         self.last_gap = started.elapsed();
     }
 
-    /// One round in pump mode, jobs included; whether anything was done.
-    pub(crate) fn pump(&mut self) -> bool {
-        let mut worked = self.round();
-        self.submit();
-        while let Some(job) = self.shared.jobs.try_pop() {
-            worked = true;
-            let result = job::run(job, self.shared.fs.as_ref(), &mut self.scratch);
-            if let Some(result) = result {
-                self.shared.job_result(result);
-            }
-        }
-        if self.closing.is_some() {
-            worked |= self.try_close();
-        }
-        worked
-    }
-
-    /// Sleeps in pump mode until something comes, at most `longest`.
-    pub(crate) fn wait_pumped(&mut self, longest: Duration) {
-        let timeout = self.until_next_timer().unwrap_or(longest).min(longest);
-        let shared = Arc::clone(&self.shared);
-        self.device.wait(Some(timeout), &mut || shared.has_mail());
+    /// Whether operations wait for room in a lane that may have some.
+    fn has_outgoing(&mut self) -> bool {
+        let room = self.transfers.out_in(Lane::Main) < self.lanes.depth();
+        room && !self.transfers.outgoing(Lane::Main).is_empty()
     }
 
     fn until_next_timer(&self) -> Option<Duration> {
-        let next = self.timers.peek().map(|Reverse((at, _))| *at);
-        let closing = self
-            .closing
-            .as_ref()
-            .map(|(deadline, _)| self.to_ns(*deadline));
-        let at = next.into_iter().chain(closing).min()?;
-        let now = self.to_ns(Instant::now());
-        Some(Duration::from_nanos(at.saturating_sub(now)))
+        let timer = self.timers.first().map(|(at, ..)| at);
+        let hold = self.holds.first().map(|(at, ..)| at);
+        let closing = self.closing.flatten().map(|at| self.shared.to_ns(at));
+        let times = [timer, hold, closing, self.files.retry_at()];
+        let at = times.into_iter().flatten().min()?;
+        Some(Duration::from_nanos(
+            at.saturating_sub(self.shared.now_ns()),
+        ))
     }
 
-    fn to_ns(&self, instant: Instant) -> u64 {
-        let since = instant.saturating_duration_since(self.epoch);
-        u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+    fn trace_request(&mut self, index: u32, bytes: u64) {
+        let start_ns = self.cols[index as usize].submitted_ns;
+        self.trace(TraceLane::Queue, start_ns, self.now_ns, bytes, index);
     }
 
-    /// One round; whether anything was done.
-    fn round(&mut self) -> bool {
-        self.now_ns = self.to_ns(Instant::now());
-        let mut worked = self.take_mail();
-        worked |= self.reap() > 0 || !self.completions.is_empty();
-        self.complete_all();
-        worked |= self.fire_timers();
-        self.start_opens();
-        worked |= self.issue_all();
-        while let Some(result) = self.own_results.pop() {
-            self.take_result(result);
-        }
-        self.send_jobs();
-        self.finish_round();
-        worked | self.copy_own_share()
-    }
-
-    fn reap(&mut self) -> usize {
-        let mut reaped = self.device.reap(&mut self.completions);
-        if let Some(slow) = &mut self.slow {
-            reaped += slow.reap(&mut self.completions);
-        }
-        reaped += self.shared.copies.reap(&mut self.completions);
-        reaped
-    }
-
-    /// Wakes what waits: nothing is locked and all tables are consistent.
-    fn finish_round(&mut self) {
-        self.account_time();
-        self.fire_fifos();
-        let mut wakers = std::mem::take(&mut self.wakers);
-        for waker in wakers.drain(..) {
-            // A waker is code of an application's executor.
-            let woken = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| waker.wake()));
-            if woken.is_err() {
-                self.shared
-                    .log(crate::LogLevel::Warning, "a waker panicked");
-            }
-        }
-        self.wakers = wakers;
-    }
-
-    /// Adds the time since the last call to busy or idle, by how things stood then: what has come
-    /// since did not wait all that time.
-    fn account_time(&mut self) {
-        let spent = self.now_ns.saturating_sub(self.last_account_ns);
-        self.last_account_ns = self.now_ns;
-        let in_flight = self.ops.len();
-        let before = self
-            .shared
-            .in_flight
-            .swap(in_flight as u64, Ordering::Relaxed);
-        let waits = self.scheduler.waiting() + self.files.opening() > 0;
-        let waited = std::mem::replace(&mut self.waited, waits);
-        if before > 0 {
-            self.stats.device_busy_ns += spent;
-            self.rate_busy_ns += spent;
-            if self.rate_busy_ns > 10_000_000 {
-                let rate = u128::from(self.rate_bytes) * 1_000_000_000;
-                let rate = u64::try_from(rate / u128::from(self.rate_busy_ns)).unwrap_or(u64::MAX);
-                // Only periods that moved much say what the device can do.
-                if self.rate_bytes > 1 << 20 {
-                    self.rate = (self.rate * 3 + rate) / 4;
-                }
-                (self.rate_bytes, self.rate_busy_ns) = (0, 0);
-            }
-        } else if waited {
-            self.stats.device_idle_ns += spent;
-        }
-    }
-
-    fn send_jobs(&mut self) {
-        if !self.closes.is_empty() {
-            // One job for all files of a round: a wake costs more than a close.
-            let descriptors = std::mem::take(&mut self.closes);
-            self.jobs.push((Priority::Normal, Job::Close(descriptors)));
-        }
-        if self.jobs.is_empty() {
-            return;
-        }
-        if let Some(system) = self.shared.options.job_system.clone() {
-            let shared = Arc::clone(&self.shared);
-            let decodes =
-                |job: &mut (Priority, Job)| matches!(job.1, Job::Decode(_) | Job::Stream(_));
-            for (_, job) in self.jobs.extract_if(.., decodes) {
-                system.spawn(PortableJob::new(job, Arc::clone(&shared)));
-            }
-        }
-        self.shared.jobs.push_all(&mut self.jobs);
-    }
-
-    fn fire_timers(&mut self) -> bool {
-        let mut worked = false;
-        while let Some(Reverse((at, timer))) = self.timers.peek().copied() {
-            if at > self.now_ns {
-                break;
-            }
-            self.timers.pop();
-            worked = true;
-            match timer {
-                Timer::Timeout(request, generation) => {
-                    self.timed_out(Target {
-                        request,
-                        generation,
-                    });
-                }
-                Timer::Bandwidth(queue) => self.unhold(queue),
-            }
-        }
-        worked
-    }
-
-    /// The live request of a target.
-    fn live(&self, target: Target) -> Option<u32> {
-        let req = self.requests.get(target.request as usize)?;
-        let live = req.generation == target.generation && req.phase != table::Phase::Free;
-        live.then_some(target.request)
-    }
-
-    fn req(&mut self, request: u32) -> &mut Req {
-        &mut self.requests[request as usize]
-    }
-
-    fn trace_span(&mut self, lane: Lane, start_ns: u64, end_ns: u64, bytes: u64, request: u32) {
-        if self.trace.is_none() {
-            return;
-        }
-        let req = &self.requests[request as usize];
-        let (offset, arrival, name) = (req.offset, req.arrival, self.name_of(request));
-        let start_ns = start_ns.saturating_sub(self.trace_start_ns);
-        let duration_ns = end_ns
-            .saturating_sub(self.trace_start_ns)
-            .saturating_sub(start_ns);
-        let kind = EventKind::Span {
+    #[cold]
+    fn trace(&mut self, lane: TraceLane, start_ns: u64, end_ns: u64, bytes: u64, index: u32) {
+        let name = self.rare(index).and_then(|rare| rare.name.clone());
+        let body = self.side.peek(index);
+        let file = self.files.peek(body.file);
+        let file_name = || Some(file?.path.file_name()?.to_string_lossy().into());
+        let span = Span {
             lane,
-            duration_ns,
+            name: name.or_else(file_name),
+            start_ns,
+            end_ns,
             bytes,
-            offset,
-            request: arrival,
+            offset: body.offset,
+            request: self.cols[index as usize].arrival,
         };
-        let counters = EventKind::Counters {
-            staging_bytes: self.arena.in_use() as u64,
-            in_flight_bytes: self.in_flight_bytes(),
-        };
-        if let Some(trace) = &mut self.trace {
-            trace.push(TraceEvent {
-                start_ns,
-                name,
-                kind,
-            });
-            if lane == Lane::Device {
-                let start_ns = end_ns.saturating_sub(self.trace_start_ns);
-                trace.push(TraceEvent {
-                    start_ns,
-                    name: None,
-                    kind: counters,
-                });
-            }
-        }
+        let (staging, in_flight) = (self.arena.in_use(), self.scheduler.in_flight_bytes());
+        self.shared.recorder.add(span, staging as u64, in_flight);
     }
 
-    fn name_of(&self, request: u32) -> Option<Arc<str>> {
-        let req = &self.requests[request as usize];
-        req.name().or_else(|| {
-            let path = self.files.path(req.file, req.file_generation)?;
-            Some(path.file_name()?.to_string_lossy().into())
+    /// The kind of a request's memory.
+    #[inline]
+    fn memory_kind(&self, index: u32) -> MemoryKind {
+        self.side.head(index).memory
+    }
+
+    fn id(&self, index: u32) -> Id {
+        self.side.id(index, self.cols[index as usize].generation)
+    }
+}
+
+impl Pump for Engine {
+    fn pump(&mut self) -> bool {
+        let shared = Arc::clone(&self.shared);
+        or_abort(&shared, || {
+            if self.closed {
+                return false;
+            }
+            let mut worked = self.round();
+            if let Err(error) = self.lanes.submit(true) {
+                self.main_broke(&error.into());
+            }
+            let jobs = Arc::clone(&self.jobs);
+            while let Some(job) = jobs.pop() {
+                worked = true;
+                run_job(job, &mut self.scratch);
+            }
+            if self.closing.is_some() {
+                worked |= self.try_close();
+            }
+            worked
         })
     }
 
-    fn in_flight_bytes(&self) -> u64 {
-        let in_flight = self.scheduler.in_flight();
-        in_flight.bytes()
+    fn rest(&mut self, longest: Duration) {
+        let shared = Arc::clone(&self.shared);
+        or_abort(&shared, || {
+            if !self.closed {
+                self.sleep(Some(longest));
+            }
+        });
     }
+}
+
+impl Rate {
+    fn busy(&mut self, spent_ns: u64) {
+        self.busy_ns += spent_ns;
+        if self.busy_ns <= 10_000_000 {
+            return;
+        }
+        let rate = u128::from(self.bytes) * 1_000_000_000 / u128::from(self.busy_ns);
+        // Only periods that moved much say what the device can do.
+        if self.bytes > 1 << 20 {
+            let rate = u64::try_from(rate).unwrap_or(u64::MAX);
+            self.bytes_per_second = (self.bytes_per_second / 4 * 3).saturating_add(rate / 4);
+        }
+        (self.bytes, self.busy_ns) = (0, 0);
+    }
+}
+
+#[inline]
+fn count_end(counters: &Counters, kind: Option<ErrorKind>, bytes: u64, missed: bool) {
+    counters.deadlines_missed.add(u64::from(missed));
+    match kind {
+        None => {
+            counters.done.add(1);
+            counters.raw_bytes.add(bytes);
+        }
+        Some(ErrorKind::Canceled) => counters.canceled.add(1),
+        Some(_) => counters.failed.add(1),
+    }
+}
+
+/// The error of what a closing storage does not begin any more.
+fn canceled_by_close() -> Error {
+    Error::new(ErrorKind::Canceled, closed_error().cause().to_owned())
 }

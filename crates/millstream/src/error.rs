@@ -1,150 +1,223 @@
-//! What requests and calls fail with: values that name file, offset, length and likely cause.
+//! The one error of this crate: what failed, on what file and range, and the likely cause.
+//!
+//! ```
+//! use millstream::{Error, ErrorKind};
+//! let error = Error::new(ErrorKind::PastEnd, "the file has 10 bytes").at(None, 8, 4);
+//! assert_eq!((error.kind(), error.offset(), error.len()), (ErrorKind::PastEnd, 8, 4));
+//! let io: std::io::Error = error.into();
+//! assert_eq!(io.kind(), std::io::ErrorKind::UnexpectedEof);
+//! ```
 
+use std::borrow::Cow;
 use std::fmt;
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
 use millstream_codec::{CodecError, CodecErrorKind};
 use millstream_io::{Errno, IoError};
 
-/// The kind of an error; the numbers are stable and meant for a C interface.
+/// The kind of an error. The numbers are stable and meant for a C interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u32)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The request was cancelled (not a failure).
-    Cancelled = 1,
+    /// The request was canceled (which is not a failure).
+    Canceled = 1,
     /// The device or the file system failed.
     Io = 2,
     /// No such file.
     NotFound = 3,
-    /// The user may not.
+    /// Permission denied.
     PermissionDenied = 4,
-    /// The name is a folder.
+    /// The path is a directory.
     IsDirectory = 5,
-    /// The name is a FIFO, a socket or a terminal.
+    /// The path is a FIFO, a socket or a terminal.
     NotAFile = 6,
     /// The range reaches past the end of the file.
     PastEnd = 7,
-    /// Offset plus length overflows, or the length is beyond the address space.
+    /// Offset plus length overflows, or the length exceeds the address space.
     Overflow = 8,
-    /// An argument makes no sense.
+    /// An argument is invalid.
     InvalidArgument = 9,
-    /// Direct I/O was demanded where there is none.
+    /// Direct I/O was requested where there is none.
     NoDirectIo = 10,
-    /// The stored bytes break their format, are cut, or followed by others.
+    /// The stored bytes are damaged, truncated, or followed by others.
     Corrupt = 11,
     /// The raw size is not the declared one.
     RawSize = 12,
-    /// The raw size is neither declared by the request nor by the stored bytes.
+    /// The raw size is neither given by the request nor declared by the stored bytes.
     RawSizeUnknown = 13,
-    /// The codec is not known, or cannot do this.
+    /// The codec is unknown, or cannot do this.
     UnknownCodec = 14,
-    /// The file was closed by an earlier entry, or the id was never valid.
+    /// The file was closed, or the id belongs to another storage.
     StaleFile = 15,
-    /// The request's time ran out.
+    /// The request's timeout passed.
     TimedOut = 16,
-    /// Memory could not be had.
+    /// Out of memory.
     OutOfMemory = 17,
-    /// The storage is closing.
+    /// The storage is closed or closing.
     Closed = 18,
-    /// The queue is full and the caller must not block.
+    /// The queue is full, and the call must not block or blocking would never end.
     QueueFull = 19,
-    /// Too many tickets have ended without being claimed or dropped.
+    /// Too many completed requests were neither claimed nor dropped.
     TooManyTickets = 20,
     /// The disk is full.
     NoSpace = 21,
-    /// Application code (a codec, a memory callback) panicked or refused.
+    /// Code of the application (a codec, a memory callback) panicked or refused.
     Application = 22,
-    /// A bound of the storage was reached (queues, descriptors).
+    /// A limit of the storage was reached.
     Limit = 23,
     /// The destination is smaller than what must land in it.
     DestinationTooSmall = 24,
+    /// A blocking call on a thread of the storage (in a callback, a codec or a waker), where it
+    /// could never return.
+    OnStorageThread = 25,
+    /// The ticket's batch was not submitted yet.
+    NotSubmitted = 26,
+    /// The device broke while it held the request's memory.
+    Broken = 27,
+    /// The stored bytes are of another format than the codec expects.
+    WrongFormat = 28,
+    /// The GPU was lost.
+    DeviceLost = 29,
+    /// The storage was closed while the system held the request's borrowed memory, which must stay
+    /// valid for ever.
+    StillHeld = 30,
 }
 
-/// An error with its circumstances.
+impl ErrorKind {
+    const ALL: [ErrorKind; 30] = {
+        use ErrorKind::*;
+        [
+            Canceled,
+            Io,
+            NotFound,
+            PermissionDenied,
+            IsDirectory,
+            NotAFile,
+            PastEnd,
+            Overflow,
+            InvalidArgument,
+            NoDirectIo,
+            Corrupt,
+            RawSize,
+            RawSizeUnknown,
+            UnknownCodec,
+            StaleFile,
+            TimedOut,
+            OutOfMemory,
+            Closed,
+            QueueFull,
+            TooManyTickets,
+            NoSpace,
+            Application,
+            Limit,
+            DestinationTooSmall,
+            OnStorageThread,
+            NotSubmitted,
+            Broken,
+            WrongFormat,
+            DeviceLost,
+            StillHeld,
+        ]
+    };
+
+    /// The kind of a number, as [`StatusArray`](crate::StatusArray) and C interfaces carry it.
+    #[must_use]
+    pub fn from_number(number: u32) -> Option<ErrorKind> {
+        let index = usize::try_from(number).ok()?.checked_sub(1)?;
+        ErrorKind::ALL.get(index).copied()
+    }
+
+    fn describe(self) -> &'static str {
+        match self {
+            ErrorKind::Canceled => "the request was canceled",
+            ErrorKind::Io => "input/output error",
+            ErrorKind::NotFound => "no such file",
+            ErrorKind::PermissionDenied => "permission denied",
+            ErrorKind::IsDirectory => "the path is a directory",
+            ErrorKind::NotAFile => "not a regular file",
+            ErrorKind::PastEnd => "the range reaches past the end of the file",
+            ErrorKind::Overflow => "offset plus length overflows",
+            ErrorKind::InvalidArgument => "invalid argument",
+            ErrorKind::NoDirectIo => "direct I/O is not possible",
+            ErrorKind::Corrupt => "the stored bytes are corrupt",
+            ErrorKind::RawSize => "the raw size is not the declared one",
+            ErrorKind::RawSizeUnknown => "the raw size is unknown",
+            ErrorKind::UnknownCodec => "unknown codec",
+            ErrorKind::StaleFile => "the file is closed or belongs to another storage",
+            ErrorKind::TimedOut => "the request timed out",
+            ErrorKind::OutOfMemory => "out of memory",
+            ErrorKind::Closed => "the storage is closed",
+            ErrorKind::QueueFull => "the queue is full",
+            ErrorKind::TooManyTickets => "too many unclaimed tickets",
+            ErrorKind::NoSpace => "no space left on the device",
+            ErrorKind::Application => "code of the application failed",
+            ErrorKind::Limit => "a limit of the storage was reached",
+            ErrorKind::DestinationTooSmall => "the destination is too small",
+            ErrorKind::OnStorageThread => "a blocking call on a thread of the storage",
+            ErrorKind::NotSubmitted => "the ticket's batch was not submitted",
+            ErrorKind::Broken => "the device broke",
+            ErrorKind::WrongFormat => "the stored bytes have another format",
+            ErrorKind::DeviceLost => "the GPU was lost",
+            ErrorKind::StillHeld => "the system still holds the memory",
+        }
+    }
+}
+
+/// An error with its context. Cheap to move (one pointer), cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Error(Box<Circumstances>);
+pub struct Error(Box<Context>);
 
 #[derive(Debug, Clone)]
-struct Circumstances {
+struct Context {
     kind: ErrorKind,
     path: Option<Arc<Path>>,
-    offset: u64,
-    len: u64,
+    range: Option<(u64, u64)>,
     name: Option<Arc<str>>,
-    errno: Option<Errno>,
-    call: &'static str,
-    cause: &'static str,
-    codec: Option<CodecError>,
+    cause: Cow<'static, str>,
+    source: Source,
+}
+
+/// The error of a lower layer.
+#[derive(Debug, Clone)]
+enum Source {
+    None,
+    System(IoError),
+    Codec(CodecError),
 }
 
 impl Error {
-    /// An error of a kind, with the likely cause in words (may be empty).
+    /// An error of a kind with the likely cause, which may be empty.
     #[must_use]
-    pub fn new(kind: ErrorKind, cause: &'static str) -> Error {
-        Error(Box::new(Circumstances {
+    pub fn new(kind: ErrorKind, cause: impl Into<Cow<'static, str>>) -> Error {
+        Error(Box::new(Context {
             kind,
             path: None,
-            offset: 0,
-            len: 0,
+            range: None,
             name: None,
-            errno: None,
-            call: "",
-            cause,
-            codec: None,
+            cause: cause.into(),
+            source: Source::None,
         }))
     }
 
-    pub(crate) fn from_io(error: &IoError) -> Error {
-        let kind = kind_of(error.errno);
-        let mut made = Error::new(kind, error.cause);
-        made.0.errno = Some(error.errno);
-        made.0.call = error.call;
-        made
+    /// The error of a system call made by the caller.
+    #[must_use]
+    pub fn from_os(call: &'static str, error: &io::Error) -> Error {
+        let errno = Errno(error.raw_os_error().unwrap_or(0));
+        Error::from(IoError::new(call, errno))
     }
 
-    pub(crate) fn from_errno(call: &'static str, errno: Errno) -> Error {
-        Error::from_io(&IoError::new(call, errno))
-    }
-
-    pub(crate) fn from_codec(error: CodecError) -> Error {
-        let (kind, cause) = match error.kind {
-            CodecErrorKind::RawTooLong => (
-                ErrorKind::RawSize,
-                "the stream holds more raw bytes than declared",
-            ),
-            CodecErrorKind::RawTooShort => (
-                ErrorKind::RawSize,
-                "the stream holds fewer raw bytes than declared",
-            ),
-            CodecErrorKind::Truncated => (ErrorKind::Corrupt, "the stored bytes are cut"),
-            CodecErrorKind::TrailingBytes => {
-                (ErrorKind::Corrupt, "bytes follow the end of the stream")
-            }
-            CodecErrorKind::Checksum => (ErrorKind::Corrupt, "a checksum does not match"),
-            CodecErrorKind::Unsupported => (
-                ErrorKind::UnknownCodec,
-                "the codec cannot do this, or is not built in",
-            ),
-            CodecErrorKind::OutOfMemory => (ErrorKind::OutOfMemory, "no memory for the decoder"),
-            _ => (ErrorKind::Corrupt, "the stored bytes break their format"),
-        };
-        let mut made = Error::new(kind, cause);
-        made.0.codec = Some(error);
-        made
-    }
-
-    /// The same error, of `len` bytes at `offset` of a file.
+    /// The same error, about `len` bytes at `offset` of a file; `u64::MAX` for a whole file.
     #[must_use]
     pub fn at(mut self, path: Option<Arc<Path>>, offset: u64, len: u64) -> Error {
         self.0.path = path;
-        self.0.offset = offset;
-        self.0.len = len;
+        self.0.range = Some((offset, len));
         self
     }
 
-    /// The same error, of a request or an entry with a name.
+    /// The same error, about a request or an entry with a name.
     #[must_use]
     pub fn named(mut self, name: Option<Arc<str>>) -> Error {
         self.0.name = name;
@@ -167,23 +240,26 @@ impl Error {
         self.0.path.clone()
     }
 
-    /// First byte of the request in its source; of the block at fault, if it had a table of blocks.
+    /// Whether the error already names a range.
+    pub(crate) fn has_range(&self) -> bool {
+        self.0.range.is_some()
+    }
+
+    /// First byte of the request in its file, or of the block at fault if it had a table of blocks.
     #[must_use]
     pub fn offset(&self) -> u64 {
-        self.0.offset
+        self.0.range.map_or(0, |(offset, _)| offset)
     }
 
-    /// Length of the request, or of the block at fault, in its source; `u64::MAX` for a whole file
-    /// that was never opened.
+    /// Length of the request, or of the block at fault; `u64::MAX` for a whole file that was never
+    /// opened.
     #[must_use]
+    #[expect(
+        clippy::len_without_is_empty,
+        reason = "the length of the range that failed, not of a collection"
+    )]
     pub fn len(&self) -> u64 {
-        self.0.len
-    }
-
-    /// Whether the request was for no byte.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.0.len == 0
+        self.0.range.map_or(0, |(_, len)| len)
     }
 
     /// The request's name, if it has one.
@@ -195,69 +271,184 @@ impl Error {
     /// The system's error number, if the system is the cause.
     #[must_use]
     pub fn errno(&self) -> Option<i32> {
-        self.0.errno.map(|errno| errno.0)
+        match &self.0.source {
+            Source::System(error) => Some(error.errno.0),
+            _ => None,
+        }
     }
 
     /// The likely cause in words; may be empty.
     #[must_use]
-    pub fn cause(&self) -> &'static str {
-        self.0.cause
+    pub fn cause(&self) -> &str {
+        match (&self.0.source, &*self.0.cause) {
+            (Source::System(error), "") => error.cause,
+            (_, cause) => cause,
+        }
     }
 
-    /// What the codec said, if a codec is the cause.
+    /// The codec's error, if a codec is the cause.
     #[must_use]
     pub fn codec_error(&self) -> Option<CodecError> {
-        self.0.codec
+        match self.0.source {
+            Source::Codec(error) => Some(error),
+            _ => None,
+        }
     }
 }
 
-fn kind_of(errno: Errno) -> ErrorKind {
-    use rustix::io::Errno as E;
-    match E::from_raw_os_error(errno.0) {
-        E::NOENT | E::NOTDIR => ErrorKind::NotFound,
-        E::ACCESS | E::PERM => ErrorKind::PermissionDenied,
-        E::ISDIR => ErrorKind::IsDirectory,
-        E::NOSPC | E::DQUOT => ErrorKind::NoSpace,
-        E::NOMEM => ErrorKind::OutOfMemory,
-        E::NXIO => ErrorKind::NotAFile,
+impl From<IoError> for Error {
+    fn from(error: IoError) -> Error {
+        let mut made = Error::new(kind_of(&error), "");
+        made.0.source = Source::System(error);
+        made
+    }
+}
+
+impl From<CodecError> for Error {
+    fn from(error: CodecError) -> Error {
+        use CodecErrorKind as C;
+        let (kind, cause) = match error.kind {
+            C::RawTooLong => (
+                ErrorKind::RawSize,
+                "the stream holds more raw bytes than declared",
+            ),
+            C::RawTooShort => (
+                ErrorKind::RawSize,
+                "the stream holds fewer raw bytes than declared",
+            ),
+            C::Truncated => (ErrorKind::Corrupt, "the stored bytes are truncated"),
+            C::TrailingBytes => (ErrorKind::Corrupt, "bytes follow the end of the stream"),
+            C::Checksum => (ErrorKind::Corrupt, "a checksum does not match"),
+            C::Unsupported => (
+                ErrorKind::UnknownCodec,
+                "the codec cannot do this, or is not built in",
+            ),
+            C::OutOfMemory => (ErrorKind::OutOfMemory, "no memory for the decoder"),
+            _ => (ErrorKind::Corrupt, "the stored bytes violate their format"),
+        };
+        let mut made = Error::new(kind, cause);
+        made.0.source = Source::Codec(error);
+        made
+    }
+}
+
+fn kind_of(error: &IoError) -> ErrorKind {
+    match io::Error::from_raw_os_error(error.errno.0).kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => ErrorKind::NotFound,
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            ErrorKind::PermissionDenied
+        }
+        io::ErrorKind::IsADirectory => ErrorKind::IsDirectory,
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ErrorKind::NoSpace,
+        io::ErrorKind::OutOfMemory => ErrorKind::OutOfMemory,
+        _ if error.errno == Errno::NOT_A_FILE => ErrorKind::NotAFile,
         _ => ErrorKind::Io,
     }
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let c = &*self.0;
-        if let Some(path) = &c.path {
-            write!(f, "{}: ", path.display())?;
-        }
-        if let Some(name) = &c.name {
-            write!(f, "request '{name}': ")?;
-        }
-        write!(f, "{:?}", c.kind)?;
-        if c.path.is_some() {
-            if c.len == u64::MAX {
-                write!(f, " (whole file)")?;
-            } else {
-                write!(f, " (offset {}, length {})", c.offset, c.len)?;
+        let context = &*self.0;
+        if let Some(path) = &context.path {
+            write!(f, "\"{}\"", path.display())?;
+            match context.range {
+                Some((_, u64::MAX)) | None => {}
+                Some((offset, len)) => write!(f, " (offset {offset}, length {len})")?,
             }
+            write!(f, ": ")?;
         }
-        if let Some(errno) = c.errno {
-            write!(f, ": {}: {errno}", c.call)?;
+        if let Some(name) = &context.name {
+            write!(f, "request \"{name}\": ")?;
         }
-        if let Some(codec) = &c.codec {
-            write!(f, ": {codec}")?;
+        write!(f, "{}", context.kind.describe())?;
+        match &context.source {
+            Source::None => {}
+            Source::System(error) => write!(f, ": {}: {}", error.call, error.errno)?,
+            Source::Codec(error) => write!(f, ": {error}")?,
         }
-        if !c.cause.is_empty() {
-            write!(f, "; likely cause: {}", c.cause)?;
+        match self.cause() {
+            "" => Ok(()),
+            cause => write!(f, "; likely cause: {cause}"),
         }
-        Ok(())
     }
 }
 
-impl std::error::Error for Error {}
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &self.0.source {
+            Source::None => None,
+            Source::System(error) => Some(error),
+            Source::Codec(error) => Some(error),
+        }
+    }
+}
+
+impl From<Error> for io::Error {
+    fn from(error: Error) -> io::Error {
+        let kind = match (&error.0.source, error.kind()) {
+            (Source::System(system), _) => io::Error::from_raw_os_error(system.errno.0).kind(),
+            (_, ErrorKind::NotFound | ErrorKind::StaleFile) => io::ErrorKind::NotFound,
+            (_, ErrorKind::PastEnd) => io::ErrorKind::UnexpectedEof,
+            (_, ErrorKind::InvalidArgument | ErrorKind::Overflow) => io::ErrorKind::InvalidInput,
+            (_, ErrorKind::Corrupt | ErrorKind::RawSize | ErrorKind::WrongFormat) => {
+                io::ErrorKind::InvalidData
+            }
+            (_, ErrorKind::TimedOut) => io::ErrorKind::TimedOut,
+            (_, ErrorKind::OutOfMemory) => io::ErrorKind::OutOfMemory,
+            (_, ErrorKind::QueueFull) => io::ErrorKind::WouldBlock,
+            (_, ErrorKind::UnknownCodec | ErrorKind::NoDirectIo) => io::ErrorKind::Unsupported,
+            _ => io::ErrorKind::Other,
+        };
+        io::Error::new(kind, error)
+    }
+}
 
 impl PartialEq<ErrorKind> for Error {
     fn eq(&self, other: &ErrorKind) -> bool {
         self.0.kind == *other
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_stable_and_lead_back() {
+        for (index, kind) in ErrorKind::ALL.into_iter().enumerate() {
+            assert_eq!(kind as usize, index + 1);
+            assert_eq!(ErrorKind::from_number(kind as u32), Some(kind));
+        }
+        assert_eq!(ErrorKind::from_number(0), None);
+        assert_eq!(ErrorKind::from_number(31), None);
+    }
+
+    #[test]
+    fn a_message_names_file_range_request_and_cause() {
+        let error = Error::from(IoError::because("read", Errno::IO, "a bad sector"))
+            .at(Some(Arc::from(Path::new("a.bin"))), 4096, 512)
+            .named(Some(Arc::from("floor")));
+        let text = error.to_string();
+        for part in [
+            "\"a.bin\"",
+            "offset 4096, length 512",
+            "\"floor\"",
+            "read",
+            "a bad sector",
+        ] {
+            assert!(text.contains(part), "{part} is missing in: {text}");
+        }
+        assert!(std::error::Error::source(&error).is_some());
+        let io = io::Error::from(error);
+        assert!(
+            io.get_ref().is_some(),
+            "the whole error travels in an io::Error"
+        );
+    }
+
+    #[test]
+    fn errors_may_travel_between_threads() {
+        fn sendable<T: Send + Sync + 'static>() {}
+        sendable::<Error>();
     }
 }

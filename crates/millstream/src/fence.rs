@@ -1,153 +1,156 @@
 //! Fences: monotonic numbers that queues raise and anyone can wait for.
 //!
-//! The value only grows (`fetch_max`). Signalling costs one atomic when nobody waits. A fence can
-//! be exported as an eventfd, which becomes readable at every signal after that.
-//!
 //! ```
 //! let fence = millstream::Fence::new(0);
 //! fence.signal(3);
-//! assert!(fence.reached(2));
-//! assert!(!fence.reached(4));
+//! assert!(fence.has_reached(2));
+//! assert!(!fence.has_reached(4));
 //! ```
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, Weak};
-use std::task::{Poll, Waker};
-use std::time::{Duration, Instant};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::{Arc, OnceLock, Weak};
+use std::task::Waker;
+use std::time::Duration;
 
+use millstream_io::EventFd;
+
+use crate::error::Error;
 use crate::park;
-use crate::waiters::{Waiters, lock};
+use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering, fence, lock};
+use crate::waiters::{Condition, Reached, Waiters, wake_all};
 
-/// Told when a fence was signalled: an engine with requests gated by it.
+/// Notified when a fence is signaled: an engine whose requests are gated by it.
 pub(crate) trait Watcher: Send + Sync {
-    fn fence_signalled(&self);
+    fn fence_signaled(&self);
 }
 
 struct Inner {
     value: AtomicU64,
     waiters: Waiters,
-    eventfd: OnceLock<OwnedFd>,
+    eventfd: OnceLock<EventFd>,
+    watched: AtomicBool,
+    /// At most one entry for each storage that lives.
     watchers: Mutex<Vec<Weak<dyn Watcher>>>,
-    watched: std::sync::atomic::AtomicBool,
 }
 
-/// A monotonic u64. Cloning gives another handle to the same fence; all methods may be called from
-/// any thread.
+impl Condition for Inner {
+    fn is_met(&self, value: u64) -> bool {
+        self.value.load(Ordering::SeqCst) >= value
+    }
+
+    fn waiters(&self) -> &Waiters {
+        &self.waiters
+    }
+}
+
+/// A monotonic `u64`. A clone is another handle to the same fence; all methods may be called from
+/// any thread. Signaling costs one atomic operation while nobody waits.
 #[derive(Clone)]
 pub struct Fence(Arc<Inner>);
 
 impl Fence {
-    /// A fence that stands at `value`.
+    /// A fence at `value`.
     #[must_use]
     pub fn new(value: u64) -> Fence {
         Fence(Arc::new(Inner {
             value: AtomicU64::new(value),
             waiters: Waiters::default(),
             eventfd: OnceLock::new(),
+            watched: AtomicBool::new(false),
             watchers: Mutex::default(),
-            watched: std::sync::atomic::AtomicBool::new(false),
         }))
     }
 
-    /// Where it stands.
+    /// Its value.
     #[must_use]
     pub fn value(&self) -> u64 {
         self.0.value.load(Ordering::Acquire)
     }
 
-    /// Whether it stands at `value` or beyond.
+    /// Whether it has reached `value`.
     #[must_use]
-    pub fn reached(&self, value: u64) -> bool {
+    pub fn has_reached(&self, value: u64) -> bool {
         self.value() >= value
     }
 
-    /// Raises it to `value` (a lower value changes nothing), and wakes who waits.
+    /// Raises it to `value` and wakes its waiters. A value that is not above the present one
+    /// changes nothing.
     pub fn signal(&self, value: u64) {
         let mut wakers = Vec::new();
         self.raise(value, &mut wakers);
-        wakers.into_iter().for_each(Waker::wake);
+        wake_all(&mut wakers);
     }
 
-    /// Raises, leaving the wakers to the caller.
+    /// Raises it, leaving the wakers to the caller.
     pub(crate) fn raise(&self, value: u64, wakers: &mut Vec<Waker>) {
-        let before = self.0.value.fetch_max(value, Ordering::SeqCst);
-        if before >= value {
+        if self.0.value.fetch_max(value, Ordering::SeqCst) >= value {
             return;
         }
         self.0.waiters.take(wakers);
         if let Some(eventfd) = self.0.eventfd.get() {
-            // An eventfd at its maximum is readable already: the one error that can happen.
-            let _ = rustix::io::write(eventfd, &1u64.to_ne_bytes());
+            eventfd.signal();
         }
         if self.0.watched.load(Ordering::SeqCst) {
             for watcher in lock(&self.0.watchers).iter().filter_map(Weak::upgrade) {
-                watcher.fence_signalled();
+                watcher.fence_signaled();
             }
         }
     }
 
-    /// Blocks until it stands at `value`.
-    pub fn wait(&self, value: u64) {
-        park::block_on(None, |waker| self.poll_reached(value, waker));
-    }
-
-    /// Blocks at most `timeout`; whether it stands at `value`.
-    #[must_use]
-    pub fn wait_timeout(&self, value: u64, timeout: Duration) -> bool {
-        let deadline = Instant::now() + timeout;
-        park::block_on(Some(deadline), |waker| self.poll_reached(value, waker)).is_some()
-    }
-
-    /// A future that ends once it stands at `value`.
-    pub fn reach(&self, value: u64) -> impl Future<Output = ()> + Send + 'static {
-        let fence = self.clone();
-        std::future::poll_fn(move |context| fence.poll_reached(value, context.waker()))
-    }
-
-    fn poll_reached(&self, value: u64, waker: &Waker) -> Poll<()> {
-        if self.reached(value) {
-            return Poll::Ready(());
+    /// Blocks until it has reached `value`, at most `timeout`; whether it has. Of a storage without
+    /// threads use [`Storage::wait`](crate::Storage::wait), which pumps.
+    ///
+    /// # Errors
+    /// `OnStorageThread`.
+    pub fn wait(&self, value: u64, timeout: Option<Duration>) -> Result<bool, Error> {
+        if self.has_reached(value) {
+            return Ok(true);
         }
-        self.0.waiters.add(waker);
-        if self.reached(value) {
-            Poll::Ready(())
-        } else {
-            Poll::Pending
-        }
+        park::may_block()?;
+        let mut reached = self.at(value);
+        let deadline = park::deadline(timeout);
+        Ok(park::block_on(deadline, |waker| reached.poll_reached(waker)).is_some())
     }
 
-    /// The fence as an eventfd, made on the first call: readable after every signal that raised the
-    /// fence since (and from the start if it had been raised before). Reading it resets it; the
-    /// value itself is [`Fence::value`].
+    /// A future that completes once it has reached `value`.
+    pub fn at(&self, value: u64) -> Reached {
+        Reached::new(self.0.clone(), value)
+    }
+
+    /// The fence as an eventfd, created by the first call: readable after every signal that raised
+    /// the fence since then, and at once if the fence is above 0. Reading it resets it; the value
+    /// itself is [`Fence::value`].
     ///
     /// # Errors
     /// The system has no descriptor left.
-    pub fn eventfd(&self) -> std::io::Result<BorrowedFd<'_>> {
-        if self.0.eventfd.get().is_none() {
-            let start = u32::from(self.value() > 0);
-            let flags =
-                rustix::event::EventfdFlags::CLOEXEC | rustix::event::EventfdFlags::NONBLOCK;
-            let made = rustix::event::eventfd(start, flags)?;
-            // Another thread may have been faster: then its eventfd stands and ours is closed.
-            let _ = self.0.eventfd.set(made);
+    pub fn eventfd(&self) -> Result<BorrowedFd<'_>, Error> {
+        if let Some(eventfd) = self.0.eventfd.get() {
+            return Ok(eventfd.as_fd());
         }
-        match self.0.eventfd.get() {
-            Some(fd) => Ok(fd.as_fd()),
-            None => Err(std::io::Error::other("eventfd vanished")),
+        let created = EventFd::new()?;
+        let eventfd = self.0.eventfd.get_or_init(|| created);
+        // A signal between its creation and its publication has not seen it: such a signal raised
+        // the value before this load, or sees the eventfd after it, by the SeqCst fence here and
+        // that in `Waiters::take`. One signal too many is allowed.
+        fence(Ordering::SeqCst);
+        if self.0.value.load(Ordering::SeqCst) > 0 {
+            eventfd.signal();
         }
+        Ok(eventfd.as_fd())
     }
 
-    pub(crate) fn watch(&self, watcher: &Arc<dyn Watcher>) {
+    /// Has a storage notified of every signal from now on. The caller looks at the value
+    /// afterwards.
+    pub(crate) fn watch(&self, watcher: &Weak<dyn Watcher>) {
         let mut watchers = lock(&self.0.watchers);
         watchers.retain(|known| known.strong_count() > 0);
-        if !watchers
-            .iter()
-            .any(|known| std::ptr::addr_eq(known.as_ptr(), Arc::as_ptr(watcher)))
-        {
-            watchers.push(Arc::downgrade(watcher));
+        if !watchers.iter().any(|known| known.ptr_eq(watcher)) {
+            watchers.push(watcher.clone());
         }
         self.0.watched.store(true, Ordering::SeqCst);
+        drop(watchers);
+        // The fence in `Waiters::take` stands between a signal's store and its look at `watched`.
+        fence(Ordering::SeqCst);
     }
 }
 
@@ -157,7 +160,7 @@ impl std::fmt::Debug for Fence {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 
@@ -171,28 +174,38 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_ends_with_a_signal_of_another_thread_and_a_timed_wait_ends_without() {
+    fn a_wait_returns_with_a_signal_of_another_thread_and_a_timed_wait_without() {
         let fence = Fence::new(0);
-        assert!(!fence.wait_timeout(1, Duration::from_millis(5)));
+        let short = Some(Duration::from_millis(5));
+        assert_eq!(fence.wait(1, short).ok(), Some(false));
         let other = fence.clone();
         let thread = std::thread::spawn(move || other.signal(2));
-        fence.wait(2);
-        thread.join().expect("the signaller ends");
+        assert_eq!(fence.wait(2, Some(Duration::MAX)).ok(), Some(true));
+        thread.join().expect("the signaler returns");
     }
 
     #[test]
-    fn an_exported_fence_is_readable_after_a_signal() {
+    fn the_waker_of_an_abandoned_future_is_removed() {
         let fence = Fence::new(0);
-        let fd = fence.eventfd().expect("an eventfd");
-        let mut bytes = [0u8; 8];
-        assert!(
-            rustix::io::read(fd, &mut bytes).is_err(),
-            "nothing signalled yet"
-        );
-        fence.signal(9);
-        assert_eq!(
-            rustix::io::read(fence.eventfd().expect("the same"), &mut bytes),
-            Ok(8)
-        );
+        let mut reached = fence.at(1);
+        for _ in 0..3 {
+            assert!(reached.poll_reached(Waker::noop()).is_pending());
+        }
+        assert_eq!(fence.0.waiters.len(), 1);
+        drop(reached);
+        assert_eq!(fence.0.waiters.len(), 0);
+    }
+
+    #[test]
+    fn no_signal_is_lost_while_the_eventfd_is_created() {
+        for _ in 0..2_000 {
+            let fence = Fence::new(0);
+            let other = fence.clone();
+            let thread = std::thread::spawn(move || other.signal(1));
+            fence.eventfd().expect("an eventfd");
+            thread.join().expect("the signaler returns");
+            let eventfd = fence.0.eventfd.get().expect("created above");
+            assert!(eventfd.clear(), "the signal shows");
+        }
     }
 }

@@ -1,124 +1,46 @@
-//! Groups and counters: completion of many requests at once.
-//!
-//! A [`Counter`] goes up when a request that names it is enqueued, and down when it ends; a
-//! [`Group`] also knows how its requests ended, and can be cancelled as a whole
-//! ([`Queue::cancel_group`](crate::Queue::cancel_group)).
+//! Groups: completion of many requests at once.
 //!
 //! ```
 //! let group = millstream::Group::new();
-//! assert_eq!(group.progress().remaining, 0);
-//! group.wait(); // nothing to wait for
+//! assert_eq!(group.remaining(), 0);
+//! assert!(group.wait(None).is_ok_and(|complete| complete)); // nothing to wait for
 //! ```
 
+use std::future::IntoFuture;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Poll, Waker};
-use std::time::{Duration, Instant};
+use std::task::Waker;
+use std::time::Duration;
 
+use crate::error::{Error, ErrorKind};
 use crate::park;
-use crate::waiters::Waiters;
+use crate::sync::{AtomicU64, Ordering};
+use crate::waiters::{Condition, Reached, Waiters};
 
 #[derive(Default)]
-struct CounterInner {
+struct Inner {
     remaining: AtomicU64,
+    done: AtomicU64,
+    failed: AtomicU64,
+    canceled: AtomicU64,
+    bytes: AtomicU64,
     waiters: Waiters,
 }
 
-/// Counts requests that have not ended. Cloning gives another handle; any thread may call.
+impl Condition for Inner {
+    fn is_met(&self, _: u64) -> bool {
+        self.remaining.load(Ordering::SeqCst) == 0
+    }
+
+    fn waiters(&self) -> &Waiters {
+        &self.waiters
+    }
+}
+
+/// Requests that belong together: counted from the call that accepts them until they complete. A
+/// clone is another handle; all methods may be called from any thread. Canceled as a whole by
+/// [`Queue::cancel_group`](crate::Queue::cancel_group). `&Group` is awaitable.
 #[derive(Clone, Default)]
-pub struct Counter(Arc<CounterInner>);
-
-impl Counter {
-    /// A counter at zero.
-    #[must_use]
-    pub fn new() -> Counter {
-        Counter::default()
-    }
-
-    /// Requests that have not ended.
-    #[must_use]
-    pub fn remaining(&self) -> u64 {
-        self.0.remaining.load(Ordering::Acquire)
-    }
-
-    /// Blocks until it stands at zero. Requests must have been submitted for that ever to be.
-    pub fn wait(&self) {
-        park::block_on(None, |waker| self.poll_zero(waker));
-    }
-
-    /// Blocks at most `timeout`; whether it stands at zero.
-    #[must_use]
-    pub fn wait_timeout(&self, timeout: Duration) -> bool {
-        park::block_on(Some(Instant::now() + timeout), |waker| {
-            self.poll_zero(waker)
-        })
-        .is_some()
-    }
-
-    /// A future that ends once it stands at zero.
-    pub fn zero(&self) -> impl Future<Output = ()> + Send + 'static {
-        let counter = self.clone();
-        std::future::poll_fn(move |context| counter.poll_zero(context.waker()))
-    }
-
-    fn poll_zero(&self, waker: &Waker) -> Poll<()> {
-        if self.remaining() == 0 {
-            return Poll::Ready(());
-        }
-        self.0.waiters.add(waker);
-        if self.remaining() == 0 {
-            Poll::Ready(())
-        } else {
-            Poll::Pending
-        }
-    }
-
-    pub(crate) fn add(&self) {
-        self.0.remaining.fetch_add(1, Ordering::AcqRel);
-    }
-
-    pub(crate) fn ended(&self, wakers: &mut Vec<Waker>) {
-        if self.0.remaining.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.0.waiters.take(wakers);
-        }
-    }
-}
-
-/// How far a group is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Progress {
-    /// Requests that have not ended.
-    pub remaining: u64,
-    /// Requests that ended well.
-    pub done: u64,
-    /// Requests that failed.
-    pub failed: u64,
-    /// Requests that were cancelled.
-    pub cancelled: u64,
-    /// Raw bytes of those that ended well.
-    pub bytes: u64,
-}
-
-#[derive(Default)]
-struct GroupInner {
-    counter: Counter,
-    done: AtomicU64,
-    failed: AtomicU64,
-    cancelled: AtomicU64,
-    bytes: AtomicU64,
-}
-
-/// How a request ended, for its group.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Ending {
-    Done,
-    Failed,
-    Cancelled,
-}
-
-/// Requests that belong together. Cloning gives another handle; any thread may call.
-#[derive(Clone, Default)]
-pub struct Group(Arc<GroupInner>);
+pub struct Group(Arc<Inner>);
 
 impl Group {
     /// An empty group.
@@ -127,50 +49,98 @@ impl Group {
         Group::default()
     }
 
-    /// How far it is. The numbers are read one after the other.
+    /// Requests that have not completed.
     #[must_use]
-    pub fn progress(&self) -> Progress {
-        Progress {
-            remaining: self.0.counter.remaining(),
-            done: self.0.done.load(Ordering::Acquire),
-            failed: self.0.failed.load(Ordering::Acquire),
-            cancelled: self.0.cancelled.load(Ordering::Acquire),
-            bytes: self.0.bytes.load(Ordering::Acquire),
+    pub fn remaining(&self) -> u64 {
+        self.0.remaining.load(Ordering::SeqCst)
+    }
+
+    /// Requests that succeeded.
+    #[must_use]
+    pub fn done(&self) -> u64 {
+        self.0.done.load(Ordering::Acquire)
+    }
+
+    /// Requests that failed.
+    #[must_use]
+    pub fn failed(&self) -> u64 {
+        self.0.failed.load(Ordering::Acquire)
+    }
+
+    /// Requests that were canceled.
+    #[must_use]
+    pub fn canceled(&self) -> u64 {
+        self.0.canceled.load(Ordering::Acquire)
+    }
+
+    /// Raw bytes of the requests that succeeded.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.0.bytes.load(Ordering::Acquire)
+    }
+
+    /// Blocks until all its requests have completed, at most `timeout`; whether they have. Requests
+    /// in a batch that was not submitted never complete. Of a storage without threads use
+    /// [`Storage::wait`](crate::Storage::wait), which pumps.
+    ///
+    /// # Errors
+    /// `OnStorageThread`.
+    pub fn wait(&self, timeout: Option<Duration>) -> Result<bool, Error> {
+        if self.remaining() == 0 {
+            return Ok(true);
         }
-    }
-
-    /// Blocks until all its requests have ended. They must have been submitted.
-    pub fn wait(&self) {
-        self.0.counter.wait();
-    }
-
-    /// Blocks at most `timeout`; whether all have ended.
-    #[must_use]
-    pub fn wait_timeout(&self, timeout: Duration) -> bool {
-        self.0.counter.wait_timeout(timeout)
-    }
-
-    /// A future that ends once all have ended.
-    pub fn finished(&self) -> impl Future<Output = ()> + Send + 'static {
-        self.0.counter.zero()
+        park::may_block()?;
+        let mut complete = self.into_future();
+        let deadline = park::deadline(timeout);
+        Ok(park::block_on(deadline, |waker| complete.poll_reached(waker)).is_some())
     }
 
     pub(crate) fn add(&self) {
-        self.0.counter.add();
+        self.0.remaining.fetch_add(1, Ordering::AcqRel);
     }
 
-    pub(crate) fn ended(&self, ending: Ending, bytes: u64, wakers: &mut Vec<Waker>) {
-        let count = match ending {
-            Ending::Done => &self.0.done,
-            Ending::Failed => &self.0.failed,
-            Ending::Cancelled => &self.0.cancelled,
+    /// A request of it has completed.
+    pub(crate) fn completed(
+        &self,
+        failure: Option<ErrorKind>,
+        bytes: u64,
+        wakers: &mut Vec<Waker>,
+    ) {
+        let count = match failure {
+            None => &self.0.done,
+            Some(ErrorKind::Canceled) => &self.0.canceled,
+            Some(_) => &self.0.failed,
         };
-        self.0.bytes.fetch_add(bytes, Ordering::Relaxed);
+        if failure.is_none() {
+            self.0.bytes.fetch_add(bytes, Ordering::Relaxed);
+        }
         count.fetch_add(1, Ordering::Release);
-        self.0.counter.ended(wakers);
+        // SeqCst: a waiter registers, then looks at the count; one of the two sees the other.
+        let before = self.0.remaining.fetch_sub(1, Ordering::SeqCst);
+        assert!(before > 0, "a group counts each request once");
+        if before == 1 {
+            self.0.waiters.take(wakers);
+        }
     }
 
-    pub(crate) fn same(&self, other: &Group) -> bool {
+    pub(crate) fn is_same(&self, other: &Group) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl IntoFuture for &Group {
+    type Output = ();
+    type IntoFuture = Reached;
+
+    fn into_future(self) -> Reached {
+        Reached::new(self.0.clone(), 0)
+    }
+}
+
+impl std::fmt::Debug for Group {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Group")
+            .field("remaining", &self.remaining())
+            .finish_non_exhaustive()
     }
 }

@@ -1,28 +1,20 @@
-//! Latency histograms: logarithmic buckets with four steps an octave, constant memory, one add per
-//! value.
+//! Latency histograms: logarithmic buckets with four steps an octave, constant memory.
 
 /// Buckets: 64 octaves of 4 steps.
-const BUCKETS: usize = 256;
+pub(crate) const BUCKETS: usize = 256;
 
-/// Counts of durations in nanoseconds. Quantiles are exact to 19 % (a quarter octave), rounded up.
-#[derive(Debug, Clone)]
-pub struct Histogram {
-    counts: Box<[u64; BUCKETS]>,
+/// A snapshot of counts of durations in nanoseconds. Quantiles are exact to 19 % (a quarter
+/// octave), rounded up.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Buckets {
+    counts: Vec<u64>,
     count: u64,
     max_ns: u64,
 }
 
-impl Default for Histogram {
-    fn default() -> Histogram {
-        Histogram {
-            counts: Box::new([0; BUCKETS]),
-            count: 0,
-            max_ns: 0,
-        }
-    }
-}
-
-fn bucket(value: u64) -> usize {
+/// The bucket of a value.
+#[inline]
+pub(crate) fn bucket(value: u64) -> usize {
     if value < 4 {
         return value as usize;
     }
@@ -41,35 +33,27 @@ fn upper(index: usize) -> u64 {
     (1u64 << octave) + (step as u64 * width) + (width - 1)
 }
 
-impl Histogram {
-    /// Adds a duration.
-    pub fn add(&mut self, nanoseconds: u64) {
-        self.counts[bucket(nanoseconds)] += 1;
-        self.count += 1;
-        self.max_ns = self.max_ns.max(nanoseconds);
+impl Buckets {
+    pub(crate) fn new(counts: impl Iterator<Item = u64>, max_ns: u64) -> Buckets {
+        let counts: Vec<u64> = counts.collect();
+        Buckets {
+            count: counts.iter().sum(),
+            counts,
+            max_ns,
+        }
     }
 
-    /// Durations added.
-    #[must_use]
-    pub fn count(&self) -> u64 {
+    pub(crate) fn count(&self) -> u64 {
         self.count
     }
 
-    /// The longest, exactly.
-    #[must_use]
-    pub fn max_ns(&self) -> u64 {
-        self.max_ns
-    }
-
-    /// The duration that `quantile` (0 to 1) of all do not exceed; 0 if there are none.
-    #[must_use]
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
         clippy::cast_precision_loss,
         reason = "a rank among counts that stay far below 2^53"
     )]
-    pub fn quantile_ns(&self, quantile: f64) -> u64 {
+    pub(crate) fn quantile_ns(&self, quantile: f64) -> u64 {
         let rank = ((self.count as f64 * quantile).ceil() as u64).max(1);
         let mut seen = 0;
         for (index, count) in self.counts.iter().enumerate() {
@@ -87,28 +71,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_value_lies_in_its_bucket_and_buckets_do_not_overlap() {
+    fn every_value_is_in_its_bucket_and_buckets_do_not_overlap() {
         for shift in 0..63 {
             for value in [1u64 << shift, (1 << shift) + 1, (1 << shift) * 3 / 2] {
                 let index = bucket(value);
                 assert!(value <= upper(index), "{value}");
-                assert!(
-                    index == 0 || upper(index - 1) < value || index <= 8,
-                    "{value}"
-                );
+                let apart = index == 0 || upper(index - 1) < value || index <= 8;
+                assert!(apart, "{value}");
             }
         }
     }
 
     #[test]
     fn quantiles_are_right_to_a_quarter_octave() {
-        let mut histogram = Histogram::default();
-        (1..=1000).for_each(|value| histogram.add(value * 1000));
-        let p50 = histogram.quantile_ns(0.5);
+        let mut counts = [0; BUCKETS];
+        (1..=1000u64).for_each(|value| counts[bucket(value * 1000)] += 1);
+        let buckets = Buckets::new(counts.into_iter(), 1_000_000);
+        let p50 = buckets.quantile_ns(0.5);
         assert!((500_000..=600_000).contains(&p50), "{p50}");
-        let p999 = histogram.quantile_ns(0.999);
+        let p999 = buckets.quantile_ns(0.999);
         assert!((999_000..=1_000_000).contains(&p999), "{p999}");
-        assert_eq!(histogram.quantile_ns(1.0), 1_000_000);
-        assert_eq!(Histogram::default().quantile_ns(0.5), 0);
+        assert_eq!(buckets.quantile_ns(1.0), 1_000_000);
+        assert_eq!(Buckets::default().quantile_ns(0.5), 0);
     }
 }

@@ -1,37 +1,57 @@
 //! Millstream: requests name bytes in storage, how they are encoded, and where they must land.
 //! Millstream lands them there as fast as the hardware allows, and says when.
 //!
-//! An open, portable DirectStorage: batched queues over io_uring (or threads, where it is refused),
-//! priorities and deadlines, cancellation, gates and fences, decoding on the workers, bounded
+//! It is an open, portable DirectStorage: batched queues over io_uring (or threads, where it is
+//! refused), priorities and deadlines, cancellation, fences, decoding on worker threads, bounded
 //! memory.
 //!
-//! The way of the data, and the module of each station:
+//! # In five minutes
 //!
-//! ```text
-//! Request → Queue → Scheduler → Device → Staging → Codec → Destination → Completion
-//! request   queue   scheduler   engine   engine    job     destination   ticket, group, fence,
-//!                               ::issue  ::staged  codec                 status, event
-//! ```
+//! | you have | you write | you get |
+//! |---|---|---|
+//! | a path | [`Storage::open`] | a [`FileId`], at once; the file is opened in the background |
+//! | a range of a file | [`Read::range`] | a request: a plain value |
+//! | a request | [`Queue::submit`], or [`Batch::add`] for many | a [`Ticket`] |
+//! | a ticket | [`Ticket::wait`], `.await`, [`Ticket::cancel`] | the memory with the bytes, or an
+//! [`Error`] |
+//! | many requests | [`Group`], [`Fence`], [`StatusArray`] | one completion for all of them |
+//! | a frame loop | [`Batch::post`], [`Queue::drain_completions`] | completions in one call a frame
+//! |
+//!
+//! Everything else is a property of a request: [`Read::decode`], [`Read::into`],
+//! [`Read::priority`], [`Read::deadline`], [`Read::after`] and so on. [`Write`] and [`FileOp`]
+//! share priority, deadline, fences, groups and tags.
 //!
 //! # Example
 //!
 //! ```
-//! use millstream::{Priority, QueueOptions, Request, Storage, StorageOptions};
+//! use millstream::{Priority, QueueOptions, Read, Storage, StorageOptions};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let path = std::env::temp_dir().join(format!("millstream-doc-{}", std::process::id()));
 //! # std::fs::write(&path, vec![7u8; 100_000])?;
 //! let storage = Storage::new(StorageOptions::default())?;
 //! let queue = storage.queue(QueueOptions::default())?;
-//! let file = storage.open(&path); // an id at once; workers open it
-//! let head = queue.enqueue(Request::read(file, 0, 4096).priority(Priority::High))?;
-//! let all = queue.enqueue(Request::read_file(file))?;
-//! queue.submit();
-//! assert_eq!(head.wait()?.into_buffer().len(), 4096);
-//! assert_eq!(all.wait()?.into_buffer().len(), 100_000);
+//! let file = storage.open(&path, Default::default());
+//!
+//! let mut batch = queue.batch();
+//! let mut head = batch.add(Read::range(file, 0, 4096).priority(Priority::High))?;
+//! let mut all = batch.add(Read::whole(file))?;
+//! batch.submit();
+//!
+//! assert_eq!(head.wait()?.len(), 4096);
+//! assert_eq!(all.wait()?.len(), 100_000);
 //! # std::fs::remove_file(&path)?;
 //! # Ok(())
 //! # }
+//! ```
+//!
+//! # The route of a request
+//!
+//! ```text
+//! Request → Queue → Scheduler → Device → Staging → Codec → Destination → Completion
+//! request   batch   scheduler   engine   staging   decode  destination   ticket, group, fence,
+//!           queue               transfers                                status, completion queue
 //! ```
 
 /// The example of the README compiles.
@@ -39,57 +59,69 @@
 #[doc = include_str!("../../../README.md")]
 struct Readme;
 
-mod cells;
-pub mod codec;
-mod copies;
-pub mod destination;
+mod batch;
+mod complete;
+mod decode;
+mod destination;
 mod engine;
-mod entries;
-pub mod error;
-pub mod event;
-pub mod fence;
-pub mod files;
-pub mod group;
-pub mod histogram;
-mod job;
+mod error;
+mod fence;
+mod files;
+mod group;
+mod heap;
+mod histogram;
+mod ids;
+mod lanes;
 pub mod limits;
-pub mod local;
-mod offer;
-pub mod options;
+mod mailbox;
+#[cfg(all(test, loom))]
+mod models;
+mod names;
+mod options;
 mod park;
-pub mod queue;
-pub mod request;
+mod priority;
+mod queue;
+mod request;
+mod route;
 mod scheduler;
-mod sequence;
-pub mod source;
-pub mod stats;
-pub mod status;
-pub mod storage;
-pub mod ticket;
-pub mod trace;
-mod turns;
-pub mod view;
+mod slots;
+mod staging;
+mod start;
+mod state;
+mod stats;
+mod status;
+mod storage;
+mod sync;
+mod ticket;
+mod trace;
+mod transfers;
 mod waiters;
-mod worker;
 
-pub use destination::{Landed, Landing, Place};
+pub use batch::{Batch, Completion, Queue, Refused};
+pub use decode::jobs::{Codec, Job};
+pub use decode::spec::{BlockSource, BlockTable, Decode};
+pub use destination::{FileInfo, FileOptions};
 pub use error::{Error, ErrorKind};
-pub use event::Event;
 pub use fence::Fence;
-pub use files::{Access, FileId, FileInfo, FileOptions, Opening};
-pub use group::{Counter, Group, Progress};
-pub use histogram::Histogram;
-pub use local::LocalFile;
-pub use millstream_codec::{CodecId, Dictionary};
-pub use millstream_io::fs::Beside;
-pub use millstream_io::{Buffer, BufferPool, DeviceKind};
-pub use options::{Backend, JobSystem, LogLevel, PortableJob, StorageOptions, ThreadOptions};
-pub use queue::{ErrorRecord, Queue, QueueOptions, Rejected};
-pub use request::{BlockEntry, Gate, OtherBytes, Priority, Request};
-pub use source::{Folder, Located, Source};
+pub use group::Group;
+pub use ids::FileId;
+pub use mailbox::CloseReport;
+pub use options::{JobSystem, QueueOptions, StorageOptions, ThreadOptions};
+pub use priority::Priority;
+pub use request::{FileOp, Read, Request, Write};
 pub use stats::Stats;
 pub use status::StatusArray;
-pub use storage::{CloseReport, Storage};
-pub use ticket::{CancelOnDrop, Done, Failed, Ticket};
+pub use storage::Storage;
+pub use ticket::{Outcome, Ticket, TicketFuture};
 pub use trace::Trace;
-pub use view::MappedView;
+pub use waiters::Reached;
+
+pub use millstream_codec::{CodecError, CodecId, Dictionary, Progress, StreamDecoder};
+pub use millstream_io::fs::{Beside, LocalFile};
+pub use millstream_io::log::{LogHook, LogLevel};
+pub use millstream_io::memory::RegionAllocator;
+pub use millstream_io::thread::{Cores, Scheduling, ThreadSettings};
+pub use millstream_io::{
+    Access, Backend, Buffer, BufferPool, Destination, DeviceKind, DeviceMaker, DiskModel, Identity,
+    IoError, MappedView, Place,
+};

@@ -1,11 +1,48 @@
 //! Every bound of the engine, with its arithmetic.
 
-/// Requests of one queue that have not ended, unless the queue's options say otherwise. 8192 of
-/// about 150 bytes are 1.2 MB, and more than any start-up that the founding workloads count (2096).
+/// Bits of an index in an id; the rest are 12 bits of storage and 32 of generation.
+pub const INDEX_BITS: u32 = 20;
+
+/// Storages that live at a time: 12 bits of an id.
+pub const STORAGES_MAX: usize = 1 << 12;
+
+/// Slots of a storage: requests that have not completed or are unclaimed, all queues together.
+#[cfg(not(loom))]
+pub const SLOTS_MAX: u32 = 1 << INDEX_BITS;
+/// As above, small enough for models.
+#[cfg(loom)]
+pub const SLOTS_MAX: u32 = 2;
+
+/// Slots that a queue takes at a time: a scan for a tag sees only its own chunks.
+#[cfg(not(loom))]
+pub const SLOT_CHUNK: u32 = 64;
+/// As above.
+#[cfg(loom)]
+pub const SLOT_CHUNK: u32 = 1;
+
+/// Files of a storage.
+pub const FILES_MAX: usize = 1 << INDEX_BITS;
+
+/// Entries that a batch reserves room for at a time, so that one compare-exchange serves many.
+pub const BATCH_RESERVE: u64 = 256;
+
+/// Entries that one round takes in: they go from intake to the device while they are in the first
+/// cache (128 lines of 64 bytes and as many columns are 16 KiB).
+pub const INTAKE_MAX: usize = 128;
+
+/// Worker threads of a storage.
+pub const WORKERS_MAX: usize = 256;
+
+/// Entries of one queue that have not completed, unless its options say otherwise: more than any
+/// start-up that the founding workloads count (2096).
 pub const QUEUE_CAPACITY_DEFAULT: u32 = 8192;
 
-/// Largest capacity of a queue: the sequence window (one bit per entry) stays under 2 MiB.
-pub const QUEUE_CAPACITY_MAX: u32 = 1 << 24;
+/// Largest capacity of a queue: half of a storage's slots.
+#[cfg(not(loom))]
+pub const QUEUE_CAPACITY_MAX: u32 = SLOTS_MAX / 2;
+/// As above.
+#[cfg(loom)]
+pub const QUEUE_CAPACITY_MAX: u32 = SLOTS_MAX;
 
 /// Tickets of one queue that have ended and that nobody has claimed or dropped.
 pub const UNCLAIMED_DEFAULT: u32 = 65_536;
@@ -16,7 +53,7 @@ pub const QUEUES_MAX: usize = 4096;
 /// Staging memory of a storage: what DirectStorage's authors found a good default.
 pub const STAGING_BYTES_DEFAULT: usize = 128 << 20;
 
-/// Smallest staging: one smallest block for every class.
+/// Smallest staging: one smallest block for every priority.
 pub const STAGING_BYTES_MIN: usize = 16 << 10;
 
 /// Largest staging: what an arena can hold.
@@ -33,7 +70,7 @@ pub const BLOCK_BYTES_MIN: usize = 4 << 10;
 pub const BLOCK_BYTES_MAX: usize = 64 << 20;
 
 /// Bytes of one operation that others may have to wait for: while realtime requests were seen
-/// lately, and of a class while a higher one has work.
+/// lately, and of a priority while a higher one has work.
 pub const BLOCK_BYTES_SHORT: usize = 256 << 10;
 
 /// Blocks that one operation through the page cache has, if it is read from the device. The kernel
@@ -48,17 +85,20 @@ pub const REALTIME_MEMORY_NS: u64 = 1_000_000_000;
 /// What bulk may keep a realtime request waiting: bytes in flight ÷ the device's rate.
 pub const REALTIME_WAIT_NS: u64 = 100_000;
 
-/// While a higher class has work, lower ones fill bytes in flight up to this time × the device's
-/// rate: enough that it does not run dry when the last of the higher class comes in.
+/// While a higher priority has work, lower ones fill bytes in flight up to this time × the device's
+/// rate: enough that it does not run dry when the last of the higher priority comes in.
 pub const HIGHER_WAIT_NS: u64 = 500_000;
 
-/// Bytes in flight of all classes but realtime, without realtime requests: 8 blocks of 1 MiB.
+/// Bytes in flight of all priorities but realtime, without realtime requests: 8 blocks of 1 MiB.
 pub const IN_FLIGHT_BYTES_MAX: u64 = 8 << 20;
 
 /// Operations in flight.
 pub const DEPTH_DEFAULT: u32 = 128;
 
-/// One block in this many goes to each waiting class below the busiest, so that none starves.
+/// Most operations in flight.
+pub const DEPTH_MAX: u32 = 4096;
+
+/// One block in this many goes to each waiting priority below the busiest, so that none starves.
 pub const STARVATION_SHARE: u32 = 16;
 
 /// File descriptors that a storage holds open, both kinds (buffered and direct) together.
@@ -79,34 +119,13 @@ pub const OFFLOAD_BYTES_MIN: u64 = 64 << 10;
 /// in about 100 µs, if they are of 4 KiB.
 pub const COPIES_MAX: usize = 256;
 
+/// Bytes of copies from the page cache under way: 0.2 ms of one core's copying, which is what a
+/// request of higher priority waits for.
+pub const COPIES_BYTES_MAX: u64 = 2 << 20;
+
 /// Bytes of one copy: 20 to 30 µs, so that nobody waits for long behind one, and a call for each
 /// costs a hundredth.
 pub const COPY_BLOCK_BYTES: u64 = 256 << 10;
-
-/// What the engine copies in a round: less than 10 µs, unless one block is longer.
-pub const COPY_OWN_BYTES_MAX: usize = 64 << 10;
-
-/// See [`COPY_OWN_BYTES_MAX`].
-pub const COPY_OWN_OPERATIONS_MAX: usize = 16;
-
-/// What a worker copies before it hands over what is done.
-pub const COPY_HELP_BYTES_MAX: usize = 256 << 10;
-
-/// See [`COPY_HELP_BYTES_MAX`].
-pub const COPY_HELP_OPERATIONS_MAX: usize = 32;
-
-/// A worker is called to copy if what waits takes each that copies longer than this: what a
-/// hand-over costs.
-pub const COPY_CALL_NS: u64 = 25_000;
-
-/// Of a copy: the call.
-pub const COPY_CALL_COST_NS: u64 = 300;
-
-/// Of a copy: the bytes (10 GB/s).
-pub const COPY_BYTES_PER_NS: u64 = 10;
-
-/// How long a worker that has copied looks for more before it sleeps.
-pub const COPY_HELP_SPIN_NS: u64 = 20_000;
 
 /// Of a file whose reads are not cached, the system is asked about one in so many all the same.
 pub const COPY_SKIPS_MAX: u32 = 63;
@@ -154,11 +173,23 @@ pub const WINDOWS_BEFORE_REGISTERING: u64 = 4096;
 /// Jobs waiting for a worker.
 pub const JOBS_MAX: usize = 1024;
 
-/// Files opened by one job.
-pub const OPENS_PER_JOB: usize = 16;
+/// Opens under way, so that those which arrive later and are urgent wait for few.
+pub const OPENS_MAX: usize = 32;
 
-/// Open jobs for each worker: one that it does, one that it finds when it comes back.
-pub const OPEN_JOBS_PER_WORKER: usize = 2;
+/// Opens under way up to which files are opened ahead of their first request.
+pub const OPENS_AHEAD_MAX: usize = 4;
+
+/// An open that takes longer hangs: it no longer counts.
+pub const OPEN_HUNG_NS: u64 = 10_000_000;
+
+/// Descriptors that are made free ahead of the opens that need them.
+pub const EVICT_MARGIN: usize = 32;
+
+/// Operations of one mount that can hang under way: as many again as its threads.
+pub const SLOW_OPERATIONS_MAX: u32 = 4;
+
+/// Words of granules that a file remembers: files up to 4 TiB, in 512 KiB.
+pub const REPEAT_WORDS_MAX: usize = 1 << 16;
 
 /// Longest range that is read together with its file's open, if it is cached: what one worker
 /// copies in about 100 µs.
@@ -187,6 +218,10 @@ pub const SPIN_SKIPS_MAX: u32 = 63;
 /// Distance at which FIFO entries stop being taken while an old request has not ended: one bit
 /// each.
 pub const SEQUENCE_WINDOW_MAX: u64 = 1 << 26;
+
+/// How long `close` waits for its report once its time is up: the engine answers within
+/// milliseconds, unless a call of its own hangs in the system.
+pub const CLOSE_GRACE: std::time::Duration = std::time::Duration::from_secs(1);
 
 const _: () = assert!(STAGING_BYTES_MIN >= 4 * BLOCK_BYTES_MIN);
 const _: () = assert!(BLOCK_BYTES_SHORT <= BLOCK_BYTES_DEFAULT);

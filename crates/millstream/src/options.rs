@@ -1,208 +1,96 @@
-//! How a storage is made: bounds, threads, hooks.
+//! How a storage and its queues are made: limits, threads, hooks. Options are made by `default()`
+//! and then set.
+//!
+//! ```
+//! use millstream::{Priority, QueueOptions, StorageOptions};
+//! let mut options = StorageOptions::default();
+//! options.depth = 64;
+//! options.threads.workers = Some(2);
+//! let mut streaming = QueueOptions::default();
+//! streaming.priority = Priority::High;
+//! ```
 
-use std::sync::{Arc, Mutex};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use millstream_codec::CodecId;
+use millstream_io::device::uring::FeatureMask;
+use millstream_io::log::LogHook;
 use millstream_io::memory::RegionAllocator;
-use millstream_io::{Device, FileSystem, IoError};
+use millstream_io::{Access, Backend, DiskModel, ThreadSettings};
 
-use crate::codec::Codecs;
+use crate::decode::jobs::{Codec, Job};
 use crate::error::{Error, ErrorKind};
-use crate::files::Access;
-use crate::job::{self, Job};
 use crate::limits;
-use crate::storage::Shared;
-
-/// Which device serves a storage.
-#[derive(Default)]
-#[non_exhaustive]
-pub enum Backend {
-    /// io_uring, or threads where it is refused.
-    #[default]
-    Auto,
-    /// io_uring; making the storage fails where it is refused.
-    Uring,
-    /// A pool of threads.
-    Threads,
-    /// A device of the caller's (the simulator), made on the thread that will own it, with its file
-    /// system.
-    Custom(DeviceMaker, Arc<dyn FileSystem>),
-}
-
-type MakeDevice = dyn FnOnce() -> Result<Box<dyn Device>, IoError> + Send;
-
-/// Makes a device on the engine's thread, once.
-pub struct DeviceMaker(Mutex<Box<MakeDevice>>);
-
-impl DeviceMaker {
-    /// A maker from a function.
-    pub fn new(
-        make: impl FnOnce() -> Result<Box<dyn Device>, IoError> + Send + 'static,
-    ) -> DeviceMaker {
-        DeviceMaker(Mutex::new(Box::new(make)))
-    }
-
-    pub(crate) fn make(self) -> Result<Box<dyn Device>, IoError> {
-        let make = self
-            .0
-            .into_inner()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
-        make()
-    }
-}
-
-impl std::fmt::Debug for Backend {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Backend::Auto => "Auto",
-            Backend::Uring => "Uring",
-            Backend::Threads => "Threads",
-            Backend::Custom(..) => "Custom",
-        })
-    }
-}
-
-/// Importance of a log message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum LogLevel {
-    /// Something was lost or will be slow.
-    Warning,
-    /// A decision worth knowing (which backend and why).
-    Info,
-}
-
-/// Receives log messages; may be called on any thread of the storage, must not block long.
-pub type LogHook = Arc<dyn Fn(LogLevel, &str) + Send + Sync>;
-
-/// A decode job for the application's job system; `run` it on any thread, once.
-#[must_use = "a job that is not run never ends its request"]
-pub struct PortableJob {
-    job: Job,
-    shared: Arc<Shared>,
-}
-
-impl PortableJob {
-    pub(crate) fn new(job: Job, shared: Arc<Shared>) -> PortableJob {
-        PortableJob { job, shared }
-    }
-
-    /// Runs the job on the calling thread.
-    pub fn run(self) {
-        let mut scratch = millstream_codec::Scratch::default();
-        if let Some(result) = job::run(self.job, self.shared.fs.as_ref(), &mut scratch) {
-            self.shared.job_result(result);
-        }
-    }
-}
+use crate::priority::Priority;
 
 /// The application's job system: takes decode jobs instead of the storage's workers. `spawn` is
-/// called on the engine's thread and must not block.
+/// called on the engine thread and must not block; a panic of it fails the job's request.
 pub trait JobSystem: Send + Sync {
     /// Runs the job soon, on any thread.
-    fn spawn(&self, job: PortableJob);
-}
-
-/// Settings of one kind of thread.
-#[derive(Debug, Clone, Default)]
-pub struct ThreadSettings {
-    /// Added to the nice value (a positive one makes the thread give way). Not an error where the
-    /// system refuses.
-    pub nice: i32,
-    /// Processors the thread may run on; empty for all. Workers take them in turn.
-    pub affinity: Vec<usize>,
+    fn spawn(&self, job: Job);
 }
 
 /// Threads of a storage.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
 pub struct ThreadOptions {
-    /// Workers; `None` for the cores less two, at least two.
+    /// Worker threads, which decode; `None` (the default) for the cores less two, at least two.
     pub workers: Option<usize>,
-    /// Threads of the `threads` device; `None` for 8.
+    /// Threads of the `threads` device; `None` (the default) for 8.
     pub io_threads: Option<usize>,
-    /// No threads at all: the application calls [`Storage::pump`](crate::Storage::pump). Waiting
-    /// for a ticket, an open or a queue pumps; groups, counters, fences and events know no storage,
-    /// and only the application's pumping brings them on.
+    /// No threads at all (default: false): the application calls
+    /// [`Storage::pump`](crate::Storage::pump). Waiting for a ticket or a full queue pumps, and
+    /// [`Storage::wait`](crate::Storage::wait) does for everything else.
     pub pumped: bool,
-    /// The engine's thread.
+    /// The engine thread. Default: SCHED_BATCH, so that waking it does not preempt the caller.
     pub engine: ThreadSettings,
-    /// The workers.
+    /// The worker threads and those of devices. Default: SCHED_BATCH.
     pub worker: ThreadSettings,
-}
-
-impl Default for ThreadOptions {
-    fn default() -> ThreadOptions {
-        ThreadOptions {
-            workers: None,
-            io_threads: None,
-            pumped: false,
-            engine: ThreadSettings::default(),
-            worker: ThreadSettings {
-                nice: 1,
-                affinity: Vec::new(),
-            },
-        }
-    }
 }
 
 impl ThreadOptions {
     pub(crate) fn worker_count(&self) -> usize {
-        let cores = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
+        let cores = millstream_io::thread::available_cores();
+        let least = if self.workers.is_some() { 1 } else { 2 };
         self.workers
             .unwrap_or(cores.saturating_sub(2))
-            .max(if self.workers.is_some() { 1 } else { 2 })
-    }
-
-    /// Applies settings to the calling thread.
-    pub(crate) fn settle(&self, settings: &ThreadSettings, index: usize) {
-        if settings.nice != 0
-            && let Ok(now) = rustix::process::getpriority_process(None)
-        {
-            // On Linux the nice value is the thread's. Refusal (raising it needs rights) changes
-            // nothing but speed.
-            let wanted = now + settings.nice;
-            let _ = rustix::process::setpriority_process(None, wanted.clamp(-20, 19));
-        }
-        if !settings.affinity.is_empty() {
-            let mut set = rustix::thread::CpuSet::new();
-            let cpu = settings.affinity[index % settings.affinity.len()];
-            if cpu < rustix::thread::CpuSet::MAX_CPU {
-                set.set(cpu);
-                let _ = rustix::thread::sched_setaffinity(None, &set);
-            }
-        }
+            .clamp(least, limits::WORKERS_MAX)
     }
 }
 
 /// How a storage is made. The defaults suit a game.
+#[non_exhaustive]
 pub struct StorageOptions {
-    /// The device.
+    /// The device. Default: io_uring, or threads where it is refused.
     pub backend: Backend,
-    /// Operations in flight.
+    /// Operations in flight, from 1 to 4096. Default: 128.
     pub depth: u32,
-    /// Bytes of one operation; a power of two.
+    /// Bytes of one operation, a power of two from 4 KiB to 64 MiB. Default: 1 MiB.
     pub block_bytes: usize,
-    /// Bound of staging memory.
+    /// Limit of staging memory, from 16 KiB to 64 GiB. Default: 128 MiB.
     pub staging_bytes: usize,
-    /// Bound of open descriptors.
+    /// Limit of open descriptors, at least 2. Default: 512, at most half of the process's limit.
     pub descriptors: usize,
-    /// Free destination memory kept for reuse.
+    /// Free destination memory kept for reuse. Default: 256 MiB.
     pub retained_bytes: usize,
-    /// How reads go that say nothing else.
+    /// Whether reads go through the page cache. Default: decided for each block.
     pub access: Access,
-    /// Merge adjacent small reads.
+    /// Merge adjacent small reads. Default: true.
     pub merge: bool,
+    /// A slower disk to imitate. Default: none.
+    pub disk_model: Option<DiskModel>,
     /// Threads.
     pub threads: ThreadOptions,
-    /// Codecs of the application.
-    pub codecs: Codecs,
-    /// Receives log messages.
+    /// Receives log messages, on a thread of its own. Default: none.
     pub log: Option<LogHook>,
-    /// Memory for staging and buffers, instead of the system's.
+    /// Allocates the memory for staging and buffers. Default: the system.
     pub allocator: Option<Arc<dyn RegionAllocator>>,
-    /// Runs decode jobs instead of the workers.
+    /// Runs decode jobs instead of the workers. Default: none.
     pub job_system: Option<Arc<dyn JobSystem>>,
-    /// Kernel features to do without, for tests of old kernels' paths.
-    pub masked_features: millstream_io::device::uring::FeatureMask,
+    /// Kernel features to do without, to test the code for old kernels. Default: none.
+    pub masked_features: FeatureMask,
+    pub(crate) codecs: BTreeMap<u8, Arc<dyn Codec>>,
 }
 
 impl Default for StorageOptions {
@@ -216,34 +104,94 @@ impl Default for StorageOptions {
             retained_bytes: limits::RETAINED_BYTES_DEFAULT,
             access: Access::Auto,
             merge: true,
+            disk_model: None,
             threads: ThreadOptions::default(),
-            codecs: Codecs::default(),
             log: None,
             allocator: None,
             job_system: None,
-            masked_features: Default::default(),
+            masked_features: FeatureMask::default(),
+            codecs: BTreeMap::new(),
         }
     }
 }
 
 impl StorageOptions {
+    /// Registers a codec of the application.
+    ///
+    /// # Panics
+    /// The id is below 0x80, or taken.
+    pub fn codec(&mut self, id: CodecId, codec: impl Codec + 'static) {
+        assert!(
+            id >= CodecId::APPLICATION,
+            "codec ids below 0x80 are the library's"
+        );
+        let before = self.codecs.insert(id.0, Arc::new(codec));
+        assert!(before.is_none(), "codec {:#x} is taken", id.0);
+    }
+
     pub(crate) fn check(&self) -> Result<(), Error> {
-        let wrong = |cause| Err(Error::new(ErrorKind::InvalidArgument, cause));
-        if self.depth == 0 || self.depth > 4096 {
+        let wrong = |cause: &'static str| Err(Error::new(ErrorKind::InvalidArgument, cause));
+        if self.depth == 0 || self.depth > limits::DEPTH_MAX {
             return wrong("the depth must be from 1 to 4096");
         }
         let block = limits::BLOCK_BYTES_MIN..=limits::BLOCK_BYTES_MAX;
         if !block.contains(&self.block_bytes) || !self.block_bytes.is_power_of_two() {
             return wrong("the block size must be a power of two from 4 KiB to 64 MiB");
         }
-        if self.staging_bytes < limits::STAGING_BYTES_MIN {
-            return wrong("staging must have at least 16 KiB");
-        }
-        if self.staging_bytes > limits::STAGING_BYTES_MAX {
-            return wrong("staging must have at most 64 GiB");
+        let staging = limits::STAGING_BYTES_MIN..=limits::STAGING_BYTES_MAX;
+        if !staging.contains(&self.staging_bytes) {
+            return wrong("staging must have from 16 KiB to 64 GiB");
         }
         if self.descriptors < 2 {
             return wrong("at least two descriptors are needed");
+        }
+        Ok(())
+    }
+}
+
+/// How a queue behaves.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct QueueOptions {
+    /// For messages and traces. Default: empty.
+    pub name: String,
+    /// Requests and entries that have not completed, from 1 to `limits::QUEUE_CAPACITY_MAX`.
+    /// Default: 8192.
+    pub capacity: u32,
+    /// Completed requests whose tickets were neither claimed nor dropped, or which wait in the
+    /// completion queue. Default: 65,536.
+    pub unclaimed: u32,
+    /// Destination bytes of requests that have not completed; `None` (the default) for no limit. A
+    /// whole file counts once its length is known. A request above the limit is accepted when
+    /// nothing else is under way.
+    pub bytes: Option<u64>,
+    /// Priority of requests that have none of their own. Default: normal.
+    pub priority: Priority,
+    /// A batch submits by itself when it holds half of the capacity. Default: true.
+    pub auto_submit: bool,
+    /// Bytes per second that the queue's requests may move; `None` (the default) for no limit.
+    pub bandwidth: Option<u64>,
+}
+
+impl Default for QueueOptions {
+    fn default() -> QueueOptions {
+        QueueOptions {
+            name: String::new(),
+            capacity: limits::QUEUE_CAPACITY_DEFAULT,
+            unclaimed: limits::UNCLAIMED_DEFAULT,
+            bytes: None,
+            priority: Priority::Normal,
+            auto_submit: true,
+            bandwidth: None,
+        }
+    }
+}
+
+impl QueueOptions {
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        if self.capacity == 0 || self.capacity > limits::QUEUE_CAPACITY_MAX {
+            let cause = "the capacity of a queue must be from 1 to 524,288";
+            return Err(Error::new(ErrorKind::InvalidArgument, cause));
         }
         Ok(())
     }

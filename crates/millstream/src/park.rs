@@ -1,21 +1,20 @@
-//! Blocking on something that can be polled with a waker.
+//! The one way to block: polling with a waker that unparks the thread.
 //!
-//! Everything that can be waited for (tickets, groups, fences, events) has one mechanism, a poll
-//! with a `Waker`. A blocking wait is that poll with a waker which unparks the thread, so there is
-//! no second path to get wrong.
-//!
-//! To sleep and be woken costs 10 to 50 µs where the core goes idle meanwhile, more than a small
+//! Sleeping and being woken costs 10 to 50 µs where the core goes idle meanwhile, more than a small
 //! request whose bytes are in memory. So a thread looks for its waker's mark for a short time
-//! before it parks, as long as that pays: each time it was in vain, the next waits (1, 3, 7, … up
-//! to [`SKIPS_MAX`](limits::SPIN_SKIPS_MAX)) park at once.
+//! before it parks, as long as that pays: each time it did not, the next waits (1, 3, 7, … up to
+//! [`SPIN_SKIPS_MAX`](limits::SPIN_SKIPS_MAX)) park at once.
 
-use std::cell::{Cell, RefCell};
+#![cfg_attr(loom, expect(dead_code, reason = "threads of models block in loom"))]
+
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
+use crate::error::{Error, ErrorKind};
 use crate::limits;
 
 struct Unpark {
@@ -39,8 +38,39 @@ thread_local! {
         thread: thread::current(),
         woken: AtomicBool::new(false),
     });
-    static ROLE: RefCell<Role> = const { RefCell::new(Role::Application) };
+    static STORAGE_DEPTH: Cell<u32> = const { Cell::new(0) };
     static SPINNING: Cell<Spinning> = const { Cell::new(Spinning { skips: 0, penalty: 0 }) };
+}
+
+/// Marks the calling thread as one of a storage while it lives: on the engine thread, on worker
+/// threads, and while a storage is pumped.
+pub(crate) struct StorageThread(());
+
+impl StorageThread {
+    pub(crate) fn enter() -> StorageThread {
+        STORAGE_DEPTH.set(STORAGE_DEPTH.get() + 1);
+        StorageThread(())
+    }
+}
+
+impl Drop for StorageThread {
+    fn drop(&mut self) {
+        STORAGE_DEPTH.set(STORAGE_DEPTH.get() - 1);
+    }
+}
+
+/// Whether the calling thread may block on a storage.
+///
+/// # Errors
+/// `OnStorageThread`.
+pub(crate) fn may_block() -> Result<(), Error> {
+    match STORAGE_DEPTH.get() {
+        0 => Ok(()),
+        _ => Err(Error::new(
+            ErrorKind::OnStorageThread,
+            "callbacks, codecs and wakers must not wait for the storage that runs them",
+        )),
+    }
 }
 
 /// Whether looking before parking pays on this thread.
@@ -48,11 +78,11 @@ thread_local! {
 struct Spinning {
     /// Waits that park at once.
     skips: u32,
-    /// Skips after the last time in vain.
+    /// Skips after the last fruitless spin.
     penalty: u32,
 }
 
-/// Looks for the waker's mark for a short time, if that paid lately; whether it came.
+/// Looks for the waker's mark for a short time, if that paid lately; whether it was there.
 fn spin(unpark: &Unpark) -> bool {
     let Spinning { skips, penalty } = SPINNING.get();
     if skips > 0 {
@@ -65,8 +95,10 @@ fn spin(unpark: &Unpark) -> bool {
     while !unpark.woken.load(Ordering::Acquire) {
         if started.elapsed() >= longest {
             let skips = (2 * penalty + 1).min(limits::SPIN_SKIPS_MAX);
-            let penalty = skips;
-            SPINNING.set(Spinning { skips, penalty });
+            SPINNING.set(Spinning {
+                skips,
+                penalty: skips,
+            });
             return false;
         }
         for _ in 0..16 {
@@ -80,24 +112,23 @@ fn spin(unpark: &Unpark) -> bool {
     true
 }
 
-/// What the current thread is.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Role {
-    /// A thread of the application.
-    Application,
-    /// The engine or a worker of some storage: must never block on one.
-    Storage,
+/// The deadline that lies `timeout` from now; none if there is no timeout or it overflows.
+pub(crate) fn deadline(timeout: Option<Duration>) -> Option<Instant> {
+    Instant::now().checked_add(timeout?)
 }
 
-pub(crate) fn set_role(role: Role) -> Role {
-    ROLE.with(|cell| cell.replace(role))
-}
-
-pub(crate) fn role() -> Role {
-    ROLE.with(|cell| *cell.borrow())
+/// As below, on a thread of a model. It has no clock.
+#[cfg(loom)]
+pub(crate) fn block_on<T>(
+    _: Option<Instant>,
+    mut poll: impl FnMut(&Waker) -> Poll<T>,
+) -> Option<T> {
+    let polled = std::future::poll_fn(|context| poll(context.waker()));
+    Some(loom::future::block_on(polled))
 }
 
 /// Polls until ready; `None` once `deadline` has passed.
+#[cfg(not(loom))]
 pub(crate) fn block_on<T>(
     deadline: Option<Instant>,
     mut poll: impl FnMut(&Waker) -> Poll<T>,
@@ -119,11 +150,11 @@ pub(crate) fn block_on<T>(
         match deadline {
             None => thread::park(),
             Some(deadline) => {
-                let now = Instant::now();
-                if now >= deadline {
+                let left = deadline.saturating_duration_since(Instant::now());
+                if left.is_zero() {
                     return None;
                 }
-                thread::park_timeout(deadline - now);
+                thread::park_timeout(left);
             }
         }
     }

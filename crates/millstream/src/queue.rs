@@ -1,691 +1,439 @@
-//! Queues: collect entries on the caller's thread and hand them over in batches.
+//! The shared part of a queue: what was submitted, its capacity, its failures, its completion
+//! queue.
 //!
-//! `enqueue` appends to the queue's own batch under the queue's own lock, which the engine takes
-//! only to swap the batch out: no system call happens under it, and nothing is allocated per
-//! request once the vectors have grown. `submit` hands the batch over and wakes the engine if it
-//! sleeps.
-//!
-//! Every entry has a sequence number. Status, signal, event and close entries fire once everything
-//! before them has ended; they hold nothing back.
+//! Callers reserve capacity by compare-exchange and hand parcels over under the queue's own lock,
+//! which the engine takes only to swap them out. Nothing is allocated per request once the vectors
+//! have grown. Every entry has a sequence number, given when it is handed over: a parcel's first,
+//! plus its place.
 
-use std::mem::ManuallyDrop;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
-use std::task::{Poll, Waker};
-use std::time::{Duration, Instant};
+use std::collections::VecDeque;
+use std::sync::{Arc, OnceLock};
+use std::task::Waker;
+use std::time::Instant;
 
-use crate::cells::{CellId, Cells};
-use crate::entries::Entries;
+use millstream_io::EventFd;
+
 use crate::error::{Error, ErrorKind};
-use crate::event::Event;
 use crate::fence::Fence;
-use crate::files::FileId;
 use crate::group::Group;
-use crate::limits;
-use crate::park;
-use crate::request::{Priority, Request};
+use crate::ids::{FileId, Id};
+use crate::limits::SEQUENCE_WINDOW_MAX;
+use crate::mailbox::Shared;
+use crate::options::QueueOptions;
+use crate::priority::Priority;
+use crate::slots::{Cache, Pool, PoolOwner, Posted, SlotOutcome, Table};
 use crate::status::StatusArray;
-use crate::storage::Shared;
-use crate::ticket::{Failed, Ticket};
-use crate::waiters::{Waiters, lock};
+use crate::sync::{AtomicU32, AtomicU64, Mutex, Ordering, lock};
+use crate::waiters::{Waiters, wake_all};
 
-/// How a queue behaves.
-#[derive(Debug, Clone)]
-pub struct QueueOptions {
-    /// For messages and traces.
-    pub name: String,
-    /// Requests that have not ended; from 1 to `limits::QUEUE_CAPACITY_MAX`.
-    pub capacity: u32,
-    /// Tickets that have ended and wait to be claimed or dropped.
-    pub unclaimed_max: u32,
-    /// Class of requests that name none.
-    pub priority: Priority,
-    /// Submit by itself when half full.
-    pub auto_submit: bool,
-    /// Bytes per second that the queue's requests may move; `None` for no cap.
-    pub bandwidth: Option<u64>,
-}
+/// What a storage's parts share.
+pub(crate) type Mailbox = Shared<QueueShared>;
 
-impl Default for QueueOptions {
-    fn default() -> QueueOptions {
-        QueueOptions {
-            name: String::new(),
-            capacity: limits::QUEUE_CAPACITY_DEFAULT,
-            unclaimed_max: limits::UNCLAIMED_DEFAULT,
-            priority: Priority::Normal,
-            auto_submit: true,
-            bandwidth: None,
-        }
-    }
-}
-
-/// What a queue's error record says since it was last read.
-#[derive(Debug, Clone, Default)]
-#[non_exhaustive]
-pub struct ErrorRecord {
-    /// Requests that failed.
-    pub count: u64,
-    /// The first of them in enqueue order.
-    pub first: Option<Error>,
-}
-
-#[derive(Default)]
-struct RecordInner {
-    count: u64,
-    first: Option<(u64, Error)>,
-}
-
-/// A request that was not taken, with the reason.
-#[derive(Debug)]
-pub struct Rejected {
-    /// Why: `QueueFull`, `TooManyTickets`, `Closed`, `Limit` or `InvalidArgument`.
-    pub error: Error,
-    /// The request.
-    pub request: Box<Request>,
-}
-
-impl std::fmt::Display for Rejected {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.error.fmt(f)
-    }
-}
-
-impl std::error::Error for Rejected {}
-
-impl From<Rejected> for Failed {
-    fn from(rejected: Rejected) -> Failed {
-        Failed {
-            error: rejected.error,
-            user_data: rejected.request.user_data,
-            landed: crate::destination::Landed::Nothing,
-        }
-    }
-}
-
-impl From<Rejected> for Error {
-    fn from(rejected: Rejected) -> Error {
-        rejected.error
-    }
-}
-
-/// An entry that fires in its place.
+/// An entry that takes effect in its place, once everything before it has completed.
 pub(crate) enum Fifo {
     Signal(Fence, u64),
     Status(StatusArray, usize),
-    Event(Event),
+    /// A file, and whether this was the last close of its path.
     Close(FileId, bool),
     /// Engine only: an ordered request may start now.
-    Start(u32, u32),
+    Start(Id),
 }
 
-/// A wish about entries that were enqueued before it.
+/// In the list of a parcel: the next of its `fifos`.
+pub(crate) const FIFO: u32 = u32::MAX;
+
+/// Entries handed over at one time, in order.
+pub(crate) struct Parcel {
+    pub(crate) indices: Vec<u32>,
+    pub(crate) fifos: VecDeque<Fifo>,
+    pub(crate) first_sequence: u64,
+    pub(crate) highest: Priority,
+    pub(crate) at: Instant,
+}
+
+impl Parcel {
+    pub(crate) fn new() -> Parcel {
+        Parcel {
+            indices: Vec::new(),
+            fifos: VecDeque::new(),
+            first_sequence: 0,
+            highest: Priority::Low,
+            at: Instant::now(),
+        }
+    }
+}
+
+/// What is done to entries that were submitted before it, or to the queue.
 pub(crate) enum Command {
-    CancelTagged {
-        mask: u64,
-        value: u64,
-        before: u64,
-    },
-    CancelGroup {
-        group: Group,
-        before: u64,
-    },
-    CancelCell(CellId),
-    Reprioritise {
-        cell: CellId,
-        class: Priority,
-        deadline: Option<Instant>,
-    },
+    CancelTagged { mask: u64, value: u64, before: u64 },
+    CancelGroup { group: Group, before: u64 },
     Pause(bool),
     Bandwidth(Option<u64>),
     Drop,
 }
 
-/// What was submitted at one time.
-pub(crate) struct Batch {
-    pub(crate) entries: Entries,
-    pub(crate) at: Instant,
-}
-
-/// What was submitted and not yet taken by the engine.
-#[derive(Default)]
-pub(crate) struct Submitted {
-    /// Behind the first `batch_count` are empty ones, to be filled again.
-    batches: Vec<Batch>,
-    batch_count: usize,
-    pub(crate) commands: Vec<Command>,
-}
-
-impl Submitted {
-    /// The batches, each to be taken out and cleared.
-    pub(crate) fn take_batches(&mut self) -> &mut [Batch] {
-        let count = std::mem::take(&mut self.batch_count);
-        &mut self.batches[..count]
-    }
-
-    /// An empty batch behind the others.
-    fn next_batch(&mut self) -> &mut Entries {
-        let at = Instant::now();
-        let number = self.batch_count;
-        self.batch_count += 1;
-        if number == self.batches.len() {
-            let entries = Entries::default();
-            self.batches.push(Batch { entries, at });
-        }
-        let batch = &mut self.batches[number];
-        batch.at = at;
-        &mut batch.entries
-    }
-}
-
-struct Collect {
-    pending: Entries,
-    submitted: Submitted,
-    free_cells: Vec<u32>,
+struct Submitted {
+    parcels: Vec<Parcel>,
+    spare: Vec<Parcel>,
+    commands: Vec<Command>,
     next_sequence: u64,
-    /// The storage has taken its last entries.
+    /// In the engine's mail, and not yet taken.
+    dirty: bool,
+    /// The storage takes nothing any more.
     closed: bool,
+    /// Free slots for requests that are submitted one by one.
+    cache: Cache,
 }
 
-pub(crate) struct QueueShared {
-    pub(crate) id: u32,
-    pub(crate) storage: Arc<Shared>,
-    pub(crate) options: QueueOptions,
-    pub(crate) cells: Cells,
-    collect: Mutex<Collect>,
-    /// Requests enqueued since the queue was made; written under the lock of `collect`. Those that
-    /// have not ended are the difference to `ended`: two counts with one writer each cost no locked
-    /// operation per request.
-    enqueued: AtomicU64,
-    /// Of these, ended; engine writes.
-    ended: AtomicU64,
-    space: Waiters,
-    /// Handed to the engine's inbox and not yet taken.
-    dirty: AtomicBool,
-    /// Sequence number below which everything has ended; engine writes.
-    watermark: AtomicU64,
-    record: Mutex<RecordInner>,
+#[derive(Default)]
+struct Record {
+    count: u64,
+    first: Option<(u64, Error)>,
 }
+
+/// See the header.
+pub(crate) struct QueueShared {
+    /// The engine's index of the queue.
+    pub(crate) index: AtomicU32,
+    pub(crate) mailbox: Arc<Mailbox>,
+    pub(crate) options: QueueOptions,
+    pub(crate) pool: PoolOwner<Arc<Mailbox>>,
+    submitted: Mutex<Submitted>,
+    /// Entries accepted, or reserved by a batch, that have not completed.
+    live: AtomicU64,
+    /// Of these, in batches that were not submitted.
+    held: AtomicU64,
+    /// Bytes of the byte budget in use.
+    bytes: AtomicU64,
+    /// Sequence numbers given out, and below which everything has completed: the window between
+    /// them costs the engine a bit each.
+    sequence: AtomicU64,
+    watermark: AtomicU64,
+    pub(crate) space: Waiters,
+    record: Mutex<Record>,
+    posted: Mutex<VecDeque<Posted>>,
+    pub(crate) posted_waiters: Waiters,
+    posted_fd: OnceLock<EventFd>,
+}
+
+/// The queue has no index yet, or none any more.
+pub(crate) const NO_INDEX: u32 = u32::MAX;
 
 impl QueueShared {
-    pub(crate) fn new(id: u32, storage: Arc<Shared>, options: QueueOptions) -> QueueShared {
-        let cells = options.capacity.saturating_add(options.unclaimed_max);
+    pub(crate) fn new(
+        mailbox: Arc<Mailbox>,
+        table: Arc<Table>,
+        options: QueueOptions,
+    ) -> QueueShared {
+        let slots_max = options.capacity.saturating_add(options.unclaimed);
         QueueShared {
-            id,
-            storage,
-            cells: Cells::new(cells),
-            collect: Mutex::new(Collect {
-                pending: Entries::default(),
-                submitted: Submitted::default(),
-                free_cells: Vec::new(),
+            index: AtomicU32::new(NO_INDEX),
+            pool: Pool::create(table, slots_max, Arc::clone(&mailbox)),
+            mailbox,
+            submitted: Mutex::new(Submitted {
+                parcels: Vec::new(),
+                spare: Vec::new(),
+                commands: Vec::new(),
                 next_sequence: 0,
+                dirty: false,
                 closed: false,
+                cache: Cache::default(),
             }),
-            enqueued: AtomicU64::new(0),
-            ended: AtomicU64::new(0),
-            space: Waiters::default(),
-            dirty: AtomicBool::new(false),
+            live: AtomicU64::new(0),
+            held: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+            sequence: AtomicU64::new(0),
             watermark: AtomicU64::new(0),
+            space: Waiters::default(),
             record: Mutex::default(),
+            posted: Mutex::default(),
+            posted_waiters: Waiters::default(),
+            posted_fd: OnceLock::new(),
             options,
         }
     }
 
-    /// Engine: takes what was submitted, leaving empty vectors to be filled again.
-    pub(crate) fn take_submitted(&self, into: &mut Submitted) {
-        self.dirty.store(false, Ordering::SeqCst);
-        let mut collect = lock(&self.collect);
-        std::mem::swap(&mut collect.submitted, into);
+    /// Entries that have not completed.
+    pub(crate) fn live(&self) -> u64 {
+        self.live.load(Ordering::SeqCst)
     }
 
-    /// Engine, at the end: takes everything, submitted or not; nothing is taken from the caller any
-    /// more.
-    pub(crate) fn close(&self, into: &mut Submitted, wakers: &mut Vec<Waker>) {
-        let mut collect = lock(&self.collect);
-        collect.closed = true;
-        let collect = &mut *collect;
-        std::mem::swap(collect.submitted.next_batch(), &mut collect.pending);
-        std::mem::swap(&mut collect.submitted, into);
-        self.space.take(wakers);
+    /// Whether waiting for room can end: not everything is in batches that were not submitted.
+    pub(crate) fn is_served(&self) -> bool {
+        self.live.load(Ordering::SeqCst) > self.held.load(Ordering::SeqCst)
     }
 
-    /// Engine: `count` requests have ended.
-    pub(crate) fn release(&self, count: u32, wakers: &mut Vec<Waker>) {
-        let ended = self.ended.load(Ordering::Relaxed) + u64::from(count);
-        self.ended.store(ended, Ordering::SeqCst);
-        self.space.take(wakers);
+    /// A batch holds room that it has reserved.
+    pub(crate) fn hold(&self, entries: u64) {
+        self.held.fetch_add(entries, Ordering::SeqCst);
     }
 
+    /// A batch hands entries over, or gives room back.
+    pub(crate) fn unhold(&self, entries: u64) {
+        let before = self.held.fetch_sub(entries, Ordering::SeqCst);
+        assert!(before >= entries, "a batch hands over what it holds");
+    }
+
+    /// Reserves room for one entry, be the queue full or not: for entries that close and drain.
+    pub(crate) fn reserve_always(&self) {
+        self.live.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Reserves room for at least one and at most `most` entries.
+    pub(crate) fn reserve(&self, most: u64) -> Option<u64> {
+        let capacity = u64::from(self.options.capacity);
+        let given = self.sequence.load(Ordering::Relaxed);
+        if given - self.watermark.load(Ordering::Relaxed).min(given) > SEQUENCE_WINDOW_MAX {
+            return None;
+        }
+        let mut live = self.live.load(Ordering::SeqCst);
+        while live < capacity {
+            let count = most.min(capacity - live);
+            let order = Ordering::SeqCst;
+            match self.live.compare_exchange(live, live + count, order, order) {
+                Ok(_) => return Some(count),
+                Err(now) => live = now,
+            }
+        }
+        None
+    }
+
+    /// Counts bytes in the byte budget; false if they do not fit now.
+    pub(crate) fn charge(&self, bytes: u64) -> bool {
+        let Some(limit) = self.options.bytes else {
+            return true;
+        };
+        let mut used = self.bytes.load(Ordering::SeqCst);
+        while used == 0 || used.saturating_add(bytes) <= limit {
+            let (order, sum) = (Ordering::SeqCst, used.saturating_add(bytes));
+            match self.bytes.compare_exchange(used, sum, order, order) {
+                Ok(_) => return true,
+                Err(now) => used = now,
+            }
+        }
+        false
+    }
+
+    /// Engine: everything below has completed.
     pub(crate) fn set_watermark(&self, sequence: u64) {
         self.watermark.store(sequence, Ordering::Relaxed);
+    }
+
+    /// Engine: counts the bytes of a whole file, whose length is known now.
+    pub(crate) fn charge_late(&self, bytes: u64) {
+        self.bytes.fetch_add(bytes, Ordering::SeqCst);
+    }
+
+    /// Gives room back: of entries, and bytes.
+    pub(crate) fn release(&self, entries: u64, bytes: u64, wakers: &mut Vec<Waker>) {
+        if bytes > 0 {
+            let before = self.bytes.fetch_sub(bytes, Ordering::SeqCst);
+            assert!(before >= bytes, "released bytes were charged");
+        }
+        let before = self.live.fetch_sub(entries, Ordering::SeqCst);
+        assert!(before >= entries, "released entries were reserved");
+        self.space.take(wakers);
+    }
+
+    /// Hands a parcel over; it comes back empty. Wakes the engine after unlocking.
+    pub(crate) fn hand_over(self: &Arc<Self>, parcel: &mut Parcel) {
+        if self.mailbox.is_forked() {
+            parcel.indices.clear();
+            parcel
+                .fifos
+                .drain(..)
+                .for_each(|fifo| fire_closed(Some(fifo)));
+            return;
+        }
+        let count = parcel.indices.len() as u64;
+        self.unhold(count);
+        let mut submitted = lock(&self.submitted);
+        if submitted.closed {
+            drop(submitted);
+            self.refuse(parcel);
+            return;
+        }
+        let indices = parcel.indices.iter().copied();
+        self.pool.publish(indices.filter(|index| *index != FIFO));
+        let mut other = submitted.spare.pop().unwrap_or_else(Parcel::new);
+        std::mem::swap(&mut other, parcel);
+        other.first_sequence = submitted.next_sequence;
+        other.at = Instant::now();
+        submitted.next_sequence += count;
+        self.sequence
+            .store(submitted.next_sequence, Ordering::Relaxed);
+        submitted.parcels.push(other);
+        self.wake_engine(submitted);
+    }
+
+    /// Submits one request, whose room is reserved: one lock, no parcel of the caller's.
+    pub(crate) fn submit_one(
+        self: &Arc<Self>,
+        fill: impl FnOnce(&PoolOwner<Arc<Mailbox>>, &mut Cache) -> Option<(Id, Priority)>,
+    ) -> Result<Id, Error> {
+        if self.mailbox.is_forked() {
+            return Err(crate::mailbox::closed_error());
+        }
+        let mut submitted = lock(&self.submitted);
+        if submitted.closed {
+            return Err(crate::mailbox::closed_error());
+        }
+        let Some((id, priority)) = fill(&self.pool, &mut submitted.cache) else {
+            return Err(too_many_tickets());
+        };
+        self.pool.publish(std::iter::once(id.index()));
+        let sequence = submitted.next_sequence;
+        submitted.next_sequence += 1;
+        self.sequence
+            .store(submitted.next_sequence, Ordering::Relaxed);
+        let mut parcel = submitted.spare.pop().unwrap_or_else(Parcel::new);
+        parcel.indices.push(id.index());
+        parcel.highest = priority;
+        parcel.first_sequence = sequence;
+        parcel.at = Instant::now();
+        submitted.parcels.push(parcel);
+        self.wake_engine(submitted);
+        Ok(id)
+    }
+
+    fn wake_engine(self: &Arc<Self>, mut submitted: crate::sync::MutexGuard<'_, Submitted>) {
+        let first = !std::mem::replace(&mut submitted.dirty, true);
+        drop(submitted);
+        if first {
+            // An engine that has ended has closed this queue before: nothing is left behind.
+            self.mailbox.queue_is_dirty(Arc::clone(self));
+        }
+    }
+
+    /// Ends entries that can no longer be submitted: the storage is closed.
+    #[cold]
+    fn refuse(&self, parcel: &mut Parcel) {
+        let mut wakers = Vec::new();
+        let (count, mut bytes) = (parcel.indices.len() as u64, 0);
+        for index in parcel.indices.drain(..) {
+            match index {
+                FIFO => fire_closed(parcel.fifos.pop_front()),
+                index => {
+                    let error = crate::mailbox::closed_error();
+                    let (posted, charged) = self.pool.refuse(index, error, &mut wakers);
+                    bytes += charged;
+                    self.publish(&mut posted.into_iter().collect(), &mut wakers);
+                }
+            }
+        }
+        self.release(count, bytes, &mut wakers);
+        wake_all(&mut wakers);
+    }
+
+    pub(crate) fn command(self: &Arc<Self>, make: impl FnOnce(u64) -> Command) {
+        if self.mailbox.is_forked() {
+            return;
+        }
+        let mut submitted = lock(&self.submitted);
+        let command = make(submitted.next_sequence);
+        submitted.commands.push(command);
+        self.wake_engine(submitted);
+    }
+
+    /// Engine: takes what was submitted; empty parcels go back to be filled again.
+    pub(crate) fn take(
+        &self,
+        parcels: &mut Vec<Parcel>,
+        spare: &mut Vec<Parcel>,
+        commands: &mut Vec<Command>,
+    ) {
+        let mut submitted = lock(&self.submitted);
+        submitted.dirty = false;
+        submitted.spare.append(spare);
+        parcels.append(&mut submitted.parcels);
+        commands.append(&mut submitted.commands);
+    }
+
+    /// Engine, at the end: nothing is accepted any more.
+    pub(crate) fn close(&self) {
+        lock(&self.submitted).closed = true;
+        self.space.wake();
     }
 
     /// Engine: a request has failed.
     pub(crate) fn record_failure(&self, sequence: u64, error: &Error) {
         let mut record = lock(&self.record);
         record.count += 1;
-        if record
-            .first
-            .as_ref()
-            .is_none_or(|(first, _)| sequence < *first)
-        {
+        let first = record.first.as_ref().map(|(first, _)| *first);
+        if first.is_none_or(|first| sequence < first) {
             record.first = Some((sequence, error.clone()));
         }
     }
 
-    pub(crate) fn submit(self: &Arc<Self>) {
-        self.submit_locked(&mut lock(&self.collect));
+    pub(crate) fn take_record(&self) -> (u64, Option<Error>) {
+        let record = std::mem::take(&mut *lock(&self.record));
+        (record.count, record.first.map(|(_, error)| error))
     }
 
-    fn submit_locked(self: &Arc<Self>, collect: &mut Collect) {
-        if collect.pending.is_empty() {
+    /// Engine: publishes completions of posted requests.
+    pub(crate) fn publish(&self, ended: &mut Vec<Posted>, wakers: &mut Vec<Waker>) {
+        if ended.is_empty() {
             return;
         }
-        std::mem::swap(collect.submitted.next_batch(), &mut collect.pending);
-        self.hand_over();
-    }
-
-    fn hand_over(self: &Arc<Self>) {
-        if !self.dirty.swap(true, Ordering::SeqCst) {
-            self.storage.queue_is_dirty(Arc::clone(self));
+        lock(&self.posted).extend(ended.drain(..));
+        self.posted_waiters.take(wakers);
+        if let Some(eventfd) = self.posted_fd.get() {
+            eventfd.signal();
         }
     }
 
-    fn command(self: &Arc<Self>, command: Command) {
-        let mut collect = lock(&self.collect);
-        collect.submitted.commands.push(command);
-        self.hand_over();
+    pub(crate) fn has_posted(&self) -> bool {
+        !lock(&self.posted).is_empty()
     }
 
-    /// Requests enqueued and not ended.
-    fn live(&self) -> u64 {
-        // In this order, so that no request is seen to end that was not seen to be enqueued.
-        let ended = self.ended.load(Ordering::SeqCst);
-        self.enqueued.load(Ordering::SeqCst) - ended
-    }
-
-    fn has_place(&self) -> bool {
-        self.live() < u64::from(self.options.capacity)
-    }
-
-    /// Submits, and waits for a place if `block` allows it. Another thread may take it first.
-    #[cold]
-    fn wait_for_place(self: &Arc<Self>, block: bool) -> Result<(), Error> {
-        self.submit();
-        let full = || {
-            let cause = "more requests than the queue's capacity";
-            Error::new(ErrorKind::QueueFull, cause)
-        };
-        if !block || park::role() == park::Role::Storage {
-            return if self.has_place() {
-                Ok(())
-            } else {
-                Err(full())
-            };
+    /// Takes the oldest completion.
+    pub(crate) fn take_posted(&self) -> Option<SlotOutcome> {
+        if self.mailbox.is_forked() {
+            return None;
         }
-        let waited = self.storage.clone().block_on(None, |waker| {
-            if self.has_place() || self.storage.is_closed() {
-                return Poll::Ready(());
+        let posted = lock(&self.posted).pop_front()?;
+        Some(self.pool.take_posted(posted))
+    }
+
+    /// An eventfd that is readable after every publication since the first call.
+    pub(crate) fn posted_eventfd(&self) -> Result<&EventFd, Error> {
+        if self.posted_fd.get().is_none() {
+            let created = EventFd::new()?;
+            let _ = self.posted_fd.set(created);
+            if self.has_posted() {
+                self.posted_fd.get().into_iter().for_each(EventFd::signal);
             }
-            self.space.add(waker);
-            if self.has_place() || self.storage.is_closed() {
-                return Poll::Ready(());
-            }
-            Poll::Pending
-        });
-        if self.storage.is_closed() {
-            return Err(Error::new(ErrorKind::Closed, "the storage is closing"));
         }
-        waited.ok_or_else(full)
-    }
-
-    #[inline]
-    fn enqueue(
-        self: &Arc<Self>,
-        request: Request,
-        with_ticket: bool,
-        block: bool,
-    ) -> Result<Option<CellId>, Rejected> {
-        match self.place(&request, with_ticket, block) {
-            Ok((mut collect, cell)) => {
-                let sequence = collect.next_sequence;
-                collect.next_sequence += 1;
-                let pending = &mut collect.pending;
-                match pending.shell() {
-                    Some(shell) => *shell = ManuallyDrop::new(request),
-                    None => pending.add_shell(request),
-                }
-                pending.fill_shell(sequence, cell);
-                let half = (self.options.capacity / 2).max(1) as usize;
-                if self.options.auto_submit && collect.pending.len() >= half {
-                    self.submit_locked(&mut collect);
-                }
-                Ok(cell)
-            }
-            Err(error) => Err(Rejected {
-                error,
-                request: Box::new(request),
-            }),
-        }
-    }
-
-    /// Takes what a request needs of the queue: a place of its capacity, a cell for its ticket. The
-    /// request counts in its group and counter from here on.
-    fn place(
-        self: &Arc<Self>,
-        request: &Request,
-        with_ticket: bool,
-        block: bool,
-    ) -> Result<(MutexGuard<'_, Collect>, Option<CellId>), Error> {
-        if self.storage.is_closed() {
-            return Err(Error::new(ErrorKind::Closed, "the storage is closing"));
-        }
-        let mut collect = loop {
-            let collect = lock(&self.collect);
-            if self.has_place() {
-                break collect;
-            }
-            drop(collect);
-            self.wait_for_place(block)?;
-        };
-        let cell = self.cell_for(&mut collect, with_ticket)?;
-        let enqueued = self.enqueued.load(Ordering::Relaxed) + 1;
-        self.enqueued.store(enqueued, Ordering::Release);
-        if let Some(group) = &request.group {
-            group.add();
-        }
-        if let Some(counter) = &request.counter {
-            counter.add();
-        }
-        Ok((collect, cell))
-    }
-
-    /// A cell for a request's ticket, if it wants one and the queue takes it.
-    fn cell_for(&self, collect: &mut Collect, with_ticket: bool) -> Result<Option<CellId>, Error> {
-        if collect.closed {
-            return Err(Error::new(ErrorKind::Closed, "the storage is closing"));
-        }
-        let behind = collect.next_sequence - self.watermark.load(Ordering::Relaxed);
-        if behind > limits::SEQUENCE_WINDOW_MAX {
-            let cause = "an old request of the queue has not ended";
-            return Err(Error::new(ErrorKind::Limit, cause));
-        }
-        if !with_ticket {
-            return Ok(None);
-        }
-        let cell = self.cells.take(&mut collect.free_cells);
-        cell.map(Some).ok_or_else(|| {
-            let cause = "tickets were neither claimed nor dropped";
-            Error::new(ErrorKind::TooManyTickets, cause)
-        })
-    }
-
-    fn enqueue_fifo(&self, fifo: Fifo) {
-        let mut collect = lock(&self.collect);
-        if collect.closed {
-            // Everything before has ended: the entry fires at once.
-            drop(collect);
-            fire_closed(fifo);
-            return;
-        }
-        let sequence = collect.next_sequence;
-        collect.next_sequence += 1;
-        collect.pending.push_fifo(sequence, fifo);
-    }
-
-    /// Entries that match and were not submitted are handed over as cancelled at once; the command
-    /// finds the others.
-    fn cancel_pending(
-        self: &Arc<Self>,
-        matches: impl Fn(&Request, Option<CellId>) -> bool,
-        command: impl FnOnce(u64) -> Command,
-    ) {
-        let mut collect = lock(&self.collect);
-        let before = collect.next_sequence;
-        let collect = &mut *collect;
-        let cancelled = collect.submitted.next_batch();
-        collect.pending.cancel_into(matches, cancelled);
-        collect.submitted.commands.push(command(before));
-        self.hand_over();
-    }
-
-    pub(crate) fn cancel_cell(self: &Arc<Self>, cell: CellId) {
-        self.cancel_pending(
-            |_, other| other == Some(cell),
-            |_| Command::CancelCell(cell),
-        );
-    }
-
-    pub(crate) fn reprioritise(
-        self: &Arc<Self>,
-        cell: CellId,
-        class: Priority,
-        deadline: Option<Instant>,
-    ) {
-        let mut collect = lock(&self.collect);
-        if let Some(request) = collect.pending.request_of(cell) {
-            request.class = Some(class);
-            request.deadline = deadline;
-            return;
-        }
-        collect.submitted.commands.push(Command::Reprioritise {
-            cell,
-            class,
-            deadline,
-        });
-        self.hand_over();
+        let eventfd = self.posted_fd.get();
+        eventfd.ok_or_else(|| Error::new(ErrorKind::Io, "the eventfd vanished"))
     }
 }
 
-/// Fires an entry of a queue whose storage has closed.
-fn fire_closed(fifo: Fifo) {
-    match fifo {
-        Fifo::Signal(fence, value) => fence.signal(value),
-        Fifo::Event(event) => event.set(),
-        Fifo::Status(statuses, index) => statuses.write(index, None),
-        Fifo::Close(..) | Fifo::Start(..) => {}
-    }
-}
-
-struct Handle {
-    shared: Arc<QueueShared>,
-}
-
-impl Drop for Handle {
+impl Drop for QueueShared {
     fn drop(&mut self) {
-        self.shared.submit();
-        self.shared.command(Command::Drop);
+        while self.take_posted().is_some() {}
+        let mut cache = std::mem::take(&mut lock(&self.submitted).cache);
+        self.pool.give_back(&mut cache);
     }
 }
 
-/// A queue of a storage. Cloning gives another handle; any thread may call. Dropping the last
-/// handle submits what is held and cancels what is still gated.
-#[derive(Clone)]
-pub struct Queue(Arc<Handle>);
-
-impl Queue {
-    pub(crate) fn new(shared: Arc<QueueShared>) -> Queue {
-        Queue(Arc::new(Handle { shared }))
-    }
-
-    fn shared(&self) -> &Arc<QueueShared> {
-        &self.0.shared
-    }
-
-    /// Appends a request. If the queue is full it submits what it holds and blocks until there is
-    /// room; on a storage's own thread it fails instead.
-    ///
-    /// # Errors
-    /// The request comes back: the storage closes, too many tickets are unclaimed, or (on a
-    /// storage's thread) the queue is full.
-    #[inline]
-    pub fn enqueue(&self, request: Request) -> Result<Ticket, Rejected> {
-        self.with_ticket(request, true)
-    }
-
-    /// As [`Queue::enqueue`], but never blocks.
-    ///
-    /// # Errors
-    /// As [`Queue::enqueue`], and `QueueFull`. What the queue holds was submitted then.
-    #[inline]
-    pub fn try_enqueue(&self, request: Request) -> Result<Ticket, Rejected> {
-        self.with_ticket(request, false)
-    }
-
-    #[inline]
-    fn with_ticket(&self, request: Request, block: bool) -> Result<Ticket, Rejected> {
-        let cell = self.shared().enqueue(request, true, block)?;
-        match cell {
-            Some(cell) => Ok(Ticket::new(Arc::clone(self.shared()), cell)),
-            None => unreachable!("a request with a ticket has a cell"),
-        }
-    }
-
-    /// As [`Queue::enqueue`] without a ticket: the end shows in its group, counter, status, signal
-    /// or event, and a failure in the error record.
-    ///
-    /// # Errors
-    /// As [`Queue::enqueue`].
-    #[inline]
-    pub fn enqueue_detached(&self, request: Request) -> Result<(), Rejected> {
-        self.shared().enqueue(request, false, true).map(|_| ())
-    }
-
-    /// As [`Queue::enqueue_detached`], but never blocks.
-    ///
-    /// # Errors
-    /// As [`Queue::try_enqueue`].
-    #[inline]
-    pub fn try_enqueue_detached(&self, request: Request) -> Result<(), Rejected> {
-        self.shared().enqueue(request, false, false).map(|_| ())
-    }
-
-    /// Raises `fence` to `value` once everything before has ended.
-    pub fn enqueue_signal(&self, fence: &Fence, value: u64) {
-        self.shared()
-            .enqueue_fifo(Fifo::Signal(fence.clone(), value));
-    }
-
-    /// Writes slot `index` of `statuses` once everything before has ended: how the requests since
-    /// the last status entry went.
-    ///
-    /// # Panics
-    /// If there is no such slot.
-    pub fn enqueue_status(&self, statuses: &StatusArray, index: usize) {
-        assert!(
-            index < statuses.len(),
-            "the status array has {} slots",
-            statuses.len()
-        );
-        self.shared()
-            .enqueue_fifo(Fifo::Status(statuses.clone(), index));
-    }
-
-    /// Sets `event` once everything before has ended.
-    pub fn enqueue_event(&self, event: &Event) {
-        self.shared().enqueue_fifo(Fifo::Event(event.clone()));
-    }
-
-    /// Closes a file in its place in the queue, once everything before has ended. Requests after it
-    /// fail with `StaleFile`. A file that was opened several times stays until the last close.
-    pub fn enqueue_close(&self, file: FileId) {
-        let last = self.shared().storage.close_name(file);
-        self.shared().enqueue_fifo(Fifo::Close(file, last));
-    }
-
-    /// Hands everything enqueued to the engine. Does not block.
-    pub fn submit(&self) {
-        self.shared().submit();
-    }
-
-    /// Cancels the requests enqueued before this call whose `tag & mask == value`.
-    pub fn cancel_tagged(&self, mask: u64, value: u64) {
-        self.shared().cancel_pending(
-            |request, _| request.tag & mask == value,
-            |before| Command::CancelTagged {
-                mask,
-                value,
-                before,
-            },
-        );
-    }
-
-    /// Cancels the requests of this queue enqueued before this call that belong to `group`.
-    pub fn cancel_group(&self, group: &Group) {
-        self.shared().cancel_pending(
-            |request, _| {
-                request
-                    .group
-                    .as_ref()
-                    .is_some_and(|other| other.same(group))
-            },
-            |before| Command::CancelGroup {
-                group: group.clone(),
-                before,
-            },
-        );
-    }
-
-    /// Stops serving the queue; what is in flight goes on.
-    pub fn pause(&self) {
-        self.shared().command(Command::Pause(true));
-    }
-
-    /// Goes on serving the queue.
-    pub fn resume(&self) {
-        self.shared().command(Command::Pause(false));
-    }
-
-    /// Sets the bytes per second that the queue's requests may move; `None` for no cap.
-    pub fn set_bandwidth(&self, bytes_per_second: Option<u64>) {
-        self.shared().command(Command::Bandwidth(bytes_per_second));
-    }
-
-    /// Failures since the last call.
-    #[must_use]
-    pub fn take_errors(&self) -> ErrorRecord {
-        let record = std::mem::take(&mut *lock(&self.shared().record));
-        ErrorRecord {
-            count: record.count,
-            first: record.first.map(|(_, error)| error),
-        }
-    }
-
-    /// Requests enqueued and not ended.
-    #[must_use]
-    pub fn live(&self) -> u32 {
-        // Never more than the capacity, which is a u32.
-        u32::try_from(self.shared().live()).unwrap_or(u32::MAX)
-    }
-
-    /// Submits, and blocks until everything enqueued so far has ended.
-    pub fn drain(&self) {
-        let _ = self.drain_until(None);
-    }
-
-    /// As [`Queue::drain`], but blocks at most `timeout`; whether everything has ended.
-    #[must_use]
-    pub fn drain_timeout(&self, timeout: Duration) -> bool {
-        self.drain_until(Some(Instant::now() + timeout))
-    }
-
-    fn drain_until(&self, deadline: Option<Instant>) -> bool {
-        let event = Event::new();
-        self.enqueue_event(&event);
-        self.submit();
-        let poll = |waker: &Waker| event.poll_set(waker);
-        self.shared()
-            .storage
-            .clone()
-            .block_on(deadline, poll)
-            .is_some()
+/// The effect of an entry of a queue whose storage is closed.
+fn fire_closed(fifo: Option<Fifo>) {
+    match fifo {
+        Some(Fifo::Signal(fence, value)) => fence.signal(value),
+        Some(Fifo::Status(statuses, index)) => statuses.write(index, Some(ErrorKind::Closed)),
+        Some(Fifo::Close(..) | Fifo::Start(_)) | None => {}
     }
 }
 
-impl std::fmt::Debug for Queue {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Queue")
-            .field("name", &self.shared().options.name)
-            .field("live", &self.live())
-            .finish_non_exhaustive()
-    }
+pub(crate) fn queue_full() -> Error {
+    Error::new(
+        ErrorKind::QueueFull,
+        "the queue holds as many entries, or bytes, as its options allow",
+    )
+}
+
+pub(crate) fn too_many_tickets() -> Error {
+    let cause = "completed requests were neither claimed nor dropped";
+    Error::new(ErrorKind::TooManyTickets, cause)
 }

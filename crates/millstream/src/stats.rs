@@ -1,70 +1,171 @@
-//! Statistics: what the engine counted, and where the time went.
-//!
-//! The engine counts in plain memory of its own; asking for statistics has it send a copy, so that
-//! counting costs nothing else.
+//! Statistics. The engine counts in atomics that only it writes, which costs no locked instruction;
+//! a snapshot reads them and waits for nobody.
 
-use crate::histogram::Histogram;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Counts of a storage since it was made. Times are nanoseconds.
-#[derive(Debug, Clone, Default)]
-#[non_exhaustive]
-pub struct Stats {
-    /// Requests that the engine has taken.
-    pub requests: u64,
-    /// Requests that ended well.
-    pub done: u64,
+use crate::histogram::{BUCKETS, Buckets};
+use crate::priority::{PRIORITIES, Priority};
+
+/// One number with one writer.
+#[derive(Default)]
+pub(crate) struct Counter(AtomicU64);
+
+impl Counter {
+    #[inline(always)]
+    pub(crate) fn add(&self, count: u64) {
+        let now = self.0.load(Ordering::Relaxed);
+        self.0.store(now.wrapping_add(count), Ordering::Relaxed);
+    }
+
+    #[inline(always)]
+    pub(crate) fn set(&self, value: u64) {
+        self.0.store(value, Ordering::Relaxed);
+    }
+
+    pub(crate) fn raise(&self, value: u64) {
+        if value > self.get() {
+            self.set(value);
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+macro_rules! stats {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// What the engine counts.
+        #[derive(Default)]
+        pub(crate) struct Counters {
+            $(pub(crate) $name: Counter,)*
+            pub(crate) latency: [Latency; PRIORITIES],
+        }
+
+        /// Counts of a storage since it was made. Each number is exact at some moment during the
+        /// call that took the snapshot. Times are nanoseconds.
+        #[derive(Debug, Clone, Default)]
+        #[non_exhaustive]
+        pub struct Stats {
+            $($(#[$doc])* pub $name: u64,)*
+            latency: [Buckets; PRIORITIES],
+        }
+
+        impl Counters {
+            pub(crate) fn snapshot(&self) -> Stats {
+                let mut stats = Stats {
+                    $($name: self.$name.get(),)*
+                    latency: Default::default(),
+                };
+                for (own, from) in stats.latency.iter_mut().zip(&self.latency) {
+                    *own = from.snapshot();
+                }
+                stats
+            }
+        }
+    };
+}
+
+stats! {
+    /// Requests that succeeded.
+    done,
     /// Requests that failed.
-    pub failed: u64,
-    /// Requests that were cancelled.
-    pub cancelled: u64,
-    /// Requests served after their deadline.
-    pub deadlines_missed: u64,
-    /// Requests whose timeout passed while the kernel held borrowed memory.
-    pub overdue: u64,
-    /// Operations given to devices.
-    pub operations: u64,
+    failed,
+    /// Requests that were canceled.
+    canceled,
+    /// Requests that the engine has taken.
+    requests,
+    /// Requests completed after their deadline.
+    deadlines_missed,
+    /// Requests whose timeout passed while the system held borrowed memory.
+    overdue,
+    /// Operations handed to devices.
+    operations,
     /// Operations that carried more than one request.
-    pub merged_operations: u64,
-    /// Operations past the page cache.
-    pub direct_operations: u64,
-    /// Operations that found all their bytes in the page cache, and needed no device.
-    pub copied_operations: u64,
+    merged_operations,
+    /// Operations that bypassed the page cache.
+    direct_operations,
+    /// Operations that found all their bytes in the page cache, and needed no disk.
+    copied_operations,
     /// Operations repeated because they came back short or interrupted.
-    pub retried_operations: u64,
+    retried_operations,
     /// Bytes that devices moved, and opens that read.
-    pub stored_bytes: u64,
+    stored_bytes,
     /// Raw bytes that landed.
-    pub raw_bytes: u64,
+    raw_bytes,
     /// Time in which nothing was in flight although requests waited.
-    pub device_idle_ns: u64,
+    device_idle_ns,
     /// Time in which anything was in flight.
-    pub device_busy_ns: u64,
+    device_busy_ns,
     /// Jobs done by workers or the application.
-    pub jobs: u64,
+    jobs,
     /// Time that stored bytes waited for a worker, summed over jobs.
-    pub decode_wait_ns: u64,
+    decode_wait_ns,
     /// Time that decoding took, summed over jobs.
-    pub decode_ns: u64,
+    decode_ns,
     /// Time that workers slept while operations were in flight, summed over workers.
-    pub worker_starved_ns: u64,
+    worker_starved_ns,
     /// Files opened.
-    pub opens: u64,
+    opens,
     /// Requests whose bytes were in the page cache and were read with the open of their file.
-    pub read_with_open: u64,
+    read_with_open,
     /// Time that opening took, summed over files.
-    pub open_ns: u64,
+    open_ns,
     /// The longest of them.
-    pub open_max_ns: u64,
+    open_max_ns,
     /// Descriptors open now.
-    pub descriptors: u64,
+    descriptors,
     /// Staging memory in use now.
-    pub staging_bytes: u64,
+    staging_bytes,
     /// Most staging memory that was ever in use.
-    pub staging_peak_bytes: u64,
-    /// The bound of staging.
-    pub staging_capacity_bytes: u64,
+    staging_peak_bytes,
+    /// The limit of staging.
+    staging_capacity_bytes,
     /// Bytes in flight now.
-    pub in_flight_bytes: u64,
-    /// From submission to the end, per class (lowest first).
-    pub latency: [Histogram; 4],
+    in_flight_bytes,
+    /// Operations in flight now.
+    in_flight,
+}
+
+impl Stats {
+    /// The time from submission to completion that `quantile` (0 to 1) of the requests of a
+    /// priority do not exceed, in nanoseconds, exact to 19 %, rounded up; 0 if there were none.
+    #[must_use]
+    pub fn latency_ns(&self, priority: Priority, quantile: f64) -> u64 {
+        self.latency[priority as usize].quantile_ns(quantile)
+    }
+
+    /// Completed requests of a priority.
+    #[must_use]
+    pub fn completed(&self, priority: Priority) -> u64 {
+        self.latency[priority as usize].count()
+    }
+}
+
+/// A histogram with one writer.
+pub(crate) struct Latency {
+    counts: [Counter; BUCKETS],
+    max_ns: Counter,
+}
+
+impl Default for Latency {
+    fn default() -> Latency {
+        Latency {
+            counts: std::array::from_fn(|_| Counter::default()),
+            max_ns: Counter::default(),
+        }
+    }
+}
+
+impl Latency {
+    #[inline]
+    pub(crate) fn add(&self, nanoseconds: u64) {
+        self.counts[crate::histogram::bucket(nanoseconds)].add(1);
+        self.max_ns.raise(nanoseconds);
+    }
+
+    fn snapshot(&self) -> Buckets {
+        Buckets::new(self.counts.iter().map(Counter::get), self.max_ns.get())
+    }
 }

@@ -1,7 +1,7 @@
-//! Status arrays: one slot per status entry, polled without a lock.
+//! Status arrays: one slot per status entry, read without a lock.
 //!
-//! A status entry fires in its place in the queue, after everything before it has ended, and writes
-//! how the requests since the previous status entry of that queue went.
+//! A status entry takes effect in its place in the queue, after everything before it has completed,
+//! and writes the result of the requests since the previous status entry of that queue.
 //!
 //! ```
 //! let statuses = millstream::StatusArray::new(2);
@@ -10,13 +10,14 @@
 //! ```
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::error::ErrorKind;
+use crate::sync::{AtomicU32, Ordering};
 
 const PENDING: u32 = u32::MAX;
 
-/// Slots that status entries fill. Cloning gives another handle; any thread may look.
+/// Slots that status entries fill. A clone is another handle; all methods may be called
+/// from any thread.
 #[derive(Clone)]
 pub struct StatusArray(Arc<[AtomicU32]>);
 
@@ -27,7 +28,7 @@ impl StatusArray {
         StatusArray((0..count).map(|_| AtomicU32::new(PENDING)).collect())
     }
 
-    /// Slots.
+    /// Number of slots.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
@@ -48,8 +49,9 @@ impl StatusArray {
         self.0[index].load(Ordering::Acquire) != PENDING
     }
 
-    /// What slot `index` says: `None` while pending, else 0 if all was well (cancelled requests
-    /// count as well), or the number of the [`ErrorKind`] of the first failure in enqueue order.
+    /// The result in slot `index`: `None` while pending, else 0 if everything succeeded (canceled
+    /// requests count as success), or the number of the [`ErrorKind`] of the first failure in
+    /// enqueue order.
     ///
     /// # Panics
     /// If there is no such slot.

@@ -1,257 +1,272 @@
 //! Tickets: one request's completion, to be polled, waited for or awaited.
 //!
-//! Dropping a ticket detaches: the request goes on, its result is dropped. [`CancelOnDrop`] cancels
+//! Dropping a ticket detaches its request, which goes on; [`Ticket::cancel_on_drop`] cancels
 //! instead.
 //!
 //! ```no_run
-//! # fn example(queue: &millstream::Queue, file: millstream::FileId) -> Result<(),
-//! millstream::Failed> { let ticket = queue.enqueue(millstream::Request::read(file, 0, 4096))?; let
-//! done = ticket.wait()?; println!("{} bytes", done.bytes);
+//! # fn example(queue: &millstream::Queue, file: millstream::FileId)
+//! # -> Result<(), millstream::Error> {
+//! use millstream::Read;
+//! let bytes = queue.submit(Read::range(file, 0, 4096))?.wait()?;
+//! println!("{} bytes", bytes.len());
 //! # Ok(())
 //! # }
 //! ```
 
-use std::future::Future;
+use std::future::{Future, IntoFuture};
+use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use millstream_io::Buffer;
-
-use crate::cells::CellId;
-use crate::destination::Landed;
 use crate::error::{Error, ErrorKind};
+use crate::mailbox::Letter;
 use crate::park;
-use crate::queue::QueueShared;
-use crate::request::Priority;
+use crate::priority::Priority;
+use crate::queue::Mailbox;
+use crate::slots::{SlotOutcome, SlotTicket};
 
-/// A request that ended well.
+/// How a request completed, with its memory also on failure.
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct Done {
-    /// Raw bytes that landed (or were written).
-    pub bytes: u64,
+pub struct Outcome<T> {
+    /// Raw bytes that landed (or were written), or the error.
+    pub result: Result<u64, Error>,
     /// The request's user data.
     pub user_data: u64,
-    /// The destination, back with its owner.
-    pub landed: Landed,
+    /// The request's memory; after a failure its content is unspecified. `None` if the system still
+    /// holds it, if it was never taken (a library buffer of a request that failed early), or if the
+    /// callback that supplies it was never called.
+    pub memory: Option<T>,
 }
 
-impl Done {
-    /// The buffer; an empty one if the request had another kind of destination.
-    #[must_use]
-    pub fn into_buffer(self) -> Buffer {
-        match self.landed {
-            Landed::Buffer(buffer) => buffer,
-            _ => Buffer::empty(),
+impl<T: 'static> Outcome<T> {
+    fn new(outcome: SlotOutcome) -> Outcome<T> {
+        Outcome {
+            memory: outcome.memory.into_type(outcome.result.is_ok()),
+            result: outcome.result,
+            user_data: outcome.user_data,
         }
     }
-}
 
-/// A request that failed or was cancelled (its kind says which).
-#[derive(Debug)]
-#[non_exhaustive]
-pub struct Failed {
-    /// Why.
-    pub error: Error,
-    /// The request's user data.
-    pub user_data: u64,
-    /// The destination, back with its owner, with unspecified content. [`Landed::Nothing`] if the
-    /// kernel still holds it.
-    pub landed: Landed,
-}
+    fn not_complete(error: Error) -> Outcome<T> {
+        Outcome {
+            result: Err(error),
+            user_data: 0,
+            memory: None,
+        }
+    }
 
-impl Failed {
-    /// Whether it was cancelled, which is no failure.
-    #[must_use]
-    pub fn is_cancelled(&self) -> bool {
-        self.error.kind() == ErrorKind::Cancelled
+    /// The memory, or the error.
+    ///
+    /// # Errors
+    /// The request's.
+    pub fn into_result(self) -> Result<T, Error> {
+        self.result?;
+        let gone = || Error::new(ErrorKind::Io, "the request's memory did not come back");
+        self.memory.ok_or_else(gone)
     }
 }
 
-impl std::fmt::Display for Failed {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.error.fmt(f)
-    }
+/// One request's completion; `T` is the memory that comes back. May be sent to another thread.
+/// Awaiting it drops the memory of a failure; [`Ticket::outcome`] keeps it.
+#[must_use = "dropping a ticket detaches its request; `Batch::detach` if that is meant"]
+pub struct Ticket<T> {
+    slot: SlotTicket<Arc<Mailbox>>,
+    cancel_on_drop: bool,
+    memory: PhantomData<fn() -> T>,
 }
 
-impl std::error::Error for Failed {}
-
-pub(crate) type Outcome = Result<Done, Failed>;
-
-/// One request's completion. May be sent to another thread.
-#[must_use = "dropping a ticket detaches its request; use `enqueue_detached` if that is meant"]
-pub struct Ticket {
-    queue: Arc<QueueShared>,
-    cell: CellId,
-    claimed: bool,
-}
-
-impl Ticket {
-    pub(crate) fn new(queue: Arc<QueueShared>, cell: CellId) -> Ticket {
+impl<T: 'static> Ticket<T> {
+    #[inline(always)]
+    pub(crate) fn new(slot: SlotTicket<Arc<Mailbox>>) -> Ticket<T> {
         Ticket {
-            queue,
-            cell,
-            claimed: false,
+            slot,
+            cancel_on_drop: false,
+            memory: PhantomData,
         }
     }
 
-    /// Whether the request has ended. Costs one load.
+    /// Whether the request has completed. Costs one load.
     #[must_use]
-    pub fn is_ended(&self) -> bool {
-        self.queue.cells.is_ended(self.cell)
+    pub fn is_complete(&self) -> bool {
+        self.slot.is_claimed() || self.slot.is_ended()
     }
 
-    /// Whether its timeout has passed while the kernel holds its borrowed memory.
+    /// Whether its timeout has passed while the system holds its borrowed memory.
     #[must_use]
     pub fn is_overdue(&self) -> bool {
-        self.queue.cells.is_overdue(self.cell)
+        !self.slot.is_claimed() && self.slot.is_overdue()
     }
 
-    /// Blocks until the request has ended. Submits its queue first, so that it can.
+    /// Blocks until the request has completed.
     ///
     /// # Errors
-    /// How the request failed, or that it was cancelled.
+    /// The request's; `NotSubmitted`, `OnStorageThread` and `StillHeld` if it cannot be waited for:
+    /// then the ticket stays valid.
     ///
     /// # Panics
-    /// On a thread of a storage (in a callback or a codec), where waiting could never end.
-    pub fn wait(mut self) -> Result<Done, Failed> {
-        match self.wait_until(None) {
-            Some(outcome) => outcome,
-            None => unreachable!("a wait without a deadline ends with an outcome"),
-        }
+    /// The outcome was taken before.
+    #[inline(always)]
+    pub fn wait(&mut self) -> Result<T, Error> {
+        self.outcome().into_result()
     }
 
-    /// Blocks at most `timeout`; the ticket comes back if the request has not ended. (The request
-    /// goes on.)
-    ///
-    /// # Errors
-    /// The ticket.
+    /// As [`Ticket::wait`], with user data, and with the memory also on failure.
     ///
     /// # Panics
-    /// As [`Ticket::wait`].
-    pub fn wait_timeout(mut self, timeout: Duration) -> Result<Result<Done, Failed>, Ticket> {
-        match self.wait_until(Some(Instant::now() + timeout)) {
-            Some(outcome) => Ok(outcome),
-            None => Err(self),
+    /// The outcome was taken before.
+    #[inline(always)]
+    pub fn outcome(&mut self) -> Outcome<T> {
+        match self.slot.claim() {
+            Some(outcome) => Outcome::new(outcome),
+            None => match self.block(None) {
+                Ok(Some(outcome)) => outcome,
+                Ok(None) => unreachable!("a wait without a deadline ends with an outcome"),
+                Err(error) => Outcome::not_complete(error),
+            },
         }
     }
 
-    fn wait_until(&mut self, deadline: Option<Instant>) -> Option<Outcome> {
-        if !self.is_ended() {
-            assert!(
-                park::role() == park::Role::Application,
-                "a storage's thread must not wait"
-            );
-            self.queue.submit();
-        }
-        let (queue, cell) = (&self.queue, self.cell);
-        let outcome = queue
-            .storage
-            .clone()
-            .block_on(deadline, |waker| queue.cells.claim(cell, Some(waker)));
-        self.claimed |= outcome.is_some();
-        outcome
-    }
-
-    /// The outcome if the request has ended, else the ticket.
+    /// Blocks at most `timeout`; `None` if the request has not completed by then. (It goes on.)
     ///
     /// # Errors
-    /// The ticket.
-    pub fn try_take(mut self) -> Result<Result<Done, Failed>, Ticket> {
-        match self.queue.cells.claim(self.cell, None) {
-            Poll::Ready(outcome) => {
-                self.claimed = true;
-                Ok(outcome)
+    /// As [`Ticket::wait`], of a ticket that cannot be waited for.
+    ///
+    /// # Panics
+    /// The outcome was taken before.
+    pub fn wait_timeout(&mut self, timeout: Duration) -> Result<Option<Outcome<T>>, Error> {
+        match self.slot.claim() {
+            Some(outcome) => Ok(Some(Outcome::new(outcome))),
+            None => self.block(park::deadline(Some(timeout))),
+        }
+    }
+
+    /// The outcome, if the request has completed.
+    ///
+    /// # Panics
+    /// The outcome was taken before.
+    pub fn try_take(&mut self) -> Option<Outcome<T>> {
+        self.slot.claim().map(Outcome::new)
+    }
+
+    #[cold]
+    fn block(&mut self, deadline: Option<Instant>) -> Result<Option<Outcome<T>>, Error> {
+        park::may_block()?;
+        if !self.slot.is_submitted() {
+            let cause = "submit its batch first";
+            return Err(Error::new(ErrorKind::NotSubmitted, cause));
+        }
+        let mailbox = Arc::clone(self.slot.shared());
+        let polled = mailbox.block_on(deadline, |waker| self.poll_with(waker));
+        polled.transpose()
+    }
+
+    /// Polls for the outcome; `Err`: it will never complete.
+    fn poll_with(&mut self, waker: &Waker) -> Poll<Result<Outcome<T>, Error>> {
+        if let Some(outcome) = self.slot.claim() {
+            return Poll::Ready(Ok(Outcome::new(outcome)));
+        }
+        if self.slot.shared().is_forked() {
+            return Poll::Ready(Err(still_held(self.slot.shared())));
+        }
+        if !self.slot.register(waker) {
+            // The engine marks its end before it wakes who waits for what it leaves behind.
+            if self.slot.shared().is_ended() && self.slot.is_submitted() && !self.slot.is_ended() {
+                return Poll::Ready(Err(still_held(self.slot.shared())));
             }
-            Poll::Pending => Err(self),
+            return Poll::Pending;
+        }
+        match self.slot.claim() {
+            Some(outcome) => Poll::Ready(Ok(Outcome::new(outcome))),
+            None => unreachable!("it has ended"),
         }
     }
 
-    /// Asks for cancellation. The request ends as cancelled, unless it ends otherwise before; a
-    /// read that the kernel has begun ends when the kernel lets go. Does not block.
+    /// As a future's poll, for the whole outcome. The waker is replaced by each call.
+    ///
+    /// # Panics
+    /// The outcome was taken before.
+    pub fn poll_outcome(&mut self, context: &mut Context<'_>) -> Poll<Outcome<T>> {
+        let polled = self.poll_with(context.waker());
+        polled.map(|outcome| outcome.unwrap_or_else(Outcome::not_complete))
+    }
+
+    /// Asks for cancellation. The request completes as canceled, unless it completes otherwise
+    /// before; a read that the kernel has begun completes when the kernel lets go. Does not block.
     pub fn cancel(&self) {
-        self.queue.cancel_cell(self.cell);
+        if !self.slot.is_claimed() && self.slot.cancel() {
+            self.slot.shared().send(Letter::Cancel(self.slot.id()));
+        }
     }
 
-    /// Changes its class and deadline, if it has not been served yet.
-    pub fn reprioritise(&self, class: Priority, deadline: Option<Instant>) {
-        self.queue.reprioritise(self.cell, class, deadline);
+    /// Changes its priority and deadline, if it was not served yet.
+    pub fn reprioritize(&self, priority: Priority, deadline: Option<Instant>) {
+        if !self.is_complete() {
+            self.slot.shared().send(Letter::Change {
+                id: self.slot.id(),
+                priority,
+                deadline,
+            });
+        }
     }
 
-    /// A wrapper that cancels when it is dropped.
-    #[must_use]
-    pub fn cancel_on_drop(self) -> CancelOnDrop {
-        CancelOnDrop(Some(self))
+    /// Makes dropping the ticket cancel its request.
+    pub fn cancel_on_drop(mut self) -> Ticket<T> {
+        self.cancel_on_drop = true;
+        self
     }
 }
 
-impl Future for Ticket {
-    type Output = Result<Done, Failed>;
+fn still_held(mailbox: &Mailbox) -> Error {
+    match mailbox.is_forked() {
+        true => Error::new(
+            ErrorKind::Closed,
+            "a forked child has no engine: the storage belongs to its parent",
+        ),
+        false => Error::new(
+            ErrorKind::StillHeld,
+            "the storage was closed before the system let go of the request's memory, which must \
+             stay valid for ever",
+        ),
+    }
+}
+
+impl<T> Drop for Ticket<T> {
+    fn drop(&mut self) {
+        if self.cancel_on_drop && !self.slot.is_claimed() && self.slot.cancel() {
+            self.slot.shared().send(Letter::Cancel(self.slot.id()));
+        }
+    }
+}
+
+/// The future of a ticket.
+pub struct TicketFuture<T>(Ticket<T>);
+
+impl<T: 'static> Future for TicketFuture<T> {
+    type Output = Result<T, Error>;
 
     /// # Panics
-    /// If polled again after it was ready.
+    /// It is polled again after it was ready.
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        assert!(
-            !self.claimed,
-            "a ticket must not be polled after it was ready"
-        );
-        let poll = self.queue.cells.claim(self.cell, Some(context.waker()));
-        self.claimed = poll.is_ready();
-        poll
+        self.0.poll_outcome(context).map(Outcome::into_result)
     }
 }
 
-impl Drop for Ticket {
-    fn drop(&mut self) {
-        if !self.claimed {
-            drop(self.queue.cells.detach(self.cell));
-        }
+impl<T: 'static> IntoFuture for Ticket<T> {
+    type Output = Result<T, Error>;
+    type IntoFuture = TicketFuture<T>;
+
+    fn into_future(self) -> TicketFuture<T> {
+        TicketFuture(self)
     }
 }
 
-impl std::fmt::Debug for Ticket {
+impl<T: 'static> std::fmt::Debug for Ticket<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Ticket")
-            .field("ended", &self.is_ended())
+            .field("complete", &self.is_complete())
             .finish_non_exhaustive()
-    }
-}
-
-/// A ticket that cancels its request when it is dropped before the end.
-pub struct CancelOnDrop(Option<Ticket>);
-
-impl CancelOnDrop {
-    /// The plain ticket again.
-    ///
-    /// # Panics
-    /// After it was awaited to its end.
-    pub fn into_inner(mut self) -> Ticket {
-        self.0.take().expect("not awaited to its end")
-    }
-}
-
-impl Future for CancelOnDrop {
-    type Output = Result<Done, Failed>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let ticket = self
-            .0
-            .as_mut()
-            .expect("a ticket must not be polled after it was ready");
-        let poll = Pin::new(ticket).poll(context);
-        if poll.is_ready() {
-            self.0 = None;
-        }
-        poll
-    }
-}
-
-impl Drop for CancelOnDrop {
-    fn drop(&mut self) {
-        if let Some(ticket) = &self.0 {
-            ticket.cancel();
-        }
     }
 }

@@ -1,95 +1,119 @@
 //! Traces: what happened when, as Chrome trace-event JSON.
 //!
-//! Lanes: `queue` (a request from submission to its end), `device` (an operation in flight),
-//! `decode` (a job), and counters for staging and in-flight bytes. Format: an object with
+//! Lanes: `queue` (a request from submission to completion), `device` (an operation in flight),
+//! `decode` (a job), and counters for staging and bytes in flight. Format: an object with
 //! `traceEvents`, an array of events `{"name","ph":"X","ts","dur","pid","tid","args"}` with times
 //! in microseconds (`ph` "C" for counters, "M" for lane names).
 
 use std::fmt::Write as _;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::limits;
+use crate::sync::{Mutex, lock};
 
 /// A lane of a trace.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Lane {
-    /// Requests, from submission to end.
-    Queue,
-    /// Operations, from issue to completion.
-    Device,
-    /// Jobs, from start to end.
-    Decode,
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lane {
+    Queue = 1,
+    Device = 2,
+    Decode = 3,
 }
 
-/// What an event is.
-#[derive(Debug, Clone, PartialEq)]
-#[non_exhaustive]
-pub enum EventKind {
-    /// Something that took time.
-    Span {
-        /// Where it is shown.
-        lane: Lane,
-        /// Nanoseconds.
-        duration_ns: u64,
-        /// Bytes moved or made.
-        bytes: u64,
-        /// Offset in its file.
-        offset: u64,
-        /// Number of the request it belongs to, in the order of submission.
-        request: u64,
-    },
-    /// Counters at a moment.
-    Counters {
-        /// Staging memory in use.
-        staging_bytes: u64,
-        /// Bytes in flight.
-        in_flight_bytes: u64,
-    },
+/// Something that took time. Times are nanoseconds of the engine's clock.
+#[derive(Debug, Clone)]
+pub(crate) struct Span {
+    pub(crate) lane: Lane,
+    pub(crate) name: Option<Arc<str>>,
+    pub(crate) start_ns: u64,
+    pub(crate) end_ns: u64,
+    pub(crate) bytes: u64,
+    pub(crate) offset: u64,
+    /// Number of the request in the order of submission.
+    pub(crate) request: u64,
 }
 
-/// An event of a trace.
-#[derive(Debug, Clone, PartialEq)]
-#[non_exhaustive]
-pub struct TraceEvent {
-    /// Nanoseconds since the trace began.
-    pub start_ns: u64,
-    /// The file or the request's name.
-    pub name: Option<Arc<str>>,
-    /// What it is.
-    pub kind: EventKind,
+/// Memory in use at a moment.
+#[derive(Debug, Clone, Copy)]
+struct Sample {
+    at_ns: u64,
+    staging_bytes: u64,
+    in_flight_bytes: u64,
 }
 
 /// A recorded trace.
 #[derive(Debug, Clone, Default)]
-#[non_exhaustive]
 pub struct Trace {
-    /// Events in the order of their ends.
-    pub events: Vec<TraceEvent>,
-    /// Events that no longer fitted (`limits::TRACE_EVENTS_MAX`).
-    pub lost: u64,
-    /// Workers of the storage: who reads the trace can tell how many of them had nothing to do.
-    pub workers: usize,
+    start_ns: u64,
+    spans: Vec<Span>,
+    samples: Vec<Sample>,
+    lost: u64,
+    workers: usize,
+}
+
+/// The trace being recorded, if any: written by the engine, started and taken by callers.
+#[derive(Default)]
+pub(crate) struct Recorder {
+    on: AtomicBool,
+    trace: Mutex<Trace>,
+}
+
+impl Recorder {
+    #[inline(always)]
+    pub(crate) fn is_on(&self) -> bool {
+        self.on.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn start(&self, now_ns: u64, workers: usize) {
+        *lock(&self.trace) = Trace {
+            start_ns: now_ns,
+            workers,
+            ..Trace::default()
+        };
+        self.on.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn take(&self) -> Trace {
+        self.on.store(false, Ordering::Relaxed);
+        std::mem::take(&mut lock(&self.trace))
+    }
+
+    /// Engine: a span, and with those of the device a sample of the memory in use.
+    pub(crate) fn add(&self, span: Span, staging_bytes: u64, in_flight_bytes: u64) {
+        let mut trace = lock(&self.trace);
+        if trace.spans.len() + trace.samples.len() >= limits::TRACE_EVENTS_MAX {
+            trace.lost += 1;
+            return;
+        }
+        if span.lane == Lane::Device {
+            let at_ns = span.end_ns;
+            trace.samples.push(Sample {
+                at_ns,
+                staging_bytes,
+                in_flight_bytes,
+            });
+        }
+        trace.spans.push(span);
+    }
 }
 
 impl Trace {
-    pub(crate) fn push(&mut self, event: TraceEvent) {
-        if self.events.len() < limits::TRACE_EVENTS_MAX {
-            self.events.push(event);
-        } else {
-            self.lost += 1;
-        }
+    /// Spans recorded: requests, operations and jobs.
+    #[must_use]
+    pub fn spans(&self) -> usize {
+        self.spans.len()
     }
 
     /// Writes the trace as Chrome trace-event JSON.
     ///
     /// # Errors
-    /// What the writer says.
+    /// The writer's.
     pub fn write_json(&self, out: &mut dyn io::Write) -> io::Result<()> {
+        let (lost, workers) = (self.lost, self.workers);
         writeln!(
             out,
-            "{{\"displayTimeUnit\":\"ms\",\"otherData\":{{\"lost\":{},\"workers\":{}}},",
-            self.lost, self.workers
+            "{{\"displayTimeUnit\":\"ms\",\"otherData\":{{\"lost\":{lost},\"workers\":{workers}}},"
         )?;
         writeln!(out, "\"traceEvents\":[")?;
         for (tid, name) in [(1, "queue"), (2, "device"), (3, "decode")] {
@@ -99,12 +123,35 @@ impl Trace {
                  \"args\":{{\"name\":\"{name}\"}}}},"
             )?;
         }
-        for event in &self.events {
-            write_event(event, out)?;
-            writeln!(out, ",")?;
+        for span in &self.spans {
+            self.write_span(span, out)?;
+        }
+        for sample in &self.samples {
+            let at = microseconds(sample.at_ns.saturating_sub(self.start_ns));
+            let (staging, in_flight) = (sample.staging_bytes, sample.in_flight_bytes);
+            writeln!(
+                out,
+                "{{\"name\":\"memory\",\"ph\":\"C\",\"ts\":{at},\"pid\":1,\
+                 \"args\":{{\"staging\":{staging},\"in_flight\":{in_flight}}}}},"
+            )?;
         }
         let name = "{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":1,\"args\":{\"name\":";
         writeln!(out, "{name}\"millstream\"}}}}\n]}}")
+    }
+
+    fn write_span(&self, span: &Span, out: &mut dyn io::Write) -> io::Result<()> {
+        let start_ns = span.start_ns.saturating_sub(self.start_ns);
+        let end_ns = span.end_ns.saturating_sub(self.start_ns);
+        let name = escaped(span.name.as_deref().unwrap_or("request"));
+        let (start, duration) = (microseconds(start_ns), microseconds(end_ns - start_ns));
+        let (tid, bytes, offset) = (span.lane as u32, span.bytes, span.offset);
+        writeln!(
+            out,
+            "{{\"name\":\"{name}\",\"ph\":\"X\",\"ts\":{start},\"dur\":{duration},\"pid\":1,\
+             \"tid\":{tid},\"args\":{{\"bytes\":{bytes},\"offset\":{offset},\
+             \"request\":{}}}}},",
+            span.request
+        )
     }
 }
 
@@ -112,42 +159,7 @@ fn microseconds(nanoseconds: u64) -> String {
     format!("{}.{:03}", nanoseconds / 1000, nanoseconds % 1000)
 }
 
-fn write_event(event: &TraceEvent, out: &mut dyn io::Write) -> io::Result<()> {
-    let start = microseconds(event.start_ns);
-    match event.kind {
-        EventKind::Span {
-            lane,
-            duration_ns,
-            bytes,
-            offset,
-            request,
-        } => {
-            let tid = match lane {
-                Lane::Queue => 1,
-                Lane::Device => 2,
-                Lane::Decode => 3,
-            };
-            let name = escaped(event.name.as_deref().unwrap_or("request"));
-            let duration = microseconds(duration_ns);
-            write!(
-                out,
-                "{{\"name\":\"{name}\",\"ph\":\"X\",\"ts\":{start},\"dur\":{duration},\"pid\":1,\
-                 \"tid\":{tid},\"args\":{{\"bytes\":{bytes},\"offset\":{offset},\
-                 \"request\":{request}}}}}"
-            )
-        }
-        EventKind::Counters {
-            staging_bytes,
-            in_flight_bytes,
-        } => write!(
-            out,
-            "{{\"name\":\"memory\",\"ph\":\"C\",\"ts\":{start},\"pid\":1,\
-             \"args\":{{\"staging\":{staging_bytes},\"in_flight\":{in_flight_bytes}}}}}"
-        ),
-    }
-}
-
-/// A JSON string's inside.
+/// The inside of a JSON string.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for character in text.chars() {
@@ -163,33 +175,39 @@ fn escaped(text: &str) -> String {
     out
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 
     #[test]
     fn names_are_escaped_and_times_are_microseconds() {
-        let mut trace = Trace::default();
-        let kind = EventKind::Span {
+        let recorder = Recorder::default();
+        recorder.start(1_000, 0);
+        let span = Span {
             lane: Lane::Device,
-            duration_ns: 1500,
+            name: Some("a\"b\n\\".into()),
+            start_ns: 2_001_001,
+            end_ns: 2_002_501,
             bytes: 7,
             offset: 9,
             request: 3,
         };
-        trace.push(TraceEvent {
-            start_ns: 2_000_001,
-            name: Some("a\"b\n\\".into()),
-            kind,
-        });
+        recorder.add(span, 5, 6);
         let mut out = Vec::new();
-        trace.write_json(&mut out).expect("writing to memory");
+        recorder
+            .take()
+            .write_json(&mut out)
+            .expect("memory takes it");
         let text = String::from_utf8(out).expect("JSON is UTF-8");
-        assert!(text.contains(r#""name":"a\"b\u000a\\""#), "{text}");
-        assert!(text.contains(r#""lost":0,"workers":0"#), "{text}");
-        assert!(text.contains(r#""ts":2000.001,"dur":1.500"#), "{text}");
-        let args = r#""args":{"bytes":7,"offset":9,"request":3}"#;
-        assert!(text.contains(args), "{text}");
+        for part in [
+            r#""name":"a\"b\u000a\\""#,
+            r#""lost":0,"workers":0"#,
+            r#""ts":2000.001,"dur":1.500"#,
+            r#""args":{"bytes":7,"offset":9,"request":3}"#,
+            r#""args":{"staging":5,"in_flight":6}"#,
+        ] {
+            assert!(text.contains(part), "{part} is missing in {text}");
+        }
         assert!(text.trim_end().ends_with("]}"), "{text}");
     }
 }

@@ -1,52 +1,143 @@
 //! Wakers that wait for a change of an atomic value.
+//!
+//! The thread that changes the value changes it, then calls [`Waiters::take`]; a thread that waits
+//! calls [`Waiters::register`], then looks at the value again. The fences on both sides make sure
+//! that one of the two sees the other. A registration has a key and is removed when its future is
+//! dropped, so the list is bounded by the futures that wait.
 
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering, fence};
-use std::task::Waker;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use crate::sync::{AtomicBool, Mutex, Ordering, fence, lock};
 
 /// A set of wakers with a flag that makes "nobody waits" cost one load.
-///
-/// Who changes the value: change it, then `take`. Who waits: `add`, then look at the value again.
-/// The fences on both sides make sure that one of the two sees the other.
 #[derive(Default)]
 pub(crate) struct Waiters {
     any: AtomicBool,
-    wakers: Mutex<Vec<Waker>>,
+    list: Mutex<List>,
 }
 
+#[derive(Default)]
+struct List {
+    wakers: Vec<(u64, Waker)>,
+    next_key: u64,
+}
+
+/// The key of a registration; none before the first one.
+#[derive(Default)]
+pub(crate) struct Key(Option<u64>);
+
 impl Waiters {
-    /// Adds a waker (once). The caller must look at the value again afterwards.
-    pub(crate) fn add(&self, waker: &Waker) {
-        let mut wakers = lock(&self.wakers);
-        if !wakers.iter().any(|known| known.will_wake(waker)) {
-            wakers.push(waker.clone());
+    /// Registers a waker, or replaces the one registered under `key`. The caller must look at the
+    /// value again afterwards.
+    pub(crate) fn register(&self, key: &mut Key, waker: &Waker) {
+        let mut list = lock(&self.list);
+        let own = key.0;
+        match list.wakers.iter_mut().find(|(key, _)| Some(*key) == own) {
+            Some((_, known)) => known.clone_from(waker),
+            None => {
+                let number = list.next_key;
+                list.next_key += 1;
+                list.wakers.push((number, waker.clone()));
+                key.0 = Some(number);
+            }
         }
         self.any.store(true, Ordering::SeqCst);
+        drop(list);
         fence(Ordering::SeqCst);
     }
 
-    /// Moves the wakers to `into`, to be woken outside of all locks.
+    /// Removes a registration.
+    pub(crate) fn remove(&self, key: &mut Key) {
+        if let Some(number) = key.0.take() {
+            let mut list = lock(&self.list);
+            list.wakers.retain(|(key, _)| *key != number);
+        }
+    }
+
+    /// Moves the wakers to `into`, to be woken outside all locks.
+    #[inline]
     pub(crate) fn take(&self, into: &mut Vec<Waker>) {
         fence(Ordering::SeqCst);
         if self.any.load(Ordering::SeqCst) {
-            let mut wakers = lock(&self.wakers);
+            let mut list = lock(&self.list);
             self.any.store(false, Ordering::SeqCst);
-            into.append(&mut wakers);
+            into.extend(list.wakers.drain(..).map(|(_, waker)| waker));
         }
     }
 
-    /// Wakes everybody now.
+    /// Wakes everyone now.
     pub(crate) fn wake(&self) {
         let mut wakers = Vec::new();
         self.take(&mut wakers);
-        wakers.into_iter().for_each(Waker::wake);
+        wake_all(&mut wakers);
+    }
+
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        lock(&self.list).wakers.len()
     }
 }
 
-/// Locks; a panic of another thread inside such a lock leaves the data sound (no code of the
-/// application runs in there), so poisoning is passed over.
-pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner)
+/// Wakes; a waker is code of an application's executor, and its panic must not reach the caller.
+/// The number of wakers that panicked.
+pub(crate) fn wake_all(wakers: &mut Vec<Waker>) -> usize {
+    let mut panicked = 0;
+    for waker in wakers.drain(..) {
+        let woken = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| waker.wake()));
+        panicked += usize::from(woken.is_err());
+    }
+    panicked
+}
+
+/// Something that becomes true once, at a value, and wakes its waiters then.
+pub(crate) trait Condition: Send + Sync {
+    fn is_met(&self, value: u64) -> bool;
+    fn waiters(&self) -> &Waiters;
+}
+
+/// A future that completes once a fence has reached a value, or a group's requests have completed.
+/// Dropping it removes its waker.
+#[must_use = "futures do nothing unless polled"]
+pub struct Reached {
+    condition: Arc<dyn Condition>,
+    value: u64,
+    key: Key,
+}
+
+impl Reached {
+    pub(crate) fn new(condition: Arc<dyn Condition>, value: u64) -> Reached {
+        Reached {
+            condition,
+            value,
+            key: Key::default(),
+        }
+    }
+
+    pub(crate) fn poll_reached(&mut self, waker: &Waker) -> Poll<()> {
+        if self.condition.is_met(self.value) {
+            return Poll::Ready(());
+        }
+        self.condition.waiters().register(&mut self.key, waker);
+        match self.condition.is_met(self.value) {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        }
+    }
+}
+
+impl Future for Reached {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        self.poll_reached(context.waker())
+    }
+}
+
+impl Drop for Reached {
+    fn drop(&mut self) {
+        self.condition.waiters().remove(&mut self.key);
+    }
 }

@@ -2,7 +2,7 @@
 
 use crate::requests::{self, held, latency, realtime, scale};
 use crate::rows::Metric;
-use crate::{codecs, engine, packages, pnm, read, scenes, startup, streams};
+use crate::{codecs, engine, null_device, packages, pnm, read, scenes, startup, streams};
 
 /// How a figure is made of ours and theirs.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -79,7 +79,7 @@ fn throttled_encoded(case: &str) -> bool {
 }
 
 fn held_reads(case: &str) -> bool {
-    case.starts_with("held ") && case.contains(" x 1M ")
+    case.starts_with("held ") && case.contains(" x 1M ") && !case.ends_with(held::BUSY)
 }
 
 fn held_opens(case: &str) -> bool {
@@ -544,9 +544,9 @@ pub(super) const GOALS: &[Goal] = &[
     ),
     goal(
         requests::WORKLOAD,
-        |case| case == engine::NULL_CASE,
+        |case| case == engine::DETACHED_CASE,
         MS,
-        engine::COST,
+        null_device::COST,
         Amount,
         &[],
         AtMost(100.0),

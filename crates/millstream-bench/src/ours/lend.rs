@@ -1,11 +1,11 @@
-//! Lending parts of a destination to requests.
+//! Lends parts of a destination to requests.
 //!
 //! # Safety
-//! Borrowed memory must stay until its request has ended. A [`Loan`] holds the destination's
-//! mutable borrow and its queues; its requests go through its own methods only, and it drains its
-//! queues before the borrow ends, on every way out (a `Loan` is never leaked: nobody in this crate
-//! forgets values). Parts that are lent at the same time must not overlap; callers hand out
-//! disjoint places of a plan.
+//! Borrowed memory must stay until its request has completed. A [`Loan`] holds the destination's
+//! mutable borrow and its queues; every request goes through a [`LoanBatch`], which borrows the
+//! loan and submits at the latest when it is dropped; and the loan drains its queues before the
+//! borrow ends, on every path. (Neither is ever leaked: no code of this crate forgets values.)
+//! Parts that are lent at the same time must not overlap: callers take disjoint parts of a plan.
 #![expect(
     unsafe_code,
     reason = "lends raw memory to requests that outlive the call"
@@ -14,10 +14,9 @@
 use std::marker::PhantomData;
 use std::ops::Range;
 
-use millstream::{Done, Queue, Request, Ticket};
+use millstream::{Batch, Queue, Read, Ticket};
 
-use super::failed;
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// A destination lent to requests of some queues.
 pub(crate) struct Loan<'a> {
@@ -27,8 +26,8 @@ pub(crate) struct Loan<'a> {
     destination: PhantomData<&'a mut [u8]>,
 }
 
-// SAFETY: the pointer is only carried to requests, whose memory any thread may write; methods hand
-// out no reference to it.
+// SAFETY: the pointer is only carried to requests, whose memory any thread may write; methods
+// return no reference to it.
 unsafe impl Send for Loan<'_> {}
 // SAFETY: as above.
 unsafe impl Sync for Loan<'_> {}
@@ -44,72 +43,86 @@ impl<'a> Loan<'a> {
         }
     }
 
-    fn lent(&self, request: Request, place: Range<usize>) -> Request {
-        assert!(
-            place.start <= place.end && place.end <= self.len,
-            "{place:?} is out of place"
-        );
-        // SAFETY: the place lies in the destination, whose borrow `self` holds; `drop` drains the
-        // queues before it ends.
-        unsafe { request.into_borrowed(self.base.add(place.start), place.len()) }
-    }
-
-    /// Enqueues a request into `place`, without a ticket.
-    pub(crate) fn detached(
-        &self,
-        queue: usize,
-        request: Request,
-        place: Range<usize>,
-    ) -> Result<()> {
-        self.queues[queue]
-            .enqueue_detached(self.lent(request, place))
-            .map_err(|error| failed(&error))
-    }
-
-    /// Enqueues a request into `place`.
-    pub(crate) fn enqueue(
-        &self,
-        queue: usize,
-        request: Request,
-        place: Range<usize>,
-    ) -> Result<Ticket> {
-        self.queues[queue]
-            .enqueue(self.lent(request, place))
-            .map_err(|error| failed(&error))
-    }
-
-    /// The queue itself, to submit.
-    pub(crate) fn queue(&self, index: usize) -> &Queue {
-        &self.queues[index]
-    }
-
-    /// Waits until all has ended; an error if a request failed.
-    pub(crate) fn finish(self) -> Result<()> {
-        for queue in &self.queues {
-            queue.drain();
+    /// An empty batch of a queue.
+    pub(crate) fn batch(&self, queue: usize) -> LoanBatch<'_> {
+        LoanBatch {
+            batch: self.queues[queue].batch(),
+            loan: self,
         }
+    }
+
+    /// Waits until everything submitted has completed.
+    pub(crate) fn drain(&self) -> Result<()> {
         for queue in &self.queues {
-            if let Some(error) = queue.take_errors().first {
-                return Err(failed(&error));
-            }
+            queue.drain(None)?;
         }
         Ok(())
+    }
+
+    /// Waits until everything has completed; an error if a request failed.
+    pub(crate) fn finish(mut self) -> Result<()> {
+        self.drain()?;
+        let drained = std::mem::take(&mut self.queues);
+        let first = drained.iter().find_map(|queue| queue.take_errors().1);
+        first.map_or(Ok(()), |error| Err(Error::from(error)))
     }
 }
 
 impl Drop for Loan<'_> {
     fn drop(&mut self) {
-        for queue in &self.queues {
-            queue.drain();
+        if self.drain().is_err() {
+            // The destination's memory would be used again while requests may still write to it.
+            std::process::abort();
         }
     }
 }
 
-/// Enqueues one request into `into` and waits for it.
-pub(crate) fn one(queue: &Queue, request: Request, into: &mut [u8]) -> Result<Done> {
-    // SAFETY: the memory is borrowed until this function returns. The request is either rejected,
-    // and dropped, or waited for.
-    let request = unsafe { request.into_borrowed(into.as_mut_ptr(), into.len()) };
-    let ticket = queue.enqueue(request).map_err(|error| failed(&error))?;
-    ticket.wait().map_err(|error| failed(&error))
+/// A batch whose requests land in a [`Loan`].
+pub(crate) struct LoanBatch<'a> {
+    batch: Batch,
+    loan: &'a Loan<'a>,
+}
+
+impl LoanBatch<'_> {
+    fn lent(&self, request: Read, place: Range<usize>) -> Read<()> {
+        assert!(
+            place.start <= place.end && place.end <= self.loan.len,
+            "{place:?} is outside of the destination"
+        );
+        // SAFETY: the place lies in the destination, whose borrow the loan holds; its `drop` drains
+        // the queues before it ends, and this batch is submitted before that.
+        unsafe { request.borrowed(self.loan.base.add(place.start), place.len()) }
+    }
+
+    /// Adds a request into `place`, without a ticket.
+    pub(crate) fn detach(&mut self, request: Read, place: Range<usize>) -> Result<()> {
+        let request = self.lent(request, place);
+        Ok(self.batch.detach(request)?)
+    }
+
+    /// Adds a request into `place`, whose completion arrives in the completion queue.
+    pub(crate) fn post(&mut self, request: Read, place: Range<usize>) -> Result<()> {
+        let request = self.lent(request, place);
+        Ok(self.batch.post(request)?)
+    }
+
+    /// Adds a request into `place`.
+    pub(crate) fn add(&mut self, request: Read, place: Range<usize>) -> Result<Ticket<()>> {
+        let request = self.lent(request, place);
+        Ok(self.batch.add(request)?)
+    }
+
+    /// Submits what was added.
+    pub(crate) fn submit(&mut self) {
+        self.batch.submit();
+    }
+}
+
+/// Submits one request into `into` and waits for it.
+pub(crate) fn one(queue: &Queue, request: Read, into: &mut [u8]) -> Result<()> {
+    // SAFETY: the memory is borrowed until this function returns. The request is either refused,
+    // and dropped, or waited for, which this thread may do and which its storage, alive as long as
+    // its readers, does not refuse.
+    let request = unsafe { request.borrowed(into.as_mut_ptr(), into.len()) };
+    Ok(queue.submit(request)?.wait()?)
 }

@@ -1,8 +1,6 @@
 //! Workload `read`: one request for the whole file.
 
-use std::sync::Arc;
-
-use millstream::{Access, BlockEntry, CodecId, Request, Storage};
+use millstream::{Access, BlockTable, Decode, FileOptions, Read, Storage};
 
 use super::{Loan, Setup, queue_for};
 use crate::corpus::{CorpusFile, Form};
@@ -76,7 +74,7 @@ pub(crate) fn read_contenders(field: &mut Field, files: &Files, quick: bool) {
 struct WholeFile {
     name: &'static str,
     file: CorpusFile,
-    blocks: Option<Arc<[BlockEntry]>>,
+    decode: Option<Decode>,
     setup: Setup,
     storage: Option<Storage>,
 }
@@ -84,20 +82,22 @@ struct WholeFile {
 impl WholeFile {
     fn new(name: &'static str, file: &CorpusFile, setup: Setup) -> WholeFile {
         let codec = file.form.codec();
-        let entry = |span: &crate::corpus::BlockSpan| BlockEntry {
-            checksum: None,
-            elsewhere: false,
-            dictionary: 0,
-            stored_offset: span.stored_offset,
-            stored_len: span.stored_len,
-            raw_len: span.raw_len,
-            codec,
+        let mut table = BlockTable::new();
+        for block in &file.blocks {
+            let stored = block.stored_offset..block.stored_offset + u64::from(block.stored_len);
+            table.push(codec, stored, block.raw_len);
+        }
+        let decode = if !file.blocks.is_empty() {
+            Some(Decode::table(table))
+        } else if file.form != Form::Stored {
+            Some(Decode::codec(codec).raw_len(file.raw_len))
+        } else {
+            None
         };
-        let blocks: Vec<BlockEntry> = file.blocks.iter().map(entry).collect();
         WholeFile {
             name,
             file: file.clone(),
-            blocks: (!blocks.is_empty()).then(|| blocks.into()),
+            decode,
             setup,
             storage: None,
         }
@@ -125,15 +125,11 @@ impl Contender for WholeFile {
         let storage = storage.ok_or_else(|| Error::new("run without a preparation"))?;
         let raw_len = self.file.raw_len as usize;
         let loan = Loan::new(&mut destination[..raw_len], vec![queue_for(storage, 1)?]);
-        let file = storage.open(&self.file.path);
-        let mut request = Request::read_file(file).raw_len(self.file.raw_len);
-        if let Some(blocks) = &self.blocks {
-            request = request.blocks(Arc::clone(blocks));
-        } else if self.file.form != Form::Stored {
-            let codec: CodecId = self.file.form.codec();
-            request = request.codec(codec);
+        let mut request = Read::whole(storage.open(&self.file.path, FileOptions::default()));
+        if let Some(decode) = &self.decode {
+            request = request.decode(decode.clone());
         }
-        loan.detached(0, request, 0..raw_len)?;
+        loan.batch(0).detach(request, 0..raw_len)?;
         loan.finish()?;
         Ok(Work {
             bytes: self.file.raw_len,

@@ -1,15 +1,15 @@
 //! Workload `requests`: the grid, the single request, realtime beside bulk, and the caller's time.
 
 use std::collections::VecDeque;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
-use millstream::{Access, FileId, FileOptions, Priority, Queue, Request, Storage, Ticket};
+use millstream::{Access, FileId, FileOptions, Priority, Queue, Read, Storage, Ticket};
 
 use super::lend::one;
-use super::{Loan, Setup, failed, queue_for};
+use super::{Loan, LoanBatch, Setup, opened, queue_for};
 use crate::corpus::CorpusFile;
 use crate::error::{Error, Result};
 use crate::limits;
@@ -22,7 +22,7 @@ use crate::ring::ReadJob;
 use crate::rows::Params;
 use crate::workload::Field;
 
-/// Requests handed over at a time.
+/// Requests of a batch.
 const BATCH: usize = 256;
 
 /// Staging of the storages of the grid, whose reads do not stage: a storage touches all of it when
@@ -69,25 +69,28 @@ fn grid_setup(cell: Cell) -> Setup {
     }
 }
 
-/// A storage with an open file, before the clock starts.
-struct Ready {
+/// A storage with an open file and a queue, before the clock starts.
+pub(crate) struct Ready {
     storage: Storage,
-    file: FileId,
+    pub(crate) file: FileId,
+    pub(crate) queue: Queue,
 }
 
-fn ready(path: &PathBuf, setup: Setup, package: bool) -> Result<Ready> {
-    let storage = setup.storage()?;
-    let options = FileOptions {
-        access: Some(setup.access),
-        package,
-        ..FileOptions::default()
-    };
-    let file = storage.open_with(path, options);
-    storage
-        .opened(file)
-        .wait()
-        .map_err(|error| failed(&error))?;
-    Ok(Ready { storage, file })
+impl Ready {
+    /// Opens `path` in a storage of its own, with a queue for so many requests.
+    pub(crate) fn new(path: &Path, setup: Setup, package: bool, requests: usize) -> Result<Ready> {
+        let storage = setup.storage()?;
+        let options = FileOptions {
+            access: Some(setup.access),
+            package,
+            ..FileOptions::default()
+        };
+        Ok(Ready {
+            file: opened(&storage, path, options)?,
+            queue: queue_for(&storage, requests)?,
+            storage,
+        })
+    }
 }
 
 struct Grid {
@@ -95,7 +98,7 @@ struct Grid {
     path: PathBuf,
     jobs: Vec<ReadJob>,
     setup: Setup,
-    ready: Option<(Ready, Queue)>,
+    ready: Option<Ready>,
 }
 
 impl Grid {
@@ -123,24 +126,22 @@ impl Contender for Grid {
         self.ready = None;
         // Many small reads of one file at depth: what the engine calls a package. The queue is
         // there before the clock starts, as the rivals' threads and rings are.
-        let ready = ready(&self.path, self.setup, true)?;
-        let queue = queue_for(&ready.storage, self.jobs.len())?;
-        self.ready = Some((ready, queue));
+        self.ready = Some(Ready::new(&self.path, self.setup, true, self.jobs.len())?);
         Ok(())
     }
 
     fn run(&mut self, destination: &mut Destination) -> Result<Work> {
-        let Some((ready, queue)) = &self.ready else {
-            return Err(Error::new("run without a preparation"));
-        };
-        let loan = Loan::new(destination, vec![queue.clone()]);
-        for batch in self.jobs.chunks(BATCH) {
-            for job in batch {
-                let place = job.place..job.place + job.len as usize;
-                loan.detached(0, read_of(ready.file, job), place)?;
+        let ready = self.ready.as_ref();
+        let ready = ready.ok_or_else(|| Error::new("run without a preparation"))?;
+        let loan = Loan::new(destination, vec![ready.queue.clone()]);
+        let mut batch = loan.batch(0);
+        for jobs in self.jobs.chunks(BATCH) {
+            for job in jobs {
+                batch.detach(read_of(ready.file, job), job.range())?;
             }
-            loan.queue(0).submit();
+            batch.submit();
         }
+        drop(batch);
         loan.finish()?;
         Ok(Work {
             bytes: self.jobs.iter().map(|job| u64::from(job.len)).sum(),
@@ -150,8 +151,9 @@ impl Contender for Grid {
     }
 }
 
-fn read_of(file: FileId, job: &ReadJob) -> Request {
-    Request::read(file, job.offset, u64::from(job.len))
+/// The request of a job.
+pub(crate) fn read_of(file: FileId, job: &ReadJob) -> Read {
+    Read::range(file, job.offset, u64::from(job.len))
 }
 
 /// Readers of single requests.
@@ -159,14 +161,18 @@ pub(crate) fn single_readers(
     readers: &mut Vec<Box<dyn SingleReader>>,
     file: &CorpusFile,
 ) -> Result<()> {
-    for (name, threads) in [("millstream", false), ("millstream-threads", true)] {
+    for (name, threads, preempting) in [
+        ("millstream", false, false),
+        ("millstream-threads", true, false),
+        ("millstream-preempting", false, true),
+    ] {
         let setup = Setup {
             threads,
+            preempting,
             ..Setup::default()
         };
-        let ready = ready(&file.path, setup, false)?;
-        let queue = queue_for(&ready.storage, 1)?;
-        readers.push(Box::new(Single { name, ready, queue }));
+        let ready = Ready::new(&file.path, setup, false, 1)?;
+        readers.push(Box::new(Single { name, ready }));
     }
     Ok(())
 }
@@ -174,7 +180,6 @@ pub(crate) fn single_readers(
 struct Single {
     name: &'static str,
     ready: Ready,
-    queue: Queue,
 }
 
 impl SingleReader for Single {
@@ -183,7 +188,7 @@ impl SingleReader for Single {
     }
 
     fn read(&mut self, job: &ReadJob, into: &mut [u8]) -> Result<()> {
-        one(&self.queue, read_of(self.ready.file, job), into).map(|_| ())
+        one(&self.ready.queue, read_of(self.ready.file, job), into)
     }
 }
 
@@ -196,7 +201,7 @@ pub(crate) fn realtime_systems(
         access: Access::Direct,
         ..Setup::default()
     };
-    let ready = ready(&file.path, setup, false)?;
+    let ready = Ready::new(&file.path, setup, false, 1)?;
     let readers = (0..crate::requests::realtime::READERS)
         .map(|_| queue_for(&ready.storage, 1))
         .collect::<Result<Vec<Queue>>>()?;
@@ -216,7 +221,7 @@ impl RealtimeSystem for Realtime {
 
     fn read(&self, reader: usize, job: &ReadJob, into: &mut [u8]) -> Result<()> {
         let request = read_of(self.ready.file, job).priority(Priority::Realtime);
-        one(&self.readers[reader], request, into).map(|_| ())
+        one(&self.readers[reader], request, into)
     }
 
     fn bulk(
@@ -228,30 +233,31 @@ impl RealtimeSystem for Realtime {
     ) -> Result<()> {
         let queue = queue_for(&self.ready.storage, jobs.len())?;
         let loan = Loan::new(destination, vec![queue]);
-        let hand_over = |job: &ReadJob| -> Result<Ticket> {
+        let mut batch = loan.batch(0);
+        let add = |batch: &mut LoanBatch<'_>, job: &ReadJob| {
             let request = read_of(self.ready.file, job).priority(Priority::Low);
-            loan.enqueue(0, request, job.place..job.place + job.len as usize)
+            batch.add(request, job.range())
         };
-        let mut waiting: VecDeque<(usize, Ticket)> = VecDeque::new();
+        let mut waiting: VecDeque<(usize, Ticket<()>)> = VecDeque::new();
         for (index, job) in jobs.iter().enumerate() {
-            waiting.push_back((index, hand_over(job)?));
+            waiting.push_back((index, add(&mut batch, job)?));
         }
-        loan.queue(0).submit();
-        while let Some((index, ticket)) = waiting.pop_front() {
-            let done = ticket.wait().map_err(|error| failed(&error))?;
-            bytes.fetch_add(done.bytes, Ordering::Relaxed);
+        batch.submit();
+        while let Some((index, mut ticket)) = waiting.pop_front() {
+            bytes.fetch_add(ticket.outcome().result?, Ordering::Relaxed);
             if !stop.load(Ordering::Relaxed) {
                 // Its place is free again: the same read once more, so that as much as ever is
                 // waiting.
-                waiting.push_back((index, hand_over(&jobs[index])?));
-                loan.queue(0).submit();
+                waiting.push_back((index, add(&mut batch, &jobs[index])?));
+                batch.submit();
             }
         }
+        drop(batch);
         loan.finish()
     }
 }
 
-/// Contenders that hand over reads one by one.
+/// Contenders that add reads one by one.
 pub(crate) fn held_contenders(field: &mut Field, file: &CorpusFile, jobs: &[ReadJob]) {
     field.add(Held {
         path: file.path.clone(),
@@ -263,7 +269,7 @@ pub(crate) fn held_contenders(field: &mut Field, file: &CorpusFile, jobs: &[Read
 struct Held {
     path: PathBuf,
     jobs: Vec<ReadJob>,
-    ready: Option<(Ready, Queue)>,
+    ready: Option<Ready>,
 }
 
 impl Contender for Held {
@@ -273,27 +279,26 @@ impl Contender for Held {
 
     fn prepare(&mut self) -> Result<()> {
         self.ready = None;
-        let ready = ready(&self.path, Setup::default(), false)?;
-        let queue = queue_for(&ready.storage, self.jobs.len())?;
-        self.ready = Some((ready, queue));
+        let ready = Ready::new(&self.path, Setup::default(), false, self.jobs.len())?;
+        self.ready = Some(ready);
         Ok(())
     }
 
     fn run(&mut self, destination: &mut Destination) -> Result<Work> {
-        let Some((ready, queue)) = &self.ready else {
-            return Err(Error::new("run without a preparation"));
-        };
-        let loan = Loan::new(destination, vec![queue.clone()]);
+        let ready = self.ready.as_ref();
+        let ready = ready.ok_or_else(|| Error::new("run without a preparation"))?;
+        let loan = Loan::new(destination, vec![ready.queue.clone()]);
+        let mut batch = loan.batch(0);
         let mut held_ns = Vec::with_capacity(self.jobs.len() + 1);
         for job in &self.jobs {
             let start = Instant::now();
-            let place = job.place..job.place + job.len as usize;
-            loan.detached(0, read_of(ready.file, job), place)?;
+            batch.detach(read_of(ready.file, job), job.range())?;
             held_ns.push(start.elapsed().as_nanos() as u64);
         }
         let start = Instant::now();
-        loan.queue(0).submit();
+        batch.submit();
         held_ns.push(start.elapsed().as_nanos() as u64);
+        drop(batch);
         loan.finish()?;
         Ok(Work {
             requests: self.jobs.len() as u64,
@@ -334,14 +339,11 @@ impl Contender for Opens {
         let mut files = Vec::with_capacity(self.paths.len());
         for path in &self.paths {
             let start = Instant::now();
-            files.push(storage.open(path));
+            files.push(storage.open(path, FileOptions::default()));
             held_ns.push(start.elapsed().as_nanos() as u64);
         }
         for file in &files {
-            storage
-                .opened(*file)
-                .wait()
-                .map_err(|error| failed(&error))?;
+            storage.opened(*file)?.wait()?;
         }
         Ok(Work {
             requests: files.len() as u64,

@@ -1,21 +1,21 @@
-//! Workload `startup`: four threads open, enqueue and cancel, each in a queue of its own.
+//! Workload `startup`: four threads open, submit and cancel, each in a queue of its own.
 
 use std::sync::Arc;
 use std::time::Instant;
 
-use millstream::{Request, Storage};
+use millstream::{FileOptions, Read, Storage};
 
 use super::{Loan, Setup, queue_for};
 use crate::clock::Moment;
 use crate::error::{Error, Result};
-use crate::limits::ENQUEUE_THREADS;
+use crate::limits::SUBMIT_THREADS;
 use crate::measure::{Contender, Work};
 use crate::memory::Destination;
 use crate::requests::held;
 use crate::startup::{Plan, Priority};
 use crate::workload::Field;
 
-/// Requests handed over at a time: the engine begins while the rest is queued.
+/// Requests submitted at a time: the engine begins while the rest is added.
 const BATCH: usize = 32;
 
 /// Contenders.
@@ -55,14 +55,14 @@ impl Contender for Startup {
         let storage = self.storage.as_ref();
         let storage = storage.ok_or_else(|| Error::new("run without a preparation"))?;
         let count = self.plan.entries.len();
-        let queues = (0..ENQUEUE_THREADS)
-            .map(|_| queue_for(storage, count / ENQUEUE_THREADS + 1))
+        let queues = (0..SUBMIT_THREADS)
+            .map(|_| queue_for(storage, count / SUBMIT_THREADS + 1))
             .collect::<Result<Vec<_>>>()?;
         let start = Moment::now();
         let loan = Loan::new(destination, queues);
         let held_ns = std::thread::scope(|scope| {
             let (loan, plan) = (&loan, &*self.plan);
-            let threads: Vec<_> = (0..ENQUEUE_THREADS)
+            let threads: Vec<_> = (0..SUBMIT_THREADS)
                 .map(|thread| scope.spawn(move || queue(storage, plan, loan, thread)))
                 .collect();
             threads
@@ -84,33 +84,32 @@ impl Contender for Startup {
     }
 }
 
-/// One queuing thread; nanoseconds of each of its requests: open, enqueue, and where it is due
-/// cancel and submit.
+/// One queuing thread; returns the nanoseconds of each of its requests: open, add, and where it is
+/// due cancel and submit.
 fn queue(storage: &Storage, plan: &Plan, loan: &Loan<'_>, thread: usize) -> Result<Vec<u64>> {
     let mut held_ns = Vec::new();
-    for (number, index) in plan.share(thread, ENQUEUE_THREADS).enumerate() {
+    let mut batch = loan.batch(thread);
+    for (number, index) in plan.share(thread, SUBMIT_THREADS).enumerate() {
         let entry = &plan.entries[index];
         let start = Instant::now();
-        let file = storage.open(&entry.file.path);
-        let request = Request::read_file(file)
-            .raw_len(entry.file.raw_len)
-            .priority(class_of(entry.priority));
-        if entry.cancelled {
-            loan.enqueue(thread, request, entry.place.clone())?.cancel();
+        let file = storage.open(&entry.file.path, FileOptions::default());
+        let request = Read::whole(file).priority(priority_of(entry.priority));
+        if entry.canceled {
+            batch.add(request, entry.place.clone())?.cancel();
         } else {
-            loan.detached(thread, request, entry.place.clone())?;
+            batch.detach(request, entry.place.clone())?;
         }
         if number % BATCH == BATCH - 1 {
-            loan.queue(thread).submit();
+            batch.submit();
         }
         held_ns.push(start.elapsed().as_nanos() as u64);
     }
-    loan.queue(thread).submit();
+    batch.submit();
     Ok(held_ns)
 }
 
-/// The study's six priorities as the four classes.
-fn class_of(priority: Priority) -> millstream::Priority {
+/// The study's six priorities as the engine's four.
+fn priority_of(priority: Priority) -> millstream::Priority {
     match priority {
         Priority::Min | Priority::Low => millstream::Priority::Low,
         Priority::BelowNormal | Priority::Normal => millstream::Priority::Normal,

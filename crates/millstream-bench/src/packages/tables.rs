@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use fastrand::Rng;
-use millstream::{Access, CodecId, FileOptions, Request};
+use millstream::{Access, CodecId, FileOptions, Read};
 use millstream_pak::{Coding, Item, Package};
 
 use super::{FIRST, LOOKUP, SIZE, WORKLOAD, packed, row};
@@ -71,19 +71,9 @@ fn first_lookup(session: &mut Session<'_>, case: &str, path: &Path, count: usize
         cold::drop_path(path)?;
         let storage = setup.storage()?;
         let queue = queue_for(&storage, 1)?;
-        let file = storage.open_with(path, FileOptions::default());
+        let file = storage.open(path, FileOptions::default());
         let begun = Instant::now();
-        let ticket = queue
-            .enqueue(Request::read(file, 0, hot))
-            .map_err(|it| failed(&it))?;
-        queue.submit();
-        black_box(
-            ticket
-                .wait()
-                .map_err(|failure| failed(&failure))?
-                .into_buffer()
-                .len(),
-        );
+        black_box(queue.submit(Read::range(file, 0, hot))?.wait()?.len());
         bare.push(begun.elapsed().as_secs_f64() * 1e3);
     }
     // The first of each paid for the machine's first touches.

@@ -1,7 +1,8 @@
 //! Our own ways to an image, the bare direct read, and the crate `image`.
 
-use millstream::codec::Codecs;
-use millstream::{CodecId, Request, Storage, StorageOptions};
+use std::path::Path;
+
+use millstream::{CodecId, Decode, FileOptions, Read, Storage, StorageOptions};
 use millstream_pnm::{Image, Kernel, Loader, Mapped, Options, decode_into, view};
 
 use super::Picture;
@@ -11,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::limits;
 use crate::measure::{Contender, Work};
 use crate::memory::Destination;
-use crate::ours::{Loan, failed, queue_for};
+use crate::ours::{Loan, queue_for};
 use crate::read::Straight;
 use crate::workload::Field;
 
@@ -128,13 +129,17 @@ impl Engine {
         let other = self.picture.path.with_extension("first");
         std::fs::write(&other, "P2 1 1 1 0\n")
             .map_err(|error| Error::file("write", &other, error))?;
-        let queue = queue_for(storage, 1)?;
-        let request = Request::read_file(storage.open(&other)).codec(PNM);
-        let ticket = queue.enqueue(request).map_err(|error| failed(&error))?;
-        queue.submit();
-        ticket.wait().map_err(|failed_| failed(&failed_.error))?;
+        queue_for(storage, 1)?
+            .submit(parsed(storage, &other))?
+            .wait()?;
         Ok(())
     }
+}
+
+/// The request of a file's image.
+fn parsed(storage: &Storage, path: &Path) -> Read {
+    let file = storage.open(path, FileOptions::default());
+    Read::whole(file).decode(Decode::codec(PNM))
 }
 
 impl Contender for Engine {
@@ -144,13 +149,9 @@ impl Contender for Engine {
 
     fn prepare(&mut self) -> Result<()> {
         self.storage = None;
-        let mut codecs = Codecs::default();
-        millstream_pnm::codec::register(&mut codecs, PNM);
-        let options = StorageOptions {
-            codecs,
-            ..StorageOptions::default()
-        };
-        let storage = Storage::new(options).map_err(|error| failed(&error))?;
+        let mut options = StorageOptions::default();
+        millstream_pnm::codec::register(&mut options, PNM);
+        let storage = Storage::new(options)?;
         self.used_before(&storage)?;
         self.storage = Some(storage);
         Ok(())
@@ -162,8 +163,8 @@ impl Contender for Engine {
         let len = self.picture.image_len;
         let start = Moment::now();
         let loan = Loan::new(&mut destination[..len], vec![queue_for(storage, 1)?]);
-        let file = storage.open(&self.picture.path);
-        loan.detached(0, Request::read_file(file).codec(PNM), 0..len)?;
+        let request = parsed(storage, &self.picture.path);
+        loan.batch(0).detach(request, 0..len)?;
         loan.finish()?;
         let span = start.elapsed();
         Ok(Work {

@@ -1,5 +1,5 @@
-//! How long the caller is held: a hundred reads of 1 MiB handed over one by one, and thousands of
-//! opens.
+//! How long the caller is held: a hundred reads of 1 MiB added one by one, and thousands of opens;
+//! both also on a busy machine, where a wake may preempt the caller.
 //!
 //! Only the calls that the caller's own thread makes count, not the time until the bytes are
 //! there; but they are awaited and checked.
@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use super::ring_reads::open_for;
 use super::{Mode, PageHashes, WORKLOAD, random_jobs};
+use crate::busy::Hogs;
 use crate::cold;
 use crate::corpus::CorpusFile;
 use crate::error::Result;
@@ -30,7 +31,7 @@ pub(crate) const CALL_P99: Metric = Metric::lower("held-p99", "us");
 /// Longest call.
 pub(crate) const CALL_MAX: Metric = Metric::lower("held-max", "us");
 
-/// Reads handed over, in a quick run as well: the 99th percentile of fewer would be the longest.
+/// Reads, in a quick run as well: the 99th percentile of fewer would be the longest.
 const READS: usize = 100;
 /// Bytes of each.
 const READ_BYTES: usize = 1 << 20;
@@ -94,14 +95,31 @@ impl Contender for StdOpens {
     }
 }
 
-/// Name of a case of reads.
-pub(super) fn case_name(mode: Mode) -> String {
-    format!("held {READS} x 1M {}", mode.name())
+/// How the name of a case on a busy machine ends.
+pub(crate) const BUSY: &str = ", busy cores";
+
+/// Modes of the cases of reads, and whether the machine is busy.
+const CASES: [(Mode, bool); 3] = [(Mode::Cold, false), (Mode::Warm, false), (Mode::Cold, true)];
+
+/// Names of all cases.
+pub(super) fn case_names(quick: bool) -> Vec<String> {
+    let reads = CASES.map(|(mode, busy)| case_name(mode, busy));
+    let opens = [false, true].map(|busy| opens_name(quick, busy));
+    reads.into_iter().chain(opens).collect()
 }
 
-/// Name of the case of opens.
-pub(super) fn opens_name(quick: bool) -> String {
-    format!("held {} opens", opens_count(quick))
+/// Name of a case of reads.
+fn case_name(mode: Mode, busy: bool) -> String {
+    format!("held {READS} x 1M {}{}", mode.name(), suffix(busy))
+}
+
+/// Name of a case of opens.
+fn opens_name(quick: bool, busy: bool) -> String {
+    format!("held {} opens{}", opens_count(quick), suffix(busy))
+}
+
+fn suffix(busy: bool) -> &'static str {
+    if busy { BUSY } else { "" }
 }
 
 fn opens_count(quick: bool) -> usize {
@@ -117,8 +135,8 @@ pub(super) fn run(session: &mut Session<'_>, file: &CorpusFile, pages: &PageHash
     let count = READS;
     let jobs = random_jobs(file.stored_len, READ_BYTES, count, 3);
     let mut destination = Destination::new(count * READ_BYTES)?;
-    for mode in [Mode::Cold, Mode::Warm] {
-        let name = case_name(mode);
+    for (mode, busy) in CASES {
+        let name = case_name(mode, busy);
         if !session.wants(&name) {
             continue;
         }
@@ -151,12 +169,19 @@ pub(super) fn run(session: &mut Session<'_>, file: &CorpusFile, pages: &PageHash
             limit_by: None,
         };
         session.keep(field.skipped)?;
+        let _hogs = busy.then(Hogs::start).transpose()?;
         session.case(&case, field.contenders, &mut destination)?;
     }
-    opens(session)
+    [false, true]
+        .into_iter()
+        .try_for_each(|busy| opens(session, busy))
 }
 
-fn opens(session: &mut Session<'_>) -> Result<()> {
+fn opens(session: &mut Session<'_>, busy: bool) -> Result<()> {
+    let name = opens_name(session.options.quick, busy);
+    if !session.wants(&name) {
+        return Ok(());
+    }
     let count = opens_count(session.options.quick);
     let paths: Vec<PathBuf> = session
         .corpus
@@ -164,10 +189,6 @@ fn opens(session: &mut Session<'_>) -> Result<()> {
         .into_iter()
         .map(|file| file.path)
         .collect();
-    let name = opens_name(session.options.quick);
-    if !session.wants(&name) {
-        return Ok(());
-    }
     let mut field = Field::new(WORKLOAD, &name);
     field.add(StdOpens(paths.clone()));
     ours::open_contenders(&mut field, &paths);
@@ -189,5 +210,6 @@ fn opens(session: &mut Session<'_>) -> Result<()> {
         limit_by: None,
     };
     session.keep(field.skipped)?;
+    let _hogs = busy.then(Hogs::start).transpose()?;
     session.case(&case, field.contenders, &mut Destination::new(0)?)
 }

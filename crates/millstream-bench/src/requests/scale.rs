@@ -1,5 +1,5 @@
 //! How cost grows: with the number of requests, files and entries of a package, with queues, with
-//! threads that hand over, and with the size of one request.
+//! threads that submit, and with the size of one request.
 //!
 //! Every case of a series is the same work at another count (`scale requests 1000`); the last case
 //! of a series (`scale requests fit`) has the exponent of the total time in the count, by least
@@ -12,16 +12,16 @@ use std::fs::File;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use millstream::{Access, Queue, Request, Storage};
+use millstream::{Access, FileId, FileOptions, Queue, Read, Storage};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{CPU, IOPS, WORKLOAD, heat};
 use crate::clock::Moment;
 use crate::corpus::CorpusFile;
-use crate::engine::{self, COST};
 use crate::error::{Error, Result};
 use crate::measure::{Case, Contender, Work};
 use crate::memory::Destination;
+use crate::null_device::{self, COST};
 use crate::ours::{Loan, Setup, queue_for};
 use crate::packages;
 use crate::read::Straight;
@@ -52,7 +52,7 @@ const QUICK_SHARED_REQUESTS: usize = 20_000;
 /// of one file.
 const LINKED_FILES: usize = 100;
 const LINKED_BYTES: usize = 1 << 10;
-/// Requests handed over at a time.
+/// Requests of a batch.
 const BATCH: usize = 256;
 
 /// The series, by the word in their cases' names.
@@ -143,9 +143,9 @@ fn figure(series: &str, count: u64, metric: Metric, samples: Vec<f64>) -> Row {
     Row::figures(WORKLOAD, &name, "millstream", metric, samples, params)
 }
 
-/// All requests handed over at once, on a device that does nothing.
+/// All requests submitted at once, on a device that does nothing.
 fn requests(session: &mut Session<'_>) -> Result<Vec<Point>> {
-    let (storage, file) = engine::null_storage(None)?;
+    let (storage, file) = null_device::storage(None)?;
     let mut points = Vec::new();
     for count in counts(session, &REQUESTS) {
         let mut destination = Destination::new(count * NULL_BYTES)?;
@@ -157,8 +157,8 @@ fn requests(session: &mut Session<'_>) -> Result<Vec<Point>> {
             let loan = Loan::new(&mut destination, vec![queue]);
             let start = Moment::now();
             for _ in 0..times {
-                hand_over(&loan, 0, file, 0..count)?;
-                loan.queue(0).drain();
+                submit(&loan, 0, file, 0..count)?;
+                loan.drain()?;
             }
             let span = start.elapsed();
             loan.finish()?;
@@ -174,29 +174,24 @@ fn requests(session: &mut Session<'_>) -> Result<Vec<Point>> {
     Ok(points)
 }
 
-/// Hands over the requests of these numbers, each with a place of its own.
-fn hand_over(
-    loan: &Loan<'_>,
-    queue: usize,
-    file: millstream::FileId,
-    numbers: Range<usize>,
-) -> Result<()> {
+/// Submits the requests of these numbers, each with a place of its own.
+fn submit(loan: &Loan<'_>, queue: usize, file: FileId, numbers: Range<usize>) -> Result<()> {
+    let mut batch = loan.batch(queue);
     for number in numbers {
         let place = number * NULL_BYTES..(number + 1) * NULL_BYTES;
         // Two blocks apart, so that no two of them become one read.
         let offset = (number % (1 << 20) * 2 * NULL_BYTES) as u64;
-        loan.detached(queue, Request::read(file, offset, NULL_BYTES as u64), place)?;
+        batch.detach(Read::range(file, offset, NULL_BYTES as u64), place)?;
         if number % BATCH == BATCH - 1 {
-            loan.queue(queue).submit();
+            batch.submit();
         }
     }
-    loan.queue(queue).submit();
     Ok(())
 }
 
 /// The same requests through 1 to 8 queues, all filled by one thread or each by its own.
 fn sides(session: &mut Session<'_>, series: &str, threads: bool) -> Result<Vec<Point>> {
-    let (storage, file) = engine::null_storage(None)?;
+    let (storage, file) = null_device::storage(None)?;
     let total = session.size(SHARED_REQUESTS, QUICK_SHARED_REQUESTS);
     let mut destination = Destination::new(total * NULL_BYTES)?;
     let mut points = Vec::new();
@@ -211,14 +206,14 @@ fn sides(session: &mut Session<'_>, series: &str, threads: bool) -> Result<Vec<P
             if threads {
                 std::thread::scope(|scope| {
                     let loan = &loan;
-                    let side = |side| move || hand_over(loan, side, file, range(side));
+                    let side = |side| move || submit(loan, side, file, range(side));
                     let all: Vec<_> = (0..count).map(|it| scope.spawn(side(it))).collect();
                     let gone = |_| Err(Error::new("a thread of the benchmark panicked"));
                     all.into_iter()
                         .try_for_each(|it| it.join().unwrap_or_else(gone))
                 })?;
             } else {
-                (0..count).try_for_each(|side| hand_over(&loan, side, file, range(side)))?;
+                (0..count).try_for_each(|side| submit(&loan, side, file, range(side)))?;
             }
             loan.finish()?;
             let span = start.elapsed();
@@ -369,13 +364,15 @@ impl Contender for OurFiles {
             return Err(Error::new("run without a preparation"));
         };
         let loan = Loan::new(destination, vec![queue.clone()]);
+        let mut batch = loan.batch(0);
         for (nth, path) in self.0.iter().enumerate() {
-            let request = Request::read_file(storage.open(path)).raw_len(LINKED_BYTES as u64);
-            loan.detached(0, request, nth * LINKED_BYTES..(nth + 1) * LINKED_BYTES)?;
+            let request = Read::whole(storage.open(path, FileOptions::default()));
+            batch.detach(request, nth * LINKED_BYTES..(nth + 1) * LINKED_BYTES)?;
             if nth % BATCH == BATCH - 1 {
-                loan.queue(0).submit();
+                batch.submit();
             }
         }
+        drop(batch);
         loan.finish()?;
         Ok(Work {
             requests: self.0.len() as u64,
@@ -473,10 +470,11 @@ impl Contender for OneRequest {
         let Some((storage, queue)) = &self.2 else {
             return Err(Error::new("run without a preparation"));
         };
-        let file = storage.open(&self.0);
+        let file = storage.open(&self.0, FileOptions::default());
         let into = &mut destination[..self.1 as usize];
         let loan = Loan::new(into, vec![queue.clone()]);
-        loan.detached(0, Request::read(file, 0, self.1), 0..self.1 as usize)?;
+        let request = Read::range(file, 0, self.1);
+        loan.batch(0).detach(request, 0..self.1 as usize)?;
         loan.finish()?;
         Ok(Work {
             bytes: self.1,

@@ -1,7 +1,7 @@
 //! A sweep over the size of staging: independent encoded blocks, all requested at once, through
 //! storages that differ in nothing else. The rival is a thread a core, which reads and decodes.
 
-use millstream::{Access, Request};
+use millstream::{Access, Decode, FileOptions, Read};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{CPU, WORKLOAD, heat, size_name};
@@ -81,17 +81,18 @@ impl Contender for Blocks {
             ..Setup::default()
         };
         let storage = setup.storage()?;
-        let file = storage.open(&self.file.path);
+        let file = storage.open(&self.file.path, FileOptions::default());
         let blocks = &self.file.blocks;
         let loan = Loan::new(destination, vec![queue_for(&storage, blocks.len())?]);
+        let mut batch = loan.batch(0);
         for block in blocks {
             let (from, len) = (block.stored_offset, u64::from(block.stored_len));
-            let request = Request::read(file, from, len)
-                .codec(self.file.form.codec())
-                .raw_len(u64::from(block.raw_len));
+            let decode = Decode::codec(self.file.form.codec()).raw_len(u64::from(block.raw_len));
             let place = block.raw_offset as usize;
-            loan.detached(0, request, place..place + block.raw_len as usize)?;
+            let request = Read::range(file, from, len).decode(decode);
+            batch.detach(request, place..place + block.raw_len as usize)?;
         }
+        drop(batch);
         loan.finish()?;
         Ok(Work {
             bytes: self.file.raw_len,

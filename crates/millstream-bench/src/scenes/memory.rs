@@ -17,7 +17,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use millstream_io::memory::RegionAllocator;
+use millstream::RegionAllocator;
 
 use crate::memory::Destination;
 

@@ -27,13 +27,11 @@ fn failed(error: impl std::fmt::Display) -> Error {
 
 /// A storage with nothing open, on memory that was used before.
 fn storage(memory: &Arc<Recycled>) -> Result<Storage> {
-    let mut options = StorageOptions {
-        retained_bytes: RETAINED_BYTES,
-        ..StorageOptions::default()
-    };
+    let mut options = StorageOptions::default();
+    options.retained_bytes = RETAINED_BYTES;
     options.allocator = Some(Arc::clone(memory) as _);
-    register(&mut options.codecs, Default::default());
-    Storage::new(options).map_err(failed)
+    register(&mut options, Default::default());
+    Ok(Storage::new(options)?)
 }
 
 /// In which form the scene is loaded.
@@ -89,7 +87,7 @@ pub(crate) const URGENT: &str = "millstream-bc7-urgent";
 struct OneScene {
     name: &'static str,
     form: Form,
-    /// Geometry and small levels are in class realtime.
+    /// Geometry and small levels have priority realtime.
     urgent: bool,
     files: Arc<Files>,
     expected: u64,
@@ -264,7 +262,7 @@ impl Contender for Many {
         let storage = storage.ok_or_else(|| Error::new("run without a preparation"))?;
         let loader = Loader::new(&storage, LoaderOptions::default()).map_err(failed)?;
         let start = Moment::now();
-        let mut loads: Vec<Load<'_>> = Vec::new();
+        let mut loads: Vec<Load> = Vec::new();
         for path in self.paths.iter() {
             let mut load = loader.open(path).map_err(failed)?;
             if !self.at_once {

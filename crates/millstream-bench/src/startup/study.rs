@@ -25,7 +25,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use super::{Plan, Priority};
 use crate::clock::Moment;
 use crate::error::{Error, Result};
-use crate::limits::ENQUEUE_THREADS;
+use crate::limits::SUBMIT_THREADS;
 use crate::measure::{Contender, Work};
 use crate::memory::Destination;
 use crate::requests::held;
@@ -128,7 +128,7 @@ struct Request<K> {
 /// What the queuing threads and the I/O thread share.
 struct Shared<K> {
     queued: Vec<Request<K>>,
-    cancelled: Vec<usize>,
+    canceled: Vec<usize>,
     queuing_ended: bool,
 }
 
@@ -199,14 +199,14 @@ fn run_with<K: Key>(plan: &Plan, destination: &mut Destination) -> Result<Work> 
     let start = Moment::now();
     let shared = Mutex::new(Shared {
         queued: Vec::<Request<K>>::new(),
-        cancelled: Vec::new(),
+        canceled: Vec::new(),
         queuing_ended: false,
     });
     let wake = Condvar::new();
     let (ended, held_ns) = std::thread::scope(|scope| {
         let (shared, wake) = (&shared, &wake);
         let io = scope.spawn(move || Ticker::<K>::new(plan).run(shared, wake, destination));
-        let queuing: Vec<_> = (0..ENQUEUE_THREADS)
+        let queuing: Vec<_> = (0..SUBMIT_THREADS)
             .map(|thread| scope.spawn(move || queue(plan, thread, shared, wake)))
             .collect();
         let mut held_ns = Vec::new();
@@ -236,7 +236,7 @@ fn queue<K: Key>(
     wake: &Condvar,
 ) -> Vec<u64> {
     let mut held_ns = Vec::new();
-    for index in plan.share(thread, ENQUEUE_THREADS) {
+    for index in plan.share(thread, SUBMIT_THREADS) {
         let entry = &plan.entries[index];
         let start = Instant::now();
         let name = entry.file.path.to_string_lossy();
@@ -247,8 +247,8 @@ fn queue<K: Key>(
         };
         locked(shared).queued.push(request);
         wake.notify_one();
-        if entry.cancelled {
-            locked(shared).cancelled.push(index);
+        if entry.canceled {
+            locked(shared).canceled.push(index);
         }
         held_ns.push(start.elapsed().as_nanos() as u64);
     }
@@ -303,7 +303,7 @@ impl<'a, K: Key> Ticker<'a, K> {
         }
     }
 
-    /// Takes over what was queued and cancelled; whether no more will come. Sleeps if there is
+    /// Takes over what was queued and canceled; whether no more will come. Sleeps if there is
     /// nothing to do.
     fn take_over(&mut self, shared: &Mutex<Shared<K>>, wake: &Condvar) -> bool {
         let mut shared = locked(shared);
@@ -313,7 +313,7 @@ impl<'a, K: Key> Ticker<'a, K> {
                 .unwrap_or_else(|poison| poison.into_inner());
         }
         self.outstanding.append(&mut shared.queued);
-        for index in shared.cancelled.drain(..) {
+        for index in shared.canceled.drain(..) {
             let before = self.outstanding.len();
             self.outstanding.retain(|request| request.index != index);
             self.ended += (before - self.outstanding.len()) as u64;

@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use super::{Load, SharedStorage, WORKLOAD, files};
+use millstream::Storage;
+
+use super::{Load, WORKLOAD, files};
 use crate::error::{Error, Result};
 use crate::memory::Destination;
 use crate::rows::Row;
@@ -43,7 +45,7 @@ impl Drop for Disturber {
 pub(super) fn run(
     session: &mut Session<'_>,
     folder: &Path,
-    storage: &SharedStorage,
+    storage: &Storage,
     destination: &mut Destination,
 ) -> Result<()> {
     let load = Load::new(4);

@@ -4,10 +4,11 @@ use std::fs::File;
 use std::io::{BufReader, BufWriter, Write};
 use std::path::Path;
 
+use millstream::Storage;
 use millstream_stream::{Mode, StreamView, Streams};
 
 use super::calls::{read, std_read, std_write, write};
-use super::{Load, SharedStorage, WORKLOAD, add, add_writer, case, check_read, cpp, failed, sync};
+use super::{Load, WORKLOAD, add, add_writer, case, check_read, cpp, failed, sync};
 use crate::error::{Error, Result};
 use crate::measure::Work;
 use crate::memory::Destination;
@@ -19,7 +20,7 @@ pub(super) fn reads(
     load: &Load,
     name: &str,
     folder: &Path,
-    storage: &SharedStorage,
+    storage: &Storage,
     destination: &mut Destination,
 ) -> Result<()> {
     let case_name = format!("file read {name}");
@@ -79,7 +80,7 @@ pub(super) fn writes(
     load: &Load,
     name: &str,
     folder: &Path,
-    storage: &SharedStorage,
+    storage: &Storage,
     destination: &mut Destination,
 ) -> Result<()> {
     for state in ["new", "existing"] {
@@ -105,7 +106,7 @@ pub(super) fn one_write(
     case_name: &str,
     state: &str,
     folder: &Path,
-    storage: &SharedStorage,
+    storage: &Storage,
     destination: &mut Destination,
 ) -> Result<()> {
     let path = folder.join("written");
@@ -142,7 +143,7 @@ fn writers(
     case_name: &str,
     folder: &Path,
     path: &Path,
-    storage: &SharedStorage,
+    storage: &Storage,
 ) -> Result<Field> {
     let mut field = Field::new(WORKLOAD, case_name);
     let streams = Streams::new(storage).map_err(failed)?;

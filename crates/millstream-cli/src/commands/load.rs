@@ -35,7 +35,8 @@ struct Document {
     seconds: f64,
     cpu_seconds: f64,
     failed: u64,
-    cancelled: u64,
+    #[serde(rename = "cancelled")]
+    canceled: u64,
     first_error: Option<String>,
     device_idle_seconds: f64,
     decode_wait_seconds: f64,
@@ -83,7 +84,7 @@ pub(crate) fn load(args: &LoadArgs) -> Result<(), Ending> {
     if args.json {
         output::print_json(&document(&storage, &mut tally, &stats))?;
     } else if !args.hash {
-        output::print(&table(&storage, &tally, &stats))?;
+        output::print(&table(args, &storage, &tally, &stats))?;
     }
     close(&storage);
     ending(&tally, stopped).and(traced)
@@ -154,20 +155,19 @@ fn entries(
 }
 
 fn options(args: &LoadArgs) -> Result<StorageOptions, Ending> {
-    let mut options = StorageOptions {
-        backend: match args.backend {
-            BackendWord::Auto => Backend::Auto,
-            BackendWord::Uring => Backend::Uring,
-            BackendWord::Threads => Backend::Threads,
-        },
-        access: match args.direct {
-            DirectWord::Auto => Access::Auto,
-            DirectWord::Always => Access::Direct,
-            DirectWord::Never => Access::Buffered,
-        },
-        depth: args.queue_depth,
-        ..StorageOptions::default()
+    let mut options = StorageOptions::default();
+    options.backend = match args.backend {
+        BackendWord::Auto => Backend::Auto,
+        BackendWord::Uring => Backend::Uring,
+        BackendWord::Threads => Backend::Threads,
     };
+    options.access = match args.direct {
+        DirectWord::Auto => Access::Auto,
+        DirectWord::Always => Access::Direct,
+        DirectWord::Never => Access::Buffered,
+    };
+    options.depth = args.queue_depth;
+    options.disk_model = args.disk.clone();
     if let Some(bytes) = args.block {
         options.block_bytes = in_memory("--block", bytes)?;
     }
@@ -186,12 +186,12 @@ fn in_memory(word: &str, bytes: u64) -> Result<usize, Ending> {
 fn queue_options() -> QueueOptions {
     // The last batch of a package may go beyond the window.
     let window = u32::try_from(WINDOW_REQUESTS + BATCH_PIECES).expect("the window is small");
-    QueueOptions {
-        name: String::from("load"),
-        capacity: window,
-        unclaimed_max: window,
-        ..QueueOptions::default()
-    }
+    let mut options = QueueOptions::default();
+    options.name = String::from("load");
+    // Each request with the close of its file.
+    options.capacity = 2 * window;
+    options.unclaimed = window;
+    options
 }
 
 /// The engine's refusal to start: wrong words, or a failure.
@@ -210,9 +210,9 @@ pub(crate) fn refused(error: Error) -> Ending {
 /// Has an interruption call off what a queue has and will have.
 pub(crate) fn cancel_on_interruption(queue: &Queue, interrupted: &Arc<AtomicBool>) {
     let (queue, interrupted) = (queue.clone(), Arc::clone(interrupted));
-    signals::set_canceller(Some(Box::new(move || {
+    signals::set_canceler(Some(Box::new(move || {
         interrupted.store(true, Ordering::Release);
-        // Every tag matches: what is enqueued later is stopped by the flag.
+        // Every tag matches: what is submitted later is stopped by the flag.
         queue.cancel_tagged(0, 0);
     })));
 }
@@ -226,7 +226,7 @@ pub(crate) fn end_of_load(
 ) -> (bool, Result<(), Ending>) {
     let stopped = interrupted.load(Ordering::Acquire);
     if !stopped {
-        signals::set_canceller(None);
+        signals::set_canceler(None);
     }
     // An interrupted load leaves no trace: outputs can no longer be finished.
     let traced = match trace.filter(|_| !stopped) {
@@ -273,7 +273,7 @@ fn ending(tally: &Tally, stopped: bool) -> Result<(), Ending> {
             count: tally.failed,
             first: first.clone(),
         }),
-        None if stopped || tally.cancelled > 0 => Err(Ending::Interrupted),
+        None if stopped || tally.canceled > 0 => Err(Ending::Interrupted),
         None => Ok(()),
     }
 }
@@ -282,7 +282,9 @@ fn backend_name(storage: &Storage) -> &'static str {
     match storage.device_kind() {
         DeviceKind::Uring => "uring",
         DeviceKind::Threads => "threads",
-        DeviceKind::Sim | DeviceKind::Null => unreachable!("options() asks for neither"),
+        DeviceKind::Sim | DeviceKind::Cached | DeviceKind::Null => {
+            unreachable!("options() asks for none of them")
+        }
     }
 }
 
@@ -300,7 +302,7 @@ fn document(storage: &Storage, tally: &mut Tally, stats: &Stats) -> Document {
         seconds: tally.elapsed.as_secs_f64(),
         cpu_seconds: tally.processor.as_secs_f64(),
         failed: tally.failed,
-        cancelled: tally.cancelled,
+        canceled: tally.canceled,
         first_error: tally.first_failure().map(Failure::to_string),
         device_idle_seconds: seconds(stats.device_idle_ns),
         decode_wait_seconds: seconds(stats.decode_wait_ns),
@@ -309,7 +311,7 @@ fn document(storage: &Storage, tally: &mut Tally, stats: &Stats) -> Document {
     }
 }
 
-fn table(storage: &Storage, tally: &Tally, stats: &Stats) -> String {
+fn table(args: &LoadArgs, storage: &Storage, tally: &Tally, stats: &Stats) -> String {
     let elapsed = tally.elapsed.as_secs_f64().max(f64::MIN_POSITIVE);
     let share = |nanoseconds: u64| {
         format!(
@@ -317,8 +319,12 @@ fn table(storage: &Storage, tally: &Tally, stats: &Stats) -> String {
             seconds(nanoseconds) / elapsed * 100.0
         )
     };
+    let disk = args.disk.as_ref();
+    let imitated = disk.map_or_else(String::new, |disk| {
+        format!("imitates the disk {}", names::escape(disk.name.as_bytes()))
+    });
     let mut table = Table::default();
-    let lost = format!("{} failed, {} cancelled", tally.failed, tally.cancelled);
+    let lost = format!("{} failed, {} canceled", tally.failed, tally.canceled);
     table
         .row("files", tally.files.to_string(), lost)
         .row("requests", tally.requests.to_string(), "")
@@ -329,7 +335,7 @@ fn table(storage: &Storage, tally: &Tally, stats: &Stats) -> String {
             format_seconds(tally.processor.as_secs_f64()),
             "all threads",
         )
-        .row("backend", backend_name(storage), "")
+        .row("backend", backend_name(storage), imitated)
         .row(
             "operations",
             stats.operations.to_string(),
@@ -377,17 +383,17 @@ fn table(storage: &Storage, tally: &Tally, stats: &Stats) -> String {
             size::display(stats.staging_peak_bytes),
             format!("of {}", size::display(stats.staging_capacity_bytes)),
         );
-    for class in Priority::ALL {
-        let latency = &stats.latency[class as usize];
-        if latency.count() > 0 {
+    for priority in Priority::ALL {
+        if stats.completed(priority) > 0 {
+            let latency = |quantile| format_ns(stats.latency_ns(priority, quantile));
             table.row(
-                &format!("latency {}", format!("{class:?}").to_lowercase()),
-                format!("p50 {}", format_ns(latency.quantile_ns(0.5))),
+                &format!("latency {}", format!("{priority:?}").to_lowercase()),
+                format!("p50 {}", latency(0.5)),
                 format!(
                     "p99 {}, p99.9 {}, longest {}",
-                    format_ns(latency.quantile_ns(0.99)),
-                    format_ns(latency.quantile_ns(0.999)),
-                    format_ns(latency.max_ns())
+                    latency(0.99),
+                    latency(0.999),
+                    latency(1.0)
                 ),
             );
         }

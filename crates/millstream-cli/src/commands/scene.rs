@@ -68,7 +68,7 @@ pub(crate) fn scene(args: &SceneArgs) -> Result<(), Ending> {
     check_trace(args.trace.as_deref())?;
     check_kind(&args.file)?;
     let mut options = StorageOptions::default();
-    image::register(&mut options.codecs, image::ImageLimits::default());
+    image::register(&mut options, image::ImageLimits::default());
     let storage = Storage::new(options).map_err(refused)?;
     let loader = Loader::new(&storage, LoaderOptions::default())
         .map_err(|error| failure(&args.file, &error))?;
@@ -129,11 +129,7 @@ fn check_kind(file: &Path) -> Result<(), Failure> {
 }
 
 /// Begins the load of a file's scene, or of all scenes of a package.
-fn begin<'l>(
-    loader: &'l Loader<'_>,
-    storage: &Storage,
-    file: &Path,
-) -> Result<Vec<Load<'l>>, Ending> {
+fn begin<'l>(loader: &'l Loader, storage: &Storage, file: &Path) -> Result<Vec<Load<'l>>, Ending> {
     let failed = |error: Error| Ending::from(failure(file, &error));
     if !is_package(&head(file)) {
         return Ok(vec![loader.open(file).map_err(failed)?]);

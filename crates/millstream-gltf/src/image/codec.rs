@@ -1,34 +1,31 @@
 //! The image codec: stored images of every kind become [`Image`](super::Image) bytes, on the
 //! workers, straight from staging into the request's destination.
 //!
-//! It is one codec of the application ([`CODEC`]) for all kinds: the kind is told from the first
-//! bytes, as media types in scenes are often wrong. Its size function reads the stored image's
-//! header, so that memory is taken once and has its final size, and an image bomb is refused
-//! before any is.
+//! One codec of the application ([`CODEC`]) serves all kinds: the kind is recognized by the first
+//! bytes, as media types in scenes are often wrong. [`Codec::raw_len`] reads the stored image's
+//! header, so that memory is allocated once at its final size, and an image bomb is refused before
+//! any is.
 //!
-//! Chosen by measurement, in million pixels a second of one core: over 30 PNGs of a game (36 Mpx)
-//! the `png` crate 84, `zune-png` 65, libdeflate alone 138. So PNGs of 8 bits that are not
-//! interlaced are inflated by libdeflate and unfiltered here; `png` decodes the others. Today over
-//! 100 PNGs of a game 303 against 182, over noisy ones, of which nine tenths are inflating, 137
-//! against 120 (example `image_speed`).
-//! Over 40 JPEGs (30 Mpx): `zune-jpeg` 80, `jpeg-decoder` 57.
+//! PNGs of 8 bits without interlacing are inflated by libdeflate and unfiltered here, which the
+//! `png` crate is slower at: over 100 PNGs of a game 303 against 182 million pixels per second and
+//! core, over noisy ones 137 against 120 (example `image_speed`). `png` decodes the others. Over 40
+//! JPEGs, `zune-jpeg` decodes 80, `jpeg-decoder` 57 million pixels per second.
 
 use std::cell::RefCell;
 
-use millstream::CodecId;
-use millstream::codec::{ApplicationCodec, Codecs};
+use millstream::{Codec, CodecId, StorageOptions};
 use millstream_codec::Scratch;
 
 use super::{Format, HEADER_BYTES, Layout, MAGIC, dds, jpeg, ktx, png, webp};
 use crate::limits;
 
-/// Number of the codec.
+/// The id of the codec.
 pub const CODEC: CodecId = CodecId(0x90);
 
-/// Bounds of images, against bombs.
+/// Limits of images, against decompression bombs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ImageLimits {
-    /// Most pixels of one image (its largest level).
+    /// Pixels of one image (of its largest level).
     pub pixels_max: u64,
 }
 
@@ -40,29 +37,37 @@ impl Default for ImageLimits {
     }
 }
 
-/// Adds the image codec to a storage's options.
+/// Registers the image codec with a storage.
 ///
 /// ```
 /// use millstream::{Storage, StorageOptions};
 /// let mut options = StorageOptions::default();
-/// millstream_gltf::image::register(&mut options.codecs, Default::default());
+/// millstream_gltf::image::register(&mut options, Default::default());
 /// let storage = Storage::new(options).unwrap();
 /// ```
 ///
 /// # Panics
-/// If number [`CODEC`] is taken.
-pub fn register(codecs: &mut Codecs, limits: ImageLimits) {
-    codecs.add_sized(
-        CODEC,
-        ApplicationCodec::whole(move |stored, raw| decode(stored, raw, limits)),
-        move |stored, _| Ok(plan(stored, limits)?.raw_bytes as u64),
-    );
+/// The id [`CODEC`] is taken.
+pub fn register(options: &mut StorageOptions, limits: ImageLimits) {
+    options.codec(CODEC, ImageCodec(limits));
 }
 
-/// What a stored image is.
+struct ImageCodec(ImageLimits);
+
+impl Codec for ImageCodec {
+    fn raw_len(&self, stored: &[u8], _: u64) -> Result<Option<u64>, &'static str> {
+        decoded_bytes(stored, self.0).map(|bytes| Some(bytes as u64))
+    }
+
+    fn decode(&self, stored: &[u8], raw: &mut [u8]) -> Result<usize, &'static str> {
+        decode(stored, raw, self.0)
+    }
+}
+
+/// The kind of a stored image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// Ours already.
+    /// Cooked: in the layout of [`Image`](super::Image).
     Ready,
     Png(png::Way),
     Jpeg,
@@ -71,16 +76,16 @@ enum Kind {
     Dds,
 }
 
-/// What decoding will do, read from a stored image's header.
+/// How a stored image is decoded, read from its header.
 #[derive(Debug)]
 struct Plan {
     kind: Kind,
     layout: Layout,
-    /// Bytes of the destination: the layout's, and work space behind it.
+    /// Bytes of the destination: those of the layout, and work space after them.
     raw_bytes: usize,
 }
 
-/// What decoding a stored image will give, read from its header: for tables and plans.
+/// Returns the layout of a stored image once it is decoded, read from its header.
 ///
 /// # Errors
 /// The likely cause: an unknown or unsupported kind, a damaged header, an image beyond the limits.
@@ -88,7 +93,7 @@ pub fn probe(stored: &[u8], limits: ImageLimits) -> Result<Layout, &'static str>
     plan(stored, limits).map(|plan| plan.layout)
 }
 
-/// How many bytes [`decode`] fills: those of the image, and work space behind them.
+/// Returns how many bytes [`decode`] fills: those of the image, and work space after them.
 ///
 /// # Errors
 /// As for [`probe`].
@@ -111,7 +116,7 @@ fn plan(stored: &[u8], limits: ImageLimits) -> Result<Plan, &'static str> {
     } else if stored.starts_with(b"DDS ") {
         (Kind::Dds, dds::layout(stored)?)
     } else {
-        return Err("no PNG, JPEG, WebP, KTX2 or DDS image");
+        return Err("not a PNG, JPEG, WebP, KTX2 or DDS image");
     };
     let (width, height) = layout.size(layout.first_level());
     if u64::from(width) * u64::from(height) > limits.pixels_max {
@@ -123,7 +128,7 @@ fn plan(stored: &[u8], limits: ImageLimits) -> Result<Plan, &'static str> {
     };
     let raw_bytes = layout.bytes() + work;
     if kind == Kind::Ready && raw_bytes > stored.len() {
-        return Err("the image's bytes are cut");
+        return Err("the image's bytes are truncated");
     }
     Ok(Plan {
         kind,
@@ -132,14 +137,15 @@ fn plan(stored: &[u8], limits: ImageLimits) -> Result<Plan, &'static str> {
     })
 }
 
-/// Decodes a stored image into `raw`, whose length [`decoded_bytes`] gave; returns that length.
+/// Decodes a stored image into `raw`, of the length that [`decoded_bytes`] returns; returns that
+/// length.
 ///
 /// # Errors
 /// The likely cause.
 pub fn decode(stored: &[u8], raw: &mut [u8], limits: ImageLimits) -> Result<usize, &'static str> {
     let plan = plan(stored, limits)?;
     if raw.len() != plan.raw_bytes {
-        return Err("the destination is not of the image's size");
+        return Err("the destination does not have the image's size");
     }
     if plan.kind == Kind::Ready {
         raw.copy_from_slice(&stored[..raw.len()]);
@@ -158,8 +164,8 @@ pub fn decode(stored: &[u8], raw: &mut [u8], limits: ImageLimits) -> Result<usiz
     Ok(raw.len())
 }
 
-/// Decodes an image of any kind into memory of its own; for tools. Returns its bytes as
-/// [`Image`](super::Image) has them.
+/// Decodes an image of any kind into a new vector, in the layout of [`Image`](super::Image); for
+/// tools.
 ///
 /// # Errors
 /// The likely cause.
@@ -174,10 +180,10 @@ pub fn decode_vec(stored: &[u8], limits: ImageLimits) -> Result<Vec<u8>, &'stati
 /// A layout of one level of RGBA8.
 pub(super) fn plain(width: u32, height: u32) -> Result<Layout, &'static str> {
     Layout::new(Format::Rgba8, width, height, 1)
-        .ok_or("the image's sides are 0 or beyond the limit")
+        .ok_or("the image's width or height is 0 or exceeds the limit")
 }
 
-/// What a worker keeps from one image to the next.
+/// Memory that a worker reuses from one image to the next.
 #[derive(Default)]
 struct Kept {
     scratch: Scratch,

@@ -1,12 +1,11 @@
-//! The memory of one scene: counted when it is taken, on whatever thread.
+//! The memory budget of one scene, charged on any thread.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use millstream::destination::Supply;
-use millstream::{BufferPool, Landing};
+use millstream::{Buffer, BufferPool};
 
-/// What a scene may take, and has taken.
+/// The memory limit of a scene, and the bytes taken.
 #[derive(Debug)]
 pub(super) struct Budget {
     max: u64,
@@ -29,44 +28,42 @@ impl Budget {
             .is_ok()
     }
 
-    /// Gives back what came to nothing.
+    /// Returns bytes.
     pub(super) fn give_back(&self, bytes: u64) {
         self.taken.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// What is left.
+    /// Bytes left.
     pub(super) fn left(&self) -> u64 {
         self.max.saturating_sub(self.taken.load(Ordering::Relaxed))
     }
 
-    /// Memory for an image, from the storage's pool, once its size is known; `supplied` says
-    /// afterwards how much that was.
+    /// Returns a function that supplies memory for an image from the storage's pool, once its size
+    /// is known; it counts the bytes in `supplied`.
     pub(super) fn supply(
         self: &Arc<Self>,
         pool: Arc<BufferPool>,
         supplied: Arc<Supplied>,
-    ) -> Supply {
+    ) -> impl FnOnce(usize) -> Option<Buffer> + Send + 'static {
         let budget = Arc::clone(self);
-        Box::new(move |len| {
+        move |len| {
             if !budget.take(len as u64) {
                 supplied.refused.store(true, Ordering::Release);
                 return None;
             }
-            match pool.take(len) {
-                Ok(buffer) => {
+            let buffer = pool.take(len).ok();
+            match buffer {
+                Some(_) => {
                     supplied.bytes.fetch_add(len as u64, Ordering::AcqRel);
-                    Some(Box::new(buffer) as Box<dyn Landing>)
                 }
-                Err(_) => {
-                    budget.give_back(len as u64);
-                    None
-                }
+                None => budget.give_back(len as u64),
             }
-        })
+            buffer
+        }
     }
 }
 
-/// What an item's requests took of the budget once sizes were known, on whatever thread.
+/// What an item's requests took of the budget once sizes were known.
 #[derive(Debug, Default)]
 pub(super) struct Supplied {
     refused: AtomicBool,
@@ -74,12 +71,12 @@ pub(super) struct Supplied {
 }
 
 impl Supplied {
-    /// Whether there was no room.
+    /// Whether the budget did not suffice.
     pub(super) fn was_refused(&self) -> bool {
         self.refused.load(Ordering::Acquire)
     }
 
-    /// The bytes taken, which the caller gives back now.
+    /// Takes the count of bytes, which the caller returns to the budget.
     pub(super) fn take_bytes(&self) -> u64 {
         self.bytes.swap(0, Ordering::AcqRel)
     }

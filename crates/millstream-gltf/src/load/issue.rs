@@ -1,15 +1,14 @@
-//! Making requests, and putting what they bring where it belongs.
+//! Requests of items, and the handling of their completions.
 
 use std::collections::HashMap;
-use std::future::Future;
 use std::ops::Range;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use millstream::{Buffer, Done, Failed, Located, Request};
+use millstream::{Buffer, Decode, Outcome, Read};
+use millstream_source::Located;
 
-use super::item::{Content, Item, Task, landed_buffer};
+use super::item::{Content, Item, Task};
 use super::{Event, Load};
 use crate::error::{Error, ErrorKind, Result};
 use crate::image::{self, Image, LEVEL_ALIGNMENT, Layout};
@@ -28,12 +27,12 @@ impl Load<'_> {
     ) -> Result<()> {
         let located = self.look_up(&origin, &place)?;
         let options = &self.loader.options;
-        let class = if geometry {
+        let priority = if geometry {
             options.geometry
         } else {
             options.images
         };
-        let (small_class, index) = (options.small_levels, self.items.len());
+        let (small_priority, index) = (options.small_levels, self.items.len());
         let file = match &origin {
             Origin::Entry { name, .. } | Origin::Whole { name } => {
                 String::from_utf8_lossy(name).into_owned()
@@ -59,7 +58,7 @@ impl Load<'_> {
             place,
             file,
             content: Content::Raw,
-            class,
+            priority,
             stored_bytes,
             located,
             held_bytes: 0,
@@ -67,7 +66,7 @@ impl Load<'_> {
             supplied: Arc::default(),
             failed: false,
             dropped: false,
-            cancelled: false,
+            canceled: false,
             task: Task::Waiting,
         };
         match layout.filter(has_halves) {
@@ -76,7 +75,7 @@ impl Load<'_> {
                 let small = small_bytes(&layout) as u64;
                 self.push(Item {
                     content: Content::SmallLevels(layout),
-                    class: small_class,
+                    priority: small_priority,
                     stored_bytes: small,
                     partner: Some(index + 1),
                     ..whole.copy()
@@ -115,12 +114,12 @@ impl Load<'_> {
                 .map_err(|error| Error::of_request(place, &shown(), &error))?
         };
         let located = found.ok_or_else(|| {
-            Error::new(ErrorKind::Missing, place, "there is no such file").in_file(&shown())
+            Error::new(ErrorKind::Missing, place, "no such file").in_file(&shown())
         })?;
         match range {
             Some(range) if range.end > located.raw_bytes() => {
                 let cause = format!(
-                    "bytes up to {} are needed, but the file has {}: it is cut, or another one",
+                    "bytes up to {} are needed, but the file has {}: truncated, or another file",
                     range.end,
                     located.raw_bytes()
                 );
@@ -142,14 +141,13 @@ impl Load<'_> {
         None
     }
 
-    /// Makes requests for waiting items, as many as there is room for, and submits them.
+    /// Submits requests for waiting items, up to the limit of requests in flight.
     pub(super) fn issue(&mut self) {
         if !self.in_order {
-            // The next item last: by class, then the one with most stored bytes first, whose decode
-            // is the longest; nothing long is left for the end then.
+            // The next item last: by priority, then the largest first, whose decode takes longest.
             let items = &self.items;
             self.waiting.retain(|&index| !items[index].is_over());
-            let key = |&index: &usize| (items[index].class, items[index].stored_bytes);
+            let key = |&index: &usize| (items[index].priority, items[index].stored_bytes);
             self.waiting.sort_by_key(key);
             self.plan_levels();
             self.in_order = true;
@@ -165,11 +163,11 @@ impl Load<'_> {
                 self.fail_item(index, error);
             }
         }
-        self.loader.queue.submit();
+        self.batch.submit();
         self.note_drawable();
     }
 
-    /// With less memory than the large levels of all images need, leaves the largest out.
+    /// Leaves out the largest levels if memory does not suffice for all.
     fn plan_levels(&mut self) {
         let large = |item: &Item| match item.content {
             Content::LargeLevels(layout) => Some(layout),
@@ -214,7 +212,7 @@ impl Load<'_> {
             }
         };
         if len == 0 && matches!(item.content, Content::LargeLevels(_)) {
-            // Memory does not allow them.
+            // The memory limit does not allow them.
             self.end_item(index);
             self.settle_halves(index);
             return Ok(());
@@ -230,10 +228,10 @@ impl Load<'_> {
             self.progress.files += 1;
         }
         let decodes = self.plain && !item.geometry;
-        self.enqueue(index, request, decodes)
+        self.add_request(index, request, decodes)
     }
 
-    /// Shows a buffer in memory that is there, or has an image decoded from it.
+    /// Uses bytes in memory as a buffer, or requests that an image is decoded from them.
     fn request_memory(
         &mut self,
         index: usize,
@@ -241,7 +239,7 @@ impl Load<'_> {
         range: Range<usize>,
     ) -> Result<()> {
         if self.items[index].geometry {
-            // Of a package's entry, the head may lie anywhere within a page.
+            // The head of a package's entry may begin anywhere within a page.
             let bytes = match self.misplaced(index, &bytes.as_slice()[range.clone()]) {
                 None => Bytes::Part(bytes.clone(), range),
                 Some(place) => Bytes::Landed(self.moved(index, &bytes.as_slice()[range], place)?),
@@ -254,7 +252,7 @@ impl Load<'_> {
         let stored = match bytes {
             SameBytes::Data(bytes) if bytes.len() == range.len() => Arc::clone(bytes),
             bytes => {
-                // A part is copied: while it is decoded it counts as the scene's memory.
+                // A part is copied, and counts as the scene's memory while it is decoded.
                 if !self.budget.take(item.stored_bytes) {
                     return Err(no_room(&item.place, &item.file));
                 }
@@ -262,24 +260,24 @@ impl Load<'_> {
                 Arc::from(&bytes.as_slice()[range])
             }
         };
-        self.enqueue(index, Request::from_memory(stored), true)
+        self.add_request(index, Read::memory(stored), true)
     }
 
-    /// Gives a request to the queue.
-    fn enqueue(&mut self, index: usize, mut request: Request, decodes: bool) -> Result<()> {
+    /// Adds a request to the batch.
+    fn add_request(&mut self, index: usize, mut request: Read, decodes: bool) -> Result<()> {
         let item = &mut self.items[index];
-        if self.cancelled || item.cancelled {
+        if self.canceled || item.canceled {
             return Err(Error::new(
-                ErrorKind::Cancelled,
+                ErrorKind::Canceled,
                 &item.place[..],
-                "was cancelled",
+                "was canceled",
             ));
         }
         if decodes {
             let pool = self.loader.storage.buffer_pool();
             request = request
-                .codec(image::CODEC)
-                .into_supplied(self.budget.supply(pool, Arc::clone(&item.supplied)));
+                .decode(Decode::codec(image::CODEC))
+                .supplied(self.budget.supply(pool, Arc::clone(&item.supplied)));
             item.content = Content::Pixels;
         } else if self.budget.take(item.stored_bytes) {
             item.held_bytes = item.stored_bytes;
@@ -287,36 +285,35 @@ impl Load<'_> {
             return Err(no_room(&item.place, &item.file));
         }
         let request = request
-            .priority(item.class)
+            .priority(item.priority)
             .group(&self.group)
             .name(&item.file[..]);
-        let ticket = self
-            .loader
-            .queue
-            .enqueue(request)
-            .map_err(|rejected| Error::of_request(&item.place, &item.file, &rejected.error))?;
+        let added = self.batch.add(request);
+        let ticket = added.map_err(|error| Error::of_request(&item.place, &item.file, &error))?;
         item.task = Task::Running(ticket);
         self.running.push(index);
         self.progress.requests += 1;
         Ok(())
     }
 
-    /// Looks after all requests under way; ready once there is nothing left.
+    /// Handles completions; ready once no item is in flight or waiting.
     pub(super) fn poll_items(&mut self, waker: &Waker) -> Poll<()> {
-        // What ends may make new requests, which must be polled too: else nobody is woken for them.
+        // A completion may lead to new requests, which must be polled, too, to register the waker.
         loop {
-            let ended = self.take_ended(waker);
+            let ended = self.take_completed(waker);
             let room = self.running.len() < limits::REQUESTS_MAX;
             let more = room && !self.waiting.is_empty();
             if ended.is_empty() && !more {
                 break;
             }
             for (index, outcome) in ended {
-                self.ended(index, outcome.map(landed_buffer));
+                self.completed(index, outcome);
             }
             if more {
                 self.issue();
             }
+            // Decodes of images that landed encoded.
+            self.batch.submit();
         }
         self.check_indices();
         self.note_drawable();
@@ -327,8 +324,8 @@ impl Load<'_> {
         }
     }
 
-    /// Polls all requests under way; those that have ended.
-    fn take_ended(&mut self, waker: &Waker) -> Vec<(usize, Result<Done, Failed>)> {
+    /// Polls all requests in flight; returns the outcomes of those that have completed.
+    fn take_completed(&mut self, waker: &Waker) -> Vec<(usize, Outcome<Buffer>)> {
         let mut context = Context::from_waker(waker);
         let mut ended = Vec::new();
         let items = &mut self.items;
@@ -336,7 +333,7 @@ impl Load<'_> {
             let Task::Running(ticket) = &mut items[index].task else {
                 return false;
             };
-            match Pin::new(ticket).poll(&mut context) {
+            match ticket.poll_outcome(&mut context) {
                 Poll::Ready(outcome) => {
                     ended.push((index, outcome));
                     false
@@ -347,43 +344,43 @@ impl Load<'_> {
         ended
     }
 
-    /// A request has ended.
-    fn ended(&mut self, index: usize, outcome: Result<Buffer, Failed>) {
+    /// Handles the completion of a request.
+    fn completed(&mut self, index: usize, outcome: Outcome<Buffer>) {
         let item = &mut self.items[index];
-        match outcome {
+        match outcome.into_result() {
             _ if item.dropped => {
                 self.give_back_all(index);
                 self.end_item(index);
             }
             Ok(buffer) if item.purpose.is_none() => item.task = Task::Landed(buffer),
             Ok(buffer) => self.landed(index, buffer),
-            Err(failed) => {
+            Err(error) => {
                 let error = match item.supplied.was_refused() {
                     true => no_room(&item.place, &item.file),
-                    false => Error::of_request(&item.place, &item.file, &failed.error),
+                    false => Error::of_request(&item.place, &item.file, &error),
                 };
                 self.fail_item(index, error);
             }
         }
     }
 
-    /// What was taken for a request's stored bytes is not needed any more.
+    /// Returns to the budget what a request took for stored bytes.
     fn give_back(&mut self, index: usize) {
         let held = std::mem::take(&mut self.items[index].held_bytes);
         self.budget.give_back(held);
     }
 
-    /// Nothing that was taken for an item is needed any more.
+    /// Returns to the budget everything that an item took.
     fn give_back_all(&mut self, index: usize) {
         self.give_back(index);
         self.budget
             .give_back(self.items[index].supplied.take_bytes());
     }
 
-    /// Bytes are there, and it is known what for.
+    /// Handles bytes of an item whose purpose is known.
     fn landed(&mut self, index: usize, buffer: Buffer) {
         if self.items[index].is_over() {
-            // Its other half failed while this one was waiting to be looked at.
+            // Its other half failed before this one was handled.
             return self.give_back_all(index);
         }
         let buffer = match self.aligned(index, buffer) {
@@ -398,12 +395,11 @@ impl Load<'_> {
         }
         match item.content {
             Content::Raw if !buffer.starts_with(&image::MAGIC) => {
-                // An encoded image out of a package: its second way, through the workers.
+                // An encoded image of a package: a second request decodes it.
                 self.give_back(index);
-                let request = Request::from_buffer(Arc::new(buffer));
-                match self.enqueue(index, request, true) {
-                    Ok(()) => self.loader.queue.submit(),
-                    Err(error) => self.fail_item(index, error),
+                let request = Read::buffer(Arc::new(buffer));
+                if let Err(error) = self.add_request(index, request, true) {
+                    self.fail_item(index, error);
                 }
             }
             Content::Raw => self.image_landed(index, Image::new(buffer)),
@@ -418,9 +414,9 @@ impl Load<'_> {
         }
     }
 
-    /// The bytes at an address that their type wants. A read straight from the device lands them at
-    /// the place within a page that they have in the file: nearly always the right one, but small
-    /// entries of a package lie one after the other without gaps, and have to be moved.
+    /// Moves the bytes if their address lacks the alignment of their type. A direct read lands them
+    /// at the same offset within a page as in the file, which is nearly always aligned; but small
+    /// entries of a package are adjacent, without gaps.
     fn aligned(&self, index: usize, buffer: Buffer) -> Result<Buffer> {
         match self.misplaced(index, &buffer) {
             None => Ok(buffer),
@@ -428,8 +424,7 @@ impl Load<'_> {
         }
     }
 
-    /// For bytes that lie at an address which their type does not want: how far behind a multiple
-    /// of its alignment they must begin.
+    /// For misaligned bytes, the offset from a multiple of the alignment at which they must begin.
     fn misplaced(&self, index: usize, bytes: &[u8]) -> Option<usize> {
         let item = &self.items[index];
         let (alignment, place) = match &item.purpose {
@@ -493,9 +488,9 @@ impl Load<'_> {
         }
     }
 
-    /// One half of an image has come, or was left out. Whatever the order in which the two come or
-    /// fail, the image ends the same: if either failed it has failed; if only the large half was
-    /// left out or cancelled, it has fewer levels.
+    /// Handles a half of an image that has landed or was left out. The result does not depend on
+    /// the order: if either half failed, the image has failed; if only the large half was left out
+    /// or canceled, the image has fewer levels.
     fn settle_halves(&mut self, index: usize) {
         let partner = self.items[index].partner.expect("half of an image");
         let (small, large) = if self.items[index].is_small() {
@@ -523,7 +518,7 @@ impl Load<'_> {
         }
     }
 
-    /// The image of small levels, whose header must be the one that its requests were made by.
+    /// The image of small levels, whose header must be the one that its requests were based on.
     fn small_image(&self, small: usize, buffer: Buffer) -> Result<Image, &'static str> {
         let whole = Layout::parse(&buffer)?;
         if self.items[small].content != Content::SmallLevels(whole) {
@@ -532,7 +527,7 @@ impl Load<'_> {
         Image::new(buffer)
     }
 
-    /// The buffer of an item that has landed; the item ends.
+    /// Takes the buffer of an item that has landed, which completes the item.
     fn take_landed(&mut self, index: usize) -> Option<Buffer> {
         let buffer = self.items[index].take_landed()?;
         self.end_item(index);
@@ -540,7 +535,7 @@ impl Load<'_> {
         Some(buffer)
     }
 
-    /// The bytes of an image make no sense.
+    /// Fails an item whose image is invalid.
     fn fail_image(&mut self, index: usize, cause: &'static str) {
         let item = &self.items[index];
         let error = Error::new(ErrorKind::Image, &item.place[..], cause).in_file(&item.file);
@@ -579,7 +574,7 @@ impl Load<'_> {
         }
     }
 
-    /// Something is on its way.
+    /// Marks what a purpose is for as waiting.
     pub(super) fn expect(&mut self, purpose: &Purpose) {
         let Some(Ok(scene)) = &mut self.scene else {
             return;
@@ -610,7 +605,7 @@ impl Load<'_> {
         }
     }
 
-    /// An item will not come.
+    /// Fails an item.
     pub(super) fn fail_item(&mut self, index: usize, error: Error) {
         self.give_back_all(index);
         self.end_item(index);
@@ -621,8 +616,8 @@ impl Load<'_> {
             return;
         };
         let partner = self.items[index].partner;
-        if self.items[index].is_large() && error.kind() == ErrorKind::Cancelled {
-            // The small levels are an image without them.
+        if self.items[index].is_large() && error.kind() == ErrorKind::Canceled {
+            // The small levels alone are an image, too.
             return self.settle_halves(index);
         }
         self.fail_purpose(&purpose, error);
@@ -631,8 +626,8 @@ impl Load<'_> {
         }
     }
 
-    /// Nobody wants an item: one that a record promised and the JSON does not confirm, or the other
-    /// half of an image that has failed. What came of it goes, and what is under way too.
+    /// Drops an item that is not needed: one that a record predicted and the JSON does not confirm,
+    /// or the other half of an image that has failed. Cancels its request and frees its memory.
     pub(super) fn drop_item(&mut self, index: usize) {
         let item = &mut self.items[index];
         item.dropped = true;
@@ -665,7 +660,8 @@ impl Load<'_> {
         });
     }
 
-    /// Whether a fetch was promised by the package's record; it is that one's purpose then.
+    /// Gives the purpose of a fetch to the item that the package's record predicted; returns
+    /// whether there was one.
     pub(super) fn take_promised(&mut self, fetch: &Fetch, promised: &HashMap<Key, usize>) -> bool {
         let Some(index) = find_promised(&fetch.origin, promised) else {
             return false;
@@ -680,14 +676,14 @@ impl Load<'_> {
                 && item.reaches(&fetch.origin)
         };
         if !both.iter().flatten().all(usable) {
-            // What has failed is asked for again, to fail with its own reason.
+            // What has failed is requested again, to fail with an error of its own.
             return false;
         }
         if let Purpose::Buffer { buffer, .. } = fetch.purpose {
             *self.outstanding.entry(buffer).or_default() += 1;
         }
-        // What has landed without a purpose was not looked at yet: each half goes through `landed`,
-        // and none may be taken by the other's before.
+        // What landed without a purpose was not handled yet: each half goes through `landed`, and
+        // must not be taken by the other half before.
         let unseen = both.into_iter().flatten().map(|index| {
             let item = &mut self.items[index];
             item.purpose = Some(fetch.purpose.clone());
@@ -703,8 +699,8 @@ impl Load<'_> {
     }
 }
 
-/// The promised item whose bytes can stand for those of an origin: the same ones, or a whole entry
-/// for its beginning.
+/// The predicted item that has the bytes of an origin: the same ones, or the whole entry for its
+/// beginning.
 fn find_promised(wanted: &Origin, promised: &HashMap<Key, usize>) -> Option<usize> {
     if let Some(&index) = promised.get(&wanted.key()) {
         return Some(index);
@@ -718,7 +714,7 @@ fn find_promised(wanted: &Origin, promised: &HashMap<Key, usize>) -> Option<usiz
 }
 
 fn no_room(place: &str, file: &str) -> Error {
-    let cause = "the memory that the application allows for the scene is used up";
+    let cause = "the memory limit of the scene (`memory_max`) is reached";
     Error::new(ErrorKind::Limit, place, cause).in_file(file)
 }
 

@@ -1,9 +1,9 @@
-//! One thing that a load waits for.
+//! One item of a load.
 
-use std::any::Any;
 use std::sync::Arc;
 
-use millstream::{Buffer, Done, Landed, Located, Priority, Ticket};
+use millstream::{Buffer, Priority, Ticket};
+use millstream_source::Located;
 
 use super::EventKind;
 use super::budget::Supplied;
@@ -17,55 +17,55 @@ pub(super) enum Content {
     Raw,
     /// A decoded image.
     Pixels,
-    /// The first bytes of an image of ours, with the levels that are whole in them.
+    /// The first bytes of a cooked image, with the levels that are complete in them.
     SmallLevels(Layout),
-    /// The bytes behind them, up to the end or to what memory allows.
+    /// The bytes after them, up to the end or to the memory limit.
     LargeLevels(Layout),
 }
 
-/// How far it is.
+/// The state of an item.
 pub(super) enum Task {
-    /// Not asked for yet.
+    /// Not requested yet.
     Waiting,
-    /// Asked for.
-    Running(Ticket),
-    /// There, but not known what for.
+    /// Requested.
+    Running(Ticket<Buffer>),
+    /// Landed, and its purpose is not known yet, or its other half is missing.
     Landed(Buffer),
-    /// Done with.
+    /// Complete.
     Ended,
 }
 
 pub(super) struct Item {
     pub(super) origin: Origin,
-    /// `None`: fetched because a package's record says so.
+    /// `None`: fetched because a package's record predicted it.
     pub(super) purpose: Option<Purpose>,
-    /// Bytes of a buffer, and not of an image.
+    /// Whether its bytes are of a buffer, and not of an image.
     pub(super) geometry: bool,
     pub(super) place: String,
     /// For messages.
     pub(super) file: String,
     pub(super) content: Content,
-    pub(super) class: Priority,
+    pub(super) priority: Priority,
     /// Bytes to read, for the order.
     pub(super) stored_bytes: u64,
     /// The entry, where it is one.
     pub(super) located: Option<Located>,
-    /// Of the scene's memory, taken for the request under way.
+    /// Memory of the scene taken for the request in flight.
     pub(super) held_bytes: u64,
     /// The other half of the image.
     pub(super) partner: Option<usize>,
     /// What its decoded bytes took of the scene's memory.
     pub(super) supplied: Arc<Supplied>,
     pub(super) failed: bool,
-    /// Nobody wants it any more: its request's end is the end of it, whatever it brings.
+    /// Not needed any more: its request's completion completes it, whatever the outcome.
     pub(super) dropped: bool,
-    /// Cancelled while a request was under way: if that one wins, none follows it.
-    pub(super) cancelled: bool,
+    /// Canceled while a request was in flight: if that one succeeds, none follows it.
+    pub(super) canceled: bool,
     pub(super) task: Task,
 }
 
 impl Item {
-    /// The same, not asked for yet.
+    /// A copy of it, not requested yet.
     pub(super) fn copy(&self) -> Item {
         Item {
             origin: self.origin.clone(),
@@ -87,7 +87,7 @@ impl Item {
         self.partner.is_some_and(|partner| partner < index)
     }
 
-    /// Whether its entry has all bytes of a range; what is not an entry's was looked up whole.
+    /// Whether its entry has all bytes of a range; other origins are whole.
     pub(super) fn reaches(&self, origin: &Origin) -> bool {
         match (origin, &self.located) {
             (Origin::Entry { range, .. }, Some(located)) => range.end <= located.raw_bytes(),
@@ -103,17 +103,17 @@ impl Item {
         matches!(self.content, Content::SmallLevels(_))
     }
 
-    /// Whether nothing more is to be read for it.
+    /// Whether nothing more has to be read for it.
     pub(super) fn is_ended(&self) -> bool {
         matches!(self.task, Task::Ended | Task::Landed(_))
     }
 
-    /// Whether it is done with, bytes and all.
+    /// Whether it is complete, and its bytes were handled.
     pub(super) fn is_over(&self) -> bool {
         matches!(self.task, Task::Ended)
     }
 
-    /// The buffer that has landed, if it is there; the item waits then, until the caller says more.
+    /// Takes the buffer, if it has landed; the item waits then.
     pub(super) fn take_landed(&mut self) -> Option<Buffer> {
         match std::mem::replace(&mut self.task, Task::Waiting) {
             Task::Landed(buffer) => Some(buffer),
@@ -125,16 +125,16 @@ impl Item {
     }
 
     pub(super) fn cancel(&mut self) {
-        self.cancelled = true;
+        self.canceled = true;
         if let Task::Running(ticket) = &self.task {
             ticket.cancel();
         }
     }
 
-    pub(super) fn set_priority(&mut self, class: Priority) {
-        self.class = class;
+    pub(super) fn set_priority(&mut self, priority: Priority) {
+        self.priority = priority;
         if let Task::Running(ticket) = &self.task {
-            ticket.reprioritise(class, None);
+            ticket.reprioritize(priority, None);
         }
     }
 
@@ -145,18 +145,5 @@ impl Item {
             (false, Content::LargeLevels(_)) => EventKind::LargeLevels,
             (false, _) => EventKind::Image,
         }
-    }
-}
-
-/// The buffer that a request has landed in, whether it took it itself or was supplied with it.
-pub(super) fn landed_buffer(done: Done) -> Buffer {
-    match done.landed {
-        Landed::Buffer(buffer) => buffer,
-        Landed::Landing(memory) => {
-            let memory: Box<dyn Any> = memory;
-            let buffer = memory.downcast::<Buffer>();
-            *buffer.expect("only buffers are supplied")
-        }
-        _ => Buffer::empty(),
     }
 }

@@ -1,14 +1,11 @@
-//! The first batch: the JSON or the GLB's head, and what a package's record promises.
+//! The first batch: the JSON or the GLB's head, and what a package's record predicts.
 
 use std::collections::HashMap;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use millstream::{Buffer, Failed, Ticket};
+use millstream::{Buffer, Outcome, Ticket};
 
-use super::item::landed_buffer;
 use super::{Event, EventKind, Load, Stage};
 use crate::error::{Error, ErrorKind, Result};
 use crate::glb;
@@ -17,9 +14,9 @@ use crate::model::{BufferPlace, Model};
 use crate::plan::{self, Fetch, Key, Origin, Plan, Purpose, SameBytes, SceneFile};
 use crate::scene::{Bytes, Scene, State};
 
-/// The first bytes of the scene's file, on their way.
+/// The request for the first bytes of the scene's file.
 pub(super) struct Head {
-    ticket: Ticket,
+    ticket: Ticket<Buffer>,
 }
 
 impl Load<'_> {
@@ -27,7 +24,7 @@ impl Load<'_> {
         String::from_utf8_lossy(&self.name).into_owned()
     }
 
-    /// Makes the first batch.
+    /// Submits the first batch.
     pub(super) fn start(&mut self) -> Result<()> {
         let len = self.located.raw_bytes();
         let is_glb =
@@ -39,14 +36,17 @@ impl Load<'_> {
             (_, false) => len,
         };
         if head_bytes > limits::JSON_BYTES_MAX {
-            let cause = format!("{head_bytes} bytes of JSON are beyond the limit");
+            let cause = format!(
+                "{head_bytes} bytes of JSON exceed the limit of {}",
+                limits::JSON_BYTES_MAX
+            );
             return Err(Error::new(ErrorKind::Limit, "", cause).in_file(&self.shown()));
         }
         self.request_head(head_bytes)?;
         let fetches = promised.map(|(fetches, _)| fetches).unwrap_or_default();
         for fetch in fetches {
             let geometry = matches!(fetch.purpose, Purpose::Buffer { .. });
-            // A promise that cannot be kept is no error: the JSON decides.
+            // A wrong prediction is no error: the JSON decides.
             let _ = self.add(fetch.origin, None, geometry, fetch.place);
         }
         self.progress.files += 1;
@@ -55,8 +55,8 @@ impl Load<'_> {
         Ok(())
     }
 
-    /// What the record of the scene in its package says: what to fetch, and how many bytes of the
-    /// scene's own file tell everything about it.
+    /// What the scene's record in its package predicts: what to fetch, and the length of the head
+    /// of the scene's own file.
     fn promised(&self) -> Option<(Vec<Fetch>, Option<u64>)> {
         #[cfg(feature = "pak")]
         if !self.plain {
@@ -74,26 +74,26 @@ impl Load<'_> {
             .priority(self.loader.options.geometry)
             .group(&self.group)
             .name(&shown[..]);
-        let enqueued = self.loader.queue.enqueue(request);
-        let ticket = enqueued.map_err(|rejected| Error::of_request("", &shown, &rejected.error))?;
+        let added = self.batch.add(request);
+        let ticket = added.map_err(|error| Error::of_request("", &shown, &error))?;
         self.progress.requests += 1;
         self.progress.wanted += 1;
         self.stage = Stage::Head(Head { ticket });
         Ok(())
     }
 
-    /// Looks after the head; ready once the stage is another.
+    /// Polls the head; ready once the stage has changed.
     pub(super) fn poll_head(&mut self, waker: &Waker) -> Poll<()> {
         loop {
             let Stage::Head(head) = &mut self.stage else {
                 return Poll::Ready(());
             };
             let mut context = Context::from_waker(waker);
-            let Poll::Ready(outcome) = Pin::new(&mut head.ticket).poll(&mut context) else {
+            let Poll::Ready(outcome) = head.ticket.poll_outcome(&mut context) else {
                 return Poll::Pending;
             };
             self.stage = Stage::Done;
-            if let Err(error) = self.head_landed(outcome.map(landed_buffer)) {
+            if let Err(error) = self.head_landed(outcome) {
                 self.progress.failed += 1;
                 self.loader.queue.cancel_group(&self.group);
                 self.scene = Some(Err(error.in_file(&self.shown())));
@@ -101,10 +101,11 @@ impl Load<'_> {
         }
     }
 
-    fn head_landed(&mut self, outcome: Result<Buffer, Failed>) -> Result<()> {
+    fn head_landed(&mut self, outcome: Outcome<Buffer>) -> Result<()> {
         self.progress.ended += 1;
         let shown = self.shown();
-        let head = outcome.map_err(|failed| Error::of_request("", &shown, &failed.error))?;
+        let head = outcome.into_result();
+        let head = head.map_err(|error| Error::of_request("", &shown, &error))?;
         let head = Arc::new(head);
         let mut binary = None;
         let mut json = 0..head.len();
@@ -136,22 +137,25 @@ impl Load<'_> {
         Ok(())
     }
 
-    /// The JSON is longer than the guess, or than a record says: it is a batch of its own.
+    /// Requests the whole JSON, which is longer than predicted, in a batch of its own.
     fn request_longer_head(&mut self, head_bytes: u64) -> Result<()> {
         if head_bytes > limits::JSON_BYTES_MAX {
-            let cause = format!("{head_bytes} bytes of JSON are beyond the limit");
+            let cause = format!(
+                "{head_bytes} bytes of JSON exceed the limit of {}",
+                limits::JSON_BYTES_MAX
+            );
             return Err(Error::new(ErrorKind::Limit, "", cause));
         }
-        if self.cancelled {
-            return Err(Error::new(ErrorKind::Cancelled, "", "was cancelled"));
+        if self.canceled {
+            return Err(Error::new(ErrorKind::Canceled, "", "was canceled"));
         }
         self.progress.batches += 1;
         self.request_head(head_bytes)?;
-        self.loader.queue.submit();
+        self.batch.submit();
         Ok(())
     }
 
-    /// Makes the second batch, as far as the first did not.
+    /// Submits the second batch: what the first one lacked.
     fn begin_body(
         &mut self,
         model: Model,
@@ -182,7 +186,7 @@ impl Load<'_> {
         self.issue();
     }
 
-    /// Finds for each fetch of the plan the item that was promised, or makes one.
+    /// Finds the predicted item of each fetch of the plan, or adds one.
     fn take_up(&mut self, plan: Plan, head: &Arc<Buffer>) {
         for (buffer, error) in plan.failed_buffers {
             self.set_buffer(buffer, State::Failed(error));
@@ -202,7 +206,7 @@ impl Load<'_> {
                 continue;
             }
             serve_from_head(&mut fetch.origin, &self.name, head);
-            // Decoding an image that is in memory depends on no device.
+            // Decoding from memory needs no device.
             reads |= !matches!(fetch.origin, Origin::Memory { .. });
             let geometry = matches!(fetch.purpose, Purpose::Buffer { .. });
             let purpose = fetch.purpose.clone();
@@ -221,7 +225,7 @@ impl Load<'_> {
     }
 }
 
-/// Bytes that lie in the head, which is in memory already, are taken from there.
+/// Takes bytes that are in the head, which is in memory, from there.
 fn serve_from_head(origin: &mut Origin, scene: &[u8], head: &Arc<Buffer>) {
     let Origin::Entry { name, range } = &origin else {
         return;

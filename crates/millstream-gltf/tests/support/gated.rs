@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use millstream::{Error, Fence, Gate, Located, Request, Source, Storage};
+use millstream::{Error, Fence, FileId, FileOptions, Read, Storage};
+use millstream_source::{Located, Source};
 
 struct Entry {
     name: Vec<u8>,
@@ -70,7 +71,7 @@ impl Gated {
     pub(crate) fn land(&self, storage: &Storage, name: &str, offset: u64) {
         let ended = || {
             let stats = storage.stats();
-            stats.done + stats.failed + stats.cancelled
+            stats.done + stats.failed + stats.canceled
         };
         let before = ended();
         self.open(name, offset);
@@ -89,12 +90,12 @@ pub(crate) struct OnStorage<'s>(pub(crate) &'s Storage, pub(crate) Arc<Gated>);
 
 impl OnStorage<'_> {
     pub(crate) fn source(&self) -> Arc<dyn Source> {
-        let missing = self.0.open(&self.1.missing);
+        let missing = self.0.open(&self.1.missing, FileOptions::default());
         Arc::new(Opened(Arc::clone(&self.1), missing))
     }
 }
 
-struct Opened(Arc<Gated>, millstream::FileId);
+struct Opened(Arc<Gated>, FileId);
 
 impl Source for Opened {
     fn find(&self, name: &[u8]) -> Result<Option<Located>, Error> {
@@ -105,16 +106,16 @@ impl Source for Opened {
         }))
     }
 
-    fn request_range(&self, entry: &Located, offset: u64, len: u64) -> Result<Request, Error> {
+    fn request_range(&self, entry: &Located, offset: u64, len: u64) -> Result<Read, Error> {
         self.0.requests.fetch_add(1, Ordering::Relaxed);
         let index = entry.place()[0] as usize;
         let start = offset as usize;
         let bytes = &self.0.entries[index].bytes[start..start + len as usize];
         let request = match self.0.broken == Some((index, offset)) {
-            true => Request::read(self.1, offset, len),
-            false => Request::from_memory(Arc::from(bytes)),
+            true => Read::range(self.1, offset, len),
+            false => Read::memory(Arc::from(bytes)),
         };
-        Ok(request.gate(Gate::Source, &self.0.fence(index, offset), 1))
+        Ok(request.after(&self.0.fence(index, offset), 1))
     }
 
     fn metadata(&self, entry: &Located) -> Result<Option<&[u8]>, Error> {

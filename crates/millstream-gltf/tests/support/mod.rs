@@ -30,7 +30,7 @@ impl Ground {
         }
     }
 
-    pub(crate) fn loader(&self) -> Loader<'_> {
+    pub(crate) fn loader(&self) -> Loader {
         loader(&self.storage)
     }
 
@@ -58,7 +58,7 @@ impl Ground {
     }
 }
 
-pub(crate) fn loader(storage: &Storage) -> Loader<'_> {
+pub(crate) fn loader(storage: &Storage) -> Loader {
     Loader::new(storage, LoaderOptions::default()).expect("a loader")
 }
 
@@ -112,11 +112,9 @@ pub(crate) fn problems(scene: &Scene) -> Vec<String> {
 
 /// A storage that knows the image codec.
 pub(crate) fn storage(backend: Backend) -> Storage {
-    let mut options = StorageOptions {
-        backend,
-        ..StorageOptions::default()
-    };
-    image::register(&mut options.codecs, image::ImageLimits::default());
+    let mut options = StorageOptions::default();
+    options.backend = backend;
+    image::register(&mut options, image::ImageLimits::default());
     Storage::new(options).expect("a storage")
 }
 

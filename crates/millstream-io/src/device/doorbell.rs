@@ -1,20 +1,25 @@
-//! The doorbell: ends a device owner's sleep from another thread.
+//! The doorbell: wakes a device's owner from another thread.
 //!
-//! Three states in one atomic: awake, asleep, rung. The owner moves awake → asleep before it
-//! blocks; a ringer swaps in "rung" and makes a system call only if it swapped out "asleep". So a
-//! ring costs one atomic while the owner is awake, and a sleep costs its ringers together at most
-//! one system call, however many they are.
+//! One atomic with three states: awake, asleep, rung. The owner moves awake → asleep before it
+//! blocks; a ringer swaps in "rung" and makes a system call only if it swapped out "asleep". A ring
+//! costs one atomic operation while the owner is awake, and one sleep costs its ringers together at
+//! most one system call.
 //!
-//! A ring is remembered: if nobody sleeps, the owner's next wait returns at once. The price is one
-//! idle turn of the owner's loop; what it buys is that no ring is ever lost, whatever the order.
-//! A device's own threads, whose work the owner looks for after arming anyway, use
-//! `wake_if_sleeping` instead, which leaves no memory.
+//! A ring is remembered: if the owner is awake, its next wait returns at once, so no ring is lost,
+//! whatever the order. Threads whose work the owner checks after arming use `wake_if_sleeping`,
+//! which is not remembered and saves the owner an idle round.
 //!
-//! How the sleeper is woken depends on what it sleeps in: an eventfd that the ring reads
-//! (`uring`), or a condition variable (`threads`, `sim`).
+//! The owner sleeps in a ring that reads an eventfd (`uring`), or on a condition variable.
 
+#[cfg(loom)]
+use loom::sync::atomic::{AtomicU32, Ordering, fence};
+#[cfg(loom)]
+use loom::sync::{Condvar, Mutex};
+#[cfg(not(loom))]
 use std::sync::atomic::{AtomicU32, Ordering, fence};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
+#[cfg(not(loom))]
+use std::sync::{Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 #[cfg(target_os = "linux")]
@@ -82,8 +87,7 @@ impl Doorbell {
         }
     }
 
-    /// Ends the owner's `wait`, the one it is in or else the next one. Never blocks; from any
-    /// thread.
+    /// Ends the owner's present `wait`, or else its next one. Never blocks. Any thread may call it.
     pub fn ring(&self) {
         // SeqCst, as in `arm`: either the owner sees the work that was added before this ring, or
         // this swap sees it asleep.
@@ -92,8 +96,8 @@ impl Doorbell {
         }
     }
 
-    /// Like `ring`, but not remembered if the owner is awake. Right only where the owner looks for
-    /// the caller's work between arming and sleeping.
+    /// Like `ring`, but not remembered if the owner is awake. Correct only where the owner checks
+    /// for the caller's work between arming and sleeping, and the work was published before.
     pub(crate) fn wake_if_sleeping(&self) {
         fence(Ordering::SeqCst);
         if self.shared.state.load(Ordering::Relaxed) == ASLEEP {
@@ -101,7 +105,8 @@ impl Doorbell {
         }
     }
 
-    /// The owner is about to sleep. False if the bell was rung before: then it must not.
+    /// Announces that the owner is about to sleep. False if the bell was rung before: then it must
+    /// not sleep.
     pub(crate) fn arm(&self) -> bool {
         let state = &self.shared.state;
         let armed = state
@@ -113,7 +118,7 @@ impl Doorbell {
         armed
     }
 
-    /// The owner is awake again, and whatever rang until now has been heard.
+    /// Announces that the owner is awake. Rings until now count as received.
     pub(crate) fn disarm(&self) {
         self.shared.state.swap(AWAKE, Ordering::SeqCst);
     }
@@ -147,7 +152,7 @@ impl Doorbell {
         }
     }
 
-    /// The descriptor to read eight bytes from.
+    /// The eventfd; the owner's ring reads its eight bytes.
     #[cfg(target_os = "linux")]
     pub(crate) fn eventfd_raw(&self) -> RawFd {
         match &self.shared.sleeper {
@@ -156,18 +161,18 @@ impl Doorbell {
         }
     }
 
-    /// The system call of a ring.
+    /// Wakes the sleeper, whatever the state.
     pub(crate) fn wake(&self) {
         match &self.shared.sleeper {
             Sleeper::Condvar { lock, condvar } => {
-                // Taken and let go: the sleeper is now either before its look at the state, or in
-                // the condition variable.
+                // After this the sleeper has either not read the state yet or waits on the
+                // condition variable.
                 drop(lock.lock().unwrap_or_else(PoisonError::into_inner));
                 condvar.notify_one();
             }
             #[cfg(target_os = "linux")]
             Sleeper::Eventfd(fd) => {
-                // Can fail only with EAGAIN at a counter of 2⁶⁴ − 2, which wakes as well.
+                // Can fail only with EAGAIN at a counter of 2^64 - 2, which wakes as well.
                 let _ = rustix::io::write(fd, &1u64.to_ne_bytes());
             }
         }
@@ -184,12 +189,12 @@ mod tests {
         bell.ring();
         bell.ring();
         assert!(!bell.arm(), "rung: must not sleep");
-        assert!(bell.arm(), "heard: may sleep");
+        assert!(bell.arm(), "received: may sleep");
         bell.disarm();
     }
 
     #[test]
-    fn waking_an_owner_that_is_awake_leaves_no_memory() {
+    fn wake_if_sleeping_is_not_remembered() {
         let bell = Doorbell::condvar();
         bell.wake_if_sleeping();
         assert!(bell.arm());

@@ -1,5 +1,5 @@
-//! A device that does nothing: every operation ends at `submit`, with all its bytes "moved" and no
-//! memory touched. For measuring what the owner of a device costs by itself.
+//! A device that does nothing: every operation completes at `submit` with all its bytes and touches
+//! no memory. It measures what the owner of a device costs by itself.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use super::{Abandoned, Completion, Device, DeviceKind, Doorbell, Operation};
 use crate::error::{Errno, IoError};
 use crate::memory::Region;
 
-/// The device. See the module.
+/// A [`Device`] that does nothing. See the module.
 pub struct NullDevice {
     depth: usize,
     pushed: Vec<Completion>,
@@ -59,16 +59,14 @@ impl Device for NullDevice {
         unsafe_code,
         reason = "the trait's contract; the memory is not touched"
     )]
-    unsafe fn push(&mut self, operation: Operation) -> Result<(), Operation> {
-        if self.in_flight() == self.depth {
-            return Err(operation);
-        }
-        self.pushed.push(Completion {
-            id: operation.id,
-            result: Ok(operation.segments.bytes()),
-            segments: operation.segments,
-        });
-        Ok(())
+    unsafe fn push(&mut self, operations: &[Operation]) -> usize {
+        let count = operations.len().min(self.depth - self.in_flight());
+        self.pushed
+            .extend(operations[..count].iter().map(|operation| Completion {
+                id: operation.id,
+                result: operation.segments.bytes() as i64,
+            }));
+        count
     }
 
     fn submit(&mut self) -> Result<(), IoError> {
@@ -83,15 +81,20 @@ impl Device for NullDevice {
         count
     }
 
-    fn wait(&mut self, timeout: Option<Duration>, awake: &mut dyn FnMut() -> bool) {
+    fn wait(
+        &mut self,
+        timeout: Option<Duration>,
+        awake: &mut dyn FnMut() -> bool,
+    ) -> Result<(), IoError> {
         self.end();
         if !self.ended.is_empty() || timeout == Some(Duration::ZERO) || !self.bell.arm() {
-            return;
+            return Ok(());
         }
         if !awake() {
             self.bell.sleep(timeout);
         }
         self.bell.disarm();
+        Ok(())
     }
 
     fn doorbell(&self) -> Doorbell {
@@ -108,10 +111,46 @@ impl Device for NullDevice {
         completions: &mut Vec<Completion>,
     ) -> Abandoned {
         for completion in &mut self.pushed {
-            completion.result = Err(Errno(libc::ECANCELED));
+            *completion = Completion::failed(completion.id, Errno(libc::ECANCELED));
         }
         self.end();
         self.reap(completions);
         Abandoned::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::{Descriptor, Segment, Segments, Verb};
+
+    #[test]
+    fn operations_complete_at_submit_with_all_their_bytes() {
+        let operation = |id| Operation {
+            id,
+            verb: Verb::Read,
+            file: Descriptor(0),
+            offset: 0,
+            segments: Segments::One(Segment::new(std::ptr::null_mut(), 5)),
+            offload: false,
+            mount: 0,
+        };
+        let mut device = NullDevice::new(2);
+        let mut completions = Vec::new();
+        let all = [operation(1), operation(2), operation(3)];
+        #[expect(unsafe_code, reason = "the memory is not touched")]
+        let push = |device: &mut NullDevice, operations: &[Operation]| {
+            // SAFETY: the device never uses the memory.
+            unsafe { device.push(operations) }
+        };
+        assert_eq!(push(&mut device, &all), 2);
+        assert_eq!((device.in_flight(), device.reap(&mut completions)), (2, 0));
+        device.submit().unwrap();
+        assert_eq!(device.reap(&mut completions), 2);
+        assert_eq!(completions[1], Completion { id: 2, result: 5 });
+        assert_eq!(push(&mut device, &all[2..]), 1);
+        Box::new(device).shutdown(Instant::now(), &mut completions);
+        let canceled = Completion::failed(3, Errno(libc::ECANCELED));
+        assert_eq!(completions[2..], [canceled]);
     }
 }

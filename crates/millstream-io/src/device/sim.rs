@@ -1,22 +1,17 @@
-//! A fake disk with a seed: latency, bandwidth, seeks, short transfers, errors, reordering, hangs.
+//! A simulated disk with a seed: latency, bandwidth, seeks, short transfers, errors, reordering,
+//! hangs, and a device that breaks.
 //!
-//! Time is simulated. The clock moves only inside the device's calls: `wait` jumps to the next
-//! completion or to its timeout, and `submit` and `reap` take [`SimOptions::call_ns`] each, so that
-//! an owner that only polls gets on too. Nothing sleeps, with one exception: a `wait` without a
-//! timeout with nothing on its way sleeps for real until the doorbell rings, because only another
-//! thread can end it.
-//!
-//! Given the same calls in the same order, everything that happens follows from the seed.
-//!
-//! What the device checks of its owner, and counts in [`SimCounts`]: files closed with operations
-//! in flight, operations on closed files. Lent memory is written at the completion, partly at the
-//! submission too (seeded), and for abandoned operations even after the shutdown, when
-//! [`SimFiles::release_hung`] is called: so memory that was freed or reused early is found by a
-//! canary or by AddressSanitizer.
+//! Time is simulated and moves only inside the device's calls: `wait` jumps to the next completion
+//! or to its timeout, `submit` and `reap` take [`SimOptions::call_ns`] each, so that an owner that
+//! only polls makes progress. Nothing sleeps, except a `wait` without a timeout while nothing is
+//! scheduled: it sleeps until the doorbell rings. The same calls in the same order give the same
+//! results for a seed. Faults of the owner are counted in [`SimCounts`].
 //!
 //! # Safety
-//! The device reads and writes lent memory by the contract of [`Device::push`], up to the
-//! completion, and for ever what it has reported as abandoned.
+//! Lent memory is accessed by the contract of [`Device::push`]: at the completion, partly at the
+//! submission too (seeded), and for abandoned operations even after the shutdown, in
+//! [`SimFiles::release_hung`]. Memory freed or reused early is found by a canary or by
+//! AddressSanitizer.
 
 #![expect(
     unsafe_code,
@@ -40,10 +35,10 @@ pub use disk::{SimCounts, SimOperation, generate};
 use files::Shared;
 pub use files::{SimFileOptions, SimFiles};
 
-/// What the fake disk does. Chances are between 0 and 1.
+/// What the simulated disk does. Chances are between 0 and 1.
 #[derive(Debug, Clone)]
 pub struct SimOptions {
-    /// Everything random follows from it.
+    /// Seed of all random decisions.
     pub seed: u64,
     /// Most operations pushed and not yet reaped.
     pub depth: usize,
@@ -53,14 +48,14 @@ pub struct SimOptions {
     pub latency_max_ns: u64,
     /// Transfer rate of all operations together; 0 for no limit.
     pub bytes_per_second: u64,
-    /// Cost of a seek for each KiB between the head and the operation, both ways alike. Only files
-    /// with a position on the disk cause seeks.
+    /// Cost of a seek for each KiB between the head and the operation, in both directions. Only
+    /// files with a position on the disk cause seeks.
     pub seek_ns_per_kib: u64,
     /// Operations complete in any order. If false, in the order of submission.
     pub reorder: bool,
     /// Part of a read is written to memory at once, the rest at the completion.
     pub early_write_chance: f64,
-    /// A transfer moves fewer bytes than asked for (whole blocks of a direct file).
+    /// A transfer moves fewer bytes than requested (whole blocks of a direct file).
     pub short_chance: f64,
     /// `EINTR`.
     pub interrupted_chance: f64,
@@ -72,6 +67,10 @@ pub struct SimOptions {
     pub hang_chance: f64,
     /// Time that `submit` and `reap` take.
     pub call_ns: u64,
+    /// The device breaks after this many completions, whatever their results: `submit` and `wait`
+    /// return an error (`EIO`, call `"sim"`) from then on and nothing completes any more. `None`:
+    /// never.
+    pub break_after: Option<u64>,
 }
 
 impl Default for SimOptions {
@@ -92,11 +91,12 @@ impl Default for SimOptions {
             io_error_chance: 0.0,
             hang_chance: 0.0,
             call_ns: 100,
+            break_after: None,
         }
     }
 }
 
-/// An operation under way.
+/// A started operation.
 struct Scheduled {
     finish_ns: u64,
     /// Breaks ties by age.
@@ -122,7 +122,7 @@ impl Ord for Scheduled {
     }
 }
 
-/// The device. See the module.
+/// A [`Device`] over the simulated disk. See the module.
 pub struct Sim {
     shared: Arc<Shared>,
     depth: usize,
@@ -134,13 +134,16 @@ pub struct Sim {
     /// How often `release_hung` had been called when hung operations were last looked at.
     releases_seen: u64,
     sequence: u64,
+    completed_count: u64,
+    break_after: Option<u64>,
 }
 
 impl Sim {
-    /// A disk, and the files on it.
+    /// A disk and the files on it.
     #[must_use]
     pub fn new(options: SimOptions) -> (Sim, SimFiles) {
         let (depth, call_ns) = (options.depth.max(1), options.call_ns);
+        let break_after = options.break_after;
         let shared = Arc::new(Shared::new(options));
         let sim = Sim {
             shared: Arc::clone(&shared),
@@ -152,6 +155,8 @@ impl Sim {
             hung: Vec::new(),
             releases_seen: 0,
             sequence: 0,
+            completed_count: 0,
+            break_after,
         };
         (sim, SimFiles::of(shared))
     }
@@ -160,6 +165,19 @@ impl Sim {
     #[must_use]
     pub fn now_ns(&self) -> u64 {
         self.shared.now_ns()
+    }
+
+    fn is_broken(&self) -> bool {
+        self.break_after
+            .is_some_and(|count| self.completed_count >= count)
+    }
+
+    fn check(&self) -> Result<(), IoError> {
+        if self.is_broken() {
+            let cause = "the simulated device is set to break here";
+            return Err(IoError::because("sim", Errno::IO, cause));
+        }
+        Ok(())
     }
 
     fn start_pushed(&mut self) {
@@ -189,7 +207,7 @@ impl Sim {
         self.sequence += 1;
         let finish_ns = match fate {
             Fate::Moves { finish_ns, .. } | Fate::Fails { finish_ns, .. } => finish_ns,
-            Fate::Hangs => unreachable!("a hung operation has no end"),
+            Fate::Hangs => unreachable!("a hung operation never finishes"),
         };
         self.scheduled.push(Reverse(Scheduled {
             finish_ns,
@@ -199,7 +217,7 @@ impl Sim {
         }));
     }
 
-    /// Gives hung operations an end, if they were released.
+    /// Schedules hung operations that were released.
     fn release(&mut self) {
         let releases = self.shared.releases();
         if releases != self.releases_seen {
@@ -215,7 +233,7 @@ impl Sim {
         self.scheduled.peek().map(|next| next.0.finish_ns)
     }
 
-    fn finish(&mut self, scheduled: Scheduled, completions: &mut Vec<Completion>) {
+    fn finish(&mut self, scheduled: Scheduled) -> Completion {
         let Scheduled {
             operation, fate, ..
         } = scheduled;
@@ -225,26 +243,51 @@ impl Sim {
             Fate::Hangs => unreachable!("a hung operation is not scheduled"),
         };
         self.shared.disk().end(&operation);
-        completions.push(Completion {
-            id: operation.id,
-            result,
-            segments: operation.segments,
-        });
+        match result {
+            Ok(moved) => Completion {
+                id: operation.id,
+                result: moved as i64,
+            },
+            Err(errno) => Completion::failed(operation.id, errno),
+        }
     }
 
     fn reap_until(&mut self, until_ns: u64, completions: &mut Vec<Completion>) -> usize {
         let mut count = 0;
-        while self
-            .next_finish_ns()
-            .is_some_and(|finish_ns| finish_ns <= until_ns)
-        {
-            if let Some(Reverse(scheduled)) = self.scheduled.pop() {
-                self.finish(scheduled, completions);
-                count += 1;
-            }
+        let due = |finish_ns| finish_ns <= until_ns;
+        while !self.is_broken() && self.next_finish_ns().is_some_and(due) {
+            let Some(Reverse(scheduled)) = self.scheduled.pop() else {
+                unreachable!("an operation is due");
+            };
+            completions.push(self.finish(scheduled));
+            self.completed_count += 1;
+            count += 1;
         }
         self.in_flight -= count;
         count
+    }
+
+    /// Moves the clock to the next completion or by the timeout, or sleeps if there is neither.
+    fn pass_time(&mut self, timeout: Option<Duration>) {
+        let now_ns = self.shared.now_ns();
+        let timeout_ns =
+            timeout.map(|timeout| u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX));
+        let until_ns = timeout_ns.map(|timeout_ns| now_ns.saturating_add(timeout_ns));
+        match (self.next_finish_ns(), until_ns) {
+            (Some(finish_ns), Some(until_ns)) => self.shared.advance_to(finish_ns.min(until_ns)),
+            (Some(finish_ns), None) => self.shared.advance_to(finish_ns),
+            (None, Some(until_ns)) => {
+                self.shared.advance_to(until_ns);
+                // Whatever the owner waits for, another thread has to do it.
+                std::thread::yield_now();
+            }
+            (None, None) => self.shared.bell().sleep(None),
+        }
+    }
+
+    fn take_started(&mut self) -> Vec<Operation> {
+        let scheduled = self.scheduled.drain().map(|next| next.0.operation);
+        scheduled.chain(self.hung.drain(..)).collect()
     }
 }
 
@@ -261,17 +304,16 @@ impl Device for Sim {
         self.in_flight
     }
 
-    unsafe fn push(&mut self, operation: Operation) -> Result<(), Operation> {
-        if self.in_flight == self.depth {
-            return Err(operation);
-        }
-        self.in_flight += 1;
-        self.pushed.push(operation);
-        Ok(())
+    unsafe fn push(&mut self, operations: &[Operation]) -> usize {
+        let count = operations.len().min(self.depth - self.in_flight);
+        self.pushed.extend_from_slice(&operations[..count]);
+        self.in_flight += count;
+        count
     }
 
     fn submit(&mut self) -> Result<(), IoError> {
         self.shared.advance_ns(self.call_ns);
+        self.check()?;
         self.start_pushed();
         Ok(())
     }
@@ -282,36 +324,24 @@ impl Device for Sim {
         self.reap_until(self.shared.now_ns(), completions)
     }
 
-    fn wait(&mut self, timeout: Option<Duration>, awake: &mut dyn FnMut() -> bool) {
+    fn wait(
+        &mut self,
+        timeout: Option<Duration>,
+        awake: &mut dyn FnMut() -> bool,
+    ) -> Result<(), IoError> {
+        self.check()?;
         self.start_pushed();
         self.release();
-        let bell = self.shared.bell();
         let now_ns = self.shared.now_ns();
-        if self
-            .next_finish_ns()
-            .is_some_and(|finish_ns| finish_ns <= now_ns)
-            || !bell.arm()
-        {
-            return;
+        let due = |finish_ns| finish_ns <= now_ns;
+        if self.next_finish_ns().is_some_and(due) || !self.shared.bell().arm() {
+            return Ok(());
         }
         if !awake() {
-            let timeout_ns =
-                timeout.map(|timeout| u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX));
-            let until_ns = timeout_ns.map(|timeout_ns| now_ns.saturating_add(timeout_ns));
-            match (self.next_finish_ns(), until_ns) {
-                (Some(finish_ns), Some(until_ns)) => {
-                    self.shared.advance_to(finish_ns.min(until_ns))
-                }
-                (Some(finish_ns), None) => self.shared.advance_to(finish_ns),
-                (None, Some(until_ns)) => {
-                    self.shared.advance_to(until_ns);
-                    // Whatever the owner waits for, another thread has to do it.
-                    std::thread::yield_now();
-                }
-                (None, None) => bell.sleep(None),
-            }
+            self.pass_time(timeout);
         }
-        bell.disarm();
+        self.shared.bell().disarm();
+        Ok(())
     }
 
     fn doorbell(&self) -> Doorbell {
@@ -322,8 +352,9 @@ impl Device for Sim {
         0
     }
 
-    /// See [`Device::shutdown`]. The deadline is a real time and the simulated clock is not bound
-    /// by it: everything scheduled completes, and what hangs is abandoned at once.
+    /// See [`Device::shutdown`]. The deadline is in real time and does not bound the simulated
+    /// clock: everything scheduled completes, unless the device is broken; the rest is abandoned at
+    /// once.
     fn shutdown(
         mut self: Box<Self>,
         _deadline: Instant,
@@ -332,38 +363,42 @@ impl Device for Sim {
         self.release();
         for operation in std::mem::take(&mut self.pushed) {
             self.in_flight -= 1;
-            completions.push(Completion {
-                id: operation.id,
-                result: Err(Errno(libc::ECANCELED)),
-                segments: operation.segments,
-            });
+            completions.push(Completion::failed(operation.id, Errno(libc::ECANCELED)));
         }
-        if let Some(last_ns) = self.scheduled.iter().map(|next| next.0.finish_ns).max() {
+        if let Some(last_ns) = self.scheduled.iter().map(|next| next.0.finish_ns).max()
+            && !self.is_broken()
+        {
             self.shared.advance_to(last_ns);
             self.reap_until(last_ns, completions);
         }
-        let hung = std::mem::take(&mut self.hung);
-        let operations = hung.iter().map(|operation| operation.id).collect();
-        self.shared.disk().orphans.extend(hung);
+        let abandoned = self.take_started();
+        let operations = abandoned.iter().map(|operation| operation.id).collect();
+        self.shared.disk().orphans.extend(abandoned);
         Abandoned { operations }
     }
 }
 
 impl Drop for Sim {
     fn drop(&mut self) {
-        // Dropped without a shutdown: what was under way is the system's for ever.
-        let under_way = self.scheduled.drain().map(|next| next.0.operation);
-        let mut disk = self.shared.disk();
-        disk.orphans.extend(under_way.chain(self.hung.drain(..)));
+        // Dropped without a shutdown: started operations may write to their memory for ever.
+        let abandoned = self.take_started();
+        self.shared.disk().orphans.extend(abandoned);
     }
+}
+
+/// The segments of an operation that was pushed and has not been reaped.
+fn segments(operation: &Operation) -> &[Segment] {
+    // SAFETY: the disk holds operations from their push to their completion, or for ever if it
+    // reported them as abandoned; the list is in place as long (Device::push).
+    unsafe { operation.segments.as_slice() }
 }
 
 /// Copies `bytes` into the segments, as many as they hold.
 fn fill_segments(segments: &[Segment], mut bytes: &[u8]) {
     for segment in segments {
         let len = segment.len().min(bytes.len());
-        // SAFETY: by the contract of `push` the segment is `len` or more writable bytes that nobody
-        // else uses; a slice of the disk's own memory does not overlap it.
+        // SAFETY: by the contract of `push` the segment is `len` or more writable bytes that are
+        // not used otherwise; a slice of the disk's own memory does not overlap it.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), segment.pointer(), len) };
         bytes = &bytes[len..];
     }
@@ -376,7 +411,7 @@ fn gather_segments(segments: &[Segment], len: usize) -> Vec<u8> {
         let take = segment.len().min(len - bytes.len());
         if take > 0 {
             // SAFETY: by the contract of `push` the segment is `take` or more initialized bytes
-            // that nobody changes.
+            // that do not change.
             bytes.extend_from_slice(unsafe { std::slice::from_raw_parts(segment.pointer(), take) });
         }
     }

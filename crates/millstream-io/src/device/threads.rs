@@ -1,33 +1,13 @@
 //! A pool of threads in `preadv`: the device where io_uring is refused, as in many containers, and
 //! the one for mounts where a read may hang.
 //!
-//! # Shape
-//! A 4 KiB read that hits the page cache takes about half a microsecond, so handing it to a thread
-//! and back decides the speed. Hence everything moves in arrays: `submit` adds all operations under
-//! one lock; a thread takes up to [`THREADS_BATCH_MAX`](crate::limits::THREADS_BATCH_MAX) of them
-//! under that lock, runs them, and hands the completions back under a second lock with one doorbell
-//! ring; `reap` swaps the whole array out.
-//!
-//! - **Batches adapt**: while operations are fast (cache hits), a thread takes several at a time,
-//!   and no more threads than cores are awake: they would only be in each other's way. When
-//!   operations block, a thread takes one at a time and wakes the next, until all are in the disk's
-//!   queue.
-//! - **Wakes**: `submit` wakes one thread at most, and only if one sleeps, none is coming already,
-//!   and more threads help. A thread that leaves work behind wakes the next by the same rule.
-//! - **Completions are held back** while
-//!   [`THREADS_HOLD_RATIO`](crate::limits::THREADS_HOLD_RATIO) times as many operations wait for a
-//!   thread: the owner then wakes for several at once. This adds at most one part in that many to
-//!   the time that an operation spends in the queue, and nothing where the queue is short. (Direct
-//!   4 KiB reads at depth 128: a wake for each completion cost half as much CPU as the reads.) Not
-//!   so with another device's bell, whose owner does not look here by itself.
-//! - **Slow mounts have threads of their own**, at most `per_mount_max` for each mount and
-//!   [`SLOW_THREADS_MAX`] in all, and take one operation at a time. A hung mount blocks neither
-//!   local files nor other mounts.
-//! - Threads are started when there is work for them, and stay.
-//!
-//! # Fork
-//! Threads do not exist in a forked child. A child that inherited this device can drop it (which
-//! does nothing there), nothing else; what was in flight there never completes.
+//! A 4 KiB read that hits the page cache takes about half a microsecond, so the handover to a
+//! thread and back decides the speed. Everything moves in arrays: `submit` adds all operations
+//! under one lock and wakes at most one thread; a thread takes a batch (`threads/queue.rs`), runs
+//! it (`threads/worker.rs`) and publishes its completions under a second lock; `reap` swaps the
+//! whole array out. A thread that leaves work behind wakes the next, so as many threads run as
+//! help. Slow mounts have threads of their own: a hung mount blocks neither local files nor other
+//! mounts. Threads are started when there is work for them, and stay.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -52,13 +32,13 @@ pub struct ThreadsOptions {
     pub threads: usize,
     /// Most operations pushed and not yet reaped, at least 1.
     pub depth: usize,
-    /// Most threads in operations on one slow mount at a time, at least 1.
+    /// Most threads in operations on one slow mount at a time, at least 1; all slow mounts together
+    /// have at most [`SLOW_THREADS_MAX`].
     pub per_mount_max: usize,
     /// Threads are named by this and a number: `ms-io-0`. Linux shows 15 bytes of it.
     pub name_prefix: String,
-    /// Whose owner to wake instead of one's own: for a pool beside another device, whose owner
-    /// sleeps in that device and looks at both. (`wait` of the pool itself then only looks again
-    /// and again.)
+    /// The bell of another device: for a pool beside it, whose owner sleeps in that device and
+    /// reaps both. (`wait` of the pool itself then polls.)
     pub doorbell: Option<Doorbell>,
 }
 
@@ -74,7 +54,7 @@ impl Default for ThreadsOptions {
     }
 }
 
-/// What the owner and the threads share. Kept alive by a hung thread as long as it hangs.
+/// What the owner and the threads share. A hung thread keeps it alive.
 struct Shared {
     queue: Mutex<Queue>,
     /// Idle threads for local files sleep here.
@@ -82,7 +62,7 @@ struct Shared {
     /// Idle threads for slow mounts sleep here.
     idle_slow: Condvar,
     done: Mutex<Done>,
-    /// Completions in `done`, to be looked at without its lock.
+    /// Completions in `done`, readable without its lock.
     done_count: AtomicUsize,
     bell: Doorbell,
     /// The bell is not another device's.
@@ -91,15 +71,15 @@ struct Shared {
 
 struct Done {
     completions: Vec<Completion>,
-    /// Per thread: how many batches it has handed back.
+    /// Per thread: how many batches it has published.
     published: Vec<u64>,
-    /// The owner is gone: nobody will look at what is added.
+    /// The device is shut down: nothing is added any more.
     closed: bool,
 }
 
 impl Shared {
-    /// Wakes the owner for what is done. The owner of another device's bell looks at this pool only
-    /// between sleeps: for it the ring must be remembered.
+    /// Wakes the owner to reap. The owner of another device's bell does not check this pool after
+    /// arming, so its ring must be remembered.
     fn wake_owner(&self) {
         if self.own_bell {
             self.bell.wake_if_sleeping();
@@ -121,7 +101,23 @@ impl Shared {
     }
 }
 
-/// The device. See the module.
+/// A [`Device`] over threads in blocking calls.
+///
+/// - While operations are fast (page-cache hits), a thread takes several at a time and no more
+///   threads than cores are awake. When operations block, a thread takes one at a time and wakes
+///   the next, until all are in the disk's queue.
+/// - Completions are held back while
+///   [`THREADS_HOLD_RATIO`](crate::limits::THREADS_HOLD_RATIO) times as many operations wait for a
+///   thread, so that the owner wakes for several at once. This adds at most one part in that many
+///   to an operation's time in the queue. (Direct 4 KiB reads at depth 128: a wake for each
+///   completion cost half as much CPU as the reads.) With another device's bell nothing is held.
+///
+/// `submit` and `wait` never fail: if no thread for slow mounts can be started, operations on them
+/// end with `ENOMEM`.
+///
+/// # Fork
+/// Threads do not exist in a forked child. The child may only drop the device, which does nothing
+/// there; what was in flight never completes there.
 pub struct Threads {
     shared: Arc<Shared>,
     handles: Vec<JoinHandle<()>>,
@@ -197,8 +193,7 @@ impl Threads {
         }
     }
 
-    /// Starts threads for which there is work. Fewer than wanted are not an error as long as there
-    /// is one.
+    /// Starts threads for waiting work. Fewer than wanted are not an error as long as there is one.
     fn start_wanted(&mut self, wanted_local: usize, wanted_slow: usize) {
         for _ in 0..wanted_local {
             if self.start_thread(Group::Local).is_err() {
@@ -216,18 +211,14 @@ impl Threads {
         }
     }
 
-    /// Ends operations that no thread has touched.
+    /// Completes operations that no thread has begun.
     fn complete_all(&mut self, operations: Vec<Operation>, errno: Errno) {
         if operations.is_empty() {
             return;
         }
         let mut done = self.shared.done();
-        done.completions
-            .extend(operations.into_iter().map(|operation| Completion {
-                id: operation.id,
-                result: Err(errno),
-                segments: operation.segments,
-            }));
+        let failed = |operation: Operation| Completion::failed(operation.id, errno);
+        done.completions.extend(operations.into_iter().map(failed));
         self.shared
             .done_count
             .store(done.completions.len(), Ordering::Release);
@@ -256,7 +247,7 @@ impl Threads {
             return;
         }
         if !shared.own_bell {
-            // Another's bell is not ours to arm: that would swallow a ring meant for its device.
+            // Arming another device's bell would swallow a ring meant for its owner.
             let look = Duration::from_nanos(THREADS_HOLD_NS_MAX);
             let mut left = timeout.unwrap_or(Duration::MAX);
             while !left.is_zero() && !shared.has_done() && !awake() {
@@ -274,8 +265,8 @@ impl Threads {
         shared.bell.disarm();
     }
 
-    /// Sleeps, armed. Threads may hold completions back; that they all then get stuck is most
-    /// unlikely, but the owner looks for itself now and then.
+    /// Sleeps, armed. Threads may hold completions back and then all block, so the owner checks
+    /// now and then.
     fn sleep(&self, timeout: Option<Duration>) {
         let bell = &self.shared.bell;
         if self.in_flight <= THREADS_HOLD_RATIO_FAST {
@@ -318,7 +309,7 @@ impl Threads {
         self.shared.idle_slow.notify_all();
     }
 
-    /// The last reap: whatever a thread hands back after this is dropped by it.
+    /// The last reap: a thread drops what it completes after this.
     fn collect_abandoned(&mut self, completions: &mut Vec<Completion>) -> Abandoned {
         let queue = self.shared.queue();
         let mut done = self.shared.done();
@@ -342,7 +333,7 @@ impl Threads {
         Abandoned { operations }
     }
 
-    /// Threads that hold nothing end at once and are joined; the others are left to themselves.
+    /// Joins the threads that hold nothing, which end at once; the others are detached.
     fn join_all(&mut self, all: bool) {
         let busy: Vec<bool> = {
             let queue = self.shared.queue();
@@ -356,7 +347,7 @@ impl Threads {
         };
         for (handle, busy) in self.handles.drain(..).zip(busy) {
             if all || !busy {
-                // A panic of a thread of ours has no other place to be reported.
+                // Nothing else would report a panic of such a thread.
                 handle.join().expect("an I/O thread panicked");
             }
         }
@@ -380,13 +371,11 @@ impl Device for Threads {
         unsafe_code,
         reason = "the trait's contract: the caller lends the memory"
     )]
-    unsafe fn push(&mut self, operation: Operation) -> Result<(), Operation> {
-        if self.in_flight == self.depth {
-            return Err(operation);
-        }
-        self.in_flight += 1;
-        self.pushed.push(operation);
-        Ok(())
+    unsafe fn push(&mut self, operations: &[Operation]) -> usize {
+        let count = operations.len().min(self.depth - self.in_flight);
+        self.pushed.extend_from_slice(&operations[..count]);
+        self.in_flight += count;
+        count
     }
 
     fn submit(&mut self) -> Result<(), IoError> {
@@ -409,9 +398,14 @@ impl Device for Threads {
         count
     }
 
-    fn wait(&mut self, timeout: Option<Duration>, awake: &mut dyn FnMut() -> bool) {
+    fn wait(
+        &mut self,
+        timeout: Option<Duration>,
+        awake: &mut dyn FnMut() -> bool,
+    ) -> Result<(), IoError> {
         self.start_pushed();
         self.sleep_until_done(timeout, awake);
+        Ok(())
     }
 
     fn doorbell(&self) -> Doorbell {
@@ -423,8 +417,8 @@ impl Device for Threads {
     }
 
     /// See [`Device::shutdown`]. Operations that no thread has begun by the deadline end with
-    /// `ECANCELED`. A thread that hangs is detached with its operations; they are reported, and it
-    /// ends by itself should the system ever let it go.
+    /// `ECANCELED`. A hung thread is detached and its operations are reported; it ends by itself
+    /// if its call ever returns.
     fn shutdown(
         mut self: Box<Self>,
         deadline: Instant,
@@ -437,22 +431,20 @@ impl Device for Threads {
 impl Drop for Threads {
     fn drop(&mut self) {
         if std::process::id() != self.process {
-            // A forked child: a thread that is not here may have held any of the locks.
+            // A forked child: a thread of the parent may have held any of the locks.
             self.handles.drain(..).for_each(std::mem::forget);
             return;
         }
         // After a shutdown there are no handles. Without one, no waiting: what has not begun is
-        // cancelled, and threads that are in an operation end after it. The memory was lent until
-        // the completion, so a caller that drops without a shutdown must keep it.
+        // dropped, and a thread in an operation ends after it. The memory is lent until the
+        // completion, so an owner that drops without a shutdown must keep it.
         if !self.handles.is_empty() {
             self.pushed.clear();
-            let untouched = {
+            {
                 let mut queue = self.shared.queue();
                 queue.stopping = true;
                 queue.ended = true;
-                queue.take_all()
-            };
-            drop(untouched);
+            }
             self.shared.done().closed = true;
             self.notify_all();
         }

@@ -1,43 +1,17 @@
-//! The ring: io_uring as a device.
+//! io_uring as a device.
 //!
-//! # Shape
-//! `push` puts the operation in a slot and its number in a backlog; `submit` turns the backlog into
-//! submission entries, at most [`URING_SUBMIT_MAX`] for each enter, until it is empty or the kernel
-//! takes no more. A completion entry carries the slot's number and generation. Slots, backlog and
-//! queues are made once: in the steady state nothing is allocated.
+//! `push` adds operations to a backlog; `submit` turns it into submission entries, at most
+//! [`URING_SUBMIT_MAX`] for each enter call, until it is empty or the kernel takes no more. Slots,
+//! backlog and queues are allocated once. Which flags the ring has is found by trying; a
+//! [`FeatureMask`] hides features, so that tests on new kernels run the code for old ones (5.10).
 //!
-//! - `reap` makes no system call, unless the kernel has flagged completions that it can only post
-//!   from inside a call (deferred task work, an overflown completion queue).
-//! - A buffered read that is not offloaded and hits the cache runs inside `submit`.
-//! - Reads and writes of one segment inside a registered region use the `_FIXED` verbs.
-//! - `wait` sleeps in the enter call, with a read of the doorbell's eventfd in the ring. That read,
-//!   timeouts and cancels do not count against the depth; the completion queue has room for them.
-//! - Which flags the ring has is found by trying; a [`FeatureMask`] hides features, so
-//!   that the paths of old kernels (down to 5.10) run in the tests of new ones.
-//!
-//! Not used, for now: registered files (a lookup of a descriptor saves about 20 ns, and each
-//! open and close would cost a call), SQPOLL (a busy core), IOPOLL (refused per read on ext4).
-//!
-//! # Threads
-//! With `single_issuer` the thread that first submits, waits or registers owns the ring for good,
-//! whichever thread made it; calls of others fail with `EEXIST` (where the kernel has the flag).
-//!
-//! # A hung operation
-//! The kernel waits for a thread's ring operations when that thread ends, and for all of them when
-//! the process ends. An operation that hangs uninterruptibly therefore holds the *exit* of the
-//! thread that submitted it: after a `shutdown` that abandoned something, do not join the owner's
-//! thread. Keep mounts that can hang off the ring; the threads device is for those.
-//!
-//! # Fork
-//! The ring's descriptor is close-on-exec and its memory is not inherited (`MADV_DONTFORK`). A
-//! forked child must not use the device (it would fault); dropping it, or ending, does no harm
-//! there.
+//! Not used: registered files (about 20 ns less per operation, one call more per open and close),
+//! SQPOLL (occupies a core) and IOPOLL (refused per read on ext4).
 //!
 //! # Safety
-//! Two invariants carry the unsafe code here. What an entry points to (segments, the list of
-//! segments, the doorbell's word, a time) is owned by this device and neither moved nor freed until
-//! the completion entry has come; what cannot be got back at the end is leaked. And the kernel
-//! fills only what the caller has lent by the contract of [`Device::push`].
+//! What an entry points to (lent memory and its list of segments, the doorbell's word, a timeout)
+//! stays in place until the completion entry has been seen: the owner guarantees it for lent
+//! memory ([`Device::push`]), this device for the rest, which it leaks if the kernel keeps it.
 
 #![expect(
     unsafe_code,
@@ -64,9 +38,9 @@ mod slots;
 
 pub use probe::{FeatureMask, UringFeatures};
 use registered::Registered;
-use slots::Slots;
+use slots::{Slots, Staged};
 
-/// `user_data` of the ring's own entries; no slot number reaches these.
+/// `user_data` of the ring's own entries; a slot's `user_data` is below 2^63.
 const USER_DATA_BELL: u64 = u64::MAX;
 const USER_DATA_TIMEOUT: u64 = u64::MAX - 1;
 const USER_DATA_OTHER: u64 = u64::MAX - 2;
@@ -76,8 +50,8 @@ const USER_DATA_OTHER: u64 = u64::MAX - 2;
 pub struct UringOptions {
     /// Most operations pushed and not yet reaped; 1 to [`URING_DEPTH_MAX`].
     pub depth: u32,
-    /// Only one thread will ever use the ring (it may be made by another): the kernel can then
-    /// defer its work to that thread's calls, which is the fastest. False if the owner may change.
+    /// Only one thread will use the ring (another thread may make it): the kernel can then defer
+    /// its work to that thread's calls, which is the fastest. False if the owner may change.
     pub single_issuer: bool,
     /// Features to do without.
     pub mask: FeatureMask,
@@ -93,20 +67,47 @@ impl Default for UringOptions {
     }
 }
 
-/// The device. See the module.
+/// A [`Device`] over one ring.
+///
+/// - `reap` makes no system call, unless the kernel has flagged completions that it can post only
+///   from inside a call (deferred task work, an overflown completion queue).
+/// - A buffered read that is not offloaded and hits the page cache runs inside `submit`.
+/// - Reads and writes of one segment inside a registered region use the `_FIXED` verbs.
+/// - `wait` sleeps in the enter call, with a read of the doorbell's eventfd in the ring. That read,
+///   timeouts and cancels do not count against the depth; the completion queue has room for them.
+///
+/// # Threads
+/// With `single_issuer` the thread that first submits, waits or registers owns the ring from then
+/// on, whichever thread made it; calls of other threads break it with `EEXIST` (where the kernel
+/// has the flag).
+///
+/// # Broken ring
+/// When a call to the kernel fails for good, `submit` and `wait` return the error from then on.
+/// `reap` still returns what the kernel has posted. `shutdown` ends what the kernel never took with
+/// `ECANCELED` and reports the rest as abandoned.
+///
+/// # Hung operations
+/// The kernel waits for a thread's ring operations when that thread exits, and for all of them when
+/// the process exits. After a `shutdown` that abandoned something, do not join the owner's thread.
+/// Files on mounts that can hang belong to the threads device.
+///
+/// # Fork
+/// The ring's descriptor is close-on-exec and its memory is not inherited (`MADV_DONTFORK`). A
+/// forked child may only drop the device, which does nothing there; other calls would fault.
 pub struct Uring {
     ring: ManuallyDrop<IoUring>,
     features: UringFeatures,
-    /// The ring was made disabled, to be enabled by the thread that will own it.
+    /// The ring is made disabled; the thread that will own it enables it.
     enabled: bool,
     slots: Slots,
+    staged: Staged,
     depth: usize,
     in_flight: usize,
-    /// Slots pushed and not yet entered into the ring.
-    backlog: VecDeque<u32>,
+    /// Operations pushed that have no submission entry yet.
+    backlog: VecDeque<Operation>,
     /// The kernel took fewer entries than it was given: the next sleep ends soon, to try again.
     refused: bool,
-    /// Ended, not yet reaped: refused before the kernel saw them, or taken out by `wait`.
+    /// Completions not yet reaped that are no longer in the completion queue, or never were.
     ready: Vec<Completion>,
     registered: Registered,
     bell: Doorbell,
@@ -116,13 +117,13 @@ pub struct Uring {
     /// Timeouts in the ring (kernels without `EXT_ARG`).
     timeouts: usize,
     time: ManuallyDrop<Box<types::Timespec>>,
-    /// The ring failed for good.
+    /// The error that broke the ring for good.
     broken: Option<IoError>,
     process: u32,
     closed: bool,
 }
 
-/// What stands in `features`, for people.
+/// Returns what the ring uses of this kernel.
 #[must_use]
 pub fn describe(uring: &Uring) -> UringFeatures {
     let mut features = uring.features.clone();
@@ -131,8 +132,18 @@ pub fn describe(uring: &Uring) -> UringFeatures {
     features
 }
 
+/// Whether a failed enter call may be repeated: the time has passed, a signal came, or the kernel
+/// is out of memory or needs completions reaped first.
+fn is_transient(error: &std::io::Error) -> bool {
+    let errno = error.raw_os_error();
+    matches!(
+        errno,
+        Some(libc::ETIME | libc::EINTR | libc::EAGAIN | libc::EBUSY)
+    )
+}
+
 impl Uring {
-    /// Sets a ring up with the best flags that this kernel takes.
+    /// Sets up a ring with the best flags that this kernel takes.
     ///
     /// # Errors
     /// io_uring is absent or forbidden; the error says which, as far as the system tells.
@@ -144,13 +155,14 @@ impl Uring {
             ring: ManuallyDrop::new(ring),
             enabled: !features.single_issuer,
             registered: Registered::new(!features.resource_tags || options.mask.registration),
-            features,
             slots: Slots::new(depth),
+            staged: Staged::new(features.submission_entries),
+            features,
             depth: depth as usize,
             in_flight: 0,
             backlog: VecDeque::with_capacity(depth as usize),
             refused: false,
-            ready: Vec::with_capacity(depth as usize),
+            ready: Vec::new(),
             bell,
             bell_read: false,
             bell_word: ManuallyDrop::new(Box::new(0)),
@@ -171,6 +183,7 @@ impl Uring {
         Ok(())
     }
 
+    /// Marks the ring as broken; the error to return from now on.
     fn breaks(&mut self, call: &'static str, error: &std::io::Error) -> IoError {
         let errno = Errno(error.raw_os_error().unwrap_or(libc::EIO));
         let error = if errno.0 == libc::EEXIST {
@@ -182,22 +195,31 @@ impl Uring {
         self.broken.get_or_insert(error).clone()
     }
 
-    /// Moves the backlog into free submission entries, as far as one enter takes.
+    fn check(&self) -> Result<(), IoError> {
+        self.broken.clone().map_or(Ok(()), Err)
+    }
+
+    /// Moves the backlog into free submission entries, as far as one enter call takes; the number
+    /// of entries in the queue.
     fn fill(&mut self) -> usize {
         let mut sq = self.ring.submission();
         while sq.len() < URING_SUBMIT_MAX {
-            let Some(slot) = self.backlog.pop_front() else {
+            let Some(operation) = self.backlog.pop_front() else {
                 break;
             };
-            let Some(entry) = entry::build(&self.slots, slot, &self.registered) else {
-                let operation = self.slots.take(slot);
-                self.ready.push(completion(operation, Err(Errno::INVALID)));
+            if i64::try_from(operation.offset).is_err() {
+                let refused = Completion::failed(operation.id, Errno::INVALID);
+                self.ready.push(refused);
                 continue;
-            };
-            // SAFETY: the entry points to lent memory and to the segment list in the slot; both
-            // stay until the completion entry (module invariant). There is room: SUBMIT_MAX is
-            // below the size.
-            unsafe { sq.push(&entry) }.expect("the submission queue is larger than a batch");
+            }
+            let slot = self.slots.begin(operation.id);
+            let user_data = self.slots.user_data(slot);
+            let entry = entry::build(&operation, user_data, &self.registered);
+            // SAFETY: the entry points to memory and a list that the owner keeps in place until
+            // the completion (Device::push).
+            let pushed = unsafe { sq.push(&entry) };
+            pushed.expect("the submission queue is larger than URING_SUBMIT_MAX");
+            self.staged.push(Some(slot));
         }
         sq.len()
     }
@@ -205,9 +227,7 @@ impl Uring {
     /// Submits the backlog. Leaves the rest for later where the kernel is out of memory or its
     /// completion queue is full.
     fn flush(&mut self) -> Result<(), IoError> {
-        if let Some(error) = &self.broken {
-            return Err(error.clone());
-        }
+        self.check()?;
         let mut interrupted_count = 0;
         self.refused = false;
         loop {
@@ -222,23 +242,20 @@ impl Uring {
                     return Ok(());
                 }
                 Ok(_) => interrupted_count = 0,
-                Err(error) => match error.raw_os_error() {
-                    Some(libc::EINTR) if interrupted_count < URING_INTERRUPTED_MAX => {
-                        interrupted_count += 1;
-                    }
-                    Some(libc::EINTR | libc::EAGAIN | libc::EBUSY) => {
+                Err(error) if error.raw_os_error() == Some(libc::EINTR) => {
+                    interrupted_count += 1;
+                    if interrupted_count > URING_INTERRUPTED_MAX {
                         self.refused = true;
                         return Ok(());
                     }
-                    _ => return Err(self.breaks("io_uring_enter", &error)),
-                },
+                }
+                Err(error) if is_transient(&error) => {
+                    self.refused = true;
+                    return Ok(());
+                }
+                Err(error) => return Err(self.breaks("io_uring_enter", &error)),
             }
         }
-    }
-
-    /// A ring that breaks here says so at the next `submit`.
-    fn flush_before_return(&mut self) {
-        let _ = self.flush();
     }
 
     fn enter(
@@ -249,42 +266,58 @@ impl Uring {
         arguments: Option<&types::SubmitArgs<'_, '_>>,
     ) -> std::io::Result<usize> {
         let (submitter, count) = (self.ring.submitter(), to_submit as u32);
-        // SAFETY: `arguments` is the struct that EXT_ARG announces, or absent; the entries
-        // submitted fulfil the module's invariant.
+        // SAFETY: `arguments` is the struct that EXT_ARG announces, or absent; what the submitted
+        // entries point to stays in place (module Safety).
         unsafe { submitter.enter(count, wait_for, flags.bits(), arguments) }
     }
 
-    /// Whether completions wait for a call to be posted.
+    /// Whether the kernel has completions that it can post only from inside a call.
     fn flagged(&mut self) -> bool {
         let sq = self.ring.submission();
         sq.cq_overflow() || (self.features.task_run_flag && sq.taskrun())
     }
 
-    /// Moves completion entries from the queue to `ready`.
-    fn drain(&mut self) -> usize {
-        let before = self.ready.len();
-        for cqe in self.ring.completion() {
+    /// Moves up to `count_max` completions from the completion queue to `completions`, and handles
+    /// the ring's own entries between them; the number moved.
+    fn drain(&mut self, completions: &mut Vec<Completion>, count_max: usize) -> usize {
+        let mut count = 0;
+        let mut cq = self.ring.completion();
+        while count < count_max
+            && let Some(cqe) = cq.next()
+        {
             match cqe.user_data() {
                 USER_DATA_BELL => self.bell_read = false,
                 USER_DATA_TIMEOUT => self.timeouts -= 1,
                 USER_DATA_OTHER => {}
                 user_data => {
-                    let result = usize::try_from(cqe.result()).map_err(|_| Errno(-cqe.result()));
-                    self.ready
-                        .push(completion(self.slots.end(user_data), result));
+                    completions.push(Completion {
+                        id: self.slots.end(user_data),
+                        result: i64::from(cqe.result()),
+                    });
+                    count += 1;
                 }
             }
         }
-        self.ready.len() - before
+        count
+    }
+
+    /// Whether `reap` would return something.
+    fn has_completions(&mut self) -> bool {
+        if self.ready.is_empty() {
+            // An entry of the ring's own is no completion, so the queue is read up to the first
+            // that is one.
+            let mut ready = std::mem::take(&mut self.ready);
+            self.drain(&mut ready, 1);
+            self.ready = ready;
+        }
+        !self.ready.is_empty() || self.flagged()
     }
 
     /// Sleeps in the kernel; the bell is armed.
-    fn block(&mut self, mut timeout: Option<Duration>) {
-        if self.enable().is_err() {
-            return;
-        }
+    fn block(&mut self, mut timeout: Option<Duration>) -> Result<(), IoError> {
+        self.enable()?;
         if self.refused {
-            // It may be that nothing else will wake us.
+            // Nothing else may wake the owner.
             let retry = Duration::from_nanos(URING_RETRY_NS);
             timeout = Some(timeout.map_or(retry, |timeout| timeout.min(retry)));
         }
@@ -294,19 +327,17 @@ impl Uring {
             self.bell_read = self.push_own(read.build().user_data(USER_DATA_BELL));
         }
         let Some(timeout) = timeout else {
-            self.enter_waiting(None);
-            return;
+            return self.enter_waiting(None);
         };
         let timespec = types::Timespec::from(timeout);
         if self.features.ext_arg {
-            self.enter_waiting(Some(&types::SubmitArgs::new().timespec(&timespec)));
-            return;
+            return self.enter_waiting(Some(&types::SubmitArgs::new().timespec(&timespec)));
         }
         if self.timeouts > 0 {
             let remove = opcode::TimeoutRemove::new(USER_DATA_TIMEOUT).build();
             self.push_own(remove.user_data(USER_DATA_OTHER));
         }
-        // A count of 1: the timeout ends with the next completion, so none stays behind for long.
+        // A count of 1: the timeout ends with the next completion, so that none stays for long.
         **self.time = timespec;
         let entry = opcode::Timeout::new(&raw const **self.time)
             .count(1)
@@ -314,10 +345,13 @@ impl Uring {
         if self.push_own(entry.user_data(USER_DATA_TIMEOUT)) {
             self.timeouts += 1;
         }
-        self.enter_waiting(None);
+        self.enter_waiting(None)
     }
 
-    fn enter_waiting(&mut self, arguments: Option<&types::SubmitArgs<'_, '_>>) {
+    fn enter_waiting(
+        &mut self,
+        arguments: Option<&types::SubmitArgs<'_, '_>>,
+    ) -> Result<(), IoError> {
         let pending = self.ring.submission().len();
         let mut flags = EnterFlags::GETEVENTS;
         if arguments.is_some() {
@@ -325,14 +359,9 @@ impl Uring {
         }
         let entered = self.enter(pending, 1, flags, arguments);
         self.refused = !self.ring.submission().is_empty();
-        if let Err(error) = entered {
-            match error.raw_os_error() {
-                // The time has passed; a signal came; or the kernel needs us to reap first.
-                Some(libc::ETIME | libc::EINTR | libc::EAGAIN | libc::EBUSY) => {}
-                _ => {
-                    self.breaks("io_uring_enter", &error);
-                }
-            }
+        match entered {
+            Err(error) if !is_transient(&error) => Err(self.breaks("io_uring_enter", &error)),
+            _ => Ok(()),
         }
     }
 
@@ -340,21 +369,11 @@ impl Uring {
     fn push_own(&mut self, entry: squeue::Entry) -> bool {
         // SAFETY: own entries point to the bell's word or the time, which are freed only after
         // their completions (`close`).
-        unsafe { self.ring.submission().push(&entry) }.is_ok()
-    }
-
-    /// Whether `reap` would find something. Entries of the ring's own do not count.
-    fn has_completions(&mut self) -> bool {
-        self.drain();
-        !self.ready.is_empty() || self.flagged()
-    }
-}
-
-fn completion(operation: Operation, result: Result<usize, Errno>) -> Completion {
-    Completion {
-        id: operation.id,
-        result,
-        segments: operation.segments,
+        let pushed = unsafe { self.ring.submission().push(&entry) }.is_ok();
+        if pushed {
+            self.staged.push(None);
+        }
+        pushed
     }
 }
 
@@ -371,11 +390,11 @@ impl Device for Uring {
         self.in_flight
     }
 
-    unsafe fn push(&mut self, operation: Operation) -> Result<(), Operation> {
-        let slot = self.slots.begin(operation)?;
-        self.backlog.push_back(slot);
-        self.in_flight += 1;
-        Ok(())
+    unsafe fn push(&mut self, operations: &[Operation]) -> usize {
+        let count = operations.len().min(self.depth - self.in_flight);
+        self.backlog.extend(&operations[..count]);
+        self.in_flight += count;
+        count
     }
 
     fn submit(&mut self) -> Result<(), IoError> {
@@ -383,38 +402,48 @@ impl Device for Uring {
     }
 
     fn reap(&mut self, completions: &mut Vec<Completion>) -> usize {
-        self.drain();
-        // Each turn but the last takes completions out, and there are at most `depth`.
-        while self.flagged() && self.enabled {
+        let mut count = self.ready.len();
+        completions.append(&mut self.ready);
+        count += self.drain(completions, usize::MAX);
+        // Each round but the last takes completions out, and there are at most `depth`.
+        while self.enabled && self.broken.is_none() && self.flagged() {
             let posted = self.enter(0, 0, EnterFlags::GETEVENTS, None);
-            if self.drain() == 0 || posted.is_err() {
-                break;
+            let drained_count = self.drain(completions, usize::MAX);
+            count += drained_count;
+            match posted {
+                Err(error) if !is_transient(&error) => {
+                    self.breaks("io_uring_enter", &error);
+                }
+                Ok(_) if drained_count > 0 => continue,
+                _ => break,
             }
         }
-        let count = self.ready.len();
         self.in_flight -= count;
-        completions.append(&mut self.ready);
         count
     }
 
-    fn wait(&mut self, timeout: Option<Duration>, awake: &mut dyn FnMut() -> bool) {
+    fn wait(
+        &mut self,
+        timeout: Option<Duration>,
+        awake: &mut dyn FnMut() -> bool,
+    ) -> Result<(), IoError> {
+        self.check()?;
         // Usually one call submits what was pushed and waits.
-        let together = !self.refused && self.backlog.len() < URING_SUBMIT_MAX;
-        if together && self.broken.is_none() {
+        if !self.refused && self.backlog.len() < URING_SUBMIT_MAX {
             self.fill();
-        } else if self.flush().is_err() {
-            return;
+        } else {
+            self.flush()?;
         }
         if self.has_completions() || timeout == Some(Duration::ZERO) || !self.bell.arm() {
-            self.flush_before_return();
-            return;
+            return self.flush();
         }
-        if awake() {
-            self.flush_before_return();
+        let result = if awake() {
+            self.flush()
         } else {
-            self.block(timeout);
-        }
+            self.block(timeout)
+        };
         self.bell.disarm();
+        result
     }
 
     fn doorbell(&self) -> Doorbell {
@@ -429,7 +458,8 @@ impl Device for Uring {
     }
 
     /// See [`Device::shutdown`]. What was not yet submitted ends with `ECANCELED`. In the second
-    /// half of the time the kernel is asked to cancel what is left (it can what no disk has begun).
+    /// half of the time the kernel is asked to cancel the rest (it can cancel what no disk has
+    /// begun).
     fn shutdown(
         mut self: Box<Self>,
         deadline: Instant,

@@ -20,19 +20,22 @@
 
 use std::fmt;
 use std::ops::{Deref, Range};
+use std::path::Path;
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 use rustix::io::Errno;
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
+use rustix::mm::{Advice as KernelAdvice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
 use super::os::{borrow, explain, len_of, refuse};
+use super::{FileSystem, OpenMode, OsFileSystem};
 use crate::device::Descriptor;
 use crate::error::IoError;
 use crate::limits::REGION_BYTES_MAX;
 
 /// How a view will be used, so that the kernel reads ahead accordingly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Access {
+pub enum Advice {
     /// Nothing is known: some read-ahead.
     Normal,
     /// From front to back: much read-ahead.
@@ -68,6 +71,32 @@ unsafe impl Send for MappedView {}
 unsafe impl Sync for MappedView {}
 
 impl MappedView {
+    /// Opens the file `path` and maps `len` bytes of it from `offset` on; `u64::MAX` maps the rest
+    /// of the file. Blocks, but reads nothing.
+    ///
+    /// # Errors
+    /// The file cannot be opened or mapped; `EINVAL` if the range is not within it.
+    ///
+    /// # Safety
+    /// As [`MappedView::map`].
+    pub unsafe fn open(
+        path: impl AsRef<Path>,
+        offset: u64,
+        len: u64,
+    ) -> Result<Arc<MappedView>, IoError> {
+        let files = OsFileSystem::new();
+        let opened = files.open(path.as_ref(), OpenMode::default())?;
+        let rest = opened.len.saturating_sub(offset);
+        let wanted = if len == u64::MAX { rest } else { len };
+        // A length that no memory can have is refused by `map`.
+        let len = usize::try_from(wanted).unwrap_or(usize::MAX);
+        // SAFETY: the caller's promise is the one that `map` asks for; the descriptor is open.
+        let view = unsafe { MappedView::map(opened.descriptor, offset, len) };
+        // A mapping outlives its descriptor, and a close after reading has nothing to report.
+        let _ = files.close(opened.descriptor);
+        view.map(Arc::new)
+    }
+
     /// Maps `len` bytes of an open file from `offset` on, neither of which need be aligned. The
     /// descriptor may be closed afterwards. An empty range is an empty view.
     ///
@@ -139,12 +168,12 @@ impl MappedView {
         if range.is_empty() {
             return Ok(Populated::Present);
         }
-        match self.advise_range(range.clone(), Advice::LinuxPopulateRead) {
+        match self.advise_range(range.clone(), KernelAdvice::LinuxPopulateRead) {
             Ok(()) => Ok(Populated::Present),
             // This advice is unknown before 5.14. (The range itself is right, so that cannot be
             // what is meant.)
             Err(Errno::INVAL) => self
-                .advise_range(range, Advice::WillNeed)
+                .advise_range(range, KernelAdvice::WillNeed)
                 .map(|()| Populated::Requested)
                 .map_err(|errno| explain("madvise", errno)),
             Err(errno @ (Errno::FAULT | Errno::HWPOISON)) => {
@@ -159,21 +188,21 @@ impl MappedView {
     ///
     /// # Errors
     /// What the system says; the view works all the same.
-    pub fn advise(&self, access: Access) -> Result<(), IoError> {
+    pub fn advise(&self, advice: Advice) -> Result<(), IoError> {
         if self.len == 0 {
             return Ok(());
         }
-        let advice = match access {
-            Access::Normal => Advice::Normal,
-            Access::Sequential => Advice::Sequential,
-            Access::Random => Advice::Random,
+        let advice = match advice {
+            Advice::Normal => KernelAdvice::Normal,
+            Advice::Sequential => KernelAdvice::Sequential,
+            Advice::Random => KernelAdvice::Random,
         };
         self.advise_range(0..self.len, advice)
             .map_err(|errno| explain("madvise", errno))
     }
 
     /// Advice about the pages of a range within the view that is not empty.
-    fn advise_range(&self, range: Range<usize>, advice: Advice) -> Result<(), Errno> {
+    fn advise_range(&self, range: Range<usize>, advice: KernelAdvice) -> Result<(), Errno> {
         let page_bytes = rustix::param::page_size();
         let first = (self.start + range.start) / page_bytes * page_bytes;
         let end = self.start + range.end;
@@ -217,5 +246,25 @@ impl fmt::Debug for MappedView {
             .field("start", &self.start)
             .field("len", &self.len)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_view_opened_by_name_shows_the_range() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        std::fs::write(&path, b"0123456789").unwrap();
+        // SAFETY: the file is this test's own and is not changed.
+        let open = |offset, len| unsafe { MappedView::open(&path, offset, len) };
+        assert_eq!(&**open(2, 3).unwrap(), b"234");
+        assert_eq!(&**open(4, u64::MAX).unwrap(), b"456789");
+        assert!(open(10, u64::MAX).unwrap().is_empty());
+        for (offset, len) in [(5, 6), (11, 0), (11, u64::MAX), (0, u64::MAX - 1)] {
+            assert_eq!(open(offset, len).unwrap_err().errno.0, libc::EINVAL);
+        }
     }
 }

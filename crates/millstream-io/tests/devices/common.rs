@@ -1,4 +1,4 @@
-//! Devices with files under them, memory with canaries, and the loop of an owner.
+//! Devices with files, memory with canaries, and the loop of an owner.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -41,7 +41,7 @@ impl Memory {
 
     pub(crate) fn holding(bytes: &[u8]) -> Memory {
         let memory = Memory::new(bytes.len());
-        // SAFETY: `len` bytes are there, and nobody else uses them yet.
+        // SAFETY: `len` bytes are allocated, and nothing else uses them yet.
         unsafe {
             memory
                 .start()
@@ -61,9 +61,9 @@ impl Memory {
         Segment::new(unsafe { self.start().add(offset) }, len)
     }
 
-    /// The bytes; only while no operation is in flight on them.
+    /// The bytes. To be called only while no operation on them is in flight.
     pub(crate) fn bytes(&self) -> &[u8] {
-        // SAFETY: initialized; the caller looks only after the completions.
+        // SAFETY: initialized; the caller calls this only after the completions.
         unsafe { std::slice::from_raw_parts(self.start(), self.len) }
     }
 
@@ -91,7 +91,7 @@ impl Drop for Memory {
     }
 }
 
-/// Bytes in which every position can be told from its neighbours.
+/// Bytes in which every position differs from its neighbors.
 pub(crate) fn pattern(len: usize) -> Vec<u8> {
     let mut bytes = vec![0; len];
     millstream_io::device::sim::generate(42, 0, &mut bytes);
@@ -117,11 +117,22 @@ pub(crate) fn write(id: u64, file: Descriptor, offset: u64, segment: Segment) ->
     }
 }
 
-/// Pushes.
+/// Pushes operations; how many the device took.
+pub(crate) fn lend_all(device: &mut dyn Device, operations: &[Operation]) -> usize {
+    // SAFETY: the tests keep memory, lists and files until after the completions, and leak them
+    // where there may be none.
+    unsafe { device.push(operations) }
+}
+
+/// Pushes one operation; returns it if the device is full.
 pub(crate) fn lend(device: &mut dyn Device, operation: Operation) -> Result<(), Operation> {
-    // SAFETY: the tests keep memory and files until after the completions, and leak them where
-    // there may be none.
-    unsafe { device.push(operation) }
+    match lend_all(device, &[operation]) {
+        0 => Err(operation),
+        count => {
+            assert_eq!(count, 1, "took more than it was given");
+            Ok(())
+        }
+    }
 }
 
 enum Files {
@@ -198,7 +209,7 @@ impl Rig {
                     .custom_flags(flags)
                     .open(path)
                     .ok()?;
-                let descriptor = Descriptor(file.as_raw_fd());
+                let descriptor = Descriptor(file.as_raw_fd() as u64);
                 open.insert(descriptor, file);
                 Some(descriptor)
             }
@@ -246,7 +257,7 @@ impl Rig {
         }
     }
 
-    /// Runs all to their ends, as many at a time as the device takes; in order of their ids.
+    /// Runs all operations, as many at a time as the device takes; their completions by id.
     pub(crate) fn run(
         &mut self,
         operations: impl IntoIterator<Item = Operation>,
@@ -259,7 +270,7 @@ impl Rig {
                     Err(back) => operation = back,
                 }
                 self.device.submit().unwrap();
-                self.device.wait(None, &mut || false);
+                self.device.wait(None, &mut || false).unwrap();
                 self.device.reap(&mut completions);
             }
         }
@@ -274,7 +285,7 @@ impl Rig {
         self.device.submit().unwrap();
         while self.device.in_flight() > 0 {
             if self.device.reap(&mut completions) == 0 {
-                self.device.wait(None, &mut || false);
+                self.device.wait(None, &mut || false).unwrap();
             }
         }
         completions

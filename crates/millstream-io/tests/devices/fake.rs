@@ -1,12 +1,13 @@
-//! What only the fake disk has: seeds, faults, a clock, a head, a file system.
+//! What only the simulated disk has: seeds, faults, a clock, a head, a file system, an end.
 
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use millstream_io::device::sim::{Sim, SimFileOptions, SimFiles, SimOptions};
 use millstream_io::fs::DirectAlignment;
 use millstream_io::{Descriptor, Device, Errno, FileSystem, OpenMode, Verb};
 
-use crate::common::{Memory, lend, pattern, read, write};
+use crate::common::{Memory, lend, lend_all, pattern, read, write};
 
 const WRITABLE: OpenMode = OpenMode {
     write: true,
@@ -23,29 +24,30 @@ fn disk(options: SimOptions) -> (Sim, SimFiles, Descriptor) {
     (sim, files, file)
 }
 
-/// What became of 200 reads of 4 KiB: id, result and time of each, in order of completion.
-fn schedule(options: SimOptions) -> Vec<(u64, Result<usize, Errno>, u64)> {
+/// Runs 200 reads of 4 KiB: id, result and time of each, in order of completion.
+fn schedule(options: SimOptions) -> Vec<(u64, Result<u64, Errno>, u64)> {
     let seed = options.seed;
     let (mut sim, files, file) = disk(options);
     let content = pattern(1 << 16);
     let memory = Memory::new(200 * 4096);
-    let (mut history, mut completions) = (Vec::new(), Vec::new());
+    let (mut hihistory, mut completions) = (Vec::new(), Vec::new());
     for id in 0..200 {
         let at = id as usize * 4096;
         let offset = id % 16 * 4096;
         while let Err(back) = lend(&mut sim, read(id, file, offset, memory.segment(at, 4096))) {
             assert_eq!(back.id, id);
             sim.submit().unwrap();
-            sim.wait(None, &mut || false);
+            sim.wait(None, &mut || false).unwrap();
             sim.reap(&mut completions);
         }
         sim.submit().unwrap();
     }
     while sim.in_flight() > 0 {
-        sim.wait(None, &mut || false);
+        sim.wait(None, &mut || false).unwrap();
         sim.reap(&mut completions);
         for completion in completions.drain(..) {
-            if let Ok(len) = completion.result {
+            if let Ok(len) = completion.moved() {
+                let len = len as usize;
                 let (at, from) = (
                     completion.id as usize * 4096,
                     completion.id as usize % 16 * 4096,
@@ -54,15 +56,15 @@ fn schedule(options: SimOptions) -> Vec<(u64, Result<usize, Errno>, u64)> {
                 assert!(same, "seed {seed}: wrong bytes");
                 assert!(
                     memory.is_poison(at + len, 4096 - len),
-                    "seed {seed}: beyond what it says"
+                    "seed {seed}: written beyond the result"
                 );
             }
-            history.push((completion.id, completion.result, sim.now_ns()));
+            hihistory.push((completion.id, completion.moved(), sim.now_ns()));
         }
     }
     memory.check_canaries();
     assert_eq!(files.counts().reads, 200);
-    history
+    hihistory
 }
 
 fn faulty(seed: u64) -> SimOptions {
@@ -78,12 +80,12 @@ fn faulty(seed: u64) -> SimOptions {
 }
 
 #[test]
-fn the_same_seed_is_the_same_story_and_another_seed_is_another() {
-    let story = schedule(faulty(7));
-    assert_eq!(story, schedule(faulty(7)));
-    assert_ne!(story, schedule(faulty(8)));
+fn a_seed_determines_the_schedule() {
+    let history = schedule(faulty(7));
+    assert_eq!(history, schedule(faulty(7)));
+    assert_ne!(history, schedule(faulty(8)));
     let results = |wanted| {
-        story
+        history
             .iter()
             .filter(|(_, result, _)| *result == wanted)
             .count()
@@ -92,10 +94,10 @@ fn the_same_seed_is_the_same_story_and_another_seed_is_another() {
         let count = results(Err(errno));
         assert!((5..60).contains(&count), "{errno}: {count} of 200 at 10 %");
     }
-    let short = |result: &Result<usize, Errno>| result.is_ok_and(|len| len < 4096);
-    assert!(story.iter().any(|(_, result, _)| short(result)));
+    let short = |result: &Result<u64, Errno>| result.is_ok_and(|len| len < 4096);
+    assert!(history.iter().any(|(_, result, _)| short(result)));
     assert!(
-        !story.is_sorted_by_key(|(id, ..)| *id),
+        !history.is_sorted_by_key(|(id, ..)| *id),
         "nothing was reordered"
     );
 }
@@ -135,19 +137,19 @@ fn time_follows_bandwidth_latency_and_seeks() {
     let operation = read(0, file, 0, memory.segment(0, 1 << 20));
     assert!(lend(&mut sim, operation).is_ok());
     sim.submit().unwrap();
-    sim.wait(None, &mut || false);
+    sim.wait(None, &mut || false).unwrap();
     assert_eq!(sim.reap(&mut completions), 1);
     // A second of transfer, a GiB of travel, the latency.
     assert_eq!(sim.now_ns(), 1_000_000_000 + (1 << 20) * 10 + 1000);
     assert_eq!(files.counts().head_travel_bytes, 1 << 30);
-    // On from where the head stands: no travel. Then back over both.
+    // Where the head is: no travel. Then back over both.
     for (offset, travel) in [(1 << 20, 0), (0, 2 << 20)] {
         let before = files.counts().head_travel_bytes;
         let operation = read(1, file, offset, memory.segment(0, 1 << 20));
         assert!(lend(&mut sim, operation).is_ok());
         sim.submit().unwrap();
         assert_eq!(files.counts().head_travel_bytes - before, travel);
-        sim.wait(None, &mut || false);
+        sim.wait(None, &mut || false).unwrap();
         assert_eq!(sim.reap(&mut completions), 1);
         let mut wanted = vec![0; 1 << 20];
         millstream_io::device::sim::generate(3, offset, &mut wanted);
@@ -156,7 +158,7 @@ fn time_follows_bandwidth_latency_and_seeks() {
 }
 
 #[test]
-fn faults_hit_the_range_that_they_are_set_for() {
+fn faults_apply_to_their_range() {
     let (mut sim, files, file) = disk(SimOptions::default());
     files.fail(Path::new("a"), 8192..8193, Errno::IO, Some(2));
     let memory = Memory::new(4 * 4096);
@@ -166,19 +168,19 @@ fn faults_hit_the_range_that_they_are_set_for() {
         let offset = (1 + id % 3) * 4096;
         assert!(lend(&mut sim, read(id, file, offset, memory.segment(0, 4096))).is_ok());
         sim.submit().unwrap();
-        sim.wait(None, &mut || false);
+        sim.wait(None, &mut || false).unwrap();
         let mut completions = Vec::new();
         sim.reap(&mut completions);
-        results.push(completions[0].result);
+        results.push(completions[0].moved());
     }
     let (good, bad) = (Ok(4096), Err(Errno::IO));
     assert_eq!(results, [good, bad, good, good, bad, good]);
     assert!(lend(&mut sim, read(9, file, 8192, memory.segment(0, 4096))).is_ok());
     sim.submit().unwrap();
-    sim.wait(None, &mut || false);
+    sim.wait(None, &mut || false).unwrap();
     let mut completions = Vec::new();
     sim.reap(&mut completions);
-    assert_eq!(completions[0].result, good, "twice means twice");
+    assert_eq!(completions[0].moved(), good, "the rule applies twice only");
     let log = files.take_log();
     assert_eq!(log.len(), 7);
     assert_eq!(
@@ -189,7 +191,7 @@ fn faults_hit_the_range_that_they_are_set_for() {
 }
 
 #[test]
-fn a_full_disk_cuts_a_write_and_then_refuses_it() {
+fn a_full_disk_shortens_a_write_and_refuses_the_next() {
     let (mut sim, files, file) = disk(SimOptions::default());
     files.set_space_left(Some(1000));
     let memory = Memory::holding(&[7; 4096]);
@@ -198,10 +200,10 @@ fn a_full_disk_cuts_a_write_and_then_refuses_it() {
     for offset in [0, 1 << 16, (1 << 16) + 1000] {
         assert!(lend(&mut sim, write(0, file, offset, memory.segment(0, 4096))).is_ok());
         sim.submit().unwrap();
-        sim.wait(None, &mut || false);
+        sim.wait(None, &mut || false).unwrap();
         let mut completions = Vec::new();
         sim.reap(&mut completions);
-        results.push(completions[0].result);
+        results.push(completions[0].moved());
     }
     assert_eq!(results, [Ok(4096), Ok(1000), Err(Errno::NO_SPACE)]);
     let content = files.content(Path::new("a")).unwrap();
@@ -247,7 +249,7 @@ fn the_file_system_keeps_its_contract() {
     let mut head = [0; 100];
     assert_eq!(files.read_at(file, (1 << 16) - 10, &mut head).unwrap(), 10);
 
-    // A replaced file is another file; who has the old one open keeps its bytes.
+    // A replaced file is another file; open descriptors keep the old bytes.
     files.replace(path, b"new").unwrap();
     let replaced = files.open(path, OpenMode::default()).unwrap();
     assert_ne!(replaced.identity, opened.identity);
@@ -285,9 +287,86 @@ fn operations_on_a_closed_file_are_counted() {
     let memory = Memory::new(4096);
     assert!(lend(&mut sim, read(0, file, 0, memory.segment(0, 4096))).is_ok());
     sim.submit().unwrap();
-    sim.wait(None, &mut || false);
+    sim.wait(None, &mut || false).unwrap();
     let mut completions = Vec::new();
     sim.reap(&mut completions);
-    assert_eq!(completions[0].result, Err(Errno(libc::EBADF)));
+    assert_eq!(completions[0].moved(), Err(Errno(libc::EBADF)));
     assert_eq!(files.counts().stale_operations, 1);
+}
+
+#[test]
+fn a_device_that_breaks_reports_it_and_accounts_for_every_operation() {
+    let (mut sim, files, file) = disk(SimOptions {
+        break_after: Some(3),
+        early_write_chance: 0.0,
+        ..SimOptions::default()
+    });
+    files.hang(Path::new("a"), 0..1, Some(1));
+    let memory = Memory::new(8 * 4096);
+    let at = |id: u64| memory.segment(id as usize * 4096, 4096);
+    let reads: Vec<_> = (0..8).map(|id| read(id, file, id * 4096, at(id))).collect();
+    assert_eq!(lend_all(&mut sim, &reads[..6]), 6);
+    let mut completions = Vec::new();
+    while sim.submit().is_ok() {
+        sim.wait(None, &mut || false).unwrap();
+        sim.reap(&mut completions);
+    }
+    assert_eq!(completions.len(), 3);
+    assert!(completions.iter().all(|one| one.moved() == Ok(4096)));
+    assert_eq!(lend_all(&mut sim, &reads[6..]), 2);
+    for _ in 0..3 {
+        for error in [
+            sim.submit().unwrap_err(),
+            sim.wait(None, &mut || false).unwrap_err(),
+        ] {
+            assert_eq!((error.call, error.errno), ("sim", Errno::IO));
+        }
+        assert_eq!(sim.reap(&mut completions), 0);
+        files.release_hung();
+    }
+    assert_eq!(sim.in_flight(), 5);
+
+    let mut last = Vec::new();
+    let deadline = Instant::now() + Duration::from_secs(10);
+    let abandoned = Box::new(sim).shutdown(deadline, &mut last).operations;
+    let canceled: Vec<_> = last.iter().map(|one| (one.id, one.moved())).collect();
+    let wanted = Err(Errno(libc::ECANCELED));
+    assert_eq!(canceled, [(6, wanted), (7, wanted)]);
+    let mut all: Vec<u64> = completions.iter().map(|one| one.id).collect();
+    all.extend(&abandoned);
+    all.sort_unstable();
+    assert_eq!(all, [0, 1, 2, 3, 4, 5]);
+    assert!(
+        abandoned.contains(&0),
+        "the hung read cannot have completed"
+    );
+    for id in &abandoned {
+        assert!(
+            memory.is_poison(*id as usize * 4096, 4096),
+            "{id} was written"
+        );
+    }
+    files.release_hung();
+    assert!(
+        memory.bytes()[..6 * 4096] == pattern(6 * 4096),
+        "abandoned reads write late"
+    );
+    assert!(memory.is_poison(6 * 4096, 2 * 4096));
+}
+
+#[test]
+fn a_device_may_be_broken_from_the_start() {
+    let (mut sim, files, file) = disk(SimOptions {
+        break_after: Some(0),
+        ..SimOptions::default()
+    });
+    let memory = Memory::new(4096);
+    let operation = read(1, file, 0, memory.segment(0, 4096));
+    assert_eq!(lend_all(&mut sim, &[operation]), 1);
+    sim.wait(None, &mut || false).unwrap_err();
+    let mut completions = Vec::new();
+    let abandoned = Box::new(sim).shutdown(Instant::now(), &mut completions);
+    assert!(abandoned.operations.is_empty());
+    assert_eq!(completions[0].moved(), Err(Errno(libc::ECANCELED)));
+    assert_eq!(files.counts().reads, 0);
 }

@@ -1,5 +1,5 @@
-//! Reads that hang: really, in a page fault that nobody answers (userfaultfd), in the middle of the
-//! kernel's copy to the destination. And on the fake disk.
+//! Reads that hang: in a page fault that is never resolved (userfaultfd), in the middle of the
+//! kernel's copy to the destination; and on the simulated disk.
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -38,7 +38,7 @@ const UFFDIO_REGISTER: libc::c_ulong = 0xc020_aa00;
 const UFFDIO_REGISTER_MODE_MISSING: u64 = 1;
 
 impl Trap {
-    /// `None` where the system does not let us.
+    /// `None` where the system forbids it.
     fn new(pages: usize) -> Option<Trap> {
         // SAFETY: plain system calls; each result is checked, the structs are ours.
         unsafe {
@@ -106,7 +106,8 @@ fn a_hung_mount_blocks_neither_local_files_nor_other_mounts() {
     rig.device.submit().unwrap();
     while completions.len() < 40 {
         rig.device
-            .wait(Some(Duration::from_secs(10)), &mut || false);
+            .wait(Some(Duration::from_secs(10)), &mut || false)
+            .unwrap();
         assert!(
             rig.device.reap(&mut completions) > 0,
             "blocked behind the hung mount"
@@ -129,7 +130,7 @@ fn a_hung_mount_blocks_neither_local_files_nor_other_mounts() {
     assert!(
         completions
             .iter()
-            .all(|one| one.result == Err(Errno(libc::ECANCELED)))
+            .all(|one| one.moved() == Err(Errno(libc::ECANCELED)))
     );
 }
 
@@ -157,7 +158,7 @@ fn a_pool_beside_a_ring_wakes_the_rings_owner() {
         pool.submit().unwrap();
         while completions.len() < 64 {
             // No timeout: only the pool's threads can end this sleep.
-            rig.device.wait(None, &mut || false);
+            rig.device.wait(None, &mut || false).unwrap();
             pool.reap(&mut completions);
         }
         assert_eq!(pool.in_flight(), 0, "round {round}");
@@ -170,7 +171,10 @@ fn a_pool_beside_a_ring_wakes_the_rings_owner() {
     let deadline = Instant::now() + Duration::from_secs(10);
     let abandoned = Box::new(pool).shutdown(deadline, &mut completions);
     assert!(abandoned.operations.is_empty());
-    assert_eq!((completions.len(), completions[0].result), (1, Ok(PAGE)));
+    assert_eq!(
+        (completions.len(), completions[0].moved()),
+        (1, Ok(PAGE as u64))
+    );
 }
 
 #[test]
@@ -199,32 +203,35 @@ fn a_hung_read_of_the_ring_is_abandoned_in_bounded_time() {
         rig.device.submit().unwrap();
         let mut completions = Vec::new();
         while rig.device.reap(&mut completions) == 0 {
-            rig.device.wait(None, &mut || false);
+            rig.device.wait(None, &mut || false).unwrap();
         }
         completions
     };
-    assert_eq!((completions[0].id, completions[0].result), (2, Ok(PAGE)));
+    assert_eq!(
+        (completions[0].id, completions[0].moved()),
+        (2, Ok(PAGE as u64))
+    );
     let began = Instant::now();
     let (abandoned, completions) = rig.shut_down(Duration::from_millis(100));
     assert!(
         began.elapsed() < Duration::from_secs(10),
         "the shutdown hangs too"
     );
-    // Whether the kernel could call it back or not: it is accounted for once.
+    // Whether the kernel could cancel it or not: it is accounted for once.
     let returned: Vec<u64> = completions.iter().map(|one| one.id).collect();
     assert_eq!([abandoned.operations, returned].concat(), [1]);
-    // The kernel waits for the read when this thread ends: the trap has to go first, and does.
+    // The kernel waits for the read when this thread ends: the trap has to be dropped first.
     drop(trap);
 }
 
 #[test]
-fn a_read_that_waits_for_data_is_called_back_by_the_shutdown() {
+fn a_read_that_waits_for_data_is_canceled_by_the_shutdown() {
     let Some(ring) = ring(8, true, Default::default()) else {
         return;
     };
     let (mut device, memory) = (Box::new(ring), Memory::new(PAGE));
     let (pipe, _writer) = std::io::pipe().unwrap();
-    let file = millstream_io::Descriptor(pipe.as_raw_fd());
+    let file = millstream_io::Descriptor(pipe.as_raw_fd() as u64);
     assert!(lend(device.as_mut(), read(5, file, 0, memory.segment(0, PAGE))).is_ok());
     device.submit().unwrap();
     let mut completions = Vec::new();
@@ -232,7 +239,7 @@ fn a_read_that_waits_for_data_is_called_back_by_the_shutdown() {
     let abandoned = device.shutdown(deadline, &mut completions);
     assert!(abandoned.operations.is_empty(), "{abandoned:?}");
     assert_eq!(
-        (completions[0].id, completions[0].result),
+        (completions[0].id, completions[0].moved()),
         (5, Err(Errno(libc::ECANCELED)))
     );
 }
@@ -256,10 +263,11 @@ fn a_hung_read_of_the_fake_disk_ends_when_it_is_released_or_writes_after_the_end
     }
     sim.submit().unwrap();
     while completions.len() < 3 {
-        sim.wait(None, &mut || false);
+        sim.wait(None, &mut || false).unwrap();
         sim.reap(&mut completions);
     }
-    sim.wait(Some(Duration::from_secs(3600)), &mut || false);
+    sim.wait(Some(Duration::from_secs(3600)), &mut || false)
+        .unwrap();
     assert_eq!(
         sim.reap(&mut completions),
         0,
@@ -267,11 +275,11 @@ fn a_hung_read_of_the_fake_disk_ends_when_it_is_released_or_writes_after_the_end
     );
     assert!(sim.now_ns() >= 3_600_000_000_000);
     files.release_hung();
-    sim.wait(None, &mut || false);
+    sim.wait(None, &mut || false).unwrap();
     assert_eq!(sim.reap(&mut completions), 1);
     assert!(memory.bytes() == content);
 
-    // Again, but now the owner leaves first.
+    // Again, but now the device is shut down first.
     let late = Memory::new(PAGE);
     files.hang("a".as_ref(), 0..1, None);
     assert!(lend(&mut sim, read(9, file, 0, late.segment(0, PAGE))).is_ok());

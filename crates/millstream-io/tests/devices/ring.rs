@@ -1,14 +1,17 @@
 //! What only the ring has: overflow of its completion queue, registered memory under a small
-//! RLIMIT_MEMLOCK, a refusal, one owner.
+//! RLIMIT_MEMLOCK, a refusal at the start or later, one owner.
 
+use std::io::Write;
+use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use millstream_io::device::uring::{FeatureMask, Uring, UringOptions, describe};
 use millstream_io::limits::URING_REGION_BYTES_MAX;
-use millstream_io::{Device, Region};
+use millstream_io::{Descriptor, Device, Errno, IoError, Region};
 
-use crate::common::{Memory, Rig, lend, pattern, read, ring, rings};
+use crate::common::{Memory, Rig, lend, lend_all, pattern, read, ring, rings};
 
 #[test]
 fn a_completion_queue_smaller_than_the_depth_loses_nothing() {
@@ -26,7 +29,7 @@ fn a_completion_queue_smaller_than_the_depth_loses_nothing() {
         let file = rig.file(&content);
         let memory = Memory::new(1 << 20);
         for round in 0..5 {
-            // All at once, from the cache and from helper threads: nobody reaps meanwhile.
+            // All at once, from the page cache and from kernel threads, without reaping meanwhile.
             for id in 0..1024 {
                 let at = id as usize * 1024;
                 let mut operation = read(id, file, at as u64, memory.segment(at, 1024));
@@ -42,7 +45,7 @@ fn a_completion_queue_smaller_than_the_depth_loses_nothing() {
 }
 
 #[test]
-fn the_features_told_are_those_allowed() {
+fn described_features_are_allowed_ones() {
     for (name, single_issuer, mask) in rings() {
         let Some(ring) = ring(8, single_issuer, mask) else {
             return;
@@ -73,10 +76,12 @@ fn a_ring_with_one_issuer_belongs_to_the_thread_that_uses_it_first() {
         let device = &mut rig.device;
         scope.spawn(move || {
             assert!(lend(device.as_mut(), read(0, file, 0, there)).is_ok());
-            device.submit().expect("made here, used there");
+            device
+                .submit()
+                .expect("a ring may be used by another thread than made it");
             let mut completions = Vec::new();
             while device.reap(&mut completions) == 0 {
-                device.wait(None, &mut || false);
+                device.wait(None, &mut || false).unwrap();
             }
         });
     });
@@ -116,7 +121,7 @@ fn register_and_read() -> usize {
             let pointer = unsafe { region.pointer().add(at) };
             let segment = millstream_io::Segment::new(pointer, 8192);
             let completions = rig.run([read(at as u64, file, 0, segment)]);
-            assert_eq!(completions[0].result, Ok(8192));
+            assert_eq!(completions[0].moved(), Ok(8192));
             // SAFETY: as above; the read has ended.
             assert!(unsafe { std::slice::from_raw_parts(pointer, 8192) } == content);
         }
@@ -136,7 +141,7 @@ fn child_registers() {
     register_and_read();
 }
 
-/// Runs `child_registers` with a limit, as an ordinary user if told so; what it printed.
+/// Runs `child_registers` with a limit, as an ordinary user if `ordinary`; returns its output.
 fn child_with_limit(limit: u64, ordinary: bool) -> Option<String> {
     let program = std::env::current_exe().unwrap();
     let mut child = Command::new(program);
@@ -155,7 +160,7 @@ fn child_with_limit(limit: u64, ordinary: bool) -> Option<String> {
             rlim_cur: limit,
             rlim_max: limit,
         };
-        // SAFETY: the struct is ours.
+        // SAFETY: a valid struct.
         match unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &limit) } {
             0 => Ok(()),
             _ => Err(std::io::Error::last_os_error()),
@@ -191,7 +196,7 @@ fn an_ordinary_user_registers_what_the_limit_allows() {
     // SAFETY: asks for a number.
     let root = unsafe { libc::geteuid() } == 0;
     if !root {
-        println!("as an ordinary user already");
+        println!("running as an ordinary user");
     }
     for (limit, at_most) in [(4096, 0), (1 << 20, 1 << 20), (8 << 20, 8 << 20)] {
         let Some(text) = child_with_limit(limit, root) else {
@@ -221,19 +226,19 @@ fn an_ordinary_user_registers_what_the_limit_allows() {
     }
 }
 
-/// A filter for `io_uring_setup` that answers with an errno, as containers have it.
-fn forbid_rings(errno: i32) -> std::io::Result<()> {
+/// Makes the system calls fail with an errno from now on, as seccomp filters of containers do.
+fn forbid(calls: &[libc::c_long], errno: i32) -> std::io::Result<()> {
     const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
     const JUMP_IF_EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
     const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
     let step = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
-    let mut program = [
-        // The number of the call is the first word.
-        step(LOAD, 0, 0, 0),
-        step(JUMP_IF_EQUAL, 0, 1, libc::SYS_io_uring_setup as u32),
-        step(RETURN, 0, 0, libc::SECCOMP_RET_ERRNO | errno as u32),
-        step(RETURN, 0, 0, libc::SECCOMP_RET_ALLOW),
-    ];
+    // The number of the call is the first word.
+    let mut program = vec![step(LOAD, 0, 0, 0)];
+    for call in calls {
+        program.push(step(JUMP_IF_EQUAL, 0, 1, *call as u32));
+        program.push(step(RETURN, 0, 0, libc::SECCOMP_RET_ERRNO | errno as u32));
+    }
+    program.push(step(RETURN, 0, 0, libc::SECCOMP_RET_ALLOW));
     let filter = libc::sock_fprog {
         len: program.len() as u16,
         filter: program.as_mut_ptr(),
@@ -276,8 +281,8 @@ fn a_refused_ring_says_why() {
             "--ignored",
             "--nocapture",
         ]);
-        // SAFETY: only prctl, which may be called between fork and exec.
-        unsafe { child.pre_exec(move || forbid_rings(errno)) };
+        // SAFETY: prctl and a small allocation, which glibc allows between fork and exec.
+        unsafe { child.pre_exec(move || forbid(&[libc::SYS_io_uring_setup], errno)) };
         let output = match child.output() {
             Ok(output) => output,
             Err(error) => {
@@ -298,4 +303,169 @@ fn a_refused_ring_says_why() {
             "{text}"
         );
     }
+}
+
+/// A ring that works, with a read of a pipe in the kernel and a completion not yet reaped.
+struct Working {
+    rig: Rig,
+    deferred: bool,
+    file: Descriptor,
+    pipe: (std::io::PipeReader, std::io::PipeWriter),
+    /// Leaked: the read of the pipe may be abandoned.
+    memory: &'static Memory,
+}
+
+const PAGE: usize = 4096;
+
+fn working_rings() -> Vec<Working> {
+    let mut all = Vec::new();
+    for (name, single_issuer, mask) in rings() {
+        let Some(ring) = ring(8, single_issuer, mask) else {
+            return Vec::new();
+        };
+        let deferred = describe(&ring).defer_taskrun;
+        let mut rig = Rig::real(name, Box::new(ring));
+        let file = rig.file(&pattern(PAGE));
+        let memory = &*Box::leak(Box::new(Memory::new(6 * PAGE)));
+        let pipe = std::io::pipe().unwrap();
+        assert_eq!(
+            rig.run([read(1, file, 0, memory.segment(0, PAGE))]).len(),
+            1
+        );
+        let from_pipe = Descriptor(pipe.0.as_raw_fd() as u64);
+        let reads = [
+            read(2, from_pipe, 0, memory.segment(2 * PAGE, PAGE)),
+            read(3, file, 0, memory.segment(3 * PAGE, PAGE)),
+        ];
+        assert_eq!(lend_all(rig.device.as_mut(), &reads), 2);
+        rig.device.submit().unwrap();
+        all.push(Working {
+            rig,
+            deferred,
+            file,
+            pipe,
+            memory,
+        });
+    }
+    all
+}
+
+/// Checks the contract of a broken ring. `by_wait`: it breaks in `wait`, else in `submit`.
+fn check_broken(working: Working, by_wait: bool) {
+    let Working {
+        mut rig,
+        deferred,
+        file,
+        pipe: (_reader, mut writer),
+        memory,
+    } = working;
+    let name = rig.name;
+    let at = |id: usize| read(id as u64, file, 0, memory.segment(id * PAGE, PAGE));
+    let denied = |result: Result<(), IoError>| {
+        let error = result.expect_err("the kernel denies the call");
+        assert_eq!((error.call, error.errno.0), ("io_uring_enter", libc::EPERM));
+    };
+    let began = Instant::now();
+    let patience = Some(Duration::from_secs(30));
+    lend(rig.device.as_mut(), at(4)).unwrap();
+    let mut completions = Vec::new();
+    if by_wait {
+        // The completion of 3 ends the first wait; the ring is not entered before.
+        rig.device.reap(&mut completions);
+        denied(rig.device.wait(patience, &mut || false));
+    }
+    denied(rig.device.submit());
+    lend(rig.device.as_mut(), at(5)).unwrap();
+    for _ in 0..100 {
+        denied(rig.device.submit());
+        denied(rig.device.wait(patience, &mut || false));
+    }
+    rig.device.reap(&mut completions);
+    assert_eq!(rig.device.in_flight(), 3, "{name}");
+    // Without deferred work the kernel posts the completion of the pipe by itself.
+    writer.write_all(b"data").unwrap();
+    let (abandoned, last) = rig.shut_down(Duration::from_secs(if deferred { 30 } else { 5 }));
+    assert!(began.elapsed() < Duration::from_secs(20), "{name}: waited");
+    completions.extend(last);
+    completions.sort_by_key(|one| one.id);
+    let found: Vec<_> = completions
+        .iter()
+        .map(|one| (one.id, one.moved()))
+        .collect();
+    let canceled = Err(Errno(libc::ECANCELED));
+    let mut wanted = vec![(3, Ok(PAGE as u64)), (4, canceled), (5, canceled)];
+    if !deferred {
+        wanted.insert(0, (2, Ok(4)));
+    }
+    assert_eq!(found, wanted, "{name}");
+    let held: &[u64] = if deferred { &[2] } else { &[] };
+    assert_eq!(abandoned.operations, held, "{name}");
+    assert!(
+        memory.is_poison(4 * PAGE, 2 * PAGE),
+        "{name}: canceled, but read"
+    );
+    println!("broken: {name}");
+}
+
+#[test]
+#[ignore = "run by the test below in a process of its own"]
+fn child_is_denied_later() {
+    let working = working_rings();
+    let unused = ring(8, true, FeatureMask::default());
+    let calls = [libc::SYS_io_uring_enter, libc::SYS_io_uring_register];
+    if let Err(error) = forbid(&calls, libc::EPERM) {
+        println!("SKIP: seccomp: {error}");
+        return;
+    }
+    for (index, one) in working.into_iter().enumerate() {
+        check_broken(one, index % 2 == 1);
+    }
+    // One that was never used: with a single issuer, enabling it fails.
+    let Some(unused) = unused else {
+        return;
+    };
+    let call = match describe(&unused).single_issuer {
+        true => "io_uring_register(ENABLE_RINGS)",
+        false => "io_uring_enter",
+    };
+    let mut rig = Rig::real("unused", Box::new(unused));
+    let file = rig.file(&pattern(PAGE));
+    let memory = Memory::new(PAGE);
+    lend(
+        rig.device.as_mut(),
+        read(1, file, 0, memory.segment(0, PAGE)),
+    )
+    .unwrap();
+    for _ in 0..3 {
+        let error = rig.device.wait(None, &mut || false).unwrap_err();
+        assert_eq!((error.call, error.errno.0), (call, libc::EPERM));
+    }
+    let (abandoned, completions) = rig.shut_down(Duration::from_secs(30));
+    assert!(abandoned.operations.is_empty());
+    assert_eq!(completions[0].moved(), Err(Errno(libc::ECANCELED)));
+    println!("broken: unused");
+}
+
+#[test]
+fn a_ring_that_breaks_later_reports_it_and_accounts_for_every_operation() {
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    child.args([
+        "ring::child_is_denied_later",
+        "--exact",
+        "--ignored",
+        "--nocapture",
+    ]);
+    let output = child.output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    println!("{text}");
+    assert!(
+        output.status.success(),
+        "{text}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let broken_count = text.matches("broken: ").count();
+    assert!(
+        broken_count == rings().len() + 1 || text.contains("SKIP"),
+        "{text}"
+    );
 }

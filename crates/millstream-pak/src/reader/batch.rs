@@ -8,10 +8,10 @@ use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use millstream::{Buffer, CodecId, Counter, Group, Priority, Queue, Request, Ticket};
+use millstream::{Buffer, CodecId, ErrorKind, Group, Priority, Queue, Read, Ticket};
 
 use super::{Package, plan};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::format::{BlockRecord, block_flag};
 use crate::limits::{RUN_BYTES_MAX, RUN_GAP_MAX, RUN_RAW_BYTES_MAX};
 
@@ -29,7 +29,7 @@ pub struct Piece {
 /// What the requests of a batch have in common.
 #[derive(Clone, Default)]
 pub struct BatchOptions {
-    /// Their class, instead of the queue's.
+    /// Their priority, instead of the queue's.
     pub priority: Option<Priority>,
     /// Their tag.
     pub tag: u64,
@@ -37,8 +37,6 @@ pub struct BatchOptions {
     pub timeout: Option<Duration>,
     /// A group that they count in.
     pub group: Option<Group>,
-    /// A counter that they count in.
-    pub counter: Option<Counter>,
 }
 
 /// Raw bytes that were loaded; derefs to them. Entries of one read share its memory.
@@ -70,11 +68,9 @@ struct Member {
 }
 
 enum Run {
-    Pending(Ticket),
+    Pending(Ticket<Buffer>),
     Done(Arc<Buffer>),
     Failed(millstream::Error),
-    /// Another thread waits for the ticket, or a wait panicked.
-    Away,
 }
 
 /// A piece with its blocks.
@@ -84,7 +80,8 @@ struct Planned {
     blocks: Vec<BlockRecord>,
     skip: u64,
     len: u64,
-    straight: bool,
+    /// All blocks are stored, follow one another and are not verified: read without decoding.
+    plain: bool,
 }
 
 impl Planned {
@@ -106,12 +103,12 @@ impl Planned {
 
     /// First byte of the file that is read for it.
     fn begin(&self) -> u64 {
-        self.start() + if self.straight { self.skip } else { 0 }
+        self.start() + if self.plain { self.skip } else { 0 }
     }
 
     /// One past the last byte that is read for it.
     fn finish(&self) -> u64 {
-        match self.straight {
+        match self.plain {
             true => self.begin() + self.len,
             false => self.end(),
         }
@@ -146,7 +143,7 @@ impl Package {
         self.enqueue_pieces(queue, &pieces, options)
     }
 
-    /// Enqueues pieces as one batch, with neighbours merged, and submits them. May block while the
+    /// Enqueues pieces as one batch, with neighbors merged, and submits them. May block while the
     /// queue is full.
     ///
     /// # Errors
@@ -163,11 +160,12 @@ impl Package {
             let one = plan_piece(self, nth, piece);
             planned.push(one.map_err(|error| self.blame(piece.index, error))?);
         }
-        planned.sort_unstable_by_key(|one| (one.straight, one.begin(), one.span_first, one.nth));
+        planned.sort_unstable_by_key(|one| (one.plain, one.begin(), one.span_first, one.nth));
         let mut batch = Batch {
             members: Vec::new(),
             runs: Vec::new(),
         };
+        let mut requests = queue.batch();
         let mut places: Vec<(usize, Member)> = Vec::with_capacity(pieces.len());
         let mut rest = &planned[..];
         while !rest.is_empty() {
@@ -179,12 +177,10 @@ impl Package {
                 .filter(|_| now.len() == 1)
                 .map(|one| pieces[one.nth].index);
             let request = self.run_request(now, batch.runs.len(), &mut places)?;
-            let request = dressed(self, request, name_of, options);
-            batch
-                .runs
-                .push(Mutex::new(Run::Pending(queue.enqueue(request)?)));
+            let ticket = requests.add(with_options(self, request, name_of, options))?;
+            batch.runs.push(Mutex::new(Run::Pending(ticket)));
         }
-        queue.submit();
+        requests.submit();
         places.sort_unstable_by_key(|(nth, _)| *nth);
         batch.members = places.into_iter().map(|(_, member)| member).collect();
         Ok(batch)
@@ -196,7 +192,7 @@ impl Package {
         run: &[Planned],
         nth_run: usize,
         places: &mut Vec<(usize, Member)>,
-    ) -> Result<Request> {
+    ) -> Result<Read> {
         let mut place = |one: &Planned, start: u64| {
             let member = Member {
                 run: nth_run,
@@ -209,13 +205,13 @@ impl Package {
             place(one, 0);
             return plan::request_of(self, &one.blocks, one.skip, one.len);
         }
-        if run[0].straight {
+        if run[0].plain {
             let start = run[0].begin();
             let end = run.iter().map(Planned::finish).max().unwrap_or(start);
             for one in run {
                 place(one, one.begin() - start);
             }
-            return Ok(Request::read(self.tables().file, start, end - start));
+            return Ok(Read::range(self.tables().file, start, end - start));
         }
         let mut blocks: Vec<BlockRecord> = Vec::new();
         let (mut raw, mut next, mut last) = (0u64, None, None);
@@ -239,24 +235,22 @@ impl Package {
     }
 }
 
-fn dressed(
+/// The request with the options of its batch, and with the name of the entry that it is for `only`.
+fn with_options(
     package: &Package,
-    request: Request,
+    request: Read,
     only: Option<u32>,
     options: &BatchOptions,
-) -> Request {
+) -> Read {
     let mut request = request.tag(options.tag);
-    if let Some(class) = options.priority {
-        request = request.priority(class);
+    if let Some(priority) = options.priority {
+        request = request.priority(priority);
     }
     if let Some(timeout) = options.timeout {
         request = request.timeout(timeout);
     }
     if let Some(group) = &options.group {
         request = request.group(group);
-    }
-    if let Some(counter) = &options.counter {
-        request = request.counter(counter);
     }
     let name = only.filter(|_| package.0.options.name_requests);
     match name.and_then(|index| package.name(index).ok()) {
@@ -277,10 +271,10 @@ fn plan_piece(package: &Package, nth: usize, piece: &Piece) -> Result<Planned> {
         span_first: span.first,
         skip: span.skip,
         len: piece.len,
-        straight: blocks.iter().all(stored) && !package.0.options.verify_stored,
+        plain: blocks.iter().all(stored) && !package.0.options.verify_stored,
         blocks,
     };
-    one.straight &= one.end() - one.start() == one.blocks_raw();
+    one.plain &= one.end() - one.start() == one.blocks_raw();
     Ok(one)
 }
 
@@ -299,9 +293,9 @@ fn run_len(rest: &[Planned]) -> usize {
         if !shares {
             raw += one.blocks_raw();
         }
-        let fits = one.straight == first.straight
+        let fits = one.plain == first.plain
             && !one.is_alone()
-            && (one.straight || ((shares || behind) && raw <= RUN_RAW_BYTES_MAX))
+            && (one.plain || ((shares || behind) && raw <= RUN_RAW_BYTES_MAX))
             && one.begin() <= end.saturating_add(RUN_GAP_MAX)
             && one.finish().max(end) - start <= RUN_BYTES_MAX;
         if !fits {
@@ -344,13 +338,12 @@ impl Batch {
         let mut run = self.runs[member.run]
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        if let Run::Pending(_) = &*run {
-            let Run::Pending(ticket) = std::mem::replace(&mut *run, Run::Away) else {
-                unreachable!("looked at above")
-            };
+        if let Run::Pending(ticket) = &mut *run {
             *run = match ticket.wait() {
-                Ok(done) => Run::Done(Arc::new(done.into_buffer())),
-                Err(failed) => Run::Failed(failed.error),
+                Ok(buffer) => Run::Done(Arc::new(buffer)),
+                // The request goes on: another thread may wait for it.
+                Err(error) if error == ErrorKind::OnStorageThread => return Err(error.into()),
+                Err(error) => Run::Failed(error),
             };
         }
         match &*run {
@@ -359,15 +352,12 @@ impl Batch {
                 start: member.start,
                 len: member.len,
             }),
-            Run::Failed(error) => Err(Error::from(error.clone())),
-            Run::Pending(_) | Run::Away => {
-                let cause = "a wait for the same request was broken off";
-                Err(Error::new(crate::error::ErrorKind::Io, cause))
-            }
+            Run::Failed(error) => Err(error.clone().into()),
+            Run::Pending(_) => unreachable!("waited for above"),
         }
     }
 
-    /// Cancels what has not ended; waits then give `Cancelled`.
+    /// Cancels what has not completed; waits for it then fail with `Canceled`.
     pub fn cancel(&self) {
         for run in &self.runs {
             let run = run.lock().unwrap_or_else(PoisonError::into_inner);

@@ -6,7 +6,7 @@
 
 use std::ops::ControlFlow;
 
-use millstream::{QueueOptions, Request, Storage};
+use millstream::{QueueOptions, Read, Storage};
 use zerocopy::IntoBytes as _;
 
 use super::batch::BatchOptions;
@@ -274,16 +274,14 @@ fn check_blocks_and_gaps(package: &Package, found: &mut Verification) {
 const GAP_READ_BYTES: u64 = 256 << 10;
 
 fn check_zeros(tables: &Tables, gaps: &[(u64, u64)], found: &mut Verification) -> Result<()> {
+    let mut batch = tables.queue.batch();
     let mut tickets = Vec::with_capacity(gaps.len());
     for &(at, len) in gaps {
-        tickets.push((
-            at,
-            tables.queue.enqueue(Request::read(tables.file, at, len))?,
-        ));
+        tickets.push((at, batch.add(Read::range(tables.file, at, len))?));
     }
-    tables.queue.submit();
-    for (at, ticket) in tickets {
-        let bytes = ticket.wait()?.into_buffer();
+    batch.submit();
+    for (at, mut ticket) in tickets {
+        let bytes = ticket.wait()?;
         if let Some(nth) = bytes.iter().position(|&byte| byte != 0) {
             found.note(corrupt("padding is not zero").at(at + nth as u64));
         }

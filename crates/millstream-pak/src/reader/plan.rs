@@ -1,11 +1,11 @@
-//! From an entry and a range to a request: which blocks, and whether they go straight.
+//! From an entry and a range to a request: which blocks, and whether they need decoding.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use millstream::{BlockEntry, CodecId, OtherBytes, Request};
+use millstream::{BlockSource, BlockTable, CodecId, Decode, Read};
 
 use super::tables::Tables;
 use super::{Package, Storing};
@@ -170,7 +170,7 @@ fn is_own(block: &BlockRecord) -> bool {
 }
 
 /// The request for a range, see [`Package::range`].
-pub(super) fn request(package: &Package, index: u32, offset: u64, len: u64) -> Result<Request> {
+pub(super) fn request(package: &Package, index: u32, offset: u64, len: u64) -> Result<Read> {
     let tables = package.tables();
     let span = span(tables, index, offset, len)?;
     let blocks = blocks_of(tables, &span)?;
@@ -188,16 +188,16 @@ pub(crate) fn request_of(
     blocks: &[BlockRecord],
     skip: u64,
     len: u64,
-) -> Result<Request> {
+) -> Result<Read> {
     let tables = package.tables();
     let file = tables.file;
     if blocks.is_empty() || len == 0 {
-        return Ok(Request::read(file, 0, 0));
+        return Ok(Read::range(file, 0, 0));
     }
     let own = || blocks.iter().filter(|block| is_own(block));
     let end_of = |block: &BlockRecord| block.offset.get() + u64::from(block.stored_bytes.get());
-    // A request has bytes of its own: where all blocks lie in the base, it reads a few of the
-    // header, which nobody looks at.
+    // A request reads bytes of its own: where all blocks lie in the base, it reads a few of the
+    // header, which no block refers to.
     let start = own().next().map_or(0, |block| block.offset.get());
     let end = own().next_back().map_or(16, end_of);
     let stored = blocks
@@ -205,44 +205,40 @@ pub(crate) fn request_of(
         .all(|block| is_own(block) && block.codec == CodecId::STORED.0);
     let whole = stored && end - start == blocks.iter().map(|b| u64::from(b.raw_bytes.get())).sum();
     if whole && !package.0.options.verify_stored {
-        return Ok(Request::read(file, start + skip, len));
+        return Ok(Read::range(file, start + skip, len));
     }
-    let table: Arc<[BlockEntry]> = blocks
-        .iter()
-        .map(|block| table_entry(block, start))
-        .collect();
-    let raw: u64 = blocks
-        .iter()
-        .map(|block| u64::from(block.raw_bytes.get()))
-        .sum();
-    let named = table.iter().any(|entry| entry.dictionary != 0);
-    let mut request = Request::read(file, start, end - start).blocks(table);
-    if named {
-        request = request.dictionaries(package.dictionaries()?);
+    let mut table = BlockTable::new();
+    for block in blocks {
+        push(&mut table, block, start);
     }
-    if skip != 0 || len != raw {
-        request = request.trim(skip, len);
+    if blocks.iter().any(|block| block.dictionary.get() != 0) {
+        table = table.dictionaries(package.dictionaries()?);
     }
-    if blocks.iter().all(is_own) {
-        return Ok(request);
+    if skip != 0 || len != table.raw_len() {
+        table = table.trim(skip, len);
     }
-    let base = package.0.base.clone().ok_or_else(|| {
-        let cause = "the entry is patched, and the patch is not mounted over its base";
-        Error::new(ErrorKind::Base, cause)
-    })?;
-    Ok(request.other_bytes(base))
+    if !blocks.iter().all(is_own) {
+        let base = package.0.base.clone().ok_or_else(|| {
+            let cause = "the entry is patched, and the patch is not mounted over its base";
+            Error::new(ErrorKind::Base, cause)
+        })?;
+        table = table.external(base);
+    }
+    Ok(Read::range(file, start, end - start).decode(Decode::table(table)))
 }
 
-fn table_entry(block: &BlockRecord, start: u64) -> BlockEntry {
-    let elsewhere = !is_own(block);
-    BlockEntry {
-        stored_offset: block.offset.get() - if elsewhere { 0 } else { start },
-        stored_len: block.stored_bytes.get(),
-        raw_len: block.raw_bytes.get(),
-        codec: CodecId(block.codec),
-        checksum: Some(block.checksum.get()),
-        elsewhere,
-        dictionary: block.dictionary.get(),
+/// Appends a block to the table of a request that begins at `start`.
+fn push(table: &mut BlockTable, block: &BlockRecord, start: u64) {
+    let own = is_own(block);
+    let offset = block.offset.get() - if own { start } else { 0 };
+    let stored = offset..offset + u64::from(block.stored_bytes.get());
+    table.push(CodecId(block.codec), stored, block.raw_bytes.get());
+    table.checksum(block.checksum.get());
+    if !own {
+        table.external_block();
+    }
+    if let Some(index) = usize::from(block.dictionary.get()).checked_sub(1) {
+        table.dictionary(index);
     }
 }
 
@@ -289,7 +285,7 @@ impl BaseFile {
     }
 }
 
-impl OtherBytes for BaseFile {
+impl BlockSource for BaseFile {
     fn read_at(&self, offset: u64, into: &mut [u8]) -> std::result::Result<(), millstream::Error> {
         self.file.read_exact_at(into, offset).map_err(|error| {
             let (kind, cause) = match error.kind() {

@@ -169,7 +169,7 @@ impl Package {
         if names::is_clean(name) {
             return Ok(None);
         }
-        let clean = millstream::source::clean_name(name)
+        let clean = millstream_source::clean_name(name)
             .map_err(|error| Error::new(ErrorKind::BadName, error.cause()).entry(name))?;
         self.lookup_clean(&clean)
     }

@@ -13,7 +13,7 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use millstream::{Buffer, CodecId, Priority, Request};
+use millstream::{Buffer, CodecId, Read};
 use millstream_codec::Scratch;
 
 use super::tables::Tables;
@@ -188,10 +188,8 @@ impl Section {
         let Memory::Cold { pages, told, .. } = &self.memory else {
             unreachable!("called for cold sections")
         };
-        let enqueue = |at: u64, len: usize| {
-            let request = Request::read(tables.file, at, len as u64);
-            tables.queue.enqueue(request.priority(Priority::High))
-        };
+        let range = |at: u64, len: usize| Read::range(tables.file, at, len as u64);
+        let mut batch = tables.queue.batch();
         // Hashes and page are on their way together, unless the ones say where the other is.
         let ahead = match (told.get(), self.is_packed()) {
             (Some(_), _) => None,
@@ -201,25 +199,25 @@ impl Section {
             }
         };
         let ahead = match ahead {
-            Some((at, len)) => Some((at, enqueue(self.offset + at as u64, len)?)),
+            Some((at, len)) => Some((at, batch.add(range(self.offset + at as u64, len))?)),
             None => None,
         };
         let told = match told.get() {
             Some(told) => told,
             None => {
-                let hashes = enqueue(self.hashes_offset, self.hashes_bytes)?;
-                tables.queue.submit();
-                let found = self.told(hashes.wait()?.into_buffer())?;
+                let mut hashes = batch.add(range(self.hashes_offset, self.hashes_bytes))?;
+                batch.submit();
+                let found = self.told(hashes.wait()?)?;
                 told.get_or_init(|| found)
             }
         };
         let (start, len) = self.place(told, page);
-        let (at, ticket) = match ahead {
+        let (at, mut ticket) = match ahead {
             Some(ahead) => ahead,
-            None => (start, enqueue(self.offset + start as u64, len)?),
+            None => (start, batch.add(range(self.offset + start as u64, len))?),
         };
-        tables.queue.submit();
-        let read = ticket.wait()?.into_buffer();
+        batch.submit();
+        let read = ticket.wait()?;
         let stored = &read[start - at..][..len];
         self.check_page(&told.hashes, page, stored)?;
         let bytes = if self.is_packed() {
@@ -243,16 +241,14 @@ impl Section {
         if self.bytes == 0 || whole.get().is_some() {
             return Ok(());
         }
-        let enqueue = |at: u64, len: usize| {
-            let request = Request::read(tables.file, at, len as u64);
-            tables.queue.enqueue(request)
-        };
-        let stored = enqueue(self.offset, self.stored_bytes)?;
-        let hashes = enqueue(self.hashes_offset, self.hashes_bytes)?;
-        tables.queue.submit();
-        let found = self.told(hashes.wait()?.into_buffer())?;
+        let range = |at: u64, len: usize| Read::range(tables.file, at, len as u64);
+        let mut batch = tables.queue.batch();
+        let mut stored = batch.add(range(self.offset, self.stored_bytes))?;
+        let mut hashes = batch.add(range(self.hashes_offset, self.hashes_bytes))?;
+        batch.submit();
+        let found = self.told(hashes.wait()?)?;
         let found = told.get_or_init(|| found);
-        let stored = stored.wait()?.into_buffer();
+        let stored = stored.wait()?;
         let mut raw = match self.is_packed() {
             true => tables.buffer(self.bytes)?,
             false => Buffer::empty(),

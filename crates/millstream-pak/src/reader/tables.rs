@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use millstream::{
-    Buffer, BufferPool, FileId, FileOptions, Priority, Queue, QueueOptions, Request, Storage,
+    Buffer, BufferPool, FileId, FileOptions, Priority, Queue, QueueOptions, Read, Storage,
 };
 use millstream_codec::Scratch;
 use zerocopy::FromBytes;
@@ -53,36 +53,33 @@ pub(crate) struct Tables {
 }
 
 impl Drop for Tables {
-    /// Whoever opens the path after this opens the file that it then means.
+    /// A later open of the path opens the file that it then names.
     fn drop(&mut self) {
-        self.queue.enqueue_close(self.file);
-        self.queue.submit();
+        close(&self.queue, self.file);
     }
 }
 
 impl Tables {
     pub(crate) fn open(storage: &Storage, path: &Path) -> Result<Tables> {
-        Tables::open_unnamed(storage, path).map_err(|error| error.of(path))
-    }
-
-    fn open_unnamed(storage: &Storage, path: &Path) -> Result<Tables> {
         let options = FileOptions {
             package: true,
             ..FileOptions::default()
         };
-        let file = storage.open_with(path, options);
-        let queue = storage.queue(QueueOptions {
-            name: String::from("package"),
-            capacity: TABLE_QUEUE_CAPACITY,
-            priority: Priority::High,
-            ..QueueOptions::default()
-        })?;
-        let opened = open_tables(storage, path, file, &queue);
+        let mut queue_options = QueueOptions::default();
+        queue_options.name = String::from("package");
+        queue_options.capacity = TABLE_QUEUE_CAPACITY;
+        queue_options.priority = Priority::High;
+        let queue = storage.queue(queue_options)?;
+        let file = storage.open(path, options);
+        let opened = Tables::new(storage, path, file, &queue);
         if opened.is_err() {
-            queue.enqueue_close(file);
-            queue.submit();
+            close(&queue, file);
         }
-        let (header, hot) = opened?;
+        opened.map_err(|error| error.of(path))
+    }
+
+    fn new(storage: &Storage, path: &Path, file: FileId, queue: &Queue) -> Result<Tables> {
+        let (header, hot) = open_tables(storage, path, file, queue)?;
         let found = Sections::new(&header)?;
         let bucket_bits = check_hot_sizes(&header, &found)?;
         let take = |kind| found.take(&header, kind);
@@ -105,7 +102,7 @@ impl Tables {
             fold_case: header.required.get() & feature::FOLD_CASE != 0,
             scratch: Mutex::default(),
             buffers: storage.buffer_pool(),
-            queue,
+            queue: queue.clone(),
             header,
             hot,
         })
@@ -163,9 +160,12 @@ impl Tables {
 }
 
 pub(super) fn read(queue: &Queue, file: FileId, offset: u64, len: u64) -> Result<Buffer> {
-    let ticket = queue.enqueue(Request::read(file, offset, len).priority(Priority::High))?;
-    queue.submit();
-    Ok(ticket.wait()?.into_buffer())
+    Ok(queue.submit(Read::range(file, offset, len))?.wait()?)
+}
+
+/// Closes a file. A storage that is closing refuses, and closes it itself.
+fn close(queue: &Queue, file: FileId) {
+    let _ = queue.batch().close(file);
 }
 
 fn open_tables(
@@ -174,7 +174,7 @@ fn open_tables(
     file: FileId,
     queue: &Queue,
 ) -> Result<(Box<Header>, Buffer)> {
-    let len = storage.opened(file).wait()?.len;
+    let len = storage.opened(file)?.wait()?.len;
     if len < 2 * HEADER_BYTES as u64 {
         let head = read(queue, file, 0, len.min(8))?;
         let cut = head.starts_with(&MAGIC);

@@ -69,10 +69,9 @@ impl Bench {
             .request(found.index)
             .map_err(|error| error.to_string())?;
         let queue = self.queue();
-        let ticket = queue.enqueue(request).map_err(|error| error.to_string())?;
-        queue.submit();
-        let done = ticket.wait().map_err(|failed| failed.to_string())?;
-        Ok(done.into_buffer().to_vec())
+        let loaded = queue.submit(request).and_then(|mut ticket| ticket.wait());
+        let loaded = loaded.map_err(|error| error.to_string())?;
+        Ok(loaded.to_vec())
     }
 }
 

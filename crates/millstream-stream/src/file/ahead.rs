@@ -1,17 +1,17 @@
-//! The reading half: windows of the file, requested ahead of the cursor.
+//! Reading: windows of the file, requested ahead of the cursor.
 //!
-//! A stream that reads on gets whole buffers; the first one after a seek to elsewhere is small and
-//! has none behind it, so that who jumps about pays only for what it looks at. Whatever is in
-//! flight for another place is dropped.
+//! A stream that is read in order requests whole buffers. The first request after a seek is small
+//! and has none ahead of it, so that random access pays only for what it reads. Requests in flight
+//! for another position are dropped.
 
-use millstream::{Buffer, LocalFile, Request};
+use millstream::{Batch, Buffer, LocalFile, Read};
 
 use super::{FileStream, Handle, Place};
 use crate::ahead::look_at;
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::{FILE_BUFFER_BYTES, LOCAL_BYTES_MAX, SEEK_BUFFER_BYTES};
 
-/// Windows begin at multiples of a page, which spares the kernel half pages.
+/// Windows begin at multiples of a page, so that the kernel reads no partial page.
 const PAGE_BYTES: u64 = 4096;
 
 impl Handle {
@@ -20,7 +20,7 @@ impl Handle {
         match local.read_at(offset, into) {
             Ok(read) if read == into.len() => Ok(()),
             Ok(read) => {
-                let cause = "the file was cut while it was read";
+                let cause = "the file was truncated while it was read";
                 let at = offset + read as u64;
                 Err(Error::new(ErrorKind::PastEnd, at, len, cause).of_file(&self.path))
             }
@@ -30,8 +30,8 @@ impl Handle {
 }
 
 impl FileStream {
-    /// Has at least one byte at hand unless the file ends here. The stream reads; the caller is
-    /// going to take `wanted` bytes.
+    /// Makes at least one byte readable unless the file ends here. The caller is going to read
+    /// `wanted` bytes.
     pub(super) fn refill(&mut self, wanted: usize) -> Result<()> {
         if !self.cursor.readable().is_empty() {
             return Ok(());
@@ -40,53 +40,53 @@ impl FileStream {
         if position >= self.len {
             return Ok(());
         }
-        self.ahead.pass(position);
-        // Who has read a window to its end, or begins at the start, reads on.
-        let reads_on = position == 0 || self.cursor.read_end() > 0 || !self.ahead.is_empty();
-        let reads_on = reads_on || wanted > SEEK_BUFFER_BYTES;
+        self.ahead.skip_to(position);
+        // Read in order: from the start, or past the end of a window.
+        let in_order = position == 0 || self.cursor.read_end() > 0 || !self.ahead.is_empty();
+        let in_order = in_order || wanted > SEEK_BUFFER_BYTES;
+        let mut batch = self.handle.data().batch();
         if self.ahead.is_empty() {
             let offset = position / PAGE_BYTES * PAGE_BYTES;
-            let len = if reads_on {
+            let len = if in_order {
                 FILE_BUFFER_BYTES
             } else {
                 SEEK_BUFFER_BYTES
             };
             let len = (len as u64).min(self.len - offset);
             if self.read_local(offset, len, position)? {
-                // What is cached has nothing to wait for: requests ahead only cost, until they are
-                // many.
+                // Requests ahead only pay off once much was read: cached bytes need no wait.
                 let many = self.local_bytes >= LOCAL_BYTES_MAX;
-                if reads_on && many && offset + len < self.len {
-                    self.read_on(offset + len)?;
+                if in_order && many && offset + len < self.len {
+                    self.read_ahead(&mut batch, offset + len)?;
                 }
                 return Ok(());
             }
-            let request = Request::read(self.handle.engine(), offset, len);
-            let ticket = self.handle.enqueue(request, offset, len)?;
+            let added = batch.add(Read::range(self.engine()?, offset, len));
+            let ticket = added.map_err(|error| self.handle.error(error, offset, len))?;
             self.ahead.push(offset, len, ticket);
         }
-        if reads_on {
-            self.read_on(0)?;
+        if in_order {
+            self.read_ahead(&mut batch, 0)?;
         }
-        self.handle.submit();
-        let Some(first) = self.ahead.take() else {
+        batch.submit();
+        let Some(mut first) = self.ahead.take() else {
             unreachable!("a window was requested, or was on its way")
         };
         match first.ticket.wait() {
-            Ok(done) => {
-                let buffer = done.into_buffer();
+            Ok(buffer) => {
                 self.window_start = look_at(&mut self.cursor, buffer, first.offset, position);
                 Ok(())
             }
-            Err(failed) => {
+            Err(error) => {
                 self.ahead.clear();
                 self.cursor.go(position, 0);
-                Err(self.handle.error(failed.error, first.offset, first.len))
+                Err(self.handle.error(error, first.offset, first.len))
             }
         }
     }
 
-    /// Reads some of `into`, which is not empty; nothing only at the end of the file.
+    /// Reads at least one byte into `into`, which is not empty, unless the file ends here; returns
+    /// how many.
     pub(super) fn read_piece(&mut self, into: &mut [u8]) -> Result<usize> {
         let position = self.cursor.position();
         let left = usize::try_from(self.len.saturating_sub(position)).unwrap_or(usize::MAX);
@@ -104,7 +104,7 @@ impl FileStream {
         Ok(self.cursor.read(into))
     }
 
-    /// Reads a window on the calling thread if nothing has to be waited for; whether it did.
+    /// Reads a window on the calling thread if it is in the page cache; returns whether it did.
     fn read_local(&mut self, offset: u64, len: u64, position: u64) -> Result<bool> {
         let Place::Local(local) = &self.handle.place else {
             return Ok(false);
@@ -112,7 +112,7 @@ impl FileStream {
         if !local.is_cached(offset, len) {
             return Ok(false);
         }
-        // The buffer that was read to its end is used again.
+        // Reuses the buffer that was read to its end.
         let mut buffer = self.cursor.replace(Buffer::empty(), position, 0);
         if buffer.capacity() < len as usize {
             buffer = self.handle.buffer(len as usize, offset)?;
@@ -124,14 +124,13 @@ impl FileStream {
         Ok(true)
     }
 
-    /// Has windows on their way behind the one at hand, which ends at `end`.
-    fn read_on(&mut self, end: u64) -> Result<()> {
-        let (handle, file) = (&mut self.handle, self.len);
-        self.ahead.top_up(end, file, |offset, len| {
-            let request = Request::read(handle.engine(), offset, len);
-            handle.enqueue(request, offset, len)
-        })?;
-        self.handle.submit();
-        Ok(())
+    /// Requests the windows after the current one, which ends at `end`.
+    fn read_ahead(&mut self, batch: &mut Batch, end: u64) -> Result<()> {
+        let file = self.engine()?;
+        let handle = &self.handle;
+        self.ahead.top_up(end, self.len, |offset, len| {
+            let added = batch.add(Read::range(file, offset, len));
+            added.map_err(|error| handle.error(error, offset, len))
+        })
     }
 }

@@ -1,55 +1,49 @@
-//! The writing half: full buffers on their way to the file, behind the cursor.
+//! Writing: full buffers in flight to the file, behind the cursor.
 //!
-//! Requests may end in any order, so two that touch the same bytes are never in flight together:
-//! who goes back and writes again waits for the first.
+//! Requests complete in any order, so two that overlap are never in flight together: a second write
+//! to the same bytes waits for the first.
 //!
-//! Each write rings the cursor's alarm when it ends: the next call of four bytes finds no room, and
-//! [`FileStream::notice`] looks which have ended, how, and opens the cursor again.
+//! Each write wakes the cursor's alarm when it completes: the next call of four bytes finds no
+//! room, and [`FileStream::take_errors`] takes the outcomes and opens the cursor again.
 
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use millstream::{Buffer, Done, Failed, Request, Ticket};
+use millstream::{Buffer, Outcome, Ticket, Write};
 
 use super::{Doing, FileStream, Place};
 use crate::cursor::Alarm;
 use crate::error::Result;
 use crate::limits::{FILE_BUFFER_BYTES, LOCAL_BYTES_MAX, WRITES_BEHIND};
 
-/// A buffer on its way.
+/// A buffer in flight.
 pub(super) struct Behind {
     offset: u64,
     len: u64,
-    write: Write,
+    ticket: Ticket<Buffer>,
+    /// Set if the write completed before the alarm was registered.
+    outcome: Option<Outcome<Buffer>>,
 }
 
-enum Write {
-    Out(Ticket),
-    /// It had ended before it could be watched.
-    Ended(std::result::Result<Done, Box<Failed>>),
-}
-
-impl Write {
-    /// Has the alarm rung when it ends.
-    fn watched(mut ticket: Ticket, alarm: &Arc<Alarm>) -> Write {
+impl Behind {
+    /// Registers the alarm to be woken when the write completes.
+    fn watched(offset: u64, len: u64, mut ticket: Ticket<Buffer>, alarm: &Arc<Alarm>) -> Behind {
         let waker = Waker::from(Arc::clone(alarm));
-        match Pin::new(&mut ticket).poll(&mut Context::from_waker(&waker)) {
-            Poll::Ready(ended) => Write::Ended(ended.map_err(Box::new)),
-            Poll::Pending => Write::Out(ticket),
-        }
-    }
-
-    fn has_ended(&self) -> bool {
-        match self {
-            Write::Out(ticket) => ticket.is_ended(),
-            Write::Ended(_) => true,
+        let outcome = match ticket.poll_outcome(&mut Context::from_waker(&waker)) {
+            Poll::Ready(outcome) => Some(outcome),
+            Poll::Pending => None,
+        };
+        Behind {
+            offset,
+            len,
+            ticket,
+            outcome,
         }
     }
 }
 
 impl FileStream {
-    /// End of what the buffer under the cursor holds.
+    /// End of what was written to the current buffer; 0 if nothing was.
     pub(super) fn written_end(&self) -> u64 {
         let filled = self.filled.max(self.cursor.at());
         if filled == 0 {
@@ -58,7 +52,7 @@ impl FileStream {
         self.cursor.base().wrapping_add(filled as u64)
     }
 
-    /// Goes to a position inside what is at hand; whether it is.
+    /// Moves to a position inside the current buffer; returns whether it is inside.
     pub(super) fn seek_within(&mut self, position: u64) -> bool {
         let at = position.wrapping_sub(self.cursor.base());
         let (start, end) = match self.doing {
@@ -76,9 +70,9 @@ impl FileStream {
         inside
     }
 
-    /// Hands over what the buffer holds; the cursor then has none, at the same position. The engine
-    /// gets the file at the first full buffer after [`LOCAL_BYTES_MAX`]; until then the calling
-    /// thread writes.
+    /// Writes what the buffer holds, and leaves the cursor without a buffer at the same position.
+    /// The calling thread writes until the first full buffer after [`LOCAL_BYTES_MAX`], the engine
+    /// from then on.
     pub(super) fn hand_over(&mut self, full: bool) -> Result<()> {
         let (base, position) = (self.cursor.base(), self.cursor.position());
         let len = self.filled.max(self.cursor.at());
@@ -106,65 +100,63 @@ impl FileStream {
             self.drain()?;
         }
         self.len = self.len.max(base + len);
-        let request = Request::write(self.handle.engine(), base, buffer);
-        let ticket = match self.handle.enqueue(request, base, len) {
+        let write = Write::at(self.engine()?, base, buffer);
+        let ticket = match self.handle.data().submit(write) {
             Ok(ticket) => ticket,
-            Err(error) => return Err(self.fail(error)),
+            Err(error) => {
+                let error = self.handle.error(error, base, len);
+                return Err(self.fail(error));
+            }
         };
-        self.handle.submit();
-        let write = Write::watched(ticket, self.cursor.write_end());
-        self.behind.push_back(Behind {
-            offset: base,
-            len,
-            write,
-        });
+        let alarm = self.cursor.write_end();
+        let behind = Behind::watched(base, len, ticket, alarm);
+        self.behind.push_back(behind);
         while self.behind.len() > WRITES_BEHIND {
             self.take_back(0)?;
         }
-        self.take_ended()
+        self.take_completed()
     }
 
-    /// Sees to writes that have ended since the last call; the error of one that failed.
-    pub(super) fn notice(&mut self) -> Result<()> {
+    /// Handles writes that have completed since the last call; returns the error of one that
+    /// failed.
+    pub(super) fn take_errors(&mut self) -> Result<()> {
         if self.behind.is_empty() {
             return Ok(());
         }
-        // Opened first: what ends from here on rings again.
+        // Opened first: what completes from here on wakes the alarm again.
         if self.cursor.memory().capacity() > 0 {
             self.cursor.open(0, FILE_BUFFER_BYTES);
         }
-        self.take_ended()
+        self.take_completed()
     }
 
-    fn take_ended(&mut self) -> Result<()> {
-        while let Some(ended) = self.behind.iter().position(|it| it.write.has_ended()) {
-            self.take_back(ended)?;
+    fn take_completed(&mut self) -> Result<()> {
+        while let Some(index) = self.behind.iter().position(|it| it.ticket.is_complete()) {
+            self.take_back(index)?;
         }
         Ok(())
     }
 
-    /// Waits for one write, of which there are so many before it; its buffer can be used again.
+    /// Waits for the write at `index` and keeps its buffer for reuse.
     fn take_back(&mut self, index: usize) -> Result<()> {
-        let Some(Behind { offset, len, write }) = self.behind.remove(index) else {
+        let Some(mut behind) = self.behind.remove(index) else {
             return Ok(());
         };
-        let ended = match write {
-            Write::Out(ticket) => ticket.wait().map_err(Box::new),
-            Write::Ended(ended) => ended,
-        };
-        match ended {
-            Ok(done) => {
-                self.spare.push(done.into_buffer());
+        let outcome = behind.outcome.take();
+        let outcome = outcome.unwrap_or_else(|| behind.ticket.outcome());
+        match outcome.into_result() {
+            Ok(buffer) => {
+                self.spare.push(buffer);
                 Ok(())
             }
-            Err(failed) => {
-                let error = self.handle.error(failed.error, offset, len);
+            Err(error) => {
+                let error = self.handle.error(error, behind.offset, behind.len);
                 Err(self.fail(error))
             }
         }
     }
 
-    /// Waits for all writes; the first error, if there is one.
+    /// Waits for all writes; returns the first error.
     pub(super) fn drain(&mut self) -> Result<()> {
         let mut result = Ok(());
         while !self.behind.is_empty() {
@@ -173,9 +165,9 @@ impl FileStream {
         result
     }
 
-    /// Writes a buffer's worth or more on the calling thread, without a copy, as long as that has
-    /// not become a stream of them; whether it did.
-    pub(super) fn write_straight(&mut self, bytes: &[u8]) -> Result<bool> {
+    /// Writes at least a buffer on the calling thread, without a copy, within the first
+    /// [`LOCAL_BYTES_MAX`]; returns whether it did.
+    pub(super) fn write_large(&mut self, bytes: &[u8]) -> Result<bool> {
         let large = bytes.len() >= FILE_BUFFER_BYTES && self.local_bytes < LOCAL_BYTES_MAX;
         if !large || !matches!(self.handle.place, Place::Local(_)) {
             return Ok(false);
@@ -194,7 +186,7 @@ impl FileStream {
         Ok(true)
     }
 
-    /// An empty buffer under the cursor, at its position.
+    /// Writes the current buffer and puts an empty one under the cursor.
     pub(super) fn next_buffer(&mut self) -> Result<()> {
         self.hand_over(true)?;
         let position = self.cursor.position();

@@ -1,110 +1,190 @@
-//! Closing: what has not begun is cancelled, what is out is waited for, what does not come back is
-//! reported.
+//! The end of a storage, and of a device that breaks: what has not begun is canceled, what is out
+//! is waited for, what does not come back is reported.
 //!
-//! The order of what matters: nothing is freed early, then the end comes in bounded time, then
-//! nothing is leaked.
+//! In this order: nothing is freed early, the end comes in bounded time, nothing is leaked.
 
 use std::time::Instant;
 
-use millstream_io::Device;
-use millstream_io::device::null::NullDevice;
-
 use super::Engine;
-use super::table::Phase;
 use crate::error::{Error, ErrorKind};
-use crate::queue::Submitted;
-use crate::storage::{CloseReport, Reply};
+use crate::mailbox::CloseReport;
+use crate::state::{Event, State};
+use crate::waiters::wake_all;
 
 impl Engine {
-    pub(super) fn begin_close(&mut self, deadline: Instant, reply: Reply<CloseReport>) {
-        self.closing = Some((deadline, reply));
-        self.shared.pull.refuse_all(&self.shared);
-        for queue in self.queues.ids() {
+    pub(super) fn begin_close(&mut self, deadline: Option<Instant>) {
+        self.closing.get_or_insert(deadline);
+        for queue in self.queues.indices() {
             self.close_queue(queue);
         }
-        for request in 0..u32::try_from(self.requests.len()).expect("fewer than 2^32 requests") {
-            self.cancel(request);
-        }
-        for opening in self.files.take_infos() {
-            let error = Error::new(ErrorKind::Closed, "the storage is closing");
-            opening.resolve(Err(error), &mut self.wakers);
+        for index in self.live() {
+            let flow = self.end_wanted(index, super::canceled_by_close());
+            self.follow(index, flow);
         }
     }
 
-    /// Takes a queue's last entries; its requests end as cancelled.
+    /// Slots of all live requests.
+    fn live(&self) -> Vec<u32> {
+        let cols = self.cols.iter().enumerate();
+        let live = cols.filter(|(_, col)| col.state != State::Free);
+        live.map(|(index, _)| index as u32).collect()
+    }
+
+    /// Takes no more from a queue; what it holds ends as canceled when it is taken in.
     fn close_queue(&mut self, queue: u32) {
-        let mut last = Submitted::default();
-        let shared = std::sync::Arc::clone(&self.queues.state(queue).shared);
-        shared.close(&mut last, &mut self.wakers);
-        self.take_submitted(queue, &mut last);
-        self.queues.touch(queue);
+        let shared = std::sync::Arc::clone(&self.queues.touch(queue).shared);
+        shared.close();
+        self.take_queue(&shared);
     }
 
     /// Ends the engine if nothing is out any more, or the deadline has passed.
     pub(super) fn try_close(&mut self) -> bool {
-        let Some((deadline, _)) = self.closing else {
+        let Some(deadline) = self.closing else {
             return false;
         };
-        // A queue that was made while the storage closed.
-        for queue in self.queues.ids() {
-            self.close_queue(queue);
-        }
-        self.fire_fifos();
-        let live = self.requests.iter().any(|req| req.phase != Phase::Free);
-        let idle = !live && self.ops.len() == 0 && self.jobs_out == 0;
-        if !idle && Instant::now() < deadline || !self.shared.end_mail() {
+        let late = deadline.is_some_and(|deadline| Instant::now() >= deadline);
+        let backlog = self.queues.next_backlog().is_some();
+        let idle = self.cols.iter().all(|col| col.state == State::Free)
+            && self.transfers.out() == 0
+            && self.lanes.calls_out() == 0
+            && self.jobs_out == 0;
+        if backlog || (!idle && !late) || !self.shared.end_mail() {
             return false;
         }
-        self.close_all_files();
-        self.send_jobs();
         let report = self.held();
-        self.abandon(deadline);
-        self.finish_round();
-        if let Some((_, reply)) = self.closing.take() {
-            reply.send(report);
-        }
+        self.close_files();
+        let left = self.abandon(deadline);
+        self.settle();
+        self.closed = true;
+        self.shared.finish_close(report);
+        // Their requests never end; whoever waits for one finds the storage closed.
+        let wakers = left
+            .into_iter()
+            .filter_map(|index| self.side.take_waker(index));
+        wake_all(&mut wakers.collect());
         true
     }
 
-    fn held(&self) -> CloseReport {
+    /// Closes every file that nothing uses; the calls are made before the lanes end.
+    fn close_files(&mut self) {
+        let mut descriptors = std::mem::take(&mut self.closes);
+        self.files.take_all(&mut descriptors);
+        for descriptor in descriptors.drain(..) {
+            self.close_descriptor(descriptor);
+        }
+        self.push_all();
+    }
+
+    fn held(&mut self) -> CloseReport {
         let mut report = CloseReport {
-            operations: self.ops.len(),
+            operations: self.transfers.out()
+                + self.transfers.lost()
+                + self.lanes.calls_out()
+                + self.jobs_out,
             ..CloseReport::default()
         };
-        report.bytes = self.ops.iter().map(|op| op.want).sum();
-        for op in self.ops.iter() {
-            let file = self.files.files[op.file as usize].as_ref();
-            let path = file.map(|file| file.path.to_path_buf());
-            if let Some(path) = path.filter(|path| !report.files.contains(path)) {
+        let held: Vec<(u64, u32)> = self.transfers.held().collect();
+        for (bytes, file) in held {
+            report.bytes += bytes;
+            // A lost operation does not keep its file.
+            let path = self.files.path(file).map(std::path::Path::to_path_buf);
+            if let Some(path) = path
+                && !report.files.contains(&path)
+            {
                 report.files.push(path);
             }
         }
-        report.operations += self.jobs_out;
         report
     }
 
-    /// Ends the devices; what they do not give back is leaked, and its requests end as failed.
-    fn abandon(&mut self, deadline: Instant) {
-        let nothing: Box<dyn Device> = Box::new(NullDevice::new(1));
-        let device = std::mem::replace(&mut self.device, nothing);
-        let mut completions = Vec::new();
-        let mut abandoned = device.shutdown(deadline, &mut completions).operations.len();
-        if let Some(slow) = self.slow.take() {
-            abandoned += slow.shutdown(deadline, &mut completions).operations.len();
-        }
+    /// Ends the lanes; what they do not give back is leaked. Requests whose memory is owned end as
+    /// closed; those whose borrowed memory the system still holds never end, and are returned.
+    fn abandon(&mut self, deadline: Option<Instant>) -> Vec<u32> {
+        // Closing files gets a moment even if the deadline has passed: it hangs only where the
+        // mount does.
+        let grace = Instant::now() + std::time::Duration::from_millis(20);
+        let until = deadline.map_or(grace, |deadline| deadline.max(grace));
+        let (mut completions, mut answers) = (Vec::new(), Vec::new());
+        let mut left = Vec::new();
+        let held = self.lanes.shutdown(until, &mut completions, &mut answers);
         self.completions.append(&mut completions);
-        abandoned += self.end_copies(deadline);
-        for request in 0..u32::try_from(self.requests.len()).expect("fewer than 2^32 requests") {
-            let req = &self.requests[request as usize];
-            if req.phase != Phase::Free {
-                let cause = "the storage was closed while the system held the request's memory";
-                self.end_in_quarantine(request, Error::new(ErrorKind::Closed, cause));
+        self.complete_all();
+        for answer in answers {
+            self.answer(answer);
+        }
+        for index in self.live() {
+            let cause = "the storage was closed while the system held the request's memory";
+            let error = Error::new(ErrorKind::Closed, cause);
+            if self.cols[index as usize].is_out() && !self.try_quarantine(index, true) {
+                left.push(index);
+                continue;
+            }
+            self.scheduler_of(index).remove(index);
+            let ending = self.cols[index as usize].ending.take();
+            self.finish(index, Some(ending.unwrap_or(error)));
+        }
+        let quarantined = self.transfers.leak_quarantine();
+        let lost = self.transfers.lost() > 0 || !left.is_empty();
+        if held > 0 || quarantined || self.jobs_out > 0 || lost {
+            // Someone may still write there: this memory is never used again.
+            self.arena.region().leak();
+            std::mem::take(&mut self.transfers).leak();
+            std::mem::forget(std::mem::take(&mut self.extras));
+        }
+        left
+    }
+
+    /// The main lane broke. Threads take its place; what it never began is pushed to them, and what
+    /// the system may still write to is never used again.
+    #[cold]
+    pub(super) fn main_broke(&mut self, error: &Error) {
+        let text = "the device broke, threads take its place";
+        self.shared.warn(format!("{text}: {error}"));
+        let mut completions = Vec::new();
+        let abandoned = match self.lanes.replace_main(&mut completions) {
+            Ok(abandoned) => abandoned,
+            Err(error) => panic!("no device is left: {error}"),
+        };
+        for completion in completions {
+            match completion.moved() {
+                Err(millstream_io::Errno::CANCELED) => self.transfers.push_again(completion.id),
+                _ => self.completions.push(completion),
             }
         }
-        if abandoned > 0 || self.jobs_out > 0 || !self.quarantine.is_empty() {
-            // Someone may still write there: this memory is never used again.
-            std::mem::forget(std::sync::Arc::clone(self.arena.region()));
-            std::mem::forget(std::mem::take(&mut self.quarantine));
+        for id in abandoned {
+            self.abandon_operation(id);
         }
+        self.complete_all();
+        self.push_all();
+    }
+
+    /// An operation that never comes back: its requests end as broken, unless their memory is
+    /// borrowed: the system may write to it for ever.
+    fn abandon_operation(&mut self, id: u64) {
+        let (block, members) = self.transfers.lose(id);
+        for member in members {
+            if !self.is_known(member) {
+                continue;
+            }
+            let index = member.index();
+            let error = Error::new(ErrorKind::Broken, "the device broke during the transfer");
+            if self.try_quarantine(index, true) {
+                self.withdraw_offer(index);
+                self.scheduler_of(index).remove(index);
+                let ending = self.cols[index as usize].ending.take();
+                self.finish(index, Some(ending.unwrap_or(error)));
+            } else {
+                self.side.set_overdue(index);
+                self.scheduler_of(index).remove(index);
+                // It needs no descriptor any more: others may.
+                self.detach_file(index);
+                let col = &mut self.cols[index as usize];
+                if col.ending.is_none() {
+                    col.ending = Some(error);
+                    col.state.on(Event::Drain);
+                }
+            }
+        }
+        self.operation_left(&block);
     }
 }

@@ -1,749 +1,646 @@
-//! Intake: mail becomes requests, and requests find their files.
+//! Intake: entries become requests, and requests find their files. Every request passes the same
+//! checks, also again when its file was closed to make room meanwhile; what is rare is a flag test.
 
-use std::cmp::Reverse;
-use std::sync::Arc;
-use std::time::Instant;
+use millstream_codec::CodecId;
+use millstream_io::Access;
+use millstream_io::device::calls::Call;
 
-use super::files::FilePhase;
-use super::opens::OpenLane;
-use super::straight::needs_staging;
-use super::table::{NO_FILE, Phase, Req, Straight, Work};
-use super::{Engine, Timer};
-use crate::destination::Destination;
-use crate::entries::{Entries, Kind};
+use super::{Col, Engine, Extra, Flow, calls::CallKind, flag};
+use crate::destination::{Memory, MemoryKind};
 use crate::error::{Error, ErrorKind};
-use crate::files::{Access, FileId};
-use crate::job::{FileWork, Job, JobResult, Target};
-use crate::queue::{Command, Fifo, QueueShared, Submitted};
-use crate::request::{Gate, Priority, Request, Source};
-use crate::scheduler::{NO_DEADLINE, Place};
-use crate::storage::Control;
-use crate::trace::Trace;
+use crate::files::Lane;
+use crate::limits;
+use crate::queue::{FIFO, Fifo, Parcel};
+use crate::request::{Verb, Work};
+use crate::staging::Staged;
+use crate::state::{Event, State};
+
+/// Slots ahead whose lines are brought near.
+const AHEAD: usize = 6;
 
 impl Engine {
-    /// Takes everything that was put into the inbox; whether there was anything.
-    pub(super) fn take_mail(&mut self) -> bool {
-        if !self.shared.take_mail_flag() {
-            return false;
-        }
-        let mut inbox = std::mem::take(&mut self.inbox);
-        self.shared.take_inbox(&mut inbox);
-        for control in inbox.control.drain(..) {
-            self.obey(control);
-        }
-        for queue in inbox.dirty.drain(..) {
-            self.take_queue(&queue);
-        }
-        for result in inbox.results.drain(..) {
-            self.take_result(result);
-        }
-        self.inbox = inbox;
-        if self.shared.take_fences_flag() {
-            self.open_gates();
-        }
-        true
-    }
-
-    fn obey(&mut self, control: Control) {
-        match control {
-            Control::Open {
-                file,
-                path,
-                options,
-            } => self.open_file(file, path, options),
-            Control::Adopt { file, local } => self.adopt_file(file, local),
-            Control::Info { file, outcome } => self.file_info(file, outcome),
-            Control::Queue(queue) => self.queues.add(queue),
-            Control::Stats(reply) => {
-                let stats = self.current_stats();
-                reply.send(stats);
-            }
-            Control::Trace(true, reply) => {
-                self.trace = Some(Trace {
-                    workers: self.workers,
-                    ..Trace::default()
-                });
-                self.trace_start_ns = self.now_ns;
-                reply.send(Trace::default());
-            }
-            Control::Trace(false, reply) => reply.send(self.trace.take().unwrap_or_default()),
-            Control::Close { deadline, reply } => self.begin_close(deadline, reply),
-        }
-    }
-
-    pub(super) fn take_result(&mut self, result: JobResult) {
-        match result {
-            JobResult::Opened(closed, results) => self.opens_ended(closed, results),
-            JobResult::Closed(count) => self.files.closed(count),
-            JobResult::Decoded {
-                target,
-                stored,
-                result,
-                as_stream,
-                ran,
-            } => {
-                self.jobs_out -= 1;
-                self.decoded(target, stored, result, as_stream, ran);
-            }
-            JobResult::Streamed {
-                target,
-                decoder,
-                stored,
-                result,
-                ran,
-            } => {
-                self.jobs_out -= 1;
-                self.streamed(target, decoder, stored, result, ran);
-            }
-            JobResult::Worked { target, result } => {
-                self.jobs_out -= 1;
-                self.worked(target, result);
+    /// Takes in what one round is to have, highest priority first.
+    pub(super) fn intake(&mut self) -> bool {
+        let mut left = limits::INTAKE_MAX;
+        let mut worked = false;
+        while left > 0 {
+            let Some(queue) = self.queues.next_backlog() else {
+                break;
+            };
+            worked = true;
+            let state = self.queues.state(queue);
+            let Some((mut parcel, from)) = state.backlog.pop_front() else {
+                break;
+            };
+            let to = parcel.indices.len().min(from + left);
+            left -= to - from;
+            self.take_parcel(queue, &mut parcel, from, to);
+            let state = self.queues.touch(queue);
+            if to < parcel.indices.len() {
+                state.backlog.push_front((parcel, to));
+            } else {
+                parcel.indices.clear();
+                state.spare.push(parcel);
             }
         }
+        // More is left than a round takes: the engine must not sleep.
+        worked
     }
 
-    pub(super) fn take_queue(&mut self, queue: &Arc<QueueShared>) {
-        let mut submitted = std::mem::take(&mut self.submitted);
-        queue.take_submitted(&mut submitted);
-        // Entries may have been submitted since the inbox was taken, and be for files that were
-        // opened since: what was put there before them is obeyed before them.
-        for control in self.shared.take_controls() {
-            self.obey(control);
+    fn take_parcel(&mut self, queue: u32, parcel: &mut Parcel, from: usize, to: usize) {
+        let submitted_ns = self.shared.to_ns(parcel.at);
+        let real = parcel.indices[from..to].iter().filter(|i| **i != FIFO);
+        if let Some(most) = real.copied().max()
+            && self.cols.len() <= most as usize
+        {
+            let len = (most as usize + 1).next_multiple_of(1024);
+            self.cols.resize_with(len, Col::default);
+            self.extras.resize_with(len, || None);
         }
-        self.take_submitted(queue.id, &mut submitted);
-        self.submitted = submitted;
-    }
-
-    pub(super) fn take_submitted(&mut self, queue: u32, submitted: &mut Submitted) {
-        for batch in submitted.take_batches() {
-            let submitted_ns = self.to_ns(batch.at);
-            self.take_entries(queue, &mut batch.entries, submitted_ns);
-        }
-        for command in submitted.commands.drain(..) {
-            self.command(queue, command);
-        }
-    }
-
-    fn take_entries(&mut self, queue: u32, submitted: &mut Entries, submitted_ns: u64) {
-        let (entries, requests, fifos) = submitted.parts();
-        let (mut requests, mut fifos) = (requests.iter_mut(), fifos.drain(..));
-        for entry in entries {
-            match entry.kind {
-                Kind::Request { cell, cancelled } => {
-                    let request = requests.next().expect("a request for its entry");
-                    let index = self.admit(queue, entry.sequence, request, submitted_ns);
-                    let req = &mut self.requests[index as usize];
-                    req.cell = cell;
-                    req.cancelled = cancelled;
-                    if let Some(cell) = cell {
-                        self.queues.state(queue).shared.cells.bind(cell, index);
-                    }
-                    if cancelled || !self.start_usual(index) {
-                        self.start(index);
-                    }
-                }
-                Kind::Fifo => {
-                    let fifo = fifos.next().expect("an effect for its entry");
-                    if let Fifo::Close(file, true) = &fifo
-                        && let Some(file) = self.files.get(file.index, file.generation)
-                    {
-                        file.closing = true;
-                    }
-                    let list = &mut self.queues.touch(queue).fifo;
-                    list.push_back((entry.sequence, fifo));
-                }
+        let mut sequence = parcel.first_sequence + from as u64;
+        for place in from..to {
+            let index = parcel.indices[place];
+            if let Some(ahead) = parcel.indices.get(place + AHEAD)
+                && *ahead != FIFO
+            {
+                self.side.prefetch(*ahead);
             }
+            if index == FIFO {
+                let fifo = parcel.fifos.pop_front();
+                self.take_fifo(queue, sequence, fifo.expect("an entry for its mark"));
+            } else {
+                self.arrive(queue, index, sequence, submitted_ns);
+            }
+            sequence += 1;
         }
-        drop(fifos);
-        submitted.clear();
+        self.queues.state(queue).taken_in(sequence);
     }
 
-    /// Gives a request its slot.
+    fn take_fifo(&mut self, queue: u32, sequence: u64, fifo: Fifo) {
+        if let Fifo::Close(file, true) = &fifo
+            && let Some(file) = self.files.get(*file)
+        {
+            file.closing = true;
+        }
+        self.queues.touch(queue).add_fifo(sequence, fifo);
+    }
+
+    /// A request is taken in.
     #[inline]
-    fn admit(
-        &mut self,
-        queue: u32,
-        sequence: u64,
-        request: &mut Request,
-        submitted_ns: u64,
-    ) -> u32 {
+    fn arrive(&mut self, queue: u32, index: u32, sequence: u64, submitted_ns: u64) {
+        let head = self.side.head(index);
+        let len = self.side.peek(index).len;
+        let col = &mut self.cols[index as usize];
+        assert!(col.state == State::Free, "a slot arrives once");
+        *col = Col {
+            len,
+            sequence,
+            submitted_ns,
+            arrival: self.arrivals,
+            generation: head.generation,
+            queue: queue as u16,
+            priority: head.priority,
+            verb: head.verb,
+            flags: u8::from(head.usual) * flag::USUAL,
+            ..Col::default()
+        };
+        col.state.on(Event::Arrived);
+        self.arrivals += 1;
+        self.shared.counters.requests.add(1);
+        if head.rare {
+            self.unpack(index);
+        }
+        if !self.early.is_empty()
+            && let Some((priority, deadline)) = self.early.remove(&self.id(index))
+        {
+            self.change(index, priority, deadline);
+        }
         let state = self.queues.state(queue);
         state.live += 1;
-        let class = request.class.unwrap_or(state.shared.options.priority);
-        let deadline_ns = request.deadline.map_or(NO_DEADLINE, |at| self.to_ns(at));
-        let index = match self.free_requests.pop() {
-            Some(index) => index,
-            None => {
-                self.requests.push(Req::free());
-                self.tags.push(0);
-                u32::try_from(self.requests.len() - 1).expect("fewer than 2^32 requests")
-            }
+        let ruled = !state.rules.is_empty() && self.is_ruled(queue, index, sequence);
+        let flow = match ruled || self.side.wants_cancel(index) || self.closing.is_some() {
+            true => Flow::End(Some(super::canceled_by_close())),
+            false => self.admit(index),
         };
-        self.tags[index as usize] = request.tag;
-        // Written in place: what a free slot has and a new request needs is left as it is. What
-        // owns something changes places with the nothing that a free slot has.
-        let req = &mut self.requests[index as usize];
-        debug_assert!(req.phase == Phase::Free && req.ops_out == 0 && req.jobs_out == 0);
-        req.phase = Phase::Pending;
-        req.queue = queue;
-        req.sequence = sequence;
-        req.class = class;
-        req.deadline_ns = deadline_ns;
-        req.arrival = self.arrivals;
-        req.user_data = request.user_data;
-        req.submitted_ns = submitted_ns;
-        let file = match request.source {
-            Source::File { file, offset, len } => {
-                (req.offset, req.len) = (offset, len);
-                file
-            }
-            _ => {
-                let nothing = Source::File {
-                    file: NO_FILE_ID,
-                    offset: 0,
-                    len: 0,
-                };
-                let source = std::mem::replace(&mut request.source, nothing);
-                let (work, file, offset, len) = taken_apart(source);
-                (req.work, req.offset, req.len) = (work, offset, len);
-                file
-            }
-        };
-        req.file = file.index;
-        req.file_generation = file.generation;
-        req.raw_len = request.raw_len;
-        req.codec = request.codec;
-        std::mem::swap(&mut req.destination, &mut request.destination);
-        req.straight = Straight::NOWHERE;
-        req.issued = 0;
-        req.merge = self.shared.options.merge;
-        req.length_asked = false;
-        std::mem::swap(&mut req.group, &mut request.group);
-        std::mem::swap(&mut req.counter, &mut request.counter);
-        std::mem::swap(&mut req.rare, &mut request.rare);
-        req.usual = req.is_usual();
-        self.arrivals += 1;
-        self.stats.requests += 1;
-        index
+        self.follow(index, flow);
     }
 
-    /// A usual request of an open file goes to the scheduler in one step. False, and nothing was
-    /// changed: something is unusual, so the careful way must look at it, which tells what is
-    /// wrong, if anything is.
-    fn start_usual(&mut self, request: u32) -> bool {
-        let req = &mut self.requests[request as usize];
-        if !req.usual || self.closing.is_some() {
-            return false;
+    #[cold]
+    fn is_ruled(&mut self, queue: u32, index: u32, sequence: u64) -> bool {
+        let rules = std::mem::take(&mut self.queues.state(queue).rules);
+        let ruled = rules
+            .iter()
+            .any(|rule| self.rule_matches(rule, index, sequence));
+        self.queues.state(queue).rules = rules;
+        ruled
+    }
+
+    /// Takes what few requests have out of the slot; starts the timeout.
+    #[cold]
+    fn unpack(&mut self, index: u32) {
+        let rare = self.side.take_rare(index).expect("its head says so");
+        if let Some(timeout) = rare.timeout {
+            let wait = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
+            let col = &self.cols[index as usize];
+            let at = col.submitted_ns.saturating_add(wait);
+            self.timers.insert(at, col.arrival, index);
         }
-        let Some(file) = self.files.get(req.file, req.file_generation) else {
+        let extra = Extra {
+            rare,
+            ..Extra::default()
+        };
+        self.extras[index as usize] = Some(Box::new(extra));
+        self.cols[index as usize].flags |= flag::EXTRA;
+    }
+
+    /// Finds the file, counts writes in their place, and waits for the fence.
+    #[inline]
+    fn admit(&mut self, index: u32) -> Flow {
+        let verb = self.cols[index as usize].verb;
+        let needs_file = !matches!(verb, Verb::Memory | Verb::Names | Verb::Prefetch);
+        if needs_file {
+            let id = self.side.peek(index).file;
+            let Some(file) = self.files.get(id).filter(|file| !file.closing) else {
+                let cause = "an earlier entry closed the file, or the id is of another storage";
+                return Flow::End(Some(Error::new(ErrorKind::StaleFile, cause)));
+            };
+            let epoch = match verb {
+                Verb::Write | Verb::Append => file.write_arrived(),
+                Verb::Sync => file.sync_arrived(),
+                _ => 0,
+            };
+            self.files.hold(id.0.index());
+            let col = &mut self.cols[index as usize];
+            col.flags |= flag::HOLDS;
+            if verb.writes() {
+                col.flags |= flag::WRITES;
+            }
+            if verb.writes() || verb == Verb::Sync {
+                // Writes and syncs need no room; it keeps their epoch.
+                self.side.body(index).room = epoch;
+            }
+        }
+        match self.cols[index as usize].has(flag::EXTRA) && self.waits_at_gate(index) {
+            true => self.hold_at_gate(index),
+            false => self.check(index),
+        }
+    }
+
+    /// Whether a fence holds the source back.
+    fn waits_at_gate(&self, index: u32) -> bool {
+        let after = self.rare(index).and_then(|rare| rare.after.as_ref());
+        after.is_some_and(|(fence, value)| !fence.has_reached(*value))
+    }
+
+    /// Whether any fence still holds something of a request back.
+    pub(super) fn waits_for_fence(&self, index: u32) -> bool {
+        let Some(rare) = self.rare(index) else {
             return false;
         };
-        let (FilePhase::Open(_), Some(about), false) = (&file.phase, &file.about, file.closing)
-        else {
-            return false;
-        };
-        let len = match req.len {
-            u64::MAX if req.offset == 0 => about.len,
+        let gates = [&rare.after, &rare.write_after];
+        let mut gates = gates.into_iter().flatten();
+        gates.any(|(fence, value)| !fence.has_reached(*value))
+    }
+
+    fn hold_at_gate(&mut self, index: u32) -> Flow {
+        let queue = u32::from(self.cols[index as usize].queue);
+        if self.queues.state(queue).dropped {
+            return Flow::End(Some(Error::new(ErrorKind::Canceled, "")));
+        }
+        self.detach_file(index);
+        self.cols[index as usize].state.on(Event::Hold);
+        self.watch(index);
+        Flow::Wait
+    }
+
+    /// Has the fences of a request notify the engine, and looks at them once more: they may have
+    /// been signaled in between.
+    fn watch(&mut self, index: u32) {
+        let id = self.id(index);
+        self.gated.push(id);
+        let watcher = self.shared.as_watcher();
+        let rare = self.rare(index).expect("a request with a fence");
+        let gates = [&rare.after, &rare.write_after];
+        let mut reached = false;
+        for (fence, value) in gates.into_iter().flatten() {
+            fence.watch(&watcher);
+            reached |= fence.has_reached(*value);
+        }
+        if reached {
+            self.shared.look_at_fences();
+        }
+    }
+
+    /// A fence was signaled.
+    pub(super) fn gate_open(&mut self, index: u32) -> Flow {
+        let holds_jobs = self.staged(index).is_some_and(|staged| staged.held);
+        if holds_jobs {
+            if self.waits_for_fence(index) {
+                self.gated.push(self.id(index));
+                return Flow::Wait;
+            }
+            return self.release_jobs(index);
+        }
+        if self.cols[index as usize].state != State::Gated {
+            return Flow::Wait;
+        }
+        if self.waits_at_gate(index) || self.is_late(index) {
+            self.gated.push(self.id(index));
+            return Flow::Wait;
+        }
+        self.check(index)
+    }
+
+    /// Whether a request waits to be read only once its destination may be written: too much is
+    /// held in staging already.
+    fn is_late(&self, index: u32) -> bool {
+        !self.cols[index as usize].has(flag::PREPARED) && self.waits_for_fence(index)
+    }
+
+    /// The fence of a destination has been reached: its jobs may go out.
+    fn release_jobs(&mut self, index: u32) -> Flow {
+        let extra = self.extras[index as usize].as_mut();
+        if let Some(staged) = extra.and_then(|extra| extra.staged.as_mut()) {
+            staged.held = false;
+            self.gated_bytes -= std::mem::take(&mut staged.gated_bytes);
+        }
+        match self.cols[index as usize].ending {
+            Some(_) => Flow::Wait,
+            None => self.advance(index),
+        }
+    }
+
+    /// A request that was held by its queue, its mount or earlier writes.
+    pub(super) fn released(&mut self, index: u32) -> Flow {
+        match self.cols[index as usize].state {
+            State::Gated => self.check(index),
+            _ => Flow::Wait,
+        }
+    }
+
+    /// Its file is open, or failed to open.
+    pub(super) fn file_ready(&mut self, index: u32) -> Flow {
+        let col = &mut self.cols[index as usize];
+        if col.state != State::Opening || col.ending.is_some() {
+            return Flow::Wait;
+        }
+        if self.offer_is_out(index) {
+            // The answer of the open comes with the event; the offer decides first.
+            return Flow::Wait;
+        }
+        self.cols[index as usize].state.on(Event::FileReady);
+        self.check(index)
+    }
+
+    /// The one set of checks that every request passes.
+    #[inline]
+    pub(super) fn check(&mut self, index: u32) -> Flow {
+        match self.cols[index as usize].verb {
+            Verb::Read => self.check_read(index),
+            Verb::Write | Verb::Append => self.check_write(index),
+            Verb::Sync => self.check_sync(index),
+            Verb::Memory => self.check_memory(index),
+            Verb::Names => self.wait_for_earlier(index),
+            Verb::Prefetch => self.prefetch(index),
+            Verb::Info => self.check_info(index),
+        }
+    }
+
+    /// The request needs its file soon. `None`: it is open; else what becomes of the request.
+    #[inline]
+    pub(super) fn need_file(&mut self, index: u32) -> Option<Flow> {
+        let id = self.side.peek(index).file;
+        let file_index = id.0.index();
+        if !self.cols[index as usize].has(flag::ATTACHED) {
+            self.cols[index as usize].flags |= flag::ATTACHED;
+            self.files.attach(file_index);
+        }
+        let request = self.id(index);
+        let file = self.files.at(file_index);
+        if file.descriptor().is_some() {
+            return None;
+        }
+        if let Some(error) = file.failure() {
+            return Some(Flow::End(Some(error.clone())));
+        }
+        file.waiters.push(request);
+        let col = &mut self.cols[index as usize];
+        col.state.on(Event::NeedsFile);
+        self.files.want(file_index, Lane::of(col.priority));
+        Some(Flow::Wait)
+    }
+
+    /// The request does not need its file for the time being.
+    pub(super) fn detach_file(&mut self, index: u32) {
+        if self.cols[index as usize].has(flag::ATTACHED) {
+            self.cols[index as usize].flags &= !flag::ATTACHED;
+            let file = self.side.peek(index).file.0.index();
+            self.files.detach(file);
+        }
+    }
+
+    #[inline]
+    fn check_read(&mut self, index: u32) -> Flow {
+        if let Some(flow) = self.need_file(index) {
+            return flow;
+        }
+        if self.cols[index as usize].has(flag::PREPARED) {
+            return Flow::Runnable;
+        }
+        let body = *self.side.peek(index);
+        let file = self.files.at(body.file.0.index());
+        let (facts, path_len) = (file.facts.expect("an open file"), file.len());
+        let len = match body.len {
+            u64::MAX if body.offset == 0 => path_len,
             len => len,
         };
-        let end = req.offset.checked_add(len);
-        let in_range = end.is_some_and(|end| end <= about.len) && isize::try_from(len).is_ok();
-        if !in_range || len == 0 || about.rotating || req.raw_len.is_some_and(|raw| raw != len) {
-            return false;
+        match body.offset.checked_add(len) {
+            None => return overflow(),
+            Some(end) if end > facts.len => return self.past_end(index, end),
+            Some(_) => {}
         }
-        let access = file.options.access.unwrap_or(self.shared.options.access);
-        if access == Access::Direct && file.alignment().is_none()
-            || room_in(&mut req.destination) < len
-            || needs_staging(&mut req.destination, req.offset, len, file, access)
+        if isize::try_from(len).is_err() {
+            let cause = "the length exceeds the address space";
+            return Flow::End(Some(Error::new(ErrorKind::Overflow, cause)));
+        }
+        if facts.access == Access::Direct && facts.masks.is_none() && len > 0 {
+            let cause = "direct I/O was requested, and the file has none";
+            return Flow::End(Some(Error::new(ErrorKind::NoDirectIo, cause)));
+        }
+        self.cols[index as usize].len = len;
+        if body.len == u64::MAX {
+            if len == 0 && !self.cols[index as usize].has(flag::ASKED) {
+                return self.ask_content(index);
+            }
+            self.charge_late(index, len);
+        }
+        self.check_encoding(index, len)
+    }
+
+    /// Stored bytes land as they are; others are staged.
+    #[inline]
+    fn check_encoding(&mut self, index: u32, len: u64) -> Flow {
+        let head = self.side.head(index);
+        let has_extra = self.cols[index as usize].has(flag::EXTRA);
+        let rare = match has_extra {
+            true => self.rare(index),
+            false => None,
+        };
+        let table = rare.is_some_and(|rare| rare.table.is_some());
+        if head.codec != CodecId::STORED || table {
+            return self.stage(index, head.codec);
+        }
+        if self.declared(index).is_some_and(|declared| declared != len) {
+            let cause = "stored bytes have another length than the raw size declared";
+            return Flow::End(Some(Error::new(ErrorKind::RawSize, cause)));
+        }
+        if self.side.peek(index).room < len {
+            return too_small();
+        }
+        if head.memory == MemoryKind::Supply {
+            return self.ask_memory(index, len);
+        }
+        let gated = has_extra
+            && self.rare(index).is_some_and(|rare| {
+                let gate = rare.write_after.as_ref();
+                gate.is_some_and(|(fence, value)| !fence.has_reached(*value))
+            });
+        if gated && len > 0 {
+            return self.stage(index, CodecId::STORED);
+        }
+        self.cols[index as usize].flags |= flag::PREPARED;
+        match len {
+            0 => {
+                self.show_nothing(index);
+                Flow::End(None)
+            }
+            _ => Flow::Runnable,
+        }
+    }
+
+    /// A buffer of the caller shows what landed in it: nothing.
+    fn show_nothing(&mut self, index: u32) {
+        if self.memory_kind(index) == MemoryKind::Buffer
+            && let Memory::Buffer(buffer) = self.side.memory(index)
         {
-            return false;
+            buffer.set_view(0, 0);
         }
-        file.requests += 1;
-        file.users += 1;
-        (req.found, req.attached) = (true, true);
-        req.file_version = file.version;
-        req.len = len;
-        req.raw_len = Some(len);
-        req.phase = Phase::Waiting;
-        if let Destination::Borrowed(borrowed) = &req.destination {
-            req.straight.base = borrowed.pointer;
-        }
-        let place = Place {
-            class: req.class,
-            deadline_ns: req.deadline_ns,
-            arrival: req.arrival,
-            position: None,
-        };
-        self.scheduler.add(request, place, self.now_ns);
-        true
     }
 
-    /// A request begins: timer, gate, file.
-    fn start(&mut self, request: u32) {
-        if self.closing.is_some() {
-            self.req(request).cancelled = true;
+    /// The raw length that the request gives.
+    pub(super) fn declared(&mut self, index: u32) -> Option<u64> {
+        if !self.cols[index as usize].has(flag::USUAL) {
+            return None;
         }
-        if self.req(request).cancelled {
-            self.settle(request);
+        let raw_len = self.side.usual(index).raw_len;
+        (raw_len != u64::MAX).then_some(raw_len)
+    }
+
+    /// Counts a whole file in its queue's byte budget, now that its length is known.
+    fn charge_late(&mut self, index: u32, len: u64) {
+        let queue = u32::from(self.cols[index as usize].queue);
+        let shared = &self.queues.state(queue).shared;
+        if shared.options.bytes.is_none() || self.declared(index).is_some() {
             return;
         }
-        let timeout = self
-            .req(request)
-            .rare
-            .as_ref()
-            .and_then(|rare| rare.timeout);
-        if let Some(timeout) = timeout {
-            let req = self.req(request);
-            let timer = Timer::Timeout(request, req.generation);
-            let wait = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
-            let at = req.submitted_ns.saturating_add(wait);
-            self.timers.push(Reverse((at, timer)));
-        }
-        if !self.find_file(request) {
-            return;
-        }
-        if self.gate_closed(request, Some(Gate::Source)) {
-            self.wait_at_gate(request);
-            return;
-        }
-        self.proceed(request);
-    }
-
-    /// Checks that the request's file is not stale, and counts the request as a writer in its
-    /// place.
-    fn find_file(&mut self, request: u32) -> bool {
-        let req = &self.requests[request as usize];
-        if req.file == NO_FILE {
-            return true;
-        }
-        let (index, generation) = (req.file, req.file_generation);
-        let found = self
-            .files
-            .get(index, generation)
-            .filter(|file| !file.closing);
-        let Some(file) = found else {
-            let cause = "the file was closed by an earlier entry, or is of another storage";
-            // Without a file nothing of it must be looked up any more.
-            self.req(request).file = NO_FILE;
-            self.fail(request, Error::new(ErrorKind::StaleFile, cause));
-            return false;
-        };
-        let epoch = file.epoch_base + file.epochs.len() as u64 - 1;
-        file.requests += 1;
-        let req = &mut self.requests[request as usize];
-        req.found = true;
-        match req.work {
-            Work::Write | Work::Append => {
-                *file.epochs.back_mut().expect("there is always an epoch") += 1;
-                req.epoch = epoch;
-            }
-            Work::Sync { .. } => {
-                file.epochs.push_back(0);
-                req.epoch = epoch;
-            }
-            _ => {}
-        }
-        true
-    }
-
-    /// Whether a fence (of this kind of gate, if one is named) still holds the request.
-    pub(super) fn gate_closed(&mut self, request: u32, kind: Option<Gate>) -> bool {
-        let rare = self.req(request).rare.as_ref();
-        rare.and_then(|rare| rare.gate.as_ref())
-            .is_some_and(|(fence, value, gate)| {
-                kind.is_none_or(|kind| kind == *gate) && !fence.reached(*value)
-            })
-    }
-
-    /// Has the fence tell us. Looked at once more afterwards: it may have been signalled in
-    /// between.
-    pub(super) fn watch_gate(&mut self, request: u32) {
-        let target = self.requests[request as usize].target(request);
-        self.gated.push(target);
-        let watcher: Arc<dyn crate::fence::Watcher> = self.shared.clone();
-        let rare = self.req(request).rare.as_ref();
-        if let Some((fence, value, _)) = rare.and_then(|rare| rare.gate.as_ref()) {
-            fence.watch(&watcher);
-            if fence.reached(*value) {
-                self.shared.fence_may_be_reached();
-            }
-        }
-    }
-
-    pub(super) fn wait_at_gate(&mut self, request: u32) {
-        self.detach(request);
-        self.req(request).phase = Phase::Gated;
-        self.watch_gate(request);
-    }
-
-    /// Lets go what stands at fences that have been reached.
-    fn open_gates(&mut self) {
-        let gated = std::mem::take(&mut self.gated);
-        for target in gated {
-            let Some(request) = self.live(target) else {
-                continue;
+        self.queues.state(queue).shared.charge_late(len);
+        if !self.cols[index as usize].has(flag::USUAL) {
+            self.cols[index as usize].flags |= flag::USUAL;
+            *self.side.usual(index) = crate::slots::Usual {
+                raw_len: u64::MAX,
+                ..Default::default()
             };
-            let source = self.req(request).phase == Phase::Gated;
-            if self.gate_closed(request, None) {
-                self.gated.push(target);
-            } else if source {
-                self.req(request).phase = Phase::Pending;
-                self.proceed(request);
-            } else {
-                self.release_held_jobs(request);
-            }
         }
+        self.side.usual(index).charged += len;
     }
 
-    /// The source may be accessed: finds the file open, or has it opened.
-    pub(super) fn proceed(&mut self, request: u32) {
-        match &self.req(request).work {
-            Work::Names(_) | Work::Replace(_) => self.wait_for_earlier(request),
-            Work::Memory(bytes) => {
-                let len = bytes.as_slice().len() as u64;
-                self.req(request).len = len;
-                self.prepare(request);
-            }
-            Work::Warm(_) => self.wait_turn(request),
-            _ => {
-                self.attach(request);
-                self.file_ready(request);
-            }
-        }
-    }
-
-    fn wait_for_earlier(&mut self, request: u32) {
-        let req = self.req(request);
-        req.phase = Phase::Pending;
-        let (queue, sequence, generation) = (req.queue, req.sequence, req.generation);
-        let fifo = Fifo::Start(request, generation);
-        let list = &mut self.queues.touch(queue).fifo;
-        // Entries arrive in order, but an entry let go by a gate comes late.
-        let at = list.partition_point(|(other, _)| *other < sequence);
-        list.insert(at, (sequence, fifo));
-    }
-
-    /// The file of a request is open, or failed, or must be opened first.
-    pub(super) fn file_ready(&mut self, request: u32) {
-        let req = &self.requests[request as usize];
-        let (index, target) = (req.file, req.target(request));
-        let file = self.files.at(index);
-        match &file.phase {
-            FilePhase::Open(_) => {}
-            FilePhase::Failed(error) => {
-                let error = Error::from_io(error);
-                self.fail(request, error);
-                return;
-            }
-            _ => {
-                file.waiters.push(target);
-                let req = self.req(request);
-                req.phase = Phase::Opening;
-                let lane = OpenLane::of(req.class);
-                self.files.want(index, lane);
-                return;
-            }
-        }
-        let version = file.version;
-        let req = self.req(request);
-        if req.issued > 0 || req.decode.is_some() {
-            if req.file_version == version {
-                self.wait_turn(request);
-            } else {
-                let cause = "the name came to mean another file while it was being read";
-                self.fail(request, Error::new(ErrorKind::Io, cause));
-            }
-            return;
-        }
-        req.file_version = version;
-        self.resolve(request);
-    }
-
-    /// The file is open: the range becomes definite.
-    pub(super) fn resolve(&mut self, request: u32) {
-        let req = &self.requests[request as usize];
-        let (index, target) = (req.file, req.target(request));
-        let file = self.files.at(index);
-        let req = &mut self.requests[request as usize];
-        match req.work {
-            Work::Sync { .. } => {
-                req.phase = Phase::Pending;
-                self.sync_if_due(request);
-                return;
-            }
-            Work::Write | Work::Append => {
-                if !file.options.write {
-                    let cause = "the file was not opened for writing";
-                    self.fail(request, Error::new(ErrorKind::PermissionDenied, cause));
-                    return;
-                }
-                req.len = destination_len(&mut req.destination);
-                if matches!(req.work, Work::Append) {
-                    let at = file.append_at.get_or_insert(0);
-                    req.offset = *at;
-                    *at += req.len;
-                }
-                if req.offset.checked_add(req.len).is_none() {
-                    let cause = "offset plus length";
-                    self.fail(request, Error::new(ErrorKind::Overflow, cause));
-                    return;
-                }
-            }
-            _ => {
-                let known = file.len();
-                if req.len == u64::MAX && req.offset == 0 {
-                    req.len = known;
-                } else {
-                    match req.offset.checked_add(req.len) {
-                        None => {
-                            let cause = "offset plus length";
-                            self.fail(request, Error::new(ErrorKind::Overflow, cause));
-                            return;
-                        }
-                        Some(end) if end > known => {
-                            self.past_end(request, index, target);
-                            return;
-                        }
-                        Some(_) => {}
-                    }
-                }
-            }
-        }
-        self.prepare(request);
-    }
-
-    /// The range ends beyond the length that the open told: the file may have grown since.
-    fn past_end(&mut self, request: u32, index: u32, target: Target) {
-        let descriptor = self.files.at(index).descriptor();
-        let req = self.req(request);
+    /// The range ends beyond the length that the open reported: the file may have grown.
+    fn past_end(&mut self, index: u32, end: u64) -> Flow {
+        let file = self.side.peek(index).file.0.index();
+        let file = self.files.at(file);
+        let (descriptor, len) = (file.descriptor(), file.len());
+        let col = &mut self.cols[index as usize];
         match descriptor {
-            Some(descriptor) if !req.length_asked => {
-                req.length_asked = true;
-                req.phase = Phase::Pending;
-                req.jobs_out += 1;
-                self.jobs_out += 1;
-                let job = Job::File(target, FileWork::Len { descriptor });
-                self.jobs.push((Priority::High, job));
+            Some(descriptor) if !col.has(flag::ASKED) => {
+                col.flags |= flag::ASKED;
+                col.state.on(Event::NeedsFile);
+                self.call_for(index, CallKind::Len, true, Call::Len(descriptor));
+                Flow::Wait
             }
             _ => {
-                let cause = "the range reaches past the end of the file";
-                self.fail(request, Error::new(ErrorKind::PastEnd, cause));
+                let cause = format!("the range ends at {end}, and the file has {len} bytes");
+                Flow::End(Some(Error::new(ErrorKind::PastEnd, cause)))
             }
         }
     }
 
-    /// How reads of the request's file go.
-    pub(super) fn access(&mut self, request: u32) -> Access {
-        let index = self.req(request).file;
-        let own = self.files.at(index).options.access;
-        own.unwrap_or(self.shared.options.access)
+    /// A file that reports no length may have content all the same (procfs): it is read to its end.
+    fn ask_content(&mut self, index: u32) -> Flow {
+        let file = self.side.peek(index).file.0.index();
+        let descriptor = self.files.at(file).descriptor().expect("an open file");
+        let col = &mut self.cols[index as usize];
+        col.flags |= flag::ASKED;
+        col.state.on(Event::NeedsFile);
+        let call = Call::Content(descriptor);
+        self.call_for(index, CallKind::Content, true, call);
+        Flow::Wait
     }
 
-    /// The request waits for its turn in the scheduler.
-    pub(super) fn wait_turn(&mut self, request: u32) {
-        let now_ns = self.now_ns;
-        let place = self.place_of(request);
-        let req = self.req(request);
-        if req.is_ending() {
-            self.settle(request);
-            return;
+    fn check_write(&mut self, index: u32) -> Flow {
+        if let Some(flow) = self.need_file(index) {
+            return flow;
         }
-        req.phase = Phase::Waiting;
-        self.attach(request);
-        let scheduler = self.scheduler_of(request);
-        if !scheduler.contains(request) {
-            scheduler.add(request, place, now_ns);
+        if self.cols[index as usize].has(flag::PREPARED) {
+            return Flow::Runnable;
+        }
+        let body = *self.side.peek(index);
+        let file = self.files.at(body.file.0.index());
+        if !file.options.write {
+            let cause = "the file was not opened for writing";
+            return Flow::End(Some(Error::new(ErrorKind::PermissionDenied, cause)));
+        }
+        if self.cols[index as usize].verb == Verb::Append {
+            let at = file.append(body.len);
+            self.side.body(index).offset = at;
+        }
+        if self.side.peek(index).offset.checked_add(body.len).is_none() {
+            return overflow();
+        }
+        self.cols[index as usize].flags |= flag::PREPARED;
+        match body.len {
+            0 => Flow::End(None),
+            _ => Flow::Runnable,
         }
     }
 
-    pub(super) fn place_of(&mut self, request: u32) -> Place {
-        let req = &self.requests[request as usize];
-        let position = match self.files.get(req.file, req.file_generation) {
-            Some(file) => file
-                .about
-                .as_ref()
-                .filter(|about| about.rotating)
-                .map(|about| {
-                    // Without a position from the system, files lie one after the other by inode.
-                    let start = about.position.unwrap_or(about.identity.inode << 24);
-                    start.saturating_add(req.offset + req.issued)
-                }),
-            None => None,
+    /// Syncs once all writes before have completed.
+    fn check_sync(&mut self, index: u32) -> Flow {
+        if let Some(flow) = self.need_file(index) {
+            return flow;
+        }
+        let (id, body) = (self.id(index), *self.side.peek(index));
+        let data_only = match self.rare(index).map(|rare| &rare.work) {
+            Some(Work::Sync { data_only }) => *data_only,
+            _ => unreachable!("a sync says of what"),
         };
-        Place {
-            class: req.class,
-            deadline_ns: req.deadline_ns,
-            arrival: req.arrival,
-            position,
+        let file = self.files.at(body.file.0.index());
+        if !file.epoch_completed(body.room) {
+            file.syncs.push(id);
+            self.cols[index as usize].state.on(Event::Hold);
+            return Flow::Wait;
         }
+        let file = file.descriptor().expect("an open file");
+        self.cols[index as usize].state.on(Event::Work);
+        let call = Call::Sync { file, data_only };
+        self.call_for(index, CallKind::Sync, false, call);
+        Flow::Wait
     }
 
-    fn command(&mut self, queue: u32, command: Command) {
-        match command {
-            Command::CancelTagged {
-                mask,
-                value,
-                before,
-            } => {
-                self.cancel_tagged(queue, before, mask, value);
-            }
-            Command::CancelGroup { group, before } => {
-                self.cancel_where(queue, before, |req| {
-                    req.group.as_ref().is_some_and(|other| other.same(&group))
-                });
-            }
-            Command::CancelCell(cell) => {
-                let shared = &self.queues.state(queue).shared;
-                if let Some(request) = shared.cells.request_of(cell) {
-                    self.cancel(request);
-                }
-            }
-            Command::Reprioritise {
-                cell,
-                class,
-                deadline,
-            } => {
-                let shared = &self.queues.state(queue).shared;
-                if let Some(request) = shared.cells.request_of(cell) {
-                    self.change_class(request, class, deadline);
-                }
-            }
-            Command::Pause(paused) => {
-                self.queues.state(queue).paused = paused;
-                self.unhold(queue);
-            }
-            Command::Bandwidth(cap) => {
-                let bucket = cap.map(super::queues::Bucket::new);
-                self.queues.state(queue).bucket = bucket;
-                self.unhold(queue);
-            }
-            Command::Drop => {
-                self.queues.touch(queue).dropped = true;
-                self.queues.state(queue).paused = false;
-                self.unhold(queue);
-                // Also one whose file is still being opened, and would come to its gate later.
-                self.cancel_where(queue, u64::MAX, |req| {
-                    let gate = req.rare.as_ref().and_then(|rare| rare.gate.as_ref());
-                    gate.is_some_and(|(fence, value, _)| !fence.reached(*value))
-                });
-            }
-        }
-    }
-
-    /// Looks through the column of tags, and at the requests that it finds.
-    fn cancel_tagged(&mut self, queue: u32, before: u64, mask: u64, value: u64) {
-        for index in 0..self.tags.len() {
-            if self.tags[index] & mask == value {
-                let request = u32::try_from(index).expect("fewer than 2^32 requests");
-                self.cancel_if(request, queue, before, |_| true);
-            }
-        }
-    }
-
-    fn cancel_where(&mut self, queue: u32, before: u64, matches: impl Fn(&Req) -> bool) {
-        for request in 0..u32::try_from(self.requests.len()).expect("fewer than 2^32 requests") {
-            self.cancel_if(request, queue, before, &matches);
-        }
-    }
-
-    fn cancel_if(&mut self, request: u32, queue: u32, before: u64, matches: impl Fn(&Req) -> bool) {
-        let req = &self.requests[request as usize];
-        if req.phase != Phase::Free && req.queue == queue && req.sequence < before && matches(req) {
-            self.cancel(request);
-        }
-    }
-
-    pub(super) fn cancel(&mut self, request: u32) {
-        let req = self.req(request);
-        if req.phase != Phase::Free && !req.is_ending() {
-            req.cancelled = true;
-            self.settle(request);
-        }
-    }
-
-    fn change_class(&mut self, request: u32, class: Priority, deadline: Option<Instant>) {
-        let deadline_ns = deadline.map_or(NO_DEADLINE, |at| self.to_ns(at));
-        let req = self.req(request);
-        req.class = class;
-        req.deadline_ns = deadline_ns;
-        if self.scheduler_of(request).contains(request) {
-            let (place, now_ns) = (self.place_of(request), self.now_ns);
-            self.scheduler_of(request).change(request, place, now_ns);
-        }
-    }
-
-    /// A queue's held requests may be served again (or will be held again when their turn comes).
-    pub(super) fn unhold(&mut self, queue: u32) {
-        let Some(state) = self.queues.get(queue) else {
-            return;
+    fn check_info(&mut self, index: u32) -> Flow {
+        let id = self.side.peek(index).file;
+        let file = self.files.at(id.0.index());
+        // A file that was closed to make room is not opened again for this.
+        let info = match (file.info(), file.failure()) {
+            (Some(info), None) => info,
+            _ => match self.need_file(index) {
+                Some(flow) => return flow,
+                None => self.files.at(id.0.index()).info().expect("an open file"),
+            },
         };
-        if state.paused {
-            return;
+        self.side.set_outcome(index, Memory::Info(info));
+        Flow::End(None)
+    }
+
+    fn check_memory(&mut self, index: u32) -> Flow {
+        let head = self.side.head(index);
+        if let Some(declared) = self.declared(index)
+            && head.codec == CodecId::STORED
+            && self.rare(index).is_some_and(|rare| rare.table.is_none())
+            && declared != self.cols[index as usize].len
+        {
+            let cause = "stored bytes have another length than the raw size declared";
+            return Flow::End(Some(Error::new(ErrorKind::RawSize, cause)));
         }
-        for target in std::mem::take(&mut state.held) {
-            if let Some(request) = self.live(target)
-                && self.req(request).phase == Phase::Held
-            {
-                if self.req(request).file == NO_FILE {
-                    self.wait_turn(request);
-                } else {
-                    self.attach(request);
-                    self.file_ready(request);
-                }
+        match self.cols[index as usize].has(flag::PREPARED) {
+            true => Flow::Runnable,
+            false => self.stage(index, head.codec),
+        }
+    }
+
+    /// Names are worked on once everything before has completed.
+    fn wait_for_earlier(&mut self, index: u32) -> Flow {
+        let col = &mut self.cols[index as usize];
+        col.state.on(Event::Hold);
+        let (queue, sequence) = (u32::from(col.queue), col.sequence);
+        let id = self.id(index);
+        self.queues.touch(queue).add_fifo(sequence, Fifo::Start(id));
+        Flow::Wait
+    }
+
+    /// Routes a request through staging.
+    pub(super) fn stage(&mut self, index: u32, codec: CodecId) -> Flow {
+        let gated = self.rare(index).is_some_and(|rare| {
+            let gate = rare.write_after.as_ref();
+            gate.is_some_and(|(fence, value)| !fence.has_reached(*value))
+        });
+        let queue = u32::from(self.cols[index as usize].queue);
+        if gated && self.queues.state(queue).dropped {
+            return Flow::End(Some(Error::new(ErrorKind::Canceled, "")));
+        }
+        match self.add_staged(index, codec, gated) {
+            Ok(true) => {}
+            Ok(false) => return self.hold_at_gate(index),
+            Err(error) => return Flow::End(Some(error)),
+        }
+        self.cols[index as usize].flags |= flag::PREPARED;
+        if gated {
+            self.watch(index);
+        }
+        match self.cols[index as usize].len {
+            0 => self.advance(index),
+            _ => Flow::Runnable,
+        }
+    }
+
+    /// Makes the staged part of a request; false: staging already holds as much as fences may, and
+    /// the request is read late.
+    fn add_staged(&mut self, index: u32, codec: CodecId, gated: bool) -> Result<bool, Error> {
+        let col = &self.cols[index as usize];
+        let (len, in_memory) = (col.len, col.verb == Verb::Memory);
+        let table = self.rare(index).and_then(|rare| rare.table.clone());
+        let declared = self.declared(index);
+        let options = &self.shared.options;
+        let capacity = self.arena.capacity() as u64;
+        let sizes = (capacity, options.block_bytes as u64);
+        let lens = (len, declared);
+        let mut staged = Staged::new(codec, table, lens, in_memory, sizes, &options.codecs)?;
+        if gated && !in_memory {
+            let windows = (limits::WINDOWS_AHEAD * limits::BLOCK_BYTES_DEFAULT) as u64;
+            let bytes = len.min(windows) + 4096;
+            if self.gated_bytes + bytes > capacity / 4 {
+                return Ok(false);
             }
+            self.gated_bytes += bytes;
+            staged.gated_bytes = bytes;
         }
+        staged.held = gated;
+        self.extra(index).staged = Some(Box::new(staged));
+        Ok(true)
     }
 
-    /// The length of a file was asked for again.
-    pub(super) fn length_told(&mut self, request: u32, len: u64) {
-        let index = self.req(request).file;
-        if let Some(about) = &mut self.files.at(index).about {
-            about.len = len;
-        }
-        self.file_ready(request);
+    /// The extra part of a request, made if it has none.
+    pub(super) fn extra(&mut self, index: u32) -> &mut Extra {
+        self.cols[index as usize].flags |= flag::EXTRA;
+        self.extras[index as usize].get_or_insert_default()
     }
 }
 
-const NO_FILE_ID: FileId = FileId {
-    index: NO_FILE,
-    generation: 0,
-};
-
-/// Work, file, offset and length.
-fn taken_apart(source: Source) -> (Work, FileId, u64, u64) {
-    match source {
-        Source::File { file, offset, len } => (Work::Read, file, offset, len),
-        Source::Memory(bytes) => (Work::Memory(bytes), NO_FILE_ID, 0, 0),
-        Source::Write { file, offset } => (Work::Write, file, offset, 0),
-        Source::Append { file } => (Work::Append, file, 0, 0),
-        Source::Sync { file, data_only } => (Work::Sync { data_only }, file, 0, 0),
-        Source::Names(names) => (Work::Names(names), NO_FILE_ID, 0, 0),
-        Source::Replace(name) => (Work::Replace(name), NO_FILE_ID, 0, 0),
-        Source::Warm { view, offset, len } => (Work::Warm(view), NO_FILE_ID, offset, len),
-    }
+fn overflow() -> Flow {
+    let cause = "offset plus length exceeds 2^64";
+    Flow::End(Some(Error::new(ErrorKind::Overflow, cause)))
 }
 
-/// Bytes that a destination has room for.
-#[inline]
-pub(super) fn room_in(destination: &mut Destination) -> u64 {
-    match destination {
-        Destination::Library => u64::MAX,
-        Destination::Buffer(buffer) => buffer.capacity() as u64,
-        other => destination_len(other),
-    }
-}
-
-/// Bytes of a destination that already has memory.
-pub(super) fn destination_len(destination: &mut Destination) -> u64 {
-    let len = match destination {
-        Destination::Buffer(buffer) => buffer.len(),
-        Destination::Pieces(pieces) => pieces.iter().map(|piece| piece.len()).sum(),
-        Destination::Landing(memory) => {
-            let crate::destination::Place::Host { len, .. } = memory.place();
-            len
-        }
-        Destination::Borrowed(borrowed) => borrowed.len,
-        Destination::Library | Destination::Supply(_) | Destination::Nothing => 0,
-    };
-    len as u64
+pub(super) fn too_small() -> Flow {
+    let cause = "the destination is smaller than what must land in it";
+    Flow::End(Some(Error::new(ErrorKind::DestinationTooSmall, cause)))
 }

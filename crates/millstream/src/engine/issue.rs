@@ -1,26 +1,25 @@
-//! Issuing: the scheduler's picks become operations of a device.
-//!
-//! # Safety
-//! Memory given to a device belongs to its operation until the completion: it lies in a request's
-//! destination or a window, both of which the engine keeps (in the request or in quarantine) while
-//! operations are out, and leaks if the device reports them as abandoned.
-#![expect(unsafe_code, reason = "lends memory to devices")]
+//! Issuing: the scheduler's picks become operations.
 
-use std::cmp::Reverse;
+use millstream_io::{Access, Descriptor, Segment, Verb as IoVerb};
 
-use millstream_io::{Descriptor, Operation, Segment, Segments, Verb};
-
-use super::table::{Members, NO_FILE, Phase, Work};
-use super::{Engine, Timer};
-use crate::job::{FileWork, Job, Target};
+use super::{Engine, Extra, Flow, flag};
+use crate::destination::{Memory, MemoryKind};
+use crate::error::{Error, ErrorKind};
+use crate::files::DirectState;
+use crate::ids::Id;
 use crate::limits;
-use crate::request::Priority;
-use crate::scheduler::Scheduler;
+use crate::priority::{PRIORITIES, Priority};
+use crate::request::{Verb, Work};
+use crate::route::{self, Cache, FileFacts, Hits, Layout, ReadFacts, Route};
+use crate::slots::Body;
+use crate::staging::{Serve, moved};
+use crate::state::Event;
+use crate::transfers::{Block, Lane, NO_WINDOW};
 
 /// What became of a pick.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Issue {
-    /// A block went to a device (or to a worker); the request still waits if it has more.
+enum Issue {
+    /// A block was issued; the request still waits if it has more.
     Issued,
     /// The request left the scheduler.
     Left,
@@ -28,421 +27,796 @@ pub(super) enum Issue {
     NoStaging,
 }
 
-/// Operations of one slow mount that are under way: as many again as its threads.
-const SLOW_OPS_MAX: u32 = 4;
-
-/// Operations that may be pushed and not yet submitted at the end of a round.
-const UNSUBMITTED_MAX: usize = 16;
-
-/// Bytes that one job of a page walker populates.
-const WARM_BYTES: u64 = 4 << 20;
-
-/// Where and how one operation reads or writes.
-#[derive(Clone, Copy)]
-pub(super) struct Transfer {
-    pub(super) verb: Verb,
-    pub(super) offset: u64,
-    pub(super) want: u64,
-    pub(super) need: u64,
-    pub(super) direct: bool,
-    /// Likely to be in the page cache.
-    pub(super) copied: bool,
-    pub(super) window: u64,
-    pub(super) segment: Segment,
+/// A block of a request that lands directly in its memory.
+struct Plain {
+    route: Route,
+    layout: Layout,
+    descriptor: Descriptor,
+    pointer: *mut u8,
 }
 
 impl Engine {
-    /// Serves requests as long as the device and the bounds allow; whether any was.
+    /// Serves requests as long as devices and bounds allow; whether any was.
     pub(super) fn issue_all(&mut self) -> bool {
-        let mut worked = self.push_waiting();
-        worked |= self.issue_from_memory();
-        let mut passed = [false; 4];
+        let mut worked = self.issue_from_memory();
+        let mut skip = [false; PRIORITIES];
         let mut staging_short = false;
-        while self.device.in_flight() < self.device.depth() && self.has_room_for_copies() {
-            let picked = self.scheduler.pick(self.now_ns, self.rate, passed);
-            let Some((request, class)) = picked else {
+        let depth = self.lanes.depth();
+        while self.scheduler.waiting() > 0
+            && self.transfers.out_in(Lane::Main) < depth
+            && self.transfers.out_in(Lane::Cached) < limits::COPIES_MAX
+            && self.transfers.copy_bytes() < limits::COPIES_BYTES_MAX
+            && self.jobs_out < limits::JOBS_MAX
+        {
+            let rate = self.rate.bytes_per_second;
+            let Some((index, priority)) = self.scheduler.pick(self.now_ns, rate, skip) else {
                 break;
             };
-            if self.hold(request) {
+            if self.is_held(index) {
                 continue;
             }
-            match self.issue(request, staging_short) {
+            match self.issue(index, priority, staging_short) {
                 Issue::Issued => worked = true,
-                Issue::Left => {
-                    debug_assert!(!self.scheduler.contains(request), "it has left");
-                }
+                Issue::Left => {}
                 Issue::NoStaging => {
-                    passed[class as usize] = true;
+                    skip[priority as usize] = true;
                     staging_short = true;
                 }
             }
         }
-        self.send_copies();
-        // What is pushed in the last rounds before a rest goes to the device with the call that
-        // waits, unless the device would run dry until then.
-        let with_device = self.device.in_flight() - self.unsubmitted.min(self.device.in_flight());
-        if self.unsubmitted >= UNSUBMITTED_MAX || with_device <= 2 * self.unsubmitted {
-            self.submit();
-        }
         worked
     }
 
-    /// Gives workers what requests out of memory have for them. These wait for workers alone: not
-    /// behind reads of their class, for which a device has no time yet.
+    /// Hands stored bytes that are in memory to workers: they wait for these alone, and not behind
+    /// reads of their priority, for which a device has no time yet.
     fn issue_from_memory(&mut self) -> bool {
         let mut worked = false;
-        while self.jobs_out < limits::JOBS_MAX {
-            let scheduler = &mut self.memory_scheduler;
-            let Some((request, _)) = scheduler.pick(self.now_ns, self.rate, [false; 4]) else {
+        while self.memory_scheduler.waiting() > 0 && self.jobs_out < limits::JOBS_MAX {
+            let rate = self.rate.bytes_per_second;
+            let picked = self
+                .memory_scheduler
+                .pick(self.now_ns, rate, [false; PRIORITIES]);
+            let Some((index, _)) = picked else {
                 break;
             };
-            if !self.hold(request) {
-                self.issue_memory(request);
-                worked = true;
+            if self.is_held(index) {
+                continue;
             }
+            worked = true;
+            let stored = match self.rare(index).map(|rare| &rare.work) {
+                Some(Work::Memory(stored)) => stored.clone(),
+                _ => unreachable!("stored bytes are in memory"),
+            };
+            self.leave(index, Event::Issued);
+            if let Some(staged) = &mut self.extra(index).staged {
+                staged.add_memory(stored);
+            }
+            let flow = self.advance(index);
+            self.follow(index, flow);
         }
         worked
     }
 
-    /// Where a request waits for its turn.
-    pub(super) fn scheduler_of(&mut self, request: u32) -> &mut Scheduler {
-        match self.requests[request as usize].work {
-            Work::Memory(_) => &mut self.memory_scheduler,
-            _ => &mut self.scheduler,
-        }
-    }
-
-    /// Starts what was pushed.
-    pub(super) fn submit(&mut self) {
-        self.unsubmitted = 0;
-        if let Err(error) = self.device.submit() {
-            self.shared.log(
-                crate::LogLevel::Warning,
-                &format!("the device is broken: {error}"),
-            );
-        }
-        if let Some(slow) = &mut self.slow
-            && let Err(error) = slow.submit()
-        {
-            self.shared.log(
-                crate::LogLevel::Warning,
-                &format!("the device is broken: {error}"),
-            );
-        }
-    }
-
-    /// Takes a request of a paused or capped queue out of the scheduler.
-    fn hold(&mut self, request: u32) -> bool {
+    /// Takes a request of a paused or limited queue out of the scheduler.
+    #[inline]
+    fn is_held(&mut self, index: u32) -> bool {
+        let queue = u32::from(self.cols[index as usize].queue);
         let now_ns = self.now_ns;
-        let queue = self.req(request).queue;
-        let target = self.requests[request as usize].target(request);
         let state = self.queues.state(queue);
-        let until = state
-            .bucket
-            .as_ref()
-            .and_then(|bucket| bucket.wait_until(now_ns));
+        let until = match &state.bucket {
+            None => None,
+            Some(bucket) => bucket.wait_until(now_ns),
+        };
         if !state.paused && until.is_none() {
             return false;
         }
         let first = state.held.is_empty();
-        state.held.push(target);
+        let id = self.id(index);
+        self.queues.state(queue).held.push(id);
         if let Some(at) = until
             && first
         {
-            self.timers.push(Reverse((at, Timer::Bandwidth(queue))));
+            self.holds.remove(queue);
+            self.holds.insert(at, 0, queue);
         }
-        self.leave(request, Phase::Held);
-        self.detach(request);
+        self.leave(index, Event::Hold);
+        self.detach_file(index);
         true
     }
 
     /// Takes a request out of the scheduler.
-    pub(super) fn leave(&mut self, request: u32, phase: Phase) {
-        self.scheduler_of(request).remove(request);
-        self.req(request).phase = phase;
+    #[inline]
+    fn leave(&mut self, index: u32, event: Event) {
+        let was_in = self.scheduler_of(index).remove(index);
+        assert!(was_in, "a pick is in its scheduler");
+        self.cols[index as usize].state.on(event);
     }
 
-    fn issue(&mut self, request: u32, staging_short: bool) -> Issue {
-        if self.issue_usual(request) {
-            return Issue::Issued;
-        }
-        if let Work::Warm(_) = self.req(request).work {
-            return self.issue_warm(request);
-        }
-        if self.req(request).file != NO_FILE
-            && (self.was_evicted(request) || self.slow_mount_full(request))
-        {
+    /// A request that was picked fails.
+    fn fail(&mut self, index: u32, error: Error) -> Issue {
+        let flow = self.end_wanted(index, error);
+        self.follow(index, flow);
+        Issue::Left
+    }
+
+    #[inline]
+    fn issue(&mut self, index: u32, priority: Priority, staging_short: bool) -> Issue {
+        let body = *self.side.peek(index);
+        let file_index = body.file.0.index();
+        let id = self.id(index);
+        if self.files.mount_is_full(file_index, id) {
+            self.leave(index, Event::Hold);
             return Issue::Left;
         }
-        if self.req(request).decode.is_some() {
-            self.issue_staged(request, staging_short)
-        } else {
-            self.issue_straight(request)
+        if self.staged(index).is_some() {
+            return self.issue_staged(index, &body, priority, staging_short);
         }
-    }
-
-    /// A request that had let go of its file may find it closed: it has it opened again.
-    fn was_evicted(&mut self, request: u32) -> bool {
-        let index = self.req(request).file;
-        if self.files.at(index).descriptor().is_some() {
-            return false;
-        }
-        self.leave(request, Phase::Opening);
-        self.file_ready(request);
-        true
-    }
-
-    /// A mount that can hang takes few operations at a time; its requests wait beside the
-    /// scheduler.
-    fn slow_mount_full(&mut self, request: u32) -> bool {
-        let req = &self.requests[request as usize];
-        let (index, target) = (req.file, req.target(request));
-        let file = self.files.at(index);
-        if !file.is_slow() {
-            return false;
-        }
-        let mount = file.mount();
-        let slow = self.files.slow_mounts.entry(mount).or_default();
-        if slow.ops < SLOW_OPS_MAX {
-            return false;
-        }
-        slow.waiting.push(target);
-        self.leave(request, Phase::Pending);
-        true
-    }
-
-    fn issue_warm(&mut self, request: u32) -> Issue {
-        let req = &self.requests[request as usize];
-        let target = req.target(request);
-        let Work::Warm(view) = &req.work else {
-            unreachable!("only warming is served so")
+        let plain = match self.cols[index as usize].verb.writes() {
+            true => self.plan_write(index, &body, priority),
+            false => match self.plan_read(index, &body, priority) {
+                Ok(plain) => plain,
+                Err(issue) => return issue,
+            },
         };
-        let left = req.len - req.issued.min(req.len);
-        let bytes = left.min(WARM_BYTES);
-        let work = FileWork::Warm {
-            view: std::sync::Arc::clone(view),
-            offset: req.offset + req.issued,
-            len: bytes,
-        };
-        self.leave(request, Phase::Active);
-        let req = self.req(request);
-        req.issued += bytes;
-        req.jobs_out += 1;
-        let class = req.class;
-        self.jobs_out += 1;
-        self.jobs.push((class, Job::File(target, work)));
+        if let Route::Staged { .. } = plain.route {
+            return match self.stage_late(index) {
+                Ok(()) => self.issue_staged(index, &body, priority, staging_short),
+                Err(error) => self.fail(index, error),
+            };
+        }
+        self.push_plain(index, file_index, priority, &plain);
         Issue::Issued
     }
 
-    /// Gives a request's transfer to the device that serves its file.
-    pub(super) fn push(&mut self, target: Target, transfer: &Transfer, descriptor: Descriptor) {
-        self.requests[target.request as usize].ops_out += 1;
-        let segments = Segments::One(transfer.segment);
-        let members = Members::One(target);
-        self.push_op(target.request, members, segments, transfer, descriptor);
+    /// Memory that is not aligned for direct reads: the whole request goes through staging.
+    fn stage_late(&mut self, index: u32) -> Result<(), Error> {
+        let len = self.cols[index as usize].len;
+        let options = &self.shared.options;
+        let sizes = (self.arena.capacity() as u64, options.block_bytes as u64);
+        let staged = crate::staging::Staged::new(
+            millstream_codec::CodecId::STORED,
+            None,
+            (len, None),
+            false,
+            sizes,
+            &options.codecs,
+        )?;
+        let extra: &mut Extra = self.extra(index);
+        extra.staged = Some(Box::new(staged));
+        Ok(())
     }
 
-    /// As [`Engine::push`], for requests that follow one another in the file; `transfer` spans all
-    /// of them.
-    pub(super) fn push_merged(
-        &mut self,
-        members: Box<[(Target, u64)]>,
-        segments: Vec<Segment>,
-        transfer: &Transfer,
-        descriptor: Descriptor,
-    ) {
-        for (target, _) in &members {
-            self.requests[target.request as usize].ops_out += 1;
+    fn plan_write(&mut self, index: u32, body: &Body, priority: Priority) -> Plain {
+        let col = &self.cols[index as usize];
+        let left = col.len - col.issued;
+        let bytes = left.min(self.scheduler.block_bytes(priority, self.now_ns));
+        let file = self.files.at(body.file.0.index());
+        Plain {
+            route: Route::Buffered,
+            layout: Layout::plain(body.offset + col.issued, bytes),
+            descriptor: file.descriptor().expect("a file with users is open"),
+            pointer: moved(body.pointer, col.issued),
         }
-        self.stats.merged_operations += 1;
-        let segments = Segments::Many(segments);
-        let first = members[0].0.request;
-        self.push_op(
-            first,
-            Members::Many(members),
-            segments,
-            transfer,
-            descriptor,
-        );
     }
 
-    #[inline(always)]
-    fn push_op(
+    /// Routes and lays out the next block of a read.
+    #[inline]
+    fn plan_read(&mut self, index: u32, body: &Body, priority: Priority) -> Result<Plain, Issue> {
+        let col = &self.cols[index as usize];
+        let (issued, len) = (col.issued, col.len);
+        let at = body.offset + issued;
+        let mut left = len - issued;
+        let kind = self.memory_kind(index);
+        let mut pointer = match kind {
+            MemoryKind::Pieces => {
+                let (pointer, within) = self.piece_at(index, issued);
+                left = left.min(within);
+                pointer
+            }
+            _ => self.pointer_at(index, body, kind, issued),
+        };
+        let bytes = left.min(self.scheduler.block_bytes(priority, self.now_ns));
+        let file = self.files.at(body.file.0.index());
+        let facts = file.facts.expect("a file with users is open");
+        let hits = match self.lanes.is_modeled() {
+            true => Hits::Unlikely,
+            false => file.hits(),
+        };
+        let mut read = ReadFacts {
+            total: len,
+            at,
+            bytes,
+            pointer,
+            slack: pointer.is_null(),
+            staged: false,
+            borrowed: kind == MemoryKind::Borrowed,
+            hits,
+        };
+        if pointer.is_null() && kind == MemoryKind::Buffer {
+            read.slack = self.has_slack(index, at, len, &facts);
+        } else if !pointer.is_null() && kind == MemoryKind::Buffer {
+            read.slack = true;
+        }
+        let mut route = self.route(body, &facts, &read);
+        if let Route::Staged { .. } = route
+            && (issued > 0 || (kind == MemoryKind::Pieces && facts.access == Access::Auto))
+            && !facts.can_hang
+        {
+            // Only whole requests are staged; an odd rest goes through the page cache.
+            route = Route::Buffered;
+        }
+        if let Route::Staged { .. } = route {
+            let plain = Layout::plain(at, bytes);
+            let descriptor = self.files.at(body.file.0.index()).descriptor();
+            return Ok(Plain {
+                route,
+                layout: plain,
+                descriptor: descriptor.expect("a file with users is open"),
+                pointer,
+            });
+        }
+        if route == Route::Direct {
+            route = self.direct_or_not(index, body, facts.access)?;
+        }
+        if pointer.is_null() {
+            let lead = match (route, facts.masks) {
+                (Route::Direct, Some((offsets, _))) => (at & offsets, offsets),
+                _ => (0, 0),
+            };
+            if let Err(error) = self.land(index, len, lead) {
+                return Err(self.fail(index, error));
+            }
+            pointer = self.side.peek(index).pointer;
+        }
+        Ok(self.lay_out(index, &facts, route, at, (left, bytes), priority, pointer))
+    }
+
+    /// Where the next block of a request with one piece of memory lands; null before it has any.
+    fn pointer_at(&mut self, index: u32, body: &Body, kind: MemoryKind, issued: u64) -> *mut u8 {
+        if !body.pointer.is_null() {
+            return moved(body.pointer, issued);
+        }
+        if kind != MemoryKind::Owned {
+            return std::ptr::null_mut();
+        }
+        let span = self.side.memory(index).span();
+        let pointer = span.map_or(std::ptr::null_mut(), |span| span.pointer);
+        self.side.body(index).pointer = pointer;
+        pointer
+    }
+
+    /// Of several buffers: where byte `at` lands, and how many bytes fit behind it.
+    fn piece_at(&mut self, index: u32, at: u64) -> (*mut u8, u64) {
+        let mut before = 0;
+        if let Memory::Pieces(pieces) = self.side.memory(index) {
+            for piece in pieces {
+                let len = piece.len() as u64;
+                if at < before + len {
+                    return (moved(piece.as_mut_ptr(), at - before), len - (at - before));
+                }
+                before += len;
+            }
+        }
+        unreachable!("the pieces have room: it was checked")
+    }
+
+    /// Whether a buffer of the caller has room for what alignment adds before the range.
+    fn has_slack(&mut self, index: u32, at: u64, len: u64, facts: &FileFacts) -> bool {
+        let lead = facts.masks.map_or(0, |(offsets, _)| at & offsets);
+        self.side.memory(index).room() >= lead + len
+    }
+
+    /// The route of a block: asks what the page cache holds only if that matters.
+    #[inline]
+    fn route(&mut self, body: &Body, facts: &FileFacts, read: &ReadFacts) -> Route {
+        let file = self.files.at(body.file.0.index());
+        if let Ok(route) = route::route(facts, read, Cache::NotAsked) {
+            if read.hits == Hits::Unlikely && route == Route::Buffered {
+                file.passed();
+            }
+            return route;
+        }
+        let cache = match self.lanes.is_modeled() {
+            true => Cache::Absent,
+            false => self.ask_cache(body, read),
+        };
+        match route::route(facts, read, cache) {
+            Ok(route) => route,
+            Err(_) => unreachable!("the cache was asked"),
+        }
+    }
+
+    /// What the page cache holds of a block.
+    fn ask_cache(&mut self, body: &Body, read: &ReadFacts) -> Cache {
+        let file = self.files.at(body.file.0.index());
+        let descriptor = file.descriptor().expect("a file with users is open");
+        let cached = self.shared.fs.cached(descriptor, read.at, read.bytes);
+        if read.hits == Hits::Due {
+            file.asked(cached.map(|cached| cached >= read.bytes));
+        }
+        let cache = match cached {
+            Some(cached) if cached >= read.bytes => return Cache::Cached,
+            Some(cached) if cached * 8 >= read.bytes * limits::CACHED_EIGHTHS => {
+                return Cache::Partly;
+            }
+            Some(_) => Cache::Absent,
+            None => Cache::Unknown,
+        };
+        let memory = millstream_io::limits::memory_bytes() / limits::REPEAT_MEMORY_FRACTION;
+        if file.is_repeat(read.at, read.bytes) && self.repeat_bytes + read.bytes <= memory {
+            // Loaded a second time: worth its place in the page cache.
+            self.repeat_bytes += read.bytes;
+            return Cache::Partly;
+        }
+        cache
+    }
+
+    /// The direct descriptor of a file, if it is open or can be.
+    fn direct_or_not(&mut self, index: u32, body: &Body, access: Access) -> Result<Route, Issue> {
+        let file = body.file.0.index();
+        match self.files.direct_state(file, access == Access::Direct) {
+            DirectState::Open => Ok(Route::Direct),
+            DirectState::Opening => {
+                let id = self.id(index);
+                self.files.at(file).waiters.push(id);
+                self.leave(index, Event::NeedsFile);
+                Err(Issue::Left)
+            }
+            DirectState::None if access == Access::Direct => {
+                let cause = "the file cannot be opened for direct I/O";
+                Err(self.fail(index, Error::new(ErrorKind::NoDirectIo, cause)))
+            }
+            DirectState::None => Ok(Route::Buffered),
+        }
+    }
+
+    /// Gives a request its memory: of a buffer, the view begins `lead` bytes behind its start.
+    fn land(&mut self, index: u32, len: u64, (lead, offsets): (u64, u64)) -> Result<(), Error> {
+        if self.memory_kind(index) == MemoryKind::Pool {
+            let span = (lead + len + offsets) & !offsets;
+            let bytes = usize::try_from(span).expect("checked against the address space");
+            let buffer = self.shared.buffers.take(bytes)?;
+            self.side.set_memory(index, Memory::Buffer(buffer));
+        }
+        let Memory::Buffer(buffer) = self.side.memory(index) else {
+            unreachable!("other memory has its address from the start")
+        };
+        let room = buffer.capacity() as u64;
+        let lead = if lead + len <= room { lead } else { 0 };
+        let (start, shown) = (lead as usize, usize::try_from(len).expect("as above"));
+        buffer.set_view(start, shown);
+        let pointer = moved(buffer.base(), lead);
+        self.side.body(index).pointer = pointer;
+        Ok(())
+    }
+
+    /// Bytes that may be overwritten before the next block of a request, and behind its last.
+    fn slack(&mut self, index: u32) -> (u64, u64) {
+        let col = &self.cols[index as usize];
+        let (issued, len) = (col.issued, col.len);
+        let pointer = self.side.peek(index).pointer;
+        if self.memory_kind(index) != MemoryKind::Buffer {
+            return (0, 0);
+        }
+        let Memory::Buffer(buffer) = self.side.memory(index) else {
+            return (0, 0);
+        };
+        let before = (pointer.addr() - buffer.base().addr()) as u64;
+        let after = buffer.capacity() as u64 - before - len;
+        (if issued == 0 { before } else { 0 }, after)
+    }
+
+    /// Lays a block out for its route.
+    #[expect(clippy::too_many_arguments, reason = "what is known of one block")]
+    #[inline]
+    fn lay_out(
         &mut self,
-        first: u32,
-        members: Members,
-        segments: Segments,
-        transfer: &Transfer,
-        descriptor: Descriptor,
-    ) {
-        debug_assert!(
-            segments
-                .as_slice()
-                .iter()
-                .all(|segment| !segment.pointer().is_null()),
-            "an operation has memory"
-        );
-        let now_ns = self.now_ns;
-        let req = &self.requests[first as usize];
-        let (class, index, queue) = (req.class, req.file, req.queue);
-        let file = self.files.at(index);
-        file.ops += 1;
-        let slow = file.is_slow();
-        let mount = if slow { file.mount() } else { 0 };
-        if slow {
-            self.files.slow_mounts.entry(mount).or_default().ops += 1;
+        index: u32,
+        facts: &FileFacts,
+        route: Route,
+        at: u64,
+        (left, bytes): (u64, u64),
+        priority: Priority,
+        pointer: *mut u8,
+    ) -> Plain {
+        let file = self.side.peek(index).file.0.index();
+        if let (Route::Direct, Some((offsets, addresses))) = (route, facts.masks) {
+            let last = bytes == self.cols[index as usize].len - self.cols[index as usize].issued;
+            let (before, after) = self.slack(index);
+            let after = if last { after } else { 0 };
+            let layout = Layout::direct(at, bytes, offsets, before, after);
+            let direct = self.files.at(file).direct_descriptor();
+            if let (Some(layout), Some(descriptor)) = (layout, direct) {
+                let start = pointer.wrapping_sub(layout.lead as usize);
+                if start.addr() & addresses == 0 {
+                    return Plain {
+                        route,
+                        layout,
+                        descriptor,
+                        pointer: start,
+                    };
+                }
+            }
+        }
+        let route = if route == Route::Direct {
+            Route::Buffered
         } else {
-            self.scheduler.issued(first, class, transfer.want, now_ns);
+            route
+        };
+        let bytes = match route {
+            Route::CachedCopy => bytes.min(limits::COPY_BLOCK_BYTES),
+            _ if facts.can_hang => bytes,
+            _ => left.min(self.scheduler.buffered_block_bytes(priority, self.now_ns)),
+        };
+        let descriptor = self.files.at(file).descriptor();
+        Plain {
+            route,
+            layout: Layout::plain(at, bytes),
+            descriptor: descriptor.expect("a file with users is open"),
+            pointer,
+        }
+    }
+
+    /// Begins the operation of a block, with requests that follow on disk, and next in line.
+    #[inline]
+    fn push_plain(&mut self, index: u32, file: u32, priority: Priority, plain: &Plain) {
+        let mount = self.files.operation_began(file);
+        let writes = self.cols[index as usize].verb.writes();
+        let want = usize::try_from(plain.layout.want).expect("no longer than a block");
+        let mut block = Block {
+            verb: if writes { IoVerb::Write } else { IoVerb::Read },
+            file,
+            descriptor: plain.descriptor,
+            offset: plain.layout.offset,
+            want: plain.layout.want,
+            need: plain.layout.need,
+            direct: plain.route == Route::Direct,
+            lane: self.lane_of(plain.route, mount),
+            priority,
+            window: NO_WINDOW,
+            mount,
+            memory: Segment::new(plain.pointer, want),
+        };
+        let col = &mut self.cols[index as usize];
+        col.issued += plain.layout.covers;
+        col.operations += 1;
+        let complete = col.issued == col.len;
+        if complete && self.may_merge(index, &block) {
+            let members = self.followers(index, &mut block);
+            if !members.is_empty() {
+                self.count_issued(index, &block);
+                self.begin_merged(index, members, block);
+                return;
+            }
+        }
+        self.count_issued(index, &block);
+        let id = self.id(index);
+        self.transfers.begin(id, block, self.now_ns);
+        if complete {
+            self.leave(index, Event::Issued);
+        } else {
+            self.moved_on(index, file);
+        }
+    }
+
+    fn lane_of(&mut self, route: Route, mount: u64) -> Lane {
+        match route {
+            Route::CachedCopy => Lane::Cached,
+            _ if mount == 0 => Lane::Main,
+            _ => self.lanes.slow_lane().unwrap_or_else(|error| {
+                let text = "no threads for mounts that can hang, the ring serves them";
+                self.shared.warn(format!("{text}: {error}"));
+                Lane::Main
+            }),
+        }
+    }
+
+    /// The next block of a request on a rotating disk is elsewhere.
+    fn moved_on(&mut self, index: u32, file: u32) {
+        let issued = self.cols[index as usize].issued;
+        let at = self.side.peek(index).offset + issued;
+        if let Some(position) = self.files.at(file).position(at) {
+            self.scheduler.moved(index, position);
+        }
+    }
+
+    /// Counts a block as in flight.
+    #[inline]
+    pub(super) fn count_issued(&mut self, index: u32, block: &Block) {
+        let queue = u32::from(self.cols[index as usize].queue);
+        let now_ns = self.now_ns;
+        if block.mount == 0 {
+            self.scheduler
+                .issued(index, block.priority, block.want, now_ns);
         }
         if let Some(bucket) = &mut self.queues.state(queue).bucket {
-            bucket.spend(transfer.want, now_ns);
+            bucket.spend(block.want, now_ns);
         }
-        self.stats.operations += 1;
-        self.stats.direct_operations += u64::from(transfer.direct);
-        let (number, op) = self.ops.take();
-        op.members = members;
-        op.offset = transfer.offset;
-        op.want = transfer.want;
-        op.need = transfer.need;
-        op.done = 0;
-        op.window = transfer.window;
-        op.started_ns = now_ns;
-        op.file = index;
-        (op.tries, op.fruitless) = (0, 0);
-        op.verb = transfer.verb;
-        op.class = class;
-        op.direct = transfer.direct;
-        op.slow = slow;
-        op.copied = transfer.copied;
-        let operation = Operation {
-            id: u64::from(number),
-            verb: transfer.verb,
-            file: descriptor,
-            offset: transfer.offset,
-            segments,
-            offload: is_offloaded(transfer.verb, transfer.direct, transfer.want),
-            mount,
-        };
-        self.lend(operation, class, slow, transfer.copied);
+        let counters = &self.shared.counters;
+        counters.operations.add(1);
+        counters.direct_operations.add(u64::from(block.direct));
     }
 
-    /// Pushes the rest of an operation to its device, or lets it wait if the device is full.
-    pub(super) fn give(
+    /// Whether a block that is all of its request may carry others.
+    #[inline]
+    fn may_merge(&self, index: u32, block: &Block) -> bool {
+        let col = &self.cols[index as usize];
+        self.shared.options.merge
+            && block.verb == IoVerb::Read
+            && !col.has(flag::ALONE)
+            && block.mount == 0
+            && col.len <= limits::MERGE_MEMBER_BYTES_MAX
+            && block.want == col.len
+    }
+
+    /// Requests that continue a block in the file; the block spans them then.
+    fn followers(&mut self, index: u32, block: &mut Block) -> Vec<(Id, u64, Segment)> {
+        let mut members = Vec::new();
+        let most = match block.lane {
+            Lane::Cached => limits::COPY_BLOCK_BYTES,
+            _ => limits::MERGE_BYTES_MAX,
+        };
+        let mut last = index;
+        while members.len() + 1 < millstream_io::limits::SEGMENTS_MAX {
+            let Some(next) = self.scheduler.follower(last) else {
+                break;
+            };
+            let end = block.offset + block.want;
+            let Some(memory) = self.follower(next, block, end, most - block.want) else {
+                break;
+            };
+            if members.is_empty() {
+                members.push((self.id(index), block.want, block.memory));
+            }
+            let len = memory.len() as u64;
+            members.push((self.id(next), len, memory));
+            block.want += len;
+            block.need = block.want;
+            last = next;
+        }
+        members
+    }
+
+    /// The memory of a request that continues a block, if it can go with it.
+    fn follower(&mut self, next: u32, block: &Block, end: u64, room: u64) -> Option<Segment> {
+        let body = *self.side.peek(next);
+        let col = &self.cols[next as usize];
+        let len = col.len;
+        let fits = body.offset == end
+            && body.file.0.index() == block.file
+            && col.verb == Verb::Read
+            && col.issued == 0
+            && !col.has(flag::ALONE)
+            && len <= limits::MERGE_MEMBER_BYTES_MAX.min(room);
+        if !fits || self.staged(next).is_some() {
+            return None;
+        }
+        let queue = u32::from(col.queue);
+        let state = self.queues.state(queue);
+        if state.paused || state.bucket.is_some() {
+            return None;
+        }
+        let kind = self.memory_kind(next);
+        if kind == MemoryKind::Pieces {
+            return None;
+        }
+        let file = self.files.at(block.file);
+        let facts = file.facts?;
+        let small = len < limits::DIRECT_BYTES_MIN && !facts.package;
+        let direct = match facts.access {
+            _ if facts.masks.is_none() => false,
+            Access::Direct => true,
+            Access::Buffered => false,
+            // Where the cache would have to be asked, the answer for its neighbor serves.
+            Access::Auto => facts.local && !small && block.direct,
+        };
+        if direct != block.direct {
+            return None;
+        }
+        let (offsets, addresses) = facts.masks.filter(|_| direct).unwrap_or((0, 0));
+        if (end | len) & offsets != 0 {
+            return None;
+        }
+        let mut pointer = self.pointer_at(next, &body, kind, 0);
+        if pointer.is_null() {
+            self.land(next, len, (0, offsets)).ok()?;
+            pointer = self.side.peek(next).pointer;
+        }
+        let aligned = pointer.addr() & addresses == 0;
+        aligned.then(|| Segment::new(pointer, len as usize))
+    }
+
+    /// Begins an operation of several requests.
+    fn begin_merged(&mut self, first: u32, members: Vec<(Id, u64, Segment)>, block: Block) {
+        self.shared.counters.merged_operations.add(1);
+        for (id, len, _) in &members {
+            let index = id.index();
+            if index != first {
+                let col = &mut self.cols[index as usize];
+                col.issued = *len;
+                col.operations += 1;
+            }
+            self.leave(index, Event::Issued);
+        }
+        let list = members.iter().map(|(id, len, _)| (*id, *len)).collect();
+        let memory = members.iter().map(|(.., memory)| *memory).collect();
+        self.transfers
+            .begin_merged(list, memory, block, self.now_ns);
+    }
+
+    /// The next operation of a staged request, or what becomes of its pick.
+    fn issue_staged(
         &mut self,
-        op: u32,
-        segments: Segments,
-        offset: u64,
-        descriptor: Descriptor,
-    ) {
-        let entry = &self.ops[op];
-        let (class, slow, copied) = (entry.class, entry.slow, entry.copied);
-        let operation = Operation {
-            id: u64::from(op),
-            verb: entry.verb,
-            file: descriptor,
-            offset,
-            segments,
-            offload: is_offloaded(entry.verb, entry.direct, entry.want - entry.done),
-            mount: match slow {
-                true => self.files.at(entry.file).mount(),
-                false => 0,
+        index: u32,
+        body: &Body,
+        priority: Priority,
+        staging_short: bool,
+    ) -> Issue {
+        let serve = match self.staged(index) {
+            Some(staged) => staged.serve(),
+            None => unreachable!("a staged request"),
+        };
+        match serve {
+            Serve::Fill => {}
+            Serve::Leave => return self.leave_staged(index),
+            Serve::Window(_, _) if staging_short => return Issue::NoStaging,
+            Serve::Window(at, len) => match self.add_window(index, body, at, len) {
+                Ok(true) => {}
+                Ok(false) => return Issue::NoStaging,
+                Err(issue) => return issue,
             },
-        };
-        self.lend(operation, class, slow, copied);
+        }
+        self.fill_window(index, body, priority);
+        // At once: it may have landed and ended before its next turn.
+        let staged = self.staged(index);
+        if staged.is_some_and(|staged| matches!(staged.serve(), Serve::Leave)) {
+            self.leave_staged(index);
+        }
+        Issue::Issued
     }
 
-    /// Gives an operation to whoever moves its bytes, or lets it wait if the device is full.
-    #[inline(always)]
-    fn lend(&mut self, operation: Operation, class: Priority, slow: bool, copied: bool) {
+    /// A staged request has no more to issue for now.
+    fn leave_staged(&mut self, index: u32) -> Issue {
+        self.leave(index, Event::Issued);
+        if self.staged(index).is_some_and(|staged| staged.held) {
+            // Nobody knows when the fence is reached: others may need the descriptors.
+            self.detach_file(index);
+        }
+        Issue::Left
+    }
+
+    /// Makes the next window of a request; false: staging has no room now.
+    fn add_window(&mut self, index: u32, body: &Body, at: u64, len: u64) -> Result<bool, Issue> {
+        let file_index = body.file.0.index();
+        let file = self.files.at(file_index);
+        let facts = file.facts.expect("a file with users is open");
+        let read = ReadFacts {
+            total: self.cols[index as usize].len,
+            at: body.offset + at,
+            bytes: len,
+            pointer: std::ptr::null_mut(),
+            slack: true,
+            staged: true,
+            borrowed: false,
+            hits: Hits::Unlikely,
+        };
+        let mut direct = match self.route(body, &facts, &read) {
+            Route::Staged { direct } => direct,
+            _ => false,
+        };
+        if direct {
+            direct = self.direct_or_not(index, body, facts.access)? == Route::Direct;
+        }
+        let align = match facts.masks {
+            Some((offsets, _)) if direct => offsets + 1,
+            _ => 1,
+        };
+        let extra = self.extras[index as usize].as_mut();
+        let staged = extra.and_then(|extra| extra.staged.as_mut());
+        let staged = staged.expect("a staged request");
+        match staged.add_window(&mut self.arena, body.offset, direct, align) {
+            Ok(true) => {
+                self.windows += 1;
+                if self.windows == limits::WINDOWS_BEFORE_REGISTERING {
+                    self.lanes.register(self.arena.region());
+                }
+                Ok(true)
+            }
+            Ok(false) => Ok(false),
+            Err(error) => Err(self.fail(index, error)),
+        }
+    }
+
+    /// Issues the next operation of the open window.
+    fn fill_window(&mut self, index: u32, body: &Body, priority: Priority) {
+        let file_index = body.file.0.index();
+        let file = self.files.at(file_index);
+        let facts = file.facts.expect("a file with users is open");
+        let hits = match self.lanes.is_modeled() || file.can_hang() {
+            true => Hits::Unlikely,
+            false => file.hits(),
+        };
+        let (direct, buffered) = (file.direct_descriptor(), file.descriptor());
+        let (next, goes_direct, left) = match self.staged(index) {
+            Some(staged) => staged.next_fill(),
+            None => unreachable!("a staged request"),
+        };
+        let block_bytes = self.scheduler.block_bytes(priority, self.now_ns);
+        let mut most = block_bytes;
+        let mut copied = false;
+        if !goes_direct {
+            let read = ReadFacts {
+                total: 0,
+                at: body.offset.wrapping_add_signed(next),
+                bytes: left.min(block_bytes),
+                pointer: std::ptr::null_mut(),
+                slack: false,
+                staged: false,
+                borrowed: false,
+                hits,
+            };
+            let through = FileFacts {
+                access: Access::Buffered,
+                ..facts
+            };
+            copied = self.route(body, &through, &read) == Route::CachedCopy;
+        }
         if copied {
-            self.give_copy(operation, class);
-            return;
+            most = most.min(limits::COPY_BLOCK_BYTES);
         }
-        self.unsubmitted += 1;
-        let device = match &mut self.slow {
-            Some(device) if slow => {
-                // It has no wait of its own that would start this.
-                self.unsubmitted = UNSUBMITTED_MAX;
-                device
-            }
-            _ => &mut self.device,
+        let extra = self.extras[index as usize].as_mut();
+        let staged = extra.and_then(|extra| extra.staged.as_mut());
+        let fill = staged.expect("a staged request").fill(most);
+        let align = match facts.masks {
+            Some((offsets, _)) if fill.direct => offsets + 1,
+            _ => 1,
         };
-        // SAFETY: the segments lie in the destination or the window of requests with `ops_out`
-        // counted up, which the engine keeps until the completion (see the module); `File::ops`
-        // keeps the descriptor open.
-        if let Err(back) = unsafe { device.push(operation) } {
-            let op = u32::try_from(back.id).expect("operations have small numbers");
-            self.ops_waiting.push((op, back.segments));
-        }
-    }
-
-    /// Tries again what a full device gave back.
-    fn push_waiting(&mut self) -> bool {
-        if self.ops_waiting.is_empty() {
-            return false;
-        }
-        for (op, segments) in std::mem::take(&mut self.ops_waiting) {
-            let entry = &self.ops[op];
-            let (index, direct, offset) = (entry.file, entry.direct, entry.offset + entry.done);
-            let descriptor = self.descriptor_for(index, direct);
-            self.give(op, segments, offset, descriptor);
-        }
-        true
-    }
-
-    /// The descriptor of an operation under way.
-    pub(super) fn descriptor_for(&mut self, index: u32, direct: bool) -> Descriptor {
-        let file = self.files.at(index);
-        let descriptor = match file.direct {
-            super::files::Direct::Open(descriptor) if direct => Some(descriptor),
-            _ => file.descriptor(),
+        let want = match fill.last {
+            true => fill.need.next_multiple_of(align),
+            false => fill.need,
         };
-        descriptor.expect("an operation keeps its file open")
-    }
-
-    /// A slow mount has room again.
-    pub(super) fn slow_completed(&mut self, mount: u64) {
-        let Some(slow) = self.files.slow_mounts.get_mut(&mount) else {
-            return;
+        let mount = self.files.operation_began(file_index);
+        let route = if copied {
+            Route::CachedCopy
+        } else {
+            Route::Buffered
         };
-        slow.ops -= 1;
-        let waiting: Vec<Target> = std::mem::take(&mut slow.waiting);
-        for target in waiting {
-            if let Some(request) = self.live(target)
-                && self.req(request).phase == Phase::Pending
-            {
-                self.wait_turn(request);
-            }
-        }
+        let descriptor = if fill.direct { direct } else { buffered };
+        let block = Block {
+            verb: IoVerb::Read,
+            file: file_index,
+            descriptor: descriptor.or(buffered).expect("a file with users is open"),
+            offset: body.offset.wrapping_add_signed(fill.at),
+            want,
+            need: fill.need,
+            direct: fill.direct && direct.is_some(),
+            lane: self.lane_of(route, mount),
+            priority,
+            window: fill.serial,
+            mount,
+            memory: Segment::new(
+                fill.pointer,
+                usize::try_from(want).expect("no longer than staging"),
+            ),
+        };
+        self.cols[index as usize].operations += 1;
+        self.count_issued(index, &block);
+        let id = self.id(index);
+        self.transfers.begin(id, block, self.now_ns);
     }
-}
 
-/// Whether a transfer is likely to block or to copy much.
-fn is_offloaded(verb: Verb, direct: bool, bytes: u64) -> bool {
-    verb == Verb::Write || (!direct && bytes >= limits::OFFLOAD_BYTES_MIN)
-}
-
-/// One piece of memory of an operation.
-pub(super) fn segment(pointer: *mut u8, len: u64) -> Segment {
-    Segment::new(
-        pointer,
-        usize::try_from(len).expect("checked against the address space"),
-    )
-}
-
-/// `pointer` moved by `by` bytes within (or just around) its memory.
-pub(super) fn moved(pointer: *mut u8, by: i64) -> *mut u8 {
-    pointer.wrapping_offset(isize::try_from(by).expect("checked against the address space"))
-}
-
-/// Segments without their first `skip` bytes.
-pub(super) fn advanced(segments: Segments, skip: u64) -> Segments {
-    let Segments::One(one) = &segments else {
-        unreachable!("merged operations are never continued, their members are issued anew")
-    };
-    let skip_len = usize::try_from(skip).expect("no longer than the segment");
-    Segments::One(Segment::new(
-        one.pointer().wrapping_add(skip_len),
-        one.len() - skip_len,
-    ))
+    /// Asks the application for memory of so many bytes.
+    pub(super) fn ask_memory(&mut self, index: u32, len: u64) -> Flow {
+        let Ok(len) = usize::try_from(len) else {
+            let cause = "the raw size exceeds the address space";
+            return Flow::End(Some(Error::new(ErrorKind::Overflow, cause)));
+        };
+        let Memory::Supply(supply) = std::mem::take(self.side.memory(index)) else {
+            unreachable!("its kind says that it is supplied")
+        };
+        self.cols[index as usize].state.on(Event::Work);
+        let task = crate::decode::jobs::Task::Supply(supply, len);
+        self.give_job(index, task);
+        Flow::Wait
+    }
 }

@@ -1,15 +1,22 @@
-//! Real faults and bad input: every request ends exactly once with the right outcome, over both
-//! backends, nothing leaks and no thread stays.
+//! Real faults and hostile input: every request completes exactly once with the right outcome, over
+//! both backends; nothing leaks and no thread is left.
 //!
-//! The faults are made by the kernel: file systems that fail, disks that are full or cut, limits
-//! and filters on the process. Each test runs over each backend in a child of its own, which must
-//! hold what it held before when the storage is gone.
+//! The kernel makes the faults: file systems that fail, disks that are full or truncated, limits
+//! and filters on the process. Most tests run over each backend in a child process of their own,
+//! which must hold what it held before once the storage is gone.
 
 #![cfg(target_os = "linux")]
 
+mod callbacks;
 mod caller;
+mod cancel;
 mod close;
+mod devices;
+mod fork;
+mod identity;
 mod limits;
+mod opens;
 mod read;
 mod rig;
+mod time;
 mod write;

@@ -1,20 +1,34 @@
-//! Reads that go wrong: each request ends exactly once, with the right outcome, over both
+//! Reads that go wrong: each request completes exactly once with the right outcome, over both
 //! backends, and nothing is left behind.
 
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
-use crate::rig::{PATIENCE, Rig, bytes, each, each_as, failure, failure_kind, outcome, pattern};
 use millstream::{
-    Access, Backend, DeviceKind, ErrorKind, FileOptions, Landed, Landing, Request, Storage,
-    StorageOptions,
+    Access, Backend, DeviceKind, ErrorKind, FileId, FileOptions, Read, Storage, StorageOptions,
 };
 use millstream_testing::{
     Call, Child, Effect, FaultFs, LoopDevice, Refusal, Rule, Tmpfs, or_skip, this_test,
 };
 
+use crate::rig::{
+    PATIENCE, Rig, each, each_as, failure, failure_kind, landed, options_with, outcome, pattern,
+    result,
+};
+
 const KIB: u64 = 1 << 10;
+
+fn open(rig: &Rig, path: impl AsRef<std::path::Path>) -> FileId {
+    rig.storage.open(path, FileOptions::default())
+}
+
+fn with_access(access: Access) -> FileOptions {
+    FileOptions {
+        access: Some(access),
+        ..FileOptions::default()
+    }
+}
 
 #[test]
 fn eio_fails_the_requests_that_touch_it_and_no_others() {
@@ -23,109 +37,89 @@ fn eio_fails_the_requests_that_touch_it_and_no_others() {
         let mount = or_skip!(FaultFs::mount(&[("a", &content)]));
         let bad = 300 * KIB..301 * KIB;
         mount.inject(Rule::on(Call::Read, Effect::Fail(libc::EIO)).touching(bad.clone()));
-        // Merging would let neighbours share an operation; each must still have its own end.
+        // Merging would let neighbors share an operation; each still has an outcome of its own.
         let rig = Rig::new(name, options);
-        let file = rig.storage.open(mount.path("a"));
-        let tickets: Vec<_> = (0..256)
-            .map(|index| index * 4 * KIB)
-            .map(|offset| {
-                (
-                    offset,
-                    rig.queue.enqueue(Request::read(file, offset, 4 * KIB)),
-                )
-            })
-            .collect();
-        rig.queue.submit();
-        for (offset, ticket) in tickets {
-            let outcome = outcome(ticket.expect("taken"));
+        let file = open(&rig, mount.path("a"));
+        let offsets = || (0..256).map(|index| index * 4 * KIB);
+        let tickets = rig.submit_all(offsets().map(|offset| Read::range(file, offset, 4 * KIB)));
+        for (offset, ticket) in offsets().zip(tickets) {
+            let result = result(ticket);
             if offset == bad.start {
-                let failed = outcome.expect_err("touches the bad range");
-                assert_eq!(failed.error.kind(), ErrorKind::Io, "{name}: {failed}");
-                assert_eq!(failed.error.errno(), Some(libc::EIO), "{name}: {failed}");
-                assert_eq!(failed.error.path(), Some(mount.path("a").as_path()));
-                assert_eq!(
-                    (failed.error.offset(), failed.error.len()),
-                    (offset, 4 * KIB)
-                );
+                let error = result.expect_err("touches the bad range");
+                assert_eq!(error.kind(), ErrorKind::Io, "{name}: {error}");
+                assert_eq!(error.errno(), Some(libc::EIO), "{name}: {error}");
+                assert_eq!(error.path(), Some(mount.path("a").as_path()));
+                assert_eq!((error.offset(), error.len()), (offset, 4 * KIB));
             } else {
                 let at = offset as usize;
-                let buffer = outcome
-                    .unwrap_or_else(|e| panic!("{name}: {e}"))
-                    .into_buffer();
-                assert!(buffer[..] == content[at..at + 4096], "{name}: at {offset}");
+                let bytes = result.unwrap_or_else(|error| panic!("{name}: {error}"));
+                assert!(bytes[..] == content[at..at + 4096], "{name}: at {offset}");
             }
         }
-        let whole = rig.queue.enqueue(Request::read_file(file)).expect("taken");
+        let whole = rig.submit(Read::whole(file));
         assert_eq!(failure_kind(whole), ErrorKind::Io, "{name}");
         mount.heal();
-        let whole = rig.queue.enqueue(Request::read_file(file)).expect("taken");
-        assert!(bytes(whole)[..] == content, "{name}");
+        let whole = landed(rig.submit(Read::whole(file)));
+        assert!(whole[..] == content, "{name}");
         rig.finish();
     });
 }
 
 #[test]
-fn short_reads_are_gone_on_from() {
+fn short_reads_are_continued() {
     each(this_test!(), |name, options| {
         let content = pattern(300_001);
         let mount = or_skip!(FaultFs::mount(&[("a", &content)]));
         mount.inject(Rule::on(Call::Read, Effect::Short(1777)));
         let rig = Rig::new(name, options);
-        let file = rig.storage.open(mount.path("a"));
-        let whole = rig.queue.enqueue(Request::read_file(file)).expect("taken");
-        let part = rig
-            .queue
-            .enqueue(Request::read(file, 12_345, 54_321))
-            .expect("taken");
-        assert!(bytes(whole)[..] == content, "{name}");
-        assert!(
-            bytes(part)[..] == content[12_345..12_345 + 54_321],
-            "{name}"
-        );
+        let file = open(&rig, mount.path("a"));
+        let whole = rig.submit(Read::whole(file));
+        let part = landed(rig.submit(Read::range(file, 12_345, 54_321)));
+        assert!(landed(whole)[..] == content, "{name}");
+        assert!(part[..] == content[12_345..12_345 + 54_321], "{name}");
         assert!(rig.storage.stats().retried_operations > 0, "{name}");
         rig.finish();
     });
 }
 
 #[test]
-fn interrupted_and_refused_reads_are_made_again() {
+fn interrupted_and_refused_reads_are_repeated() {
     each(this_test!(), |name, options| {
         let content = pattern(50_000);
         let mount = or_skip!(FaultFs::mount(&[("a", &content)]));
         mount.inject(Rule::on(Call::Read, Effect::Fail(libc::EINTR)).times(3));
         mount.inject(Rule::on(Call::Read, Effect::Fail(libc::EAGAIN)).times(2));
         let rig = Rig::new(name, options);
-        let file = rig.storage.open(mount.path("a"));
-        let ticket = rig.queue.enqueue(Request::read_file(file)).expect("taken");
-        assert!(bytes(ticket)[..] == content, "{name}");
+        let file = open(&rig, mount.path("a"));
+        let whole = landed(rig.submit(Read::whole(file)));
+        assert!(whole[..] == content, "{name}");
         rig.finish();
     });
 }
 
 #[test]
-fn a_read_that_never_succeeds_fails_in_the_end() {
+fn a_read_that_never_succeeds_fails_or_can_be_canceled() {
     each(this_test!(), |name, options| {
         let mount = or_skip!(FaultFs::mount(&[("a", b"content")]));
         mount.inject(Rule::on(Call::Read, Effect::Fail(libc::EINTR)));
         let rig = Rig::new(name, options);
-        let file = rig.storage.open(mount.path("a"));
-        let ticket = rig.queue.enqueue(Request::read_file(file)).expect("taken");
-        // Whether it gives up by itself or is cancelled: it ends, and the engine does not spin on
-        // for ever.
+        let file = open(&rig, mount.path("a"));
+        let mut ticket = rig.submit(Read::whole(file));
+        // Whether it gives up by itself or is canceled: the engine does not repeat it for ever.
         match ticket.wait_timeout(Duration::from_secs(2)) {
-            Ok(outcome) => assert!(outcome.is_err(), "{name}"),
-            Err(ticket) => {
+            Ok(Some(outcome)) => assert!(outcome.result.is_err(), "{name}"),
+            Ok(None) => {
                 ticket.cancel();
-                let failed = failure(ticket);
-                assert!(failed.is_cancelled(), "{name}: {failed}");
+                assert_eq!(failure_kind(ticket), ErrorKind::Canceled, "{name}");
             }
+            Err(error) => panic!("{name}: {error}"),
         }
         rig.finish();
     });
 }
 
 #[test]
-fn a_file_that_shrinks_under_its_reader_fails_past_the_end() {
+fn reads_of_a_truncated_file_fail_past_its_end() {
     each(this_test!(), |name, options| {
         let folder = tempfile::tempdir().expect("a folder");
         let content = pattern(2 << 20);
@@ -133,43 +127,23 @@ fn a_file_that_shrinks_under_its_reader_fails_past_the_end() {
         for access in [Access::Auto, Access::Direct, Access::Buffered] {
             let path = folder.path().join(format!("{access:?}"));
             fs::write(&path, &content).expect("written");
-            let with = FileOptions {
-                access: Some(access),
-                ..FileOptions::default()
-            };
-            let file = rig.storage.open_with(&path, with);
-            let about = rig.storage.opened(file).wait().expect("opened");
-            if access == Access::Direct && !about.direct {
+            let file = rig.storage.open(&path, with_access(access));
+            let info = landed(rig.storage.opened(file).expect("accepted"));
+            if access == Access::Direct && !info.direct {
                 continue;
             }
-            let early = rig
-                .queue
-                .enqueue(Request::read(file, 0, 64 * KIB))
-                .expect("taken");
-            assert!(bytes(early)[..] == content[..64 << 10], "{name} {access:?}");
-            let cut = File::options().write(true).open(&path).expect("opened");
-            cut.set_len(1_000_000).expect("cut");
+            let early = landed(rig.submit(Read::range(file, 0, 64 * KIB)));
+            assert!(early[..] == content[..64 << 10], "{name} {access:?}");
+            let truncated = File::options().write(true).open(&path).expect("opened");
+            truncated.set_len(1_000_000).expect("truncated");
             for (offset, len) in [(1_999_872, 4096), (900_000, 200_000), (1_000_000, 1)] {
-                let ticket = rig
-                    .queue
-                    .enqueue(Request::read(file, offset, len))
-                    .expect("taken");
-                let failed = failure(ticket);
-                let kind = failed.error.kind();
-                assert_eq!(
-                    kind,
-                    ErrorKind::PastEnd,
-                    "{name} {access:?} {offset}: {failed}"
-                );
+                let error = failure(rig.submit(Read::range(file, offset, len)));
+                let kind = error.kind();
+                let context = format!("{name} {access:?} {offset}: {error}");
+                assert_eq!(kind, ErrorKind::PastEnd, "{context}");
             }
-            let rest = rig
-                .queue
-                .enqueue(Request::read(file, 900_000, 100_000))
-                .expect("taken");
-            assert!(
-                bytes(rest)[..] == content[900_000..1_000_000],
-                "{name} {access:?}"
-            );
+            let rest = landed(rig.submit(Read::range(file, 900_000, 100_000)));
+            assert!(rest[..] == content[900_000..1_000_000], "{name} {access:?}");
         }
         rig.finish();
     });
@@ -182,32 +156,19 @@ fn a_disk_that_shrinks_under_its_reader_is_an_io_error() {
         let content = pattern(8 << 20);
         fs::write(device.backing(), &content).expect("written");
         let rig = Rig::new(name, options);
-        let with = FileOptions {
-            access: Some(Access::Direct),
-            ..FileOptions::default()
-        };
-        let file = rig.storage.open_with(device.path(), with);
-        let whole = rig
-            .queue
-            .enqueue(Request::read(file, 0, 8 << 20))
-            .expect("taken");
-        assert!(bytes(whole)[..] == content, "{name}");
+        let file = rig.storage.open(device.path(), with_access(Access::Direct));
+        let whole = landed(rig.submit(Read::range(file, 0, 8 << 20)));
+        assert!(whole[..] == content, "{name}");
         device.shrink_backing(4 << 20);
-        let tickets: Vec<_> = (0..8)
-            .map(|index| Request::read(file, index << 20, 1 << 20))
-            .map(|request| rig.queue.enqueue(request).expect("taken"))
-            .collect();
-        for (index, ticket) in tickets.into_iter().enumerate() {
-            let outcome = outcome(ticket);
+        let requests = (0..8).map(|index| Read::range(file, index << 20, 1 << 20));
+        for (index, ticket) in rig.submit_all(requests).into_iter().enumerate() {
             if index < 4 {
                 let at = index << 20;
-                let buffer = outcome
-                    .unwrap_or_else(|e| panic!("{name}: {e}"))
-                    .into_buffer();
-                assert!(buffer[..] == content[at..at + (1 << 20)], "{name}: {index}");
+                let bytes = result(ticket).unwrap_or_else(|error| panic!("{name}: {error}"));
+                assert!(bytes[..] == content[at..at + (1 << 20)], "{name}: {index}");
             } else {
-                let failed = outcome.expect_err("beyond the cut");
-                assert_eq!(failed.error.errno(), Some(libc::EIO), "{name}: {failed}");
+                let error = failure(ticket);
+                assert_eq!(error.errno(), Some(libc::EIO), "{name}: {error}");
             }
         }
         // Closed before the device is detached.
@@ -223,100 +184,52 @@ fn slow_reads_hold_up_neither_the_caller_nor_other_files() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("fast");
         fs::write(&path, &content).expect("written");
-        // Late opens and late reads; hung until released, so that no clock decides the test.
+        // Hung until released, so that no clock decides the test.
         mount.inject(Rule::on(Call::Read, Effect::Hang));
         let rig = Rig::new(name, options);
-        let slow = rig.storage.open(mount.path("slow"));
-        let fast = rig.storage.open(&path);
-        let late: Vec<_> = (0..16)
-            .map(|index| Request::read(slow, index * 4 * KIB, 4 * KIB))
-            .map(|request| rig.queue.enqueue(request).expect("taken"))
-            .collect();
-        rig.queue.submit();
+        let (slow, fast) = (open(&rig, mount.path("slow")), open(&rig, &path));
+        let reads = |file| (0..16).map(move |index| Read::range(file, index * 4 * KIB, 4 * KIB));
+        let late = rig.submit_all(reads(slow));
         assert!(mount.wait_held(1, PATIENCE), "{name}: no read arrived");
-        let soon: Vec<_> = (0..16)
-            .map(|index| Request::read(fast, index * 4 * KIB, 4 * KIB))
-            .map(|request| rig.queue.enqueue(request).expect("taken"))
-            .collect();
-        for (index, ticket) in soon.into_iter().enumerate() {
-            assert!(
-                bytes(ticket)[..] == content[index << 12..][..4096],
-                "{name}"
-            );
+        for (index, ticket) in rig.submit_all(reads(fast)).into_iter().enumerate() {
+            let bytes = landed(ticket);
+            assert!(bytes[..] == content[index << 12..][..4096], "{name}");
         }
-        assert!(late.iter().all(|ticket| !ticket.is_ended()), "{name}");
+        assert!(late.iter().all(|ticket| !ticket.is_complete()), "{name}");
         mount.heal();
-        mount.inject(Rule::on(
-            Call::Read,
-            Effect::Delay(Duration::from_millis(200)),
-        ));
+        let delay = Effect::Delay(Duration::from_millis(200));
+        mount.inject(Rule::on(Call::Read, delay));
         mount.release();
         for (index, ticket) in late.into_iter().enumerate() {
-            assert!(
-                bytes(ticket)[..] == content[index << 12..][..4096],
-                "{name}"
-            );
+            let bytes = landed(ticket);
+            assert!(bytes[..] == content[index << 12..][..4096], "{name}");
         }
         rig.finish();
     });
 }
 
 #[test]
-fn a_hung_open_holds_up_neither_the_caller_nor_other_files() {
+fn a_request_whose_file_hangs_in_open_ends_by_cancellation_and_by_timeout() {
     each(this_test!(), |name, options| {
         let content = pattern(5000);
-        let mount = or_skip!(FaultFs::mount(&[("slow", &content)]));
-        let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("fast");
-        fs::write(&path, &content).expect("written");
-        mount.inject(Rule::on(Call::Open, Effect::Hang).times(1));
-        let rig = Rig::new(name, options);
-        let slow = rig.storage.open(mount.path("slow"));
-        let late = rig.queue.enqueue(Request::read_file(slow)).expect("taken");
-        rig.queue.submit();
-        assert!(mount.wait_held(1, PATIENCE), "{name}: no open arrived");
-        let fast = rig.storage.open(&path);
-        let soon = rig.queue.enqueue(Request::read_file(fast)).expect("taken");
-        assert!(bytes(soon)[..] == content, "{name}");
-        mount.release();
-        assert!(bytes(late)[..] == content, "{name}");
-        rig.finish();
-    });
-}
-
-#[test]
-fn a_request_whose_file_hangs_in_its_open_ends_by_cancellation_and_by_timeout() {
-    each(this_test!(), |name, options| {
-        let mount = or_skip!(FaultFs::mount(&[
-            ("a", &pattern(5000)),
-            ("b", &pattern(5000))
-        ]));
+        let mount = or_skip!(FaultFs::mount(&[("a", &content), ("b", &content)]));
         mount.inject(Rule::on(Call::Open, Effect::Hang).times(2));
         let rig = Rig::new(name, options);
-        let request = |file: &str| {
-            let memory: Box<dyn Landing> = Box::new(vec![7u8; 5000]);
-            let file = rig.storage.open(mount.path(file));
-            Request::read_file(file).into_landing(memory)
-        };
-        // The memory of both is offered to the jobs that hang.
-        let cancelled = rig.queue.enqueue(request("a")).expect("taken");
-        let timed = request("b").timeout(Duration::from_millis(50));
-        let timed = rig.queue.enqueue(timed).expect("taken");
-        rig.queue.submit();
+        let request = |file| Read::whole(open(&rig, mount.path(file))).into(vec![7u8; 5000]);
+        // The memory of both is offered to the opens that hang.
+        let canceled = rig.submit(request("a"));
+        let timed_out = rig.submit(request("b").timeout(Duration::from_millis(50)));
         assert!(mount.wait_held(1, PATIENCE), "{name}: no open arrived");
-        cancelled.cancel();
+        canceled.cancel();
         for (ticket, kind) in [
-            (cancelled, ErrorKind::Cancelled),
-            (timed, ErrorKind::TimedOut),
+            (canceled, ErrorKind::Canceled),
+            (timed_out, ErrorKind::TimedOut),
         ] {
-            let failed = failure(ticket);
-            assert_eq!(failed.error.kind(), kind, "{name}");
-            let Landed::Landing(memory) = failed.landed else {
-                panic!("{name}: the memory comes back");
-            };
-            let memory: Box<dyn std::any::Any> = memory;
-            let memory = memory.downcast::<Vec<u8>>().expect("the vector");
-            assert!(memory.iter().all(|&byte| byte == 7), "{name}: untouched");
+            let outcome = outcome(ticket);
+            let error = outcome.result.expect_err("the open hangs");
+            assert_eq!(error.kind(), kind, "{name}: {error}");
+            let memory = outcome.memory.expect("the memory comes back");
+            assert!(memory == [7; 5000], "{name}: untouched");
         }
         mount.heal();
         rig.finish();
@@ -324,7 +237,8 @@ fn a_request_whose_file_hangs_in_its_open_ends_by_cancellation_and_by_timeout() 
 }
 
 #[test]
-fn what_is_no_file_fails_by_its_kind_and_never_blocks() {
+fn paths_that_are_no_files_fail_by_their_kind_and_never_block() {
+    use ErrorKind::{InvalidArgument, Io, IsDirectory, NotAFile, NotFound};
     each(this_test!(), |name, options| {
         let folder = tempfile::tempdir().expect("a folder");
         let at = |name: &str| folder.path().join(name);
@@ -337,56 +251,48 @@ fn what_is_no_file_fails_by_its_kind_and_never_blocks() {
         )
         .expect("a fifo");
         let _listener = std::os::unix::net::UnixListener::bind(at("socket")).expect("a socket");
-        std::os::unix::fs::symlink(at("nowhere"), at("dangling")).expect("a link");
-        std::os::unix::fs::symlink(at("circle"), at("circle")).expect("a link");
+        std::os::unix::fs::symlink(at("nowhere"), at("dangling")).expect("a symbolic link");
+        std::os::unix::fs::symlink(at("circle"), at("circle")).expect("a symbolic link");
         fs::write(at("file"), b"12").expect("written");
         let rig = Rig::new(name, options);
         for (path, kinds) in [
-            (at("missing"), &[ErrorKind::NotFound][..]),
-            (at("dangling"), &[ErrorKind::NotFound]),
-            (at("missing/below"), &[ErrorKind::NotFound]),
-            (at("file/below"), &[ErrorKind::NotFound]),
-            (at("circle"), &[ErrorKind::Io, ErrorKind::NotFound]),
-            (folder.path().to_owned(), &[ErrorKind::IsDirectory]),
-            (at("fifo"), &[ErrorKind::NotAFile]),
-            (at("socket"), &[ErrorKind::NotAFile]),
-            ("/dev/zero".into(), &[ErrorKind::NotAFile]),
-            (
-                at("zero\0byte"),
-                &[ErrorKind::InvalidArgument, ErrorKind::Io],
-            ),
-            (
-                at(&"x".repeat(5000)),
-                &[ErrorKind::Io, ErrorKind::InvalidArgument],
-            ),
+            (at("missing"), &[NotFound][..]),
+            (at("dangling"), &[NotFound]),
+            (at("missing/below"), &[NotFound]),
+            (at("file/below"), &[NotFound]),
+            (at("circle"), &[Io, NotFound]),
+            (folder.path().to_owned(), &[IsDirectory]),
+            (at("fifo"), &[NotAFile]),
+            (at("socket"), &[NotAFile]),
+            ("/dev/zero".into(), &[NotAFile]),
+            (at("zero\0byte"), &[InvalidArgument, Io]),
+            (at(&"x".repeat(5000)), &[Io, InvalidArgument]),
         ] {
-            let file = rig.storage.open(&path);
-            let ticket = rig.queue.enqueue(Request::read(file, 0, 1)).expect("taken");
-            let whole = rig.queue.enqueue(Request::read_file(file)).expect("taken");
-            let failed = failure(ticket);
-            assert!(
-                kinds.contains(&failed.error.kind()),
-                "{name} {path:?}: {failed}"
-            );
-            assert!(failed.error.path().is_some(), "{name} {path:?}: {failed}");
+            let file = open(&rig, &path);
+            let range = rig.submit(Read::range(file, 0, 1));
+            let whole = rig.submit(Read::whole(file));
+            let error = failure(range);
+            assert!(kinds.contains(&error.kind()), "{name} {path:?}: {error}");
+            assert!(error.path().is_some(), "{name} {path:?}: {error}");
             assert!(kinds.contains(&failure_kind(whole)), "{name} {path:?}");
-            assert!(rig.storage.opened(file).wait().is_err(), "{name} {path:?}");
+            let opened = result(rig.storage.opened(file).expect("accepted"));
+            let error = opened.expect_err("it is no file");
+            assert!(kinds.contains(&error.kind()), "{name} {path:?}: {error}");
         }
         rig.finish();
     });
 }
 
 #[test]
-fn a_file_that_the_user_may_not_read_is_denied() {
+fn a_file_without_read_permission_is_denied() {
     let restrict = |child: Child| child.as_nobody();
     each_as(this_test!(), restrict, |name, options| {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("secret");
         fs::write(&path, b"secret").expect("written");
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o000)).expect("closed");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o000)).expect("changed");
         let rig = Rig::new(name, options);
-        let file = rig.storage.open(&path);
-        let ticket = rig.queue.enqueue(Request::read_file(file)).expect("taken");
+        let ticket = rig.submit(Read::whole(open(&rig, &path)));
         assert_eq!(failure_kind(ticket), ErrorKind::PermissionDenied, "{name}");
         rig.finish();
     });
@@ -401,24 +307,18 @@ fn an_ordinary_user_with_8_mib_of_locked_memory_reads_as_well() {
         let content = pattern(20 << 20);
         fs::write(&path, &content).expect("written");
         let rig = Rig::new(name, options);
-        let file = rig.storage.open(&path);
-        for with in [Access::Auto, Access::Direct] {
-            let with = FileOptions {
-                access: Some(with),
-                ..FileOptions::default()
-            };
-            let file = rig.storage.open_with(&path, with);
-            let ticket = rig.queue.enqueue(Request::read_file(file)).expect("taken");
-            match outcome(ticket) {
-                Ok(done) => assert!(done.into_buffer()[..] == content, "{name}"),
-                Err(failed) => assert_eq!(failed.error.kind(), ErrorKind::NoDirectIo, "{name}"),
+        for access in [Access::Auto, Access::Direct] {
+            let file = rig.storage.open(&path, with_access(access));
+            match result(rig.submit(Read::whole(file))) {
+                Ok(bytes) => assert!(bytes[..] == content, "{name}"),
+                Err(error) => {
+                    assert_eq!(error.kind(), ErrorKind::NoDirectIo, "{name}: {error}");
+                    assert_eq!(access, Access::Direct, "{name}: {error}");
+                }
             }
         }
-        let part = rig
-            .queue
-            .enqueue(Request::read(file, 1, 9_999_999))
-            .expect("taken");
-        assert!(bytes(part)[..] == content[1..10_000_000], "{name}");
+        let part = landed(rig.submit(Read::range(open(&rig, &path), 1, 9_999_999)));
+        assert!(part[..] == content[1..10_000_000], "{name}");
         rig.finish();
     });
 }
@@ -433,31 +333,20 @@ fn a_file_system_without_direct_io_is_read_through_the_cache() {
         let rig = Rig::new(name, options);
         for path in [memory.root().join("a"), mount.path("a")] {
             for access in [Access::Auto, Access::Buffered, Access::Direct] {
-                let with = FileOptions {
-                    access: Some(access),
-                    ..FileOptions::default()
-                };
-                let file = rig.storage.open_with(&path, with);
-                let direct = rig.storage.opened(file).wait().expect("opened").direct;
-                let ticket = rig.queue.enqueue(Request::read_file(file)).expect("taken");
-                match outcome(ticket) {
-                    Ok(done) => {
-                        assert!(direct || access != Access::Direct, "{name} {path:?}");
-                        assert!(
-                            done.into_buffer()[..] == content,
-                            "{name} {path:?} {access:?}"
-                        );
+                let file = rig.storage.open(&path, with_access(access));
+                let context = format!("{name} {path:?} {access:?}");
+                let info = result(rig.storage.opened(file).expect("accepted"));
+                let direct = info.as_ref().is_ok_and(|info| info.direct);
+                match result(rig.submit(Read::whole(file))) {
+                    Ok(bytes) => {
+                        assert!(direct || access != Access::Direct, "{context}");
+                        assert!(bytes[..] == content, "{context}");
                     }
-                    Err(failed) => {
-                        assert!(
-                            !direct && access == Access::Direct,
-                            "{name} {path:?}: {failed}"
-                        );
-                        assert_eq!(
-                            failed.error.kind(),
-                            ErrorKind::NoDirectIo,
-                            "{name}: {failed}"
-                        );
+                    Err(error) => {
+                        let refused = !direct && access == Access::Direct;
+                        assert!(refused, "{context}: {error}");
+                        let kind = error.kind();
+                        assert_eq!(kind, ErrorKind::NoDirectIo, "{context}: {error}");
                     }
                 }
             }
@@ -468,90 +357,65 @@ fn a_file_system_without_direct_io_is_read_through_the_cache() {
 
 #[test]
 fn ranges_at_and_past_the_end_and_beyond_arithmetic() {
+    const PAST: &[ErrorKind] = &[ErrorKind::PastEnd];
+    const OVERFLOW: &[ErrorKind] = &[ErrorKind::Overflow];
+    const EITHER: &[ErrorKind] = &[ErrorKind::Overflow, ErrorKind::PastEnd];
     each(this_test!(), |name, options| {
         let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("a");
+        let (path, empty_path) = (folder.path().join("a"), folder.path().join("empty"));
         let content = pattern(10_000);
         fs::write(&path, &content).expect("written");
-        let empty_path = folder.path().join("empty");
         fs::write(&empty_path, b"").expect("written");
         let rig = Rig::new(name, options);
-        let file = rig.storage.open(&path);
-        let empty = rig.storage.open(&empty_path);
+        let (file, empty) = (open(&rig, &path), open(&rig, &empty_path));
         for (file, offset, len, expected) in [
             (file, 9_999, 1, Ok(1)),
             (file, 0, 10_000, Ok(10_000)),
             (file, 10_000, 0, Ok(0)),
             (file, 5, 0, Ok(0)),
             (empty, 0, 0, Ok(0)),
-            (file, 9_999, 2, Err(&[ErrorKind::PastEnd][..])),
-            (file, 10_000, 1, Err(&[ErrorKind::PastEnd])),
-            (file, 1 << 40, 1, Err(&[ErrorKind::PastEnd])),
-            (file, 0, 1 << 40, Err(&[ErrorKind::PastEnd])),
-            (empty, 0, 1, Err(&[ErrorKind::PastEnd])),
-            (file, u64::MAX, 1, Err(&[ErrorKind::Overflow])),
-            (file, u64::MAX - 1, 100, Err(&[ErrorKind::Overflow])),
-            (
-                file,
-                1,
-                u64::MAX - 1,
-                Err(&[ErrorKind::Overflow, ErrorKind::PastEnd]),
-            ),
-            (
-                file,
-                0,
-                i64::MAX as u64,
-                Err(&[ErrorKind::Overflow, ErrorKind::PastEnd]),
-            ),
-            (
-                file,
-                i64::MAX as u64,
-                2,
-                Err(&[ErrorKind::Overflow, ErrorKind::PastEnd]),
-            ),
+            (file, 9_999, 2, Err(PAST)),
+            (file, 10_000, 1, Err(PAST)),
+            (file, 1 << 40, 1, Err(PAST)),
+            (file, 0, 1 << 40, Err(PAST)),
+            (empty, 0, 1, Err(PAST)),
+            (file, u64::MAX, 1, Err(OVERFLOW)),
+            (file, u64::MAX - 1, 100, Err(OVERFLOW)),
+            (file, 1, u64::MAX - 1, Err(EITHER)),
+            (file, 0, i64::MAX as u64, Err(EITHER)),
+            (file, i64::MAX as u64, 2, Err(EITHER)),
         ] {
-            let ticket = rig
-                .queue
-                .enqueue(Request::read(file, offset, len))
-                .expect("taken");
-            match (outcome(ticket), expected) {
-                (Ok(done), Ok(count)) => {
-                    assert_eq!(done.bytes, count, "{name} {offset}+{len}");
+            let outcome = outcome(rig.submit(Read::range(file, offset, len)));
+            let context = format!("{name} {offset}+{len}");
+            match (outcome.result, expected) {
+                (Ok(count), Ok(wanted)) => {
+                    assert_eq!(count, wanted, "{context}");
                     let at = (offset as usize).min(content.len());
-                    let buffer = done.into_buffer();
-                    assert!(
-                        buffer[..] == content[at..at + count as usize],
-                        "{name} {offset}"
-                    );
+                    let bytes = outcome.memory.expect("it landed");
+                    assert!(bytes[..] == content[at..at + count as usize], "{context}");
                 }
-                (Err(failed), Err(kinds)) => {
-                    let kind = failed.error.kind();
-                    assert!(kinds.contains(&kind), "{name} {offset}+{len}: {failed}");
+                (Err(error), Err(kinds)) => {
+                    assert!(kinds.contains(&error.kind()), "{context}: {error}");
                 }
-                (other, _) => panic!("{name} {offset}+{len}: {other:?}"),
+                (other, _) => panic!("{context}: {other:?}"),
             }
         }
-        let whole = rig.queue.enqueue(Request::read_file(empty)).expect("taken");
-        let done = outcome(whole).expect("an empty file is a file");
-        assert_eq!(done.bytes, 0, "{name}");
+        let whole = landed(rig.submit(Read::whole(empty)));
+        assert_eq!(whole.len(), 0, "{name}: an empty file is a file");
         rig.finish();
     });
 }
 
 #[test]
-fn a_kernel_that_refuses_the_ring_is_served_by_threads_with_the_same_results() {
+fn where_the_kernel_refuses_the_ring_threads_serve_with_the_same_results() {
     for (case, refusal) in [
         ("eperm", Refusal::NotPermitted),
         ("enosys", Refusal::NoSuchCall),
     ] {
         let child = Child::of(this_test!()).case(case).refuse_io_uring(refusal);
         or_skip!(child.run(|| {
-            let options = StorageOptions {
-                backend: Backend::Uring,
-                ..Default::default()
-            };
-            let error = Storage::new(options).expect_err("refused");
-            assert!(!error.to_string().is_empty());
+            let error = Storage::new(options_with(Backend::Uring)).expect_err("refused");
+            assert!(error.errno().is_some(), "{case}: {error}");
             let rig = Rig::new("auto", StorageOptions::default());
             assert_eq!(rig.storage.device_kind(), DeviceKind::Threads, "{case}");
             let reason = rig.storage.device_reason();
@@ -560,9 +424,8 @@ fn a_kernel_that_refuses_the_ring_is_served_by_threads_with_the_same_results() {
             let path = folder.path().join("a");
             let content = pattern(3 << 20);
             fs::write(&path, &content).expect("written");
-            let file = rig.storage.open(&path);
-            let ticket = rig.queue.enqueue(Request::read_file(file)).expect("taken");
-            assert!(bytes(ticket)[..] == content, "{case}");
+            let bytes = landed(rig.submit(Read::whole(open(&rig, &path))));
+            assert!(bytes[..] == content, "{case}");
             rig.finish();
         }));
     }

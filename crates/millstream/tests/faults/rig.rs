@@ -1,18 +1,18 @@
-//! What the fault tests share: a storage over each backend, in a process of its own, that must
-//! leave nothing behind.
+//! What the fault tests share: a storage over each backend, in a child process that must leave
+//! nothing behind.
 
 use std::time::{Duration, Instant};
 
 use millstream::{
-    Backend, Buffer, CloseReport, Done, ErrorKind, Failed, Queue, QueueOptions, Storage,
+    Backend, CloseReport, Error, ErrorKind, Outcome, Queue, QueueOptions, Request, Storage,
     StorageOptions, Ticket,
 };
 use millstream_testing::{Child, Resources, Unavailable};
 
-/// Long enough for a loaded machine; nothing waits for it when all is well.
+/// Enough for a loaded machine; a test that passes never waits for it.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Bytes that tell where they are.
+/// Bytes that show where they are.
 pub(crate) fn pattern(len: usize) -> Vec<u8> {
     (0..len)
         .map(|index| (index * 31 + index / 253 * 7) as u8)
@@ -37,50 +37,51 @@ impl Rig {
         }
     }
 
-    /// Checks that every request has ended once and that nothing is held, and closes.
+    /// Submits one request.
+    pub(crate) fn submit<R: Request>(&self, request: R) -> Ticket<R::Output> {
+        self.queue.submit(request).expect("accepted")
+    }
+
+    /// Submits requests as one batch.
+    pub(crate) fn submit_all<R: Request>(
+        &self,
+        requests: impl IntoIterator<Item = R>,
+    ) -> Vec<Ticket<R::Output>> {
+        let mut batch = self.queue.batch();
+        let add = |request| batch.add(request).expect("accepted");
+        requests.into_iter().map(add).collect()
+    }
+
+    /// Checks that every request has completed once and that nothing is held, and closes.
     pub(crate) fn finish(self) {
-        assert_eq!(
-            self.queue.live(),
-            0,
-            "{}: requests have not ended",
-            self.name
-        );
-        // What a hung read held comes back when the kernel lets go, which may be after the end.
+        let name = self.name;
+        assert_eq!(self.queue.live(), 0, "{name}: requests have not completed");
+        // What a hung read held comes back when the kernel lets go, which may be after completion.
         let until = Instant::now() + PATIENCE;
         while self.storage.stats().staging_bytes > 0 && Instant::now() < until {
             std::thread::yield_now();
         }
         let stats = self.storage.stats();
-        let ended = stats.done + stats.failed + stats.cancelled;
+        let completed = stats.done + stats.failed + stats.canceled;
         assert_eq!(
-            stats.requests, ended,
-            "{}: each request ends once: {stats:?}",
-            self.name
+            stats.requests, completed,
+            "{name}: each request completes once: {stats:?}"
         );
-        assert_eq!(
-            stats.staging_bytes, 0,
-            "{}: staging is given back",
-            self.name
-        );
+        assert_eq!(stats.staging_bytes, 0, "{name}: staging is given back");
         assert!(
             stats.staging_peak_bytes <= stats.staging_capacity_bytes,
-            "{}",
-            self.name
+            "{name}: staging is bounded: {stats:?}"
         );
         drop(self.queue);
-        assert_eq!(
-            self.storage.close(PATIENCE),
-            CloseReport::default(),
-            "{}",
-            self.name
-        );
+        let report = self.storage.close(PATIENCE);
+        assert_eq!(report, CloseReport::default(), "{name}");
     }
 }
 
-/// A backend and how to ask for it.
+/// A backend's name and a function that returns it.
 type NamedBackend = (&'static str, fn() -> Backend);
 
-/// The backends of the system with their options, everything else at its default.
+/// The backends of the system.
 fn backends() -> [NamedBackend; 2] {
     [
         ("uring", || Backend::Uring),
@@ -88,28 +89,31 @@ fn backends() -> [NamedBackend; 2] {
     ]
 }
 
-/// Whether the kernel gives us a ring; a test goes on without, and says so.
+/// The default options, with a backend.
+pub(crate) fn options_with(backend: Backend) -> StorageOptions {
+    let mut options = StorageOptions::default();
+    options.backend = backend;
+    options
+}
+
+/// Whether the kernel allows a ring; a test without one goes on with the next backend.
 fn usable(name: &str) -> Result<(), Unavailable> {
     if name != "uring" {
         return Ok(());
     }
-    let options = StorageOptions {
-        backend: Backend::Uring,
-        ..StorageOptions::default()
-    };
-    match Storage::new(options) {
+    match Storage::new(options_with(Backend::Uring)) {
         Ok(_) => Ok(()),
         Err(error) => Err(Unavailable::because(format!("no io_uring here: {error}"))),
     }
 }
 
-/// Runs `body` over each backend in a child each, and checks that neither a thread nor a
-/// descriptor is left when it has ended.
+/// Runs `body` over each backend in a child process each, and checks that neither a thread nor a
+/// descriptor is left afterwards.
 pub(crate) fn each(test: &'static str, body: impl Fn(&'static str, StorageOptions)) {
     each_as(test, |child| child, body);
 }
 
-/// The same with a restricted child.
+/// As [`each`], with a restricted child.
 pub(crate) fn each_as(
     test: &'static str,
     restrict: impl Fn(Child) -> Child,
@@ -125,8 +129,8 @@ pub(crate) fn each_as(
     });
 }
 
-/// The same for bodies in which the kernel is left holding an operation: what belongs to that is
-/// never freed and stays open, but no thread stays.
+/// As [`each`], for bodies after which the kernel still holds an operation: its memory and files
+/// are never freed, but no thread is left.
 pub(crate) fn each_leaking(test: &'static str, body: impl Fn(&'static str, StorageOptions)) {
     in_children(test, Child::leaks_on_purpose, |name, options, before| {
         body(name, options);
@@ -135,7 +139,7 @@ pub(crate) fn each_leaking(test: &'static str, body: impl Fn(&'static str, Stora
             let threads = Resources::now().threads;
             assert!(
                 Instant::now() < until,
-                "{name}: threads were left: {threads:?}"
+                "{name}: threads are left: {threads:?}"
             );
             std::thread::yield_now();
         }
@@ -155,11 +159,7 @@ fn in_children(
                 return;
             }
             let before = Resources::now();
-            let options = StorageOptions {
-                backend: backend(),
-                ..StorageOptions::default()
-            };
-            body(name, options, before);
+            body(name, options_with(backend()), before);
         });
         if let Err(unavailable) = outcome {
             unavailable.announce();
@@ -167,29 +167,33 @@ fn in_children(
     }
 }
 
-/// The outcome of a ticket, which must come: a request that never ends is a failure of the test
-/// and not a hang.
-pub(crate) fn outcome(ticket: Ticket) -> Result<Done, Failed> {
+/// The outcome of a ticket. A request that never completes fails the test instead of hanging it.
+pub(crate) fn outcome<T: 'static>(mut ticket: Ticket<T>) -> Outcome<T> {
     match ticket.wait_timeout(PATIENCE) {
-        Ok(outcome) => outcome,
-        Err(ticket) => panic!("{ticket:?}: the request has not ended"),
+        Ok(Some(outcome)) => outcome,
+        Ok(None) => panic!("{ticket:?}: the request has not completed"),
+        Err(error) => panic!("the ticket cannot be waited for: {error}"),
     }
 }
 
-pub(crate) fn bytes(ticket: Ticket) -> Buffer {
-    match outcome(ticket) {
-        Ok(done) => done.into_buffer(),
-        Err(failed) => panic!("the request failed: {failed}"),
+/// The memory of a request, or its error.
+pub(crate) fn result<T: 'static>(ticket: Ticket<T>) -> Result<T, Error> {
+    outcome(ticket).into_result()
+}
+
+/// The memory of a request that must succeed.
+pub(crate) fn landed<T: 'static>(ticket: Ticket<T>) -> T {
+    result(ticket).unwrap_or_else(|error| panic!("the request failed: {error}"))
+}
+
+/// The error of a request that must fail.
+pub(crate) fn failure<T: 'static>(ticket: Ticket<T>) -> Error {
+    match outcome(ticket).result {
+        Ok(bytes) => panic!("the request succeeded with {bytes} bytes"),
+        Err(error) => error,
     }
 }
 
-pub(crate) fn failure(ticket: Ticket) -> Failed {
-    match outcome(ticket) {
-        Ok(done) => panic!("the request ended well: {done:?}"),
-        Err(failed) => failed,
-    }
-}
-
-pub(crate) fn failure_kind(ticket: Ticket) -> ErrorKind {
-    failure(ticket).error.kind()
+pub(crate) fn failure_kind<T: 'static>(ticket: Ticket<T>) -> ErrorKind {
+    failure(ticket).kind()
 }

@@ -1,14 +1,14 @@
-//! The state of the fake disk: contents, open files, faults, the head, the random numbers.
+//! The state of the simulated disk: contents, open files, faults, the head, the random numbers.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
 
-use super::{SimFileOptions, SimOptions, fill_segments, gather_segments};
+use super::{SimFileOptions, SimOptions, fill_segments, gather_segments, segments};
 use crate::device::{Operation, Segment, Verb};
 use crate::error::Errno;
 
-/// First descriptor. They are never used again, so a stale one is always seen.
-const DESCRIPTOR_FIRST: i32 = 1000;
+/// First descriptor. None is used twice, so that a stale one is always noticed.
+const DESCRIPTOR_FIRST: u64 = 1000;
 
 /// Fills `into` with the generated content of a file, from byte `offset` on. Content depends on the
 /// seed and the position alone.
@@ -31,7 +31,7 @@ fn mix(mut word: u64) -> u64 {
     word ^ (word >> 31)
 }
 
-/// SplitMix64: small, and the same sequence for ever, which seeds in bug reports need.
+/// SplitMix64: small, and stable over versions, which seeds in bug reports need.
 struct Random(u64);
 
 impl Random {
@@ -47,7 +47,7 @@ impl Random {
     }
 
     fn chance(&mut self, chance: f64) -> bool {
-        // Always one number, so that changing one chance leaves the rest of a schedule alone.
+        // Always draws one number, so that changing one chance does not change the others.
         (self.next() >> 11) as f64 / (1u64 << 53) as f64 <= chance && chance > 0.0
     }
 }
@@ -79,14 +79,14 @@ impl Content {
         }
     }
 
-    /// The content as bytes that can be changed.
+    /// The content as bytes that can be written to.
     pub(super) fn bytes_mut(&mut self) -> &mut Vec<u8> {
         if let Content::Generated { len, .. } = *self {
             *self = Content::Bytes(self.read(0, len as usize));
         }
         match self {
             Content::Bytes(bytes) => bytes,
-            Content::Generated { .. } => unreachable!("made bytes above"),
+            Content::Generated { .. } => unreachable!("converted to bytes above"),
         }
     }
 }
@@ -114,7 +114,7 @@ pub struct SimOperation {
     pub path: PathBuf,
     /// First byte in the file.
     pub offset: u64,
-    /// Bytes asked for.
+    /// Bytes requested.
     pub len: usize,
 }
 
@@ -125,17 +125,17 @@ pub struct SimCounts {
     pub opens: u64,
     /// Files closed.
     pub closes: u64,
-    /// Closed while an operation on it was in flight: a fault of the caller.
+    /// Files closed while an operation on them was in flight: a bug of the owner.
     pub closes_in_flight: u64,
-    /// Operations on a descriptor that is not open: a fault of the caller.
+    /// Operations on a descriptor that is not open: a bug of the owner.
     pub stale_operations: u64,
     /// Reads that reached the device.
     pub reads: u64,
     /// Writes that reached the device.
     pub writes: u64,
-    /// Bytes that were moved.
+    /// Bytes moved.
     pub bytes_moved: u64,
-    /// How far the head has travelled.
+    /// Bytes that the head has traveled.
     pub head_travel_bytes: u64,
 }
 
@@ -149,7 +149,7 @@ pub(super) struct Rule {
     pub(super) left: Option<u64>,
 }
 
-/// What becomes of an operation.
+/// How an operation ends.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Fate {
     Moves {
@@ -170,8 +170,8 @@ pub(super) struct Disk {
     pub(super) files: Vec<File>,
     pub(super) names: HashMap<PathBuf, usize>,
     pub(super) paths: Vec<PathBuf>,
-    pub(super) open: HashMap<i32, Open>,
-    descriptor_next: i32,
+    pub(super) open: HashMap<u64, Open>,
+    descriptor_next: u64,
     pub(super) rules: Vec<Rule>,
     pub(super) space_left: Option<u64>,
     pub(super) log: Vec<SimOperation>,
@@ -205,7 +205,7 @@ impl Disk {
         }
     }
 
-    pub(super) fn new_descriptor(&mut self, file: usize, write: bool, direct: bool) -> i32 {
+    pub(super) fn new_descriptor(&mut self, file: usize, write: bool, direct: bool) -> u64 {
         let descriptor = self.descriptor_next;
         self.descriptor_next += 1;
         let open = Open {
@@ -219,14 +219,14 @@ impl Disk {
         descriptor
     }
 
-    pub(super) fn close(&mut self, descriptor: i32) -> Result<(), Errno> {
+    pub(super) fn close(&mut self, descriptor: u64) -> Result<(), Errno> {
         let open = self.open.remove(&descriptor).ok_or(Errno(libc::EBADF))?;
         self.counts.closes += 1;
         self.counts.closes_in_flight += u64::from(open.in_flight > 0);
         Ok(())
     }
 
-    /// Decides what becomes of an operation that starts now.
+    /// Decides how an operation that starts now ends.
     pub(super) fn begin(&mut self, operation: &Operation, now_ns: u64) -> Fate {
         let len = operation.segments.bytes();
         self.note(operation, len);
@@ -277,7 +277,7 @@ impl Disk {
         }
     }
 
-    /// What becomes of a hung operation that was released: it ends well.
+    /// How a hung operation ends that was released: it succeeds.
     pub(super) fn resume(&mut self, operation: &Operation, now_ns: u64) -> Fate {
         Fate::Moves {
             finish_ns: now_ns,
@@ -326,7 +326,7 @@ impl Disk {
                         && segment.len().is_multiple_of(direct.offset as usize)
                 };
                 let offset_aligned = operation.offset.is_multiple_of(u64::from(direct.offset));
-                if offset_aligned && operation.segments.as_slice().iter().all(aligned) {
+                if offset_aligned && segments(operation).iter().all(aligned) {
                     Ok(())
                 } else {
                     Err(Errno::INVALID)
@@ -336,8 +336,8 @@ impl Disk {
         }
     }
 
-    /// When an operation that starts now ends: after the head has moved and the bytes have come
-    /// through behind those before it, and its own latency.
+    /// When an operation that starts now finishes: seek and transfer queue behind those before it,
+    /// then comes its own latency.
     fn schedule(&mut self, operation: &Operation, len: usize, now_ns: u64) -> u64 {
         let position = self.open.get(&operation.file.0).and_then(|open| {
             let start = self.files[open.file].options.position?;
@@ -395,7 +395,7 @@ impl Disk {
     pub(super) fn look_ahead(&self, operation: &Operation, len: usize) {
         if let Some(open) = self.open.get(&operation.file.0) {
             let bytes = self.files[open.file].content.read(operation.offset, len);
-            fill_segments(operation.segments.as_slice(), &bytes);
+            fill_segments(segments(operation), &bytes);
         }
     }
 
@@ -403,15 +403,14 @@ impl Disk {
     pub(super) fn transfer(&mut self, operation: &Operation, len: usize) -> Result<usize, Errno> {
         let open = self.open.get(&operation.file.0).ok_or(Errno(libc::EBADF))?;
         let file = &mut self.files[open.file];
-        let segments = operation.segments.as_slice();
         let moved = match operation.verb {
             Verb::Read => {
                 let bytes = file.content.read(operation.offset, len);
-                fill_segments(segments, &bytes);
+                fill_segments(segments(operation), &bytes);
                 bytes.len()
             }
             Verb::Write => {
-                let bytes = gather_segments(segments, len);
+                let bytes = gather_segments(segments(operation), len);
                 write(file, &mut self.space_left, operation.offset, &bytes)?
             }
         };

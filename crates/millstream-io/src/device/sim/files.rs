@@ -1,4 +1,4 @@
-//! The files of the fake disk, as a [`FileSystem`], and the controls that tests use.
+//! The files of the simulated disk as a [`FileSystem`], and the controls for tests.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -16,10 +16,10 @@ pub(super) struct Shared {
     disk: Mutex<Disk>,
     now_ns: AtomicU64,
     releases: AtomicU64,
-    /// Fresh names given out.
+    /// Fresh names handed out.
     names: AtomicU64,
     bell: Doorbell,
-    /// File system calls made, and those that are to fail, by number.
+    /// Count of file system calls, and those that will fail, by number.
     calls: Mutex<(u64, Vec<(u64, Errno)>)>,
 }
 
@@ -69,13 +69,13 @@ pub struct SimFileOptions {
     pub mount_kind: MountKind,
     /// Number of its mount, not 0.
     pub mount: u64,
-    /// What direct I/O needs; it is enforced with `EINVAL`. `None`: there is no direct I/O.
+    /// Alignment that direct I/O needs, enforced with `EINVAL`. `None`: there is no direct I/O.
     pub direct: Option<DirectAlignment>,
-    /// Whether seeks cost on its disk.
+    /// Whether seeks are expensive on its disk.
     pub rotating: bool,
     /// Its first byte on the disk; `None`: it causes no seeks.
     pub position: Option<u64>,
-    /// How many of its first bytes are in the page cache; `None`: the system does not tell.
+    /// How many of its first bytes are in the page cache; `None`: unknown.
     pub cached_bytes: Option<u64>,
 }
 
@@ -107,7 +107,7 @@ impl SimFiles {
         SimFiles { shared }
     }
 
-    /// Adds a file, or puts another in its place (as a rename does: open descriptors keep the old).
+    /// Adds a file, or replaces one (as a rename does: open descriptors keep the old file).
     pub fn add(&self, path: impl Into<PathBuf>, bytes: Vec<u8>, options: SimFileOptions) {
         self.add_content(path.into(), Content::Bytes(bytes), options);
     }
@@ -128,7 +128,7 @@ impl SimFiles {
         add(&mut self.shared.disk(), path, content, options);
     }
 
-    /// The present content of a file; `None` if there is no such file.
+    /// The current content of a file; `None` if there is no such file.
     #[must_use]
     pub fn content(&self, path: &Path) -> Option<Vec<u8>> {
         let disk = self.shared.disk();
@@ -136,7 +136,7 @@ impl SimFiles {
         Some(content.read(0, content.len() as usize))
     }
 
-    /// Cuts a file, or fills it up with zeros. False if there is no such file.
+    /// Truncates a file, or extends it with zeros. False if there is no such file.
     pub fn resize(&self, path: &Path, len: u64) -> bool {
         let mut disk = self.shared.disk();
         let Some(file) = disk.names.get(path).copied() else {
@@ -187,7 +187,7 @@ impl SimFiles {
         });
     }
 
-    /// Lets hung operations complete, forgets the rules to hang, and rings the doorbell. Operations
+    /// Lets hung operations complete, removes the rules to hang, and rings the doorbell. Operations
     /// that a shutdown has abandoned write to their memory now.
     pub fn release_hung(&self) {
         {
@@ -195,7 +195,7 @@ impl SimFiles {
             disk.rules.retain(|rule| rule.errno.is_some());
             for operation in std::mem::take(&mut disk.orphans) {
                 let len = operation.segments.bytes();
-                // Nobody is left to hear of an error.
+                // Its owner is gone: an error has no receiver.
                 let _ = disk.transfer(&operation, len);
             }
         }
@@ -246,7 +246,7 @@ impl SimFiles {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts a call, and fails it if it is one that is to fail.
+    /// Counts a call, and fails it if `fail_call` says so.
     fn call(&self, name: &'static str) -> Result<(), IoError> {
         let mut calls = self.calls();
         let number = calls.0;
@@ -422,9 +422,11 @@ impl FileSystem for SimFiles {
 
     fn beside(&self, path: &Path) -> Result<Beside, IoError> {
         let number = self.shared.names.fetch_add(1, Ordering::Relaxed);
+        let fresh = PathBuf::from(format!("{}.{number}.tmp", path.display()));
+        self.replace(&fresh, &[])?;
         Ok(Beside {
             path: path.to_owned(),
-            fresh: PathBuf::from(format!("{}.{number}.tmp", path.display())),
+            fresh,
         })
     }
 

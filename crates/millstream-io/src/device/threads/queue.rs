@@ -1,8 +1,8 @@
-//! What waits for a thread: plain data, changed under one lock, with no I/O and no waiting.
+//! Operations that wait for a thread: plain data under one lock; no I/O, no waiting.
 //!
-//! Local operations are one queue in order of arrival. Operations on slow mounts are a queue for
-//! each mount with a count of the threads in it; an empty mount without threads is forgotten, so
-//! the list is no longer than the operations in flight.
+//! Local operations are one queue in order of arrival. Each slow mount has a queue of its own and
+//! a count of the threads in it; an empty mount without threads is removed, so the list is no
+//! longer than the operations in flight.
 
 use std::collections::VecDeque;
 
@@ -27,11 +27,11 @@ struct Crew {
     started: usize,
     started_max: usize,
     sleeping: usize,
-    /// Threads that were woken or started and have not looked at the queue yet: they will.
+    /// Threads woken or started that have not locked the queue yet, but will.
     coming: usize,
 }
 
-/// What one thread holds. It is still held if its number is above the thread's published batches.
+/// What one thread holds: still held while `batch` is above the thread's published batches.
 #[derive(Default)]
 pub(super) struct Running {
     pub(super) batch: u64,
@@ -44,7 +44,7 @@ struct Mount {
     threads: usize,
 }
 
-/// What to do, outside the lock, after operations were added.
+/// What to do outside the lock after operations were added.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Wake {
     /// Wake a thread for local operations.
@@ -57,11 +57,11 @@ pub(super) struct Wake {
     pub(super) start_slow: usize,
 }
 
-/// The queue. See the module.
+/// The queue and the state of its threads. See the module.
 pub(super) struct Queue {
     local: VecDeque<Operation>,
     mounts: Vec<Mount>,
-    /// Where the search for a mount begins, so that they take turns.
+    /// Where the search for a mount begins: mounts are served round-robin.
     mount_next: usize,
     per_mount_max: usize,
     local_crew: Crew,
@@ -118,7 +118,7 @@ impl Queue {
         }
         let mut wake = Wake::default();
         if !self.local.is_empty() {
-            // Fast or not: if nothing was taken since the last time, the threads are stuck.
+            // If nothing was taken since the last call the threads are blocked, fast or not.
             let stuck = self.takes == self.takes_seen;
             self.takes_seen = self.takes;
             if stuck || self.more_threads_help() {
@@ -189,13 +189,13 @@ impl Queue {
         crew.coming -= 1;
     }
 
-    /// A thread has looked and found nothing: it sleeps now.
+    /// A thread found no work and sleeps now.
     pub(super) fn thread_sleeps(&mut self, group: Group) {
         self.crew(group).sleeping += 1;
     }
 
-    /// A thread that was started, or has slept, is at work again. Which of those counted as coming
-    /// it is cannot be told (a wake may be spurious, or for all), but the sum is right.
+    /// A started or sleeping thread runs. After a spurious wake it was not counted as coming; the
+    /// sum of both counts is right in any case.
     pub(super) fn thread_arrives(&mut self, group: Group) {
         let crew = self.crew(group);
         if crew.coming > 0 {
@@ -225,13 +225,14 @@ impl Queue {
         !self.local.is_empty() && self.more_threads_help() && self.wake_next(Group::Local)
     }
 
-    /// Fast operations only use the processor: more threads than cores are in each other's way.
+    /// Whether another thread would help. Fast operations use only the processor, so then no more
+    /// threads than cores help.
     fn more_threads_help(&self) -> bool {
         let crew = &self.local_crew;
         !self.fast || crew.started - crew.sleeping < self.cores
     }
 
-    /// How many completions may be held back, for what waits now.
+    /// How many completions may be held back, given what waits now.
     pub(super) fn hold(&self) -> usize {
         let ratio = if self.fast {
             THREADS_HOLD_RATIO_FAST
@@ -241,7 +242,7 @@ impl Queue {
         self.local.len() / ratio
     }
 
-    /// Moves one operation of a mount that has a thread to spare into `batch`.
+    /// Moves one operation of a mount below its thread limit into `batch`.
     pub(super) fn take_slow(&mut self, batch: &mut Vec<Operation>) {
         let count = self.mounts.len();
         for step in 0..count {
@@ -261,7 +262,7 @@ impl Queue {
     /// A thread has left a mount.
     pub(super) fn leave_mount(&mut self, number: u64) {
         let Some(at) = self.mounts.iter().position(|mount| mount.number == number) else {
-            unreachable!("a mount with a thread in it is kept");
+            unreachable!("a mount with a thread in it stays in the list");
         };
         self.mounts[at].threads -= 1;
         if self.mounts[at].threads == 0 && self.mounts[at].waiting.is_empty() {
@@ -269,7 +270,7 @@ impl Queue {
         }
     }
 
-    /// Remembers what thread `number` holds from now on; the batch's number.
+    /// Records what thread `number` holds from now on; the batch's number.
     pub(super) fn holds(&mut self, number: usize, batch: &[Operation]) -> u64 {
         let running = &mut self.running[number];
         running.ids.clear();
@@ -280,7 +281,7 @@ impl Queue {
         running.batch
     }
 
-    /// Operations on slow mounts, if there is no thread that could ever take them.
+    /// Takes the operations on slow mounts if no thread exists that could run them.
     pub(super) fn take_stranded(&mut self) -> Vec<Operation> {
         if self.slow_crew.started > 0 {
             return Vec::new();
@@ -291,7 +292,7 @@ impl Queue {
             .collect()
     }
 
-    /// Everything that no thread holds.
+    /// Takes everything that no thread holds.
     pub(super) fn take_all(&mut self) -> Vec<Operation> {
         let mut all: Vec<Operation> = self.local.drain(..).collect();
         for mount in &mut self.mounts {
@@ -302,8 +303,8 @@ impl Queue {
 }
 
 impl Crew {
-    /// How many threads to start for `work` operations that wait: those that nobody idle or coming
-    /// will take, one at a time for local files (the first may be enough), up to the maximum.
+    /// How many threads to start for `work` waiting operations: one for each that no sleeping or
+    /// coming thread will take, up to the maximum.
     fn to_start(&self, work: usize) -> usize {
         let idle = self.sleeping + self.coming;
         work.saturating_sub(idle)

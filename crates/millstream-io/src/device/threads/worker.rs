@@ -1,9 +1,9 @@
-//! One thread: take a batch, run it, hand it back.
+//! One thread: takes a batch, runs it, publishes the completions.
 //!
 //! # Safety
-//! The only unsafe thing here is handing lent memory to `preadv` and `pwritev`. By the contract of
-//! [`Device::push`](crate::Device::push) it is valid, and nobody else's, until the completion is
-//! reaped, and the completion is published after the call has returned.
+//! The only unsafe code passes lent memory to `preadv` and `pwritev`. By the contract of
+//! [`Device::push`](crate::Device::push) memory and segment lists are valid and not used otherwise
+//! until the completion is reaped, and the completion is published after the call has returned.
 
 #![expect(
     unsafe_code,
@@ -20,7 +20,7 @@ use crate::device::{Completion, Operation, Segment, Segments, Verb};
 use crate::error::Errno;
 use crate::limits::{OPERATION_BYTES_MAX, THREADS_BATCH_MAX, THREADS_FAST_NS};
 
-/// The life of thread `number`.
+/// Runs thread `number` until the pool ends.
 pub(super) fn run(shared: &Shared, number: usize, group: Group) {
     let mut batch: Vec<Operation> = Vec::with_capacity(THREADS_BATCH_MAX);
     let mut finished: Vec<Completion> = Vec::with_capacity(THREADS_BATCH_MAX);
@@ -49,11 +49,11 @@ struct Taken {
     batch: u64,
     /// Another thread is to be woken.
     wake_next: bool,
-    /// The owner may sleep until this many completions are there.
+    /// The owner may sleep until this many completions are published.
     hold: usize,
 }
 
-/// Fills `batch`, sleeping until there is work; `None` at the end.
+/// Fills `batch`, sleeping until there is work; `None` when the pool ends.
 fn next<'a>(
     shared: &'a Shared,
     mut queue: MutexGuard<'a, Queue>,
@@ -78,7 +78,7 @@ fn next<'a>(
             });
         }
         if shared.has_done() {
-            // What was held back, by this thread or another, is held back no longer.
+            // Nothing is left to wait for: completions held back by any thread go out.
             shared.wake_owner();
         }
         if queue.stopping && group == Group::Local {
@@ -94,14 +94,13 @@ fn next<'a>(
     }
 }
 
-/// Hands the finished operations to the owner, and wakes it unless it can sleep on.
+/// Publishes the completions, and wakes the owner unless it may sleep on.
 fn publish(shared: &Shared, number: usize, taken: &Taken, finished: &mut Vec<Completion>) {
     let done_count = {
         let mut done = shared.done();
         done.published[number] = taken.batch;
         if done.closed {
-            // The owner has reported these as abandoned and their memory is never used again, so
-            // nothing is lost with them but the list of segments.
+            // The shutdown has reported these as abandoned.
             finished.clear();
             return;
         }
@@ -116,48 +115,46 @@ fn publish(shared: &Shared, number: usize, taken: &Taken, finished: &mut Vec<Com
     }
 }
 
-/// Runs one operation. An interrupted call is the owner's to repeat, as with any device.
+/// Runs one operation. The owner repeats an interrupted call, as with any device.
 fn execute(operation: Operation) -> Completion {
-    let file = operation.file.0;
-    let result = match libc::off64_t::try_from(operation.offset) {
-        Err(_) => Err(Errno::INVALID),
-        Ok(offset) => match &operation.segments {
-            Segments::One(segment) => one(operation.verb, file, offset, segment),
-            Segments::Many(segments) => many(operation.verb, file, offset, segments),
-        },
+    let Ok(offset) = libc::off64_t::try_from(operation.offset) else {
+        return Completion::failed(operation.id, Errno::INVALID);
     };
+    let moved = match &operation.segments {
+        Segments::One(segment) => one(&operation, offset, segment),
+        Segments::Many { .. } => many(&operation, offset),
+    };
+    if moved < 0 {
+        return Completion::failed(operation.id, Errno::last());
+    }
     Completion {
         id: operation.id,
-        result,
-        segments: operation.segments,
+        result: moved as i64,
     }
 }
 
-fn one(verb: Verb, file: i32, offset: libc::off64_t, segment: &Segment) -> Result<usize, Errno> {
+fn one(operation: &Operation, offset: libc::off64_t, segment: &Segment) -> isize {
+    let file = operation.file.fd();
     let pointer = segment.pointer().cast::<libc::c_void>();
     let len = segment.len().min(OPERATION_BYTES_MAX);
-    let moved = match verb {
-        // SAFETY: who pushed the operation lends `len` writable bytes at `pointer` until it is
-        // reaped.
+    match operation.verb {
+        // SAFETY: the owner lends `len` writable bytes at `pointer` until it reaps the completion.
         Verb::Read => unsafe { libc::pread64(file, pointer, len, offset) },
         // SAFETY: as above, readable bytes.
         Verb::Write => unsafe { libc::pwrite64(file, pointer, len, offset) },
-    };
-    usize::try_from(moved).map_err(|_| Errno::last())
+    }
 }
 
-fn many(verb: Verb, file: i32, offset: libc::off64_t, all: &[Segment]) -> Result<usize, Errno> {
-    // A Segment is an iovec in layout; more of them than an int counts are refused by the kernel.
-    let (vectors, count) = (
-        all.as_ptr().cast::<libc::iovec>(),
-        all.len().min(i32::MAX as usize),
-    );
-    let moved = match verb {
-        // SAFETY: `vectors` are `count` initialized iovecs owned by the operation; who pushed it
-        // lends the writable memory that they describe until it is reaped.
-        Verb::Read => unsafe { libc::preadv64(file, vectors, count as i32, offset) },
+/// The kernel refuses more than 1024 segments with `EINVAL`.
+fn many(operation: &Operation, offset: libc::off64_t) -> isize {
+    let file = operation.file.fd();
+    let (vectors, count) = operation.segments.vectors();
+    let count = i32::try_from(count).unwrap_or(i32::MAX);
+    match operation.verb {
+        // SAFETY: `vectors` is a list of `count` segments that the owner keeps in place, with the
+        // writable memory they describe, until it reaps the completion.
+        Verb::Read => unsafe { libc::preadv64(file, vectors, count, offset) },
         // SAFETY: as above, readable bytes.
-        Verb::Write => unsafe { libc::pwritev64(file, vectors, count as i32, offset) },
-    };
-    usize::try_from(moved).map_err(|_| Errno::last())
+        Verb::Write => unsafe { libc::pwritev64(file, vectors, count, offset) },
+    }
 }

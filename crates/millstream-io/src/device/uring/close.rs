@@ -1,18 +1,21 @@
-//! The end of a ring, in this order: nothing is freed early, it returns in bounded time, nothing
-//! leaks.
+//! The end of a ring: nothing is freed while the kernel may use it, the time is bounded, and what
+//! can be freed is.
 
 use std::mem::ManuallyDrop;
 use std::time::{Duration, Instant};
 
 use io_uring::{EnterFlags, opcode};
 
-use super::{USER_DATA_OTHER, USER_DATA_TIMEOUT, Uring, completion};
+use super::{USER_DATA_OTHER, USER_DATA_TIMEOUT, Uring};
 use crate::device::{Abandoned, Completion, Device};
 use crate::error::Errno;
 
 /// How long the ring's own operations get to end once nothing else is in flight. They end at once;
-/// if the kernel is busier than this, eight bytes and a time are leaked.
+/// if the kernel is busier than this, eight bytes and a timeout are leaked.
 const OWN_GRACE: Duration = Duration::from_millis(50);
+
+/// How often a broken ring's completion queue is looked at, which no call can wait for.
+const BROKEN_LOOK: Duration = Duration::from_millis(1);
 
 impl Uring {
     /// See `shutdown`. The device is of no use afterwards.
@@ -27,17 +30,16 @@ impl Uring {
             self.leak();
             return Abandoned::default();
         }
-        for slot in self.backlog.drain(..) {
-            let operation = self.slots.take(slot);
-            self.ready
-                .push(completion(operation, Err(Errno(libc::ECANCELED))));
-        }
+        self.cancel_backlog();
         self.reap(completions);
         let halfway = Instant::now() + deadline.saturating_duration_since(Instant::now()) / 2;
         self.wait_until(halfway, completions);
-        if self.in_flight > 0 {
+        if self.in_flight > 0 && self.broken.is_none() {
             self.cancel_all(completions);
             self.wait_until(deadline, completions);
+        }
+        if self.broken.is_some() {
+            self.close_broken(deadline, completions);
         }
         if self.in_flight > 0 {
             let operations = self.slots.held().map(|(_, id)| id).collect();
@@ -57,18 +59,46 @@ impl Uring {
         Abandoned::default()
     }
 
-    fn wait_until(&mut self, deadline: Instant, completions: &mut Vec<Completion>) {
-        while self.in_flight > 0 && self.broken.is_none() {
+    /// Ends what has no submission entry.
+    fn cancel_backlog(&mut self) {
+        let canceled = Errno(libc::ECANCELED);
+        let operations = self.backlog.drain(..);
+        self.ready
+            .extend(operations.map(|operation| Completion::failed(operation.id, canceled)));
+    }
+
+    /// Ends the entries that the kernel never took (a broken ring is not entered again), and takes
+    /// the completions that it posts by itself.
+    fn close_broken(&mut self, deadline: Instant, completions: &mut Vec<Completion>) {
+        let unentered_count = self.ring.submission().len();
+        for slot in self.staged.last(unentered_count) {
+            let id = self.slots.take(slot);
+            self.ready
+                .push(Completion::failed(id, Errno(libc::ECANCELED)));
+        }
+        self.reap(completions);
+        // Deferred completions are posted only from inside calls: waiting would be in vain.
+        while self.in_flight > 0 && !self.features.defer_taskrun {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return;
             }
-            self.wait(Some(left), &mut || false);
+            std::thread::sleep(left.min(BROKEN_LOOK));
             self.reap(completions);
         }
     }
 
-    /// Asks the kernel for everything back. Never waits.
+    fn wait_until(&mut self, deadline: Instant, completions: &mut Vec<Completion>) {
+        while self.in_flight > 0 {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() || self.wait(Some(left), &mut || false).is_err() {
+                return;
+            }
+            self.reap(completions);
+        }
+    }
+
+    /// Asks the kernel to cancel everything it holds. Never waits.
     fn cancel_all(&mut self, completions: &mut Vec<Completion>) {
         let held: Vec<u64> = self.slots.held().map(|(user_data, _)| user_data).collect();
         for user_data in held {
@@ -80,12 +110,12 @@ impl Uring {
                 }
             }
         }
-        // Failing is as good as not having asked.
+        // On failure the operations are waited for all the same.
         let _ = self.flush();
     }
 
-    /// Ends the bell's read and the timeouts. Whether they have; a thread that is not the ring's
-    /// owner cannot.
+    /// Ends the bell's read and the timeouts; whether they have ended. On a thread that is not the
+    /// ring's owner they cannot.
     fn retire_own(&mut self, completions: &mut Vec<Completion>) -> bool {
         let until = Instant::now() + OWN_GRACE;
         if self.bell_read {
@@ -114,12 +144,10 @@ impl Uring {
         !self.bell_read && self.timeouts == 0
     }
 
-    /// Gives up, without freeing, whatever the kernel may still use.
+    /// Leaks what the kernel may still use and this device owns. (The ring, the bell's word and the
+    /// time are in `ManuallyDrop`; the bell's descriptor is held by the ring's read itself.)
     fn leak(&mut self) {
-        self.slots.leak();
         self.registered.leak();
-        // The ring, the bell's word and the time are in ManuallyDrop. The bell's descriptor is held
-        // by the ring's read itself.
     }
 }
 

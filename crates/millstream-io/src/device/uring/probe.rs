@@ -1,7 +1,7 @@
-//! Which ring this kernel gives.
+//! Sets a ring up with the best features that the kernel has.
 //!
-//! Set-up flags are found by trying the best set first: a kernel that does not know a flag answers
-//! EINVAL. What a set-up returns says the rest. Everything can be hidden by a [`FeatureMask`].
+//! Set-up flags are tried, best set first: a kernel that does not know a flag returns `EINVAL`.
+//! The other features follow from what the set-up call returns. A [`FeatureMask`] hides any.
 
 use std::time::Duration;
 
@@ -12,7 +12,8 @@ use crate::limits::{
     URING_OWN_ENTRIES, URING_SETUP_RETRY_NS, URING_SETUP_TRIES, URING_SUBMISSION_ENTRIES,
 };
 
-/// Features to do without although the kernel has them, so that tests run the paths of old kernels.
+/// Features to do without although the kernel has them: with it, tests run the code for old
+/// kernels. `true` hides the feature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FeatureMask {
     /// A timeout as an argument of the enter call (5.11). Without: a timeout operation in the ring.
@@ -31,7 +32,7 @@ pub struct FeatureMask {
 }
 
 impl FeatureMask {
-    /// What Linux 5.10, the oldest supported, has not.
+    /// Hides what Linux 5.10, the oldest supported kernel, lacks.
     #[must_use]
     pub fn linux_5_10() -> FeatureMask {
         FeatureMask {
@@ -128,15 +129,15 @@ pub(super) fn set_up(
     ))
 }
 
-/// The kernel gives back late what a ring that was closed a moment ago had counted against
-/// RLIMIT_MEMLOCK, so a refusal for memory is asked again a few times.
+/// The kernel releases late what a ring closed a moment ago had counted against RLIMIT_MEMLOCK, so
+/// after `ENOMEM` the set-up is tried again a few times.
 fn try_patiently(depth: u32, flags: Flags, mask: FeatureMask) -> std::io::Result<IoUring> {
     for _ in 1..URING_SETUP_TRIES {
         match try_flags(depth, flags, mask) {
             Err(error) if error.raw_os_error() == Some(libc::ENOMEM) => {
                 std::thread::sleep(Duration::from_nanos(URING_SETUP_RETRY_NS));
             }
-            answer => return answer,
+            result => return result,
         }
     }
     try_flags(depth, flags, mask)
@@ -197,7 +198,7 @@ fn examine(
     Ok((ring, features))
 }
 
-/// Why a set-up was refused, as far as the system tells.
+/// Why a set-up failed, as far as the system tells.
 fn likely_cause(errno: Errno) -> &'static str {
     let sysctl = std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled").ok();
     cause_of(errno, sysctl.as_deref().map(str::trim))

@@ -1,12 +1,12 @@
 //! Memory registered with the ring: the kernel pins it once instead of at each operation.
 //!
-//! Registered memory counts against RLIMIT_MEMLOCK, 8 MiB for an ordinary user, so this is a bonus:
-//! the whole region is tried, then halves of it from its start, then nothing. Where the limit is
-//! known to apply, the first try is already within it, because the kernel brings all pages in
-//! before it counts.
+//! Registered memory counts against RLIMIT_MEMLOCK, 8 MiB for an ordinary user, so registering is
+//! best effort: the whole region is tried, then halves of it from its start, then nothing. Where
+//! the limit is known to apply, the first try is already within it, because the kernel faults all
+//! pages in before it counts.
 //!
-//! From 5.13 on the table is made once with free entries and filled later; before, the first region
-//! is the only one.
+//! From 5.13 on the table is made once with free entries that are filled later; before that, only
+//! the first region is registered.
 
 use std::sync::Arc;
 
@@ -70,7 +70,8 @@ impl Registered {
         self.why_not
     }
 
-    /// Registers as much of the region as goes. `quiet`: nothing is in flight.
+    /// Registers as much of the region as the limit allows; the number of bytes. `quiet`: nothing
+    /// is in flight.
     pub(super) fn add(&mut self, ring: &IoUring, region: &Arc<Region>, quiet: bool) -> usize {
         if self.fixed_table && (self.table_made || !quiet) {
             self.why_not = "before Linux 5.13 only the first region can be registered, and only \
@@ -139,13 +140,13 @@ impl Registered {
         unsafe { submitter.register_buffers_update(index, &[vector], Some(&[0])) }
     }
 
-    /// Gives up the regions without freeing them.
+    /// Leaks the regions.
     pub(super) fn leak(&mut self) {
         std::mem::forget(std::mem::take(&mut self.pieces));
     }
 }
 
-/// What RLIMIT_MEMLOCK may allow, as far as can be told beforehand.
+/// Most bytes that RLIMIT_MEMLOCK may allow, as far as is known beforehand.
 fn memlock_bytes() -> usize {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Memlock);
     match limit.current {
@@ -157,8 +158,8 @@ fn memlock_bytes() -> usize {
     }
 }
 
-/// Whether the process has CAP_IPC_LOCK, which lifts the limit. (In a user namespace it says yes
-/// although the limit holds; then the halving finds it.)
+/// Whether the process has CAP_IPC_LOCK, which lifts the limit. (In a user namespace the answer is
+/// yes although the limit applies; halving finds the limit then.)
 fn may_lock_memory() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));

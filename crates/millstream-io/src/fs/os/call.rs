@@ -1,10 +1,10 @@
-//! The system calls of files that no safe binding offers.
+//! System calls on files for which there is no safe binding.
 //!
 //! # Safety
-//! Every call here passes numbers, and addresses of values on the caller's stack of exactly the
-//! size that the call is defined to use. A [`Descriptor`] is trusted to be open: who calls a
-//! [`FileSystem`](crate::FileSystem) with one opened it and has not closed it (else the call fails
-//! with `EBADF`, or meets a file opened since; no memory is at stake).
+//! Every call passes numbers, and addresses of values on the caller's stack of exactly the size
+//! that the call is defined to use. A [`Descriptor`] is expected to be open: the caller of a
+//! [`FileSystem`](crate::FileSystem) opened it and has not closed it. Otherwise the call fails with
+//! `EBADF` or reaches a file opened since; memory safety does not depend on it.
 #![expect(
     unsafe_code,
     reason = "raw system calls; see the section Safety of this file"
@@ -20,27 +20,28 @@ use crate::device::Descriptor;
 /// `cachestat` (6.5); one number on every architecture but alpha.
 const SYS_CACHESTAT: libc::c_long = 451;
 
-/// `FIEMAP_EXTENT_UNKNOWN | DELALLOC | ENCODED | DATA_INLINE`: the extent has no position on the
-/// disk to speak of.
+/// `FIEMAP_EXTENT_UNKNOWN | DELALLOC | ENCODED | DATA_INLINE`: the extent has no meaningful
+/// position on the disk.
 const EXTENT_WITHOUT_POSITION: u32 = 0x2 | 0x4 | 0x8 | 0x200;
 
-/// Lends a descriptor to safe bindings; `EBADF` if no file can have it.
+/// Borrows a descriptor for safe bindings; `EBADF` if no file can have it.
 pub(crate) fn borrow(descriptor: &Descriptor) -> Result<BorrowedFd<'_>, Errno> {
-    if descriptor.0 < 0 {
+    let fd = descriptor.fd();
+    if fd < 0 {
         return Err(Errno::BADF);
     }
-    // SAFETY: open by the contract of Descriptor (module's Safety), and not -1.
-    Ok(unsafe { BorrowedFd::borrow_raw(descriptor.0) })
+    // SAFETY: open by the contract of Descriptor (module Safety), and not -1.
+    Ok(unsafe { BorrowedFd::borrow_raw(fd) })
 }
 
-/// Closes; the descriptor is gone whatever comes back.
+/// Closes. The descriptor is closed even if an error is returned.
 pub(super) fn close(descriptor: Descriptor) -> Result<(), Errno> {
     // SAFETY: a number is passed; the caller gives the descriptor up.
-    if unsafe { libc::close(descriptor.0) } == 0 {
+    if unsafe { libc::close(descriptor.fd()) } == 0 {
         return Ok(());
     }
     match last() {
-        // Linux has let go of the descriptor even then; trying again could close another thread's
+        // Linux has released the descriptor even then; a second close could hit another thread's
         // file.
         Errno::INTR => Ok(()),
         errno => Err(errno),
@@ -49,7 +50,7 @@ pub(super) fn close(descriptor: Descriptor) -> Result<(), Errno> {
 
 /// Bytes of a block device.
 pub(super) fn block_device_bytes(file: BorrowedFd<'_>) -> Result<u64, Errno> {
-    // `BLKGETSIZE64` is declared with size_t, and writes a u64.
+    // `BLKGETSIZE64` is declared with size_t but writes a u64.
     const BLKGETSIZE64: rustix::ioctl::Opcode = opcode::read::<usize>(0x12, 114);
     // SAFETY: BLKGETSIZE64 writes one u64.
     unsafe { rustix::ioctl::ioctl(file, Getter::<BLKGETSIZE64, u64>::new()) }
@@ -95,7 +96,7 @@ struct FileMap {
     extent_reserved_more: [u32; 3],
 }
 
-/// The size of `struct fiemap` without extents, which the number of the call is made of.
+/// `struct fiemap` without extents, whose size is part of the number of the call.
 type FileMapHead = [u64; 4];
 
 const _: () = assert!(size_of::<FileMap>() == 32 + 56);

@@ -26,7 +26,7 @@ fn likely(errno: SystemErrno) -> &'static str {
         SystemErrno::PERM => {
             "the file is immutable or append-only, or a security policy forbids it"
         }
-        SystemErrno::NOENT => "no such name, or a symbolic link on the way points nowhere",
+        SystemErrno::NOENT => "no such name, or a dangling symbolic link",
         SystemErrno::LOOP => "symbolic links on the way go round in a circle, or are too many",
         SystemErrno::NOTDIR => "a part of the path before the last is a file, not a folder",
         SystemErrno::ISDIR => "it is a folder, not a file",

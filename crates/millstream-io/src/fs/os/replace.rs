@@ -49,15 +49,20 @@ pub(super) fn replace(path: &Path, content: &[u8]) -> Result<(), IoError> {
     retry_on_intr(|| rustix::fs::fsync(&fresh.file)).map_err(|errno| explain("fsync", errno))?;
     retry_on_intr(|| rustix::fs::renameat(&folder, &fresh.name, &folder, name))
         .map_err(|errno| explain("rename", errno))?;
-    fresh.renamed = true;
+    fresh.keep = true;
     sync_folder(folder.as_fd())
 }
 
-/// The names of a replacement in several steps.
+/// Creates the new file of a replacement in several steps, empty.
 pub(super) fn beside(path: &Path) -> Result<Beside, IoError> {
     let path = resolve(path)?;
-    name_of(&path)?;
-    let fresh = folder_of(&path).join(fresh_name());
+    let name = name_of(&path)?;
+    let folder = open_folder(folder_of(&path))?;
+    let old = old_file(folder.as_fd(), name)?;
+    let mut made = Fresh::create(folder.as_fd(), old.is_some())?;
+    made.keep = true;
+    let fresh = folder_of(&path).join(&made.name);
+    drop(made);
     Ok(Beside { path, fresh })
 }
 
@@ -106,7 +111,8 @@ struct Fresh<'folder> {
     folder: BorrowedFd<'folder>,
     name: OsString,
     file: OwnedFd,
-    renamed: bool,
+    /// It has its final name, or its owner removes it.
+    keep: bool,
 }
 
 impl<'folder> Fresh<'folder> {
@@ -124,7 +130,7 @@ impl<'folder> Fresh<'folder> {
                         folder,
                         name,
                         file,
-                        renamed: false,
+                        keep: false,
                     });
                 }
                 Err(Errno::EXIST) => {}
@@ -138,7 +144,7 @@ impl<'folder> Fresh<'folder> {
 
 impl Drop for Fresh<'_> {
     fn drop(&mut self) {
-        if !self.renamed {
+        if !self.keep {
             // The error that led here is the one to report; one of the removal would only hide it.
             let _ = rustix::fs::unlinkat(self.folder, &self.name, AtFlags::empty());
         }

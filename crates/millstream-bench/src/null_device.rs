@@ -1,0 +1,199 @@
+//! What a request costs by itself: on a device that does nothing, in batches of
+//! [`BATCH_REQUESTS`], by how its completion is delivered.
+//!
+//! Requests land in borrowed memory, are aligned, and lie apart, so that none is staged or merged.
+//! Every request of a batch has completed before the next batch is submitted.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use millstream::{
+    Access, Backend, Completion, DeviceMaker, FileId, FileOptions, Group, Queue, Read, Stats,
+    Storage, StorageOptions,
+};
+use millstream_io::device::null::NullDevice;
+use millstream_io::device::sim::{Sim, SimFileOptions, SimOptions};
+
+use crate::clock::{Moment, Span};
+use crate::error::Result;
+use crate::memory::Destination;
+use crate::ours::{Loan, opened, queue_for};
+use crate::rows::Metric;
+
+/// Processor time of all threads of the process per request.
+pub(crate) const COST: Metric = Metric::lower("cost", "ns/request");
+
+/// Requests of a batch.
+pub const BATCH_REQUESTS: usize = 1000;
+/// Bytes of a request.
+pub(crate) const REQUEST_BYTES: usize = 4096;
+/// Bytes of the simulated file.
+pub(crate) const FILE_BYTES: u64 = 1 << 30;
+/// Path of the simulated file.
+pub(crate) const PATH: &str = "simulated.bin";
+/// From submission to a deadline, which is never missed.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// How completions are delivered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Delivery {
+    /// Detached; the queue is drained.
+    Detached,
+    /// Each request's ticket is waited for.
+    Claimed,
+    /// Posted to the completion queue, and taken from there.
+    Posted,
+    /// Detached, counted in a group that is waited for.
+    Grouped,
+    /// Detached, with a deadline.
+    WithDeadline,
+}
+
+impl Delivery {
+    /// All there are.
+    pub const ALL: [Delivery; 5] = [
+        Delivery::Detached,
+        Delivery::Claimed,
+        Delivery::Posted,
+        Delivery::Grouped,
+        Delivery::WithDeadline,
+    ];
+
+    /// Its name, in rows and messages.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Delivery::Detached => "detached",
+            Delivery::Claimed => "tickets claimed",
+            Delivery::Posted => "posted and drained",
+            Delivery::Grouped => "with group",
+            Delivery::WithDeadline => "with deadline",
+        }
+    }
+}
+
+/// A storage over a device that does nothing, with its file open.
+pub(crate) fn storage(staging_bytes: Option<usize>) -> Result<(Storage, FileId)> {
+    let (_, files) = Sim::new(SimOptions::default());
+    files.add_generated(PATH, 1, FILE_BYTES, SimFileOptions::default());
+    let mut options = StorageOptions::default();
+    let depth = options.depth as usize;
+    let maker = DeviceMaker::new(move || Ok(Box::new(NullDevice::new(depth))));
+    options.backend = Backend::Custom(maker, Arc::new(files));
+    options.access = Access::Direct;
+    options.staging_bytes = staging_bytes.unwrap_or(options.staging_bytes);
+    let storage = Storage::new(options)?;
+    let file = opened(&storage, Path::new(PATH), FileOptions::default())?;
+    Ok((storage, file))
+}
+
+/// A storage over a device that does nothing, and memory for a batch.
+pub struct NullDeviceBench {
+    file: FileId,
+    queue: Queue,
+    destination: Destination,
+    /// Dropped last, after what uses it.
+    storage: Storage,
+}
+
+impl NullDeviceBench {
+    /// Makes the storage.
+    ///
+    /// # Errors
+    /// The storage cannot be made.
+    pub fn new() -> Result<NullDeviceBench> {
+        let (storage, file) = storage(None)?;
+        Ok(NullDeviceBench {
+            file,
+            queue: queue_for(&storage, BATCH_REQUESTS)?,
+            destination: Destination::new(BATCH_REQUESTS * REQUEST_BYTES)?,
+            storage,
+        })
+    }
+
+    /// Submits so many batches and waits for each; the time that all of them take.
+    ///
+    /// # Errors
+    /// A request fails.
+    pub fn run(&mut self, delivery: Delivery, batches: usize) -> Result<Span> {
+        let queue = &self.queue;
+        let loan = Loan::new(&mut self.destination, vec![queue.clone()]);
+        let mut batch = loan.batch(0);
+        let mut tickets = Vec::with_capacity(BATCH_REQUESTS);
+        let mut completions = Vec::new();
+        completions.resize_with(BATCH_REQUESTS, Completion::default);
+        let group = Group::new();
+        let start = Moment::now();
+        for _ in 0..batches {
+            let deadline = Instant::now() + DEADLINE;
+            for index in 0..BATCH_REQUESTS {
+                let (request, place) = request(self.file, index);
+                match delivery {
+                    Delivery::Detached => batch.detach(request, place)?,
+                    Delivery::Claimed => tickets.push(batch.add(request, place)?),
+                    Delivery::Posted => batch.post(request, place)?,
+                    Delivery::Grouped => batch.detach(request.group(&group), place)?,
+                    Delivery::WithDeadline => batch.detach(request.deadline(deadline), place)?,
+                }
+            }
+            batch.submit();
+            match delivery {
+                Delivery::Detached | Delivery::WithDeadline => loan.drain()?,
+                Delivery::Claimed => tickets.drain(..).try_for_each(|mut ticket| ticket.wait())?,
+                Delivery::Posted => drain_completions(queue, &mut completions)?,
+                Delivery::Grouped => group.wait(None).map(drop)?,
+            }
+        }
+        let span = start.elapsed();
+        drop(batch);
+        loan.finish()?;
+        Ok(span)
+    }
+
+    /// Counts of the storage.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.storage.stats()
+    }
+}
+
+/// Request number `index` of a batch and its place in the destination. Requests lie two blocks
+/// apart, so that no two of them become one read.
+pub(crate) fn request(file: FileId, index: usize) -> (Read, std::ops::Range<usize>) {
+    let place = index * REQUEST_BYTES..(index + 1) * REQUEST_BYTES;
+    let offset = (index * 2 * REQUEST_BYTES) as u64;
+    (Read::range(file, offset, REQUEST_BYTES as u64), place)
+}
+
+/// Takes so many completions as there is room for, which are on their way.
+fn drain_completions(queue: &Queue, completions: &mut [Completion]) -> Result<()> {
+    let mut taken = 0;
+    while taken < completions.len() {
+        let count = queue.drain_completions(&mut completions[taken..]);
+        for completion in &mut completions[taken..taken + count] {
+            std::mem::replace(&mut completion.result, Ok(0))?;
+        }
+        taken += count;
+        if count == 0 {
+            queue.wait_completions(None)?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_delivery_completes_every_request() {
+        let mut bench = NullDeviceBench::new().unwrap();
+        for delivery in Delivery::ALL {
+            let before = bench.stats().done;
+            bench.run(delivery, 3).unwrap();
+            let done = bench.stats().done - before;
+            assert_eq!(done, 3 * BATCH_REQUESTS as u64, "{}", delivery.name());
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! Which device serves a storage, and how it is made.
+//!
+//! A device is made on the thread that will own it (a ring with a single issuer belongs to the
+//! thread that made it), so [`Backend::maker`] returns a function for that thread, and the file
+//! system that goes with the device.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::device::threads::{Threads, ThreadsOptions};
+#[cfg(target_os = "linux")]
+use crate::device::uring::{self, FeatureMask, Uring, UringOptions};
+use crate::device::{Device, Doorbell};
+use crate::error::IoError;
+use crate::fs::{FileSystem, OsFileSystem};
+use crate::limits::IO_THREADS_DEFAULT;
+
+/// Which device serves a storage.
+#[derive(Default)]
+#[non_exhaustive]
+pub enum Backend {
+    /// io_uring, or threads where the system refuses it.
+    #[default]
+    Auto,
+    /// io_uring; an error where the system refuses it.
+    #[cfg(target_os = "linux")]
+    Uring,
+    /// A pool of threads.
+    Threads,
+    /// A device of the caller (the simulator, for example) with its file system.
+    Custom(DeviceMaker, Arc<dyn FileSystem>),
+}
+
+impl fmt::Debug for Backend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Backend::Auto => "Auto",
+            #[cfg(target_os = "linux")]
+            Backend::Uring => "Uring",
+            Backend::Threads => "Threads",
+            Backend::Custom(..) => "Custom",
+        })
+    }
+}
+
+type MakeDevice = dyn FnOnce() -> Result<Box<dyn Device>, IoError> + Send;
+
+/// Makes a device once, on the thread that will own it.
+pub struct DeviceMaker(Mutex<Box<MakeDevice>>);
+
+impl DeviceMaker {
+    /// A maker that calls `make`.
+    pub fn new(
+        make: impl FnOnce() -> Result<Box<dyn Device>, IoError> + Send + 'static,
+    ) -> DeviceMaker {
+        DeviceMaker(Mutex::new(Box::new(make)))
+    }
+
+    /// Makes the device.
+    ///
+    /// # Errors
+    /// What the function returns.
+    pub fn make(self) -> Result<Box<dyn Device>, IoError> {
+        let make = self.0.into_inner().unwrap_or_else(PoisonError::into_inner);
+        make()
+    }
+}
+
+impl fmt::Debug for DeviceMaker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("DeviceMaker")
+    }
+}
+
+/// Sizes and features of the device.
+#[derive(Debug, Clone)]
+pub struct BackendOptions {
+    /// Most operations in flight.
+    pub depth: u32,
+    /// Threads of the `threads` device; `None` for [`IO_THREADS_DEFAULT`].
+    pub io_threads: Option<usize>,
+    /// Only one thread ever calls the device.
+    pub single_issuer: bool,
+    /// Kernel features to do without, for tests of the paths for old kernels.
+    #[cfg(target_os = "linux")]
+    pub mask: FeatureMask,
+}
+
+/// A device, and why it is this one.
+pub struct Made {
+    /// The device.
+    pub device: Box<dyn Device>,
+    /// Why it was chosen and what it can do, for the log.
+    pub reason: String,
+    /// Mounts that can hang need a lane of threads beside this device ([`threads_device`]).
+    pub slow_apart: bool,
+}
+
+impl fmt::Debug for Made {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Made")
+            .field("kind", &self.device.kind())
+            .field("reason", &self.reason)
+            .field("slow_apart", &self.slow_apart)
+            .finish()
+    }
+}
+
+/// Makes the device; to be called on the thread that will own it.
+pub type Maker = Box<dyn FnOnce() -> Result<Made, IoError> + Send>;
+
+impl Backend {
+    /// Returns the function that makes the device, and the file system that goes with it.
+    #[must_use]
+    pub fn maker(self, options: BackendOptions) -> (Maker, Arc<dyn FileSystem>) {
+        let os = || -> Arc<dyn FileSystem> { Arc::new(OsFileSystem::new()) };
+        match self {
+            #[cfg(target_os = "linux")]
+            Backend::Auto => {
+                let make = move || {
+                    ring(&options).or_else(|error| {
+                        pool(&options, format!("io_uring is not available: {error}"))
+                    })
+                };
+                (Box::new(make), os())
+            }
+            #[cfg(not(target_os = "linux"))]
+            Backend::Auto => {
+                let make = move || pool(&options, "the only one of this system".to_owned());
+                (Box::new(make), os())
+            }
+            #[cfg(target_os = "linux")]
+            Backend::Uring => (Box::new(move || ring(&options)), os()),
+            Backend::Threads => {
+                let make = move || pool(&options, "chosen by the application".to_owned());
+                (Box::new(make), os())
+            }
+            Backend::Custom(maker, fs) => {
+                let make = move || {
+                    Ok(Made {
+                        device: maker.make()?,
+                        reason: "supplied by the application".to_owned(),
+                        slow_apart: false,
+                    })
+                };
+                (Box::new(make), fs)
+            }
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn ring(options: &BackendOptions) -> Result<Made, IoError> {
+    let ring = Uring::new(UringOptions {
+        depth: options.depth,
+        single_issuer: options.single_issuer,
+        mask: options.mask,
+    })?;
+    let reason = format!("{:?}", uring::describe(&ring));
+    Ok(Made {
+        device: Box::new(ring),
+        reason,
+        slow_apart: true,
+    })
+}
+
+fn pool(options: &BackendOptions, reason: String) -> Result<Made, IoError> {
+    let threads = options.io_threads.unwrap_or(IO_THREADS_DEFAULT);
+    Ok(Made {
+        device: threads_device(threads, options.depth, None)?,
+        reason,
+        slow_apart: false,
+    })
+}
+
+/// A pool of threads. With a `doorbell` it wakes that bell's owner: the lane for mounts that can
+/// hang, beside another device.
+///
+/// # Errors
+/// Not even one thread can be started.
+pub fn threads_device(
+    threads: usize,
+    depth: u32,
+    doorbell: Option<Doorbell>,
+) -> Result<Box<dyn Device>, IoError> {
+    let options = ThreadsOptions {
+        threads,
+        depth: depth as usize,
+        doorbell,
+        ..ThreadsOptions::default()
+    };
+    Ok(Box::new(Threads::new(options)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::DeviceKind;
+    use crate::error::Errno;
+    use std::time::Instant;
+
+    fn options() -> BackendOptions {
+        BackendOptions {
+            depth: 8,
+            io_threads: Some(1),
+            single_issuer: true,
+            #[cfg(target_os = "linux")]
+            mask: FeatureMask::default(),
+        }
+    }
+
+    #[test]
+    fn auto_finds_a_device_and_threads_are_threads() {
+        for (backend, threads) in [(Backend::Auto, false), (Backend::Threads, true)] {
+            let (make, _) = backend.maker(options());
+            let made = make().expect("a device can be made");
+            let kind = made.device.kind();
+            assert!(kind == DeviceKind::Threads || !threads);
+            assert_eq!(made.slow_apart, kind != DeviceKind::Threads);
+            assert!(!made.reason.is_empty());
+            made.device.shutdown(Instant::now(), &mut Vec::new());
+        }
+    }
+
+    #[test]
+    fn a_custom_maker_is_called_on_the_thread_that_owns_the_device() {
+        let owner = Arc::new(Mutex::new(None));
+        let seen = Arc::clone(&owner);
+        let maker = DeviceMaker::new(move || {
+            *seen.lock().unwrap() = Some(std::thread::current().id());
+            Err(IoError::new("make", Errno::INVALID))
+        });
+        let fs: Arc<dyn FileSystem> = Arc::new(OsFileSystem::new());
+        let (make, given) = Backend::Custom(maker, Arc::clone(&fs)).maker(options());
+        assert!(Arc::ptr_eq(&fs, &given));
+        let thread = std::thread::spawn(move || {
+            assert_eq!(make().unwrap_err().errno, Errno::INVALID);
+            std::thread::current().id()
+        });
+        assert_eq!(Some(thread.join().unwrap()), *owner.lock().unwrap());
+    }
+}

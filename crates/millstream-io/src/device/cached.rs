@@ -1,0 +1,267 @@
+//! Reads that the page cache is likely to answer, copied by several cores.
+//!
+//! A ring serves a buffered read whose bytes are cached inside the call that submits it: on one
+//! core, the owner's. This device instead copies with reads that never wait for a disk
+//! ([`FileSystem::read_cached`]): a small share in each `reap`, and the rest on helper threads,
+//! which are woken if what waits takes longer than the wake.
+//!
+//! Differences from other devices:
+//! - A result says how much was in the cache. Short or 0 does *not* mean the end of the file: the
+//!   owner reads the rest through another device. `EINVAL`: the file system has no
+//!   reads that do not wait.
+//! - What was submitted is not in the hands of the system, so its owner must not sleep while
+//!   [`Cached::waiting`] is not 0; it reaps. Completions of helpers ring the owner's bell.
+//! - Operations are served in the order of their pushes.
+//!
+//! Invariant: a copy waits for no disk and a share is bounded, so everything begun ends soon.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::{Abandoned, Completion, Device, DeviceKind, Doorbell, Operation};
+use crate::error::IoError;
+use crate::fork::ForkGuard;
+use crate::fs::FileSystem;
+use crate::limits::{
+    COPY_HELPERS_MAX, COPY_OWN_BYTES_MAX, COPY_OWN_OPERATIONS_MAX, COPY_OWNER_SPIN_NS,
+    THREADS_HOLD_NS_MAX,
+};
+use crate::memory::Region;
+use crate::thread::ThreadSettings;
+use shared::{Share, Shared};
+
+mod copy;
+mod helper;
+mod shared;
+
+/// What the owner copies in one reap.
+const OWN_SHARE: Share = Share {
+    operations: COPY_OWN_OPERATIONS_MAX,
+    bytes: COPY_OWN_BYTES_MAX,
+};
+
+/// How to make a [`Cached`].
+pub struct CachedOptions {
+    /// Reads the page cache.
+    pub fs: Arc<dyn FileSystem>,
+    /// The bell of the device that the owner sleeps in.
+    pub bell: Doorbell,
+    /// Most helper threads, at most [`COPY_HELPERS_MAX`]; with 0 every `reap` copies all.
+    pub threads: usize,
+    /// Policy of the helper threads.
+    pub settings: ThreadSettings,
+    /// Most operations pushed and not yet reaped, at least 1.
+    pub depth: usize,
+}
+
+/// The device. See the module.
+pub struct Cached {
+    shared: Arc<Shared>,
+    depth: usize,
+    in_flight: usize,
+    /// Pushed, not submitted.
+    pushed: Vec<Operation>,
+    /// Reused by `reap`.
+    share: Vec<Operation>,
+    guard: ForkGuard,
+}
+
+impl Cached {
+    /// Makes the device. Starts no thread yet.
+    #[must_use]
+    pub fn new(options: CachedOptions) -> Cached {
+        let helpers_max = options.threads.min(COPY_HELPERS_MAX);
+        Cached {
+            shared: Arc::new(Shared::new(
+                options.fs,
+                options.bell,
+                options.settings,
+                helpers_max,
+            )),
+            depth: options.depth.max(1),
+            in_flight: 0,
+            pushed: Vec::new(),
+            share: Vec::new(),
+            guard: ForkGuard::new(),
+        }
+    }
+
+    /// Operations submitted that no thread has begun: the owner reaps instead of sleeping.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.shared.waiting()
+    }
+
+    /// Whether helpers have completed something. For a look before sleeping.
+    #[must_use]
+    pub fn has_done(&self) -> bool {
+        self.shared.has_done()
+    }
+
+    /// Waits a few microseconds, without sleeping, for what helper threads are copying or for
+    /// `awake` to say true; whether either came. An owner that has nothing but copies in flight
+    /// calls this before it sleeps: to be woken takes longer. False at once if nothing is in
+    /// flight.
+    pub fn spin(&self, awake: &mut dyn FnMut() -> bool) -> bool {
+        if self.in_flight == 0 {
+            return false;
+        }
+        let started = Instant::now();
+        let most = Duration::from_nanos(COPY_OWNER_SPIN_NS);
+        loop {
+            if self.waiting() > 0 || self.has_done() || awake() {
+                return true;
+            }
+            if started.elapsed() >= most {
+                return false;
+            }
+            for _ in 0..16 {
+                std::hint::spin_loop();
+            }
+        }
+    }
+
+    fn start_pushed(&mut self) {
+        if !self.pushed.is_empty() {
+            self.shared.add(&mut self.pushed);
+            self.shared.call_helper();
+        }
+    }
+
+    /// Copies a share, or everything where there are no helpers.
+    fn copy_own_share(&mut self, completions: &mut Vec<Completion>) {
+        loop {
+            self.shared.take(OWN_SHARE, &mut self.share);
+            if self.share.is_empty() {
+                return;
+            }
+            let fs = self.shared.fs.as_ref();
+            completions.extend(self.share.drain(..).map(|taken| copy::execute(fs, &taken)));
+            if self.shared.helpers_max() > 0 {
+                self.shared.call_helper();
+                return;
+            }
+        }
+    }
+
+    /// Sleeps in short steps: the bell belongs to another device, and arming it here would take a
+    /// ring that is meant for that.
+    fn sleep(&self, until: Option<Instant>, awake: &mut dyn FnMut() -> bool) {
+        let look = Duration::from_nanos(THREADS_HOLD_NS_MAX);
+        while self.waiting() == 0 && !self.has_done() && !awake() {
+            let left = until.map_or(look, |until| {
+                until.saturating_duration_since(Instant::now())
+            });
+            if left.is_zero() {
+                return;
+            }
+            std::thread::sleep(left.min(look));
+        }
+    }
+}
+
+impl Device for Cached {
+    fn kind(&self) -> DeviceKind {
+        DeviceKind::Cached
+    }
+
+    fn depth(&self) -> usize {
+        self.depth
+    }
+
+    fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
+    #[expect(
+        unsafe_code,
+        reason = "the trait's contract: the caller lends the memory"
+    )]
+    unsafe fn push(&mut self, operations: &[Operation]) -> usize {
+        let taken = operations.len().min(self.depth - self.in_flight);
+        self.pushed.extend_from_slice(&operations[..taken]);
+        self.in_flight += taken;
+        taken
+    }
+
+    fn submit(&mut self) -> Result<(), IoError> {
+        self.start_pushed();
+        Ok(())
+    }
+
+    fn reap(&mut self, completions: &mut Vec<Completion>) -> usize {
+        if self.in_flight == self.pushed.len() {
+            return 0;
+        }
+        let before = completions.len();
+        self.copy_own_share(completions);
+        self.shared.reap(completions);
+        let count = completions.len() - before;
+        self.in_flight -= count;
+        count
+    }
+
+    /// See [`Device::wait`]. Correct, but not meant for sleeping: it looks every millisecond.
+    fn wait(
+        &mut self,
+        timeout: Option<Duration>,
+        awake: &mut dyn FnMut() -> bool,
+    ) -> Result<(), IoError> {
+        self.start_pushed();
+        let until = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        self.sleep(until, awake);
+        Ok(())
+    }
+
+    fn doorbell(&self) -> Doorbell {
+        self.shared.bell.clone()
+    }
+
+    fn register(&mut self, _region: &Arc<Region>) -> usize {
+        0
+    }
+
+    /// See [`Device::shutdown`]. What no thread has begun ends with `ECANCELED`.
+    fn shutdown(
+        mut self: Box<Self>,
+        deadline: Instant,
+        completions: &mut Vec<Completion>,
+    ) -> Abandoned {
+        if self.guard.is_child() {
+            return Abandoned::default();
+        }
+        let mut untouched = self.shared.take_all();
+        untouched.append(&mut self.pushed);
+        let before = completions.len();
+        completions.extend(untouched.into_iter().map(|operation| Completion {
+            id: operation.id,
+            result: -i64::from(libc::ECANCELED),
+        }));
+        self.in_flight -= completions.len() - before;
+        loop {
+            self.in_flight -= self.shared.reap(completions);
+            if self.in_flight == 0 || Instant::now() >= deadline {
+                break;
+            }
+            self.sleep(Some(deadline), &mut || false);
+        }
+        let (operations, late) = self.shared.close(completions);
+        self.in_flight -= late;
+        debug_assert_eq!(self.in_flight, operations.len(), "an operation is lost");
+        self.in_flight = 0;
+        Abandoned { operations }
+    }
+}
+
+impl Drop for Cached {
+    fn drop(&mut self) {
+        // In a forked child the helpers do not exist, and one of them may have held a lock.
+        if !self.guard.is_child() {
+            drop(self.shared.take_all());
+            self.shared.close(&mut Vec::new());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,270 @@
+//! What the owner and the helper threads share: operations that wait, and completions.
+//!
+//! Two locks: `queue`, then `done` where both are needed. The counts beside them are for looks
+//! without a lock.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use super::{copy, helper};
+use crate::device::{Completion, Doorbell, Operation, OperationId};
+use crate::fs::FileSystem;
+use crate::limits::COPY_CALL_NS;
+use crate::thread::ThreadSettings;
+
+/// What a thread takes at a time, at most.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Share {
+    pub(super) operations: usize,
+    pub(super) bytes: usize,
+}
+
+/// What waits, and who helps.
+#[derive(Default)]
+pub(super) struct Queue {
+    waiting: VecDeque<Operation>,
+    /// About how long it takes to copy what waits.
+    waiting_ns: u64,
+    /// Helpers that were called and have not gone back to sleep.
+    active: usize,
+    /// Helpers called that have not begun: the sleepers to let go.
+    called: usize,
+    /// Per helper thread: what it holds.
+    running: Vec<Vec<OperationId>>,
+    threads: Vec<Option<JoinHandle<()>>>,
+    stopping: bool,
+}
+
+/// See the module. A helper that hangs in a custom file system keeps it alive.
+pub(super) struct Shared {
+    pub(super) fs: Arc<dyn FileSystem>,
+    pub(super) bell: Doorbell,
+    pub(super) settings: ThreadSettings,
+    helpers_max: AtomicUsize,
+    queue: Mutex<Queue>,
+    /// Helpers sleep here.
+    idle: Condvar,
+    waiting: AtomicUsize,
+    done: Mutex<Vec<Completion>>,
+    done_count: AtomicUsize,
+}
+
+impl Shared {
+    pub(super) fn new(
+        fs: Arc<dyn FileSystem>,
+        bell: Doorbell,
+        settings: ThreadSettings,
+        helpers_max: usize,
+    ) -> Shared {
+        Shared {
+            fs,
+            bell,
+            settings,
+            helpers_max: AtomicUsize::new(helpers_max),
+            queue: Mutex::default(),
+            idle: Condvar::new(),
+            waiting: AtomicUsize::new(0),
+            done: Mutex::default(),
+            done_count: AtomicUsize::new(0),
+        }
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn done(&self) -> MutexGuard<'_, Vec<Completion>> {
+        self.done.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Most helpers: what was asked for, or 0 after not even one could be started.
+    pub(super) fn helpers_max(&self) -> usize {
+        self.helpers_max.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn has_done(&self) -> bool {
+        self.done_count.load(Ordering::SeqCst) > 0
+    }
+
+    /// Owner: takes all of `operations`, in order.
+    pub(super) fn add(&self, operations: &mut Vec<Operation>) {
+        let mut queue = self.queue();
+        queue.waiting_ns += operations.iter().map(copy::cost_ns).sum::<u64>();
+        queue.waiting.extend(operations.drain(..));
+        self.note_waiting(&queue);
+    }
+
+    fn note_waiting(&self, queue: &Queue) {
+        self.waiting.store(queue.waiting.len(), Ordering::Relaxed);
+    }
+
+    /// Owner: takes a share into `into`.
+    pub(super) fn take(&self, share: Share, into: &mut Vec<Operation>) {
+        if self.waiting() > 0 {
+            let mut queue = self.queue();
+            queue.take(share, into);
+            self.note_waiting(&queue);
+        }
+    }
+
+    /// Owner: takes everything that no thread has begun.
+    pub(super) fn take_all(&self) -> Vec<Operation> {
+        let mut queue = self.queue();
+        queue.waiting_ns = 0;
+        let all = queue.waiting.drain(..).collect();
+        self.note_waiting(&queue);
+        all
+    }
+
+    /// Owner: wakes or starts one helper if what waits takes longer than the wake.
+    pub(super) fn call_helper(self: &Arc<Self>) {
+        if self.helpers_max() == 0 || self.waiting() == 0 {
+            return;
+        }
+        let mut queue = self.queue();
+        let share_ns = queue.waiting_ns / (queue.active as u64 + 1);
+        if queue.active >= self.helpers_max() || share_ns < COPY_CALL_NS {
+            return;
+        }
+        queue.active += 1;
+        queue.called += 1;
+        if queue.active <= queue.threads.len() {
+            drop(queue);
+            self.idle.notify_one();
+            return;
+        }
+        let number = queue.threads.len();
+        queue.threads.push(None);
+        queue.running.push(Vec::new());
+        drop(queue);
+        self.start(number);
+    }
+
+    /// Starts helper `number`. If the system refuses, there are no more helpers than before.
+    fn start(self: &Arc<Self>, number: usize) {
+        let shared = Arc::clone(self);
+        let started = std::thread::Builder::new()
+            .name(format!("ms-copy-{number}"))
+            .spawn(move || helper::run(&shared, number));
+        let mut queue = self.queue();
+        match started {
+            Ok(handle) => queue.threads[number] = Some(handle),
+            Err(_) => {
+                queue.threads.pop();
+                queue.running.pop();
+                queue.active -= 1;
+                queue.called -= 1;
+                self.helpers_max.store(number, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Owner: takes what helpers have completed.
+    pub(super) fn reap(&self, into: &mut Vec<Completion>) -> usize {
+        if !self.has_done() {
+            return 0;
+        }
+        let mut done = self.done();
+        self.done_count.store(0, Ordering::SeqCst);
+        let count = done.len();
+        into.append(&mut done);
+        count
+    }
+
+    /// Helper: sleeps until it is called; false at the end.
+    pub(super) fn await_call(&self) -> bool {
+        let mut queue = self.queue();
+        loop {
+            if queue.called > 0 {
+                queue.called -= 1;
+                return true;
+            }
+            if queue.stopping {
+                return false;
+            }
+            queue = self
+                .idle
+                .wait(queue)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Helper `number`: hands over what it finished and takes its next share.
+    pub(super) fn exchange(
+        &self,
+        number: usize,
+        share: Share,
+        finished: &mut Vec<Completion>,
+        into: &mut Vec<Operation>,
+    ) {
+        let any = !finished.is_empty();
+        let mut queue = self.queue();
+        if any {
+            let mut done = self.done();
+            if queue.stopping {
+                // The owner has reported these as abandoned.
+                finished.clear();
+            }
+            done.append(finished);
+            self.done_count.store(done.len(), Ordering::SeqCst);
+        }
+        queue.take(share, into);
+        self.note_waiting(&queue);
+        let running = &mut queue.running[number];
+        running.clear();
+        running.extend(into.iter().map(|operation| operation.id));
+        drop(queue);
+        if any {
+            // The owner of a foreign bell looks here only between sleeps: the ring is remembered.
+            self.bell.ring();
+        }
+    }
+
+    /// Helper: it goes back to sleep.
+    pub(super) fn leave(&self) {
+        self.queue().active -= 1;
+    }
+
+    /// Owner: ends the helpers. Returns what they still hold, and how many completions came at the
+    /// last moment. Helpers that hold nothing are joined, others are left behind.
+    pub(super) fn close(&self, into: &mut Vec<Completion>) -> (Vec<OperationId>, usize) {
+        let mut queue = self.queue();
+        queue.stopping = true;
+        let late = self.reap(into);
+        let threads = std::mem::take(&mut queue.threads);
+        let busy: Vec<bool> = queue.running.iter().map(|ids| !ids.is_empty()).collect();
+        let held = queue.running.iter().flatten().copied().collect();
+        drop(queue);
+        self.idle.notify_all();
+        for (thread, busy) in threads.into_iter().zip(busy) {
+            if let Some(thread) = thread.filter(|_| !busy) {
+                // A panic of a thread of ours has no other place to be reported.
+                thread.join().expect("a copying thread panicked");
+            }
+        }
+        (held, late)
+    }
+}
+
+impl Queue {
+    /// Takes no more than leaves as much for every other thread that copies: the owner and the
+    /// helpers. At least one operation, if there is any.
+    fn take(&mut self, share: Share, into: &mut Vec<Operation>) {
+        let fair = self.waiting.len().div_ceil(self.active + 1);
+        let mut bytes = 0;
+        while into.len() < fair.min(share.operations) && bytes < share.bytes {
+            let Some(operation) = self.waiting.pop_front() else {
+                break;
+            };
+            self.waiting_ns -= copy::cost_ns(&operation);
+            bytes += operation.segments.bytes();
+            into.push(operation);
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! Makes one call, on whatever thread.
+//!
+//! # Safety
+//! By the contract of [`Calls::push`](super::Calls::push) the content of a replacement is readable
+//! until its call is answered.
+#![expect(unsafe_code, reason = "reads content lent as a raw segment")]
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Instant;
+
+use super::{Call, CallAnswer, OpenAnswer, OpenCall, offer};
+use crate::device::{Descriptor, Segment};
+use crate::error::{Errno, IoError};
+use crate::fs::{Access, FileSystem, MappedView, OpenMode, Opened, mostly};
+use crate::limits::{CONTENT_BYTES_MAX, CONTENT_STEP_BYTES, MEMORY_ALIGNMENT};
+
+impl Call {
+    /// Whether it is usually over in microseconds.
+    pub(super) fn is_short(&self) -> bool {
+        matches!(
+            self,
+            Call::Open(_) | Call::Close(_) | Call::Len(_) | Call::Content(_)
+        )
+    }
+
+    /// Whether it leaves nothing behind if it is never made.
+    pub(super) fn is_idle(&self) -> bool {
+        matches!(
+            self,
+            Call::Open(_) | Call::Len(_) | Call::Content(_) | Call::Prefetch { .. }
+        )
+    }
+
+    /// Its answer if it is not made.
+    pub(super) fn canceled(self) -> CallAnswer {
+        let cause = "the storage is closing";
+        let error = IoError::because("call", Errno(libc::ECANCELED), cause);
+        match self {
+            Call::Open(call) => CallAnswer::Opened(Box::new(OpenAnswer {
+                opened: call.buffered.then(|| Err(error.clone())),
+                direct: (!call.buffered).then_some(Err(error)),
+                read: None,
+                spent_ns: 0,
+            })),
+            Call::Len(_) => CallAnswer::Len(Err(error)),
+            Call::Content(_) => CallAnswer::Content(Err(error)),
+            _ => CallAnswer::Done(Err(error)),
+        }
+    }
+}
+
+impl CallAnswer {
+    /// Drops an answer that came after the owner's end: closes what was opened.
+    pub(super) fn discard(self, fs: &dyn FileSystem) {
+        let CallAnswer::Opened(answer) = self else {
+            return;
+        };
+        let opened = answer.opened.and_then(Result::ok);
+        let direct = answer.direct.and_then(Result::ok);
+        let descriptors = opened.map(|opened| opened.descriptor);
+        for descriptor in descriptors.into_iter().chain(direct) {
+            close(fs, descriptor);
+        }
+    }
+}
+
+/// Makes a call.
+pub(super) fn execute(fs: &dyn FileSystem, call: Call) -> CallAnswer {
+    let done = match call {
+        Call::Open(call) => return CallAnswer::Opened(Box::new(open(fs, &call))),
+        Call::Len(file) => return CallAnswer::Len(guard("len", || fs.len(file))),
+        Call::Content(file) => {
+            return CallAnswer::Content(guard("read", || content(fs, file)));
+        }
+        Call::Close(file) => guard("close", || fs.close(file)),
+        Call::Sync { file, data_only } => guard("sync", || fs.sync(file, data_only)),
+        Call::Rename { from, to } => guard("rename", || fs.rename(&from, &to)),
+        Call::Remove { path } => guard("remove", || fs.remove(&path)),
+        Call::Commit(names) => guard("rename", || fs.take_place(&names.fresh, &names.path)),
+        Call::Replace { path, content } => {
+            guard("replace", || fs.replace(&path, bytes_of(&content)))
+        }
+        Call::Prefetch { view, offset, len } => prefetch(&view, offset, len),
+    };
+    CallAnswer::Done(done)
+}
+
+/// Reads a file to its end.
+fn content(fs: &dyn FileSystem, file: Descriptor) -> Result<Vec<u8>, IoError> {
+    let mut bytes = Vec::new();
+    loop {
+        let read = bytes.len();
+        bytes.resize(read + CONTENT_STEP_BYTES, 0);
+        let more = fs.read_at(file, read as u64, &mut bytes[read..])?;
+        bytes.truncate(read + more);
+        if more == 0 {
+            return Ok(bytes);
+        }
+        if bytes.len() > CONTENT_BYTES_MAX {
+            let cause = "the file reports no length, and has more than 64 MiB";
+            return Err(IoError::because("read", Errno(libc::EFBIG), cause));
+        }
+    }
+}
+
+/// Runs code of a custom file system: its panic is an error.
+pub(super) fn guard<T>(
+    call: &'static str,
+    run: impl FnOnce() -> Result<T, IoError>,
+) -> Result<T, IoError> {
+    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| {
+        Err(IoError::because(
+            call,
+            Errno::IO,
+            "the file system panicked",
+        ))
+    })
+}
+
+/// Closes a descriptor through which nothing was written.
+fn close(fs: &dyn FileSystem, descriptor: Descriptor) {
+    let _ = guard("close", || fs.close(descriptor));
+}
+
+fn bytes_of(content: &Segment) -> &[u8] {
+    if content.is_empty() {
+        return &[];
+    }
+    // SAFETY: lent by the caller of push until the answer (module's Safety).
+    unsafe { std::slice::from_raw_parts(content.pointer(), content.len()) }
+}
+
+fn prefetch(view: &MappedView, offset: u64, len: u64) -> Result<(), IoError> {
+    let range = usize::try_from(offset).ok().zip(usize::try_from(len).ok());
+    let range = range.and_then(|(start, len)| Some(start..start.checked_add(len)?));
+    let Some(range) = range else {
+        let cause = "the range is not within the view";
+        return Err(IoError::because("prefetch", Errno::INVALID, cause));
+    };
+    view.populate(range).map(|_| ())
+}
+
+fn open(fs: &dyn FileSystem, call: &OpenCall) -> OpenAnswer {
+    let started = Instant::now();
+    let mut answer = OpenAnswer {
+        opened: None,
+        direct: None,
+        read: None,
+        spent_ns: 0,
+    };
+    let mut want_direct = !call.buffered;
+    let mut expected = call.expected;
+    if call.buffered {
+        let opened = open_one(fs, call, false, expected);
+        if let Ok(opened) = &opened {
+            answer.read = offer::read(fs, call, opened);
+            want_direct = answer.read.is_none() && is_direct_wanted(fs, call, opened);
+            expected = Some((opened.identity.device, opened.identity.inode));
+        }
+        answer.opened = Some(opened);
+    }
+    if want_direct {
+        let direct = open_one(fs, call, true, expected);
+        answer.direct = Some(direct.map(|opened| opened.descriptor));
+    }
+    answer.spent_ns = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    answer
+}
+
+/// Opens one of the two descriptors, and makes sure that the name still means the expected file.
+fn open_one(
+    fs: &dyn FileSystem,
+    call: &OpenCall,
+    direct: bool,
+    expected: Option<(u64, u64)>,
+) -> Result<Opened, IoError> {
+    let mode = if expected.is_some() {
+        call.mode.again()
+    } else {
+        call.mode
+    };
+    let mode = OpenMode { direct, ..mode };
+    let mut opened = guard("open", || fs.open(&call.path, mode))?;
+    let found = (opened.identity.device, opened.identity.inode);
+    if expected.is_some_and(|expected| expected != found) {
+        close(fs, opened.descriptor);
+        let cause = "the name now means another file";
+        return Err(IoError::because("open", Errno(libc::ESTALE), cause));
+    }
+    let too_coarse = opened.direct.is_some_and(|alignment| {
+        alignment.memory.max(alignment.offset) as usize > MEMORY_ALIGNMENT
+    });
+    if too_coarse && direct {
+        close(fs, opened.descriptor);
+        let cause = "direct I/O on this file needs a coarser alignment than buffers have";
+        return Err(IoError::because("open", Errno::INVALID, cause));
+    }
+    if too_coarse {
+        opened.direct = None;
+    }
+    Ok(opened)
+}
+
+/// Whether the file gets its direct descriptor along with the other.
+fn is_direct_wanted(fs: &dyn FileSystem, call: &OpenCall, opened: &Opened) -> bool {
+    if opened.direct.is_none() {
+        return false;
+    }
+    match call.access {
+        Access::Buffered => false,
+        Access::Direct => true,
+        // What is in the page cache is read from there: no second descriptor yet.
+        Access::Auto => {
+            opened.len >= call.direct_from && {
+                let cached = guard("cachestat", || {
+                    Ok(fs.cached(opened.descriptor, 0, opened.len))
+                });
+                !mostly(cached.unwrap_or(None), opened.len)
+            }
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! What the owner and the threads share. Locks in this order: a crew's `queue`, then `done`. The
+//! bell is rung without locks.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use super::execute::execute;
+use super::queue::{Entry, Help, Queue};
+use super::{CallAnswer, CallDone, CallsOptions, worker};
+use crate::device::Doorbell;
+use crate::fs::FileSystem;
+use crate::limits::{CALLS_LONG_THREADS, CALLS_THREADS_MAX};
+use crate::thread::{ThreadSettings, available_cores};
+
+/// Threads for one kind of calls.
+pub(super) struct Crew {
+    queue: Mutex<Queue>,
+    /// Idle threads sleep here.
+    pub(super) idle: Condvar,
+    /// Calls wait and no thread could be started for them: the owner handles them when it reaps.
+    stranded: AtomicBool,
+    /// Threads are named by this and a number.
+    name: &'static str,
+}
+
+#[derive(Default)]
+struct Done {
+    answers: Vec<CallDone>,
+    /// The owner is gone: late answers are dropped.
+    closed: bool,
+}
+
+/// See the module. Threads that hang keep it alive.
+pub(super) struct Shared {
+    pub(super) fs: Arc<dyn FileSystem>,
+    pub(super) bell: Doorbell,
+    pub(super) settings: ThreadSettings,
+    inline: bool,
+    /// For short calls and for long ones.
+    pub(super) crews: [Crew; 2],
+    done: Mutex<Done>,
+    /// Answers in `done`.
+    done_count: AtomicUsize,
+}
+
+impl Crew {
+    fn new(base: usize, name: &'static str) -> Crew {
+        Crew {
+            queue: Mutex::new(Queue::new(base)),
+            idle: Condvar::new(),
+            stranded: AtomicBool::new(false),
+            name,
+        }
+    }
+
+    pub(super) fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Shared {
+    pub(super) fn new(options: CallsOptions) -> Shared {
+        let short = available_cores().clamp(2, CALLS_THREADS_MAX / 2);
+        Shared {
+            fs: options.fs,
+            bell: options.bell,
+            settings: options.threads,
+            inline: options.inline,
+            crews: [
+                Crew::new(short, "ms-open-"),
+                Crew::new(CALLS_LONG_THREADS, "ms-save-"),
+            ],
+            done: Mutex::default(),
+            done_count: AtomicUsize::new(0),
+        }
+    }
+
+    fn done(&self) -> MutexGuard<'_, Done> {
+        self.done.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn done_count(&self) -> usize {
+        self.done_count.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn has_done(&self) -> bool {
+        self.done_count() > 0
+    }
+
+    /// Owner: adds calls to a crew and gets them help.
+    pub(super) fn add(self: &Arc<Self>, index: usize, entries: &mut Vec<Entry>) {
+        let crew = &self.crews[index];
+        let mut queue = crew.queue();
+        queue.add(entries);
+        if self.inline {
+            crew.stranded.store(true, Ordering::Release);
+            return;
+        }
+        let help = queue.help(Instant::now());
+        drop(queue);
+        self.send(index, help);
+    }
+
+    /// Wakes or starts a thread.
+    pub(super) fn send(self: &Arc<Self>, index: usize, help: Help) {
+        let crew = &self.crews[index];
+        let number = match help {
+            Help::None => return,
+            Help::Wake => {
+                crew.idle.notify_one();
+                return;
+            }
+            Help::Start(number) => number,
+        };
+        let shared = Arc::clone(self);
+        let started = std::thread::Builder::new()
+            .name(format!("{}{number}", crew.name))
+            .spawn(move || worker::run(&shared, index, number));
+        let mut queue = crew.queue();
+        match started {
+            // A thread that has ended already needs no handle.
+            Ok(handle) if queue.members[number].exists => {
+                queue.members[number].handle = Some(handle);
+            }
+            Ok(_) => {}
+            Err(_) => {
+                queue.not_started(number);
+                crew.stranded.store(queue.is_stranded(), Ordering::Release);
+                let alone = queue.threads == 0;
+                drop(queue);
+                if alone {
+                    self.bell.ring();
+                }
+            }
+        }
+    }
+
+    /// Thread: hands an answer over. The crew's lock is held, so that a call is at any moment
+    /// either running or answered.
+    pub(super) fn publish(&self, id: u64, answer: CallAnswer) -> Option<CallAnswer> {
+        let mut done = self.done();
+        if done.closed {
+            return Some(answer);
+        }
+        done.answers.push(CallDone { id, answer });
+        self.done_count.store(done.answers.len(), Ordering::SeqCst);
+        None
+    }
+
+    /// Owner: takes the answers.
+    pub(super) fn reap(&self, into: &mut Vec<CallDone>) {
+        if self.has_done() {
+            let mut done = self.done();
+            self.done_count.store(0, Ordering::SeqCst);
+            into.append(&mut done.answers);
+        }
+    }
+
+    /// Whether calls wait for the owner to make them.
+    pub(super) fn is_inline_due(&self) -> bool {
+        self.crews.iter().any(|crew| {
+            crew.stranded.load(Ordering::Acquire) && {
+                let queue = crew.queue();
+                queue.threads == 0 && queue.waiting() > 0
+            }
+        })
+    }
+
+    /// Owner: looks after calls that no thread will take: tries again to start one, and makes the
+    /// calls where there is none at all.
+    pub(super) fn attend(self: &Arc<Self>, into: &mut Vec<CallDone>) {
+        for (index, crew) in self.crews.iter().enumerate() {
+            if !crew.stranded.swap(false, Ordering::AcqRel) {
+                continue;
+            }
+            if !self.inline {
+                let help = crew.queue().help(Instant::now());
+                self.send(index, help);
+            }
+            while let Some(entry) = self.take_inline(crew) {
+                into.push(CallDone {
+                    id: entry.id,
+                    answer: execute(self.fs.as_ref(), entry.call),
+                });
+            }
+        }
+    }
+
+    fn take_inline(&self, crew: &Crew) -> Option<Entry> {
+        let mut queue = crew.queue();
+        if queue.threads > 0 {
+            return None;
+        }
+        queue.pop()
+    }
+
+    /// Whether no call waits or runs. (Answers may be there.)
+    pub(super) fn is_empty(&self) -> bool {
+        self.crews.iter().all(|crew| crew.queue().is_empty()) && !self.has_done()
+    }
+
+    /// Owner: nothing will be added any more. Calls that need not be made are canceled.
+    pub(super) fn stop(&self, into: &mut Vec<CallDone>) {
+        for crew in &self.crews {
+            let mut queue = crew.queue();
+            queue.stopping = true;
+            cancel(queue.take_waiting(|call| call.is_idle()), into);
+            drop(queue);
+            crew.idle.notify_all();
+        }
+    }
+
+    /// Owner: the end. Returns the ids of calls that still run.
+    pub(super) fn close(&self, into: &mut Vec<CallDone>) -> Vec<u64> {
+        let mut hung = Vec::new();
+        let mut free = Vec::new();
+        // Both locks, so that each call is seen either running or answered.
+        let mut queues = self.crews.each_ref().map(Crew::queue);
+        for queue in &mut queues {
+            queue.stopping = true;
+            queue.ended = true;
+            cancel(queue.take_waiting(|_| true), into);
+            for member in &mut queue.members {
+                match member.running {
+                    Some(running) => hung.push(running.id),
+                    None => free.extend(member.handle.take()),
+                }
+            }
+        }
+        self.reap(into);
+        self.done().closed = true;
+        drop(queues);
+        for crew in &self.crews {
+            crew.idle.notify_all();
+        }
+        for handle in free {
+            // A panic of a thread of ours has no other place to be reported.
+            handle.join().expect("a thread for system calls panicked");
+        }
+        hung
+    }
+
+    /// Owner: it is gone without waiting. Waiting calls are not made, late answers let go of.
+    pub(super) fn abandon(&self) {
+        let mut queues = self.crews.each_ref().map(Crew::queue);
+        let mut untouched = Vec::new();
+        for queue in &mut queues {
+            queue.ended = true;
+            untouched.extend(queue.take_waiting(|_| true));
+        }
+        let mut done = self.done();
+        done.closed = true;
+        let answers = std::mem::take(&mut done.answers);
+        drop((done, queues));
+        for crew in &self.crews {
+            crew.idle.notify_all();
+        }
+        for answered in answers {
+            answered.answer.discard(self.fs.as_ref());
+        }
+    }
+}
+
+fn cancel(entries: Vec<Entry>, into: &mut Vec<CallDone>) {
+    into.extend(entries.into_iter().map(|entry| CallDone {
+        id: entry.id,
+        answer: entry.call.canceled(),
+    }));
+}

@@ -1,0 +1,608 @@
+//! Calls on real files, and on a file system whose calls hang and panic on demand.
+#![expect(unsafe_code, reason = "pushes calls, which may lend memory")]
+
+use std::sync::{Condvar, Mutex};
+
+use super::*;
+use crate::error::Errno;
+use crate::fs::{Identity, MountKind, OsFileSystem};
+use crate::limits::CALLS_THREADS_MAX;
+use crate::memory::BufferPool;
+
+const LONG: Duration = Duration::from_secs(20);
+
+#[derive(Default)]
+struct State {
+    /// Names whose calls hang start with one of these.
+    shut: Vec<&'static str>,
+    hanging: usize,
+    opened: Vec<String>,
+    closed: Vec<u64>,
+}
+
+/// Files by name alone: a path that begins with a prefix in `shut` hangs, `panic` panics.
+#[derive(Default)]
+struct Fake {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+impl Fake {
+    fn new(shut: &[&'static str]) -> Arc<Fake> {
+        let fake = Fake::default();
+        fake.state.lock().unwrap().shut = shut.to_vec();
+        Arc::new(fake)
+    }
+
+    fn release(&self) {
+        self.state.lock().unwrap().shut.clear();
+        self.changed.notify_all();
+    }
+
+    fn pass(&self, name: &str) {
+        assert!(!name.starts_with("panic"), "a panic on purpose");
+        let mut state = self.state.lock().unwrap();
+        state.hanging += 1;
+        self.changed.notify_all();
+        while state.shut.iter().any(|prefix| name.starts_with(prefix)) {
+            state = self.changed.wait(state).unwrap();
+        }
+        state.hanging -= 1;
+        state.opened.push(name.to_owned());
+        self.changed.notify_all();
+    }
+
+    fn await_state(&self, what: &str, mut is: impl FnMut(&State) -> bool) {
+        let state = self.state.lock().unwrap();
+        let waited = self
+            .changed
+            .wait_timeout_while(state, LONG, |state| !is(state))
+            .unwrap();
+        assert!(!waited.1.timed_out(), "{what}");
+    }
+}
+
+impl FileSystem for Fake {
+    fn open(&self, path: &Path, _: OpenMode) -> Result<Opened, IoError> {
+        self.pass(path.to_str().unwrap());
+        Ok(Opened {
+            descriptor: Descriptor(path.to_str().unwrap().len() as u64),
+            len: 0,
+            identity: Identity::default(),
+            mount: 1,
+            mount_kind: MountKind::Local,
+            direct: None,
+            rotating: false,
+            position: None,
+        })
+    }
+    fn close(&self, descriptor: Descriptor) -> Result<(), IoError> {
+        let mut state = self.state.lock().unwrap();
+        state.closed.push(descriptor.0);
+        self.changed.notify_all();
+        Ok(())
+    }
+    fn cached(&self, _: Descriptor, _: u64, _: u64) -> Option<u64> {
+        None
+    }
+    fn len(&self, _: Descriptor) -> Result<u64, IoError> {
+        Ok(77)
+    }
+    fn read_at(&self, _: Descriptor, _: u64, _: &mut [u8]) -> Result<usize, IoError> {
+        unreachable!("calls read nothing")
+    }
+    fn read_cached(&self, _: Descriptor, _: u64, _: &mut [u8]) -> Option<usize> {
+        panic!("a panic on purpose")
+    }
+    fn write_at(&self, _: Descriptor, _: u64, _: &[u8]) -> Result<(), IoError> {
+        unreachable!("calls write nothing")
+    }
+    fn sync(&self, _: Descriptor, _: bool) -> Result<(), IoError> {
+        self.pass("sync");
+        Ok(())
+    }
+    fn rename(&self, from: &Path, _: &Path) -> Result<(), IoError> {
+        self.pass(from.to_str().unwrap());
+        Ok(())
+    }
+    fn replace(&self, path: &Path, _: &[u8]) -> Result<(), IoError> {
+        self.pass(path.to_str().unwrap());
+        Ok(())
+    }
+    fn beside(&self, _: &Path) -> Result<Beside, IoError> {
+        unreachable!("calls do not ask")
+    }
+    fn take_place(&self, fresh: &Path, _: &Path) -> Result<(), IoError> {
+        self.pass(fresh.to_str().unwrap());
+        Ok(())
+    }
+    fn remove(&self, path: &Path) -> Result<(), IoError> {
+        self.pass(path.to_str().unwrap());
+        Ok(())
+    }
+}
+
+fn calls(fs: Arc<dyn FileSystem>, inline: bool) -> Calls {
+    Calls::new(CallsOptions {
+        fs,
+        bell: Doorbell::condvar(),
+        threads: ThreadSettings::default(),
+        inline,
+    })
+}
+
+fn open_call(path: impl AsRef<Path>) -> OpenCall {
+    OpenCall {
+        path: Arc::from(path.as_ref()),
+        mode: OpenMode::default(),
+        buffered: true,
+        access: Access::Auto,
+        direct_from: 64 << 10,
+        expected: None,
+        offer: None,
+    }
+}
+
+fn push(calls: &mut Calls, id: u64, call: Call) {
+    // SAFETY: the tests keep what a call names until its answer.
+    unsafe { calls.push(id, false, call) };
+}
+
+fn push_open(calls: &mut Calls, id: u64, path: impl AsRef<Path>) {
+    push(calls, id, Call::Open(Box::new(open_call(path))));
+}
+
+/// Reaps `count` answers, sleeping on the bell as an engine does, without pushing or submitting.
+fn reap(calls: &mut Calls, count: usize) -> Vec<CallDone> {
+    let mut done = Vec::new();
+    let bell = calls.shared.bell.clone();
+    let until = Instant::now() + LONG;
+    while done.len() < count {
+        if calls.reap(&mut done) > 0 || !bell.arm() {
+            continue;
+        }
+        if !calls.has_done() {
+            bell.sleep(Some(LONG));
+        }
+        bell.disarm();
+        let left = count - done.len();
+        assert!(Instant::now() < until, "{left} answers are missing");
+    }
+    done.sort_by_key(|done| done.id);
+    done
+}
+
+fn opened(done: CallDone) -> OpenAnswer {
+    match done.answer {
+        CallAnswer::Opened(answer) => *answer,
+        other => panic!("not an open: {other:?}"),
+    }
+}
+
+fn call_one(calls: &mut Calls, call: Call) -> CallAnswer {
+    push(calls, 0, call);
+    calls.submit();
+    reap(calls, 1).remove(0).answer
+}
+
+fn open_one(calls: &mut Calls, call: OpenCall) -> OpenAnswer {
+    match call_one(calls, Call::Open(Box::new(call))) {
+        CallAnswer::Opened(answer) => *answer,
+        other => panic!("not an open: {other:?}"),
+    }
+}
+
+fn end(calls: Calls) {
+    let mut late = Vec::new();
+    let hung = calls.shutdown(Instant::now() + LONG, &mut late);
+    assert!(hung.is_empty() && late.is_empty());
+}
+
+#[test]
+fn every_call_reaches_the_system() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    std::fs::write(path("a"), b"abc").unwrap();
+    let fs: Arc<dyn FileSystem> = Arc::new(OsFileSystem::new());
+    for inline in [false, true] {
+        let mut calls = calls(Arc::clone(&fs), inline);
+        let mut call = open_call(path("a"));
+        call.mode.write = true;
+        let answer = open_one(&mut calls, call);
+        let file = answer.opened.unwrap().unwrap();
+        assert_eq!(
+            (file.len, answer.direct.is_none()),
+            (3, true),
+            "too short for direct"
+        );
+        let file = file.descriptor;
+        let len = call_one(&mut calls, Call::Len(file));
+        assert!(matches!(len, CallAnswer::Len(Ok(3))));
+        let content = b"content".to_vec();
+        let beside = fs.beside(&path("c")).unwrap();
+        std::fs::write(&beside.fresh, b"fresh").unwrap();
+        // SAFETY: the file is not changed while the view lives.
+        let view = unsafe { MappedView::open(path("a"), 0, u64::MAX) }.unwrap();
+        let prefetch = |offset, len| Call::Prefetch {
+            view: Arc::clone(&view),
+            offset,
+            len,
+        };
+        for call in [
+            Call::Sync {
+                file,
+                data_only: true,
+            },
+            Call::Replace {
+                path: path("b"),
+                content: Segment::new(content.as_ptr().cast_mut(), content.len()),
+            },
+            Call::Commit(beside),
+            prefetch(1, 2),
+            Call::Rename {
+                from: path("b"),
+                to: path("d"),
+            },
+            Call::Remove { path: path("c") },
+            Call::Close(file),
+        ] {
+            let answer = call_one(&mut calls, call);
+            assert!(matches!(answer, CallAnswer::Done(Ok(()))), "{answer:?}");
+        }
+        let outside = call_one(&mut calls, prefetch(u64::MAX, 2));
+        assert!(matches!(outside, CallAnswer::Done(Err(_))));
+        assert_eq!(std::fs::read(path("d")).unwrap(), b"content");
+        assert!(!path("b").exists() && !path("c").exists());
+        let missing = open_one(&mut calls, open_call(path("none")));
+        assert_eq!(missing.opened.unwrap().unwrap_err().errno.0, libc::ENOENT);
+        assert_eq!(calls.in_flight(), 0);
+        end(calls);
+    }
+}
+
+#[test]
+fn direct_descriptors_are_opened_for_the_same_file_only() {
+    let folder = tempfile::tempdir_in(".").unwrap();
+    let path = folder.path().join("file");
+    std::fs::write(&path, vec![1; 1 << 20]).unwrap();
+    let fs: Arc<dyn FileSystem> = Arc::new(OsFileSystem::new());
+    let mut calls = calls(Arc::clone(&fs), true);
+    let of = |access| OpenCall {
+        access,
+        ..open_call(&path)
+    };
+    let answer = open_one(&mut calls, of(Access::Direct));
+    let file = answer.opened.unwrap().unwrap();
+    let expected = Some((file.identity.device, file.identity.inode));
+    let buffered = open_one(&mut calls, of(Access::Buffered));
+    assert!(buffered.direct.is_none());
+    fs.close(buffered.opened.unwrap().unwrap().descriptor)
+        .unwrap();
+    if file.direct.is_some() {
+        fs.close(answer.direct.unwrap().unwrap()).unwrap();
+        let only = OpenCall {
+            buffered: false,
+            expected,
+            ..of(Access::Auto)
+        };
+        let answer = open_one(&mut calls, only);
+        assert!(answer.opened.is_none());
+        fs.close(answer.direct.unwrap().unwrap()).unwrap();
+    } else {
+        println!("SKIP: no direct I/O on this file system");
+    }
+    // The name now means another file (the old one is open, so its inode is not reused); it must
+    // not be truncated by finding that out.
+    std::fs::remove_file(&path).unwrap();
+    std::fs::write(&path, b"other").unwrap();
+    let mut again = open_call(&path);
+    again.expected = expected;
+    (again.mode.write, again.mode.truncate) = (true, true);
+    let error = open_one(&mut calls, again).opened.unwrap().unwrap_err();
+    assert_eq!(error.errno.0, libc::ESTALE);
+    assert_eq!(error.cause, "the name now means another file");
+    assert_eq!(std::fs::read(&path).unwrap(), b"other");
+    fs.close(file.descriptor).unwrap();
+}
+
+fn offered(path: &Path, offset: u64, len: u64, memory: OfferMemory) -> OpenCall {
+    let mut call = open_call(path);
+    call.offer = Some(Offer {
+        offset,
+        len,
+        memory,
+        token: Arc::default(),
+    });
+    call
+}
+
+#[test]
+fn an_offer_is_read_with_the_open_if_it_is_cached() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("file");
+    std::fs::write(&path, b"0123456789").unwrap();
+    let fs: Arc<dyn FileSystem> = Arc::new(OsFileSystem::new());
+    let mut calls = calls(Arc::clone(&fs), false);
+    let mut open = |call| {
+        let answer = open_one(&mut calls, call);
+        fs.close(answer.opened.unwrap().unwrap().descriptor)
+            .unwrap();
+        answer.read
+    };
+    let pool = BufferPool::new(0, None);
+    let Some(read) = open(offered(
+        &path,
+        0,
+        u64::MAX,
+        OfferMemory::Pool(Arc::clone(&pool)),
+    )) else {
+        println!("SKIP: this file system reads nothing without waiting");
+        return;
+    };
+    assert_eq!((read.len, &*read.buffer.unwrap()), (10, &b"0123456789"[..]));
+    let mut memory = [0; 8];
+    let mut lent = |offset, len| {
+        let segment = Segment::new(memory.as_mut_ptr(), memory.len());
+        offered(&path, offset, len, OfferMemory::Lent(segment))
+    };
+    let read = open(lent(3, 4)).unwrap();
+    assert!(read.len == 4 && read.buffer.is_none());
+    for (offset, len) in [(0, 9), (8, 3), (0, 0), (u64::MAX, 2), (1, u64::MAX)] {
+        assert!(open(lent(offset, len)).is_none(), "{len} bytes at {offset}");
+    }
+    let withdrawn = lent(0, 4);
+    assert!(withdrawn.offer.as_ref().unwrap().token.withdraw());
+    assert!(open(withdrawn).is_none());
+    assert_eq!(&memory, b"3456\0\0\0\0", "refused offers touch nothing");
+    end(calls);
+}
+
+#[test]
+fn hung_opens_stop_neither_other_opens_nor_need_another_push() {
+    let fs = Fake::new(&["hang"]);
+    let mut calls = calls(Arc::clone(&fs) as Arc<dyn FileSystem>, false);
+    let hung = CALLS_THREADS_MAX as u64 - 1;
+    for id in 0..hung {
+        push_open(&mut calls, id, "hang");
+    }
+    for id in 0..100 {
+        push_open(&mut calls, 1000 + id, "good");
+    }
+    calls.submit();
+    // The last thread of the crew makes all good calls, though they were pushed last.
+    let done = reap(&mut calls, 100);
+    assert!(done.iter().all(|done| done.id >= 1000));
+    assert_eq!(calls.in_flight(), hung as usize);
+    fs.release();
+    assert_eq!(reap(&mut calls, hung as usize).len(), hung as usize);
+    let until = Instant::now() + LONG;
+    let queue = &calls.shared.crews[0];
+    let most = available_threads() + 1;
+    while queue.queue().threads > most {
+        assert!(Instant::now() < until, "surplus threads stay");
+        std::thread::yield_now();
+    }
+    end(calls);
+}
+
+/// Threads of the crew for short calls.
+fn available_threads() -> usize {
+    crate::thread::available_cores().clamp(2, CALLS_THREADS_MAX / 2)
+}
+
+#[test]
+fn saves_delay_no_open() {
+    let fs = Fake::new(&["sync", "slow"]);
+    let mut calls = calls(Arc::clone(&fs) as Arc<dyn FileSystem>, false);
+    for id in 0..10 {
+        let (file, data_only) = (Descriptor(1), false);
+        push(&mut calls, id, Call::Sync { file, data_only });
+        let path = PathBuf::from("slow");
+        push(&mut calls, id + 10, Call::Remove { path });
+    }
+    push_open(&mut calls, 100, "good");
+    push(&mut calls, 101, Call::Len(Descriptor(1)));
+    calls.submit();
+    let done = reap(&mut calls, 2);
+    assert_eq!((done[0].id, done[1].id), (100, 101));
+    assert!(matches!(done[1].answer, CallAnswer::Len(Ok(77))));
+    fs.release();
+    assert_eq!(reap(&mut calls, 20).len(), 20);
+    end(calls);
+}
+
+#[test]
+fn urgent_calls_overtake_others() {
+    let fs = Fake::new(&[]);
+    let mut calls = calls(Arc::clone(&fs) as Arc<dyn FileSystem>, true);
+    for id in 0..4 {
+        push_open(&mut calls, id, format!("low{id}"));
+    }
+    // SAFETY: the call lends no memory.
+    unsafe { calls.push(9, true, Call::Open(Box::new(open_call("high")))) };
+    let mut done = Vec::new();
+    assert_eq!(calls.reap(&mut done), 0, "nothing was submitted");
+    calls.submit();
+    assert!(calls.has_done(), "reap is to make the calls");
+    assert_eq!(calls.reap(&mut done), 5);
+    assert!(!calls.has_done());
+    let names = fs.state.lock().unwrap().opened.clone();
+    assert_eq!(names, ["high", "low0", "low1", "low2", "low3"]);
+}
+
+#[test]
+fn a_panic_of_the_file_system_is_an_error_of_its_call() {
+    for inline in [false, true] {
+        let fs = Fake::new(&[]);
+        let mut calls = calls(fs, inline);
+        for id in 0..200 {
+            push_open(&mut calls, id, if id % 2 == 0 { "panic" } else { "good" });
+        }
+        let path = PathBuf::from("panic");
+        push(&mut calls, 200, Call::Remove { path });
+        calls.submit();
+        for done in reap(&mut calls, 201) {
+            let (id, error) = match done.answer {
+                CallAnswer::Opened(answer) => (done.id, answer.opened.unwrap().err()),
+                CallAnswer::Done(answer) => (done.id, answer.err()),
+                CallAnswer::Len(_) | CallAnswer::Content(_) => unreachable!("none was pushed"),
+            };
+            let panicked = error.is_some_and(|error| {
+                error.errno == Errno::IO && error.cause == "the file system panicked"
+            });
+            assert_eq!(panicked, id % 2 == 0, "{id}");
+        }
+        end(calls);
+    }
+}
+
+#[test]
+fn shutdown_reports_hung_calls_and_closes_what_they_open_later() {
+    let fs = Fake::new(&["hang", "sync"]);
+    let mut calls = calls(Arc::clone(&fs) as Arc<dyn FileSystem>, false);
+    push_open(&mut calls, 1, "hang");
+    let (file, data_only) = (Descriptor(1), true);
+    push(&mut calls, 2, Call::Sync { file, data_only });
+    calls.submit();
+    fs.await_state("both calls hang", |state| state.hanging == 2);
+    push(&mut calls, 3, Call::Close(Descriptor(33)));
+    let mut done = Vec::new();
+    let deadline = Instant::now() + Duration::from_millis(200);
+    let mut hung = calls.shutdown(deadline, &mut done);
+    hung.sort_unstable();
+    assert_eq!(hung, [1, 2]);
+    assert_eq!(done.len(), 1);
+    assert!(
+        matches!(done[0].answer, CallAnswer::Done(Ok(()))),
+        "closed in time"
+    );
+    assert_eq!(fs.state.lock().unwrap().closed, [33]);
+    fs.release();
+    let late = "hang".len() as u64;
+    fs.await_state("the late descriptor is closed", |state| {
+        state.closed == [33, late]
+    });
+}
+
+#[test]
+fn shutdown_cancels_what_nobody_began() {
+    let fs = Fake::new(&[]);
+    let mut calls = calls(fs, true);
+    push_open(&mut calls, 1, "good");
+    push(&mut calls, 2, Call::Len(Descriptor(1)));
+    let from = PathBuf::from("good");
+    let to = from.clone();
+    push(&mut calls, 3, Call::Rename { from, to });
+    let mut done = Vec::new();
+    assert!(calls.shutdown(Instant::now() + LONG, &mut done).is_empty());
+    done.sort_by_key(|done| done.id);
+    let renamed = done.pop().unwrap();
+    assert!(
+        matches!(renamed.answer, CallAnswer::Done(Ok(()))),
+        "a rename is made"
+    );
+    let len = done.pop().unwrap();
+    let CallAnswer::Len(Err(error)) = len.answer else {
+        panic!("a length is not asked for any more");
+    };
+    assert_eq!(error.errno.0, libc::ECANCELED);
+    let error = opened(done.pop().unwrap()).opened.unwrap().unwrap_err();
+    assert_eq!(error.errno.0, libc::ECANCELED);
+}
+
+#[test]
+fn dropping_without_a_shutdown_waits_for_nothing_and_leaks_no_descriptor() {
+    let fs = Fake::new(&["hang"]);
+    let mut calls = calls(Arc::clone(&fs) as Arc<dyn FileSystem>, false);
+    push_open(&mut calls, 1, "hang");
+    push_open(&mut calls, 2, "good");
+    calls.submit();
+    fs.await_state("one hangs, one is done", |state| {
+        state.hanging == 1 && state.opened.len() == 1
+    });
+    drop(calls);
+    fs.release();
+    fs.await_state("both are closed", |state| state.closed.len() == 2);
+}
+
+#[test]
+fn no_wake_is_lost_between_threads_and_owner() {
+    let fs = Fake::new(&[]);
+    let mut calls = calls(fs, false);
+    let mut random = fastrand::Rng::with_seed(7);
+    for _ in 0..2000 {
+        let count = random.usize(1..20);
+        for id in 0..count as u64 {
+            let call = match random.u8(0..3) {
+                0 => Call::Len(Descriptor(1)),
+                1 => Call::Open(Box::new(open_call("good"))),
+                _ => Call::Remove {
+                    path: PathBuf::from("good"),
+                },
+            };
+            // SAFETY: these calls lend no memory.
+            unsafe { calls.push(id, random.bool(), call) };
+        }
+        calls.submit();
+        // Sleeps on the bell: a lost wake would make it wait for `LONG`, and fail.
+        let ids: Vec<u64> = reap(&mut calls, count).iter().map(|done| done.id).collect();
+        assert!(ids.iter().copied().eq(0..count as u64));
+    }
+    end(calls);
+}
+
+#[test]
+fn a_forked_child_drops_and_ends_it_without_touching_its_locks() {
+    let fs = Fake::new(&[]);
+    let mut parent = calls(Arc::clone(&fs) as Arc<dyn FileSystem>, false);
+    let other = calls(fs, false);
+    let shared = [&parent, &other].map(|calls| Arc::clone(&calls.shared));
+    // Another thread of the parent might be holding these just now.
+    let locks = shared.each_ref().map(|shared| shared.crews[0].queue());
+    // SAFETY: the child only drops what this test made, and leaves by _exit or by the alarm.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        // SAFETY: ends the child by a signal if it waits for a lock.
+        unsafe { libc::alarm(10) };
+        drop(parent);
+        let hung = other.shutdown(Instant::now() + LONG, &mut Vec::new());
+        // SAFETY: ends the child.
+        unsafe { libc::_exit(i32::from(!hung.is_empty())) };
+    }
+    assert!(child > 0, "fork failed");
+    let mut status = -1;
+    // SAFETY: waits for the child made above; `status` is a valid int.
+    unsafe { libc::waitpid(child, &raw mut status, 0) };
+    assert_eq!(status, 0, "the child ended by itself");
+    drop(locks);
+    push_open(&mut parent, 1, "good");
+    parent.submit();
+    assert_eq!(reap(&mut parent, 1).len(), 1, "the parent goes on");
+    end(parent);
+    end(other);
+}
+
+#[test]
+fn answers_are_held_back_only_while_many_more_calls_wait() {
+    let mut queue = queue::Queue::new(2);
+    let entry = |id| Entry {
+        id,
+        urgent: false,
+        call: Call::Len(Descriptor(0)),
+    };
+    assert!(
+        queue.is_ring_due(1) && !queue.is_ring_due(0),
+        "nothing waits"
+    );
+    queue.add(&mut (0..17).map(entry).collect());
+    assert!(!queue.is_ring_due(2) && queue.is_ring_due(3));
+    assert_eq!(queue.help(Instant::now()), queue::Help::Start(0));
+    assert_eq!(
+        queue.help(Instant::now()),
+        queue::Help::None,
+        "one is coming"
+    );
+    queue.not_started(0);
+    assert!(queue.is_stranded() && queue.threads == 0, "for the owner");
+    assert_eq!(queue.help(Instant::now()), queue::Help::Start(0), "again");
+}

@@ -1,0 +1,173 @@
+//! A device that is as slow as another disk: real bytes, completions delayed.
+//!
+//! [`Modeled`] wraps a device. Operations go to it unchanged, and a completion is handed out when
+//! the real one is there and the modeled disk would have finished too. Several lanes of one engine
+//! share a [`ModelClock`]: they are one disk. The model is worked out when an operation is
+//! submitted, from the bytes it asks for, so a late or failed real completion delays no other.
+//!
+//! Invariant: `pushed`, `due` and `held` together have each operation that the owner has not
+//! reaped.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::{Abandoned, Completion, Device, DeviceKind, Doorbell, Operation, OperationId};
+use crate::error::IoError;
+use crate::memory::Region;
+
+mod clock;
+mod model;
+
+pub use clock::{ModelClock, TimeSource};
+pub use model::{DiskModel, DiskModelError};
+
+/// A device with the completion times of a [`DiskModel`]. See the module.
+pub struct Modeled {
+    inner: Box<dyn Device>,
+    clock: ModelClock,
+    /// Pushed, not submitted.
+    pushed: Vec<Operation>,
+    /// When the modeled disk finishes what the inner device has.
+    due: HashMap<OperationId, Instant>,
+    /// Real completions that are not due, by time and order of arrival.
+    held: BTreeMap<(Instant, u64), Completion>,
+    /// Completions held so far: makes the keys of `held` differ.
+    held_count: u64,
+    /// Reused by `collect`.
+    real: Vec<Completion>,
+}
+
+impl Modeled {
+    /// Wraps a device that has nothing in flight.
+    #[must_use]
+    pub fn new(inner: Box<dyn Device>, clock: ModelClock) -> Modeled {
+        assert_eq!(inner.in_flight(), 0, "operations in flight have no model");
+        Modeled {
+            inner,
+            clock,
+            pushed: Vec::new(),
+            due: HashMap::new(),
+            held: BTreeMap::new(),
+            held_count: 0,
+            real: Vec::new(),
+        }
+    }
+
+    /// Lets the modeled disk begin what was pushed.
+    fn schedule(&mut self) {
+        if self.pushed.is_empty() {
+            return;
+        }
+        let due = self.clock.schedule(&self.pushed);
+        let ids = self.pushed.drain(..).map(|operation| operation.id);
+        self.due.extend(ids.zip(due));
+    }
+
+    /// Takes what the inner device has completed.
+    fn collect(&mut self) {
+        self.inner.reap(&mut self.real);
+        let now = self.clock.now();
+        for completion in self.real.drain(..) {
+            let due = self.due.remove(&completion.id).unwrap_or(now);
+            self.held.insert((due, self.held_count), completion);
+            self.held_count += 1;
+        }
+    }
+
+    /// When the first completion held is due.
+    fn first_due(&self) -> Option<Instant> {
+        self.held.first_key_value().map(|(&(due, _), _)| due)
+    }
+}
+
+impl Device for Modeled {
+    fn kind(&self) -> DeviceKind {
+        self.inner.kind()
+    }
+
+    fn depth(&self) -> usize {
+        self.inner.depth()
+    }
+
+    fn in_flight(&self) -> usize {
+        self.inner.in_flight() + self.held.len()
+    }
+
+    #[expect(unsafe_code, reason = "passes the caller's promise on")]
+    unsafe fn push(&mut self, operations: &[Operation]) -> usize {
+        // What is held has left the inner device but not this one.
+        let room = self.depth().saturating_sub(self.in_flight());
+        let operations = &operations[..operations.len().min(room)];
+        // SAFETY: the caller's promise is the one that the inner device asks for; it is kept
+        // longer, since completions come later.
+        let taken = unsafe { self.inner.push(operations) };
+        self.pushed.extend_from_slice(&operations[..taken]);
+        taken
+    }
+
+    fn submit(&mut self) -> Result<(), IoError> {
+        self.schedule();
+        self.inner.submit()
+    }
+
+    fn reap(&mut self, completions: &mut Vec<Completion>) -> usize {
+        self.collect();
+        let before = completions.len();
+        let now = self.clock.now();
+        while let Some(entry) = self.held.first_entry()
+            && entry.key().0 <= now
+        {
+            completions.push(entry.remove());
+        }
+        completions.len() - before
+    }
+
+    /// See [`Device::wait`]. Also returns when the inner device has completed something that is not
+    /// due yet: only the owner knows whether the doorbell rang as well.
+    fn wait(
+        &mut self,
+        timeout: Option<Duration>,
+        awake: &mut dyn FnMut() -> bool,
+    ) -> Result<(), IoError> {
+        self.schedule();
+        self.collect();
+        let left = self.first_due().map(|due| {
+            let now = self.clock.now();
+            due.saturating_duration_since(now)
+        });
+        let timeout = match (timeout, left) {
+            (Some(timeout), Some(left)) => Some(timeout.min(left)),
+            (timeout, left) => timeout.or(left),
+        };
+        self.inner.wait(timeout, awake)
+    }
+
+    fn next_completion_at(&self) -> Option<Instant> {
+        match (self.first_due(), self.inner.next_completion_at()) {
+            (Some(own), Some(inner)) => Some(own.min(inner)),
+            (own, inner) => own.or(inner),
+        }
+    }
+
+    fn doorbell(&self) -> Doorbell {
+        self.inner.doorbell()
+    }
+
+    fn register(&mut self, region: &Arc<Region>) -> usize {
+        self.inner.register(region)
+    }
+
+    /// See [`Device::shutdown`]. Completions are no longer delayed.
+    fn shutdown(
+        self: Box<Self>,
+        deadline: Instant,
+        completions: &mut Vec<Completion>,
+    ) -> Abandoned {
+        completions.extend(self.held.into_values());
+        self.inner.shutdown(deadline, completions)
+    }
+}
+
+#[cfg(test)]
+mod tests;

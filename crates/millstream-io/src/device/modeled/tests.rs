@@ -1,0 +1,289 @@
+//! Modeled times over a device that completes at once, in virtual time: nothing here sleeps.
+#![expect(unsafe_code, reason = "pushes operations, which lend memory")]
+
+use std::sync::Mutex;
+
+use super::*;
+use crate::device::{Descriptor, Segment, Segments, Verb};
+use crate::error::Errno;
+
+/// Completes everything as soon as it is submitted, without touching memory.
+struct Instantly {
+    depth: usize,
+    pushed: Vec<Operation>,
+    done: Vec<Completion>,
+    bell: Doorbell,
+    /// Timeouts that it was asked to wait for.
+    waits: Arc<Mutex<Vec<Option<Duration>>>>,
+    broken: bool,
+}
+
+impl Device for Instantly {
+    fn kind(&self) -> DeviceKind {
+        DeviceKind::Null
+    }
+
+    fn depth(&self) -> usize {
+        self.depth
+    }
+
+    fn in_flight(&self) -> usize {
+        self.pushed.len() + self.done.len()
+    }
+
+    unsafe fn push(&mut self, operations: &[Operation]) -> usize {
+        let taken = operations.len().min(self.depth - self.in_flight());
+        self.pushed.extend_from_slice(&operations[..taken]);
+        taken
+    }
+
+    fn submit(&mut self) -> Result<(), IoError> {
+        if self.broken {
+            return Err(IoError::new("submit", Errno::IO));
+        }
+        let done = self.pushed.drain(..).map(|operation| Completion {
+            id: operation.id,
+            result: operation.segments.bytes() as i64,
+        });
+        self.done.extend(done);
+        Ok(())
+    }
+
+    fn reap(&mut self, completions: &mut Vec<Completion>) -> usize {
+        let count = self.done.len();
+        completions.append(&mut self.done);
+        count
+    }
+
+    fn wait(
+        &mut self,
+        timeout: Option<Duration>,
+        _awake: &mut dyn FnMut() -> bool,
+    ) -> Result<(), IoError> {
+        self.waits.lock().unwrap().push(timeout);
+        self.submit()
+    }
+
+    fn doorbell(&self) -> Doorbell {
+        self.bell.clone()
+    }
+
+    fn register(&mut self, region: &Arc<Region>) -> usize {
+        region.len()
+    }
+
+    fn shutdown(mut self: Box<Self>, _: Instant, completions: &mut Vec<Completion>) -> Abandoned {
+        completions.append(&mut self.done);
+        let ids = self.pushed.iter().map(|operation| operation.id);
+        Abandoned {
+            operations: ids.collect(),
+        }
+    }
+}
+
+/// Modeled lanes of one disk, with the hands of its clock.
+struct Rig {
+    now: Arc<Mutex<Instant>>,
+    start: Instant,
+    clock: ModelClock,
+    waits: Arc<Mutex<Vec<Option<Duration>>>>,
+}
+
+impl Rig {
+    fn new(model: DiskModel) -> Rig {
+        let start = Instant::now();
+        let now = Arc::new(Mutex::new(start));
+        let hands = Arc::clone(&now);
+        let clock = ModelClock::with_time(model, Arc::new(move || *hands.lock().unwrap()));
+        Rig {
+            now,
+            start,
+            clock,
+            waits: Arc::default(),
+        }
+    }
+
+    fn lane(&self, depth: usize) -> Modeled {
+        let inner = Instantly {
+            depth,
+            pushed: Vec::new(),
+            done: Vec::new(),
+            bell: Doorbell::condvar(),
+            waits: Arc::clone(&self.waits),
+            broken: false,
+        };
+        Modeled::new(Box::new(inner), self.clock.clone())
+    }
+
+    /// Virtual time since the start.
+    fn elapsed(&self) -> Duration {
+        *self.now.lock().unwrap() - self.start
+    }
+
+    /// Moves to the lane's next completion and takes what is due.
+    fn next(&self, lane: &mut Modeled) -> Vec<u64> {
+        let mut done = Vec::new();
+        lane.reap(&mut done);
+        if done.is_empty() {
+            let due = lane.next_completion_at().expect("something is in flight");
+            *self.now.lock().unwrap() = due;
+            lane.reap(&mut done);
+        }
+        done.iter().map(|completion| completion.id).collect()
+    }
+}
+
+fn read(id: u64, file: u64, offset: u64, len: usize) -> Operation {
+    Operation {
+        id,
+        verb: Verb::Read,
+        file: Descriptor(file),
+        offset,
+        segments: Segments::One(Segment::new(std::ptr::null_mut(), len)),
+        offload: false,
+        mount: 0,
+    }
+}
+
+fn push(lane: &mut Modeled, operations: &[Operation]) -> usize {
+    // SAFETY: the inner device touches no memory.
+    unsafe { lane.push(operations) }
+}
+
+/// Reads a file from front to back in blocks of 1 MiB, eight in flight; bytes per second.
+fn sequential_rate(model: DiskModel, bytes: u64) -> f64 {
+    const BLOCK: u64 = 1 << 20;
+    let rig = Rig::new(model);
+    let mut lane = rig.lane(8);
+    let (mut offset, mut done) = (0, 0);
+    while done < bytes {
+        while offset < bytes && push(&mut lane, &[read(offset, 3, offset, BLOCK as usize)]) == 1 {
+            offset += BLOCK;
+        }
+        lane.submit().unwrap();
+        done += rig.next(&mut lane).len() as u64 * BLOCK;
+    }
+    bytes as f64 / rig.elapsed().as_secs_f64()
+}
+
+#[test]
+fn sequential_reads_come_at_the_rate_of_the_disk() {
+    for (model, rate) in [
+        (DiskModel::dvd(), 2.4e6),
+        (DiskModel::hdd(), 48e6),
+        (DiskModel::sata(), 550e6),
+        (DiskModel::nvme3(), 3500e6),
+    ] {
+        let name = model.name.clone();
+        let found = sequential_rate(model, 100 << 20);
+        assert!((found / rate - 1.0).abs() < 0.05, "{name}: {found} B/s");
+    }
+}
+
+#[test]
+fn a_seek_is_added_where_an_operation_does_not_continue_the_last() {
+    let model: DiskModel = "seek=10ms,read=1M".parse().unwrap();
+    let rig = Rig::new(model);
+    let mut lane = rig.lane(8);
+    let pushed = [
+        read(1, 3, 0, 1000),
+        read(2, 3, 1000, 1000),
+        read(3, 3, 3000, 1000),
+        read(4, 4, 4000, 1000),
+        read(5, 4, 5000, 1000),
+    ];
+    assert_eq!(push(&mut lane, &pushed), 5);
+    lane.submit().unwrap();
+    for (id, end_ms) in [(1, 11), (2, 12), (3, 23), (4, 34), (5, 35)] {
+        assert_eq!(rig.next(&mut lane), [id]);
+        assert_eq!(rig.elapsed(), Duration::from_millis(end_ms), "{id}");
+    }
+}
+
+#[test]
+fn latency_passes_for_as_many_operations_as_the_disk_is_deep() {
+    let model: DiskModel = "latency=10ms,read=1G,depth=2".parse().unwrap();
+    let rig = Rig::new(model);
+    let mut lane = rig.lane(8);
+    let pushed: Vec<Operation> = (0..4).map(|id| read(id, 3, id * 9000, 1000)).collect();
+    push(&mut lane, &pushed);
+    lane.submit().unwrap();
+    let mut ends = Vec::new();
+    for id in 0..4 {
+        assert_eq!(rig.next(&mut lane), [id]);
+        ends.push(rig.elapsed().as_micros());
+    }
+    assert_eq!(ends, [10_001, 10_002, 20_002, 20_003]);
+}
+
+#[test]
+fn lanes_of_one_clock_are_one_disk() {
+    let model: DiskModel = "read=1M".parse().unwrap();
+    let rig = Rig::new(model);
+    let (mut first, mut second) = (rig.lane(1), rig.lane(1));
+    push(&mut first, &[read(1, 3, 0, 5000)]);
+    push(&mut second, &[read(1, 4, 0, 5000)]);
+    first.submit().unwrap();
+    second.submit().unwrap();
+    assert_eq!(rig.next(&mut first), [1]);
+    assert_eq!(rig.elapsed(), Duration::from_millis(5));
+    assert_eq!(rig.next(&mut second), [1]);
+    assert_eq!(rig.elapsed(), Duration::from_millis(10));
+}
+
+#[test]
+fn what_is_held_counts_as_in_flight_and_bounds_the_sleep() {
+    let model: DiskModel = "read=1M".parse().unwrap();
+    let rig = Rig::new(model);
+    let mut lane = rig.lane(2);
+    let pushed = [
+        read(1, 3, 0, 4000),
+        read(2, 3, 4000, 4000),
+        read(3, 3, 8000, 1),
+    ];
+    assert_eq!(push(&mut lane, &pushed), 2);
+    lane.submit().unwrap();
+    let mut done = Vec::new();
+    assert_eq!((lane.reap(&mut done), lane.in_flight()), (0, 2));
+    assert_eq!(push(&mut lane, &pushed[2..]), 0, "the depth is used up");
+    lane.wait(None, &mut || false).unwrap();
+    lane.wait(Some(Duration::from_millis(1)), &mut || false)
+        .unwrap();
+    let expected = [4, 1].map(|ms| Some(Duration::from_millis(ms)));
+    assert_eq!(*rig.waits.lock().unwrap(), expected);
+    assert_eq!(rig.next(&mut lane), [1]);
+    assert_eq!(lane.in_flight(), 1);
+    assert!(
+        Box::new(lane)
+            .shutdown(rig.start, &mut done)
+            .operations
+            .is_empty()
+    );
+    assert_eq!(
+        done,
+        [Completion {
+            id: 2,
+            result: 4000
+        }],
+        "no longer delayed"
+    );
+}
+
+#[test]
+fn errors_of_the_device_pass_through() {
+    let rig = Rig::new(DiskModel::sata());
+    let inner = Instantly {
+        depth: 1,
+        pushed: Vec::new(),
+        done: Vec::new(),
+        bell: Doorbell::condvar(),
+        waits: Arc::default(),
+        broken: true,
+    };
+    let mut lane = Modeled::new(Box::new(inner), rig.clock.clone());
+    push(&mut lane, &[read(7, 3, 0, 1)]);
+    assert_eq!(lane.submit().unwrap_err().errno, Errno::IO);
+    assert!(lane.wait(None, &mut || false).is_err());
+    let abandoned = Box::new(lane).shutdown(rig.start, &mut Vec::new());
+    assert_eq!(abandoned.operations, [7]);
+}

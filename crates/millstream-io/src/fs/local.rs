@@ -1,0 +1,196 @@
+//! Files opened, read and written on the calling thread.
+//!
+//! For the first bytes of a file, and for small files, a call is faster than asking another thread.
+//! A [`LocalFile`] blocks its caller. Once it pays to have requests in flight, its descriptor goes
+//! to an engine ([`LocalFile::into_opened`]): whatever its name has come to mean since, the file is
+//! the same.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use millstream_io::{FileSystem, LocalFile, OpenMode, fs::OsFileSystem};
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let folder = tempfile::tempdir()?;
+//! # let path = folder.path().join("file");
+//! # std::fs::write(&path, [7; 100])?;
+//! let files: Arc<dyn FileSystem> = Arc::new(OsFileSystem::new());
+//! let file = LocalFile::open(files, &path, OpenMode::default())?;
+//! let mut head = [0; 16];
+//! assert_eq!(file.read_at(0, &mut head)?, 16);
+//! file.close()?;
+//! # Ok(())
+//! # }
+//! ```
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::{FileSystem, OpenMode, Opened, mostly};
+use crate::device::Descriptor;
+use crate::error::IoError;
+
+/// A file that is open on the calling thread. Closed when dropped.
+pub struct LocalFile {
+    fs: Arc<dyn FileSystem>,
+    path: Arc<Path>,
+    mode: OpenMode,
+    /// `None` once it was closed or handed over.
+    opened: Option<Opened>,
+}
+
+impl LocalFile {
+    /// Opens `path`. Blocks.
+    ///
+    /// # Errors
+    /// As [`FileSystem::open`].
+    pub fn open(
+        fs: Arc<dyn FileSystem>,
+        path: impl AsRef<Path>,
+        mode: OpenMode,
+    ) -> Result<LocalFile, IoError> {
+        let path: Arc<Path> = Arc::from(path.as_ref());
+        let opened = Some(fs.open(&path, mode)?);
+        Ok(LocalFile {
+            fs,
+            path,
+            mode,
+            opened,
+        })
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Length, identity and mount as of when it was opened.
+    #[must_use]
+    pub fn opened(&self) -> &Opened {
+        self.opened
+            .as_ref()
+            .expect("a LocalFile is open until it is consumed")
+    }
+
+    fn descriptor(&self) -> Descriptor {
+        self.opened().descriptor
+    }
+
+    /// Whether a read of the range would hardly wait for the disk, as far as the system reports: at
+    /// least 7/8 of it are in the page cache. False for a direct descriptor.
+    #[must_use]
+    pub fn is_cached(&self, offset: u64, len: u64) -> bool {
+        !self.mode.direct && mostly(self.fs.cached(self.descriptor(), offset, len), len)
+    }
+
+    /// Reads at an offset; short at the end of the file only. Blocks.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<usize, IoError> {
+        self.fs.read_at(self.descriptor(), offset, into)
+    }
+
+    /// Writes all of `bytes` at an offset. Blocks.
+    ///
+    /// # Errors
+    /// What the system says; a part may have been written.
+    pub fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), IoError> {
+        self.fs.write_at(self.descriptor(), offset, bytes)
+    }
+
+    /// Makes durable what was written. Blocks.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn sync(&self) -> Result<(), IoError> {
+        self.fs.sync(self.descriptor(), false)
+    }
+
+    /// Closes the file and reports what a drop would hide: a network file system may keep the error
+    /// of a write until now.
+    ///
+    /// # Errors
+    /// What the system says; the file is closed in any case.
+    pub fn close(mut self) -> Result<(), IoError> {
+        match self.opened.take() {
+            Some(opened) => self.fs.close(opened.descriptor),
+            None => Ok(()),
+        }
+    }
+
+    /// Hands the open file over: its name, a mode that opens it again (without creating or
+    /// truncating it), and its descriptor, which the caller closes.
+    #[must_use]
+    pub fn into_opened(mut self) -> (Arc<Path>, OpenMode, Opened) {
+        let opened = self
+            .opened
+            .take()
+            .expect("a LocalFile is open until it is consumed");
+        (Arc::clone(&self.path), self.mode.again(), opened)
+    }
+}
+
+impl Drop for LocalFile {
+    fn drop(&mut self) {
+        if let Some(opened) = self.opened.take() {
+            // There is no one to report an error to; `close` reports it.
+            let _ = self.fs.close(opened.descriptor);
+        }
+    }
+}
+
+impl fmt::Debug for LocalFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("LocalFile").field(&self.path).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fs::OsFileSystem;
+
+    fn files() -> Arc<dyn FileSystem> {
+        Arc::new(OsFileSystem::new())
+    }
+
+    #[test]
+    fn a_file_is_written_read_and_handed_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        let mode = OpenMode {
+            write: true,
+            create: true,
+            truncate: true,
+            ..OpenMode::default()
+        };
+        let fs = files();
+        let file = LocalFile::open(Arc::clone(&fs), &path, mode).unwrap();
+        file.write_at(3, b"abc").unwrap();
+        file.sync().unwrap();
+        let mut into = [9; 8];
+        assert_eq!(file.read_at(2, &mut into).unwrap(), 4);
+        assert_eq!(&into[..4], b"\0abc");
+        assert!(file.is_cached(0, 6), "just written");
+        assert_eq!((file.path(), file.opened().len), (path.as_path(), 0));
+        let (name, again, opened) = file.into_opened();
+        assert_eq!(&*name, path);
+        assert!(again.write && !again.create && !again.truncate && !again.exclusive);
+        assert_eq!(fs.len(opened.descriptor).unwrap(), 6, "still open");
+        fs.close(opened.descriptor).unwrap();
+    }
+
+    #[test]
+    fn it_is_closed_once_by_close_or_drop() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        std::fs::write(&path, "x").unwrap();
+        let fs = files();
+        let file = LocalFile::open(Arc::clone(&fs), &path, OpenMode::default()).unwrap();
+        file.close().unwrap();
+        drop(LocalFile::open(fs, &path, OpenMode::default()).unwrap());
+        let missing = LocalFile::open(files(), folder.path().join("none"), OpenMode::default());
+        assert_eq!(missing.unwrap_err().errno.0, libc::ENOENT);
+    }
+}

@@ -1,0 +1,315 @@
+//! Sources: named entries to load, wherever they are.
+//!
+//! A loader of scenes or streams wants the bytes of a name. Whether they are a loose file of a
+//! [`Folder`] or blocks of a package does not concern it: it asks a [`Source`] where the name is,
+//! and makes requests for what it found. Finding and loading are two steps, so that a loader can
+//! plan all its reads before it makes the first.
+//!
+//! Names are bytes, case-sensitive and separated by `/`. Empty parts and `.` are removed; `..` and
+//! absolute names are refused, so that a name never leaves its source.
+//!
+//! ```
+//! use millstream::{QueueOptions, Storage, StorageOptions};
+//! use millstream_source::{Folder, Source};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let root = std::env::temp_dir().join(format!("millstream-source-{}", std::process::id()));
+//! # std::fs::create_dir_all(root.join("sounds"))?;
+//! # std::fs::write(root.join("sounds/a.ogg"), b"OggS and so on")?;
+//! let storage = Storage::new(StorageOptions::default())?;
+//! let queue = storage.queue(QueueOptions::default())?;
+//! let source: Box<dyn Source> = Box::new(Folder::new(&storage, &root)?);
+//! let sound = source.find(b"sounds/a.ogg")?.ok_or("no such sound")?;
+//! let mut head = queue.submit(source.request_range(&sound, 0, 4)?)?;
+//! let mut all = queue.submit(source.request(&sound)?)?;
+//! assert_eq!(&head.wait()?[..], b"OggS");
+//! assert_eq!(all.wait()?.len() as u64, sound.raw_bytes());
+//! # std::fs::remove_dir_all(&root)?;
+//! # Ok(())
+//! # }
+//! ```
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use millstream::{Error, ErrorKind, FileId, FileOptions, Queue, QueueOptions, Read, Storage};
+
+/// Where a source has an entry. Plain data, valid for the source that returned it; a loose file
+/// that changed makes its requests fail with `StaleFile`, and is to be found again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Located {
+    raw_bytes: u64,
+    place: [u64; 2],
+}
+
+impl Located {
+    /// For implementors of [`Source`]: the entry's raw size, and what leads the source back to it.
+    #[must_use]
+    pub fn new(raw_bytes: u64, place: [u64; 2]) -> Located {
+        Located { raw_bytes, place }
+    }
+
+    /// Bytes of the entry once it is loaded.
+    #[must_use]
+    pub fn raw_bytes(&self) -> u64 {
+        self.raw_bytes
+    }
+
+    /// For implementors: what [`Located::new`] was given.
+    #[must_use]
+    pub fn place(&self) -> [u64; 2] {
+        self.place
+    }
+}
+
+/// Named entries that can be loaded. All methods may be called from any thread.
+///
+/// A request that a source makes is complete but for what concerns the caller: destination, class,
+/// deadline, tag, group and gate may still be set. Its codec, blocks and raw size must be left as
+/// they are.
+pub trait Source: Send + Sync {
+    /// Looks a name up; `None` if there is no such entry. Folders ask the system for each name;
+    /// packages answer from memory, but for the first touch of a part of their tables.
+    ///
+    /// # Errors
+    /// A name that no source may have, or a source that cannot tell (I/O, corrupt tables).
+    fn find(&self, name: &[u8]) -> Result<Option<Located>, Error>;
+
+    /// A request for all raw bytes of an entry. Makes no system call.
+    ///
+    /// # Errors
+    /// The entry is not (or no more) of this source, or what the source knows of it is corrupt.
+    fn request(&self, entry: &Located) -> Result<Read, Error> {
+        self.request_range(entry, 0, entry.raw_bytes())
+    }
+
+    /// A request for `len` raw bytes from `offset` on. Makes no system call. Only the blocks that
+    /// hold the range are read and decoded.
+    ///
+    /// # Errors
+    /// As [`Source::request`], and `PastEnd` for a range that reaches past the end.
+    fn request_range(&self, entry: &Located, offset: u64, len: u64) -> Result<Read, Error>;
+
+    /// The metadata record of an entry, if the source has one; its layout is the source's (of
+    /// packages, the crate `millstream-pak` reads it). May read on its first call.
+    ///
+    /// # Errors
+    /// The metadata cannot be read or is corrupt.
+    fn metadata(&self, entry: &Located) -> Result<Option<&[u8]>, Error>;
+}
+
+/// The loose files below a folder, as a [`Source`]. Links are followed, as by any open.
+///
+/// A file that was replaced or changed its size or time is noticed when it is next looked up, and
+/// from then on its new content is read; what was found before gives `StaleFile`.
+pub struct Folder {
+    storage: Storage,
+    root: PathBuf,
+    /// Closes files that have changed.
+    queue: Queue,
+    known: Mutex<HashMap<Box<[u8]>, Known>>,
+}
+
+/// A loose file as it was when it was found.
+#[derive(Clone, Copy)]
+struct Known {
+    file: FileId,
+    state: State,
+}
+
+/// What tells one state of a file from another.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct State {
+    device: u64,
+    inode: u64,
+    len: u64,
+    modified: (i64, i64),
+}
+
+impl Folder {
+    /// A folder of `storage`. Nothing is read before a name is looked up.
+    ///
+    /// # Errors
+    /// The storage is closing, or has too many queues.
+    pub fn new(storage: &Storage, root: impl Into<PathBuf>) -> Result<Folder, Error> {
+        let mut options = QueueOptions::default();
+        options.name = String::from("folder");
+        options.capacity = 1;
+        Ok(Folder {
+            storage: storage.clone(),
+            root: root.into(),
+            queue: storage.queue(options)?,
+            known: Mutex::default(),
+        })
+    }
+
+    /// The folder.
+    #[must_use]
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The file behind an entry that was found, for requests of the caller's own making.
+    #[must_use]
+    pub fn file(&self, entry: &Located) -> FileId {
+        let [bits, _] = entry.place();
+        FileId::from_bits(bits)
+    }
+
+    fn located(known: &Known) -> Located {
+        Located::new(known.state.len, [known.file.to_bits(), 0])
+    }
+}
+
+impl Source for Folder {
+    fn find(&self, name: &[u8]) -> Result<Option<Located>, Error> {
+        let name = clean_name(name)?;
+        let path = self.root.join(OsStr::from_bytes(&name));
+        let about = match std::fs::metadata(&path) {
+            Ok(about) => about,
+            Err(error) => {
+                let error = Error::from_os("stat", &error);
+                return match error.kind() {
+                    ErrorKind::NotFound => Ok(None),
+                    _ => Err(error.at(Some(Arc::from(path)), 0, u64::MAX)),
+                };
+            }
+        };
+        if !about.is_file() {
+            return Ok(None);
+        }
+        let state = State {
+            device: about.dev(),
+            inode: about.ino(),
+            len: about.len(),
+            modified: (about.mtime(), about.mtime_nsec()),
+        };
+        let mut files = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = files.get(&name[..]) {
+            if found.state == state {
+                return Ok(Some(Folder::located(found)));
+            }
+            self.queue.batch().close(found.file)?;
+        }
+        let file = self.storage.open(&path, FileOptions::default());
+        let found = Known { file, state };
+        files.insert(name.into_boxed_slice(), found);
+        Ok(Some(Folder::located(&found)))
+    }
+
+    fn request(&self, entry: &Located) -> Result<Read, Error> {
+        self.request_range(entry, 0, entry.raw_bytes())
+    }
+
+    fn request_range(&self, entry: &Located, offset: u64, len: u64) -> Result<Read, Error> {
+        check_range(entry, offset, len)?;
+        Ok(Read::range(self.file(entry), offset, len))
+    }
+
+    fn metadata(&self, _: &Located) -> Result<Option<&[u8]>, Error> {
+        Ok(None)
+    }
+}
+
+/// Whether a range lies inside an entry; for implementors of [`Source`].
+///
+/// # Errors
+/// `PastEnd` if it does not.
+pub fn check_range(entry: &Located, offset: u64, len: u64) -> Result<(), Error> {
+    match offset.checked_add(len) {
+        Some(end) if end <= entry.raw_bytes() => Ok(()),
+        _ => {
+            let cause = "the range reaches past the end of the entry";
+            Err(Error::new(ErrorKind::PastEnd, cause).at(None, offset, len))
+        }
+    }
+}
+
+/// A name without empty parts and `.`, as sources compare them.
+///
+/// # Errors
+/// `InvalidArgument`: the name is empty or absolute, has a part `..`, or holds a NUL.
+pub fn clean_name(name: &[u8]) -> Result<Vec<u8>, Error> {
+    let wrong = |cause| {
+        let shown = String::from_utf8_lossy(name);
+        Err(Error::new(ErrorKind::InvalidArgument, cause).named(Some(Arc::from(&*shown))))
+    };
+    if name.starts_with(b"/") {
+        return wrong("the name is absolute");
+    }
+    if name.contains(&0) {
+        return wrong("the name holds a NUL");
+    }
+    let mut clean = Vec::with_capacity(name.len());
+    for part in name.split(|&byte| byte == b'/') {
+        match part {
+            b"" | b"." => continue,
+            b".." => return wrong("the name has a part `..`"),
+            _ => {}
+        }
+        if !clean.is_empty() {
+            clean.push(b'/');
+        }
+        clean.extend_from_slice(part);
+    }
+    if clean.is_empty() {
+        return wrong("the name is empty");
+    }
+    Ok(clean)
+}
+
+impl std::fmt::Debug for Folder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Folder").field("root", &self.root).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use millstream::StorageOptions;
+
+    fn load(queue: &Queue, request: Read) -> Result<Vec<u8>, ErrorKind> {
+        let mut ticket = queue.submit(request).expect("room");
+        let bytes = ticket.wait().map_err(|error| error.kind())?;
+        Ok(bytes.to_vec())
+    }
+
+    #[test]
+    fn names_never_leave_their_source() {
+        for name in ["", ".", "/etc/passwd", "../x", "a/../../x", "a\0b"] {
+            assert!(clean_name(name.as_bytes()).is_err(), "{name:?}");
+        }
+        assert_eq!(clean_name(b"./a//b/.").ok(), Some(b"a/b".to_vec()));
+    }
+
+    #[test]
+    fn a_changed_loose_file_is_read_anew_once_it_is_looked_up() {
+        let root = tempfile::tempdir().expect("a folder");
+        let path = root.path().join("a");
+        std::fs::write(&path, b"before").expect("written");
+        let storage = Storage::new(StorageOptions::default()).expect("a storage");
+        let queue = storage.queue(QueueOptions::default()).expect("a queue");
+        let folder = Folder::new(&storage, root.path()).expect("a folder");
+        let old = folder.find(b"a").expect("found").expect("there");
+        let read = load(&queue, folder.request(&old).expect("a request"));
+        assert_eq!(read, Ok(b"before".to_vec()));
+
+        let beside = root.path().join("b");
+        std::fs::write(&beside, b"afterwards").expect("written");
+        std::fs::rename(&beside, &path).expect("renamed");
+        let new = folder.find(b"./a").expect("found").expect("there");
+        let read = load(&queue, folder.request(&new).expect("a request"));
+        assert_eq!(read, Ok(b"afterwards".to_vec()));
+        let stale = load(&queue, folder.request(&old).expect("a request"));
+        assert_eq!(stale, Err(ErrorKind::StaleFile));
+
+        assert_eq!(folder.find(b"none").expect("asked"), None);
+        let past = folder.request_range(&new, 9, 2).map(|_| ());
+        assert_eq!(past.map_err(|error| error.kind()), Err(ErrorKind::PastEnd));
+    }
+}

@@ -1,0 +1,591 @@
+//! Queues and batches: how requests reach the engine.
+//!
+//! A [`Batch`] collects entries on one thread without a lock, and hands them over as a whole;
+//! [`Queue::submit`] is a batch of one. Signal, status and close entries take effect once
+//! everything before them in the queue has completed; they hold nothing back.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+use crate::destination::Memory;
+use crate::error::{Error, ErrorKind};
+use crate::fence::Fence;
+use crate::group::Group;
+use crate::ids::{FileId, Id};
+use crate::limits::{BATCH_RESERVE, SLOT_CHUNK};
+use crate::park;
+use crate::priority::Priority;
+use crate::queue::{Command, FIFO, Fifo, Parcel, QueueShared, queue_full, too_many_tickets};
+use crate::request::{Parts, Request};
+use crate::slots::{Cache, Mode};
+use crate::status::StatusArray;
+use crate::sync::lock;
+use crate::ticket::Ticket;
+use crate::waiters::{Key, wake_all};
+
+/// The application's handles of a queue.
+struct Handle {
+    shared: Arc<QueueShared>,
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        if self.shared.mailbox.is_forked() {
+            // A thread of the parent may have held its locks: nothing of it is freed in the child.
+            std::mem::forget(Arc::clone(&self.shared));
+            return;
+        }
+        self.shared.command(|_| Command::Drop);
+    }
+}
+
+/// A queue of requests with its own priority, capacity and completion queue. A clone is another
+/// handle; all methods may be called from any thread. Dropping the last handle and batch cancels
+/// what is still held back by a fence.
+#[derive(Clone)]
+pub struct Queue(Arc<Handle>);
+
+/// A request that was not accepted, with the reason.
+#[derive(Debug)]
+pub struct Refused<R> {
+    /// Why: `QueueFull`, `TooManyTickets` or `Closed`.
+    pub error: Error,
+    /// The request.
+    pub request: R,
+}
+
+impl<R> From<Refused<R>> for Error {
+    fn from(refused: Refused<R>) -> Error {
+        refused.error
+    }
+}
+
+/// A completion of a posted request, taken by [`Queue::drain_completions`].
+#[derive(Debug)]
+pub struct Completion {
+    /// The request's user data.
+    pub user_data: u64,
+    /// Raw bytes that landed (or were written), or the error.
+    pub result: Result<u64, Error>,
+    memory: Memory,
+}
+
+impl Default for Completion {
+    fn default() -> Completion {
+        Completion {
+            user_data: 0,
+            result: Ok(0),
+            memory: Memory::None,
+        }
+    }
+}
+
+impl Completion {
+    /// The request's memory, as the type that the request was made with; `None` if it is of another
+    /// type (then it stays), was taken before, or is still held by the system.
+    pub fn take_memory<T: 'static>(&mut self) -> Option<T> {
+        if !self.memory.is_type::<T>(self.result.is_ok()) {
+            return None;
+        }
+        std::mem::take(&mut self.memory).into_type(self.result.is_ok())
+    }
+}
+
+impl Queue {
+    pub(crate) fn new(shared: Arc<QueueShared>) -> Queue {
+        Queue(Arc::new(Handle { shared }))
+    }
+
+    fn shared(&self) -> &Arc<QueueShared> {
+        &self.0.shared
+    }
+
+    /// An empty batch.
+    #[must_use]
+    pub fn batch(&self) -> Batch {
+        Batch {
+            queue: self.clone(),
+            parcel: Parcel::new(),
+            cache: Cache::default(),
+            room: 0,
+        }
+    }
+
+    /// Submits one request. If the queue is full it blocks until there is room; on a thread of the
+    /// storage it fails instead.
+    ///
+    /// # Errors
+    /// `QueueFull`, `TooManyTickets`, `Closed`.
+    #[inline]
+    pub fn submit<R: Request>(&self, request: R) -> Result<Ticket<R::Output>, Error> {
+        let id = self.put(request.into_parts(), Mode::Ticket, true)?;
+        Ok(Ticket::new(self.shared().pool.ticket(id)))
+    }
+
+    /// As [`Queue::submit`], but never blocks.
+    ///
+    /// # Errors
+    /// As [`Queue::submit`], with the request.
+    pub fn try_submit<R: Request>(&self, request: R) -> Result<Ticket<R::Output>, Refused<R>> {
+        let mut batch = self.batch();
+        let ticket = batch.try_add(request)?;
+        batch.submit();
+        Ok(ticket)
+    }
+
+    /// Submits one request whose completion arrives in the completion queue
+    /// ([`Queue::drain_completions`]).
+    ///
+    /// # Errors
+    /// As [`Queue::submit`].
+    pub fn post<R: Request>(&self, request: R) -> Result<(), Error> {
+        self.put(request.into_parts(), Mode::Posted, true).map(drop)
+    }
+
+    /// Submits one request whose completion shows in its group, a status or a signal, and whose
+    /// failure in [`Queue::take_errors`].
+    ///
+    /// # Errors
+    /// As [`Queue::submit`].
+    pub fn detach<R: Request>(&self, request: R) -> Result<(), Error> {
+        let parts = request.into_parts();
+        self.put(parts, Mode::Detached, true).map(drop)
+    }
+
+    /// Submits a request of the storage's own.
+    pub(crate) fn submit_parts<T: 'static>(&self, parts: Parts) -> Result<Ticket<T>, Error> {
+        let id = self.put(parts, Mode::Ticket, false)?;
+        Ok(Ticket::new(self.shared().pool.ticket(id)))
+    }
+
+    fn put(&self, parts: Parts, mode: Mode, block: bool) -> Result<Id, Error> {
+        let shared = self.shared();
+        let charge = charge_of(shared, &parts);
+        take_room(shared, charge, 1, block)?;
+        let (default, group) = (shared.options.priority, parts.group.clone());
+        let priority = parts.priority.unwrap_or(default);
+        let submitted = shared.submit_one(|pool, cache| {
+            if !pool.secure(cache, 1) {
+                return None;
+            }
+            if let Some(group) = &group {
+                group.add();
+            }
+            Some((pool.fill(cache, parts, mode, default, charge), priority))
+        });
+        if submitted.is_err() {
+            release_now(shared, 1, charge);
+        }
+        submitted
+    }
+
+    /// Cancels the requests submitted before this call whose `tag & mask == value`.
+    pub fn cancel_tagged(&self, mask: u64, value: u64) {
+        self.shared().command(|before| Command::CancelTagged {
+            mask,
+            value,
+            before,
+        });
+    }
+
+    /// Cancels the requests of this queue submitted before this call that belong to `group`.
+    pub fn cancel_group(&self, group: &Group) {
+        let group = group.clone();
+        self.shared()
+            .command(|before| Command::CancelGroup { group, before });
+    }
+
+    /// Closes a file, as [`Batch::close`], also if the queue is full. Never blocks.
+    ///
+    /// # Errors
+    /// `StaleFile`.
+    pub fn close(&self, file: FileId) -> Result<(), Error> {
+        let mut batch = self.batch();
+        batch.reserve_always();
+        batch.close(file)
+    }
+
+    /// Stops serving the queue; what is in flight goes on.
+    pub fn pause(&self) {
+        self.shared().command(|_| Command::Pause(true));
+    }
+
+    /// Resumes serving the queue.
+    pub fn resume(&self) {
+        self.shared().command(|_| Command::Pause(false));
+    }
+
+    /// Sets the bytes per second that the queue's requests may move; `None` for no limit.
+    pub fn set_bandwidth(&self, bytes_per_second: Option<u64>) {
+        self.shared()
+            .command(|_| Command::Bandwidth(bytes_per_second));
+    }
+
+    /// Failures since the last call: how many, and the first in the order of submission.
+    #[must_use]
+    pub fn take_errors(&self) -> (u64, Option<Error>) {
+        self.shared().take_record()
+    }
+
+    /// Entries accepted that have not completed, those reserved by batches among them.
+    #[must_use]
+    pub fn live(&self) -> u64 {
+        self.shared().live()
+    }
+
+    /// Blocks until everything submitted so far has completed, at most `timeout`; whether it has.
+    ///
+    /// # Errors
+    /// `OnStorageThread`, `Closed`.
+    pub fn drain(&self, timeout: Option<Duration>) -> Result<bool, Error> {
+        park::may_block()?;
+        let fence = Fence::new(0);
+        let mut batch = self.batch();
+        batch.reserve_always();
+        batch.signal(&fence, 1)?;
+        batch.submit();
+        let mut reached = fence.at(1);
+        let mailbox = &self.shared().mailbox;
+        let deadline = park::deadline(timeout);
+        Ok(mailbox
+            .block_on(deadline, |waker| reached.poll_reached(waker))
+            .is_some())
+    }
+
+    /// Moves completions of posted requests into `into`, oldest first; how many. Never blocks.
+    pub fn drain_completions(&self, into: &mut [Completion]) -> usize {
+        let mut count = 0;
+        while let Some(place) = into.get_mut(count)
+            && let Some(outcome) = self.shared().take_posted()
+        {
+            *place = Completion {
+                user_data: outcome.user_data,
+                result: outcome.result,
+                memory: outcome.memory,
+            };
+            count += 1;
+        }
+        count
+    }
+
+    /// Blocks until the completion queue has something, at most `timeout`; whether it has.
+    ///
+    /// # Errors
+    /// `OnStorageThread`.
+    pub fn wait_completions(&self, timeout: Option<Duration>) -> Result<bool, Error> {
+        let shared = self.shared();
+        if shared.has_posted() {
+            return Ok(true);
+        }
+        park::may_block()?;
+        let mut key = Key::default();
+        let deadline = park::deadline(timeout);
+        let waited = shared.mailbox.block_on(deadline, |waker| {
+            if shared.has_posted() {
+                return Poll::Ready(());
+            }
+            shared.posted_waiters.register(&mut key, waker);
+            match shared.has_posted() {
+                true => Poll::Ready(()),
+                false => Poll::Pending,
+            }
+        });
+        shared.posted_waiters.remove(&mut key);
+        Ok(waited.is_some())
+    }
+
+    /// The completion queue as an eventfd, created by the first call: readable whenever completions
+    /// arrived since it was read last.
+    ///
+    /// # Errors
+    /// The system has no descriptor left.
+    pub fn completion_eventfd(&self) -> Result<BorrowedFd<'_>, Error> {
+        Ok(self.shared().posted_eventfd()?.as_fd())
+    }
+}
+
+impl std::fmt::Debug for Queue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Queue")
+            .field("name", &self.shared().options.name)
+            .field("live", &self.live())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Destination bytes of a request, as far as they are known when it is accepted.
+fn charge_of(queue: &QueueShared, parts: &Parts) -> u64 {
+    match (queue.options.bytes, parts.raw_len, parts.len) {
+        (None, ..) | (Some(_), u64::MAX, u64::MAX) => 0,
+        (Some(_), u64::MAX, len) => len,
+        (Some(_), raw_len, _) => raw_len,
+    }
+}
+
+/// Reserves room for entries and bytes; how many entries.
+fn take_room(queue: &QueueShared, charge: u64, most: u64, block: bool) -> Result<u64, Error> {
+    if queue.mailbox.is_closing() {
+        return Err(crate::mailbox::closed_error());
+    }
+    match try_room(queue, charge, most) {
+        Some(count) => Ok(count),
+        None if block && park::may_block().is_ok() => wait_for_room(queue, charge, most),
+        None => Err(queue_full()),
+    }
+}
+
+#[inline]
+fn try_room(queue: &QueueShared, charge: u64, most: u64) -> Option<u64> {
+    let count = queue.reserve(most)?;
+    if charge == 0 || queue.charge(charge) {
+        return Some(count);
+    }
+    release_now(queue, count, 0);
+    None
+}
+
+/// Blocks while requests are with the engine; without any, waiting would never end.
+#[cold]
+fn wait_for_room(queue: &QueueShared, charge: u64, most: u64) -> Result<u64, Error> {
+    let mut key = Key::default();
+    let waited = queue.mailbox.block_on(None, |waker| {
+        let attempt = || {
+            if queue.mailbox.is_closing() {
+                return Poll::Ready(Err(crate::mailbox::closed_error()));
+            }
+            // Looked at first: what completes in between leaves room behind.
+            let served = queue.is_served();
+            match try_room(queue, charge, most) {
+                Some(count) => Poll::Ready(Ok(count)),
+                None if !served => Poll::Ready(Err(queue_full())),
+                None => Poll::Pending,
+            }
+        };
+        if let Poll::Ready(result) = attempt() {
+            return Poll::Ready(result);
+        }
+        queue.space.register(&mut key, waker);
+        attempt()
+    });
+    queue.space.remove(&mut key);
+    waited.unwrap_or_else(|| Err(queue_full()))
+}
+
+fn release_now(queue: &QueueShared, entries: u64, bytes: u64) {
+    let mut wakers: Vec<Waker> = Vec::new();
+    queue.release(entries, bytes, &mut wakers);
+    wake_all(&mut wakers);
+}
+
+/// Entries of one thread on their way into a queue, in order. Adding takes no lock and allocates
+/// nothing once the batch has grown. Dropping a batch submits it.
+pub struct Batch {
+    queue: Queue,
+    parcel: Parcel,
+    cache: Cache,
+    /// Room reserved and not used.
+    room: u64,
+}
+
+impl Batch {
+    fn shared(&self) -> &Arc<QueueShared> {
+        &self.queue.0.shared
+    }
+
+    /// Makes sure that one more entry will be accepted. A full queue submits what the batch holds
+    /// first.
+    #[inline(always)]
+    fn secure(&mut self, charge: u64, block: bool) -> Result<(), Error> {
+        if self.room == 0 || charge > 0 {
+            self.reserve(charge, block)?;
+        }
+        if !self.queue.0.shared.pool.secure(&mut self.cache, SLOT_CHUNK) {
+            release_now(self.shared(), 0, charge);
+            return Err(too_many_tickets());
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn reserve(&mut self, charge: u64, block: bool) -> Result<(), Error> {
+        let share = u64::from(self.shared().options.capacity / 4).clamp(1, BATCH_RESERVE);
+        let most = if self.room == 0 { share } else { 1 };
+        let shared = Arc::clone(self.shared());
+        if shared.mailbox.is_closing() {
+            return Err(crate::mailbox::closed_error());
+        }
+        let count = match try_room(&shared, charge, most) {
+            Some(count) => count,
+            None => {
+                self.submit();
+                take_room(&shared, charge, most, block)?
+            }
+        };
+        shared.hold(count);
+        self.room += count;
+        Ok(())
+    }
+
+    /// Makes sure that one more entry is accepted, be the queue full or not.
+    fn reserve_always(&mut self) {
+        let shared = self.shared();
+        shared.reserve_always();
+        shared.hold(1);
+        self.room += 1;
+    }
+
+    #[inline(always)]
+    fn put<R: Request>(&mut self, request: R, mode: Mode, block: bool) -> Result<Id, Refused<R>> {
+        let charge = charge_of(&self.queue.0.shared, request.parts());
+        if let Err(error) = self.secure(charge, block) {
+            return Err(Refused { error, request });
+        }
+        let parts = request.into_parts();
+        if let Some(group) = &parts.group {
+            group.add();
+        }
+        let shared = &self.queue.0.shared;
+        let default = shared.options.priority;
+        let priority = parts.priority.unwrap_or(default);
+        let id = shared
+            .pool
+            .fill(&mut self.cache, parts, mode, default, charge);
+        self.push(id.index(), priority);
+        Ok(id)
+    }
+
+    #[inline(always)]
+    fn push(&mut self, index: u32, priority: Priority) {
+        self.room -= 1;
+        self.parcel.indices.push(index);
+        self.parcel.highest = self.parcel.highest.max(priority);
+        let options = &self.queue.0.shared.options;
+        if self.parcel.indices.len() * 2 >= options.capacity as usize && options.auto_submit {
+            self.hand_over();
+        }
+    }
+
+    /// Adds a request. If the queue is full, the batch is submitted, and the call blocks until
+    /// there is room; on a thread of the storage, and if nothing is under way, it fails instead.
+    ///
+    /// # Errors
+    /// `QueueFull`, `TooManyTickets`, `Closed`.
+    #[inline(always)]
+    pub fn add<R: Request>(&mut self, request: R) -> Result<Ticket<R::Output>, Error> {
+        let id = self.put(request, Mode::Ticket, true)?;
+        Ok(Ticket::new(self.queue.0.shared.pool.ticket(id)))
+    }
+
+    /// As [`Batch::add`], but never blocks.
+    ///
+    /// # Errors
+    /// As [`Batch::add`], with the request. What the batch held was submitted then.
+    #[inline]
+    pub fn try_add<R: Request>(&mut self, request: R) -> Result<Ticket<R::Output>, Refused<R>> {
+        let id = self.put(request, Mode::Ticket, false)?;
+        Ok(Ticket::new(self.queue.0.shared.pool.ticket(id)))
+    }
+
+    /// Adds a request whose completion arrives in the completion queue
+    /// ([`Queue::drain_completions`]).
+    ///
+    /// # Errors
+    /// As [`Batch::add`].
+    #[inline(always)]
+    pub fn post<R: Request>(&mut self, request: R) -> Result<(), Error> {
+        Ok(self.put(request, Mode::Posted, true).map(drop)?)
+    }
+
+    /// Adds a request whose completion shows in its group, a status or a signal, and whose failure
+    /// in [`Queue::take_errors`].
+    ///
+    /// # Errors
+    /// As [`Batch::add`].
+    #[inline(always)]
+    pub fn detach<R: Request>(&mut self, request: R) -> Result<(), Error> {
+        Ok(self.put(request, Mode::Detached, true).map(drop)?)
+    }
+
+    /// Raises `fence` to `value` once everything before has completed.
+    ///
+    /// # Errors
+    /// As [`Batch::add`].
+    pub fn signal(&mut self, fence: &Fence, value: u64) -> Result<(), Error> {
+        self.put_fifo(Fifo::Signal(fence.clone(), value))
+    }
+
+    /// Writes slot `index` of `statuses` once everything before has completed: the result of the
+    /// requests since the last status entry.
+    ///
+    /// # Errors
+    /// As [`Batch::add`].
+    ///
+    /// # Panics
+    /// There is no such slot.
+    pub fn status(&mut self, statuses: &StatusArray, index: usize) -> Result<(), Error> {
+        let len = statuses.len();
+        assert!(index < len, "the status array has {len} slots");
+        self.put_fifo(Fifo::Status(statuses.clone(), index))
+    }
+
+    /// Closes a file once everything before has completed. Requests after it fail with `StaleFile`.
+    /// A file that was opened several times stays until the last close.
+    ///
+    /// # Errors
+    /// As [`Batch::add`], and `StaleFile`.
+    pub fn close(&mut self, file: FileId) -> Result<(), Error> {
+        if self.room == 0 {
+            self.reserve(0, true)?;
+        }
+        let Some(last) = lock(&self.shared().mailbox.names).close(file) else {
+            let cause = "the file was closed before, or the id is of another storage";
+            return Err(Error::new(ErrorKind::StaleFile, cause));
+        };
+        self.put_fifo(Fifo::Close(file, last))
+    }
+
+    fn put_fifo(&mut self, fifo: Fifo) -> Result<(), Error> {
+        if self.room == 0 {
+            self.reserve(0, true)?;
+        }
+        self.parcel.fifos.push_back(fifo);
+        self.push(FIFO, Priority::Low);
+        Ok(())
+    }
+
+    fn hand_over(&mut self) {
+        if !self.parcel.indices.is_empty() {
+            let shared = Arc::clone(&self.queue.0.shared);
+            shared.hand_over(&mut self.parcel);
+            self.parcel.highest = Priority::Low;
+        }
+    }
+
+    /// Hands everything to the engine, and room that was reserved but not used back to the queue.
+    /// Does not block, and wakes the engine at most once.
+    pub fn submit(&mut self) {
+        self.hand_over();
+        self.queue.0.shared.pool.give_back(&mut self.cache);
+        let unused = std::mem::take(&mut self.room);
+        if unused > 0 {
+            self.shared().unhold(unused);
+            release_now(self.shared(), unused, 0);
+        }
+    }
+}
+
+impl Drop for Batch {
+    fn drop(&mut self) {
+        self.submit();
+    }
+}
+
+impl std::fmt::Debug for Batch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Batch")
+            .field("entries", &self.parcel.indices.len())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,375 @@
+//! The engine's side of queues: what has completed, entries that take effect in their place,
+//! failures, pauses and bandwidth.
+//!
+//! Invariants: an entry completes once; an entry takes effect when its sequence number is the first
+//! that has not completed; capacity is released once a round.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::Waker;
+
+use crate::error::ErrorKind;
+use crate::group::Group;
+use crate::ids::Id;
+use crate::priority::{Guard, Priority};
+use crate::queue::{Fifo, NO_INDEX, Parcel, QueueShared};
+use crate::slots::Posted;
+
+/// Which sequence numbers have completed: one bit each from the watermark on.
+#[derive(Default)]
+pub(crate) struct Window {
+    base: u64,
+    words: VecDeque<u64>,
+}
+
+impl Window {
+    #[inline]
+    pub(crate) fn complete(&mut self, sequence: u64) {
+        assert!(sequence >= self.base, "an entry completes once");
+        let word = usize::try_from((sequence - self.base) / 64).expect("the window is bounded");
+        while self.words.len() <= word {
+            self.words.push_back(0);
+        }
+        let mask = 1 << (sequence % 64);
+        assert!(self.words[word] & mask == 0, "an entry completes once");
+        self.words[word] |= mask;
+    }
+
+    /// The first sequence number that has not completed.
+    #[inline]
+    pub(crate) fn watermark(&mut self) -> u64 {
+        while self.words.front() == Some(&u64::MAX) {
+            self.words.pop_front();
+            self.base += 64;
+        }
+        let ones = self.words.front().map_or(0, |word| word.trailing_ones());
+        self.base + u64::from(ones)
+    }
+}
+
+/// A bytes-per-second limit: a bucket that may go into debt by one block and is paid back by time.
+pub(crate) struct Bucket {
+    bytes_per_second: u64,
+    /// When the debt is paid.
+    free_at_ns: u64,
+}
+
+/// How long an idle bucket saves up: 10 ms.
+const SAVED_NS: u64 = 10_000_000;
+
+impl Bucket {
+    pub(crate) fn new(bytes_per_second: u64) -> Bucket {
+        Bucket {
+            bytes_per_second: bytes_per_second.max(1),
+            free_at_ns: 0,
+        }
+    }
+
+    /// When the queue may move bytes again, if not now.
+    pub(crate) fn wait_until(&self, now_ns: u64) -> Option<u64> {
+        (self.free_at_ns > now_ns).then_some(self.free_at_ns)
+    }
+
+    pub(crate) fn spend(&mut self, bytes: u64, now_ns: u64) {
+        let cost = u128::from(bytes) * 1_000_000_000 / u128::from(self.bytes_per_second);
+        let cost = u64::try_from(cost).unwrap_or(u64::MAX).min(u64::MAX / 4);
+        self.free_at_ns = self.free_at_ns.max(now_ns.saturating_sub(SAVED_NS)) + cost;
+    }
+}
+
+/// A cancellation of entries below `before` that were not taken in when it arrived.
+pub(crate) enum Rule {
+    Tagged { mask: u64, value: u64, before: u64 },
+    Group { group: Group, before: u64 },
+}
+
+impl Rule {
+    fn before(&self) -> u64 {
+        match self {
+            Rule::Tagged { before, .. } | Rule::Group { before, .. } => *before,
+        }
+    }
+
+    pub(crate) fn matches(&self, sequence: u64, tag: u64, own: Option<&Group>) -> bool {
+        sequence < self.before()
+            && match self {
+                Rule::Tagged { mask, value, .. } => tag & mask == *value,
+                Rule::Group { group, .. } => own.is_some_and(|own| own.is_same(group)),
+            }
+    }
+}
+
+/// A queue, as the engine has it.
+pub(crate) struct QueueState {
+    pub(crate) shared: Arc<QueueShared>,
+    /// Handed over and not taken in yet, with the place reached.
+    pub(crate) backlog: VecDeque<(Parcel, usize)>,
+    /// Empty parcels, to be filled again.
+    pub(crate) spare: Vec<Parcel>,
+    /// Entries below were taken in.
+    pub(crate) next_sequence: u64,
+    pub(crate) rules: Vec<Rule>,
+    pub(crate) window: Window,
+    pub(crate) fifo: VecDeque<(u64, Fifo)>,
+    /// Failures that no status entry has reported, by sequence number.
+    failures: BTreeMap<u64, ErrorKind>,
+    pub(crate) paused: bool,
+    pub(crate) bucket: Option<Bucket>,
+    /// Requests taken out of the scheduler by a pause or the bandwidth.
+    pub(crate) held: Vec<Id>,
+    pub(crate) live: u32,
+    /// Completed since the last release of capacity: entries and bytes.
+    ended: u64,
+    ended_bytes: u64,
+    posted: Vec<Posted>,
+    pub(crate) dropped: bool,
+    touched: bool,
+}
+
+impl QueueState {
+    fn new(shared: Arc<QueueShared>) -> QueueState {
+        QueueState {
+            bucket: shared.options.bandwidth.map(Bucket::new),
+            shared,
+            backlog: VecDeque::new(),
+            spare: Vec::new(),
+            next_sequence: 0,
+            rules: Vec::new(),
+            window: Window::default(),
+            fifo: VecDeque::new(),
+            failures: BTreeMap::new(),
+            paused: false,
+            held: Vec::new(),
+            live: 0,
+            ended: 0,
+            ended_bytes: 0,
+            posted: Vec::new(),
+            dropped: false,
+            touched: false,
+        }
+    }
+
+    /// Entries below `sequence` were taken in.
+    pub(crate) fn taken_in(&mut self, sequence: u64) {
+        self.next_sequence = sequence;
+        if !self.rules.is_empty() {
+            self.rules.retain(|rule| rule.before() > sequence);
+        }
+    }
+
+    /// A request has completed.
+    #[inline]
+    pub(crate) fn completed(&mut self, sequence: u64, charged: u64, posted: Option<Posted>) {
+        self.window.complete(sequence);
+        self.live -= 1;
+        self.ended += 1;
+        self.ended_bytes += charged;
+        self.posted.extend(posted);
+    }
+
+    pub(crate) fn failed(&mut self, sequence: u64, kind: ErrorKind) {
+        const KEPT: usize = 64;
+        self.failures.insert(sequence, kind);
+        if self.failures.len() > KEPT {
+            // Of failures that the watermark has passed, a status entry reports the first only.
+            let watermark = self.window.watermark();
+            let mut first = true;
+            self.failures.retain(|&sequence, _| {
+                let keep = sequence >= watermark || first;
+                first = false;
+                keep
+            });
+        }
+    }
+
+    /// Inserts an entry that takes effect in its place.
+    pub(crate) fn add_fifo(&mut self, sequence: u64, fifo: Fifo) {
+        // Entries arrive in order, but a request released by a fence arrives late.
+        let at = self.fifo.partition_point(|(other, _)| *other < sequence);
+        self.fifo.insert(at, (sequence, fifo));
+    }
+
+    /// The next entry whose place has come. Signals and status entries take effect here; the others
+    /// are the engine's.
+    fn next_effect(&mut self, wakers: &mut Vec<Waker>) -> Option<Fifo> {
+        loop {
+            let (sequence, _) = self.fifo.front()?;
+            if *sequence != self.window.watermark() {
+                return None;
+            }
+            let (sequence, fifo) = self.fifo.pop_front()?;
+            match fifo {
+                // Its place stays open until the request has completed.
+                Fifo::Start(_) => return Some(fifo),
+                Fifo::Signal(fence, value) => fence.raise(value, wakers),
+                Fifo::Status(statuses, index) => {
+                    let later = self.failures.split_off(&sequence);
+                    let reported = std::mem::replace(&mut self.failures, later);
+                    let first = reported.first_key_value().map(|(_, kind)| *kind);
+                    statuses.write(index, first);
+                }
+                Fifo::Close(..) => {
+                    self.entry_done(sequence);
+                    return Some(fifo);
+                }
+            }
+            self.entry_done(sequence);
+        }
+    }
+
+    fn entry_done(&mut self, sequence: u64) {
+        self.window.complete(sequence);
+        self.ended += 1;
+    }
+
+    /// Publishes completions and releases capacity.
+    fn release(&mut self, wakers: &mut Vec<Waker>) {
+        self.shared.publish(&mut self.posted, wakers);
+        let ended = std::mem::take(&mut self.ended);
+        let bytes = std::mem::take(&mut self.ended_bytes);
+        if ended > 0 {
+            self.shared.set_watermark(self.window.watermark());
+            self.shared.release(ended, bytes, wakers);
+        }
+    }
+}
+
+/// The queues of a storage.
+#[derive(Default)]
+pub(crate) struct Queues {
+    states: Vec<Option<Box<QueueState>>>,
+    touched: Vec<u32>,
+    guard: Guard,
+}
+
+impl Queues {
+    pub(crate) fn add(&mut self, shared: Arc<QueueShared>) {
+        let free = self.states.iter().position(Option::is_none);
+        let index = free.unwrap_or_else(|| {
+            self.states.push(None);
+            self.states.len() - 1
+        });
+        shared.index.store(index as u32, Ordering::Relaxed);
+        self.states[index] = Some(Box::new(QueueState::new(shared)));
+    }
+
+    #[inline]
+    pub(crate) fn get(&mut self, index: u32) -> Option<&mut QueueState> {
+        self.states.get_mut(index as usize)?.as_deref_mut()
+    }
+
+    /// A queue that has live requests.
+    #[inline]
+    pub(crate) fn state(&mut self, index: u32) -> &mut QueueState {
+        self.get(index)
+            .expect("a queue lives as long as its requests")
+    }
+
+    /// Has the round look at a queue before it ends.
+    #[inline]
+    pub(crate) fn touch(&mut self, index: u32) -> &mut QueueState {
+        let state = self.states[index as usize].as_deref_mut();
+        let state = state.expect("a queue lives as long as its requests");
+        if !std::mem::replace(&mut state.touched, true) {
+            self.touched.push(index);
+        }
+        state
+    }
+
+    pub(crate) fn indices(&self) -> Vec<u32> {
+        let live = |(index, state): (usize, &Option<Box<QueueState>>)| {
+            state.as_ref().map(|_| index as u32)
+        };
+        self.states.iter().enumerate().filter_map(live).collect()
+    }
+
+    /// The queue whose submissions are to be taken in next: that of the highest priority, with the
+    /// starvation guard.
+    pub(crate) fn next_backlog(&mut self) -> Option<u32> {
+        let mut waiting = [None; 4];
+        for (index, state) in self.states.iter().enumerate() {
+            if let Some((parcel, _)) = state.as_ref().and_then(|state| state.backlog.front()) {
+                waiting[parcel.highest as usize].get_or_insert(index as u32);
+            }
+        }
+        let priority = self
+            .guard
+            .next(|priority| waiting[priority as usize].is_some())?;
+        let waits = |lower: Priority| waiting[lower as usize].is_some();
+        self.guard.served(priority, waits);
+        waiting[priority as usize]
+    }
+
+    /// The next effect of a touched queue that the engine must handle; `None`: all is done.
+    pub(crate) fn next_effect(&mut self, wakers: &mut Vec<Waker>) -> Option<Fifo> {
+        while let Some(&index) = self.touched.last() {
+            let Some(state) = self.get(index) else {
+                self.touched.pop();
+                continue;
+            };
+            if let Some(effect) = state.next_effect(wakers) {
+                return Some(effect);
+            }
+            state.release(wakers);
+            state.touched = false;
+            let gone = state.dropped
+                && state.live == 0
+                && state.fifo.is_empty()
+                && state.backlog.is_empty();
+            self.touched.pop();
+            if gone {
+                self.remove(index);
+            }
+        }
+        None
+    }
+
+    fn remove(&mut self, index: u32) {
+        if let Some(state) = self.states[index as usize].take() {
+            state.shared.index.store(NO_INDEX, Ordering::Relaxed);
+            state.shared.mailbox.queues.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_watermark_is_the_first_entry_that_has_not_completed_in_any_order() {
+        for seed in 0..200 {
+            let mut random = fastrand::Rng::with_seed(seed);
+            let count = random.u64(1..500);
+            let mut order: Vec<u64> = (0..count).collect();
+            random.shuffle(&mut order);
+            let mut window = Window::default();
+            let mut done = vec![false; count as usize];
+            for sequence in order {
+                window.complete(sequence);
+                done[sequence as usize] = true;
+                let first = done.iter().position(|&done| !done);
+                let expected = first.map_or(count, |first| first as u64);
+                assert_eq!(window.watermark(), expected, "seed {seed}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_bucket_moves_its_rate_over_time() {
+        let mut bucket = Bucket::new(1_000_000);
+        let (mut now_ns, mut moved) = (1_000_000_000, 0);
+        let start = now_ns;
+        while now_ns < start + 2_000_000_000 {
+            match bucket.wait_until(now_ns) {
+                Some(at) => now_ns = at,
+                None => {
+                    bucket.spend(10_000, now_ns);
+                    moved += 10_000;
+                }
+            }
+        }
+        assert!((1_990_000..=2_040_000).contains(&moved), "{moved}");
+    }
+}

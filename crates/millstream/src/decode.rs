@@ -1,0 +1,7 @@
+//! Decoding: what requests and applications say of it, plans, jobs, worker threads.
+
+pub(crate) mod format;
+pub(crate) mod jobs;
+pub(crate) mod plan;
+pub(crate) mod spec;
+pub(crate) mod workers;

@@ -1,0 +1,84 @@
+//! What stored bytes look like: to say of bytes in another format than the codec expects which one
+//! they are. Formats with a signature only; sources: RFC 1950, 1952, 8878, the LZ4 frame format,
+//! and the signatures of PNG, KTX 2, glTF, ZIP and Ogg.
+
+use millstream_codec::CodecId;
+
+use crate::error::{Error, ErrorKind};
+
+/// The format that stored bytes begin like.
+fn signature(head: &[u8]) -> Option<&'static str> {
+    const SIGNATURES: [(&[u8], &str); 9] = [
+        (&[0x28, 0xb5, 0x2f, 0xfd], "zstd"),
+        (&[0x1f, 0x8b, 0x08], "gzip"),
+        (&[0x04, 0x22, 0x4d, 0x18], "LZ4 frame"),
+        (&[0x89, b'P', b'N', b'G'], "PNG"),
+        (&[0xab, b'K', b'T', b'X'], "KTX"),
+        (b"glTF", "glTF binary"),
+        (b"PK\x03\x04", "ZIP"),
+        (b"OggS", "Ogg"),
+        (&[0xff, 0xd8, 0xff], "JPEG"),
+    ];
+    let known = SIGNATURES.iter().find(|(bytes, _)| head.starts_with(bytes));
+    known.map(|(_, name)| *name)
+}
+
+/// Bytes that a skippable frame of zstd or LZ4 begins with.
+fn is_skippable(head: &[u8]) -> bool {
+    matches!(head, [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..])
+}
+
+/// Whether two bytes are a header of zlib: deflate, and a check that divides by 31.
+fn is_zlib(head: &[u8]) -> bool {
+    matches!(head, [cmf, flg, ..]
+        if cmf & 15 == 8 && (u16::from(*cmf) << 8 | u16::from(*flg)) % 31 == 0)
+}
+
+/// Why stored bytes cannot be what the codec expects, if their beginning shows it.
+pub(crate) fn wrong_format(codec: CodecId, head: &[u8]) -> Option<Error> {
+    let (expected, fits) = match codec {
+        CodecId::ZSTD => (
+            "zstd",
+            signature(head) == Some("zstd") || is_skippable(head),
+        ),
+        CodecId::GZIP => ("gzip", head.starts_with(&[0x1f, 0x8b])),
+        CodecId::LZ4 => (
+            "an LZ4 frame",
+            signature(head) == Some("LZ4 frame") || is_skippable(head),
+        ),
+        CodecId::ZLIB => ("zlib", is_zlib(head)),
+        CodecId::DEFLATE => ("raw deflate", signature(head).is_none()),
+        CodecId::GDEFLATE => ("GDeflate", head.starts_with(&[0x04, 0xfb])),
+        _ => return None,
+    };
+    if fits {
+        return None;
+    }
+    let found = match signature(head) {
+        Some(found) => format!("they look like {found}"),
+        None => {
+            let shown: Vec<String> = head.iter().take(4).map(|b| format!("{b:02x}")).collect();
+            format!("they begin with {}", shown.join(" "))
+        }
+    };
+    let cause = format!("the codec expects {expected}, and {found}");
+    Some(Error::new(ErrorKind::WrongFormat, cause))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wrong_format_is_named_and_a_right_one_is_not() {
+        let zstd = [0x28, 0xb5, 0x2f, 0xfd, 0, 0];
+        assert!(wrong_format(CodecId::ZSTD, &zstd).is_none());
+        let error = wrong_format(CodecId::GZIP, &zstd).expect("zstd is no gzip");
+        assert_eq!(error.kind(), ErrorKind::WrongFormat);
+        assert!(error.to_string().contains("zstd"), "{error}");
+        assert!(wrong_format(CodecId::ZLIB, &[0x78, 0x9c]).is_none());
+        assert!(wrong_format(CodecId::ZLIB, &[0x1f, 0x8b, 8]).is_some());
+        assert!(wrong_format(CodecId::STORED, b"anything").is_none());
+        assert!(wrong_format(CodecId(0x90), b"anything").is_none());
+    }
+}

@@ -1,0 +1,584 @@
+//! Jobs: what worker threads do, and what comes back to the engine.
+//!
+//! A job owns everything it touches, or holds memory that its request keeps until the result is
+//! back ([`Lent`]): a request never completes while a job of it is out, unless its memory went into
+//! quarantine. Code of the application runs under `catch_unwind`; its panic fails its request.
+//!
+//! # Safety
+//! The destinations of the jobs of one request are disjoint: `decode::plan` gives out raw offsets
+//! that only grow, and checks what codecs report before it uses it.
+#![expect(unsafe_code, reason = "turns lent memory into slices")]
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use millstream_codec::{CodecId, Dictionary, Scratch, StreamDecoder, Unit, UnitScanner};
+use millstream_io::Block;
+
+use crate::decode::spec::BlockSource;
+use crate::destination::{Memory, Supply};
+use crate::error::{Error, ErrorKind};
+use crate::ids::Id;
+use crate::park::StorageThread;
+use crate::priority::Priority;
+use crate::request::Stored;
+
+/// A codec of the application, for ids from 0x80 on. Its methods are called on worker threads,
+/// except [`Codec::raw_len`] and [`Codec::stream`]; a panic fails the request and nothing else.
+pub trait Codec: Send + Sync {
+    /// Raw bytes that the stored bytes declare, read from their head: the first window of them (all
+    /// of them for a whole-block codec) and how many there are in all. Called on the engine thread:
+    /// it reads a header and nothing more. `Ok(None)`: the stored bytes do not declare it.
+    ///
+    /// # Errors
+    /// The likely cause why the bytes are refused.
+    fn raw_len(&self, head: &[u8], stored_len: u64) -> Result<Option<u64>, &'static str> {
+        let _ = (head, stored_len);
+        Ok(None)
+    }
+
+    /// Whether stored bytes are decoded as a stream, window by window while the next windows are
+    /// read. Otherwise all stored bytes of a request must fit into staging at once.
+    fn is_stream(&self) -> bool {
+        false
+    }
+
+    /// A decoder for one request, if [`Codec::is_stream`]. Called on the engine thread.
+    fn stream(&self) -> Option<Box<dyn StreamDecoder>> {
+        None
+    }
+
+    /// Decodes a whole block; returns how many raw bytes it wrote.
+    ///
+    /// # Errors
+    /// The likely cause of the failure.
+    fn decode(&self, stored: &[u8], raw: &mut [u8]) -> Result<usize, &'static str> {
+        let _ = (stored, raw);
+        Err("the codec has no decoder for whole blocks")
+    }
+
+    /// Takes a block to decode it later, on any thread ([`Job::finish`]); the default returns it,
+    /// to be decoded at once by [`Codec::decode`].
+    fn defer(&self, job: Job) -> Option<Job> {
+        Some(job)
+    }
+}
+
+/// Memory lent to a job.
+pub(crate) struct Lent {
+    pointer: *mut u8,
+    len: usize,
+}
+
+// SAFETY: lent to one job at a time, and valid on every thread until the job's result is back.
+unsafe impl Send for Lent {}
+
+impl Lent {
+    pub(crate) fn new(pointer: *mut u8, len: usize) -> Lent {
+        Lent { pointer, len }
+    }
+
+    pub(crate) fn slice(&mut self) -> &mut [u8] {
+        if self.len == 0 {
+            return &mut [];
+        }
+        // SAFETY: the engine made it inside memory that the request keeps until this job's result
+        // is back, and gave that part to no other job (see the header).
+        unsafe { std::slice::from_raw_parts_mut(self.pointer, self.len) }
+    }
+}
+
+/// Where the stored bytes of a job are.
+#[derive(Clone)]
+pub(crate) enum JobSource {
+    /// A window in staging.
+    Window(Arc<Block>),
+    /// Memory of the application.
+    Memory(Stored),
+    /// Bytes at an offset of a table's source, which the job reads.
+    External(Arc<dyn BlockSource>, u64),
+}
+
+impl JobSource {
+    pub(crate) fn slice(&self, start: usize, len: usize) -> &[u8] {
+        let bytes = match self {
+            JobSource::Window(block) => block.as_slice(),
+            JobSource::Memory(bytes) => bytes.as_slice(),
+            JobSource::External(..) => unreachable!("read before it is looked at"),
+        };
+        &bytes[start..start + len]
+    }
+}
+
+/// How one independent part is decoded.
+#[derive(Clone)]
+pub(crate) enum Method {
+    /// Bytes as they are.
+    Copy,
+    /// A whole block; its raw bytes must fill the destination.
+    Whole,
+    /// The same, of zstd, with the dictionary at this index.
+    Dictionary(Arc<[Dictionary]>, usize),
+    /// A unit that a scanner found.
+    Unit(Unit),
+    /// The application's codec.
+    Application(Arc<dyn Codec>),
+}
+
+/// A block of a table: where it is, and the checksum of its stored bytes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct BlockPlace {
+    pub(crate) offset: u64,
+    pub(crate) checksum: Option<u64>,
+}
+
+/// Decodes one independent part.
+pub(crate) struct DecodeTask {
+    pub(crate) codec: CodecId,
+    pub(crate) method: Method,
+    pub(crate) source: JobSource,
+    pub(crate) start: usize,
+    pub(crate) len: usize,
+    pub(crate) raw: Lent,
+    pub(crate) user_data: u64,
+    pub(crate) block: Option<BlockPlace>,
+}
+
+/// What a job does.
+pub(crate) enum Task {
+    Decode(DecodeTask),
+    /// Feeds one window to a stream decoder; `raw` is what is left of the destination.
+    Stream {
+        decoder: Box<dyn StreamDecoder>,
+        source: JobSource,
+        start: usize,
+        len: usize,
+        raw: Lent,
+        last: bool,
+    },
+    /// Asks the application for memory.
+    Supply(Supply, usize),
+    /// Copies from one piece of memory to several.
+    Scatter(Lent, Vec<Lent>),
+    /// Checks all raw bytes against what the stream says of them.
+    Verify(Box<dyn UnitScanner>, Lent),
+}
+
+/// A task of a request.
+pub(crate) struct JobTask {
+    pub(crate) request: Id,
+    pub(crate) priority: Priority,
+    pub(crate) queued: Instant,
+    pub(crate) task: Task,
+}
+
+/// When a job ran, for the statistics.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ran {
+    pub(crate) queued: Instant,
+    pub(crate) started: Instant,
+    pub(crate) ended: Instant,
+}
+
+/// What a job brought.
+pub(crate) enum JobOutcome {
+    /// A part was decoded.
+    Decoded(Result<(), Error>),
+    /// The unit cannot be decoded alone: everything is to be decoded as a stream.
+    NotAlone,
+    /// Raw bytes written, and whether the stream may end here.
+    Streamed(Box<dyn StreamDecoder>, Result<(usize, bool), Error>),
+    /// The application's memory.
+    Supplied(Result<Memory, Error>),
+    /// Scattered or verified.
+    Done(Result<(), Error>),
+}
+
+/// The result of a job.
+pub(crate) struct JobResult {
+    pub(crate) request: Id,
+    pub(crate) outcome: JobOutcome,
+    /// The window it read, back with the engine.
+    pub(crate) source: Option<JobSource>,
+    pub(crate) ran: Ran,
+}
+
+/// Where results go: the mailbox of the engine.
+pub(crate) trait JobSink: Send + Sync {
+    fn job_finished(&self, result: JobResult);
+}
+
+/// A decode job: for the application's job system ([`Job::run`]), or a block that a codec of the
+/// application decodes later ([`Job::stored_and_raw`], [`Job::finish`]). Dropping it fails its
+/// request.
+#[must_use = "dropping a job fails its request"]
+pub struct Job {
+    task: Option<JobTask>,
+    sink: Arc<dyn JobSink>,
+}
+
+impl Job {
+    pub(crate) fn new(task: JobTask, sink: Arc<dyn JobSink>) -> Job {
+        Job {
+            task: Some(task),
+            sink,
+        }
+    }
+
+    /// Runs the job on the calling thread.
+    pub fn run(self) {
+        run_job(self, &mut Scratch::default());
+    }
+
+    /// The user data of its request.
+    #[must_use]
+    pub fn user_data(&self) -> u64 {
+        match self.task.as_ref().map(|task| &task.task) {
+            Some(Task::Decode(task)) => task.user_data,
+            _ => 0,
+        }
+    }
+
+    /// The priority of its request.
+    #[must_use]
+    pub fn priority(&self) -> Priority {
+        let task = self.task.as_ref();
+        task.map_or(Priority::Normal, |task| task.priority)
+    }
+
+    /// Of a block of the application's codec: its stored bytes, and where the raw bytes go. Empty
+    /// for other jobs.
+    pub fn stored_and_raw(&mut self) -> (&[u8], &mut [u8]) {
+        match self.task.as_mut().map(|task| &mut task.task) {
+            Some(Task::Decode(task)) if !matches!(task.source, JobSource::External(..)) => {
+                let DecodeTask {
+                    source,
+                    start,
+                    len,
+                    raw,
+                    ..
+                } = task;
+                (source.slice(*start, *len), raw.slice())
+            }
+            _ => (&[], &mut []),
+        }
+    }
+
+    /// Ends a block that was decoded by the application: the number of raw bytes written, or the
+    /// likely cause of the failure.
+    pub fn finish(mut self, result: Result<usize, &'static str>) {
+        let result = result.map_err(|cause| Error::new(ErrorKind::Application, cause));
+        self.end(result);
+    }
+
+    fn end(&mut self, result: Result<usize, Error>) {
+        if let Some(task) = self.task.take() {
+            let now = Instant::now();
+            let ran = Ran {
+                queued: task.queued,
+                started: now,
+                ended: now,
+            };
+            self.sink.job_finished(ended_by_hand(task, result, ran));
+        }
+    }
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        let cause = "the application dropped the job";
+        self.end(Err(Error::new(ErrorKind::Application, cause)));
+    }
+}
+
+/// The result of a task whose work was done, or refused, outside of `run_task`.
+pub(crate) fn ended_by_hand(task: JobTask, result: Result<usize, Error>, ran: Ran) -> JobResult {
+    let (outcome, source) = match task.task {
+        Task::Decode(task) => {
+            let result = result.and_then(|written| exactly(written, task.raw.len));
+            (JobOutcome::Decoded(result), Some(task.source))
+        }
+        Task::Stream {
+            decoder, source, ..
+        } => {
+            let result = result.map(|written| (written, false));
+            (JobOutcome::Streamed(decoder, result), Some(source))
+        }
+        Task::Supply(..) => {
+            let refused = || Error::new(ErrorKind::Application, "the job was not run");
+            let result = result.and_then(|_| Err(refused()));
+            (JobOutcome::Supplied(result), None)
+        }
+        Task::Scatter(..) | Task::Verify(..) => (JobOutcome::Done(result.map(|_| ())), None),
+    };
+    JobResult {
+        request: task.request,
+        outcome,
+        source,
+        ran,
+    }
+}
+
+/// Runs a job and hands its result to its sink.
+pub(crate) fn run_job(mut job: Job, scratch: &mut Scratch) {
+    let application = match job.task.as_ref().map(|task| &task.task) {
+        Some(Task::Decode(task)) => match &task.method {
+            Method::Application(codec) => Some(Arc::clone(codec)),
+            _ => None,
+        },
+        _ => None,
+    };
+    if let Some(codec) = application {
+        if let Err(error) = prepare_job(&mut job) {
+            job.end(Err(error));
+            return;
+        }
+        let _on = StorageThread::enter();
+        match catch_unwind(AssertUnwindSafe(|| codec.defer(job))) {
+            Ok(Some(back)) => job = back,
+            // The codec keeps it, or dropped it while it panicked, which failed its request.
+            Ok(None) | Err(_) => return,
+        }
+    }
+    if let Some(task) = job.task.take() {
+        let result = run_task(task, scratch);
+        job.sink.job_finished(result);
+    }
+}
+
+fn prepare_job(job: &mut Job) -> Result<(), Error> {
+    match job.task.as_mut().map(|task| &mut task.task) {
+        Some(Task::Decode(task)) => {
+            prepare(task).map_err(|(error, path)| task.at_block(error, path))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Runs a task on the calling thread.
+pub(crate) fn run_task(task: JobTask, scratch: &mut Scratch) -> JobResult {
+    let _on = StorageThread::enter();
+    let started = Instant::now();
+    let JobTask {
+        request, queued, ..
+    } = task;
+    let (outcome, source) = match task.task {
+        Task::Decode(mut task) => {
+            let outcome = decode(&mut task, scratch);
+            (outcome, Some(task.source))
+        }
+        Task::Stream {
+            mut decoder,
+            source,
+            start,
+            len,
+            mut raw,
+            last,
+        } => {
+            let stored = source.slice(start, len);
+            let fed = guarded(|| feed(decoder.as_mut(), stored, raw.slice(), last));
+            (JobOutcome::Streamed(decoder, fed), Some(source))
+        }
+        Task::Supply(supply, len) => {
+            let cause = "the application supplied no memory";
+            let refused = || Error::new(ErrorKind::Application, cause);
+            let supplied = guarded(|| supply(len).ok_or_else(refused));
+            (JobOutcome::Supplied(supplied), None)
+        }
+        Task::Scatter(mut from, mut to) => {
+            scatter(from.slice(), &mut to);
+            (JobOutcome::Done(Ok(())), None)
+        }
+        Task::Verify(scanner, mut raw) => {
+            let verified = guarded(|| scanner.verify(raw.slice()).map_err(Error::from));
+            (JobOutcome::Done(verified), None)
+        }
+    };
+    let ended = Instant::now();
+    JobResult {
+        request,
+        outcome,
+        source,
+        ran: Ran {
+            queued,
+            started,
+            ended,
+        },
+    }
+}
+
+/// Runs code that may be the application's; a panic is an error.
+pub(crate) fn guarded<T>(work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
+        let cause = "code of the application panicked";
+        Err(Error::new(ErrorKind::Application, cause))
+    })
+}
+
+/// Raw bytes must be exactly those declared.
+fn exactly(written: usize, declared: usize) -> Result<(), Error> {
+    if written == declared {
+        return Ok(());
+    }
+    let cause = match written < declared {
+        true => "the stored bytes hold fewer raw bytes than declared",
+        false => "the codec reports more raw bytes than there is room for",
+    };
+    Err(Error::new(ErrorKind::RawSize, cause))
+}
+
+impl DecodeTask {
+    /// The same error, about this block if it is one of a table.
+    fn at_block(&self, error: Error, path: Option<Arc<Path>>) -> Error {
+        match self.block {
+            Some(block) if !error.has_range() => error.at(path, block.offset, self.len as u64),
+            _ => error,
+        }
+    }
+}
+
+/// Reads external stored bytes, and checks them against the table. An error comes with the file it
+/// concerns, if that is not the request's.
+fn prepare(task: &mut DecodeTask) -> Result<(), (Error, Option<Arc<Path>>)> {
+    if let JobSource::External(source, offset) = &task.source {
+        let (source, offset) = (Arc::clone(source), *offset);
+        let mut bytes = vec![0; task.len];
+        let read = guarded(|| source.read_at(offset, &mut bytes));
+        let checked = read.and_then(|()| check(task.block, &bytes));
+        task.source = JobSource::Memory(Stored::Shared(Arc::from(bytes)));
+        task.start = 0;
+        let path = || catch_unwind(AssertUnwindSafe(|| source.path())).unwrap_or(None);
+        return checked.map_err(|error| (error, path()));
+    }
+    let stored = task.source.slice(task.start, task.len);
+    check(task.block, stored).map_err(|error| (error, None))
+}
+
+fn check(block: Option<BlockPlace>, stored: &[u8]) -> Result<(), Error> {
+    match block.and_then(|block| block.checksum) {
+        Some(checksum) if xxhash_rust::xxh3::xxh3_64(stored) != checksum => {
+            let cause = "the checksum of a stored block does not match: its bytes are damaged, or \
+                         the file was changed";
+            Err(Error::new(ErrorKind::Corrupt, cause))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn decode(task: &mut DecodeTask, scratch: &mut Scratch) -> JobOutcome {
+    if let Err((error, path)) = prepare(task) {
+        return JobOutcome::Decoded(Err(task.at_block(error, path)));
+    }
+    let stored = task.source.slice(task.start, task.len);
+    let raw = task.raw.slice();
+    let result = match &task.method {
+        Method::Copy if raw.len() == stored.len() => {
+            raw.copy_from_slice(stored);
+            Ok(raw.len())
+        }
+        Method::Copy => Ok(stored.len()),
+        Method::Whole => {
+            millstream_codec::decode_block(task.codec, scratch, stored, raw).map_err(Error::from)
+        }
+        Method::Dictionary(all, index) => {
+            millstream_codec::decode_block_with(&all[*index], scratch, stored, raw)
+                .map_err(Error::from)
+        }
+        Method::Unit(unit) => {
+            match millstream_codec::decode_unit(task.codec, unit, scratch, stored, raw) {
+                Ok(()) => Ok(raw.len()),
+                Err(error) if error.kind == millstream_codec::CodecErrorKind::Unsupported => {
+                    return JobOutcome::NotAlone;
+                }
+                Err(error) => Err(Error::from(error)),
+            }
+        }
+        Method::Application(codec) => guarded(|| {
+            let decoded = codec.decode(stored, raw);
+            decoded.map_err(|cause| Error::new(ErrorKind::Application, cause))
+        }),
+    };
+    let result = result.and_then(|written| exactly(written, task.raw.len));
+    JobOutcome::Decoded(result.map_err(|error| task.at_block(error, None)))
+}
+
+/// Gives all of `stored` to the decoder; raw bytes written, and whether the stream may end here.
+/// What the decoder reports is checked before it is used.
+fn feed(
+    decoder: &mut dyn StreamDecoder,
+    stored: &[u8],
+    raw: &mut [u8],
+    last: bool,
+) -> Result<(usize, bool), Error> {
+    let lies = || {
+        let cause = "the codec reports more bytes than it was given";
+        Error::new(ErrorKind::Application, cause)
+    };
+    let (mut taken, mut written) = (0, 0);
+    loop {
+        let progress = decoder.decode(&stored[taken..], &mut raw[written..])?;
+        if progress.consumed > stored.len() - taken || progress.produced > raw.len() - written {
+            return Err(lies());
+        }
+        taken += progress.consumed;
+        written += progress.produced;
+        let moved = progress.consumed + progress.produced > 0;
+        // A decoder may hold raw bytes back until it is asked with room.
+        if taken == stored.len() && (progress.at_end || !moved) {
+            if progress.at_end || !last {
+                return Ok((written, progress.at_end));
+            }
+            let end = decoder.finish(&mut raw[written..])?;
+            if end.produced > raw.len() - written {
+                return Err(lies());
+            }
+            return Ok((written + end.produced, end.at_end));
+        }
+        if !moved {
+            let cause = "the stream holds more raw bytes than declared, or its decoder is stuck";
+            return Err(Error::new(ErrorKind::RawSize, cause));
+        }
+    }
+}
+
+fn scatter(mut rest: &[u8], to: &mut [Lent]) {
+    for piece in to {
+        let piece = piece.slice();
+        let (head, tail) = rest.split_at(piece.len().min(rest.len()));
+        piece[..head.len()].copy_from_slice(head);
+        rest = tail;
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use millstream_codec::{CodecError, Progress};
+
+    struct Liar(Progress);
+
+    impl StreamDecoder for Liar {
+        fn decode(&mut self, _: &[u8], _: &mut [u8]) -> Result<Progress, CodecError> {
+            Ok(self.0)
+        }
+    }
+
+    #[test]
+    fn a_decoder_that_reports_too_much_is_not_believed() {
+        let progress = |consumed, produced, at_end| Progress {
+            consumed,
+            produced,
+            at_end,
+        };
+        for (lie, kind) in [
+            (progress(3, 1005, true), ErrorKind::Application),
+            (progress(4, 0, false), ErrorKind::Application),
+            (progress(0, 0, false), ErrorKind::RawSize),
+        ] {
+            let result = feed(&mut Liar(lie), &[1, 2, 3], &mut [0; 1004], true);
+            assert_eq!(result.map_err(|error| error.kind()), Err(kind));
+        }
+    }
+}

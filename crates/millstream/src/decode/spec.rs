@@ -1,0 +1,189 @@
+//! How a request's stored bytes are encoded: one codec, or a table of independent blocks.
+//!
+//! ```
+//! use millstream::{BlockTable, CodecId, Decode};
+//! let whole = Decode::codec(CodecId::ZSTD).raw_len(1 << 20);
+//! let mut table = BlockTable::new();
+//! table.push(CodecId::STORED, 0..4096, 4096);
+//! table.push(CodecId::LZ4_BLOCK, 4096..6000, 4096);
+//! let blocks = Decode::table(table.trim(100, 5000));
+//! # let _ = (whole, blocks);
+//! ```
+
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use millstream_codec::{CodecId, Dictionary};
+
+use crate::error::Error;
+
+/// How the stored bytes of a read are encoded.
+#[derive(Clone)]
+pub struct Decode {
+    pub(crate) codec: CodecId,
+    /// `u64::MAX`: not given.
+    pub(crate) raw_len: u64,
+    pub(crate) table: Option<Arc<BlockTable>>,
+}
+
+impl Decode {
+    /// One codec for all stored bytes. Codecs from 0x80 on are the application's
+    /// ([`StorageOptions::codec`](crate::StorageOptions::codec)).
+    #[must_use]
+    pub fn codec(codec: CodecId) -> Decode {
+        Decode {
+            codec,
+            raw_len: u64::MAX,
+            table: None,
+        }
+    }
+
+    /// Independent blocks: they decode on all workers at once, each with its own codec.
+    #[must_use]
+    pub fn table(table: impl Into<Arc<BlockTable>>) -> Decode {
+        let table = table.into();
+        Decode {
+            codec: CodecId::STORED,
+            raw_len: table.raw_len,
+            table: Some(table),
+        }
+    }
+
+    /// Raw bytes that the stored bytes decode to, exactly. May be left out where the stored bytes
+    /// declare it. Of a table it is the sum of its blocks, and a different one is an error.
+    #[must_use]
+    pub fn raw_len(mut self, bytes: u64) -> Decode {
+        self.raw_len = bytes;
+        self
+    }
+}
+
+/// Independently encoded blocks of a request's stored bytes, in ascending order without overlap.
+/// Blocks follow one another in the destination. Shared by reference count, so one table serves any
+/// number of requests.
+#[derive(Clone, Default)]
+pub struct BlockTable {
+    pub(crate) blocks: Vec<Block>,
+    pub(crate) raw_len: u64,
+    pub(crate) trim: Option<(u64, u64)>,
+    pub(crate) dictionaries: Option<Arc<[Dictionary]>>,
+    pub(crate) source: Option<Arc<dyn BlockSource>>,
+}
+
+/// A block of a table.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Block {
+    /// Relative to the request's offset; of an external block, the offset in its source.
+    pub(crate) stored_offset: u64,
+    pub(crate) stored_len: u32,
+    pub(crate) raw_len: u32,
+    pub(crate) codec: CodecId,
+    /// XXH3-64 (seed 0) of the stored bytes.
+    pub(crate) checksum: Option<u64>,
+    pub(crate) external: bool,
+    /// Index in the table's dictionaries, from 1 on; 0 for none.
+    pub(crate) dictionary: u16,
+}
+
+impl BlockTable {
+    /// A table without blocks.
+    #[must_use]
+    pub fn new() -> BlockTable {
+        BlockTable::default()
+    }
+
+    /// Appends a block: its codec, its stored bytes relative to the request's offset, its raw
+    /// bytes. Lengths above 4 GiB − 1, and ranges that end before they begin, become a block that
+    /// no request accepts.
+    pub fn push(&mut self, codec: CodecId, stored: Range<u64>, raw_len: u32) {
+        let len = stored.end.checked_sub(stored.start).unwrap_or(u64::MAX);
+        self.blocks.push(Block {
+            stored_offset: stored.start,
+            stored_len: u32::try_from(len).unwrap_or(0),
+            raw_len,
+            codec,
+            checksum: None,
+            external: false,
+            dictionary: 0,
+        });
+        self.raw_len = self.raw_len.saturating_add(u64::from(raw_len));
+    }
+
+    /// Gives the last block the XXH3-64 (seed 0) of its stored bytes, checked before they are
+    /// decoded.
+    ///
+    /// # Panics
+    /// The table has no block.
+    pub fn checksum(&mut self, checksum: u64) {
+        self.last().checksum = Some(checksum);
+    }
+
+    /// Makes the last block, which is zstd, use the dictionary at `index` of
+    /// [`BlockTable::dictionaries`].
+    ///
+    /// # Panics
+    /// The table has no block, or `index` is 65,535 or above.
+    pub fn dictionary(&mut self, index: usize) {
+        let number = u16::try_from(index + 1).expect("at most 65,535 dictionaries");
+        self.last().dictionary = number;
+    }
+
+    /// Makes the last block an external one: its stored range is read from the table's
+    /// [`BlockTable::external`] source.
+    ///
+    /// # Panics
+    /// The table has no block.
+    pub fn external_block(&mut self) {
+        self.last().external = true;
+    }
+
+    fn last(&mut self) -> &mut Block {
+        self.blocks.last_mut().expect("a table with a block")
+    }
+
+    /// The dictionaries that blocks name. Prepared once by [`Dictionary::new`], they serve any
+    /// number of tables.
+    #[must_use]
+    pub fn dictionaries(mut self, dictionaries: Arc<[Dictionary]>) -> BlockTable {
+        self.dictionaries = Some(dictionaries);
+        self
+    }
+
+    /// Where external blocks have their stored bytes. The request itself must still read bytes of
+    /// its own.
+    #[must_use]
+    pub fn external(mut self, source: Arc<dyn BlockSource>) -> BlockTable {
+        self.source = Some(source);
+        self
+    }
+
+    /// Lands `take` raw bytes after skipping `skip`: a range that begins and ends within blocks. A
+    /// buffer of the library shows just the range, without a copy; so does a buffer of the caller
+    /// with room for all raw bytes of the blocks. Other memory needs room for `take` and gets a
+    /// copy, made by a worker.
+    #[must_use]
+    pub fn trim(mut self, skip: u64, take: u64) -> BlockTable {
+        self.trim = Some((skip, take));
+        self
+    }
+
+    /// Raw bytes of all blocks.
+    #[must_use]
+    pub fn raw_len(&self) -> u64 {
+        self.raw_len
+    }
+}
+
+/// Stored bytes of external blocks: the base package of a patch. Called on worker threads, where it
+/// may block; a panic fails the request.
+pub trait BlockSource: Send + Sync {
+    /// Fills `into` with the bytes at `offset`.
+    ///
+    /// # Errors
+    /// They cannot be read in full.
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<(), Error>;
+
+    /// The file they are in, for errors.
+    fn path(&self) -> Option<Arc<Path>>;
+}

@@ -1,0 +1,174 @@
+//! Worker threads: one bounded list of jobs, served by priority with the starvation guard.
+//!
+//! A worker takes several small jobs at a time when many wait, and hands their results over one
+//! after the other; the engine is woken once for those it has not looked at. The engine is the only
+//! one that adds jobs; it keeps to `limits::JOBS_MAX` by not issuing more.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use millstream_codec::Scratch;
+use millstream_io::ThreadSettings;
+
+use crate::decode::jobs::{Job, run_job};
+use crate::park::StorageThread;
+use crate::priority::{Guard, PRIORITIES, Priority};
+
+/// Jobs that a worker takes at a time, at most.
+const TAKE_MAX: usize = 8;
+
+#[derive(Default)]
+struct State {
+    lists: [VecDeque<Job>; PRIORITIES],
+    guard: Guard,
+    waiting: usize,
+    sleeping: usize,
+    running: usize,
+    stop: bool,
+}
+
+impl State {
+    fn pop(&mut self) -> Option<Job> {
+        let State { lists, guard, .. } = self;
+        let priority = guard.next(|priority| !lists[priority as usize].is_empty())?;
+        let job = lists[priority as usize].pop_front();
+        guard.served(priority, |lower| !lists[lower as usize].is_empty());
+        self.waiting -= 1;
+        job
+    }
+}
+
+/// The jobs of a storage, and the threads that wait for them.
+#[derive(Default)]
+pub(crate) struct Jobs {
+    state: Mutex<State>,
+    work: Condvar,
+    ended: Condvar,
+    /// Nanoseconds that workers slept while operations were in flight: they waited for data.
+    pub(crate) starved_ns: AtomicU64,
+    /// Operations in flight, for workers to know what they wait for.
+    pub(crate) in_flight: AtomicU64,
+}
+
+impl Jobs {
+    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds jobs and wakes as many sleeping workers as there is work for.
+    pub(crate) fn push_all(&self, jobs: impl Iterator<Item = (Priority, Job)>) {
+        let mut state = self.lock();
+        for (priority, job) in jobs {
+            state.lists[priority as usize].push_back(job);
+            state.waiting += 1;
+        }
+        let wake = state.sleeping.min(state.waiting);
+        drop(state);
+        for _ in 0..wake {
+            self.work.notify_one();
+        }
+    }
+
+    /// One job, for a storage without threads.
+    pub(crate) fn pop(&self) -> Option<Job> {
+        self.lock().pop()
+    }
+
+    /// Moves a worker's share into `into`, sleeping until there is work; false at the end.
+    fn take(&self, workers: usize, into: &mut Vec<Job>) -> bool {
+        let mut state = self.lock();
+        while state.waiting == 0 {
+            if state.stop {
+                return false;
+            }
+            state.sleeping += 1;
+            let waits_for_data = self.in_flight.load(Ordering::Relaxed) > 0;
+            let started = Instant::now();
+            let woken = self.work.wait(state);
+            state = woken.unwrap_or_else(PoisonError::into_inner);
+            state.sleeping -= 1;
+            if waits_for_data {
+                let slept = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
+                self.starved_ns.fetch_add(slept, Ordering::Relaxed);
+            }
+        }
+        let count = (state.waiting / (2 * workers)).clamp(1, TAKE_MAX);
+        into.extend((0..count).map_while(|_| state.pop()));
+        state.running += 1;
+        true
+    }
+
+    fn done(&self) {
+        self.lock().running -= 1;
+        self.ended.notify_all();
+    }
+
+    /// Ends the workers once the list is empty; waits for running jobs until `deadline`. Whether
+    /// all came to an end.
+    pub(crate) fn stop(&self, deadline: Option<Instant>) -> bool {
+        let mut state = self.lock();
+        state.stop = true;
+        self.work.notify_all();
+        while state.running > 0 || state.waiting > 0 {
+            let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
+            if left.is_some_and(|left| left.is_zero()) {
+                return false;
+            }
+            let longest = Duration::from_millis(50);
+            let waited = self
+                .ended
+                .wait_timeout(state, left.unwrap_or(longest).min(longest));
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        true
+    }
+
+    /// Drops what waits, which fails its requests: there are no workers.
+    pub(crate) fn clear(&self) {
+        while let Some(job) = self.pop() {
+            drop(job);
+        }
+    }
+}
+
+/// Starts the workers of a storage.
+pub(crate) fn start(
+    jobs: &Arc<Jobs>,
+    count: usize,
+    settings: &ThreadSettings,
+) -> std::io::Result<Vec<JoinHandle<()>>> {
+    let mut threads = Vec::with_capacity(count);
+    for index in 0..count {
+        let (own, settings) = (Arc::clone(jobs), settings.clone());
+        let started = std::thread::Builder::new()
+            .name(format!("ms-work-{index}"))
+            .spawn(move || work(&own, index, count, &settings));
+        match started {
+            Ok(thread) => threads.push(thread),
+            Err(error) => {
+                jobs.stop(None);
+                threads.into_iter().for_each(|thread| {
+                    let _ = thread.join();
+                });
+                return Err(error);
+            }
+        }
+    }
+    Ok(threads)
+}
+
+fn work(jobs: &Jobs, index: usize, count: usize, settings: &ThreadSettings) {
+    let _on = StorageThread::enter();
+    settings.apply(index);
+    let mut scratch = Scratch::default();
+    let mut taken = Vec::with_capacity(TAKE_MAX);
+    while jobs.take(count, &mut taken) {
+        for job in taken.drain(..) {
+            run_job(job, &mut scratch);
+        }
+        jobs.done();
+    }
+}

@@ -1,0 +1,550 @@
+//! What comes back: completions of operations, results of jobs, timeouts.
+
+use std::time::Instant;
+
+use millstream_io::Completion;
+
+use super::{Engine, Flow, What, flag};
+use crate::decode::jobs::{JobOutcome, JobResult, JobTask, Lent, Ran, Task};
+use crate::destination::{Memory, MemoryKind};
+use crate::error::{Error, ErrorKind};
+use crate::ids::Id;
+use crate::request::Verb;
+use crate::staging::{Context, Landing, Step, give_to, moved};
+use crate::state::{Event, State};
+use crate::trace::Lane as TraceLane;
+use crate::transfers::{Block, Lane, Meaning, Quarantine};
+
+impl Engine {
+    pub(super) fn complete_all(&mut self) {
+        let mut completions = std::mem::take(&mut self.completions);
+        for completion in completions.drain(..) {
+            self.complete(completion);
+        }
+        self.completions = completions;
+    }
+
+    /// An operation has completed.
+    #[inline]
+    fn complete(&mut self, completion: Completion) {
+        let block = self.transfers.block(&completion);
+        let moved = completion.moved().unwrap_or(0);
+        self.shared.counters.stored_bytes.add(moved.min(block.want));
+        self.rate.bytes += moved;
+        let file = self.files.at(block.file);
+        let offsets = file.facts.and_then(|facts| facts.masks);
+        let align = match offsets {
+            Some((offsets, _)) if block.direct => offsets + 1,
+            _ => 1,
+        };
+        let buffered = file.descriptor();
+        let (cols, side) = (&self.cols, &self.side);
+        let wanted = |id: Id| {
+            let col = &cols[id.index() as usize];
+            side.is_live(id) && col.generation == id.generation() && col.ending.is_none()
+        };
+        let meaning = self
+            .transfers
+            .complete(&completion, align, buffered, wanted);
+        if block.lane == Lane::Cached {
+            let whole = completion.moved().ok();
+            let whole = whole.map(|_| matches!(meaning, Meaning::Done));
+            self.files.at(block.file).copied(whole);
+            let copied = u64::from(whole == Some(true));
+            self.shared.counters.copied_operations.add(copied);
+        }
+        match meaning {
+            Meaning::Done => self.finish_operation(completion.id, Ok(())),
+            Meaning::Continued => self.shared.counters.retried_operations.add(1),
+            Meaning::DirectRefused => {
+                self.shared.counters.retried_operations.add(1);
+                self.files.at(block.file).refuse_direct();
+            }
+            Meaning::Apart => self.finish_operation(completion.id, Err(None)),
+            Meaning::Failed(error) => self.finish_operation(completion.id, Err(Some(error))),
+        }
+    }
+
+    /// An operation is over. `Err(None)`: its bytes did not come, and its members try again.
+    #[inline]
+    pub(super) fn finish_operation(&mut self, id: u64, result: Result<(), Option<Error>>) {
+        let finished = self.transfers.finish(id);
+        let block = finished.block;
+        for place in 0..finished.members.len() {
+            let (member, bytes) = finished.members[place];
+            if !self.is_known(member) {
+                self.quarantine_back(member, 1, 0);
+                continue;
+            }
+            let index = member.index();
+            if self.shared.recorder.is_on() {
+                let start_ns = finished.started_ns;
+                self.trace(TraceLane::Device, start_ns, self.now_ns, bytes, index);
+            }
+            let flow = self.operation_back(index, &block, result.clone());
+            self.follow(index, flow);
+        }
+        self.transfers.recycle(finished);
+        self.operation_left(&block);
+    }
+
+    /// A device has one operation less.
+    #[inline]
+    pub(super) fn operation_left(&mut self, block: &Block) {
+        if block.mount == 0 {
+            self.scheduler.returned(block.priority, block.want);
+        }
+        let (closed, waiting) = self.files.operation_done(block.file, block.mount);
+        let released = waiting.into_iter().map(|id| (id, What::Released));
+        self.events.extend(released);
+        if closed {
+            self.finish_file(block.file);
+        }
+    }
+
+    /// An operation of a request is back.
+    #[inline]
+    fn operation_back(
+        &mut self,
+        index: u32,
+        block: &Block,
+        result: Result<(), Option<Error>>,
+    ) -> Flow {
+        let col = &mut self.cols[index as usize];
+        assert!(col.operations > 0, "a request counts its operations");
+        col.operations -= 1;
+        let staged = block.window != crate::transfers::NO_WINDOW;
+        if staged {
+            let extra = self.extras[index as usize].as_mut();
+            let staged = extra.and_then(|extra| extra.staged.as_mut());
+            staged
+                .expect("a staged request")
+                .operation_back(block.window);
+        }
+        let col = &mut self.cols[index as usize];
+        if col.ending.is_some() {
+            return self.after_out(index);
+        }
+        match result {
+            Err(Some(error)) => self.end_wanted(index, error),
+            Err(None) => {
+                // Only merged members are tried again, each alone.
+                assert!(!staged, "windows are not merged");
+                col.flags |= flag::ALONE;
+                col.issued = 0;
+                Flow::Runnable
+            }
+            Ok(()) if staged => self.advance(index),
+            Ok(()) => {
+                let done = col.operations == 0 && col.issued == col.len && col.jobs == 0;
+                if col.verb.writes() {
+                    let file = self.files.at(block.file);
+                    file.grew(block.offset + block.want);
+                }
+                match done {
+                    true => Flow::End(None),
+                    false => Flow::Wait,
+                }
+            }
+        }
+    }
+
+    /// Something of an ending request is back.
+    pub(super) fn after_out(&mut self, index: u32) -> Flow {
+        match self.cols[index as usize].is_out() {
+            true => Flow::Wait,
+            false => self.drained(index),
+        }
+    }
+
+    /// An operation, job or call of a request that has ended is back.
+    pub(super) fn quarantine_back(&mut self, id: Id, operations: u32, jobs: u32) {
+        let staged = self.transfers.quarantine_back(id, operations, jobs);
+        if let Some(staged) = staged {
+            staged.release(&mut self.arena);
+        }
+    }
+
+    /// Looks at a staged request's windows: gives out jobs, asks for more windows, or ends it.
+    pub(super) fn advance(&mut self, index: u32) -> Flow {
+        loop {
+            let before = self.new_jobs.len();
+            let step = match self.step(index) {
+                Ok(step) => step,
+                Err(error) => {
+                    self.count_jobs(index, before);
+                    return self.end_wanted(index, error);
+                }
+            };
+            self.count_jobs(index, before);
+            match step {
+                Step::Wait => return Flow::Wait,
+                Step::More => {
+                    let state = self.cols[index as usize].state;
+                    return match state {
+                        State::InFlight | State::Working => self.resume(index),
+                        _ => Flow::Wait,
+                    };
+                }
+                Step::Land(len) => match self.land_staged(index, len) {
+                    Ok(true) => {}
+                    Ok(false) => return Flow::Wait,
+                    Err(error) => return self.end_wanted(index, error),
+                },
+                Step::Done => return self.staged_done(index),
+            }
+        }
+    }
+
+    /// A staged request is to be served again.
+    fn resume(&mut self, index: u32) -> Flow {
+        let is_read = self.cols[index as usize].verb == Verb::Read;
+        if is_read && !self.cols[index as usize].has(flag::ATTACHED) {
+            // It let its file go while a fence held it.
+            if let Some(flow) = self.need_file(index) {
+                return flow;
+            }
+        }
+        Flow::Runnable
+    }
+
+    fn step(&mut self, index: u32) -> Result<Step, Error> {
+        let (request, body) = (self.id(index), *self.side.peek(index));
+        let col = &self.cols[index as usize];
+        let mut context = Context {
+            request,
+            priority: col.priority,
+            user_data: body.user_data,
+            offset: body.offset,
+            operations: u32::from(col.operations),
+            jobs_out: u32::from(col.jobs),
+            arena: &mut self.arena,
+            codecs: &self.shared.options.codecs,
+            jobs: &mut self.new_jobs,
+        };
+        let extra = self.extras[index as usize].as_mut();
+        let staged = extra.and_then(|extra| extra.staged.as_mut());
+        staged.expect("a staged request").advance(&mut context)
+    }
+
+    /// Counts jobs that a step gave out.
+    fn count_jobs(&mut self, index: u32, before: usize) {
+        let given = self.new_jobs.len() - before;
+        if given == 0 {
+            return;
+        }
+        self.jobs_out += given;
+        let col = &mut self.cols[index as usize];
+        col.jobs += u16::try_from(given).expect("a window has few parts");
+        if !matches!(col.state, State::Ready | State::Opening | State::Draining) {
+            col.state.on(Event::Work);
+        }
+    }
+
+    /// Gives a job of a request to the workers.
+    pub(super) fn give_job(&mut self, index: u32, task: Task) {
+        self.jobs_out += 1;
+        self.cols[index as usize].jobs += 1;
+        self.new_jobs.push(JobTask {
+            request: self.id(index),
+            priority: self.cols[index as usize].priority,
+            queued: Instant::now(),
+            task,
+        });
+    }
+
+    /// Finds the memory that raw bytes land in; false: the application was asked for it.
+    fn land_staged(&mut self, index: u32, landed: u64) -> Result<bool, Error> {
+        let kind = self.memory_kind(index);
+        let staged = self.staged(index).expect("a staged request");
+        if staged.has_landing() {
+            return Ok(true);
+        }
+        let (raw_len, skip) = staged.raw_and_skip();
+        if kind == MemoryKind::Supply {
+            if let Some(staged) = &mut self.extra(index).staged {
+                staged.supplying = true;
+            }
+            return match self.ask_memory(index, landed) {
+                Flow::End(Some(error)) => Err(error),
+                _ => Ok(false),
+            };
+        }
+        let room = match kind {
+            MemoryKind::Borrowed => self.side.peek(index).room,
+            MemoryKind::Pool => u64::MAX,
+            _ => self.side.memory(index).room(),
+        };
+        if room < landed {
+            let cause =
+                format!("{landed} bytes must land, and the destination has room for {room}");
+            return Err(Error::new(ErrorKind::DestinationTooSmall, cause));
+        }
+        let landing = self.landing(index, kind, raw_len, (skip, landed))?;
+        if let Some(staged) = &mut self.extra(index).staged {
+            staged.land(landing);
+        }
+        Ok(true)
+    }
+
+    /// Where raw bytes land: in the memory itself, or gathered first.
+    fn landing(
+        &mut self,
+        index: u32,
+        kind: MemoryKind,
+        raw_len: u64,
+        (skip, landed): (u64, u64),
+    ) -> Result<Landing, Error> {
+        let len = usize::try_from(raw_len).expect("checked against the address space");
+        let (start, shown) = (skip as usize, usize::try_from(landed).expect("as above"));
+        if kind == MemoryKind::Pool {
+            let buffer = self.shared.buffers.take(len)?;
+            self.side.set_memory(index, Memory::Buffer(buffer));
+        }
+        let cut = landed < raw_len;
+        let direct = match self.memory_kind(index) {
+            MemoryKind::Borrowed => (!cut).then(|| self.side.peek(index).pointer),
+            MemoryKind::Buffer => match self.side.memory(index) {
+                // The view leaves out what is not wanted.
+                Memory::Buffer(buffer) if buffer.capacity() >= len => {
+                    buffer.set_view(start, shown);
+                    Some(buffer.base())
+                }
+                Memory::Buffer(buffer) => {
+                    buffer.set_view(0, shown);
+                    None
+                }
+                _ => None,
+            },
+            MemoryKind::Owned if !cut => self.side.memory(index).span().map(|span| span.pointer),
+            _ => None,
+        };
+        match direct {
+            Some(base) => Ok(Landing {
+                base,
+                gathered: None,
+            }),
+            None => {
+                let gathered = self.shared.buffers.take(len)?;
+                Ok(Landing {
+                    base: gathered.base(),
+                    gathered: Some(gathered),
+                })
+            }
+        }
+    }
+
+    /// All raw bytes are there: those that were gathered are copied to their destinations.
+    fn staged_done(&mut self, index: u32) -> Flow {
+        let extra = self.extras[index as usize].as_mut();
+        let staged = extra.and_then(|extra| extra.staged.as_mut());
+        let gathered = staged.expect("a staged request").take_gathered();
+        let Some(from) = gathered else {
+            return Flow::End(None);
+        };
+        let to = self.pieces(index);
+        let col = &mut self.cols[index as usize];
+        if col.state != State::Working {
+            col.state.on(Event::Work);
+        }
+        self.give_job(index, Task::Scatter(from, to));
+        Flow::Wait
+    }
+
+    /// The pieces of a request's memory, to be written in order.
+    pub(super) fn pieces(&mut self, index: u32) -> Vec<Lent> {
+        if self.memory_kind(index) == MemoryKind::Borrowed {
+            let body = self.side.peek(index);
+            let len = usize::try_from(body.room).unwrap_or(usize::MAX);
+            return vec![Lent::new(body.pointer, len)];
+        }
+        match self.side.memory(index) {
+            Memory::Pieces(pieces) => pieces
+                .iter_mut()
+                .map(|piece| Lent::new(piece.as_mut_ptr(), piece.len()))
+                .collect(),
+            memory => {
+                let span = memory.span();
+                let lent = |span: crate::destination::Span| {
+                    Lent::new(moved(span.pointer, 0), span.len as usize)
+                };
+                span.map(lent).into_iter().collect()
+            }
+        }
+    }
+
+    /// A job is back.
+    pub(super) fn job_back(&mut self, result: JobResult) {
+        self.jobs_out -= 1;
+        self.count_ran(result.ran);
+        let id = result.request;
+        if !self.is_known(id) {
+            // Its window first: the quarantine keeps the others.
+            if let Some(source) = result.source {
+                give_to(source, &mut self.arena);
+            }
+            self.quarantine_back(id, 0, 1);
+            return;
+        }
+        let index = id.index();
+        if self.shared.recorder.is_on() {
+            let start = self.shared.to_ns(result.ran.started);
+            let end = self.shared.to_ns(result.ran.ended);
+            let bytes = self.landed_bytes(index);
+            self.trace(TraceLane::Decode, start, end, bytes, index);
+        }
+        self.cols[index as usize].jobs -= 1;
+        let flow = self.job_done(index, result);
+        self.follow(index, flow);
+    }
+
+    fn count_ran(&mut self, ran: Ran) {
+        let counters = &self.shared.counters;
+        counters.jobs.add(1);
+        let waited = ran.started.saturating_duration_since(ran.queued);
+        let took = ran.ended.saturating_duration_since(ran.started);
+        let nanoseconds = |span: std::time::Duration| u64::try_from(span.as_nanos()).unwrap_or(0);
+        counters.decode_wait_ns.add(nanoseconds(waited));
+        counters.decode_ns.add(nanoseconds(took));
+    }
+
+    fn job_done(&mut self, index: u32, result: JobResult) -> Flow {
+        if let JobOutcome::Supplied(supplied) = result.outcome {
+            return self.supplied(index, supplied);
+        }
+        let extra = self.extras[index as usize].as_mut();
+        let staged = extra.and_then(|extra| extra.staged.as_mut());
+        let staged = staged.expect("a staged request");
+        let done = staged.job_back(result.outcome, result.source, &mut self.arena);
+        if self.cols[index as usize].ending.is_some() {
+            return self.after_out(index);
+        }
+        match done {
+            Ok(()) => {
+                if staged_waits(self.staged(index)) {
+                    // A unit could not be decoded alone: nothing more is served before the restart.
+                    self.leave_for_restart(index);
+                }
+                self.advance(index)
+            }
+            Err(error) => self.end_wanted(index, error),
+        }
+    }
+
+    /// A request that is to restart leaves the scheduler until everything of it is back.
+    fn leave_for_restart(&mut self, index: u32) {
+        if self.scheduler_of(index).remove(index) {
+            self.cols[index as usize].state.on(Event::Issued);
+        }
+    }
+
+    /// The application has supplied memory, or refused.
+    fn supplied(&mut self, index: u32, supplied: Result<Memory, Error>) -> Flow {
+        let memory = match supplied {
+            Ok(memory) => memory,
+            Err(_) if self.cols[index as usize].ending.is_some() => return self.after_out(index),
+            Err(error) => return self.end_wanted(index, error),
+        };
+        self.side.set_memory(index, memory);
+        let room = self.side.memory(index).room();
+        self.side.body(index).room = room;
+        if self.cols[index as usize].ending.is_some() {
+            return self.after_out(index);
+        }
+        match &mut self.extras[index as usize] {
+            Some(extra) if extra.staged.is_some() => {
+                if let Some(staged) = &mut extra.staged {
+                    staged.supplying = false;
+                }
+                self.advance(index)
+            }
+            _ => {
+                self.cols[index as usize].state.on(Event::Hold);
+                self.check(index)
+            }
+        }
+    }
+
+    /// A request's time has run out.
+    pub(super) fn timed_out(&mut self, index: u32) -> Flow {
+        self.withdraw_offer(index);
+        let error = Error::new(ErrorKind::TimedOut, "");
+        let col = &self.cols[index as usize];
+        if !col.is_out() {
+            return self.end_wanted(index, error);
+        }
+        match self.try_quarantine(index, false) {
+            true => {
+                let ending = self.cols[index as usize].ending.take();
+                self.scheduler_of(index).remove(index);
+                Flow::End(Some(ending.unwrap_or(error)))
+            }
+            false => {
+                self.shared.counters.overdue.add(1);
+                self.side.set_overdue(index);
+                Flow::Wait
+            }
+        }
+    }
+
+    /// Moves the memory of a request that others still have into quarantine, so that the request
+    /// can end; false: it is borrowed, or the quarantine is full. What is `lost` never comes back:
+    /// the bound does not apply to it.
+    pub(super) fn try_quarantine(&mut self, index: u32, lost: bool) -> bool {
+        let col = &self.cols[index as usize];
+        let (operations, jobs) = (u32::from(col.operations), u32::from(col.jobs));
+        let staged = self.staged(index).is_some();
+        let kind = self.memory_kind(index);
+        // Operations of staged requests write to windows, which are ours.
+        let untouched = staged && jobs == 0;
+        if kind == MemoryKind::Borrowed && !untouched {
+            return false;
+        }
+        let bytes = match kind {
+            MemoryKind::Borrowed | MemoryKind::None => 0,
+            _ => self.side.memory(index).room(),
+        };
+        let bytes = if lost || bytes == u64::MAX { 0 } else { bytes };
+        let most = self.arena.capacity() as u64 / 4;
+        if self.transfers.quarantined_bytes + bytes > most {
+            return false;
+        }
+        let keeps = matches!(
+            kind,
+            MemoryKind::Borrowed | MemoryKind::None | MemoryKind::Pool
+        );
+        let memory = match keeps || untouched {
+            true => Memory::None,
+            false => {
+                let memory = std::mem::take(self.side.memory(index));
+                self.side.set_memory(index, Memory::None);
+                memory
+            }
+        };
+        let staged = match self.cols[index as usize].has(flag::EXTRA) {
+            true => self.extra(index).staged.take(),
+            false => None,
+        };
+        if let Some(staged) = &staged {
+            self.gated_bytes -= staged.gated_bytes;
+        }
+        let id = self.id(index);
+        let col = &mut self.cols[index as usize];
+        (col.operations, col.jobs) = (0, 0);
+        self.transfers.quarantine(
+            id,
+            Quarantine {
+                operations,
+                jobs,
+                bytes,
+                memory,
+                staged,
+            },
+        );
+        true
+    }
+}
+
+fn staged_waits(staged: Option<&crate::staging::Staged>) -> bool {
+    staged.is_some_and(crate::staging::Staged::restarts)
+}

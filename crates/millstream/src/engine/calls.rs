@@ -1,0 +1,432 @@
+//! Blocking calls of the engine: opens, closes, lengths, syncs, names. Each has an entry in the
+//! table until its answer.
+
+use std::sync::Arc;
+
+use millstream_io::device::calls::{
+    Call, CallAnswer, CallDone, Offer, OfferMemory, OfferRead, OpenAnswer,
+};
+use millstream_io::{Descriptor, IoError, Segment};
+
+use super::{Engine, Flow, What, flag};
+use crate::destination::{Memory, MemoryKind};
+use crate::error::{Error, ErrorKind};
+use crate::files::NextOpen;
+use crate::ids::Id;
+use crate::limits;
+use crate::request::{Verb, Work};
+use crate::state::{Event, State};
+use crate::trace::Lane as TraceLane;
+
+/// What a call is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum CallKind {
+    /// Of a file, with an offer of a request's memory.
+    Open(u32, Option<Id>),
+    Close,
+    /// For a request.
+    Len,
+    Content,
+    Sync,
+    Names,
+    Prefetch,
+}
+
+/// Calls under way.
+#[derive(Debug, Default)]
+pub(super) struct CallTable {
+    calls: Vec<Option<(CallKind, Id)>>,
+    free: Vec<u32>,
+}
+
+impl CallTable {
+    fn add(&mut self, kind: CallKind, request: Id) -> u64 {
+        let number = self.free.pop().unwrap_or_else(|| {
+            self.calls.push(None);
+            self.calls.len() as u32 - 1
+        });
+        self.calls[number as usize] = Some((kind, request));
+        u64::from(number)
+    }
+
+    fn remove(&mut self, id: u64) -> (CallKind, Id) {
+        let number = u32::try_from(id).expect("calls have small numbers");
+        let call = self.calls[number as usize].take();
+        self.free.push(number);
+        call.expect("an answer is of a call under way")
+    }
+}
+
+/// Bytes that one call brings into memory for a prefetch.
+const PREFETCH_BYTES: u64 = 4 << 20;
+
+impl Engine {
+    /// Makes a call for a request, which is out until the answer.
+    pub(super) fn call_for(&mut self, index: u32, kind: CallKind, urgent: bool, call: Call) {
+        self.cols[index as usize].jobs += 1;
+        let id = self.calls.add(kind, self.id(index));
+        self.lanes.call(id, urgent, call);
+    }
+
+    /// Hands opens and closes to the threads, as far as the limit on descriptors allows.
+    pub(super) fn start_opens(&mut self) {
+        if self.files.opening() > 0 {
+            self.files.evict(&mut self.closes);
+            while let Some(open) = self.files.next_open(self.now_ns) {
+                self.start_open(&open);
+                self.files.evict(&mut self.closes);
+            }
+        }
+        let closes = std::mem::take(&mut self.closes);
+        for descriptor in &closes {
+            self.close_descriptor(*descriptor);
+        }
+        self.closes = closes;
+        self.closes.clear();
+    }
+
+    pub(super) fn close_descriptor(&mut self, descriptor: Descriptor) {
+        let id = self.calls.add(CallKind::Close, Id::NONE);
+        self.lanes.call(id, false, Call::Close(descriptor));
+    }
+
+    fn start_open(&mut self, open: &NextOpen) {
+        let offer = match open.direct_only {
+            true => None,
+            false => self.offer(open.index),
+        };
+        let request = offer.as_ref().map(|(id, _)| *id);
+        let call = self.files.open_call(open, offer.map(|(_, offer)| offer));
+        let kind = CallKind::Open(open.index, request);
+        let id = self.calls.add(kind, Id::NONE);
+        self.lanes.call(id, open.urgent, Call::Open(Box::new(call)));
+    }
+
+    /// Memory of the first request that waits for a file, if its bytes may be read with the open.
+    fn offer(&mut self, file: u32) -> Option<(Id, Offer)> {
+        if self.lanes.is_modeled() {
+            return None;
+        }
+        let id = self.files.first_waiter(file)?;
+        let index = id.index();
+        if !self.is_known(id) || !self.may_offer(index) {
+            return None;
+        }
+        let body = *self.side.peek(index);
+        let memory = match self.memory_kind(index) {
+            MemoryKind::Pool => OfferMemory::Pool(Arc::clone(&self.shared.buffers)),
+            MemoryKind::Borrowed => lent(body.pointer, body.room)?,
+            MemoryKind::Buffer => match self.side.memory(index) {
+                Memory::Buffer(buffer) => lent(buffer.base(), buffer.capacity() as u64)?,
+                _ => return None,
+            },
+            MemoryKind::Owned => {
+                let span = self.side.memory(index).span()?;
+                lent(span.pointer, span.len)?
+            }
+            MemoryKind::Pieces | MemoryKind::Supply | MemoryKind::None => return None,
+        };
+        let token = Arc::default();
+        let extra = self.extra(index);
+        extra.offer = Some(Arc::clone(&token));
+        self.cols[index as usize].jobs += 1;
+        Some((
+            id,
+            Offer {
+                offset: body.offset,
+                len: body.len,
+                memory,
+                token,
+            },
+        ))
+    }
+
+    /// Whether a request is a plain read of stored bytes that has not begun, and not too long.
+    fn may_offer(&mut self, index: u32) -> bool {
+        let file = self.side.peek(index).file;
+        let Some(file) = self.files.peek(file) else {
+            return false;
+        };
+        let direct = self.files.access_of(file) == millstream_io::Access::Direct;
+        if direct || file.options.write || file.can_hang() {
+            return false;
+        }
+        let col = &self.cols[index as usize];
+        let queue = u32::from(col.queue);
+        let fresh = col.state == State::Opening
+            && col.verb == Verb::Read
+            && col.ending.is_none()
+            && !col.is_out()
+            && col.issued == 0
+            && !col.has(flag::ASKED)
+            && !col.has(flag::PREPARED);
+        let plain = self.rare(index).is_none_or(|rare| {
+            rare.after.is_none() && rare.write_after.is_none() && rare.table.is_none()
+        });
+        let state = self.queues.state(queue);
+        let served = !state.paused && state.bucket.is_none();
+        let budget = state.shared.options.bytes.is_some();
+        let head = self.side.head(index);
+        let body = self.side.peek(index);
+        let whole = body.len == u64::MAX && body.offset == 0;
+        let short = body.len <= limits::OFFER_BYTES_MAX;
+        fresh
+            && plain
+            && served
+            && head.codec == millstream_codec::CodecId::STORED
+            && (short || whole && !budget)
+            && self.declared(index).is_none()
+    }
+
+    /// Takes memory back that a request has offered, unless a thread is reading into it.
+    pub(super) fn withdraw_offer(&mut self, index: u32) {
+        if !self.cols[index as usize].has(flag::EXTRA) {
+            return;
+        }
+        if let Some(extra) = self.extras[index as usize].as_mut()
+            && extra.offer.as_ref().is_some_and(|token| token.withdraw())
+        {
+            extra.offer = None;
+            self.cols[index as usize].jobs -= 1;
+        }
+    }
+
+    pub(super) fn offer_is_out(&self, index: u32) -> bool {
+        let extra = self.extras[index as usize].as_ref();
+        self.cols[index as usize].has(flag::EXTRA) && extra.is_some_and(|it| it.offer.is_some())
+    }
+
+    pub(super) fn answer_all(&mut self) {
+        let mut answers = std::mem::take(&mut self.answers);
+        for answer in answers.drain(..) {
+            self.answer(answer);
+        }
+        self.answers = answers;
+    }
+
+    pub(super) fn answer(&mut self, done: CallDone) {
+        let (kind, request) = self.calls.remove(done.id);
+        match (kind, done.answer) {
+            (CallKind::Open(file, offered), CallAnswer::Opened(answer)) => {
+                self.opened(file, offered, *answer);
+            }
+            (CallKind::Close, _) => self.files.closed(1),
+            (kind, answer) => {
+                if !self.is_known(request) {
+                    self.quarantine_back(request, 0, 1);
+                    return;
+                }
+                let index = request.index();
+                self.cols[index as usize].jobs -= 1;
+                let flow = self.answered(index, kind, answer);
+                self.follow(index, flow);
+            }
+        }
+    }
+
+    /// An open is back.
+    fn opened(&mut self, file: u32, offered: Option<Id>, mut answer: OpenAnswer) {
+        let counters = &self.shared.counters;
+        counters.opens.add(1);
+        counters.open_ns.add(answer.spent_ns);
+        counters.open_max_ns.raise(answer.spent_ns);
+        if let Some(id) = offered {
+            self.offer_answered(id, answer.read.take(), answer.spent_ns);
+        }
+        // Held until its waiters were told: the completion of the last would let go of it.
+        self.files.hold(file);
+        if self.files.open_done(file, &answer) {
+            let waiters = std::mem::take(&mut self.files.at(file).waiters);
+            let ready = waiters.into_iter().map(|id| (id, What::FileReady));
+            // Popped from the end: the first waiter looks first.
+            self.events.extend(ready.rev());
+        } else {
+            let limit = self.files.descriptors_max();
+            self.shared.warn(format!(
+                "the process is out of descriptors: the storage uses at most {limit}"
+            ));
+        }
+        self.handle_events();
+        if self.files.release(file) {
+            self.finish_file(file);
+        }
+    }
+
+    /// The open of a file to which a request had offered its memory is back.
+    fn offer_answered(&mut self, id: Id, read: Option<OfferRead>, spent_ns: u64) {
+        if !self.is_known(id) {
+            self.quarantine_back(id, 0, 1);
+            return;
+        }
+        let index = id.index();
+        let extra = self.extras[index as usize].as_mut();
+        if extra.and_then(|extra| extra.offer.take()).is_none() {
+            return; // It was withdrawn.
+        }
+        let col = &mut self.cols[index as usize];
+        col.jobs -= 1;
+        if col.ending.is_some() {
+            let flow = self.drained(index);
+            self.follow(index, flow);
+            return;
+        }
+        // What could not be read takes the ordinary way, which reports what is wrong.
+        let Some(read) = read else {
+            return;
+        };
+        col.len = read.len;
+        col.state.on(Event::Work);
+        match (read.buffer, self.memory_kind(index)) {
+            (Some(buffer), _) => self.side.set_memory(index, Memory::Buffer(buffer)),
+            (None, MemoryKind::Buffer) => {
+                let len = usize::try_from(read.len).expect("it is in memory");
+                if let Memory::Buffer(buffer) = self.side.memory(index) {
+                    buffer.set_view(0, len);
+                }
+            }
+            _ => {}
+        }
+        self.shared.counters.stored_bytes.add(read.len);
+        self.shared.counters.read_with_open.add(1);
+        if self.shared.recorder.is_on() {
+            let start_ns = self.now_ns.saturating_sub(spent_ns);
+            self.trace(TraceLane::Device, start_ns, self.now_ns, read.len, index);
+        }
+        self.follow(index, Flow::End(None));
+    }
+
+    /// A call of a request is answered.
+    fn answered(&mut self, index: u32, kind: CallKind, answer: CallAnswer) -> Flow {
+        let ending = self.cols[index as usize].ending.is_some();
+        // What a call on names did is what happened, even if its cancellation came meanwhile.
+        if ending && kind != CallKind::Names {
+            return self.after_out(index);
+        }
+        match (kind, answer) {
+            (CallKind::Len, CallAnswer::Len(Ok(len))) => {
+                let file = self.side.peek(index).file.0.index();
+                self.files.at(file).set_len(len);
+                self.file_ready(index)
+            }
+            (CallKind::Content, CallAnswer::Content(Ok(bytes))) => self.content(index, &bytes),
+            (CallKind::Sync, CallAnswer::Done(result)) => self.synced(index, result),
+            (CallKind::Prefetch, CallAnswer::Done(Ok(()))) => self.prefetch(index),
+            (CallKind::Names, CallAnswer::Done(Ok(()))) => {
+                self.cols[index as usize].ending = None;
+                Flow::End(None)
+            }
+            (_, CallAnswer::Len(Err(error)) | CallAnswer::Done(Err(error)))
+            | (_, CallAnswer::Content(Err(error))) => {
+                self.cols[index as usize].ending = None;
+                Flow::End(Some(Error::from(error)))
+            }
+            _ => unreachable!("a call has an answer of its kind"),
+        }
+    }
+
+    /// The content of a file that reports no length: copied, because there is little of it.
+    fn content(&mut self, index: u32, bytes: &[u8]) -> Flow {
+        if bytes.is_empty() || self.side.head(index).codec != millstream_codec::CodecId::STORED {
+            return self.file_ready(index);
+        }
+        let landed = match self.memory_kind(index) {
+            MemoryKind::Pool => match self.shared.buffers.take(bytes.len()) {
+                Ok(mut buffer) => {
+                    buffer.copy_from_slice(bytes);
+                    self.side.set_memory(index, Memory::Buffer(buffer));
+                    true
+                }
+                Err(error) => return Flow::End(Some(error.into())),
+            },
+            _ => self.copy_into(index, bytes),
+        };
+        if !landed {
+            let cause = "the file reports no length: read it into a buffer with enough room";
+            return Flow::End(Some(Error::new(ErrorKind::DestinationTooSmall, cause)));
+        }
+        self.cols[index as usize].len = bytes.len() as u64;
+        Flow::End(None)
+    }
+
+    /// Copies bytes into a request's memory; false: it has no room for them.
+    fn copy_into(&mut self, index: u32, mut bytes: &[u8]) -> bool {
+        let mut pieces = self.pieces(index);
+        let room: usize = pieces.iter_mut().map(|piece| piece.slice().len()).sum();
+        if room < bytes.len() {
+            return false;
+        }
+        for piece in &mut pieces {
+            let piece = piece.slice();
+            let (head, rest) = bytes.split_at(piece.len().min(bytes.len()));
+            piece[..head.len()].copy_from_slice(head);
+            bytes = rest;
+        }
+        true
+    }
+
+    /// A sync is back: an earlier write may have failed.
+    fn synced(&mut self, index: u32, result: Result<(), IoError>) -> Flow {
+        let file = self.side.peek(index).file.0.index();
+        let earlier = self.files.at(file).write_error.take();
+        Flow::End(earlier.or(result.err().map(Error::from)))
+    }
+
+    /// Everything before an ordered request has completed.
+    pub(super) fn start_ordered(&mut self, index: u32) -> Flow {
+        let body = *self.side.peek(index);
+        let col = &mut self.cols[index as usize];
+        if col.state != State::Gated || col.ending.is_some() {
+            return Flow::Wait;
+        }
+        let extra = self.extras[index as usize].as_mut();
+        let extra = extra.expect("work on names is in the extra part");
+        extra.path = extra.rare.work.path().map(Arc::from);
+        let call = match std::mem::take(&mut extra.rare.work) {
+            Work::Rename { from, to } => Call::Rename { from, to },
+            Work::Remove { path } => Call::Remove { path },
+            Work::Commit(beside) => Call::Commit(beside),
+            Work::Replace { path } => {
+                let len = usize::try_from(body.len).expect("it is in memory");
+                let content = Segment::new(body.pointer, len);
+                Call::Replace { path, content }
+            }
+            _ => unreachable!("only work on names is ordered"),
+        };
+        col.state.on(Event::Work);
+        self.call_for(index, CallKind::Names, false, call);
+        Flow::Wait
+    }
+
+    /// Brings the next part of a range into memory.
+    pub(super) fn prefetch(&mut self, index: u32) -> Flow {
+        let Some(Work::Prefetch(view)) = self.rare(index).map(|rare| &rare.work) else {
+            unreachable!("a prefetch has a view")
+        };
+        let (view, body) = (Arc::clone(view), *self.side.peek(index));
+        let end = body.offset.checked_add(body.len);
+        if end.is_none_or(|end| end > view.len() as u64) {
+            let cause = format!(
+                "the range reaches past the end of the view ({})",
+                view.len()
+            );
+            return Flow::End(Some(Error::new(ErrorKind::PastEnd, cause)));
+        }
+        let col = &mut self.cols[index as usize];
+        let (offset, left) = (body.offset + col.issued, body.len - col.issued);
+        if left == 0 {
+            return Flow::End(None);
+        }
+        let len = left.min(PREFETCH_BYTES);
+        col.issued += len;
+        col.state.on(Event::Work);
+        let call = Call::Prefetch { view, offset, len };
+        self.call_for(index, CallKind::Prefetch, false, call);
+        Flow::Wait
+    }
+}
+
+/// Memory that is offered to an open.
+fn lent(pointer: *mut u8, len: u64) -> Option<OfferMemory> {
+    let len = usize::try_from(len).ok()?;
+    Some(OfferMemory::Lent(Segment::new(pointer, len)))
+}

@@ -1,0 +1,124 @@
+//! Identifiers: one `u64` each, tagged with the storage that gave them, so that an identifier of
+//! another storage is noticed and never names something else.
+//!
+//! Layout: 12 bits of storage number, 20 bits of index, 32 bits of generation (from the top:
+//! generation, storage, index). The numbers of storages that live are distinct; one static bitmap
+//! gives them out, the only global of this crate.
+
+use crate::limits::{INDEX_BITS, STORAGES_MAX};
+
+const INDEX_MASK: u64 = (1 << INDEX_BITS) - 1;
+
+/// An index with its generation and storage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(transparent)]
+pub(crate) struct Id(u64);
+
+impl Id {
+    /// Names nothing.
+    pub(crate) const NONE: Id = Id(u64::MAX);
+
+    #[inline]
+    pub(crate) fn new(storage: StorageNumber, index: u32, generation: u32) -> Id {
+        debug_assert!(u64::from(index) <= INDEX_MASK, "an index has 20 bits");
+        let storage = u64::from(storage.0) << INDEX_BITS;
+        Id(u64::from(generation) << 32 | storage | u64::from(index))
+    }
+
+    #[inline]
+    pub(crate) fn index(self) -> u32 {
+        (self.0 & INDEX_MASK) as u32
+    }
+
+    #[inline]
+    pub(crate) fn generation(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
+    #[inline]
+    pub(crate) fn storage(self) -> StorageNumber {
+        StorageNumber((self.0 >> INDEX_BITS & 0xfff) as u16)
+    }
+}
+
+/// A file of a storage. Plain data: it may be copied, kept and sent to other threads. A stale id,
+/// or one of another storage, is noticed (`StaleFile`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct FileId(pub(crate) Id);
+
+impl FileId {
+    /// No file: for requests that have none.
+    pub(crate) const NONE: FileId = FileId(Id::NONE);
+
+    /// The id as a number, to be kept where only plain integers fit.
+    #[must_use]
+    pub fn to_bits(self) -> u64 {
+        self.0.0
+    }
+
+    /// The id of a number that [`FileId::to_bits`] gave. Any other number is noticed when used.
+    #[must_use]
+    pub fn from_bits(bits: u64) -> FileId {
+        FileId(Id(bits))
+    }
+}
+
+/// The number of a storage; given back when it is dropped by its owner.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct StorageNumber(u16);
+
+static NUMBERS: std::sync::Mutex<Numbers> = std::sync::Mutex::new(Numbers {
+    taken: [0; STORAGES_MAX / 64],
+    serial: 0,
+});
+
+struct Numbers {
+    taken: [u64; STORAGES_MAX / 64],
+    /// Storages made so far: where the generations of a storage begin, so that an id of an earlier
+    /// storage of the same number is noticed, too.
+    serial: u32,
+}
+
+impl StorageNumber {
+    /// A number that no living storage has, and the first generation for its ids.
+    pub(crate) fn take() -> Option<(StorageNumber, u32)> {
+        let mut numbers = NUMBERS
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let word = numbers.taken.iter().position(|word| *word != u64::MAX)?;
+        let bit = numbers.taken[word].trailing_ones();
+        numbers.taken[word] |= 1 << bit;
+        numbers.serial = numbers.serial.wrapping_add(1);
+        let number = u16::try_from(word as u32 * 64 + bit).expect("12 bits");
+        Some((StorageNumber(number), numbers.serial))
+    }
+
+    /// Gives the number back; its storage is gone.
+    pub(crate) fn give_back(self) {
+        let mut numbers = NUMBERS
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let (word, bit) = (usize::from(self.0) / 64, self.0 % 64);
+        assert!(numbers.taken[word] & 1 << bit != 0, "given back once");
+        numbers.taken[word] &= !(1 << bit);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parts_of_an_id_come_back() {
+        let (storage, serial) = StorageNumber::take().expect("a number");
+        let id = Id::new(storage, 0xf_fffe, 0xdead_beef);
+        assert_eq!(id.index(), 0xf_fffe);
+        assert_eq!(id.generation(), 0xdead_beef);
+        assert_eq!(id.storage(), storage);
+        let (other, later) = StorageNumber::take().expect("another number");
+        assert_ne!(storage, other, "two storages that live");
+        assert_ne!(serial, later);
+        other.give_back();
+        storage.give_back();
+    }
+}

@@ -1,0 +1,289 @@
+//! The devices of a storage: whatever completes later. The main lane is the ring or a pool of
+//! threads, and the engine sleeps in it; the others ring its doorbell.
+//!
+//! # Safety
+//! Memory named by an operation or a call lies in a request's memory or a window, which the engine
+//! keeps (in the slot or in quarantine) until the completion, and leaks if a device reports it as
+//! abandoned. Lists of segments are owned by `transfers` as long. Files count their operations and
+//! stay open.
+#![expect(unsafe_code, reason = "lends memory to devices")]
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use millstream_io::backend::threads_device;
+use millstream_io::device::cached::{Cached, CachedOptions};
+use millstream_io::device::calls::{Call, CallDone, Calls, CallsOptions};
+use millstream_io::device::modeled::{ModelClock, Modeled};
+use millstream_io::device::null::NullDevice;
+use millstream_io::{
+    Completion, Device, Doorbell, FileSystem, IoError, Operation, Region, ThreadSettings,
+};
+
+use crate::options::StorageOptions;
+use crate::transfers::Lane;
+
+/// See the header.
+pub(crate) struct Lanes {
+    main: Box<dyn Device>,
+    cached: Cached,
+    slow: Option<Box<dyn Device>>,
+    calls: Calls,
+    fs: Arc<dyn FileSystem>,
+    clock: Option<ModelClock>,
+    /// Mounts that can hang need threads beside the main lane.
+    slow_apart: bool,
+    depth: u32,
+    io_threads: usize,
+    bell: Doorbell,
+    /// Operations pushed to the main lane since its last submit.
+    unsubmitted: usize,
+}
+
+/// Operations that may be pushed and not submitted at the end of a round: what is pushed in the
+/// last rounds before the engine sleeps goes to the device with the call that sleeps.
+const UNSUBMITTED_MAX: usize = 16;
+
+/// Threads of the main lane if a ring breaks: what saturates an NVMe device at 4 KiB.
+const IO_THREADS_DEFAULT: usize = 8;
+
+impl Lanes {
+    pub(crate) fn new(
+        device: Box<dyn Device>,
+        slow_apart: bool,
+        options: &StorageOptions,
+        fs: Arc<dyn FileSystem>,
+    ) -> Lanes {
+        let clock = options.disk_model.clone().map(ModelClock::new);
+        let bell = device.doorbell();
+        let main = modeled(device, clock.as_ref());
+        let pumped = options.threads.pumped;
+        let cores = millstream_io::available_cores();
+        let helpers = match pumped {
+            true => 0,
+            // The engine copies, too: with it at most as many threads as the depth.
+            false => (cores - 1).min(options.depth as usize - 1),
+        };
+        let settings = &options.threads.worker;
+        Lanes {
+            main,
+            cached: copies(&fs, &bell, helpers, settings.clone()),
+            slow: None,
+            calls: blocking(&fs, &bell, pumped, settings.clone()),
+            fs,
+            clock,
+            slow_apart,
+            depth: options.depth,
+            io_threads: options.threads.io_threads.unwrap_or(IO_THREADS_DEFAULT),
+            bell,
+            unsubmitted: 0,
+        }
+    }
+
+    pub(crate) fn doorbell(&self) -> Doorbell {
+        self.bell.clone()
+    }
+
+    /// Whether completions are delayed by a disk model: then the page cache counts as empty.
+    pub(crate) fn is_modeled(&self) -> bool {
+        self.clock.is_some()
+    }
+
+    pub(crate) fn depth(&self) -> usize {
+        self.main.depth()
+    }
+
+    /// The lane for files on a mount that can hang, made when the first is opened. A pool of
+    /// threads serves them itself.
+    pub(crate) fn slow_lane(&mut self) -> Result<Lane, IoError> {
+        if !self.slow_apart {
+            return Ok(Lane::Main);
+        }
+        if self.slow.is_none() {
+            let device = threads_device(2, self.depth, Some(self.bell.clone()))?;
+            self.slow = Some(modeled(device, self.clock.as_ref()));
+        }
+        Ok(Lane::Slow)
+    }
+
+    /// Pushes the front of `operations` to a lane; what it took is removed.
+    #[inline]
+    pub(crate) fn push(&mut self, lane: Lane, operations: &mut Vec<Operation>) {
+        if operations.is_empty() {
+            return;
+        }
+        let device: &mut dyn Device = match (lane, &mut self.slow) {
+            (Lane::Cached, _) => &mut self.cached,
+            (Lane::Slow, Some(slow)) => slow.as_mut(),
+            _ => self.main.as_mut(),
+        };
+        // SAFETY: see the header of this file.
+        let taken = unsafe { device.push(operations) };
+        if lane == Lane::Main {
+            self.unsubmitted += taken;
+        }
+        operations.drain(..taken);
+    }
+
+    /// Pushes a call.
+    #[inline]
+    pub(crate) fn call(&mut self, id: u64, urgent: bool, call: Call) {
+        // SAFETY: see the header of this file.
+        unsafe { self.calls.push(id, urgent, call) };
+    }
+
+    /// Starts what was pushed. The main lane's operations wait for the call that sleeps, if they
+    /// are few and the device does not run dry meanwhile.
+    pub(crate) fn submit(&mut self, force: bool) -> Result<(), IoError> {
+        // The other lanes never break: they have no ring.
+        let _ = self.cached.submit();
+        if let Some(slow) = &mut self.slow {
+            let _ = slow.submit();
+        }
+        self.calls.submit();
+        let with_device = self.main.in_flight().saturating_sub(self.unsubmitted);
+        let many = self.unsubmitted >= UNSUBMITTED_MAX || with_device <= 2 * self.unsubmitted;
+        if self.unsubmitted > 0 && (many || force) {
+            self.unsubmitted = 0;
+            return self.main.submit();
+        }
+        Ok(())
+    }
+
+    /// Appends what has completed; how many.
+    pub(crate) fn reap(&mut self, into: &mut Vec<Completion>) -> usize {
+        let mut count = self.main.reap(into);
+        if self.cached.in_flight() > 0 {
+            count += self.cached.reap(into);
+        }
+        if let Some(slow) = &mut self.slow {
+            count += slow.reap(into);
+        }
+        count
+    }
+
+    pub(crate) fn reap_calls(&mut self, into: &mut Vec<CallDone>) -> usize {
+        match self.calls.in_flight() {
+            0 => 0,
+            _ => self.calls.reap(into),
+        }
+    }
+
+    pub(crate) fn calls_out(&self) -> usize {
+        self.calls.in_flight()
+    }
+
+    /// Copies wait, or helpers still copy and will be done within microseconds: whether the engine
+    /// must not sleep now.
+    pub(crate) fn stays_awake(&mut self, awake: &mut dyn FnMut() -> bool) -> bool {
+        if self.cached.in_flight() == 0 {
+            return false;
+        }
+        self.cached.waiting() > 0 || self.cached.spin(awake)
+    }
+
+    /// Sleeps until something completes, the bell rings, or the time has passed.
+    pub(crate) fn wait(
+        &mut self,
+        timeout: Option<Duration>,
+        awake: &mut dyn FnMut() -> bool,
+    ) -> Result<(), IoError> {
+        self.unsubmitted = 0;
+        let lanes = [Some(&self.main), self.slow.as_ref()];
+        let due = lanes.into_iter().flatten();
+        let due = due.filter_map(|lane| lane.next_completion_at()).min();
+        let due = due.map(|at| at.saturating_duration_since(Instant::now()));
+        let timeout = timeout.into_iter().chain(due).min();
+        let Lanes {
+            main,
+            cached,
+            calls,
+            ..
+        } = self;
+        main.wait(timeout, &mut || {
+            awake() || cached.has_done() || calls.has_done()
+        })
+    }
+
+    pub(crate) fn register(&mut self, region: &Arc<Region>) {
+        self.main.register(region);
+    }
+
+    /// Replaces a main lane that broke by threads. Completions of what it never began, with
+    /// `ECANCELED`, are appended; the ids of what the system still holds are returned.
+    pub(crate) fn replace_main(
+        &mut self,
+        completions: &mut Vec<Completion>,
+    ) -> Result<Vec<u64>, IoError> {
+        // They ring the bell of the ring, which callers have; the engine then looks once in a
+        // millisecond, which is good enough for a storage whose ring broke.
+        let threads = threads_device(self.io_threads, self.depth, Some(self.bell.clone()))?;
+        let broken = std::mem::replace(&mut self.main, modeled(threads, self.clock.as_ref()));
+        self.unsubmitted = 0;
+        self.slow_apart = false;
+        Ok(broken.shutdown(Instant::now(), completions).operations)
+    }
+
+    /// Ends all lanes; completions and answers are appended. How many operations and calls the
+    /// system still holds.
+    pub(crate) fn shutdown(
+        &mut self,
+        deadline: Instant,
+        completions: &mut Vec<Completion>,
+        answers: &mut Vec<CallDone>,
+    ) -> usize {
+        let nothing: Box<dyn Device> = Box::new(NullDevice::new(1));
+        let main = std::mem::replace(&mut self.main, nothing);
+        let cached: Box<dyn Device> = Box::new(std::mem::replace(
+            &mut self.cached,
+            copies(&self.fs, &self.bell, 0, ThreadSettings::default()),
+        ));
+        let calls = std::mem::replace(
+            &mut self.calls,
+            blocking(&self.fs, &self.bell, true, ThreadSettings::default()),
+        );
+        let mut held = calls.shutdown(deadline, answers).len();
+        for lane in [Some(main), self.slow.take(), Some(cached)] {
+            held += lane.map_or(0, |lane| {
+                lane.shutdown(deadline, completions).operations.len()
+            });
+        }
+        held
+    }
+}
+
+fn copies(
+    fs: &Arc<dyn FileSystem>,
+    bell: &Doorbell,
+    threads: usize,
+    settings: ThreadSettings,
+) -> Cached {
+    Cached::new(CachedOptions {
+        fs: Arc::clone(fs),
+        bell: bell.clone(),
+        threads,
+        settings,
+        depth: crate::limits::COPIES_MAX,
+    })
+}
+
+fn blocking(
+    fs: &Arc<dyn FileSystem>,
+    bell: &Doorbell,
+    inline: bool,
+    threads: ThreadSettings,
+) -> Calls {
+    Calls::new(CallsOptions {
+        fs: Arc::clone(fs),
+        bell: bell.clone(),
+        threads,
+        inline,
+    })
+}
+
+fn modeled(device: Box<dyn Device>, clock: Option<&ModelClock>) -> Box<dyn Device> {
+    match clock {
+        Some(clock) => Box::new(Modeled::new(device, clock.clone())),
+        None => device,
+    }
+}

@@ -1,0 +1,368 @@
+//! What callers, workers and the engine share: mail for the engine, and what a storage consists of.
+//!
+//! Mail is swapped out as a whole, so no lock is held over anything but a few moves. The doorbell
+//! is rung after unlocking. Once the engine has taken its last mail (`ended`), nothing is accepted
+//! any more: what would come later is answered by the sender.
+
+use std::path::Path;
+use std::sync::{Arc, OnceLock, Weak};
+use std::task::{Poll, Waker};
+use std::time::{Duration, Instant};
+
+use millstream_io::log::{Log, LogHook, LogLevel};
+use millstream_io::{BufferPool, Doorbell, FileSystem, ForkGuard, Opened};
+
+use crate::decode::jobs::{JobResult, JobSink};
+use crate::destination::FileOptions;
+use crate::error::{Error, ErrorKind};
+use crate::fence::Watcher;
+use crate::ids::{FileId, Id};
+use crate::names::Names;
+use crate::options::StorageOptions;
+use crate::park::{self, StorageThread};
+use crate::priority::Priority;
+use crate::stats::Counters;
+use crate::sync::{AtomicBool, AtomicU32, Mutex, Ordering, lock};
+use crate::trace::Recorder;
+use crate::waiters::{Key, Waiters};
+
+/// Mail for the engine beside submissions.
+pub(crate) enum Letter<Q> {
+    Open {
+        file: FileId,
+        path: Arc<Path>,
+        options: FileOptions,
+    },
+    Adopt {
+        file: FileId,
+        path: Arc<Path>,
+        options: FileOptions,
+        opened: Opened,
+    },
+    Queue(Arc<Q>),
+    Cancel(Id),
+    Change {
+        id: Id,
+        priority: Priority,
+        deadline: Option<Instant>,
+    },
+    Close(Option<Instant>),
+}
+
+/// Letters, submissions and results.
+pub(crate) struct Mail<Q> {
+    pub(crate) letters: Vec<Letter<Q>>,
+    /// Queues that have something new.
+    pub(crate) dirty: Vec<Arc<Q>>,
+    pub(crate) results: Vec<JobResult>,
+}
+
+impl<Q> Default for Mail<Q> {
+    fn default() -> Mail<Q> {
+        Mail {
+            letters: Vec::new(),
+            dirty: Vec::new(),
+            results: Vec::new(),
+        }
+    }
+}
+
+/// The engine of a storage without threads.
+pub(crate) trait Pump: Send {
+    /// One round; whether anything was done.
+    fn pump(&mut self) -> bool;
+    /// Sleeps until something arrives, at most so long.
+    fn rest(&mut self, longest: Duration);
+}
+
+/// What close found held.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CloseReport {
+    /// Operations, calls and jobs that had not come back. Their memory is never freed or reused.
+    pub operations: usize,
+    /// Bytes of the operations.
+    pub bytes: u64,
+    /// Files they keep open.
+    pub files: Vec<std::path::PathBuf>,
+}
+
+/// See the header. `Q` is the shared part of a queue.
+pub(crate) struct Shared<Q> {
+    pub(crate) options: StorageOptions,
+    pub(crate) fs: Arc<dyn FileSystem>,
+    pub(crate) buffers: Arc<BufferPool>,
+    pub(crate) names: Mutex<Names>,
+    pub(crate) counters: Counters,
+    pub(crate) recorder: Recorder,
+    pub(crate) log: Log,
+    pub(crate) epoch: Instant,
+    mail: Mutex<Mail<Q>>,
+    has_mail: AtomicBool,
+    fences: AtomicBool,
+    /// The engine takes no mail any more.
+    ended: AtomicBool,
+    closing: AtomicBool,
+    /// Every request that can end has ended.
+    closed_for_good: AtomicBool,
+    report: Mutex<Option<CloseReport>>,
+    closed: Waiters,
+    bell: OnceLock<Doorbell>,
+    pump: Mutex<Option<Box<dyn Pump>>>,
+    fork: ForkGuard,
+    /// Queues that live.
+    pub(crate) queues: AtomicU32,
+}
+
+impl<Q: Send + Sync + 'static> Shared<Q> {
+    pub(crate) fn new(
+        options: StorageOptions,
+        fs: Arc<dyn FileSystem>,
+        names: Names,
+    ) -> Arc<Shared<Q>> {
+        let buffers = BufferPool::new(options.retained_bytes, options.allocator.clone());
+        Arc::new(Shared {
+            log: Log::new(options.log.clone().map(on_storage_thread)),
+            options,
+            fs,
+            buffers,
+            names: Mutex::new(names),
+            counters: Counters::default(),
+            recorder: Recorder::default(),
+            epoch: Instant::now(),
+            mail: Mutex::default(),
+            has_mail: AtomicBool::new(false),
+            fences: AtomicBool::new(false),
+            ended: AtomicBool::new(false),
+            closing: AtomicBool::new(false),
+            closed_for_good: AtomicBool::new(false),
+            report: Mutex::new(None),
+            closed: Waiters::default(),
+            bell: OnceLock::new(),
+            pump: Mutex::new(None),
+            fork: ForkGuard::new(),
+            queues: AtomicU32::new(0),
+        })
+    }
+
+    pub(crate) fn set_bell(&self, bell: Doorbell) {
+        // Set once, before any caller has the storage; a device that breaks keeps its bell.
+        let _ = self.bell.set(bell);
+    }
+
+    pub(crate) fn set_pump(&self, pump: Option<Box<dyn Pump>>) {
+        let before = std::mem::replace(&mut *lock(&self.pump), pump);
+        drop(before);
+    }
+
+    /// Whether the calling process is a forked child, which has no engine.
+    pub(crate) fn is_forked(&self) -> bool {
+        self.fork.is_child()
+    }
+
+    pub(crate) fn now_ns(&self) -> u64 {
+        self.to_ns(Instant::now())
+    }
+
+    pub(crate) fn to_ns(&self, instant: Instant) -> u64 {
+        let since = instant.saturating_duration_since(self.epoch);
+        u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    pub(crate) fn warn(&self, text: String) {
+        self.log.write(LogLevel::Warning, text);
+    }
+
+    /// Wakes the engine for its mail.
+    fn ring(&self) {
+        self.has_mail.store(true, Ordering::SeqCst);
+        if let Some(bell) = self.bell.get() {
+            bell.ring();
+        }
+    }
+
+    /// Puts something into the mail; false, and nothing was put: the engine has ended.
+    fn post(&self, put: impl FnOnce(&mut Mail<Q>)) -> bool {
+        if self.is_forked() {
+            return false;
+        }
+        let mut mail = lock(&self.mail);
+        if self.ended.load(Ordering::Relaxed) {
+            return false;
+        }
+        put(&mut mail);
+        drop(mail);
+        self.ring();
+        true
+    }
+
+    pub(crate) fn send(&self, letter: Letter<Q>) -> bool {
+        self.post(|mail| mail.letters.push(letter))
+    }
+
+    /// A queue has something new. Its caller has made sure that it is sent once only.
+    pub(crate) fn queue_is_dirty(&self, queue: Arc<Q>) -> bool {
+        self.post(|mail| mail.dirty.push(queue))
+    }
+
+    /// Engine: whether there may be mail; resets the flag.
+    #[inline]
+    pub(crate) fn take_mail_flag(&self) -> bool {
+        self.has_mail.load(Ordering::Relaxed) && self.has_mail.swap(false, Ordering::SeqCst)
+    }
+
+    pub(crate) fn has_mail(&self) -> bool {
+        self.has_mail.load(Ordering::SeqCst)
+    }
+
+    /// Engine: the queues and results; letters are taken after the queues' submissions, so that
+    /// whatever was put before a submission is handled before it.
+    pub(crate) fn take_dirty(&self, dirty: &mut Vec<Arc<Q>>, results: &mut Vec<JobResult>) {
+        let mut mail = lock(&self.mail);
+        std::mem::swap(&mut mail.dirty, dirty);
+        std::mem::swap(&mut mail.results, results);
+    }
+
+    pub(crate) fn take_letters(&self, letters: &mut Vec<Letter<Q>>) {
+        std::mem::swap(&mut lock(&self.mail).letters, letters);
+    }
+
+    pub(crate) fn take_fences_flag(&self) -> bool {
+        self.fences.load(Ordering::Relaxed) && self.fences.swap(false, Ordering::SeqCst)
+    }
+
+    /// Engine, at its end: no mail is accepted any more, unless there is some (then nothing
+    /// changes).
+    pub(crate) fn end_mail(&self) -> bool {
+        let mail = lock(&self.mail);
+        let empty = mail.dirty.is_empty() && mail.letters.is_empty() && mail.results.is_empty();
+        match empty {
+            true => self.ended.store(true, Ordering::SeqCst),
+            false => self.has_mail.store(true, Ordering::SeqCst),
+        }
+        empty
+    }
+
+    /// Begins to close; whether this call is the first to ask for it.
+    pub(crate) fn begin_close(&self) -> bool {
+        !self.closing.swap(true, Ordering::SeqCst)
+    }
+
+    pub(crate) fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::SeqCst)
+    }
+
+    /// Engine: the storage is closed; every thread that waits looks again.
+    pub(crate) fn finish_close(&self, report: CloseReport) {
+        *lock(&self.report) = Some(report);
+        self.closed_for_good.store(true, Ordering::SeqCst);
+        self.closed.wake();
+    }
+
+    /// Blocks until the storage is closed, at most until the deadline.
+    pub(crate) fn wait_closed(&self, deadline: Option<Instant>) -> Option<CloseReport> {
+        let mut key = Key::default();
+        let report = self.block_on(deadline, |waker| {
+            let look = || lock(&self.report).clone();
+            if let Some(report) = look() {
+                return Poll::Ready(report);
+            }
+            self.closed.register(&mut key, waker);
+            look().map_or(Poll::Pending, Poll::Ready)
+        });
+        self.closed.remove(&mut key);
+        report
+    }
+
+    /// Whether the storage is closed: nothing of it completes any more.
+    pub(crate) fn is_ended(&self) -> bool {
+        self.closed_for_good.load(Ordering::SeqCst) || self.is_forked()
+    }
+
+    /// One round of a storage without threads; whether anything was done. Does nothing while
+    /// another thread pumps.
+    pub(crate) fn pump(&self) -> bool {
+        #[cfg(not(loom))]
+        let Ok(mut pump) = self.pump.try_lock() else {
+            return false;
+        };
+        #[cfg(loom)]
+        let mut pump = lock(&self.pump);
+        let Some(engine) = pump.as_mut() else {
+            return false;
+        };
+        let _on = StorageThread::enter();
+        engine.pump()
+    }
+
+    /// Blocks until `poll` is ready: by sleeping, or in pump mode by pumping. `None` once the
+    /// deadline has passed.
+    pub(crate) fn block_on<T>(
+        &self,
+        deadline: Option<Instant>,
+        mut poll: impl FnMut(&Waker) -> Poll<T>,
+    ) -> Option<T> {
+        if !self.options.threads.pumped {
+            return park::block_on(deadline, poll);
+        }
+        loop {
+            if let Poll::Ready(value) = poll(Waker::noop()) {
+                return Some(value);
+            }
+            // However short the wait, it does some of the work: else it could be repeated for ever.
+            let last = deadline.is_some_and(|deadline| Instant::now() >= deadline);
+            if !self.pump() {
+                let longest = Duration::from_millis(1);
+                match lock(&self.pump).as_mut() {
+                    Some(engine) => engine.rest(longest),
+                    None => std::thread::sleep(longest),
+                }
+            }
+            if last {
+                return match poll(Waker::noop()) {
+                    Poll::Ready(value) => Some(value),
+                    Poll::Pending => None,
+                };
+            }
+        }
+    }
+
+    /// As a watcher of fences.
+    pub(crate) fn as_watcher(self: &Arc<Self>) -> Weak<dyn Watcher> {
+        let own: Arc<dyn Watcher> = Arc::clone(self) as Arc<dyn Watcher>;
+        Arc::downgrade(&own)
+    }
+
+    /// Engine: a fence was found reached after it had been watched.
+    pub(crate) fn look_at_fences(&self) {
+        self.fences.store(true, Ordering::SeqCst);
+        self.has_mail.store(true, Ordering::SeqCst);
+    }
+}
+
+/// A log hook that cannot wait for the storage that calls it.
+fn on_storage_thread(hook: LogHook) -> LogHook {
+    Arc::new(move |level, text| {
+        let _on = StorageThread::enter();
+        hook(level, text);
+    })
+}
+
+/// The error of calls on a storage that is closed.
+pub(crate) fn closed_error() -> Error {
+    Error::new(ErrorKind::Closed, "")
+}
+
+impl<Q: Send + Sync + 'static> Watcher for Shared<Q> {
+    fn fence_signaled(&self) {
+        self.fences.store(true, Ordering::SeqCst);
+        self.ring();
+    }
+}
+
+impl<Q: Send + Sync + 'static> JobSink for Shared<Q> {
+    fn job_finished(&self, result: JobResult) {
+        // After the engine's end the result's memory is freed by its drop: windows were leaked.
+        self.post(|mail| mail.results.push(result));
+    }
+}

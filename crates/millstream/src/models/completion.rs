@@ -1,0 +1,211 @@
+//! Queues: submission, capacity, the completion queue, a storage that closes. The engine here is
+//! its mail, queues and slots; every request completes as soon as it is taken in.
+
+use std::sync::Arc;
+
+use millstream_io::Device;
+use millstream_io::device::null::NullDevice;
+
+use super::{check, mailbox, request, spawn};
+use crate::batch::{Completion, Queue};
+use crate::complete::Queues;
+use crate::error::{Error, ErrorKind};
+use crate::ids::StorageNumber;
+use crate::limits::SLOTS_MAX;
+use crate::options::QueueOptions;
+use crate::queue::{FIFO, Mailbox, QueueShared};
+use crate::slots::{Ended, EngineSide, Table};
+use crate::waiters::wake_all;
+
+struct Engine {
+    shared: Arc<Mailbox>,
+    device: NullDevice,
+    side: EngineSide,
+    queues: Queues,
+}
+
+/// An engine with a queue.
+fn engine(capacity: u32) -> (Engine, Arc<QueueShared>) {
+    let (storage, _) = StorageNumber::take().expect("a number");
+    storage.give_back();
+    let (table, side) = Table::new(storage);
+    let (shared, device) = (mailbox(), NullDevice::new(1));
+    shared.set_bell(device.doorbell());
+    let options = QueueOptions {
+        capacity,
+        unclaimed: SLOTS_MAX - capacity,
+        auto_submit: false,
+        ..QueueOptions::default()
+    };
+    let queue = Arc::new(QueueShared::new(Arc::clone(&shared), table, options));
+    let mut queues = Queues::default();
+    queues.add(Arc::clone(&queue));
+    let engine = Engine {
+        shared,
+        device,
+        side,
+        queues,
+    };
+    (engine, queue)
+}
+
+impl Engine {
+    /// Rounds until so many entries have completed.
+    fn run(&mut self, entries: usize) {
+        let mut completed = 0;
+        while completed < entries {
+            let shared = Arc::clone(&self.shared);
+            if shared.take_mail_flag() {
+                completed += self.round();
+            } else {
+                let slept = self.device.wait(None, &mut || shared.has_mail());
+                slept.expect("the device works");
+            }
+        }
+    }
+
+    fn round(&mut self) -> usize {
+        let (mut dirty, mut completed) = (Vec::new(), 0);
+        self.shared.take_dirty(&mut dirty, &mut Vec::new());
+        for queue in dirty {
+            completed += self.take(&queue);
+        }
+        let (mut wakers, queues) = (Vec::new(), &mut self.queues);
+        self.side.settle(&mut wakers, |freed| {
+            queues.touch(0).shared.pool.free_ended(freed);
+        });
+        while queues.next_effect(&mut wakers).is_some() {}
+        wake_all(&mut wakers);
+        completed
+    }
+
+    fn take(&mut self, queue: &QueueShared) -> usize {
+        let (mut parcels, mut commands) = (Vec::new(), Vec::new());
+        let state = self.queues.touch(0);
+        queue.take(&mut parcels, &mut state.spare, &mut commands);
+        let mut count = 0;
+        for mut parcel in parcels {
+            for (place, index) in parcel.indices.drain(..).enumerate() {
+                let sequence = parcel.first_sequence + place as u64;
+                count += 1;
+                if index == FIFO {
+                    let fifo = parcel.fifos.pop_front().expect("one for each mark");
+                    state.add_fifo(sequence, fifo);
+                    continue;
+                }
+                state.live += 1;
+                let (posted, freed) = match self.side.end(index, 5, None) {
+                    Ended::Ticket(_) => (None, None),
+                    Ended::Posted(posted) => (Some(posted), None),
+                    Ended::Freed(freed) => (None, Some(freed)),
+                };
+                state.completed(sequence, 0, posted);
+                freed
+                    .into_iter()
+                    .for_each(|freed| queue.pool.free_ended(freed));
+            }
+            state.spare.push(parcel);
+        }
+        count
+    }
+
+    /// Takes the last mail; nothing is accepted afterwards.
+    fn end(&mut self) {
+        while !self.shared.end_mail() {
+            self.round();
+        }
+    }
+}
+
+#[test]
+fn a_posted_completion_wakes_a_thread_that_waits_for_the_completion_queue() {
+    check(3, || {
+        let (mut engine, shared) = engine(2);
+        let (queue, token) = (Queue::new(Arc::clone(&shared)), Arc::new(()));
+        let served = spawn(move || {
+            engine.run(2);
+            engine
+        });
+        let mut batch = queue.batch();
+        for _ in 0..2 {
+            batch.post(request(&token)).expect("there is room");
+        }
+        batch.submit();
+        let mut completions = [Completion::default(), Completion::default()];
+        let mut count = 0;
+        while count < 2 {
+            assert!(matches!(queue.wait_completions(None), Ok(true)));
+            count += queue.drain_completions(&mut completions[count..]);
+        }
+        for completion in completions {
+            assert!(matches!(completion.result, Ok(5)));
+            assert_eq!(completion.user_data, 7);
+        }
+        assert_eq!(Arc::strong_count(&token), 1);
+        let mut engine = served.join().unwrap();
+        engine.end();
+        drop(batch);
+        assert_eq!(queue.live(), 0);
+    });
+}
+
+#[test]
+fn every_submission_is_served_and_a_full_queue_blocks_until_there_is_room() {
+    for capacity in [1, 2] {
+        check(3, move || {
+            let (mut engine, shared) = engine(capacity);
+            let (queue, token) = (Queue::new(shared), Arc::new(()));
+            let served = spawn(move || {
+                engine.run(2);
+                engine
+            });
+            for _ in 0..2 {
+                queue.detach(request(&token)).expect("room comes");
+            }
+            let mut engine = served.join().unwrap();
+            engine.end();
+            assert_eq!(queue.live(), 0);
+            assert_eq!(Arc::strong_count(&token), 1);
+        });
+    }
+}
+
+/// Held requests of a queue that closes end as closed; none is forgotten.
+#[test]
+fn a_batch_handed_over_to_a_queue_that_closes_is_served_or_refused() {
+    check(3, || {
+        let (mut engine, shared) = engine(2);
+        let (queue, token) = (Queue::new(Arc::clone(&shared)), Arc::new(()));
+        let mut batch = queue.batch();
+        let mut ticket = batch.add(request(&token)).expect("there is room");
+        batch.post(request(&token)).expect("there is room");
+        let closer = spawn(move || {
+            shared.close();
+            engine.take(&shared);
+            engine.round();
+            engine.end();
+            engine
+        });
+        batch.submit();
+        let outcome = ticket.outcome();
+        let engine = closer.join().unwrap();
+        let mut completions = [Completion::default()];
+        assert_eq!(queue.drain_completions(&mut completions), 1);
+        let closed = |result: &Result<u64, Error>| match result {
+            Ok(bytes) => {
+                assert_eq!(*bytes, 5);
+                false
+            }
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::Closed);
+                true
+            }
+        };
+        let all = [&outcome.result, &completions[0].result].map(closed);
+        assert_eq!(all[0], all[1], "a parcel is taken in as a whole");
+        drop(outcome);
+        drop((completions, engine));
+        assert_eq!(queue.live(), 0);
+        assert_eq!(Arc::strong_count(&token), 1);
+    });
+}

@@ -1,0 +1,210 @@
+//! Paths on the caller's side: a path is hashed once, in [`Storage::open`](crate::Storage::open);
+//! from then on a file is an id. The lock is held for a table access only, never over a system
+//! call.
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::destination::FileOptions;
+use crate::ids::{FileId, Id, StorageNumber};
+use crate::limits::FILES_MAX;
+
+struct Named {
+    key: (Arc<Path>, FileOptions),
+    generation: u32,
+    opens: u32,
+}
+
+/// The names of a storage.
+pub(crate) struct Names {
+    storage: StorageNumber,
+    /// Where generations begin.
+    serial: u32,
+    ids: HashMap<(Arc<Path>, FileOptions), u32>,
+    entries: Vec<Named>,
+    free: Vec<u32>,
+}
+
+/// What an open found.
+pub(crate) enum NameOpened {
+    /// Known, and the engine has it.
+    Known(FileId),
+    /// To be handed to the engine.
+    New(FileId, Arc<Path>),
+    /// The storage has as many files as it may.
+    Full,
+}
+
+impl Names {
+    pub(crate) fn new(storage: StorageNumber, serial: u32) -> Names {
+        Names {
+            storage,
+            serial,
+            ids: HashMap::new(),
+            entries: Vec::new(),
+            free: Vec::new(),
+        }
+    }
+
+    pub(crate) fn open(&mut self, path: &Path, options: FileOptions) -> NameOpened {
+        let path: Arc<Path> = match cleaned(path) {
+            Some(clean) => Arc::from(clean),
+            None => Arc::from(path),
+        };
+        let key = (path, options);
+        if let Some(&index) = self.ids.get(&key) {
+            let entry = &mut self.entries[index as usize];
+            entry.opens += 1;
+            let generation = entry.generation;
+            return NameOpened::Known(self.id(index, generation));
+        }
+        let path = Arc::clone(&key.0);
+        match self.entry(key.clone()) {
+            Some(file) => {
+                self.ids.insert(key, file.0.index());
+                NameOpened::New(file, path)
+            }
+            None => NameOpened::Full,
+        }
+    }
+
+    /// An id for a file that is open already. Its path does not lead to it: others that open the
+    /// path get what it means then.
+    pub(crate) fn adopt(&mut self, path: Arc<Path>, options: FileOptions) -> Option<FileId> {
+        self.entry((path, options))
+    }
+
+    fn id(&self, index: u32, generation: u32) -> FileId {
+        FileId(Id::new(self.storage, index, generation))
+    }
+
+    fn entry(&mut self, key: (Arc<Path>, FileOptions)) -> Option<FileId> {
+        if let Some(index) = self.free.pop() {
+            let entry = &mut self.entries[index as usize];
+            entry.key = key;
+            entry.opens = 1;
+            let generation = entry.generation;
+            return Some(self.id(index, generation));
+        }
+        if self.entries.len() == FILES_MAX {
+            return None;
+        }
+        let index = self.entries.len() as u32;
+        self.entries.push(Named {
+            key,
+            generation: self.serial,
+            opens: 1,
+        });
+        Some(self.id(index, self.serial))
+    }
+
+    /// One `open` less; whether it was the last, so that the path means nothing any more. `None`:
+    /// the id is stale, or of another storage.
+    pub(crate) fn close(&mut self, file: FileId) -> Option<bool> {
+        let entry = self.entries.get_mut(file.0.index() as usize)?;
+        let own = file.0.storage() == self.storage && entry.generation == file.0.generation();
+        if !own || entry.opens == 0 {
+            return None;
+        }
+        entry.opens -= 1;
+        if entry.opens > 0 {
+            return Some(false);
+        }
+        if self.ids.get(&entry.key) == Some(&file.0.index()) {
+            self.ids.remove(&entry.key);
+        }
+        Some(true)
+    }
+
+    /// The engine is done with a file whose last close was submitted.
+    pub(crate) fn retire(&mut self, index: u32) {
+        let entry = &mut self.entries[index as usize];
+        assert_eq!(entry.opens, 0, "a retired file was closed");
+        entry.generation = entry.generation.wrapping_add(1);
+        self.free.push(index);
+    }
+}
+
+/// `path` without `.` and empty parts, if it has any. `..` stays: only the system knows what it
+/// means behind a symbolic link.
+fn cleaned(path: &Path) -> Option<PathBuf> {
+    let bytes = path.as_os_str().as_bytes();
+    let odd = bytes.starts_with(b"./")
+        || bytes.windows(2).any(|pair| pair == b"//")
+        || bytes.windows(3).any(|three| three == b"/./");
+    if !odd {
+        return None;
+    }
+    let mut clean: Vec<u8> = Vec::with_capacity(bytes.len());
+    if bytes.starts_with(b"/") {
+        clean.push(b'/');
+    }
+    for part in bytes.split(|&byte| byte == b'/') {
+        if part.is_empty() || part == b"." {
+            continue;
+        }
+        if !clean.is_empty() && !clean.ends_with(b"/") {
+            clean.push(b'/');
+        }
+        clean.extend_from_slice(part);
+    }
+    if clean.is_empty() {
+        clean.push(b'.');
+    }
+    Some(PathBuf::from(OsString::from_vec(clean)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names() -> Names {
+        let (storage, serial) = StorageNumber::take().expect("a number");
+        Names::new(storage, serial)
+    }
+
+    fn open(names: &mut Names, path: &str) -> FileId {
+        match names.open(Path::new(path), FileOptions::default()) {
+            NameOpened::Known(id) | NameOpened::New(id, _) => id,
+            NameOpened::Full => panic!("a few names fit"),
+        }
+    }
+
+    #[test]
+    fn one_path_is_one_id_whatever_its_dots() {
+        let mut names = names();
+        let id = open(&mut names, "a/b");
+        assert_eq!(open(&mut names, "./a//b"), id);
+        assert_eq!(open(&mut names, "a/./b"), id);
+        let dots = open(&mut names, "a/../a/b");
+        assert_ne!(dots, id, "only the system knows where .. leads");
+        assert_ne!(open(&mut names, "A/b"), id, "case matters");
+    }
+
+    #[test]
+    fn an_id_goes_stale_with_its_last_close() {
+        let mut names = names();
+        let id = open(&mut names, "x");
+        open(&mut names, "x");
+        assert_eq!(names.close(id), Some(false));
+        assert_eq!(names.close(id), Some(true));
+        assert_eq!(names.close(id), None, "closed already");
+        let second = open(&mut names, "x");
+        assert_ne!(second, id, "another id while the engine may have the first");
+        names.retire(id.0.index());
+        let third = open(&mut names, "y");
+        assert_ne!(third, id, "a reused entry has a new generation");
+    }
+
+    #[test]
+    fn an_id_of_another_storage_closes_nothing() {
+        let (mut names, mut others) = (names(), names());
+        let (own, other) = (open(&mut names, "x"), open(&mut others, "x"));
+        assert_ne!(own, other);
+        assert_eq!(names.close(other), None);
+        assert_eq!(names.close(own), Some(true));
+    }
+}

@@ -1,0 +1,1091 @@
+//! The slot table: one generational table shared by callers and the engine. All unsafe code of the
+//! core is here.
+//!
+//! `word` names the owner of a slot's data: FREE (whoever took it from the free chain), HELD (its
+//! unsubmitted batch), ENGINE (the one [`EngineSide`]), ENDED (its ticket, or the completion
+//! queue). Each hand-over is a Release store of `word`, each take-over an Acquire load that sees
+//! it.
+//!
+//! `interest` is the ticket's side: WAITING, DETACHED, CANCEL, with the generation above. Waiting
+//! and dropping meet the end as in Dekker's algorithm: the engine stores ENDED for a whole round,
+//! executes one SeqCst fence, and reads each `interest`; a ticket changes `interest`, executes a
+//! SeqCst fence, and reads `word`. At least one sees the other; where both may, one
+//! compare-exchange (FREED) decides who frees. So an end costs no locked instruction.
+//!
+//! A slot that is out keeps its pool alive, so a ticket needs no reference count.
+#![expect(
+    unsafe_code,
+    reason = "slots are handed between threads by their state word; see the header"
+)]
+
+use std::ptr::NonNull;
+use std::sync::{Arc, OnceLock};
+use std::task::Waker;
+use std::time::Instant;
+
+use millstream_codec::CodecId;
+
+use crate::destination::{Memory, MemoryKind};
+use crate::error::Error;
+use crate::group::Group;
+use crate::ids::{FileId, Id, StorageNumber};
+use crate::limits::{SLOT_CHUNK, SLOTS_MAX};
+use crate::priority::Priority;
+use crate::request::{Parts, Rare, Verb};
+use crate::sync::{AtomicU64, Mutex, Ordering, SharedCell, fence, lock};
+
+const CHUNK: u32 = SLOT_CHUNK;
+const NIL: u32 = u32::MAX;
+
+const STATE: u64 = 3;
+const FREE: u64 = 0;
+const ENGINE: u64 = 1;
+const ENDED: u64 = 2;
+const HELD: u64 = 3;
+
+const USUAL: u64 = 1 << 4;
+const RARE: u64 = 1 << 5;
+
+const WAITING: u64 = 1;
+const DETACHED: u64 = 2;
+const CANCEL: u64 = 4;
+const FREED: u64 = 8;
+const OVERDUE: u64 = 16;
+
+const GENERATION: u64 = !(u32::MAX as u64);
+
+/// Who learns of a request's completion: exactly one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Mode {
+    /// Its ticket.
+    Ticket = 0,
+    /// Its queue's completion queue.
+    Posted = 1,
+    /// Nobody but its group, a status, a signal.
+    Detached = 2,
+}
+
+/// What the word says of a request beside its owner.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Head {
+    pub(crate) generation: u32,
+    pub(crate) mode: Mode,
+    pub(crate) usual: bool,
+    pub(crate) rare: bool,
+    pub(crate) verb: Verb,
+    pub(crate) memory: MemoryKind,
+    pub(crate) codec: CodecId,
+    pub(crate) priority: Priority,
+}
+
+impl Head {
+    fn of(word: u64) -> Head {
+        Head {
+            generation: (word >> 32) as u32,
+            mode: match word >> 2 & 3 {
+                0 => Mode::Ticket,
+                1 => Mode::Posted,
+                _ => Mode::Detached,
+            },
+            usual: word & USUAL != 0,
+            rare: word & RARE != 0,
+            verb: Verb::from_index((word >> 8 & 15) as u8),
+            memory: MemoryKind::from_index((word >> 12 & 15) as u8),
+            codec: CodecId((word >> 16 & 255) as u8),
+            priority: Priority::from_index((word >> 24 & 3) as usize),
+        }
+    }
+}
+
+/// What a request is while the engine has it, and its outcome afterwards.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct Body {
+    pub(crate) file: FileId,
+    pub(crate) offset: u64,
+    /// Stored bytes asked for; then raw bytes that landed. Of a free slot: the next in its chain.
+    pub(crate) len: u64,
+    /// Where raw bytes land, or come from; null before there is memory.
+    pub(crate) pointer: *mut u8,
+    /// Bytes that can land.
+    pub(crate) room: u64,
+    pub(crate) user_data: u64,
+}
+
+/// What some requests have: flagged, without a box.
+#[derive(Default)]
+pub(crate) struct Usual {
+    pub(crate) group: Option<Group>,
+    pub(crate) deadline: Option<Instant>,
+    /// `u64::MAX`: not given.
+    pub(crate) raw_len: u64,
+    /// Bytes counted in the byte budget of its queue.
+    pub(crate) charged: u64,
+}
+
+#[repr(C, align(64))]
+struct Hot {
+    word: AtomicU64,
+    interest: AtomicU64,
+    body: SharedCell<Body>,
+}
+#[cfg(not(loom))]
+const _: () = assert!(size_of::<Hot>() == 64, "a slot's hot half is a cache line");
+
+#[derive(Default)]
+struct Cold {
+    memory: SharedCell<Memory>,
+    error: SharedCell<Option<Error>>,
+    usual: SharedCell<Usual>,
+    rare: SharedCell<Option<Box<Rare>>>,
+    waker: Mutex<Option<Waker>>,
+}
+
+/// All slots of a storage. The hot halves and tags are one zeroed reservation, of which only what
+/// is used becomes resident, so a slot is found without a lookup; cold halves are made by chunk.
+pub(crate) struct Table {
+    storage: StorageNumber,
+    hot: Reserved<Hot>,
+    tags: Reserved<AtomicU64>,
+    cold: Box<[OnceLock<Box<[Cold]>>]>,
+    chunks: Mutex<Chunks>,
+}
+
+#[derive(Default)]
+struct Chunks {
+    made: u32,
+    free: Vec<u32>,
+}
+
+// SAFETY: bodies and cold halves are used only by the owner that `word` names; the raw pointer in a
+// body is memory whose lender allows any thread.
+unsafe impl Sync for Table {}
+// SAFETY: as above.
+unsafe impl Send for Table {}
+
+#[cfg(not(loom))]
+mod reserved {
+    use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+    use std::ptr::NonNull;
+
+    use super::{AtomicU64, Hot, SLOTS_MAX};
+
+    /// Types for which all zeroes is a value, and which need no drop.
+    pub(super) trait Zeroed {}
+    impl Zeroed for Hot {}
+    impl Zeroed for AtomicU64 {}
+
+    /// Zeroed memory for `SLOTS_MAX` values.
+    pub(super) struct Reserved<T: Zeroed>(NonNull<T>);
+
+    impl<T: Zeroed> Reserved<T> {
+        const LAYOUT: Layout = match Layout::array::<T>(SLOTS_MAX as usize) {
+            Ok(layout) => layout,
+            Err(_) => panic!("the reservation exceeds the address space"),
+        };
+
+        pub(super) fn new() -> Reserved<T> {
+            // SAFETY: the layout has a size.
+            let memory = unsafe { alloc_zeroed(Self::LAYOUT) };
+            match NonNull::new(memory.cast()) {
+                Some(memory) => Reserved(memory),
+                None => handle_alloc_error(Self::LAYOUT),
+            }
+        }
+
+        #[inline(always)]
+        pub(super) fn at(&self, index: u32) -> &T {
+            assert!(index < SLOTS_MAX, "a slot's index");
+            // SAFETY: inside the reservation, which lives as long as `self`; zeroes are a value.
+            unsafe { self.0.add(index as usize).as_ref() }
+        }
+    }
+
+    impl<T: Zeroed> Drop for Reserved<T> {
+        fn drop(&mut self) {
+            // SAFETY: allocated by `new` with this layout.
+            unsafe { dealloc(self.0.as_ptr().cast(), Self::LAYOUT) }
+        }
+    }
+}
+
+#[cfg(loom)]
+mod reserved {
+    use super::{AtomicU64, Body, FileId, Hot, SLOTS_MAX, SharedCell};
+
+    pub(super) trait Zeroed {
+        fn zeroed() -> Self;
+    }
+    impl Zeroed for AtomicU64 {
+        fn zeroed() -> AtomicU64 {
+            AtomicU64::new(0)
+        }
+    }
+    impl Zeroed for Hot {
+        fn zeroed() -> Hot {
+            let body = Body {
+                file: FileId::from_bits(0),
+                offset: 0,
+                len: 0,
+                pointer: std::ptr::null_mut(),
+                room: 0,
+                user_data: 0,
+            };
+            Hot {
+                word: AtomicU64::new(0),
+                interest: AtomicU64::new(0),
+                body: SharedCell::new(body),
+            }
+        }
+    }
+
+    pub(super) struct Reserved<T: Zeroed>(Box<[T]>);
+
+    impl<T: Zeroed> Reserved<T> {
+        pub(super) fn new() -> Reserved<T> {
+            Reserved((0..SLOTS_MAX).map(|_| T::zeroed()).collect())
+        }
+
+        pub(super) fn at(&self, index: u32) -> &T {
+            &self.0[index as usize]
+        }
+    }
+}
+
+use reserved::Reserved;
+
+impl Table {
+    /// A table, and the one engine's side of it.
+    pub(crate) fn new(storage: StorageNumber) -> (Arc<Table>, EngineSide) {
+        let table = Arc::new(Table {
+            storage,
+            hot: Reserved::new(),
+            tags: Reserved::new(),
+            cold: (0..SLOTS_MAX / CHUNK).map(|_| OnceLock::new()).collect(),
+            chunks: Mutex::default(),
+        });
+        // Loom does not see who made a cold half, so all are made before there are other threads.
+        #[cfg(loom)]
+        (0..SLOTS_MAX).for_each(|index| _ = table.cold(index));
+        let side = EngineSide {
+            table: Arc::clone(&table),
+            ended: Vec::new(),
+        };
+        (table, side)
+    }
+
+    #[inline(always)]
+    fn hot(&self, index: u32) -> &Hot {
+        self.hot.at(index)
+    }
+
+    #[inline]
+    fn cold(&self, index: u32) -> &Cold {
+        let chunk = &self.cold[(index / CHUNK) as usize];
+        let cold = chunk.get_or_init(|| (0..CHUNK).map(|_| Cold::default()).collect());
+        &cold[(index % CHUNK) as usize]
+    }
+
+    fn id(&self, index: u32, generation: u32) -> Id {
+        Id::new(self.storage, index, generation)
+    }
+
+    /// The first slot of a chunk that no pool has.
+    fn take_chunk(&self) -> Option<u32> {
+        let mut chunks = lock(&self.chunks);
+        if let Some(first) = chunks.free.pop() {
+            return Some(first);
+        }
+        if chunks.made == SLOTS_MAX / CHUNK {
+            return None;
+        }
+        chunks.made += 1;
+        Some((chunks.made - 1) * CHUNK)
+    }
+}
+
+/// The generation of an id in the place where `word` and `interest` have it.
+#[inline]
+fn life(id: Id) -> u64 {
+    u64::from(id.generation()) << 32
+}
+
+/// Mark of a closing pool in `head`; below it then the number of slots that are out.
+const CLOSING: u64 = 1 << 63;
+
+/// Slots of one queue, with what tickets need of it. Lives while its owner does or any slot is out.
+pub(crate) struct Pool<S> {
+    table: Arc<Table>,
+    /// Free slots: count << 32 | first of the chain.
+    head: AtomicU64,
+    chunks_max: u32,
+    chunks: Mutex<Vec<u32>>,
+    pub(crate) shared: S,
+}
+
+/// A caller's private chain of free slots.
+pub(crate) struct Cache {
+    first: u32,
+    last: u32,
+    count: u32,
+}
+
+impl Default for Cache {
+    fn default() -> Cache {
+        Cache {
+            first: NIL,
+            last: NIL,
+            count: 0,
+        }
+    }
+}
+
+/// The owner of a pool: its queue.
+pub(crate) struct PoolOwner<S>(NonNull<Pool<S>>);
+// SAFETY: a pool is used through shared references, and is Sync if what it carries is.
+unsafe impl<S: Send + Sync> Send for PoolOwner<S> {}
+// SAFETY: as above.
+unsafe impl<S: Send + Sync> Sync for PoolOwner<S> {}
+
+impl<S> std::ops::Deref for PoolOwner<S> {
+    type Target = Pool<S>;
+
+    #[inline(always)]
+    fn deref(&self) -> &Pool<S> {
+        // SAFETY: the pool lives while its owner does.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+impl<S> Drop for PoolOwner<S> {
+    fn drop(&mut self) {
+        let made = lock(&self.chunks).len() as u64 * u64::from(CHUNK);
+        let mut head = self.head.load(Ordering::Acquire);
+        loop {
+            // Caches were given back before: what is not in the chain is out.
+            let out = made - (head >> 32);
+            let closing = CLOSING | out;
+            let order = (Ordering::AcqRel, Ordering::Acquire);
+            match self.head.compare_exchange(head, closing, order.0, order.1) {
+                Ok(_) if out == 0 => return Pool::destroy(self.0),
+                Ok(_) => return,
+                Err(now) => head = now,
+            }
+        }
+    }
+}
+
+impl<S> Pool<S> {
+    /// A pool of at most `slots_max` slots (rounded up to whole chunks).
+    pub(crate) fn create(table: Arc<Table>, slots_max: u32, shared: S) -> PoolOwner<S> {
+        let pool = Pool {
+            table,
+            head: AtomicU64::new(u64::from(NIL)),
+            chunks_max: slots_max.div_ceil(CHUNK).max(1),
+            chunks: Mutex::default(),
+            shared,
+        };
+        PoolOwner(NonNull::from(Box::leak(Box::new(pool))))
+    }
+
+    /// No owner is left and no slot is out: the chunks go back to the table.
+    fn destroy(pool: NonNull<Pool<S>>) {
+        // SAFETY: made by `create` from a box; whoever brought the count of slots out to 0 after
+        // the owner was gone calls this once.
+        let pool = unsafe { Box::from_raw(pool.as_ptr()) };
+        let mut own = lock(&pool.chunks);
+        lock(&pool.table.chunks).free.append(&mut own);
+    }
+
+    /// Takes a share of the free slots, at most `most`, so that batches of other threads find some,
+    /// too. The lock makes takers one at a time; others only push, so the chain below the head
+    /// stands still.
+    #[cold]
+    fn refill(&self, cache: &mut Cache, most: u32) -> bool {
+        let mut chunks = lock(&self.chunks);
+        loop {
+            let head = self.head.load(Ordering::Acquire);
+            let (first, count) = (head as u32, (head >> 32) as u32);
+            if first == NIL {
+                if !self.add_chunk(&mut chunks) {
+                    return false;
+                }
+                continue;
+            }
+            let taken = count.div_ceil(4).clamp(1, most);
+            let (mut last, mut next) = (first, self.next_free(first));
+            for _ in 1..taken {
+                (last, next) = (next, self.next_free(next));
+            }
+            let rest = u64::from(count - taken) << 32 | u64::from(next);
+            let order = (Ordering::AcqRel, Ordering::Acquire);
+            if self
+                .head
+                .compare_exchange(head, rest, order.0, order.1)
+                .is_ok()
+            {
+                *cache = Cache {
+                    first,
+                    last,
+                    count: taken,
+                };
+                return true;
+            }
+        }
+    }
+
+    /// Adds a chunk of the table to the free slots; false: the pool or the table has no more.
+    fn add_chunk(&self, chunks: &mut Vec<u32>) -> bool {
+        if chunks.len() as u32 >= self.chunks_max {
+            return false;
+        }
+        let Some(first) = self.table.take_chunk() else {
+            return false;
+        };
+        chunks.push(first);
+        for index in first..first + CHUNK - 1 {
+            self.link(index, index + 1);
+        }
+        self.push_chain(first, first + CHUNK - 1, CHUNK);
+        true
+    }
+
+    /// Links a slot that the caller owns to another.
+    #[inline]
+    fn link(&self, index: u32, next: u32) {
+        // SAFETY: the slot is in a chain of the caller's, or just freed by it: nothing else uses
+        // it.
+        unsafe { (*self.table.hot(index).body.get()).len = u64::from(next) };
+    }
+
+    /// Pushes a chain of the caller's onto the free slots.
+    fn push_chain(&self, first: u32, last: u32, count: u32) {
+        let mut head = self.head.load(Ordering::Relaxed);
+        loop {
+            self.link(last, head as u32);
+            let new = ((head >> 32) + u64::from(count)) << 32 | u64::from(first);
+            let order = (Ordering::AcqRel, Ordering::Relaxed);
+            match self.head.compare_exchange_weak(head, new, order.0, order.1) {
+                Ok(_) => return,
+                Err(now) => head = now,
+            }
+        }
+    }
+
+    /// The successor of a slot in a chain that the caller keeps still.
+    #[inline]
+    fn next_free(&self, index: u32) -> u32 {
+        // SAFETY: a slot in a free chain has no other owner than the holder of the chain.
+        unsafe { (*self.table.hot(index).body.get()).len as u32 }
+    }
+
+    /// Takes a slot out of a chain.
+    #[inline(always)]
+    fn take(&self, cache: &mut Cache) -> Option<u32> {
+        if cache.count == 0 {
+            return None;
+        }
+        let index = cache.first;
+        cache.first = self.next_free(index);
+        cache.count -= 1;
+        Some(index)
+    }
+
+    /// Whether a slot can be had, so that a request is taken apart only if it will be accepted. At
+    /// most `most` are taken out of the pool at a time.
+    #[inline(always)]
+    pub(crate) fn secure(&self, cache: &mut Cache, most: u32) -> bool {
+        cache.count > 0 || self.refill(cache, most)
+    }
+
+    /// Fills a free slot, which [`Pool::secure`] promised; it is HELD until it is published.
+    #[inline(always)]
+    pub(crate) fn fill(
+        &self,
+        cache: &mut Cache,
+        parts: Parts,
+        mode: Mode,
+        default: Priority,
+        charged: u64,
+    ) -> Id {
+        let index = self.take(cache).expect("a slot was secured");
+        let hot = self.table.hot(index);
+        let kind = parts.memory_kind();
+        let has_usual = parts.group.is_some()
+            || parts.deadline.is_some()
+            || parts.raw_len != u64::MAX
+            || charged > 0;
+        let own_memory = !matches!(
+            kind,
+            MemoryKind::Pool | MemoryKind::None | MemoryKind::Borrowed
+        );
+        let has_rare = parts.rare.is_some();
+        if own_memory || has_usual || has_rare {
+            let cold = self.table.cold(index);
+            // SAFETY: the slot was taken from the free chain: its cold half is the caller's alone.
+            unsafe {
+                if own_memory {
+                    *cold.memory.get() = parts.memory;
+                }
+                if has_usual {
+                    *cold.usual.get() = Usual {
+                        group: parts.group,
+                        deadline: parts.deadline,
+                        raw_len: parts.raw_len,
+                        charged,
+                    };
+                }
+                if has_rare {
+                    *cold.rare.get() = parts.rare;
+                }
+            }
+        }
+        // SAFETY: as above.
+        let body = unsafe { &mut *hot.body.get() };
+        body.file = parts.file;
+        body.offset = parts.offset;
+        body.len = parts.len;
+        body.pointer = parts.pointer;
+        body.room = parts.room;
+        body.user_data = parts.user_data;
+        self.table
+            .tags
+            .at(index)
+            .store(parts.tag, Ordering::Relaxed);
+        let generation = hot.word.load(Ordering::Relaxed) & GENERATION;
+        let flags = (u64::from(has_usual) * USUAL) | (u64::from(has_rare) * RARE);
+        let word = generation
+            | (parts.priority.unwrap_or(default) as u64) << 24
+            | u64::from(parts.codec.0) << 16
+            | (kind as u64) << 12
+            | (parts.verb as u64) << 8
+            | (mode as u64) << 2
+            | flags
+            | HELD;
+        hot.word.store(word, Ordering::Relaxed);
+        self.table.id(index, (generation >> 32) as u32)
+    }
+
+    /// The slot's owner gives it up: a new generation begins, in the free chain.
+    #[inline]
+    fn free(pool: NonNull<Pool<S>>, index: u32) {
+        // SAFETY: the slot is out, so its pool lives.
+        let this = unsafe { pool.as_ref() };
+        let hot = this.table.hot(index);
+        let generation = (hot.word.load(Ordering::Relaxed) >> 32) as u32;
+        let Some(next) = generation.checked_add(1) else {
+            // Exhausted: the slot retires. It counts as out, so its pool stays.
+            return;
+        };
+        let next = u64::from(next) << 32;
+        hot.interest.store(next, Ordering::Relaxed);
+        hot.word.store(next | FREE, Ordering::Relaxed);
+        let mut head = this.head.load(Ordering::Relaxed);
+        loop {
+            if head & CLOSING != 0 {
+                let before = this.head.fetch_sub(1, Ordering::AcqRel);
+                assert!(before & !CLOSING > 0, "a slot is freed once");
+                if before & !CLOSING == 1 {
+                    Pool::destroy(pool);
+                }
+                return;
+            }
+            // SAFETY: the slot is the caller's until the exchange below.
+            unsafe { (*hot.body.get()).len = head & u64::from(u32::MAX) };
+            let new = ((head >> 32) + 1) << 32 | u64::from(index);
+            let order = (Ordering::AcqRel, Ordering::Relaxed);
+            match this.head.compare_exchange_weak(head, new, order.0, order.1) {
+                Ok(_) => return,
+                Err(now) => head = now,
+            }
+        }
+    }
+
+    /// Hands filled slots to the engine, which is told of them afterwards.
+    #[inline]
+    pub(crate) fn publish(&self, indices: impl Iterator<Item = u32>) {
+        for index in indices {
+            let word = &self.table.hot(index).word;
+            let held = word.load(Ordering::Relaxed);
+            debug_assert_eq!(held & STATE, HELD, "a filled slot");
+            word.store(held & !STATE | ENGINE, Ordering::Release);
+        }
+    }
+
+    /// The first slots of the pool's chunks.
+    pub(crate) fn chunks(&self) -> Vec<u32> {
+        lock(&self.chunks).clone()
+    }
+}
+
+impl<S> PoolOwner<S> {
+    /// The one ticket of a slot that was just filled in mode `Ticket`.
+    #[inline]
+    pub(crate) fn ticket(&self, id: Id) -> SlotTicket<S> {
+        SlotTicket { pool: self.0, id }
+    }
+
+    /// Gives a chain back (a batch is submitted).
+    #[inline]
+    pub(crate) fn give_back(&self, cache: &mut Cache) {
+        let chain = std::mem::take(cache);
+        if chain.count > 0 {
+            self.push_chain(chain.first, chain.last, chain.count);
+        }
+    }
+
+    /// Engine: frees a slot that nobody else will.
+    pub(crate) fn free_ended(&self, freed: Freed) {
+        Pool::free(self.0, freed.0);
+    }
+
+    /// Ends a HELD slot whose batch can no longer be submitted, as its owner.
+    /// Returns the bytes that it had charged.
+    pub(crate) fn refuse(
+        &self,
+        index: u32,
+        error: Error,
+        wakers: &mut Vec<Waker>,
+    ) -> (Option<Posted>, u64) {
+        let hot = self.table.hot(index);
+        let word = hot.word.load(Ordering::Relaxed);
+        assert_eq!(word & STATE, HELD, "an unsubmitted slot");
+        let mut charged = 0;
+        if word & USUAL != 0 {
+            // SAFETY: HELD: the slot is its batch's, which is the caller.
+            let usual = unsafe { &mut *self.table.cold(index).usual.get() };
+            charged = usual.charged;
+            if let Some(group) = usual.group.take() {
+                group.completed(Some(error.kind()), 0, wakers);
+            }
+        }
+        // SAFETY: HELD: the slot is its batch's, which is the caller.
+        match unsafe { end(&self.table, index, word, 0, Some(error)) } {
+            Ended::Freed(freed) => Pool::free(self.0, freed.0),
+            Ended::Posted(posted) => return (Some(posted), charged),
+            Ended::Ticket(id) => {
+                fence(Ordering::SeqCst);
+                if let Some(freed) = settle(&self.table, id, wakers) {
+                    Pool::free(self.0, freed.0);
+                }
+            }
+        }
+        (None, charged)
+    }
+
+    /// Completion queue: reads the outcome of a posted request, whose index the engine published
+    /// once, and frees its slot.
+    pub(crate) fn take_posted(&self, posted: Posted) -> SlotOutcome {
+        let hot = self.table.hot(posted.0);
+        let word = hot.word.load(Ordering::Acquire);
+        assert!(word & STATE == ENDED, "a posted request has ended");
+        // SAFETY: ENDED, acquired, in mode Posted: the slot is the completion queue's, and
+        // `Posted` exists once for each such slot.
+        let outcome = unsafe { read_outcome(&self.table, posted.0, word) };
+        Pool::free(self.0, posted.0);
+        outcome
+    }
+}
+
+/// The right to free a slot.
+pub(crate) struct Freed(u32);
+
+impl Freed {
+    pub(crate) fn index(&self) -> u32 {
+        self.0
+    }
+}
+
+/// The right to read and free the slot of a posted request. Made once, by its end.
+pub(crate) struct Posted(u32);
+
+/// How a request ended.
+pub(crate) struct SlotOutcome {
+    pub(crate) result: Result<u64, Error>,
+    pub(crate) user_data: u64,
+    pub(crate) memory: Memory,
+}
+
+/// Moves the outcome out of a slot.
+///
+/// # Safety
+/// The slot is ENDED, acquired, and the caller's.
+#[inline(always)]
+unsafe fn read_outcome(table: &Table, index: u32, word: u64) -> SlotOutcome {
+    // SAFETY: the caller owns the slot.
+    let body = unsafe { &*table.hot(index).body.get() };
+    let failed = word >> 24 & 255 != 0;
+    let kind = MemoryKind::from_index((word >> 12 & 15) as u8);
+    let in_slot = !matches!(
+        kind,
+        MemoryKind::None | MemoryKind::Borrowed | MemoryKind::Pool
+    );
+    let memory = match (in_slot, kind) {
+        // SAFETY: as above.
+        (true, _) => std::mem::take(unsafe { &mut *table.cold(index).memory.get() }),
+        (false, MemoryKind::Pool) => Memory::Pool,
+        (false, _) => Memory::None,
+    };
+    let error = match failed {
+        // SAFETY: as above.
+        true => unsafe { (*table.cold(index).error.get()).take() },
+        false => None,
+    };
+    SlotOutcome {
+        result: error.map_or(Ok(body.len), Err),
+        user_data: body.user_data,
+        memory,
+    }
+}
+
+/// One request's completion. Never cloned: it is the right to the slot once `word` says ENDED.
+pub(crate) struct SlotTicket<S> {
+    pool: NonNull<Pool<S>>,
+    id: Id,
+}
+// SAFETY: everything it does is atomic, or follows an acquired ENDED that is its alone.
+unsafe impl<S: Send + Sync> Send for SlotTicket<S> {}
+// SAFETY: as above.
+unsafe impl<S: Send + Sync> Sync for SlotTicket<S> {}
+
+impl<S> SlotTicket<S> {
+    #[inline]
+    fn pool(&self) -> &Pool<S> {
+        assert!(self.id != Id::NONE, "a ticket is claimed once");
+        // SAFETY: the slot is out until the ticket is used up, which the assertion excludes.
+        unsafe { self.pool.as_ref() }
+    }
+
+    #[inline]
+    fn hot(&self) -> &Hot {
+        self.pool().table.hot(self.id.index())
+    }
+
+    pub(crate) fn shared(&self) -> &S {
+        &self.pool().shared
+    }
+
+    pub(crate) fn id(&self) -> Id {
+        self.id
+    }
+
+    /// Whether the outcome was taken.
+    pub(crate) fn is_claimed(&self) -> bool {
+        self.id == Id::NONE
+    }
+
+    #[inline]
+    pub(crate) fn is_ended(&self) -> bool {
+        let word = self.hot().word.load(Ordering::Acquire);
+        word & (GENERATION | STATE) == life(self.id) | ENDED
+    }
+
+    /// Whether its batch was submitted.
+    pub(crate) fn is_submitted(&self) -> bool {
+        self.hot().word.load(Ordering::Relaxed) & STATE != HELD
+    }
+
+    /// Whether its timeout passed while the system holds its memory.
+    pub(crate) fn is_overdue(&self) -> bool {
+        self.hot().interest.load(Ordering::Relaxed) & OVERDUE != 0
+    }
+
+    /// The outcome, and the slot is free; `None`: it has not ended.
+    #[inline(always)]
+    pub(crate) fn claim(&mut self) -> Option<SlotOutcome> {
+        let pool = self.pool();
+        let index = self.id.index();
+        let word = pool.table.hot(index).word.load(Ordering::Acquire);
+        if word & (GENERATION | STATE) != life(self.id) | ENDED {
+            return None;
+        }
+        // SAFETY: ENDED of this generation, acquired: the slot is this ticket's.
+        let outcome = unsafe { read_outcome(&pool.table, index, word) };
+        self.id = Id::NONE;
+        Pool::free(self.pool, index);
+        Some(outcome)
+    }
+
+    /// Has the waker woken at the end; whether it has ended meanwhile.
+    pub(crate) fn register(&self, waker: &Waker) -> bool {
+        let cold = self.pool().table.cold(self.id.index());
+        match &mut *lock(&cold.waker) {
+            Some(known) => known.clone_from(waker),
+            none => *none = Some(waker.clone()),
+        }
+        self.hot().interest.fetch_or(WAITING, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        self.is_ended()
+    }
+
+    /// Asks for cancellation; whether this was the first time.
+    pub(crate) fn cancel(&self) -> bool {
+        self.hot().interest.fetch_or(CANCEL, Ordering::SeqCst) & CANCEL == 0
+    }
+
+    #[cold]
+    fn detach(&mut self) {
+        let (hot, generation) = (self.hot(), life(self.id));
+        hot.interest.fetch_or(DETACHED, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        let word = hot.word.load(Ordering::Acquire);
+        let ended = word & (GENERATION | STATE) == generation | ENDED;
+        if ended && win_detached(hot, generation) {
+            // SAFETY: ENDED, acquired, and the exchange was won.
+            drop(unsafe { read_outcome(&self.pool().table, self.id.index(), word) });
+            Pool::free(self.pool, self.id.index());
+        }
+    }
+}
+
+impl<S> Drop for SlotTicket<S> {
+    /// Detaches: the request goes on, and its outcome is dropped.
+    #[inline]
+    fn drop(&mut self) {
+        if self.id != Id::NONE {
+            self.detach();
+        }
+    }
+}
+
+/// Whether the caller is the one to free a detached slot that has ended.
+fn win_detached(hot: &Hot, generation: u64) -> bool {
+    let mut now = hot.interest.load(Ordering::Acquire);
+    loop {
+        if now & GENERATION != generation || now & DETACHED == 0 || now & FREED != 0 {
+            return false;
+        }
+        let order = (Ordering::AcqRel, Ordering::Acquire);
+        match hot
+            .interest
+            .compare_exchange(now, now | FREED, order.0, order.1)
+        {
+            Ok(_) => return true,
+            Err(other) => now = other,
+        }
+    }
+}
+
+/// The engine's side of the table; there is one.
+pub(crate) struct EngineSide {
+    table: Arc<Table>,
+    /// Slots with tickets that ended since the last `settle`.
+    ended: Vec<Id>,
+}
+
+impl EngineSide {
+    #[inline]
+    fn owned(&self, index: u32) -> u64 {
+        let word = self.table.hot(index).word.load(Ordering::Acquire);
+        assert!(word & STATE == ENGINE, "the engine uses the slots it owns");
+        word
+    }
+
+    /// What a live request's word says.
+    #[inline]
+    pub(crate) fn head(&self, index: u32) -> Head {
+        Head::of(self.owned(index))
+    }
+
+    /// A live request.
+    #[inline]
+    pub(crate) fn body(&mut self, index: u32) -> &mut Body {
+        self.owned(index);
+        // SAFETY: ENGINE: only the one EngineSide uses the body, borrowed mutably here.
+        unsafe { &mut *self.table.hot(index).body.get() }
+    }
+
+    /// A live request, to be looked at.
+    #[inline]
+    pub(crate) fn peek(&self, index: u32) -> &Body {
+        self.owned(index);
+        // SAFETY: as `body`; a shared borrow of the side excludes the mutable one.
+        unsafe { &*self.table.hot(index).body.get() }
+    }
+
+    /// The memory of a live request.
+    #[inline]
+    pub(crate) fn memory(&mut self, index: u32) -> &mut Memory {
+        self.owned(index);
+        // SAFETY: as `body`.
+        unsafe { &mut *self.table.cold(index).memory.get() }
+    }
+
+    /// Gives a live request memory of another kind.
+    #[inline]
+    pub(crate) fn set_memory(&mut self, index: u32, memory: Memory) {
+        let kind = memory.kind() as u64;
+        let hot = self.table.hot(index);
+        let word = self.owned(index) & !(15 << 12) | kind << 12;
+        hot.word.store(word, Ordering::Relaxed);
+        *self.memory(index) = memory;
+    }
+
+    /// Gives a live request without memory an answer in its place. It is no memory of the
+    /// request's.
+    pub(crate) fn set_outcome(&mut self, index: u32, answer: Memory) {
+        let hot = self.table.hot(index);
+        let word = self.owned(index) & !(15 << 12) | (MemoryKind::Owned as u64) << 12;
+        hot.word.store(word, Ordering::Relaxed);
+        *self.memory(index) = answer;
+    }
+
+    /// Of a live request whose head says `usual`.
+    #[inline]
+    pub(crate) fn usual(&mut self, index: u32) -> &mut Usual {
+        self.owned(index);
+        // SAFETY: as `body`.
+        unsafe { &mut *self.table.cold(index).usual.get() }
+    }
+
+    /// Of a live request whose head says `rare`; once.
+    pub(crate) fn take_rare(&mut self, index: u32) -> Option<Box<Rare>> {
+        self.owned(index);
+        // SAFETY: as `body`.
+        unsafe { (*self.table.cold(index).rare.get()).take() }
+    }
+
+    #[inline]
+    pub(crate) fn is_live(&self, id: Id) -> bool {
+        let word = self.table.hot(id.index()).word.load(Ordering::Acquire);
+        word & (GENERATION | STATE) == life(id) | ENGINE
+    }
+
+    /// Whether a request has not ended: it is the engine's, or in its batch.
+    pub(crate) fn is_pending(&self, id: Id) -> bool {
+        let word = self.table.hot(id.index()).word.load(Ordering::Acquire);
+        word & GENERATION == life(id) && matches!(word & STATE, HELD | ENGINE)
+    }
+
+    /// The id of a live slot.
+    #[inline]
+    pub(crate) fn id(&self, index: u32, generation: u32) -> Id {
+        self.table.id(index, generation)
+    }
+
+    /// Whether its ticket asked for cancellation.
+    #[inline]
+    pub(crate) fn wants_cancel(&self, index: u32) -> bool {
+        self.table.hot(index).interest.load(Ordering::Relaxed) & CANCEL != 0
+    }
+
+    pub(crate) fn set_overdue(&self, index: u32) {
+        let interest = &self.table.hot(index).interest;
+        interest.fetch_or(OVERDUE, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn tag(&self, index: u32) -> u64 {
+        self.table.tags.at(index).load(Ordering::Relaxed)
+    }
+
+    /// Brings a slot's line near: intake looks at it soon.
+    #[inline]
+    pub(crate) fn prefetch(&self, index: u32) {
+        #[cfg(all(target_arch = "x86_64", not(loom)))]
+        // SAFETY: a hint, of an address inside the reservation.
+        unsafe {
+            use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
+            _mm_prefetch::<_MM_HINT_ET0>(std::ptr::from_ref(self.table.hot(index)).cast());
+        }
+        #[cfg(not(all(target_arch = "x86_64", not(loom))))]
+        let _ = index;
+    }
+
+    /// The waker of a live request that will never complete.
+    pub(crate) fn take_waker(&self, index: u32) -> Option<Waker> {
+        lock(&self.table.cold(index).waker).take()
+    }
+
+    /// Ends a live request: from here on the slot is its ticket's, the completion queue's, or to be
+    /// freed by the caller.
+    #[inline]
+    pub(crate) fn end(&mut self, index: u32, bytes: u64, error: Option<Error>) -> Ended {
+        let word = self.owned(index);
+        // SAFETY: ENGINE, and there is one EngineSide.
+        let ended = unsafe { end(&self.table, index, word, bytes, error) };
+        if let Ended::Ticket(id) = ended {
+            self.ended.push(id);
+        }
+        ended
+    }
+
+    /// Looks at who waits for, or has let go of, what ended since the last call.
+    pub(crate) fn settle(&mut self, wakers: &mut Vec<Waker>, mut freed: impl FnMut(Freed)) {
+        if self.ended.is_empty() {
+            return;
+        }
+        fence(Ordering::SeqCst);
+        for id in self.ended.drain(..) {
+            settle(&self.table, id, wakers)
+                .into_iter()
+                .for_each(&mut freed);
+        }
+    }
+}
+
+/// Ends a request.
+///
+/// # Safety
+/// The slot is the caller's: ENGINE or HELD.
+#[inline(always)]
+unsafe fn end(table: &Table, index: u32, word: u64, bytes: u64, error: Option<Error>) -> Ended {
+    let head = Head::of(word);
+    let hot = table.hot(index);
+    // SAFETY: the caller's promise.
+    unsafe { (*hot.body.get()).len = bytes };
+    let number = match error {
+        None => 0,
+        Some(error) => {
+            let number = error.kind() as u64;
+            // SAFETY: as above.
+            unsafe { *table.cold(index).error.get() = Some(error) };
+            number
+        }
+    };
+    let word = word & !(255 << 24) & !STATE | number << 24 | ENDED;
+    if head.mode == Mode::Detached {
+        // SAFETY: as above; the word has not changed.
+        drop(unsafe { read_outcome(table, index, word) });
+        return Ended::Freed(Freed(index));
+    }
+    hot.word.store(word, Ordering::Release);
+    match head.mode {
+        Mode::Posted => Ended::Posted(Posted(index)),
+        _ => Ended::Ticket(table.id(index, head.generation)),
+    }
+}
+
+/// Looks at the interest in a slot that ended, after the SeqCst fence that follows its end.
+#[inline]
+fn settle(table: &Table, id: Id, wakers: &mut Vec<Waker>) -> Option<Freed> {
+    let hot = table.hot(id.index());
+    let interest = hot.interest.load(Ordering::Relaxed);
+    let generation = life(id);
+    if interest == generation || interest & GENERATION != generation {
+        return None;
+    }
+    if interest & WAITING != 0 {
+        // If the slot was claimed meanwhile this may be the waker of its next request, which is
+        // then woken once too often.
+        wakers.extend(lock(&table.cold(id.index()).waker).take());
+    }
+    if interest & DETACHED != 0 && win_detached(hot, generation) {
+        let word = hot.word.load(Ordering::Acquire);
+        // SAFETY: ENDED, and the exchange was won.
+        drop(unsafe { read_outcome(table, id.index(), word) });
+        return Some(Freed(id.index()));
+    }
+    None
+}
+
+/// What becomes of a slot that ended.
+pub(crate) enum Ended {
+    /// Its ticket has it; to be settled.
+    Ticket(Id),
+    /// To be published in the completion queue.
+    Posted(Posted),
+    /// To be freed.
+    Freed(Freed),
+}

@@ -1,0 +1,789 @@
+//! Staged requests: stored bytes pass through windows of staging memory, windows become jobs.
+//!
+//! A request has at most `limits::WINDOWS_AHEAD` windows at a time, in stored order, each one block
+//! of the arena:
+//!
+//! ```text
+//! | headroom (rest of the window before) | lead | stored bytes ... | tail |
+//!   only for codecs with units                  ^ start
+//! ```
+//!
+//! Lead and tail are what alignment adds to a direct read. A window is filled by operations of at
+//! most one block each, and looked at once it is complete and the first in order.
+//!
+//! Invariant: a window's memory belongs to its operations while it is filled, then to its jobs; the
+//! last of them gives it back to the arena.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Instant;
+
+use millstream_codec::CodecId;
+use millstream_io::{Arena, Block, Buffer};
+
+use crate::decode::jobs::{
+    BlockPlace, DecodeTask, JobOutcome, JobSource, JobTask, Lent, Method, Task,
+};
+use crate::decode::plan::{Codecs, Mode, NotCut, Part, Plan, View, check_known, check_table};
+use crate::decode::spec::BlockTable;
+use crate::error::{Error, ErrorKind};
+use crate::ids::Id;
+use crate::limits;
+use crate::priority::Priority;
+use crate::request::Stored;
+
+/// A window of stored bytes.
+struct Window {
+    memory: WindowMemory,
+    /// Index of the first stored byte in its memory.
+    start: usize,
+    len: usize,
+    /// First stored byte, relative to the request's offset.
+    stored_at: u64,
+    /// Read bypassing the page cache.
+    direct: bool,
+    /// Bytes, lead included, that were issued.
+    issued: u64,
+    /// Operations out.
+    operations: u32,
+}
+
+enum WindowMemory {
+    /// Being filled: nothing reads it yet.
+    Filling(Block),
+    /// Complete: jobs read it.
+    Ready(JobSource),
+}
+
+impl Window {
+    /// Bytes between the aligned start of its read and its first stored byte. Headrooms are whole
+    /// pages, and no logical block is longer than one.
+    fn lead(&self) -> u64 {
+        (self.start % millstream_io::limits::MEMORY_ALIGNMENT) as u64
+    }
+
+    /// Bytes that its operations must bring: lead and stored bytes.
+    fn total(&self) -> u64 {
+        self.lead() + self.len as u64
+    }
+
+    /// Whether operations are still to be issued for it.
+    fn is_open(&self) -> bool {
+        matches!(self.memory, WindowMemory::Filling(_)) && self.issued < self.total()
+    }
+
+    fn bytes(&self) -> &[u8] {
+        match &self.memory {
+            WindowMemory::Filling(block) => &block.as_slice()[self.start..self.start + self.len],
+            WindowMemory::Ready(source) => source.slice(self.start, self.len),
+        }
+    }
+}
+
+/// What comes after all raw bytes are made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Decoding,
+    Verifying,
+    Scattering,
+    Finished,
+}
+
+/// What a staged request needs next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Operations or jobs are out, or its fence holds it.
+    Wait,
+    /// To be served again: there is room for another window.
+    More,
+    /// Memory for so many raw bytes.
+    Land(u64),
+    /// Its memory holds all raw bytes.
+    Done,
+}
+
+/// What the scheduler's pick of a staged request means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Serve {
+    /// An operation of the open window.
+    Fill,
+    /// A new window: first stored byte (relative to the request), and bytes.
+    Window(u64, u64),
+    /// Nothing for now.
+    Leave,
+}
+
+/// The next operation of the open window.
+pub(crate) struct Fill {
+    /// First byte, relative to the request's offset; before it by the lead of a direct window.
+    pub(crate) at: i64,
+    pub(crate) pointer: *mut u8,
+    pub(crate) need: u64,
+    pub(crate) direct: bool,
+    pub(crate) serial: u64,
+    /// No operation follows in this window.
+    pub(crate) last: bool,
+}
+
+/// Where raw bytes land.
+pub(crate) struct Landing {
+    pub(crate) base: *mut u8,
+    /// Decoded here first, for scattered destinations and trimmed ones without room.
+    pub(crate) gathered: Option<Buffer>,
+}
+
+/// What the engine lends to `advance`.
+pub(crate) struct Context<'a> {
+    pub(crate) request: Id,
+    pub(crate) priority: Priority,
+    pub(crate) user_data: u64,
+    /// The request's offset in its file.
+    pub(crate) offset: u64,
+    pub(crate) operations: u32,
+    pub(crate) jobs_out: u32,
+    pub(crate) arena: &'a mut Arena,
+    pub(crate) codecs: &'a Codecs,
+    pub(crate) jobs: &'a mut Vec<JobTask>,
+}
+
+/// See the header.
+pub(crate) struct Staged {
+    plan: Plan,
+    stage: Stage,
+    stored_len: u64,
+    raw_len: Option<u64>,
+    /// A fence holds the destination: no jobs yet.
+    pub(crate) held: bool,
+    /// Units failed to decode alone: starts again as a stream when all is back.
+    restart: bool,
+    /// The application supplies memory.
+    pub(crate) supplying: bool,
+    windows: VecDeque<Window>,
+    front_serial: u64,
+    /// Windows whose memory jobs have.
+    windows_out: usize,
+    /// Stored bytes for which windows were made.
+    windowed: u64,
+    headroom: usize,
+    window_bytes: u64,
+    /// Rest of the last window that was not cut, to be put before the next.
+    carry: Vec<u8>,
+    landing: Option<Landing>,
+    /// Of the raw bytes: skipped in front, landed.
+    trim: Option<(u64, u64)>,
+    /// Staging, a window's share of it, and one operation.
+    block_bytes: u64,
+    share: u64,
+    /// Bytes counted in the budget of gated destinations.
+    pub(crate) gated_bytes: u64,
+}
+
+#[expect(
+    unsafe_code,
+    reason = "the engine moves to its thread together with the addresses it keeps"
+)]
+// SAFETY: the address is used by the owner of the request: one thread at a time.
+unsafe impl Send for Staged {}
+
+impl Staged {
+    /// Checks the request, and lays its windows out. `in_memory`: stored bytes need no window.
+    pub(crate) fn new(
+        codec: CodecId,
+        table: Option<Arc<BlockTable>>,
+        (stored_len, declared): (u64, Option<u64>),
+        in_memory: bool,
+        (capacity, block_bytes): (u64, u64),
+        codecs: &Codecs,
+    ) -> Result<Staged, Error> {
+        let raw_len = match &table {
+            Some(table) => Some(check_table(table, codecs, stored_len, declared)?),
+            None => {
+                check_known(codecs, codec)?;
+                declared
+            }
+        };
+        let stored = codec == CodecId::STORED && table.is_none();
+        if stored_len == 0 && !stored {
+            return Err(Error::new(ErrorKind::Corrupt, "there are no stored bytes"));
+        }
+        let mut staged = Staged {
+            trim: table.as_ref().and_then(|table| table.trim),
+            plan: Plan::new(codec, table),
+            stage: Stage::Decoding,
+            stored_len,
+            raw_len: if stored { Some(stored_len) } else { raw_len },
+            held: false,
+            restart: false,
+            supplying: false,
+            windows: VecDeque::new(),
+            front_serial: 0,
+            windows_out: 0,
+            windowed: 0,
+            headroom: 0,
+            window_bytes: stored_len.max(1),
+            carry: Vec::new(),
+            landing: None,
+            block_bytes,
+            // Several requests share staging: no window takes more than an eighth of it (a
+            // sixteenth with headroom).
+            share: (capacity / 8).max(4096).next_power_of_two() / 2,
+            gated_bytes: 0,
+        };
+        if !in_memory {
+            staged.lay_out(codecs, capacity)?;
+        }
+        Ok(staged)
+    }
+
+    /// Bytes of a window and of the headroom before it.
+    fn lay_out(&mut self, codecs: &Codecs, capacity: u64) -> Result<(), Error> {
+        let whole = |len: u64| match len + 8192 <= capacity {
+            true => Ok((len, 0)),
+            false => {
+                let cause = "the codec needs all stored bytes at once, and staging is smaller";
+                Err(Error::new(ErrorKind::Limit, cause))
+            }
+        };
+        let (block, share, len) = (self.block_bytes, self.share, self.stored_len.max(1));
+        let plain = Ok((block.min(share).min(len), 0));
+        let layout = match (&self.plan.table, self.plan.codec) {
+            (Some(table), _) => {
+                let own = table.blocks.iter().filter(|block| !block.external);
+                let longest = own.map(|block| u64::from(block.stored_len)).max();
+                let longest = longest.unwrap_or(0);
+                let window = block.min(share).max(longest).min(len);
+                let headroom = if window < len { longest } else { 0 };
+                let headroom = headroom.next_multiple_of(4096);
+                match window + headroom + 8192 <= capacity {
+                    true => Ok((window, headroom)),
+                    false => whole(u64::MAX / 2),
+                }
+            }
+            (None, CodecId::ZSTD | CodecId::LZ4 | CodecId::GDEFLATE) => {
+                if len <= block.min(share) {
+                    plain
+                } else {
+                    let most = limits::UNIT_WINDOW_BYTES as u64;
+                    let window = if len >= 8 * most { most } else { block };
+                    let window = window.min(share / 2).max(4096).min(len);
+                    Ok((window, most.min(share / 2).max(4096) & !4095))
+                }
+            }
+            (None, CodecId::LZ4_BLOCK) => whole(len),
+            (None, codec) => match codecs.get(&codec.0) {
+                Some(codec) if !codec.is_stream() => whole(len),
+                _ => plain,
+            },
+        };
+        let (window_bytes, headroom) = layout?;
+        self.window_bytes = window_bytes;
+        self.headroom = usize::try_from(headroom).unwrap_or(usize::MAX);
+        Ok(())
+    }
+
+    /// Raw bytes that land: all, unless they are trimmed. `None` before the first window.
+    pub(crate) fn landed_len(&self) -> Option<u64> {
+        self.trim.map(|(_, take)| take).or(self.raw_len)
+    }
+
+    /// Raw bytes in all, and those to skip in front.
+    pub(crate) fn raw_and_skip(&self) -> (u64, u64) {
+        let skip = self.trim.map_or(0, |(skip, _)| skip);
+        (self.raw_len.unwrap_or(0), skip)
+    }
+
+    /// What to do with the scheduler's pick.
+    pub(crate) fn serve(&self) -> Serve {
+        if self.windows.back().is_some_and(Window::is_open) {
+            return Serve::Fill;
+        }
+        let full = self.windows.len() + self.windows_out >= limits::WINDOWS_AHEAD
+            || self.restart
+            || (!self.plan.is_decided() && !self.windows.is_empty());
+        if full || self.windowed == self.stored_len {
+            return Serve::Leave;
+        }
+        let len = self.window_bytes.min(self.stored_len - self.windowed);
+        Serve::Window(self.windowed, len)
+    }
+
+    /// Makes the next window, which [`Serve::Window`] asked for; false: staging has no room now.
+    /// `align` is the logical block of a direct read, else 1.
+    pub(crate) fn add_window(
+        &mut self,
+        arena: &mut Arena,
+        offset: u64,
+        direct: bool,
+        align: u64,
+    ) -> Result<bool, Error> {
+        let stored_at = self.windowed;
+        let len = self.window_bytes.min(self.stored_len - stored_at);
+        let headroom = if stored_at == 0 { 0 } else { self.headroom };
+        let at = offset + stored_at;
+        let lead = at % align;
+        // Windows end aligned, so that no later one has a lead.
+        let end = at + len;
+        let last = stored_at + len == self.stored_len;
+        let aligned_end = end / align * align;
+        let len = match last || aligned_end <= at {
+            true => len,
+            false => aligned_end - at,
+        };
+        let span = (lead + len).next_multiple_of(align);
+        let bytes = headroom + usize::try_from(span).expect("no longer than staging");
+        let Some(block) = arena.take(bytes) else {
+            if arena.in_use() > 0 {
+                return Ok(false);
+            }
+            let cause = "staging is too small for one window of the request";
+            return Err(Error::new(ErrorKind::Limit, cause));
+        };
+        self.windowed += len;
+        self.windows.push_back(Window {
+            memory: WindowMemory::Filling(block),
+            start: headroom + usize::try_from(lead).expect("less than a block"),
+            len: usize::try_from(len).expect("no longer than staging"),
+            stored_at,
+            direct,
+            issued: 0,
+            operations: 0,
+        });
+        Ok(true)
+    }
+
+    /// Stored bytes in memory are one window.
+    pub(crate) fn add_memory(&mut self, stored: Stored) {
+        let len = stored.as_slice().len();
+        self.windowed = self.stored_len;
+        self.windows.push_back(Window {
+            memory: WindowMemory::Ready(JobSource::Memory(stored)),
+            start: 0,
+            len,
+            stored_at: 0,
+            direct: false,
+            issued: len as u64,
+            operations: 0,
+        });
+    }
+
+    /// The next operation of the open window: at most `most` bytes.
+    pub(crate) fn fill(&mut self, most: u64) -> Fill {
+        let serial = self.front_serial + self.windows.len() as u64 - 1;
+        let window = self.windows.back_mut().expect("a window is open");
+        let (lead, total) = (window.lead(), window.total());
+        let data = window.start - usize::try_from(lead).expect("less than a page");
+        let WindowMemory::Filling(memory) = &window.memory else {
+            unreachable!("only windows being filled are open")
+        };
+        let within = usize::try_from(window.issued).expect("within the window");
+        let need = (total - window.issued).min(most);
+        let fill = Fill {
+            at: (window.stored_at + window.issued).cast_signed() - lead.cast_signed(),
+            pointer: memory.pointer().wrapping_add(data + within),
+            need,
+            direct: window.direct,
+            serial,
+            last: window.issued + need == total,
+        };
+        window.issued += need;
+        window.operations += 1;
+        fill
+    }
+
+    /// Where the next operation of the open window begins, relative to the request's offset,
+    /// whether it is direct, and how many bytes the window still lacks.
+    pub(crate) fn next_fill(&self) -> (i64, bool, u64) {
+        let window = self.windows.back().expect("a window is open");
+        let at = (window.stored_at + window.issued).cast_signed() - window.lead().cast_signed();
+        (at, window.direct, window.total() - window.issued)
+    }
+
+    /// An operation of a window is back.
+    pub(crate) fn operation_back(&mut self, serial: u64) {
+        // A restart waits for all operations, so the window is still here.
+        let place = usize::try_from(serial - self.front_serial).expect("a window's place");
+        let window = &mut self.windows[place];
+        assert!(window.operations > 0, "a window counts its operations");
+        window.operations -= 1;
+    }
+
+    /// Whether it is to start again as a stream.
+    pub(crate) fn restarts(&self) -> bool {
+        self.restart
+    }
+
+    /// Its memory is there.
+    pub(crate) fn land(&mut self, landing: Landing) {
+        assert!(self.landing.is_none(), "memory lands once");
+        self.landing = Some(landing);
+    }
+
+    pub(crate) fn has_landing(&self) -> bool {
+        self.landing.is_some()
+    }
+
+    /// Looks at the windows: gives out jobs, and says what the request needs next.
+    pub(crate) fn advance(&mut self, context: &mut Context<'_>) -> Result<Step, Error> {
+        let outside = context.operations + context.jobs_out;
+        let mut given = 0;
+        loop {
+            if self.restart {
+                return match outside + given == 0 {
+                    true => {
+                        self.restart_as_stream(context.arena);
+                        Ok(Step::More)
+                    }
+                    false => Ok(Step::Wait),
+                };
+            }
+            if self.held || self.supplying {
+                return Ok(Step::Wait);
+            }
+            let ready = self.windows.front();
+            let ready = ready.is_some_and(|window| window.operations == 0 && !window.is_open());
+            if self.stage != Stage::Decoding || !ready || self.plan.is_away() {
+                break;
+            }
+            if let Some(step) = self.decide(context)? {
+                return Ok(step);
+            }
+            let before = context.jobs.len();
+            self.take_window(context)?;
+            given += (context.jobs.len() - before) as u32;
+        }
+        let more = self.windowed < self.stored_len;
+        let room = self.windows.len() + self.windows_out < limits::WINDOWS_AHEAD;
+        if more && room && (self.plan.is_decided() || self.windows.is_empty()) {
+            return Ok(Step::More);
+        }
+        if more || !self.windows.is_empty() || outside + given > 0 {
+            return Ok(Step::Wait);
+        }
+        if self.landing.is_none() && self.stage == Stage::Decoding {
+            // Stored bytes of length 0.
+            return Ok(Step::Land(self.raw_len.unwrap_or(0)));
+        }
+        self.next_stage(context)
+    }
+
+    /// Decides how the first window is decoded; the memory for it comes next.
+    fn decide(&mut self, context: &Context<'_>) -> Result<Option<Step>, Error> {
+        if !self.plan.is_decided() {
+            let window = self.windows.front().expect("looked at by the caller");
+            let view = view(window, self.stored_len);
+            let declared = self.raw_len;
+            let raw_len = self
+                .plan
+                .decide(context.codecs, &view, self.stored_len, declared)?;
+            self.raw_len = Some(raw_len);
+        }
+        let land = || Step::Land(self.landed_len().unwrap_or(0));
+        Ok(self.landing.is_none().then(land))
+    }
+
+    /// Turns the first window, which is complete, into jobs.
+    fn take_window(&mut self, context: &mut Context<'_>) -> Result<(), Error> {
+        self.front_serial += 1;
+        let mut window = self.windows.pop_front().expect("looked at by the caller");
+        if !self.put_carry(&mut window) {
+            self.discard(window, context.arena);
+            self.restart = true;
+            return Ok(());
+        }
+        let raw_len = self.raw_len.unwrap_or(0);
+        let last = window.stored_at + window.len as u64 == self.stored_len;
+        match &mut self.plan.mode {
+            Mode::Undecided => unreachable!("decided before"),
+            Mode::Stream(decoder) => {
+                let decoder = decoder.take().expect("looked at by the caller");
+                let made = self.plan.raw_given;
+                let (start, len) = (window.start, window.len);
+                let raw = self.lent(made, raw_len - made);
+                let source = self.ready(window);
+                let task = Task::Stream {
+                    decoder,
+                    source,
+                    start,
+                    len,
+                    raw,
+                    last,
+                };
+                context.give(task);
+                Ok(())
+            }
+            Mode::Copy | Mode::Whole => {
+                let bytes = match self.plan.mode {
+                    Mode::Copy => window.len as u64,
+                    _ => raw_len,
+                };
+                let part = Part {
+                    codec: self.plan.codec,
+                    start: 0,
+                    len: window.len,
+                    raw_start: self.plan.take_raw(bytes, raw_len)?,
+                    raw_len: bytes,
+                    method: self.plan.method_of(context.codecs, self.plan.codec),
+                    block: None,
+                };
+                self.give_parts(window, vec![part], context);
+                Ok(())
+            }
+            Mode::Table(_) | Mode::Units(_) => self.cut_window(window, raw_len, context),
+        }
+    }
+
+    /// Puts the rest of the window before in front of this one's bytes; false: there is no room for
+    /// it, and the stored bytes must be decoded as a stream.
+    fn put_carry(&mut self, window: &mut Window) -> bool {
+        let carried = self.carry.len();
+        if carried == 0 {
+            return true;
+        }
+        let WindowMemory::Filling(block) = &mut window.memory else {
+            unreachable!("stored bytes in memory are one window")
+        };
+        if carried > window.start {
+            return false;
+        }
+        let front = window.start - carried;
+        block.as_mut_slice()[front..window.start].copy_from_slice(&self.carry);
+        self.carry.clear();
+        window.start = front;
+        window.len += carried;
+        window.stored_at -= carried as u64;
+        true
+    }
+
+    /// Cuts a window into independent parts.
+    fn cut_window(
+        &mut self,
+        window: Window,
+        raw_len: u64,
+        context: &mut Context<'_>,
+    ) -> Result<(), Error> {
+        let mut parts = Vec::new();
+        let view = view(&window, self.stored_len);
+        match self.plan.cut(context.codecs, &view, raw_len, &mut parts) {
+            Ok(taken) => {
+                self.carry = view.bytes[taken..].to_vec();
+                self.give_parts(window, parts, context);
+                Ok(())
+            }
+            Err(NotCut::AsStream) => {
+                self.discard(window, context.arena);
+                self.restart = true;
+                Ok(())
+            }
+            Err(NotCut::Failed(error)) => {
+                self.discard(window, context.arena);
+                Err(error)
+            }
+        }
+    }
+
+    /// Makes jobs of the parts of a window.
+    fn give_parts(&mut self, window: Window, parts: Vec<Part>, context: &mut Context<'_>) {
+        let start = window.start;
+        let source = self.ready(window);
+        let table = self.plan.table.clone();
+        let external = table.as_ref().and_then(|table| table.source.as_ref());
+        for part in parts {
+            let outside = part.block.filter(|block| block.external);
+            let (source, at) = match (outside, external) {
+                (Some(block), Some(external)) => {
+                    let external = Arc::clone(external);
+                    (JobSource::External(external, block.stored_offset), 0)
+                }
+                _ => (source.clone(), start + part.start),
+            };
+            let offset = context.offset;
+            let block = part.block.map(|block| BlockPlace {
+                offset: match block.external {
+                    true => block.stored_offset,
+                    false => offset + block.stored_offset,
+                },
+                checksum: block.checksum,
+            });
+            let task = DecodeTask {
+                codec: part.codec,
+                method: part.method,
+                source,
+                start: at,
+                len: part.len,
+                raw: self.lent(part.raw_start, part.raw_len),
+                user_data: context.user_data,
+                block,
+            };
+            context.give(Task::Decode(task));
+        }
+        self.give_back(source, context.arena);
+    }
+
+    /// Raw bytes of the destination, for one job.
+    fn lent(&self, start: u64, len: u64) -> Lent {
+        let landing = self.landing.as_ref().expect("memory came before jobs");
+        let len = usize::try_from(len).expect("inside the destination");
+        Lent::new(moved(landing.base, start), len)
+    }
+
+    /// Makes a window's memory readable by jobs.
+    fn ready(&mut self, window: Window) -> JobSource {
+        match window.memory {
+            WindowMemory::Filling(block) => {
+                self.windows_out += 1;
+                JobSource::Window(Arc::new(block))
+            }
+            WindowMemory::Ready(source) => source,
+        }
+    }
+
+    fn discard(&mut self, window: Window, arena: &mut Arena) {
+        let source = self.ready(window);
+        self.give_back(source, arena);
+    }
+
+    /// One holder less of a window's memory.
+    fn give_back(&mut self, source: JobSource, arena: &mut Arena) {
+        if give_to(source, arena) {
+            self.windows_out -= 1;
+        }
+    }
+
+    /// A job is back; the memory that the application supplied, if that was its task.
+    pub(crate) fn job_back(
+        &mut self,
+        outcome: JobOutcome,
+        source: Option<JobSource>,
+        arena: &mut Arena,
+    ) -> Result<(), Error> {
+        if let Some(source) = source {
+            self.give_back(source, arena);
+        }
+        match outcome {
+            JobOutcome::Decoded(result) => result,
+            JobOutcome::NotAlone => {
+                self.restart = true;
+                Ok(())
+            }
+            JobOutcome::Streamed(decoder, result) => {
+                let (made, at_end) = result?;
+                let raw_len = self.raw_len.unwrap_or(0);
+                self.plan.streamed(decoder, made, at_end, raw_len)
+            }
+            JobOutcome::Done(result) => result,
+            JobOutcome::Supplied(result) => result.map(drop),
+        }
+    }
+
+    fn restart_as_stream(&mut self, arena: &mut Arena) {
+        self.front_serial += self.windows.len() as u64;
+        for window in std::mem::take(&mut self.windows) {
+            self.discard(window, arena);
+        }
+        assert_eq!(self.windows_out, 0, "a restart waits for all jobs");
+        self.plan.restart();
+        self.restart = false;
+        self.windowed = 0;
+        self.headroom = 0;
+        self.window_bytes = self.block_bytes.min(self.share).min(self.stored_len);
+        self.carry = Vec::new();
+    }
+
+    /// All raw bytes are given out and all jobs are back: what remains is checked and done.
+    fn next_stage(&mut self, context: &mut Context<'_>) -> Result<Step, Error> {
+        let raw_len = self.raw_len.unwrap_or(0);
+        if self.stage == Stage::Decoding {
+            self.plan.check_complete(raw_len)?;
+            self.stage = Stage::Verifying;
+            let mode = std::mem::replace(&mut self.plan.mode, Mode::Copy);
+            if let Mode::Units(scanner) = mode {
+                let raw = self.lent(0, raw_len);
+                context.give(Task::Verify(scanner, raw));
+                return Ok(Step::Wait);
+            }
+        }
+        if self.stage == Stage::Verifying {
+            self.stage = Stage::Scattering;
+            let landing = self.landing.as_ref();
+            if landing.is_some_and(|landing| landing.gathered.is_some()) {
+                // The engine makes the job: it knows the pieces.
+                return Ok(Step::Done);
+            }
+        }
+        self.stage = Stage::Finished;
+        Ok(Step::Done)
+    }
+
+    /// The raw bytes to copy to their destinations, if they were gathered and not copied yet.
+    pub(crate) fn take_gathered(&mut self) -> Option<Lent> {
+        if self.stage != Stage::Scattering {
+            return None;
+        }
+        self.stage = Stage::Finished;
+        let (raw_len, skip) = self.raw_and_skip();
+        let shown = self.landed_len().unwrap_or(raw_len);
+        Some(self.lent(skip, shown))
+    }
+
+    /// Gives its windows back to the arena; all operations and jobs are back.
+    pub(crate) fn release(self, arena: &mut Arena) {
+        for window in self.windows {
+            match window.memory {
+                WindowMemory::Filling(block) => arena.give(block),
+                WindowMemory::Ready(source) => {
+                    give_to(source, arena);
+                }
+            }
+        }
+    }
+}
+
+impl Context<'_> {
+    fn give(&mut self, task: Task) {
+        self.jobs.push(JobTask {
+            request: self.request,
+            priority: self.priority,
+            queued: Instant::now(),
+            task,
+        });
+    }
+}
+
+fn view(window: &Window, stored_len: u64) -> View<'_> {
+    View {
+        bytes: window.bytes(),
+        stored_at: window.stored_at,
+        last: window.stored_at + window.len as u64 == stored_len,
+    }
+}
+
+/// Gives a window back to the arena if this was its last holder; whether it was.
+pub(crate) fn give_to(source: JobSource, arena: &mut Arena) -> bool {
+    let JobSource::Window(block) = source else {
+        return false;
+    };
+    match Arc::into_inner(block) {
+        Some(block) => {
+            arena.give(block);
+            true
+        }
+        None => false,
+    }
+}
+
+/// `pointer` moved forward within its memory.
+pub(crate) fn moved(pointer: *mut u8, by: u64) -> *mut u8 {
+    pointer.wrapping_add(usize::try_from(by).expect("inside the memory"))
+}
+
+/// A copy that the engine makes itself: a hand-over to a worker costs more.
+pub(crate) fn is_inline(task: &JobTask) -> bool {
+    match &task.task {
+        Task::Decode(task) => {
+            matches!(task.method, Method::Copy)
+                && task.block.is_none()
+                && task.len <= limits::INLINE_COPY_BYTES_MAX
+        }
+        _ => false,
+    }
+}

@@ -1,0 +1,181 @@
+//! How a storage starts and stops: its device is made on the thread that will own it.
+
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use millstream_io::backend::{BackendOptions, Made, Maker};
+use millstream_io::{DeviceKind, FileSystem};
+
+use crate::decode::workers::{self, Jobs};
+use crate::engine::{Engine, or_abort};
+use crate::error::{Error, ErrorKind};
+use crate::lanes::Lanes;
+use crate::options::StorageOptions;
+use crate::park::StorageThread;
+use crate::queue::Mailbox;
+use crate::slots::EngineSide;
+
+/// How to make the device, and the file system that goes with it.
+pub(crate) struct Backend {
+    maker: Maker,
+    fs: Arc<dyn FileSystem>,
+}
+
+impl Backend {
+    pub(crate) fn fs(&self) -> Arc<dyn FileSystem> {
+        Arc::clone(&self.fs)
+    }
+}
+
+/// Takes the backend out of the options.
+pub(crate) fn backend(options: &mut StorageOptions) -> Backend {
+    let backend = std::mem::take(&mut options.backend);
+    let (maker, fs) = backend.maker(BackendOptions {
+        depth: options.depth,
+        io_threads: options.threads.io_threads,
+        single_issuer: !options.threads.pumped,
+        mask: options.masked_features,
+    });
+    Backend { maker, fs }
+}
+
+/// The threads of a storage, and its device.
+pub(crate) struct Started {
+    pub(crate) kind: DeviceKind,
+    pub(crate) reason: String,
+    engine: Mutex<Option<JoinHandle<()>>>,
+    workers: Mutex<Vec<JoinHandle<()>>>,
+    jobs: Arc<Jobs>,
+}
+
+/// Starts the engine and the workers; returns once the device is made.
+pub(crate) fn start(
+    shared: &Arc<Mailbox>,
+    side: EngineSide,
+    backend: Backend,
+) -> Result<Started, Error> {
+    let jobs = Arc::new(Jobs::default());
+    let mut started = Started {
+        kind: DeviceKind::Null,
+        reason: String::new(),
+        engine: Mutex::new(None),
+        workers: Mutex::default(),
+        jobs: Arc::clone(&jobs),
+    };
+    if shared.options.threads.pumped {
+        let made = (backend.maker)()?;
+        (started.kind, started.reason) = (made.device.kind(), made.reason.clone());
+        let engine = create(shared, side, made, jobs)?;
+        shared.set_pump(Some(Box::new(engine)));
+        return Ok(started);
+    }
+    let threads = &shared.options.threads;
+    let count = threads.workers.unwrap_or(1);
+    let workers = workers::start(&jobs, count, &threads.worker).map_err(|_| no_thread())?;
+    started.workers = Mutex::new(workers);
+    match start_engine(shared, side, backend.maker, Arc::clone(&jobs)) {
+        Ok((thread, kind, reason)) => {
+            *lock_std(&started.engine) = Some(thread);
+            (started.kind, started.reason) = (kind, reason);
+            Ok(started)
+        }
+        Err(error) => {
+            started.stop_workers(None);
+            Err(error)
+        }
+    }
+}
+
+type EngineStarted = (JoinHandle<()>, DeviceKind, String);
+
+fn start_engine(
+    shared: &Arc<Mailbox>,
+    side: EngineSide,
+    maker: Maker,
+    jobs: Arc<Jobs>,
+) -> Result<EngineStarted, Error> {
+    let (send, receive) = mpsc::sync_channel(1);
+    let own = Arc::clone(shared);
+    let run = move || {
+        let _on = StorageThread::enter();
+        own.options.threads.engine.apply(0);
+        let made = maker().map_err(Error::from).and_then(|made| {
+            let about = (made.device.kind(), made.reason.clone());
+            Ok((create(&own, side, made, jobs)?, about))
+        });
+        match made {
+            Ok((mut engine, about)) => {
+                let _ = send.send(Ok(about));
+                or_abort(&own, || engine.run());
+            }
+            Err(error) => {
+                let _ = send.send(Err(error));
+            }
+        }
+    };
+    let thread = std::thread::Builder::new()
+        .name("ms-engine".into())
+        .spawn(run)
+        .map_err(|_| no_thread())?;
+    match receive.recv() {
+        Ok(Ok((kind, reason))) => Ok((thread, kind, reason)),
+        Ok(Err(error)) => {
+            let _ = thread.join();
+            Err(error)
+        }
+        Err(_) => Err(Error::new(
+            ErrorKind::Io,
+            "the engine thread ended while the device was being made",
+        )),
+    }
+}
+
+fn create(
+    shared: &Arc<Mailbox>,
+    side: EngineSide,
+    made: Made,
+    jobs: Arc<Jobs>,
+) -> Result<Engine, Error> {
+    let fs = Arc::clone(&shared.fs);
+    let lanes = Lanes::new(made.device, made.slow_apart, &shared.options, fs);
+    shared.set_bell(lanes.doorbell());
+    Engine::new(shared, side, lanes, jobs)
+}
+
+fn no_thread() -> Error {
+    Error::new(ErrorKind::OutOfMemory, "the system refused another thread")
+}
+
+fn lock_std<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+impl Started {
+    /// Ends the threads after a close. `ended`: the engine has come to its end. A thread that hangs
+    /// in the system is left behind: nothing it may touch is freed.
+    pub(crate) fn join(&self, shared: &Mailbox, ended: bool) {
+        shared.set_pump(None);
+        let deadline = Instant::now() + Duration::from_millis(if ended { 100 } else { 0 });
+        self.stop_workers(Some(deadline));
+        if let Some(thread) = lock_std(&self.engine).take()
+            && (ended || thread.is_finished())
+        {
+            let _ = thread.join();
+        }
+    }
+
+    fn stop_workers(&self, deadline: Option<Instant>) {
+        if lock_std(&self.workers).is_empty() {
+            self.jobs.clear();
+        }
+        let all = self.jobs.stop(deadline);
+        for thread in lock_std(&self.workers).drain(..) {
+            if all || thread.is_finished() {
+                let _ = thread.join();
+            }
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! What the concurrent parts are built from: the standard library, or loom when models are checked
+//! (`RUSTFLAGS="--cfg loom"`), so that models run the very code that ships.
+
+#[cfg(loom)]
+pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
+#[cfg(not(loom))]
+pub(crate) use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
+
+#[cfg(loom)]
+pub(crate) use loom::sync::{Mutex, MutexGuard};
+#[cfg(not(loom))]
+pub(crate) use std::sync::{Mutex, MutexGuard};
+
+use std::sync::PoisonError;
+
+/// Locks. A panic of another thread inside such a lock leaves the data sound (no code of the
+/// application runs in there), so poisoning is ignored.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Data whose owner changes by a protocol on atomics. `get` is an access in loom's eyes, so a model
+/// finds two owners at a time.
+#[derive(Default)]
+pub(crate) struct SharedCell<T>(
+    #[cfg(not(loom))] std::cell::UnsafeCell<T>,
+    #[cfg(loom)] loom::cell::UnsafeCell<T>,
+);
+
+impl<T> SharedCell<T> {
+    #[cfg(loom)]
+    pub(crate) fn new(value: T) -> SharedCell<T> {
+        SharedCell(loom::cell::UnsafeCell::new(value))
+    }
+
+    /// The address; only the present owner may use it.
+    #[inline(always)]
+    pub(crate) fn get(&self) -> *mut T {
+        #[cfg(not(loom))]
+        return self.0.get();
+        #[cfg(loom)]
+        return self.0.with_mut(|pointer| pointer);
+    }
+}

@@ -1,0 +1,494 @@
+//! Operations under way: what they move for which requests, and what their completions mean.
+//!
+//! A short or interrupted operation continues under the same number. A direct operation that the
+//! system calls invalid is repeated through the page cache. A merged operation that did not bring
+//! everything is taken apart: its members are issued again, each alone.
+//!
+//! Invariants: the memory of an operation belongs to its members (or to the quarantine) until its
+//! completion; the list of segments of a merged one is owned here as long. Memory whose request has
+//! ended is kept in quarantine until the last operation and job are back.
+
+use std::collections::HashMap;
+
+use millstream_io::{Completion, Descriptor, Errno, IoError, Operation, Segment, Segments, Verb};
+
+use crate::destination::Memory;
+use crate::error::{Error, ErrorKind};
+use crate::ids::Id;
+use crate::priority::Priority;
+use crate::staging::Staged;
+
+/// Tries of an operation that is interrupted again and again, before that counts as a failure.
+const TRIES_MAX: u16 = 1000;
+
+/// Tries of a direct operation that bring no whole block, before its file counts as truncated.
+const FRUITLESS_MAX: u8 = 3;
+
+/// No window: an operation of a request that is not staged.
+pub(crate) const NO_WINDOW: u64 = u64::MAX;
+
+/// Which device serves an operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lane {
+    /// The ring, or threads.
+    Main = 0,
+    /// Copies from the page cache.
+    Cached = 1,
+    /// Threads for mounts that can hang, beside a ring.
+    Slow = 2,
+}
+
+pub(crate) const LANES: usize = 3;
+
+/// Which requests an operation serves.
+enum Members {
+    One(Id),
+    /// Merged: requests with their bytes, in file order, and their memory.
+    Many(Box<[(Id, u64)]>, Box<[Segment]>),
+}
+
+/// What an operation is to move.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Block {
+    pub(crate) verb: Verb,
+    pub(crate) file: u32,
+    pub(crate) descriptor: Descriptor,
+    pub(crate) offset: u64,
+    pub(crate) want: u64,
+    /// Bytes without which it has failed.
+    pub(crate) need: u64,
+    pub(crate) direct: bool,
+    pub(crate) lane: Lane,
+    pub(crate) priority: Priority,
+    /// The serial number of the window, of a staged request.
+    pub(crate) window: u64,
+    /// The number of a mount that can hang, or 0.
+    pub(crate) mount: u64,
+    pub(crate) memory: Segment,
+}
+
+/// An operation under way.
+struct Transfer {
+    live: bool,
+    members: Members,
+    block: Block,
+    /// Bytes that earlier tries brought.
+    done: u64,
+    started_ns: u64,
+    tries: u16,
+    /// Tries in a row that came short and brought no whole logical block.
+    fruitless: u8,
+}
+
+/// What a completion means.
+pub(crate) enum Meaning {
+    /// Everything needed is there.
+    Done,
+    /// It continues.
+    Continued,
+    /// The file system refuses direct reads: continued through the page cache.
+    DirectRefused,
+    /// Its bytes did not come, and its members try again, each alone.
+    Apart,
+    Failed(Error),
+}
+
+/// An operation that is over.
+pub(crate) struct Finished {
+    pub(crate) members: Vec<(Id, u64)>,
+    pub(crate) block: Block,
+    pub(crate) started_ns: u64,
+}
+
+/// Memory whose request has ended while the system or a worker still had it.
+#[derive(Default)]
+pub(crate) struct Quarantine {
+    pub(crate) operations: u32,
+    pub(crate) jobs: u32,
+    pub(crate) bytes: u64,
+    /// Freed when the last operation and job are back.
+    #[expect(dead_code, reason = "kept until its drop")]
+    pub(crate) memory: Memory,
+    pub(crate) staged: Option<Box<Staged>>,
+}
+
+/// See the header.
+#[derive(Default)]
+pub(crate) struct Transfers {
+    transfers: Vec<Transfer>,
+    free: Vec<u32>,
+    outgoing: [Vec<Operation>; LANES],
+    out: [usize; LANES],
+    /// Bytes of the copies among them.
+    copy_bytes: u64,
+    lost: usize,
+    quarantine: HashMap<Id, Quarantine>,
+    pub(crate) quarantined_bytes: u64,
+    /// Reused by `finish`.
+    members: Vec<(Id, u64)>,
+}
+
+impl Transfers {
+    /// Operations under way.
+    pub(crate) fn out(&self) -> usize {
+        self.out.iter().sum()
+    }
+
+    /// Operations of a lane, those not yet pushed among them.
+    #[inline]
+    pub(crate) fn out_in(&self, lane: Lane) -> usize {
+        self.out[lane as usize]
+    }
+
+    /// Bytes of the copies under way.
+    #[inline]
+    pub(crate) fn copy_bytes(&self) -> u64 {
+        self.copy_bytes
+    }
+
+    #[inline]
+    fn count_out(&mut self, block: &Block) {
+        self.out[block.lane as usize] += 1;
+        if block.lane == Lane::Cached {
+            self.copy_bytes += block.want;
+        }
+    }
+
+    #[inline]
+    fn count_back(&mut self, block: &Block) {
+        self.out[block.lane as usize] -= 1;
+        if block.lane == Lane::Cached {
+            self.copy_bytes -= block.want;
+        }
+    }
+
+    /// Operations to be pushed to a lane's device.
+    pub(crate) fn outgoing(&mut self, lane: Lane) -> &mut Vec<Operation> {
+        &mut self.outgoing[lane as usize]
+    }
+
+    /// Begins an operation of one request.
+    #[inline]
+    pub(crate) fn begin(&mut self, id: Id, block: Block, now_ns: u64) {
+        let segments = Segments::One(block.memory);
+        self.add(Members::One(id), block, segments, now_ns);
+    }
+
+    /// Begins an operation of requests that follow one another in the file; `block` spans them all.
+    pub(crate) fn begin_merged(
+        &mut self,
+        members: Box<[(Id, u64)]>,
+        memory: Box<[Segment]>,
+        block: Block,
+        now_ns: u64,
+    ) {
+        // The list is on the heap, owned by the entry until the completion.
+        let segments = Segments::list(&memory);
+        self.add(Members::Many(members, memory), block, segments, now_ns);
+    }
+
+    #[inline]
+    fn add(&mut self, members: Members, block: Block, segments: Segments, now_ns: u64) {
+        let transfer = Transfer {
+            live: true,
+            members,
+            block,
+            done: 0,
+            started_ns: now_ns,
+            tries: 0,
+            fruitless: 0,
+        };
+        let number = match self.free.pop() {
+            Some(number) => {
+                let place = &mut self.transfers[number as usize];
+                assert!(!place.live, "a free number has no operation");
+                *place = transfer;
+                number
+            }
+            None => {
+                self.transfers.push(transfer);
+                self.transfers.len() as u32 - 1
+            }
+        };
+        self.count_out(&block);
+        self.outgoing[block.lane as usize].push(operation(number, &block, segments));
+    }
+
+    fn transfer(&mut self, number: u32) -> &mut Transfer {
+        let transfer = &mut self.transfers[number as usize];
+        assert!(transfer.live, "a completion is of an operation under way");
+        transfer
+    }
+
+    /// The operation of a completion.
+    pub(crate) fn block(&mut self, completion: &Completion) -> Block {
+        self.transfer(number_of(completion)).block
+    }
+
+    /// What a completion means; operations that continue are pushed again. `wanted` says whether
+    /// any of its requests still waits for the bytes, `align` the logical block of direct reads,
+    /// `buffered` the descriptor through the page cache.
+    #[inline]
+    pub(crate) fn complete(
+        &mut self,
+        completion: &Completion,
+        align: u64,
+        buffered: Option<Descriptor>,
+        wanted: impl Fn(Id) -> bool,
+    ) -> Meaning {
+        let number = number_of(completion);
+        let transfer = self.transfer(number);
+        if let Ok(moved) = completion.moved()
+            && transfer.done + moved >= transfer.block.need
+        {
+            return Meaning::Done;
+        }
+        let is_wanted = match &transfer.members {
+            Members::One(id) => wanted(*id),
+            Members::Many(members, _) => members.iter().any(|(id, _)| wanted(*id)),
+        };
+        if transfer.block.lane == Lane::Cached {
+            let moved = completion.moved().unwrap_or(0);
+            return match is_wanted {
+                true => self.after_copy(number, moved),
+                false => Meaning::Apart,
+            };
+        }
+        let merged = matches!(transfer.members, Members::Many(..));
+        match transfer.meaning(align, completion.moved()) {
+            Meaning::Continued | Meaning::DirectRefused if merged || !is_wanted => Meaning::Apart,
+            Meaning::Failed(_) if merged => Meaning::Apart,
+            Meaning::Continued => {
+                self.push_rest(number);
+                Meaning::Continued
+            }
+            Meaning::DirectRefused => {
+                let transfer = self.transfer(number);
+                transfer.block.direct = false;
+                if let Some(buffered) = buffered {
+                    transfer.block.descriptor = buffered;
+                }
+                self.push_rest(number);
+                Meaning::DirectRefused
+            }
+            other => other,
+        }
+    }
+
+    /// A copy lacks bytes: the device brings them. A merged operation has its pieces in a list and
+    /// is read anew as a whole.
+    fn after_copy(&mut self, number: u32, moved: u64) -> Meaning {
+        let transfer = self.transfer(number);
+        let segments = match &transfer.members {
+            Members::Many(_, list) => Some(Segments::list(list)),
+            Members::One(_) => None,
+        };
+        let copied = transfer.block;
+        transfer.block.lane = Lane::Main;
+        if segments.is_none() {
+            transfer.done += moved;
+        }
+        let block = transfer.block;
+        self.count_back(&copied);
+        self.count_out(&block);
+        match segments {
+            Some(segments) => {
+                let operation = operation(number, &block, segments);
+                self.outgoing[Lane::Main as usize].push(operation);
+            }
+            None => self.push_rest(number),
+        }
+        Meaning::Continued
+    }
+
+    /// Pushes the rest of an operation of one request again.
+    fn push_rest(&mut self, number: u32) {
+        let transfer = self.transfer(number);
+        let (block, done) = (transfer.block, transfer.done);
+        let skip = usize::try_from(done).expect("within the block");
+        let memory = Segment::new(
+            block.memory.pointer().wrapping_add(skip),
+            block.memory.len() - skip,
+        );
+        let rest = Block {
+            offset: block.offset + done,
+            want: block.want - done,
+            ..block
+        };
+        let operation = operation(number, &rest, Segments::One(memory));
+        self.outgoing[block.lane as usize].push(operation);
+    }
+
+    /// Pushes again what a broken device never began, to the main lane.
+    pub(crate) fn push_again(&mut self, number: u64) {
+        let number = u32::try_from(number).expect("operations have small numbers");
+        let transfer = self.transfer(number);
+        let before = transfer.block;
+        transfer.block.lane = Lane::Main;
+        let block = transfer.block;
+        let many = match &transfer.members {
+            Members::Many(_, list) => Some(Segments::list(list)),
+            Members::One(_) => None,
+        };
+        self.count_back(&before);
+        self.count_out(&block);
+        match many {
+            Some(segments) => {
+                let operation = operation(number, &block, segments);
+                self.outgoing[Lane::Main as usize].push(operation);
+            }
+            None => self.push_rest(number),
+        }
+    }
+
+    /// An operation is over.
+    #[inline]
+    pub(crate) fn finish(&mut self, id: u64) -> Finished {
+        let number = u32::try_from(id).expect("operations have small numbers");
+        let transfer = self.transfer(number);
+        transfer.live = false;
+        let (block, started_ns) = (transfer.block, transfer.started_ns);
+        let members = std::mem::replace(&mut transfer.members, Members::One(Id::NONE));
+        self.free.push(number);
+        self.count_back(&block);
+        let mut list = std::mem::take(&mut self.members);
+        match members {
+            Members::One(id) => list.push((id, block.want)),
+            Members::Many(members, _) => list.extend_from_slice(&members),
+        }
+        Finished {
+            members: list,
+            block,
+            started_ns,
+        }
+    }
+
+    /// Takes the list of a finished operation back, to be used again.
+    #[inline]
+    pub(crate) fn recycle(&mut self, finished: Finished) {
+        self.members = finished.members;
+        self.members.clear();
+    }
+
+    /// An operation never comes back: its block and requests. Its number is not used again, and its
+    /// memory stays.
+    pub(crate) fn lose(&mut self, id: u64) -> (Block, Vec<Id>) {
+        let number = u32::try_from(id).expect("operations have small numbers");
+        let transfer = self.transfer(number);
+        let block = transfer.block;
+        let members = match &transfer.members {
+            Members::One(id) => vec![*id],
+            Members::Many(members, _) => members.iter().map(|(id, _)| *id).collect(),
+        };
+        self.count_back(&block);
+        self.lost += 1;
+        (block, members)
+    }
+
+    /// Operations that never come back.
+    pub(crate) fn lost(&self) -> usize {
+        self.lost
+    }
+
+    /// What is under way: bytes and file of each operation.
+    pub(crate) fn held(&self) -> impl Iterator<Item = (u64, u32)> {
+        let live = self.transfers.iter().filter(|transfer| transfer.live);
+        live.map(|transfer| (transfer.block.want, transfer.block.file))
+    }
+
+    /// Puts memory whose request has ended into quarantine.
+    pub(crate) fn quarantine(&mut self, id: Id, held: Quarantine) {
+        assert!(held.operations + held.jobs > 0, "something has the memory");
+        self.quarantined_bytes += held.bytes;
+        let before = self.quarantine.insert(id, held);
+        assert!(before.is_none(), "a request ends once");
+    }
+
+    /// An operation or a job of a request that has ended is back; the windows that nothing has any
+    /// more.
+    pub(crate) fn quarantine_back(
+        &mut self,
+        id: Id,
+        operations: u32,
+        jobs: u32,
+    ) -> Option<Box<Staged>> {
+        let held = self.quarantine.get_mut(&id)?;
+        held.operations -= operations;
+        held.jobs -= jobs;
+        if held.operations + held.jobs > 0 {
+            return None;
+        }
+        let held = self.quarantine.remove(&id)?;
+        self.quarantined_bytes -= held.bytes;
+        held.staged
+    }
+
+    /// Leaks what is in quarantine: someone may write to it for ever. Whether there was anything.
+    pub(crate) fn leak_quarantine(&mut self) -> bool {
+        let held = std::mem::take(&mut self.quarantine);
+        let any = !held.is_empty();
+        std::mem::forget(held);
+        any
+    }
+
+    /// Leaks the segment lists of operations that never come back.
+    pub(crate) fn leak(self) {
+        std::mem::forget(self);
+    }
+}
+
+fn number_of(completion: &Completion) -> u32 {
+    u32::try_from(completion.id).expect("operations have small numbers")
+}
+
+#[inline]
+fn operation(number: u32, block: &Block, segments: Segments) -> Operation {
+    Operation {
+        id: u64::from(number),
+        verb: block.verb,
+        file: block.descriptor,
+        offset: block.offset,
+        segments,
+        // Likely to block or to copy much.
+        offload: block.verb == Verb::Write
+            || (!block.direct && block.want >= crate::limits::OFFLOAD_BYTES_MIN),
+        mount: block.mount,
+    }
+}
+
+impl Transfer {
+    /// What a result that came short, or is an error, means; counts the bytes that came.
+    fn meaning(&mut self, align: u64, result: Result<u64, Errno>) -> Meaning {
+        self.tries = self.tries.saturating_add(1);
+        let reads = self.block.verb == Verb::Read;
+        let call = if reads { "read" } else { "write" };
+        match result {
+            Ok(moved) => {
+                // Direct reads continue at an aligned place.
+                let at = (self.done + moved) / align * align;
+                // No whole block more, again and again: the file ends there.
+                self.fruitless = match at > self.done {
+                    true => 0,
+                    false => self.fruitless + 1,
+                };
+                self.done = at.max(self.done);
+                if moved == 0 || self.fruitless >= FRUITLESS_MAX {
+                    return Meaning::Failed(match reads {
+                        true => Error::new(
+                            ErrorKind::PastEnd,
+                            "the file was truncated while it was being read",
+                        ),
+                        false => Error::new(ErrorKind::Io, "the system wrote nothing"),
+                    });
+                }
+                match self.tries > TRIES_MAX {
+                    true => Meaning::Failed(Error::from(IoError::new(call, Errno::IO))),
+                    false => Meaning::Continued,
+                }
+            }
+            Err(Errno::INTERRUPTED | Errno::AGAIN) if self.tries <= TRIES_MAX => Meaning::Continued,
+            Err(Errno::INVALID) if self.block.direct => Meaning::DirectRefused,
+            Err(errno) => Meaning::Failed(Error::from(IoError::new(call, errno))),
+        }
+    }
+}

@@ -1,0 +1,360 @@
+//! Code of the application that misbehaves: decoders that lie, sources, suppliers, wakers and log
+//! hooks that panic, callbacks that wait for the storage that runs them.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Wake, Waker};
+use std::time::{Duration, Instant};
+
+use millstream::{
+    BlockSource, BlockTable, Buffer, Codec, CodecError, CodecId, Decode, Error, ErrorKind, Fence,
+    FileId, FileOptions, Group, LogHook, Progress, Queue, QueueOptions, Read, Storage,
+    StreamDecoder, Ticket,
+};
+use millstream_testing::this_test;
+
+use crate::rig::{PATIENCE, Rig, each, failure, landed, pattern};
+
+const CODEC: CodecId = CodecId(0x90);
+
+/// Opens a file that the test writes into `folder`.
+fn file_of(rig: &Rig, folder: &tempfile::TempDir, content: &[u8]) -> FileId {
+    let path = folder.path().join("a");
+    std::fs::write(&path, content).expect("written");
+    rig.storage.open(path, FileOptions::default())
+}
+
+/// Reports bytes that it neither took nor wrote.
+#[derive(Clone, Copy)]
+enum Lie {
+    Produced,
+    ProducedAndEnded,
+    Consumed,
+    Overflow,
+    Nothing,
+    Panic,
+}
+
+struct Liar {
+    lie: Lie,
+    longest: Arc<AtomicUsize>,
+}
+
+impl StreamDecoder for Liar {
+    fn decode(&mut self, stored: &[u8], raw: &mut [u8]) -> Result<Progress, CodecError> {
+        self.longest.fetch_max(raw.len(), Ordering::SeqCst);
+        let (consumed, produced, at_end) = match self.lie {
+            Lie::Produced => (stored.len(), raw.len() + 1000, false),
+            Lie::ProducedAndEnded => (stored.len(), raw.len() + 1000, true),
+            Lie::Consumed => (stored.len() + 1, 0, false),
+            Lie::Overflow => (usize::MAX, usize::MAX, true),
+            Lie::Nothing => (0, 0, false),
+            Lie::Panic => panic!("a decoder panics"),
+        };
+        Ok(Progress {
+            consumed,
+            produced,
+            at_end,
+        })
+    }
+}
+
+struct Liars {
+    lie: Lie,
+    longest: Arc<AtomicUsize>,
+}
+
+impl Codec for Liars {
+    fn is_stream(&self) -> bool {
+        true
+    }
+
+    fn stream(&self) -> Option<Box<dyn StreamDecoder>> {
+        let (lie, longest) = (self.lie, Arc::clone(&self.longest));
+        Some(Box::new(Liar { lie, longest }))
+    }
+}
+
+#[test]
+fn a_stream_decoder_that_lies_fails_its_request_and_gets_no_memory_beyond_it() {
+    const RAW_LEN: usize = 100_000;
+    each(this_test!(), |name, mut options| {
+        let lies = [
+            (Lie::Produced, ErrorKind::Application),
+            (Lie::ProducedAndEnded, ErrorKind::Application),
+            (Lie::Consumed, ErrorKind::Application),
+            (Lie::Overflow, ErrorKind::Application),
+            (Lie::Nothing, ErrorKind::RawSize),
+            (Lie::Panic, ErrorKind::Application),
+        ];
+        let longest = Arc::new(AtomicUsize::new(0));
+        let id = |index| CodecId(CODEC.0 + index as u8);
+        for (index, (lie, _)) in lies.iter().enumerate() {
+            let (lie, longest) = (*lie, Arc::clone(&longest));
+            options.codec(id(index), Liars { lie, longest });
+        }
+        options.block_bytes = 64 << 10;
+        let rig = Rig::new(name, options);
+        let folder = tempfile::tempdir().expect("a folder");
+        // Several windows, so that a second call would follow the first.
+        let content = pattern(8 << 20);
+        let file = file_of(&rig, &folder, &content);
+        for (index, (_, kind)) in lies.into_iter().enumerate() {
+            let decode = Decode::codec(id(index)).raw_len(RAW_LEN as u64);
+            let error = failure(rig.submit(Read::whole(file).decode(decode)));
+            assert_eq!(error.kind(), kind, "{name} {index}: {error}");
+        }
+        let longest = longest.load(Ordering::SeqCst);
+        assert!(longest <= RAW_LEN, "{name}: a slice of {longest} bytes");
+        assert!(
+            landed(rig.submit(Read::whole(file)))[..] == content,
+            "{name}"
+        );
+        rig.finish();
+    });
+}
+
+struct PanickingSource;
+
+impl BlockSource for PanickingSource {
+    fn read_at(&self, _: u64, _: &mut [u8]) -> Result<(), Error> {
+        panic!("a source panics")
+    }
+
+    fn path(&self) -> Option<Arc<Path>> {
+        panic!("a source panics")
+    }
+}
+
+#[test]
+fn a_panic_of_a_block_source_or_supplier_fails_its_request_and_no_worker() {
+    each(this_test!(), |name, mut options| {
+        options.threads.workers = Some(2);
+        let rig = Rig::new(name, options);
+        let folder = tempfile::tempdir().expect("a folder");
+        let content = pattern(8192);
+        let file = file_of(&rig, &folder, &content);
+        let mut table = BlockTable::new();
+        table.push(CodecId::STORED, 0..4096, 4096);
+        table.push(CodecId::STORED, 0..4096, 4096);
+        table.external_block();
+        let decode = Decode::table(table.external(Arc::new(PanickingSource)));
+        // More than there are workers.
+        for _ in 0..4 {
+            let read = Read::range(file, 0, 4096).decode(decode.clone());
+            let error = failure(rig.submit(read));
+            assert_eq!(error.kind(), ErrorKind::Application, "{name}: {error}");
+            let supply = |_| -> Option<Vec<u8>> { panic!("a supplier panics") };
+            let error = failure(rig.submit(Read::range(file, 0, 4096).supplied(supply)));
+            assert_eq!(error.kind(), ErrorKind::Application, "{name}: {error}");
+        }
+        let mut table = BlockTable::new();
+        table.push(CodecId::STORED, 0..4096, 4096);
+        table.push(CodecId::STORED, 4096..8192, 4096);
+        let read = Read::whole(file).decode(Decode::table(table));
+        assert!(landed(rig.submit(read))[..] == content, "{name}");
+        rig.finish();
+    });
+}
+
+struct PanickingWaker;
+
+impl Wake for PanickingWaker {
+    fn wake(self: Arc<Self>) {
+        panic!("a waker panics")
+    }
+}
+
+#[test]
+fn a_panicking_waker_and_a_panicking_log_hook_stop_nothing() {
+    each(this_test!(), |name, mut options| {
+        let lines = Arc::new(AtomicUsize::new(0));
+        let seen = Arc::clone(&lines);
+        let hook: LogHook = Arc::new(move |_, _| {
+            seen.fetch_add(1, Ordering::SeqCst);
+            panic!("a log hook panics");
+        });
+        options.log = Some(hook);
+        let rig = Rig::new(name, options);
+        let folder = tempfile::tempdir().expect("a folder");
+        let content = pattern(8192);
+        let file = file_of(&rig, &folder, &content);
+        let fence = Fence::new(0);
+        let gated = Read::range(file, 0, 4096).after(&fence, 1);
+        let mut tickets = [0; 2].map(|_| rig.submit(Read::whole(file).after(&fence, 1)));
+        let waker = Waker::from(Arc::new(PanickingWaker));
+        let mut polled = rig.submit(gated);
+        let context = &mut Context::from_waker(&waker);
+        assert!(polled.poll_outcome(context).is_pending(), "{name}");
+        for ticket in &mut tickets {
+            assert!(ticket.poll_outcome(context).is_pending(), "{name}");
+        }
+        fence.signal(1);
+        assert!(landed(polled)[..] == content[..4096], "{name}");
+        for ticket in tickets {
+            assert!(landed(ticket)[..] == content, "{name}");
+        }
+        for line in 0..10 {
+            let text = format!("line {line}");
+            rig.storage.log(millstream::LogLevel::Warning, text);
+        }
+        assert!(
+            landed(rig.submit(Read::whole(file)))[..] == content,
+            "{name}"
+        );
+        let until = Instant::now() + PATIENCE;
+        while lines.load(Ordering::SeqCst) < 10 {
+            assert!(Instant::now() < until, "{name}: a panic ends the log");
+            std::thread::yield_now();
+        }
+        rig.finish();
+    });
+}
+
+/// What the callback below waits for. `group` has one request, which waits for `fence`.
+struct Handles {
+    storage: Storage,
+    queue: Queue,
+    full: Queue,
+    fence: Fence,
+    group: Group,
+    file: FileId,
+}
+
+/// The results of the waits, and a ticket that was waited for.
+type Waited = (Vec<(&'static str, Option<ErrorKind>)>, Ticket<Buffer>);
+
+/// A codec that waits for its own storage in every way there is.
+struct Waiting {
+    handles: Arc<Mutex<Option<Handles>>>,
+    results: Mutex<Sender<Waited>>,
+}
+
+impl Waiting {
+    fn wait(handles: &Handles) -> Waited {
+        let Handles {
+            storage,
+            queue,
+            full,
+            fence,
+            group,
+            file,
+        } = handles;
+        let read = || Read::range(*file, 0, 16);
+        let mut ticket = queue.submit(read()).expect("there is room");
+        let mut opened = storage.opened(*file).expect("there is room");
+        let fence_at = storage.wait(fence.at(1), None);
+        let results = vec![
+            ("Ticket::wait", ticket.wait().map(drop)),
+            ("Ticket::wait of opened", opened.wait().map(drop)),
+            ("Queue::drain", queue.drain(None).map(drop)),
+            (
+                "Queue::wait_completions",
+                queue.wait_completions(None).map(drop),
+            ),
+            ("Fence::wait", fence.wait(1, None).map(drop)),
+            ("Group::wait", group.wait(None).map(drop)),
+            ("Storage::wait", fence_at.map(drop)),
+            ("Queue::submit", full.submit(read()).map(drop)),
+        ];
+        let kinds = results.into_iter();
+        let kind = |result: Result<(), Error>| result.err().map(|error| error.kind());
+        let kinds = kinds.map(|(what, result)| (what, kind(result)));
+        (kinds.collect(), ticket)
+    }
+}
+
+impl Codec for Waiting {
+    fn decode(&self, _: &[u8], raw: &mut [u8]) -> Result<usize, &'static str> {
+        let handles = self.handles.lock().expect("no panic");
+        let waited = Waiting::wait(handles.as_ref().expect("set by the test"));
+        let sender = self.results.lock().expect("no panic");
+        sender.send(waited).expect("received");
+        Ok(raw.len())
+    }
+}
+
+fn wait_in_a_callback(name: &'static str, mut options: millstream::StorageOptions) {
+    let handles = Arc::new(Mutex::new(None));
+    let (sender, results) = channel();
+    let codec = Waiting {
+        handles: Arc::clone(&handles),
+        results: Mutex::new(sender),
+    };
+    options.codec(CODEC, codec);
+    let rig = Rig::new(name, options);
+    let folder = tempfile::tempdir().expect("a folder");
+    let content = pattern(8192);
+    let file = file_of(&rig, &folder, &content);
+    let (fence, group) = (Fence::new(0), Group::new());
+    let mut one = QueueOptions::default();
+    one.capacity = 1;
+    let full = rig.storage.queue(one).expect("a queue");
+    let held = Read::range(file, 0, 16).after(&fence, 1).group(&group);
+    let held = full.submit(held).expect("accepted");
+    *handles.lock().expect("no panic") = Some(Handles {
+        storage: rig.storage.clone(),
+        queue: rig.queue.clone(),
+        full,
+        fence: fence.clone(),
+        group,
+        file,
+    });
+    let decode = Decode::codec(CODEC).raw_len(100);
+    let decoded = landed(rig.submit(Read::whole(file).decode(decode)));
+    assert_eq!(decoded.len(), 100, "{name}");
+    let (kinds, ticket) = results.recv().expect("the callback has run");
+    for (what, kind) in kinds {
+        let wanted = match what {
+            "Queue::submit" => ErrorKind::QueueFull,
+            _ => ErrorKind::OnStorageThread,
+        };
+        assert_eq!(kind, Some(wanted), "{name}: {what}");
+    }
+    assert!(
+        landed(ticket)[..] == content[..16],
+        "{name}: it stays valid"
+    );
+    fence.signal(1);
+    assert!(landed(held)[..] == content[..16], "{name}");
+    *handles.lock().expect("no panic") = None;
+    assert!(rig.queue.drain(Some(PATIENCE)).expect("drained"), "{name}");
+    rig.finish();
+}
+
+#[test]
+fn a_callback_that_waits_for_its_storage_gets_an_error_instead_of_a_deadlock() {
+    each(this_test!(), wait_in_a_callback);
+}
+
+#[test]
+fn a_callback_of_a_pumped_storage_that_waits_for_it_gets_an_error_instead_of_a_deadlock() {
+    each(this_test!(), |name, mut options| {
+        options.threads.pumped = true;
+        wait_in_a_callback(name, options);
+    });
+}
+
+#[test]
+fn a_slow_log_hook_holds_up_no_request() {
+    each(this_test!(), |name, mut options| {
+        let (release, gate) = channel::<()>();
+        let gate = Mutex::new(gate);
+        let hook: LogHook = Arc::new(move |_, _| {
+            let gate = gate.lock().unwrap_or_else(|error| error.into_inner());
+            let _ = gate.recv_timeout(PATIENCE);
+        });
+        options.log = Some(hook);
+        let rig = Rig::new(name, options);
+        let folder = tempfile::tempdir().expect("a folder");
+        let content = pattern(8192);
+        let file = file_of(&rig, &folder, &content);
+        rig.storage.log(millstream::LogLevel::Warning, "a line");
+        let read = Read::whole(file).timeout(Duration::from_secs(30));
+        assert!(landed(rig.submit(read))[..] == content, "{name}");
+        drop(release);
+        rig.finish();
+    });
+}
