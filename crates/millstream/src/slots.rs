@@ -177,35 +177,46 @@ mod reserved {
     impl Zeroed for AtomicU64 {}
 
     /// Zeroed memory for `SLOTS_MAX` values.
-    pub(super) struct Reserved<T: Zeroed>(NonNull<T>);
+    pub(super) struct Reserved<T: Zeroed> {
+        values: NonNull<T>,
+        allocation: NonNull<u8>,
+    }
 
     impl<T: Zeroed> Reserved<T> {
-        const LAYOUT: Layout = match Layout::array::<T>(SLOTS_MAX as usize) {
-            Ok(layout) => layout,
-            Err(_) => panic!("the reservation exceeds the address space"),
+        /// Of bytes, with room to align the values: the system allocator writes zeroes itself, and
+        /// so makes all of it resident, if it is asked for more than its own alignment.
+        const LAYOUT: Layout = {
+            let bytes = size_of::<T>() * SLOTS_MAX as usize + align_of::<T>();
+            match Layout::from_size_align(bytes, 1) {
+                Ok(layout) => layout,
+                Err(_) => panic!("the reservation exceeds the address space"),
+            }
         };
 
         pub(super) fn new() -> Reserved<T> {
             // SAFETY: the layout has a size.
             let memory = unsafe { alloc_zeroed(Self::LAYOUT) };
-            match NonNull::new(memory.cast()) {
-                Some(memory) => Reserved(memory),
-                None => handle_alloc_error(Self::LAYOUT),
-            }
+            let Some(allocation) = NonNull::new(memory) else {
+                handle_alloc_error(Self::LAYOUT)
+            };
+            let skip = allocation.align_offset(align_of::<T>());
+            // SAFETY: less than the alignment, for which the layout has room.
+            let values = unsafe { allocation.add(skip) }.cast();
+            Reserved { values, allocation }
         }
 
         #[inline(always)]
         pub(super) fn at(&self, index: u32) -> &T {
             assert!(index < SLOTS_MAX, "a slot's index");
             // SAFETY: inside the reservation, which lives as long as `self`; zeroes are a value.
-            unsafe { self.0.add(index as usize).as_ref() }
+            unsafe { self.values.add(index as usize).as_ref() }
         }
     }
 
     impl<T: Zeroed> Drop for Reserved<T> {
         fn drop(&mut self) {
             // SAFETY: allocated by `new` with this layout.
-            unsafe { dealloc(self.0.as_ptr().cast(), Self::LAYOUT) }
+            unsafe { dealloc(self.allocation.as_ptr(), Self::LAYOUT) }
         }
     }
 }
