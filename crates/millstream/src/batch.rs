@@ -355,11 +355,12 @@ fn wait_for_room(queue: &QueueShared, charge: u64, most: u64) -> Result<u64, Err
             if queue.mailbox.is_closing() {
                 return Poll::Ready(Err(crate::mailbox::closed_error()));
             }
-            // Looked at first: what completes in between leaves room behind.
+            // Before: what completes in between leaves room behind. After: another thread may have
+            // taken the room in between, and have submitted.
             let served = queue.is_served();
             match try_room(queue, charge, most) {
                 Some(count) => Poll::Ready(Ok(count)),
-                None if !served => Poll::Ready(Err(queue_full())),
+                None if !served && !queue.is_served() => Poll::Ready(Err(queue_full())),
                 None => Poll::Pending,
             }
         };
