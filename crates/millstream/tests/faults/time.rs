@@ -12,7 +12,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use crate::rig::{PATIENCE, Rig, each, landed, pattern};
 
 #[test]
-fn the_timeouts_of_completed_requests_take_no_memory() {
+fn memory_stays_flat_under_the_timeouts_of_completed_requests() {
     /// Less than the smallest timer (two numbers) would take for all requests.
     const GROWTH_MAX: u64 = 4 << 20;
     const REQUESTS: usize = 400_000;
