@@ -55,12 +55,14 @@ impl Rig {
     /// Checks that every request has completed once and that nothing is held, and closes.
     pub(crate) fn finish(self) {
         let name = self.name;
-        assert_eq!(self.queue.live(), 0, "{name}: requests have not completed");
-        // What a hung read held comes back when the kernel lets go, which may be after completion.
+        // A ticket shows its outcome a moment before its room in the queue is free; what a hung read
+        // held comes back when the kernel lets go, which may be after completion.
         let until = Instant::now() + PATIENCE;
-        while self.storage.stats().staging_bytes > 0 && Instant::now() < until {
+        let is_out = || self.queue.live() > 0 || self.storage.stats().staging_bytes > 0;
+        while is_out() && Instant::now() < until {
             std::thread::yield_now();
         }
+        assert_eq!(self.queue.live(), 0, "{name}: requests have not completed");
         let stats = self.storage.stats();
         let completed = stats.done + stats.failed + stats.canceled;
         assert_eq!(
