@@ -55,8 +55,8 @@ impl Rig {
     /// Checks that every request has completed once and that nothing is held, and closes.
     pub(crate) fn finish(self) {
         let name = self.name;
-        // A ticket shows its outcome a moment before its room in the queue is free; what a hung read
-        // held comes back when the kernel lets go, which may be after completion.
+        // A ticket shows its outcome a moment before its room in the queue is free; what a hung
+        // read held comes back when the kernel lets go, which may be after completion.
         let until = Instant::now() + PATIENCE;
         let is_out = || self.queue.live() > 0 || self.storage.stats().staging_bytes > 0;
         while is_out() && Instant::now() < until {
