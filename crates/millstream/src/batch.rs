@@ -17,7 +17,7 @@ use crate::ids::{FileId, Id};
 use crate::limits::{BATCH_RESERVE, SLOT_CHUNK};
 use crate::park;
 use crate::priority::Priority;
-use crate::queue::{Command, FIFO, Fifo, Parcel, QueueShared, queue_full, too_many_tickets};
+use crate::queue::{Command, FIFO, Fifo, Parcel, QueueShared, Which, queue_full, too_many_tickets};
 use crate::request::{Parts, Request};
 use crate::slots::{Cache, Mode};
 use crate::status::StatusArray;
@@ -37,7 +37,7 @@ impl Drop for Handle {
             std::mem::forget(Arc::clone(&self.shared));
             return;
         }
-        self.shared.command(|_| Command::Drop);
+        self.shared.command(Command::Drop);
     }
 }
 
@@ -183,18 +183,12 @@ impl Queue {
 
     /// Cancels the requests submitted before this call whose `tag & mask == value`.
     pub fn cancel_tagged(&self, mask: u64, value: u64) {
-        self.shared().command(|before| Command::CancelTagged {
-            mask,
-            value,
-            before,
-        });
+        self.shared().cancel(Which::Tagged { mask, value });
     }
 
     /// Cancels the requests of this queue submitted before this call that belong to `group`.
     pub fn cancel_group(&self, group: &Group) {
-        let group = group.clone();
-        self.shared()
-            .command(|before| Command::CancelGroup { group, before });
+        self.shared().cancel(Which::Group(group.clone()));
     }
 
     /// Closes a file, as [`Batch::close`], also if the queue is full. Never blocks.
@@ -209,18 +203,17 @@ impl Queue {
 
     /// Stops serving the queue; what is in flight goes on.
     pub fn pause(&self) {
-        self.shared().command(|_| Command::Pause(true));
+        self.shared().command(Command::Pause(true));
     }
 
     /// Resumes serving the queue.
     pub fn resume(&self) {
-        self.shared().command(|_| Command::Pause(false));
+        self.shared().command(Command::Pause(false));
     }
 
     /// Sets the bytes per second that the queue's requests may move; `None` for no limit.
     pub fn set_bandwidth(&self, bytes_per_second: Option<u64>) {
-        self.shared()
-            .command(|_| Command::Bandwidth(bytes_per_second));
+        self.shared().command(Command::Bandwidth(bytes_per_second));
     }
 
     /// Failures since the last call: how many, and the first in the order of submission.

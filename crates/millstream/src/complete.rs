@@ -10,10 +10,9 @@ use std::sync::atomic::Ordering;
 use std::task::Waker;
 
 use crate::error::ErrorKind;
-use crate::group::Group;
 use crate::ids::Id;
 use crate::priority::{Guard, Priority};
-use crate::queue::{Fifo, NO_INDEX, Parcel, QueueShared};
+use crate::queue::{Cancellation, Fifo, NO_INDEX, Parcel, QueueShared};
 use crate::slots::Posted;
 
 /// Which sequence numbers have completed: one bit each from the watermark on.
@@ -78,28 +77,6 @@ impl Bucket {
     }
 }
 
-/// A cancellation of entries below `before` that were not taken in when it arrived.
-pub(crate) enum Rule {
-    Tagged { mask: u64, value: u64, before: u64 },
-    Group { group: Group, before: u64 },
-}
-
-impl Rule {
-    fn before(&self) -> u64 {
-        match self {
-            Rule::Tagged { before, .. } | Rule::Group { before, .. } => *before,
-        }
-    }
-
-    pub(crate) fn matches(&self, sequence: u64, tag: u64, own: Option<&Group>) -> bool {
-        sequence < self.before()
-            && match self {
-                Rule::Tagged { mask, value, .. } => tag & mask == *value,
-                Rule::Group { group, .. } => own.is_some_and(|own| own.is_same(group)),
-            }
-    }
-}
-
 /// A queue, as the engine has it.
 pub(crate) struct QueueState {
     pub(crate) shared: Arc<QueueShared>,
@@ -109,7 +86,8 @@ pub(crate) struct QueueState {
     pub(crate) spare: Vec<Parcel>,
     /// Entries below were taken in.
     pub(crate) next_sequence: u64,
-    pub(crate) rules: Vec<Rule>,
+    /// Cancellations of entries that may not have been taken in.
+    pub(crate) cancellations: Vec<Cancellation>,
     pub(crate) window: Window,
     pub(crate) fifo: VecDeque<(u64, Fifo)>,
     /// Failures that no status entry has reported, by sequence number.
@@ -135,7 +113,7 @@ impl QueueState {
             backlog: VecDeque::new(),
             spare: Vec::new(),
             next_sequence: 0,
-            rules: Vec::new(),
+            cancellations: Vec::new(),
             window: Window::default(),
             fifo: VecDeque::new(),
             failures: BTreeMap::new(),
@@ -153,8 +131,8 @@ impl QueueState {
     /// Entries below `sequence` were taken in.
     pub(crate) fn taken_in(&mut self, sequence: u64) {
         self.next_sequence = sequence;
-        if !self.rules.is_empty() {
-            self.rules.retain(|rule| rule.before() > sequence);
+        if !self.cancellations.is_empty() {
+            self.cancellations.retain(|one| one.before > sequence);
         }
     }
 

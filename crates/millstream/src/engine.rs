@@ -22,7 +22,7 @@ use millstream_codec::Scratch;
 use millstream_io::device::calls::{CallDone, OfferToken};
 use millstream_io::{Arena, Completion, Descriptor};
 
-use crate::complete::{Queues, Rule};
+use crate::complete::Queues;
 use crate::decode::jobs::{Job, JobResult, JobSink, JobTask, Task, run_job, run_task};
 use crate::decode::workers::Jobs;
 use crate::destination::MemoryKind;
@@ -34,7 +34,7 @@ use crate::lanes::Lanes;
 use crate::limits;
 use crate::mailbox::{Letter, Pump, closed_error};
 use crate::priority::Priority;
-use crate::queue::{Command, Fifo, Mailbox, NO_INDEX, Parcel, QueueShared};
+use crate::queue::{Cancellation, Command, Fifo, Mailbox, NO_INDEX, Parcel, QueueShared};
 use crate::request::{Rare, Verb};
 use crate::scheduler::{NO_DEADLINE, Order, Scheduler};
 use crate::slots::{Ended, EngineSide, Freed};
@@ -434,21 +434,7 @@ impl Engine {
 
     fn command(&mut self, queue: u32, command: Command) {
         match command {
-            Command::CancelTagged {
-                mask,
-                value,
-                before,
-            } => self.cancel_where(
-                queue,
-                Rule::Tagged {
-                    mask,
-                    value,
-                    before,
-                },
-            ),
-            Command::CancelGroup { group, before } => {
-                self.cancel_where(queue, Rule::Group { group, before });
-            }
+            Command::Cancel(cancellations) => self.cancel_where(queue, cancellations),
             Command::Pause(paused) => {
                 self.queues.state(queue).paused = paused;
                 self.unhold(queue);
@@ -487,25 +473,27 @@ impl Engine {
         slots.filter(live).collect()
     }
 
-    fn cancel_where(&mut self, queue: u32, rule: Rule) {
+    fn cancel_where(&mut self, queue: u32, mut cancellations: Vec<Cancellation>) {
         for index in self.live_of(queue) {
-            if self.rule_matches(&rule, index, self.cols[index as usize].sequence) {
+            if self.is_canceled(index, &cancellations) {
                 self.drive(index, What::End(Error::new(ErrorKind::Canceled, "")));
             }
         }
-        // Those that have not arrived: the rule stays until intake has passed its sequence.
+        // The others concern entries that have not arrived: they stay until intake is past those.
         let state = self.queues.state(queue);
-        state.rules.push(rule);
-        state.taken_in(state.next_sequence);
+        cancellations.retain(|one| one.before > state.next_sequence);
+        state.cancellations.append(&mut cancellations);
     }
 
-    fn rule_matches(&mut self, rule: &Rule, index: u32, sequence: u64) -> bool {
+    fn is_canceled(&mut self, index: u32, cancellations: &[Cancellation]) -> bool {
         let tag = self.side.tag(index);
-        let group = match self.cols[index as usize].has(flag::USUAL) {
+        let col = &self.cols[index as usize];
+        let group = match col.has(flag::USUAL) {
             true => self.side.usual(index).group.as_ref(),
             false => None,
         };
-        rule.matches(sequence, tag, group)
+        let mut each = cancellations.iter();
+        each.any(|one| one.matches(col.sequence, tag, group))
     }
 
     /// A queue's held requests may be served again (or are held again when their turn comes).

@@ -65,17 +65,54 @@ impl Parcel {
 
 /// What is done to entries that were submitted before it, or to the queue.
 pub(crate) enum Command {
-    CancelTagged { mask: u64, value: u64, before: u64 },
-    CancelGroup { group: Group, before: u64 },
+    Cancel(Vec<Cancellation>),
     Pause(bool),
     Bandwidth(Option<u64>),
     Drop,
 }
 
+/// A cancellation of the entries below `before` that `which` names.
+pub(crate) struct Cancellation {
+    pub(crate) before: u64,
+    pub(crate) which: Which,
+}
+
+/// See [`Cancellation`].
+pub(crate) enum Which {
+    Tagged { mask: u64, value: u64 },
+    Group(Group),
+}
+
+impl Cancellation {
+    pub(crate) fn matches(&self, sequence: u64, tag: u64, own: Option<&Group>) -> bool {
+        sequence < self.before
+            && match &self.which {
+                Which::Tagged { mask, value } => tag & mask == *value,
+                Which::Group(group) => own.is_some_and(|own| own.is_same(group)),
+            }
+    }
+}
+
+impl Which {
+    fn is_same(&self, other: &Which) -> bool {
+        match (self, other) {
+            (Which::Tagged { mask, value }, Which::Tagged { mask: m, value: v }) => {
+                (mask, value) == (m, v)
+            }
+            (Which::Group(group), Which::Group(other)) => group.is_same(other),
+            _ => false,
+        }
+    }
+}
+
+/// How many of the last cancellations that the engine has not taken are compared with a new one.
+const CANCELLATIONS_COMPARED: usize = 32;
+
 struct Submitted {
     parcels: Vec<Parcel>,
     spare: Vec<Parcel>,
     commands: Vec<Command>,
+    cancellations: Vec<Cancellation>,
     next_sequence: u64,
     /// In the engine's mail, and not yet taken.
     dirty: bool,
@@ -134,6 +171,7 @@ impl QueueShared {
                 parcels: Vec::new(),
                 spare: Vec::new(),
                 commands: Vec::new(),
+                cancellations: Vec::new(),
                 next_sequence: 0,
                 dirty: false,
                 closed: false,
@@ -325,13 +363,32 @@ impl QueueShared {
         wake_all(&mut wakers);
     }
 
-    pub(crate) fn command(self: &Arc<Self>, make: impl FnOnce(u64) -> Command) {
+    pub(crate) fn command(self: &Arc<Self>, command: Command) {
         if self.mailbox.is_forked() {
             return;
         }
         let mut submitted = lock(&self.submitted);
-        let command = make(submitted.next_sequence);
         submitted.commands.push(command);
+        self.wake_engine(submitted);
+    }
+
+    /// Cancels entries handed over before. One that repeats another, which the engine has not taken
+    /// yet, replaces it: however fast they come, they do not pile up.
+    pub(crate) fn cancel(self: &Arc<Self>, which: Which) {
+        if self.mailbox.is_forked() {
+            return;
+        }
+        let mut submitted = lock(&self.submitted);
+        let before = submitted.next_sequence;
+        let last = submitted.cancellations.iter_mut().rev();
+        let mut last = last.take(CANCELLATIONS_COMPARED);
+        match last.find(|other| other.which.is_same(&which)) {
+            Some(same) => same.before = before,
+            None => {
+                let new = Cancellation { before, which };
+                submitted.cancellations.push(new);
+            }
+        }
         self.wake_engine(submitted);
     }
 
@@ -346,6 +403,10 @@ impl QueueShared {
         submitted.dirty = false;
         submitted.spare.append(spare);
         parcels.append(&mut submitted.parcels);
+        if !submitted.cancellations.is_empty() {
+            let taken = std::mem::take(&mut submitted.cancellations);
+            commands.push(Command::Cancel(taken));
+        }
         commands.append(&mut submitted.commands);
     }
 

@@ -117,8 +117,8 @@ impl Engine {
         }
         let state = self.queues.state(queue);
         state.live += 1;
-        let ruled = !state.rules.is_empty() && self.is_ruled(queue, index, sequence);
-        let flow = match ruled || self.side.wants_cancel(index) || self.closing.is_some() {
+        let canceled = !state.cancellations.is_empty() && self.was_canceled(queue, index);
+        let flow = match canceled || self.side.wants_cancel(index) || self.closing.is_some() {
             true => Flow::End(Some(super::canceled_by_close())),
             false => self.admit(index),
         };
@@ -126,13 +126,11 @@ impl Engine {
     }
 
     #[cold]
-    fn is_ruled(&mut self, queue: u32, index: u32, sequence: u64) -> bool {
-        let rules = std::mem::take(&mut self.queues.state(queue).rules);
-        let ruled = rules
-            .iter()
-            .any(|rule| self.rule_matches(rule, index, sequence));
-        self.queues.state(queue).rules = rules;
-        ruled
+    fn was_canceled(&mut self, queue: u32, index: u32) -> bool {
+        let cancellations = std::mem::take(&mut self.queues.state(queue).cancellations);
+        let canceled = self.is_canceled(index, &cancellations);
+        self.queues.state(queue).cancellations = cancellations;
+        canceled
     }
 
     /// Takes what few requests have out of the slot; starts the timeout.
