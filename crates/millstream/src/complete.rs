@@ -13,7 +13,7 @@ use crate::error::ErrorKind;
 use crate::ids::Id;
 use crate::priority::{Guard, Priority};
 use crate::queue::{Cancellation, Fifo, NO_INDEX, Parcel, QueueShared};
-use crate::slots::Posted;
+use crate::slots::{Cache, Ended, Freed, Posted};
 
 /// Which sequence numbers have completed: one bit each from the watermark on.
 #[derive(Default)]
@@ -101,6 +101,8 @@ pub(crate) struct QueueState {
     ended: u64,
     ended_bytes: u64,
     posted: Vec<Posted>,
+    /// Slots to be given back with the capacity.
+    pub(crate) freed: Cache,
     pub(crate) dropped: bool,
     touched: bool,
 }
@@ -123,6 +125,7 @@ impl QueueState {
             ended: 0,
             ended_bytes: 0,
             posted: Vec::new(),
+            freed: Cache::default(),
             dropped: false,
             touched: false,
         }
@@ -138,12 +141,22 @@ impl QueueState {
 
     /// A request has completed.
     #[inline]
-    pub(crate) fn completed(&mut self, sequence: u64, charged: u64, posted: Option<Posted>) {
+    pub(crate) fn completed(&mut self, sequence: u64, charged: u64, ended: Ended) {
+        match ended {
+            Ended::Ticket(_) => {}
+            Ended::Posted(posted) => self.posted.push(posted),
+            Ended::Freed(freed) => self.free(freed),
+        }
         self.window.complete(sequence);
         self.live -= 1;
         self.ended += 1;
         self.ended_bytes += charged;
-        self.posted.extend(posted);
+    }
+
+    /// A slot is given back at the end of the round.
+    #[inline]
+    pub(crate) fn free(&mut self, freed: Freed) {
+        self.shared.pool.retire_ended(freed, &mut self.freed);
     }
 
     pub(crate) fn failed(&mut self, sequence: u64, kind: ErrorKind) {
@@ -203,6 +216,7 @@ impl QueueState {
 
     /// Publishes completions and releases capacity.
     fn release(&mut self, wakers: &mut Vec<Waker>) {
+        self.shared.pool.give_back(&mut self.freed);
         self.shared.publish(&mut self.posted, wakers);
         let ended = std::mem::take(&mut self.ended);
         let bytes = std::mem::take(&mut self.ended_bytes);

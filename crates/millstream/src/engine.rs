@@ -37,7 +37,7 @@ use crate::priority::Priority;
 use crate::queue::{Cancellation, Command, Fifo, Mailbox, NO_INDEX, Parcel, QueueShared};
 use crate::request::{Rare, Verb};
 use crate::scheduler::{NO_DEADLINE, Order, Scheduler};
-use crate::slots::{Ended, EngineSide, Freed};
+use crate::slots::{EngineSide, Freed};
 use crate::staging::Staged;
 use crate::state::{Event, State};
 use crate::stats::Counters;
@@ -590,11 +590,15 @@ impl Engine {
         self.scheduler_of(index).add(index, order, now_ns);
     }
 
-    #[inline]
+    #[inline(always)]
     fn deadline_ns(&mut self, index: u32) -> u64 {
-        if !self.cols[index as usize].has(flag::USUAL) {
-            return NO_DEADLINE;
+        match self.cols[index as usize].has(flag::USUAL) {
+            true => self.usual_deadline_ns(index),
+            false => NO_DEADLINE,
         }
+    }
+
+    fn usual_deadline_ns(&mut self, index: u32) -> u64 {
         let deadline = self.side.usual(index).deadline;
         deadline.map_or(NO_DEADLINE, |at| self.shared.to_ns(at))
     }
@@ -670,16 +674,8 @@ impl Engine {
             state.failed(sequence, kind);
             state.shared.record_failure(sequence, error);
         }
-        let (posted, freed) = match self.side.end(index, bytes, error) {
-            Ended::Ticket(_) => (None, None),
-            Ended::Posted(posted) => (Some(posted), None),
-            Ended::Freed(freed) => (None, Some(freed)),
-        };
-        let state = self.queues.state(queue);
-        state.completed(sequence, charged, posted);
-        if let Some(freed) = freed {
-            state.shared.pool.free_ended(freed);
-        }
+        let ended = self.side.end(index, bytes, error);
+        self.queues.state(queue).completed(sequence, charged, ended);
     }
 
     /// Raw bytes that landed, or bytes that were written.
@@ -777,8 +773,7 @@ impl Engine {
         self.side.settle(&mut self.wakers, |slot| freed.push(slot));
         for slot in freed {
             let queue = self.cols[slot.index() as usize].queue;
-            let state = self.queues.touch(u32::from(queue));
-            state.shared.pool.free_ended(slot);
+            self.queues.touch(u32::from(queue)).free(slot);
         }
         while let Some(effect) = self.queues.next_effect(&mut self.wakers) {
             self.effect(effect);

@@ -64,7 +64,6 @@ const UNLINKED: Link = Link {
 struct Level {
     first: u32,
     last: u32,
-    waiting: u32,
     deadlines: Heap,
     elevator: BTreeMap<(u64, u64), u32>,
     /// The elevator was served last (it takes turns with the arrivals).
@@ -79,6 +78,8 @@ pub(crate) struct Scheduler {
     /// Keys in the elevator of requests on rotating disks.
     positions: BTreeMap<u32, (u64, u64)>,
     waiting: u32,
+    /// Of these, by priority.
+    waiting_by: [u32; PRIORITIES],
     in_flight: [u64; PRIORITIES],
     /// Of all priorities but realtime.
     bulk_bytes: u64,
@@ -96,7 +97,6 @@ impl Scheduler {
             levels: std::array::from_fn(|_| Level {
                 first: NIL,
                 last: NIL,
-                waiting: 0,
                 deadlines: Heap::default(),
                 elevator: BTreeMap::new(),
                 elevator_served: false,
@@ -105,6 +105,7 @@ impl Scheduler {
             links: Vec::new(),
             positions: BTreeMap::new(),
             waiting: 0,
+            waiting_by: [0; PRIORITIES],
             in_flight: [0; PRIORITIES],
             bulk_bytes: 0,
             bulk_bytes_max: limits::IN_FLIGHT_BYTES_MAX.max(block_bytes),
@@ -143,8 +144,8 @@ impl Scheduler {
         assert!(place == Place::Nowhere, "a request waits once");
         self.note_realtime(priority, now_ns);
         self.waiting += 1;
+        self.waiting_by[priority as usize] += 1;
         let level = &mut self.levels[priority as usize];
-        level.waiting += 1;
         let late = level.last != NIL && self.links[level.last as usize].arrival > arrival;
         let place = match (deadline_ns, position) {
             (NO_DEADLINE, None) if !late => {
@@ -211,7 +212,7 @@ impl Scheduler {
                 }
             }
         }
-        level.waiting -= 1;
+        self.waiting_by[link.priority as usize] -= 1;
         self.waiting -= 1;
         self.links[key as usize].place = Place::Nowhere;
         true
@@ -261,7 +262,7 @@ impl Scheduler {
         let above = priority as usize + 1..Priority::Realtime as usize;
         above
             .into_iter()
-            .any(|other| self.levels[other].waiting > 0 || self.in_flight[other] > 0)
+            .any(|other| self.waiting_by[other] > 0 || self.in_flight[other] > 0)
     }
 
     /// Bytes that a device of this rate moves in `ns`: two short blocks at least.
@@ -304,7 +305,7 @@ impl Scheduler {
         }
         let priority = self.guard.next(|priority| {
             let index = priority as usize;
-            self.levels[index].waiting > 0
+            self.waiting_by[index] > 0
                 && !skip[index]
                 && self.is_open(priority, now_ns, bytes_per_second)
         })?;
@@ -353,9 +354,9 @@ impl Scheduler {
         if priority != Priority::Realtime {
             self.bulk_bytes += bytes;
         }
-        let levels = &self.levels;
+        let waiting_by = &self.waiting_by;
         self.guard
-            .served(priority, |lower| levels[lower as usize].waiting > 0);
+            .served(priority, |lower| waiting_by[lower as usize] > 0);
         let position = match self.positions.is_empty() {
             true => None,
             false => self.positions.get(&key),

@@ -335,7 +335,7 @@ pub(crate) struct Pool<S> {
     pub(crate) shared: S,
 }
 
-/// A caller's private chain of free slots.
+/// A private chain of free slots.
 pub(crate) struct Cache {
     first: u32,
     last: u32,
@@ -458,7 +458,13 @@ impl<S> Pool<S> {
         for index in first..first + CHUNK - 1 {
             self.link(index, index + 1);
         }
-        self.push_chain(first, first + CHUNK - 1, CHUNK);
+        let chunk = Cache {
+            first,
+            last: first + CHUNK - 1,
+            count: CHUNK,
+        };
+        let closing = self.push_chain(&chunk);
+        assert!(!closing, "a pool that grows has its owner");
         true
     }
 
@@ -470,15 +476,23 @@ impl<S> Pool<S> {
         unsafe { (*self.table.hot(index).body.get()).len = u64::from(next) };
     }
 
-    /// Pushes a chain of the caller's onto the free slots.
-    fn push_chain(&self, first: u32, last: u32, count: u32) {
+    /// Pushes a chain of the caller's onto the free slots. True: the owner of the pool is gone and
+    /// no slot is out any more, so the caller destroys it.
+    fn push_chain(&self, chain: &Cache) -> bool {
         let mut head = self.head.load(Ordering::Relaxed);
         loop {
-            self.link(last, head as u32);
-            let new = ((head >> 32) + u64::from(count)) << 32 | u64::from(first);
+            if head & CLOSING != 0 {
+                let count = u64::from(chain.count);
+                let out = self.head.fetch_sub(count, Ordering::AcqRel) & !CLOSING;
+                assert!(out >= count, "a slot is freed once");
+                return out == count;
+            }
+            self.link(chain.last, head as u32);
+            let count = (head >> 32) + u64::from(chain.count);
+            let new = count << 32 | u64::from(chain.first);
             let order = (Ordering::AcqRel, Ordering::Relaxed);
             match self.head.compare_exchange_weak(head, new, order.0, order.1) {
-                Ok(_) => return,
+                Ok(_) => return false,
                 Err(now) => head = now,
             }
         }
@@ -578,39 +592,43 @@ impl<S> Pool<S> {
         self.table.id(index, (generation >> 32) as u32)
     }
 
-    /// The slot's owner gives it up: a new generation begins, in the free chain.
+    /// The slot's owner gives it up: a new generation begins, in a chain of the owner's.
     #[inline]
-    fn free(pool: NonNull<Pool<S>>, index: u32) {
-        // SAFETY: the slot is out, so its pool lives.
-        let this = unsafe { pool.as_ref() };
-        let hot = this.table.hot(index);
+    fn retire(&self, index: u32, chain: &mut Cache) {
+        let hot = self.table.hot(index);
         let generation = (hot.word.load(Ordering::Relaxed) >> 32) as u32;
         let Some(next) = generation.checked_add(1) else {
-            // Exhausted: the slot retires. It counts as out, so its pool stays.
+            // Exhausted: the slot is used no more. It counts as out, so its pool stays.
             return;
         };
         let next = u64::from(next) << 32;
         hot.interest.store(next, Ordering::Relaxed);
         hot.word.store(next | FREE, Ordering::Relaxed);
-        let mut head = this.head.load(Ordering::Relaxed);
-        loop {
-            if head & CLOSING != 0 {
-                let before = this.head.fetch_sub(1, Ordering::AcqRel);
-                assert!(before & !CLOSING > 0, "a slot is freed once");
-                if before & !CLOSING == 1 {
-                    Pool::destroy(pool);
-                }
-                return;
-            }
-            // SAFETY: the slot is the caller's until the exchange below.
-            unsafe { (*hot.body.get()).len = head & u64::from(u32::MAX) };
-            let new = ((head >> 32) + 1) << 32 | u64::from(index);
-            let order = (Ordering::AcqRel, Ordering::Relaxed);
-            match this.head.compare_exchange_weak(head, new, order.0, order.1) {
-                Ok(_) => return,
-                Err(now) => head = now,
-            }
+        self.link(index, chain.first);
+        if chain.count == 0 {
+            chain.last = index;
         }
+        chain.first = index;
+        chain.count += 1;
+    }
+
+    /// Frees a chain of slots that their owner gave up.
+    #[inline]
+    fn free(pool: NonNull<Pool<S>>, chain: &mut Cache) {
+        let chain = std::mem::take(chain);
+        // SAFETY: the slots of the chain are out, so their pool lives.
+        if chain.count > 0 && unsafe { pool.as_ref() }.push_chain(&chain) {
+            Pool::destroy(pool);
+        }
+    }
+
+    /// Frees one slot, whose owner is the caller.
+    #[inline]
+    fn free_one(pool: NonNull<Pool<S>>, index: u32) {
+        let mut chain = Cache::default();
+        // SAFETY: the slot is out, so its pool lives.
+        unsafe { pool.as_ref() }.retire(index, &mut chain);
+        Pool::free(pool, &mut chain);
     }
 
     /// Hands filled slots to the engine, which is told of them afterwards.
@@ -637,18 +655,17 @@ impl<S> PoolOwner<S> {
         SlotTicket { pool: self.0, id }
     }
 
-    /// Gives a chain back (a batch is submitted).
+    /// Gives a chain back: what a batch did not use, or what has ended.
     #[inline]
     pub(crate) fn give_back(&self, cache: &mut Cache) {
-        let chain = std::mem::take(cache);
-        if chain.count > 0 {
-            self.push_chain(chain.first, chain.last, chain.count);
-        }
+        Pool::free(self.0, cache);
     }
 
-    /// Engine: frees a slot that nobody else will.
-    pub(crate) fn free_ended(&self, freed: Freed) {
-        Pool::free(self.0, freed.0);
+    /// Engine: adds a slot that the engine is to free to a chain, which [`PoolOwner::give_back`]
+    /// takes.
+    #[inline]
+    pub(crate) fn retire_ended(&self, freed: Freed, chain: &mut Cache) {
+        self.retire(freed.0, chain);
     }
 
     /// Ends a HELD slot whose batch can no longer be submitted, as its owner.
@@ -673,12 +690,12 @@ impl<S> PoolOwner<S> {
         }
         // SAFETY: HELD: the slot is its batch's, which is the caller.
         match unsafe { end(&self.table, index, word, 0, Some(error)) } {
-            Ended::Freed(freed) => Pool::free(self.0, freed.0),
+            Ended::Freed(freed) => Pool::free_one(self.0, freed.0),
             Ended::Posted(posted) => return (Some(posted), charged),
             Ended::Ticket(id) => {
                 fence(Ordering::SeqCst);
                 if let Some(freed) = settle(&self.table, id, wakers) {
-                    Pool::free(self.0, freed.0);
+                    Pool::free_one(self.0, freed.0);
                 }
             }
         }
@@ -694,7 +711,7 @@ impl<S> PoolOwner<S> {
         // SAFETY: ENDED, acquired, in mode Posted: the slot is the completion queue's, and
         // `Posted` exists once for each such slot.
         let outcome = unsafe { read_outcome(&self.table, posted.0, word) };
-        Pool::free(self.0, posted.0);
+        Pool::free_one(self.0, posted.0);
         outcome
     }
 }
@@ -814,7 +831,7 @@ impl<S> SlotTicket<S> {
         // SAFETY: ENDED of this generation, acquired: the slot is this ticket's.
         let outcome = unsafe { read_outcome(&pool.table, index, word) };
         self.id = Id::NONE;
-        Pool::free(self.pool, index);
+        Pool::free_one(self.pool, index);
         Some(outcome)
     }
 
@@ -845,7 +862,7 @@ impl<S> SlotTicket<S> {
         if ended && win_detached(hot, generation) {
             // SAFETY: ENDED, acquired, and the exchange was won.
             drop(unsafe { read_outcome(&self.pool().table, self.id.index(), word) });
-            Pool::free(self.pool, self.id.index());
+            Pool::free_one(self.pool, self.id.index());
         }
     }
 }

@@ -168,7 +168,7 @@ impl Transfers {
     }
 
     /// Begins an operation of one request.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn begin(&mut self, id: Id, block: Block, now_ns: u64) {
         let segments = Segments::One(block.memory);
         self.add(Members::One(id), block, segments, now_ns);
@@ -187,7 +187,7 @@ impl Transfers {
         self.add(Members::Many(members, memory), block, segments, now_ns);
     }
 
-    #[inline]
+    #[inline(always)]
     fn add(&mut self, members: Members, block: Block, segments: Segments, now_ns: u64) {
         let transfer = Transfer {
             live: true,
@@ -443,7 +443,7 @@ fn number_of(completion: &Completion) -> u32 {
     u32::try_from(completion.id).expect("operations have small numbers")
 }
 
-#[inline]
+#[inline(always)]
 fn operation(number: u32, block: &Block, segments: Segments) -> Operation {
     Operation {
         id: u64::from(number),

@@ -14,7 +14,7 @@ use crate::ids::StorageNumber;
 use crate::limits::SLOTS_MAX;
 use crate::options::QueueOptions;
 use crate::queue::{FIFO, Mailbox, QueueShared};
-use crate::slots::{Ended, EngineSide, Table};
+use crate::slots::{EngineSide, Table};
 use crate::waiters::wake_all;
 
 struct Engine {
@@ -72,7 +72,7 @@ impl Engine {
         }
         let (mut wakers, queues) = (Vec::new(), &mut self.queues);
         self.side.settle(&mut wakers, |freed| {
-            queues.touch(0).shared.pool.free_ended(freed);
+            queues.touch(0).free(freed);
         });
         while queues.next_effect(&mut wakers).is_some() {}
         wake_all(&mut wakers);
@@ -94,15 +94,7 @@ impl Engine {
                     continue;
                 }
                 state.live += 1;
-                let (posted, freed) = match self.side.end(index, 5, None) {
-                    Ended::Ticket(_) => (None, None),
-                    Ended::Posted(posted) => (Some(posted), None),
-                    Ended::Freed(freed) => (None, Some(freed)),
-                };
-                state.completed(sequence, 0, posted);
-                freed
-                    .into_iter()
-                    .for_each(|freed| queue.pool.free_ended(freed));
+                state.completed(sequence, 0, self.side.end(index, 5, None));
             }
             state.spare.push(parcel);
         }

@@ -69,8 +69,9 @@ fn serve(pool: &PoolOwner<()>, side: &mut EngineSide, id: Id) {
     }
     assert_eq!(side.body(id.index()).user_data, 7);
     side.end(id.index(), 5, None);
-    let mut wakers = Vec::new();
-    side.settle(&mut wakers, |freed| pool.free_ended(freed));
+    let (mut wakers, mut chain) = (Vec::new(), Cache::default());
+    side.settle(&mut wakers, |freed| pool.retire_ended(freed, &mut chain));
+    pool.give_back(&mut chain);
     wake_all(&mut wakers);
 }
 
