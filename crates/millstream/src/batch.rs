@@ -17,7 +17,7 @@ use crate::ids::{FileId, Id};
 use crate::limits::{BATCH_RESERVE, SLOT_CHUNK};
 use crate::park;
 use crate::priority::Priority;
-use crate::queue::{Command, FIFO, Fifo, Parcel, QueueShared, Which, queue_full, too_many_tickets};
+use crate::queue::{FIFO, Fifo, Parcel, QueueShared, Which, queue_full, too_many_tickets};
 use crate::request::{Parts, Request};
 use crate::slots::{Cache, Mode};
 use crate::status::StatusArray;
@@ -37,7 +37,7 @@ impl Drop for Handle {
             std::mem::forget(Arc::clone(&self.shared));
             return;
         }
-        self.shared.command(Command::Drop);
+        self.shared.ask(|wishes| wishes.dropped = true);
     }
 }
 
@@ -166,6 +166,7 @@ impl Queue {
         take_room(shared, charge, 1, block)?;
         let (default, group) = (shared.options.priority, parts.group.clone());
         let priority = parts.priority.unwrap_or(default);
+        let mut parts = Some(parts);
         let submitted = shared.submit_one(|pool, cache| {
             if !pool.secure(cache, 1) {
                 return None;
@@ -173,6 +174,7 @@ impl Queue {
             if let Some(group) = &group {
                 group.add();
             }
+            let parts = parts.take()?;
             Some((pool.fill(cache, parts, mode, default, charge), priority))
         });
         if submitted.is_err() {
@@ -203,17 +205,18 @@ impl Queue {
 
     /// Stops serving the queue; what is in flight goes on.
     pub fn pause(&self) {
-        self.shared().command(Command::Pause(true));
+        self.shared().ask(|wishes| wishes.paused = Some(true));
     }
 
     /// Resumes serving the queue.
     pub fn resume(&self) {
-        self.shared().command(Command::Pause(false));
+        self.shared().ask(|wishes| wishes.paused = Some(false));
     }
 
     /// Sets the bytes per second that the queue's requests may move; `None` for no limit.
     pub fn set_bandwidth(&self, bytes_per_second: Option<u64>) {
-        self.shared().command(Command::Bandwidth(bytes_per_second));
+        self.shared()
+            .ask(|wishes| wishes.bandwidth = Some(bytes_per_second));
     }
 
     /// Failures since the last call: how many, and the first in the order of submission.
@@ -234,17 +237,9 @@ impl Queue {
     /// `OnStorageThread`, `Closed`.
     pub fn drain(&self, timeout: Option<Duration>) -> Result<bool, Error> {
         park::may_block()?;
-        let fence = Fence::new(0);
-        let mut batch = self.batch();
-        batch.reserve_always();
-        batch.signal(&fence, 1)?;
-        batch.submit();
-        let mut reached = fence.at(1);
-        let mailbox = &self.shared().mailbox;
-        let deadline = park::deadline(timeout);
-        Ok(mailbox
-            .block_on(deadline, |waker| reached.poll_reached(waker))
-            .is_some())
+        let shared = self.shared();
+        let until = shared.submitted();
+        shared.wait_until(&shared.space, timeout, || shared.has_completed(until))
     }
 
     /// Moves completions of posted requests into `into`, oldest first; how many. Never blocks.
@@ -273,20 +268,7 @@ impl Queue {
             return Ok(true);
         }
         park::may_block()?;
-        let mut key = Key::default();
-        let deadline = park::deadline(timeout);
-        let waited = shared.mailbox.block_on(deadline, |waker| {
-            if shared.has_posted() {
-                return Poll::Ready(());
-            }
-            shared.posted_waiters.register(&mut key, waker);
-            match shared.has_posted() {
-                true => Poll::Ready(()),
-                false => Poll::Pending,
-            }
-        });
-        shared.posted_waiters.remove(&mut key);
-        Ok(waited.is_some())
+        shared.wait_until(&shared.posted_waiters, timeout, || shared.has_posted())
     }
 
     /// The completion queue as an eventfd, created by the first call: readable whenever completions
@@ -310,10 +292,10 @@ impl std::fmt::Debug for Queue {
 
 /// Destination bytes of a request, as far as they are known when it is accepted.
 fn charge_of(queue: &QueueShared, parts: &Parts) -> u64 {
-    match (queue.options.bytes, parts.raw_len, parts.len) {
-        (None, ..) | (Some(_), u64::MAX, u64::MAX) => 0,
-        (Some(_), u64::MAX, len) => len,
-        (Some(_), raw_len, _) => raw_len,
+    match (parts.raw_len, parts.len) {
+        (u64::MAX, u64::MAX) => 0,
+        (u64::MAX, len) => queue.charge_of(len),
+        (raw_len, _) => queue.charge_of(raw_len),
     }
 }
 
@@ -331,12 +313,15 @@ fn take_room(queue: &QueueShared, charge: u64, most: u64, block: bool) -> Result
 
 #[inline]
 fn try_room(queue: &QueueShared, charge: u64, most: u64) -> Option<u64> {
-    let count = queue.reserve(most)?;
-    if charge == 0 || queue.charge(charge) {
-        return Some(count);
+    if charge > 0 && !queue.charge(charge) {
+        return None;
     }
-    release_now(queue, count, 0);
-    None
+    let count = queue.reserve(most);
+    if count.is_none() && charge > 0 {
+        // Without waking: there is no room for entries either, and their end wakes who waits.
+        queue.uncharge(charge);
+    }
+    count
 }
 
 /// Blocks while requests are with the engine; without any, waiting would never end.

@@ -4,6 +4,7 @@
 //! Invariants: an entry completes once; an entry takes effect when its sequence number is the first
 //! that has not completed; capacity is released once a round.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -11,7 +12,7 @@ use std::task::Waker;
 
 use crate::error::ErrorKind;
 use crate::ids::Id;
-use crate::priority::{Guard, Priority};
+use crate::priority::{Guard, PRIORITIES, Priority};
 use crate::queue::{Cancellation, Fifo, NO_INDEX, Parcel, QueueShared};
 use crate::slots::{Cache, Ended, Freed, Posted};
 
@@ -65,6 +66,16 @@ impl Bucket {
         }
     }
 
+    /// The same debt at another rate.
+    pub(crate) fn at_rate(&self, bytes_per_second: u64, now_ns: u64) -> Bucket {
+        let owed_ns = u128::from(self.free_at_ns.saturating_sub(now_ns));
+        let owed = owed_ns * u128::from(self.bytes_per_second) / 1_000_000_000;
+        let mut bucket = Bucket::new(bytes_per_second);
+        bucket.free_at_ns = self.free_at_ns.min(now_ns);
+        bucket.spend(u64::try_from(owed).unwrap_or(u64::MAX), now_ns);
+        bucket
+    }
+
     /// When the queue may move bytes again, if not now.
     pub(crate) fn wait_until(&self, now_ns: u64) -> Option<u64> {
         (self.free_at_ns > now_ns).then_some(self.free_at_ns)
@@ -76,6 +87,9 @@ impl Bucket {
         self.free_at_ns = self.free_at_ns.max(now_ns.saturating_sub(SAVED_NS)) + cost;
     }
 }
+
+/// Priority, highest first, and arrival.
+pub(crate) type HeldKey = (Reverse<Priority>, u64);
 
 /// A queue, as the engine has it.
 pub(crate) struct QueueState {
@@ -95,7 +109,7 @@ pub(crate) struct QueueState {
     pub(crate) paused: bool,
     pub(crate) bucket: Option<Bucket>,
     /// Requests taken out of the scheduler by a pause or the bandwidth.
-    pub(crate) held: Vec<Id>,
+    pub(crate) held: BTreeMap<HeldKey, Id>,
     pub(crate) live: u32,
     /// Completed since the last release of capacity: entries and bytes.
     ended: u64,
@@ -120,7 +134,7 @@ impl QueueState {
             fifo: VecDeque::new(),
             failures: BTreeMap::new(),
             paused: false,
-            held: Vec::new(),
+            held: BTreeMap::new(),
             live: 0,
             ended: 0,
             ended_bytes: 0,
@@ -137,6 +151,19 @@ impl QueueState {
         if !self.cancellations.is_empty() {
             self.cancellations.retain(|one| one.before > sequence);
         }
+    }
+
+    /// When its bandwidth lets it move bytes again, if not now.
+    #[inline]
+    pub(crate) fn held_until(&self, now_ns: u64) -> Option<u64> {
+        self.bucket.as_ref()?.wait_until(now_ns)
+    }
+
+    pub(crate) fn set_bandwidth(&mut self, limit: Option<u64>, now_ns: u64) {
+        self.bucket = limit.map(|limit| match &self.bucket {
+            Some(bucket) => bucket.at_rate(limit, now_ns),
+            None => Bucket::new(limit),
+        });
     }
 
     /// A request has completed.
@@ -160,17 +187,28 @@ impl QueueState {
     }
 
     pub(crate) fn failed(&mut self, sequence: u64, kind: ErrorKind) {
-        const KEPT: usize = 64;
+        // Of failures without an entry between them, a status entry reports the first.
+        let before = self.failures.range(..sequence).next_back();
+        if before.is_some_and(|(before, _)| self.are_together(*before, sequence)) {
+            return;
+        }
         self.failures.insert(sequence, kind);
-        if self.failures.len() > KEPT {
-            // Of failures that the watermark has passed, a status entry reports the first only.
-            let watermark = self.window.watermark();
-            let mut first = true;
-            self.failures.retain(|&sequence, _| {
-                let keep = sequence >= watermark || first;
-                first = false;
-                keep
-            });
+        self.forget_failure_after(sequence);
+    }
+
+    /// Whether no entry that takes effect in its place lies between two sequence numbers.
+    fn are_together(&self, first: u64, second: u64) -> bool {
+        let place = |sequence| self.fifo.partition_point(|(other, _)| *other < sequence);
+        place(first) == place(second)
+    }
+
+    /// Forgets the failure that follows another, if the two are reported together.
+    fn forget_failure_after(&mut self, sequence: u64) {
+        let after = self.failures.range(sequence + 1..).next();
+        if let Some((&after, _)) = after
+            && self.are_together(sequence, after)
+        {
+            self.failures.remove(&after);
         }
     }
 
@@ -186,10 +224,21 @@ impl QueueState {
     fn next_effect(&mut self, wakers: &mut Vec<Waker>) -> Option<Fifo> {
         loop {
             let (sequence, _) = self.fifo.front()?;
-            if *sequence != self.window.watermark() {
+            let watermark = self.window.watermark();
+            if *sequence > watermark {
                 return None;
             }
             let (sequence, fifo) = self.fifo.pop_front()?;
+            if sequence < watermark {
+                // A request that ended while it waited for its turn.
+                assert!(matches!(fifo, Fifo::Start(_)), "an entry takes effect once");
+                continue;
+            }
+            if !matches!(fifo, Fifo::Status(..))
+                && let Some((&before, _)) = self.failures.range(..sequence).next_back()
+            {
+                self.forget_failure_after(before);
+            }
             match fifo {
                 // Its place stays open until the request has completed.
                 Fifo::Start(_) => return Some(fifo),
@@ -233,6 +282,8 @@ pub(crate) struct Queues {
     states: Vec<Option<Box<QueueState>>>,
     touched: Vec<u32>,
     guard: Guard,
+    /// The queue of each priority that was served last.
+    served: [u32; PRIORITIES],
 }
 
 impl Queues {
@@ -279,10 +330,16 @@ impl Queues {
     /// The queue whose submissions are to be taken in next: that of the highest priority, with the
     /// starvation guard.
     pub(crate) fn next_backlog(&mut self) -> Option<u32> {
-        let mut waiting = [None; 4];
+        let mut waiting = [None; PRIORITIES];
         for (index, state) in self.states.iter().enumerate() {
             if let Some((parcel, _)) = state.as_ref().and_then(|state| state.backlog.front()) {
-                waiting[parcel.highest as usize].get_or_insert(index as u32);
+                let (index, level) = (index as u32, parcel.highest as usize);
+                // The first behind the one that was served last, or else the first.
+                let is_behind = |index: u32| index > self.served[level];
+                let next = waiting[level].get_or_insert(index);
+                if is_behind(index) && !is_behind(*next) {
+                    *next = index;
+                }
             }
         }
         let priority = self
@@ -290,7 +347,9 @@ impl Queues {
             .next(|priority| waiting[priority as usize].is_some())?;
         let waits = |lower: Priority| waiting[lower as usize].is_some();
         self.guard.served(priority, waits);
-        waiting[priority as usize]
+        let queue = waiting[priority as usize];
+        self.served[priority as usize] = queue?;
+        queue
     }
 
     /// The next effect of a touched queue that the engine must handle; `None`: all is done.

@@ -130,6 +130,18 @@ impl Memory {
         }
     }
 
+    /// Drops it on a thread of the storage: a panic of its own ends nothing else.
+    #[inline]
+    pub(crate) fn discard(self) {
+        if matches!(self, Memory::None | Memory::Pool) {
+            return;
+        }
+        let drop_it = std::panic::AssertUnwindSafe(|| drop(self));
+        if let Err(panic) = std::panic::catch_unwind(drop_it) {
+            std::mem::forget(panic);
+        }
+    }
+
     /// Bytes that can land in it: of a buffer its capacity.
     pub(crate) fn room(&mut self) -> u64 {
         match self {

@@ -11,7 +11,8 @@
 //! invariant ends the process (`or_abort`): unwinding would free memory that the kernel may be
 //! writing to.
 
-use std::collections::HashMap;
+use std::cmp::Reverse;
+use std::collections::{HashMap, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -22,19 +23,20 @@ use millstream_codec::Scratch;
 use millstream_io::device::calls::{CallDone, OfferToken};
 use millstream_io::{Arena, Completion, Descriptor};
 
-use crate::complete::Queues;
+use crate::complete::{HeldKey, Queues};
 use crate::decode::jobs::{Job, JobResult, JobSink, JobTask, Task, run_job, run_task};
 use crate::decode::workers::Jobs;
 use crate::destination::MemoryKind;
 use crate::error::{Error, ErrorKind};
 use crate::files::Files;
+use crate::group::Group;
 use crate::heap::Heap;
 use crate::ids::{FileId, Id};
 use crate::lanes::Lanes;
 use crate::limits;
-use crate::mailbox::{Letter, Pump, closed_error};
+use crate::mailbox::{Change, Letter, Pump, closed_error};
 use crate::priority::Priority;
-use crate::queue::{Cancellation, Command, Fifo, Mailbox, NO_INDEX, Parcel, QueueShared};
+use crate::queue::{Cancellation, Fifo, Mailbox, NO_INDEX, Parcel, QueueShared, Wishes};
 use crate::request::{Rare, Verb};
 use crate::scheduler::{NO_DEADLINE, Order, Scheduler};
 use crate::slots::{EngineSide, Freed};
@@ -87,7 +89,7 @@ struct Col {
     queue: u16,
     operations: u16,
     /// Jobs and calls out.
-    jobs: u16,
+    jobs: u32,
     state: State,
     priority: Priority,
     verb: Verb,
@@ -198,18 +200,21 @@ pub(crate) struct Engine {
     gated: Vec<Id>,
     gated_bytes: u64,
     /// Changes of priority of requests that have not arrived.
-    early: HashMap<Id, (Priority, Option<Instant>)>,
-    events: Vec<(Id, What)>,
+    early: HashMap<Id, Change>,
+    events: VecDeque<(Id, What)>,
     jobs: Arc<Jobs>,
     new_jobs: Vec<JobTask>,
     jobs_out: usize,
     closes: Vec<Descriptor>,
     wakers: Vec<Waker>,
+    /// Groups of requests that ended in this round, told once their outcomes can be had.
+    groups: Vec<(Group, Option<ErrorKind>, u64)>,
     /// Lists that are used again.
     dirty: Vec<Arc<QueueShared>>,
     results: Vec<JobResult>,
     letters: Vec<Letter<QueueShared>>,
-    commands: Vec<(u32, Command)>,
+    wishes: Vec<(u32, Wishes)>,
+    changes: HashMap<Id, Change>,
     completions: Vec<Completion>,
     answers: Vec<CallDone>,
     now_ns: u64,
@@ -266,16 +271,18 @@ impl Engine {
             gated: Vec::new(),
             gated_bytes: 0,
             early: HashMap::new(),
-            events: Vec::new(),
+            events: VecDeque::new(),
             jobs,
             new_jobs: Vec::new(),
             jobs_out: 0,
             closes: Vec::new(),
             wakers: Vec::new(),
+            groups: Vec::new(),
             dirty: Vec::new(),
             results: Vec::new(),
             letters: Vec::new(),
-            commands: Vec::new(),
+            wishes: Vec::new(),
+            changes: HashMap::new(),
             completions: Vec::new(),
             answers: Vec::new(),
             now_ns: 0,
@@ -348,11 +355,11 @@ impl Engine {
         self.dirty = dirty;
         // Letters put before a submission are handled before its intake.
         self.take_letters();
-        let mut commands = std::mem::take(&mut self.commands);
-        for (queue, command) in commands.drain(..) {
-            self.command(queue, command);
+        let mut wishes = std::mem::take(&mut self.wishes);
+        for (queue, asked) in wishes.drain(..) {
+            self.grant(queue, asked);
         }
-        self.commands = commands;
+        self.wishes = wishes;
         if self.shared.take_fences_flag() {
             let gated = std::mem::take(&mut self.gated);
             let open = gated.into_iter().map(|id| (id, What::GateOpen));
@@ -364,25 +371,34 @@ impl Engine {
     fn take_queue(&mut self, queue: &Arc<QueueShared>) {
         let index = queue.index.load(Ordering::Relaxed);
         if self.queues.get(index).is_none() {
-            // It was dropped and let go of; a command may still have come for it.
+            // It was dropped and let go of; something may still have been asked of it.
             return;
         }
-        let (mut parcels, mut commands) = (Vec::new(), Vec::new());
+        let mut parcels = Vec::new();
         let state = self.queues.state(index);
-        queue.take(&mut parcels, &mut state.spare, &mut commands);
+        let wishes = queue.take(&mut parcels, &mut state.spare);
         let taken = parcels.into_iter().map(|parcel: Parcel| (parcel, 0));
         state.backlog.extend(taken);
-        let commands = commands.into_iter().map(|command| (index, command));
-        self.commands.extend(commands);
+        self.wishes.push((index, wishes));
     }
 
     fn take_letters(&mut self) {
         let mut letters = std::mem::take(&mut self.letters);
-        self.shared.take_letters(&mut letters);
+        let mut changes = std::mem::take(&mut self.changes);
+        self.shared.take_letters(&mut letters, &mut changes);
         for letter in letters.drain(..) {
             self.letter(letter);
         }
-        self.letters = letters;
+        for (id, change) in changes.drain() {
+            match self.is_known(id) {
+                true => self.change(id.index(), change),
+                false if self.side.is_pending(id) => {
+                    self.early.insert(id, change);
+                }
+                false => {}
+            }
+        }
+        (self.letters, self.changes) = (letters, changes);
     }
 
     fn letter(&mut self, letter: Letter<QueueShared>) {
@@ -411,39 +427,33 @@ impl Engine {
                     self.drive(id.index(), What::End(canceled));
                 }
             }
-            Letter::Change {
-                id,
-                priority,
-                deadline,
-            } => match self.is_known(id) {
-                true => self.change(id.index(), priority, deadline),
-                false if self.side.is_pending(id) => {
-                    self.early.insert(id, (priority, deadline));
-                }
-                false => {}
-            },
             Letter::Close(deadline) => self.begin_close(deadline),
         }
     }
 
     /// Whether a request has arrived and has not ended.
     fn is_known(&self, id: Id) -> bool {
-        let col = self.cols.get(id.index() as usize);
-        col.is_some_and(|col| col.state != State::Free && col.generation == id.generation())
+        is_known(&self.cols, id)
     }
 
-    fn command(&mut self, queue: u32, command: Command) {
-        match command {
-            Command::Cancel(cancellations) => self.cancel_where(queue, cancellations),
-            Command::Pause(paused) => {
-                self.queues.state(queue).paused = paused;
-                self.unhold(queue);
-            }
-            Command::Bandwidth(limit) => {
-                self.queues.state(queue).bucket = limit.map(crate::complete::Bucket::new);
-                self.unhold(queue);
-            }
-            Command::Drop => self.queue_dropped(queue),
+    /// Does what was asked of a queue.
+    fn grant(&mut self, queue: u32, asked: Wishes) {
+        if !asked.cancellations.is_empty() {
+            self.cancel_where(queue, asked.cancellations);
+        }
+        let now_ns = self.now_ns;
+        let state = self.queues.state(queue);
+        if let Some(paused) = asked.paused {
+            state.paused = paused;
+        }
+        if let Some(limit) = asked.bandwidth {
+            state.set_bandwidth(limit, now_ns);
+        }
+        if asked.paused.is_some() || asked.bandwidth.is_some() {
+            self.unhold(queue);
+        }
+        if asked.dropped {
+            self.queue_dropped(queue);
         }
     }
 
@@ -498,17 +508,42 @@ impl Engine {
 
     /// A queue's held requests may be served again (or are held again when their turn comes).
     fn unhold(&mut self, queue: u32) {
+        let now_ns = self.now_ns;
         let Some(state) = self.queues.get(queue) else {
             return;
         };
-        if !state.paused {
-            let held = state.held.drain(..).map(|id| (id, What::Released));
-            self.events.extend(held);
+        if state.paused || state.held.is_empty() {
+            return;
+        }
+        let until = state.held_until(now_ns);
+        let most = match (&state.bucket, until) {
+            (None, _) => usize::MAX,
+            (Some(_), Some(_)) => 0,
+            // What is issued of these releases more, as long as the bandwidth lasts.
+            (Some(_), None) => limits::HELD_RELEASED,
+        };
+        for _ in 0..most {
+            let Some((_, id)) = state.held.pop_first() else {
+                break;
+            };
+            self.events.push_back((id, What::Released));
+        }
+        if !state.held.is_empty() {
+            let again = until.unwrap_or(now_ns + limits::HELD_RETRY_NS);
+            self.holds.remove(queue);
+            self.holds.insert(again, 0, queue);
         }
     }
 
-    fn change(&mut self, index: u32, priority: Priority, deadline: Option<Instant>) {
-        self.cols[index as usize].priority = priority;
+    fn change(&mut self, index: u32, (priority, deadline): Change) {
+        let id = self.id(index);
+        let col = &mut self.cols[index as usize];
+        let before = held_key(std::mem::replace(&mut col.priority, priority), col.arrival);
+        let after = held_key(priority, col.arrival);
+        let state = self.queues.state(u32::from(col.queue));
+        if state.held.remove(&before).is_some() {
+            state.held.insert(after, id);
+        }
         let has_usual = self.cols[index as usize].has(flag::USUAL);
         let usual = self.side.usual(index);
         if !has_usual {
@@ -527,7 +562,7 @@ impl Engine {
     /// Handles what concerns other requests than the one that caused it.
     fn handle_events(&mut self) -> bool {
         let mut worked = false;
-        while let Some((id, what)) = self.events.pop() {
+        while let Some((id, what)) = self.events.pop_front() {
             worked = true;
             if self.is_known(id) {
                 self.drive(id.index(), what);
@@ -645,6 +680,7 @@ impl Engine {
         assert!(!col.is_out(), "a request ends with nothing out");
         col.state.on(Event::End);
         let (queue, sequence, flags) = (u32::from(col.queue), col.sequence, col.flags);
+        let key = held_key(col.priority, col.arrival);
         let latency = self.now_ns.saturating_sub(col.submitted_ns);
         self.shared.counters.latency[col.priority as usize].add(latency);
         count_end(
@@ -663,11 +699,13 @@ impl Engine {
         if flags & flag::USUAL != 0 {
             let usual = self.side.usual(index);
             charged = usual.charged;
-            if let Some(group) = usual.group.take() {
-                group.completed(kind, bytes, &mut self.wakers);
-            }
+            let group = usual.group.take();
+            self.groups.extend(group.map(|group| (group, kind, bytes)));
         }
         let state = self.queues.touch(queue);
+        if !state.held.is_empty() {
+            state.held.remove(&key);
+        }
         if let (Some(error), Some(kind)) = (&error, kind)
             && kind != ErrorKind::Canceled
         {
@@ -777,6 +815,9 @@ impl Engine {
         }
         while let Some(effect) = self.queues.next_effect(&mut self.wakers) {
             self.effect(effect);
+        }
+        for (group, kind, bytes) in self.groups.drain(..) {
+            group.completed(kind, bytes, &mut self.wakers);
         }
         self.account();
         // Nothing is locked and all tables are consistent.
@@ -949,7 +990,8 @@ impl Engine {
         let timer = self.timers.first().map(|(at, ..)| at);
         let hold = self.holds.first().map(|(at, ..)| at);
         let closing = self.closing.flatten().map(|at| self.shared.to_ns(at));
-        let times = [timer, hold, closing, self.files.retry_at()];
+        let retry = self.files.retry_at(self.now_ns);
+        let times = [timer, hold, closing, retry];
         let at = times.into_iter().flatten().min()?;
         Some(Duration::from_nanos(
             at.saturating_sub(self.shared.now_ns()),
@@ -1022,6 +1064,10 @@ impl Pump for Engine {
             }
         });
     }
+
+    fn is_closed(&self) -> bool {
+        self.closed
+    }
 }
 
 impl Rate {
@@ -1038,6 +1084,27 @@ impl Rate {
         }
         (self.bytes, self.busy_ns) = (0, 0);
     }
+}
+
+/// The place of a request among those that its queue holds.
+pub(crate) fn held_key(priority: Priority, arrival: u64) -> HeldKey {
+    (Reverse(priority), arrival)
+}
+
+/// Adds an id to a list of requests that wait. Before the list grows, those that have ended are
+/// dropped from it.
+fn push_waiting(list: &mut Vec<Id>, id: Id, cols: &[Col]) {
+    if list.len() == list.capacity() {
+        list.retain(|id| is_known(cols, *id));
+        list.reserve(list.len().max(16));
+    }
+    list.push(id);
+}
+
+/// Whether a request has arrived and has not ended.
+fn is_known(cols: &[Col], id: Id) -> bool {
+    let col = cols.get(id.index() as usize);
+    col.is_some_and(|col| col.state != State::Free && col.generation == id.generation())
 }
 
 #[inline]

@@ -174,7 +174,7 @@ pub(crate) struct File {
     /// First write error since the last sync.
     pub(crate) write_error: Option<Error>,
     /// Syncs that wait for writes.
-    pub(crate) syncs: Vec<Id>,
+    pub(crate) syncs: Vec<(u64, Id)>,
     /// Live writes per epoch; a sync ends an epoch and waits for it.
     epochs: VecDeque<u32>,
     epoch_base: u64,
@@ -395,10 +395,20 @@ impl File {
     /// Ends an epoch; its number, for which a sync waits.
     pub(crate) fn sync_arrived(&mut self) -> u64 {
         self.epochs.push_back(0);
-        self.epoch_base + self.epochs.len() as u64 - 2
+        let epoch = self.epoch_base + self.epochs.len() as u64 - 2;
+        self.pass_epochs();
+        epoch
     }
 
-    /// A write has completed; the syncs that may be due.
+    /// Passes the first epochs, if their writes have completed.
+    fn pass_epochs(&mut self) {
+        while self.epochs.len() > 1 && self.epochs[0] == 0 {
+            self.epochs.pop_front();
+            self.epoch_base += 1;
+        }
+    }
+
+    /// A write has completed; the syncs that are due.
     pub(crate) fn write_completed(&mut self, epoch: u64, failure: Option<&Error>) -> Vec<Id> {
         if let Some(error) = failure
             && error.kind() != ErrorKind::Canceled
@@ -408,18 +418,19 @@ impl File {
         let place =
             usize::try_from(epoch - self.epoch_base).expect("an epoch lives with its writes");
         self.epochs[place] -= 1;
-        while self.epochs.len() > 1 && self.epochs[0] == 0 {
-            self.epochs.pop_front();
-            self.epoch_base += 1;
+        let before = self.epoch_base;
+        self.pass_epochs();
+        if self.epoch_base == before {
+            return Vec::new();
         }
-        std::mem::take(&mut self.syncs)
+        let passed = self.epoch_base;
+        let due = self.syncs.extract_if(.., |(epoch, _)| *epoch < passed);
+        due.map(|(_, id)| id).collect()
     }
 
     /// Whether all writes of epochs up to `epoch` have completed.
     pub(crate) fn epoch_completed(&self, epoch: u64) -> bool {
-        let until = (epoch + 1).saturating_sub(self.epoch_base);
-        let until = usize::try_from(until).unwrap_or(usize::MAX);
-        self.epochs.iter().take(until).all(|&live| live == 0)
+        epoch < self.epoch_base
     }
 }
 
@@ -440,6 +451,11 @@ pub(crate) enum DirectState {
     None,
 }
 
+fn peek(files: &[Option<Box<File>>], id: FileId) -> Option<&File> {
+    let file = files.get(id.0.index() as usize)?.as_deref()?;
+    (file.id == id).then_some(file)
+}
+
 /// The files of a storage.
 pub(crate) struct Files {
     files: Vec<Option<Box<File>>>,
@@ -456,7 +472,7 @@ pub(crate) struct Files {
     /// Of `descriptors`, those that are being closed.
     closing: usize,
     /// Files that were idle, each once, oldest first; looked at again when room is needed.
-    idle: VecDeque<u32>,
+    idle: VecDeque<FileId>,
     slow: HashMap<u64, SlowMount>,
     access: Access,
 }
@@ -483,13 +499,17 @@ impl Files {
 
     /// Adds a file that is to be opened ahead of its use.
     pub(crate) fn add(&mut self, id: FileId, path: Arc<Path>, options: FileOptions) {
+        self.insert(id, path, options);
+        self.want(id.0.index(), Lane::Ahead);
+    }
+
+    fn insert(&mut self, id: FileId, path: Arc<Path>, options: FileOptions) {
         let index = id.0.index();
         if index as usize >= self.files.len() {
             self.files.resize_with(index as usize + 1, || None);
         }
         let before = self.files[index as usize].replace(Box::new(File::new(id, path, options)));
         assert!(before.is_none(), "an index has one file at a time");
-        self.want(index, Lane::Ahead);
     }
 
     /// Adds a file that is open. It may exceed the limit on descriptors until idle ones are closed.
@@ -500,13 +520,12 @@ impl Files {
         options: FileOptions,
         opened: Opened,
     ) {
-        self.add(id, path, options);
+        self.insert(id, path, options);
         let access = self.access;
         let file = self.at(id.0.index());
         file.opened_once = true;
         file.note_opened(opened, access);
         self.descriptors += 1;
-        self.queued -= 1;
         self.note_idle(id.0.index());
     }
 
@@ -533,8 +552,7 @@ impl Files {
 
     #[inline]
     pub(crate) fn peek(&self, id: FileId) -> Option<&File> {
-        let file = self.files.get(id.0.index() as usize)?.as_deref()?;
-        (file.id == id).then_some(file)
+        peek(&self.files, id)
     }
 
     /// Opens queued or under way.
@@ -611,13 +629,17 @@ impl Files {
         None
     }
 
-    /// When a hung open stops counting, if opens wait for that.
-    pub(crate) fn retry_at(&self) -> Option<u64> {
+    /// When the next hung open stops counting, if opens wait for that.
+    pub(crate) fn retry_at(&self, now_ns: u64) -> Option<u64> {
         if self.queued == 0 || self.opening.len() < limits::OPENS_AHEAD_MAX {
             return None;
         }
-        let oldest = self.opening.values().min()?;
-        Some(oldest.saturating_add(limits::OPEN_HUNG_NS))
+        let hung = |started: &u64| started.saturating_add(limits::OPEN_HUNG_NS);
+        self.opening
+            .values()
+            .map(hung)
+            .filter(|at| *at > now_ns)
+            .min()
     }
 
     /// The first file of a lane.
@@ -716,9 +738,7 @@ impl Files {
         }
         match &answer.direct {
             Some(Ok(descriptor)) => file.direct = Direct::Open(*descriptor),
-            Some(Err(error)) if millstream_io::fs::is_out_of_descriptors(error) => {
-                file.direct = Direct::Closed;
-            }
+            // Also if the process is out of descriptors: the file has the other one.
             Some(Err(_)) => {
                 file.direct = Direct::Unavailable;
                 file.without_direct();
@@ -744,10 +764,10 @@ impl Files {
         let waiting = self.lanes.iter().any(|lane| !lane.is_empty());
         let margin = (self.descriptors_max / 4).min(limits::EVICT_MARGIN);
         while waiting && self.descriptors - self.closing + 2 + margin > self.descriptors_max {
-            let Some(index) = self.idle.pop_front() else {
+            let Some(id) = self.idle.pop_front() else {
                 return;
             };
-            let Some(file) = self.files[index as usize].as_deref_mut() else {
+            let Some(file) = self.get(id) else {
                 continue;
             };
             file.listed = false;
@@ -757,7 +777,7 @@ impl Files {
             if std::mem::take(&mut file.used) {
                 // A second chance: it goes when it was not used again.
                 file.listed = true;
-                self.idle.push_back(index);
+                self.idle.push_back(id);
                 continue;
             }
             let before = into.len();
@@ -779,7 +799,14 @@ impl Files {
         let file = self.at(index);
         if !file.listed && file.is_idle() && file.descriptors() > 0 {
             file.listed = true;
-            self.idle.push_back(index);
+            let id = file.id;
+            if self.idle.len() == self.idle.capacity() {
+                // Before it grows, without those that are gone.
+                let files = &self.files;
+                self.idle.retain(|id| peek(files, *id).is_some());
+                self.idle.reserve(self.idle.len().max(16));
+            }
+            self.idle.push_back(id);
         }
     }
 
@@ -830,6 +857,11 @@ impl Files {
         mount
     }
 
+    /// A call that uses the descriptor begins: [`Files::operation_done`] ends it.
+    pub(crate) fn call_began(&mut self, index: u32) {
+        self.at(index).operations += 1;
+    }
+
     /// An operation has ended; whether its file is to be let go of now, and the requests that
     /// waited for a place on its mount.
     #[inline]
@@ -843,7 +875,13 @@ impl Files {
             && let Some(slow) = self.slow.get_mut(&mount)
         {
             slow.operations -= 1;
-            waiting = std::mem::take(&mut slow.waiting);
+            // As many as there are places; all if nothing else would release them.
+            let places = limits::SLOW_OPERATIONS_MAX - slow.operations;
+            let count = match slow.operations {
+                0 => slow.waiting.len(),
+                _ => slow.waiting.len().min(places as usize),
+            };
+            waiting = slow.waiting.drain(..count).collect();
             if slow.operations == 0 {
                 self.slow.remove(&mount);
             }
@@ -854,20 +892,16 @@ impl Files {
         (closed, waiting)
     }
 
-    /// Whether a request must wait for a place on its mount; it is remembered then.
-    pub(crate) fn mount_is_full(&mut self, index: u32, id: Id) -> bool {
+    /// Requests that wait for a place on the mount of a file, if it has none.
+    #[inline]
+    pub(crate) fn full_mount(&mut self, index: u32) -> Option<&mut Vec<Id>> {
         let file = self.at(index);
         if !file.can_hang() {
-            return false;
+            return None;
         }
         let mount = file.mount();
-        match self.slow.get_mut(&mount) {
-            Some(slow) if slow.operations >= limits::SLOW_OPERATIONS_MAX => {
-                slow.waiting.push(id);
-                true
-            }
-            _ => false,
-        }
+        let slow = self.slow.get_mut(&mount)?;
+        (slow.operations >= limits::SLOW_OPERATIONS_MAX).then_some(&mut slow.waiting)
     }
 
     /// The close entry of a file takes effect.

@@ -69,14 +69,14 @@ pub(crate) struct StorageNumber(u16);
 
 static NUMBERS: std::sync::Mutex<Numbers> = std::sync::Mutex::new(Numbers {
     taken: [0; STORAGES_MAX / 64],
-    serial: 0,
+    generations: [1; STORAGES_MAX],
 });
 
 struct Numbers {
     taken: [u64; STORAGES_MAX / 64],
-    /// Storages made so far: where the generations of a storage begin, so that an id of an earlier
-    /// storage of the same number is noticed, too.
-    serial: u32,
+    /// Where the generations of the next storage of a number begin, so that an id of an earlier one
+    /// is noticed, too.
+    generations: [u32; STORAGES_MAX],
 }
 
 impl StorageNumber {
@@ -88,19 +88,20 @@ impl StorageNumber {
         let word = numbers.taken.iter().position(|word| *word != u64::MAX)?;
         let bit = numbers.taken[word].trailing_ones();
         numbers.taken[word] |= 1 << bit;
-        numbers.serial = numbers.serial.wrapping_add(1);
         let number = u16::try_from(word as u32 * 64 + bit).expect("12 bits");
-        Some((StorageNumber(number), numbers.serial))
+        let generation = numbers.generations[usize::from(number)];
+        Some((StorageNumber(number), generation))
     }
 
-    /// Gives the number back; its storage is gone.
-    pub(crate) fn give_back(self) {
+    /// Gives the number back; its storage is gone, and had ids of generations below `next`.
+    pub(crate) fn give_back(self, next: u32) {
         let mut numbers = NUMBERS
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner);
         let (word, bit) = (usize::from(self.0) / 64, self.0 % 64);
         assert!(numbers.taken[word] & 1 << bit != 0, "given back once");
         numbers.taken[word] &= !(1 << bit);
+        numbers.generations[usize::from(self.0)] = next;
     }
 }
 
@@ -110,15 +111,24 @@ mod tests {
 
     #[test]
     fn the_parts_of_an_id_come_back() {
-        let (storage, serial) = StorageNumber::take().expect("a number");
+        let (storage, own) = StorageNumber::take().expect("a number");
         let id = Id::new(storage, 0xf_fffe, 0xdead_beef);
         assert_eq!(id.index(), 0xf_fffe);
         assert_eq!(id.generation(), 0xdead_beef);
         assert_eq!(id.storage(), storage);
-        let (other, later) = StorageNumber::take().expect("another number");
+        let (other, first) = StorageNumber::take().expect("another number");
         assert_ne!(storage, other, "two storages that live");
-        assert_ne!(serial, later);
-        other.give_back();
-        storage.give_back();
+        other.give_back(first);
+        storage.give_back(own);
+    }
+
+    #[test]
+    fn generations_go_on_in_the_next_storage_of_a_number() {
+        let (storage, _) = StorageNumber::take().expect("a number");
+        storage.give_back(77);
+        // Other tests may take the number in between, and raise the generation.
+        let (again, first) = StorageNumber::take().expect("a number");
+        again.give_back(first);
+        assert!(again != storage || first >= 77);
     }
 }

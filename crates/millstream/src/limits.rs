@@ -229,3 +229,8 @@ const _: () = assert!(
     BLOCK_BYTES_MAX * BUFFERED_BLOCKS as usize <= millstream_io::limits::OPERATION_BYTES_MAX
 );
 const _: () = assert!(MERGE_MEMBER_BYTES_MAX < MERGE_BYTES_MAX);
+
+/// Requests of a queue with a bandwidth that are released at a time, and when more are, at the
+/// latest.
+pub(crate) const HELD_RELEASED: usize = 8;
+pub(crate) const HELD_RETRY_NS: u64 = 1_000_000;

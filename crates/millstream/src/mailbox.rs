@@ -4,6 +4,7 @@
 //! is rung after unlocking. Once the engine has taken its last mail (`ended`), nothing is accepted
 //! any more: what would come later is answered by the sender.
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Poll, Waker};
@@ -41,13 +42,11 @@ pub(crate) enum Letter<Q> {
     },
     Queue(Arc<Q>),
     Cancel(Id),
-    Change {
-        id: Id,
-        priority: Priority,
-        deadline: Option<Instant>,
-    },
     Close(Option<Instant>),
 }
+
+/// A new priority and deadline of a request.
+pub(crate) type Change = (Priority, Option<Instant>);
 
 /// Letters, submissions and results.
 pub(crate) struct Mail<Q> {
@@ -55,6 +54,8 @@ pub(crate) struct Mail<Q> {
     /// Queues that have something new.
     pub(crate) dirty: Vec<Arc<Q>>,
     pub(crate) results: Vec<JobResult>,
+    /// The last of each request.
+    pub(crate) changes: HashMap<Id, Change>,
 }
 
 impl<Q> Default for Mail<Q> {
@@ -63,6 +64,7 @@ impl<Q> Default for Mail<Q> {
             letters: Vec::new(),
             dirty: Vec::new(),
             results: Vec::new(),
+            changes: HashMap::new(),
         }
     }
 }
@@ -73,6 +75,8 @@ pub(crate) trait Pump: Send {
     fn pump(&mut self) -> bool;
     /// Sleeps until something arrives, at most so long.
     fn rest(&mut self, longest: Duration);
+    /// Whether it has come to its end.
+    fn is_closed(&self) -> bool;
 }
 
 /// What close found held.
@@ -150,9 +154,8 @@ impl<Q: Send + Sync + 'static> Shared<Q> {
         let _ = self.bell.set(bell);
     }
 
-    pub(crate) fn set_pump(&self, pump: Option<Box<dyn Pump>>) {
-        let before = std::mem::replace(&mut *lock(&self.pump), pump);
-        drop(before);
+    pub(crate) fn set_pump(&self, pump: Box<dyn Pump>) {
+        *lock(&self.pump) = Some(pump);
     }
 
     /// Whether the calling process is a forked child, which has no engine.
@@ -200,6 +203,20 @@ impl<Q: Send + Sync + 'static> Shared<Q> {
         self.post(|mail| mail.letters.push(letter))
     }
 
+    /// Cancels a request. A storage that closes has canceled everything.
+    pub(crate) fn cancel(&self, id: Id) {
+        if !self.is_closing() {
+            self.send(Letter::Cancel(id));
+        }
+    }
+
+    /// Changes the priority of a request; of several changes before the engine looks, the last.
+    pub(crate) fn change(&self, id: Id, change: Change) {
+        if !self.is_closing() {
+            self.post(|mail| _ = mail.changes.insert(id, change));
+        }
+    }
+
     /// A queue has something new. Its caller has made sure that it is sent once only.
     pub(crate) fn queue_is_dirty(&self, queue: Arc<Q>) -> bool {
         self.post(|mail| mail.dirty.push(queue))
@@ -223,8 +240,14 @@ impl<Q: Send + Sync + 'static> Shared<Q> {
         std::mem::swap(&mut mail.results, results);
     }
 
-    pub(crate) fn take_letters(&self, letters: &mut Vec<Letter<Q>>) {
-        std::mem::swap(&mut lock(&self.mail).letters, letters);
+    pub(crate) fn take_letters(
+        &self,
+        letters: &mut Vec<Letter<Q>>,
+        changes: &mut HashMap<Id, Change>,
+    ) {
+        let mut mail = lock(&self.mail);
+        std::mem::swap(&mut mail.letters, letters);
+        std::mem::swap(&mut mail.changes, changes);
     }
 
     pub(crate) fn take_fences_flag(&self) -> bool {
@@ -236,6 +259,7 @@ impl<Q: Send + Sync + 'static> Shared<Q> {
     pub(crate) fn end_mail(&self) -> bool {
         let mail = lock(&self.mail);
         let empty = mail.dirty.is_empty() && mail.letters.is_empty() && mail.results.is_empty();
+        // Changes concern requests, and none is left.
         match empty {
             true => self.ended.store(true, Ordering::SeqCst),
             false => self.has_mail.store(true, Ordering::SeqCst),
@@ -248,8 +272,9 @@ impl<Q: Send + Sync + 'static> Shared<Q> {
         !self.closing.swap(true, Ordering::SeqCst)
     }
 
+    /// Whether nothing is accepted any more: the storage closes, or belongs to a parent process.
     pub(crate) fn is_closing(&self) -> bool {
-        self.closing.load(Ordering::SeqCst)
+        self.closing.load(Ordering::SeqCst) || self.is_forked()
     }
 
     /// Engine: the storage is closed; every thread that waits looks again.
@@ -282,17 +307,29 @@ impl<Q: Send + Sync + 'static> Shared<Q> {
     /// One round of a storage without threads; whether anything was done. Does nothing while
     /// another thread pumps.
     pub(crate) fn pump(&self) -> bool {
+        self.with_pump(|engine| engine.pump()).unwrap_or(false)
+    }
+
+    /// Lends the engine of a storage without threads; `None` if there is none, or another thread
+    /// has it. An engine that has ended is dropped.
+    fn with_pump<T>(&self, work: impl FnOnce(&mut dyn Pump) -> T) -> Option<T> {
+        if self.is_forked() {
+            return None;
+        }
         #[cfg(not(loom))]
-        let Ok(mut pump) = self.pump.try_lock() else {
-            return false;
-        };
+        let mut pump = self.pump.try_lock().ok()?;
         #[cfg(loom)]
         let mut pump = lock(&self.pump);
-        let Some(engine) = pump.as_mut() else {
-            return false;
+        let on = StorageThread::enter();
+        let engine = pump.as_mut()?;
+        let done = work(engine.as_mut());
+        let ended = match engine.is_closed() {
+            true => pump.take(),
+            false => None,
         };
-        let _on = StorageThread::enter();
-        engine.pump()
+        drop((pump, on));
+        drop(ended);
+        Some(done)
     }
 
     /// Blocks until `poll` is ready: by sleeping, or in pump mode by pumping. `None` once the
@@ -313,9 +350,9 @@ impl<Q: Send + Sync + 'static> Shared<Q> {
             let last = deadline.is_some_and(|deadline| Instant::now() >= deadline);
             if !self.pump() {
                 let longest = Duration::from_millis(1);
-                match lock(&self.pump).as_mut() {
-                    Some(engine) => engine.rest(longest),
-                    None => std::thread::sleep(longest),
+                let rested = self.with_pump(|engine| engine.rest(longest));
+                if rested.is_none() {
+                    std::thread::sleep(longest);
                 }
             }
             if last {

@@ -44,14 +44,10 @@ fn parts(token: &Arc<()>) -> Parts {
 
 /// The shared half of a storage that has no files and no threads.
 fn mailbox<Q: Send + Sync + 'static>() -> Arc<Shared<Q>> {
-    let (storage, serial) = StorageNumber::take().expect("a number");
-    storage.give_back();
+    let (storage, first) = StorageNumber::take().expect("a number");
+    storage.give_back(first);
     let files = Arc::new(millstream_io::fs::OsFileSystem::new());
-    Shared::new(
-        StorageOptions::default(),
-        files,
-        Names::new(storage, serial),
-    )
+    Shared::new(StorageOptions::default(), files, Names::new(storage, first))
 }
 
 /// A step that loom orders against the same step of other threads in all ways. Put before an atomic

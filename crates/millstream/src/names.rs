@@ -21,8 +21,9 @@ struct Named {
 /// The names of a storage.
 pub(crate) struct Names {
     storage: StorageNumber,
-    /// Where generations begin.
-    serial: u32,
+    /// Where generations begin, and the last that was given.
+    first: u32,
+    last: u32,
     ids: HashMap<(Arc<Path>, FileOptions), u32>,
     entries: Vec<Named>,
     free: Vec<u32>,
@@ -39,10 +40,11 @@ pub(crate) enum NameOpened {
 }
 
 impl Names {
-    pub(crate) fn new(storage: StorageNumber, serial: u32) -> Names {
+    pub(crate) fn new(storage: StorageNumber, first: u32) -> Names {
         Names {
             storage,
-            serial,
+            first,
+            last: first,
             ids: HashMap::new(),
             entries: Vec::new(),
             free: Vec::new(),
@@ -95,10 +97,15 @@ impl Names {
         let index = self.entries.len() as u32;
         self.entries.push(Named {
             key,
-            generation: self.serial,
+            generation: self.first,
             opens: 1,
         });
-        Some(self.id(index, self.serial))
+        Some(self.id(index, self.first))
+    }
+
+    /// A generation above all that were given.
+    pub(crate) fn next_generation(&self) -> u32 {
+        self.last.wrapping_add(1)
     }
 
     /// One `open` less; whether it was the last, so that the path means nothing any more. `None`:
@@ -124,6 +131,7 @@ impl Names {
         let entry = &mut self.entries[index as usize];
         assert_eq!(entry.opens, 0, "a retired file was closed");
         entry.generation = entry.generation.wrapping_add(1);
+        self.last = self.last.max(entry.generation);
         self.free.push(index);
     }
 }
@@ -162,8 +170,8 @@ mod tests {
     use super::*;
 
     fn names() -> Names {
-        let (storage, serial) = StorageNumber::take().expect("a number");
-        Names::new(storage, serial)
+        let (storage, first) = StorageNumber::take().expect("a number");
+        Names::new(storage, first)
     }
 
     fn open(names: &mut Names, path: &str) -> FileId {

@@ -20,6 +20,7 @@ use millstream_io::memory::RegionAllocator;
 use millstream_io::{Access, Backend, DiskModel, ThreadSettings};
 
 use crate::decode::jobs::{Codec, Job};
+use crate::decode::plan::{Codecs, Registered};
 use crate::error::{Error, ErrorKind};
 use crate::limits;
 use crate::priority::Priority;
@@ -90,7 +91,7 @@ pub struct StorageOptions {
     pub job_system: Option<Arc<dyn JobSystem>>,
     /// Kernel features to do without, to test the code for old kernels. Default: none.
     pub masked_features: FeatureMask,
-    pub(crate) codecs: BTreeMap<u8, Arc<dyn Codec>>,
+    pub(crate) codecs: Codecs,
 }
 
 impl Default for StorageOptions {
@@ -125,7 +126,11 @@ impl StorageOptions {
             id >= CodecId::APPLICATION,
             "codec ids below 0x80 are the library's"
         );
-        let before = self.codecs.insert(id.0, Arc::new(codec));
+        let registered = Registered {
+            is_stream: codec.is_stream(),
+            codec: Arc::new(codec),
+        };
+        let before = self.codecs.insert(id.0, registered);
         assert!(before.is_none(), "codec {:#x} is taken", id.0);
     }
 

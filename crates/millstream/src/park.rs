@@ -34,10 +34,8 @@ impl Wake for Unpark {
 }
 
 thread_local! {
-    static UNPARK: Arc<Unpark> = Arc::new(Unpark {
-        thread: thread::current(),
-        woken: AtomicBool::new(false),
-    });
+    /// Taken while the thread waits: a wait inside a poll has its own.
+    static UNPARK: Cell<Option<Arc<Unpark>>> = const { Cell::new(None) };
     static STORAGE_DEPTH: Cell<u32> = const { Cell::new(0) };
     static SPINNING: Cell<Spinning> = const { Cell::new(Spinning { skips: 0, penalty: 0 }) };
 }
@@ -133,8 +131,24 @@ pub(crate) fn block_on<T>(
     deadline: Option<Instant>,
     mut poll: impl FnMut(&Waker) -> Poll<T>,
 ) -> Option<T> {
-    let unpark = UNPARK.with(Arc::clone);
-    let waker = Waker::from(Arc::clone(&unpark));
+    let unpark = UNPARK.take().unwrap_or_else(|| {
+        Arc::new(Unpark {
+            thread: thread::current(),
+            woken: AtomicBool::new(false),
+        })
+    });
+    let polled = park_until(deadline, &unpark, &mut poll);
+    UNPARK.set(Some(unpark));
+    polled
+}
+
+#[cfg(not(loom))]
+fn park_until<T>(
+    deadline: Option<Instant>,
+    unpark: &Arc<Unpark>,
+    poll: &mut dyn FnMut(&Waker) -> Poll<T>,
+) -> Option<T> {
+    let waker = Waker::from(Arc::clone(unpark));
     let mut spun = false;
     loop {
         unpark.woken.store(false, Ordering::Relaxed);
@@ -143,9 +157,13 @@ pub(crate) fn block_on<T>(
         }
         if !spun {
             spun = true;
-            if spin(&unpark) {
+            if spin(unpark) {
                 continue;
             }
+        }
+        if unpark.woken.load(Ordering::Acquire) {
+            // What it polls may have parked, too, and taken the token.
+            continue;
         }
         match deadline {
             None => thread::park(),

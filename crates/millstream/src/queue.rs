@@ -8,8 +8,8 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
-use std::task::Waker;
-use std::time::Instant;
+use std::task::{Poll, Waker};
+use std::time::{Duration, Instant};
 
 use millstream_io::EventFd;
 
@@ -20,11 +20,12 @@ use crate::ids::{FileId, Id};
 use crate::limits::SEQUENCE_WINDOW_MAX;
 use crate::mailbox::Shared;
 use crate::options::QueueOptions;
+use crate::park;
 use crate::priority::Priority;
 use crate::slots::{Cache, Pool, PoolOwner, Posted, SlotOutcome, Table};
 use crate::status::StatusArray;
 use crate::sync::{AtomicU32, AtomicU64, Mutex, Ordering, lock};
-use crate::waiters::{Waiters, wake_all};
+use crate::waiters::{Key, Waiters, wake_all};
 
 /// What a storage's parts share.
 pub(crate) type Mailbox = Shared<QueueShared>;
@@ -63,12 +64,15 @@ impl Parcel {
     }
 }
 
-/// What is done to entries that were submitted before it, or to the queue.
-pub(crate) enum Command {
-    Cancel(Vec<Cancellation>),
-    Pause(bool),
-    Bandwidth(Option<u64>),
-    Drop,
+/// What is asked of a queue beside its entries. However often, it takes the room of one; only
+/// cancellations of different things add up.
+#[derive(Default)]
+pub(crate) struct Wishes {
+    pub(crate) cancellations: Vec<Cancellation>,
+    pub(crate) paused: Option<bool>,
+    pub(crate) bandwidth: Option<Option<u64>>,
+    /// No handle is left.
+    pub(crate) dropped: bool,
 }
 
 /// A cancellation of the entries below `before` that `which` names.
@@ -111,8 +115,7 @@ const CANCELLATIONS_COMPARED: usize = 32;
 struct Submitted {
     parcels: Vec<Parcel>,
     spare: Vec<Parcel>,
-    commands: Vec<Command>,
-    cancellations: Vec<Cancellation>,
+    wishes: Wishes,
     next_sequence: u64,
     /// In the engine's mail, and not yet taken.
     dirty: bool,
@@ -170,8 +173,7 @@ impl QueueShared {
             submitted: Mutex::new(Submitted {
                 parcels: Vec::new(),
                 spare: Vec::new(),
-                commands: Vec::new(),
-                cancellations: Vec::new(),
+                wishes: Wishes::default(),
                 next_sequence: 0,
                 dirty: false,
                 closed: false,
@@ -257,9 +259,32 @@ impl QueueShared {
         self.watermark.store(sequence, Ordering::Relaxed);
     }
 
+    /// Gives back what was charged a moment ago.
+    pub(crate) fn uncharge(&self, bytes: u64) {
+        self.bytes.fetch_sub(bytes, Ordering::SeqCst);
+    }
+
+    /// What a request of so many bytes is charged: one that exceeds the budget takes all of it. So
+    /// the charges of all entries add up without overflow.
+    pub(crate) fn charge_of(&self, bytes: u64) -> u64 {
+        const MAX: u64 = 1 << 44;
+        let limit = self.options.bytes.map_or(0, |limit| limit.min(MAX));
+        bytes.min(limit)
+    }
+
     /// Engine: counts the bytes of a whole file, whose length is known now.
     pub(crate) fn charge_late(&self, bytes: u64) {
         self.bytes.fetch_add(bytes, Ordering::SeqCst);
+    }
+
+    /// How many entries were handed over.
+    pub(crate) fn submitted(&self) -> u64 {
+        lock(&self.submitted).next_sequence
+    }
+
+    /// Whether all entries below a sequence number have completed.
+    pub(crate) fn has_completed(&self, sequence: u64) -> bool {
+        self.watermark.load(Ordering::Relaxed) >= sequence
     }
 
     /// Gives room back: of entries, and bytes.
@@ -304,10 +329,11 @@ impl QueueShared {
         self.wake_engine(submitted);
     }
 
-    /// Submits one request, whose room is reserved: one lock, no parcel of the caller's.
+    /// Submits one request, whose room is reserved: one lock, no parcel of the caller's. `fill`
+    /// drops nothing of the application's: that may call this queue.
     pub(crate) fn submit_one(
         self: &Arc<Self>,
-        fill: impl FnOnce(&PoolOwner<Arc<Mailbox>>, &mut Cache) -> Option<(Id, Priority)>,
+        mut fill: impl FnMut(&PoolOwner<Arc<Mailbox>>, &mut Cache) -> Option<(Id, Priority)>,
     ) -> Result<Id, Error> {
         if self.mailbox.is_forked() {
             return Err(crate::mailbox::closed_error());
@@ -363,51 +389,82 @@ impl QueueShared {
         wake_all(&mut wakers);
     }
 
-    pub(crate) fn command(self: &Arc<Self>, command: Command) {
+    /// Asks for something beside entries.
+    pub(crate) fn ask(self: &Arc<Self>, wish: impl FnOnce(&mut Wishes)) {
         if self.mailbox.is_forked() {
             return;
         }
         let mut submitted = lock(&self.submitted);
-        submitted.commands.push(command);
-        self.wake_engine(submitted);
+        if !submitted.closed {
+            wish(&mut submitted.wishes);
+            self.wake_engine(submitted);
+        }
     }
 
     /// Cancels entries handed over before. One that repeats another, which the engine has not taken
-    /// yet, replaces it: however fast they come, they do not pile up.
+    /// yet, replaces it.
     pub(crate) fn cancel(self: &Arc<Self>, which: Which) {
         if self.mailbox.is_forked() {
             return;
         }
         let mut submitted = lock(&self.submitted);
+        if submitted.closed {
+            return;
+        }
         let before = submitted.next_sequence;
-        let last = submitted.cancellations.iter_mut().rev();
+        let cancellations = &mut submitted.wishes.cancellations;
+        let last = cancellations.iter_mut().rev();
         let mut last = last.take(CANCELLATIONS_COMPARED);
         match last.find(|other| other.which.is_same(&which)) {
             Some(same) => same.before = before,
-            None => {
-                let new = Cancellation { before, which };
-                submitted.cancellations.push(new);
-            }
+            None => cancellations.push(Cancellation { before, which }),
         }
         self.wake_engine(submitted);
     }
 
     /// Engine: takes what was submitted; empty parcels go back to be filled again.
-    pub(crate) fn take(
-        &self,
-        parcels: &mut Vec<Parcel>,
-        spare: &mut Vec<Parcel>,
-        commands: &mut Vec<Command>,
-    ) {
+    pub(crate) fn take(&self, parcels: &mut Vec<Parcel>, spare: &mut Vec<Parcel>) -> Wishes {
         let mut submitted = lock(&self.submitted);
         submitted.dirty = false;
         submitted.spare.append(spare);
         parcels.append(&mut submitted.parcels);
-        if !submitted.cancellations.is_empty() {
-            let taken = std::mem::take(&mut submitted.cancellations);
-            commands.push(Command::Cancel(taken));
-        }
-        commands.append(&mut submitted.commands);
+        std::mem::take(&mut submitted.wishes)
+    }
+
+    /// Blocks until `done`, for which `waiters` are woken, at most `timeout`; whether it is.
+    ///
+    /// # Errors
+    /// `Closed`: it never will be.
+    pub(crate) fn wait_until(
+        &self,
+        waiters: &Waiters,
+        timeout: Option<Duration>,
+        done: impl Fn() -> bool,
+    ) -> Result<bool, Error> {
+        let look = || {
+            let ended = self.mailbox.is_ended();
+            match done() {
+                true => Poll::Ready(Ok(())),
+                false if ended => Poll::Ready(Err(crate::mailbox::closed_error())),
+                false => Poll::Pending,
+            }
+        };
+        let (mut key, deadline) = (Key::default(), park::deadline(timeout));
+        let waited = self.mailbox.block_on(deadline, |waker| match look() {
+            Poll::Pending => {
+                waiters.register(&mut key, waker);
+                look()
+            }
+            ready => ready,
+        });
+        waiters.remove(&mut key);
+        waited.transpose().map(|done| done.is_some())
+    }
+
+    /// Engine, after the storage has ended: what is still waited for never comes.
+    pub(crate) fn wake_waiters(&self) {
+        self.space.wake();
+        self.posted_waiters.wake();
     }
 
     /// Engine, at the end: nothing is accepted any more.
@@ -472,7 +529,9 @@ impl QueueShared {
 
 impl Drop for QueueShared {
     fn drop(&mut self) {
-        while self.take_posted().is_some() {}
+        while let Some(outcome) = self.take_posted() {
+            outcome.memory.discard();
+        }
         let mut cache = std::mem::take(&mut lock(&self.submitted).cache);
         self.pool.give_back(&mut cache);
     }

@@ -278,29 +278,33 @@ impl<D> Read<D> {
     /// Lands in memory of the application: a buffer (of at least the raw length), a `Vec<u8>`, or
     /// any [`Destination`], of at least the raw length. Page-aligned memory needs no copy.
     #[inline]
-    pub fn into<T: Destination>(mut self, destination: T) -> Read<T> {
-        self.0.memory = Memory::of(destination);
-        self.0.room = self.0.memory.room();
+    pub fn into<T: Destination>(self, destination: T) -> Read<T> {
+        self.landing_in(Memory::of(destination))
+    }
+
+    /// In place of what it was to land in before.
+    #[inline]
+    fn landing_in<T>(mut self, mut memory: Memory) -> Read<T> {
+        self.0.room = memory.room();
+        self.0.memory = memory;
+        (self.0.borrowed, self.0.pointer) = (false, std::ptr::null_mut());
         Read(self.0, PhantomData)
     }
 
     /// Lands in several buffers, filled one after the other.
-    pub fn into_pieces(mut self, pieces: Vec<Buffer>) -> Read<Vec<Buffer>> {
-        self.0.memory = Memory::Pieces(pieces);
-        self.0.room = self.0.memory.room();
-        Read(self.0, PhantomData)
+    pub fn into_pieces(self, pieces: Vec<Buffer>) -> Read<Vec<Buffer>> {
+        self.landing_in(Memory::Pieces(pieces))
     }
 
     /// Lands in memory that `supply` returns once the raw size is known, which is its argument.
     /// `None` refuses. It runs on a worker thread and may block there; a panic fails the request.
-    pub fn supplied<T, F>(mut self, supply: F) -> Read<T>
+    pub fn supplied<T, F>(self, supply: F) -> Read<T>
     where
         T: Destination,
         F: FnOnce(usize) -> Option<T> + Send + 'static,
     {
-        self.0.memory = Memory::Supply(Box::new(move |len| supply(len).map(Memory::of)));
-        self.0.room = u64::MAX;
-        Read(self.0, PhantomData)
+        let supply = Box::new(move |len| supply(len).map(Memory::of));
+        self.landing_in(Memory::Supply(supply))
     }
 
     /// Lands in borrowed memory.

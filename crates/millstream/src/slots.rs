@@ -838,10 +838,10 @@ impl<S> SlotTicket<S> {
     /// Has the waker woken at the end; whether it has ended meanwhile.
     pub(crate) fn register(&self, waker: &Waker) -> bool {
         let cold = self.pool().table.cold(self.id.index());
-        match &mut *lock(&cold.waker) {
-            Some(known) => known.clone_from(waker),
-            none => *none = Some(waker.clone()),
-        }
+        // Clones and drops of wakers are code of an executor: outside the lock.
+        let waker = waker.clone();
+        let before = lock(&cold.waker).replace(waker);
+        drop(before);
         self.hot().interest.fetch_or(WAITING, Ordering::SeqCst);
         fence(Ordering::SeqCst);
         self.is_ended()
@@ -854,15 +854,19 @@ impl<S> SlotTicket<S> {
 
     #[cold]
     fn detach(&mut self) {
-        let (hot, generation) = (self.hot(), life(self.id));
+        // Once DETACHED is set, whoever ends the request may free the slot, and with it the pool:
+        // this keeps the table, and the pool is used only by the winner.
+        let table = Arc::clone(&self.pool().table);
+        let (hot, generation) = (table.hot(self.id.index()), life(self.id));
         hot.interest.fetch_or(DETACHED, Ordering::SeqCst);
         fence(Ordering::SeqCst);
         let word = hot.word.load(Ordering::Acquire);
         let ended = word & (GENERATION | STATE) == generation | ENDED;
         if ended && win_detached(hot, generation) {
             // SAFETY: ENDED, acquired, and the exchange was won.
-            drop(unsafe { read_outcome(&self.pool().table, self.id.index(), word) });
+            let outcome = unsafe { read_outcome(&table, self.id.index(), word) };
             Pool::free_one(self.pool, self.id.index());
+            drop(outcome);
         }
     }
 }
@@ -1075,7 +1079,7 @@ unsafe fn end(table: &Table, index: u32, word: u64, bytes: u64, error: Option<Er
     let word = word & !(255 << 24) & !STATE | number << 24 | ENDED;
     if head.mode == Mode::Detached {
         // SAFETY: as above; the word has not changed.
-        drop(unsafe { read_outcome(table, index, word) });
+        unsafe { read_outcome(table, index, word) }.memory.discard();
         return Ended::Freed(Freed(index));
     }
     hot.word.store(word, Ordering::Release);
@@ -1102,7 +1106,9 @@ fn settle(table: &Table, id: Id, wakers: &mut Vec<Waker>) -> Option<Freed> {
     if interest & DETACHED != 0 && win_detached(hot, generation) {
         let word = hot.word.load(Ordering::Acquire);
         // SAFETY: ENDED, and the exchange was won.
-        drop(unsafe { read_outcome(table, id.index(), word) });
+        unsafe { read_outcome(table, id.index(), word) }
+            .memory
+            .discard();
         return Some(Freed(id.index()));
     }
     None

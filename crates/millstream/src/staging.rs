@@ -271,7 +271,7 @@ impl Staged {
             }
             (None, CodecId::LZ4_BLOCK) => whole(len),
             (None, codec) => match codecs.get(&codec.0) {
-                Some(codec) if !codec.is_stream() => whole(len),
+                Some(codec) if !codec.is_stream => whole(len),
                 _ => plain,
             },
         };
@@ -279,6 +279,16 @@ impl Staged {
         self.window_bytes = window_bytes;
         self.headroom = usize::try_from(headroom).unwrap_or(usize::MAX);
         Ok(())
+    }
+
+    /// Bytes of staging that its windows may take before any of them is decoded.
+    pub(crate) fn bytes_ahead(&self) -> u64 {
+        let windows = match self.plan.is_decided() {
+            true => limits::WINDOWS_AHEAD as u64,
+            false => 1,
+        };
+        let bytes = self.window_bytes.saturating_mul(windows);
+        bytes.min(self.stored_len) + self.headroom as u64 + 8192
     }
 
     /// Raw bytes that land: all, unless they are trimmed. `None` before the first window.

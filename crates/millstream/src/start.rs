@@ -67,7 +67,7 @@ pub(crate) fn start(
         let made = (backend.maker)()?;
         (started.kind, started.reason) = (made.device.kind(), made.reason.clone());
         let engine = create(shared, side, made, jobs)?;
-        shared.set_pump(Some(Box::new(engine)));
+        shared.set_pump(Box::new(engine));
         return Ok(started);
     }
     let threads = &shared.options.threads;
@@ -156,8 +156,7 @@ fn lock_std<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 impl Started {
     /// Ends the threads after a close. `ended`: the engine has come to its end. A thread that hangs
     /// in the system is left behind: nothing it may touch is freed.
-    pub(crate) fn join(&self, shared: &Mailbox, ended: bool) {
-        shared.set_pump(None);
+    pub(crate) fn join(&self, ended: bool) {
         let deadline = Instant::now() + Duration::from_millis(if ended { 100 } else { 0 });
         self.stop_workers(Some(deadline));
         if let Some(thread) = lock_std(&self.engine).take()

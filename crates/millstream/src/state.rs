@@ -67,6 +67,7 @@ const ROWS: &[(State, Event, State)] = {
         (S::Ready, E::Issued, S::InFlight),
         (S::Ready, E::Work, S::Working),
         (S::InFlight, E::Runnable, S::Ready),
+        (S::InFlight, E::NeedsFile, S::Opening),
         (S::InFlight, E::Work, S::Working),
         (S::Working, E::Work, S::Working),
         (S::Working, E::Runnable, S::Ready),

@@ -70,18 +70,18 @@ impl Storage {
         options.check()?;
         let workers = options.threads.worker_count();
         options.threads.workers = Some(workers);
-        let Some((number, serial)) = StorageNumber::take() else {
+        let Some((number, first)) = StorageNumber::take() else {
             let cause = "4096 storages are alive";
             return Err(Error::new(ErrorKind::Limit, cause));
         };
         let made = start::backend(&mut options);
-        let names = Names::new(number, serial);
+        let names = Names::new(number, first);
         let mailbox: Arc<Mailbox> = Shared::new(options, made.fs(), names);
         let (table, side) = Table::new(number);
         let started = match start::start(&mailbox, side, made) {
             Ok(started) => started,
             Err(error) => {
-                number.give_back();
+                number.give_back(first);
                 return Err(error);
             }
         };
@@ -126,10 +126,11 @@ impl Storage {
     /// [`Storage::opened`]). If the storage has 2^20 files open, requests with the id fail with
     /// `StaleFile`.
     pub fn open(&self, path: impl AsRef<Path>, options: FileOptions) -> FileId {
-        let opened = lock(&self.mailbox().names).open(path.as_ref(), options);
-        match opened {
+        let mut names = lock(&self.mailbox().names);
+        match names.open(path.as_ref(), options) {
             NameOpened::Known(file) => file,
             NameOpened::New(file, path) => {
+                // Under the lock: whoever finds the name known finds its letter put.
                 self.mailbox().send(Letter::Open {
                     file,
                     path,
@@ -138,6 +139,7 @@ impl Storage {
                 file
             }
             NameOpened::Full => {
+                drop(names);
                 self.mailbox()
                     .warn(format!("{} files are open: no more fit", limits::FILES_MAX));
                 FileId::NONE
@@ -304,12 +306,14 @@ impl Storage {
 
 impl Owner {
     fn close(&self, timeout: Duration) -> CloseReport {
-        let first = !self.mailbox.is_forked() && self.mailbox.begin_close();
-        if !first {
+        if self.mailbox.is_forked() {
             return CloseReport::default();
         }
+        let first = self.mailbox.begin_close();
         let deadline = park::deadline(Some(timeout));
-        self.mailbox.send(Letter::Close(deadline));
+        if first {
+            self.mailbox.send(Letter::Close(deadline));
+        }
         if park::may_block().is_err() {
             return CloseReport::default();
         }
@@ -317,8 +321,11 @@ impl Owner {
             deadline.map(|deadline| deadline.max(std::time::Instant::now()) + limits::CLOSE_GRACE);
         let report = self.mailbox.wait_closed(patience);
         let ended = report.is_some();
-        self.started.join(&self.mailbox, ended);
-        report.unwrap_or_else(|| self.unanswered())
+        self.started.join(ended);
+        match first {
+            true => report.unwrap_or_else(|| self.unanswered()),
+            false => CloseReport::default(),
+        }
     }
 
     /// The engine did not answer in time: a call of its own hangs in the system.
@@ -344,7 +351,8 @@ impl Drop for Owner {
             let held = "the storage was dropped with operations still held by the system";
             self.mailbox.warn(format!("{held}: {report:?}"));
         }
-        self.number.give_back();
+        let next = lock(&self.mailbox.names).next_generation();
+        self.number.give_back(next);
     }
 }
 

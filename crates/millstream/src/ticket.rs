@@ -21,7 +21,6 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, ErrorKind};
-use crate::mailbox::Letter;
 use crate::park;
 use crate::priority::Priority;
 use crate::queue::Mailbox;
@@ -196,19 +195,14 @@ impl<T: 'static> Ticket<T> {
     /// Asks for cancellation. The request completes as canceled, unless it completes otherwise
     /// before; a read that the kernel has begun completes when the kernel lets go. Does not block.
     pub fn cancel(&self) {
-        if !self.slot.is_claimed() && self.slot.cancel() {
-            self.slot.shared().send(Letter::Cancel(self.slot.id()));
-        }
+        cancel(&self.slot);
     }
 
     /// Changes its priority and deadline, if it was not served yet.
     pub fn reprioritize(&self, priority: Priority, deadline: Option<Instant>) {
         if !self.is_complete() {
-            self.slot.shared().send(Letter::Change {
-                id: self.slot.id(),
-                priority,
-                deadline,
-            });
+            let change = (priority, deadline);
+            self.slot.shared().change(self.slot.id(), change);
         }
     }
 
@@ -216,6 +210,12 @@ impl<T: 'static> Ticket<T> {
     pub fn cancel_on_drop(mut self) -> Ticket<T> {
         self.cancel_on_drop = true;
         self
+    }
+}
+
+fn cancel(slot: &SlotTicket<Arc<Mailbox>>) {
+    if !slot.is_claimed() && slot.cancel() {
+        slot.shared().cancel(slot.id());
     }
 }
 
@@ -235,8 +235,8 @@ fn still_held(mailbox: &Mailbox) -> Error {
 
 impl<T> Drop for Ticket<T> {
     fn drop(&mut self) {
-        if self.cancel_on_drop && !self.slot.is_claimed() && self.slot.cancel() {
-            self.slot.shared().send(Letter::Cancel(self.slot.id()));
+        if self.cancel_on_drop {
+            cancel(&self.slot);
         }
     }
 }

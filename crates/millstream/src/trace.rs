@@ -143,7 +143,9 @@ impl Trace {
         let start_ns = span.start_ns.saturating_sub(self.start_ns);
         let end_ns = span.end_ns.saturating_sub(self.start_ns);
         let name = escaped(span.name.as_deref().unwrap_or("request"));
-        let (start, duration) = (microseconds(start_ns), microseconds(end_ns - start_ns));
+        // A request may end in the round in which it came, whose time is from before.
+        let spent_ns = end_ns.saturating_sub(start_ns);
+        let (start, duration) = (microseconds(start_ns), microseconds(spent_ns));
         let (tid, bytes, offset) = (span.lane as u32, span.bytes, span.offset);
         writeln!(
             out,

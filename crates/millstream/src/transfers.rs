@@ -107,7 +107,6 @@ pub(crate) struct Quarantine {
     pub(crate) jobs: u32,
     pub(crate) bytes: u64,
     /// Freed when the last operation and job are back.
-    #[expect(dead_code, reason = "kept until its drop")]
     pub(crate) memory: Memory,
     pub(crate) staged: Option<Box<Staged>>,
 }
@@ -420,6 +419,7 @@ impl Transfers {
         }
         let held = self.quarantine.remove(&id)?;
         self.quarantined_bytes -= held.bytes;
+        held.memory.discard();
         held.staged
     }
 

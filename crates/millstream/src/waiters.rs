@@ -12,7 +12,7 @@ use std::task::{Context, Poll, Waker};
 
 use crate::sync::{AtomicBool, Mutex, Ordering, fence, lock};
 
-/// A set of wakers with a flag that makes "nobody waits" cost one load.
+/// A set of wakers with a flag, so that a look at an empty one costs one load.
 #[derive(Default)]
 pub(crate) struct Waiters {
     any: AtomicBool,
@@ -33,27 +33,35 @@ impl Waiters {
     /// Registers a waker, or replaces the one registered under `key`. The caller must look at the
     /// value again afterwards.
     pub(crate) fn register(&self, key: &mut Key, waker: &Waker) {
+        // Clones and drops of wakers are code of an executor: outside the lock.
+        let waker = waker.clone();
         let mut list = lock(&self.list);
         let own = key.0;
-        match list.wakers.iter_mut().find(|(key, _)| Some(*key) == own) {
-            Some((_, known)) => known.clone_from(waker),
+        let known = list.wakers.iter_mut().find(|(key, _)| Some(*key) == own);
+        let before = match known {
+            Some((_, known)) => Some(std::mem::replace(known, waker)),
             None => {
                 let number = list.next_key;
                 list.next_key += 1;
-                list.wakers.push((number, waker.clone()));
+                list.wakers.push((number, waker));
                 key.0 = Some(number);
+                None
             }
-        }
+        };
         self.any.store(true, Ordering::SeqCst);
         drop(list);
         fence(Ordering::SeqCst);
+        drop(before);
     }
 
     /// Removes a registration.
     pub(crate) fn remove(&self, key: &mut Key) {
         if let Some(number) = key.0.take() {
             let mut list = lock(&self.list);
-            list.wakers.retain(|(key, _)| *key != number);
+            let place = list.wakers.iter().position(|(key, _)| *key == number);
+            let removed = place.map(|place| list.wakers.remove(place));
+            drop(list);
+            drop(removed);
         }
     }
 
@@ -87,7 +95,11 @@ pub(crate) fn wake_all(wakers: &mut Vec<Waker>) -> usize {
     let mut panicked = 0;
     for waker in wakers.drain(..) {
         let woken = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| waker.wake()));
-        panicked += usize::from(woken.is_err());
+        if let Err(panic) = woken {
+            panicked += 1;
+            // Its drop might panic, too.
+            std::mem::forget(panic);
+        }
     }
     panicked
 }

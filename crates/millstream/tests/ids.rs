@@ -3,7 +3,8 @@
 mod support;
 
 use millstream::{
-    Error, ErrorKind, FileId, FileOp, FileOptions, Read, Request, Storage, StorageOptions, Write,
+    Error, ErrorKind, FileId, FileOp, FileOptions, QueueOptions, Read, Request, Storage,
+    StorageOptions, Write,
 };
 use support::{Bench, each_backend_and_pumped};
 
@@ -141,4 +142,19 @@ fn an_id_travels_as_a_number_and_made_up_numbers_are_stale() {
             closes_nothing(bench, file, own);
         }
     });
+}
+
+#[test]
+fn no_id_is_given_twice_by_storages_that_follow_one_another() {
+    let mut given = std::collections::HashSet::new();
+    for _ in 0..8 {
+        let storage = Storage::new(StorageOptions::default()).expect("a storage");
+        let queue = storage.queue(QueueOptions::default()).expect("a queue");
+        for _ in 0..3 {
+            let file = storage.open("/no/such/file", FileOptions::default());
+            assert!(given.insert(file.to_bits()), "{file:?} was given before");
+            queue.close(file).expect("open");
+            assert_eq!(kind(queue.drain(None)), Ok(true));
+        }
+    }
 }

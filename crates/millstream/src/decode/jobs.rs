@@ -411,7 +411,9 @@ pub(crate) fn run_task(task: JobTask, scratch: &mut Scratch) -> JobResult {
 
 /// Runs code that may be the application's; a panic is an error.
 pub(crate) fn guarded<T>(work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+        // Its drop might panic, too.
+        std::mem::forget(panic);
         let cause = "code of the application panicked";
         Err(Error::new(ErrorKind::Application, cause))
     })

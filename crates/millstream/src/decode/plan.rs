@@ -23,7 +23,15 @@ use crate::error::{Error, ErrorKind};
 use crate::limits;
 
 /// The application's codecs by id.
-pub(crate) type Codecs = BTreeMap<u8, Arc<dyn Codec>>;
+pub(crate) type Codecs = BTreeMap<u8, Registered>;
+
+/// A codec of the application.
+#[derive(Clone)]
+pub(crate) struct Registered {
+    pub(crate) codec: Arc<dyn Codec>,
+    /// Asked once: the layout of windows relies on the answer.
+    pub(crate) is_stream: bool,
+}
 
 /// How staged bytes become raw bytes.
 pub(crate) enum Mode {
@@ -153,9 +161,10 @@ impl Plan {
         raw_len: u64,
     ) -> Result<Mode, Error> {
         if let Some(codec) = codecs.get(&self.codec.0) {
-            if !codec.is_stream() {
+            if !codec.is_stream {
                 return Ok(Mode::Whole);
             }
+            let codec = &codec.codec;
             let missing = || Error::new(ErrorKind::Application, "the codec made no decoder");
             let decoder = guarded(|| codec.stream().ok_or_else(missing))?;
             return Ok(Mode::Stream(Some(decoder)));
@@ -176,7 +185,7 @@ impl Plan {
     /// How blocks of a codec are decoded whole.
     pub(crate) fn method_of(&self, codecs: &Codecs, codec: CodecId) -> Method {
         match codecs.get(&codec.0) {
-            Some(codec) => Method::Application(Arc::clone(codec)),
+            Some(codec) => Method::Application(Arc::clone(&codec.codec)),
             None if codec == CodecId::STORED => Method::Copy,
             None => Method::Whole,
         }
@@ -327,7 +336,7 @@ impl Plan {
 fn raw_len_of(codecs: &Codecs, codec: CodecId, head: &[u8], stored_len: u64) -> Result<u64, Error> {
     let declared = match codecs.get(&codec.0) {
         Some(codec) => guarded(|| {
-            let declared = codec.raw_len(head, stored_len);
+            let declared = codec.codec.raw_len(head, stored_len);
             declared.map_err(|cause| Error::new(ErrorKind::Application, cause))
         })?,
         None => millstream_codec::declared_raw_len(codec, head, stored_len),

@@ -106,12 +106,16 @@ impl Jobs {
         self.ended.notify_all();
     }
 
-    /// Ends the workers once the list is empty; waits for running jobs until `deadline`. Whether
-    /// all came to an end.
-    pub(crate) fn stop(&self, deadline: Option<Instant>) -> bool {
-        let mut state = self.lock();
-        state.stop = true;
+    /// Ends the workers once the list is empty.
+    pub(crate) fn end(&self) {
+        self.lock().stop = true;
         self.work.notify_all();
+    }
+
+    /// As [`Jobs::end`]; waits for running jobs until `deadline`. Whether all came to an end.
+    pub(crate) fn stop(&self, deadline: Option<Instant>) -> bool {
+        self.end();
+        let mut state = self.lock();
         while state.running > 0 || state.waiting > 0 {
             let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
             if left.is_some_and(|left| left.is_zero()) {

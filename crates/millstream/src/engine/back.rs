@@ -217,7 +217,7 @@ impl Engine {
             user_data: body.user_data,
             offset: body.offset,
             operations: u32::from(col.operations),
-            jobs_out: u32::from(col.jobs),
+            jobs_out: col.jobs,
             arena: &mut self.arena,
             codecs: &self.shared.options.codecs,
             jobs: &mut self.new_jobs,
@@ -235,8 +235,12 @@ impl Engine {
         }
         self.jobs_out += given;
         let col = &mut self.cols[index as usize];
-        col.jobs += u16::try_from(given).expect("a window has few parts");
-        if !matches!(col.state, State::Ready | State::Opening | State::Draining) {
+        col.jobs += u32::try_from(given).expect("a window has fewer blocks");
+        let decided = matches!(
+            col.state,
+            State::Ready | State::Opening | State::Gated | State::Draining
+        );
+        if !decided {
             col.state.on(Event::Work);
         }
     }
@@ -492,7 +496,7 @@ impl Engine {
     /// the bound does not apply to it.
     pub(super) fn try_quarantine(&mut self, index: u32, lost: bool) -> bool {
         let col = &self.cols[index as usize];
-        let (operations, jobs) = (u32::from(col.operations), u32::from(col.jobs));
+        let (operations, jobs) = (u32::from(col.operations), col.jobs);
         let staged = self.staged(index).is_some();
         let kind = self.memory_kind(index);
         // Operations of staged requests write to windows, which are ours.

@@ -32,24 +32,37 @@ pub(super) enum CallKind {
     Prefetch,
 }
 
+/// A call under way.
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    kind: CallKind,
+    request: Id,
+    /// The file whose descriptor it uses, which stays open meanwhile.
+    file: Option<u32>,
+}
+
 /// Calls under way.
 #[derive(Debug, Default)]
 pub(super) struct CallTable {
-    calls: Vec<Option<(CallKind, Id)>>,
+    calls: Vec<Option<Entry>>,
     free: Vec<u32>,
 }
 
 impl CallTable {
-    fn add(&mut self, kind: CallKind, request: Id) -> u64 {
+    fn add(&mut self, kind: CallKind, request: Id, file: Option<u32>) -> u64 {
         let number = self.free.pop().unwrap_or_else(|| {
             self.calls.push(None);
             self.calls.len() as u32 - 1
         });
-        self.calls[number as usize] = Some((kind, request));
+        self.calls[number as usize] = Some(Entry {
+            kind,
+            request,
+            file,
+        });
         u64::from(number)
     }
 
-    fn remove(&mut self, id: u64) -> (CallKind, Id) {
+    fn remove(&mut self, id: u64) -> Entry {
         let number = u32::try_from(id).expect("calls have small numbers");
         let call = self.calls[number as usize].take();
         self.free.push(number);
@@ -64,7 +77,15 @@ impl Engine {
     /// Makes a call for a request, which is out until the answer.
     pub(super) fn call_for(&mut self, index: u32, kind: CallKind, urgent: bool, call: Call) {
         self.cols[index as usize].jobs += 1;
-        let id = self.calls.add(kind, self.id(index));
+        let file = match kind {
+            CallKind::Len | CallKind::Content | CallKind::Sync => {
+                let file = self.side.peek(index).file.0.index();
+                self.files.call_began(file);
+                Some(file)
+            }
+            _ => None,
+        };
+        let id = self.calls.add(kind, self.id(index), file);
         self.lanes.call(id, urgent, call);
     }
 
@@ -86,7 +107,7 @@ impl Engine {
     }
 
     pub(super) fn close_descriptor(&mut self, descriptor: Descriptor) {
-        let id = self.calls.add(CallKind::Close, Id::NONE);
+        let id = self.calls.add(CallKind::Close, Id::NONE, None);
         self.lanes.call(id, false, Call::Close(descriptor));
     }
 
@@ -98,7 +119,7 @@ impl Engine {
         let request = offer.as_ref().map(|(id, _)| *id);
         let call = self.files.open_call(open, offer.map(|(_, offer)| offer));
         let kind = CallKind::Open(open.index, request);
-        let id = self.calls.add(kind, Id::NONE);
+        let id = self.calls.add(kind, Id::NONE, None);
         self.lanes.call(id, open.urgent, Call::Open(Box::new(call)));
     }
 
@@ -205,8 +226,21 @@ impl Engine {
     }
 
     pub(super) fn answer(&mut self, done: CallDone) {
-        let (kind, request) = self.calls.remove(done.id);
-        match (kind, done.answer) {
+        let Entry {
+            kind,
+            request,
+            file,
+        } = self.calls.remove(done.id);
+        self.answer_of(kind, request, done.answer);
+        if let Some(file) = file
+            && self.files.operation_done(file, 0).0
+        {
+            self.finish_file(file);
+        }
+    }
+
+    fn answer_of(&mut self, kind: CallKind, request: Id, answer: CallAnswer) {
+        match (kind, answer) {
             (CallKind::Open(file, offered), CallAnswer::Opened(answer)) => {
                 self.opened(file, offered, *answer);
             }
@@ -238,8 +272,7 @@ impl Engine {
         if self.files.open_done(file, &answer) {
             let waiters = std::mem::take(&mut self.files.at(file).waiters);
             let ready = waiters.into_iter().map(|id| (id, What::FileReady));
-            // Popped from the end: the first waiter looks first.
-            self.events.extend(ready.rev());
+            self.events.extend(ready);
         } else {
             let limit = self.files.descriptors_max();
             self.shared.warn(format!(
@@ -350,6 +383,11 @@ impl Engine {
 
     /// Copies bytes into a request's memory; false: it has no room for them.
     fn copy_into(&mut self, index: u32, mut bytes: &[u8]) -> bool {
+        if self.memory_kind(index) == MemoryKind::Buffer
+            && let Memory::Buffer(buffer) = self.side.memory(index)
+        {
+            buffer.set_view(0, bytes.len().min(buffer.capacity()));
+        }
         let mut pieces = self.pieces(index);
         let room: usize = pieces.iter_mut().map(|piece| piece.slice().len()).sum();
         if room < bytes.len() {

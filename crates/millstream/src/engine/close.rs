@@ -56,7 +56,11 @@ impl Engine {
         let left = self.abandon(deadline);
         self.settle();
         self.closed = true;
+        self.jobs.end();
         self.shared.finish_close(report);
+        for queue in self.queues.indices() {
+            self.queues.state(queue).shared.wake_waiters();
+        }
         // Their requests never end; whoever waits for one finds the storage closed.
         let wakers = left
             .into_iter()

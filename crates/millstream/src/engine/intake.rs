@@ -5,7 +5,7 @@ use millstream_codec::CodecId;
 use millstream_io::Access;
 use millstream_io::device::calls::Call;
 
-use super::{Col, Engine, Extra, Flow, calls::CallKind, flag};
+use super::{Col, Engine, Extra, Flow, calls::CallKind, flag, push_waiting};
 use crate::destination::{Memory, MemoryKind};
 use crate::error::{Error, ErrorKind};
 use crate::files::Lane;
@@ -111,9 +111,9 @@ impl Engine {
             self.unpack(index);
         }
         if !self.early.is_empty()
-            && let Some((priority, deadline)) = self.early.remove(&self.id(index))
+            && let Some(change) = self.early.remove(&self.id(index))
         {
-            self.change(index, priority, deadline);
+            self.change(index, change);
         }
         let state = self.queues.state(queue);
         state.live += 1;
@@ -215,7 +215,7 @@ impl Engine {
     /// been signaled in between.
     fn watch(&mut self, index: u32) {
         let id = self.id(index);
-        self.gated.push(id);
+        push_waiting(&mut self.gated, id, &self.cols);
         let watcher = self.shared.as_watcher();
         let rare = self.rare(index).expect("a request with a fence");
         let gates = [&rare.after, &rare.write_after];
@@ -234,7 +234,8 @@ impl Engine {
         let holds_jobs = self.staged(index).is_some_and(|staged| staged.held);
         if holds_jobs {
             if self.waits_for_fence(index) {
-                self.gated.push(self.id(index));
+                let id = self.id(index);
+                push_waiting(&mut self.gated, id, &self.cols);
                 return Flow::Wait;
             }
             return self.release_jobs(index);
@@ -243,7 +244,8 @@ impl Engine {
             return Flow::Wait;
         }
         if self.waits_at_gate(index) || self.is_late(index) {
-            self.gated.push(self.id(index));
+            let id = self.id(index);
+            push_waiting(&mut self.gated, id, &self.cols);
             return Flow::Wait;
         }
         self.check(index)
@@ -319,9 +321,10 @@ impl Engine {
             return None;
         }
         if let Some(error) = file.failure() {
-            return Some(Flow::End(Some(error.clone())));
+            let error = error.clone();
+            return Some(self.end_wanted(index, error));
         }
-        file.waiters.push(request);
+        push_waiting(&mut file.waiters, request, &self.cols);
         let col = &mut self.cols[index as usize];
         col.state.on(Event::NeedsFile);
         self.files.want(file_index, Lane::of(col.priority));
@@ -368,7 +371,11 @@ impl Engine {
         self.cols[index as usize].len = len;
         if body.len == u64::MAX {
             if len == 0 && !self.cols[index as usize].has(flag::ASKED) {
-                return self.ask_content(index);
+                // The content comes with the answer: nothing may hold it back then.
+                return match self.waits_for_fence(index) {
+                    true => self.hold_at_gate(index),
+                    false => self.ask_content(index),
+                };
             }
             self.charge_late(index, len);
         }
@@ -523,7 +530,7 @@ impl Engine {
         };
         let file = self.files.at(body.file.0.index());
         if !file.epoch_completed(body.room) {
-            file.syncs.push(id);
+            file.syncs.push((body.room, id));
             self.cols[index as usize].state.on(Event::Hold);
             return Flow::Wait;
         }
@@ -613,8 +620,7 @@ impl Engine {
         let lens = (len, declared);
         let mut staged = Staged::new(codec, table, lens, in_memory, sizes, &options.codecs)?;
         if gated && !in_memory {
-            let windows = (limits::WINDOWS_AHEAD * limits::BLOCK_BYTES_DEFAULT) as u64;
-            let bytes = len.min(windows) + 4096;
+            let bytes = staged.bytes_ahead();
             if self.gated_bytes + bytes > capacity / 4 {
                 return Ok(false);
             }

@@ -2,7 +2,7 @@
 
 use millstream_io::{Access, Descriptor, Segment, Verb as IoVerb};
 
-use super::{Engine, Extra, Flow, flag};
+use super::{Engine, Extra, Flow, What, flag};
 use crate::destination::{Memory, MemoryKind};
 use crate::error::{Error, ErrorKind};
 use crate::files::DirectState;
@@ -103,16 +103,14 @@ impl Engine {
         let queue = u32::from(self.cols[index as usize].queue);
         let now_ns = self.now_ns;
         let state = self.queues.state(queue);
-        let until = match &state.bucket {
-            None => None,
-            Some(bucket) => bucket.wait_until(now_ns),
-        };
+        let until = state.held_until(now_ns);
         if !state.paused && until.is_none() {
             return false;
         }
         let first = state.held.is_empty();
-        let id = self.id(index);
-        self.queues.state(queue).held.push(id);
+        let (id, col) = (self.id(index), &self.cols[index as usize]);
+        let key = super::held_key(col.priority, col.arrival);
+        self.queues.state(queue).held.insert(key, id);
         if let Some(at) = until
             && first
         {
@@ -144,8 +142,10 @@ impl Engine {
         let body = *self.side.peek(index);
         let file_index = body.file.0.index();
         let id = self.id(index);
-        if self.files.mount_is_full(file_index, id) {
+        if let Some(waiting) = self.files.full_mount(file_index) {
+            super::push_waiting(waiting, id, &self.cols);
             self.leave(index, Event::Hold);
+            self.detach_file(index);
             return Issue::Left;
         }
         if self.staged(index).is_some() {
@@ -358,7 +358,7 @@ impl Engine {
             DirectState::Open => Ok(Route::Direct),
             DirectState::Opening => {
                 let id = self.id(index);
-                self.files.at(file).waiters.push(id);
+                super::push_waiting(&mut self.files.at(file).waiters, id, &self.cols);
                 self.leave(index, Event::NeedsFile);
                 Err(Issue::Left)
             }
@@ -529,8 +529,15 @@ impl Engine {
             self.scheduler
                 .issued(index, block.priority, block.want, now_ns);
         }
-        if let Some(bucket) = &mut self.queues.state(queue).bucket {
+        let state = self.queues.state(queue);
+        if let Some(bucket) = &mut state.bucket {
             bucket.spend(block.want, now_ns);
+            if bucket.wait_until(now_ns).is_none()
+                && !state.paused
+                && let Some((_, id)) = state.held.pop_first()
+            {
+                self.events.push_back((id, What::Released));
+            }
         }
         let counters = &self.shared.counters;
         counters.operations.add(1);

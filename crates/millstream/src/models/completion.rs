@@ -26,8 +26,8 @@ struct Engine {
 
 /// An engine with a queue.
 fn engine(capacity: u32) -> (Engine, Arc<QueueShared>) {
-    let (storage, _) = StorageNumber::take().expect("a number");
-    storage.give_back();
+    let (storage, first) = StorageNumber::take().expect("a number");
+    storage.give_back(first);
     let (table, side) = Table::new(storage);
     let (shared, device) = (mailbox(), NullDevice::new(1));
     shared.set_bell(device.doorbell());
@@ -80,9 +80,9 @@ impl Engine {
     }
 
     fn take(&mut self, queue: &QueueShared) -> usize {
-        let (mut parcels, mut commands) = (Vec::new(), Vec::new());
+        let mut parcels = Vec::new();
         let state = self.queues.touch(0);
-        queue.take(&mut parcels, &mut state.spare, &mut commands);
+        queue.take(&mut parcels, &mut state.spare);
         let mut count = 0;
         for mut parcel in parcels {
             for (place, index) in parcel.indices.drain(..).enumerate() {

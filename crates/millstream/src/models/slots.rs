@@ -16,8 +16,8 @@ use crate::sync::AtomicU64;
 use crate::waiters::wake_all;
 
 fn table() -> (Arc<Table>, EngineSide) {
-    let (storage, _) = StorageNumber::take().expect("a number");
-    storage.give_back();
+    let (storage, first) = StorageNumber::take().expect("a number");
+    storage.give_back(first);
     Table::new(storage)
 }
 

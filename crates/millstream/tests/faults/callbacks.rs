@@ -1,6 +1,7 @@
 //! Code of the application that misbehaves: decoders that lie, sources, suppliers, wakers and log
 //! hooks that panic, callbacks that wait for the storage that runs them.
 
+use std::future::Future;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
@@ -355,6 +356,71 @@ fn a_slow_log_hook_holds_up_no_request() {
         let read = Read::whole(file).timeout(Duration::from_secs(30));
         assert!(landed(rig.submit(read))[..] == content, "{name}");
         drop(release);
+        rig.finish();
+    });
+}
+
+/// Panics when it is dropped.
+struct PanicsWhenDropped;
+
+impl Drop for PanicsWhenDropped {
+    fn drop(&mut self) {
+        panic!("dropped");
+    }
+}
+
+#[test]
+fn memory_of_the_application_whose_drop_panics_ends_no_thread() {
+    each(this_test!(), |name, options| {
+        let rig = Rig::new(name, options);
+        let folder = tempfile::tempdir().expect("a folder");
+        let content = pattern(4096);
+        let file = file_of(&rig, &folder, &content);
+        let gate = Fence::new(0);
+        for _ in 0..4 {
+            let bomb = PanicsWhenDropped;
+            let read = Read::whole(file).after(&gate, 1).tag(9);
+            let read = read.supplied(move |len| {
+                let _bomb = &bomb;
+                Some(vec![0; len])
+            });
+            rig.queue.detach(read).expect("accepted");
+        }
+        rig.queue.cancel_tagged(!0, 9);
+        assert!(
+            landed(rig.submit(Read::whole(file)))[..] == content,
+            "{name}"
+        );
+        rig.finish();
+    });
+}
+
+#[test]
+fn a_wait_inside_a_polled_future_loses_no_wake_up() {
+    each(this_test!(), |name, options| {
+        let rig = Rig::new(name, options);
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = file_of(&rig, &folder, &pattern(1 << 20));
+        for round in 0..200 {
+            let fence = Fence::new(0);
+            let mut ticket = Some(rig.submit(Read::whole(file)));
+            let mut reached = Box::pin(fence.at(1));
+            let waited = std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    std::thread::sleep(Duration::from_micros(10 * (round % 16)));
+                    fence.signal(1);
+                });
+                let both = std::future::poll_fn(|context| {
+                    let polled = reached.as_mut().poll(context);
+                    if let Some(mut ticket) = ticket.take() {
+                        ticket.wait().expect("read");
+                    }
+                    polled
+                });
+                rig.storage.wait(both, Some(PATIENCE))
+            });
+            assert_eq!(waited.ok(), Some(Some(())), "{name}: round {round}");
+        }
         rig.finish();
     });
 }

@@ -176,3 +176,43 @@ fn a_close_with_enough_time_waits_for_a_late_read() {
         drop(rig);
     });
 }
+
+#[test]
+fn a_ticket_may_be_dropped_while_its_storage_goes() {
+    each(this_test!(), |name, options| {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("a");
+        std::fs::write(&path, pattern(4096)).expect("written");
+        drop(options);
+        for round in 0..60 {
+            let rig = Rig::new(name, crate::rig::options_of(name));
+            let file = rig.storage.open(&path, FileOptions::default());
+            let tickets = rig.submit_all((0..32).map(|_| Read::whole(file)));
+            let drops = std::thread::spawn(move || {
+                for ticket in tickets {
+                    std::thread::sleep(Duration::from_micros(round));
+                    drop(ticket);
+                }
+            });
+            drop(rig);
+            drops.join().expect("no panic");
+        }
+    });
+}
+
+#[test]
+fn a_storage_whose_last_handle_goes_on_its_own_thread_leaves_no_thread() {
+    each(this_test!(), |name, options| {
+        let rig = Rig::new(name, options);
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("a");
+        std::fs::write(&path, pattern(4096)).expect("written");
+        let file = rig.storage.open(path, FileOptions::default());
+        let storage = rig.storage;
+        let read = Read::whole(file).supplied(move |len| {
+            drop(storage);
+            Some(vec![0u8; len])
+        });
+        rig.queue.detach(read).expect("accepted");
+    });
+}

@@ -16,6 +16,7 @@ mod fork;
 mod identity;
 mod limits;
 mod opens;
+mod order;
 mod read;
 mod rig;
 mod time;

@@ -91,6 +91,13 @@ fn backends() -> [NamedBackend; 2] {
     ]
 }
 
+/// The default options of a backend, by its name.
+pub(crate) fn options_of(name: &str) -> StorageOptions {
+    let mut all = backends().into_iter();
+    let (_, backend) = all.find(|(own, _)| *own == name).expect("its name");
+    options_with(backend())
+}
+
 /// The default options, with a backend.
 pub(crate) fn options_with(backend: Backend) -> StorageOptions {
     let mut options = StorageOptions::default();
