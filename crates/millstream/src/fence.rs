@@ -44,7 +44,7 @@ impl Condition for Inner {
 }
 
 /// A monotonic `u64`. A clone is another handle to the same fence; all methods may be called from
-/// any thread. Signaling costs one atomic operation while nobody waits.
+/// any thread. Signaling costs one atomic operation while no thread waits.
 #[derive(Clone)]
 pub struct Fence(Arc<Inner>);
 

@@ -44,7 +44,7 @@ pub const QUEUE_CAPACITY_MAX: u32 = SLOTS_MAX / 2;
 #[cfg(loom)]
 pub const QUEUE_CAPACITY_MAX: u32 = SLOTS_MAX;
 
-/// Tickets of one queue that have ended and that nobody has claimed or dropped.
+/// Tickets of one queue that have ended and were neither claimed nor dropped.
 pub const UNCLAIMED_DEFAULT: u32 = 65_536;
 
 /// Queues of one storage.
@@ -123,7 +123,7 @@ pub const COPIES_MAX: usize = 256;
 /// request of higher priority waits for.
 pub const COPIES_BYTES_MAX: u64 = 2 << 20;
 
-/// Bytes of one copy: 20 to 30 µs, so that nobody waits for long behind one, and a call for each
+/// Bytes of one copy: 20 to 30 µs, so that no request waits for long behind one, and a call for each
 /// costs a hundredth.
 pub const COPY_BLOCK_BYTES: u64 = 256 << 10;
 
@@ -211,7 +211,7 @@ pub const ENGINE_SPIN_NS: u64 = 20_000;
 /// memory takes 10 µs, or 50 with the wake of an engine on an idle core.
 pub const WAIT_SPIN_NS: u64 = 50_000;
 
-/// Waits that park at once after looking was in vain again and again: what is wasted on average
+/// Waits that park at once after looking did not help again and again: what is wasted on average
 /// stays below a microsecond.
 pub const SPIN_SKIPS_MAX: u32 = 63;
 

@@ -2,7 +2,7 @@
 //! (up to a bound of preemptions), on the code that ships: `RUSTFLAGS="--cfg loom"`.
 //!
 //! In a model loom treats SeqCst accesses as acquire and release: only SeqCst fences order stores
-//! before loads. Blocking calls block in loom, which reports a thread that nobody wakes.
+//! before loads. Blocking calls block in loom, which reports a thread that is never woken.
 
 mod completion;
 mod mail;
@@ -15,7 +15,7 @@ use loom::thread;
 use crate::ids::StorageNumber;
 use crate::names::Names;
 use crate::options::StorageOptions;
-use crate::request::{IntoParts, Parts, Read};
+use crate::request::{Parts, Read, Request};
 use crate::sync::{AtomicU64, Ordering};
 use crate::{Buffer, FileId, mailbox::Shared};
 
@@ -39,7 +39,10 @@ fn request(token: &Arc<()>) -> Read<Buffer> {
 }
 
 fn parts(token: &Arc<()>) -> Parts {
-    request(token).into_parts()
+    fn taken_apart(request: impl Request) -> Parts {
+        request.into_parts()
+    }
+    taken_apart(request(token))
 }
 
 /// The shared half of a storage that has no files and no threads.

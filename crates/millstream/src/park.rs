@@ -11,7 +11,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Poll, Wake, Waker};
-use std::thread::{self, Thread};
+use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, ErrorKind};
@@ -133,7 +133,7 @@ pub(crate) fn block_on<T>(
 ) -> Option<T> {
     let unpark = UNPARK.take().unwrap_or_else(|| {
         Arc::new(Unpark {
-            thread: thread::current(),
+            thread: std::thread::current(),
             woken: AtomicBool::new(false),
         })
     });
@@ -166,13 +166,13 @@ fn park_until<T>(
             continue;
         }
         match deadline {
-            None => thread::park(),
+            None => std::thread::park(),
             Some(deadline) => {
                 let left = deadline.saturating_duration_since(Instant::now());
                 if left.is_zero() {
                     return None;
                 }
-                thread::park_timeout(left);
+                std::thread::park_timeout(left);
             }
         }
     }

@@ -1,5 +1,5 @@
 //! Statistics. The engine counts in atomics that only it writes, which costs no locked instruction;
-//! a snapshot reads them and waits for nobody.
+//! a snapshot reads them and does not wait.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -130,7 +130,7 @@ impl Storage {
         match names.open(path.as_ref(), options) {
             NameOpened::Known(file) => file,
             NameOpened::New(file, path) => {
-                // Under the lock: whoever finds the name known finds its letter put.
+                // Under the lock: when another thread finds the name known, its letter has been put.
                 self.mailbox().send(Letter::Open {
                     file,
                     path,
@@ -277,7 +277,7 @@ impl Storage {
         }))
     }
 
-    /// Counts and times since the storage was made. Costs a few microseconds and waits for nobody.
+    /// Counts and times since the storage was made. Costs a few microseconds and does not wait.
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.mailbox().counters.snapshot()

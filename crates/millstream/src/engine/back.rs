@@ -4,7 +4,8 @@ use std::time::Instant;
 
 use millstream_io::Completion;
 
-use super::{Engine, Flow, What, flag};
+use super::columns::flag;
+use super::{Engine, Flow, What};
 use crate::decode::jobs::{JobOutcome, JobResult, JobTask, Lent, Ran, Task};
 use crate::destination::{Memory, MemoryKind};
 use crate::error::{Error, ErrorKind};
@@ -49,7 +50,7 @@ impl Engine {
         if block.lane == Lane::Cached {
             let whole = completion.moved().ok();
             let whole = whole.map(|_| matches!(meaning, Meaning::Done));
-            self.files.at(block.file).copied(whole);
+            self.files.at(block.file).streak.copied(whole);
             let copied = u64::from(whole == Some(true));
             self.shared.counters.copied_operations.add(copied);
         }

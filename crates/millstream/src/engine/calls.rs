@@ -8,7 +8,8 @@ use millstream_io::device::calls::{
 };
 use millstream_io::{Descriptor, IoError, Segment};
 
-use super::{Engine, Flow, What, flag};
+use super::columns::flag;
+use super::{Engine, Flow, What};
 use crate::destination::{Memory, MemoryKind};
 use crate::error::{Error, ErrorKind};
 use crate::files::NextOpen;

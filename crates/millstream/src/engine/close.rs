@@ -6,6 +6,7 @@
 use std::time::Instant;
 
 use super::Engine;
+use super::finish::canceled_by_close;
 use crate::error::{Error, ErrorKind};
 use crate::mailbox::CloseReport;
 use crate::state::{Event, State};
@@ -18,7 +19,7 @@ impl Engine {
             self.close_queue(queue);
         }
         for index in self.live() {
-            let flow = self.end_wanted(index, super::canceled_by_close());
+            let flow = self.end_wanted(index, canceled_by_close());
             self.follow(index, flow);
         }
     }
@@ -61,7 +62,7 @@ impl Engine {
         for queue in self.queues.indices() {
             self.queues.state(queue).shared.wake_waiters();
         }
-        // Their requests never end; whoever waits for one finds the storage closed.
+        // Their requests never end; a thread that waits for one finds the storage closed.
         let wakers = left
             .into_iter()
             .filter_map(|index| self.side.take_waker(index));

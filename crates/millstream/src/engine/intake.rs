@@ -5,7 +5,10 @@ use millstream_codec::CodecId;
 use millstream_io::Access;
 use millstream_io::device::calls::Call;
 
-use super::{Col, Engine, Extra, Flow, calls::CallKind, flag, push_waiting};
+use super::calls::CallKind;
+use super::columns::{Col, Extra, flag, push_waiting};
+use super::finish::canceled_by_close;
+use super::{Engine, Flow};
 use crate::destination::{Memory, MemoryKind};
 use crate::error::{Error, ErrorKind};
 use crate::files::Lane;
@@ -119,7 +122,7 @@ impl Engine {
         state.live += 1;
         let canceled = !state.cancellations.is_empty() && self.was_canceled(queue, index);
         let flow = match canceled || self.side.wants_cancel(index) || self.closing.is_some() {
-            true => Flow::End(Some(super::canceled_by_close())),
+            true => Flow::End(Some(canceled_by_close())),
             false => self.admit(index),
         };
         self.follow(index, flow);

@@ -2,7 +2,8 @@
 
 use millstream_io::{Access, Descriptor, Segment, Verb as IoVerb};
 
-use super::{Engine, Extra, Flow, What, flag};
+use super::columns::{Extra, flag, held_key, push_waiting};
+use super::{Engine, Flow, What};
 use crate::destination::{Memory, MemoryKind};
 use crate::error::{Error, ErrorKind};
 use crate::files::DirectState;
@@ -109,7 +110,7 @@ impl Engine {
         }
         let first = state.held.is_empty();
         let (id, col) = (self.id(index), &self.cols[index as usize]);
-        let key = super::held_key(col.priority, col.arrival);
+        let key = held_key(col.priority, col.arrival);
         self.queues.state(queue).held.insert(key, id);
         if let Some(at) = until
             && first
@@ -143,7 +144,7 @@ impl Engine {
         let file_index = body.file.0.index();
         let id = self.id(index);
         if let Some(waiting) = self.files.full_mount(file_index) {
-            super::push_waiting(waiting, id, &self.cols);
+            push_waiting(waiting, id, &self.cols);
             self.leave(index, Event::Hold);
             self.detach_file(index);
             return Issue::Left;
@@ -220,7 +221,7 @@ impl Engine {
         let facts = file.facts.expect("a file with users is open");
         let hits = match self.lanes.is_modeled() {
             true => Hits::Unlikely,
-            false => file.hits(),
+            false => file.streak.view(),
         };
         let mut read = ReadFacts {
             total: len,
@@ -312,7 +313,7 @@ impl Engine {
         let file = self.files.at(body.file.0.index());
         if let Ok(route) = route::route(facts, read, Cache::NotAsked) {
             if read.hits == Hits::Unlikely && route == Route::Buffered {
-                file.passed();
+                file.streak.passed();
             }
             return route;
         }
@@ -332,7 +333,7 @@ impl Engine {
         let descriptor = file.descriptor().expect("a file with users is open");
         let cached = self.shared.fs.cached(descriptor, read.at, read.bytes);
         if read.hits == Hits::Due {
-            file.asked(cached.map(|cached| cached >= read.bytes));
+            file.streak.asked(cached.map(|cached| cached >= read.bytes));
         }
         let cache = match cached {
             Some(cached) if cached >= read.bytes => return Cache::Cached,
@@ -358,7 +359,7 @@ impl Engine {
             DirectState::Open => Ok(Route::Direct),
             DirectState::Opening => {
                 let id = self.id(index);
-                super::push_waiting(&mut self.files.at(file).waiters, id, &self.cols);
+                push_waiting(&mut self.files.at(file).waiters, id, &self.cols);
                 self.leave(index, Event::NeedsFile);
                 Err(Issue::Left)
             }
@@ -686,7 +687,7 @@ impl Engine {
     fn leave_staged(&mut self, index: u32) -> Issue {
         self.leave(index, Event::Issued);
         if self.staged(index).is_some_and(|staged| staged.held) {
-            // Nobody knows when the fence is reached: others may need the descriptors.
+            // It is unknown when the fence is reached: others may need the descriptors.
             self.detach_file(index);
         }
         Issue::Left
@@ -741,7 +742,7 @@ impl Engine {
         let facts = file.facts.expect("a file with users is open");
         let hits = match self.lanes.is_modeled() || file.can_hang() {
             true => Hits::Unlikely,
-            false => file.hits(),
+            false => file.streak.view(),
         };
         let (direct, buffered) = (file.direct_descriptor(), file.descriptor());
         let (next, goes_direct, left) = match self.staged(index) {

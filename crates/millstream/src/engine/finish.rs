@@ -1,0 +1,245 @@
+//! The end of a request, and of a round: outcomes, effects of entries in their place, room.
+
+use std::sync::Arc;
+
+use super::columns::{flag, held_key};
+use super::{Engine, Flow, What};
+use crate::error::{Error, ErrorKind};
+use crate::ids::FileId;
+use crate::mailbox::closed_error;
+use crate::queue::Fifo;
+use crate::request::{Rare, Verb};
+use crate::slots::Freed;
+use crate::staging::Staged;
+use crate::state::Event;
+use crate::stats::Counters;
+use crate::waiters::wake_all;
+
+impl Engine {
+    /// A request is to end: failed, canceled or timed out. It ends once nothing of it is out.
+    pub(super) fn end_wanted(&mut self, index: u32, error: Error) -> Flow {
+        if self.cols[index as usize].ending.is_some() {
+            return Flow::Wait;
+        }
+        self.withdraw_offer(index);
+        self.scheduler_of(index).remove(index);
+        let col = &mut self.cols[index as usize];
+        col.ending = Some(error);
+        match col.is_out() {
+            true => {
+                col.state.on(Event::Drain);
+                Flow::Wait
+            }
+            false => self.drained(index),
+        }
+    }
+
+    /// Nothing of an ending request is out any more.
+    pub(super) fn drained(&mut self, index: u32) -> Flow {
+        let col = &mut self.cols[index as usize];
+        assert!(!col.is_out(), "memory is out until it is back");
+        Flow::End(col.ending.take())
+    }
+
+    /// Ends a request. Nothing looks at its slot afterwards.
+    #[inline]
+    pub(super) fn finish(&mut self, index: u32, error: Option<Error>) {
+        let bytes = match error {
+            None => self.landed_bytes(index),
+            Some(_) => 0,
+        };
+        let error = error.map(|error| self.describe(index, error));
+        let kind = error.as_ref().map(Error::kind);
+        if self.shared.recorder.is_on() {
+            self.trace_request(index, bytes);
+        }
+        let deadline_ns = self.deadline_ns(index);
+        let col = &mut self.cols[index as usize];
+        assert!(!col.is_out(), "a request ends with nothing out");
+        col.state.on(Event::End);
+        let (queue, sequence, flags) = (u32::from(col.queue), col.sequence, col.flags);
+        let key = held_key(col.priority, col.arrival);
+        let latency = self.now_ns.saturating_sub(col.submitted_ns);
+        self.shared.counters.latency[col.priority as usize].add(latency);
+        count_end(
+            &self.shared.counters,
+            kind,
+            bytes,
+            self.now_ns > deadline_ns,
+        );
+        if flags & flag::EXTRA != 0 {
+            self.drop_extra(index);
+        }
+        if flags & flag::HOLDS != 0 {
+            self.release_file(index, flags, error.as_ref());
+        }
+        let mut charged = 0;
+        if flags & flag::USUAL != 0 {
+            let usual = self.side.usual(index);
+            charged = usual.charged;
+            let group = usual.group.take();
+            self.groups.extend(group.map(|group| (group, kind, bytes)));
+        }
+        let state = self.queues.touch(queue);
+        if !state.held.is_empty() {
+            state.held.remove(&key);
+        }
+        if let (Some(error), Some(kind)) = (&error, kind)
+            && kind != ErrorKind::Canceled
+        {
+            state.failed(sequence, kind);
+            state.shared.record_failure(sequence, error);
+        }
+        let ended = self.side.end(index, bytes, error);
+        self.queues.state(queue).completed(sequence, charged, ended);
+    }
+
+    /// Raw bytes that landed, or bytes that were written.
+    #[inline]
+    pub(super) fn landed_bytes(&self, index: u32) -> u64 {
+        let col = &self.cols[index as usize];
+        match col.verb {
+            Verb::Sync | Verb::Names | Verb::Info => 0,
+            Verb::Write | Verb::Append | Verb::Prefetch => col.len,
+            Verb::Read | Verb::Memory => match self.staged(index) {
+                Some(staged) => staged.landed_len().unwrap_or(0),
+                None => col.len,
+            },
+        }
+    }
+
+    pub(super) fn staged(&self, index: u32) -> Option<&Staged> {
+        if !self.cols[index as usize].has(flag::EXTRA) {
+            return None;
+        }
+        self.extras[index as usize].as_ref()?.staged.as_deref()
+    }
+
+    /// The same error with the file, range and name of its request.
+    pub(super) fn describe(&mut self, index: u32, error: Error) -> Error {
+        let col = &self.cols[index as usize];
+        let body = self.side.peek(index);
+        let (range, len) = (body.offset, if col.len > 0 { col.len } else { body.len });
+        let path = self
+            .files
+            .peek(body.file)
+            .map(|file| Arc::clone(&file.path));
+        let path = path.or_else(|| self.extras.get(index as usize)?.as_ref()?.path.clone());
+        let name = self.rare(index).and_then(|rare| rare.name.clone());
+        let error = match error.has_range() {
+            // A block of a table names its own place, maybe in another file.
+            true => {
+                let (own, offset, len) = (error.shared_path(), error.offset(), error.len());
+                error.at(own.or(path), offset, len)
+            }
+            false => error.at(path, range, len),
+        };
+        error.named(name)
+    }
+
+    pub(super) fn rare(&self, index: u32) -> Option<&Rare> {
+        let extra = self.extras.get(index as usize)?.as_ref()?;
+        self.cols[index as usize]
+            .has(flag::EXTRA)
+            .then_some(&extra.rare)
+    }
+
+    /// Gives back what few requests have: timer, windows, a share of what fences may hold.
+    #[cold]
+    pub(super) fn drop_extra(&mut self, index: u32) {
+        self.timers.remove(index);
+        let Some(extra) = self.extras[index as usize].take() else {
+            return;
+        };
+        if let Some(staged) = extra.staged {
+            self.gated_bytes -= staged.gated_bytes;
+            staged.release(&mut self.arena);
+        }
+        self.cols[index as usize].flags &= !flag::EXTRA;
+    }
+
+    /// A request lets go of its file.
+    #[inline]
+    pub(super) fn release_file(&mut self, index: u32, flags: u8, error: Option<&Error>) {
+        let body = self.side.peek(index);
+        let (file, epoch) = (body.file.0.index(), body.room);
+        if flags & flag::ATTACHED != 0 {
+            self.files.detach(file);
+        }
+        if flags & flag::WRITES != 0 {
+            let syncs = self.files.at(file).write_completed(epoch, error);
+            let due = syncs.into_iter().map(|id| (id, What::Released));
+            self.events.extend(due);
+        }
+        if self.files.release(file) {
+            self.finish_file(file);
+        }
+    }
+
+    /// Lets go of a closed file, if nothing needs it any more.
+    pub(super) fn finish_file(&mut self, file: u32) {
+        if self.files.finish_close(file, &mut self.closes) {
+            crate::sync::lock(&self.shared.names).retire(file);
+        }
+    }
+
+    /// After all ends of a round: tickets, wakers, entries in their place, capacity.
+    pub(super) fn settle(&mut self) {
+        let mut freed: Vec<Freed> = Vec::new();
+        self.side.settle(&mut self.wakers, |slot| freed.push(slot));
+        for slot in freed {
+            let queue = self.cols[slot.index() as usize].queue;
+            self.queues.touch(u32::from(queue)).free(slot);
+        }
+        while let Some(effect) = self.queues.next_effect(&mut self.wakers) {
+            self.effect(effect);
+        }
+        for (group, kind, bytes) in self.groups.drain(..) {
+            group.completed(kind, bytes, &mut self.wakers);
+        }
+        self.account();
+        // Nothing is locked and all tables are consistent.
+        let panicked = wake_all(&mut self.wakers);
+        if panicked > 0 {
+            self.shared.warn(format!("{panicked} wakers panicked"));
+        }
+    }
+
+    /// An entry takes effect in its place.
+    pub(super) fn effect(&mut self, effect: Fifo) {
+        match effect {
+            Fifo::Start(id) => {
+                if self.is_known(id) {
+                    let flow = self.start_ordered(id.index());
+                    self.follow(id.index(), flow);
+                }
+            }
+            Fifo::Close(file, true) => self.close_file(file),
+            Fifo::Close(_, false) | Fifo::Signal(..) | Fifo::Status(..) => {}
+        }
+    }
+
+    pub(super) fn close_file(&mut self, file: FileId) {
+        if self.files.fire_close(file) {
+            self.finish_file(file.0.index());
+        }
+    }
+}
+
+#[inline]
+fn count_end(counters: &Counters, kind: Option<ErrorKind>, bytes: u64, missed: bool) {
+    counters.deadlines_missed.add(u64::from(missed));
+    match kind {
+        None => {
+            counters.done.add(1);
+            counters.raw_bytes.add(bytes);
+        }
+        Some(ErrorKind::Canceled) => counters.canceled.add(1),
+        Some(_) => counters.failed.add(1),
+    }
+}
+
+/// The error of what a closing storage does not begin any more.
+pub(super) fn canceled_by_close() -> Error {
+    Error::new(ErrorKind::Canceled, closed_error().cause().to_owned())
+}

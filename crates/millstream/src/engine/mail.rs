@@ -1,0 +1,236 @@
+//! Mail: submissions, letters, and what is asked of queues and requests beside them.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::columns::{flag, held_key, is_known};
+use super::{Engine, What};
+use crate::error::{Error, ErrorKind};
+use crate::ids::Id;
+use crate::limits;
+use crate::mailbox::{Change, Letter};
+use crate::queue::{Cancellation, NO_INDEX, Parcel, QueueShared, Wishes};
+use crate::state::State;
+
+impl Engine {
+    /// Takes submissions, letters and results.
+    pub(super) fn take_mail(&mut self) -> bool {
+        if !self.shared.take_mail_flag() {
+            return false;
+        }
+        let mut dirty = std::mem::take(&mut self.dirty);
+        self.shared.take_dirty(&mut dirty, &mut self.results);
+        for queue in dirty.drain(..) {
+            if queue.index.load(Ordering::Relaxed) == NO_INDEX {
+                // The letter that announces it was put before.
+                self.take_letters();
+            }
+            self.take_queue(&queue);
+        }
+        self.dirty = dirty;
+        // Letters put before a submission are handled before its intake.
+        self.take_letters();
+        let mut wishes = std::mem::take(&mut self.wishes);
+        for (queue, asked) in wishes.drain(..) {
+            self.grant(queue, asked);
+        }
+        self.wishes = wishes;
+        if self.shared.take_fences_flag() {
+            let gated = std::mem::take(&mut self.gated);
+            let open = gated.into_iter().map(|id| (id, What::GateOpen));
+            self.events.extend(open);
+        }
+        true
+    }
+
+    pub(super) fn take_queue(&mut self, queue: &Arc<QueueShared>) {
+        let index = queue.index.load(Ordering::Relaxed);
+        if self.queues.get(index).is_none() {
+            // It was dropped and let go of; something may still have been asked of it.
+            return;
+        }
+        let mut parcels = Vec::new();
+        let state = self.queues.state(index);
+        let wishes = queue.take(&mut parcels, &mut state.spare);
+        let taken = parcels.into_iter().map(|parcel: Parcel| (parcel, 0));
+        state.backlog.extend(taken);
+        self.wishes.push((index, wishes));
+    }
+
+    pub(super) fn take_letters(&mut self) {
+        let mut letters = std::mem::take(&mut self.letters);
+        let mut changes = std::mem::take(&mut self.changes);
+        self.shared.take_letters(&mut letters, &mut changes);
+        for letter in letters.drain(..) {
+            self.letter(letter);
+        }
+        for (id, change) in changes.drain() {
+            match self.is_known(id) {
+                true => self.change(id.index(), change),
+                false if self.side.is_pending(id) => {
+                    self.early.insert(id, change);
+                }
+                false => {}
+            }
+        }
+        (self.letters, self.changes) = (letters, changes);
+    }
+
+    pub(super) fn letter(&mut self, letter: Letter<QueueShared>) {
+        match letter {
+            Letter::Open {
+                file,
+                path,
+                options,
+            } => self.files.add(file, path, options),
+            Letter::Adopt {
+                file,
+                path,
+                options,
+                opened,
+            } => self.files.adopt(file, path, options, opened),
+            Letter::Queue(queue) => {
+                if self.closing.is_some() {
+                    queue.close();
+                }
+                self.queues.add(queue);
+            }
+            Letter::Cancel(id) => {
+                // One that has not arrived is found by its interest.
+                if self.is_known(id) {
+                    let canceled = Error::new(ErrorKind::Canceled, "");
+                    self.drive(id.index(), What::End(canceled));
+                }
+            }
+            Letter::Close(deadline) => self.begin_close(deadline),
+        }
+    }
+
+    /// Whether a request has arrived and has not ended.
+    pub(super) fn is_known(&self, id: Id) -> bool {
+        is_known(&self.cols, id)
+    }
+
+    /// Does what was asked of a queue.
+    pub(super) fn grant(&mut self, queue: u32, asked: Wishes) {
+        if !asked.cancellations.is_empty() {
+            self.cancel_where(queue, asked.cancellations);
+        }
+        let now_ns = self.now_ns;
+        let state = self.queues.state(queue);
+        if let Some(paused) = asked.paused {
+            state.paused = paused;
+        }
+        if let Some(limit) = asked.bandwidth {
+            state.set_bandwidth(limit, now_ns);
+        }
+        if asked.paused.is_some() || asked.bandwidth.is_some() {
+            self.unhold(queue);
+        }
+        if asked.dropped {
+            self.queue_dropped(queue);
+        }
+    }
+
+    /// No handle of a queue is left: what a fence holds back is canceled, and nothing pauses it.
+    pub(super) fn queue_dropped(&mut self, queue: u32) {
+        let state = self.queues.touch(queue);
+        state.dropped = true;
+        state.paused = false;
+        self.unhold(queue);
+        for index in self.live_of(queue) {
+            if self.waits_for_fence(index) {
+                self.drive(index, What::End(Error::new(ErrorKind::Canceled, "")));
+            }
+        }
+    }
+
+    /// Slots of a queue's live requests.
+    pub(super) fn live_of(&mut self, queue: u32) -> Vec<u32> {
+        let chunks = self.queues.state(queue).shared.pool.chunks();
+        let slots = chunks
+            .into_iter()
+            .flat_map(|first| first..first + limits::SLOT_CHUNK);
+        let live = |index: &u32| {
+            let col = self.cols.get(*index as usize);
+            col.is_some_and(|col| col.state != State::Free && u32::from(col.queue) == queue)
+        };
+        slots.filter(live).collect()
+    }
+
+    pub(super) fn cancel_where(&mut self, queue: u32, mut cancellations: Vec<Cancellation>) {
+        for index in self.live_of(queue) {
+            if self.is_canceled(index, &cancellations) {
+                self.drive(index, What::End(Error::new(ErrorKind::Canceled, "")));
+            }
+        }
+        // The others concern entries that have not arrived: they stay until intake is past those.
+        let state = self.queues.state(queue);
+        cancellations.retain(|one| one.before > state.next_sequence);
+        state.cancellations.append(&mut cancellations);
+    }
+
+    pub(super) fn is_canceled(&mut self, index: u32, cancellations: &[Cancellation]) -> bool {
+        let tag = self.side.tag(index);
+        let col = &self.cols[index as usize];
+        let group = match col.has(flag::USUAL) {
+            true => self.side.usual(index).group.as_ref(),
+            false => None,
+        };
+        let mut each = cancellations.iter();
+        each.any(|one| one.matches(col.sequence, tag, group))
+    }
+
+    /// A queue's held requests may be served again (or are held again when their turn comes).
+    pub(super) fn unhold(&mut self, queue: u32) {
+        let now_ns = self.now_ns;
+        let Some(state) = self.queues.get(queue) else {
+            return;
+        };
+        if state.paused || state.held.is_empty() {
+            return;
+        }
+        let until = state.held_until(now_ns);
+        let most = match (&state.bucket, until) {
+            (None, _) => usize::MAX,
+            (Some(_), Some(_)) => 0,
+            // What is issued of these releases more, as long as the bandwidth lasts.
+            (Some(_), None) => limits::HELD_RELEASED,
+        };
+        for _ in 0..most {
+            let Some((_, id)) = state.held.pop_first() else {
+                break;
+            };
+            self.events.push_back((id, What::Released));
+        }
+        if !state.held.is_empty() {
+            let again = until.unwrap_or(now_ns + limits::HELD_RETRY_NS);
+            self.holds.remove(queue);
+            self.holds.insert(again, 0, queue);
+        }
+    }
+
+    pub(super) fn change(&mut self, index: u32, (priority, deadline): Change) {
+        let id = self.id(index);
+        let col = &mut self.cols[index as usize];
+        let before = held_key(std::mem::replace(&mut col.priority, priority), col.arrival);
+        let after = held_key(priority, col.arrival);
+        let state = self.queues.state(u32::from(col.queue));
+        if state.held.remove(&before).is_some() {
+            state.held.insert(after, id);
+        }
+        let has_usual = self.cols[index as usize].has(flag::USUAL);
+        let usual = self.side.usual(index);
+        if !has_usual {
+            *usual = crate::slots::Usual {
+                raw_len: u64::MAX,
+                ..Default::default()
+            };
+        }
+        usual.deadline = deadline;
+        self.cols[index as usize].flags |= flag::USUAL;
+        if self.scheduler_of(index).remove(index) {
+            self.schedule(index);
+        }
+    }
+}

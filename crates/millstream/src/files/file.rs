@@ -1,0 +1,360 @@
+//! A file: its descriptors, what is known of it, its writes in order.
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::Arc;
+
+use millstream_io::limits::MEMORY_ALIGNMENT;
+use millstream_io::{Access, Descriptor, Errno, IoError, MountKind, Opened};
+
+use super::streak::Streak;
+use crate::destination::{FileInfo, FileOptions};
+use crate::error::{Error, ErrorKind};
+use crate::ids::{FileId, Id};
+use crate::limits;
+use crate::priority::Priority;
+use crate::route::FileFacts;
+
+/// State of a file's descriptor through the page cache.
+pub(super) enum Phase {
+    /// Never opened, or closed to make room.
+    Closed,
+    /// In a lane of opens to come.
+    Queued(Lane),
+    /// Being opened.
+    Opening,
+    Open(Descriptor),
+    Failed(Error),
+}
+
+/// State of its descriptor that bypasses the page cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Direct {
+    Closed,
+    Opening,
+    Open(Descriptor),
+    /// Open, but the system refuses to read through it.
+    Refused(Descriptor),
+    Unavailable,
+}
+
+/// What waits for an open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Lane {
+    /// Nothing yet.
+    Ahead = 0,
+    /// Requests of the lower priorities.
+    Wanted = 1,
+    /// Requests of the upper priorities.
+    Urgent = 2,
+}
+
+impl Lane {
+    pub(crate) fn of(priority: Priority) -> Lane {
+        match priority >= Priority::High {
+            true => Lane::Urgent,
+            false => Lane::Wanted,
+        }
+    }
+}
+
+/// A file.
+pub(crate) struct File {
+    pub(crate) id: FileId,
+    pub(crate) path: Arc<Path>,
+    pub(crate) options: FileOptions,
+    pub(super) phase: Phase,
+    pub(super) direct: Direct,
+    /// What the first open reported; lengths are updated.
+    pub(crate) about: Option<Opened>,
+    pub(crate) facts: Option<FileFacts>,
+    pub(super) operations: u32,
+    pub(super) requests: u32,
+    pub(super) users: u32,
+    /// It is in the list of idle files.
+    pub(super) listed: bool,
+    /// It was used since it was listed.
+    pub(super) used: bool,
+    pub(crate) waiters: Vec<Id>,
+    /// A close entry was taken in: later requests are stale.
+    pub(crate) closing: bool,
+    /// The close entry has taken effect: the file goes when nothing needs it.
+    pub(super) close_fired: bool,
+    /// Whether the first open, which may create and truncate, has been made.
+    pub(super) opened_once: bool,
+    /// Its open was made while the storage had no other descriptor.
+    pub(super) alone: bool,
+    pub(crate) streak: Streak,
+    /// Granules loaded before, one bit each.
+    pub(super) repeat: Vec<u64>,
+    /// First write error since the last sync.
+    pub(crate) write_error: Option<Error>,
+    /// Syncs that wait for writes.
+    pub(crate) syncs: Vec<(u64, Id)>,
+    /// Live writes per epoch; a sync ends an epoch and waits for it.
+    pub(super) epochs: VecDeque<u32>,
+    pub(super) epoch_base: u64,
+    /// Where the next append goes.
+    pub(super) append_at: Option<u64>,
+}
+
+impl File {
+    pub(super) fn new(id: FileId, path: Arc<Path>, options: FileOptions) -> File {
+        File {
+            id,
+            path,
+            options,
+            phase: Phase::Closed,
+            direct: Direct::Closed,
+            about: None,
+            facts: None,
+            operations: 0,
+            requests: 0,
+            users: 0,
+            listed: false,
+            used: false,
+            waiters: Vec::new(),
+            closing: false,
+            close_fired: false,
+            opened_once: false,
+            alone: false,
+            streak: Streak::default(),
+            repeat: Vec::new(),
+            write_error: None,
+            syncs: Vec::new(),
+            epochs: VecDeque::from([0]),
+            epoch_base: 0,
+            append_at: None,
+        }
+    }
+
+    /// The descriptor through the page cache, if the file is open.
+    #[inline]
+    pub(crate) fn descriptor(&self) -> Option<Descriptor> {
+        match self.phase {
+            Phase::Open(descriptor) => Some(descriptor),
+            _ => None,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn direct_descriptor(&self) -> Option<Descriptor> {
+        match self.direct {
+            Direct::Open(descriptor) => Some(descriptor),
+            _ => None,
+        }
+    }
+
+    /// Why it cannot be opened.
+    pub(crate) fn failure(&self) -> Option<&Error> {
+        match &self.phase {
+            Phase::Failed(error) => Some(error),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn len(&self) -> u64 {
+        self.about.as_ref().map_or(0, |about| about.len)
+    }
+
+    pub(crate) fn set_len(&mut self, len: u64) {
+        if let Some(about) = &mut self.about {
+            about.len = len;
+        }
+        if let Some(facts) = &mut self.facts {
+            facts.len = len;
+        }
+    }
+
+    /// A write up to `end` has landed.
+    pub(crate) fn grew(&mut self, end: u64) {
+        let len = self.len().max(end);
+        self.set_len(len);
+        self.append_at = self.append_at.map(|at| at.max(end));
+    }
+
+    /// Where an append of `len` bytes goes.
+    pub(crate) fn append(&mut self, len: u64) -> u64 {
+        let at = self.append_at.unwrap_or(0);
+        self.append_at = Some(at.saturating_add(len));
+        at
+    }
+
+    pub(crate) fn can_hang(&self) -> bool {
+        self.facts.as_ref().is_some_and(|facts| facts.can_hang)
+    }
+
+    pub(crate) fn mount(&self) -> u64 {
+        self.about.as_ref().map_or(0, |about| about.mount)
+    }
+
+    pub(crate) fn info(&self) -> Option<FileInfo> {
+        let about = self.about.as_ref()?;
+        Some(FileInfo {
+            len: about.len,
+            identity: about.identity,
+            direct: self.facts.as_ref()?.masks.is_some(),
+        })
+    }
+
+    /// Where byte `at` is on a rotating disk. Without a position from the system, files are taken
+    /// to lie one after the other by inode.
+    pub(crate) fn position(&self, at: u64) -> Option<u64> {
+        let about = self.about.as_ref().filter(|about| about.rotating)?;
+        let start = about.position.unwrap_or(about.identity.inode << 24);
+        Some(start.saturating_add(at))
+    }
+
+    /// Direct reads are refused by the system: from now on it goes through the page cache.
+    pub(crate) fn refuse_direct(&mut self) {
+        self.direct = match self.direct {
+            // The descriptor stays open, and is closed with the file.
+            Direct::Open(descriptor) => Direct::Refused(descriptor),
+            _ => Direct::Unavailable,
+        };
+        self.without_direct();
+    }
+
+    pub(super) fn without_direct(&mut self) {
+        if let Some(facts) = &mut self.facts {
+            facts.masks = None;
+        }
+    }
+
+    pub(super) fn descriptors(&self) -> usize {
+        usize::from(matches!(self.phase, Phase::Open(_)))
+            + usize::from(matches!(self.direct, Direct::Open(_) | Direct::Refused(_)))
+    }
+
+    pub(super) fn is_being_opened(&self) -> bool {
+        matches!(self.phase, Phase::Opening) || self.direct == Direct::Opening
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.users == 0 && self.operations == 0 && !self.is_being_opened()
+    }
+
+    /// Whether the range was loaded before by this storage; notes that it is loaded now. A granule
+    /// counts as loaded when its end was: the blocks of one load are no repeat of each other.
+    pub(crate) fn is_repeat(&mut self, at: u64, bytes: u64) -> bool {
+        if bytes < limits::DIRECT_BYTES_MIN {
+            // Granules say nothing of ranges so much smaller than they are.
+            return false;
+        }
+        let first = at / limits::REPEAT_GRANULE_BYTES;
+        let last = (at + bytes - 1) / limits::REPEAT_GRANULE_BYTES;
+        let words = usize::try_from(last / 64 + 1).unwrap_or(usize::MAX);
+        if words > limits::REPEAT_WORDS_MAX {
+            return false;
+        }
+        if self.repeat.len() < words {
+            self.repeat.resize(words, 0);
+        }
+        let bit = |granule: u64| (granule as usize / 64, 1u64 << (granule % 64));
+        let seen = (first..=last).all(|granule| {
+            let (word, mask) = bit(granule);
+            self.repeat[word] & mask != 0
+        });
+        let end = at + bytes;
+        for granule in first..=last {
+            let whole = (granule + 1) * limits::REPEAT_GRANULE_BYTES <= end;
+            if whole || end == self.len() {
+                let (word, mask) = bit(granule);
+                self.repeat[word] |= mask;
+            }
+        }
+        seen
+    }
+
+    /// Counts a write; its epoch.
+    pub(crate) fn write_arrived(&mut self) -> u64 {
+        *self.epochs.back_mut().expect("there is always an epoch") += 1;
+        self.epoch_base + self.epochs.len() as u64 - 1
+    }
+
+    /// Ends an epoch; its number, for which a sync waits.
+    pub(crate) fn sync_arrived(&mut self) -> u64 {
+        self.epochs.push_back(0);
+        let epoch = self.epoch_base + self.epochs.len() as u64 - 2;
+        self.pass_epochs();
+        epoch
+    }
+
+    /// Passes the first epochs, if their writes have completed.
+    pub(super) fn pass_epochs(&mut self) {
+        while self.epochs.len() > 1 && self.epochs[0] == 0 {
+            self.epochs.pop_front();
+            self.epoch_base += 1;
+        }
+    }
+
+    /// A write has completed; the syncs that are due.
+    pub(crate) fn write_completed(&mut self, epoch: u64, failure: Option<&Error>) -> Vec<Id> {
+        if let Some(error) = failure
+            && error.kind() != ErrorKind::Canceled
+        {
+            self.write_error.get_or_insert_with(|| error.clone());
+        }
+        let place =
+            usize::try_from(epoch - self.epoch_base).expect("an epoch lives with its writes");
+        self.epochs[place] -= 1;
+        let before = self.epoch_base;
+        self.pass_epochs();
+        if self.epoch_base == before {
+            return Vec::new();
+        }
+        let passed = self.epoch_base;
+        let due = self.syncs.extract_if(.., |(epoch, _)| *epoch < passed);
+        due.map(|(_, id)| id).collect()
+    }
+
+    /// Whether all writes of epochs up to `epoch` have completed.
+    pub(crate) fn epoch_completed(&self, epoch: u64) -> bool {
+        epoch < self.epoch_base
+    }
+
+    pub(super) fn note_opened(&mut self, opened: Opened, storage_access: Access) {
+        let usable =
+            |alignment: u32| alignment.is_power_of_two() && alignment as usize <= MEMORY_ALIGNMENT;
+        let direct = opened
+            .direct
+            .filter(|align| usable(align.offset) && usable(align.memory));
+        let before = self.facts.as_ref();
+        let refused = before.is_some_and(|facts| facts.masks.is_none());
+        let masks = direct.map(|align| (u64::from(align.offset) - 1, align.memory as usize - 1));
+        self.facts = Some(FileFacts {
+            len: opened.len,
+            masks: masks.filter(|_| !refused),
+            access: self.options.access.unwrap_or(storage_access),
+            local: opened.mount_kind == MountKind::Local,
+            can_hang: opened.mount_kind == MountKind::Slow,
+            package: self.options.package,
+        });
+        self.phase = Phase::Open(opened.descriptor);
+        self.append_at = self.append_at.or(Some(opened.len));
+        self.about = Some(opened);
+    }
+
+    /// The error of requests of a file that could not be opened.
+    pub(super) fn open_error(&self, error: &IoError) -> Error {
+        match error.errno {
+            Errno::STALE if self.about.is_some() => Error::new(ErrorKind::StaleFile, error.cause),
+            _ => Error::from(error.clone()),
+        }
+    }
+
+    pub(super) fn take_descriptors(&mut self, into: &mut Vec<Descriptor>) {
+        assert_eq!(self.operations, 0, "an operation keeps its file open");
+        if let Phase::Open(descriptor) = self.phase {
+            self.phase = Phase::Closed;
+            into.push(descriptor);
+        }
+        if let Direct::Open(descriptor) | Direct::Refused(descriptor) = self.direct {
+            self.direct = match self.direct {
+                Direct::Refused(_) => Direct::Unavailable,
+                _ => Direct::Closed,
+            };
+            into.push(descriptor);
+        }
+    }
+}

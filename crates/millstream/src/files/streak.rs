@@ -1,0 +1,175 @@
+//! Whether reads of a file find their bytes in the page cache.
+
+use crate::limits;
+use crate::route::Hits;
+
+/// Whether a file's reads find their bytes in the page cache, and so are to be copied from there.
+///
+/// A fruitless read is expensive: it makes the kernel start to read that page by itself, outside
+/// the device's batches (10 µs in a virtual machine, where a copied hit saves less than one). So a
+/// file is trusted only after some hits in a row, and no longer after the first miss. Before that
+/// the system is asked about a read (`cachestat`, under a microsecond), of cold files about fewer
+/// and fewer of them.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Streak {
+    /// Hits in a row.
+    hits: u32,
+    /// So many are needed for trust: more after each time it failed.
+    needed: u32,
+    /// Reads to pass before the next question, and how many those were last time.
+    skip: u32,
+    skips: u32,
+    /// Its file system has no reads that do not wait.
+    never: bool,
+}
+
+/// Hits in a row that earn a file trust at first, and at most.
+const STREAK_MIN: u32 = 8;
+const STREAK_MAX: u32 = 1024;
+
+impl Default for Streak {
+    fn default() -> Streak {
+        Streak {
+            hits: 0,
+            needed: STREAK_MIN,
+            skip: 0,
+            skips: 0,
+            never: false,
+        }
+    }
+}
+
+impl Streak {
+    #[inline]
+    pub(crate) fn view(&self) -> Hits {
+        if self.hits >= self.needed {
+            return Hits::Trusted;
+        }
+        match self.never || self.skip > 0 {
+            true => Hits::Unlikely,
+            false => Hits::Due,
+        }
+    }
+
+    fn hit(&mut self) {
+        self.hits = self.hits.saturating_add(1);
+        if self.hits >= self.needed {
+            (self.skip, self.skips) = (0, 0);
+        }
+        if self.hits >= 2 * STREAK_MAX {
+            self.needed = STREAK_MIN;
+        }
+    }
+
+    /// The system says that the bytes are not cached, or not all.
+    fn cold(&mut self) {
+        self.hits = 0;
+        self.skips = (2 * self.skips + 1).min(limits::COPY_SKIPS_MAX);
+        self.skip = self.skips;
+    }
+
+    /// A copy found less than it was to bring.
+    fn missed(&mut self) {
+        if self.hits >= self.needed {
+            self.needed = (2 * self.needed).min(STREAK_MAX);
+        }
+        self.cold();
+    }
+
+    fn cannot_say(&mut self) {
+        *self = Streak {
+            never: true,
+            ..Streak::default()
+        };
+    }
+
+    /// A read went to the disk without a question.
+    #[inline]
+    pub(crate) fn passed(&mut self) {
+        self.skip = self.skip.saturating_sub(1);
+    }
+
+    /// The system was asked about a read: `None` if it cannot say.
+    pub(crate) fn asked(&mut self, cached: Option<bool>) {
+        match cached {
+            Some(true) => {}
+            Some(false) => self.cold(),
+            None => self.cannot_say(),
+        }
+    }
+
+    /// A copy from the page cache came back: with everything, with less, or the file system cannot.
+    pub(crate) fn copied(&mut self, whole: Option<bool>) {
+        match whole {
+            Some(true) => self.hit(),
+            Some(false) => self.missed(),
+            None => self.cannot_say(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Questions among `reads` reads of a cold file.
+    fn questions(streak: &mut Streak, reads: usize) -> usize {
+        let mut count = 0;
+        for _ in 0..reads {
+            match streak.view() {
+                Hits::Trusted => panic!("a cold file is not trusted"),
+                Hits::Due => {
+                    count += 1;
+                    streak.cold();
+                }
+                Hits::Unlikely => streak.passed(),
+            }
+        }
+        count
+    }
+
+    #[test]
+    fn a_cold_file_is_asked_about_less_and_less() {
+        let mut streak = Streak::default();
+        assert_eq!(questions(&mut streak, 1), 1);
+        assert!(questions(&mut streak, 128) <= 7);
+        assert_eq!(questions(&mut streak, 64 * 100), 100);
+    }
+
+    /// Whether a read of the file is a miss about which the system was not asked.
+    fn fruitless(streak: &mut Streak, cached: bool) -> bool {
+        match (streak.view(), cached) {
+            (Hits::Trusted, true) | (Hits::Due, true) => streak.hit(),
+            (Hits::Trusted, false) => {
+                streak.missed();
+                return true;
+            }
+            (Hits::Due, false) => streak.cold(),
+            (Hits::Unlikely, _) => streak.passed(),
+        }
+        false
+    }
+
+    #[test]
+    fn a_warm_file_is_trusted_soon_and_again_after_a_miss() {
+        let mut streak = Streak::default();
+        for misses in 0..4 {
+            let mut reads = 0;
+            while streak.view() != Hits::Trusted {
+                assert!(!fruitless(&mut streak, true));
+                reads += 1;
+            }
+            assert!(reads <= (8 << misses) + 2, "{reads}");
+            assert!(fruitless(&mut streak, false));
+        }
+    }
+
+    #[test]
+    fn a_half_cached_file_costs_hardly_a_fruitless_read() {
+        let mut random = fastrand::Rng::with_seed(3);
+        let mut streak = Streak::default();
+        let reads = (0..100_000).filter(|_| fruitless(&mut streak, random.bool()));
+        let misses = reads.count();
+        assert!(misses < 50, "{misses} of 100000 reads were fruitless");
+    }
+}
