@@ -577,3 +577,17 @@ fn a_mapped_view_is_prefetched_by_requests() {
         assert!(view[..] == bytes[..]);
     });
 }
+
+#[test]
+fn a_read_into_thousands_of_pieces_fills_each_in_order() {
+    each_backend(|bench| {
+        let file = bench.file("pieces", 3_000_000);
+        let piece = |_| bench.storage.buffer(1000).expect("memory");
+        let pieces: Vec<_> = (0..3000).map(piece).collect();
+        let read = Read::whole(file).into_pieces(pieces);
+        let landed = bench.queue().submit(read).expect("room").wait();
+        let landed = landed.expect("read");
+        let together: Vec<u8> = landed.iter().flat_map(|piece| piece.to_vec()).collect();
+        assert!(together == bench.bytes(3_000_000));
+    });
+}

@@ -288,12 +288,18 @@ impl Engine {
 
     /// Of several buffers: where byte `at` lands, and how many bytes fit behind it.
     fn piece_at(&mut self, index: u32, at: u64) -> (*mut u8, u64) {
-        let mut before = 0;
+        // Blocks come in order, except after a restart.
+        let (mut first, mut before) = self.extra(index).piece;
+        if at < before {
+            (first, before) = (0, 0);
+        }
         if let Memory::Pieces(pieces) = self.side.memory(index) {
-            for piece in pieces {
+            for (place, piece) in pieces.iter_mut().enumerate().skip(first) {
                 let len = piece.len() as u64;
                 if at < before + len {
-                    return (moved(piece.as_mut_ptr(), at - before), len - (at - before));
+                    let pointer = moved(piece.as_mut_ptr(), at - before);
+                    self.extra(index).piece = (place, before);
+                    return (pointer, len - (at - before));
                 }
                 before += len;
             }
