@@ -96,7 +96,6 @@ pub(crate) enum Meaning {
 /// An operation that is over.
 pub(crate) struct Finished {
     pub(crate) members: Vec<(Id, u64)>,
-    pub(crate) block: Block,
     pub(crate) started_ns: u64,
 }
 
@@ -225,14 +224,13 @@ impl Transfers {
     }
 
     /// What a completion means; operations that continue are pushed again. `wanted` says whether
-    /// any of its requests still waits for the bytes, `align` the logical block of direct reads,
-    /// `buffered` the descriptor through the page cache.
+    /// any of its requests still waits for the bytes, `way` the logical block of direct reads and the
+    /// descriptor through the page cache.
     #[inline]
     pub(crate) fn complete(
         &mut self,
         completion: &Completion,
-        align: u64,
-        buffered: Option<Descriptor>,
+        way: impl FnOnce() -> (u64, Option<Descriptor>),
         wanted: impl Fn(Id) -> bool,
     ) -> Meaning {
         let number = number_of(completion);
@@ -254,6 +252,7 @@ impl Transfers {
             };
         }
         let merged = matches!(transfer.members, Members::Many(..));
+        let (align, buffered) = way();
         match transfer.meaning(align, completion.moved()) {
             Meaning::Continued | Meaning::DirectRefused if merged || !is_wanted => Meaning::Apart,
             Meaning::Failed(_) if merged => Meaning::Apart,
@@ -357,7 +356,6 @@ impl Transfers {
         }
         Finished {
             members: list,
-            block,
             started_ns,
         }
     }

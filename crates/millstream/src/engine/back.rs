@@ -32,21 +32,20 @@ impl Engine {
         let moved = completion.moved().unwrap_or(0);
         self.shared.counters.stored_bytes.add(moved.min(block.want));
         self.rate.bytes += moved;
-        let file = self.files.at(block.file);
-        let offsets = file.facts.and_then(|facts| facts.masks);
-        let align = match offsets {
-            Some((offsets, _)) if block.direct => offsets + 1,
-            _ => 1,
+        let (cols, side, files) = (&self.cols, &self.side, &mut self.files);
+        let way = || {
+            let file = files.at(block.file);
+            let align = match file.facts.and_then(|facts| facts.masks) {
+                Some((offsets, _)) if block.direct => offsets + 1,
+                _ => 1,
+            };
+            (align, file.descriptor())
         };
-        let buffered = file.descriptor();
-        let (cols, side) = (&self.cols, &self.side);
         let wanted = |id: Id| {
             let col = &cols[id.index() as usize];
             side.is_live(id) && col.generation == id.generation() && col.ending.is_none()
         };
-        let meaning = self
-            .transfers
-            .complete(&completion, align, buffered, wanted);
+        let meaning = self.transfers.complete(&completion, way, wanted);
         if block.lane == Lane::Cached {
             let whole = completion.moved().ok();
             let whole = whole.map(|_| matches!(meaning, Meaning::Done));
@@ -55,22 +54,23 @@ impl Engine {
             self.shared.counters.copied_operations.add(copied);
         }
         match meaning {
-            Meaning::Done => self.finish_operation(completion.id, Ok(())),
+            Meaning::Done => self.finish_operation(completion.id, &block, Ok(())),
             Meaning::Continued => self.shared.counters.retried_operations.add(1),
             Meaning::DirectRefused => {
                 self.shared.counters.retried_operations.add(1);
                 self.files.at(block.file).refuse_direct();
             }
-            Meaning::Apart => self.finish_operation(completion.id, Err(None)),
-            Meaning::Failed(error) => self.finish_operation(completion.id, Err(Some(error))),
+            Meaning::Apart => self.finish_operation(completion.id, &block, Err(None)),
+            Meaning::Failed(error) => {
+                self.finish_operation(completion.id, &block, Err(Some(error)));
+            }
         }
     }
 
     /// An operation is over. `Err(None)`: its bytes did not come, and its members try again.
     #[inline]
-    pub(super) fn finish_operation(&mut self, id: u64, result: Result<(), Option<Error>>) {
+    fn finish_operation(&mut self, id: u64, block: &Block, result: Result<(), Option<Error>>) {
         let finished = self.transfers.finish(id);
-        let block = finished.block;
         for place in 0..finished.members.len() {
             let (member, bytes) = finished.members[place];
             if !self.is_known(member) {
@@ -82,11 +82,11 @@ impl Engine {
                 let start_ns = finished.started_ns;
                 self.trace(TraceLane::Device, start_ns, self.now_ns, bytes, index);
             }
-            let flow = self.operation_back(index, &block, result.clone());
+            let flow = self.operation_back(index, block, result.clone());
             self.follow(index, flow);
         }
         self.transfers.recycle(finished);
-        self.operation_left(&block);
+        self.operation_left(block);
     }
 
     /// A device has one operation less.
