@@ -45,13 +45,18 @@ const USER_DATA_BELL: u64 = u64::MAX;
 const USER_DATA_TIMEOUT: u64 = u64::MAX - 1;
 const USER_DATA_OTHER: u64 = u64::MAX - 2;
 
+/// A year: longer sleeps end early.
+const TIMEOUT_MAX: Duration = Duration::from_secs(1 << 25);
+
 /// How to make a [`Uring`].
 #[derive(Debug, Clone, Copy)]
 pub struct UringOptions {
     /// Most operations pushed and not yet reaped; 1 to [`URING_DEPTH_MAX`].
     pub depth: u32,
     /// Only one thread will use the ring (another thread may make it): the kernel can then defer
-    /// its work to that thread's calls, which is the fastest. False if the owner may change.
+    /// its work to that thread's calls, which is the fastest. False if the owner may change; then
+    /// what a thread submitted and left behind when it exited completes with `EINTR` (and so does
+    /// what would fail with `EFAULT`).
     pub single_issuer: bool,
     /// Features to do without.
     pub mask: FeatureMask,
@@ -102,6 +107,8 @@ pub struct Uring {
     slots: Slots,
     staged: Staged,
     depth: usize,
+    /// Was asked for, whether or not the kernel has it: the thread that submits stays.
+    single_issuer: bool,
     in_flight: usize,
     /// Operations pushed that have no submission entry yet.
     backlog: VecDeque<Operation>,
@@ -159,6 +166,7 @@ impl Uring {
             staged: Staged::new(features.submission_entries),
             features,
             depth: depth as usize,
+            single_issuer: options.single_issuer,
             in_flight: 0,
             backlog: VecDeque::with_capacity(depth as usize),
             refused: false,
@@ -281,6 +289,9 @@ impl Uring {
     /// the ring's own entries between them; the number moved.
     fn drain(&mut self, completions: &mut Vec<Completion>, count_max: usize) -> usize {
         let mut count = 0;
+        // When a thread exits, the kernel cancels what it submitted, and what is being copied for
+        // it faults: the owner, which is another thread by now, submits it again.
+        let resubmit = !self.single_issuer && !self.closed;
         let mut cq = self.ring.completion();
         while count < count_max
             && let Some(cqe) = cq.next()
@@ -290,9 +301,13 @@ impl Uring {
                 USER_DATA_TIMEOUT => self.timeouts -= 1,
                 USER_DATA_OTHER => {}
                 user_data => {
+                    let result = match -cqe.result() {
+                        libc::ECANCELED | libc::EFAULT if resubmit => -libc::EINTR,
+                        _ => cqe.result(),
+                    };
                     completions.push(Completion {
                         id: self.slots.end(user_data),
-                        result: i64::from(cqe.result()),
+                        result: i64::from(result),
                     });
                     count += 1;
                 }
@@ -321,6 +336,8 @@ impl Uring {
             let retry = Duration::from_nanos(URING_RETRY_NS);
             timeout = Some(timeout.map_or(retry, |timeout| timeout.min(retry)));
         }
+        // The kernel adds it to the present time in 64 bits of nanoseconds.
+        timeout = timeout.map(|timeout| timeout.min(TIMEOUT_MAX));
         if !self.bell_read {
             let word: *mut u64 = &raw mut **self.bell_word;
             let read = opcode::Read::new(types::Fd(self.bell.eventfd_raw()), word.cast(), 8);

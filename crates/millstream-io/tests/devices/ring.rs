@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use millstream_io::device::uring::{FeatureMask, Uring, UringOptions, describe};
 use millstream_io::limits::URING_REGION_BYTES_MAX;
-use millstream_io::{Descriptor, Device, Errno, IoError, Region};
+use millstream_io::{Descriptor, Device, Errno, IoError, Region, Segment};
 
 use crate::common::{Memory, Rig, lend, lend_all, pattern, read, ring, rings};
 
@@ -468,4 +468,69 @@ fn a_ring_that_breaks_later_reports_it_and_accounts_for_every_operation() {
         broken_count == rings().len() + 1 || text.contains("SKIP"),
         "{text}"
     );
+}
+
+/// A read of an empty pipe, in the kernel.
+fn read_of_a_pipe(
+    device: &mut dyn Device,
+    into: Segment,
+) -> (std::io::PipeReader, std::io::PipeWriter) {
+    let pipe = std::io::pipe().unwrap();
+    let file = Descriptor(pipe.0.as_raw_fd() as u64);
+    assert!(lend(device, read(1, file, 0, into)).is_ok());
+    device.submit().unwrap();
+    pipe
+}
+
+#[test]
+fn what_a_thread_left_in_a_ring_of_several_owners_is_to_be_submitted_again() {
+    for mask in [FeatureMask::default(), FeatureMask::linux_5_10()] {
+        let Some(ring) = ring(8, false, mask) else {
+            return;
+        };
+        let mut rig = Rig::real("left", Box::new(ring));
+        let memory = Memory::new(PAGE);
+        let (device, into) = (rig.device.as_mut(), memory.segment(0, 1));
+        let (_reader, mut writer) = std::thread::scope(|scope| {
+            let submitter = scope.spawn(move || read_of_a_pipe(device, into));
+            submitter.join().unwrap()
+        });
+        // The kernel would go on with the read in the thread that submitted it.
+        writer.write_all(b"x").unwrap();
+        let done = rig.finish();
+        assert_eq!(done[0].moved(), Err(Errno::INTERRUPTED));
+    }
+}
+
+#[test]
+fn the_longest_timeouts_do_not_wrap() {
+    // In nanoseconds the second is 2^64 and more.
+    let timeouts = [Duration::MAX, Duration::from_secs(18_446_744_074)];
+    for (name, single_issuer, mask) in rings() {
+        for timeout in timeouts {
+            let Some(ring) = ring(8, single_issuer, mask) else {
+                return;
+            };
+            let mut rig = Rig::real(name, Box::new(ring));
+            let memory = Memory::new(PAGE);
+            let (_reader, mut writer) = read_of_a_pipe(rig.device.as_mut(), memory.segment(0, 1));
+            let writer = std::thread::spawn(move || {
+                std::thread::sleep(Duration::from_millis(50));
+                writer.write_all(b"x").unwrap();
+                writer
+            });
+            // A call may return early, but not each.
+            let mut done = Vec::new();
+            for _ in 0..16 {
+                if rig.device.reap(&mut done) > 0 {
+                    break;
+                }
+                rig.device.wait(Some(timeout), &mut || false).unwrap();
+            }
+            rig.device.reap(&mut done);
+            let writer = writer.join().unwrap();
+            assert_eq!(done.len(), 1, "{name}: {timeout:?} passed at once");
+            drop(writer);
+        }
+    }
 }
