@@ -156,10 +156,7 @@ impl Shared {
         match started {
             Ok(handle) => queue.threads[number] = Some(handle),
             Err(_) => {
-                queue.threads.pop();
-                queue.running.pop();
-                queue.active -= 1;
-                queue.called -= 1;
+                queue.not_started();
                 self.helpers_max.store(number, Ordering::Relaxed);
             }
         }
@@ -253,6 +250,16 @@ impl Shared {
 }
 
 impl Queue {
+    /// The last helper could not be started. Another may have taken its call and is active for it.
+    fn not_started(&mut self) {
+        self.threads.pop();
+        self.running.pop();
+        if self.called > 0 {
+            self.called -= 1;
+            self.active -= 1;
+        }
+    }
+
     /// Takes no more than leaves as much for every other thread that copies: the owner and the
     /// helpers. At least one operation, if there is any.
     fn take(&mut self, share: Share, into: &mut Vec<Operation>) {
@@ -265,6 +272,24 @@ impl Queue {
             self.waiting_ns -= copy::cost_ns(&operation);
             bytes += operation.segments.bytes();
             into.push(operation);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failed_start_undoes_only_a_call_that_no_helper_took() {
+        for taken in [false, true] {
+            let mut queue = Queue {
+                active: 2,
+                called: usize::from(!taken),
+                ..Queue::default()
+            };
+            queue.not_started();
+            assert_eq!((queue.active, queue.called), (1 + usize::from(taken), 0));
         }
     }
 }

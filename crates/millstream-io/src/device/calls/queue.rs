@@ -219,9 +219,9 @@ impl Queue {
         Help::Start(number)
     }
 
-    /// Thread `number` could not be started.
+    /// Thread `number` could not be started. One that slept may have arrived in its place.
     pub(super) fn not_started(&mut self, number: usize) {
-        self.coming -= 1;
+        self.arrives();
         self.ends(number);
     }
 

@@ -606,3 +606,22 @@ fn answers_are_held_back_only_while_many_more_calls_wait() {
     assert!(queue.is_stranded() && queue.threads == 0, "for the owner");
     assert_eq!(queue.help(Instant::now()), queue::Help::Start(0), "again");
 }
+
+#[test]
+fn a_failed_start_races_with_a_thread_that_wakes() {
+    let mut queue = queue::Queue::new(2);
+    let entry = || Entry {
+        id: 0,
+        urgent: false,
+        call: Call::Len(Descriptor(0)),
+    };
+    queue.add(&mut vec![entry()]);
+    assert_eq!(queue.help(Instant::now()), queue::Help::Start(0));
+    queue.arrives();
+    assert_eq!(queue.help(Instant::now()), queue::Help::Start(1));
+    // The first sleeps and wakes spuriously, and counts as the one that comes.
+    queue.sleeps(false);
+    queue.arrives();
+    queue.not_started(1);
+    assert!(queue.is_stranded() && queue.threads == 1);
+}

@@ -183,10 +183,10 @@ impl Queue {
         crew.coming += 1;
     }
 
+    /// One that slept may have arrived in its place.
     pub(super) fn thread_did_not_start(&mut self, group: Group) {
-        let crew = self.crew(group);
-        crew.started -= 1;
-        crew.coming -= 1;
+        self.thread_arrives(group);
+        self.crew(group).started -= 1;
     }
 
     /// A thread found no work and sleeps now.
@@ -309,5 +309,24 @@ impl Crew {
         let idle = self.sleeping + self.coming;
         work.saturating_sub(idle)
             .min(self.started_max - self.started)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failed_start_races_with_a_thread_that_wakes() {
+        let mut queue = Queue::new(4, 1, 4);
+        queue.thread_starts(Group::Local);
+        queue.thread_arrives(Group::Local);
+        queue.thread_sleeps(Group::Local);
+        queue.thread_starts(Group::Local);
+        // The first wakes spuriously, and counts as the one that comes.
+        queue.thread_arrives(Group::Local);
+        queue.thread_did_not_start(Group::Local);
+        let crew = &queue.local_crew;
+        assert_eq!((crew.started, crew.sleeping, crew.coming), (1, 0, 0));
     }
 }
