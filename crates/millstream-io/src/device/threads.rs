@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use super::{Abandoned, Completion, Device, DeviceKind, Doorbell, Operation, OperationId};
 use crate::error::{Errno, IoError};
+use crate::fork::ForkGuard;
 use crate::limits::{SLOW_THREADS_MAX, THREADS_HOLD_NS_MAX, THREADS_HOLD_RATIO_FAST, THREADS_MAX};
 use crate::memory::Region;
 
@@ -116,8 +117,8 @@ impl Shared {
 /// end with `ENOMEM`.
 ///
 /// # Fork
-/// Threads do not exist in a forked child. The child may only drop the device, which does nothing
-/// there; what was in flight never completes there.
+/// Threads do not exist in a forked child. The child may only drop or shut down the device, which
+/// does nothing there; what was in flight never completes there.
 pub struct Threads {
     shared: Arc<Shared>,
     handles: Vec<JoinHandle<()>>,
@@ -128,7 +129,7 @@ pub struct Threads {
     pushed: Vec<Operation>,
     /// Swapped with `Done::completions`, so that neither allocates.
     spare: Vec<Completion>,
-    process: u32,
+    guard: ForkGuard,
 }
 
 impl Threads {
@@ -159,7 +160,7 @@ impl Threads {
             in_flight: 0,
             pushed: Vec::with_capacity(depth),
             spare: Vec::with_capacity(depth),
-            process: std::process::id(),
+            guard: ForkGuard::new(),
         };
         device.start_thread(Group::Local).map_err(|errno| {
             let cause = "no thread can be started (RLIMIT_NPROC, or the pids limit of a cgroup)";
@@ -424,13 +425,16 @@ impl Device for Threads {
         deadline: Instant,
         completions: &mut Vec<Completion>,
     ) -> Abandoned {
+        if self.guard.is_child() {
+            return Abandoned::default();
+        }
         self.close(deadline, completions)
     }
 }
 
 impl Drop for Threads {
     fn drop(&mut self) {
-        if std::process::id() != self.process {
+        if self.guard.is_child() {
             // A forked child: a thread of the parent may have held any of the locks.
             self.handles.drain(..).for_each(std::mem::forget);
             return;

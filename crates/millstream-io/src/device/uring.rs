@@ -27,6 +27,7 @@ use io_uring::{EnterFlags, IoUring, opcode, squeue, types};
 
 use super::{Abandoned, Completion, Device, DeviceKind, Doorbell, Operation};
 use crate::error::{Errno, IoError};
+use crate::fork::ForkGuard;
 use crate::limits::{URING_DEPTH_MAX, URING_INTERRUPTED_MAX, URING_RETRY_NS, URING_SUBMIT_MAX};
 use crate::memory::Region;
 
@@ -98,7 +99,8 @@ impl Default for UringOptions {
 ///
 /// # Fork
 /// The ring's descriptor is close-on-exec and its memory is not inherited (`MADV_DONTFORK`). A
-/// forked child may only drop the device, which does nothing there; other calls would fault.
+/// forked child may only drop or shut down the device, which does nothing there; other calls would
+/// fault.
 pub struct Uring {
     ring: ManuallyDrop<IoUring>,
     features: UringFeatures,
@@ -126,7 +128,7 @@ pub struct Uring {
     time: ManuallyDrop<Box<types::Timespec>>,
     /// The error that broke the ring for good.
     broken: Option<IoError>,
-    process: u32,
+    guard: ForkGuard,
     closed: bool,
 }
 
@@ -177,7 +179,7 @@ impl Uring {
             timeouts: 0,
             time: ManuallyDrop::new(Box::new(types::Timespec::new())),
             broken: None,
-            process: std::process::id(),
+            guard: ForkGuard::new(),
             closed: false,
         })
     }

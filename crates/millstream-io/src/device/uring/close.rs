@@ -25,7 +25,7 @@ impl Uring {
         completions: &mut Vec<Completion>,
     ) -> Abandoned {
         self.closed = true;
-        if std::process::id() != self.process {
+        if self.guard.is_child() {
             // A forked child: the ring's memory is not mapped here, and the parent uses the rest.
             self.leak();
             return Abandoned::default();
