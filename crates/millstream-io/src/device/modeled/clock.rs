@@ -31,8 +31,8 @@ struct State {
     busy_until_ns: u64,
     /// Where the last transfer ended.
     head: Option<(Descriptor, u64)>,
-    /// When the last `depth` operations end, in that order (transfers never overtake): a further
-    /// one is accepted when the first of them has ended.
+    /// When the operations still accepted end, at most `depth`, in that order (transfers never
+    /// overtake): one beyond the depth is accepted when the first of them has ended.
     accepted: VecDeque<u64>,
 }
 
@@ -68,6 +68,11 @@ impl ModelClock {
         (self.shared.time)()
     }
 
+    #[cfg(test)]
+    pub(super) fn accepted_count(&self) -> usize {
+        self.shared.state.lock().unwrap().accepted.len()
+    }
+
     /// Hands operations to the disk now; when it has finished each.
     pub(super) fn schedule(&self, operations: &[Operation]) -> Vec<Instant> {
         let shared = &self.shared;
@@ -87,6 +92,9 @@ impl State {
     /// When an operation that arrives now ends.
     fn add(&mut self, model: &DiskModel, now_ns: u64, operation: &Operation) -> u64 {
         let mut begin_ns = now_ns;
+        while self.accepted.front().is_some_and(|&end| end <= now_ns) {
+            self.accepted.pop_front();
+        }
         if self.accepted.len() >= model.depth.max(1) as usize {
             begin_ns = begin_ns.max(self.accepted.pop_front().unwrap_or(0));
         }

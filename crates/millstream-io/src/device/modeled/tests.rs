@@ -287,3 +287,19 @@ fn errors_of_the_device_pass_through() {
     let abandoned = Box::new(lane).shutdown(rig.start, &mut Vec::new());
     assert_eq!(abandoned.operations, [7]);
 }
+
+#[test]
+fn what_has_ended_is_forgotten() {
+    let model = DiskModel {
+        depth: 1000,
+        ..DiskModel::nvme3()
+    };
+    let now = Arc::new(Mutex::new(Instant::now()));
+    let time = Arc::clone(&now);
+    let clock = ModelClock::with_time(model, Arc::new(move || *time.lock().unwrap()));
+    for id in 0..100 {
+        let end = clock.schedule(&[read(id, 1, id * 4096, 4096)])[0];
+        assert_eq!(clock.accepted_count(), 1);
+        *now.lock().unwrap() = end;
+    }
+}
