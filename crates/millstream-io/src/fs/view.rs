@@ -25,33 +25,13 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use rustix::io::Errno;
-use rustix::mm::{Advice as KernelAdvice, MapFlags, ProtFlags, madvise, mmap, munmap};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
 use super::os::{borrow, explain, len_of, refuse};
 use super::{FileSystem, OpenMode, OsFileSystem};
 use crate::device::Descriptor;
 use crate::error::IoError;
 use crate::limits::REGION_BYTES_MAX;
-
-/// How a view will be used, so that the kernel reads ahead accordingly.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Advice {
-    /// Nothing is known: some read-ahead.
-    Normal,
-    /// From front to back: much read-ahead.
-    Sequential,
-    /// Here and there: no read-ahead.
-    Random,
-}
-
-/// What [`MappedView::populate`] did.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Populated {
-    /// The range is in memory and mapped: touching it will not wait (unless memory runs short).
-    Present,
-    /// The kernel is too old; it was asked to read the range ahead, and has perhaps not yet.
-    Requested,
-}
 
 /// A range of a file as memory. Derefs to its bytes; unmapped when dropped. May be used from
 /// several threads.
@@ -154,27 +134,27 @@ impl MappedView {
         })
     }
 
-    /// Brings a range (in bytes of the view) into memory, waiting for the disk. Long ranges are
-    /// best taken in pieces of a few MiB, so that a walk can be given up in between.
+    /// Brings a range (in bytes of the view) into memory, waiting for the disk (before Linux 5.14 it
+    /// only starts to read it). Long ranges are best taken in pieces of a few MiB, so that a walk
+    /// can be given up in between.
     ///
     /// # Errors
     /// `EINVAL` for a range that is not within the view; `EFAULT` with its cause if the file has
     /// become shorter or its device failed; else what the system says.
-    pub fn populate(&self, range: Range<usize>) -> Result<Populated, IoError> {
+    pub fn populate(&self, range: Range<usize>) -> Result<(), IoError> {
         if range.start > range.end || range.end > self.len {
             let cause = "the range is not within the view";
             return Err(refuse("populate", Errno::INVAL, cause));
         }
         if range.is_empty() {
-            return Ok(Populated::Present);
+            return Ok(());
         }
-        match self.advise_range(range.clone(), KernelAdvice::LinuxPopulateRead) {
-            Ok(()) => Ok(Populated::Present),
+        match self.advise_range(range.clone(), Advice::LinuxPopulateRead) {
+            Ok(()) => Ok(()),
             // This advice is unknown before 5.14. (The range itself is right, so that cannot be
             // what is meant.)
             Err(Errno::INVAL) => self
-                .advise_range(range, KernelAdvice::WillNeed)
-                .map(|()| Populated::Requested)
+                .advise_range(range, Advice::WillNeed)
                 .map_err(|errno| explain("madvise", errno)),
             Err(errno @ (Errno::FAULT | Errno::HWPOISON)) => {
                 let cause = "the file has become shorter, or its device failed";
@@ -184,25 +164,8 @@ impl MappedView {
         }
     }
 
-    /// Tells the kernel how the view will be used.
-    ///
-    /// # Errors
-    /// What the system says; the view works all the same.
-    pub fn advise(&self, advice: Advice) -> Result<(), IoError> {
-        if self.len == 0 {
-            return Ok(());
-        }
-        let advice = match advice {
-            Advice::Normal => KernelAdvice::Normal,
-            Advice::Sequential => KernelAdvice::Sequential,
-            Advice::Random => KernelAdvice::Random,
-        };
-        self.advise_range(0..self.len, advice)
-            .map_err(|errno| explain("madvise", errno))
-    }
-
     /// Advice about the pages of a range within the view that is not empty.
-    fn advise_range(&self, range: Range<usize>, advice: KernelAdvice) -> Result<(), Errno> {
+    fn advise_range(&self, range: Range<usize>, advice: Advice) -> Result<(), Errno> {
         let page_bytes = rustix::param::page_size();
         let first = (self.start + range.start) / page_bytes * page_bytes;
         let end = self.start + range.end;

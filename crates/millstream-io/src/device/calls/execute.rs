@@ -137,7 +137,7 @@ fn prefetch(view: &MappedView, offset: u64, len: u64) -> Result<(), IoError> {
         let cause = "the range is not within the view";
         return Err(IoError::because("prefetch", Errno::INVALID, cause));
     };
-    view.populate(range).map(|_| ())
+    view.populate(range)
 }
 
 fn open(fs: &dyn FileSystem, call: &OpenCall) -> OpenAnswer {
