@@ -161,7 +161,7 @@ impl FileSystem for OsFileSystem {
                 Ok(read) => done += read,
                 // A direct read that reached the end of the file stops at an offset where no direct
                 // read may start.
-                Err(Errno::INVAL) if done > 0 && !at.is_multiple_of(512) => break,
+                Err(Errno::INVAL) if done > 0 => break,
                 Err(Errno::INVAL) => {
                     let cause = "an offset beyond any file, or a direct read that is not aligned";
                     return Err(refuse("read", Errno::INVAL, cause));
