@@ -454,6 +454,109 @@ fn replace_keeps_permissions_and_links_and_leaves_nothing_else() {
     assert_eq!(names_in(folder.path()), ["link", "settings"]);
 }
 
+fn owned(path: &Path, mode: u32, (owner, group): (u32, u32)) {
+    std::os::unix::fs::chown(path, Some(owner), Some(group)).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+fn ids_and_mode(path: &Path) -> (u32, u32, u32) {
+    let metadata = fs::metadata(path).unwrap();
+    (
+        metadata.uid(),
+        metadata.gid(),
+        metadata.permissions().mode() & 0o7777,
+    )
+}
+
+/// Replaces a file by one call and in several steps.
+fn replace_both_ways(path: &Path, after: impl Fn() -> bool) -> bool {
+    let files = OsFileSystem::new();
+    files.replace(path, b"new").unwrap();
+    let first = after();
+    let beside = files.beside(path).unwrap();
+    let private = ids_and_mode(&beside.fresh).2 == 0o600;
+    files.take_place(&beside.fresh, &beside.path).unwrap();
+    first && private && after()
+}
+
+#[test]
+fn replace_never_widens_permissions() {
+    if !is_root() {
+        println!("SKIP: files of other users need root");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    owned(folder.path(), 0o777, (0, 0));
+    let path = folder.path().join("settings");
+    for mode in [0o640, 0o4755, 0o2750] {
+        fs::write(&path, b"old").unwrap();
+        owned(&path, mode, (1234, 2345));
+        let kept = || ids_and_mode(&path) == (1234, 2345, mode);
+        assert!(replace_both_ways(&path, kept), "{mode:o}");
+    }
+    for (mode, narrowed) in [(0o664, 0o604), (0o640, 0o600), (0o604, 0o600)] {
+        owned(&path, mode, (1234, 2345));
+        let replaced = in_child(|| {
+            // SAFETY: the child becomes another user.
+            let changed = unsafe { libc::setgroups(0, std::ptr::null()) == 0 }
+                && unsafe { libc::setgid(3456) == 0 && libc::setuid(3456) == 0 };
+            changed && replace_both_ways(&path, || ids_and_mode(&path) == (3456, 3456, narrowed))
+        });
+        assert!(replaced, "{mode:o}");
+    }
+}
+
+/// An access control list as the kernel has it: the owner may write, user 1234 may read.
+fn access_list() -> Vec<u8> {
+    let entry = |tag: u16, permissions: u16, id: u32| {
+        let halves = [tag.to_le_bytes(), permissions.to_le_bytes()].concat();
+        [halves, id.to_le_bytes().to_vec()].concat()
+    };
+    let none = u32::MAX;
+    [
+        2_u32.to_le_bytes().to_vec(),
+        entry(0x01, 6, none),
+        entry(0x02, 4, 1234),
+        entry(0x04, 0, none),
+        entry(0x10, 4, none),
+        entry(0x20, 0, none),
+    ]
+    .concat()
+}
+
+fn set_attribute(path: &Path, name: &str, value: &[u8]) -> bool {
+    use rustix::fs::{XattrFlags, setxattr};
+    setxattr(path, name, value, XattrFlags::empty()).is_ok()
+}
+
+#[test]
+fn replace_keeps_the_access_control_list() {
+    const ACCESS: &str = "system.posix_acl_access";
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("settings");
+    fs::write(&path, b"old").unwrap();
+    if !set_attribute(&path, ACCESS, &access_list()) {
+        println!("SKIP: no access control lists in the temporary folder");
+        return;
+    }
+    let list = || {
+        let mut list = vec![0; 1024];
+        let bytes = rustix::fs::getxattr(&path, ACCESS, &mut list[..]).ok()?;
+        list.truncate(bytes);
+        Some(list)
+    };
+    assert!(replace_both_ways(&path, || list() == Some(access_list())));
+    // A list that the folder gives to its files is not for a file that had none.
+    fs::remove_file(&path).unwrap();
+    fs::write(&path, b"old").unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+    let default = "system.posix_acl_default";
+    assert!(set_attribute(folder.path(), default, &access_list()));
+    assert!(replace_both_ways(&path, || {
+        list().is_none() && ids_and_mode(&path).2 == 0o640
+    }));
+}
+
 #[test]
 fn replace_refuses_what_is_no_file() {
     let folder = tempfile::tempdir().unwrap();
@@ -506,6 +609,29 @@ fn rename_moves_and_says_why_not() {
         }
         _ => println!("SKIP: no second file system at /dev/shm"),
     }
+}
+
+#[test]
+fn rename_does_not_happen_where_it_could_not_be_made_durable() {
+    if !is_root() {
+        println!("SKIP: another user needs root");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (from, target) = (folder.path().join("from"), folder.path().join("target"));
+    fs::write(&from, b"x").unwrap();
+    fs::create_dir(&target).unwrap();
+    owned(folder.path(), 0o777, (0, 0));
+    // Names may be made there, but the folder cannot be opened for a sync.
+    owned(&target, 0o333, (0, 0));
+    let refused = in_child(|| {
+        // SAFETY: the child becomes another user.
+        let changed = unsafe { libc::setuid(3456) == 0 };
+        let renamed = OsFileSystem::new().rename(&from, &target.join("to"));
+        changed && renamed.unwrap_err().errno.0 == libc::EACCES
+    });
+    assert!(refused);
+    assert_eq!(names_in(folder.path()), ["from", "target"]);
 }
 
 #[test]

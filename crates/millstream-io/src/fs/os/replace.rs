@@ -8,11 +8,11 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
+use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Stat, Uid, XattrFlags};
 use rustix::io::{Errno, retry_on_intr};
 
 use super::cause::{explain, refuse};
@@ -24,14 +24,17 @@ use crate::limits::REPLACE_NAMES_MAX;
 /// Makes names of this process differ; it means nothing else.
 static NAME_COUNT: AtomicU64 = AtomicU64::new(0);
 
-/// Bits of a mode that may outlive a change of owner: no set-user-id, no set-group-id, no sticky
-/// bit.
-const PERMISSION_BITS: u32 = 0o777;
+/// The attribute with a file's access control list.
+const ACCESS_LIST: &str = "system.posix_acl_access";
+
+/// Longest value of an attribute (`XATTR_SIZE_MAX`).
+const ACCESS_LIST_BYTES_MAX: usize = 64 << 10;
 
 /// Renames, and syncs the folder of the new name.
 pub(super) fn rename(from: &Path, to: &Path) -> Result<(), IoError> {
-    retry_on_intr(|| rustix::fs::rename(from, to)).map_err(|errno| explain("rename", errno))?;
+    // Opened first: after the rename an error would deny that it happened.
     let folder = open_folder(folder_of(to))?;
+    retry_on_intr(|| rustix::fs::rename(from, to)).map_err(|errno| explain("rename", errno))?;
     sync_folder(folder.as_fd())
 }
 
@@ -42,13 +45,8 @@ pub(super) fn replace(path: &Path, content: &[u8]) -> Result<(), IoError> {
     let folder = open_folder(folder_of(&path))?;
     let old = old_file(folder.as_fd(), name)?;
     let mut fresh = Fresh::create(folder.as_fd(), old.is_some())?;
-    if let Some(old) = &old {
-        keep_mode(&fresh.file, old)?;
-    }
     write_all(&fresh.file, content)?;
-    retry_on_intr(|| rustix::fs::fsync(&fresh.file)).map_err(|errno| explain("fsync", errno))?;
-    retry_on_intr(|| rustix::fs::renameat(&folder, &fresh.name, &folder, name))
-        .map_err(|errno| explain("rename", errno))?;
+    put_in_place(folder.as_fd(), &fresh.file, &fresh.name, name)?;
     fresh.keep = true;
     sync_folder(folder.as_fd())
 }
@@ -74,17 +72,28 @@ pub(super) fn take_place(fresh: &Path, path: &Path) -> Result<(), IoError> {
         return Err(refuse("rename", Errno::XDEV, cause));
     }
     let folder = open_folder(folder_of(path))?;
-    let old = old_file(folder.as_fd(), name)?;
     let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = retry_on_intr(|| rustix::fs::openat(&folder, fresh_name, flags, Mode::empty()))
         .map_err(|errno| explain("open", errno))?;
-    if let Some(old) = &old {
-        keep_mode(&file, old)?;
-    }
-    retry_on_intr(|| rustix::fs::fsync(&file)).map_err(|errno| explain("fsync", errno))?;
-    retry_on_intr(|| rustix::fs::renameat(&folder, fresh_name, &folder, name))
-        .map_err(|errno| explain("rename", errno))?;
+    put_in_place(folder.as_fd(), &file, fresh_name, name)?;
     sync_folder(folder.as_fd())
+}
+
+/// Gives the new file the permissions of the one that it replaces, makes its bytes durable, and
+/// renames it.
+fn put_in_place(
+    folder: BorrowedFd<'_>,
+    file: &OwnedFd,
+    fresh_name: &OsStr,
+    name: &OsStr,
+) -> Result<(), IoError> {
+    // Looked at again: it may have become more private while the new one was written.
+    if let Some(old) = old_file(folder, name)? {
+        keep_permissions(file, &old, folder, name)?;
+    }
+    retry_on_intr(|| rustix::fs::fsync(file)).map_err(|errno| explain("fsync", errno))?;
+    retry_on_intr(|| rustix::fs::renameat(folder, fresh_name, folder, name))
+        .map_err(|errno| explain("rename", errno))
 }
 
 fn name_of(path: &Path) -> Result<&OsStr, IoError> {
@@ -116,8 +125,8 @@ struct Fresh<'folder> {
 }
 
 impl<'folder> Fresh<'folder> {
-    /// A file with a name that nobody had. If it is to replace one, nobody else may open it until
-    /// it has that one's permissions.
+    /// A file with a new name. If it is to replace one, only its owner may open it until it has that
+    /// one's permissions, when it is complete.
     fn create(folder: BorrowedFd<'folder>, replaces: bool) -> Result<Fresh<'folder>, IoError> {
         let flags =
             OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -159,16 +168,53 @@ fn fresh_name() -> OsString {
     format!(".millstream-{process:x}-{time_ns:x}-{count:x}.tmp").into()
 }
 
-/// Gives the new file the permissions of the old one.
-fn keep_mode(file: &OwnedFd, old: &Stat) -> Result<(), IoError> {
-    let new = rustix::fs::fstat(file).map_err(|errno| explain("fstat", errno))?;
-    let same_owner = (new.st_uid, new.st_gid) == (old.st_uid, old.st_gid);
-    let bits = if same_owner {
-        old.st_mode & 0o7777
+/// Gives the new file the owner, group, mode and access control list of the old one, as far as this
+/// user may. Never more permissions: where the group or the list differ, the new file's group gets
+/// none, and others only what the old one's group had too.
+fn keep_permissions(
+    file: &OwnedFd,
+    old: &Stat,
+    folder: BorrowedFd<'_>,
+    name: &OsStr,
+) -> Result<(), IoError> {
+    let ids = |of: &Stat| (of.st_uid, of.st_gid);
+    let status = || rustix::fs::fstat(file).map_err(|errno| explain("fstat", errno));
+    let mut new = status()?;
+    if ids(&new) != ids(old) {
+        let (owner, group) = (Uid::from_raw(old.st_uid), Gid::from_raw(old.st_gid));
+        // Only root may give a file away; a user may give it to a group that he is in.
+        if rustix::fs::fchown(file, Some(owner), Some(group)).is_err() {
+            let _ = rustix::fs::fchown(file, None, Some(group));
+        }
+        new = status()?;
+    }
+    let bits = if new.st_gid != old.st_gid || !keep_access_list(file, folder, name) {
+        old.st_mode & 0o700 | old.st_mode & old.st_mode >> 3 & 0o7
+    } else if new.st_uid != old.st_uid {
+        old.st_mode & 0o777
     } else {
-        old.st_mode & PERMISSION_BITS
+        old.st_mode & 0o7777
     };
     rustix::fs::fchmod(file, Mode::from_raw_mode(bits)).map_err(|errno| explain("chmod", errno))
+}
+
+/// Gives the new file the access control list of the old one, or none if that has none (a folder
+/// may give its files one); whether that succeeded.
+fn keep_access_list(file: &OwnedFd, folder: BorrowedFd<'_>, name: &OsStr) -> bool {
+    let path = Path::new("/proc/self/fd").join(folder.as_raw_fd().to_string());
+    let mut list = vec![0; ACCESS_LIST_BYTES_MAX];
+    let none = [Errno::NODATA, Errno::OPNOTSUPP];
+    match rustix::fs::lgetxattr(path.join(name), ACCESS_LIST, &mut list[..]) {
+        Ok(bytes) => {
+            let flags = XattrFlags::empty();
+            rustix::fs::fsetxattr(file, ACCESS_LIST, &list[..bytes], flags).is_ok()
+        }
+        Err(errno) if none.contains(&errno) => {
+            let removed = rustix::fs::fremovexattr(file, ACCESS_LIST);
+            removed.map_or_else(|errno| none.contains(&errno), |()| true)
+        }
+        Err(_) => false,
+    }
 }
 
 fn write_all(file: &OwnedFd, content: &[u8]) -> Result<(), IoError> {
