@@ -1,6 +1,7 @@
 //! Errors of the operating system, as values.
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// A raw `errno`. Kept as a number so that it travels in a completion without an allocation.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -94,3 +95,31 @@ impl fmt::Display for IoError {
 }
 
 impl std::error::Error for IoError {}
+
+/// Runs code of the application; `None` if it panicked, which its panic hook has reported.
+pub fn guard<T>(run: impl FnOnce() -> T) -> Option<T> {
+    // The payload is leaked: its drop may panic as well.
+    catch_unwind(AssertUnwindSafe(run))
+        .map_err(std::mem::forget)
+        .ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::guard;
+
+    struct PanicsWhenDropped;
+
+    impl Drop for PanicsWhenDropped {
+        fn drop(&mut self) {
+            panic!("a second panic on purpose");
+        }
+    }
+
+    #[test]
+    fn a_panic_and_the_drop_of_its_payload_are_contained() {
+        assert_eq!(guard(|| 7), Some(7));
+        let run = || -> u32 { std::panic::panic_any(PanicsWhenDropped) };
+        assert_eq!(guard(run), None);
+    }
+}

@@ -6,11 +6,11 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
+use crate::error::guard;
 use crate::limits::LOG_LINES_MAX;
 
 /// Importance of a log message.
@@ -55,7 +55,7 @@ struct State {
     lost: u64,
     /// The log's thread, once it has been started.
     thread: Option<ThreadId>,
-    /// Somebody is in the hook.
+    /// A thread is in the hook.
     delivering: bool,
     closing: bool,
 }
@@ -76,12 +76,6 @@ impl Log {
             })
         });
         Log { handle }
-    }
-
-    /// Whether there is a hook: without one it is not worth composing a message.
-    #[must_use]
-    pub fn is_enabled(&self) -> bool {
-        self.handle.is_some()
     }
 
     /// Queues a message. Never waits for the hook, unless the log's thread cannot be started: then
@@ -135,7 +129,7 @@ impl Log {
 impl fmt::Debug for Log {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Log")
-            .field("enabled", &self.is_enabled())
+            .field("enabled", &self.handle.is_some())
             .finish()
     }
 }
@@ -213,8 +207,7 @@ impl Shared {
     }
 
     fn call(&self, level: LogLevel, message: &str) {
-        // The panic has been reported by the application's own panic hook.
-        let _ = catch_unwind(AssertUnwindSafe(|| (self.hook)(level, message)));
+        let _ = guard(|| (self.hook)(level, message));
     }
 }
 
@@ -347,7 +340,7 @@ mod tests {
     #[test]
     fn without_a_hook_nothing_happens() {
         let log = Log::new(None);
-        log.write(LogLevel::Warning, "nobody reads this".to_owned());
-        assert!(log.flush(Duration::ZERO) && !log.is_enabled());
+        log.write(LogLevel::Warning, "not delivered".to_owned());
+        assert!(log.flush(Duration::ZERO));
     }
 }

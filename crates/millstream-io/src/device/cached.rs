@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::{Abandoned, Completion, Device, DeviceKind, Doorbell, Operation};
-use crate::error::IoError;
+use crate::error::{Errno, IoError};
 use crate::fork::ForkGuard;
 use crate::fs::FileSystem;
 use crate::limits::{
@@ -233,10 +233,8 @@ impl Device for Cached {
         let mut untouched = self.shared.take_all();
         untouched.append(&mut self.pushed);
         let before = completions.len();
-        completions.extend(untouched.into_iter().map(|operation| Completion {
-            id: operation.id,
-            result: -i64::from(libc::ECANCELED),
-        }));
+        let canceled = |operation: Operation| Completion::failed(operation.id, Errno::CANCELED);
+        completions.extend(untouched.into_iter().map(canceled));
         self.in_flight -= completions.len() - before;
         loop {
             self.in_flight -= self.shared.reap(completions);

@@ -1,5 +1,6 @@
 //! Issuing: the scheduler's picks become operations.
 
+use millstream_io::error::guard;
 use millstream_io::{Access, Descriptor, Segment, Verb as IoVerb};
 
 use super::columns::{Extra, flag, held_key, push_waiting};
@@ -337,7 +338,8 @@ impl Engine {
     fn ask_cache(&mut self, body: &Body, read: &ReadFacts) -> Cache {
         let file = self.files.at(body.file.0.index());
         let descriptor = file.descriptor().expect("a file with users is open");
-        let cached = self.shared.fs.cached(descriptor, read.at, read.bytes);
+        let fs = &self.shared.fs;
+        let cached = guard(|| fs.cached(descriptor, read.at, read.bytes)).flatten();
         if read.hits == Hits::Due {
             file.streak.asked(cached.map(|cached| cached >= read.bytes));
         }

@@ -2,13 +2,11 @@
 //!
 //! # Safety
 //! By the contract of [`Device::push`](crate::Device::push) the memory of an operation is valid and
-//! nobody else's until its completion is reaped; each operation is executed once, before that.
+//! not used otherwise until its completion is reaped; each operation is executed once, before that.
 #![expect(unsafe_code, reason = "copies into memory lent as raw segments")]
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
 use crate::device::{Completion, Operation, Verb};
-use crate::error::Errno;
+use crate::error::{Errno, guard};
 use crate::fs::FileSystem;
 use crate::limits::{COPY_BYTES_PER_NS, COPY_CALL_COST_NS};
 
@@ -19,14 +17,12 @@ pub(super) fn cost_ns(operation: &Operation) -> u64 {
 
 /// Copies what of an operation's bytes is cached. A panic of the file system is an `EIO`.
 pub(super) fn execute(fs: &dyn FileSystem, operation: &Operation) -> Completion {
-    let copied = catch_unwind(AssertUnwindSafe(|| copy(fs, operation)));
-    let result = match copied.unwrap_or(Err(Errno::IO)) {
-        Ok(bytes) => bytes as i64,
-        Err(errno) => -i64::from(errno.0),
-    };
-    Completion {
-        id: operation.id,
-        result,
+    match guard(|| copy(fs, operation)).unwrap_or(Err(Errno::IO)) {
+        Ok(bytes) => Completion {
+            id: operation.id,
+            result: bytes as i64,
+        },
+        Err(errno) => Completion::failed(operation.id, errno),
     }
 }
 

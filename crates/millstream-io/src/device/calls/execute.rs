@@ -5,12 +5,11 @@
 //! until its call is answered.
 #![expect(unsafe_code, reason = "reads content lent as a raw segment")]
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 
 use super::{Call, CallAnswer, OpenAnswer, OpenCall, offer};
 use crate::device::{Descriptor, Segment};
-use crate::error::{Errno, IoError};
+use crate::error::{Errno, IoError, guard};
 use crate::fs::{Access, FileSystem, MappedView, OpenMode, Opened, mostly};
 use crate::limits::{CONTENT_BYTES_MAX, CONTENT_STEP_BYTES, MEMORY_ALIGNMENT};
 
@@ -68,17 +67,17 @@ impl CallAnswer {
 pub(super) fn execute(fs: &dyn FileSystem, call: Call) -> CallAnswer {
     let done = match call {
         Call::Open(call) => return CallAnswer::Opened(Box::new(open(fs, &call))),
-        Call::Len(file) => return CallAnswer::Len(guard("len", || fs.len(file))),
+        Call::Len(file) => return CallAnswer::Len(guarded("len", || fs.len(file))),
         Call::Content(file) => {
-            return CallAnswer::Content(guard("read", || content(fs, file)));
+            return CallAnswer::Content(guarded("read", || content(fs, file)));
         }
-        Call::Close(file) => guard("close", || fs.close(file)),
-        Call::Sync { file, data_only } => guard("sync", || fs.sync(file, data_only)),
-        Call::Rename { from, to } => guard("rename", || fs.rename(&from, &to)),
-        Call::Remove { path } => guard("remove", || fs.remove(&path)),
-        Call::Commit(names) => guard("rename", || fs.take_place(&names.fresh, &names.path)),
+        Call::Close(file) => guarded("close", || fs.close(file)),
+        Call::Sync { file, data_only } => guarded("sync", || fs.sync(file, data_only)),
+        Call::Rename { from, to } => guarded("rename", || fs.rename(&from, &to)),
+        Call::Remove { path } => guarded("remove", || fs.remove(&path)),
+        Call::Commit(names) => guarded("rename", || fs.take_place(&names.fresh, &names.path)),
         Call::Replace { path, content } => {
-            guard("replace", || fs.replace(&path, bytes_of(&content)))
+            guarded("replace", || fs.replace(&path, bytes_of(&content)))
         }
         Call::Prefetch { view, offset, len } => prefetch(&view, offset, len),
     };
@@ -103,23 +102,18 @@ fn content(fs: &dyn FileSystem, file: Descriptor) -> Result<Vec<u8>, IoError> {
     }
 }
 
-/// Runs code of a custom file system: its panic is an error.
-pub(super) fn guard<T>(
+/// Makes a call of a custom file system: its panic is an error.
+fn guarded<T>(
     call: &'static str,
     run: impl FnOnce() -> Result<T, IoError>,
 ) -> Result<T, IoError> {
-    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| {
-        Err(IoError::because(
-            call,
-            Errno::IO,
-            "the file system panicked",
-        ))
-    })
+    let panicked = IoError::because(call, Errno::IO, "the file system panicked");
+    guard(run).unwrap_or(Err(panicked))
 }
 
 /// Closes a descriptor through which nothing was written.
 fn close(fs: &dyn FileSystem, descriptor: Descriptor) {
-    let _ = guard("close", || fs.close(descriptor));
+    let _ = guard(|| fs.close(descriptor));
 }
 
 fn bytes_of(content: &Segment) -> &[u8] {
@@ -180,7 +174,7 @@ fn open_one(
         call.mode
     };
     let mode = OpenMode { direct, ..mode };
-    let mut opened = guard("open", || fs.open(&call.path, mode))?;
+    let mut opened = guarded("open", || fs.open(&call.path, mode))?;
     let found = (opened.identity.device, opened.identity.inode);
     if expected.is_some_and(|expected| expected != found) {
         close(fs, opened.descriptor);
@@ -212,10 +206,8 @@ fn is_direct_wanted(fs: &dyn FileSystem, call: &OpenCall, opened: &Opened) -> bo
         // What is in the page cache is read from there: no second descriptor yet.
         Access::Auto => {
             opened.len >= call.direct_from && {
-                let cached = guard("cachestat", || {
-                    Ok(fs.cached(opened.descriptor, 0, opened.len))
-                });
-                !mostly(cached.unwrap_or(None), opened.len)
+                let cached = guard(|| fs.cached(opened.descriptor, 0, opened.len));
+                !mostly(cached.flatten(), opened.len)
             }
         }
     }

@@ -14,8 +14,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use super::OpenCall;
-use super::execute::guard;
 use crate::device::Segment;
+use crate::error::guard;
 use crate::fs::{Access, FileSystem, MountKind, Opened};
 use crate::limits::OFFER_BYTES_MAX;
 use crate::memory::{Buffer, BufferPool};
@@ -92,26 +92,23 @@ pub(super) fn read(fs: &dyn FileSystem, call: &OpenCall, file: &Opened) -> Optio
     let long = call.access == Access::Auto && len >= call.direct_from && file.direct.is_some();
     if long {
         let last = offer.offset + len - 1;
-        let cached = guard("cachestat", || Ok(fs.cached(file.descriptor, last, 1)));
-        if cached.ok()?? == 0 {
+        if guard(|| fs.cached(file.descriptor, last, 1))?? == 0 {
             return None;
         }
     }
     let bytes = usize::try_from(len).ok()?;
     let fill = |into: &mut [u8]| {
         let asked = into.len();
-        let read = guard("read", || {
-            Ok(fs.read_cached(file.descriptor, offer.offset, into))
-        });
-        (read.ok()? == Some(asked)).then_some(())
+        let read = guard(|| fs.read_cached(file.descriptor, offer.offset, into))?;
+        (read == Some(asked)).then_some(())
     };
     let buffer = match &offer.memory {
         OfferMemory::Pool(pool) => {
-            // A withdrawn offer has no one to read for.
+            // Nothing is read for a withdrawn offer.
             if !offer.token.take() {
                 return None;
             }
-            let mut buffer = guard("buffer", || pool.take(bytes)).ok()?;
+            let mut buffer = guard(|| pool.take(bytes))?.ok()?;
             buffer.set_view(0, bytes);
             fill(&mut buffer)?;
             Some(buffer)
