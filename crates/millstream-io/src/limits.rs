@@ -103,6 +103,9 @@ pub const COPY_HELPERS_MAX: usize = 16;
 /// thread in a system call, some 20 KiB of memory.
 pub const CALLS_THREADS_MAX: usize = 64;
 
+/// Threads of the crew for closes and lengths, which take microseconds.
+pub const CALLS_CLOSE_THREADS: usize = 2;
+
 /// Threads of the crew for long calls (syncs, renames, replacements): more only queue in the same
 /// journal.
 pub const CALLS_LONG_THREADS: usize = 2;
@@ -133,6 +136,7 @@ pub const MODEL_DEPTH_MAX: u32 = 65_536;
 const _: () = assert!(CACHED_EIGHTHS <= 8);
 const _: () = assert!(COPY_OWN_BYTES_MAX <= COPY_HELP_BYTES_MAX);
 const _: () = assert!(CALLS_LONG_THREADS + 1 < CALLS_THREADS_MAX);
+const _: () = assert!(CALLS_CLOSE_THREADS + 1 < CALLS_THREADS_MAX);
 
 /// Most threads of the threads device for local files. A read that blocks needs no core, so the
 /// bound is on memory and on what a disk can use: NVMe saturates below 128 in flight.

@@ -1,7 +1,8 @@
 //! System calls that may block, on threads of their own: opens, lengths, closes, syncs, names.
 //!
-//! Two crews of threads: short calls (open, close, len) and long ones (sync, rename, remove,
-//! commit, replace, prefetch), so that a save never delays an open. Each call completes singly.
+//! Three crews of threads: opens, short calls on open files (close, len), and long calls (sync,
+//! rename, remove, commit, replace, prefetch), so that a save never delays an open, and opens that
+//! hang stop no other call. Each call completes singly.
 //!
 //! - **Hung calls.** A call that has run for [`CALLS_HUNG_NS`](crate::limits::CALLS_HUNG_NS) no
 //!   longer counts against its crew: another thread takes its place, up to
@@ -9,7 +10,8 @@
 //!   returns. While calls wait behind busy threads, one thread more sleeps until the next of those
 //!   would count as hung: nothing is polled, and no push of the owner is needed.
 //! - **Answers are held back** while [`CALLS_HOLD_RATIO`](crate::limits::CALLS_HOLD_RATIO) times as
-//!   many calls wait, never when none waits, so that the owner wakes for several at once.
+//!   many calls wait, so that the owner wakes for several at once; not when none waits, nor when
+//!   the crew has all its threads, which may all hang in their next calls.
 //! - **Threads** start when there is work, and stay. If not even one can be started, or the storage
 //!   has no threads, `reap` makes the calls.
 //!
@@ -157,8 +159,8 @@ pub struct OpenAnswer {
 /// Makes blocking calls. See the module.
 pub struct Calls {
     shared: Arc<Shared>,
-    /// Pushed, not submitted: short and long calls.
-    pushed: [Vec<Entry>; 2],
+    /// Pushed, not submitted, for each crew.
+    pushed: [Vec<Entry>; 3],
     in_flight: usize,
     guard: ForkGuard,
 }
@@ -169,7 +171,7 @@ impl Calls {
     pub fn new(options: CallsOptions) -> Calls {
         Calls {
             shared: Arc::new(Shared::new(options)),
-            pushed: [Vec::new(), Vec::new()],
+            pushed: Default::default(),
             in_flight: 0,
             guard: ForkGuard::new(),
         }
@@ -185,8 +187,7 @@ impl Calls {
     #[expect(unsafe_code, reason = "declares the contract of lending memory")]
     pub unsafe fn push(&mut self, id: u64, urgent: bool, call: Call) {
         self.in_flight += 1;
-        let crew = usize::from(!call.is_short());
-        self.pushed[crew].push(Entry { id, urgent, call });
+        self.pushed[call.crew()].push(Entry { id, urgent, call });
     }
 
     /// Hands everything pushed to the threads. Wakes or starts at most one thread of each crew; it

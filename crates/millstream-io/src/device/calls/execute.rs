@@ -14,12 +14,13 @@ use crate::fs::{Access, FileSystem, MappedView, OpenMode, Opened, mostly};
 use crate::limits::{CONTENT_BYTES_MAX, CONTENT_STEP_BYTES, MEMORY_ALIGNMENT};
 
 impl Call {
-    /// Whether it is usually over in microseconds.
-    pub(super) fn is_short(&self) -> bool {
-        matches!(
-            self,
-            Call::Open(_) | Call::Close(_) | Call::Len(_) | Call::Content(_)
-        )
+    /// The crew that makes it.
+    pub(super) fn crew(&self) -> usize {
+        match self {
+            Call::Open(_) => 0,
+            Call::Close(_) | Call::Len(_) | Call::Content(_) => 1,
+            _ => 2,
+        }
     }
 
     /// Whether it leaves nothing behind if it is never made.

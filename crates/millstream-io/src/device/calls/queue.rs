@@ -257,8 +257,10 @@ impl Queue {
         self.waiting() > 0 && self.coming == 0 && self.sleeping == 0
     }
 
-    /// Whether `done` answers are enough to wake the owner for.
+    /// Whether `done` answers are enough to wake the owner for. With all threads in calls none is
+    /// left that would do so later.
     pub(super) fn is_ring_due(&self, done: usize) -> bool {
-        done > 0 && done * CALLS_HOLD_RATIO >= self.waiting()
+        let all_started = self.threads == CALLS_THREADS_MAX;
+        done > 0 && (all_started || done * CALLS_HOLD_RATIO >= self.waiting())
     }
 }

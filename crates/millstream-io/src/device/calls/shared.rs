@@ -10,7 +10,7 @@ use super::queue::{Entry, Help, Queue};
 use super::{CallAnswer, CallDone, CallsOptions, worker};
 use crate::device::Doorbell;
 use crate::fs::FileSystem;
-use crate::limits::{CALLS_LONG_THREADS, CALLS_THREADS_MAX};
+use crate::limits::{CALLS_CLOSE_THREADS, CALLS_LONG_THREADS, CALLS_THREADS_MAX};
 use crate::thread::{ThreadSettings, available_cores};
 
 /// Threads for one kind of calls.
@@ -37,8 +37,8 @@ pub(super) struct Shared {
     pub(super) bell: Doorbell,
     pub(super) settings: ThreadSettings,
     inline: bool,
-    /// For short calls and for long ones.
-    pub(super) crews: [Crew; 2],
+    /// By [`Call::crew`](super::Call::crew).
+    pub(super) crews: [Crew; 3],
     done: Mutex<Done>,
     /// Answers in `done`.
     done_count: AtomicUsize,
@@ -61,14 +61,15 @@ impl Crew {
 
 impl Shared {
     pub(super) fn new(options: CallsOptions) -> Shared {
-        let short = available_cores().clamp(2, CALLS_THREADS_MAX / 2);
+        let opens = available_cores().clamp(2, CALLS_THREADS_MAX / 2);
         Shared {
             fs: options.fs,
             bell: options.bell,
             settings: options.threads,
             inline: options.inline,
             crews: [
-                Crew::new(short, "ms-open-"),
+                Crew::new(opens, "ms-open-"),
+                Crew::new(CALLS_CLOSE_THREADS, "ms-close-"),
                 Crew::new(CALLS_LONG_THREADS, "ms-save-"),
             ],
             done: Mutex::default(),

@@ -385,7 +385,39 @@ fn hung_opens_stop_neither_other_opens_nor_need_another_push() {
     end(calls);
 }
 
-/// Threads of the crew for short calls.
+#[test]
+fn with_every_thread_hung_answers_still_come_and_open_files_are_closed() {
+    let fs = Fake::new(&["hang"]);
+    let mut calls = calls(Arc::clone(&fs) as Arc<dyn FileSystem>, false);
+    let hung = CALLS_THREADS_MAX as u64;
+    for id in 1..hung {
+        push_open(&mut calls, id, "hang");
+    }
+    calls.submit();
+    fs.await_state("all but one thread hang", |state| {
+        state.hanging as u64 == hung - 1
+    });
+    // Until they count as hung, or the last thread would wait for that, and ring.
+    std::thread::sleep(3 * Duration::from_nanos(crate::limits::CALLS_HUNG_NS));
+    push_open(&mut calls, 1000, "good");
+    for id in hung..hung + 50 {
+        push_open(&mut calls, id, "hang");
+    }
+    calls.submit();
+    assert_eq!(reap(&mut calls, 1)[0].id, 1000);
+    fs.await_state("every thread hangs", |state| state.hanging as u64 == hung);
+    push(&mut calls, 1001, Call::Len(Descriptor(4)));
+    push(&mut calls, 1002, Call::Close(Descriptor(4)));
+    calls.submit();
+    let done = reap(&mut calls, 2);
+    assert!((done[0].id, done[1].id) == (1001, 1002));
+    fs.release();
+    let rest = hung as usize + 49;
+    assert_eq!(reap(&mut calls, rest).len(), rest);
+    end(calls);
+}
+
+/// Threads of the crew for opens.
 fn available_threads() -> usize {
     crate::thread::available_cores().clamp(2, CALLS_THREADS_MAX / 2)
 }
