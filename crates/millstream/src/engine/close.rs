@@ -5,6 +5,8 @@
 
 use std::time::Instant;
 
+use millstream_io::error::guard;
+
 use super::Engine;
 use super::finish::canceled_by_close;
 use crate::error::{Error, ErrorKind};
@@ -127,6 +129,12 @@ impl Engine {
             self.scheduler_of(index).remove(index);
             let ending = self.cols[index as usize].ending.take();
             self.finish(index, Some(ending.unwrap_or(error)));
+        }
+        // Opens that were answered and operations that ended meanwhile left files open.
+        let mut descriptors = std::mem::take(&mut self.closes);
+        self.files.take_all(&mut descriptors);
+        for descriptor in descriptors {
+            let _ = guard(|| self.shared.fs.close(descriptor));
         }
         let quarantined = self.transfers.leak_quarantine();
         let lost = self.transfers.lost() > 0 || !left.is_empty();
