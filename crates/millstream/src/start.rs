@@ -154,13 +154,15 @@ fn lock_std<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 impl Started {
-    /// Ends the threads after a close. `ended`: the engine has come to its end. A thread that hangs
-    /// in the system is left behind: nothing it may touch is freed.
-    pub(crate) fn join(&self, ended: bool) {
-        let deadline = Instant::now() + Duration::from_millis(if ended { 100 } else { 0 });
+    /// Ends the threads after a close. `clean`: the engine has ended and the system holds nothing.
+    /// Else the engine's thread is not joined, even if it has left Rust code: when a thread exits
+    /// the kernel waits for its ring's operations. What the threads left behind may touch is not
+    /// freed.
+    pub(crate) fn join(&self, clean: bool) {
+        let deadline = Instant::now() + Duration::from_millis(if clean { 100 } else { 0 });
         self.stop_workers(Some(deadline));
         if let Some(thread) = lock_std(&self.engine).take()
-            && (ended || thread.is_finished())
+            && clean
         {
             let _ = thread.join();
         }

@@ -320,8 +320,8 @@ impl Owner {
         let patience =
             deadline.map(|deadline| deadline.max(std::time::Instant::now()) + limits::CLOSE_GRACE);
         let report = self.mailbox.wait_closed(patience);
-        let ended = report.is_some();
-        self.started.join(ended);
+        let clean = report.as_ref().is_some_and(|report| report.operations == 0);
+        self.started.join(clean);
         match first {
             true => report.unwrap_or_else(|| self.unanswered()),
             false => CloseReport::default(),
