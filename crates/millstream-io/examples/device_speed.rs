@@ -228,7 +228,8 @@ fn drive(device: &mut dyn Device, work: &Work, region: &Region) {
             batch.push(Operation {
                 id: place,
                 verb: Verb::Read,
-                file: Descriptor(work.file as u64),
+                // SAFETY: the file is open until the end of the work.
+                file: unsafe { Descriptor::from_raw(work.file as u64) },
                 offset: work.offset(started),
                 segments: Segments::One(Segment::new(pointer, BLOCK)),
                 offload: false,

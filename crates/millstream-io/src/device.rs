@@ -38,7 +38,28 @@ pub type OperationId = u64;
 /// descriptor or handle of the system, or a number of the simulator. Copyable: its holder keeps the
 /// file open while operations are in flight (the engine counts them).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Descriptor(pub u64);
+pub struct Descriptor(pub(crate) u64);
+
+impl Descriptor {
+    /// The descriptor with a number, for a file system of the application.
+    ///
+    /// # Safety
+    /// Devices and file systems read and write the file that has this number: it is open and its
+    /// use is the caller's, as with [`BorrowedFd::borrow_raw`], or it is no file's.
+    ///
+    /// [`BorrowedFd::borrow_raw`]: std::os::fd::BorrowedFd::borrow_raw
+    #[expect(unsafe_code, reason = "declares the contract of using a file")]
+    #[must_use]
+    pub unsafe fn from_raw(number: u64) -> Descriptor {
+        Descriptor(number)
+    }
+
+    /// Its number.
+    #[must_use]
+    pub fn raw(self) -> u64 {
+        self.0
+    }
+}
 
 /// What an operation does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -24,8 +24,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use common::{Memory, Rig, each, lend, lend_all, pattern, read, write};
-use millstream_io::{Descriptor, DeviceKind, Errno, Segment, Segments};
+use common::{Memory, Rig, descriptor, each, lend, lend_all, pattern, read, write};
+use millstream_io::{DeviceKind, Errno, Segment, Segments};
 
 /// Longest that anything here may take; only reached by a failure.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -158,9 +158,9 @@ fn a_bad_operation_fails_alone() {
         let memory = Memory::new(8 * 4096);
         let at = |index: usize| memory.segment(index * 4096, 4096);
         let operations = [
-            read(0, Descriptor(u64::MAX), 0, at(0)),
+            read(0, descriptor(u64::MAX), 0, at(0)),
             // In 32 bits this is descriptor 0.
-            read(1, Descriptor(1 << 32), 0, at(1)),
+            read(1, descriptor(1 << 32), 0, at(1)),
             read(2, file, 0, at(2)),
             // As a signed offset this is -1, which to some calls means the descriptor's own
             // position.

@@ -30,6 +30,12 @@ const DIRECT: OpenMode = OpenMode {
     ..READ
 };
 
+/// The descriptor with a number.
+fn descriptor(number: u64) -> Descriptor {
+    // SAFETY: a file of the tests, or none.
+    unsafe { Descriptor::from_raw(number) }
+}
+
 fn open(path: &Path) -> Result<Opened, IoError> {
     OsFileSystem::new().open(path, READ)
 }
@@ -142,8 +148,8 @@ fn descriptor_blocks_again_and_is_not_inherited() {
     // SAFETY: asks for the flags of a descriptor that is open.
     let (status, own) = unsafe {
         (
-            libc::fcntl(opened.descriptor.0 as i32, libc::F_GETFL),
-            libc::fcntl(opened.descriptor.0 as i32, libc::F_GETFD),
+            libc::fcntl(opened.descriptor.raw() as i32, libc::F_GETFL),
+            libc::fcntl(opened.descriptor.raw() as i32, libc::F_GETFD),
         )
     };
     assert_eq!(
@@ -353,7 +359,7 @@ fn cache_is_told_before_and_after_a_read() {
     let opened = files.open(file.path(), READ).unwrap();
     let cached = || files.cached(opened.descriptor, 0, len as u64);
     // SAFETY: advice about an open file.
-    unsafe { libc::posix_fadvise(opened.descriptor.0 as i32, 0, 0, libc::POSIX_FADV_DONTNEED) };
+    unsafe { libc::posix_fadvise(opened.descriptor.raw() as i32, 0, 0, libc::POSIX_FADV_DONTNEED) };
     if cached() == Some(0) {
         files
             .read_at(opened.descriptor, 0, &mut vec![0; len])
@@ -363,16 +369,16 @@ fn cache_is_told_before_and_after_a_read() {
         println!("SKIP: this file system does not let go of cached pages");
     }
     files.close(opened.descriptor).unwrap();
-    assert_eq!(files.cached(Descriptor(u64::MAX), 0, 1), None);
+    assert_eq!(files.cached(descriptor(u64::MAX), 0, 1), None);
 }
 
 #[test]
 fn bad_descriptors_are_errors() {
     let files = OsFileSystem::new();
     for descriptor in [
-        Descriptor(u64::MAX),
-        Descriptor(1 << 32),
-        Descriptor(i32::MAX as u64),
+        descriptor(u64::MAX),
+        descriptor(1 << 32),
+        descriptor(i32::MAX as u64),
     ] {
         let errors = [
             files.len(descriptor).unwrap_err(),
@@ -406,7 +412,7 @@ fn written_files_are_made_synced_and_cut() {
     };
     let opened = files.open(&path, mode).unwrap();
     // SAFETY: writes three bytes of a literal to an open file.
-    let written = unsafe { libc::pwrite(opened.descriptor.0 as i32, b"abc".as_ptr().cast(), 3, 0) };
+    let written = unsafe { libc::pwrite(opened.descriptor.raw() as i32, b"abc".as_ptr().cast(), 3, 0) };
     assert_eq!(written, 3);
     files.sync(opened.descriptor, true).unwrap();
     files.sync(opened.descriptor, false).unwrap();
@@ -774,7 +780,7 @@ fn view_is_brought_in_ahead_and_says_when_the_file_was_cut() {
     let files = OsFileSystem::new();
     let opened = files.open(file.path(), READ).unwrap();
     // SAFETY: advice about an open file.
-    unsafe { libc::posix_fadvise(opened.descriptor.0 as i32, 0, 0, libc::POSIX_FADV_DONTNEED) };
+    unsafe { libc::posix_fadvise(opened.descriptor.raw() as i32, 0, 0, libc::POSIX_FADV_DONTNEED) };
     let part = view(&opened, 100, len - 100).unwrap();
     part.populate(7..7).unwrap();
     part.populate(0..part.len()).unwrap();

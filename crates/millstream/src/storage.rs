@@ -184,8 +184,13 @@ impl Storage {
     /// [`Batch::close`]: crate::Batch::close
     ///
     /// # Errors
-    /// `Limit` if the storage has too many files; the file is closed then.
+    /// `Limit` if the storage has too many files; `InvalidArgument` for a file that another storage
+    /// opened, whose descriptor may mean another file here. The file is closed then.
     pub fn adopt(&self, file: LocalFile) -> Result<FileId, Error> {
+        if !Arc::ptr_eq(file.fs(), &self.mailbox().fs) {
+            let cause = "the file was not opened by this storage's open_local";
+            return Err(Error::new(ErrorKind::InvalidArgument, cause));
+        }
         let (path, mode, opened) = file.into_opened();
         // If it is ever closed to make room and opened again, it must exist.
         let options = FileOptions {

@@ -119,8 +119,14 @@ impl LocalFile {
         }
     }
 
+    /// What opened the file, and what its descriptor belongs to.
+    #[must_use]
+    pub fn fs(&self) -> &Arc<dyn FileSystem> {
+        &self.fs
+    }
+
     /// Hands the open file over: its name, a mode that opens it again (without creating or
-    /// truncating it), and its descriptor, which the caller closes.
+    /// truncating it), and its descriptor, which the caller closes, through [`LocalFile::fs`].
     #[must_use]
     pub fn into_opened(mut self) -> (Arc<Path>, OpenMode, Opened) {
         let opened = self

@@ -209,7 +209,7 @@ impl Rig {
                     .custom_flags(flags)
                     .open(path)
                     .ok()?;
-                let descriptor = Descriptor(file.as_raw_fd() as u64);
+                let descriptor = descriptor(file.as_raw_fd() as u64);
                 open.insert(descriptor, file);
                 Some(descriptor)
             }
@@ -368,6 +368,12 @@ pub(crate) fn threads(threads: usize, depth: usize) -> Threads {
         ..ThreadsOptions::default()
     };
     Threads::new(options).unwrap()
+}
+
+/// The descriptor with a number.
+pub(crate) fn descriptor(number: u64) -> Descriptor {
+    // SAFETY: a file of the tests, or none.
+    unsafe { Descriptor::from_raw(number) }
 }
 
 /// Runs a test over every device of this depth.

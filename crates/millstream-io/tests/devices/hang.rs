@@ -8,7 +8,7 @@ use millstream_io::device::sim::{Sim, SimFileOptions, SimOptions};
 use millstream_io::device::threads::{Threads, ThreadsOptions};
 use millstream_io::{Device, Errno, FileSystem, OpenMode, Segment};
 
-use crate::common::{Memory, Rig, lend, pattern, read, ring, threads};
+use crate::common::{Memory, Rig, descriptor, lend, pattern, read, ring, threads};
 
 const PAGE: usize = 4096;
 
@@ -231,7 +231,7 @@ fn a_read_that_waits_for_data_is_canceled_by_the_shutdown() {
     };
     let (mut device, memory) = (Box::new(ring), Memory::new(PAGE));
     let (pipe, _writer) = std::io::pipe().unwrap();
-    let file = millstream_io::Descriptor(pipe.as_raw_fd() as u64);
+    let file = descriptor(pipe.as_raw_fd() as u64);
     assert!(lend(device.as_mut(), read(5, file, 0, memory.segment(0, PAGE))).is_ok());
     device.submit().unwrap();
     let mut completions = Vec::new();

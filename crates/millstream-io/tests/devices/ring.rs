@@ -11,7 +11,7 @@ use millstream_io::device::uring::{FeatureMask, Uring, UringOptions, describe};
 use millstream_io::limits::URING_REGION_BYTES_MAX;
 use millstream_io::{Descriptor, Device, Errno, IoError, Region, Segment};
 
-use crate::common::{Memory, Rig, lend, lend_all, pattern, read, ring, rings};
+use crate::common::{Memory, Rig, descriptor, lend, lend_all, pattern, read, ring, rings};
 
 #[test]
 fn a_completion_queue_smaller_than_the_depth_loses_nothing() {
@@ -332,7 +332,7 @@ fn working_rings() -> Vec<Working> {
             rig.run([read(1, file, 0, memory.segment(0, PAGE))]).len(),
             1
         );
-        let from_pipe = Descriptor(pipe.0.as_raw_fd() as u64);
+        let from_pipe = descriptor(pipe.0.as_raw_fd() as u64);
         let reads = [
             read(2, from_pipe, 0, memory.segment(2 * PAGE, PAGE)),
             read(3, file, 0, memory.segment(3 * PAGE, PAGE)),
@@ -476,7 +476,7 @@ fn read_of_a_pipe(
     into: Segment,
 ) -> (std::io::PipeReader, std::io::PipeWriter) {
     let pipe = std::io::pipe().unwrap();
-    let file = Descriptor(pipe.0.as_raw_fd() as u64);
+    let file = descriptor(pipe.0.as_raw_fd() as u64);
     assert!(lend(device, read(1, file, 0, into)).is_ok());
     device.submit().unwrap();
     pipe

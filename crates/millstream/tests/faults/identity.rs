@@ -2,8 +2,11 @@
 //! is ever read from or written to the wrong one.
 
 use std::path::Path;
+use std::sync::Arc;
 
-use millstream::{Error, ErrorKind, FileId, FileOptions, Read, Write};
+use millstream::{Error, ErrorKind, FileId, FileOptions, LocalFile, Read, Write};
+use millstream_io::fs::OsFileSystem;
+use millstream_io::{FileSystem, OpenMode};
 use millstream_testing::this_test;
 
 use crate::rig::{Rig, each, landed, result};
@@ -83,6 +86,11 @@ fn an_adopted_file_that_was_evicted_is_not_mistaken_for_the_one_that_has_its_nam
         evict(&rig, folder.path());
         let kept = replace(&path);
         reaches_the_first_or_fails(&rig, file, &path, &kept);
+        // A descriptor of another file system may mean any file in this one.
+        let other: Arc<dyn FileSystem> = Arc::new(OsFileSystem::new());
+        let stray = LocalFile::open(other, &path, OpenMode::default()).expect("opened");
+        let refused = rig.storage.adopt(stray).expect_err("refused");
+        assert_eq!(refused.kind(), ErrorKind::InvalidArgument, "{name}");
         rig.finish();
     });
 }
