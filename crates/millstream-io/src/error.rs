@@ -16,8 +16,6 @@ impl Errno {
     pub const IO: Errno = Errno(libc::EIO);
     /// `EINVAL`: usually a misaligned direct read.
     pub const INVALID: Errno = Errno(libc::EINVAL);
-    /// `ENOSPC`: the disk is full.
-    pub const NO_SPACE: Errno = Errno(libc::ENOSPC);
 
     /// `ENXIO`: the path is a FIFO, a socket or a terminal.
     pub const NOT_A_FILE: Errno = Errno(libc::ENXIO);

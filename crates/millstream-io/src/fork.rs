@@ -63,7 +63,7 @@ impl Drop for ForkGuard {
     fn drop(&mut self) {
         #[cfg(target_os = "linux")]
         if let Some(word) = self.word {
-            // SAFETY: the page that `map_page` mapped, which nobody can refer to any more.
+            // SAFETY: the page that `map_page` mapped, which no reference points to any more.
             unsafe { libc::munmap(word.as_ptr().cast(), rustix::param::page_size()) };
         }
     }
@@ -89,7 +89,7 @@ fn map_page() -> Option<NonNull<AtomicU32>> {
     }
     // SAFETY: advice on the page mapped above.
     if unsafe { libc::madvise(address, page_bytes, libc::MADV_WIPEONFORK) } != 0 {
-        // SAFETY: the page mapped above, known to nobody else.
+        // SAFETY: the page mapped above, known to no other code.
         unsafe { libc::munmap(address, page_bytes) };
         return None;
     }

@@ -21,9 +21,6 @@ pub const HUGE_PAGE_BYTES: usize = 2 << 20;
 /// the alignment never overflow.
 pub const REGION_BYTES_MAX: usize = isize::MAX as usize / 2;
 
-/// Staging of a storage unless it says otherwise: at 7 GB/s 18 ms of reading.
-pub const ARENA_BYTES_DEFAULT: usize = 128 << 20;
-
 /// Largest arena: 2^24 pages of 4 KiB, whose tree of free runs takes 6 MiB.
 pub const ARENA_BYTES_MAX: usize = 1 << 36;
 
@@ -51,7 +48,6 @@ pub const FOLDER_SAMPLE_MAX: usize = 256;
 pub const REPLACE_NAMES_MAX: u32 = 64;
 
 const _: () = assert!(ARENA_BYTES_MAX / MEMORY_ALIGNMENT <= u32::MAX as usize);
-const _: () = assert!(ARENA_BYTES_DEFAULT.is_multiple_of(HUGE_PAGE_BYTES));
 const _: () = assert!(BUFFER_PIECE_MAX <= SLAB_BYTES_LARGE / 4);
 const _: () = assert!(SEGMENTS_MAX <= 1024);
 const _: () = assert!(MEMORY_ALIGNMENT.is_power_of_two());

@@ -6,6 +6,6 @@ pub mod destination;
 pub mod region;
 
 pub use arena::{Arena, Block};
-pub use buffer::{Buffer, BufferPool, BufferPoolStats};
+pub use buffer::{Buffer, BufferPool};
 pub use destination::{Destination, Place};
 pub use region::{Region, RegionAllocator};

@@ -359,7 +359,14 @@ fn cache_is_told_before_and_after_a_read() {
     let opened = files.open(file.path(), READ).unwrap();
     let cached = || files.cached(opened.descriptor, 0, len as u64);
     // SAFETY: advice about an open file.
-    unsafe { libc::posix_fadvise(opened.descriptor.raw() as i32, 0, 0, libc::POSIX_FADV_DONTNEED) };
+    unsafe {
+        libc::posix_fadvise(
+            opened.descriptor.raw() as i32,
+            0,
+            0,
+            libc::POSIX_FADV_DONTNEED,
+        )
+    };
     if cached() == Some(0) {
         files
             .read_at(opened.descriptor, 0, &mut vec![0; len])
@@ -412,7 +419,8 @@ fn written_files_are_made_synced_and_cut() {
     };
     let opened = files.open(&path, mode).unwrap();
     // SAFETY: writes three bytes of a literal to an open file.
-    let written = unsafe { libc::pwrite(opened.descriptor.raw() as i32, b"abc".as_ptr().cast(), 3, 0) };
+    let written =
+        unsafe { libc::pwrite(opened.descriptor.raw() as i32, b"abc".as_ptr().cast(), 3, 0) };
     assert_eq!(written, 3);
     files.sync(opened.descriptor, true).unwrap();
     files.sync(opened.descriptor, false).unwrap();
@@ -780,7 +788,14 @@ fn view_is_brought_in_ahead_and_says_when_the_file_was_cut() {
     let files = OsFileSystem::new();
     let opened = files.open(file.path(), READ).unwrap();
     // SAFETY: advice about an open file.
-    unsafe { libc::posix_fadvise(opened.descriptor.raw() as i32, 0, 0, libc::POSIX_FADV_DONTNEED) };
+    unsafe {
+        libc::posix_fadvise(
+            opened.descriptor.raw() as i32,
+            0,
+            0,
+            libc::POSIX_FADV_DONTNEED,
+        )
+    };
     let part = view(&opened, 100, len - 100).unwrap();
     part.populate(7..7).unwrap();
     part.populate(0..part.len()).unwrap();

@@ -70,9 +70,6 @@ fn region_is_zeroed_aligned_and_rounded() {
         };
         assert_eq!(region.len(), len.next_multiple_of(align));
         assert_eq!(region.pointer().addr() % align, 0);
-        if len < HUGE_PAGE_BYTES {
-            assert!(!region.is_huge());
-        }
         // SAFETY: the region's own bytes, referenced by nobody else.
         let bytes = unsafe { std::slice::from_raw_parts(region.pointer(), region.len()) };
         assert!(bytes.iter().all(|&byte| byte == 0));
@@ -122,7 +119,6 @@ fn region_is_not_inherited_by_fork() {
 fn application_allocator_serves_and_gets_everything_back() {
     let allocator = Arc::new(Counting::default());
     let mut arena = Arena::new(3 * MIB, Some(allocator.clone())).unwrap();
-    assert!(!arena.region().is_huge());
     let block = arena.take(100).unwrap();
     arena.give(block);
     drop(arena);
@@ -267,14 +263,6 @@ fn buffers_are_apart_and_keep_what_is_written() {
             let (buffer, mark) = out.remove(&base).unwrap();
             assert_eq!((buffer[0], buffer[buffer.len() - 1]), (mark, mark));
         }
-        let stats = pool.stats();
-        let held: usize = out.values().map(|(buffer, _)| buffer.capacity()).sum();
-        assert_eq!(stats.out_bytes, held);
-        assert!(stats.retained_bytes <= 32 * MIB, "{stats:?}");
-        assert!(
-            stats.mapped_bytes >= stats.out_bytes + stats.retained_bytes,
-            "{stats:?}"
-        );
     }
 }
 
@@ -298,12 +286,9 @@ fn pool_of_no_bytes_keeps_nothing_and_bounds_hold() {
         let sizes = [4096, 10_000, 100_000, MIB, 3 * MIB, 9 * MIB, 4096, 30_000];
         let buffers: Vec<Buffer> = sizes.iter().map(|&len| pool.take(len).unwrap()).collect();
         drop(buffers);
-        let stats = pool.stats();
-        assert_eq!(stats.out_bytes, 0);
-        assert!(stats.retained_bytes <= retained_max, "{stats:?}");
-        assert_eq!(stats.mapped_bytes, stats.retained_bytes);
-        assert_eq!(allocator.out_bytes.load(SeqCst), stats.mapped_bytes);
-        assert!(retained_max < 20 * MIB || stats.retained_bytes > 0);
+        let kept = allocator.out_bytes.load(SeqCst);
+        assert!(kept <= retained_max, "{kept} bytes are kept");
+        assert!(retained_max < 20 * MIB || kept > 0);
     }
 }
 
@@ -408,5 +393,4 @@ fn empty_buffers_and_absurd_lengths() {
         let error = pool.take(len).unwrap_err();
         assert_eq!(error.errno.0, libc::ENOMEM, "{error}");
     }
-    assert_eq!(pool.stats().mapped_bytes, 0);
 }

@@ -16,6 +16,7 @@ use millstream_io::device::cached::{Cached, CachedOptions};
 use millstream_io::device::calls::{Call, CallDone, Calls, CallsOptions};
 use millstream_io::device::modeled::{ModelClock, Modeled};
 use millstream_io::device::null::NullDevice;
+use millstream_io::limits::IO_THREADS_DEFAULT;
 use millstream_io::{
     Completion, Device, Doorbell, FileSystem, IoError, Operation, Region, ThreadSettings,
 };
@@ -43,9 +44,6 @@ pub(crate) struct Lanes {
 /// Operations that may be pushed and not submitted at the end of a round: what is pushed in the
 /// last rounds before the engine sleeps goes to the device with the call that sleeps.
 const UNSUBMITTED_MAX: usize = 16;
-
-/// Threads of the main lane if a ring breaks: what saturates an NVMe device at 4 KiB.
-const IO_THREADS_DEFAULT: usize = 8;
 
 impl Lanes {
     pub(crate) fn new(

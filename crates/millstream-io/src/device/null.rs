@@ -13,7 +13,6 @@ pub struct NullDevice {
     depth: usize,
     pushed: Vec<Completion>,
     ended: Vec<Completion>,
-    completed_count: u64,
     bell: Doorbell,
 }
 
@@ -26,15 +25,8 @@ impl NullDevice {
             depth,
             pushed: Vec::with_capacity(depth),
             ended: Vec::with_capacity(depth),
-            completed_count: 0,
             bell: Doorbell::condvar(),
         }
-    }
-
-    /// Operations reaped so far.
-    #[must_use]
-    pub fn completed_count(&self) -> u64 {
-        self.completed_count
     }
 
     fn end(&mut self) {
@@ -76,7 +68,6 @@ impl Device for NullDevice {
 
     fn reap(&mut self, completions: &mut Vec<Completion>) -> usize {
         let count = self.ended.len();
-        self.completed_count += count as u64;
         completions.append(&mut self.ended);
         count
     }

@@ -161,12 +161,6 @@ impl Sim {
         (sim, SimFiles::of(shared))
     }
 
-    /// The simulated time.
-    #[must_use]
-    pub fn now_ns(&self) -> u64 {
-        self.shared.now_ns()
-    }
-
     fn is_broken(&self) -> bool {
         self.break_after
             .is_some_and(|count| self.completed_count >= count)

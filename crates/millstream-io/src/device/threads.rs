@@ -17,7 +17,9 @@ use std::time::{Duration, Instant};
 use super::{Abandoned, Completion, Device, DeviceKind, Doorbell, Operation, OperationId};
 use crate::error::{Errno, IoError};
 use crate::fork::ForkGuard;
-use crate::limits::{SLOW_THREADS_MAX, THREADS_HOLD_NS_MAX, THREADS_HOLD_RATIO_FAST, THREADS_MAX};
+use crate::limits::{
+    IO_THREADS_DEFAULT, SLOW_THREADS_MAX, THREADS_HOLD_NS_MAX, THREADS_HOLD_RATIO_FAST, THREADS_MAX,
+};
 use crate::memory::Region;
 
 mod queue;
@@ -46,7 +48,7 @@ pub struct ThreadsOptions {
 impl Default for ThreadsOptions {
     fn default() -> ThreadsOptions {
         ThreadsOptions {
-            threads: 8,
+            threads: IO_THREADS_DEFAULT,
             depth: 128,
             per_mount_max: 2,
             name_prefix: "ms-io-".to_owned(),

@@ -471,7 +471,7 @@ impl Device for Uring {
 
     fn register(&mut self, region: &Arc<Region>) -> usize {
         // Before 5.13 the kernel waits for everything in flight before it changes the table, and
-        // the bell's read is in flight until somebody rings.
+        // the bell's read is in flight until the bell rings.
         let quiet = self.in_flight == 0 && !self.bell_read && self.timeouts == 0;
         self.registered.add(&self.ring, region, quiet)
     }

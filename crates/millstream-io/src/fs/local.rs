@@ -140,7 +140,7 @@ impl LocalFile {
 impl Drop for LocalFile {
     fn drop(&mut self) {
         if let Some(opened) = self.opened.take() {
-            // There is no one to report an error to; `close` reports it.
+            // A drop cannot report an error; `close` can.
             let _ = self.fs.close(opened.descriptor);
         }
     }

@@ -63,7 +63,7 @@ impl OsFileSystem {
             other => return Err(refuse_type(other)),
         };
         let mount = if is_block {
-            block_device_mount(&status)
+            Mount::of_block_device(disk::of_device(own_device_number(&status)).as_ref())
         } else {
             self.mounts
                 .of(file.as_fd(), &status)
@@ -261,12 +261,6 @@ fn identity(status: &Statx) -> Identity {
 
 pub(crate) fn own_device_number(status: &Statx) -> u64 {
     rustix::fs::makedev(status.stx_rdev_major, status.stx_rdev_minor)
-}
-
-/// A block device counts as a mount of its own, described by its disk.
-pub(crate) fn block_device_mount(status: &Statx) -> Mount {
-    let disk = disk::of_device(own_device_number(status));
-    Mount::of_block_device(disk.is_some_and(|disk| disk.rotating))
 }
 
 fn mount_number(status: &Statx, is_block: bool) -> u64 {

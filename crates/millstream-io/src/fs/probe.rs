@@ -10,11 +10,12 @@ use std::path::Path;
 use rustix::fs::{FileType, Mode, OFlags, Statx};
 use rustix::process::{Resource, getrlimit};
 
-use super::os::mount::{Mounts, disk_of, file_system_name};
+use super::os::mount::{Mount, Mounts, disk_of, file_system_name};
 use super::os::{OsFileSystem, disk, explain, own_device_number, status};
 use super::{DirectAlignment, MountKind};
 use crate::error::IoError;
 use crate::limits::FOLDER_SAMPLE_MAX;
+use crate::thread::available_cores;
 
 /// What the machine offers.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -71,7 +72,7 @@ pub fn machine() -> Machine {
     Machine {
         kernel: read_line("/proc/sys/kernel/osrelease"),
         cpu: field(&cpus, "model name").map(str::to_owned),
-        cpus: std::thread::available_parallelism().map_or(1, Into::into),
+        cpus: available_cores(),
         memory_bytes: kilobytes(&memory, "MemTotal"),
         memory_available_bytes: kilobytes(&memory, "MemAvailable"),
         memlock_max_bytes: getrlimit(Resource::Memlock).current,
@@ -121,7 +122,7 @@ pub fn place(path: &Path) -> Result<Place, IoError> {
 fn block_device(file: &OwnedFd, about: &Statx) -> Place {
     let device = own_device_number(about);
     let disk = disk::of_device(device);
-    let mount = super::os::block_device_mount(about);
+    let mount = Mount::of_block_device(disk.as_ref());
     Place {
         mount_kind: mount.kind,
         file_system: "block device".to_owned(),

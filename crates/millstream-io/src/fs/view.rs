@@ -84,7 +84,7 @@ impl MappedView {
     /// `EINVAL` if the range is not within the file now; else what the system says.
     ///
     /// # Safety
-    /// As long as the view lives nobody, in this process or another, may shrink the file below the
+    /// As long as the view lives no process, this one included, may shrink the file below the
     /// range's end (the touch of a page beyond the end is SIGBUS) or change the bytes of the range.
     /// The same SIGBUS comes from a device that fails.
     pub unsafe fn map(
@@ -195,7 +195,7 @@ impl Deref for MappedView {
 impl Drop for MappedView {
     fn drop(&mut self) {
         if self.mapped_bytes > 0 {
-            // SAFETY: the mapping made in `map`, which nobody can reference any more. It cannot
+            // SAFETY: the mapping made in `map`, which no reference points to any more. It cannot
             // fail for such a range.
             let _ = unsafe { munmap(self.base.as_ptr().cast(), self.mapped_bytes) };
         }

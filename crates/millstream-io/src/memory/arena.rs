@@ -33,8 +33,7 @@ use pages::Pages;
 
 mod pages;
 
-/// A bounded arena of blocks in one region. The usual size is
-/// [`ARENA_BYTES_DEFAULT`](crate::limits::ARENA_BYTES_DEFAULT).
+/// A bounded arena of blocks in one region.
 pub struct Arena {
     region: Arc<Region>,
     pages: Pages,

@@ -1,6 +1,6 @@
 //! Recycled destination buffers, shared by threads.
 //!
-//! The dear part of a fresh buffer is its first touch (see [`region`](super::region)), so memory is
+//! The expensive part of a fresh buffer is its first touch (see [`region`](super::region)), so memory is
 //! kept and given out again. Buffers up to 1.75 MiB are pieces of slabs, in 31 sizes, four per
 //! octave (`buffer/slab.rs`): at most a fifth is rounding. Larger ones own a region, a multiple of
 //! 2 MiB, reused by best fit (`buffer/spare.rs`).
@@ -45,17 +45,6 @@ mod spare;
 pub struct BufferPool {
     classes: Box<[Arc<Class>]>,
     spare: Arc<Spare>,
-}
-
-/// What a pool holds at a moment (other threads may change it meanwhile).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct BufferPoolStats {
-    /// Capacity of the buffers that are out, in bytes (leaked ones among them).
-    pub out_bytes: usize,
-    /// Wholly free memory kept for reuse, in bytes; at most the pool's bound.
-    pub retained_bytes: usize,
-    /// All memory mapped for the pool, in bytes: out, kept, and free pieces of slabs in use.
-    pub mapped_bytes: usize,
 }
 
 /// Page-aligned memory of a pool, owned; derefs to its bytes. Goes back to the pool when dropped,
@@ -130,32 +119,11 @@ impl BufferPool {
         let region = self.spare.take(len)?;
         let base = NonNull::new(region.pointer()).expect("a region has an address");
         let capacity = region.len();
-        self.spare.count_out(capacity);
         let home = Home::Own {
             spare: Arc::clone(&self.spare),
             region,
         };
         Ok(Buffer::new(base, capacity, len, home))
-    }
-
-    /// What it holds now.
-    #[must_use]
-    pub fn stats(&self) -> BufferPoolStats {
-        BufferPoolStats {
-            out_bytes: self.spare.out_bytes()
-                + self
-                    .classes
-                    .iter()
-                    .map(|class| class.out_bytes())
-                    .sum::<usize>(),
-            retained_bytes: self.spare.free_bytes()
-                + self
-                    .classes
-                    .iter()
-                    .map(|class| class.retained_bytes())
-                    .sum::<usize>(),
-            mapped_bytes: self.spare.mapped_bytes(),
-        }
     }
 }
 
@@ -170,7 +138,7 @@ impl Drop for BufferPool {
 
 impl fmt::Debug for BufferPool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("BufferPool").field(&self.stats()).finish()
+        f.debug_struct("BufferPool").finish_non_exhaustive()
     }
 }
 
@@ -234,10 +202,7 @@ impl Drop for Buffer {
         match &self.home {
             Home::Nowhere => {}
             Home::Piece { class, slab } => class.give(self.base, *slab),
-            Home::Own { spare, region } => {
-                spare.count_back(self.capacity);
-                spare.give(Arc::clone(region));
-            }
+            Home::Own { spare, region } => spare.give(Arc::clone(region)),
         }
     }
 }

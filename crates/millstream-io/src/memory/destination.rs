@@ -38,7 +38,7 @@ pub enum Place {
 ///
 /// # Safety
 /// `place` must always name the same memory, which is valid for reads and writes from any thread,
-/// initialized, and used by nobody else, from the call until the value is dropped; moving the value
+/// initialized, and not used otherwise, from the call until the value is dropped; moving the value
 /// must not move the memory.
 pub unsafe trait Destination: Any + Send {
     /// Returns where the memory is.

@@ -5,7 +5,7 @@
 //! MiB and more are aligned to 2 MiB and ask for huge pages, and the modules above recycle them.
 //! `mmap` does not align by itself: a region maps 2 MiB more than it needs and unmaps both ends.
 //!
-//! The pages are touched by nobody here, so a region costs address space until it is used. They are
+//! The pages are not touched here, so a region costs address space until it is used. They are
 //! not inherited by `fork` (`MADV_DONTFORK`): a child must not turn pages that a device is writing
 //! into copy-on-write ones. An application's own memory (see [`RegionAllocator`]) is left as it is
 //! given.
@@ -30,7 +30,7 @@ use crate::limits::{HUGE_PAGE_BYTES, MEMORY_ALIGNMENT, REGION_BYTES_MAX};
 ///
 /// # Safety
 /// What `allocate` returns is null, or `len` bytes at a multiple of `align` that are readable,
-/// writable, zeroed and used by nobody else until `free`. (So the trait is unsafe to implement:
+/// writable, zeroed and not used otherwise until `free`. (So the trait is unsafe to implement:
 /// safe code above relies on it.)
 pub unsafe trait RegionAllocator: Send + Sync {
     /// `len` zeroed bytes at a multiple of `align`, or null.
@@ -38,7 +38,7 @@ pub unsafe trait RegionAllocator: Send + Sync {
     /// Gives back what `allocate` gave.
     ///
     /// # Safety
-    /// `pointer`, `len` and `align` as they were; nobody uses the memory any more.
+    /// `pointer`, `len` and `align` as they were; the memory is no longer used.
     unsafe fn free(&self, pointer: *mut u8, len: usize, align: usize);
 }
 
@@ -47,7 +47,6 @@ pub struct Region {
     pointer: NonNull<u8>,
     len: usize,
     align: usize,
-    huge: bool,
     allocator: Option<Arc<dyn RegionAllocator>>,
 }
 
@@ -81,15 +80,14 @@ impl Region {
             MEMORY_ALIGNMENT
         };
         let len = len.next_multiple_of(align);
-        let (pointer, huge) = match &allocator {
+        let pointer = match &allocator {
             None => map_aligned(len, align)?,
-            Some(allocator) => (allocate_aligned(allocator.as_ref(), len, align)?, false),
+            Some(allocator) => allocate_aligned(allocator.as_ref(), len, align)?,
         };
         Ok(Arc::new(Region {
             pointer,
             len,
             align,
-            huge,
             allocator,
         }))
     }
@@ -110,14 +108,7 @@ impl Region {
         self.len
     }
 
-    /// Whether it is aligned for huge pages and the system took the wish for them. (Whether a page
-    /// is huge the kernel decides when it is first touched.)
-    #[must_use]
-    pub fn is_huge(&self) -> bool {
-        self.huge
-    }
-
-    /// Keeps the memory mapped for ever, whoever else lets go of it: the quarantine of memory that
+    /// Keeps the memory mapped for ever, even without other handles: the quarantine of memory that
     /// the kernel may still write to.
     pub fn leak(self: &Arc<Self>) {
         std::mem::forget(Arc::clone(self));
@@ -134,7 +125,7 @@ impl Drop for Region {
                 libc::munmap(self.pointer.as_ptr().cast(), self.len);
             },
             // SAFETY: pointer, len and align are those of the call of `allocate` in `new`; as above
-            // nobody uses it any more.
+            // it is no longer used.
             Some(allocator) => unsafe {
                 allocator.free(self.pointer.as_ptr(), self.len, self.align);
             },
@@ -147,7 +138,6 @@ impl fmt::Debug for Region {
         f.debug_struct("Region")
             .field("pointer", &self.pointer)
             .field("len", &self.len)
-            .field("huge", &self.huge)
             .finish()
     }
 }
@@ -162,7 +152,7 @@ fn allocate_aligned(
     let pointer = NonNull::new(allocator.allocate(len, align))
         .ok_or_else(|| failed("the application's allocator has no memory"))?;
     if !pointer.as_ptr().addr().is_multiple_of(align) {
-        // SAFETY: just allocated with these numbers, and used by nobody.
+        // SAFETY: just allocated with these numbers, and not used.
         unsafe { allocator.free(pointer.as_ptr(), len, align) };
         return Err(failed(
             "the application's allocator did not keep to the alignment",
@@ -171,9 +161,8 @@ fn allocate_aligned(
     Ok(pointer)
 }
 
-/// `len` bytes of the system at a multiple of `align`, and whether huge pages were asked for with
-/// success. Both are multiples of the page size.
-fn map_aligned(len: usize, align: usize) -> Result<(NonNull<u8>, bool), IoError> {
+/// `len` bytes of the system at a multiple of `align`, both multiples of the page size.
+fn map_aligned(len: usize, align: usize) -> Result<NonNull<u8>, IoError> {
     let slack = if align > MEMORY_ALIGNMENT { align } else { 0 };
     let mapped_bytes = len + slack; // No overflow: len is at most REGION_BYTES_MAX rounded up.
     // SAFETY: a fresh anonymous mapping at an address of the kernel's choice touches no memory of
@@ -200,7 +189,7 @@ fn map_aligned(len: usize, align: usize) -> Result<(NonNull<u8>, bool), IoError>
     let head = address.addr().next_multiple_of(align) - address.addr();
     let start = address.wrapping_add(head);
     // SAFETY: head + len <= mapped_bytes since head <= slack, so both cuts lie in the mapping made
-    // above, which nobody else knows yet, and leave [start, start + len). A cut that fails leaves
+    // above, which no other code knows yet, and leave [start, start + len). A cut that fails leaves
     // address space mapped but untouched.
     unsafe {
         if head > 0 {
@@ -211,10 +200,11 @@ fn map_aligned(len: usize, align: usize) -> Result<(NonNull<u8>, bool), IoError>
         }
     }
     // SAFETY: advice on the range owned here; it changes no content.
-    let huge = unsafe {
+    unsafe {
         libc::madvise(start.cast(), len, libc::MADV_DONTFORK);
-        slack > 0 && libc::madvise(start.cast(), len, libc::MADV_HUGEPAGE) == 0
-    };
-    let pointer = NonNull::new(start).expect("mmap never answers with address zero");
-    Ok((pointer, huge))
+        if slack > 0 {
+            libc::madvise(start.cast(), len, libc::MADV_HUGEPAGE);
+        }
+    }
+    Ok(NonNull::new(start).expect("mmap never answers with address zero"))
 }

@@ -7,7 +7,7 @@ use millstream_io::device::sim::{Sim, SimFileOptions, SimFiles, SimOptions};
 use millstream_io::fs::DirectAlignment;
 use millstream_io::{Descriptor, Device, Errno, FileSystem, OpenMode, Verb};
 
-use crate::common::{Memory, lend, lend_all, pattern, read, write};
+use crate::common::{Memory, lend, lend_all, pattern, read};
 
 const WRITABLE: OpenMode = OpenMode {
     write: true,
@@ -59,7 +59,7 @@ fn schedule(options: SimOptions) -> Vec<(u64, Result<u64, Errno>, u64)> {
                     "seed {seed}: written beyond the result"
                 );
             }
-            hihistory.push((completion.id, completion.moved(), sim.now_ns()));
+            hihistory.push((completion.id, completion.moved(), files.now_ns()));
         }
     }
     memory.check_canaries();
@@ -140,7 +140,7 @@ fn time_follows_bandwidth_latency_and_seeks() {
     sim.wait(None, &mut || false).unwrap();
     assert_eq!(sim.reap(&mut completions), 1);
     // A second of transfer, a GiB of travel, the latency.
-    assert_eq!(sim.now_ns(), 1_000_000_000 + (1 << 20) * 10 + 1000);
+    assert_eq!(files.now_ns(), 1_000_000_000 + (1 << 20) * 10 + 1000);
     assert_eq!(files.counts().head_travel_bytes, 1 << 30);
     // Where the head is: no travel. Then back over both.
     for (offset, travel) in [(1 << 20, 0), (0, 2 << 20)] {
@@ -188,39 +188,6 @@ fn faults_apply_to_their_range() {
         (Verb::Read, 8192, 4096)
     );
     assert_eq!(log[1].path, Path::new("a"));
-}
-
-#[test]
-fn a_full_disk_shortens_a_write_and_refuses_the_next() {
-    let (mut sim, files, file) = disk(SimOptions::default());
-    files.set_space_left(Some(1000));
-    let memory = Memory::holding(&[7; 4096]);
-    let mut results = Vec::new();
-    // Over old bytes; across the end; behind the end.
-    for offset in [0, 1 << 16, (1 << 16) + 1000] {
-        assert!(lend(&mut sim, write(0, file, offset, memory.segment(0, 4096))).is_ok());
-        sim.submit().unwrap();
-        sim.wait(None, &mut || false).unwrap();
-        let mut completions = Vec::new();
-        sim.reap(&mut completions);
-        results.push(completions[0].moved());
-    }
-    assert_eq!(results, [Ok(4096), Ok(1000), Err(Errno::NO_SPACE)]);
-    let content = files.content(Path::new("a")).unwrap();
-    assert_eq!(content.len(), (1 << 16) + 1000);
-    assert!(
-        content[..4096]
-            .iter()
-            .chain(&content[1 << 16..])
-            .all(|byte| *byte == 7)
-    );
-    let refused = files.replace(Path::new("b"), &[1; 10]).unwrap_err();
-    assert_eq!(refused.errno, Errno::NO_SPACE);
-    assert_eq!(
-        files.content(Path::new("b")),
-        None,
-        "an error leaves nothing behind"
-    );
 }
 
 #[test]

@@ -264,7 +264,7 @@ fn a_helper_is_called_only_for_more_than_its_wake_and_rings() {
     assert_eq!(
         fs.blocked.load(Ordering::SeqCst),
         0,
-        "5 µs of work wake nobody"
+        "5 µs of work wake no helper"
     );
     push(&mut device, &operations[8..]);
     device.submit().unwrap();
@@ -289,7 +289,7 @@ fn a_helper_is_called_only_for_more_than_its_wake_and_rings() {
 }
 
 #[test]
-fn shutdown_gives_back_what_nobody_began_and_reports_what_hangs() {
+fn shutdown_gives_back_what_no_thread_began_and_reports_what_hangs() {
     let fs = Fake::new(Some(usize::MAX));
     fs.set_shut(true);
     let mut device = device(Arc::clone(&fs) as Arc<dyn FileSystem>, 1, 8);

@@ -104,10 +104,7 @@ fn content(fs: &dyn FileSystem, file: Descriptor) -> Result<Vec<u8>, IoError> {
 }
 
 /// Makes a call of a custom file system: its panic is an error.
-fn guarded<T>(
-    call: &'static str,
-    run: impl FnOnce() -> Result<T, IoError>,
-) -> Result<T, IoError> {
+fn guarded<T>(call: &'static str, run: impl FnOnce() -> Result<T, IoError>) -> Result<T, IoError> {
     let panicked = IoError::because(call, Errno::IO, "the file system panicked");
     guard(run).unwrap_or(Err(panicked))
 }

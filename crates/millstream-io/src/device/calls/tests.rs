@@ -517,7 +517,7 @@ fn shutdown_reports_hung_calls_and_closes_what_they_open_later() {
 }
 
 #[test]
-fn shutdown_cancels_what_nobody_began() {
+fn shutdown_cancels_what_no_thread_began() {
     let fs = Fake::new(&[]);
     let mut calls = calls(fs, true);
     push_open(&mut calls, 1, "good");

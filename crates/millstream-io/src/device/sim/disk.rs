@@ -173,7 +173,6 @@ pub(super) struct Disk {
     pub(super) open: HashMap<u64, Open>,
     descriptor_next: u64,
     pub(super) rules: Vec<Rule>,
-    pub(super) space_left: Option<u64>,
     pub(super) log: Vec<SimOperation>,
     pub(super) counts: SimCounts,
     /// Abandoned by a shutdown; their memory is written when they are released.
@@ -195,7 +194,6 @@ impl Disk {
             open: HashMap::new(),
             descriptor_next: DESCRIPTOR_FIRST,
             rules: Vec::new(),
-            space_left: None,
             log: Vec::new(),
             counts: SimCounts::default(),
             orphans: Vec::new(),
@@ -411,7 +409,7 @@ impl Disk {
             }
             Verb::Write => {
                 let bytes = gather_segments(segments(operation), len);
-                write(file, &mut self.space_left, operation.offset, &bytes)?
+                write(file, operation.offset, &bytes)?
             }
         };
         self.counts.bytes_moved += moved as u64;
@@ -419,33 +417,19 @@ impl Disk {
     }
 }
 
-/// Writes what there is space for; `ENOSPC` if that is nothing.
-pub(super) fn write(
-    file: &mut File,
-    space_left: &mut Option<u64>,
-    offset: u64,
-    bytes: &[u8],
-) -> Result<usize, Errno> {
-    let old_len = file.content.len();
-    let mut len = bytes.len() as u64;
-    if let Some(space) = space_left {
-        len = len.min(old_len.saturating_add(*space).saturating_sub(offset));
-        if len == 0 && !bytes.is_empty() {
-            return Err(Errno::NO_SPACE);
-        }
-        *space -= (offset + len).saturating_sub(old_len);
-    }
+/// Writes all of `bytes`.
+pub(super) fn write(file: &mut File, offset: u64, bytes: &[u8]) -> Result<usize, Errno> {
     let start = usize::try_from(offset).map_err(|_| Errno(libc::EFBIG))?;
-    let end = start + len as usize;
+    let end = start.checked_add(bytes.len()).ok_or(Errno(libc::EFBIG))?;
     let content = file.content.bytes_mut();
     if content.len() < end {
         let more = end - content.len();
         content.try_reserve(more).map_err(|_| Errno(libc::EFBIG))?;
         content.resize(end, 0);
     }
-    content[start..end].copy_from_slice(&bytes[..end - start]);
+    content[start..end].copy_from_slice(bytes);
     file.version += 1;
-    Ok(end - start)
+    Ok(bytes.len())
 }
 
 /// `value` × `numerator` ÷ `denominator`, without overflow.

@@ -203,11 +203,6 @@ impl SimFiles {
         self.shared.bell.ring();
     }
 
-    /// Space for files to grow; `None` for no limit. Beyond it writes are short, then `ENOSPC`.
-    pub fn set_space_left(&self, bytes: Option<u64>) {
-        self.shared.disk().space_left = bytes;
-    }
-
     /// The file system call after `skip` more calls fails.
     pub fn fail_call(&self, skip: u64, errno: Errno) {
         let mut calls = self.calls();
@@ -368,14 +363,11 @@ impl FileSystem for SimFiles {
         let Some(open) = disk.open.get(&descriptor.0) else {
             return failed("pwrite", libc::EBADF);
         };
-        let (index, mut space_left) = (open.file, disk.space_left);
-        let written = disk::write(&mut disk.files[index], &mut space_left, offset, bytes);
-        disk.space_left = space_left;
-        match written {
-            Ok(written) if written == bytes.len() => Ok(()),
-            Ok(_) => failed("pwrite", libc::ENOSPC),
-            Err(errno) => Err(IoError::new("pwrite", errno)),
-        }
+        let index = open.file;
+        let written = disk::write(&mut disk.files[index], offset, bytes);
+        written
+            .map(|_| ())
+            .map_err(|errno| IoError::new("pwrite", errno))
     }
 
     fn sync(&self, descriptor: Descriptor, _data_only: bool) -> Result<(), IoError> {
@@ -404,19 +396,8 @@ impl FileSystem for SimFiles {
             Some(index) => disk.files[*index].options.clone(),
             None => SimFileOptions::default(),
         };
-        let mut file = File {
-            content: Content::Bytes(Vec::new()),
-            options,
-            version: 0,
-        };
-        let mut space_left = disk.space_left;
-        match disk::write(&mut file, &mut space_left, 0, content) {
-            Ok(written) if written == content.len() => {}
-            Ok(_) => return failed("write", libc::ENOSPC),
-            Err(errno) => return Err(IoError::new("write", errno)),
-        }
-        disk.space_left = space_left;
-        add(&mut disk, path.to_owned(), file.content, file.options);
+        let content = Content::Bytes(content.to_vec());
+        add(&mut disk, path.to_owned(), content, options);
         Ok(())
     }
 

@@ -11,6 +11,7 @@ use crate::limits::{
     SLOW_THREADS_MAX, THREADS_BATCH_BYTES_MAX, THREADS_BATCH_MAX, THREADS_HOLD_RATIO,
     THREADS_HOLD_RATIO_FAST,
 };
+use crate::thread::available_cores;
 
 /// Which operations a thread takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,7 +98,7 @@ impl Queue {
             per_mount_max,
             local_crew: crew(threads_max),
             slow_crew: crew(SLOW_THREADS_MAX),
-            cores: std::thread::available_parallelism().map_or(1, usize::from),
+            cores: available_cores(),
             fast: false,
             takes: 0,
             takes_seen: 0,

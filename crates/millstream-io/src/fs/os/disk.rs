@@ -1,7 +1,7 @@
 //! What `/sys` tells of the disk behind a device number: its name, and whether seeks cost on it.
 //!
-//! The queue of a disk says `rotational`, but not every word of it is to be believed: kernels let
-//! the flag default to 1, and virtual disks that nobody told otherwise keep it. So disks of a
+//! The queue of a disk says `rotational`, but not always rightly: kernels let
+//! the flag default to 1, and virtual disks that do not set it keep it. So disks of a
 //! hypervisor never count as rotating. A partition has no queue (its parent has), and a mapped
 //! device, an array or a loop device is what lies under it: rotating if anything under it is.
 

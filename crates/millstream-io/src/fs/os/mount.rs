@@ -41,12 +41,12 @@ pub(crate) struct Mount {
 }
 
 impl Mount {
-    /// Of a block device, which is no mount but has the properties of one.
-    pub(super) fn of_block_device(rotating: bool) -> Mount {
+    /// A block device counts as a mount of its own, described by its disk.
+    pub(crate) fn of_block_device(disk: Option<&disk::Disk>) -> Mount {
         Mount {
             kind: MountKind::Local,
             magic: 0,
-            rotating,
+            rotating: disk.is_some_and(|disk| disk.rotating),
             tried: None,
         }
     }
@@ -287,7 +287,7 @@ mod tests {
     #[test]
     fn remembered_mounts_are_bounded() {
         let mounts = Mounts::default();
-        let mount = Mount::of_block_device(false);
+        let mount = Mount::of_block_device(None);
         for number in 0..3 * MOUNTS_REMEMBERED_MAX as u64 {
             mounts.remember((number, 0), mount);
             assert!(mounts.0.read().unwrap().len() <= MOUNTS_REMEMBERED_MAX);

@@ -62,8 +62,6 @@ struct State {
     idle: Option<u32>,
     /// Whether the pool's budget has a slab of this class in it.
     claimed: bool,
-    /// Pieces with buffers.
-    out: usize,
     closed: bool,
 }
 
@@ -94,15 +92,6 @@ impl Class {
 
     pub(super) fn piece_bytes(&self) -> usize {
         self.piece_bytes
-    }
-
-    pub(super) fn out_bytes(&self) -> usize {
-        self.lock().out * self.piece_bytes
-    }
-
-    /// Bytes of the free slab it keeps.
-    pub(super) fn retained_bytes(&self) -> usize {
-        self.lock().idle.map_or(0, |_| self.slab_bytes)
     }
 
     /// A piece, and the number of its slab.
@@ -138,14 +127,12 @@ impl Class {
         if usize::from(slab.out) == self.slab_bytes / self.piece_bytes {
             state.open.pop();
         }
-        state.out += 1;
         Some((pointer.expect("within a region"), number))
     }
 
     /// Takes a piece back that `take` gave.
     pub(super) fn give(&self, piece: NonNull<u8>, number: u32) {
         let mut state = self.lock();
-        state.out -= 1;
         let slab = state.slabs[number as usize]
             .as_mut()
             .expect("a slab with a piece out is there");

@@ -1,6 +1,6 @@
 //! Free regions, and the budget of what a pool keeps.
 //!
-//! Regions that nobody uses, found by best fit: the smallest that is large enough and at most a
+//! Regions that are not in use, found by best fit: the smallest that is large enough and at most a
 //! quarter larger, so that a small buffer never sits in a huge region. When the budget is full the
 //! regions longest unused are unmapped first, so memory of sizes that are out of fashion goes away.
 //! Slabs that classes keep are claimed from the same budget, up to a half of it.
@@ -21,10 +21,6 @@ pub(super) struct Spare {
     /// checks the bound.
     claimed: AtomicUsize,
     claimed_max: usize,
-    /// Bytes in buffers with regions of their own.
-    out: AtomicUsize,
-    /// Bytes of all regions that came from here and have not been unmapped.
-    mapped: AtomicUsize,
     allocator: Option<Arc<dyn RegionAllocator>>,
 }
 
@@ -45,8 +41,6 @@ impl Spare {
             retained_max,
             claimed: AtomicUsize::new(0),
             claimed_max: retained_max / 2,
-            out: AtomicUsize::new(0),
-            mapped: AtomicUsize::new(0),
             allocator,
         }
     }
@@ -57,9 +51,7 @@ impl Spare {
         if let Some(region) = self.lock().take(len) {
             return Ok(region);
         }
-        let region = Region::new(len, self.allocator.clone())?;
-        self.mapped.fetch_add(region.len(), Relaxed);
-        Ok(region)
+        Region::new(len, self.allocator.clone())
     }
 
     /// Takes a free region back: keeps it, in the place of older ones if need be, or unmaps it.
@@ -76,13 +68,12 @@ impl Spare {
             store.put(region);
         }
         drop(store); // Unmapping takes its time, outside the lock.
-        self.unmap(unmapped);
     }
 
     /// Claims budget for a free slab that a class keeps from now on; whether there was some.
     pub(super) fn claim(&self, bytes: usize) -> bool {
         let mut store = self.lock();
-        // All claims are made under the lock, so the sum cannot grow behind our back.
+        // All claims are made under the lock, so the sum cannot grow meanwhile.
         let claimed = self.claimed.load(Relaxed) + bytes;
         if store.closed || claimed > self.claimed_max {
             return false;
@@ -92,8 +83,7 @@ impl Spare {
         while store.free_bytes + claimed > self.retained_max {
             unmapped.push(store.remove_oldest());
         }
-        drop(store);
-        self.unmap(unmapped);
+        drop(store); // As above.
         true
     }
 
@@ -102,34 +92,8 @@ impl Spare {
         let mut store = self.lock();
         store.closed = true;
         store.free_bytes = 0;
-        let free = std::mem::take(&mut store.free);
-        drop(store);
-        self.unmap(free.into_values().collect());
-    }
-
-    pub(super) fn count_out(&self, bytes: usize) {
-        self.out.fetch_add(bytes, Relaxed);
-    }
-
-    pub(super) fn count_back(&self, bytes: usize) {
-        self.out.fetch_sub(bytes, Relaxed);
-    }
-
-    pub(super) fn out_bytes(&self) -> usize {
-        self.out.load(Relaxed)
-    }
-
-    pub(super) fn free_bytes(&self) -> usize {
-        self.lock().free_bytes
-    }
-
-    pub(super) fn mapped_bytes(&self) -> usize {
-        self.mapped.load(Relaxed)
-    }
-
-    fn unmap(&self, regions: Vec<Arc<Region>>) {
-        let bytes: usize = regions.iter().map(|region| region.len()).sum();
-        self.mapped.fetch_sub(bytes, Relaxed);
+        let _free = std::mem::take(&mut store.free);
+        drop(store); // As above.
     }
 
     fn lock(&self) -> MutexGuard<'_, Store> {
