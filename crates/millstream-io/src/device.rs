@@ -15,6 +15,7 @@
 use std::time::{Duration, Instant};
 
 use crate::error::{Errno, IoError};
+use crate::limits::THREADS_HOLD_NS_MAX;
 use crate::memory::Region;
 
 pub mod cached;
@@ -22,6 +23,7 @@ pub mod calls;
 pub mod doorbell;
 pub mod modeled;
 pub mod null;
+mod outbox;
 pub mod sim;
 pub mod threads;
 #[cfg(unix)]
@@ -326,4 +328,19 @@ pub trait Device: Send {
     /// resources are leaked.
     fn shutdown(self: Box<Self>, deadline: Instant, completions: &mut Vec<Completion>)
     -> Abandoned;
+}
+
+/// Waits, a millisecond at a time, until `ready` or the time: for an owner that must not arm the
+/// bell, because it belongs to another device.
+fn poll_until(until: Option<Instant>, mut ready: impl FnMut() -> bool) {
+    let step = Duration::from_nanos(THREADS_HOLD_NS_MAX);
+    while !ready() {
+        let left = until.map_or(step, |until| {
+            until.saturating_duration_since(Instant::now())
+        });
+        if left.is_zero() {
+            return;
+        }
+        std::thread::sleep(left.min(step));
+    }
 }

@@ -18,13 +18,12 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::{Abandoned, Completion, Device, DeviceKind, Doorbell, Operation};
+use super::{Abandoned, Completion, Device, DeviceKind, Doorbell, Operation, poll_until};
 use crate::error::{Errno, IoError};
 use crate::fork::ForkGuard;
 use crate::fs::FileSystem;
 use crate::limits::{
     COPY_HELPERS_MAX, COPY_OWN_BYTES_MAX, COPY_OWN_OPERATIONS_MAX, COPY_OWNER_SPIN_NS,
-    THREADS_HOLD_NS_MAX,
 };
 use crate::memory::Region;
 use crate::thread::ThreadSettings;
@@ -95,7 +94,7 @@ impl Cached {
     /// Whether helpers have completed something. For a look before sleeping.
     #[must_use]
     pub fn has_done(&self) -> bool {
-        self.shared.has_done()
+        self.shared.done.has_any()
     }
 
     /// Waits a few microseconds, without sleeping, for what helper threads are copying or for
@@ -143,21 +142,6 @@ impl Cached {
             }
         }
     }
-
-    /// Sleeps in short steps: the bell belongs to another device, and arming it here would take a
-    /// ring that is meant for that.
-    fn sleep(&self, until: Option<Instant>, awake: &mut dyn FnMut() -> bool) {
-        let look = Duration::from_nanos(THREADS_HOLD_NS_MAX);
-        while self.waiting() == 0 && !self.has_done() && !awake() {
-            let left = until.map_or(look, |until| {
-                until.saturating_duration_since(Instant::now())
-            });
-            if left.is_zero() {
-                return;
-            }
-            std::thread::sleep(left.min(look));
-        }
-    }
 }
 
 impl Device for Cached {
@@ -195,7 +179,7 @@ impl Device for Cached {
         }
         let before = completions.len();
         self.copy_own_share(completions);
-        self.shared.reap(completions);
+        self.shared.done.take(completions);
         let count = completions.len() - before;
         self.in_flight -= count;
         count
@@ -209,7 +193,7 @@ impl Device for Cached {
     ) -> Result<(), IoError> {
         self.start_pushed();
         let until = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-        self.sleep(until, awake);
+        poll_until(until, || self.waiting() > 0 || self.has_done() || awake());
         Ok(())
     }
 
@@ -236,13 +220,10 @@ impl Device for Cached {
         let canceled = |operation: Operation| Completion::failed(operation.id, Errno::CANCELED);
         completions.extend(untouched.into_iter().map(canceled));
         self.in_flight -= completions.len() - before;
-        loop {
-            self.in_flight -= self.shared.reap(completions);
-            if self.in_flight == 0 || Instant::now() >= deadline {
-                break;
-            }
-            self.sleep(Some(deadline), &mut || false);
-        }
+        poll_until(Some(deadline), || {
+            self.in_flight -= self.shared.done.take(completions);
+            self.in_flight == 0
+        });
         let (operations, late) = self.shared.close(completions);
         self.in_flight -= late;
         debug_assert_eq!(self.in_flight, operations.len(), "an operation is lost");

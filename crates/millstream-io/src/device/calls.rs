@@ -20,9 +20,9 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use super::{Descriptor, Doorbell, Segment};
+use super::{Descriptor, Doorbell, Segment, poll_until};
 use crate::error::IoError;
 use crate::fork::ForkGuard;
 use crate::fs::{Access, Beside, FileSystem, MappedView, OpenMode, Opened};
@@ -207,7 +207,7 @@ impl Calls {
         }
         let before = into.len();
         self.shared.attend(into);
-        self.shared.reap(into);
+        self.shared.done.take(into);
         let count = into.len() - before;
         self.in_flight -= count;
         count
@@ -223,7 +223,7 @@ impl Calls {
     /// sleeping.
     #[must_use]
     pub fn has_done(&self) -> bool {
-        self.shared.has_done() || self.shared.is_inline_due()
+        self.shared.done.has_any() || self.shared.is_inline_due()
     }
 
     /// Ends the device. Opens, lengths and prefetches that no thread has begun are answered with
@@ -236,15 +236,11 @@ impl Calls {
         }
         self.submit();
         self.shared.stop(into);
-        loop {
+        poll_until(Some(deadline), || {
             self.shared.attend(into);
-            self.shared.reap(into);
-            if self.shared.is_empty() || Instant::now() >= deadline {
-                break;
-            }
-            // Threads ring a bell that belongs to another device, so this looks by itself.
-            std::thread::sleep(Duration::from_millis(1));
-        }
+            self.shared.done.take(into);
+            self.shared.is_empty()
+        });
         self.shared.close(into)
     }
 }

@@ -4,17 +4,20 @@
 //! A 4 KiB read that hits the page cache takes about half a microsecond, so the handover to a
 //! thread and back decides the speed. Everything moves in arrays: `submit` adds all operations
 //! under one lock and wakes at most one thread; a thread takes a batch (`threads/queue.rs`), runs
-//! it (`threads/worker.rs`) and publishes its completions under a second lock; `reap` swaps the
-//! whole array out. A thread that leaves work behind wakes the next, so as many threads run as
+//! it (`threads/worker.rs`) and publishes its completions under a second lock; `reap` takes the
+//! whole array. A thread that leaves work behind wakes the next, so as many threads run as
 //! help. Slow mounts have threads of their own: a hung mount blocks neither local files nor other
 //! mounts. Threads are started when there is work for them, and stay.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::{Abandoned, Completion, Device, DeviceKind, Doorbell, Operation, OperationId};
+use super::outbox::Outbox;
+use super::{
+    Abandoned, Completion, Device, DeviceKind, Doorbell, Operation, OperationId, poll_until,
+};
 use crate::error::{Errno, IoError};
 use crate::fork::ForkGuard;
 use crate::limits::{
@@ -64,20 +67,12 @@ struct Shared {
     idle: Condvar,
     /// Idle threads for slow mounts sleep here.
     idle_slow: Condvar,
-    done: Mutex<Done>,
-    /// Completions in `done`, readable without its lock.
-    done_count: AtomicUsize,
+    done: Outbox<Completion>,
+    /// Per thread: how many batches it has published. Written under the lock of `done`.
+    published: Vec<AtomicU64>,
     bell: Doorbell,
     /// The bell is not another device's.
     own_bell: bool,
-}
-
-struct Done {
-    completions: Vec<Completion>,
-    /// Per thread: how many batches it has published.
-    published: Vec<u64>,
-    /// The device is shut down: nothing is added any more.
-    closed: bool,
 }
 
 impl Shared {
@@ -95,12 +90,12 @@ impl Shared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn has_done(&self) -> bool {
-        self.done_count.load(Ordering::SeqCst) > 0
-    }
-
-    fn done(&self) -> MutexGuard<'_, Done> {
-        self.done.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Per thread: whether it holds a batch that it has not published.
+    fn busy(&self, queue: &Queue) -> Vec<bool> {
+        let threads = queue.running.iter().zip(&self.published);
+        threads
+            .map(|(running, published)| running.batch > published.load(Ordering::SeqCst))
+            .collect()
     }
 }
 
@@ -129,8 +124,6 @@ pub struct Threads {
     in_flight: usize,
     /// Pushed, not submitted.
     pushed: Vec<Operation>,
-    /// Swapped with `Done::completions`, so that neither allocates.
-    spare: Vec<Completion>,
     guard: ForkGuard,
 }
 
@@ -147,12 +140,10 @@ impl Threads {
                 queue: Mutex::new(Queue::new(threads_max, options.per_mount_max.max(1), depth)),
                 idle: Condvar::new(),
                 idle_slow: Condvar::new(),
-                done: Mutex::new(Done {
-                    completions: Vec::with_capacity(depth),
-                    published: vec![0; threads_max + SLOW_THREADS_MAX],
-                    closed: false,
-                }),
-                done_count: AtomicUsize::new(0),
+                done: Outbox::new(depth),
+                published: (0..threads_max + SLOW_THREADS_MAX)
+                    .map(|_| AtomicU64::new(0))
+                    .collect(),
                 own_bell: options.doorbell.is_none(),
                 bell: options.doorbell.unwrap_or_else(Doorbell::condvar),
             }),
@@ -161,7 +152,6 @@ impl Threads {
             depth,
             in_flight: 0,
             pushed: Vec::with_capacity(depth),
-            spare: Vec::with_capacity(depth),
             guard: ForkGuard::new(),
         };
         device.start_thread(Group::Local).map_err(|errno| {
@@ -216,15 +206,11 @@ impl Threads {
 
     /// Completes operations that no thread has begun.
     fn complete_all(&mut self, operations: Vec<Operation>, errno: Errno) {
-        if operations.is_empty() {
-            return;
+        if !operations.is_empty() {
+            let failed = |operation: Operation| Completion::failed(operation.id, errno);
+            let failed = operations.into_iter().map(failed);
+            self.shared.done.put(|done| done.extend(failed));
         }
-        let mut done = self.shared.done();
-        let failed = |operation: Operation| Completion::failed(operation.id, errno);
-        done.completions.extend(operations.into_iter().map(failed));
-        self.shared
-            .done_count
-            .store(done.completions.len(), Ordering::Release);
     }
 
     /// Hands what was pushed to the threads.
@@ -246,23 +232,18 @@ impl Threads {
 
     fn sleep_until_done(&self, timeout: Option<Duration>, awake: &mut dyn FnMut() -> bool) {
         let shared = &self.shared;
-        if shared.has_done() || timeout == Some(Duration::ZERO) {
+        if shared.done.has_any() || timeout == Some(Duration::ZERO) {
             return;
         }
         if !shared.own_bell {
             // Arming another device's bell would swallow a ring meant for its owner.
-            let look = Duration::from_nanos(THREADS_HOLD_NS_MAX);
-            let mut left = timeout.unwrap_or(Duration::MAX);
-            while !left.is_zero() && !shared.has_done() && !awake() {
-                std::thread::sleep(left.min(look));
-                left = left.saturating_sub(look);
-            }
-            return;
+            let until = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+            return poll_until(until, || shared.done.has_any() || awake());
         }
         if !shared.bell.arm() {
             return;
         }
-        if !shared.has_done() && !awake() {
+        if !shared.done.has_any() && !awake() {
             self.sleep(timeout);
         }
         shared.bell.disarm();
@@ -278,7 +259,7 @@ impl Threads {
         }
         let look = Duration::from_nanos(THREADS_HOLD_NS_MAX);
         let mut left = timeout.unwrap_or(Duration::MAX);
-        while !left.is_zero() && !bell.is_rung() && !self.shared.has_done() {
+        while !left.is_zero() && !bell.is_rung() && !self.shared.done.has_any() {
             bell.sleep(Some(left.min(look)));
             left = left.saturating_sub(look);
         }
@@ -315,18 +296,15 @@ impl Threads {
     /// The last reap: a thread drops what it completes after this.
     fn collect_abandoned(&mut self, completions: &mut Vec<Completion>) -> Abandoned {
         let queue = self.shared.queue();
-        let mut done = self.shared.done();
-        done.closed = true;
+        self.in_flight -= self.shared.done.close(completions);
+        let busy = self.shared.busy(&queue);
         let operations: Vec<OperationId> = queue
             .running
             .iter()
-            .zip(&done.published)
-            .filter(|(running, published)| running.batch > **published)
+            .zip(busy)
+            .filter(|(_, busy)| *busy)
             .flat_map(|(running, _)| running.ids.iter().copied())
             .collect();
-        self.in_flight -= done.completions.len();
-        completions.append(&mut done.completions);
-        self.shared.done_count.store(0, Ordering::Release);
         debug_assert_eq!(
             self.in_flight,
             operations.len(),
@@ -338,16 +316,7 @@ impl Threads {
 
     /// Joins the threads that hold nothing, which end at once; the others are detached.
     fn join_all(&mut self, all: bool) {
-        let busy: Vec<bool> = {
-            let queue = self.shared.queue();
-            let done = self.shared.done();
-            queue
-                .running
-                .iter()
-                .zip(&done.published)
-                .map(|(running, published)| running.batch > *published)
-                .collect()
-        };
+        let busy = self.shared.busy(&self.shared.queue());
         for (handle, busy) in self.handles.drain(..).zip(busy) {
             if all || !busy {
                 // Nothing else would report a panic of such a thread.
@@ -387,17 +356,8 @@ impl Device for Threads {
     }
 
     fn reap(&mut self, completions: &mut Vec<Completion>) -> usize {
-        if !self.shared.has_done() {
-            return 0;
-        }
-        {
-            let mut done = self.shared.done();
-            std::mem::swap(&mut done.completions, &mut self.spare);
-            self.shared.done_count.store(0, Ordering::Release);
-        }
-        let count = self.spare.len();
+        let count = self.shared.done.take(completions);
         self.in_flight -= count;
-        completions.append(&mut self.spare);
         count
     }
 
@@ -451,7 +411,7 @@ impl Drop for Threads {
                 queue.stopping = true;
                 queue.ended = true;
             }
-            self.shared.done().closed = true;
+            self.shared.done.close(&mut Vec::new());
             self.notify_all();
         }
     }

@@ -1,7 +1,6 @@
 //! What the owner and the helper threads share: operations that wait, and completions.
 //!
-//! Two locks: `queue`, then `done` where both are needed. The counts beside them are for looks
-//! without a lock.
+//! Two locks: `queue`, then that of `done` where both are needed.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,6 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use super::{copy, helper};
+use crate::device::outbox::Outbox;
 use crate::device::{Completion, Doorbell, Operation, OperationId};
 use crate::fs::FileSystem;
 use crate::limits::COPY_CALL_NS;
@@ -47,8 +47,7 @@ pub(super) struct Shared {
     /// Helpers sleep here.
     idle: Condvar,
     waiting: AtomicUsize,
-    done: Mutex<Vec<Completion>>,
-    done_count: AtomicUsize,
+    pub(super) done: Outbox<Completion>,
 }
 
 impl Shared {
@@ -66,17 +65,12 @@ impl Shared {
             queue: Mutex::default(),
             idle: Condvar::new(),
             waiting: AtomicUsize::new(0),
-            done: Mutex::default(),
-            done_count: AtomicUsize::new(0),
+            done: Outbox::new(0),
         }
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn done(&self) -> MutexGuard<'_, Vec<Completion>> {
-        self.done.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Most helpers: what was asked for, or 0 after not even one could be started.
@@ -86,10 +80,6 @@ impl Shared {
 
     pub(super) fn waiting(&self) -> usize {
         self.waiting.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn has_done(&self) -> bool {
-        self.done_count.load(Ordering::SeqCst) > 0
     }
 
     /// Owner: takes all of `operations`, in order.
@@ -162,18 +152,6 @@ impl Shared {
         }
     }
 
-    /// Owner: takes what helpers have completed.
-    pub(super) fn reap(&self, into: &mut Vec<Completion>) -> usize {
-        if !self.has_done() {
-            return 0;
-        }
-        let mut done = self.done();
-        self.done_count.store(0, Ordering::SeqCst);
-        let count = done.len();
-        into.append(&mut done);
-        count
-    }
-
     /// Helper: sleeps until it is called; false at the end.
     pub(super) fn await_call(&self) -> bool {
         let mut queue = self.queue();
@@ -202,14 +180,9 @@ impl Shared {
     ) {
         let any = !finished.is_empty();
         let mut queue = self.queue();
-        if any {
-            let mut done = self.done();
-            if queue.stopping {
-                // The owner has reported these as abandoned.
-                finished.clear();
-            }
-            done.append(finished);
-            self.done_count.store(done.len(), Ordering::SeqCst);
+        if any && self.done.put(|done| done.append(finished)).is_none() {
+            // The owner has reported these as abandoned.
+            finished.clear();
         }
         queue.take(share, into);
         self.note_waiting(&queue);
@@ -233,7 +206,7 @@ impl Shared {
     pub(super) fn close(&self, into: &mut Vec<Completion>) -> (Vec<OperationId>, usize) {
         let mut queue = self.queue();
         queue.stopping = true;
-        let late = self.reap(into);
+        let late = self.done.close(into);
         let threads = std::mem::take(&mut queue.threads);
         let busy: Vec<bool> = queue.running.iter().map(|ids| !ids.is_empty()).collect();
         let held = queue.running.iter().flatten().copied().collect();

@@ -1,7 +1,7 @@
-//! What the owner and the threads share. Locks in this order: a crew's `queue`, then `done`. The
+//! What the owner and the threads share. Locks in this order: a crew's `queue`, then that of `done`. The
 //! bell is rung without locks.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -9,6 +9,7 @@ use super::execute::execute;
 use super::queue::{Entry, Help, Queue};
 use super::{CallAnswer, CallDone, CallsOptions, worker};
 use crate::device::Doorbell;
+use crate::device::outbox::Outbox;
 use crate::fs::FileSystem;
 use crate::limits::{CALLS_CLOSE_THREADS, CALLS_LONG_THREADS, CALLS_THREADS_MAX};
 use crate::thread::{ThreadSettings, available_cores};
@@ -24,13 +25,6 @@ pub(super) struct Crew {
     name: &'static str,
 }
 
-#[derive(Default)]
-struct Done {
-    answers: Vec<CallDone>,
-    /// The owner is gone: late answers are dropped.
-    closed: bool,
-}
-
 /// See the module. Threads that hang keep it alive.
 pub(super) struct Shared {
     pub(super) fs: Arc<dyn FileSystem>,
@@ -39,9 +33,7 @@ pub(super) struct Shared {
     inline: bool,
     /// By [`Call::crew`](super::Call::crew).
     pub(super) crews: [Crew; 3],
-    done: Mutex<Done>,
-    /// Answers in `done`.
-    done_count: AtomicUsize,
+    pub(super) done: Outbox<CallDone>,
 }
 
 impl Crew {
@@ -72,21 +64,8 @@ impl Shared {
                 Crew::new(CALLS_CLOSE_THREADS, "ms-close-"),
                 Crew::new(CALLS_LONG_THREADS, "ms-save-"),
             ],
-            done: Mutex::default(),
-            done_count: AtomicUsize::new(0),
+            done: Outbox::new(0),
         }
-    }
-
-    fn done(&self) -> MutexGuard<'_, Done> {
-        self.done.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(super) fn done_count(&self) -> usize {
-        self.done_count.load(Ordering::SeqCst)
-    }
-
-    pub(super) fn has_done(&self) -> bool {
-        self.done_count() > 0
     }
 
     /// Owner: adds calls to a crew and gets them help.
@@ -137,25 +116,13 @@ impl Shared {
         }
     }
 
-    /// Thread: hands an answer over. The crew's lock is held, so that a call is at any moment
-    /// either running or answered.
+    /// Thread: hands an answer over; gives it back if the owner is gone. The crew's lock is held, so
+    /// that a call is at any moment either running or answered.
     pub(super) fn publish(&self, id: u64, answer: CallAnswer) -> Option<CallAnswer> {
-        let mut done = self.done();
-        if done.closed {
-            return Some(answer);
-        }
-        done.answers.push(CallDone { id, answer });
-        self.done_count.store(done.answers.len(), Ordering::SeqCst);
-        None
-    }
-
-    /// Owner: takes the answers.
-    pub(super) fn reap(&self, into: &mut Vec<CallDone>) {
-        if self.has_done() {
-            let mut done = self.done();
-            self.done_count.store(0, Ordering::SeqCst);
-            into.append(&mut done.answers);
-        }
+        let mut answer = Some(answer);
+        self.done
+            .put(|done| done.extend(answer.take().map(|answer| CallDone { id, answer })));
+        answer
     }
 
     /// Whether calls wait for the owner to make them.
@@ -198,7 +165,7 @@ impl Shared {
 
     /// Whether no call waits or runs. (Answers may be there.)
     pub(super) fn is_empty(&self) -> bool {
-        self.crews.iter().all(|crew| crew.queue().is_empty()) && !self.has_done()
+        self.crews.iter().all(|crew| crew.queue().is_empty()) && !self.done.has_any()
     }
 
     /// Owner: nothing will be added any more. Calls that need not be made are canceled.
@@ -229,8 +196,7 @@ impl Shared {
                 }
             }
         }
-        self.reap(into);
-        self.done().closed = true;
+        self.done.close(into);
         drop(queues);
         for crew in &self.crews {
             crew.idle.notify_all();
@@ -250,10 +216,9 @@ impl Shared {
             queue.ended = true;
             untouched.extend(queue.take_waiting(|_| true));
         }
-        let mut done = self.done();
-        done.closed = true;
-        let answers = std::mem::take(&mut done.answers);
-        drop((done, queues));
+        let mut answers = Vec::new();
+        self.done.close(&mut answers);
+        drop(queues);
         for crew in &self.crews {
             crew.idle.notify_all();
         }

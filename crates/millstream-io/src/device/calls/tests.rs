@@ -2,6 +2,7 @@
 #![expect(unsafe_code, reason = "pushes calls, which may lend memory")]
 
 use std::sync::{Condvar, Mutex};
+use std::time::Duration;
 
 use super::*;
 use crate::error::Errno;

@@ -28,7 +28,7 @@ pub(super) fn run(shared: &Arc<Shared>, index: usize, number: usize) {
                 let help = queue.help(now);
                 drop(queue);
                 shared.send(index, help);
-                if shared.has_done() {
+                if shared.done.has_any() {
                     shared.bell.ring();
                 }
                 return;
@@ -37,7 +37,7 @@ pub(super) fn run(shared: &Arc<Shared>, index: usize, number: usize) {
             Step::Watch(until) => Some(until),
         };
         // Nothing is held back by a thread that goes to sleep, unless calls still wait.
-        if !rung && queue.is_ring_due(shared.done_count()) {
+        if !rung && queue.is_ring_due(shared.done.count()) {
             drop(queue);
             shared.bell.ring();
             rung = true;
@@ -53,7 +53,7 @@ pub(super) fn run(shared: &Arc<Shared>, index: usize, number: usize) {
             queue.watched();
         }
         queue.arrives();
-        if timed_out && shared.has_done() {
+        if timed_out && shared.done.has_any() {
             // Calls hang: what they had finished before is held back no longer.
             drop(queue);
             shared.bell.ring();
@@ -70,7 +70,7 @@ fn make<'a>(
     mut queue: MutexGuard<'a, Queue>,
     entry: Entry,
 ) -> MutexGuard<'a, Queue> {
-    let ring = queue.is_ring_due(shared.done_count());
+    let ring = queue.is_ring_due(shared.done.count());
     let help = queue.help(Instant::now());
     drop(queue);
     if ring {

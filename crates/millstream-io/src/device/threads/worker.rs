@@ -77,7 +77,7 @@ fn next<'a>(
                 hold: queue.hold(),
             });
         }
-        if shared.has_done() {
+        if shared.done.has_any() {
             // Nothing is left to wait for: completions held back by any thread go out.
             shared.wake_owner();
         }
@@ -96,19 +96,14 @@ fn next<'a>(
 
 /// Publishes the completions, and wakes the owner unless it may sleep on.
 fn publish(shared: &Shared, number: usize, taken: &Taken, finished: &mut Vec<Completion>) {
-    let done_count = {
-        let mut done = shared.done();
-        done.published[number] = taken.batch;
-        if done.closed {
-            // The shutdown has reported these as abandoned.
-            finished.clear();
-            return;
-        }
-        done.completions.append(finished);
-        shared
-            .done_count
-            .store(done.completions.len(), Ordering::SeqCst);
-        done.completions.len()
+    let done_count = shared.done.put(|done| {
+        done.append(finished);
+        shared.published[number].store(taken.batch, Ordering::SeqCst);
+    });
+    let Some(done_count) = done_count else {
+        // The shutdown has reported these as abandoned.
+        finished.clear();
+        return;
     };
     if !shared.own_bell || done_count >= taken.hold {
         shared.wake_owner();

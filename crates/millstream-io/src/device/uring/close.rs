@@ -7,15 +7,12 @@ use std::time::{Duration, Instant};
 use io_uring::{EnterFlags, opcode};
 
 use super::{USER_DATA_OTHER, USER_DATA_TIMEOUT, Uring};
-use crate::device::{Abandoned, Completion, Device};
+use crate::device::{Abandoned, Completion, Device, poll_until};
 use crate::error::Errno;
 
 /// How long the ring's own operations get to end once nothing else is in flight. They end at once;
 /// if the kernel is busier than this, eight bytes and a timeout are leaked.
 const OWN_GRACE: Duration = Duration::from_millis(50);
-
-/// How often a broken ring's completion queue is looked at, which no call can wait for.
-const BROKEN_LOOK: Duration = Duration::from_millis(1);
 
 impl Uring {
     /// See `shutdown`. The device is of no use afterwards.
@@ -77,14 +74,13 @@ impl Uring {
                 .push(Completion::failed(id, Errno(libc::ECANCELED)));
         }
         self.reap(completions);
-        // Deferred completions are posted only from inside calls: waiting would be in vain.
-        while self.in_flight > 0 && !self.features.defer_taskrun {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return;
-            }
-            std::thread::sleep(left.min(BROKEN_LOOK));
-            self.reap(completions);
+        // Deferred completions are posted only from inside calls: waiting would be in vain. Others
+        // are looked for, since no call can wait for them.
+        if !self.features.defer_taskrun {
+            poll_until(Some(deadline), || {
+                self.reap(completions);
+                self.in_flight == 0
+            });
         }
     }
 

@@ -1,0 +1,75 @@
+//! What threads have finished, until the owner takes it.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+struct State<T> {
+    items: Vec<T>,
+    closed: bool,
+}
+
+/// See the module.
+pub(super) struct Outbox<T> {
+    state: Mutex<State<T>>,
+    /// Items, readable without the lock.
+    count: AtomicUsize,
+}
+
+impl<T> Outbox<T> {
+    pub(super) fn new(capacity: usize) -> Outbox<T> {
+        let items = Vec::with_capacity(capacity);
+        Outbox {
+            state: Mutex::new(State {
+                items,
+                closed: false,
+            }),
+            count: AtomicUsize::new(0),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<T>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.count.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn has_any(&self) -> bool {
+        self.count() > 0
+    }
+
+    /// Thread: lets `add` append items, under the lock; their number then. Once the owner has closed
+    /// it `add` is not called.
+    pub(super) fn put(&self, add: impl FnOnce(&mut Vec<T>)) -> Option<usize> {
+        let mut state = self.lock();
+        if state.closed {
+            return None;
+        }
+        add(&mut state.items);
+        self.count.store(state.items.len(), Ordering::SeqCst);
+        Some(state.items.len())
+    }
+
+    /// Owner: takes all items; how many.
+    pub(super) fn take(&self, into: &mut Vec<T>) -> usize {
+        if !self.has_any() {
+            return 0;
+        }
+        self.take_locked(&mut self.lock(), into)
+    }
+
+    fn take_locked(&self, state: &mut State<T>, into: &mut Vec<T>) -> usize {
+        self.count.store(0, Ordering::SeqCst);
+        let count = state.items.len();
+        into.append(&mut state.items);
+        count
+    }
+
+    /// Owner: takes all items for the last time; how many.
+    pub(super) fn close(&self, into: &mut Vec<T>) -> usize {
+        let mut state = self.lock();
+        state.closed = true;
+        self.take_locked(&mut state, into)
+    }
+}
