@@ -3,6 +3,7 @@
 mod support;
 
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use millstream::{
     Access, Backend, Buffer, CodecId, Decode, Error, ErrorKind, Fence, FileId, FileOp, FileOptions,
@@ -167,4 +168,26 @@ fn a_write_canceled_before_it_is_submitted_holds_up_no_sync_and_no_close() {
         written.wait().expect("written");
         synced.wait().expect("synced");
     });
+}
+
+#[test]
+fn files_that_are_opened_while_the_storage_closes_are_closed() {
+    for _ in 0..50 {
+        let (sim, files) = Sim::new(SimOptions::default());
+        let mut options = over_sim(sim, &files, Access::Auto);
+        options.threads.pumped = false;
+        let storage = Storage::new(options).expect("a storage");
+        for index in 0..64 {
+            let path = index.to_string();
+            files.add(&path, vec![1; 10], SimFileOptions::default());
+            open(&storage, path);
+        }
+        storage.close(Duration::ZERO);
+        // A thread that is late closes what it opens.
+        let until = Instant::now() + Duration::from_secs(20);
+        while files.open_count() > 0 {
+            assert!(Instant::now() < until, "{} leaked", files.open_count());
+            std::thread::yield_now();
+        }
+    }
 }
