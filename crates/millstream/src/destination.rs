@@ -6,6 +6,7 @@
 
 use std::any::{Any, TypeId};
 
+use millstream_io::error::guard;
 use millstream_io::{Access, Buffer, Destination, Identity, Place};
 
 /// What is known of an open file.
@@ -136,10 +137,7 @@ impl Memory {
         if matches!(self, Memory::None | Memory::Pool) {
             return;
         }
-        let drop_it = std::panic::AssertUnwindSafe(|| drop(self));
-        if let Err(panic) = std::panic::catch_unwind(drop_it) {
-            std::mem::forget(panic);
-        }
+        let _ = guard(|| drop(self));
     }
 
     /// Bytes that can land in it: of a buffer its capacity.

@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use millstream_codec::Scratch;
 use millstream_io::device::calls::CallDone;
+use millstream_io::error::guard;
 use millstream_io::{Arena, Completion, Descriptor};
 
 use crate::complete::Queues;
@@ -371,8 +372,7 @@ impl Engine {
                 |task: &mut JobTask| matches!(task.task, Task::Decode(_) | Task::Stream { .. });
             for task in tasks.extract_if(.., decodes) {
                 let job = Job::new(task, Arc::clone(&sink));
-                let spawn = std::panic::AssertUnwindSafe(|| system.spawn(job));
-                if std::panic::catch_unwind(spawn).is_err() {
+                if guard(|| system.spawn(job)).is_none() {
                     self.shared.warn("the job system panicked".into());
                 }
             }

@@ -527,10 +527,11 @@ impl Files {
         true
     }
 
-    /// Takes all descriptors of files without operations, at the end.
-    pub(crate) fn take_all(&mut self, into: &mut Vec<Descriptor>) {
+    /// Takes all descriptors of files without operations, at the end; those on mounts that can hang
+    /// only if told to.
+    pub(crate) fn take_all(&mut self, into: &mut Vec<Descriptor>, also_slow: bool) {
         for file in self.files.iter_mut().flatten() {
-            if file.operations == 0 {
+            if file.operations == 0 && (also_slow || !file.can_hang()) {
                 file.take_descriptors(into);
             }
         }

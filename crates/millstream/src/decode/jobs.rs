@@ -9,13 +9,13 @@
 //! that only grow, and checks what codecs report before it uses it.
 #![expect(unsafe_code, reason = "turns lent memory into slices")]
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
 use millstream_codec::{CodecId, Dictionary, Scratch, StreamDecoder, Unit, UnitScanner};
 use millstream_io::Block;
+use millstream_io::error::guard;
 
 use crate::decode::spec::BlockSource;
 use crate::destination::{Memory, Supply};
@@ -336,10 +336,10 @@ pub(crate) fn run_job(mut job: Job, scratch: &mut Scratch) {
             return;
         }
         let _on = StorageThread::enter();
-        match catch_unwind(AssertUnwindSafe(|| codec.defer(job))) {
-            Ok(Some(back)) => job = back,
+        match guard(|| codec.defer(job)) {
+            Some(Some(back)) => job = back,
             // The codec keeps it, or dropped it while it panicked, which failed its request.
-            Ok(None) | Err(_) => return,
+            Some(None) | None => return,
         }
     }
     if let Some(task) = job.task.take() {
@@ -411,9 +411,7 @@ pub(crate) fn run_task(task: JobTask, scratch: &mut Scratch) -> JobResult {
 
 /// Runs code that may be the application's; a panic is an error.
 pub(crate) fn guarded<T>(work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
-        // Its drop might panic, too.
-        std::mem::forget(panic);
+    guard(work).unwrap_or_else(|| {
         let cause = "code of the application panicked";
         Err(Error::new(ErrorKind::Application, cause))
     })
@@ -451,7 +449,7 @@ fn prepare(task: &mut DecodeTask) -> Result<(), (Error, Option<Arc<Path>>)> {
         let checked = read.and_then(|()| check(task.block, &bytes));
         task.source = JobSource::Memory(Stored::Shared(Arc::from(bytes)));
         task.start = 0;
-        let path = || catch_unwind(AssertUnwindSafe(|| source.path())).unwrap_or(None);
+        let path = || guard(|| source.path()).flatten();
         return checked.map_err(|error| (error, path()));
     }
     let stored = task.source.slice(task.start, task.len);

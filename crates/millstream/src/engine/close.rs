@@ -75,7 +75,7 @@ impl Engine {
     /// Closes every file that nothing uses; the calls are made before the lanes end.
     fn close_files(&mut self) {
         let mut descriptors = std::mem::take(&mut self.closes);
-        self.files.take_all(&mut descriptors);
+        self.files.take_all(&mut descriptors, true);
         for descriptor in descriptors.drain(..) {
             self.close_descriptor(descriptor);
         }
@@ -130,9 +130,10 @@ impl Engine {
             let ending = self.cols[index as usize].ending.take();
             self.finish(index, Some(ending.unwrap_or(error)));
         }
-        // Opens that were answered and operations that ended meanwhile left files open.
+        // Opens that were answered and operations that ended meanwhile left files open. On a mount
+        // that can hang they stay so: this thread must come to its end.
         let mut descriptors = std::mem::take(&mut self.closes);
-        self.files.take_all(&mut descriptors);
+        self.files.take_all(&mut descriptors, false);
         for descriptor in descriptors {
             let _ = guard(|| self.shared.fs.close(descriptor));
         }
