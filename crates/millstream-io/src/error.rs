@@ -96,10 +96,19 @@ impl std::error::Error for IoError {}
 
 /// Runs code of the application; `None` if it panicked, which its panic hook has reported.
 pub fn guard<T>(run: impl FnOnce() -> T) -> Option<T> {
-    // The payload is leaked: its drop may panic as well.
-    catch_unwind(AssertUnwindSafe(run))
-        .map_err(std::mem::forget)
-        .ok()
+    let mut panicked = match catch_unwind(AssertUnwindSafe(run)) {
+        Ok(value) => return Some(value),
+        Err(payload) => payload,
+    };
+    // The drop of its payload may panic as well, with another one.
+    for _ in 0..4 {
+        match catch_unwind(AssertUnwindSafe(|| drop(panicked))) {
+            Ok(()) => return None,
+            Err(payload) => panicked = payload,
+        }
+    }
+    std::mem::forget(panicked);
+    None
 }
 
 #[cfg(test)]
