@@ -28,20 +28,6 @@ fn output_of(command: &mut Command) -> String {
 }
 
 #[test]
-fn load_prints_the_bytes_of_each_file_and_goes_on_after_a_failure() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("data");
-    std::fs::write(&path, vec![1; 70_000]).expect("written");
-    let missing = folder.path().join("missing");
-    let Some(mut load) = example("load") else {
-        return;
-    };
-    let text = output_of(load.arg(&missing).arg(&path));
-    assert!(text.contains("data: 70000 bytes"), "{text}");
-    assert!(text.contains("no such file"), "{text}");
-}
-
-#[test]
 fn load_level_counts_what_landed_and_what_failed() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("data");
@@ -106,22 +92,6 @@ fn async_runtime_awaits_a_task_for_each_file() {
     let text = output_of(async_runtime.arg(&path).arg(folder.path().join("missing")));
     assert!(text.contains("70000 bytes"), "{text}");
     assert!(text.contains("1 files, 1 failed"), "{text}");
-}
-
-#[test]
-fn frames_ends_with_every_tile_read_or_canceled() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("level");
-    std::fs::write(&path, vec![1; 100 * 65_536]).expect("written");
-    let Some(mut frames) = example("frames") else {
-        return;
-    };
-    let text = output_of(frames.arg(&path));
-    let numbers: Vec<u64> = text
-        .split(|c: char| !c.is_ascii_digit())
-        .filter_map(|word| word.parse().ok())
-        .collect();
-    assert_eq!(numbers[1] + numbers[2], 100, "{text}");
 }
 
 #[test]
