@@ -1,6 +1,6 @@
 //! The goals themselves, workload by workload.
 
-use crate::requests::{self, held, latency, realtime, scale};
+use crate::requests::{self, frame, held, latency, realtime, scale};
 use crate::rows::Metric;
 use crate::{codecs, engine, null_device, packages, pnm, read, scenes, startup, streams};
 
@@ -61,6 +61,12 @@ const fn goal(
     }
 }
 
+/// A figure of requests, ours alone.
+const fn amount(case: fn(&str) -> bool, metric: Metric, most: f64) -> Goal {
+    let bound = AtMost(most);
+    goal(requests::WORKLOAD, case, MS, metric, Amount, &[], bound)
+}
+
 pub(super) const MS: &str = "millstream";
 const THREADS: &str = "millstream-threads";
 
@@ -84,6 +90,14 @@ fn held_reads(case: &str) -> bool {
 
 fn held_opens(case: &str) -> bool {
     case.starts_with("held ") && case.ends_with(" opens")
+}
+
+fn held_reads_busy(case: &str) -> bool {
+    case.starts_with("held ") && case.contains(" x 1M cold") && case.ends_with(held::BUSY)
+}
+
+fn held_opens_busy(case: &str) -> bool {
+    case.starts_with("held ") && case.contains(" opens") && case.ends_with(held::BUSY)
 }
 
 fn small_4k_deep(case: &str) -> bool {
@@ -542,15 +556,20 @@ pub(super) const GOALS: &[Goal] = &[
         &[],
         AtMost(20.0),
     ),
-    goal(
-        requests::WORKLOAD,
+    amount(
         |case| case == engine::DETACHED_CASE,
-        MS,
         null_device::COST,
-        Amount,
-        &[],
-        AtMost(100.0),
+        125.0,
     ),
+    amount(
+        |case| case == engine::CLAIMED_CASE,
+        null_device::COST,
+        190.0,
+    ),
+    amount(|case| case == engine::STATS_CASE, engine::STATS_P99, 20.0),
+    amount(|case| case == frame::CASE, frame::P99, 60.0),
+    amount(held_reads_busy, held::TOTAL, 0.1),
+    amount(held_opens_busy, held::TOTAL, 1.0),
     goal(
         requests::WORKLOAD,
         small_4k_deep,
