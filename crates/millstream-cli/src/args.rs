@@ -125,6 +125,9 @@ pub(crate) struct LoadArgs {
     /// Drop these files from the page cache first
     #[arg(long)]
     pub(crate) cold: bool,
+    /// Do not verify what is read of packages, to measure what verification costs
+    #[arg(long)]
+    pub(crate) no_verify: bool,
     /// Print a line for each file: XXH3-64 (seed 0) of its bytes, two spaces, its name
     #[arg(long)]
     pub(crate) hash: bool,

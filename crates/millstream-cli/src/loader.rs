@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use millstream::{Batch, Buffer, ErrorKind, FileId, FileOptions, Queue, Read, Storage, Ticket};
-use millstream_pak::{BatchOptions, names};
+use millstream_pak::{BatchOptions, ContentCheck, names};
 use serde::Serialize;
 use xxhash_rust::xxh3::Xxh3Default;
 
@@ -168,6 +168,8 @@ struct Cursor {
 #[derive(Default)]
 struct Landing {
     hasher: Option<Box<Xxh3Default>>,
+    /// Of an entry of a package.
+    check: Option<ContentCheck>,
     ended: Option<NotLoaded>,
 }
 
@@ -405,14 +407,20 @@ impl Loader<'_> {
                 Err(error) if error == ErrorKind::Canceled => Some(NotLoaded::Canceled),
                 Err(error) => Some(NotLoaded::Failed(describe(&found.path, &error))),
             },
-            Ok(Load::Together(batch, nth)) => match batch.wait(nth) {
-                Ok(bytes) => {
-                    tally.bytes += bytes.len() as u64;
-                    landed(&bytes);
-                    None
+            Ok(Load::Together(batch, nth)) => {
+                let checked = batch.wait(nth).and_then(|bytes| {
+                    check(&mut landing.check, found, &bytes)?;
+                    Ok(bytes)
+                });
+                match checked {
+                    Ok(bytes) => {
+                        tally.bytes += bytes.len() as u64;
+                        landed(&bytes);
+                        None
+                    }
+                    Err(error) => Some(not_loaded(found, error)),
                 }
-                Err(error) => Some(not_loaded(found, error)),
-            },
+            }
             Err(refused) => Some(NotLoaded::Failed(refused)),
         };
         match failed {
@@ -425,7 +433,7 @@ impl Loader<'_> {
         if !piece.last {
             return Ok(());
         }
-        let Landing { hasher, ended } = std::mem::take(landing);
+        let Landing { hasher, ended, .. } = std::mem::take(landing);
         match ended {
             Some(NotLoaded::Failed(failure)) => tally.fail(piece.index, failure),
             Some(NotLoaded::Canceled) => tally.canceled += 1,
@@ -443,6 +451,20 @@ impl Loader<'_> {
         }
         Ok(())
     }
+}
+
+/// Compares an entry's bytes, which come in order, with its hash.
+fn check(
+    check: &mut Option<ContentCheck>,
+    found: &Found,
+    bytes: &[u8],
+) -> millstream_pak::Result<()> {
+    let entry = found.entry.as_ref().expect("a batch has entries only");
+    let begun = match check {
+        Some(begun) => begun,
+        None => check.insert(entry.package.content_check(entry.index)?),
+    };
+    begun.take(bytes)
 }
 
 /// Why an entry of a package was not loaded.

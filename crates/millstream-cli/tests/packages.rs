@@ -319,6 +319,25 @@ fn damage_is_found_and_named() {
         told.contains("noise/7") && told.contains("checksum"),
         "{told}"
     );
+    // Whatever is written or counted is verified.
+    let out = packed.path("out");
+    let kept = packed.files.len() - 1;
+    let output = run(&mut millstream(&["extract", &package, &out, "--json"]));
+    assert!(expect_status(&output, 1).contains("noise/7"));
+    assert!(!Path::new(&out).join("noise/7").exists());
+    let document: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(document["entries"], kept);
+    let output = run(&mut millstream(&["cat", &package, "noise/7"]));
+    expect_status(&output, 1);
+    assert!(packed.files["noise/7"].starts_with(&output.stdout));
+    let output = run(&mut millstream(&["load", &package, "--json"]));
+    assert!(expect_status(&output, 1).contains("noise/7"));
+    let output = run(&mut millstream(&["load", &package, "--hash"]));
+    expect_status(&output, 1);
+    let hashes = String::from_utf8(output.stdout).expect("text");
+    assert_eq!(hashes.lines().count(), kept);
+    assert!(!hashes.contains("noise/7"), "{hashes}");
+    expect_quiet_success(&run(&mut millstream(&["load", "--no-verify", &package])));
     for len in [0, 7, 4095, 4096, 8191, 8192, bytes.len() - 1] {
         std::fs::write(&package, &bytes[..len]).expect("written");
         for command in ["verify", "list"] {

@@ -3,12 +3,12 @@
 //! The tables are used in the bytes that were read; bounds are checked where a lookup or a request
 //! needs them, not for all entries when the package is opened.
 //!
-//! Requests are [`Read`]s of the engine. An entry whose blocks are stored is one read that needs no
-//! decoding; one with encoded blocks carries a table of the blocks that hold the range, each with
-//! its checksum.
+//! Requests are [`Read`]s of the engine with a table of the blocks that hold the range, each with its
+//! checksum. Where nothing is verified and all blocks are stored, a request is a plain read.
 
 pub(crate) mod batch;
 pub(crate) mod check;
+pub(crate) mod content;
 pub(crate) mod dictionaries;
 pub(crate) mod plan;
 mod search;
@@ -50,9 +50,12 @@ pub struct PackageOptions {
     /// Compare the name of a hit. Without it a lookup trusts the 64-bit hash: a name that the
     /// package does not have is then found with a chance of entries in 2^64.
     pub confirm_names: bool,
-    /// Verify the checksums of stored blocks too. They then pass through staging memory and a
-    /// worker, instead of being read into their destination.
-    pub verify_stored: bool,
+    /// Compare every block that is read with its checksum, and what [`visit()`] shows of a whole
+    /// entry with the entry's hash. Without it damage may go unnoticed, and stored blocks are read
+    /// into their destination, past staging memory and workers.
+    ///
+    /// [`visit()`]: crate::visit()
+    pub verify: bool,
     /// Give every request the name of its entry, for errors and traces.
     pub name_requests: bool,
 }
@@ -61,7 +64,7 @@ impl Default for PackageOptions {
     fn default() -> PackageOptions {
         PackageOptions {
             confirm_names: true,
-            verify_stored: false,
+            verify: true,
             name_requests: true,
         }
     }
@@ -388,7 +391,7 @@ impl Package {
     }
 
     /// A request for `len` raw bytes of an entry from `offset` on. Only the blocks that hold them
-    /// are read and decoded; encoded blocks are compared with their checksums before. The caller
+    /// are read and decoded, each compared with its checksum before. The caller
     /// may set destination, priority, deadline, tag, group and fences.
     ///
     /// # Errors

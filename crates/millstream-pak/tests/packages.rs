@@ -38,9 +38,9 @@ fn ranges_land_just_their_bytes() {
     let mut random = fastrand::Rng::with_seed(seed);
     for coding in codings() {
         let path = bench.pack("ranges.mpak", &entries, coding);
-        for verify_stored in [false, true] {
+        for verify in [false, true] {
             let options = PackageOptions {
-                verify_stored,
+                verify,
                 ..PackageOptions::default()
             };
             let package = Package::open_with(&bench.storage, &path, options).expect("open");

@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::io::{BufWriter, Write as _};
 use std::os::unix::ffi::OsStringExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -11,7 +11,7 @@ use millstream::{
     Access, Backend, DeviceKind, Error, ErrorKind, Priority, Queue, QueueOptions, Stats, Storage,
     StorageOptions,
 };
-use millstream_pak::{Package, names};
+use millstream_pak::{Package, PackageOptions, names};
 use serde::Serialize;
 
 use crate::args::{BackendWord, DirectWord, LoadArgs};
@@ -50,7 +50,7 @@ struct Document {
 pub(crate) fn load(args: &LoadArgs) -> Result<(), Ending> {
     check_trace(args.trace.as_deref())?;
     let storage = Storage::new(options(args)?).map_err(refused)?;
-    let found = find(&storage, &args.paths);
+    let found = find(&storage, args);
     if args.cold {
         cold::drop_files(&found);
     }
@@ -101,15 +101,19 @@ pub(crate) fn check_trace(name: Option<&OsStr>) -> Result<(), Ending> {
 }
 
 /// What the paths name: files, what is below folders, and the entries of packages.
-fn find(storage: &Storage, paths: &[PathBuf]) -> Vec<Found> {
+fn find(storage: &Storage, args: &LoadArgs) -> Vec<Found> {
+    let options = PackageOptions {
+        verify: !args.no_verify,
+        ..PackageOptions::default()
+    };
     let mut found = Vec::new();
     let mut before = Vec::new();
-    for path in paths {
+    for path in &args.paths {
         if !package::is_package(path) {
             found.append(&mut walk::find(std::slice::from_ref(path)));
             continue;
         }
-        match entries(storage, path, &mut before) {
+        match entries(storage, path, options, &mut before) {
             Ok(mut entries) => found.append(&mut entries),
             Err(error) => found.push(Found {
                 path: path.clone(),
@@ -127,9 +131,10 @@ fn find(storage: &Storage, paths: &[PathBuf]) -> Vec<Found> {
 fn entries(
     storage: &Storage,
     path: &Path,
+    options: PackageOptions,
     before: &mut Vec<Package>,
 ) -> millstream_pak::Result<Vec<Found>> {
-    let mut package = Package::open(storage, path)?;
+    let mut package = Package::open_with(storage, path, options)?;
     let base_root = package.base_root();
     if let Some(base) = before.iter().find(|it| base_root == Some(it.root())) {
         package = package.with_base(base)?;

@@ -271,7 +271,7 @@ fn plan_piece(package: &Package, nth: usize, piece: &Piece) -> Result<Planned> {
         span_first: span.first,
         skip: span.skip,
         len: piece.len,
-        plain: blocks.iter().all(stored) && !package.0.options.verify_stored,
+        plain: blocks.iter().all(stored) && !package.0.options.verify,
         blocks,
     };
     one.plain &= one.end() - one.start() == one.blocks_raw();

@@ -12,7 +12,7 @@ use zerocopy::IntoBytes as _;
 use super::batch::BatchOptions;
 use super::tables::{TABLE_QUEUE_CAPACITY, Tables};
 use super::visit::visit;
-use super::{Package, PackageOptions, plan};
+use super::{Package, plan};
 use crate::error::{Error, ErrorKind, Result, corrupt};
 use crate::format::{SectionRecord, block_flag, section, section_flag};
 use crate::limits::HEADER_BYTES;
@@ -63,12 +63,8 @@ pub fn verify(
     key: Option<&PublicKey>,
     progress: &mut dyn FnMut(u64) -> bool,
 ) -> Result<Verification> {
-    let options = PackageOptions {
-        verify_stored: true,
-        ..PackageOptions::default()
-    };
     let mut found = Verification::default();
-    let mut package = Package::open_with(storage, package.path(), options).map(|opened| {
+    let mut package = Package::open(storage, package.path()).map(|opened| {
         let base = package.0.base.clone();
         match (std::sync::Arc::try_unwrap(opened.0), base) {
             (Ok(mut inner), base) => {
@@ -311,8 +307,6 @@ fn check_contents(
             entries.push(index);
         }
     }
-    let mut hasher = blake3::Hasher::new();
-    let mut current = None;
     let mut failed = None;
     visit(
         package,
@@ -320,36 +314,14 @@ fn check_contents(
         &entries,
         &BatchOptions::default(),
         &mut |piece, loaded| {
-            if current != Some(piece.index) {
-                hasher.reset();
-                current = Some(piece.index);
-            }
-            let bytes = match loaded {
-                Ok(bytes) => bytes,
-                Err(error) => {
-                    // The pieces of one entry fail as one.
-                    if failed != Some(piece.index) {
-                        failed = Some(piece.index);
-                        found.note(error);
-                    }
-                    return ControlFlow::Continue(());
+            match loaded {
+                Ok(bytes) => found.raw_bytes += bytes.len() as u64,
+                // The pieces of one entry fail as one.
+                Err(error) if failed != Some(piece.index) => {
+                    failed = Some(piece.index);
+                    found.note(error);
                 }
-            };
-            hasher.update(&bytes);
-            found.raw_bytes += bytes.len() as u64;
-            let whole = package.info(piece.index).map_or(0, |info| info.raw_bytes);
-            if piece.offset + piece.len == whole && failed != Some(piece.index) {
-                let told = package.content_hash(piece.index);
-                let same =
-                    told.map(|told| told.is_none_or(|told| told == *hasher.finalize().as_bytes()));
-                match same {
-                    Ok(true) => {}
-                    Ok(false) => {
-                        let cause = "the content has another hash than the package says";
-                        found.note(package.blame(piece.index, corrupt(cause)));
-                    }
-                    Err(error) => found.note(error),
-                }
+                Err(_) => return ControlFlow::Continue(()),
             }
             match progress(found.raw_bytes) {
                 true => ControlFlow::Continue(()),

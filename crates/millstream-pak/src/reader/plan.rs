@@ -204,12 +204,16 @@ pub(crate) fn request_of(
         .iter()
         .all(|block| is_own(block) && block.codec == CodecId::STORED.0);
     let whole = stored && end - start == blocks.iter().map(|b| u64::from(b.raw_bytes.get())).sum();
-    if whole && !package.0.options.verify_stored {
+    let verify = package.0.options.verify;
+    if whole && !verify {
         return Ok(Read::range(file, start + skip, len));
     }
     let mut table = BlockTable::new();
     for block in blocks {
         push(&mut table, block, start);
+        if verify {
+            table.checksum(block.checksum.get());
+        }
     }
     if blocks.iter().any(|block| block.dictionary.get() != 0) {
         table = table.dictionaries(package.dictionaries()?);
@@ -233,7 +237,6 @@ fn push(table: &mut BlockTable, block: &BlockRecord, start: u64) {
     let offset = block.offset.get() - if own { start } else { 0 };
     let stored = offset..offset + u64::from(block.stored_bytes.get());
     table.push(CodecId(block.codec), stored, block.raw_bytes.get());
-    table.checksum(block.checksum.get());
     if !own {
         table.external_block();
     }

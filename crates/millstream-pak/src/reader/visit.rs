@@ -9,12 +9,13 @@ use std::ops::ControlFlow;
 use millstream::Queue;
 
 use super::batch::{Batch, BatchOptions, Loaded, Piece};
+use super::content::ContentCheck;
 use super::{Package, plan};
 use crate::error::{Error, Result};
 use crate::limits::{VISIT_AHEAD, VISIT_GROUP_BYTES, VISIT_GROUP_PIECES, VISIT_PIECE_BYTES};
 
 /// Loads entries and shows their pieces to `each`, until it breaks. An entry of no bytes is shown
-/// as one empty piece. An entry that cannot be loaded is shown with its error, and the visit goes
+/// as one empty piece. Of an entry whose content has another hash, the last piece is an error. An entry that cannot be loaded is shown with its error, and the visit goes
 /// on; of a long one every piece that fails is.
 pub fn visit(
     package: &Package,
@@ -45,6 +46,7 @@ pub fn visit(
     let pieces: Vec<Piece> = pieces.into_iter().map(|(_, piece)| piece).collect();
     let mut ahead: VecDeque<(&[Piece], Group)> = VecDeque::new();
     let mut rest = &pieces[..];
+    let mut check = None;
     loop {
         while ahead.len() < VISIT_AHEAD && !rest.is_empty() {
             let (group, later) = rest.split_at(group_len(rest));
@@ -57,6 +59,7 @@ pub fn visit(
         for (nth, piece) in group.iter().enumerate() {
             let loaded = loads
                 .wait(nth)
+                .and_then(|loaded| checked(package, piece, loaded, &mut check))
                 .map_err(|error| package.blame(piece.index, error));
             if each(piece, loaded).is_break() {
                 loads.cancel();
@@ -65,6 +68,23 @@ pub fn visit(
             }
         }
     }
+}
+
+/// A piece, once the entry's hash is compared if it is the last one.
+fn checked(
+    package: &Package,
+    piece: &Piece,
+    loaded: Loaded,
+    check: &mut Option<ContentCheck>,
+) -> Result<Loaded> {
+    if piece.offset == 0 {
+        *check = Some(package.content_check(piece.index)?);
+    }
+    // Where the first piece failed, there is nothing to compare: pieces of one entry are neighbors.
+    if let Some(check) = check.as_mut().filter(|check| check.index == piece.index) {
+        check.take(&loaded)?;
+    }
+    Ok(loaded)
 }
 
 /// Where an entry's first block is, and its place in it.
