@@ -1,9 +1,9 @@
 //! What a command ends with when it does not end well, and the words for it.
 //!
 //! Status 1 means that something failed: standard error then holds one line with the number of
-//! failures and the first of them, with file, offset and likely cause. A reader of standard
-//! output that goes away is no news to anybody: the program ends with status 1 and no words.
-//! Status 2 means that the call itself was wrong.
+//! failures and the first of them, with file, offset and likely cause. Where the reader of a pipe
+//! goes away, the program ends by SIGPIPE, without a message. Status 2 means that the call itself
+//! was wrong.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -13,7 +13,7 @@ use std::process::ExitCode;
 
 use millstream_pak::names;
 
-use crate::progress;
+use crate::{progress, signals};
 
 /// Status of a command of which something failed.
 pub(crate) const STATUS_FAILED: u8 = 1;
@@ -82,6 +82,7 @@ pub(crate) fn explain(error: &io::Error) -> String {
         Some(libc::EIO) => "the device failed, or was removed",
         Some(libc::EMFILE) => "ulimit -n is too low",
         Some(libc::ELOOP) => "links that lead to each other",
+        Some(libc::EBADF) => "it was closed when the program started",
         Some(libc::ENXIO) => "a socket, or a device that is not there",
         Some(libc::ETXTBSY) => "the program in it is running",
         Some(libc::ESTALE) => "the network file system has lost the file",
@@ -100,7 +101,7 @@ pub(crate) enum Ending {
         /// In the order of the work, not of time.
         first: Failure,
     },
-    /// The reader of standard output has gone.
+    /// The reader of a pipe has gone.
     ClosedPipe,
     /// A signal ended the work; it was told already.
     Interrupted,
@@ -122,7 +123,8 @@ impl Ending {
                 tell(&summary(*count, first));
                 ExitCode::from(STATUS_FAILED)
             }
-            Ending::ClosedPipe | Ending::Interrupted => ExitCode::from(STATUS_FAILED),
+            Ending::ClosedPipe => signals::end_by(libc::SIGPIPE),
+            Ending::Interrupted => signals::end_by_last(),
             Ending::Usage(message) => {
                 tell(message);
                 tell("for the words of a command: millstream COMMAND --help");

@@ -10,6 +10,7 @@ use std::os::fd::AsFd as _;
 use crate::failure::Failure;
 use crate::limits::IO_CHUNK_BYTES;
 use crate::progress::Progress;
+use crate::standard;
 
 /// Where a command reads from.
 pub(crate) struct Input {
@@ -28,7 +29,9 @@ impl Input {
     pub(crate) fn open(name: &OsStr, label: &'static str) -> Result<Input, Failure> {
         let stdin = name == "-";
         let opened = if stdin {
-            io::stdin().as_fd().try_clone_to_owned().map(File::from)
+            standard::check(0)
+                .and_then(|()| io::stdin().as_fd().try_clone_to_owned())
+                .map(File::from)
         } else {
             File::open(name)
         };

@@ -17,6 +17,7 @@ mod progress;
 mod record;
 mod signals;
 mod size;
+mod standard;
 mod table;
 mod walk;
 
@@ -71,7 +72,10 @@ fn run(command: &Command) -> Result<(), Ending> {
 /// Prints what the parser has to say: help and version to standard output, errors to standard
 /// error.
 fn answer(error: &clap::Error) -> ExitCode {
-    let printed = error.print();
+    let printed = match error.use_stderr() {
+        true => error.print(),
+        false => standard::check(1).and_then(|()| error.print()),
+    };
     if error.use_stderr() {
         return ExitCode::from(failure::STATUS_USAGE);
     }

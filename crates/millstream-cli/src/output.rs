@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 
 use crate::failure::{Ending, Failure};
 use crate::limits::{ABANDON_WAIT, LINKS_MAX, TEMPORARY_NAMES_MAX};
-use crate::progress;
+use crate::{progress, standard};
 
 /// Files that are not finished yet.
 static UNFINISHED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
@@ -109,8 +109,7 @@ impl Output {
 
     /// How the command ends after a write has failed with `error`.
     pub(crate) fn ending(&self, error: &io::Error) -> Ending {
-        let closed = error.kind() == io::ErrorKind::BrokenPipe;
-        if closed && matches!(self.target, Target::Stdout) {
+        if error.kind() == io::ErrorKind::BrokenPipe {
             return Ending::ClosedPipe;
         }
         Failure::io(&self.name, "write", error)
@@ -263,6 +262,7 @@ fn open_stdout() -> io::Result<(File, Target)> {
     if io::stdout().is_terminal() {
         progress::silence();
     }
+    standard::check(1)?;
     let descriptor = io::stdout().as_fd().try_clone_to_owned()?;
     Ok((File::from(descriptor), Target::Stdout))
 }

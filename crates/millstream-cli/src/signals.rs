@@ -1,8 +1,9 @@
-//! Interruption: Ctrl-C, SIGTERM and a lost terminal end the program without a partial file.
+//! Interruption: Ctrl-C, Ctrl-\, SIGTERM and a lost terminal end the program without a partial file.
 //!
 //! A thread of its own waits for the signals. It does not ask the working threads to stop, since
 //! those may hang in a read that never returns: it removes every unfinished output (no output can
-//! be begun or finished from then on) and ends the process with status 1. A command that has
+//! be begun or finished from then on) and ends the process by the same signal, which tells a shell
+//! that runs a script to end it, too. A command that has
 //! something to say about an interruption (`load` counts what was canceled) sets a canceler for a
 //! while, and then has [`INTERRUPT_GRACE`] to end by itself.
 //!
@@ -18,11 +19,12 @@
 //! Calls of the C library on signal sets and actions that live on this file's stack frames.
 #![expect(
     unsafe_code,
-    reason = "blocking, awaiting and ignoring signals have no safe binding"
+    reason = "blocking, awaiting, ignoring and raising signals have no safe binding"
 )]
 
 use std::io;
 use std::mem::MaybeUninit;
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -31,10 +33,11 @@ use crate::limits::INTERRUPT_GRACE;
 use crate::{output, progress};
 
 /// The signals that end the program, with their names.
-const ENDING: [(libc::c_int, &str); 3] = [
+const ENDING: [(libc::c_int, &str); 4] = [
     (libc::SIGINT, "SIGINT"),
     (libc::SIGTERM, "SIGTERM"),
     (libc::SIGHUP, "SIGHUP"),
+    (libc::SIGQUIT, "SIGQUIT"),
 ];
 
 /// Starts to watch for signals. Called once, before anything else of the program: threads inherit
@@ -48,7 +51,10 @@ pub(crate) fn watch() -> io::Result<()> {
     let watched = block();
     std::thread::Builder::new()
         .name(String::from("signals"))
-        .spawn(move || interrupt(next(&watched, None), &watched))?;
+        .spawn(move || {
+            let signal = next(&watched, None).expect("there is no timeout");
+            interrupt(signal, &watched);
+        })?;
     Ok(())
 }
 
@@ -104,11 +110,15 @@ pub(crate) fn set_canceler(cancel: Option<Canceler>) {
     *CANCELER.lock().unwrap_or_else(PoisonError::into_inner) = cancel;
 }
 
-fn interrupt(signal: Option<libc::c_int>, watched: &libc::sigset_t) {
+/// The signal that interrupted the program; 0 for none.
+static LAST: AtomicI32 = AtomicI32::new(0);
+
+fn interrupt(signal: libc::c_int, watched: &libc::sigset_t) {
+    LAST.store(signal, Ordering::Release);
     output::abandon_all();
     progress::silence();
-    let known = ENDING.iter().find(|(number, _)| Some(*number) == signal);
-    let name = known.map_or("a signal", |(_, name)| name);
+    let known = ENDING.iter().find(|(number, _)| *number == signal);
+    let (_, name) = known.expect("one of those that are waited for");
     failure::tell(&format!("interrupted by {name}"));
     let canceler = CANCELER
         .lock()
@@ -119,6 +129,27 @@ fn interrupt(signal: Option<libc::c_int>, watched: &libc::sigset_t) {
         // The command ends the process long before, usually; another signal does, too.
         next(watched, Some(INTERRUPT_GRACE));
     }
+    end_by(signal);
+}
+
+/// Ends the process by the signal that interrupted it.
+pub(crate) fn end_by_last() -> ! {
+    end_by(LAST.load(Ordering::Acquire))
+}
+
+/// Ends the process by a signal, as if nothing had waited for it or ignored it.
+pub(crate) fn end_by(signal: libc::c_int) -> ! {
+    let mut set = MaybeUninit::<libc::sigset_t>::zeroed();
+    // SAFETY: the default action installs no code; sigemptyset initializes the set before it is
+    // used (see `block`); raise sends to this thread alone, which has just unblocked the signal.
+    unsafe {
+        libc::signal(signal, libc::SIG_DFL);
+        libc::sigemptyset(set.as_mut_ptr());
+        libc::sigaddset(set.as_mut_ptr(), signal);
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, set.as_ptr(), std::ptr::null_mut());
+        libc::raise(signal);
+    }
+    // The signal was 0, or the process is the first of its namespace, which signals do not end.
     std::process::exit(i32::from(STATUS_FAILED));
 }
 

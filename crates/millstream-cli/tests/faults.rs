@@ -3,6 +3,7 @@
 mod common;
 
 use std::io::{BufRead as _, BufReader};
+use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Child, Command, Stdio};
 
 use common::{
@@ -168,7 +169,8 @@ fn an_interruption_ends_what_hangs() {
         );
         assert_eq!(names(&mount), ["hangs"]);
         mount.release();
-        assert_eq!(wait(&mut child).code(), Some(1), "{words:?}");
+        let ended = wait(&mut child).signal();
+        assert_eq!(ended, Some(Signal::TERM.as_raw()), "{words:?}");
         mount.heal();
     }
 }
@@ -191,7 +193,8 @@ fn an_interrupted_scene_says_so_once_and_leaves_no_trace() {
         errors.read_line(&mut line).expect("a line");
         assert_eq!(line, "millstream: interrupted by SIGTERM\n");
         mount.release();
-        assert_eq!(wait(&mut child).code(), Some(1), "{words:?}");
+        let ended = wait(&mut child).signal();
+        assert_eq!(ended, Some(Signal::TERM.as_raw()), "{words:?}");
         line.clear();
         errors.read_line(&mut line).expect("the end");
         assert_eq!(line, "", "{words:?}");

@@ -4,13 +4,15 @@ mod common;
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use common::{
-    PATIENCE, SmallDisk, as_ordinary_user, expect_quiet_success, expect_status, is_root, kill,
-    make_fifo, millstream, mixed_bytes, names_in, ordinary_user_can_start, run, run_with, wait,
+    PATIENCE, SmallDisk, as_ordinary_user, expect_quiet_success, expect_signal, expect_status,
+    is_root, kill, make_fifo, millstream, mixed_bytes, names_in, ordinary_user_can_start, run,
+    run_with, wait,
 };
 use rustix::process::Signal;
 
@@ -206,7 +208,7 @@ fn a_closed_pipe_ends_the_program_without_a_word() {
     stdout.read_exact(&mut [0]).expect("at least one byte");
     drop(stdout);
     let output = child.wait_with_output().expect("it ends");
-    assert_eq!(expect_status(&output, 1), "");
+    assert_eq!(expect_signal(&output, Signal::PIPE), "");
 
     for words in [
         &["--help"][..],
@@ -216,8 +218,44 @@ fn a_closed_pipe_ends_the_program_without_a_word() {
         let (reader, writer) = std::io::pipe().expect("a pipe");
         drop(reader);
         let output = run(millstream(words).stdout(writer));
-        assert_eq!(expect_status(&output, 1), "", "{words:?}");
+        assert_eq!(expect_signal(&output, Signal::PIPE), "", "{words:?}");
     }
+}
+
+/// The program run by a shell, with redirections behind the call.
+fn redirected(folder: &Path, words: &str, redirections: &str) -> std::process::Output {
+    let script = format!("exec \"$0\" {words} {redirections}");
+    let mut command = std::process::Command::new("sh");
+    command
+        .args(["-c", &script, env!("CARGO_BIN_EXE_millstream")])
+        .current_dir(folder);
+    run(&mut command)
+}
+
+#[test]
+fn standard_streams_that_are_closed_are_failures() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    std::fs::write(folder.path().join("in"), "bytes").expect("a file");
+    for words in [
+        "compress --codec lz4 in -",
+        "load in",
+        "--help",
+        "info --json",
+    ] {
+        let output = redirected(folder.path(), words, ">&-");
+        let errors = expect_status(&output, 1);
+        assert!(errors.contains("it was closed"), "{words}: {errors}");
+        // What goes to /dev/null is not lost by mistake, however it was opened.
+        let output = redirected(folder.path(), words, "1<>/dev/null");
+        expect_quiet_success(&output);
+    }
+    let output = redirected(folder.path(), "compress --codec lz4 - out", "<&-");
+    assert!(expect_status(&output, 1).contains("it was closed"));
+    assert_eq!(names_in(folder.path()), ["in"]);
+    // Who needs neither does not mind.
+    let words = "compress --codec lz4 in out";
+    expect_quiet_success(&redirected(folder.path(), words, "<&- >&- 2>&-"));
+    assert_eq!(decompressed(&folder.path().join("out")), b"bytes");
 }
 
 #[test]
@@ -255,12 +293,12 @@ fn begin_endless(folder: &Path, fed_bytes: usize) -> Child {
 
 #[test]
 fn an_interruption_leaves_nothing() {
-    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT] {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let mut child = begin_endless(folder.path(), 4 << 20);
         kill(&child, signal);
         let status = wait(&mut child);
-        assert_eq!(status.code(), Some(1), "{signal:?}");
+        assert_eq!(status.signal(), Some(signal.as_raw()));
         let mut errors = String::new();
         let mut stderr = child.stderr.take().expect("a pipe was asked for");
         stderr.read_to_string(&mut errors).expect("text");
@@ -282,7 +320,7 @@ fn an_interruption_keeps_the_old_file() {
     std::fs::write(folder.path().join("out"), "old").expect("a file");
     let mut child = begin_endless(folder.path(), 1);
     kill(&child, Signal::TERM);
-    assert_eq!(wait(&mut child).code(), Some(1));
+    assert_eq!(wait(&mut child).signal(), Some(Signal::TERM.as_raw()));
     assert_eq!(names_in(folder.path()), ["out"]);
     assert_eq!(
         std::fs::read(folder.path().join("out")).expect("it stays"),

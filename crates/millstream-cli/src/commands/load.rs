@@ -273,7 +273,7 @@ pub(crate) fn close(storage: &Storage) {
 }
 
 fn ending(tally: &Tally, stopped: bool) -> Result<(), Ending> {
-    match tally.first_failure() {
+    match tally.first_failure().filter(|_| !stopped) {
         Some(first) => Err(Ending::Failed {
             count: tally.failed,
             first: first.clone(),

@@ -2,7 +2,7 @@
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use std::io::Write as _;
-use std::os::unix::process::CommandExt as _;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -78,6 +78,13 @@ pub(crate) fn expect_status(output: &Output, status: i32) -> String {
     );
     assert!(!errors.contains("panicked"), "{errors}");
     errors
+}
+
+/// The program was ended by a signal; its standard error.
+pub(crate) fn expect_signal(output: &Output, signal: Signal) -> String {
+    let status = output.status;
+    assert_eq!(status.signal(), Some(signal.as_raw()), "{}", errors(output));
+    errors(output)
 }
 
 /// Fails the test unless the program ended well and without a word on standard error.
