@@ -19,8 +19,7 @@ pub(crate) use packages::{CatArgs, DiffArgs, ExtractArgs, ListArgs, PackArgs, Ve
 
 /// Said of every command.
 const STATUS_HELP: &str = "\
-Exit status: 0 all well; 1 something failed (the first failure and the number of them on standard \
-error); 2 the words of the call are wrong.
+Exit status: 0 all well; 1 something failed (how many and the first ten on standard error); 2 the words of the call are wrong.
 A command that fails or is interrupted leaves no partial output file.";
 
 /// Loads files at the speed of the disk, and handles what they are compressed with.
@@ -53,6 +52,28 @@ pub(crate) enum Command {
 }
 
 impl Command {
+    /// Whether it prints a JSON document.
+    pub(crate) fn json(&self) -> bool {
+        match self {
+            Command::Load(args) => args.json,
+            Command::Info(args) => args.json,
+            Command::Compress(args) => args.stream.json,
+            Command::Decompress(args) => args.stream.json,
+            Command::Pack(args) => args.json,
+            Command::Scene(args) => args.json,
+            Command::List(args) => args.json,
+            Command::Extract(args) => args.json,
+            Command::Cat(args) => args.json,
+            Command::Verify(args) => args.json,
+            Command::Diff(args) => args.json,
+            Command::Decode(args) => args.json,
+            Command::Report(args) => args.json,
+            Command::Bench(args) => args.json,
+            Command::Completions(args) => args.json,
+            Command::Man(args) => args.json,
+        }
+    }
+
     /// What it does, in a word for a bar of progress.
     pub(crate) fn doing(&self) -> &'static str {
         match self {

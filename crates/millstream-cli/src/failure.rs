@@ -1,7 +1,7 @@
 //! What a command ends with when it does not end well, and the words for it.
 //!
 //! Status 1 means that something failed: standard error then holds one line with the number of
-//! failures and the first of them, with file, offset and likely cause. Where the reader of a pipe
+//! failures and the first of them, then the next ones, with file, offset and likely cause. Where the reader of a pipe
 //! goes away, the program ends by SIGPIPE, without a message. Status 2 means that the call itself
 //! was wrong.
 
@@ -12,8 +12,10 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::process::ExitCode;
 
 use millstream_pak::names;
+use serde_json::{Value, json};
 
-use crate::{progress, signals};
+use crate::limits::FAILURES_LISTED;
+use crate::{output, progress, signals};
 
 /// Status of a command of which something failed.
 pub(crate) const STATUS_FAILED: u8 = 1;
@@ -29,6 +31,8 @@ pub(crate) struct Failure {
     offset: Option<u64>,
     /// What is wrong and, as far as it can be told, why.
     cause: String,
+    /// A word for programs.
+    kind: String,
 }
 
 impl Failure {
@@ -38,12 +42,40 @@ impl Failure {
             place: names::escape(place.as_bytes()),
             offset: None,
             cause: cause.into(),
+            kind: String::from("failed"),
         }
     }
 
     /// A system call on a file failed; `doing` completes "cannot".
     pub(crate) fn io(place: &OsStr, doing: &str, error: &io::Error) -> Failure {
-        Failure::new(place, format!("cannot {doing}: {}", explain(error)))
+        let cause = format!("cannot {doing}: {}", explain(error));
+        Failure::new(place, cause).kind(&error.kind())
+    }
+
+    /// The same failure with a kind: the name of an enumeration's variant, in snake case.
+    pub(crate) fn kind(self, variant: &dyn fmt::Debug) -> Failure {
+        let mut kind = String::new();
+        let name = format!("{variant:?}");
+        for letter in name.chars().take_while(char::is_ascii_alphanumeric) {
+            if letter.is_ascii_uppercase() && !kind.is_empty() {
+                kind.push('_');
+            }
+            kind.push(letter.to_ascii_lowercase());
+        }
+        // As the standard library calls what it has no name for, such as EIO.
+        if kind == "uncategorized" {
+            kind = String::from("io");
+        }
+        Failure { kind, ..self }
+    }
+
+    fn document(&self) -> Value {
+        json!({
+            "kind": self.kind,
+            "path": self.place,
+            "offset": self.offset,
+            "message": self.cause,
+        })
     }
 
     /// The same failure with words before its cause.
@@ -91,16 +123,91 @@ pub(crate) fn explain(error: &io::Error) -> String {
     format!("{error}: {hint}")
 }
 
+/// What failed of a command: how many things, and the first of them in the order of the work.
+#[derive(Debug, Default)]
+pub(crate) struct Failures {
+    count: u64,
+    /// Each with its place in the order.
+    listed: Vec<(usize, Failure)>,
+    /// A document has told them.
+    documented: bool,
+}
+
+impl Failures {
+    /// `count` failures, of which `listed` are the first.
+    pub(crate) fn new(count: u64, listed: impl IntoIterator<Item = Failure>) -> Failures {
+        let mut failures = Failures::default();
+        listed.into_iter().for_each(|failure| failures.add(failure));
+        failures.count = count;
+        failures
+    }
+
+    /// Adds a failure that comes behind the others.
+    pub(crate) fn add(&mut self, failure: Failure) {
+        self.add_at(usize::MAX, failure);
+    }
+
+    /// Adds a failure at its place in the order of the work.
+    pub(crate) fn add_at(&mut self, place: usize, failure: Failure) {
+        self.count += 1;
+        let at = self.listed.partition_point(|(other, _)| *other <= place);
+        if at < FAILURES_LISTED {
+            self.listed.insert(at, (place, failure));
+            self.listed.truncate(FAILURES_LISTED);
+        }
+    }
+
+    pub(crate) fn count(&self) -> u64 {
+        self.count
+    }
+
+    pub(crate) fn first(&self) -> Option<&Failure> {
+        self.listed.first().map(|(_, failure)| failure)
+    }
+
+    /// How a command of which this failed ends.
+    pub(crate) fn ending(self) -> Result<(), Ending> {
+        match self.count {
+            0 => Ok(()),
+            _ => Err(Ending::Failed(self)),
+        }
+    }
+
+    /// Adds the failures to a command's document.
+    pub(crate) fn document(&mut self, document: &mut Value) {
+        self.documented = true;
+        let first = self.first().map(Failure::document);
+        document["error"] = first.expect("something failed");
+        if self.count > 1 {
+            let listed = self.listed.iter().map(|(_, failure)| failure.document());
+            document["errors"] = listed.collect();
+            document["failed"] = json!(self.count);
+        }
+    }
+
+    /// The lines about them.
+    fn summary(&self) -> String {
+        let noun = if self.count == 1 {
+            "failure"
+        } else {
+            "failures"
+        };
+        let mut lines = format!("{} {noun}, the first: ", self.count);
+        let listed: Vec<String> = self.listed.iter().map(|(_, it)| it.to_string()).collect();
+        lines.push_str(&listed.join("\n  "));
+        let more = self.count - listed.len() as u64;
+        if more > 0 {
+            lines.push_str(&format!("\n  and {more} more"));
+        }
+        lines
+    }
+}
+
 /// How a command ends when it does not end well.
 #[derive(Debug)]
 pub(crate) enum Ending {
-    /// So many things failed; the first of them.
-    Failed {
-        /// At least 1.
-        count: u64,
-        /// In the order of the work, not of time.
-        first: Failure,
-    },
+    /// Something failed.
+    Failed(Failures),
     /// The reader of a pipe has gone.
     ClosedPipe,
     /// A signal ended the work; it was told already.
@@ -111,33 +218,34 @@ pub(crate) enum Ending {
 
 impl From<Failure> for Ending {
     fn from(first: Failure) -> Ending {
-        Ending::Failed { count: 1, first }
+        Ending::Failed(Failures::new(1, [first]))
     }
 }
 
 impl Ending {
-    /// Tells standard error, and gives the program's exit status.
-    pub(crate) fn report(&self) -> ExitCode {
+    /// Tells standard error, and gives the program's exit status. With `json`, standard output
+    /// gets a document if it has none yet.
+    pub(crate) fn report(self, json: bool) -> ExitCode {
         match self {
-            Ending::Failed { count, first } => {
-                tell(&summary(*count, first));
+            Ending::Failed(mut failures) => {
+                if json && !failures.documented {
+                    let mut document = json!({});
+                    failures.document(&mut document);
+                    // That it cannot be printed is no news beside what failed before.
+                    let _ = output::print_json(&document);
+                }
+                tell(&failures.summary());
                 ExitCode::from(STATUS_FAILED)
             }
             Ending::ClosedPipe => signals::end_by(libc::SIGPIPE),
             Ending::Interrupted => signals::end_by_last(),
             Ending::Usage(message) => {
-                tell(message);
+                tell(&message);
                 tell("for the words of a command: millstream COMMAND --help");
                 ExitCode::from(STATUS_USAGE)
             }
         }
     }
-}
-
-/// The line about failures.
-pub(crate) fn summary(count: u64, first: &Failure) -> String {
-    let noun = if count == 1 { "failure" } else { "failures" };
-    format!("{count} {noun}, the first: {first}")
 }
 
 /// A line to standard error. Where nobody takes it, nothing can be done about it.
@@ -156,12 +264,30 @@ mod tests {
     fn a_failure_names_file_offset_and_cause() {
         let failure = Failure::new(OsStr::new("a\nb"), "cut").at(12);
         assert_eq!(
-            summary(1, &failure),
+            Failures::new(1, [failure]).summary(),
             "1 failure, the first: a\\x0ab: at offset 12: cut"
         );
         let error = io::Error::from_raw_os_error(libc::ENOSPC);
         let failure = Failure::io(OsStr::new("x"), "write", &error);
-        assert!(summary(3, &failure).starts_with("3 failures, the first: x: cannot write: "));
         assert!(failure.to_string().ends_with("the disk is full"));
+        assert_eq!(failure.document()["kind"], "storage_full");
+    }
+
+    #[test]
+    fn the_first_ten_failures_are_listed_in_the_order_of_the_work() {
+        let mut failures = Failures::default();
+        for place in (0..25).rev() {
+            let name = place.to_string();
+            failures.add_at(place, Failure::new(OsStr::new(&name), "cut"));
+        }
+        let summary = failures.summary();
+        let lines: Vec<&str> = summary.lines().collect();
+        assert_eq!(lines[0], "25 failures, the first: 0: cut");
+        assert_eq!(lines[9..], ["  9: cut", "  and 15 more"]);
+        let mut document = json!({});
+        failures.document(&mut document);
+        assert_eq!(document["failed"], 25);
+        assert_eq!(document["error"]["path"], "0");
+        assert_eq!(document["errors"].as_array().map(Vec::len), Some(10));
     }
 }

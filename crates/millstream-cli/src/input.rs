@@ -1,4 +1,4 @@
-//! Inputs of the stream commands: a file, a FIFO, or standard input.
+//! Inputs of the stream commands: a file, or standard input.
 //!
 //! The reader remembers where it is, so that a failure can be reported with its place.
 
@@ -6,9 +6,12 @@ use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::AsFd as _;
+use std::os::unix::fs::FileTypeExt as _;
+use std::path::Path;
 
 use crate::failure::Failure;
 use crate::limits::IO_CHUNK_BYTES;
+use crate::output::follow_links;
 use crate::progress::Progress;
 use crate::standard;
 
@@ -25,7 +28,7 @@ impl Input {
     /// Opens the input named in the call, `-` for standard input.
     ///
     /// # Errors
-    /// The file is missing, a folder, or may not be read.
+    /// The file is missing, a folder or a FIFO, or may not be read.
     pub(crate) fn open(name: &OsStr, label: &'static str) -> Result<Input, Failure> {
         let stdin = name == "-";
         let opened = if stdin {
@@ -33,6 +36,7 @@ impl Input {
                 .and_then(|()| io::stdin().as_fd().try_clone_to_owned())
                 .map(File::from)
         } else {
+            refuse_fifo(Path::new(name))?;
             File::open(name)
         };
         let checked = opened.and_then(|file| {
@@ -82,6 +86,20 @@ impl Input {
     pub(crate) fn failure(&self, error: &io::Error) -> Failure {
         Failure::io(&self.name, "read", error).at(self.read_bytes)
     }
+}
+
+/// Refuses a FIFO, whose opening would wait for a writer that may never come. The links of procfs,
+/// to which `/dev/stdin` and a shell's `<(...)` lead, are links to pipes that are open already.
+///
+/// # Errors
+/// It is one.
+pub(crate) fn refuse_fifo(path: &Path) -> Result<(), Failure> {
+    let is_fifo = std::fs::metadata(path).is_ok_and(|about| about.file_type().is_fifo());
+    if !is_fifo || follow_links(path).is_ok_and(|found| found.is_none()) {
+        return Ok(());
+    }
+    let cause = "a FIFO, whose opening waits for a writer; standard input, named -, may be one";
+    Err(Failure::new(path.as_os_str(), cause))
 }
 
 impl Read for Input {

@@ -10,6 +10,9 @@ pub(crate) const IO_CHUNK_BYTES: usize = 256 << 10;
 /// process with the same number was killed.
 pub(crate) const TEMPORARY_NAMES_MAX: u32 = 1000;
 
+/// Failures that are told one by one; of the others there is the number.
+pub(crate) const FAILURES_LISTED: usize = 10;
+
 /// Links followed from an output's name to the file meant, as many as Linux follows itself.
 pub(crate) const LINKS_MAX: u32 = 40;
 

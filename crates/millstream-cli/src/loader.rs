@@ -25,7 +25,7 @@ use millstream_pak::{BatchOptions, ContentCheck, names};
 use serde::Serialize;
 use xxhash_rust::xxh3::Xxh3Default;
 
-use crate::failure::{self, Ending, Failure};
+use crate::failure::{self, Ending, Failure, Failures};
 use crate::limits::{BATCH_BYTES, BATCH_PIECES, PIECE_BYTES, WINDOW_BYTES, WINDOW_REQUESTS};
 use crate::output::Output;
 use crate::package;
@@ -44,7 +44,7 @@ pub(crate) struct Tally {
     /// Bytes that they were on the disk.
     pub(crate) stored_bytes: u64,
     /// Files that failed.
-    pub(crate) failed: u64,
+    pub(crate) failures: Failures,
     /// Files not loaded because of an interruption.
     pub(crate) canceled: u64,
     /// From the first open to the last completion.
@@ -53,22 +53,6 @@ pub(crate) struct Tally {
     pub(crate) processor: Duration,
     /// Hashes that were kept.
     pub(crate) hashes: Option<Vec<Hashed>>,
-    /// The failure of the file that comes first, with its place among the files.
-    first: Option<(usize, Failure)>,
-}
-
-impl Tally {
-    /// The failure of the file that comes first.
-    pub(crate) fn first_failure(&self) -> Option<&Failure> {
-        self.first.as_ref().map(|(_, failure)| failure)
-    }
-
-    fn fail(&mut self, index: usize, failure: Failure) {
-        self.failed += 1;
-        if self.first.as_ref().is_none_or(|(first, _)| index < *first) {
-            self.first = Some((index, failure));
-        }
-    }
 }
 
 /// What becomes of the files' hashes.
@@ -257,7 +241,7 @@ impl Loader<'_> {
                     window.push_back(piece);
                 }
                 Err(failure) => {
-                    tally.fail(cursor.index, failure.clone());
+                    tally.failures.add_at(cursor.index, failure.clone());
                     cursor.index += 1;
                 }
             }
@@ -435,7 +419,7 @@ impl Loader<'_> {
         }
         let Landing { hasher, ended, .. } = std::mem::take(landing);
         match ended {
-            Some(NotLoaded::Failed(failure)) => tally.fail(piece.index, failure),
+            Some(NotLoaded::Failed(failure)) => tally.failures.add_at(piece.index, failure),
             Some(NotLoaded::Canceled) => tally.canceled += 1,
             None => {
                 if let Some(entry) = &found.entry {
@@ -497,6 +481,7 @@ pub(crate) fn describe(path: &Path, error: &millstream::Error) -> Failure {
         (None, cause) => String::from(cause),
     };
     let failure = Failure::new(error.path().unwrap_or(path).as_os_str(), cause);
+    let failure = failure.kind(&error.kind());
     match error.len() {
         0 | u64::MAX => failure,
         _ => failure.at(error.offset()),

@@ -44,7 +44,7 @@ fn main() -> ExitCode {
     progress::silence();
     match ended {
         Ok(()) => ExitCode::SUCCESS,
-        Err(ending) => ending.report(),
+        Err(ending) => ending.report(call.command.json()),
     }
 }
 
@@ -81,10 +81,10 @@ fn answer(error: &clap::Error) -> ExitCode {
     }
     match printed {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ending::ClosedPipe.report(),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ending::ClosedPipe.report(false),
         Err(error) => {
             let failure = Failure::io(OsStr::new("standard output"), "write", &error);
-            Ending::from(failure).report()
+            Ending::from(failure).report(false)
         }
     }
 }

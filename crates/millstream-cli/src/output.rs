@@ -301,7 +301,7 @@ fn open_path(path: &Path) -> io::Result<(File, Target)> {
 
 /// The file that a name means, there or not: links are followed even if what they lead to is
 /// missing. `None` for `/dev/stdout` and its like, links of procfs to what is open already.
-fn follow_links(path: &Path) -> io::Result<Option<PathBuf>> {
+pub(crate) fn follow_links(path: &Path) -> io::Result<Option<PathBuf>> {
     let mut path = path.to_path_buf();
     for _ in 0..LINKS_MAX {
         let Ok(link) = std::fs::read_link(&path) else {
@@ -338,6 +338,22 @@ pub(crate) fn print(text: &str) -> Result<(), Ending> {
     output
         .write_all(text.as_bytes())
         .map_err(|error| output.ending(&error))
+}
+
+/// Writes a command's JSON document, with what failed of the command if something did.
+///
+/// # Errors
+/// As [`print()`], or how the command ended.
+pub(crate) fn conclude(
+    document: &impl serde::Serialize,
+    mut ended: Result<(), Ending>,
+) -> Result<(), Ending> {
+    let mut document = serde_json::to_value(document).expect("documents have text keys");
+    if let Err(Ending::Failed(failures)) = &mut ended {
+        failures.document(&mut document);
+    }
+    print_json(&document)?;
+    ended
 }
 
 /// Writes a JSON document and a line's end to standard output.

@@ -64,7 +64,12 @@ pub(crate) fn describe(path: &Path, error: &Error) -> Failure {
         }
         _ => error.detail(),
     };
-    let failure = Failure::new(place, cause);
+    let kind: &dyn std::fmt::Debug = match (error.engine(), error.system()) {
+        (Some(engine), _) => &engine.kind(),
+        (_, Some(system)) => &system.kind(),
+        (None, None) => &error.kind(),
+    };
+    let failure = Failure::new(place, cause).kind(kind);
     match error.offset() {
         Some(offset) => failure.at(offset),
         None => failure,

@@ -93,7 +93,9 @@ fn wrong_images_are_refused_and_leave_nothing() {
             errors.starts_with(start) && errors.contains(words),
             "{errors}"
         );
-        assert!(output.stdout.is_empty());
+        let document: serde_json::Value =
+            serde_json::from_slice(&output.stdout).expect("one JSON document");
+        assert_eq!(document["error"]["path"], "image");
         assert_eq!(names_in(folder.path()), ["image"]);
     }
     let missing = run(millstream(&["decode", "missing", "out.raw"]).current_dir(folder.path()));

@@ -259,6 +259,34 @@ fn standard_streams_that_are_closed_are_failures() {
 }
 
 #[test]
+fn a_fifo_is_refused_and_never_waited_for() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    make_fifo(&folder.path().join("fifo"));
+    for words in [
+        "compress --codec lz4 fifo out",
+        "decompress --codec lz4 fifo out",
+        "decode fifo out",
+        "report fifo -o out",
+    ] {
+        let mut child = millstream(&words.split(' ').collect::<Vec<_>>())
+            .current_dir(folder.path())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("it starts");
+        wait(&mut child);
+        let output = child.wait_with_output().expect("it has ended");
+        let errors = expect_status(&output, 1);
+        assert!(errors.contains("fifo: a FIFO"), "{words}: {errors}");
+        assert_eq!(names_in(folder.path()), ["fifo"]);
+    }
+    let piped = "printf bytes | \"$0\" compress --codec lz4 /dev/stdin out";
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", piped, env!("CARGO_BIN_EXE_millstream")]);
+    expect_quiet_success(&run(command.current_dir(folder.path())));
+    assert_eq!(decompressed(&folder.path().join("out")), b"bytes");
+}
+
+#[test]
 fn standard_output_that_is_full_is_a_failure() {
     for words in [&["--help"][..], &["completions", "bash"]] {
         let full = std::fs::OpenOptions::new()

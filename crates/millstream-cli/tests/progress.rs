@@ -49,8 +49,8 @@ fn work_that_counts_nothing_yet_is_shown_too() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     make_fifo(&folder.path().join("image"));
     for (call, words) in [
-        ("decode image raw", "decoding"),
-        ("compress --codec gdeflate image raw", "compressing"),
+        ("decode - raw < image", "decoding"),
+        ("compress --codec gdeflate - raw < image", "compressing"),
     ] {
         let Some(mut child) = on_terminal(folder.path(), call) else {
             return;
@@ -72,7 +72,7 @@ fn what_is_printed_to_a_terminal_has_no_bar_in_it() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     make_fifo(&folder.path().join("raw"));
     // Bytes go to the terminal while the work waits for more.
-    let call = "decompress --codec gzip raw -";
+    let call = "decompress --codec gzip - - < raw";
     let Some(mut child) = on_terminal(folder.path(), call) else {
         return;
     };

@@ -119,6 +119,59 @@ fn wrong_words_end_with_status_2_and_touch_nothing() {
 }
 
 #[test]
+fn every_command_that_fails_prints_a_document_with_json() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    std::fs::write(folder.path().join("in"), "no package, image or trace").expect("a file");
+    std::fs::create_dir(folder.path().join("many")).expect("a folder");
+    for nth in 10..25 {
+        let link = folder.path().join(format!("many/{nth}"));
+        std::os::unix::fs::symlink("nowhere", link).expect("a link");
+    }
+    for (words, path, kind) in [
+        ("load none", "none", "not_found"),
+        ("info none", "none", "not_found"),
+        ("compress --codec lz4 none out", "none", "not_found"),
+        ("decompress --codec lz4 in out", "in", "corrupt"),
+        ("pack none -o out", "none", "not_found"),
+        ("scene none", "none", ""),
+        ("list in", "in", "not_a_package"),
+        ("extract in out", "in", "not_a_package"),
+        ("cat in name", "in", "not_a_package"),
+        ("verify in", "in", "not_a_package"),
+        ("diff in in", "in", "not_a_package"),
+        ("decode in out", "in", "not_pnm"),
+        ("report in -o out", "in", ""),
+        ("man none", "none/millstream.1", "not_found"),
+        ("load many", "many/10", ""),
+    ] {
+        let mut command = millstream(&words.split(' ').collect::<Vec<_>>());
+        let output = run(command.arg("--json").current_dir(folder.path()));
+        let errors = common::expect_status(&output, 1);
+        let document: serde_json::Value =
+            serde_json::from_slice(&output.stdout).expect("one JSON document");
+        let error = &document["error"];
+        let named = error["path"]
+            .as_str()
+            .map(|path| path.trim_end_matches('/'));
+        assert_eq!(named, Some(path), "{words}: {document}");
+        if !kind.is_empty() {
+            assert_eq!(error["kind"], kind, "{words}: {document}");
+        }
+        assert!(error.get("offset").is_some(), "{words}: {document}");
+        let message = error["message"].as_str().expect("words");
+        assert!(errors.contains(message), "{words}: {document} {errors}");
+        if words == "load many" {
+            assert_eq!(document["failed"], 15);
+            assert_eq!(document["errors"].as_array().map(Vec::len), Some(10));
+            assert!(
+                errors.contains("many/19") && errors.contains("and 5 more"),
+                "{errors}"
+            );
+        }
+    }
+}
+
+#[test]
 fn levels_out_of_range_are_wrong_words_for_every_codec() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     std::fs::write(folder.path().join("in"), "bytes").expect("a file");

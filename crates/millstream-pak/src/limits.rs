@@ -169,6 +169,9 @@ pub const VISIT_GROUP_PIECES: usize = 512;
 /// Such groups in memory, the one being shown among them: 4 of 8 MiB, and what is read along.
 pub const VISIT_AHEAD: usize = 4;
 
+/// Errors of which a verification gives each; of the others the number.
+pub const VERIFY_ERRORS: usize = 10;
+
 /// Layers of an overlay.
 pub const LAYERS_MAX: usize = 256;
 

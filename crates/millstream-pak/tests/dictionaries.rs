@@ -101,7 +101,7 @@ fn assert_whole(bench: &Bench, package: &Package, entries: &Entries) {
         assert!(loaded[name.as_bytes()][..] == bytes[..], "{name}");
     }
     let found = verify(&bench.storage, package, None, &mut |_| true).expect("verified");
-    assert_eq!(found.failures, 0, "{:?}", found.first);
+    assert_eq!(found.failures, 0, "{:?}", found.errors);
 }
 
 #[test]
@@ -188,7 +188,7 @@ fn the_next_version_with_the_same_dictionary_makes_a_short_patch() {
     let loaded = bench.load(&patch, &new[3000].0).expect("loaded");
     assert!(loaded == new[3000].1);
     let found = verify(&bench.storage, &patch, None, &mut |_| true).expect("verified");
-    assert_eq!(found.failures, 0, "{:?}", found.first);
+    assert_eq!(found.failures, 0, "{:?}", found.errors);
 }
 
 /// A patch whose block lies in the base, and names a dictionary: an entry that only moved.

@@ -622,7 +622,7 @@ fn try_row(bench: &Bench, valid: &[u8], row: &Row, path: &PathBuf) -> Result<(),
     let right = (found.failures == 0) == (*by == By::Fine);
     right
         .then_some(())
-        .ok_or_else(|| format!("{name}: verified: {:?}", found.first))
+        .ok_or_else(|| format!("{name}: verified: {:?}", found.errors))
 }
 
 #[test]

@@ -24,7 +24,7 @@ fn every_entry_comes_out_as_it_went_in_whatever_the_codec() {
         }
         assert!(!package.exists(b"words/2").expect("asked"));
         let found = verify(&bench.storage, &package, None, &mut |_| true).expect("verified");
-        assert_eq!(found.failures, 0, "{coding:?}: {:?}", found.first);
+        assert_eq!(found.failures, 0, "{coding:?}: {:?}", found.errors);
         assert_eq!(found.entries as usize, entries.len());
     }
 }
@@ -210,7 +210,7 @@ fn auto_takes_gdeflate_where_it_wins_and_the_same_on_any_number_of_threads() {
         );
     }
     let found = verify(&bench.storage, &package, None, &mut |_| true).expect("verified");
-    assert_eq!(found.failures, 0, "{:?}", found.first);
+    assert_eq!(found.failures, 0, "{:?}", found.errors);
 }
 
 #[test]
@@ -457,12 +457,12 @@ fn a_signature_tells_whose_package_it_is() {
     assert!(
         found.failures == 0 && found.signature_verified,
         "{:?}",
-        found.first
+        found.errors
     );
     let found = check(&other);
     assert_eq!(found.failures, 1);
     assert_eq!(
-        found.first.map(|error| error.kind()),
+        found.errors.first().map(|error| error.kind()),
         Some(ErrorKind::Signature)
     );
     let unsigned =

@@ -114,7 +114,7 @@ fn packed_sections_say_the_same_page_by_page_and_at_once() {
         assert_eq!(package.lookup(b"textures/none").expect("asked"), None);
         assert_eq!(package.folder(b"textures").expect("listed").len(), 61);
         let found = verify(&bench.storage, &package, None, &mut |_| true).expect("verified");
-        assert_eq!(found.failures, 0, "{:?}", found.first);
+        assert_eq!(found.failures, 0, "{:?}", found.errors);
     }
 }
 
@@ -277,7 +277,7 @@ fn every_field_of_packed_sections_is_checked() {
         }
         let found = verify(&bench.storage, &package, None, &mut |_| true).expect("verified");
         assert!(found.failures > 0, "{what}: verified, {wrong} wrong");
-        let first = found.first.expect("the first failure");
+        let first = found.errors.into_iter().next().expect("the first failure");
         assert!(first.path().is_some(), "{what}: {first}");
     }
 }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::args::BenchArgs;
 use crate::commands::report;
-use crate::failure::{Ending, Failure};
+use crate::failure::{Ending, Failure, Failures};
 use crate::output::Output;
 use crate::{machine, output, progress, record};
 
@@ -48,18 +48,15 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<(), Ending> {
         let run = page_of(args, &options, &report, load_before)?;
         report::write(page_output, &page::page(&run))?;
     }
+    let mut failures = Failures::default();
+    for failure in &report.failures {
+        failures.add(Failure::new(OsStr::new("bench"), failure));
+    }
     if args.json {
-        output::print_json(&document(&report))?;
-    } else {
-        output::print(&report.render())?;
+        return output::conclude(&document(&report), failures.ending());
     }
-    match report.failures.first() {
-        None => Ok(()),
-        Some(first) => Err(Ending::Failed {
-            count: report.failures.len() as u64,
-            first: Failure::new(OsStr::new("bench"), first),
-        }),
-    }
+    output::print(&report.render())?;
+    failures.ending()
 }
 
 /// What the page tells: the rows, and what surrounds them.

@@ -88,11 +88,11 @@ fn transfer(
     let ended = move_bytes(label, args, work, &mut document);
     if args.json {
         document.seconds = begun.elapsed().as_secs_f64();
-        if let Err(Ending::Failed { count, first }) = &ended {
-            document.failed = *count;
-            document.first_error = Some(first.to_string());
+        if let Err(Ending::Failed(failures)) = &ended {
+            document.failed = failures.count();
+            document.first_error = failures.first().map(Failure::to_string);
         }
-        output::print_json(&document)?;
+        return output::conclude(&document, ended);
     }
     ended
 }
@@ -117,7 +117,8 @@ fn move_bytes(
         Err(StreamError::Write(error)) => Err(output.ending(&error)),
         Err(StreamError::Codec(error)) => {
             let cause = format!("{}: {}", error.codec.name(), error.cause);
-            Err(Failure::new(input.name(), cause).at(error.offset).into())
+            let failure = Failure::new(input.name(), cause).kind(&error.kind);
+            Err(failure.at(error.offset).into())
         }
         Err(other) => Err(Failure::new(input.name(), other.to_string()).into()),
     }

@@ -2,13 +2,14 @@
 
 use std::ffi::OsStr;
 use std::io::Write as _;
+use std::path::Path;
 
 use millstream_pnm::{Error, ErrorKind, Image, Loader, Options, Samples};
 use serde::Serialize;
 
 use crate::args::DecodeArgs;
 use crate::failure::{Ending, Failure};
-use crate::input::Input;
+use crate::input::{Input, refuse_fifo};
 use crate::limits::IO_CHUNK_BYTES;
 use crate::output::{self, Output};
 
@@ -54,6 +55,7 @@ fn load(name: &OsStr) -> Result<Image, Failure> {
     let mut image = Image::empty();
     let mut loader = Loader::new(Options::default());
     if name != "-" {
+        refuse_fifo(Path::new(name))?;
         let loaded = loader.load(name, &mut image);
         loaded.map_err(|error| failure(name, &error))?;
         return Ok(image);
@@ -68,7 +70,8 @@ fn failure(name: &OsStr, error: &Error) -> Failure {
     if let ErrorKind::Io(error) = &error.kind {
         return Failure::io(name, "read", error);
     }
-    Failure::new(name, error.place_and_cause()).at(error.offset)
+    let failure = Failure::new(name, error.place_and_cause()).kind(&error.kind);
+    failure.at(error.offset)
 }
 
 /// Writes samples: bytes, or little-endian words.

@@ -20,7 +20,7 @@ use rustix::fs::{Mode, OFlags};
 use serde::Serialize;
 
 use crate::args::ExtractArgs;
-use crate::failure::{Ending, Failure};
+use crate::failure::{Ending, Failure, Failures};
 use crate::output::{self, Unfinished};
 use crate::package::{Reading, place};
 use crate::progress::Progress;
@@ -48,15 +48,7 @@ struct Document {
 struct Outcome {
     done: u64,
     raw_bytes: u64,
-    failed: u64,
-    first: Option<Failure>,
-}
-
-impl Outcome {
-    fn fail(&mut self, failure: Failure) {
-        self.failed += 1;
-        self.first.get_or_insert(failure);
-    }
+    failures: Failures,
 }
 
 /// Runs `extract`.
@@ -64,24 +56,16 @@ pub(crate) fn extract(args: &ExtractArgs) -> Result<(), Ending> {
     let begun = Instant::now();
     let (outcome, began) = match work(args) {
         Ok(outcome) => (outcome, true),
-        Err(Ending::Failed { count, first }) => {
+        Err(Ending::Failed(failures)) => {
             let outcome = Outcome {
-                failed: count,
-                first: Some(first),
+                failures,
                 ..Outcome::default()
             };
             (outcome, false)
         }
         Err(ending) => return Err(ending),
     };
-    tell(args, &outcome, began, begun.elapsed().as_secs_f64())?;
-    match outcome.first {
-        None => Ok(()),
-        Some(first) => Err(Ending::Failed {
-            count: outcome.failed,
-            first,
-        }),
-    }
+    tell(args, outcome, began, begun.elapsed().as_secs_f64())
 }
 
 fn work(args: &ExtractArgs) -> Result<Outcome, Ending> {
@@ -107,31 +91,33 @@ fn work(args: &ExtractArgs) -> Result<Outcome, Ending> {
 }
 
 /// Prints the document; or a table, if there is anything to tell.
-fn tell(args: &ExtractArgs, outcome: &Outcome, began: bool, seconds: f64) -> Result<(), Ending> {
+fn tell(args: &ExtractArgs, outcome: Outcome, began: bool, seconds: f64) -> Result<(), Ending> {
     let Outcome {
         done,
         raw_bytes,
-        failed,
-        first,
+        failures,
     } = outcome;
+    let failed = failures.count();
     if args.json {
-        return output::print_json(&Document {
-            entries: *done,
-            raw_bytes: *raw_bytes,
+        let document = Document {
+            entries: done,
+            raw_bytes,
             seconds,
-            failed: *failed,
-            first_error: first.as_ref().map(Failure::to_string),
-        });
+            failed,
+            first_error: failures.first().map(Failure::to_string),
+        };
+        return output::conclude(&document, failures.ending());
     }
     if !began {
-        return Ok(());
+        return failures.ending();
     }
     let mut table = Table::default();
     table
         .row("entries", done.to_string(), format!("{failed} failed"))
-        .row("bytes", raw_bytes.to_string(), size::display(*raw_bytes))
+        .row("bytes", raw_bytes.to_string(), size::display(raw_bytes))
         .row("time", format!("{seconds:.2} s"), "");
-    output::print(&table.text())
+    output::print(&table.text())?;
+    failures.ending()
 }
 
 /// The entries that the patterns name; a pattern that names none is a failure.
@@ -252,7 +238,7 @@ impl<'a> Extraction<'a> {
     fn end(&mut self) {
         match self.current.take() {
             None => {}
-            Some((_, Err(failure))) => self.outcome.fail(failure),
+            Some((_, Err(failure))) => self.outcome.failures.add(failure),
             Some((_, Ok((_, written)))) => {
                 self.group.push(written);
                 if self.group.len() >= GROUP_FILES || self.group_bytes >= GROUP_BYTES {
@@ -277,7 +263,7 @@ impl<'a> Extraction<'a> {
             let failure = Failure::io(self.folder.as_os_str(), "write", &errno.into());
             group
                 .iter()
-                .for_each(|_| self.outcome.fail(failure.clone()));
+                .for_each(|_| self.outcome.failures.add(failure.clone()));
             return;
         }
         for written in group {
@@ -295,7 +281,8 @@ impl<'a> Extraction<'a> {
                 Err(error) => {
                     let shown = self.folder.join(std::ffi::OsStr::from_bytes(&name));
                     self.outcome
-                        .fail(Failure::io(shown.as_os_str(), "write", &error));
+                        .failures
+                        .add(Failure::io(shown.as_os_str(), "write", &error));
                 }
             }
         }

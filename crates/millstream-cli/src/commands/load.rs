@@ -81,13 +81,16 @@ pub(crate) fn load(args: &LoadArgs) -> Result<(), Ending> {
     let mut tally = loader.run()?;
     let stats = storage.stats();
     let (stopped, traced) = end_of_load(&interrupted, trace, &storage);
-    if args.json {
-        output::print_json(&document(&storage, &mut tally, &stats))?;
-    } else if !args.hash {
+    let document = document(&storage, &mut tally, &stats);
+    if !args.json && !args.hash {
         output::print(&table(args, &storage, &tally, &stats))?;
     }
+    let mut ended = ending(tally, stopped).and(traced);
+    if args.json {
+        ended = output::conclude(&document, ended);
+    }
     close(&storage);
-    ending(&tally, stopped).and(traced)
+    ended
 }
 
 /// A trace goes to a file: standard output has the table, the hashes or the document.
@@ -272,14 +275,11 @@ pub(crate) fn close(storage: &Storage) {
     }
 }
 
-fn ending(tally: &Tally, stopped: bool) -> Result<(), Ending> {
-    match tally.first_failure().filter(|_| !stopped) {
-        Some(first) => Err(Ending::Failed {
-            count: tally.failed,
-            first: first.clone(),
-        }),
-        None if stopped || tally.canceled > 0 => Err(Ending::Interrupted),
-        None => Ok(()),
+fn ending(tally: Tally, stopped: bool) -> Result<(), Ending> {
+    let canceled = tally.canceled > 0 && tally.failures.count() == 0;
+    match stopped || canceled {
+        true => Err(Ending::Interrupted),
+        false => tally.failures.ending(),
     }
 }
 
@@ -306,9 +306,9 @@ fn document(storage: &Storage, tally: &mut Tally, stats: &Stats) -> Document {
         raw_bytes: tally.bytes,
         seconds: tally.elapsed.as_secs_f64(),
         cpu_seconds: tally.processor.as_secs_f64(),
-        failed: tally.failed,
+        failed: tally.failures.count(),
         canceled: tally.canceled,
-        first_error: tally.first_failure().map(Failure::to_string),
+        first_error: tally.failures.first().map(Failure::to_string),
         device_idle_seconds: seconds(stats.device_idle_ns),
         decode_wait_seconds: seconds(stats.decode_wait_ns),
         staging_peak_bytes: stats.staging_peak_bytes,
@@ -329,7 +329,11 @@ fn table(args: &LoadArgs, storage: &Storage, tally: &Tally, stats: &Stats) -> St
         format!("imitates the disk {}", names::escape(disk.name.as_bytes()))
     });
     let mut table = Table::default();
-    let lost = format!("{} failed, {} canceled", tally.failed, tally.canceled);
+    let lost = format!(
+        "{} failed, {} canceled",
+        tally.failures.count(),
+        tally.canceled
+    );
     table
         .row("files", tally.files.to_string(), lost)
         .row("requests", tally.requests.to_string(), "")

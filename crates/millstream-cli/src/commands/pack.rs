@@ -16,7 +16,9 @@ use millstream_pak::{
 use serde::Serialize;
 
 use crate::args::PackArgs;
-use crate::failure::{Ending, Failure};
+use crate::failure::{Ending, Failure, Failures};
+use crate::input::refuse_fifo;
+use crate::limits::FAILURES_LISTED;
 use crate::output::{self, Output};
 use crate::package::{describe, hex};
 use crate::progress::Progress;
@@ -144,13 +146,10 @@ fn block_bytes(args: &PackArgs) -> Result<Option<u32>, Ending> {
 /// The files below the folder; everything that cannot be packed is a failure.
 fn find(folder: &Path) -> Result<Vec<Item>, Ending> {
     let (items, errors) = millstream_pak::walk(folder);
-    match errors.first() {
-        None => Ok(items),
-        Some(first) => Err(Ending::Failed {
-            count: errors.len() as u64,
-            first: describe(folder, first),
-        }),
-    }
+    let listed = errors.iter().take(FAILURES_LISTED);
+    let listed = listed.map(|error| describe(folder, error));
+    Failures::new(errors.len() as u64, listed).ending()?;
+    Ok(items)
 }
 
 /// The name that the package itself would have as an entry, if it is made in the folder that it is
@@ -165,6 +164,7 @@ fn name_below(folder: &Path, package: &Path) -> Option<Vec<u8>> {
 /// loose files has their paths, one of a package the names of its entries.
 fn order(trace: &Path, items: &[Item]) -> Result<Vec<Vec<u8>>, Ending> {
     let wrong = |cause: String| Failure::new(trace.as_os_str(), cause);
+    refuse_fifo(trace)?;
     let text = std::fs::read(trace);
     let text = text.map_err(|error| Failure::io(trace.as_os_str(), "read", &error))?;
     let trace: serde_json::Value = serde_json::from_slice(&text)

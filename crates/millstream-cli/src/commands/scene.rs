@@ -18,7 +18,7 @@ use crate::args::SceneArgs;
 use crate::commands::load::{
     cancel_on_interruption, check_trace, close, end_of_load, format_seconds, refused,
 };
-use crate::failure::{Ending, Failure};
+use crate::failure::{Ending, Failure, Failures};
 use crate::loader::{describe, processor_time};
 use crate::output::Output;
 use crate::progress;
@@ -43,24 +43,9 @@ struct Document {
 #[derive(Default)]
 struct Outcome {
     document: Document,
-    first_failure: Option<Failure>,
+    failures: Failures,
     events: Vec<Event>,
     first_drawable: Option<Duration>,
-}
-
-impl Outcome {
-    /// Of what did not even begin.
-    fn failed(count: u64, first: Failure) -> Outcome {
-        let document = Document {
-            failed: count,
-            ..Document::default()
-        };
-        Outcome {
-            document,
-            first_failure: Some(first),
-            ..Outcome::default()
-        }
-    }
 }
 
 /// Runs `scene`.
@@ -85,32 +70,34 @@ pub(crate) fn scene(args: &SceneArgs) -> Result<(), Ending> {
             watch(&mut loads);
             collect(&args.file, loads)
         }
-        Err(Ending::Failed { count, first }) => Outcome::failed(count, first),
+        Err(Ending::Failed(failures)) => Outcome {
+            failures,
+            ..Outcome::default()
+        },
         Err(ending) => return Err(ending),
     };
     let elapsed = begun.elapsed();
+    outcome.document.failed = outcome.failures.count();
     outcome.document.seconds = elapsed.as_secs_f64();
     outcome.document.cpu_seconds = processor_time()
         .saturating_sub(processor_begun)
         .as_secs_f64();
     outcome.document.stored_bytes = storage.stats().stored_bytes;
     let (stopped, traced) = end_of_load(&interrupted, trace, &storage);
-    let refused = stopped || outcome.first_failure.is_some() && !args.partial;
-    if args.json {
-        output::print_json(&outcome.document)?;
-    } else if !refused {
+    let refused = stopped || outcome.failures.count() > 0 && !args.partial;
+    if !args.json && !refused {
         output::print(&table(&outcome))?;
+    }
+    let mut ended = match stopped {
+        true => Err(Ending::Interrupted),
+        false => outcome.failures.ending().and(traced),
+    };
+    if args.json {
+        ended = output::conclude(&outcome.document, ended);
     }
     drop(loader);
     close(&storage);
-    match outcome.first_failure {
-        _ if stopped => Err(Ending::Interrupted),
-        None => traced,
-        Some(first) => Err(Ending::Failed {
-            count: outcome.document.failed,
-            first,
-        }),
-    }
+    ended
 }
 
 /// What is no file is told so; what is not there, the load tells.
@@ -201,15 +188,11 @@ fn collect(file: &Path, loads: Vec<Load<'_>>) -> Outcome {
                 let there = |image: &&State<_>| image.get().is_some();
                 document.images += scene.images().iter().filter(there).count() as u64;
                 for problem in scene.problems() {
-                    document.failed += 1;
-                    let first = &mut outcome.first_failure;
-                    first.get_or_insert_with(|| failure(file, problem));
+                    outcome.failures.add(failure(file, problem));
                 }
             }
             Err(error) => {
-                document.failed += 1;
-                let first = &mut outcome.first_failure;
-                first.get_or_insert_with(|| failure(file, &error));
+                outcome.failures.add(failure(file, &error));
             }
         }
     }
@@ -237,7 +220,10 @@ fn failure(file: &Path, error: &Error) -> Failure {
     match error.request_error() {
         // An image that cannot be decoded has its own words.
         Some(request) if error.kind() != ErrorKind::Image => describe(&path, request).with(&words),
-        _ => Failure::new(path.as_os_str(), error.cause()).with(&words),
+        _ => {
+            let failure = Failure::new(path.as_os_str(), error.cause()).with(&words);
+            failure.kind(&error.kind())
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::args::VerifyArgs;
-use crate::failure::{Ending, Failure};
+use crate::failure::{Ending, Failure, Failures};
 use crate::output;
 use crate::package::{Reading, describe, dictionary_rows, dictionary_values};
 use crate::progress::Progress;
@@ -35,21 +35,27 @@ pub(crate) fn verify(args: &VerifyArgs) -> Result<(), Ending> {
         Some(path) => Some(PublicKey::read(path).map_err(|error| describe(path, &error))?),
         None => None,
     };
-    let Looked { found, first, uses } = look(args, key.as_ref())?;
+    let Looked {
+        found,
+        failures,
+        uses,
+    } = look(args, key.as_ref())?;
     let seconds = begun.elapsed().as_secs_f64();
     if args.json {
-        output::print_json(&Document {
+        let document = Document {
             entries: found.entries,
             blocks: found.blocks,
             raw_bytes: found.raw_bytes,
             dictionaries: dictionary_values(&uses),
             signed: found.signed,
             signature_verified: found.signature_verified,
-            failed: found.failures,
-            first_error: first.as_ref().map(Failure::to_string),
+            failed: failures.count(),
+            first_error: failures.first().map(Failure::to_string),
             seconds,
-        })?;
-    } else if first.is_none() {
+        };
+        return output::conclude(&document, failures.ending());
+    }
+    if failures.count() == 0 {
         let signature = match (found.signed, found.signature_verified) {
             (_, true) => "verified",
             (true, false) => "there is one; with --key it is verified",
@@ -70,19 +76,13 @@ pub(crate) fn verify(args: &VerifyArgs) -> Result<(), Ending> {
             .row("time", format!("{seconds:.2} s"), "");
         output::print(&table.text())?;
     }
-    match first {
-        None => Ok(()),
-        Some(first) => Err(Ending::Failed {
-            count: found.failures,
-            first,
-        }),
-    }
+    failures.ending()
 }
 
 /// What was found.
 struct Looked {
     found: Verification,
-    first: Option<Failure>,
+    failures: Failures,
     /// Empty where the tables are damaged.
     uses: Vec<DictionaryUse>,
 }
@@ -91,12 +91,10 @@ struct Looked {
 fn look(args: &VerifyArgs, key: Option<&PublicKey>) -> Result<Looked, Ending> {
     let reading = match Reading::open_over(&args.package, args.base.as_deref()) {
         Ok(reading) => reading,
-        Err(Ending::Failed { first, .. }) => {
-            let mut found = Verification::default();
-            found.failures = 1;
+        Err(Ending::Failed(failures)) => {
             return Ok(Looked {
-                found,
-                first: Some(first),
+                found: Verification::default(),
+                failures,
                 uses: Vec::new(),
             });
         }
@@ -110,7 +108,12 @@ fn look(args: &VerifyArgs, key: Option<&PublicKey>) -> Result<Looked, Ending> {
     });
     drop(progress);
     let found = found.map_err(|error| reading.failure(&error))?;
-    let first = found.first.as_ref().map(|error| reading.failure(error));
+    let listed = found.errors.iter().map(|error| reading.failure(error));
+    let failures = Failures::new(found.failures, listed);
     let uses = reading.package.dictionary_uses().unwrap_or_default();
-    Ok(Looked { found, first, uses })
+    Ok(Looked {
+        found,
+        failures,
+        uses,
+    })
 }

@@ -15,7 +15,7 @@ use super::visit::visit;
 use super::{Package, plan};
 use crate::error::{Error, ErrorKind, Result, corrupt};
 use crate::format::{SectionRecord, block_flag, section, section_flag};
-use crate::limits::HEADER_BYTES;
+use crate::limits::{HEADER_BYTES, VERIFY_ERRORS};
 use crate::metadata::Metadata;
 use crate::names;
 use crate::sign::PublicKey;
@@ -36,14 +36,16 @@ pub struct Verification {
     pub signature_verified: bool,
     /// Things that are wrong.
     pub failures: u64,
-    /// The first of them.
-    pub first: Option<Error>,
+    /// The first ten of them.
+    pub errors: Vec<Error>,
 }
 
 impl Verification {
     fn note(&mut self, error: Error) {
         self.failures += 1;
-        self.first.get_or_insert(error);
+        if self.errors.len() < VERIFY_ERRORS {
+            self.errors.push(error);
+        }
     }
 
     fn take<T>(&mut self, result: Result<T>) -> Option<T> {
@@ -84,7 +86,8 @@ pub fn verify(
         check_blocks_and_gaps(package, &mut found);
         check_contents(storage, package, &mut found, progress)?;
     }
-    found.first = found.first.map(|error| error.of(package.path()));
+    let errors = std::mem::take(&mut found.errors).into_iter();
+    found.errors = errors.map(|error| error.of(package.path())).collect();
     Ok(found)
 }
 
