@@ -6,8 +6,8 @@ use std::time::Duration;
 /// enough that a pipe's progress is seen.
 pub(crate) const IO_CHUNK_BYTES: usize = 256 << 10;
 
-/// Names tried for the file beside an output. More than one is needed only where an earlier
-/// process with the same number was killed.
+/// Names tried for the file beside an output. More than one is needed only where a process with
+/// the same number was killed and its files could not be removed.
 pub(crate) const TEMPORARY_NAMES_MAX: u32 = 1000;
 
 /// Failures that are told one by one; of the others there is the number.

@@ -12,6 +12,9 @@
 //!   `/dev/stdout` and `/dev/fd/N`, at its end: whoever opened it holds on to that very file.
 //! - `-` is standard output, through its descriptor, past the line buffer of the standard library.
 //!
+//! The name of an unfinished file tells its process, which has at least one of them locked (`flock`)
+//! as long as it lives. What a killed process left, the next output in the folder removes.
+//!
 //! Unfinished files stand in one list of the process, for the signal thread. A file is created
 //! and renamed under the list's lock, so that after [`abandon_all`], which keeps the lock, no
 //! unfinished file is left and no other can come.
@@ -21,11 +24,16 @@ use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, IsTerminal as _, Write};
 use std::os::fd::AsFd as _;
-use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
+use std::os::unix::fs::{
+    FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
+};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
+
+use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
 
 use crate::failure::{Ending, Failure};
 use crate::limits::{ABANDON_WAIT, LINKS_MAX, TEMPORARY_NAMES_MAX};
@@ -33,6 +41,10 @@ use crate::{progress, standard};
 
 /// Files that are not finished yet.
 static UNFINISHED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+
+/// Names of unfinished files begin and end so.
+const PREFIX: &str = ".millstream-";
+const SUFFIX: &str = ".tmp";
 
 /// The number in the next file's name: there may be thousands at once, and each name is tried once.
 static NEXT: AtomicU64 = AtomicU64::new(0);
@@ -173,16 +185,25 @@ impl Write for Output {
 }
 
 impl Unfinished {
-    /// Makes an empty file in `folder`.
-    pub(crate) fn create(folder: &Path) -> io::Result<(File, Unfinished)> {
+    /// Makes an empty file in `folder`, with these permissions less the process's mask.
+    pub(crate) fn create(folder: &Path, mode: u32) -> io::Result<(File, Unfinished)> {
         let mut unfinished = UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner);
         let process = std::process::id();
         for _ in 0..TEMPORARY_NAMES_MAX {
             let number = NEXT.fetch_add(1, Ordering::Relaxed);
             // Not made of the target's name, which may be as long as names can be.
-            let path = folder.join(format!(".millstream-{process}-{number}.tmp"));
-            match OpenOptions::new().write(true).create_new(true).open(&path) {
+            let path = folder.join(format!("{PREFIX}{process}-{number}{SUFFIX}"));
+            let mut options = OpenOptions::new();
+            match options.write(true).create_new(true).mode(mode).open(&path) {
                 Ok(file) => {
+                    // Where there are no locks, nothing is removed either. Before this one was
+                    // taken, another process may have removed the file.
+                    let locked = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive);
+                    let removed = file.metadata()?.nlink() == 0;
+                    if removed || locked.is_err_and(|errno| errno == Errno::WOULDBLOCK) {
+                        let _ = std::fs::remove_file(&path);
+                        continue;
+                    }
                     unfinished.insert(path.clone());
                     return Ok((file, Unfinished(path)));
                 }
@@ -232,6 +253,47 @@ impl Drop for Unfinished {
             let _ = std::fs::remove_file(&self.0);
         }
     }
+}
+
+/// Removes the unfinished files in a folder that killed processes left.
+pub(crate) fn remove_left(folder: &Path) {
+    let left = unfinished_in(folder);
+    if left.is_empty() {
+        return;
+    }
+    // Listed anew: what a living process has locked was there before its other files.
+    let now = unfinished_in(folder).into_iter();
+    let alive: BTreeSet<String> = now
+        .filter(|(path, _)| is_locked(path))
+        .map(|(_, process)| process)
+        .collect();
+    for (path, process) in left {
+        if !alive.contains(&process) {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+/// Files in a folder that are named as unfinished ones, each with its process.
+fn unfinished_in(folder: &Path) -> Vec<(PathBuf, String)> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let numbers = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
+        let numbers = numbers.and_then(|name| name.strip_suffix(SUFFIX));
+        if let Some((process, _)) = numbers.and_then(|numbers| numbers.split_once('-')) {
+            found.push((entry.path(), process.to_owned()));
+        }
+    }
+    found
+}
+
+/// Whether a process holds a file's lock, or may hold it.
+fn is_locked(path: &Path) -> bool {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let locked = rustix::fs::open(path, flags, Mode::empty())
+        .and_then(|file| rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive));
+    locked.is_err_and(|errno| errno != Errno::NOENT)
 }
 
 /// Removes every unfinished file and lets no other be made or finished. For the signal thread:
@@ -291,7 +353,11 @@ fn open_path(path: &Path) -> io::Result<(File, Target)> {
     if replaced.is_some() {
         rustix::fs::access(&target, rustix::fs::Access::WRITE_OK)?;
     }
-    let (file, unfinished) = Unfinished::create(folder_of(&target))?;
+    let folder = folder_of(&target);
+    remove_left(folder);
+    // What replaces a private file is private from the beginning.
+    let mode = replaced.as_ref().map_or(0o666, |old| old.mode() & 0o777);
+    let (file, unfinished) = Unfinished::create(folder, mode)?;
     if let Some(metadata) = replaced {
         // Without the bits for set-user-ID and the like: they vouch for the old bytes.
         file.set_permissions(Permissions::from_mode(metadata.mode() & 0o777))?;
@@ -373,7 +439,7 @@ mod tests {
     fn thousands_of_files_may_be_unfinished_at_once() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let count = 3 * TEMPORARY_NAMES_MAX as usize;
-        let created = || Unfinished::create(folder.path()).expect("a file").1;
+        let created = || Unfinished::create(folder.path(), 0o666).expect("a file").1;
         let unfinished: Vec<Unfinished> = (0..count).map(|_| created()).collect();
         let files = || std::fs::read_dir(folder.path()).expect("ours").count();
         assert_eq!(files(), count);

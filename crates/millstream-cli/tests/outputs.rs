@@ -287,6 +287,55 @@ fn a_fifo_is_refused_and_never_waited_for() {
 }
 
 #[test]
+fn what_a_killed_process_left_is_removed_by_the_next() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mut killed = begin_endless(folder.path(), 1);
+    kill(&killed, Signal::KILL);
+    wait(&mut killed);
+    assert_eq!(names_in(folder.path()).len(), 1);
+    // What a living process is still writing stays.
+    let mut living = begin_endless(folder.path(), 1);
+    std::fs::write(folder.path().join("in"), "bytes").expect("a file");
+    expect_quiet_success(&run(&mut compress(folder.path(), "in", "other")));
+    let names = names_in(folder.path());
+    assert_eq!(names.len(), 3, "{names:?}");
+    drop(living.stdin.take());
+    wait(&mut living);
+    // A shell's `kill -9` of `extract` leaves many files.
+    for number in 0..3 {
+        let name = format!(".millstream-1-{number}.tmp");
+        std::fs::write(folder.path().join(name), "left").expect("a file");
+    }
+    std::fs::create_dir(folder.path().join("empty")).expect("a folder");
+    expect_quiet_success(&run(
+        millstream(&["pack", "empty", "-o", "p.mpak"]).current_dir(folder.path())
+    ));
+    let left = names_in(folder.path());
+    assert!(!left.iter().any(|name| name.ends_with(".tmp")), "{left:?}");
+    std::fs::write(folder.path().join("empty/.millstream-1-1.tmp"), "left").expect("a file");
+    expect_quiet_success(&run(
+        millstream(&["extract", "p.mpak", "empty"]).current_dir(folder.path())
+    ));
+    assert!(names_in(&folder.path().join("empty")).is_empty());
+}
+
+#[test]
+fn what_replaces_a_private_file_is_private_from_the_beginning() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let out = folder.path().join("out");
+    std::fs::write(&out, "old").expect("a file");
+    std::fs::set_permissions(&out, std::fs::Permissions::from_mode(0o600)).expect("ours");
+    let mut child = begin_endless(folder.path(), 1);
+    let names = names_in(folder.path());
+    let unfinished = names.iter().find(|name| name.ends_with(".tmp"));
+    let unfinished = folder.path().join(unfinished.expect("waited for"));
+    let mode = std::fs::metadata(unfinished).expect("there").mode() & 0o777;
+    kill(&child, Signal::TERM);
+    wait(&mut child);
+    assert_eq!(mode, 0o600);
+}
+
+#[test]
 fn standard_output_that_is_full_is_a_failure() {
     for words in [&["--help"][..], &["completions", "bash"]] {
         let full = std::fs::OpenOptions::new()

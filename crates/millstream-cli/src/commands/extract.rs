@@ -160,6 +160,8 @@ struct Extraction<'a> {
     folder: &'a Path,
     /// The folder, from which every other is opened.
     root: OwnedFd,
+    /// Locked, which the files of a group are not: they are closed.
+    _alive: (File, Unfinished),
     /// The entry being written.
     current: Option<(u32, Writing)>,
     group: Vec<Written>,
@@ -172,11 +174,13 @@ impl<'a> Extraction<'a> {
         let failed = |error: io::Error| Failure::io(folder.as_os_str(), "make the folder", &error);
         std::fs::create_dir_all(folder).map_err(failed)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        output::remove_left(folder);
         let root = rustix::fs::open(folder, flags, Mode::empty());
         Ok(Extraction {
             reading,
             folder,
             root: root.map_err(|errno| failed(errno.into()))?,
+            _alive: Unfinished::create(folder, 0o600).map_err(failed)?,
             current: None,
             group: Vec::new(),
             group_bytes: 0,
@@ -222,7 +226,7 @@ impl<'a> Extraction<'a> {
         let name = reading.package.name(index);
         let name = name.map_err(|error| reading.failure(&error))?;
         names::check(name).map_err(|error| reading.failure(&error))?;
-        let created = Unfinished::create(self.folder);
+        let created = Unfinished::create(self.folder, 0o666);
         let (file, unfinished) =
             created.map_err(|error| Failure::io(self.folder.as_os_str(), "write", &error))?;
         let name = name.to_vec();
