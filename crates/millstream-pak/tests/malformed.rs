@@ -661,6 +661,49 @@ fn a_change_that_is_not_sealed_is_found_by_the_hashes() {
 }
 
 #[test]
+fn a_package_that_is_refused_is_closed() {
+    let bench = Bench::new();
+    let valid = valid(&bench);
+    let path = bench.path("lacking.mpak");
+    let kinds = [
+        section::BUCKETS,
+        section::ENTRIES,
+        section::BLOCKS,
+        section::NAMES,
+    ];
+    for kind in kinds {
+        let mut sheet = Sheet {
+            bytes: valid.clone(),
+        };
+        let record = sheet.record(kind);
+        record.flags.set(0);
+        record.kind.set(70);
+        sheet.seal();
+        std::fs::write(&path, &sheet.bytes).expect("written");
+        let error = Package::open(&bench.storage, &path).expect_err("refused");
+        assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+        // Closed by the engine, which does so beside other work.
+        let begun = std::time::Instant::now();
+        let is_open = || {
+            let open = std::fs::read_dir("/proc/self/fd").expect("Linux");
+            let mut open = open.flatten().map(|fd| std::fs::read_link(fd.path()));
+            open.any(|found| found.is_ok_and(|found| found == path))
+        };
+        while is_open() {
+            assert!(
+                begun.elapsed().as_secs() < 20,
+                "section {kind}: it stays open"
+            );
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        // The name means what it leads to now.
+        std::fs::remove_file(&path).expect("removed");
+        std::fs::write(&path, &valid).expect("written");
+        Package::open(&bench.storage, &path).expect("opened");
+    }
+}
+
+#[test]
 fn a_cut_package_is_refused_at_every_length() {
     let bench = Bench::new();
     let valid = valid(&bench);

@@ -551,3 +551,65 @@ fn batches_of_lookups_say_what_single_ones_say() {
     let leads_out = package.lookup_names(&["../a"], &mut by_name);
     assert_eq!(leads_out.expect_err("refused").kind(), ErrorKind::BadName);
 }
+
+/// Two packages, the second with more before what the first has, and the patch.
+fn patched(bench: &Bench) -> (Vec<(String, Vec<u8>)>, [std::path::PathBuf; 3]) {
+    let mut random = fastrand::Rng::with_seed(31);
+    let mut noise = |len| support::noise(&mut random, len);
+    let before = vec![(String::from("z"), noise(900_000))];
+    let mut after = vec![(String::from("a"), noise(5_000_000)), before[0].clone()];
+    after[1].1[7] ^= 1;
+    let coding = Coding::Fixed(CodecId::STORED);
+    let options = PackOptions {
+        coding,
+        block_bytes: Some(1 << 18),
+        ..PackOptions::default()
+    };
+    let paths = ["old.mpak", "new.mpak", "patch.mpak"].map(|name| bench.path(name));
+    write_file(items(&before), &options, &paths[0]).expect("packed");
+    write_file(items(&after), &options, &paths[1]).expect("packed");
+    let (old, new) = (bench.open(&paths[0]), bench.open(&paths[1]));
+    write_patch_file(&old, &new, None, &paths[2]).expect("written");
+    (after, paths)
+}
+
+#[test]
+fn an_entry_of_blocks_in_two_files_is_loaded_in_batches() {
+    let bench = Bench::new();
+    let (after, [old, _, patch]) = patched(&bench);
+    for verify in [true, false] {
+        let options = PackageOptions {
+            verify,
+            ..PackageOptions::default()
+        };
+        let opened = Package::open_with(&bench.storage, &patch, options).expect("a package");
+        let package = opened.with_base(&bench.open(&old)).expect("its base");
+        let all: Vec<u32> = (0..package.len()).collect();
+        let queue = bench.queue();
+        let batch = package.enqueue_all(&queue, &all, &BatchOptions::default());
+        let batch = batch.expect("enqueued");
+        for (nth, &index) in all.iter().enumerate() {
+            let name = package.name(index).expect("a name");
+            let (_, bytes) = after
+                .iter()
+                .find(|(other, _)| other.as_bytes() == name)
+                .expect("one of ours");
+            assert!(*batch.wait(nth).expect("loaded") == **bytes);
+        }
+    }
+}
+
+#[test]
+fn a_base_or_package_that_was_replaced_is_refused() {
+    let bench = Bench::new();
+    let (_, [old, new, patch]) = patched(&bench);
+    let (base, package) = (bench.open(&old), bench.open(&patch));
+    std::fs::copy(&new, bench.path("other")).expect("copied");
+    std::fs::rename(bench.path("other"), &old).expect("renamed");
+    let error = package.with_base(&base).expect_err("another file");
+    assert_eq!(error.kind(), ErrorKind::Base, "{error}");
+    // The storage that has the package open goes on with the file that it opened.
+    let other = Bench::new();
+    let error = verify(&other.storage, &base, None, &mut |_| true).expect_err("another file");
+    assert_eq!(error.kind(), ErrorKind::Changed, "{error}");
+}

@@ -274,7 +274,8 @@ fn plan_piece(package: &Package, nth: usize, piece: &Piece) -> Result<Planned> {
         plain: blocks.iter().all(stored) && !package.0.options.verify,
         blocks,
     };
-    one.plain &= one.end() - one.start() == one.blocks_raw();
+    // Only then do all blocks lie in one file.
+    one.plain = one.plain && one.end() - one.start() == one.blocks_raw();
     Ok(one)
 }
 

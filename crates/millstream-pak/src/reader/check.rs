@@ -5,6 +5,7 @@
 //! hash, and that what lies in between is zero.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use millstream::{QueueOptions, Read, Storage};
 use zerocopy::IntoBytes as _;
@@ -66,17 +67,15 @@ pub fn verify(
     progress: &mut dyn FnMut(u64) -> bool,
 ) -> Result<Verification> {
     let mut found = Verification::default();
-    let mut package = Package::open(storage, package.path()).map(|opened| {
-        let base = package.0.base.clone();
-        match (std::sync::Arc::try_unwrap(opened.0), base) {
-            (Ok(mut inner), base) => {
-                inner.base = base;
-                Package(std::sync::Arc::new(inner))
-            }
-            (Err(shared), _) => Package(shared),
-        }
-    })?;
-    let package = &mut package;
+    // Opened anew: what is in memory already says nothing of the file.
+    let mut opened = Package::open(storage, package.path())?;
+    if opened.root() != package.root() {
+        let cause = "the file was replaced after it was opened";
+        return Err(Error::new(ErrorKind::Changed, cause).of(package.path()));
+    }
+    let inner = Arc::get_mut(&mut opened.0).expect("nobody else has it yet");
+    inner.base.clone_from(&package.0.base);
+    let package = &opened;
     let tables = package.tables();
     check_signature(package, key, &mut found);
     let sections_fine = check_sections(tables, &mut found);

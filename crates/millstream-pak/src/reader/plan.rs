@@ -5,13 +5,17 @@ use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
+use zerocopy::IntoBytes as _;
+
 use millstream::{BlockSource, BlockTable, CodecId, Decode, Read};
 
 use super::tables::Tables;
 use super::{Package, Storing};
 use crate::error::{Error, ErrorKind, Result, corrupt};
 use crate::format::{BlockRecord, EntryRecord, block_flag, entry_flag};
-use crate::limits::{BLOCK_SHIFT_MAX, BLOCK_SHIFT_MIN, STORED_ALIGNMENT, STORED_EXTRA_MAX};
+use crate::limits::{
+    BLOCK_SHIFT_MAX, BLOCK_SHIFT_MIN, HEADER_BYTES, STORED_ALIGNMENT, STORED_EXTRA_MAX,
+};
 
 /// The blocks that hold a range.
 pub(crate) struct Span {
@@ -281,6 +285,14 @@ impl BaseFile {
     pub(super) fn open(base: &Package) -> Result<BaseFile> {
         let path = base.path();
         let file = File::open(path).map_err(|error| Error::io(path, "open the base", error))?;
+        // The name may lead to another file by now. The header's root covers the tables.
+        let header = &base.tables().header;
+        let mut found = [0; HEADER_BYTES];
+        let read = file.read_exact_at(&mut found, 0);
+        if read.is_err() || found[..] != header.as_bytes()[..] {
+            let cause = "the base was replaced after it was opened";
+            return Err(Error::new(ErrorKind::Base, cause).of(path));
+        }
         Ok(BaseFile {
             file,
             path: Arc::from(path),
