@@ -13,6 +13,12 @@ pub(crate) const TEMPORARY_NAMES_MAX: u32 = 1000;
 /// Failures that are told one by one; of the others there is the number.
 pub(crate) const FAILURES_LISTED: usize = 10;
 
+/// Raw bytes that `extract` writes by default: so many times those of the package ...
+pub(crate) const EXTRACT_RATIO_MAX: u64 = 64;
+
+/// ... and so many of any package.
+pub(crate) const EXTRACT_BYTES_MIN: u64 = 1 << 30;
+
 /// Links followed from an output's name to the file meant, as many as Linux follows itself.
 pub(crate) const LINKS_MAX: u32 = 40;
 

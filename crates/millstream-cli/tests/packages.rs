@@ -588,3 +588,35 @@ fn verify_and_info_tell_dictionaries_and_who_shares_them() {
         "{one}"
     );
 }
+
+#[test]
+fn extract_writes_no_more_than_allowed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let root = folder.path().join("in");
+    std::fs::create_dir(&root).expect("made");
+    // 2 GiB in 256 names of the same zeros.
+    let zeros = std::fs::File::create(root.join("0")).expect("a file");
+    zeros.set_len(8 << 20).expect("a hole");
+    for nth in 1..256 {
+        std::fs::hard_link(root.join("0"), root.join(nth.to_string())).expect("linked");
+    }
+    let words = ["pack", "in", "-o", "p.mpak"];
+    expect_quiet_success(&run(millstream(&words).current_dir(folder.path())));
+    let package = std::fs::metadata(folder.path().join("p.mpak")).expect("packed");
+    assert!(package.len() < 1 << 20, "{} bytes", package.len());
+    let words = ["extract", "p.mpak", "out", "--json"];
+    let output = run(millstream(&words).current_dir(folder.path()));
+    let errors = expect_status(&output, 1);
+    assert!(
+        errors.contains("2147483648 bytes") && errors.contains("--max-bytes"),
+        "{errors}"
+    );
+    let document: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(document["error"]["kind"], "limit");
+    assert_eq!(names_in(folder.path()), ["in", "p.mpak"]);
+    for (most, status) in [("8388607", 1), ("8M", 0)] {
+        let words = ["extract", "p.mpak", "out", "7", "--max-bytes", most];
+        let output = run(millstream(&words).current_dir(folder.path()));
+        assert_eq!(output.status.code(), Some(status), "{most}");
+    }
+}

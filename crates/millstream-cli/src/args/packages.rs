@@ -109,6 +109,10 @@ pub(crate) struct ExtractArgs {
     /// The folder, made if it is not there
     #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) folder: PathBuf,
+    /// Raw bytes that the chosen entries may have together: a small package may say that it has
+    /// many [default: 64 times the package, at least 1G]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    pub(crate) max_bytes: Option<u64>,
     /// Which entries: * and ? but for /, ** for anything; a folder for all below it [default: all]
     #[arg(value_name = "GLOB")]
     pub(crate) patterns: Vec<OsString>,

@@ -15,12 +15,13 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::time::Instant;
 
-use millstream_pak::{BatchOptions, Loaded, Piece, names};
+use millstream_pak::{BatchOptions, ErrorKind, Loaded, Piece, names};
 use rustix::fs::{Mode, OFlags};
 use serde::Serialize;
 
 use crate::args::ExtractArgs;
 use crate::failure::{Ending, Failure, Failures};
+use crate::limits::{EXTRACT_BYTES_MIN, EXTRACT_RATIO_MAX};
 use crate::output::{self, Unfinished};
 use crate::package::{Reading, place};
 use crate::progress::Progress;
@@ -71,6 +72,7 @@ pub(crate) fn extract(args: &ExtractArgs) -> Result<(), Ending> {
 fn work(args: &ExtractArgs) -> Result<Outcome, Ending> {
     let reading = Reading::open_over(&args.package, args.base.as_deref())?;
     let entries = chosen(args, &reading)?;
+    check_size(args, &reading, &entries)?;
     let mut extraction = Extraction::new(&reading, &args.folder)?;
     let mut progress = Progress::new("extracting", None);
     let options = BatchOptions::default();
@@ -143,6 +145,29 @@ fn chosen(args: &ExtractArgs, reading: &Reading) -> Result<Vec<u32>, Ending> {
     chosen.sort_unstable();
     chosen.dedup();
     Ok(chosen)
+}
+
+/// Refuses entries with more raw bytes than were allowed: any number of them may share a block.
+fn check_size(args: &ExtractArgs, reading: &Reading, entries: &[u32]) -> Result<(), Failure> {
+    let mut file_bytes = reading.package.file_bytes();
+    if let Some(base) = &args.base {
+        file_bytes += std::fs::metadata(base).map_or(0, |about| about.len());
+    }
+    let usual = EXTRACT_BYTES_MIN.max(file_bytes.saturating_mul(EXTRACT_RATIO_MAX));
+    let most = args.max_bytes.unwrap_or(usual);
+    let mut raw_bytes = 0u64;
+    for &index in entries {
+        let info = reading.package.info(index);
+        // What cannot be looked at fails by itself.
+        raw_bytes = raw_bytes.saturating_add(info.map_or(0, |info| info.raw_bytes));
+    }
+    if raw_bytes <= most {
+        return Ok(());
+    }
+    let cause = format!(
+        "the entries have {raw_bytes} bytes, of which {most} are allowed; --max-bytes allows more"
+    );
+    Err(Failure::new(place(&args.package), cause).kind(&ErrorKind::Limit))
 }
 
 /// A file that is written, and the name that it will get.
