@@ -152,7 +152,23 @@ pub unsafe fn view_unvalidated<T: Record>(bytes: &[u8]) -> Result<&T> {
 }
 
 /// Checks the header; the bytes of the blob, and where its root begins.
+///
+/// A type that is aligned further than blobs are does not compile:
+///
+/// ```compile_fail,E0080
+/// use millstream_stream::blob::{self, Plain};
+/// #[derive(Clone, Copy, zerocopy::FromBytes, zerocopy::Immutable, zerocopy::KnownLayout)]
+/// #[repr(C, align(32))]
+/// struct Wide([u8; 32]);
+/// let _ = blob::view::<Plain<Wide>>(&[]);
+/// ```
 fn opened<T: Record>(bytes: &[u8]) -> Result<(&[u8], usize)> {
+    const {
+        assert!(
+            align_of::<T>() <= BLOB_ALIGNMENT,
+            "no type is aligned further than its blob"
+        );
+    }
     let fail =
         |kind, at: usize, len: usize, cause| Err(Error::new(kind, at as u64, len as u64, cause));
     let Some((header, _)) = bytes.split_at_checked(HEADER_BYTES) else {
