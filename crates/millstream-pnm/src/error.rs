@@ -61,6 +61,8 @@ impl ErrorKind {
             ErrorKind::UnexpectedByte(b'P') => {
                 "another image begins before the samples are all there"
             }
+            // Of P1 alone: elsewhere every digit is part of a sample.
+            ErrorKind::UnexpectedByte(b'0'..=b'9') => "a digit that is neither 0 nor 1",
             ErrorKind::UnexpectedByte(_) => "a byte that is no digit, white space or comment",
             ErrorKind::SampleTooLarge => "a sample is larger than the maximal value",
             ErrorKind::NumberTooLarge => "a number is too large or too small for its type",
@@ -68,7 +70,9 @@ impl ErrorKind {
             ErrorKind::EmptyField => "a comma without a number before it",
             ErrorKind::Truncated => "the bytes end before the image does",
             ErrorKind::TrailingBytes => "what follows the image is no image",
-            ErrorKind::TooLarge => "the image is larger than the limit",
+            ErrorKind::TooLarge => {
+                "the image needs more memory than allowed (64 GiB by default) or addressable"
+            }
             ErrorKind::OutOfMemory => "there is not enough memory for the image",
             ErrorKind::NoRoom => "there is no room for so many",
             ErrorKind::Io(_) => "the file cannot be read",

@@ -204,7 +204,7 @@ const WRONG: &[(&[u8], &str)] = &[
     ),
     (
         b"P1 2 1\n2",
-        "line 2, column 1 (offset 7): a byte that is no digit",
+        "line 2, column 1 (offset 7): a digit that is neither 0 nor 1: '2'",
     ),
     (
         b"P1 2 1\n1",
