@@ -167,11 +167,11 @@ fn broken(json: &[u8], error: &serde_json::Error) -> Error {
         .sum();
     let at = (before + error.column().saturating_sub(1)).min(json.len());
     let found = malformed("", error);
-    Error::new(
-        found.kind(),
-        "",
-        format!("at byte {at} of the JSON: {}", found.cause()),
-    )
+    // One place is enough, counted as all offsets are.
+    let cause = found.cause();
+    let cause = &cause[..cause.rfind(" at line ").unwrap_or(cause.len())];
+    let cause = format!("at byte {at} of the JSON: {cause}");
+    Error::new(found.kind(), "", cause)
 }
 
 fn malformed(place: &str, error: &serde_json::Error) -> Error {
