@@ -146,9 +146,9 @@ fn loadable(path: &Path, metadata: &Metadata) -> Result<u64, Failure> {
 fn missing(path: &Path, error: &io::Error) -> Failure {
     let is_link = std::fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_symlink());
     if is_link && error.kind() == io::ErrorKind::NotFound {
-        return Failure::new(path.as_os_str(), "a link to nothing");
+        return Failure::new(path.as_os_str(), "a dangling symbolic link");
     }
-    Failure::io(path.as_os_str(), "find", error)
+    Failure::io(path.as_os_str(), "access", error)
 }
 
 fn join_name(prefix: &OsStr, name: &OsStr) -> OsString {
@@ -236,7 +236,10 @@ mod tests {
             .as_ref()
             .expect_err("it leads nowhere")
             .to_string();
-        assert!(cause.ends_with("dangling: a link to nothing"), "{cause}");
+        assert!(
+            cause.ends_with("dangling: a dangling symbolic link"),
+            "{cause}"
+        );
 
         // Named in the call, a link to a folder is walked, and a link to a file has its own name.
         let found = find(&[at("to-folder"), at("to-file"), at("missing")]);

@@ -337,13 +337,19 @@ fn what_is_no_file_fails_and_the_rest_is_loaded() {
         errors.starts_with("millstream: 5 failures, the first: "),
         "{errors}"
     );
-    assert!(errors.contains("/dangling: a link to nothing"), "{errors}");
+    assert!(
+        errors.contains("/dangling: a dangling symbolic link"),
+        "{errors}"
+    );
     let document = json(&output);
     assert_eq!(document["files"], 8);
     assert_eq!(document["failed"], 5);
     assert_eq!(document["requests"], 3);
     let first = document["first_error"].as_str().expect("there is one");
-    assert!(first.ends_with("/dangling: a link to nothing"), "{first}");
+    assert!(
+        first.ends_with("/dangling: a dangling symbolic link"),
+        "{first}"
+    );
     let names: Vec<&str> = document["hashes"]
         .as_array()
         .expect("a list")
