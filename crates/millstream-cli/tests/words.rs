@@ -140,7 +140,7 @@ fn every_command_that_fails_prints_a_document_with_json() {
         ("verify in", "in", "not_a_package"),
         ("diff in in", "in", "not_a_package"),
         ("decode in out", "in", "not_pnm"),
-        ("report in -o out", "in", ""),
+        ("report in -o out", "in", "invalid_data"),
         ("man none", "none/millstream.1", "not_found"),
         ("load many", "many/10", ""),
     ] {

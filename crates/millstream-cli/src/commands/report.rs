@@ -78,7 +78,7 @@ fn read(name: &OsStr) -> Result<Vec<u8>, Failure> {
 }
 
 fn failure(name: &OsStr, error: &millstream_report::error::Error) -> Failure {
-    let failure = Failure::new(name, &*error.cause).kind(&"Corrupt".to_owned());
+    let failure = Failure::new(name, &*error.cause).kind(&std::io::ErrorKind::InvalidData);
     match error.offset {
         Some(offset) => failure.at(offset),
         None => failure,
