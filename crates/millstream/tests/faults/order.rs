@@ -256,7 +256,7 @@ fn requests_of_a_limited_queue_are_served_by_priority_and_the_rest_may_be_cancel
         let file = file_of(&rig, &folder, &content);
         landed(rig.submit(Read::whole(file)));
         let mut limited = QueueOptions::default();
-        limited.bandwidth = Some(20_000_000);
+        limited.bandwidth = Some(10_000);
         let queue = rig.storage.queue(limited).expect("a queue");
         let mut batch = queue.batch();
         let low: Vec<_> = (0..2000)
