@@ -19,7 +19,8 @@ pub(crate) use packages::{CatArgs, DiffArgs, ExtractArgs, ListArgs, PackArgs, Ve
 
 /// Said of every command.
 const STATUS_HELP: &str = "\
-Exit status: 0 all well; 1 something failed (how many and the first ten on standard error); 2 the words of the call are wrong.
+Exit status: 0 all well; 1 something failed (how many and the first ten on standard error); \
+2 the words of the call are wrong.
 A command that fails or is interrupted leaves no partial output file.";
 
 /// Loads files at the speed of the disk, and handles what they are compressed with.

@@ -1,9 +1,9 @@
 //! What a command ends with when it does not end well, and the words for it.
 //!
 //! Status 1 means that something failed: standard error then holds one line with the number of
-//! failures and the first of them, then the next ones, with file, offset and likely cause. Where the reader of a pipe
-//! goes away, the program ends by SIGPIPE, without a message. Status 2 means that the call itself
-//! was wrong.
+//! failures and the first of them, then the next ones, with file, offset and likely cause. Where
+//! the reader of a pipe goes away, the program ends by SIGPIPE, without a message. Status 2 means
+//! that the call itself was wrong.
 
 use std::ffi::OsStr;
 use std::fmt;

@@ -12,8 +12,9 @@
 //!   `/dev/stdout` and `/dev/fd/N`, at its end: whoever opened it holds on to that very file.
 //! - `-` is standard output, through its descriptor, past the line buffer of the standard library.
 //!
-//! The name of an unfinished file tells its process, which has at least one of them locked (`flock`)
-//! as long as it lives. What a killed process left, the next output in the folder removes.
+//! The name of an unfinished file tells its process, which has at least one of them locked
+//! (`flock`) as long as it lives. What a killed process left, the next output in the folder
+//! removes.
 //!
 //! Unfinished files stand in one list of the process, for the signal thread. A file is created
 //! and renamed under the list's lock, so that after [`abandon_all`], which keeps the lock, no

@@ -1,4 +1,5 @@
-//! Interruption: Ctrl-C, Ctrl-\, SIGTERM and a lost terminal end the program without a partial file.
+//! Interruption: Ctrl-C, Ctrl-\, SIGTERM and a lost terminal end the program, and leave no partial
+//! file.
 //!
 //! A thread of its own waits for the signals. It does not ask the working threads to stop, since
 //! those may hang in a read that never returns: it removes every unfinished output (no output can

@@ -296,8 +296,8 @@ pub trait Device: Send {
     /// or the timeout passes. (With a ring both are one call to the system.)
     ///
     /// `awake` is asked once more after the doorbell has been armed; if it says true the call
-    /// returns at once. (So no work is missed: a thread that adds work rings after adding it, and the
-    /// owner looks again after arming.)
+    /// returns at once. (So no work is missed: a thread that adds work rings after adding it, and
+    /// the owner looks again after arming.)
     ///
     /// # Errors
     /// As [`Device::submit`]; returns at once then.

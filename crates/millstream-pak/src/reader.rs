@@ -3,8 +3,8 @@
 //! The tables are used in the bytes that were read; bounds are checked where a lookup or a request
 //! needs them, not for all entries when the package is opened.
 //!
-//! Requests are [`Read`]s of the engine with a table of the blocks that hold the range, each with its
-//! checksum. Where nothing is verified and all blocks are stored, a request is a plain read.
+//! Requests are [`Read`]s of the engine with a table of the blocks that hold the range, each with
+//! its checksum. Where nothing is verified and all blocks are stored, a request is a plain read.
 
 pub(crate) mod batch;
 pub(crate) mod check;

@@ -95,9 +95,9 @@ fn a_seek_decodes_what_it_leads_to_and_nothing_before_it() {
         let stored = after.stored_bytes - before.stored_bytes;
         let raw = after.raw_bytes - before.raw_bytes;
         assert!(raw > 0, "the seek went through the engine");
-        let most = 2 * FILE_BUFFER_BYTES as u64;
+        // Blocks are verified, so they are read whole: up to a MiB.
         assert!(
-            stored <= most && raw <= most,
+            stored <= 1 << 20 && raw <= 2 * FILE_BUFFER_BYTES as u64,
             "{codec:?}: {stored} stored bytes, {raw} raw ones"
         );
     }

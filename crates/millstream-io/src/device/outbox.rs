@@ -39,8 +39,8 @@ impl<T> Outbox<T> {
         self.count() > 0
     }
 
-    /// Thread: lets `add` append items, under the lock; their number then. Once the owner has closed
-    /// it `add` is not called.
+    /// Thread: lets `add` append items, under the lock; their number then. Once the owner has
+    /// closed it `add` is not called.
     pub(super) fn put(&self, add: impl FnOnce(&mut Vec<T>)) -> Option<usize> {
         let mut state = self.lock();
         if state.closed {

@@ -134,9 +134,9 @@ impl MappedView {
         })
     }
 
-    /// Brings a range (in bytes of the view) into memory, waiting for the disk (before Linux 5.14 it
-    /// only starts to read it). Long ranges are best taken in pieces of a few MiB, so that a walk
-    /// can be given up in between.
+    /// Brings a range (in bytes of the view) into memory, waiting for the disk (before Linux 5.14
+    /// it only starts to read it). Long ranges are best taken in pieces of a few MiB, so that a
+    /// walk can be given up in between.
     ///
     /// # Errors
     /// `EINVAL` for a range that is not within the view; `EFAULT` with its cause if the file has

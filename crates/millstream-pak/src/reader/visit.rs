@@ -15,8 +15,9 @@ use crate::error::{Error, Result};
 use crate::limits::{VISIT_AHEAD, VISIT_GROUP_BYTES, VISIT_GROUP_PIECES, VISIT_PIECE_BYTES};
 
 /// Loads entries and shows their pieces to `each`, until it breaks. An entry of no bytes is shown
-/// as one empty piece. Of an entry whose content has another hash, the last piece is an error. An entry that cannot be loaded is shown with its error, and the visit goes
-/// on; of a long one every piece that fails is.
+/// as one empty piece. Of an entry whose content has another hash, the last piece is an error. An
+/// entry that cannot be loaded is shown with its error, and the visit goes on; of a long one every
+/// piece that fails is.
 pub fn visit(
     package: &Package,
     queue: &Queue,

@@ -1,5 +1,5 @@
-//! What the owner and the threads share. Locks in this order: a crew's `queue`, then that of `done`. The
-//! bell is rung without locks.
+//! What the owner and the threads share. Locks in this order: a crew's `queue`, then that of
+//! `done`. The bell is rung without locks.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -116,8 +116,8 @@ impl Shared {
         }
     }
 
-    /// Thread: hands an answer over; gives it back if the owner is gone. The crew's lock is held, so
-    /// that a call is at any moment either running or answered.
+    /// Thread: hands an answer over; gives it back if the owner is gone. The crew's lock is held,
+    /// so that a call is at any moment either running or answered.
     pub(super) fn publish(&self, id: u64, answer: CallAnswer) -> Option<CallAnswer> {
         let mut answer = Some(answer);
         self.done

@@ -125,8 +125,8 @@ struct Fresh<'folder> {
 }
 
 impl<'folder> Fresh<'folder> {
-    /// A file with a new name. If it is to replace one, only its owner may open it until it has that
-    /// one's permissions, when it is complete.
+    /// A file with a new name. If it is to replace one, only its owner may open it until it has
+    /// that one's permissions, when it is complete.
     fn create(folder: BorrowedFd<'folder>, replaces: bool) -> Result<Fresh<'folder>, IoError> {
         let flags =
             OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
