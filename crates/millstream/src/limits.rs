@@ -123,8 +123,8 @@ pub const COPIES_MAX: usize = 256;
 /// request of higher priority waits for.
 pub const COPIES_BYTES_MAX: u64 = 2 << 20;
 
-/// Bytes of one copy: 20 to 30 µs, so that no request waits for long behind one, and a call for each
-/// costs a hundredth.
+/// Bytes of one copy: 20 to 30 µs, so that no request waits for long behind one, and a call for
+/// each costs a hundredth.
 pub const COPY_BLOCK_BYTES: u64 = 256 << 10;
 
 /// Of a file whose reads are not cached, the system is asked about one in so many all the same.

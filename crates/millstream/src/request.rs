@@ -310,9 +310,9 @@ impl<D> Read<D> {
     /// Lands in borrowed memory.
     ///
     /// # Safety
-    /// `len` bytes from `pointer` on must be valid, initialized, and not used by any other code until
-    /// the request has completed (its ticket, completion queue, group, status or fence tells); if
-    /// the outcome is `StillHeld`, for ever.
+    /// `len` bytes from `pointer` on must be valid, initialized, and not used by any other code
+    /// until the request has completed (its ticket, completion queue, group, status or fence
+    /// tells); if the outcome is `StillHeld`, for ever.
     #[inline(always)]
     #[expect(
         unsafe_code,

@@ -1,10 +1,10 @@
 //! The slot table: one generational table shared by callers and the engine. All unsafe code of the
 //! core is here and in `reserved`.
 //!
-//! `word` names the owner of a slot's data: FREE (the thread that took it from the free chain), HELD (its
-//! unsubmitted batch), ENGINE (the one [`EngineSide`]), ENDED (its ticket, or the completion
-//! queue). Each hand-over is a Release store of `word`, each take-over an Acquire load that sees
-//! it.
+//! `word` names the owner of a slot's data: FREE (the thread that took it from the free chain),
+//! HELD (its unsubmitted batch), ENGINE (the one [`EngineSide`]), ENDED (its ticket, or the
+//! completion queue). Each hand-over is a Release store of `word`, each take-over an Acquire load
+//! that sees it.
 //!
 //! `interest` is the ticket's side: WAITING, DETACHED, CANCEL, with the generation above. Waiting
 //! and dropping meet the end as in Dekker's algorithm: the engine stores ENDED for a whole round,
@@ -364,8 +364,8 @@ impl<S> SlotTicket<S> {
 
     #[cold]
     fn detach(&mut self) {
-        // Once DETACHED is set, the thread that ends the request may free the slot, and with it the pool:
-        // this keeps the table, and the pool is used only by the winner.
+        // Once DETACHED is set, the thread that ends the request may free the slot, and with it the
+        // pool: this keeps the table, and the pool is used only by the winner.
         let table = Arc::clone(&self.pool().table);
         let (hot, generation) = (table.hot(self.id.index()), life(self.id));
         hot.interest.fetch_or(DETACHED, Ordering::SeqCst);

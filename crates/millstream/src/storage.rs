@@ -130,7 +130,8 @@ impl Storage {
         match names.open(path.as_ref(), options) {
             NameOpened::Known(file) => file,
             NameOpened::New(file, path) => {
-                // Under the lock: when another thread finds the name known, its letter has been put.
+                // Under the lock: when another thread finds the name known, its letter has been
+                // put.
                 self.mailbox().send(Letter::Open {
                     file,
                     path,

@@ -224,8 +224,8 @@ impl Transfers {
     }
 
     /// What a completion means; operations that continue are pushed again. `wanted` says whether
-    /// any of its requests still waits for the bytes, `way` the logical block of direct reads and the
-    /// descriptor through the page cache.
+    /// any of its requests still waits for the bytes, `way` the logical block of direct reads and
+    /// the descriptor through the page cache.
     #[inline]
     pub(crate) fn complete(
         &mut self,

@@ -1,9 +1,9 @@
 //! Recycled destination buffers, shared by threads.
 //!
 //! The expensive part of a fresh buffer is its first touch (see [`region`](super::region)), so
-//! memory is kept and given out again. Buffers up to 1.75 MiB are pieces of slabs, in 31 sizes, four
-//! per octave (`buffer/slab.rs`): at most a fifth is rounding. Larger ones own a region, a multiple
-//! of 2 MiB, reused by best fit (`buffer/spare.rs`).
+//! memory is kept and given out again. Buffers up to 1.75 MiB are pieces of slabs, in 31 sizes,
+//! four per octave (`buffer/slab.rs`): at most a fifth is rounding. Larger ones own a region, a
+//! multiple of 2 MiB, reused by best fit (`buffer/spare.rs`).
 //!
 //! A class of sizes is one lock, held for a few loads and stores; the memory a pool keeps is
 //! counted where slabs and regions become wholly free, not per buffer. A buffer holds a reference

@@ -1,5 +1,5 @@
-//! The slots of one queue: the chain of those that are free, and the callers' side of those that are
-//! not yet the engine's.
+//! The slots of one queue: the chain of those that are free, and the callers' side of those that
+//! are not yet the engine's.
 #![expect(
     unsafe_code,
     reason = "slots are handed between threads by their state word; see the header of `slots`"
@@ -100,8 +100,8 @@ impl<S> Pool<S> {
 
     /// No owner is left and no slot is out: the chunks go back to the table.
     fn destroy(pool: NonNull<Pool<S>>) {
-        // SAFETY: made by `create` from a box; the thread that brought the count of slots out to 0 after
-        // the owner was gone calls this once.
+        // SAFETY: made by `create` from a box; the thread that brought the count of slots out to 0
+        // after the owner was gone calls this once.
         let pool = unsafe { Box::from_raw(pool.as_ptr()) };
         let mut own = lock(&pool.chunks);
         lock(&pool.table.chunks).free.append(&mut own);

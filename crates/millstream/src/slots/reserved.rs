@@ -1,5 +1,5 @@
-//! Zeroed memory for all slots that a storage may have, of which only what is used becomes resident.
-//! In models it is a slice.
+//! Zeroed memory for all slots that a storage may have, of which only what is used becomes
+//! resident. In models it is a slice.
 #![cfg_attr(
     not(loom),
     expect(unsafe_code, reason = "a value is found by its index alone")

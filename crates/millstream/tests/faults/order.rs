@@ -1,5 +1,5 @@
-//! What waits, and what takes effect in its place: fences, pauses, bandwidth, ordered work on names,
-//! the room of a queue, waits that end with the storage.
+//! What waits, and what takes effect in its place: fences, pauses, bandwidth, ordered work on
+//! names, the room of a queue, waits that end with the storage.
 
 use std::fs;
 use std::sync::Arc;
