@@ -237,9 +237,7 @@ impl Queue {
     /// `OnStorageThread`, `Closed`.
     pub fn drain(&self, timeout: Option<Duration>) -> Result<bool, Error> {
         park::may_block()?;
-        let shared = self.shared();
-        let until = shared.submitted();
-        shared.wait_until(&shared.space, timeout, || shared.has_completed(until))
+        self.shared().drain(timeout)
     }
 
     /// Moves completions of posted requests into `into`, oldest first; how many. Never blocks.

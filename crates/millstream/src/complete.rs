@@ -270,7 +270,8 @@ impl QueueState {
         let ended = std::mem::take(&mut self.ended);
         let bytes = std::mem::take(&mut self.ended_bytes);
         if ended > 0 {
-            self.shared.set_watermark(self.window.watermark());
+            let watermark = self.window.watermark();
+            self.shared.set_watermark(watermark, wakers);
             self.shared.release(ended, bytes, wakers);
         }
     }

@@ -232,6 +232,8 @@ impl Engine {
         self.now_ns = self.shared.now_ns();
         let mut worked = self.take_mail();
         worked |= self.intake();
+        // On a rotating disk the order of all is worth more than what is in the cache.
+        while self.scheduler.has_positions() && self.intake() {}
         worked |= self.lanes.reap(&mut self.completions) > 0 || !self.completions.is_empty();
         self.complete_all();
         worked |= self.lanes.reap_calls(&mut self.answers) > 0;

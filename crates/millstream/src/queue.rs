@@ -150,6 +150,9 @@ pub(crate) struct QueueShared {
     sequence: AtomicU64,
     watermark: AtomicU64,
     pub(crate) space: Waiters,
+    /// Threads that wait for the watermark, and the least that any of them waits for.
+    drains: Waiters,
+    drain_at: AtomicU64,
     record: Mutex<Record>,
     posted: Mutex<VecDeque<Posted>>,
     pub(crate) posted_waiters: Waiters,
@@ -185,6 +188,8 @@ impl QueueShared {
             sequence: AtomicU64::new(0),
             watermark: AtomicU64::new(0),
             space: Waiters::default(),
+            drains: Waiters::default(),
+            drain_at: AtomicU64::new(u64::MAX),
             record: Mutex::default(),
             posted: Mutex::default(),
             posted_waiters: Waiters::default(),
@@ -255,8 +260,13 @@ impl QueueShared {
     }
 
     /// Engine: everything below has completed.
-    pub(crate) fn set_watermark(&self, sequence: u64) {
-        self.watermark.store(sequence, Ordering::Relaxed);
+    pub(crate) fn set_watermark(&self, sequence: u64, wakers: &mut Vec<Waker>) {
+        self.watermark.store(sequence, Ordering::SeqCst);
+        if self.drain_at.load(Ordering::SeqCst) <= sequence {
+            // All look again: those that wait for more say so again.
+            self.drain_at.store(u64::MAX, Ordering::SeqCst);
+            self.drains.take(wakers);
+        }
     }
 
     /// Gives back what was charged a moment ago.
@@ -277,14 +287,15 @@ impl QueueShared {
         self.bytes.fetch_add(bytes, Ordering::SeqCst);
     }
 
-    /// How many entries were handed over.
-    pub(crate) fn submitted(&self) -> u64 {
-        lock(&self.submitted).next_sequence
-    }
-
-    /// Whether all entries below a sequence number have completed.
-    pub(crate) fn has_completed(&self, sequence: u64) -> bool {
-        self.watermark.load(Ordering::Relaxed) >= sequence
+    /// Blocks until all entries that were handed over have completed, at most `timeout`; whether
+    /// they have.
+    pub(crate) fn drain(&self, timeout: Option<Duration>) -> Result<bool, Error> {
+        let until = lock(&self.submitted).next_sequence;
+        self.wait_until(&self.drains, timeout, || {
+            // After the registration of the waker, and before the look at the watermark.
+            self.drain_at.fetch_min(until, Ordering::SeqCst);
+            self.watermark.load(Ordering::SeqCst) >= until
+        })
     }
 
     /// Gives room back: of entries, and bytes.
@@ -464,6 +475,7 @@ impl QueueShared {
     /// Engine, after the storage has ended: what is still waited for never comes.
     pub(crate) fn wake_waiters(&self) {
         self.space.wake();
+        self.drains.wake();
         self.posted_waiters.wake();
     }
 

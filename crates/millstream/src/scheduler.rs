@@ -123,6 +123,11 @@ impl Scheduler {
         self.waiting
     }
 
+    /// Whether requests on rotating disks wait.
+    pub(crate) fn has_positions(&self) -> bool {
+        !self.positions.is_empty()
+    }
+
     pub(crate) fn in_flight_bytes(&self) -> u64 {
         self.in_flight.iter().sum()
     }
