@@ -73,7 +73,7 @@ pub fn verify(
         let cause = "the file was replaced after it was opened";
         return Err(Error::new(ErrorKind::Changed, cause).of(package.path()));
     }
-    let inner = Arc::get_mut(&mut opened.0).expect("nobody else has it yet");
+    let inner = Arc::get_mut(&mut opened.0).expect("no other handle exists yet");
     inner.base.clone_from(&package.0.base);
     let package = &opened;
     let tables = package.tables();

@@ -74,8 +74,8 @@ impl Uring {
                 .push(Completion::failed(id, Errno(libc::ECANCELED)));
         }
         self.reap(completions);
-        // Deferred completions are posted only from inside calls: waiting would be in vain. Others
-        // are looked for, since no call can wait for them.
+        // Deferred completions are posted only from inside calls: waiting would bring nothing.
+        // Others are looked for, since no call can wait for them.
         if !self.features.defer_taskrun {
             poll_until(Some(deadline), || {
                 self.reap(completions);
