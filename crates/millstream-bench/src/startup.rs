@@ -2,7 +2,7 @@
 //!
 //! Four threads queue whole-file requests of mixed priorities; one in [`CANCEL_ONE_IN`] is
 //! canceled right after it was queued. The case ends when every request that was not canceled
-//! has its bytes. (One that was canceled may have been served before; nobody checks its bytes.)
+//! has its bytes. (One that was canceled may have been served before; its bytes are not checked.)
 //! Contenders without a queue read the same files and leave out the canceled ones. `held` is the
 //! time that the queuing threads spend inside calls; for who has no queue, all of it.
 //!

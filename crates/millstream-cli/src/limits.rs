@@ -10,7 +10,7 @@ pub(crate) const IO_CHUNK_BYTES: usize = 256 << 10;
 /// the same number was killed and its files could not be removed.
 pub(crate) const TEMPORARY_NAMES_MAX: u32 = 1000;
 
-/// Failures that are told one by one; of the others there is the number.
+/// Failures that are listed; the others are only counted.
 pub(crate) const FAILURES_LISTED: usize = 10;
 
 /// Raw bytes that `extract` writes by default: so many times those of the package ...

@@ -90,7 +90,7 @@ fn killed_at_every_call_it_leaves_the_old_content_or_the_new() {
     assert!(held_at >= 6, "killed at {held_at} points only");
 }
 
-/// Nobody but the owner may read the new content of a private file, at any time.
+/// Only the owner may read the new content of a private file, at any time.
 #[test]
 fn what_replaces_a_private_file_is_private_while_it_is_written() {
     use std::os::unix::fs::PermissionsExt;

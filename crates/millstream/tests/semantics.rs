@@ -561,7 +561,7 @@ fn a_mapped_view_is_prefetched_by_requests() {
         let bytes = bench.bytes(9_000_000);
         bench.file_of("view", &bytes);
         let path = bench.folder.path().join("view");
-        #[expect(unsafe_code, reason = "maps a file that nobody truncates")]
+        #[expect(unsafe_code, reason = "maps a file that is not truncated")]
         // SAFETY: the file stays as it is until the folder goes, after the view.
         let view = unsafe { millstream::MappedView::open(&path, 0, u64::MAX) };
         let view = view.expect("mapped");

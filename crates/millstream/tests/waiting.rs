@@ -329,7 +329,7 @@ fn a_wait_that_times_out_leaves_what_it_waited_for_as_it_was() {
     });
 }
 
-/// Nobody else pumps here: what completes was pumped by the wait itself.
+/// No other thread pumps here: what completes was pumped by the wait itself.
 #[test]
 fn storage_wait_pumps_for_tickets_fences_and_groups() {
     each_backend_and_pumped(|bench| {

@@ -329,7 +329,7 @@ impl<S> Pool<S> {
         Pool::free(pool, &mut chain);
     }
 
-    /// Hands filled slots to the engine, which is told of them afterwards.
+    /// Hands filled slots to the engine; the caller notifies it afterwards.
     #[inline]
     pub(crate) fn publish(&self, indices: impl Iterator<Item = u32>) {
         for index in indices {

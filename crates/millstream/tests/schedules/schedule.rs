@@ -299,7 +299,7 @@ impl Schedule {
                 self.roomy.post(read).expect("accepted");
                 State::Posted
             }
-            // What nobody receives cannot be checked: its memory is not borrowed.
+            // An outcome that is not received cannot be checked: its memory is not borrowed.
             (2, Some(batch)) if asked.lent.is_none() => {
                 batch.detach(read).expect("accepted");
                 State::Detached
