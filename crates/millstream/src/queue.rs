@@ -24,7 +24,7 @@ use crate::park;
 use crate::priority::Priority;
 use crate::slots::{Cache, Pool, PoolOwner, Posted, SlotOutcome, Table};
 use crate::status::StatusArray;
-use crate::sync::{AtomicU32, AtomicU64, Mutex, Ordering, lock};
+use crate::sync::{AtomicU32, AtomicU64, Mutex, Ordering, fence, lock};
 use crate::waiters::{Key, Waiters, wake_all};
 
 /// What a storage's parts share.
@@ -262,6 +262,7 @@ impl QueueShared {
     /// Engine: everything below has completed.
     pub(crate) fn set_watermark(&self, sequence: u64, wakers: &mut Vec<Waker>) {
         self.watermark.store(sequence, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
         if self.drain_at.load(Ordering::SeqCst) <= sequence {
             // All look again: those that wait for more say so again.
             self.drain_at.store(u64::MAX, Ordering::SeqCst);
@@ -294,6 +295,7 @@ impl QueueShared {
         self.wait_until(&self.drains, timeout, || {
             // After the registration of the waker, and before the look at the watermark.
             self.drain_at.fetch_min(until, Ordering::SeqCst);
+            fence(Ordering::SeqCst);
             self.watermark.load(Ordering::SeqCst) >= until
         })
     }

@@ -201,3 +201,25 @@ fn a_batch_handed_over_to_a_queue_that_closes_is_served_or_refused() {
         assert_eq!(Arc::strong_count(&token), 1);
     });
 }
+
+#[test]
+fn two_threads_that_drain_are_woken_once_what_each_waits_for_has_completed() {
+    check(2, || {
+        let (mut engine, shared) = engine(2);
+        let (queue, token) = (Queue::new(shared), Arc::new(()));
+        let served = spawn(move || {
+            engine.run(2);
+            engine
+        });
+        queue.detach(request(&token)).expect("there is room");
+        let own = queue.clone();
+        let first = spawn(move || assert!(matches!(own.drain(None), Ok(true))));
+        queue.detach(request(&token)).expect("there is room");
+        assert!(matches!(queue.drain(None), Ok(true)));
+        assert_eq!(Arc::strong_count(&token), 1, "all have completed");
+        first.join().unwrap();
+        let mut engine = served.join().unwrap();
+        engine.end();
+        assert_eq!(queue.live(), 0);
+    });
+}
