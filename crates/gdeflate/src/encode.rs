@@ -22,6 +22,7 @@
 mod block;
 mod buckets;
 mod chains;
+mod codes;
 mod cost;
 mod dealer;
 mod huffman;
@@ -37,9 +38,10 @@ mod window;
 use alloc::vec::Vec;
 use core::fmt;
 
-use self::block::{Block, Codes};
+use self::block::Block;
 use self::buckets::{All, Buckets, Short};
 use self::chains::Chains;
+use self::codes::Codes;
 use self::cost::Costs;
 use self::dealer::Dealer;
 use self::matches::{Matches, Search};

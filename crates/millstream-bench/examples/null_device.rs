@@ -13,7 +13,7 @@ const RUN_DEFAULT: Duration = Duration::from_secs(2);
 /// Batches between two looks at the clock.
 const BATCHES: usize = 100;
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+fn main() -> millstream_bench::error::Result<()> {
     let run = match std::env::args().nth(1) {
         Some(seconds) => Duration::try_from_secs_f64(seconds.parse()?)?,
         None => RUN_DEFAULT,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
-use crate::error::{Error, Result};
+use crate::error::{Context, Result};
 
 /// Fewest spinning threads.
 const HOGS_MIN: usize = 2;
@@ -17,11 +17,8 @@ pub(crate) struct Hogs {
 
 impl Hogs {
     /// Starts them.
-    ///
-    /// # Errors
-    /// The system refuses a thread.
     pub(crate) fn start() -> Result<Hogs> {
-        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let cores = crate::together::cores();
         let mut hogs = Hogs {
             stop: Arc::default(),
             threads: Vec::new(),
@@ -34,8 +31,7 @@ impl Hogs {
                 }
             };
             let hog = std::thread::Builder::new().name("hog".into()).spawn(spin);
-            let hog = hog.map_err(|error| Error::io("start a thread", error))?;
-            hogs.threads.push(hog);
+            hogs.threads.push(hog.what("start a thread")?);
         }
         Ok(hogs)
     }
@@ -53,24 +49,5 @@ impl Drop for Hogs {
             // A loop over a flag does not panic.
             let _ = hog.join();
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::clock::Moment;
-    use std::time::Duration;
-
-    #[test]
-    fn hogs_use_processor_time_until_they_are_dropped() {
-        let hogs = Hogs::start().unwrap();
-        assert!(hogs.count() >= HOGS_MIN);
-        let stop = Arc::clone(&hogs.stop);
-        let start = Moment::now();
-        std::thread::sleep(Duration::from_millis(50));
-        assert!(start.elapsed().cpu > 0.005);
-        drop(hogs);
-        assert_eq!(Arc::strong_count(&stop), 1);
     }
 }

@@ -16,37 +16,25 @@
 
 use std::sync::Arc;
 
-use crate::clock::Span;
-use crate::error::{Error, Result};
+use crate::case::Case;
+use crate::codecs::data::Corpus;
+use crate::codecs::pieces::{RATE, rate};
+use crate::error::{Result, ensure};
 use crate::limits;
-use crate::measure::{Case, Work};
 use crate::memory::Destination;
-use crate::rows::Metric;
-use crate::workload::{Field, Session};
+use crate::session::Session;
 
-mod blocks;
+pub(crate) mod coders;
 pub(crate) mod data;
-mod pieces;
-mod tiles;
+pub(crate) mod pieces;
+pub(crate) mod tiles;
 
-use data::Corpus;
+const WORKLOAD: &str = "codecs";
+/// Levels of the tiles: stored, fast, as a build would, as small as it gets.
+const LEVELS: [u8; 4] = [tiles::STORED_LEVEL, 1, 9, 12];
 
-pub(crate) const WORKLOAD: &str = "codecs";
-/// Decoding.
-pub(crate) const RATE: Metric = Metric::higher("decode", "MB/cpu-s");
-/// Encoding.
-pub(crate) const ENCODE_RATE: Metric = Metric::higher("encode", "MB/cpu-s");
-/// Raw bytes over stored ones.
-pub(crate) const RATIO: Metric = Metric::higher("ratio", "raw/stored");
-/// Decoding on several threads, by the wall.
-pub(crate) const WALL_RATE: Metric = Metric::higher("decode", "MB/s");
-/// That over the same on one thread.
-pub(crate) const SCALING: Metric = Metric::higher("scaling", "times");
-
-/// Levels of the tiles: fast, as a build would, as small as it gets; and stored.
-const LEVELS: [u8; 3] = [1, 9, 12];
-const QUICK_LEVELS: [u8; 2] = [1, 9];
-const STORED_LEVEL: u8 = 0;
+/// Adds contenders to a case.
+type Add<'a> = Box<dyn Fn(&mut Case<'_>, &Arc<Corpus>) -> Result<()> + 'a>;
 
 /// Runs the workload.
 pub(crate) fn run(session: &mut Session<'_>) -> Result<()> {
@@ -57,98 +45,59 @@ pub(crate) fn run(session: &mut Session<'_>) -> Result<()> {
         corpora.extend(data::found(folder, bytes)?);
     }
     let mut destination = Destination::new(bytes)?;
+    let mut cases: Vec<(String, Add<'_>)> = Vec::new();
+    let levels = session.size(&LEVELS[..], &LEVELS[..3]);
+    for &level in levels {
+        let decode = format!("tiles level {level} decode");
+        cases.push((
+            decode,
+            Box::new(move |case, of| tiles::add_decoders(case, of, level)),
+        ));
+        if level != tiles::STORED_LEVEL {
+            let encode = format!("tiles level {level} encode");
+            cases.push((
+                encode,
+                Box::new(move |case, of| tiles::add_encoders(case, of, level)),
+            ));
+        }
+    }
+    let threads = format!("tiles on {} threads", limits::CODEC_THREADS);
+    cases.push((threads, Box::new(|case, of| tiles::add_scaling(case, of))));
+    cases.push(("blocks decode".into(), Box::new(coders::add_decoders)));
+    cases.push(("blocks encode".into(), Box::new(coders::add_encoders)));
     for corpus in corpora {
         let corpus = Arc::new(corpus);
-        tile_cases(session, &corpus, &mut destination)?;
-        block_cases(session, &corpus, &mut destination)?;
-    }
-    Ok(())
-}
-
-fn tile_cases(
-    session: &mut Session<'_>,
-    corpus: &Arc<Corpus>,
-    destination: &mut Destination,
-) -> Result<()> {
-    let levels = session.size(&LEVELS[..], &QUICK_LEVELS[..]);
-    for &level in [STORED_LEVEL].iter().chain(levels) {
-        let name = format!("{} tiles level {level} decode", corpus.name);
-        if session.wants(&name) {
-            let field = tiles::decode_field(&name, corpus, level)?;
-            run_case(session, corpus, &name, field, destination)?;
+        for (name, add) in &cases {
+            // Of what is stored, memory and not the decoder would be shown.
+            if name.ends_with("threads") && !corpus.compresses {
+                continue;
+            }
+            if let Some(mut case) = session.begin(WORKLOAD, format!("{} {name}", corpus.name)) {
+                add(&mut case, &corpus)?;
+                measure(session, case, &corpus, &mut destination)?;
+            }
         }
-        let name = format!("{} tiles level {level} encode", corpus.name);
-        if level != STORED_LEVEL && session.wants(&name) {
-            let field = tiles::encode_field(&name, corpus, level)?;
-            run_case(session, corpus, &name, field, destination)?;
-        }
-    }
-    let name = format!("{} tiles on {} threads", corpus.name, limits::CODEC_THREADS);
-    // Of what is stored, memory and not the decoder would be shown.
-    if session.wants(&name) && corpus.compresses {
-        let field = tiles::scaling_field(&name, corpus)?;
-        run_case(session, corpus, &name, field, destination)?;
-    }
-    Ok(())
-}
-
-fn block_cases(
-    session: &mut Session<'_>,
-    corpus: &Arc<Corpus>,
-    destination: &mut Destination,
-) -> Result<()> {
-    let name = format!("{} blocks decode", corpus.name);
-    if session.wants(&name) {
-        let field = blocks::decode_field(&name, corpus)?;
-        run_case(session, corpus, &name, field, destination)?;
-    }
-    let name = format!("{} blocks encode", corpus.name);
-    if session.wants(&name) {
-        let field = blocks::encode_field(&name, corpus)?;
-        run_case(session, corpus, &name, field, destination)?;
     }
     Ok(())
 }
 
 /// All contenders leave the corpus' raw bytes in the destination.
-fn run_case(
+fn measure<'a>(
     session: &mut Session<'_>,
-    corpus: &Corpus,
-    name: &str,
-    field: Field,
+    mut case: Case<'a>,
+    corpus: &'a Corpus,
     destination: &mut Destination,
 ) -> Result<()> {
-    let runs = match name.ends_with(" encode") {
-        true => session.runs().min(limits::CODEC_ENCODE_RUNS_MAX),
-        false => session.runs(),
-    };
-    let case = Case {
-        workload: WORKLOAD,
-        name: name.to_owned(),
-        runs,
-        warm_up: true,
-        destination_len: corpus.raw.len(),
-        prepare: &|| Ok(()),
-        check: &|bytes, _| match bytes == &corpus.raw[..] {
-            true => Ok(()),
-            false => Err(Error::new("other bytes than the corpus has")),
-        },
-        figures: &figures,
-        limit_by: None,
-    };
-    session.keep(field.skipped)?;
-    session.case(&case, field.contenders, destination)
-}
-
-/// Decoding is what the span holds, unless a contender says what it is in figures of its own.
-fn figures(span: &Span, work: &Work) -> Vec<(Metric, f64)> {
-    match work.bytes {
+    if case.name.ends_with(" encode") {
+        case.runs = case.runs.min(limits::CODEC_ENCODE_RUNS_MAX);
+    }
+    case.check(corpus.raw.len(), |bytes, _| {
+        ensure(bytes == &corpus.raw[..], "other bytes than the corpus has")
+    });
+    // Decoding is what the span holds, unless a contender says what it is in figures of its own.
+    case.figures(|span, work| match work.bytes {
         0 => Vec::new(),
         bytes => vec![(RATE, rate(bytes as usize, span.cpu))],
-    }
-}
-
-/// MB per second.
-fn rate(bytes: usize, seconds: f64) -> f64 {
-    bytes as f64 / 1e6 / seconds.max(1e-9)
+    });
+    session.run(case, destination).map(drop)
 }

@@ -1,77 +1,88 @@
-//! The goals, as data, and their judgement from rows.
+//! The goals, as data (`goals.toml`), and their judgment from rows.
 //!
-//! A goal names a case, our contender, a metric, and what the figure must be: a part of another
-//! contender's, a distance from it, or an amount. A verdict carries the interval of the figure
-//! over the rounds; where the goal's bound lies within it the verdict says so, because another run
-//! could come out the other way.
+//! A verdict carries the interval of the figure over the rounds; where the goal's bound lies within
+//! it the verdict says so, because another run could come out the other way.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use serde::Deserialize;
 
 use crate::heat_map;
-use crate::rows::{Better, Finding, Metric, Row};
+use crate::pattern;
+use crate::rows::{Metric, Row};
 use crate::stats;
 
-mod list;
+pub use crate::verdict::{Bound, Verdict};
 
-pub use list::Bound;
-use list::Bound::{AtLeast, AtMost};
-use list::Figure::{Amount, Distance, Ratio, Speedup};
-use list::{GOALS, Goal};
-
-/// How a goal stands.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Verdict {
-    /// Workload of the rows.
-    pub workload: &'static str,
-    /// Case of the rows.
-    pub case: String,
-    /// Our contender.
-    pub contender: &'static str,
-    /// What is judged, in words: `rate over limit`.
-    pub what: String,
-    /// The metric judged.
-    pub metric: Metric,
-    /// The figure.
-    pub value: f64,
-    /// What it should be.
-    pub bound: Bound,
-    /// Whether it is.
-    pub reached: bool,
-    /// Whether the runs spread across the bound, so that the verdict may be chance.
-    pub within_noise: bool,
+/// How a figure is made of ours and theirs.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Figure {
+    /// Ours alone.
+    Amount,
+    /// Ours over theirs.
+    Ratio,
+    /// Theirs over ours: how many times as fast, where less is better.
+    Speedup,
+    /// Ours less theirs.
+    Distance,
 }
 
-impl Verdict {
-    /// `reached` or `missed`, with doubt where there is some.
-    #[must_use]
-    pub fn word(&self) -> &'static str {
-        match (self.reached, self.within_noise) {
-            (true, false) => "reached",
-            (true, true) => "reached, within noise",
-            (false, false) => "missed",
-            (false, true) => "missed, within noise",
-        }
+/// What a figure should be; see `goals.toml`.
+#[derive(Deserialize)]
+struct Goal {
+    cases: Vec<String>,
+    #[serde(default)]
+    not: Vec<String>,
+    #[serde(default = "ours")]
+    ours: String,
+    metric: String,
+    figure: Option<Figure>,
+    #[serde(default)]
+    theirs: Vec<String>,
+    #[serde(flatten)]
+    bound: Bound,
+}
+
+fn ours() -> String {
+    String::from("millstream")
+}
+
+impl Goal {
+    fn is_of(&self, row: &Row) -> bool {
+        let any = |of: &[String]| of.iter().any(|of| pattern::matches(of, &row.case));
+        row.contender == self.ours && any(&self.cases) && !any(&self.not)
     }
 
-    /// The bound as text.
-    #[must_use]
-    pub fn bound_text(&self) -> String {
-        match self.bound {
-            AtLeast(bound) => format!(">= {bound}"),
-            AtMost(bound) => format!("<= {bound}"),
-        }
+    fn figure(&self) -> Figure {
+        let default = match self.theirs.is_empty() {
+            true => Figure::Amount,
+            false => Figure::Ratio,
+        };
+        self.figure.unwrap_or(default)
     }
 }
+
+#[derive(Deserialize)]
+struct Goals {
+    groups: BTreeMap<String, Vec<String>>,
+    goals: BTreeMap<String, Vec<Goal>>,
+}
+
+static GOALS: LazyLock<Goals> = LazyLock::new(|| {
+    toml::from_str(include_str!("goals.toml")).expect("a table of this crate, which tests read")
+});
 
 /// Judges every goal that the rows have figures for.
 #[must_use]
 pub fn judge(rows: &[Row]) -> Vec<Verdict> {
     let mut verdicts = Vec::new();
-    for goal in GOALS {
-        let ours = rows.iter().filter(|row| {
-            row.workload == goal.workload && row.contender == goal.ours && (goal.case)(&row.case)
-        });
-        for row in ours {
-            if let Some(samples) = row.samples_of(goal.metric.name) {
-                verdicts.extend(verdict(goal, row, samples, rows));
+    for (workload, goals) in &GOALS.goals {
+        for goal in goals {
+            let here = rows.iter().filter(|row| row.workload == workload);
+            for row in here.filter(|row| goal.is_of(row)) {
+                verdicts.extend(verdict(goal, row, rows));
             }
         }
     }
@@ -79,48 +90,49 @@ pub fn judge(rows: &[Row]) -> Vec<Verdict> {
     verdicts
 }
 
-fn verdict(goal: &Goal, row: &Row, ours: &[f64], rows: &[Row]) -> Option<Verdict> {
-    let rival = match goal.figure {
-        Amount => None,
-        _ => Some(best_of(goal, &row.case, rows)?),
+fn verdict(goal: &Goal, row: &Row, rows: &[Row]) -> Option<Verdict> {
+    let figures = row.figures.as_ref().ok()?;
+    let (metric, figure, ours) = (figures.metric, goal.figure(), &figures.samples);
+    if metric.name != goal.metric {
+        return None;
+    }
+    let rival = match figure {
+        Figure::Amount => None,
+        _ => Some(best_of(goal, row, metric, rows)?),
     };
-    let (value, low, high) = match (goal.figure, &rival) {
-        (Ratio, Some((_, theirs))) => {
+    let (value, low, high) = match (figure, &rival) {
+        (Figure::Ratio, Some((_, theirs))) => {
             let it = stats::compare(ours, theirs)?;
             (it.ratio, it.low, it.high)
         }
-        (Speedup, Some((_, theirs))) => {
+        (Figure::Speedup, Some((_, theirs))) => {
             let it = stats::compare(theirs, ours)?;
             (it.ratio, it.low, it.high)
         }
-        (Distance, Some((_, theirs))) => {
+        (Figure::Distance, Some((_, theirs))) => {
             let value = stats::median(ours) - stats::median(theirs);
             let pairs: Vec<f64> = ours.iter().zip(*theirs).map(|(a, b)| a - b).collect();
             interval(value, &pairs)
         }
         _ => interval(stats::median(ours), ours),
     };
-    let (reached, bound) = match goal.bound {
-        AtLeast(bound) => (value >= bound, bound),
-        AtMost(bound) => (value <= bound, bound),
-    };
-    let metric = goal.metric;
-    let what = match (&rival, goal.figure) {
-        (Some((name, _)), Ratio) => format!("{} over {name}", metric.name),
-        (Some((name, _)), Speedup) => format!("times as fast as {name}"),
+    let what = match (&rival, figure) {
+        (Some((name, _)), Figure::Ratio) => format!("{} over {name}", metric.name),
+        (Some((name, _)), Figure::Speedup) => format!("times as fast as {name}"),
         (Some((name, _)), _) => format!("{} beyond {name}, {}", metric.name, metric.unit),
         (None, _) => format!("{}, {}", metric.name, metric.unit),
     };
+    let limit = goal.bound.limit();
     Some(Verdict {
-        workload: goal.workload,
+        workload: row.workload,
         case: row.case.clone(),
-        contender: goal.ours,
+        contender: goal.ours.clone(),
         what,
         metric,
         value,
         bound: goal.bound,
-        reached,
-        within_noise: low <= bound && bound <= high,
+        reached: goal.bound.holds(value),
+        within_noise: low <= limit && limit <= high,
     })
 }
 
@@ -136,94 +148,91 @@ fn interval(value: f64, samples: &[f64]) -> (f64, f64, f64) {
     }
 }
 
-fn best_of<'a>(goal: &Goal, case: &str, rows: &'a [Row]) -> Option<(&'a str, &'a [f64])> {
+/// The best of the goal's rivals in the case of `ours`.
+fn best_of<'a>(
+    goal: &Goal,
+    ours: &Row,
+    metric: Metric,
+    rows: &'a [Row],
+) -> Option<(&'a str, &'a [f64])> {
+    let group = |name: &String| GOALS.groups.get(name).cloned();
+    let theirs = goal.theirs.iter();
+    let theirs = theirs.flat_map(|name| group(name).unwrap_or_else(|| vec![name.clone()]));
+    let theirs: Vec<String> = theirs.collect();
     rows.iter()
-        .filter(|row| row.workload == goal.workload && row.case == case)
-        .filter(|row| goal.theirs.contains(&row.contender.as_str()))
-        .filter(|row| matches!(row.finding, Finding::Figures { .. }))
-        .filter_map(|row| Some((&*row.contender, row.samples_of(goal.metric.name)?)))
-        .max_by(|(_, a), (_, b)| {
-            let order = stats::median(a).total_cmp(&stats::median(b));
-            match goal.metric.better {
-                Better::Higher => order,
-                Better::Lower => order.reverse(),
-            }
-        })
+        .filter(|row| row.workload == ours.workload && row.case == ours.case)
+        .filter(|row| theirs.contains(&row.contender))
+        .filter_map(|row| Some((&*row.contender, row.samples_of(metric.name)?)))
+        .max_by(|(_, a), (_, b)| metric.order(stats::median(a), stats::median(b)))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::list::MS;
     use super::*;
-    use crate::requests::{self, latency};
     use crate::rows::Params;
-    use crate::{read, startup};
 
-    fn row(workload: &'static str, case: &str, who: &str, metric: Metric, x: &[f64]) -> Row {
-        Row::figures(workload, case, who, metric, x.to_vec(), Params::new())
-    }
-
-    #[test]
-    fn a_ratio_goal_is_judged_against_the_named_rival() {
-        let case = "100MB cold stored";
-        let rows = [
-            row("read", case, MS, read::RATE, &[98.0, 99.0, 98.5]),
-            row("read", case, "limit", read::RATE, &[100.0, 100.5, 100.2]),
-            row("read", case, "read", read::RATE, &[90.0, 91.0, 90.5]),
-        ];
+    /// Judges rows of one case: who, and what they reached.
+    fn judged(
+        (workload, case): (&'static str, &str),
+        metric: Metric,
+        all: &[(&str, &[f64])],
+    ) -> Vec<(String, &'static str)> {
+        let row = |(who, samples): &(&str, &[f64])| {
+            Row::figures(workload, case, who, metric, samples.to_vec(), Params::new())
+        };
+        let rows: Vec<Row> = all.iter().map(row).collect();
         let verdicts = judge(&rows);
-        assert_eq!(verdicts.len(), 2);
-        assert!(verdicts[0].reached && verdicts[0].what == "rate over limit");
-        assert!(!verdicts[1].reached && verdicts[1].word() == "missed");
+        let shown = |it: &Verdict| (format!("{} {:.1}", it.what, it.value), it.word());
+        verdicts.iter().map(shown).collect()
     }
 
     #[test]
-    fn a_speedup_is_over_the_best_of_the_rivals() {
-        let case = "2096 files cold";
+    fn goals_are_judged_against_the_best_of_the_named_rivals() {
+        let (case, rate) = (
+            ("read", "100MB cold stored"),
+            Metric::higher("rate", "MB/s"),
+        );
+        let ours: (&str, &[f64]) = ("millstream", &[98.0, 99.0, 98.5]);
         let rows = [
-            row("startup", case, MS, startup::TOTAL, &[10.0, 10.0]),
-            row("startup", case, "std", startup::TOTAL, &[30.0, 30.0]),
-            row("startup", case, "std-8", startup::TOTAL, &[12.0, 12.0]),
+            ours,
+            ("limit", &[100.0, 100.5, 100.2]),
+            ("read", &[90.0, 91.0, 90.5]),
         ];
-        let verdicts = judge(&rows);
-        assert_eq!(verdicts.len(), 1);
-        assert!((verdicts[0].value - 1.2).abs() < 1e-9 && verdicts[0].reached);
-        assert_eq!(verdicts[0].what, "times as fast as std-8");
-    }
-
-    #[test]
-    fn a_distance_within_the_spread_says_so() {
-        let case = "single 4K cold";
-        let rows = [
-            row("requests", case, MS, latency::P50, &[100.0, 130.0, 112.0]),
-            row(
-                "requests",
-                case,
-                "pread",
-                latency::P50,
-                &[100.0, 100.0, 100.0],
-            ),
+        let expected = [
+            ("rate over limit 1.0", "reached"),
+            ("rate over read 1.1", "missed"),
         ];
-        let verdicts = judge(&rows);
-        assert_eq!(verdicts.len(), 1);
-        assert_eq!(verdicts[0].word(), "reached, within noise");
-    }
+        assert_eq!(
+            judged(case, rate, &rows),
+            expected.map(|(what, word)| (what.to_owned(), word))
+        );
+        assert!(judged(case, rate, &rows[..1]).is_empty(), "no rival");
+        assert!(judged(case, rate, &rows[1..]).is_empty(), "no row of ours");
 
-    #[test]
-    fn without_a_rival_or_our_row_there_is_no_verdict() {
-        let case = "direct 4K depth 128";
-        let ours = row("requests", case, MS, requests::IOPS, &[1.0]);
-        let theirs = row("requests", case, "ring", requests::IOPS, &[1.0]);
-        assert!(judge(std::slice::from_ref(&ours)).is_empty());
-        assert!(judge(std::slice::from_ref(&theirs)).is_empty());
-        assert_eq!(judge(&[ours, theirs]).len(), 1);
+        let (case, total) = (("startup", "2096 files cold"), Metric::lower("total", "ms"));
+        let ours: (&str, &[f64]) = ("millstream", &[10.0, 10.0]);
+        let rows = [ours, ("std", &[30.0, 30.0]), ("std-8", &[12.0, 12.0])];
+        let expected = ("times as fast as std-8 1.2".to_owned(), "reached");
+        assert_eq!(judged(case, total, &rows), [expected]);
+
+        let (case, p50) = (("requests", "single 4K cold"), Metric::lower("p50", "us"));
+        let ours: (&str, &[f64]) = ("millstream", &[100.0, 130.0, 112.0]);
+        let rows = [ours, ("pread", &[100.0, 100.0, 100.0])];
+        let expected = (
+            "p50 beyond pread, us 12.0".to_owned(),
+            "reached, within noise",
+        );
+        assert_eq!(judged(case, p50, &rows), [expected]);
     }
 
     #[test]
     fn every_goal_is_of_a_workload_that_exists() {
-        for goal in GOALS {
-            assert!(crate::Workload::from_name(goal.workload).is_some());
-            assert_eq!(goal.theirs.is_empty(), goal.figure == Amount);
+        assert_eq!(GOALS.goals.values().flatten().count(), 81);
+        for (workload, goals) in &GOALS.goals {
+            assert!(crate::Workload::from_name(workload).is_some(), "{workload}");
+            for goal in goals {
+                assert_eq!(goal.theirs.is_empty(), goal.figure() == Figure::Amount);
+            }
         }
     }
 }

@@ -2,16 +2,16 @@
 //!
 //! A map is all rows of one case whose parameters say size and depth. Contenders are of three
 //! kinds: ours; `ring` and `fio`, which are the limit (registered memory, nothing on top); and
-//! libraries. A cell's best library is found cell by cell, so that nobody is measured beside a
+//! libraries. A cell's best library is found cell by cell, so that none is measured beside a
 //! rival's weakness.
 
 use std::collections::BTreeMap;
 
-use crate::goals::{Bound, Verdict};
-use crate::requests::heat::{DEPTH_PARAM, PREFIX, RATE, SIZE_PARAM};
-use crate::requests::{CPU, WORKLOAD, size_name};
-use crate::rows::{Better, Finding, Metric, Row};
+use crate::requests::cells::{CPU, WORKLOAD, size_name};
+use crate::requests::cells::{DEPTH_PARAM, PREFIX, RATE, SIZE_PARAM};
+use crate::rows::{Metric, Row};
 use crate::stats::{self, Comparison};
+use crate::verdict::{Bound, Verdict};
 
 /// A cell is in the best region of a map from this part of the map's best on.
 const BEST_REGION: f64 = 0.8;
@@ -29,6 +29,9 @@ pub(crate) fn is_map(row: &Row) -> bool {
 /// Size and depth.
 type Place = (u64, u64);
 
+/// Whether a contender counts.
+type Counts = fn(&str) -> bool;
+
 /// A map: the rows of each cell.
 struct Map<'a> {
     case: &'a str,
@@ -39,8 +42,8 @@ impl<'a> Map<'a> {
     fn of(rows: &'a [Row]) -> Option<Map<'a>> {
         let mut cells: BTreeMap<Place, Vec<&Row>> = BTreeMap::new();
         for row in rows {
-            if let Finding::Figures { params, .. } = &row.finding {
-                let number = |name: &str| params.get(name).and_then(serde_json::Value::as_u64);
+            if row.figures.is_ok() {
+                let number = |name: &str| row.param(name).and_then(serde_json::Value::as_u64);
                 let place = number(SIZE_PARAM).zip(number(DEPTH_PARAM))?;
                 cells.entry(place).or_default().push(row);
             }
@@ -67,29 +70,14 @@ impl<'a> Map<'a> {
     }
 
     /// The best of those that `counts` in a cell.
-    fn best(
-        &self,
-        place: Place,
-        metric: Metric,
-        counts: fn(&str) -> bool,
-    ) -> Option<(&'a str, &'a [f64])> {
+    fn best(&self, place: Place, metric: Metric, counts: Counts) -> Option<(&'a str, &'a [f64])> {
         let names = self.contenders().into_iter().filter(|name| counts(name));
         let all = names.filter_map(|name| Some((name, self.samples(place, name, metric)?)));
-        all.max_by(|(_, a), (_, b)| {
-            let order = stats::median(a).total_cmp(&stats::median(b));
-            match metric.better {
-                Better::Higher => order,
-                Better::Lower => order.reverse(),
-            }
-        })
+        all.max_by(|(_, a), (_, b)| metric.order(stats::median(a), stats::median(b)))
     }
 
     /// Ours over the best of those that count, in every cell that has both.
-    fn ratios(
-        &self,
-        metric: Metric,
-        counts: fn(&str) -> bool,
-    ) -> Vec<(Place, &'a str, Comparison)> {
+    fn ratios(&self, metric: Metric, counts: Counts) -> Vec<(Place, &'a str, Comparison)> {
         let places = self.cells.keys();
         places
             .filter_map(|place| {
@@ -138,12 +126,8 @@ impl<'a> Map<'a> {
     /// The version that a contender's rows carry.
     fn version(&self, who: &str) -> String {
         let rows = self.cells.values().flatten();
-        let mut versions = rows.filter(|row| row.contender == who).filter_map(|row| {
-            let Finding::Figures { params, .. } = &row.finding else {
-                return None;
-            };
-            params.get("version").and_then(serde_json::Value::as_str)
-        });
+        let rows = rows.filter(|row| row.contender == who);
+        let mut versions = rows.filter_map(|row| row.param("version")?.as_str());
         versions.next().map_or(String::new(), |it| format!(" {it}"))
     }
 }
@@ -197,7 +181,7 @@ pub(crate) fn render(rows: &[Row], goals: &[Verdict]) -> String {
         text.push_str(&format!("{head}\n{}\n", map.table(&cell)));
     }
     for row in rows {
-        if let Finding::Skipped(why) = &row.finding {
+        if let Err(why) = &row.figures {
             text.push_str(&format!("  {} skipped: {why}\n", row.contender));
         }
     }
@@ -230,64 +214,56 @@ pub(crate) fn judge(rows: &[Row]) -> Vec<Verdict> {
 }
 
 fn verdicts_of(map: &Map<'_>) -> Vec<Verdict> {
-    let rates = map.ratios(RATE, is_library);
-    let below: Vec<f64> = rates
-        .iter()
-        .map(|(_, _, it)| f64::from(u8::from(violates(it))))
-        .collect();
-    let costs = map.ratios(CPU, is_library);
-    let mean =
-        |what: &str, metric: Metric, counts, bound| mean_verdict(map, what, metric, counts, bound);
-    let mut verdicts: Vec<Verdict> = [
-        mean(
+    let means: [(&str, Metric, Counts, Bound); 3] = [
+        (
             "mean rate over the best library's",
             RATE,
-            is_library as fn(&str) -> bool,
+            is_library,
             Bound::AtLeast(1.0),
         ),
-        mean(
+        (
             "mean rate over the best of all, ring and fio too",
             RATE,
             is_rival,
             Bound::AtLeast(1.0),
         ),
-        mean(
+        (
             "mean processor time over the least library's",
             CPU,
             is_library,
             Bound::AtMost(1.0),
         ),
-    ]
-    .into_iter()
-    .flatten()
-    .collect();
-    if !rates.is_empty() {
-        let what = format!(
-            "cells of {} below {CELL_LEAST} of the best library",
-            rates.len()
-        );
-        verdicts.push(count_verdict(map.case, what, RATE, below.iter().sum()));
-    }
-    if !costs.is_empty() {
-        let dearer = costs.iter().filter(|(_, _, it)| it.low > 1.0).count();
-        let what = format!(
-            "cells of {} with more processor time than a library",
-            costs.len()
-        );
-        verdicts.push(count_verdict(map.case, what, CPU, dearer as f64));
-    }
+    ];
+    let means = means.into_iter();
+    let mut verdicts: Vec<Verdict> = means
+        .filter_map(|(what, metric, counts, bound)| {
+            let (value, low, high) = mean_of(&map.ratios(metric, counts))?;
+            let at = bound.limit();
+            Some(Verdict {
+                within_noise: low <= at && at <= high,
+                ..verdict_of(map, what.to_owned(), metric, value, bound)
+            })
+        })
+        .collect();
+    // The cells' own intervals have been looked at, so these are beyond noise.
+    let mut none = |metric, violates: &dyn Fn(&Comparison) -> bool, what: &str| {
+        let ratios = map.ratios(metric, is_library);
+        if !ratios.is_empty() {
+            let count = ratios.iter().filter(|(_, _, it)| violates(it)).count();
+            let what = format!("cells of {} {what}", ratios.len());
+            let bound = Bound::AtMost(0.0);
+            verdicts.push(verdict_of(map, what, metric, count as f64, bound));
+        }
+    };
+    let below = format!("below {CELL_LEAST} of the best library");
+    none(RATE, &violates, &below);
+    let dearer = |it: &Comparison| it.low > 1.0;
+    none(CPU, &dearer, "with more processor time than a library");
     verdicts
 }
 
-/// The geometric mean of the cells' ratios, with the mean of their bounds.
-fn mean_verdict(
-    map: &Map<'_>,
-    what: &str,
-    metric: Metric,
-    counts: fn(&str) -> bool,
-    bound: Bound,
-) -> Option<Verdict> {
-    let ratios = map.ratios(metric, counts);
+/// The geometric mean of the cells' ratios, with its bounds.
+fn mean_of(ratios: &[(Place, &str, Comparison)]) -> Option<(f64, f64, f64)> {
     let mean = |of: fn(&Comparison) -> f64| {
         stats::geometric_mean(&ratios.iter().map(|(_, _, it)| of(it)).collect::<Vec<f64>>())
     };
@@ -295,38 +271,21 @@ fn mean_verdict(
     // Cells are measured apart, so the bounds of their mean are nearer than the mean of bounds, by
     // the square root of their number.
     let nearer = (ratios.len() as f64).sqrt();
-    let low = mean(|it| it.low).map_or(0.0, |low| value * (low / value).powf(1.0 / nearer));
-    let high = mean(|it| it.high).map_or(f64::INFINITY, |high| {
-        value * (high / value).powf(1.0 / nearer)
-    });
-    let (reached, at) = match bound {
-        Bound::AtLeast(at) => (value >= at, at),
-        Bound::AtMost(at) => (value <= at, at),
-    };
-    Some(Verdict {
-        workload: WORKLOAD,
-        case: map.case.to_owned(),
-        contender: OURS,
-        what: what.to_owned(),
-        metric,
-        value,
-        bound,
-        reached,
-        within_noise: low <= at && at <= high,
-    })
+    let bound = |at: f64| value * (at / value).powf(1.0 / nearer);
+    let low = mean(|it| it.low).map_or(0.0, bound);
+    Some((value, low, mean(|it| it.high).map_or(f64::INFINITY, bound)))
 }
 
-/// A number of cells that should be none; the cells' own intervals have been looked at.
-fn count_verdict(case: &str, what: String, metric: Metric, value: f64) -> Verdict {
+fn verdict_of(map: &Map<'_>, what: String, metric: Metric, value: f64, bound: Bound) -> Verdict {
     Verdict {
         workload: WORKLOAD,
-        case: case.to_owned(),
-        contender: OURS,
+        case: map.case.to_owned(),
+        contender: OURS.to_owned(),
         what,
         metric,
         value,
-        bound: Bound::AtMost(0.0),
-        reached: value == 0.0,
+        bound,
+        reached: bound.holds(value),
         within_noise: false,
     }
 }
@@ -404,12 +363,5 @@ mod tests {
             assert!(text.contains(part), "{part} is missing in\n{text}");
         }
         assert!(!text.contains("200*\n  4K"), "{text}");
-    }
-
-    #[test]
-    fn without_cells_there_is_no_map_and_no_goal() {
-        let rows = [Row::skipped(WORKLOAD, CASE, "glommio", "no")];
-        assert!(judge(&rows).is_empty());
-        assert_eq!(render(&rows, &[]), "");
     }
 }

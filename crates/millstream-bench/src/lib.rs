@@ -6,12 +6,14 @@
 //! a corpus from a seed, lets contenders take turns, checks every byte they deliver, and gives a
 //! [`Report`] of rows, tables and goals.
 //!
-//! Where to find what: [`measure`] how turns are taken; [`corpus`] what is read; [`memory`] where
-//! to; [`cold`] and [`throttle`] in what state of the machine; `read`, `requests`, `startup`,
-//! `packages`, `streams`, `pnm`, `scenes` and `codecs` the workloads; [`ring`] the bare ring;
-//! `ours` Millstream's own contenders; [`null_device`] what a request costs without a device;
-//! `peers` the rivals behind the feature of that name; [`stats`], [`rows`], [`goals`], `heat_map`
-//! and `table` what is made of the figures.
+//! Where to find what: `session` a run as the workloads see it; `case` how contenders take turns;
+//! [`corpus`] what is read; `memory` where to; `cold` and `throttle` in what state of the
+//! machine; `read`, `requests`, `startup`, `packages`, `streams`, `pnm`, `scenes` and `codecs` the
+//! workloads; `ring` the bare ring; `setup` and `lend` Millstream's storages and the memory lent to
+//! them; [`null_device`] what a request costs without a device; `peers` the rivals behind the
+//! feature of that name; [`stats`], [`rows`], [`goals`], `heat_map`, `table` and `summary` what is
+//! made of the figures. The tables of goals (`goals.toml`), of the studies' figures (`study.toml`)
+//! and of the summary (`summary.toml`) are data.
 //!
 //! ```no_run
 //! use millstream_bench::{Options, Workload, run};
@@ -23,34 +25,40 @@
 //! ```
 
 mod busy;
+mod case;
 pub mod clock;
 mod codecs;
-pub mod cold;
+mod cold;
 pub mod corpus;
-mod engine;
 pub mod error;
+mod files;
 pub mod goals;
 mod heat_map;
+mod lend;
 pub mod limits;
-pub mod measure;
-pub mod memory;
+mod memory;
 pub mod null_device;
-mod ours;
 mod packages;
+mod pattern;
 mod peers;
 mod pnm;
 mod read;
 mod requests;
-pub mod ring;
+mod ring;
 pub mod rows;
 mod scenes;
+mod session;
+mod setup;
 mod startup;
 pub mod stats;
 mod streams;
 pub mod study;
+mod summary;
 mod table;
-pub mod throttle;
+mod throttle;
 mod together;
+mod verdict;
 mod workload;
 
-pub use workload::{Options, Progress, Report, Workload, run};
+pub use session::{Options, Progress};
+pub use workload::{Report, Workload, run};

@@ -4,6 +4,8 @@
 //! Requests land in borrowed memory, are aligned, and lie apart, so that none is staged or merged.
 //! Every request of a batch has completed before the next batch is submitted.
 
+mod through_c;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,18 +14,21 @@ use millstream::{
     Access, Backend, Completion, DeviceMaker, FileId, FileOptions, Group, Queue, Read, Stats,
     Storage, StorageOptions,
 };
+use millstream_io::device::Device;
 use millstream_io::device::null::NullDevice;
-use millstream_io::device::sim::{Sim, SimFileOptions, SimOptions};
+use millstream_io::device::sim::{Sim, SimFileOptions, SimFiles, SimOptions};
 
 use crate::clock::{Moment, Span};
 use crate::error::Result;
+use crate::lend::Loan;
 use crate::memory::Destination;
-use crate::ours::{Loan, opened, queue_for};
 use crate::rows::Metric;
+use crate::setup::{opened, queue_for};
+
+pub use through_c::ThroughC;
 
 /// Processor time of all threads of the process per request.
 pub(crate) const COST: Metric = Metric::lower("cost", "ns/request");
-
 /// Requests of a batch.
 pub const BATCH_REQUESTS: usize = 1000;
 /// Bytes of a request.
@@ -77,9 +82,22 @@ impl Delivery {
 pub(crate) fn storage(staging_bytes: Option<usize>) -> Result<(Storage, FileId)> {
     let (_, files) = Sim::new(SimOptions::default());
     files.add_generated(PATH, 1, FILE_BYTES, SimFileOptions::default());
+    let depth = StorageOptions::default().depth as usize;
+    storage_on(
+        move || Box::new(NullDevice::new(depth)),
+        files,
+        staging_bytes,
+    )
+}
+
+/// A storage over a device, with the simulated file open.
+pub(crate) fn storage_on(
+    make: impl FnOnce() -> Box<dyn Device> + Send + 'static,
+    files: SimFiles,
+    staging_bytes: Option<usize>,
+) -> Result<(Storage, FileId)> {
     let mut options = StorageOptions::default();
-    let depth = options.depth as usize;
-    let maker = DeviceMaker::new(move || Ok(Box::new(NullDevice::new(depth))));
+    let maker = DeviceMaker::new(move || Ok(make()));
     options.backend = Backend::Custom(maker, Arc::new(files));
     options.access = Access::Direct;
     options.staging_bytes = staging_bytes.unwrap_or(options.staging_bytes);
@@ -151,6 +169,14 @@ impl NullDeviceBench {
         Ok(span)
     }
 
+    /// The same storage and memory, used through the library for C.
+    ///
+    /// # Errors
+    /// A queue cannot be made.
+    pub fn through_c(&mut self) -> Result<ThroughC<'_>> {
+        ThroughC::new(&self.storage, self.file, &mut self.destination)
+    }
+
     /// Counts of the storage.
     #[must_use]
     pub fn stats(&self) -> Stats {
@@ -194,6 +220,11 @@ mod tests {
             bench.run(delivery, 3).unwrap();
             let done = bench.stats().done - before;
             assert_eq!(done, 3 * BATCH_REQUESTS as u64, "{}", delivery.name());
+            let mut through_c = bench.through_c().unwrap();
+            through_c.run(delivery, 2).unwrap();
+            drop(through_c);
+            let done = bench.stats().done - before;
+            assert_eq!(done, 5 * BATCH_REQUESTS as u64, "{}", delivery.name());
         }
     }
 }

@@ -11,141 +11,111 @@
 //! order. The study's stages 1 and 2 are compiled from C++ and C when the benchmark runs, where
 //! there are compilers; stages 3 to 5 are rebuilt in `stages`.
 
-use crate::clock::Span;
+use crate::case::{Case, Contender, Work};
 use crate::cold;
-use crate::corpus::{CorpusFile, Form, word_sum};
+use crate::corpus::word_sum;
 use crate::error::{Error, Result};
 use crate::limits;
-use crate::measure::{Case, Contender, Work};
 use crate::memory::Destination;
 use crate::rows::{Metric, Params, Row};
-use crate::workload::{Field, Session};
+use crate::session::Session;
+use crate::stats;
 
-mod compiled;
-mod loads;
-mod pictures;
-mod stages;
-mod ticks;
+pub(crate) mod compiled;
+pub(crate) mod loads;
+pub(crate) mod pictures;
+pub(crate) mod stages;
+pub(crate) mod ticks;
 
 use pictures::{Kind, Picture};
 
-pub(crate) const WORKLOAD: &str = "pnm";
+const WORKLOAD: &str = "pnm";
 /// Ticks of the time-stamp counter for each byte of the file.
-pub(crate) const TICKS: Metric = Metric::lower("ticks", "c/B");
+const TICKS: Metric = Metric::lower("ticks", "c/B");
 /// The whole load.
-pub(crate) const MICROS: Metric = Metric::lower("time", "us");
-/// The dearest size over the cheapest.
-pub(crate) const SPREAD: Metric = Metric::lower("dearest/cheapest", "times");
+const MICROS: Metric = Metric::lower("time", "us");
+/// The most expensive size over the cheapest.
+const SPREAD: Metric = Metric::lower("dearest/cheapest", "times");
 /// Cost against size.
-pub(crate) const LINEAR_CASE: &str = "P3 10 KB to 1 GB in memory, reused";
+const LINEAR_CASE: &str = "P3 10 KB to 1 GB in memory, reused";
 
-/// What a file is read from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
-    Warm,
-    Cold,
-}
-
-/// A case: whether it is text, pixels across and down, the word for that, the picture, the state.
-type CaseOf = (bool, (u32, u32), &'static str, Kind, State);
+/// Cases: whether it is text, the size, the picture, whether it is cold.
+const CASES: [(bool, &str, Kind, bool); 14] = [
+    (true, "big", Kind::Photo, false),
+    (true, "big", Kind::Flat, false),
+    (true, "big", Kind::Noise, false),
+    (true, "medium", Kind::Photo, false),
+    (true, "medium", Kind::Flat, false),
+    (true, "small", Kind::Photo, false),
+    (true, "small", Kind::Flat, false),
+    (true, "big", Kind::Photo, true),
+    (true, "big", Kind::Flat, true),
+    (false, "big", Kind::Photo, false),
+    (false, "big", Kind::Flat, false),
+    (false, "medium", Kind::Flat, false),
+    (false, "small", Kind::Flat, false),
+    (false, "big", Kind::Flat, true),
+];
 
 /// Runs the workload.
 pub(crate) fn run(session: &mut Session<'_>) -> Result<()> {
-    let big = session.size(limits::PNM_BIG, limits::PNM_QUICK_BIG);
     let compiled = compiled::Programs::build(session.corpus.folder());
-    let cases: &[CaseOf] = &[
-        (true, big, "big", Kind::Photo, State::Warm),
-        (true, big, "big", Kind::Flat, State::Warm),
-        (true, big, "big", Kind::Noise, State::Warm),
-        (true, limits::PNM_MEDIUM, "medium", Kind::Photo, State::Warm),
-        (true, limits::PNM_MEDIUM, "medium", Kind::Flat, State::Warm),
-        (true, limits::PNM_SMALL, "small", Kind::Photo, State::Warm),
-        (true, limits::PNM_SMALL, "small", Kind::Flat, State::Warm),
-        (true, big, "big", Kind::Photo, State::Cold),
-        (true, big, "big", Kind::Flat, State::Cold),
-        (false, big, "big", Kind::Photo, State::Warm),
-        (false, big, "big", Kind::Flat, State::Warm),
-        (false, limits::PNM_MEDIUM, "medium", Kind::Flat, State::Warm),
-        (false, limits::PNM_SMALL, "small", Kind::Flat, State::Warm),
-        (false, big, "big", Kind::Flat, State::Cold),
-    ];
-    for &(plain, size, word, kind, state) in cases {
+    for (plain, word, kind, is_cold) in CASES {
+        let size = match word {
+            "big" => session.size(limits::PNM_BIG, limits::PNM_QUICK_BIG),
+            "medium" => limits::PNM_MEDIUM,
+            _ => limits::PNM_SMALL,
+        };
         let format = if plain { "P3" } else { "P6" };
-        let warmth = if state == State::Warm { "warm" } else { "cold" };
+        let warmth = if is_cold { "cold" } else { "warm" };
         let name = format!("{format} {word} {} {warmth}", kind.name());
-        if session.wants(&name) {
-            session.say(&format!("corpus: {format} {word} {}", kind.name()));
+        if let Some(case) = session.begin(WORKLOAD, name) {
             let picture = Picture::new(session.corpus.folder(), kind, size, plain)?;
-            one(session, &name, &picture, state, &compiled)?;
+            one(session, case, &picture, is_cold, &compiled)?;
         }
     }
-    if session.wants(LINEAR_CASE) {
-        linear(session)?;
-    }
-    Ok(())
+    linear(session)
 }
 
-fn one(
+fn one<'a>(
     session: &mut Session<'_>,
-    name: &str,
-    picture: &Picture,
-    state: State,
+    mut case: Case<'a>,
+    picture: &'a Picture,
+    is_cold: bool,
     compiled: &compiled::Programs,
 ) -> Result<()> {
-    let ticks_per_second = ticks::per_second();
-    let mut field = Field::new(WORKLOAD, name);
-    compiled.contenders(&mut field, picture, session.options.quick);
-    stages::contenders(&mut field, picture);
-    loads::contenders(&mut field, picture, state == State::Cold);
+    compiled.add(&mut case, picture, session.options.quick);
+    stages::add(&mut case, picture);
+    loads::add(&mut case, picture, is_cold);
     if picture.file_len < limits::PNM_TWICE_BYTES {
-        let twice = |contender| Box::new(Twice(contender)) as Box<dyn Contender>;
-        field.contenders = field.contenders.into_iter().map(twice).collect();
+        let contenders = std::mem::take(&mut case.contenders).into_iter();
+        case.contenders = contenders.map(twice).collect();
     }
-    let file_len = picture.file_len as f64;
-    let case = Case {
-        workload: WORKLOAD,
-        name: name.to_owned(),
-        runs: session.runs(),
-        warm_up: true,
-        destination_len: picture.image_len,
-        prepare: &|| match state {
-            State::Warm => cold::warm_path(&picture.path),
-            State::Cold => cold::drop_path(&picture.path),
-        },
-        check: &|bytes, work| check(picture, bytes, work),
-        figures: &|span: &Span, _| {
-            vec![
-                (TICKS, span.wall * ticks_per_second / file_len),
-                (MICROS, span.wall * 1e6),
-            ]
-        },
-        limit_by: Some(TICKS),
-    };
-    let mut destination = Destination::new(picture.file_len.max(picture.image_len) + (1 << 21))?;
-    session.keep(field.skipped)?;
-    session.case(&case, field.contenders, &mut destination)
+    case.prepare(move || match is_cold {
+        true => cold::drop_path(&picture.path),
+        false => cold::warm_path(&picture.path),
+    });
+    case.check(picture.image_len, |bytes, work| check(picture, bytes, work));
+    let ticks = ticks::per_second() / picture.file_len as f64;
+    case.figures(move |span, _| vec![(TICKS, span.wall * ticks), (MICROS, span.wall * 1e6)]);
+    case.with_limit();
+    let len = picture.file_len.max(picture.image_len) + (1 << 21);
+    session.run(case, &mut Destination::new(len)?).map(drop)
 }
 
 /// A contender that does its work once more, untimed, right before.
-struct Twice(Box<dyn Contender>);
-
-impl Contender for Twice {
-    fn name(&self) -> String {
-        self.0.name()
-    }
-
-    fn params(&self) -> Params {
-        self.0.params()
-    }
-
-    fn prepare(&mut self) -> Result<()> {
-        self.0.prepare()
-    }
-
-    fn run(&mut self, destination: &mut Destination) -> Result<Work> {
-        self.0.run(destination)?;
-        self.0.prepare()?;
-        self.0.run(destination)
+fn twice(contender: Contender) -> Contender {
+    let prepare = std::rc::Rc::new(std::cell::RefCell::new(contender.prepare));
+    let (again, mut run) = (prepare.clone(), contender.run);
+    let both = move |destination: &mut Destination| {
+        run(destination)?;
+        (again.borrow_mut())()?;
+        run(destination)
+    };
+    Contender {
+        prepare: Box::new(move || (prepare.borrow_mut())()),
+        params: contender.params,
+        ..Contender::new(contender.name, both)
     }
 }
 
@@ -167,44 +137,31 @@ fn check(picture: &Picture, image: &[u8], work: &Work) -> Result<()> {
     )))
 }
 
-/// The file as the bare ring's contenders know files.
-fn as_corpus_file(picture: &Picture) -> CorpusFile {
-    CorpusFile {
-        path: picture.path.clone(),
-        form: Form::Stored,
-        stored_len: picture.file_len as u64,
-        raw_len: picture.file_len as u64,
-        raw_xxh3: 0,
-        raw_word_sum: picture.file_word_sum,
-        blocks: Vec::new(),
-    }
-}
-
 /// What a byte costs in texts of 10 KB to 1 GB, in memory, on one thread, into a reused image.
 fn linear(session: &mut Session<'_>) -> Result<()> {
-    session.say(LINEAR_CASE);
+    if !session.wants(LINEAR_CASE) {
+        return Ok(());
+    }
     let sizes = session.size(&limits::PNM_LINEAR[..], &limits::PNM_LINEAR[..4]);
     let per_second = ticks::per_second();
-    let mut rows = Vec::new();
     let mut medians = Vec::new();
     for &(label, size) in sizes {
-        let (bytes, _) = pictures::text(Kind::Photo, size);
-        let samples = loads::decode_again_and_again(&bytes, session.runs(), per_second)?;
-        medians.push(crate::stats::median(&samples));
-        let case = format!("P3 {label} in memory, reused");
-        let row = Row::figures(WORKLOAD, &case, "millstream", TICKS, samples, Params::new());
-        rows.push(row);
+        let name = format!("P3 {label} in memory, reused");
+        session.say(&format!("{WORKLOAD}: {name}"));
+        let mut case = Case::new(WORKLOAD, name, session.runs());
+        let text = pictures::text(Kind::Photo, size);
+        let mut again_and_again = loads::decode_again_and_again(text);
+        case.add("millstream", move |_| {
+            let ticks = again_and_again()? * per_second;
+            Ok(Work::figures(vec![(TICKS, ticks)]))
+        });
+        let rows = session.run(case, &mut Destination::new(0)?)?;
+        medians.extend(rows[0].samples_of(TICKS.name).map(stats::median));
     }
     let most = medians.iter().copied().fold(0.0, f64::max);
     let least = medians.iter().copied().fold(f64::INFINITY, f64::min);
     let spread = vec![most / least];
-    rows.push(Row::figures(
-        WORKLOAD,
-        LINEAR_CASE,
-        "millstream",
-        SPREAD,
-        spread,
-        Params::new(),
-    ));
-    session.keep(rows)
+    let params = Params::new();
+    let row = Row::figures(WORKLOAD, LINEAR_CASE, "millstream", SPREAD, spread, params);
+    session.keep(vec![row])
 }

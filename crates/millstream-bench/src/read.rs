@@ -6,169 +6,216 @@
 //! decoder, on the reading thread, as the study did; `blocks-threads` shows what independent
 //! blocks and a thread per core make of the same data.
 
-use crate::cold;
-use crate::corpus::{CorpusFile, Form};
-use crate::error::{Error, Result};
-use crate::limits;
-use crate::measure::{Case, Work};
-use crate::memory::Destination;
-use crate::ours;
-use crate::rows::{Metric, Row};
-use crate::throttle::Throttle;
-use crate::workload::{Field, Session};
-
+use millstream::{Access, BlockTable, Decode, FileOptions, Read, Storage};
+use millstream_codec::{Scratch, decode_block};
 use xxhash_rust::xxh3::xxh3_64;
 
-mod blocks;
-mod ideal;
-mod mapped;
-mod plain;
-mod rings;
-mod sink;
+use crate::case::{Case, Contender, Work};
+use crate::cold;
+use crate::corpus::{CorpusFile, Form};
+use crate::error::{Context, Error, Result};
+use crate::files::DIRECT_ALIGNMENT;
+use crate::lend::Loan;
+use crate::limits;
+use crate::memory::Destination;
+use crate::rows::{Metric, Params, Row};
+use crate::session::Session;
+use crate::setup::{Setup, queue_for};
+use crate::throttle::Throttle;
+use crate::together;
 
-pub(crate) use blocks::BlockThreads;
-use mapped::{MapStyle, Mapped};
-use plain::{ReadCall, Stdio};
-use rings::Outstanding;
+pub(crate) mod blocks;
+pub(crate) mod mapped;
+pub(crate) mod plain;
+pub(crate) mod rings;
+pub(crate) mod sink;
 
-pub(crate) use rings::{DIRECT_ALIGNMENT, Device, Straight, device, open_buffered, open_direct};
-
-pub(crate) const WORKLOAD: &str = "read";
+const WORKLOAD: &str = "read";
 /// Raw bytes by the wall.
-pub(crate) const RATE: Metric = Metric::higher("rate", "MB/s");
+const RATE: Metric = Metric::higher("rate", "MB/s");
 /// Processor time of the whole process.
-pub(crate) const CPU: Metric = Metric::lower("cpu", "ms/100MB");
+const CPU: Metric = Metric::lower("cpu", "ms/100MB");
 
 /// Blocks and depths of the bare ring: around the best that was found on devices of NVMe class.
 const RING_SHAPES: [(usize, usize); 4] =
     [(256 << 10, 8), (512 << 10, 4), (512 << 10, 8), (1 << 20, 8)];
 
-/// The forms that the study's rivals read, each with the form of independent blocks for those that
-/// use it.
-const FORMS: [(Form, Option<Form>); 4] = [
-    (Form::Stored, None),
-    (Form::Zlib, Some(Form::ZlibBlocks)),
-    (Form::Zstd, Some(Form::ZstdBlocks)),
-    (Form::Lz4, Some(Form::Lz4Blocks)),
+/// The forms that the study's rivals read, each with forms of independent blocks for those that
+/// use them: with a table, and as frames of one stream.
+const FORMS: [(Form, &[Form]); 4] = [
+    (Form::Stored, &[]),
+    (Form::Zlib, &[Form::ZlibBlocks]),
+    (Form::Zstd, &[Form::ZstdBlocks]),
+    (Form::Lz4, &[Form::Lz4Blocks, Form::Lz4Frame]),
 ];
 
 /// Runs the workload.
 pub(crate) fn run(session: &mut Session<'_>) -> Result<()> {
-    let lens = session.size(
-        vec![limits::BIG_BYTES, limits::HUGE_BYTES],
-        vec![limits::QUICK_BIG_BYTES],
-    );
-    for len in lens {
-        let mut destination = Destination::new(len as usize + DIRECT_ALIGNMENT as usize)?;
-        for (stream, blocks) in FORMS {
-            let mut runs = session.runs();
-            if len == limits::HUGE_BYTES && stream != Form::Stored {
-                // A stream decoder is bound by one core and takes seconds a run; its spread is
-                // small.
-                runs = runs.min(limits::THROTTLED_RUNS_MAX);
-            }
-            let name = format!("{} cold {}", size_name(len), stream.name());
-            if !session.wants(&name) {
-                continue;
-            }
-            let files = Files::new(session, len, stream, blocks)?;
-            one(session, &name, &files, runs, true, &mut destination)?;
+    let quick = session.options.quick;
+    let mut extents = match quick {
+        true => vec![(limits::QUICK_BIG_BYTES, None)],
+        false => vec![(limits::BIG_BYTES, None), (limits::HUGE_BYTES, None)],
+    };
+    let (usual, slow) = (extents[0].0, limits::SLOW_THROTTLE_MBPS);
+    let len_at = |rate: f64| {
+        if rate < slow {
+            limits::SLOW_BYTES
+        } else {
+            usual
         }
-    }
-    for rate in session.options.throttle.clone() {
-        throttled(session, rate)?;
+    };
+    let rates = session.options.throttle.iter();
+    extents.extend(rates.map(|&rate| (len_at(rate), Some(rate))));
+    for (len, rate) in extents {
+        let mut destination = Destination::new(len as usize + DIRECT_ALIGNMENT as usize)?;
+        for (stream, others) in FORMS {
+            let state = rate.map_or("cold".into(), |rate| format!("{rate} MB/s"));
+            let name = format!("{} {state} {}", size_name(len), stream.name());
+            let Some(mut case) = session.begin(WORKLOAD, name) else {
+                continue;
+            };
+            if rate.is_some() || (len == limits::HUGE_BYTES && stream != Form::Stored) {
+                // A run takes seconds then, and its spread is small.
+                case.runs = case.runs.min(limits::THROTTLED_RUNS_MAX);
+            }
+            session.say(&format!("corpus: {} {}", size_name(len), stream.name()));
+            let file = session.corpus.big(len, stream)?;
+            let others = others.iter().map(|form| session.corpus.big(len, *form));
+            let others = others.collect::<Result<Vec<_>>>()?;
+            one(session, case, &file, &others, rate, &mut destination)?;
+        }
     }
     Ok(())
 }
 
-/// The files of a case: what the rivals read, what `blocks-threads` reads, and what else ours may.
-pub(crate) struct Files {
-    pub(crate) stream: CorpusFile,
-    pub(crate) blocks: Option<CorpusFile>,
-    /// One lz4 frame of independent blocks, where the case is lz4.
-    pub(crate) frame: Option<CorpusFile>,
-}
-
-impl Files {
-    fn new(session: &Session<'_>, len: u64, stream: Form, blocks: Option<Form>) -> Result<Files> {
-        session.say(&format!("corpus: {} {}", size_name(len), stream.name()));
-        let corpus = &session.corpus;
-        let frame = (stream == Form::Lz4).then(|| corpus.big(len, Form::Lz4Frame));
-        Ok(Files {
-            stream: corpus.big(len, stream)?,
-            blocks: blocks.map(|form| corpus.big(len, form)).transpose()?,
-            frame: frame.transpose()?,
-        })
-    }
-
-    fn all(&self) -> impl Iterator<Item = &CorpusFile> {
-        [
-            Some(&self.stream),
-            self.blocks.as_ref(),
-            self.frame.as_ref(),
-        ]
-        .into_iter()
-        .flatten()
+/// A size as a case names it.
+fn size_name(len: u64) -> String {
+    match len.is_multiple_of(1 << 30) {
+        true => format!("{}GiB", len >> 30),
+        false => format!("{}MB", len / 1_000_000),
     }
 }
 
-fn one(
+fn one<'a>(
     session: &mut Session<'_>,
-    name: &str,
-    files: &Files,
-    runs: usize,
-    warm_up: bool,
+    mut case: Case<'a>,
+    file: &'a CorpusFile,
+    others: &[CorpusFile],
+    rate: Option<f64>,
     destination: &mut Destination,
 ) -> Result<()> {
-    let mut field = field_of(name, files, session.options.quick);
-    let file = &files.stream;
+    add_contenders(&mut case, file, others);
     // A throttled trial would take seconds, and the rivals' depths hardly matter then.
-    if file.form == Form::Stored && warm_up {
-        session.peers.read(&mut field, file);
+    if file.form == Form::Stored && rate.is_none() {
+        session.peers.read(&mut case, file);
     }
-    let case = Case {
-        workload: WORKLOAD,
-        name: name.to_owned(),
-        runs,
-        warm_up,
-        destination_len: file.raw_len as usize,
-        prepare: &|| files.all().try_for_each(|file| cold::drop_path(&file.path)),
-        check: &|bytes, work| check(file, bytes, work),
-        figures: &|span, work| {
-            let megabytes = work.bytes as f64 / 1e6;
-            vec![
-                (RATE, megabytes / span.wall),
-                (CPU, span.cpu * 1e3 / megabytes * 100.0),
-            ]
-        },
-        limit_by: Some(RATE),
+    let paths: Vec<_> = others
+        .iter()
+        .chain([file])
+        .map(|it| it.path.clone())
+        .collect();
+    let make_cold = move || cold::drop_all(&paths);
+    // Written just now, perhaps: what is still dirty must not be written back under a throttle.
+    make_cold()?;
+    case.prepare(make_cold);
+    case.check(file.raw_len as usize, |bytes, work| {
+        check(file, bytes, work)
+    });
+    case.figures(|span, work| {
+        let megabytes = work.bytes as f64 / 1e6;
+        let cpu = span.cpu * 1e3 / megabytes * 100.0;
+        vec![(RATE, megabytes / span.wall), (CPU, cpu)]
+    });
+    case.with_limit();
+    case.warm_up = rate.is_none();
+    let Some(rate) = rate else {
+        return session.run(case, destination).map(drop);
     };
-    session.keep(field.skipped)?;
-    session.case(&case, field.contenders, destination)
+    let (name, runs) = (case.name.clone(), case.runs);
+    match Throttle::new(session.corpus.folder(), (rate * 1e6) as u64) {
+        Ok(throttle) => {
+            session.run(case, destination)?;
+            drop(throttle);
+            let row = ideal(&name, file, others.first(), rate, runs)?;
+            session.keep(vec![row])
+        }
+        Err(error) => session.skip(WORKLOAD, &name, "throttle", &error),
+    }
 }
 
 /// Everyone who takes part in a case.
-fn field_of(name: &str, files: &Files, quick: bool) -> Field {
-    let mut field = Field::new(WORKLOAD, name);
-    let file = &files.stream;
-    field.add(Stdio::new(file));
-    field.add(ReadCall::new(file));
-    field.add(Mapped::new(file, MapStyle::Windows));
-    field.add(Mapped::new(file, MapStyle::Copy));
-    if file.form == Form::Stored {
-        field.add(Mapped::new(file, MapStyle::Touch));
+fn add_contenders(case: &mut Case<'_>, file: &CorpusFile, others: &[CorpusFile]) {
+    let is_stored = file.form == Form::Stored;
+    case.push(plain::stdio(file));
+    case.push(plain::read_call(file));
+    case.push(mapped::copied("map-windows", file, mapped::WINDOW_BYTES));
+    case.push(mapped::copied("map-copy", file, file.stored_len as usize));
+    if is_stored {
+        case.push(mapped::touched(file));
     }
-    field.try_add("async-8", Outstanding::new(file));
-    if file.form == Form::Stored {
+    case.try_push("async-8", rings::outstanding(file));
+    if is_stored {
         for (block, depth) in RING_SHAPES {
-            field.try_add("ring", Straight::new(file, block, depth));
+            let ring = rings::straight(&file.path, file.stored_len, block, depth);
+            case.try_push("ring", ring);
         }
     }
-    if let Some(blocks) = &files.blocks {
-        field.add(BlockThreads::new(blocks));
+    let direct = Setup {
+        access: Access::Direct,
+        ..Setup::default()
+    };
+    let buffered = Setup {
+        access: Access::Buffered,
+        ..Setup::default()
+    };
+    case.push(whole_file("millstream", file, Setup::default()));
+    case.push(whole_file("millstream-threads", file, Setup::on_threads()));
+    if is_stored {
+        case.push(whole_file("millstream-direct", file, direct));
+        case.push(whole_file("millstream-buffered", file, buffered));
     }
-    ours::read_contenders(&mut field, files, quick);
-    field
+    for other in others {
+        if other.blocks.is_empty() {
+            case.push(whole_file("millstream-frame", other, Setup::default()));
+            continue;
+        }
+        case.push(blocks::threads(other));
+        case.push(whole_file("millstream-blocks", other, Setup::default()));
+        if other.form == Form::ZstdBlocks {
+            // The same file without its table: frames of one stream, found while they arrive.
+            let mut units = other.clone();
+            units.blocks.clear();
+            case.push(whole_file("millstream-units", &units, Setup::default()));
+        }
+    }
+}
+
+/// One request for the whole file.
+fn whole_file(name: &str, file: &CorpusFile, setup: Setup) -> Contender {
+    let (file, codec) = (file.clone(), file.form.codec());
+    let form = file.form.name();
+    let mut table = BlockTable::new();
+    for block in &file.blocks {
+        let stored = block.stored_offset..block.stored_offset + u64::from(block.stored_len);
+        table.push(codec, stored, block.raw_len);
+    }
+    let decode = match file.form {
+        _ if !file.blocks.is_empty() => Some(Decode::table(table)),
+        Form::Stored => None,
+        _ => Some(Decode::codec(codec).raw_len(file.raw_len)),
+    };
+    let run = move |storage: &mut Storage, destination: &mut Destination| {
+        let raw_len = file.raw_len as usize;
+        let loan = Loan::new(&mut destination[..raw_len], vec![queue_for(storage, 1)?]);
+        let mut request = Read::whole(storage.open(&file.path, FileOptions::default()));
+        if let Some(decode) = &decode {
+            request = request.decode(decode.clone());
+        }
+        loan.batch(0).detach(request, 0..raw_len)?;
+        loan.finish()?;
+        Ok(Work::of(file.raw_len, 1))
+    };
+    Contender::prepared(name, move || setup.storage(), run).with("form", form)
 }
 
 fn check(file: &CorpusFile, bytes: &[u8], work: &Work) -> Result<()> {
@@ -178,59 +225,50 @@ fn check(file: &CorpusFile, bytes: &[u8], work: &Work) -> Result<()> {
             None => xxh3_64(bytes) == file.raw_xxh3,
         };
     if right {
-        Ok(())
-    } else {
-        Err(Error::new(format!(
-            "{} bytes that do not hash as {} does",
-            work.bytes,
-            file.path.display()
-        )))
+        return Ok(());
     }
+    let (count, path) = (work.bytes, file.path.display());
+    Err(Error::new(format!(
+        "{count} bytes that do not hash as {path} does"
+    )))
 }
 
-/// All forms under one throttle.
-fn throttled(session: &mut Session<'_>, rate: f64) -> Result<()> {
-    let len = match session.options.quick {
-        _ if rate < limits::SLOW_THROTTLE_MBPS => limits::SLOW_BYTES,
-        true => limits::QUICK_BIG_BYTES,
-        false => limits::BIG_BYTES,
-    };
-    let mut destination = Destination::new(len as usize + DIRECT_ALIGNMENT as usize)?;
-    for (stream, blocks) in FORMS {
-        let name = format!("{} {rate} MB/s {}", size_name(len), stream.name());
-        if !session.wants(&name) {
-            continue;
-        }
-        let files = Files::new(session, len, stream, blocks)?;
-        // Written just now, perhaps: what is still dirty must not be written back under the
-        // throttle.
-        files
-            .all()
-            .try_for_each(|file| cold::drop_path(&file.path))?;
-        let runs = session.runs().min(limits::THROTTLED_RUNS_MAX);
-        match Throttle::new(session.corpus.folder(), (rate * 1e6) as u64) {
-            Ok(throttle) => {
-                one(session, &name, &files, runs, false, &mut destination)?;
-                drop(throttle);
-                let rows = ideal::rows(&name, &files, rate, runs)?;
-                session.keep(rows)?;
-            }
-            Err(error) => {
-                let why = error.to_string();
-                session.keep(vec![Row::skipped(WORKLOAD, &name, "throttle", &why)])?;
-            }
+/// What a throttled case could reach at best: the device's rate with the encoding's gain, or the
+/// codec on all cores, in memory, whichever is less.
+fn ideal(
+    case: &str,
+    file: &CorpusFile,
+    blocks: Option<&CorpusFile>,
+    device_rate: f64,
+    runs: usize,
+) -> Result<Row> {
+    let from_device = device_rate * file.raw_len as f64 / file.stored_len as f64;
+    let mut samples = vec![from_device; runs];
+    if let Some(blocks) = blocks {
+        for sample in &mut samples {
+            *sample = codec_rate(blocks)?.min(from_device);
         }
     }
-    Ok(())
+    let params = Params::from([("device_times_gain".into(), from_device.into())]);
+    Ok(Row::figures(WORKLOAD, case, "ideal", RATE, samples, params))
 }
 
-/// A size as a case names it.
-fn size_name(len: u64) -> String {
-    if len.is_multiple_of(1 << 30) {
-        format!("{}GiB", len >> 30)
-    } else {
-        format!("{}MB", len / 1_000_000)
-    }
+/// MB/s of raw bytes when every core decodes blocks out of memory.
+fn codec_rate(file: &CorpusFile) -> Result<f64> {
+    let stored = std::fs::read(&file.path).on("read", &file.path)?;
+    let state = || (Scratch::default(), vec![0; limits::CODEC_BLOCK_BYTES]);
+    let span = together::each(
+        together::cores(),
+        &file.blocks,
+        state,
+        |(scratch, raw), span| {
+            let at = span.stored_offset as usize;
+            let block = &stored[at..at + span.stored_len as usize];
+            decode_block(file.form.codec(), scratch, block, raw)?;
+            Ok(())
+        },
+    )?;
+    Ok(file.raw_len as f64 / 1e6 / span.wall)
 }
 
 #[cfg(test)]
@@ -241,57 +279,35 @@ mod tests {
     /// Not a multiple of any block, so that every contender meets its tail.
     const LEN: u64 = 3_000_001;
 
-    fn files(corpus: &Corpus, stream: Form, blocks: Option<Form>) -> Files {
-        Files {
-            stream: corpus.big(LEN, stream).unwrap(),
-            blocks: blocks.map(|form| corpus.big(LEN, form).unwrap()),
-            frame: (stream == Form::Lz4).then(|| corpus.big(LEN, Form::Lz4Frame).unwrap()),
-        }
-    }
-
     #[test]
-    fn every_contender_delivers_every_byte_of_every_form() {
+    fn every_contender_delivers_every_byte_and_none_that_is_damaged() {
         let folder = tempfile::tempdir().unwrap();
         let corpus = Corpus::open(Some(folder.path())).unwrap();
         let mut destination = Destination::new(LEN as usize + DIRECT_ALIGNMENT as usize).unwrap();
-        for (stream, blocks) in FORMS {
-            let files = files(&corpus, stream, blocks);
-            let field = field_of("test", &files, false);
-            for row in &field.skipped {
-                println!("SKIP: {row:?}");
-            }
-            assert!(field.contenders.len() > 6);
-            for mut contender in field.contenders {
-                destination.poison();
-                contender.prepare().unwrap();
-                let name = contender.name();
-                let result = contender
-                    .run(&mut destination)
-                    .and_then(|work| check(&files.stream, &destination[..LEN as usize], &work));
-                result.unwrap_or_else(|error| panic!("{name} of {}: {error}", stream.name()));
-            }
-        }
-    }
-
-    #[test]
-    fn a_damaged_file_is_an_error_of_every_contender() {
-        let folder = tempfile::tempdir().unwrap();
-        let corpus = Corpus::open(Some(folder.path())).unwrap();
-        let mut destination = Destination::new(LEN as usize + DIRECT_ALIGNMENT as usize).unwrap();
-        for (stream, blocks) in FORMS {
-            let files = files(&corpus, stream, blocks);
-            for file in files.all() {
-                let mut bytes = std::fs::read(&file.path).unwrap();
-                let middle = bytes.len() / 2;
-                bytes[middle..middle + 64].fill(0x55);
-                std::fs::write(&file.path, bytes).unwrap();
-            }
-            for mut contender in field_of("test", &files, true).contenders {
-                contender.prepare().unwrap();
-                let result = contender
-                    .run(&mut destination)
-                    .and_then(|work| check(&files.stream, &destination[..LEN as usize], &work));
-                assert!(result.is_err(), "{} of {}", contender.name(), stream.name());
+        for (stream, others) in FORMS {
+            let file = corpus.big(LEN, stream).unwrap();
+            let others = others.iter().map(|form| corpus.big(LEN, *form).unwrap());
+            let others: Vec<CorpusFile> = others.collect();
+            for damaged in [false, true] {
+                for file in others.iter().chain([&file]).filter(|_| damaged) {
+                    let mut bytes = std::fs::read(&file.path).unwrap();
+                    let middle = bytes.len() / 2;
+                    bytes[middle..middle + 64].fill(0x55);
+                    std::fs::write(&file.path, bytes).unwrap();
+                }
+                let mut case = Case::new(WORKLOAD, "test", 1);
+                add_contenders(&mut case, &file, &others);
+                println!("SKIP: {:?}", case.skipped);
+                assert!(case.contenders.len() > 6);
+                for contender in &mut case.contenders {
+                    destination.fill(0xA5);
+                    (contender.prepare)().unwrap();
+                    let work = (contender.run)(&mut destination);
+                    let raw = &destination[..LEN as usize];
+                    let result = work.and_then(|work| check(&file, raw, &work));
+                    let (name, form) = (&contender.name, stream.name());
+                    assert_eq!(result.is_err(), damaged, "{name} of {form}: {result:?}");
+                }
             }
         }
     }

@@ -1,81 +1,86 @@
 //! The bare ring: a plain io_uring loop, as little as the kernel demands. It is the yardstick of
 //! this crate, the rival "no library at all".
 //!
-//! Two shapes. [`BareRing::read_all`] keeps up to `depth` reads of a list in flight, each straight
-//! into its place in the destination, in any order. [`BareRing::read_in_order`] keeps a window of
-//! blocks in flight and hands them to a consumer in file order out of its own buffers: the study's
-//! eight outstanding blocks, copied or decoded on the same thread.
+//! [`BareRing::read_all`] keeps up to `depth` reads in flight, each straight into its place in the
+//! destination, in any order. [`BareRing::read_in_order`] keeps a window of blocks in flight and
+//! hands them to a consumer in file order: the study's eight outstanding blocks, copied or decoded
+//! on the same thread.
 //!
 //! The flags are the best the kernel has, as the engine asks for them: `DEFER_TASKRUN` with
-//! `SINGLE_ISSUER`, else `COOP_TASKRUN`, else none, so that comparisons are at equal flags. The
-//! loop fills what is free, enters once for submission and at least one completion, and reaps all
-//! there is.
+//! `SINGLE_ISSUER`, else `COOP_TASKRUN`, else none, so that comparisons are at equal flags.
 //!
 //! # Safety
-//! The kernel writes into the destination while reads are in flight. Every function here returns
-//! only when none is: on an error the rest is awaited first (`drain`). Places are checked against
-//! the destination's length before a read is pushed. Registered buffers are unregistered before
-//! the borrow of the destination ends.
+//! The kernel writes into the destination while reads are in flight. [`Reads`] holds its mutable
+//! borrow, checks every place against its length, and when it is dropped awaits what is in flight
+//! and then unregisters what was registered.
 #![expect(
     unsafe_code,
     reason = "the kernel writes to memory named by raw pointers"
 )]
 
+use std::marker::PhantomData;
+use std::ops::Range;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::time::Instant;
 
-use io_uring::{IoUring, opcode, types};
+use io_uring::{IoUring, opcode, squeue, types};
 
 use crate::clock::{Moment, Span};
-use crate::error::{Error, Result};
+use crate::error::{Context, Error, Result, ensure};
 
-/// One read: `len` bytes at `offset` of the file number `file` to `place` in the destination, of
-/// which the first `need` are there for sure. (A direct read asks for whole blocks and ends at the
-/// end of the file.)
+/// One read: `len` bytes at `offset` of a file to `place` in the destination, of which the first
+/// `need` are there for sure. (A direct read asks for whole blocks and ends at the end of the
+/// file.)
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct ReadJob {
-    /// Index into the files given with the jobs.
-    pub file: u32,
+pub(crate) struct ReadJob {
     /// First byte in the file.
-    pub offset: u64,
+    pub(crate) offset: u64,
     /// First byte in the destination.
-    pub place: usize,
+    pub(crate) place: usize,
     /// Bytes asked for, and the room at `place`.
-    pub len: u32,
+    pub(crate) len: u32,
     /// Bytes that must arrive.
-    pub need: u32,
+    pub(crate) need: u32,
 }
 
 impl ReadJob {
+    /// A read all of whose bytes must arrive.
+    pub(crate) fn new(offset: u64, place: usize, len: usize) -> ReadJob {
+        let len = len as u32;
+        ReadJob {
+            offset,
+            place,
+            len,
+            need: len,
+        }
+    }
+
     /// The job's part of the destination.
-    #[must_use]
-    pub fn range(&self) -> std::ops::Range<usize> {
+    pub(crate) fn range(&self) -> Range<usize> {
         self.place..self.place + self.len as usize
     }
 }
 
 /// How reads are pushed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct ReadStyle {
+pub(crate) struct ReadStyle {
     /// Reads in flight at most.
-    pub depth: usize,
-    /// Register the destination and the files for the time of the call (not timed apart: it is
-    /// part of the way).
-    pub registered: bool,
+    pub(crate) depth: usize,
+    /// Register the destination and the file for the time of the call, untimed.
+    pub(crate) registered: bool,
     /// `IOSQE_ASYNC`: hand every read to a helper thread of the kernel at once.
-    pub offload: bool,
+    pub(crate) offload: bool,
 }
 
 /// Largest piece of memory that the kernel registers as one buffer (`SZ_1G` in io_uring's rsrc.c).
 const REGISTERED_BYTES_MAX: usize = 1 << 30;
-/// Tries of one read that ends with `EINTR` or `EAGAIN`.
+/// Tries of reads that end with `EINTR` or `EAGAIN`.
 const RETRIES_MAX: u32 = 100;
-
-/// Sets flags of a ring to be made.
-type SetFlags = fn(&mut io_uring::Builder);
+/// Entries pushed before they are submitted: the device then works while the rest is prepared.
+const SUBMIT_BATCH: usize = 32;
 
 /// An io_uring with the best flags of this kernel.
-pub struct BareRing {
+pub(crate) struct BareRing {
     ring: IoUring,
     flags: &'static str,
     entries: usize,
@@ -83,618 +88,408 @@ pub struct BareRing {
 
 impl BareRing {
     /// A ring for `depth` operations in flight.
-    ///
-    /// # Errors
-    /// io_uring is not there or refused (by `kernel.io_uring_disabled` or a seccomp filter).
-    pub fn new(depth: usize) -> Result<BareRing> {
-        let entries = depth.max(1).next_power_of_two() as u32;
-        let attempts: [(&'static str, SetFlags); 3] = [
-            ("DEFER_TASKRUN|SINGLE_ISSUER", |builder| {
-                builder.setup_single_issuer().setup_defer_taskrun();
-            }),
-            ("COOP_TASKRUN", |builder| {
-                builder.setup_coop_taskrun();
-            }),
-            ("none", |_| {}),
-        ];
-        let mut last = None;
-        for (flags, set) in attempts {
-            let mut builder = IoUring::builder();
-            set(&mut builder);
-            match builder.build(entries) {
-                Ok(ring) => {
-                    return Ok(BareRing {
-                        ring,
-                        flags,
-                        entries: entries as usize,
-                    });
-                }
-                Err(error) => last = Some(error),
-            }
-        }
-        Err(Error::io(
-            "io_uring_setup (likely cause: kernel.io_uring_disabled or a seccomp filter)",
-            last.unwrap_or_else(|| std::io::Error::from_raw_os_error(libc::ENOSYS)),
-        ))
+    pub(crate) fn new(depth: usize) -> Result<BareRing> {
+        let entries = depth.max(1).next_power_of_two();
+        let (mut best, mut fair) = (IoUring::builder(), IoUring::builder());
+        best.setup_single_issuer().setup_defer_taskrun();
+        fair.setup_coop_taskrun();
+        let made = |builder: &io_uring::Builder, flags| Ok((builder.build(entries as u32)?, flags));
+        let made: std::io::Result<(IoUring, &str)> = made(&best, "DEFER_TASKRUN|SINGLE_ISSUER")
+            .or_else(|_| made(&fair, "COOP_TASKRUN"))
+            .or_else(|_| made(&IoUring::builder(), "none"));
+        let causes = "likely cause: kernel.io_uring_disabled or a seccomp filter";
+        let (ring, flags) = made.what(&format!("io_uring_setup ({causes})"))?;
+        Ok(BareRing {
+            ring,
+            flags,
+            entries,
+        })
     }
 
     /// The flags it runs with.
-    #[must_use]
-    pub fn flags(&self) -> &'static str {
+    pub(crate) fn flags(&self) -> &'static str {
         self.flags
     }
 
     /// Reads all `jobs` into the destination; the time of the reads alone, without registering.
-    ///
-    /// # Errors
-    /// A read fails or ends early (the file is shorter than its job).
-    ///
-    /// # Panics
-    /// If a job's place lies outside the destination or its file outside `files`.
-    pub fn read_all(
+    pub(crate) fn read_all(
         &mut self,
-        files: &[RawFd],
+        file: RawFd,
         jobs: &[ReadJob],
         destination: &mut [u8],
         style: ReadStyle,
     ) -> Result<Span> {
-        for job in jobs {
-            assert_in_place(job, destination.len());
-            assert!((job.file as usize) < files.len(), "{job:?} names no file");
+        let mut reads = Reads::new(self, destination, style);
+        if style.registered {
+            reads.register(file)?;
         }
-        let registered = if style.registered {
-            self.register(files, destination)?
-        } else {
-            false
-        };
-        let mut run = Run {
-            files,
-            base: destination.as_mut_ptr(),
-            registered,
-            offload: style.offload,
-            in_flight: 0,
-            retries: 0,
-        };
         let start = Moment::now();
-        let mut rest = jobs.iter();
-        let result = self.run_jobs(&mut run, style.depth, &mut || Ok(rest.next().copied()));
-        let span = start.elapsed();
-        self.drain(&mut run.in_flight);
-        if registered {
-            // Both were registered above; an error would leave them to the ring's end.
-            let _ = self.ring.submitter().unregister_buffers();
-            let _ = self.ring.submitter().unregister_files();
-        }
-        result.map(|()| span)
+        let mut jobs = jobs.iter();
+        reads.run(&mut || Ok(jobs.next().map(|job| (file, *job))))?;
+        Ok(start.elapsed())
     }
 
     /// Reads whole files that are opened on the way, while earlier ones are being read: `open`
-    /// gives the next file and its job (whose file number is ignored), or `None` at the end.
-    ///
-    /// # Errors
-    /// An open or a read fails.
-    ///
-    /// # Panics
-    /// If a job's place lies outside the destination.
-    pub fn read_opening(
+    /// gives the next file and its job, or `None` at the end.
+    pub(crate) fn read_opening(
         &mut self,
         destination: &mut [u8],
-        depth: usize,
+        style: ReadStyle,
         open: &mut dyn FnMut() -> Result<Option<(OwnedFd, ReadJob)>>,
     ) -> Result<()> {
-        // Open until the end of the call: closing is cheap, and a slot's file cannot be closed
-        // under its read.
+        // Open until the end of the call: a file cannot be closed under its read.
         let mut files = Vec::new();
-        let len = destination.len();
-        let mut run = Run {
-            files: &[],
-            base: destination.as_mut_ptr(),
-            registered: false,
-            offload: false,
-            in_flight: 0,
-            retries: 0,
-        };
-        let result = self.run_jobs(&mut run, depth, &mut || {
-            let Some((file, mut job)) = open()? else {
+        Reads::new(self, destination, style).run(&mut || {
+            let Some((file, job)) = open()? else {
                 return Ok(None);
             };
-            assert_in_place(&job, len);
-            // The descriptor itself travels in the job: there is no table that could grow under
-            // the run.
-            job.file = file.as_raw_fd() as u32;
             files.push(file);
-            Ok(Some(job))
-        });
-        self.drain(&mut run.in_flight);
-        result
+            Ok(files.last().map(|file| (file.as_raw_fd(), job)))
+        })
     }
 
     /// Pushes and submits the jobs one by one, as an application does that wants each on its way
     /// at once; gives the nanoseconds that each such call held the caller. Then awaits all.
-    ///
-    /// # Errors
-    /// A read fails, or there are more jobs than the ring has entries.
-    ///
-    /// # Panics
-    /// If a job's place lies outside the destination or its file outside `files`.
-    pub fn submit_each(
+    pub(crate) fn submit_each(
         &mut self,
-        files: &[RawFd],
+        file: RawFd,
         jobs: &[ReadJob],
         destination: &mut [u8],
         offload: bool,
     ) -> Result<Vec<u64>> {
-        if jobs.len() > self.entries {
-            return Err(Error::new("more jobs than the ring has entries"));
-        }
-        for job in jobs {
-            assert_in_place(job, destination.len());
-            assert!((job.file as usize) < files.len(), "{job:?} names no file");
-        }
-        let mut run = Run {
-            files,
-            base: destination.as_mut_ptr(),
-            registered: false,
+        ensure(
+            jobs.len() <= self.entries,
+            "more jobs than the ring has entries",
+        )?;
+        let style = ReadStyle {
+            depth: jobs.len(),
             offload,
+            ..ReadStyle::default()
+        };
+        let mut reads = Reads::new(self, destination, style);
+        let mut held_ns = Vec::with_capacity(jobs.len());
+        for job in jobs {
+            let start = Instant::now();
+            reads.push(file, *job);
+            reads.enter(0)?;
+            held_ns.push(start.elapsed().as_nanos() as u64);
+        }
+        while reads.in_flight > 0 {
+            reads.complete()?;
+        }
+        Ok(held_ns)
+    }
+
+    /// Reads `len` bytes of a file in blocks, as many in flight as have room in `buffers`, and
+    /// hands them to `consume` in file order, on this thread. With direct I/O the last block is
+    /// asked for whole: the kernel ends it at the end of the file.
+    pub(crate) fn read_in_order(
+        &mut self,
+        file: RawFd,
+        len: u64,
+        block: usize,
+        buffers: &mut [u8],
+        consume: &mut dyn FnMut(&[u8]) -> Result<()>,
+    ) -> Result<()> {
+        let style = ReadStyle {
+            depth: buffers.len() / block,
+            ..ReadStyle::default()
+        };
+        let mut reads = Reads::new(self, buffers, style);
+        let window = reads.free.len() as u64;
+        let blocks = len.div_ceil(block as u64);
+        let job = |index: u64| {
+            let offset = index * block as u64;
+            let place = (index % window) as usize * block;
+            ReadJob {
+                need: (len - offset).min(block as u64) as u32,
+                ..ReadJob::new(offset, place, block)
+            }
+        };
+        for index in 0..window.min(blocks) {
+            reads.push(file, job(index));
+        }
+        for index in 0..blocks {
+            let (place, need) = (job(index).place, job(index).need as usize);
+            while reads.is_in_flight(&(place..place + need)) {
+                reads.complete()?;
+            }
+            consume(reads.settled(place..place + need))?;
+            if index + window < blocks {
+                reads.push(file, job(index + window));
+                reads.enter(0)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Reads in flight into a destination; see the module.
+struct Reads<'a> {
+    ring: &'a mut IoUring,
+    base: *mut u8,
+    len: usize,
+    destination: PhantomData<&'a mut [u8]>,
+    offload: bool,
+    registered: bool,
+    /// What is left of the read in each slot, with its file.
+    slots: Vec<Option<(RawFd, ReadJob)>>,
+    free: Vec<usize>,
+    in_flight: usize,
+    retries: u32,
+    completions: Vec<(usize, i32)>,
+}
+
+impl<'a> Reads<'a> {
+    fn new(ring: &'a mut BareRing, destination: &'a mut [u8], style: ReadStyle) -> Reads<'a> {
+        let depth = style.depth.clamp(1, ring.entries);
+        Reads {
+            ring: &mut ring.ring,
+            base: destination.as_mut_ptr(),
+            len: destination.len(),
+            destination: PhantomData,
+            offload: style.offload,
+            registered: false,
+            slots: vec![None; depth],
+            free: (0..depth).rev().collect(),
             in_flight: 0,
             retries: 0,
+            completions: Vec::with_capacity(depth),
+        }
+    }
+
+    /// Registers the destination and the file.
+    fn register(&mut self, file: RawFd) -> Result<()> {
+        let starts = (0..self.len).step_by(REGISTERED_BYTES_MAX);
+        let buffer = |start: usize| libc::iovec {
+            iov_base: self.base.wrapping_add(start).cast(),
+            iov_len: REGISTERED_BYTES_MAX.min(self.len - start),
         };
-        let mut slots = jobs.to_vec();
-        let result = self.submit_timed(&mut run, &mut slots);
-        self.drain(&mut run.in_flight);
-        result
-    }
-
-    fn submit_timed(&mut self, run: &mut Run<'_>, slots: &mut [ReadJob]) -> Result<Vec<u64>> {
-        let mut held = Vec::with_capacity(slots.len());
-        for (slot, job) in slots.iter().enumerate() {
-            let start = Instant::now();
-            self.push(run, slot, *job);
-            self.enter(0)?;
-            held.push(start.elapsed().as_nanos() as u64);
-        }
-        let mut done = 0;
-        while done < slots.len() {
-            self.enter(1)?;
-            let completions: &mut [(usize, i32)] = &mut [(0, 0); REAP_MAX];
-            let count = self.reap(completions, &mut run.in_flight);
-            for (slot, result) in &completions[..count] {
-                match progress(&mut slots[*slot], *result, &mut run.retries)? {
-                    Step::Done => done += 1,
-                    Step::Again => self.push(run, *slot, slots[*slot]),
-                }
-            }
-        }
-        Ok(held)
-    }
-
-    fn register(&mut self, files: &[RawFd], destination: &mut [u8]) -> Result<bool> {
-        let buffers: Vec<libc::iovec> = destination
-            .chunks_mut(REGISTERED_BYTES_MAX)
-            .map(|chunk| libc::iovec {
-                iov_base: chunk.as_mut_ptr().cast(),
-                iov_len: chunk.len(),
-            })
-            .collect();
+        let buffers: Vec<libc::iovec> = starts.map(buffer).collect();
         let submitter = self.ring.submitter();
-        // SAFETY: the buffers lie in `destination`, whose borrow lasts until read_all has
-        // unregistered them.
+        // SAFETY: the buffers lie in the destination; they are unregistered in `drop`.
         match unsafe { submitter.register_buffers(&buffers) } {
-            Ok(()) => {}
             // RLIMIT_MEMLOCK of an ordinary user: go on unregistered, as the engine does.
-            Err(error) if error.raw_os_error() == Some(libc::ENOMEM) => return Ok(false),
-            Err(error) => return Err(Error::io("register buffers", error)),
+            Err(error) if error.raw_os_error() == Some(libc::ENOMEM) => return Ok(()),
+            registered => registered.what("register buffers")?,
         }
-        if let Err(error) = submitter.register_files(files) {
-            let _ = submitter.unregister_buffers();
-            return Err(Error::io("register files", error));
-        }
-        Ok(true)
+        self.registered = true;
+        submitter.register_files(&[file]).what("register a file")
     }
 
-    fn run_jobs(
-        &mut self,
-        run: &mut Run<'_>,
-        depth: usize,
-        supply: &mut dyn FnMut() -> Result<Option<ReadJob>>,
-    ) -> Result<()> {
-        let depth = depth.clamp(1, self.entries);
-        // What is left of the job in each slot; a slot is free when its index is on `free`.
-        let mut slots = vec![ReadJob::default(); depth];
-        let mut free: Vec<usize> = (0..depth).rev().collect();
-        let mut again: Vec<usize> = Vec::new();
-        let mut supplied_all = false;
+    /// Reads what `supply` gives until there is no more.
+    fn run(&mut self, supply: &mut dyn FnMut() -> Result<Option<(RawFd, ReadJob)>>) -> Result<()> {
+        let mut more = true;
         loop {
-            while let Some(slot) = again.pop() {
-                self.push(run, slot, slots[slot]);
-            }
             let mut unsubmitted = 0;
-            while !supplied_all && !free.is_empty() {
-                let Some(job) = supply()? else {
-                    supplied_all = true;
+            while more && !self.free.is_empty() {
+                let Some((file, job)) = supply()? else {
+                    more = false;
                     break;
                 };
-                let slot = free.pop().expect("just seen not to be empty");
-                slots[slot] = job;
-                self.push(run, slot, job);
+                self.push(file, job);
                 unsubmitted += 1;
                 if unsubmitted == SUBMIT_BATCH {
                     self.enter(0)?;
                     unsubmitted = 0;
                 }
             }
-            if run.in_flight == 0 {
+            if self.in_flight == 0 {
                 return Ok(());
             }
-            self.enter(1)?;
-            let completions: &mut [(usize, i32)] = &mut [(0, 0); REAP_MAX];
-            let count = self.reap(completions, &mut run.in_flight);
-            for (slot, result) in &completions[..count] {
-                match progress(&mut slots[*slot], *result, &mut run.retries)? {
-                    Step::Done => free.push(*slot),
-                    Step::Again => again.push(*slot),
-                }
-            }
+            self.complete()?;
         }
     }
 
-    /// Copies up to `REAP_MAX` completions out.
-    fn reap(&mut self, into: &mut [(usize, i32)], in_flight: &mut usize) -> usize {
-        let mut count = 0;
-        let mut completion = self.ring.completion();
-        while count < into.len() {
-            let Some(cqe) = completion.next() else { break };
-            into[count] = (cqe.user_data() as usize, cqe.result());
-            count += 1;
-        }
-        *in_flight -= count;
-        count
-    }
-
-    fn push(&mut self, run: &mut Run<'_>, slot: usize, job: ReadJob) {
-        // SAFETY: read_all checked that place + len of the whole job lies in the destination, and
-        // what is left of it lies inside.
-        let pointer = unsafe { run.base.add(job.place) };
-        let flags = if run.offload {
-            io_uring::squeue::Flags::ASYNC
+    /// Begins a read in a free slot.
+    fn push(&mut self, file: RawFd, job: ReadJob) {
+        let end = job.place.checked_add(job.len as usize);
+        assert!(
+            end.is_some_and(|end| end <= self.len) && job.need <= job.len,
+            "{job:?} is out of place"
+        );
+        let slot = self.free.pop().expect("no more reads than slots");
+        // SAFETY: the place was just seen to lie in the destination.
+        let pointer = unsafe { self.base.add(job.place) };
+        let buffer = job.place / REGISTERED_BYTES_MAX;
+        let end = (job.place + job.len as usize).saturating_sub(1);
+        let entry = if !self.registered {
+            let read = opcode::Read::new(types::Fd(file), pointer, job.len);
+            read.offset(job.offset).build()
+        } else if end / REGISTERED_BYTES_MAX == buffer {
+            let read = opcode::ReadFixed::new(types::Fixed(0), pointer, job.len, buffer as u16);
+            read.offset(job.offset).build()
         } else {
-            io_uring::squeue::Flags::empty()
+            // Across the border of two registered pieces: a plain read.
+            let read = opcode::Read::new(types::Fixed(0), pointer, job.len);
+            read.offset(job.offset).build()
         };
-        let entry = if run.registered {
-            let buffer = (job.place / REGISTERED_BYTES_MAX) as u16;
-            let end = (job.place + job.len as usize).saturating_sub(1);
-            if end / REGISTERED_BYTES_MAX == usize::from(buffer) {
-                opcode::ReadFixed::new(types::Fixed(job.file), pointer, job.len, buffer)
-                    .offset(job.offset)
-                    .build()
-            } else {
-                // Across the border of two registered pieces: a plain read.
-                opcode::Read::new(types::Fixed(job.file), pointer, job.len)
-                    .offset(job.offset)
-                    .build()
-            }
-        } else {
-            // Without a table of files the job carries the descriptor itself.
-            let fd = match run.files.get(job.file as usize) {
-                Some(fd) => *fd,
-                None => job.file as RawFd,
-            };
-            opcode::Read::new(types::Fd(fd), pointer, job.len)
-                .offset(job.offset)
-                .build()
+        let flags = match self.offload {
+            true => squeue::Flags::ASYNC,
+            false => squeue::Flags::empty(),
         };
         let entry = entry.flags(flags).user_data(slot as u64);
-        // SAFETY: the memory is the destination's, borrowed until `drain` has seen every
-        // completion; a slot has one entry at most and there are no more slots than ring entries,
-        // so the push has room.
+        // SAFETY: the memory is the destination's, borrowed until `drop` has seen every
+        // completion; a slot has one entry at most and there are no more slots than ring entries.
         unsafe { self.ring.submission().push(&entry) }.expect("no more slots than entries");
-        run.in_flight += 1;
+        self.slots[slot] = Some((file, job));
+        self.in_flight += 1;
     }
 
     fn enter(&mut self, want: usize) -> Result<()> {
         loop {
             match self.ring.submit_and_wait(want) {
-                Ok(_) => return Ok(()),
                 Err(error) if error.raw_os_error() == Some(libc::EINTR) => {}
                 // Completions must be reaped first: they are there.
                 Err(error) if error.raw_os_error() == Some(libc::EBUSY) => return Ok(()),
-                Err(error) => return Err(Error::io("io_uring_enter", error)),
+                entered => return entered.map(drop).what("io_uring_enter"),
             }
         }
     }
 
-    /// Waits until nothing is in flight, whatever the results.
-    ///
-    /// # Panics
-    /// If the kernel refuses to wait: memory would be freed under its writes.
-    fn drain(&mut self, in_flight: &mut usize) {
-        while *in_flight > 0 {
-            self.enter(1)
-                .expect("a ring that took reads can be waited for");
-            let completions: &mut [(usize, i32)] = &mut [(0, 0); REAP_MAX];
-            self.reap(completions, in_flight);
-        }
-    }
-
-    /// Reads `len` bytes of a file in blocks of `buffers[0].len()`, as many in flight as there are
-    /// buffers, and hands them to `consume` in file order, on this thread.
-    ///
-    /// With direct I/O the last block is asked for whole: the kernel ends it at the end of the
-    /// file.
-    ///
-    /// # Errors
-    /// A read fails or ends early, or the consumer does.
-    pub fn read_in_order(
-        &mut self,
-        file: RawFd,
-        len: u64,
-        buffers: &mut [&mut [u8]],
-        consume: &mut dyn FnMut(&[u8]) -> Result<()>,
-    ) -> Result<()> {
-        let mut in_flight = 0;
-        let result = self.run_in_order(file, len, buffers, consume, &mut in_flight);
-        self.drain(&mut in_flight);
-        result
-    }
-
-    fn run_in_order(
-        &mut self,
-        file: RawFd,
-        len: u64,
-        buffers: &mut [&mut [u8]],
-        consume: &mut dyn FnMut(&[u8]) -> Result<()>,
-        in_flight: &mut usize,
-    ) -> Result<()> {
-        let window = buffers.len().min(self.entries);
-        assert!(window > 0, "no buffer to read into");
-        let block = buffers[0].len();
-        assert!(block > 0 && buffers.iter().all(|buffer| buffer.len() == block));
-        let blocks = len.div_ceil(block as u64) as usize;
-        let bytes_of =
-            |index: usize| (len - index as u64 * block as u64).min(block as u64) as usize;
-        // Bytes of the block in a window's place that have arrived; None while it is not asked for.
-        let mut arrived = vec![0usize; window];
-        let mut retries = 0;
-        for (index, buffer) in buffers.iter_mut().enumerate().take(window.min(blocks)) {
-            self.push_block(file, index, block, 0, buffer, in_flight);
-        }
-        for index in 0..blocks {
-            let place = index % window;
-            let want = bytes_of(index);
-            while arrived[place] < want {
-                self.enter(1)?;
-                let completions: &mut [(usize, i32)] = &mut [(0, 0); REAP_MAX];
-                let count = self.reap(completions, in_flight);
-                for (which, result) in &completions[..count] {
-                    let slot = which % window;
-                    match *result {
-                        read if read > 0 => arrived[slot] += read as usize,
-                        0 => return Err(Error::new("the file ends earlier than its length said")),
-                        error => retry(error, &mut retries)?,
-                    }
-                    if arrived[slot] < bytes_of(*which) {
-                        let from = arrived[slot];
-                        self.push_block(file, *which, block, from, buffers[slot], in_flight);
-                    }
-                }
+    /// Waits for a completion and takes all that there are into account; a read that is not
+    /// complete goes on.
+    fn complete(&mut self) -> Result<()> {
+        self.enter(1)?;
+        let mut completions = std::mem::take(&mut self.completions);
+        let all = self.ring.completion();
+        completions.extend(all.map(|entry| (entry.user_data() as usize, entry.result())));
+        self.in_flight -= completions.len();
+        for (slot, result) in completions.drain(..) {
+            let read = self.slots[slot].take();
+            let (file, mut job) = read.expect("one completion for each read");
+            self.free.push(slot);
+            if self.ended(&mut job, result)? {
+                continue;
             }
-            consume(&buffers[place][..want])?;
-            arrived[place] = 0;
-            if index + window < blocks {
-                self.push_block(file, index + window, block, 0, buffers[place], in_flight);
-                self.enter(0)?;
-            }
+            self.push(file, job);
         }
+        self.completions = completions;
         Ok(())
     }
 
-    fn push_block(
-        &mut self,
-        file: RawFd,
-        index: usize,
-        block: usize,
-        from: usize,
-        buffer: &mut [u8],
-        in_flight: &mut usize,
-    ) {
-        let offset = index as u64 * block as u64 + from as u64;
-        let rest = &mut buffer[from..];
-        let entry = opcode::Read::new(types::Fd(file), rest.as_mut_ptr(), rest.len() as u32)
-            .offset(offset)
-            .build()
-            .user_data(index as u64);
-        // SAFETY: the buffer is borrowed by read_in_order until `drain` has seen every completion;
-        // it is shown to the consumer only when its block is complete, and asked for again only
-        // after the consumer returned.
-        unsafe { self.ring.submission().push(&entry) }.expect("a window of at most the entries");
-        *in_flight += 1;
+    /// Takes a read's result into account; whether all that is needed has arrived.
+    fn ended(&mut self, job: &mut ReadJob, result: i32) -> Result<bool> {
+        if result < 0 {
+            let transient = result == -libc::EINTR || result == -libc::EAGAIN;
+            self.retries += 1;
+            if transient && self.retries <= RETRIES_MAX {
+                return Ok(false);
+            }
+            let error = std::io::Error::from_raw_os_error(-result);
+            return Err(error).what("read in the ring");
+        }
+        let read = result as u32;
+        if read >= job.need {
+            return Ok(true);
+        }
+        if read == 0 {
+            let end = job.offset + u64::from(job.need);
+            return Err(Error::new(format!("the file ends before offset {end}")));
+        }
+        job.offset += u64::from(read);
+        job.place += read as usize;
+        job.len -= read;
+        job.need -= read;
+        Ok(false)
+    }
+
+    /// Whether a read into a part of the destination is in flight.
+    fn is_in_flight(&self, part: &Range<usize>) -> bool {
+        let overlaps = |job: &ReadJob| job.place < part.end && part.start < job.range().end;
+        let mut jobs = self.slots.iter().flatten();
+        jobs.any(|(_, job)| overlaps(job))
+    }
+
+    /// A part of the destination that no read in flight writes to.
+    fn settled(&self, part: Range<usize>) -> &[u8] {
+        assert!(part.end <= self.len && !self.is_in_flight(&part));
+        // SAFETY: the part lies in the destination and nothing writes to it: a new read needs
+        // `self` mutably.
+        unsafe { std::slice::from_raw_parts(self.base.add(part.start), part.len()) }
     }
 }
 
-/// Entries pushed before the kernel is told of them: the device then works while the rest is
-/// prepared.
-const SUBMIT_BATCH: usize = 32;
-/// Most completions copied out at a time.
-const REAP_MAX: usize = 128;
-
-struct Run<'a> {
-    files: &'a [RawFd],
-    base: *mut u8,
-    registered: bool,
-    offload: bool,
-    in_flight: usize,
-    retries: u32,
-}
-
-fn assert_in_place(job: &ReadJob, destination_len: usize) {
-    let end = job.place.checked_add(job.len as usize);
-    assert!(
-        end.is_some_and(|end| end <= destination_len) && job.need <= job.len,
-        "{job:?} is out of place"
-    );
-}
-
-enum Step {
-    Done,
-    Again,
-}
-
-/// Takes a completion's result into account.
-fn progress(job: &mut ReadJob, result: i32, retries: &mut u32) -> Result<Step> {
-    if result < 0 {
-        retry(result, retries)?;
-        return Ok(Step::Again);
+impl Drop for Reads<'_> {
+    /// # Panics
+    /// If the kernel refuses to wait: memory would be freed under its writes.
+    fn drop(&mut self) {
+        while self.in_flight > 0 {
+            self.enter(1)
+                .expect("a ring that took reads can be waited for");
+            self.in_flight -= self.ring.completion().count();
+        }
+        if self.registered {
+            // An error would leave them to the ring's end.
+            let _ = self.ring.submitter().unregister_buffers();
+            let _ = self.ring.submitter().unregister_files();
+        }
     }
-    let read = result as u32;
-    if read >= job.need {
-        return Ok(Step::Done);
-    }
-    if read == 0 {
-        return Err(Error::new(format!(
-            "the file ends before offset {}",
-            job.offset + u64::from(job.need)
-        )));
-    }
-    job.offset += u64::from(read);
-    job.place += read as usize;
-    job.len -= read;
-    job.need -= read;
-    Ok(Step::Again)
-}
-
-fn retry(result: i32, retries: &mut u32) -> Result<()> {
-    let transient = result == -libc::EINTR || result == -libc::EAGAIN;
-    *retries += 1;
-    if transient && *retries <= RETRIES_MAX {
-        return Ok(());
-    }
-    Err(Error::io(
-        "read in the ring",
-        std::io::Error::from_raw_os_error(-result),
-    ))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::fd::AsRawFd;
 
-    fn ring_or_skip(depth: usize) -> Option<BareRing> {
-        match BareRing::new(depth) {
-            Ok(ring) => Some(ring),
-            Err(error) => {
-                println!("SKIP: {error}");
-                None
-            }
-        }
-    }
-
-    fn file_of(len: usize, seed: u64) -> (tempfile::NamedTempFile, Vec<u8>) {
+    /// A ring, and a file of so many bytes; none where there is no io_uring.
+    fn ring_and_file(len: usize) -> Option<(BareRing, tempfile::NamedTempFile, Vec<u8>)> {
+        let ring = BareRing::new(16);
+        let ring = ring.inspect_err(|error| println!("SKIP: {error}")).ok()?;
         let mut content = vec![0u8; len];
-        fastrand::Rng::with_seed(seed).fill(&mut content);
+        fastrand::Rng::with_seed(11).fill(&mut content);
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), &content).unwrap();
-        (file, content)
+        Some((ring, file, content))
     }
 
     #[test]
-    fn all_jobs_land_in_their_places_in_every_style() {
-        let Some(mut ring) = ring_or_skip(16) else {
+    fn all_jobs_land_in_their_places_in_every_style_and_errors_leave_the_ring_alive() {
+        let Some((mut ring, file, content)) = ring_and_file(1_000_003) else {
             return;
         };
-        let (file, content) = file_of(1_000_003, 11);
-        let block = 8192usize;
-        let mut jobs: Vec<ReadJob> = (0..content.len().div_ceil(block))
-            .map(|i| ReadJob {
-                file: 0,
-                offset: (i * block) as u64,
-                place: i * block,
-                len: (content.len() - i * block).min(block) as u32,
-                need: (content.len() - i * block).min(block) as u32,
-            })
-            .collect();
+        let fd = file.as_file().as_raw_fd();
+        let places = (0..content.len()).step_by(8192);
+        let job = |at: usize| ReadJob::new(at as u64, at, (content.len() - at).min(8192));
+        let mut jobs: Vec<ReadJob> = places.map(job).collect();
         fastrand::Rng::with_seed(12).shuffle(&mut jobs);
         for (registered, offload) in [(false, false), (true, false), (false, true)] {
-            let mut destination = vec![0u8; content.len()];
+            let mut destination = vec![0u8; content.len() + 1];
             let style = ReadStyle {
                 depth: 16,
                 registered,
                 offload,
             };
-            let fd = file.as_file().as_raw_fd();
-            ring.read_all(&[fd], &jobs, &mut destination, style)
-                .unwrap();
+            let beyond = ReadJob::new(0, 0, content.len() + 1);
             assert!(
-                destination == content,
-                "registered {registered}, offload {offload}"
+                ring.read_all(fd, &[beyond], &mut destination, style)
+                    .is_err()
             );
+            destination.fill(0);
+            ring.read_all(fd, &jobs, &mut destination, style).unwrap();
+            assert!(destination[..content.len()] == content, "{style:?}");
         }
     }
 
     #[test]
-    fn a_job_past_the_end_is_an_error_and_the_ring_lives_on() {
-        let Some(mut ring) = ring_or_skip(4) else {
-            return;
-        };
-        let (file, content) = file_of(10_000, 13);
-        let fd = file.as_file().as_raw_fd();
-        let mut destination = vec![0u8; 20_000];
-        let style = ReadStyle {
-            depth: 4,
-            ..ReadStyle::default()
-        };
-        let job = ReadJob {
-            file: 0,
-            offset: 0,
-            place: 0,
-            len: 20_000,
-            need: 10_001,
-        };
-        assert!(
-            ring.read_all(&[fd], &[job], &mut destination, style)
-                .is_err()
-        );
-        let job = ReadJob {
-            need: 10_000,
-            ..job
-        };
-        ring.read_all(&[fd], &[job], &mut destination, style)
-            .unwrap();
-        assert!(destination[..10_000] == content[..]);
-    }
-
-    #[test]
-    fn blocks_arrive_in_file_order_whatever_their_number() {
-        let Some(mut ring) = ring_or_skip(8) else {
-            return;
-        };
+    fn blocks_arrive_in_file_order_until_the_consumer_fails() {
         for len in [0, 1, 4096, 4096 * 8, 4096 * 8 + 1, 100_001] {
-            let (file, content) = file_of(len, 14);
+            let Some((mut ring, file, content)) = ring_and_file(len) else {
+                return;
+            };
             let mut memory = vec![0u8; 4096 * 8];
-            let mut buffers: Vec<&mut [u8]> = memory.chunks_mut(4096).collect();
             let mut seen = Vec::new();
-            let fd = file.as_file().as_raw_fd();
-            ring.read_in_order(fd, len as u64, &mut buffers, &mut |bytes| {
+            let mut read = |consume: &mut dyn FnMut(&[u8]) -> Result<()>| {
+                let fd = file.as_file().as_raw_fd();
+                ring.read_in_order(fd, len as u64, 4096, &mut memory, consume)
+            };
+            let enough = read(&mut |_| Err(Error::new("enough")));
+            assert_eq!(enough.is_err(), len > 0);
+            read(&mut |bytes| {
                 seen.extend_from_slice(bytes);
                 Ok(())
             })
             .unwrap();
             assert!(seen == content, "{len} bytes");
         }
-    }
-
-    #[test]
-    fn a_consumer_that_fails_ends_the_read() {
-        let Some(mut ring) = ring_or_skip(8) else {
-            return;
-        };
-        let (file, content) = file_of(100_000, 15);
-        let mut memory = vec![0u8; 4096 * 4];
-        let mut buffers: Vec<&mut [u8]> = memory.chunks_mut(4096).collect();
-        let fd = file.as_file().as_raw_fd();
-        let result = ring.read_in_order(fd, content.len() as u64, &mut buffers, &mut |_| {
-            Err(Error::new("enough"))
-        });
-        assert_eq!(result.unwrap_err().to_string(), "enough");
     }
 }

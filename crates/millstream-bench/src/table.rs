@@ -2,30 +2,29 @@
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 
-use crate::goals::Verdict;
 use crate::heat_map;
-use crate::rows::{Better, Finding, Metric, Row};
+use crate::rows::{Better, Figures, Metric, Row};
 use crate::stats;
 use crate::study;
-use crate::workload::Report;
+use crate::verdict::Verdict;
 
 /// The whole report.
-pub(crate) fn render(report: &Report) -> String {
+pub(crate) fn render(rows: &[Row], failures: &[String], goals: &[Verdict]) -> String {
     let mut text = String::new();
-    let mut rest = &report.rows[..];
+    let mut rest = rows;
     while let Some(first) = rest.first() {
         let same = |row: &&Row| row.workload == first.workload && row.case == first.case;
         let count = rest.iter().take_while(same).count();
         let (case, tail) = rest.split_at(count);
         if heat_map::is_map(first) {
-            text.push_str(&heat_map::render(case, &report.goals));
+            text.push_str(&heat_map::render(case, goals));
         } else {
-            text.push_str(&case_table(case, &report.goals));
+            text.push_str(&case_table(case, goals));
         }
         rest = tail;
     }
-    text.push_str(&goals_table(&report.goals));
-    for failure in &report.failures {
+    text.push_str(&goals_table(goals));
+    for failure in failures {
         text.push_str(&format!("FAILED: {failure}\n"));
     }
     text
@@ -36,7 +35,7 @@ fn case_table(rows: &[Row], goals: &[Verdict]) -> String {
     let contenders = contenders_of(rows);
     let limit = metrics
         .first()
-        .and_then(|metric| samples(rows, "limit", *metric));
+        .and_then(|metric| find(rows, "limit", *metric));
     let has_study = contenders
         .iter()
         .any(|name| study::beside(rows[0].workload, &rows[0].case, name).is_some());
@@ -61,10 +60,11 @@ fn case_table(rows: &[Row], goals: &[Verdict]) -> String {
             continue;
         }
         for metric in &metrics {
-            line.extend(figure_cells(rows, name, *metric));
+            line.extend(figure_cells(find(rows, name, *metric)));
         }
         if let Some(limit) = limit {
-            line.push(part_of_limit(rows, name, metrics[0], limit));
+            let ours = find(rows, name, metrics[0]);
+            line.push(part_of_limit(ours, limit, *name == "limit"));
         }
         if has_study {
             let figures = study::beside(rows[0].workload, &rows[0].case, name);
@@ -95,7 +95,7 @@ fn goals_table(goals: &[Verdict]) -> String {
     for goal in goals {
         table.add_row([
             format!("{}: {}", goal.workload, goal.case),
-            goal.contender.to_owned(),
+            goal.contender.clone(),
             goal.what.clone(),
             goal.bound_text(),
             number(goal.value),
@@ -117,7 +117,7 @@ fn goal_line(goal: &Verdict) -> String {
     )
 }
 
-fn new_table() -> Table {
+pub(crate) fn new_table() -> Table {
     let mut table = Table::new();
     table
         .load_style(presets::ASCII_MARKDOWN)
@@ -129,10 +129,10 @@ fn new_table() -> Table {
 fn metrics_of(rows: &[Row]) -> Vec<Metric> {
     let mut metrics: Vec<Metric> = Vec::new();
     for row in rows {
-        if let Finding::Figures { metric, .. } = &row.finding
-            && !metrics.contains(metric)
+        if let Ok(figures) = &row.figures
+            && !metrics.contains(&figures.metric)
         {
-            metrics.push(*metric);
+            metrics.push(figures.metric);
         }
     }
     metrics
@@ -150,63 +150,50 @@ fn contenders_of(rows: &[Row]) -> Vec<&str> {
     names
 }
 
-fn samples<'a>(rows: &'a [Row], contender: &str, metric: Metric) -> Option<&'a [f64]> {
-    rows.iter()
-        .filter(|row| row.contender == contender)
-        .find_map(|row| row.samples_of(metric.name))
+/// The figures of a contender by a metric.
+fn find<'a>(rows: &'a [Row], contender: &str, metric: Metric) -> Option<&'a Figures> {
+    let rows = rows.iter().filter(|row| row.contender == contender);
+    let mut figures = rows.filter_map(|row| row.figures.as_ref().ok());
+    figures.find(|figures| figures.metric == metric)
 }
 
 /// The reason, if a contender has no figures at all.
 fn skipped<'a>(rows: &'a [Row], contender: &str) -> Option<&'a str> {
-    let mut why = None;
-    for row in rows.iter().filter(|row| row.contender == contender) {
-        match &row.finding {
-            Finding::Figures { .. } => return None,
-            Finding::Skipped(reason) => why = Some(&**reason),
-        }
-    }
-    why
+    let mut rows = rows.iter().filter(|row| row.contender == contender);
+    let why = rows.next()?.figures.as_ref().err()?;
+    rows.all(|row| row.figures.is_err()).then_some(why)
 }
 
 /// The name; of `limit` also who it is.
 fn label(rows: &[Row], contender: &str) -> String {
-    let is = rows.iter().find_map(|row| match &row.finding {
-        Finding::Figures { params, .. } if row.contender == contender => params.get("is"),
-        _ => None,
-    });
+    let mut rows = rows.iter().filter(|row| row.contender == contender);
+    let is = rows.find_map(|row| row.param("is"));
     match is.and_then(|value| value.as_str()) {
         Some(is) => format!("{contender} ({is})"),
         None => contender.to_owned(),
     }
 }
 
-fn figure_cells(rows: &[Row], contender: &str, metric: Metric) -> [String; 2] {
-    let summary = rows.iter().find_map(|row| match &row.finding {
-        Finding::Figures {
-            metric: m, summary, ..
-        } if row.contender == contender && *m == metric => Some(summary),
-        _ => None,
-    });
-    match summary {
-        Some(it) => [
-            number(it.median),
-            format!("{}-{}", number(it.min), number(it.max)),
-        ],
-        None => [String::new(), String::new()],
-    }
+/// Median and range.
+fn figure_cells(figures: Option<&Figures>) -> [String; 2] {
+    figures.map_or_else(Default::default, |figures| {
+        let it = &figures.summary;
+        let range = format!("{}-{}", number(it.min), number(it.max));
+        [number(it.median), range]
+    })
 }
 
 /// How near to the limit, as goodness: 1 is the limit, less is worse.
-fn part_of_limit(rows: &[Row], contender: &str, metric: Metric, limit: &[f64]) -> String {
-    let Some(ours) = samples(rows, contender, metric) else {
-        return String::new();
-    };
-    let comparison = match metric.better {
-        Better::Higher => stats::compare(ours, limit),
-        Better::Lower => stats::compare(limit, ours),
-    };
+fn part_of_limit(ours: Option<&Figures>, limit: &Figures, is_limit: bool) -> String {
+    let comparison = ours.and_then(|ours| {
+        let (better, worse) = match ours.metric.better {
+            Better::Higher => (ours, limit),
+            Better::Lower => (limit, ours),
+        };
+        stats::compare(&better.samples, &worse.samples)
+    });
     match comparison {
-        Some(it) if contender != "limit" && it.within_noise(1.0) => {
+        Some(it) if !is_limit && it.within_noise(1.0) => {
             format!("{:.2} (within noise)", it.ratio)
         }
         Some(it) => format!("{:.2}", it.ratio),
@@ -214,8 +201,8 @@ fn part_of_limit(rows: &[Row], contender: &str, metric: Metric, limit: &[f64]) -
     }
 }
 
-/// A figure with three or four digits that mean something.
-fn number(value: f64) -> String {
+/// A figure with three or four significant digits.
+pub(crate) fn number(value: f64) -> String {
     match value.abs() {
         size if size >= 1000.0 => format!("{value:.0}"),
         size if size >= 100.0 => format!("{value:.1}"),
@@ -246,8 +233,8 @@ mod tests {
     #[test]
     fn a_case_shows_contenders_limit_study_goal_and_who_was_skipped() {
         let mut limit = row("limit", &[100.0, 101.0, 102.0]);
-        if let Finding::Figures { params, .. } = &mut limit.finding {
-            params.insert("is".into(), "ring".into());
+        if let Ok(figures) = &mut limit.figures {
+            figures.params.insert("is".into(), "ring".into());
         }
         let rows = vec![
             row("stdio", &[50.0, 51.0, 52.0]),
@@ -256,12 +243,7 @@ mod tests {
             Row::skipped("read", "100MB cold stored", "async-8", "no io_uring"),
         ];
         let goals = crate::goals::judge(&rows);
-        let report = Report {
-            rows,
-            failures: vec!["something".into()],
-            goals,
-        };
-        let text = report.render();
+        let text = render(&rows, &["something".into()], &goals);
         for part in [
             "read: 100MB cold stored",
             "limit (ring)",
@@ -273,18 +255,5 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part} is missing in\n{text}");
         }
-    }
-
-    #[test]
-    fn numbers_keep_the_digits_that_mean_something() {
-        assert_eq!(number(12345.6), "12346");
-        assert_eq!(number(123.45), "123.5");
-        assert_eq!(number(1.234), "1.23");
-        assert_eq!(number(0.0123), "0.012");
-    }
-
-    #[test]
-    fn an_empty_report_is_empty() {
-        assert_eq!(Report::default().render(), "");
     }
 }

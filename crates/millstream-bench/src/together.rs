@@ -1,8 +1,8 @@
 //! Threads that start together: a pool that exists before the clock starts, as a real one lives
 //! longer than one batch.
 
-use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Barrier, Mutex, PoisonError};
 
 use crate::clock::{Moment, Span};
 use crate::error::{Error, Result};
@@ -43,6 +43,31 @@ pub(crate) fn timed(threads: usize, work: &(dyn Fn() -> Result<()> + Sync)) -> R
         }
         Ok(span)
     })
+}
+
+/// Has every item worked on by one of `threads` threads, each of which takes the next one as soon
+/// as it is free, with a state of its own; the time as [`timed`] takes it.
+pub(crate) fn each<T: Send, S>(
+    threads: usize,
+    items: impl IntoIterator<Item = T, IntoIter: Send>,
+    state: impl Fn() -> S + Sync,
+    work: impl Fn(&mut S, T) -> Result<()> + Sync,
+) -> Result<Span> {
+    let items = Mutex::new(items.into_iter());
+    // A panic elsewhere leaves the iterator in order: it is only advanced.
+    let next = || items.lock().unwrap_or_else(PoisonError::into_inner).next();
+    timed(threads, &|| {
+        let mut state = state();
+        while let Some(item) = next() {
+            work(&mut state, item)?;
+        }
+        Ok(())
+    })
+}
+
+/// Threads that make use of every core.
+pub(crate) fn cores() -> usize {
+    std::thread::available_parallelism().map_or(2, usize::from)
 }
 
 #[cfg(test)]

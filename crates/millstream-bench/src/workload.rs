@@ -1,15 +1,14 @@
 //! What a run of the benchmark is made of: options in, a report out.
 
-use std::path::PathBuf;
-
 use crate::corpus::Corpus;
 use crate::error::{Error, Result};
 use crate::limits;
-use crate::measure::{Case, CaseResult, Contender, take_turns};
-use crate::memory::Destination;
 use crate::peers::Peers;
 use crate::rows::{self, Row};
-use crate::{codecs, goals, packages, pnm, read, requests, scenes, startup, streams, table};
+use crate::session::{Options, Session};
+use crate::{
+    codecs, goals, packages, pnm, read, requests, scenes, startup, streams, summary, table,
+};
 
 /// The workloads of this crate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -67,29 +66,6 @@ impl Workload {
     }
 }
 
-/// Told what runs now, a line at a time.
-pub type Progress = dyn Fn(&str) + Send + Sync;
-
-/// How to run.
-#[derive(Default)]
-pub struct Options {
-    /// Small files and few runs: seconds, not minutes. Every contender still runs.
-    pub quick: bool,
-    /// Where the corpus is kept; by default below the system's folder for temporary files.
-    /// `codecs` also takes what it knows of the files in it as corpora, `scenes` the scenes.
-    pub corpus: Option<PathBuf>,
-    /// Counted rounds of every case.
-    pub runs: Option<usize>,
-    /// Also read under these rates, in MB/s (10⁶ bytes).
-    pub throttle: Vec<f64>,
-    /// Only cases whose name contains this: for looking at one of them closely.
-    pub only: Option<String>,
-    /// Append rows to this file as they come.
-    pub rows: Option<PathBuf>,
-    /// Told what runs now.
-    pub progress: Option<Box<Progress>>,
-}
-
 /// What came out.
 #[derive(Debug, Default)]
 pub struct Report {
@@ -105,7 +81,8 @@ impl Report {
     /// Tables and goals as text for a terminal.
     #[must_use]
     pub fn render(&self) -> String {
-        table::render(self)
+        table::render(&self.rows, &self.failures, &self.goals)
+            + &summary::render(&self.rows, &self.goals)
     }
 }
 
@@ -124,7 +101,8 @@ pub fn run(options: &Options, workloads: &[Workload]) -> Result<Report> {
         options,
         corpus,
         peers: Peers::default(),
-        report: Report::default(),
+        rows: Vec::new(),
+        failures: Vec::new(),
     };
     for workload in workloads {
         match workload {
@@ -138,9 +116,13 @@ pub fn run(options: &Options, workloads: &[Workload]) -> Result<Report> {
             Workload::Streams => streams::run(&mut session)?,
         }
     }
-    let mut report = session.report;
-    report.goals = goals::judge(&report.rows);
-    Ok(report)
+    let (rows, failures) = (session.rows, session.failures);
+    let goals = goals::judge(&rows);
+    Ok(Report {
+        rows,
+        failures,
+        goals,
+    })
 }
 
 fn check(options: &Options) -> Result<()> {
@@ -156,132 +138,9 @@ fn check(options: &Options) -> Result<()> {
     if options
         .throttle
         .iter()
-        .any(|rate| !rate.is_finite() || *rate < 0.1)
+        .any(|rate| !rate.is_finite() || *rate < limits::THROTTLE_MBPS_MIN)
     {
         return Err(Error::new("a throttle is a rate in MB/s, 0.1 or more"));
     }
     Ok(())
-}
-
-/// What a workload works with.
-pub(crate) struct Session<'a> {
-    pub(crate) options: &'a Options,
-    pub(crate) corpus: Corpus,
-    pub(crate) peers: Peers,
-    report: Report,
-}
-
-impl Session<'_> {
-    /// Counted rounds.
-    pub(crate) fn runs(&self) -> usize {
-        let default = if self.options.quick {
-            limits::QUICK_RUNS
-        } else {
-            limits::RUNS
-        };
-        self.options.runs.unwrap_or(default)
-    }
-
-    /// One of two sizes.
-    pub(crate) fn size<T>(&self, full: T, quick: T) -> T {
-        if self.options.quick { quick } else { full }
-    }
-
-    /// Whether a case is to run.
-    pub(crate) fn wants(&self, case: &str) -> bool {
-        let only = self.options.only.as_deref();
-        only.is_none_or(|part| case.contains(part))
-    }
-
-    /// Tells what runs now.
-    pub(crate) fn say(&self, what: &str) {
-        if let Some(progress) = &self.options.progress {
-            progress(what);
-        }
-    }
-
-    /// Runs a case and keeps what came out.
-    pub(crate) fn case(
-        &mut self,
-        case: &Case<'_>,
-        contenders: Vec<Box<dyn Contender>>,
-        destination: &mut Destination,
-    ) -> Result<()> {
-        self.say(&format!("{}: {}", case.workload, case.name));
-        self.case_quietly(case, contenders, destination)
-    }
-
-    /// The same without a word: for one of many small cases of the same name.
-    pub(crate) fn case_quietly(
-        &mut self,
-        case: &Case<'_>,
-        contenders: Vec<Box<dyn Contender>>,
-        destination: &mut Destination,
-    ) -> Result<()> {
-        self.case_rows(case, contenders, destination).map(|_| ())
-    }
-
-    /// The same, and gives the rows to who makes more of them.
-    pub(crate) fn case_rows(
-        &mut self,
-        case: &Case<'_>,
-        contenders: Vec<Box<dyn Contender>>,
-        destination: &mut Destination,
-    ) -> Result<Vec<Row>> {
-        let CaseResult { rows, failures } = take_turns(case, contenders, destination);
-        self.report.failures.extend(failures);
-        self.keep(rows.clone())?;
-        Ok(rows)
-    }
-
-    /// Keeps rows, and appends them to the file of rows at once: an interrupted run keeps what it
-    /// measured.
-    pub(crate) fn keep(&mut self, rows: Vec<Row>) -> Result<()> {
-        if let Some(path) = &self.options.rows {
-            rows::append(path, &rows)?;
-        }
-        self.report.rows.extend(rows);
-        Ok(())
-    }
-
-    /// Keeps a reason not to trust the rest.
-    pub(crate) fn fail(&mut self, failure: String) {
-        self.report.failures.push(failure);
-    }
-}
-
-/// Contenders that came to be, and skipped rows for those that did not.
-pub(crate) struct Field {
-    workload: &'static str,
-    pub(crate) case: String,
-    pub(crate) contenders: Vec<Box<dyn Contender>>,
-    pub(crate) skipped: Vec<Row>,
-}
-
-impl Field {
-    pub(crate) fn new(workload: &'static str, case: &str) -> Field {
-        Field {
-            workload,
-            case: case.to_owned(),
-            contenders: Vec::new(),
-            skipped: Vec::new(),
-        }
-    }
-
-    pub(crate) fn add(&mut self, contender: impl Contender + 'static) {
-        self.contenders.push(Box::new(contender));
-    }
-
-    /// Adds a contender, or the reason why there is none.
-    pub(crate) fn try_add<C: Contender + 'static>(&mut self, name: &str, contender: Result<C>) {
-        match contender {
-            Ok(contender) => self.add(contender),
-            Err(error) => self.skipped.push(Row::skipped(
-                self.workload,
-                &self.case,
-                name,
-                &error.to_string(),
-            )),
-        }
-    }
 }

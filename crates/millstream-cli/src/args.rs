@@ -47,53 +47,8 @@ pub(crate) enum Command {
     Diff(DiffArgs),
     Decode(DecodeArgs),
     Report(ReportArgs),
-    Bench(BenchArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),
-}
-
-impl Command {
-    /// Whether it prints a JSON document.
-    pub(crate) fn json(&self) -> bool {
-        match self {
-            Command::Load(args) => args.json,
-            Command::Info(args) => args.json,
-            Command::Compress(args) => args.stream.json,
-            Command::Decompress(args) => args.stream.json,
-            Command::Pack(args) => args.json,
-            Command::Scene(args) => args.json,
-            Command::List(args) => args.json,
-            Command::Extract(args) => args.json,
-            Command::Cat(args) => args.json,
-            Command::Verify(args) => args.json,
-            Command::Diff(args) => args.json,
-            Command::Decode(args) => args.json,
-            Command::Report(args) => args.json,
-            Command::Bench(args) => args.json,
-            Command::Completions(args) => args.json,
-            Command::Man(args) => args.json,
-        }
-    }
-
-    /// What it does, in a word for a bar of progress.
-    pub(crate) fn doing(&self) -> &'static str {
-        match self {
-            Command::Load(_) | Command::Scene(_) => "loading",
-            Command::Info(_) => "looking",
-            Command::Compress(_) => "compressing",
-            Command::Decompress(_) => "decompressing",
-            Command::Pack(_) => "packing",
-            Command::List(_) => "listing",
-            Command::Extract(_) => "extracting",
-            Command::Cat(_) => "reading",
-            Command::Verify(_) => "verifying",
-            Command::Diff(_) => "comparing",
-            Command::Decode(_) => "decoding",
-            Command::Report(_) => "drawing",
-            Command::Bench(_) => "measuring",
-            Command::Completions(_) | Command::Man(_) => "writing",
-        }
-    }
 }
 
 /// Load files, folders and packages into memory through the engine, and drop them again.
@@ -135,7 +90,8 @@ pub(crate) struct LoadArgs {
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     pub(crate) block: Option<u64>,
     /// Threads that open files and decode [default: the cores less two, at least two]
-    #[arg(long, value_name = "N", value_parser = worker_counts())]
+    #[arg(long, value_name = "N",
+        value_parser = clap::value_parser!(u32).range(1..=i64::from(WORKERS_MAX)))]
     pub(crate) workers: Option<u32>,
     /// Memory that data waits in between device and destination, from 16K to 64G; a package's
     /// longest block must fit [default: 128M]
@@ -183,10 +139,6 @@ pub(crate) enum DirectWord {
     Always,
     /// Through the page cache
     Never,
-}
-
-fn worker_counts() -> clap::builder::RangedI64ValueParser<u32> {
-    clap::value_parser!(u32).range(1..=i64::from(WORKERS_MAX))
 }
 
 /// Reads a positive number of seconds.
@@ -341,58 +293,6 @@ pub(crate) struct ReportArgs {
     /// Print a JSON document about the trace; FILE.html must be a file
     #[arg(long)]
     pub(crate) json: bool,
-}
-
-/// Measure the engine beside its rivals, and both beside the limits of this machine.
-///
-/// Makes its own data from a seed, so it runs on a fresh machine. Every result is checked against a
-/// hash. With none named, all workloads run.
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  millstream bench --quick
-  millstream bench --quick --report report.html
-  millstream bench read --throttle 48,550 --rows rows.jsonl")]
-pub(crate) struct BenchArgs {
-    /// What to measure
-    #[arg(value_name = "WORKLOAD", value_parser = workload_names())]
-    pub(crate) workloads: Vec<String>,
-    /// Small data and few runs: seconds, not minutes
-    #[arg(long)]
-    pub(crate) quick: bool,
-    /// Where the data is kept [default: below the folder for temporary files]
-    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
-    pub(crate) corpus: Option<PathBuf>,
-    /// Counted runs of every case
-    #[arg(long, value_name = "N", value_parser = run_count)]
-    pub(crate) runs: Option<usize>,
-    /// Also read from a disk slowed down to these rates (needs root; 1 MB = 10^6 bytes)
-    #[arg(long, value_name = "MBPS", value_delimiter = ',', value_parser = rate)]
-    pub(crate) throttle: Vec<f64>,
-    /// Append every figure to this file, a JSON object a line
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(crate) rows: Option<PathBuf>,
-    /// Also write a page with pictures, tables and what the machine is, as one file of HTML
-    #[arg(
-        long,
-        value_name = "FILE.html",
-        value_hint = ValueHint::FilePath,
-        value_parser = path_words()
-    )]
-    pub(crate) report: Option<OsString>,
-    /// Print one JSON document instead of tables
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-fn workload_names() -> PossibleValuesParser {
-    PossibleValuesParser::new(millstream_bench::Workload::ALL.map(|workload| workload.name()))
-}
-
-fn run_count(text: &str) -> Result<usize, String> {
-    let range = 1..=millstream_bench::limits::RUNS_MAX;
-    let count = text.parse().ok().filter(|count| range.contains(count));
-    count.ok_or_else(|| format!("from {} to {} runs", range.start(), range.end()))
 }
 
 fn rate(text: &str) -> Result<f64, String> {

@@ -1,13 +1,11 @@
 //! Dropping files from the page cache before they are loaded.
 //!
-//! A file whose pages stay (another program has it mapped, or its file system lives in memory), and
-//! one of which the system does not tell this user whether they do, is told on standard error and
-//! loaded all the same: it is no failure, but the figures may not be those of a cold load then.
+//! A file whose pages stay (another program maps it, or its file system is in memory), or whose
+//! pages the system does not report, is reported on standard error and loaded all the same: it is
+//! no failure, but the figures may not be those of a cold load then.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt as _;
-
-use millstream_pak::names;
 
 use crate::failure;
 use crate::walk::Found;
@@ -35,9 +33,10 @@ pub(crate) fn drop_files(found: &[Found]) {
         else {
             continue;
         };
-        if let Err(error) = millstream_bench::cold::drop_file(&file, &one.path) {
+        if let Err(error) = millstream_io::fs::evict(&file) {
             stayed += 1;
-            first.get_or_insert_with(|| names::escape(error.to_string().as_bytes()));
+            let name = failure::shown(&one.path);
+            first.get_or_insert_with(|| format!("{name}: {error}"));
         }
     }
     if let Some(first) = first {

@@ -1,6 +1,5 @@
 //! The commands, one file each.
 
-pub(crate) mod bench;
 pub(crate) mod codec;
 pub(crate) mod decode;
 pub(crate) mod describe;

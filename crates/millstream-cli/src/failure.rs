@@ -9,13 +9,13 @@ use std::ffi::OsStr;
 use std::fmt;
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
-use std::process::ExitCode;
 
+use millstream::ErrorKind;
 use millstream_pak::names;
 use serde_json::{Value, json};
 
 use crate::limits::FAILURES_LISTED;
-use crate::{output, progress, signals};
+use crate::progress;
 
 /// Status of a command of which something failed.
 pub(crate) const STATUS_FAILED: u8 = 1;
@@ -35,11 +35,16 @@ pub(crate) struct Failure {
     kind: String,
 }
 
+/// A name as text.
+pub(crate) fn shown(name: impl AsRef<OsStr>) -> String {
+    names::escape(name.as_ref().as_bytes())
+}
+
 impl Failure {
     /// A failure of a whole file.
-    pub(crate) fn new(place: &OsStr, cause: impl Into<String>) -> Failure {
+    pub(crate) fn new(place: impl AsRef<OsStr>, cause: impl Into<String>) -> Failure {
         Failure {
-            place: names::escape(place.as_bytes()),
+            place: shown(place),
             offset: None,
             cause: cause.into(),
             kind: String::from("failed"),
@@ -47,7 +52,7 @@ impl Failure {
     }
 
     /// A system call on a file failed; `doing` completes "cannot".
-    pub(crate) fn io(place: &OsStr, doing: &str, error: &io::Error) -> Failure {
+    pub(crate) fn io(place: impl AsRef<OsStr>, doing: &str, error: &io::Error) -> Failure {
         let cause = format!("cannot {doing}: {}", explain(error));
         Failure::new(place, cause).kind(&error.kind())
     }
@@ -79,19 +84,15 @@ impl Failure {
     }
 
     /// The same failure with words before its cause.
-    pub(crate) fn with(self, words: &str) -> Failure {
-        Failure {
-            cause: words.to_owned() + &self.cause,
-            ..self
-        }
+    pub(crate) fn with(mut self, words: &str) -> Failure {
+        self.cause.insert_str(0, words);
+        self
     }
 
-    /// The same failure with its place in the file.
-    pub(crate) fn at(self, offset: u64) -> Failure {
-        Failure {
-            offset: Some(offset),
-            ..self
-        }
+    /// The same failure with its place in the file, if that is known.
+    pub(crate) fn at(mut self, offset: impl Into<Option<u64>>) -> Failure {
+        self.offset = offset.into();
+        self
     }
 }
 
@@ -121,6 +122,19 @@ pub(crate) fn explain(error: &io::Error) -> String {
         _ => return error.to_string(),
     };
     format!("{error}: {hint}")
+}
+
+/// The engine's refusal to start: wrong words, or a failure.
+pub(crate) fn refused(error: millstream::Error) -> Ending {
+    if error.kind() == ErrorKind::InvalidArgument {
+        return Ending::Usage(String::from(error.cause()));
+    }
+    let system = error.errno().map(io::Error::from_raw_os_error);
+    let cause = match system {
+        Some(system) => format!("{}: {}", explain(&system), error.cause()),
+        None => String::from(error.cause()),
+    };
+    Failure::new("the engine", cause).into()
 }
 
 /// What failed of a command: how many things, and the first of them in the order of the work.
@@ -185,8 +199,13 @@ impl Failures {
         }
     }
 
+    /// Whether a document has told them.
+    pub(crate) fn is_documented(&self) -> bool {
+        self.documented
+    }
+
     /// The lines about them.
-    fn summary(&self) -> String {
+    pub(crate) fn summary(&self) -> String {
         let noun = if self.count == 1 {
             "failure"
         } else {
@@ -222,32 +241,6 @@ impl From<Failure> for Ending {
     }
 }
 
-impl Ending {
-    /// Tells standard error, and gives the program's exit status. With `json`, standard output
-    /// gets a document if it has none yet.
-    pub(crate) fn report(self, json: bool) -> ExitCode {
-        match self {
-            Ending::Failed(mut failures) => {
-                if json && !failures.documented {
-                    let mut document = json!({});
-                    failures.document(&mut document);
-                    // That it cannot be printed is no news beside what failed before.
-                    let _ = output::print_json(&document);
-                }
-                tell(&failures.summary());
-                ExitCode::from(STATUS_FAILED)
-            }
-            Ending::ClosedPipe => signals::end_by(libc::SIGPIPE),
-            Ending::Interrupted => signals::end_by_last(),
-            Ending::Usage(message) => {
-                tell(&message);
-                tell("for the words of a command: millstream COMMAND --help");
-                ExitCode::from(STATUS_USAGE)
-            }
-        }
-    }
-}
-
 /// A line to standard error. Where nobody takes it, nothing can be done about it.
 pub(crate) fn tell(line: &str) {
     use io::Write as _;
@@ -262,13 +255,13 @@ mod tests {
 
     #[test]
     fn a_failure_names_file_offset_and_cause() {
-        let failure = Failure::new(OsStr::new("a\nb"), "cut").at(12);
+        let failure = Failure::new("a\nb", "cut").at(12);
         assert_eq!(
             Failures::new(1, [failure]).summary(),
             "1 failure, the first: a\\x0ab: at offset 12: cut"
         );
         let error = io::Error::from_raw_os_error(libc::ENOSPC);
-        let failure = Failure::io(OsStr::new("x"), "write", &error);
+        let failure = Failure::io("x", "write", &error);
         assert!(failure.to_string().ends_with("the disk is full"));
         assert_eq!(failure.document()["kind"], "storage_full");
     }
@@ -277,8 +270,7 @@ mod tests {
     fn the_first_ten_failures_are_listed_in_the_order_of_the_work() {
         let mut failures = Failures::default();
         for place in (0..25).rev() {
-            let name = place.to_string();
-            failures.add_at(place, Failure::new(OsStr::new(&name), "cut"));
+            failures.add_at(place, Failure::new(place.to_string(), "cut"));
         }
         let summary = failures.summary();
         let lines: Vec<&str> = summary.lines().collect();

@@ -99,7 +99,7 @@ pub(crate) fn refuse_fifo(path: &Path) -> Result<(), Failure> {
         return Ok(());
     }
     let cause = "a FIFO, whose opening waits for a writer; standard input, named -, may be one";
-    Err(Failure::new(path.as_os_str(), cause))
+    Err(Failure::new(path, cause))
 }
 
 impl Read for Input {

@@ -6,10 +6,6 @@ use std::time::Duration;
 /// enough that a pipe's progress is seen.
 pub(crate) const IO_CHUNK_BYTES: usize = 256 << 10;
 
-/// Names tried for the file beside an output. More than one is needed only where a process with
-/// the same number was killed and its files could not be removed.
-pub(crate) const TEMPORARY_NAMES_MAX: u32 = 1000;
-
 /// Failures that are listed; the others are only counted.
 pub(crate) const FAILURES_LISTED: usize = 10;
 
@@ -19,11 +15,14 @@ pub(crate) const EXTRACT_RATIO_MAX: u64 = 64;
 /// ... and so many of any package.
 pub(crate) const EXTRACT_BYTES_MIN: u64 = 1 << 30;
 
+/// Files that the list of a walk has room for from the beginning ...
+pub(crate) const LIST_FILES_MIN: usize = 1024;
+
+/// ... and bytes of an allocator's overhead for the path and the name of each.
+pub(crate) const LIST_OVERHEAD: usize = 64;
+
 /// Links followed from an output's name to the file meant, as many as Linux follows itself.
 pub(crate) const LINKS_MAX: u32 = 40;
-
-/// How long an interruption waits for the thread that is just creating or renaming an output.
-pub(crate) const ABANDON_WAIT: Duration = Duration::from_secs(2);
 
 /// Work shorter than this shows no progress bar.
 pub(crate) const PROGRESS_AFTER: Duration = Duration::from_secs(1);

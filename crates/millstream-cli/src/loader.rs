@@ -14,14 +14,13 @@
 use std::collections::VecDeque;
 use std::ffi::OsStr;
 use std::io::{BufWriter, Write as _};
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use millstream::{Batch, Buffer, ErrorKind, FileId, FileOptions, Queue, Read, Storage, Ticket};
-use millstream_pak::{BatchOptions, ContentCheck, names};
+use millstream_pak::{BatchOptions, ContentCheck, Package};
 use serde::Serialize;
 use xxhash_rust::xxh3::Xxh3Default;
 
@@ -39,9 +38,9 @@ pub(crate) struct Tally {
     pub(crate) files: u64,
     /// Requests submitted.
     pub(crate) requests: u64,
-    /// Bytes that landed.
+    /// Bytes of the files that were loaded.
     pub(crate) bytes: u64,
-    /// Bytes that they were on the disk.
+    /// Bytes that these files are on the disk.
     pub(crate) stored_bytes: u64,
     /// Files that failed.
     pub(crate) failures: Failures,
@@ -78,7 +77,7 @@ impl Hashes {
     }
 
     fn add(&mut self, name: &OsStr, hash: u64) -> Result<(), Ending> {
-        let (hash, name) = (format!("{hash:016x}"), names::escape(name.as_bytes()));
+        let (hash, name) = (format!("{hash:016x}"), failure::shown(name));
         match self {
             Hashes::Unwanted => Ok(()),
             Hashes::Kept(list) => {
@@ -112,24 +111,30 @@ pub(crate) struct Loader<'a> {
     pub(crate) found: &'a [Found],
     /// A request's timeout.
     pub(crate) timeout: Option<Duration>,
-    /// Entries of packages are requests of their own, though neighbors could be read at once.
-    pub(crate) apart: bool,
+    /// A trace is recorded: requests carry the names of their files.
+    pub(crate) traced: bool,
     /// Where hashes go.
     pub(crate) hashes: Hashes,
     /// Set by an interruption.
     pub(crate) interrupted: Arc<AtomicBool>,
 }
 
-/// A request on its way.
-struct Piece {
+/// A part of a file that is one request.
+#[derive(Clone, Copy)]
+struct Part {
     /// Which of the files.
     index: usize,
-    /// The request, or why the queue did not take it.
-    ticket: Result<Load, Failure>,
+    offset: u64,
     /// Bytes that it takes of the window.
     len: u64,
     /// The last of its file.
     last: bool,
+}
+
+/// A request on its way: its part, and why the queue did not take it if it did not.
+struct Piece {
+    part: Part,
+    ticket: Result<Load, Failure>,
 }
 
 /// What brings a piece.
@@ -148,16 +153,41 @@ struct Cursor {
     open: Option<FileId>,
 }
 
+impl Cursor {
+    /// The next part of the current file, which has `len` bytes.
+    fn part(&self, len: u64) -> Part {
+        let part_len = (len - self.offset).min(PIECE_BYTES);
+        Part {
+            index: self.index,
+            offset: self.offset,
+            len: part_len,
+            last: self.offset + part_len == len,
+        }
+    }
+
+    /// Moves behind a part.
+    fn pass(&mut self, part: Part) {
+        self.offset += part.len;
+        if part.last {
+            *self = Cursor {
+                index: part.index + 1,
+                ..Cursor::default()
+            };
+        }
+    }
+}
+
 /// What is being claimed: the pieces of one file, in order.
 #[derive(Default)]
-struct Landing {
+struct Claim {
     hasher: Option<Box<Xxh3Default>>,
+    bytes: u64,
     /// Of an entry of a package.
     check: Option<ContentCheck>,
     ended: Option<NotLoaded>,
 }
 
-impl Landing {
+impl Claim {
     fn fail(&mut self, failure: Failure) {
         if !matches!(self.ended, Some(NotLoaded::Failed(_))) {
             self.ended = Some(NotLoaded::Failed(failure));
@@ -189,7 +219,7 @@ impl Loader<'_> {
         let mut window = VecDeque::new();
         let mut window_bytes = 0;
         let mut cursor = Cursor::default();
-        let mut landing = Landing::default();
+        let mut claim = Claim::default();
         let (begun, processor_begun) = (Instant::now(), processor_time());
         loop {
             if has_room(&window, window_bytes) {
@@ -198,9 +228,9 @@ impl Loader<'_> {
             let Some(piece) = window.pop_front() else {
                 break;
             };
-            window_bytes -= piece.len;
-            progress.advance(piece.len);
-            self.claim(piece, &mut landing, &mut tally)?;
+            window_bytes -= piece.part.len;
+            progress.advance(piece.part.len);
+            self.claim(piece, &mut claim, &mut tally)?;
         }
         tally.elapsed = begun.elapsed();
         tally.processor = processor_time().saturating_sub(processor_begun);
@@ -231,13 +261,13 @@ impl Loader<'_> {
                     // The package has a batch of its own; two must not wait for each other.
                     batch.submit();
                     let pieces = self.submit_entries(cursor, tally);
-                    *window_bytes += pieces.iter().map(|piece| piece.len).sum::<u64>();
+                    *window_bytes += pieces.iter().map(|piece| piece.part.len).sum::<u64>();
                     window.extend(pieces);
                 }
                 Ok(len) => {
                     let piece = self.add(&mut batch, cursor, found, *len);
                     tally.requests += u64::from(piece.ticket.is_ok());
-                    *window_bytes += piece.len;
+                    *window_bytes += piece.part.len;
                     window.push_back(piece);
                 }
                 Err(failure) => {
@@ -257,40 +287,26 @@ impl Loader<'_> {
     fn add(&self, batch: &mut Batch, cursor: &mut Cursor, found: &Found, len: u64) -> Piece {
         let open = || self.storage.open(&found.path, FileOptions::default());
         let file = *cursor.open.get_or_insert_with(open);
-        let piece_len = (len - cursor.offset).min(PIECE_BYTES);
-        let last = cursor.offset + piece_len == len;
-        let mut request = if cursor.offset == 0 && last {
-            Read::whole(file)
-        } else {
-            Read::range(file, cursor.offset, piece_len)
+        let part = cursor.part(len);
+        cursor.pass(part);
+        let mut request = match part.offset == 0 && part.last {
+            true => Read::whole(file),
+            false => Read::range(file, part.offset, part.len),
         };
         if let Some(timeout) = self.timeout {
             request = request.timeout(timeout);
         }
-        if self.apart {
+        if self.traced {
             request = request.name(found.name.to_string_lossy());
         }
-        let index = cursor.index;
-        cursor.offset += piece_len;
-        if last {
-            *cursor = Cursor {
-                index: index + 1,
-                ..Cursor::default()
-            };
-        }
         let added = batch.add(request);
-        if last {
+        if part.last {
             // Refused only by a storage that is closing, which closes the file itself.
             let _ = batch.close(file);
         }
         let ticket = added.map(Load::Alone);
         let ticket = ticket.map_err(|error| describe(&found.path, &error));
-        Piece {
-            index,
-            ticket,
-            len: piece_len,
-            last,
-        }
+        Piece { part, ticket }
     }
 
     /// Submits the next entries of a package as one batch, or the next piece of a long one.
@@ -300,91 +316,78 @@ impl Loader<'_> {
             .as_ref()
             .expect("looked at by the caller");
         let package = &first.package;
-        let mut pieces: Vec<(Piece, millstream_pak::Piece)> = Vec::new();
+        let (mut parts, mut asked) = (Vec::new(), Vec::new());
         let mut bytes = 0;
         while let Some(found) = self.found.get(cursor.index) {
             let (Some(entry), Ok(len)) = (&found.entry, &found.len) else {
                 break;
             };
-            let piece_len = (len - cursor.offset).min(PIECE_BYTES);
-            let alone = self.apart || bytes + piece_len > BATCH_BYTES;
-            if !pieces.is_empty() && (alone || entry.package.root() != package.root()) {
+            let part = cursor.part(*len);
+            let full = bytes + part.len > BATCH_BYTES;
+            if !parts.is_empty() && (full || entry.package.root() != package.root()) {
                 break;
             }
-            let last = cursor.offset + piece_len == *len;
-            let asked = millstream_pak::Piece {
+            parts.push(part);
+            asked.push(millstream_pak::Piece {
                 index: entry.index,
-                offset: cursor.offset,
-                len: piece_len,
-            };
-            let piece = Piece {
-                index: cursor.index,
-                ticket: Err(Failure::new(found.path.as_os_str(), "")),
-                len: piece_len,
-                last,
-            };
-            pieces.push((piece, asked));
-            bytes += piece_len;
-            cursor.offset += piece_len;
-            if !last {
-                break;
-            }
-            *cursor = Cursor {
-                index: cursor.index + 1,
-                ..Cursor::default()
-            };
-            if self.apart || pieces.len() >= BATCH_PIECES {
+                offset: part.offset,
+                len: part.len,
+            });
+            bytes += part.len;
+            cursor.pass(part);
+            if !part.last || parts.len() >= BATCH_PIECES {
                 break;
             }
         }
-        let asked: Vec<millstream_pak::Piece> = pieces.iter().map(|(_, asked)| *asked).collect();
+        self.enqueue(package, &parts, &asked, tally)
+    }
+
+    /// Submits parts of a package, by what is asked for each, as one batch; each by itself if they
+    /// cannot be planned together.
+    fn enqueue(
+        &self,
+        package: &Package,
+        parts: &[Part],
+        asked: &[millstream_pak::Piece],
+        tally: &mut Tally,
+    ) -> Vec<Piece> {
         let options = BatchOptions {
             timeout: self.timeout,
             ..BatchOptions::default()
         };
-        let whole = package
-            .enqueue_pieces(self.queue, &asked, &options)
-            .map(Arc::new);
-        if let Ok(batch) = &whole {
+        let mut submit = |asked: &[millstream_pak::Piece]| {
+            let batch = package.enqueue_pieces(self.queue, asked, &options)?;
             tally.requests += batch.requests() as u64;
-        }
-        let mut out = Vec::with_capacity(pieces.len());
-        for (nth, (mut piece, asked)) in pieces.into_iter().enumerate() {
-            piece.ticket = match &whole {
+            Ok(Arc::new(batch))
+        };
+        let whole = submit(asked);
+        let pieces = parts.iter().enumerate().map(|(nth, part)| {
+            let load = match &whole {
                 Ok(batch) => Ok(Load::Together(Arc::clone(batch), nth)),
                 // One of them cannot be planned: each by itself tells which.
-                Err(_) => match package.enqueue_pieces(self.queue, &[asked], &options) {
-                    Ok(batch) => {
-                        tally.requests += batch.requests() as u64;
-                        Ok(Load::Together(Arc::new(batch), 0))
-                    }
-                    Err(error) => Err(package::describe(package.path(), &error)),
-                },
+                Err(_) => submit(&asked[nth..=nth]).map(|batch| Load::Together(batch, 0)),
             };
-            out.push(piece);
-        }
-        out
+            Piece {
+                part: *part,
+                ticket: load.map_err(|error| package::describe(package.path(), &error)),
+            }
+        });
+        pieces.collect()
     }
 
     /// Waits for a piece, hashes and drops it, and counts its file if it was the last of it.
-    fn claim(
-        &mut self,
-        piece: Piece,
-        landing: &mut Landing,
-        tally: &mut Tally,
-    ) -> Result<(), Ending> {
-        let found = &self.found[piece.index];
+    fn claim(&mut self, piece: Piece, claim: &mut Claim, tally: &mut Tally) -> Result<(), Ending> {
+        let found = &self.found[piece.part.index];
         let wanted = self.hashes.wanted();
         let mut landed = |bytes: &[u8]| {
+            claim.bytes += bytes.len() as u64;
             if wanted {
-                landing.hasher.get_or_insert_default().update(bytes);
+                claim.hasher.get_or_insert_default().update(bytes);
             }
         };
         let failed = match piece.ticket {
             Ok(Load::Alone(mut ticket)) => match ticket.wait() {
                 Ok(bytes) => {
-                    tally.bytes += bytes.len() as u64;
-                    tally.stored_bytes += bytes.len() as u64;
                     landed(&bytes);
                     None
                 }
@@ -393,12 +396,11 @@ impl Loader<'_> {
             },
             Ok(Load::Together(batch, nth)) => {
                 let checked = batch.wait(nth).and_then(|bytes| {
-                    check(&mut landing.check, found, &bytes)?;
+                    check(&mut claim.check, found, &bytes)?;
                     Ok(bytes)
                 });
                 match checked {
                     Ok(bytes) => {
-                        tally.bytes += bytes.len() as u64;
                         landed(&bytes);
                         None
                     }
@@ -409,25 +411,40 @@ impl Loader<'_> {
         };
         match failed {
             None => {}
-            Some(NotLoaded::Failed(failure)) => landing.fail(failure),
+            Some(NotLoaded::Failed(failure)) => claim.fail(failure),
             Some(NotLoaded::Canceled) => {
-                landing.ended.get_or_insert(NotLoaded::Canceled);
+                claim.ended.get_or_insert(NotLoaded::Canceled);
             }
         }
-        if !piece.last {
+        if !piece.part.last {
             return Ok(());
         }
-        let Landing { hasher, ended, .. } = std::mem::take(landing);
+        self.count(piece.part.index, std::mem::take(claim), tally)
+    }
+
+    /// Counts a file whose pieces have all been claimed, and hands on its hash.
+    fn count(&mut self, index: usize, claim: Claim, tally: &mut Tally) -> Result<(), Ending> {
+        let found = &self.found[index];
+        let Claim {
+            hasher,
+            bytes,
+            ended,
+            ..
+        } = claim;
         match ended {
-            Some(NotLoaded::Failed(failure)) => tally.failures.add_at(piece.index, failure),
+            Some(NotLoaded::Failed(failure)) => tally.failures.add_at(index, failure),
             Some(NotLoaded::Canceled) => tally.canceled += 1,
             None => {
-                if let Some(entry) = &found.entry {
-                    let storing = entry.package.storing(entry.index);
-                    tally.stored_bytes += storing.map_or(0, |storing| storing.stored_bytes);
-                }
+                tally.bytes += bytes;
+                tally.stored_bytes += match &found.entry {
+                    None => bytes,
+                    Some(entry) => {
+                        let storing = entry.package.storing(entry.index);
+                        storing.map_or(0, |storing| storing.stored_bytes)
+                    }
+                };
                 // An entry of no bytes has a hash, too.
-                let hasher = hasher.or_else(|| wanted.then(Box::default));
+                let hasher = hasher.or_else(|| self.hashes.wanted().then(Box::default));
                 if let Some(hasher) = hasher {
                     self.hashes.add(&found.name, hasher.digest())?;
                 }
@@ -480,12 +497,9 @@ pub(crate) fn describe(path: &Path, error: &millstream::Error) -> Failure {
         (None, "") => format!("{:?}", error.kind()),
         (None, cause) => String::from(cause),
     };
-    let failure = Failure::new(error.path().unwrap_or(path).as_os_str(), cause);
-    let failure = failure.kind(&error.kind());
-    match error.len() {
-        0 | u64::MAX => failure,
-        _ => failure.at(error.offset()),
-    }
+    let offset = Some(error.offset()).filter(|_| !matches!(error.len(), 0 | u64::MAX));
+    let failure = Failure::new(error.path().unwrap_or(path), cause);
+    failure.kind(&error.kind()).at(offset)
 }
 
 /// Processor time of all threads of the program so far.

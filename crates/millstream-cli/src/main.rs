@@ -1,7 +1,8 @@
 //! The program `millstream`.
 //!
-//! A call is parsed by `args`, done by one file of `commands`, and ends with a status by
-//! `failure`. Outputs go through `output`, which leaves no partial file behind, whatever happens.
+//! A call is parsed by `args`, done by one file of `commands`, and ends with a status
+//! here, in the words of `failure`. Outputs go through `output`, which leaves no partial file
+//! behind, whatever happens.
 
 mod args;
 mod cold;
@@ -10,62 +11,94 @@ mod failure;
 mod input;
 mod limits;
 mod loader;
-mod machine;
 mod output;
 mod package;
 mod progress;
-mod record;
 mod signals;
 mod size;
 mod standard;
 mod table;
 mod walk;
 
-use std::ffi::OsStr;
 use std::io;
 use std::process::ExitCode;
 
-use clap::Parser as _;
+use clap::{CommandFactory as _, FromArgMatches as _};
 
 use args::{Call, Command};
-use failure::{Ending, Failure};
+use failure::{Ending, Failure, STATUS_FAILED, STATUS_USAGE, tell};
 
 fn main() -> ExitCode {
-    let call = match Call::try_parse() {
-        Ok(call) => call,
+    let matches = match Call::command().try_get_matches() {
+        Ok(matches) => matches,
         Err(error) => return answer(&error),
     };
-    let watched = signals::watch()
-        .map_err(|error| Failure::io(OsStr::new("signals"), "watch for", &error).into());
-    let ended = watched.and_then(|()| {
-        progress::watch(call.command.doing());
-        run(&call.command)
-    });
+    let call = Call::from_arg_matches(&matches).expect("the definitions are the same");
+    // Every command has this option.
+    let json = matches
+        .subcommand()
+        .is_some_and(|(_, args)| args.get_flag("json"));
+    let watched =
+        signals::watch().map_err(|error| Failure::io("signals", "watch for", &error).into());
+    let ended = watched.and_then(|()| run(&call.command));
     progress::silence();
     match ended {
         Ok(()) => ExitCode::SUCCESS,
-        Err(ending) => ending.report(call.command.json()),
+        Err(ending) => report(ending, json),
     }
 }
 
 fn run(command: &Command) -> Result<(), Ending> {
     match command {
-        Command::Load(args) => commands::load::load(args),
-        Command::Info(args) => commands::info::info(args),
-        Command::Compress(args) => commands::codec::compress(args),
-        Command::Decompress(args) => commands::codec::decompress(args),
-        Command::Pack(args) => commands::pack::pack(args),
-        Command::Scene(args) => commands::scene::scene(args),
-        Command::List(args) => commands::list::list(args),
-        Command::Extract(args) => commands::extract::extract(args),
-        Command::Cat(args) => commands::list::cat(args),
-        Command::Verify(args) => commands::verify::verify(args),
-        Command::Diff(args) => commands::diff::diff(args),
-        Command::Decode(args) => commands::decode::decode(args),
-        Command::Report(args) => commands::report::report(args),
-        Command::Bench(args) => commands::bench::bench(args),
-        Command::Completions(args) => commands::describe::completions(args),
-        Command::Man(args) => commands::describe::man(args),
+        Command::Load(args) => show("loading", args, commands::load::load),
+        Command::Info(args) => show("looking", args, commands::info::info),
+        Command::Compress(args) => show("compressing", args, commands::codec::compress),
+        Command::Decompress(args) => show("decompressing", args, commands::codec::decompress),
+        Command::Pack(args) => show("packing", args, commands::pack::pack),
+        Command::Scene(args) => show("loading", args, commands::scene::scene),
+        Command::List(args) => show("listing", args, commands::list::list),
+        Command::Extract(args) => show("extracting", args, commands::extract::extract),
+        Command::Cat(args) => show("reading", args, commands::list::cat),
+        Command::Verify(args) => show("verifying", args, commands::verify::verify),
+        Command::Diff(args) => show("comparing", args, commands::diff::diff),
+        Command::Decode(args) => show("decoding", args, commands::decode::decode),
+        Command::Report(args) => show("drawing", args, commands::report::report),
+        Command::Completions(args) => show("writing", args, commands::describe::completions),
+        Command::Man(args) => show("writing", args, commands::describe::man),
+    }
+}
+
+/// Runs a command; `doing` is shown while it takes long.
+fn show<A>(
+    doing: &'static str,
+    args: &A,
+    work: fn(&A) -> Result<(), Ending>,
+) -> Result<(), Ending> {
+    progress::watch(doing);
+    work(args)
+}
+
+/// Tells standard error how a command ended, and gives the program's exit status. With `json`,
+/// standard output gets a document if it has none yet.
+fn report(ending: Ending, json: bool) -> ExitCode {
+    match ending {
+        Ending::Failed(mut failures) => {
+            if json && !failures.is_documented() {
+                let mut document = serde_json::json!({});
+                failures.document(&mut document);
+                // That it cannot be printed is no news beside what failed before.
+                let _ = output::print_json(&document);
+            }
+            tell(&failures.summary());
+            ExitCode::from(STATUS_FAILED)
+        }
+        Ending::ClosedPipe => signals::end_by(libc::SIGPIPE),
+        Ending::Interrupted => signals::end_by_last(),
+        Ending::Usage(message) => {
+            tell(&message);
+            tell("for the words of a command: millstream COMMAND --help");
+            ExitCode::from(STATUS_USAGE)
+        }
     }
 }
 
@@ -77,14 +110,16 @@ fn answer(error: &clap::Error) -> ExitCode {
         false => standard::check(1).and_then(|()| error.print()),
     };
     if error.use_stderr() {
-        return ExitCode::from(failure::STATUS_USAGE);
+        return ExitCode::from(STATUS_USAGE);
     }
     match printed {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ending::ClosedPipe.report(false),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+            report(Ending::ClosedPipe, false)
+        }
         Err(error) => {
-            let failure = Failure::io(OsStr::new("standard output"), "write", &error);
-            Ending::from(failure).report(false)
+            let failure = Failure::io("standard output", "write", &error);
+            report(failure.into(), false)
         }
     }
 }

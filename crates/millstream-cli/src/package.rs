@@ -1,14 +1,12 @@
 //! What the commands on packages share: opening, and the words for errors.
 
-use std::ffi::OsStr;
 use std::path::Path;
 
 use millstream::{CodecId, Queue, QueueOptions, Storage, StorageOptions};
 use millstream_pak::{DictionaryUse, Error, Package, Storing};
 use serde_json::{Value, json};
 
-use crate::commands::load::refused;
-use crate::failure::{self, Ending, Failure};
+use crate::failure::{self, Ending, Failure, refused};
 use crate::size;
 use crate::table::Table;
 
@@ -69,11 +67,7 @@ pub(crate) fn describe(path: &Path, error: &Error) -> Failure {
         (_, Some(system)) => &system.kind(),
         (None, None) => &error.kind(),
     };
-    let failure = Failure::new(place, cause).kind(kind);
-    match error.offset() {
-        Some(offset) => failure.at(offset),
-        None => failure,
-    }
+    Failure::new(place, cause).kind(kind).at(error.offset())
 }
 
 /// The codecs of an entry as one word.
@@ -81,13 +75,16 @@ pub(crate) fn codec_word(storing: &Storing) -> String {
     if storing.codecs.is_empty() {
         return String::from(CodecId::STORED.name());
     }
-    let word = |codec: &CodecId| match *codec {
-        // Blocks know their raw size, so they need no frame.
+    let words: Vec<&str> = storing.codecs.iter().map(codec_name).collect();
+    words.join("+")
+}
+
+/// The name of a codec of blocks. These know their raw size, so LZ4 needs no frame.
+pub(crate) fn codec_name(codec: &CodecId) -> &'static str {
+    match *codec {
         CodecId::LZ4_BLOCK => CodecId::LZ4.name(),
         codec => codec.name(),
-    };
-    let words: Vec<&str> = storing.codecs.iter().map(word).collect();
-    words.join("+")
+    }
 }
 
 /// Adds a row for each dictionary of a package.
@@ -100,7 +97,7 @@ pub(crate) fn dictionary_rows(table: &mut Table, uses: &[DictionaryUse]) {
             one.blocks,
             size::display(one.stored_bytes)
         );
-        table.row("dictionary", one.bytes.to_string(), remark);
+        table.row("dictionary", one.bytes, remark);
     }
 }
 
@@ -133,9 +130,4 @@ pub(crate) fn is_package(path: &Path) -> bool {
 /// A hash as text.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// The words of a path as a place.
-pub(crate) fn place(path: &Path) -> &OsStr {
-    path.as_os_str()
 }

@@ -109,6 +109,11 @@ impl Progress {
         }
     }
 
+    /// Counts up to `bytes` in all.
+    pub(crate) fn reach(&mut self, bytes: u64) {
+        self.advance(bytes - self.done_bytes);
+    }
+
     /// Counts `bytes` more.
     pub(crate) fn advance(&mut self, bytes: u64) {
         self.done_bytes += bytes;
@@ -131,26 +136,9 @@ impl Progress {
 impl Drop for Progress {
     fn drop(&mut self) {
         if self.bar.is_some() {
-            clear();
+            take_away(&mut shown());
         }
     }
-}
-
-/// Shows a line about what is being done, in place of the last one.
-pub(crate) fn say(what: &str) {
-    let mut shown = shown();
-    if shown.silent {
-        return;
-    }
-    let bar = shown
-        .bar
-        .get_or_insert_with(|| bar("", None, "{msg}", Instant::now()));
-    bar.set_message(String::from(what));
-}
-
-/// Takes the bar away, if one is shown.
-pub(crate) fn clear() {
-    take_away(&mut shown());
 }
 
 /// Shows a bar in place of the last one.

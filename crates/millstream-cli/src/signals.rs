@@ -29,9 +29,11 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use millstream_io::fs::abandon_temporary_files;
+
 use crate::failure::{self, STATUS_FAILED};
 use crate::limits::INTERRUPT_GRACE;
-use crate::{output, progress};
+use crate::progress;
 
 /// The signals that end the program, with their names.
 const ENDING: [(libc::c_int, &str); 4] = [
@@ -116,7 +118,7 @@ static LAST: AtomicI32 = AtomicI32::new(0);
 
 fn interrupt(signal: libc::c_int, watched: &libc::sigset_t) {
     LAST.store(signal, Ordering::Release);
-    output::abandon_all();
+    abandon_temporary_files();
     progress::silence();
     let known = ENDING.iter().find(|(number, _)| *number == signal);
     let (_, name) = known.expect("one of those that are waited for");

@@ -1,5 +1,7 @@
 //! Tables for people: a name, a value, and what is to be said about it.
 
+use std::fmt::Display;
+
 /// Rows of text, printed in aligned columns.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
@@ -11,22 +13,19 @@ impl Table {
     pub(crate) fn row(
         &mut self,
         name: &str,
-        value: impl Into<String>,
-        remark: impl Into<String>,
+        value: impl Display,
+        remark: impl Display,
     ) -> &mut Table {
-        self.rows
-            .push([String::from(name), value.into(), remark.into()]);
+        let cells = [name.to_string(), value.to_string(), remark.to_string()];
+        self.rows.push(cells);
         self
     }
 
     /// The table as lines.
     pub(crate) fn text(&self) -> String {
         let width = |column: usize| {
-            self.rows
-                .iter()
-                .map(|row| row[column].chars().count())
-                .max()
-                .unwrap_or(0)
+            let cells = self.rows.iter().map(|row| row[column].chars().count());
+            cells.max().unwrap_or(0)
         };
         let (names, values) = (width(0), width(1));
         let mut text = String::new();

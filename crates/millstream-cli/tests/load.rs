@@ -11,7 +11,7 @@ use std::process::{Command, Output, Stdio};
 
 use common::{
     SmallDisk, as_ordinary_user, expect_quiet_success, expect_status, installed, is_root, kill,
-    make_fifo, millstream, mixed_bytes, names_in, ordinary_user_can_start, run, wait,
+    limited, make_fifo, millstream, mixed_bytes, names_in, ordinary_user_can_start, run, wait,
 };
 use rustix::process::Signal;
 use serde_json::Value;
@@ -286,6 +286,13 @@ fn the_table_says_where_the_time_went() {
             "no {row} in:\n{table}"
         );
     }
+    // The device is busy or idle at most all of the time.
+    let shares = table.lines().filter(|line| line.starts_with("device"));
+    let shares = shares.filter_map(|line| line.split_once(" %")?.0.split(' ').next_back());
+    let sum: u32 = shares
+        .map(|share| share.parse::<u32>().expect("a number"))
+        .sum();
+    assert!(sum <= 101, "rounded shares of {sum} % in:\n{table}");
 }
 
 #[test]
@@ -591,6 +598,40 @@ fn memory_is_bounded_whatever_the_size() {
     assert!(peak_kib > 0 && peak_kib < MEMORY_KIB_MAX, "{peak_kib} KiB");
 }
 
+#[test]
+fn a_list_of_files_that_memory_does_not_suffice_for_is_a_failure() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    for index in 0..20_000 {
+        let name = format!("{index:0200}");
+        std::fs::write(folder.path().join(name), "x").expect("a file");
+    }
+    let path = folder.path().to_str().expect("a plain path");
+    let words = [
+        "load",
+        "--backend",
+        "threads",
+        "--staging",
+        "1M",
+        "--workers",
+        "1",
+        path,
+    ];
+    // Below and above the limits at which the list is what memory lacks for, it is the engine.
+    let is_list = (50_000..2_000_000).step_by(1_500).find_map(|kib| {
+        let output = run(&mut limited(&format!("-v {kib}"), &words));
+        match output.status.code() {
+            Some(0) => Some(false),
+            Some(1) if common::errors(&output).contains("no memory for a list") => Some(true),
+            _ => None,
+        }
+    });
+    assert_eq!(
+        is_list,
+        Some(true),
+        "the list was never what memory lacked for"
+    );
+}
+
 /// Waits until a child has opened a file: then its requests are on their way.
 fn wait_until_open(child: &std::process::Child, path: &Path) {
     let descriptors = PathBuf::from(format!("/proc/{}/fd", child.id()));
@@ -688,7 +729,7 @@ fn a_trace_that_cannot_be_written_is_a_failure_beside_the_document() {
 }
 
 #[test]
-fn who_is_not_told_what_is_cached_is_told_so() {
+fn a_file_of_another_user_is_dropped_from_the_page_cache_too() {
     if !is_root() || !ordinary_user_can_start() {
         println!("SKIP: needs root, to be another than the file's owner");
         return;
@@ -696,12 +737,17 @@ fn who_is_not_told_what_is_cached_is_told_so() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let file = folder.path().join("file");
     std::fs::write(&file, vec![1; 100_000]).expect("a file");
+    // Pages that are not written back yet stay.
+    std::fs::File::open(&file)
+        .and_then(|file| file.sync_all())
+        .expect("ours");
     let open = std::fs::Permissions::from_mode(0o755);
     std::fs::set_permissions(folder.path(), open).expect("ours");
     let mut command = load(&["--cold", "--json"], &[&file]);
     let output = run(as_ordinary_user(&mut command));
+    // On a busy machine pages may stay; that the user owns no file is no reason.
     let errors = expect_status(&output, 0);
-    assert!(errors.contains("told only to a file's owner"), "{errors}");
-    assert!(!errors.contains("another process"), "{errors}");
+    let stayed = errors.contains("stay in the page cache");
+    assert!(errors.is_empty() || stayed, "{errors}");
     assert_eq!(json(&output)["raw_bytes"], 100_000);
 }

@@ -174,6 +174,149 @@ fn a_trace_of_a_load_orders_a_package() {
 }
 
 #[test]
+fn a_traced_load_issues_the_requests_of_an_untraced_one_and_names_every_entry() {
+    for words in [&[][..], &["--codec", "stored"]] {
+        let packed = Packed::new(words);
+        let (package, trace) = (packed.path("p.mpak"), packed.path("t.json"));
+        let plain = told(&["load", "--json", &package]);
+        let traced = told(&["load", "--json", &package, "--trace", &trace]);
+        assert_eq!(traced["requests"], plain["requests"]);
+        assert!(plain["requests"].as_u64() < Some(packed.files.len() as u64));
+        let text = std::fs::read(&trace).expect("read");
+        let trace: Value = serde_json::from_slice(&text).expect("JSON");
+        let events = trace["traceEvents"].as_array().expect("a list");
+        // Reads of the package's own tables carry the name of its file.
+        let is_request =
+            |event: &&Value| event["ph"] == "X" && event["tid"] == 1 && event["name"] != "p.mpak";
+        let requests: Vec<&Value> = events.iter().filter(is_request).collect();
+        assert_eq!(plain["requests"], requests.len());
+        let mut names: Vec<&str> = Vec::new();
+        for event in requests {
+            match event["args"]["names"].as_array() {
+                Some(several) => names.extend(several.iter().filter_map(Value::as_str)),
+                None => names.extend(event["name"].as_str()),
+            }
+        }
+        names.sort_unstable();
+        let expected: Vec<&str> = packed.files.keys().map(String::as_str).collect();
+        assert_eq!(names, expected);
+    }
+}
+
+#[test]
+fn what_fails_is_not_counted_and_has_no_table() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (root, package) = (folder.path().join("in"), folder.path().join("p.mpak"));
+    std::fs::create_dir(&root).expect("made");
+    // Longer than one piece of a load, so that its first bytes land before the damage is found.
+    std::fs::write(root.join("long"), mixed_bytes(3, 40 << 20)).expect("written");
+    let words = [
+        "pack",
+        text(&root),
+        "-o",
+        text(&package),
+        "--codec",
+        "stored",
+    ];
+    expect_quiet_success(&run(&mut millstream(&words)));
+    let mut bytes = std::fs::read(&package).expect("read");
+    let at = bytes.len() - (2 << 20);
+    bytes[at] ^= 1;
+    std::fs::write(&package, bytes).expect("written");
+    let output = run(&mut millstream(&["load", "--json", text(&package)]));
+    expect_status(&output, 1);
+    let document: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(document["raw_bytes"], 0);
+    assert_eq!(document["stored_bytes"], 0);
+    for words in [
+        ["load", text(&package)].as_slice(),
+        &["load", "/nonexistent/file"],
+        &["extract", text(&package), text(&folder.path().join("out"))],
+    ] {
+        let output = run(&mut millstream(words));
+        expect_status(&output, 1);
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "", "{words:?}");
+    }
+}
+
+#[test]
+fn links_are_followed_inside_the_folder_skipped_or_refused() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (root, package) = (folder.path().join("in"), folder.path().join("p.mpak"));
+    std::fs::create_dir_all(root.join("sub")).expect("made");
+    std::fs::write(root.join("a"), "content").expect("written");
+    let link = |target: &str, name: &str| {
+        std::os::unix::fs::symlink(target, root.join(name)).expect("linked");
+    };
+    link("a", "b");
+    link("../a", "sub/c");
+    link("sub", "dir");
+    let pack = |links: &str| {
+        let words = ["pack", text(&root), "-o", text(&package), "--links", links];
+        run(&mut millstream(&words))
+    };
+    let listed = || -> Vec<String> {
+        let listed = told(&["list", "--json", text(&package)]);
+        let entries = listed.as_array().expect("a list").iter();
+        let names = entries.filter_map(|entry| entry["name"].as_str());
+        names.map(String::from).collect()
+    };
+    expect_quiet_success(&pack("follow"));
+    assert_eq!(listed(), ["a", "b", "dir/c", "sub/c"]);
+    let output = run(&mut millstream(&["cat", text(&package), "dir/c"]));
+    assert_eq!(output.stdout, b"content");
+    expect_quiet_success(&pack("skip"));
+    assert_eq!(listed(), ["a"]);
+    assert!(expect_status(&pack("refuse"), 1).contains("3 failures"));
+    for (target, name, cause) in [
+        ("/etc/passwd", "out", "leads out of the folder"),
+        ("..", "above", "leads out of the folder"),
+        ("..", "sub/loop", "has no end"),
+        ("self", "self", "leads to itself"),
+        ("nothing", "dangling", "dangling"),
+    ] {
+        link(target, name);
+        let errors = expect_status(&pack("follow"), 1);
+        assert!(errors.contains(cause) && errors.contains(name), "{errors}");
+        std::fs::remove_file(root.join(name)).expect("removed");
+    }
+    // Two folders that lead to each other.
+    std::fs::create_dir(root.join("other")).expect("made");
+    link("../sub", "other/x");
+    link("../other", "sub/y");
+    assert!(expect_status(&pack("follow"), 1).contains("has no end"));
+    // Folders with two links each to the next: 2^40 paths, and no loop.
+    for rung in 0..40 {
+        std::fs::create_dir(root.join(format!("rung{rung}"))).expect("made");
+    }
+    for rung in 1..40 {
+        for side in ["a", "b"] {
+            let name = format!("rung{}/{side}", rung - 1);
+            link(&format!("../rung{rung}"), &name);
+        }
+    }
+    assert!(expect_status(&pack("follow"), 1).contains("than a walk may"));
+}
+
+#[test]
+fn a_file_of_sysfs_is_said_to_be_one() {
+    let (place, name) = ("/sys/kernel/mm/transparent_hugepage", "enabled");
+    let file = format!("{place}/{name}");
+    if !Path::new(&file).exists() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let package = folder.path().join("p.mpak");
+    for words in [
+        ["load", &file, "--hash", "--json"],
+        ["pack", place, "-o", text(&package)],
+    ] {
+        let errors = expect_status(&run(&mut millstream(&words)), 1);
+        assert!(errors.contains("sysfs"), "{errors}");
+    }
+}
+
+#[test]
 fn patterns_choose_what_is_extracted() {
     let packed = Packed::new(&[]);
     let (package, out) = (packed.path("p.mpak"), packed.path("out"));
@@ -351,7 +494,7 @@ fn what_cannot_be_packed_leaves_no_package() {
     let folder = tempfile::tempdir().expect("a folder");
     let (root, package) = (folder.path().join("in"), folder.path().join("p.mpak"));
     files(&root);
-    std::os::unix::fs::symlink("words", root.join("link")).expect("linked");
+    std::os::unix::fs::symlink("/", root.join("link")).expect("linked");
     let words = ["pack", text(&root), "-o", text(&package)];
     let output = run(&mut millstream(&words));
     expect_status(&output, 1);
@@ -425,7 +568,11 @@ fn an_interrupted_pack_leaves_nothing_beside_the_package() {
     let words = ["pack", text(&root), "-o", text(&package), "--codec", "zlib"];
     let mut child = millstream(&words).spawn().expect("started");
     let begun = std::time::Instant::now();
-    while names_in(folder.path()).len() < 2 && begun.elapsed().as_secs() < 20 {
+    while common::unfinished_of(&child, folder.path()).is_none() {
+        assert!(
+            begun.elapsed() < common::PATIENCE,
+            "no unfinished package appears"
+        );
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
     common::kill(&child, rustix::process::Signal::TERM);

@@ -1,4 +1,4 @@
-//! `report` and `bench --report`: a page, or an error and no file.
+//! `report`: a page, or an error and no file.
 
 mod common;
 
@@ -107,39 +107,4 @@ fn what_is_no_trace_is_told_with_its_place_and_leaves_the_old_page() {
     ] {
         expect_status(&run(millstream(words).current_dir(folder.path())), 2);
     }
-}
-
-#[test]
-fn a_benchmark_writes_its_page() {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let words = ["bench", "startup", "--quick", "--runs", "1"];
-    let paths = [
-        "--corpus",
-        "corpus",
-        "--report",
-        "page.html",
-        "--rows",
-        "rows.jsonl",
-    ];
-    // A folder that is not there is told before anything is measured.
-    let mut early = millstream(&words);
-    early.args(["--report", "none/page.html", "--corpus", "corpus"]);
-    expect_status(&run(early.current_dir(folder.path())), 1);
-    assert!(names_in(folder.path()).is_empty());
-    let output = run(millstream(&words).args(paths).current_dir(folder.path()));
-    assert!(output.status.success(), "{output:?}");
-    let page = std::fs::read_to_string(folder.path().join("page.html")).expect("the page");
-    for part in [
-        "512 files cold",
-        "kernel",
-        "load before",
-        "one run",
-        "Goals",
-    ] {
-        assert!(page.contains(part), "{part} is missing");
-    }
-    assert_eq!(
-        names_in(folder.path()),
-        ["corpus", "page.html", "rows.jsonl"]
-    );
 }

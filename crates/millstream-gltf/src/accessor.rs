@@ -1,8 +1,8 @@
 //! Accessors of a loaded scene: typed elements straight in the loaded buffers.
 //!
 //! Where the layout allows it (no gaps, no sparse elements, aligned), [`Elements::as_slice`] is a
-//! view without a copy; else [`Elements::to_vec`] makes one. Whatever the stored type (bytes and
-//! shorts of `KHR_mesh_quantization`, normalised or not), [`Elements::to_f32`] gives floats, and
+//! view without a copy; else [`Elements::to_vec`] copies. For any stored type (bytes and
+//! shorts of `KHR_mesh_quantization`, normalized or not), [`Elements::to_f32`] gives floats, and
 //! [`Elements::to_indices`] gives indices.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -50,7 +50,7 @@ element!(one [[f32; 3]; 3], F32, Mat3);
 element!(one [[f32; 4]; 4], F32, Mat4);
 element!(one [[f32; 2]; 2], F32, Mat2);
 
-/// Elements that differ, as they lie in buffers.
+/// The sparse elements of an accessor, as they are stored.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SparseBytes<'a> {
     pub(crate) indices: &'a [u8],
@@ -84,7 +84,7 @@ impl<'a> Elements<'a> {
         }
     }
 
-    /// How many there are.
+    /// The number of elements.
     #[must_use]
     pub fn count(&self) -> usize {
         usize::try_from(self.accessor.count).expect("checked against a loaded buffer or a bound")
@@ -135,7 +135,7 @@ impl<'a> Elements<'a> {
             .collect())
     }
 
-    /// The elements as arrays of `N` floats. Integers become what they stand for: normalised ones
+    /// The elements as arrays of `N` floats. Integers become what they stand for: normalized ones
     /// fractions, others their value. Matrices have their numbers column by column.
     ///
     /// # Errors
@@ -163,7 +163,7 @@ impl<'a> Elements<'a> {
     /// The elements as indices.
     ///
     /// # Errors
-    /// Elements that are no unsigned single numbers, or wrong sparse indices.
+    /// Elements that are not unsigned scalars, or wrong sparse indices.
     pub fn to_indices(&self) -> Result<Vec<u32>> {
         let unsigned = [Component::U8, Component::U16, Component::U32];
         let component = self.accessor.component;
@@ -171,7 +171,7 @@ impl<'a> Elements<'a> {
             return Err(Error::new(
                 ErrorKind::Invalid,
                 "",
-                "the elements are no indices",
+                "the elements are not unsigned scalars",
             ));
         }
         let mut out = Vec::with_capacity(self.count());
@@ -202,7 +202,7 @@ impl<'a> Elements<'a> {
         Ok(packed)
     }
 
-    /// Shows each element's bytes.
+    /// Calls `show` with the bytes of each element.
     fn each(&self, mut show: impl FnMut(&[u8])) -> Result<()> {
         let len = self.element_bytes();
         match (self.bytes, self.sparse) {
@@ -227,7 +227,7 @@ fn apply(sparse: SparseBytes<'_>, len: usize, packed: &mut [u8]) -> Result<()> {
             .get_mut(index.saturating_mul(len)..)
             .and_then(|rest| rest.get_mut(..len));
         let Some(place) = place.filter(|_| index >= next) else {
-            let cause = format!("sparse index {index} is beyond the accessor or out of order");
+            let cause = format!("sparse index {index} exceeds the accessor or is out of order");
             return Err(Error::new(ErrorKind::Invalid, "", cause));
         };
         place.copy_from_slice(value);
@@ -242,7 +242,7 @@ fn unsigned_number(bytes: &[u8]) -> u32 {
     u32::from_le_bytes(word)
 }
 
-/// A number as a float. Normalised integers by the equations of the specification, section 3.11.
+/// A number as a float. Normalized integers by the equations of the specification, section 3.11.
 fn number(bytes: &[u8], component: Component, normalized: bool) -> f32 {
     let unsigned = unsigned_number(bytes);
     let (value, most) = match component {

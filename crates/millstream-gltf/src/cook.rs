@@ -1,14 +1,14 @@
 //! Cooking scenes: images are decoded once, when a package is made, and stored ready for upload.
 //!
 //! Beside a `.gltf`, images keep their names and become [`Image`](crate::image::Image) bytes, so
-//! every reader of the package that looks at an image's first bytes finds out. Images inside a GLB
+//! readers of the package recognize them by their first bytes. Images inside a GLB
 //! become entries of their own beside it, and the GLB is written anew without them, naming them.
-//! What cannot be decoded, and scenes that cannot be read, stay as they are: who loads them is told
-//! what is wrong with them.
+//! Images that cannot be decoded and scenes that cannot be parsed stay as they are: loading them
+//! reports the error.
 //!
-//! Pixels as RGBA8 are those that decoding would have given. BC1, BC3 and BC7 are lossy; they are
+//! RGBA8 pixels are those of the decoder. BC1, BC3 and BC7 are lossy; they are
 //! encoded by the crate `block_compression` (the ISPC texture compressor in Rust), with levels down
-//! to one pixel. Levels are averaged in linear light where a material uses the image as a colour,
+//! to one pixel. Levels are averaged in linear light where a material uses the image as a color,
 //! and as numbers where it does not (normals, roughness).
 
 mod blocks;
@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use millstream_pak::{Cook, CookError, Cooked, CookedEntry, Pantry};
+use millstream_pak::{Cook, CookError, Cooked, CookedEntry, Inputs};
 
 use crate::image::{Format, HEADER_BYTES, ImageLimits, Layout, decode_vec};
 use crate::limits;
@@ -27,7 +27,7 @@ use crate::model::Model;
 use crate::plan::{self, Origin, Purpose, SceneFile};
 use crate::record::{describe_image, describe_scene, is_scene};
 
-/// What images become.
+/// The format of cooked images.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Target {
@@ -45,7 +45,7 @@ pub enum Target {
 }
 
 impl Target {
-    /// All there are, with their names.
+    /// All targets, with their names.
     pub const ALL: [(&'static str, Target); 5] = [
         ("rgba8", Target::Rgba8),
         ("rgba8-levels", Target::Rgba8Levels),
@@ -78,8 +78,8 @@ struct Order {
     /// The entry to make.
     name: Arc<[u8]>,
     stored: Vec<u8>,
-    /// A material uses it as a colour.
-    colour: bool,
+    /// A material uses it as a color.
+    color: bool,
 }
 
 impl Cook for SceneCook {
@@ -87,7 +87,7 @@ impl Cook for SceneCook {
         is_scene(name)
     }
 
-    fn cook(&self, name: &[u8], raw: &[u8], others: &dyn Pantry) -> Result<Cooked, CookError> {
+    fn cook(&self, name: &[u8], raw: &[u8], others: &dyn Inputs) -> Result<Cooked, CookError> {
         let mut cooked = Cooked::default();
         let scene = if crate::glb::is_glb(raw) {
             self.glb(name, raw, &mut cooked)
@@ -107,14 +107,14 @@ impl Cook for SceneCook {
 
 impl SceneCook {
     /// Cooks the images beside a `.gltf`.
-    fn loose(&self, name: &[u8], raw: &[u8], others: &dyn Pantry, cooked: &mut Cooked) {
+    fn loose(&self, name: &[u8], raw: &[u8], others: &dyn Inputs, cooked: &mut Cooked) {
         let Ok(model) = Model::parse(raw) else { return };
         let name: Arc<[u8]> = Arc::from(name);
         let file = SceneFile {
             name: &name,
             binary: None,
         };
-        let colours = colours(&model);
+        let colors = colors(&model);
         let mut orders = Vec::new();
         for fetch in plan::plan(&model, &file, true).fetches {
             let (Origin::Whole { name }, Purpose::Images(images)) = (fetch.origin, fetch.purpose)
@@ -125,14 +125,14 @@ impl SceneCook {
             if done.contains(&name) {
                 continue;
             }
-            // An image that is missing is the loader's to tell.
+            // A missing image is reported by the loader.
             if let Ok(stored) = others.read(&name) {
                 done.insert(Arc::clone(&name));
-                let colour = images.iter().any(|image| colours.contains(image));
+                let color = images.iter().any(|image| colors.contains(image));
                 orders.push(Order {
                     name,
                     stored,
-                    colour,
+                    color,
                 });
             }
         }
@@ -142,17 +142,17 @@ impl SceneCook {
         }
     }
 
-    /// Cooks the images inside a GLB; gives the GLB without them.
+    /// Cooks the images inside a GLB; returns the GLB without them.
     fn glb(&self, name: &[u8], raw: &[u8], cooked: &mut Cooked) -> Option<Vec<u8>> {
         let parts = glb::Parts::read(raw)?;
-        let colours = colours(&parts.model);
+        let colors = colors(&parts.model);
         let orders: Vec<(usize, Order)> = parts
             .images()
             .map(|(image, stored)| {
                 let order = Order {
                     name: glb::entry_name(name, image).into(),
                     stored: stored.to_vec(),
-                    colour: colours.contains(&image),
+                    color: colors.contains(&image),
                 };
                 (image, order)
             })
@@ -209,10 +209,10 @@ impl SceneCook {
         let mut raw = decode_vec(&order.stored, limits).ok()?;
         let layout = Layout::parse(&raw).ok()?;
         if layout.format() != Format::Rgba8 || layout.levels() > 1 {
-            // Made for upload already: KTX2, DDS.
+            // Stored ready for upload: KTX2, DDS.
             return Some(raw);
         }
-        let layout = layout.with_srgb(order.colour);
+        let layout = layout.with_srgb(order.color);
         layout.write_header(&mut raw);
         let (width, height) = layout.size(0);
         let levels = Layout::full_levels(width.max(height));
@@ -229,14 +229,14 @@ impl SceneCook {
             Target::Bc7Fine => blocks::Quality::Fine,
             _ => blocks::Quality::Fast,
         };
-        let target = Layout::new(format, width, height, levels)?.with_srgb(order.colour);
+        let target = Layout::new(format, width, height, levels)?.with_srgb(order.color);
         let mut out = vec![0; target.bytes()];
         target.write_header(&mut out);
         let mut pixels = raw.split_off(HEADER_BYTES);
         for level in 0..levels {
             let (width, height) = target.size(level);
             if level > 0 {
-                pixels = mips::half(&pixels, target.size(level - 1), order.colour);
+                pixels = mips::half(&pixels, target.size(level - 1), order.color);
             }
             let range = target.level(level)?;
             let size = (width, height);
@@ -260,14 +260,14 @@ fn is_opaque(pixels: &[u8]) -> bool {
     pixels.chunks_exact(4).all(|pixel| pixel[3] == 0xff)
 }
 
-/// Images that a material uses as a colour; the specification says which textures are sRGB.
-fn colours(model: &Model) -> HashSet<usize> {
+/// Images that a material uses as a color; the specification says which textures are sRGB.
+fn colors(model: &Model) -> HashSet<usize> {
     let uses = model
         .materials
         .iter()
         .flatten()
         .flat_map(|material| &material.textures);
-    let colours = uses.filter(|used| {
+    let colors = uses.filter(|used| {
         let name = used.slot.rsplit('.').next().unwrap_or(&used.slot);
         let names = [
             "baseColorTexture",
@@ -280,5 +280,5 @@ fn colours(model: &Model) -> HashSet<usize> {
         names.contains(&name)
     });
     let image = |texture: usize| model.textures.get(texture)?.as_ref().ok()?.image;
-    colours.filter_map(|used| image(used.texture)).collect()
+    colors.filter_map(|used| image(used.texture)).collect()
 }

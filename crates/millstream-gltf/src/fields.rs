@@ -1,10 +1,10 @@
-//! Reading JSON objects by name, with the place of every mistake.
+//! Typed access to the fields of JSON objects, with the place of each error.
 
 use serde_json::{Map, Value};
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// An object, and where it stands.
+/// An object, and its place in the JSON.
 pub(crate) struct Fields<'a> {
     object: &'a Map<String, Value>,
     place: String,
@@ -14,7 +14,7 @@ pub(crate) fn invalid(place: impl Into<String>, cause: impl Into<String>) -> Err
     Error::new(ErrorKind::Invalid, place, cause)
 }
 
-/// What a value is, for messages.
+/// The type of a value, for messages.
 fn shown(value: &Value) -> String {
     match value {
         Value::Null => String::from("null"),
@@ -26,7 +26,7 @@ fn shown(value: &Value) -> String {
     }
 }
 
-/// A whole number that is not negative. `3.0` is one, as JSON Schema has it.
+/// A whole number that is not negative. `3.0` is one, as in JSON Schema.
 fn whole(value: &Value) -> Option<u64> {
     let exact = |float: f64| {
         // 2⁵³: up to there every whole number is a float.
@@ -87,8 +87,9 @@ impl<'a> Fields<'a> {
 
     /// An index into another array; whether that element exists is checked later.
     pub(crate) fn index(&self, name: &str) -> Result<Option<usize>> {
-        let index =
-            |number| usize::try_from(number).map_err(|_| self.wrong(name, "is beyond every index"));
+        let index = |number| {
+            usize::try_from(number).map_err(|_| self.wrong(name, "exceeds the address space"))
+        };
         self.number(name)?.map(index).transpose()
     }
 
@@ -124,7 +125,7 @@ impl<'a> Fields<'a> {
         self.mistyped(name, "an object", value)
     }
 
-    /// That a value, if it is there, is a number or a list of numbers.
+    /// Checks that a value, if present, is a number or a list of numbers.
     pub(crate) fn check_numbers(&self, name: &str) -> Result<()> {
         match self.value(name) {
             None | Some(Value::Number(_)) => Ok(()),

@@ -21,7 +21,7 @@ use crate::limits;
 /// First bytes of every GLB.
 pub const MAGIC: [u8; 4] = *b"glTF";
 
-/// Bytes from which [`parse`] can tell where the JSON lies.
+/// Bytes that [`parse`] needs to locate the JSON.
 pub const HEAD_BYTES: u64 = 20;
 
 const CHUNK_JSON: u32 = u32::from_le_bytes(*b"JSON");
@@ -35,7 +35,7 @@ pub struct Layout {
     /// The binary chunk; `None` if there is none, or if the bytes given to [`parse`] end before
     /// its header.
     pub binary: Option<Range<u64>>,
-    /// Bytes of the file from its start that tell everything: JSON and the binary chunk's header.
+    /// Bytes from the start of the file to the end of the binary chunk's header.
     pub head_bytes: u64,
 }
 
@@ -48,23 +48,26 @@ pub fn is_glb(head: &[u8]) -> bool {
 /// Reads the head of a GLB of `file_bytes` bytes, of which `head` are the first.
 ///
 /// # Errors
-/// No GLB, another version, or lengths that lie.
+/// Not a GLB, another version, or lengths that exceed the file.
 pub fn parse(head: &[u8], file_bytes: u64) -> Result<Layout> {
     let wrong = |cause: String| Error::new(ErrorKind::Malformed, "", cause);
     let (Some(version), Some(total)) = (word(head, 4), word(head, 8)) else {
-        return Err(wrong(format!("the GLB is cut at {} bytes", head.len())));
+        return Err(wrong(format!(
+            "the GLB is truncated at {} bytes",
+            head.len()
+        )));
     };
     if !is_glb(head) {
-        return Err(wrong(String::from("no GLB: the magic is missing")));
+        return Err(wrong(String::from("not a GLB: the magic is missing")));
     }
     if version != 2 {
-        let cause = format!("GLB version {version}, which is not 2");
+        let cause = format!("GLB version {version} is not supported, only 2");
         return Err(Error::new(ErrorKind::Unsupported, "", cause));
     }
     let total = u64::from(total);
     if total > file_bytes {
         return Err(wrong(format!(
-            "the GLB says it has {total} bytes, but the file has {file_bytes}: it is cut"
+            "the GLB declares {total} bytes, but the file has {file_bytes}: it is truncated"
         )));
     }
     let json = chunk(head, 12, total)?;
@@ -73,10 +76,7 @@ pub fn parse(head: &[u8], file_bytes: u64) -> Result<Layout> {
         return Err(wrong(String::from(cause)));
     };
     if json.end - json.start > limits::JSON_BYTES_MAX {
-        let cause = format!(
-            "JSON of {} bytes is beyond the limit",
-            json.end - json.start
-        );
+        let cause = format!("JSON of {} bytes exceeds the limit", json.end - json.start);
         return Err(Error::new(ErrorKind::Limit, "", cause));
     }
     let head_bytes = (json.end + 8).min(total);
@@ -103,7 +103,7 @@ fn chunk(head: &[u8], at: u64, total: u64) -> Result<Option<(u32, Range<u64>)>> 
     let end = start + u64::from(len);
     if end > total {
         let cause = format!(
-            "the chunk at offset {at} says it has {len} bytes, but only {} follow",
+            "the chunk at offset {at} declares {len} bytes, but only {} follow",
             total.saturating_sub(start)
         );
         return Err(Error::new(ErrorKind::Malformed, "", cause));

@@ -8,7 +8,7 @@
 //!      0      4  magic "MSIM"
 //!      4      2  version, 1
 //!      6      1  format (see Format)
-//!      7      1  1 if the colours are sRGB-encoded as far as the file says, else 0
+//!      7      1  1 if the colors are sRGB-encoded as far as the file says, else 0
 //!      8      4  width of level 0
 //!     12      4  height of level 0
 //!     16      4  levels of the whole image
@@ -32,10 +32,12 @@
 pub(crate) mod codec;
 mod dds;
 mod jpeg;
+mod kept;
 mod ktx;
 mod levels;
 mod png;
 mod row;
+pub(crate) mod vulkan;
 mod webp;
 
 use std::fmt;
@@ -115,7 +117,7 @@ impl Format {
     }
 }
 
-/// What an image consists of, and where in its bytes.
+/// The format, size and levels of an image, and the place of each level in its bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
     format: Format,
@@ -126,8 +128,7 @@ pub struct Layout {
     first_level: u32,
 }
 
-/// Largest image that [`Layout::new`] takes, in bytes of its first level: what fits a signed size
-/// on every machine with room for the rest.
+/// Largest image that [`Layout::new`] takes, in bytes of its first level as RGBA8.
 const LEVEL_BYTES_MAX: u64 = 1 << 40;
 
 impl Layout {
@@ -152,13 +153,19 @@ impl Layout {
         })
     }
 
+    /// The layout of one level of RGBA8.
+    fn plain(width: u32, height: u32) -> Result<Layout, &'static str> {
+        Layout::new(Format::Rgba8, width, height, 1)
+            .ok_or("the image's width or height is 0 or exceeds the limit")
+    }
+
     /// Levels down to a single pixel.
     #[must_use]
     pub fn full_levels(side: u32) -> u32 {
         side.max(1).ilog2() + 1
     }
 
-    /// The same with the colours' encoding.
+    /// The same with the colors' encoding.
     #[must_use]
     pub fn with_srgb(self, srgb: bool) -> Layout {
         Layout { srgb, ..self }
@@ -171,7 +178,7 @@ impl Layout {
     pub fn parse(head: &[u8]) -> Result<Layout, &'static str> {
         let (Some(head), true) = (head.first_chunk::<HEADER_BYTES>(), head.starts_with(&MAGIC))
         else {
-            return Err("no image header");
+            return Err("the image header is missing");
         };
         let word =
             |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
@@ -180,10 +187,10 @@ impl Layout {
         }
         let format = Format::from_number(head[6]).ok_or("the image's format is unknown")?;
         let layout = Layout::new(format, word(8), word(12), word(16));
-        let layout = layout.ok_or("the image's size makes no sense")?;
+        let layout = layout.ok_or("the image's size or number of levels is invalid")?;
         let first_level = word(20);
         if first_level >= layout.levels || head[7] > 1 || head[24..].iter().any(|&byte| byte != 0) {
-            return Err("the image's header makes no sense");
+            return Err("the image's header is damaged");
         }
         Ok(Layout {
             srgb: head[7] == 1,
@@ -219,7 +226,7 @@ impl Layout {
         self.format
     }
 
-    /// Whether colours are sRGB-encoded as far as the file says. (glTF says by their use.)
+    /// Whether colors are sRGB-encoded as far as the file says. (glTF says by their use.)
     #[must_use]
     pub fn is_srgb(&self) -> bool {
         self.srgb

@@ -1,9 +1,9 @@
-//! Whether primitives name only vertices that there are.
+//! Checks that the indices of primitives are those of existing vertices.
 //!
-//! Indices are data, so the JSON's checks do not see them, and a graphics card that is given one
-//! beyond the vertices reads foreign memory or stops. They are looked at once, when all buffers
-//! have landed: a pass over memory that was just written, while images are still decoded. An
-//! accessor of indices is looked at once however many primitives use it.
+//! Indices are data, so the JSON's checks do not see them, and a GPU that is given one beyond the
+//! vertices reads other memory or hangs. They are checked when all buffers have landed: one pass
+//! over memory that was just written, while images are still decoded. An accessor of indices is
+//! read once however many primitives use it.
 
 use crate::accessor::Elements;
 use crate::error::{Error, ErrorKind, Result};
@@ -12,8 +12,8 @@ use crate::model::{Model, Primitive};
 use crate::scene::Scene;
 
 impl Scene {
-    /// Marks primitives whose indices are beyond their vertices as unsound. Those whose bytes are
-    /// not there are left: their buffers say why.
+    /// Makes primitives whose indices exceed their vertices invalid. Those whose bytes are missing
+    /// are skipped: their buffers have the error.
     pub(crate) fn check_indices(&mut self) {
         let mut largest = Largest {
             known: vec![None; self.model.accessors.len()],
@@ -38,10 +38,10 @@ impl Scene {
     }
 }
 
-/// The largest index of each accessor that was looked at; `None` in it: there is none to see.
+/// The largest index of each accessor that was read; the inner `None`: it has no loaded indices.
 struct Largest {
     known: Vec<Option<Option<u32>>>,
-    /// Indices that may still be looked at.
+    /// How many indices may still be read.
     left: u64,
 }
 
@@ -72,11 +72,11 @@ impl Largest {
         let Ok(elements) = scene.accessor(accessor) else {
             return Ok(None);
         };
-        // Many accessors may show the same bytes: their sum is what costs time.
+        // Many accessors may share the same bytes, so the sum over accessors is bounded.
         let left = self.left.checked_sub(elements.count() as u64);
         self.left = left.ok_or((
             ErrorKind::Limit,
-            String::from("the scene has more indices than are checked"),
+            String::from("the scene has more indices than the limit allows"),
         ))?;
         let largest =
             largest(&elements).map_err(|error| (error.kind(), error.cause().to_owned()))?;
@@ -85,7 +85,7 @@ impl Largest {
     }
 }
 
-/// Vertices that all attributes have.
+/// The number of vertices: the least that an attribute has.
 fn vertex_count(model: &Model, primitive: &Primitive) -> Option<u64> {
     let accessors = primitive.attributes.iter();
     let counts = accessors.filter_map(|(_, accessor)| {

@@ -4,7 +4,7 @@
 //! A loader that opens the JSON, then each buffer, then each image, and decodes one after the
 //! other leaves disk and cores idle in turn. Here the JSON (or the head of a GLB) is the first
 //! batch and everything it names is the second; images are decoded on the storage's workers as
-//! they arrive, straight into their final memory; and a program may draw what is there already.
+//! they arrive, straight into their final memory; and a program may draw what has landed.
 //!
 //! ```no_run
 //! use millstream::{Storage, StorageOptions};
@@ -31,23 +31,25 @@
 //! # }
 //! ```
 //!
-//! Where to find what: [`model`] the JSON and its checks; [`glb`], [`uri`] the containers of bytes;
+//! Modules: [`model`] the JSON and its checks; [`glb`], [`uri`] the containers of bytes;
 //! `plan` what a scene needs; [`load`] the batches; [`image`] decoding; [`accessor`] and [`scene`]
 //! the result; `record` and `cook` (features) what packages hold of scenes.
 //!
-//! Not loaded, and said so in each item's error: Draco and meshopt compression (without an
+//! Not supported, which each item's error says: Draco and meshopt compression (without an
 //! uncompressed copy), Basis Universal textures, glTF 1. Basis and current meshopt decoders are
-//! large C++ libraries, which would decode a stranger's bytes outside of Rust's checks; the one
+//! large C++ libraries, which would decode untrusted bytes outside of Rust's checks; the one
 //! decoder of meshopt in Rust stands at version 0.15 of that library, of 2020. A package's cook, or
 //! the tool that exported the scene, is the place for them.
 //!
-//! Recognised: data URIs, percent-encoded names, sparse accessors, `KHR_mesh_quantization`,
+//! Supported: data URIs, percent-encoded names, sparse accessors, `KHR_mesh_quantization`,
 //! `EXT_texture_webp`, `MSFT_texture_dds`, and uncompressed copies beside compressed ones. Unknown
-//! extensions are passed over.
+//! extensions are ignored.
 
 pub mod accessor;
 #[cfg(feature = "cook")]
 pub mod cook;
+#[cfg(feature = "pak")]
+mod describe;
 pub mod error;
 mod fields;
 pub mod glb;
@@ -63,6 +65,8 @@ pub mod scene;
 pub mod uri;
 
 pub use accessor::{Element, Elements};
+#[cfg(feature = "pak")]
+pub use describe::ImageDescriber;
 pub use error::{Error, ErrorKind, Result};
 pub use load::{Event, EventKind, Load, Loader, LoaderOptions, Progress, wait_all};
 pub use scene::{Scene, State};

@@ -1,12 +1,11 @@
-//! The JSON of a scene: what loading needs of it.
+//! The JSON of a scene: the properties that loading needs.
 //!
-//! Every element is read for itself, and so is every mistake: a `Result` stands in the place of an
-//! element, with the place in the JSON that is wrong, so that the sound rest can still be loaded.
-//! References between elements are checked here too (`check`); who follows an index of a sound
-//! element finds an element.
+//! Each element is a `Result` of its own: an invalid one is an error with its place in the JSON,
+//! and the valid ones can still be loaded. References between elements are checked here too
+//! (`check`): an index in a valid element is that of an existing element.
 //!
-//! Unknown properties and extensions are passed over. Elements are parsed one after the other out
-//! of the text, so that no tree of the whole JSON is ever in memory.
+//! Unknown properties and extensions are ignored. Elements are parsed one after the other out of
+//! the text, so that no tree of the whole JSON is ever in memory.
 //!
 //! ```
 //! use millstream_gltf::model::Model;
@@ -61,20 +60,20 @@ pub struct Model {
     pub scenes: Vec<Result<Scene>>,
     /// The scene to show.
     pub scene: Option<usize>,
-    /// What is wrong with the document itself and not with one of the above.
+    /// Errors of the document itself, which belong to none of the above.
     pub document: Vec<Error>,
 }
 
 type Texts<'a> = BTreeMap<String, &'a RawValue>;
 
 impl Model {
-    /// Reads a JSON text.
+    /// Parses a JSON text.
     ///
     /// # Errors
-    /// No JSON, no glTF, or not version 2. Everything else is an error in its place.
+    /// Not JSON, not glTF, or not version 2. All other errors are those of elements.
     pub fn parse(json: &[u8]) -> Result<Model> {
         if json.len() as u64 > limits::JSON_BYTES_MAX {
-            let cause = format!("JSON of {} bytes is beyond the limit", json.len());
+            let cause = format!("JSON of {} bytes exceeds the limit", json.len());
             return Err(Error::new(ErrorKind::Limit, "", cause));
         }
         let texts: Texts<'_> =
@@ -105,14 +104,14 @@ impl Model {
         match serde_json::from_str::<usize>(text.get()) {
             Ok(scene) if scene < self.scenes.len() => self.scene = Some(scene),
             Ok(scene) => {
-                let cause = format!("there is no scene {scene}");
+                let cause = format!("scene {scene} does not exist");
                 self.document.push(invalid("scene", cause));
             }
             Err(error) => self.document.push(malformed("scene", &error)),
         }
     }
 
-    /// Everything that is wrong, root causes first.
+    /// All errors, root causes first.
     pub fn problems(&self) -> impl Iterator<Item = &Error> {
         fn wrong<T>(elements: &[Result<T>]) -> impl Iterator<Item = &Error> {
             elements.iter().filter_map(|element| element.as_ref().err())
@@ -137,8 +136,8 @@ impl Model {
             .chain(wrong(&self.scenes))
     }
 
-    /// Which images are wanted: those that a texture shows, and those that no texture names. An
-    /// image that a texture has only for readers that lack an extension is not.
+    /// Returns for each image whether it is needed: a texture shows it, or none names it. An image
+    /// that a texture has only for readers without an extension is not.
     #[must_use]
     pub fn wanted_images(&self) -> Vec<bool> {
         let mut wanted = vec![true; self.images.len()];
@@ -157,9 +156,9 @@ impl Model {
     }
 }
 
-/// What is no JSON, or no object, with its place in the text.
+/// The error of a text that is not JSON, or not an object, with the offset in the text.
 fn broken(json: &[u8], error: &serde_json::Error) -> Error {
-    // It tells lines from 1 on and bytes of them, the last one taken.
+    // `serde_json` counts lines from 1, and the bytes of a line that it has taken.
     let lines = json.split_inclusive(|&byte| byte == b'\n');
     let before: usize = lines
         .take(error.line().saturating_sub(1))
@@ -167,7 +166,7 @@ fn broken(json: &[u8], error: &serde_json::Error) -> Error {
         .sum();
     let at = (before + error.column().saturating_sub(1)).min(json.len());
     let found = malformed("", error);
-    // One place is enough, counted as all offsets are.
+    // The offset replaces the line and column of the message.
     let cause = found.cause();
     let cause = &cause[..cause.rfind(" at line ").unwrap_or(cause.len())];
     let cause = format!("at byte {at} of the JSON: {cause}");
@@ -188,7 +187,7 @@ fn version(texts: &Texts<'_>) -> Result<()> {
         return Err(Error::new(
             ErrorKind::Malformed,
             "asset",
-            "is missing: no glTF",
+            "is missing: not a glTF document",
         ));
     };
     let value: Value =
@@ -197,7 +196,7 @@ fn version(texts: &Texts<'_>) -> Result<()> {
     let version = asset.text("version")?;
     let version = version.ok_or_else(|| asset.wrong("version", "is missing"))?;
     if version.split('.').next() != Some("2") {
-        let cause = format!("glTF {version:?} is not loaded, only glTF 2");
+        let cause = format!("glTF {version:?} is not supported, only glTF 2");
         return Err(Error::new(
             ErrorKind::Unsupported,
             asset.at("version"),
@@ -235,7 +234,7 @@ fn elements<T>(
         }
     };
     if elements.len() > limits::ELEMENTS_MAX {
-        let cause = format!("{} elements are beyond the limit", elements.len());
+        let cause = format!("{} elements exceed the limit", elements.len());
         document.push(Error::new(ErrorKind::Limit, name, cause));
         return Vec::new();
     }

@@ -1,4 +1,4 @@
-//! What a scene needs beside its JSON: the second batch, made from the model alone.
+//! The bytes that a scene needs beside its JSON: the second batch, planned from the model alone.
 //!
 //! Every buffer that views use is one fetch, or, where images lie in it, one fetch for each stretch
 //! of it between images (stretches with small gaps are one). Every wanted image is one fetch;
@@ -28,8 +28,8 @@ pub(crate) enum Origin {
     },
 }
 
-/// By what origins are found again. Bytes in memory are the same only if their memory is: so
-/// comparing them costs nothing, however many images a scene makes of one data URI.
+/// The key of an origin in maps. Bytes in memory are equal only if their memory is the same, so
+/// that comparing them costs nothing, however many images a scene makes of one data URI.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Key {
     Entry(Arc<[u8]>, Range<u64>),
@@ -98,7 +98,7 @@ pub(crate) struct Fetch {
     pub(crate) place: String,
 }
 
-/// A scene's file, as far as plans are concerned.
+/// The scene's own file.
 pub(crate) struct SceneFile<'a> {
     /// Its whole name in the source.
     pub(crate) name: &'a Arc<[u8]>,
@@ -115,7 +115,7 @@ pub(crate) struct Plan {
 }
 
 impl SceneFile<'_> {
-    /// The whole name of what a URI in the scene names.
+    /// The entry name of a URI's relative name.
     fn beside(&self, name: &[u8]) -> Arc<[u8]> {
         let folder = self.name.iter().rposition(|&byte| byte == b'/');
         let folder = folder.map_or(&[][..], |slash| &self.name[..=slash]);
@@ -126,7 +126,7 @@ impl SceneFile<'_> {
     fn of_buffer(&self, place: &BufferPlace, range: Range<u64>) -> Result<Origin, &'static str> {
         match place {
             BufferPlace::Data(bytes) => {
-                let index = |at: u64| usize::try_from(at).map_err(|_| "is beyond all memory");
+                let index = |at: u64| usize::try_from(at).map_err(|_| "exceeds the address space");
                 Ok(Origin::Memory {
                     range: index(range.start)?..index(range.end)?,
                     bytes: SameBytes::Data(Arc::clone(bytes)),
@@ -136,7 +136,7 @@ impl SceneFile<'_> {
                 name: self.beside(name),
                 range,
             }),
-            BufferPlace::Nowhere => Err("has no bytes but compressed ones"),
+            BufferPlace::Nowhere => Err("has only compressed bytes"),
             BufferPlace::Binary => {
                 let binary = self.binary.as_ref();
                 let binary = binary.ok_or("has no uri, and there is no binary chunk")?;
@@ -226,16 +226,16 @@ fn plan_images(model: &Model, file: &SceneFile<'_>, plan: &mut Plan) {
 }
 
 fn of_view(model: &Model, file: &SceneFile<'_>, view: usize) -> Result<Origin, &'static str> {
-    let (Some(Ok(view)), unsound) = (model.views.get(view), "its bufferView is unsound") else {
-        return Err("its bufferView is unsound");
-    };
+    let view = model.views.get(view).and_then(|view| view.as_ref().ok());
+    let view = view.ok_or("its bufferView is invalid")?;
     let Some(Ok(buffer)) = model.buffers.get(view.buffer) else {
-        return Err(unsound);
+        return Err("the buffer of its bufferView is invalid");
     };
     file.of_buffer(&buffer.place, view.offset..view.offset + view.len)
 }
 
-/// Of each buffer the ranges that views other than images need; all of it if no image lies in it.
+/// Returns for each buffer the ranges that views other than images need; the whole buffer if no
+/// image lies in it.
 fn stretches(model: &Model) -> Vec<Vec<Range<u64>>> {
     let mut of_image = vec![false; model.views.len()];
     for image in model.images.iter().flatten() {

@@ -21,7 +21,7 @@ use crate::limits;
 use crate::model::Model;
 use crate::plan::{self, Fetch, Origin, Purpose, SceneFile};
 
-/// What the record of a scene promises: fetches, and bytes of its head.
+/// The fetches that the record of a scene predicts, and the bytes of its head.
 pub(crate) fn promised(
     name: &Arc<[u8]>,
     record: &[u8],
@@ -132,7 +132,7 @@ pub(crate) fn describe_scene(name: &[u8], head: &[u8], file_bytes: u64) -> Optio
     fits(record)
 }
 
-/// A record that is too long for a package is cut: what it does not say, the JSON does.
+/// Shortens a record that is too long for a package: the loader finds the rest in the JSON.
 fn fits(mut record: Metadata) -> Option<Metadata> {
     while record.encode().len() > millstream_pak::limits::METADATA_BYTES_MAX {
         let (parts, dependencies) = (record.parts.len() / 2, record.dependencies.len() / 2);
@@ -145,21 +145,6 @@ fn fits(mut record: Metadata) -> Option<Metadata> {
     Some(record)
 }
 
-/// Number of `VkFormat`.
-fn vulkan_format(layout: &Layout) -> u32 {
-    let (unorm, srgb) = match layout.format() {
-        Format::Rgba8 => (37, 43),
-        Format::Bc1 => (133, 134),
-        Format::Bc2 => (135, 136),
-        Format::Bc3 => (137, 138),
-        Format::Bc4 => (139, 139),
-        Format::Bc5 => (141, 141),
-        Format::Bc6h => (143, 143),
-        Format::Bc7 => (145, 146),
-    };
-    if layout.is_srgb() { srgb } else { unorm }
-}
-
 /// The record of an image in the form of this crate.
 pub(crate) fn describe_image(layout: &Layout) -> Metadata {
     let mut record = Metadata::new(Kind::IMAGE);
@@ -170,7 +155,7 @@ pub(crate) fn describe_image(layout: &Layout) -> Metadata {
         height,
         depth: 1,
         layers: 1,
-        format: vulkan_format(layout),
+        format: layout.format().vulkan(layout.is_srgb()),
         channels: 4,
         bits: if layout.format() == Format::Rgba8 {
             8

@@ -1,7 +1,7 @@
-//! A scene in memory: what its JSON says, its buffers, its images, and what went wrong.
+//! A scene in memory: its model, its buffers, its images, and their errors.
 //!
 //! While a scene is being loaded each item has a [`State`] of its own, so that a program can draw
-//! what is there already.
+//! what has already landed.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,24 +14,24 @@ use crate::image::Image;
 use crate::model::Model;
 use crate::plan::SameBytes;
 
-/// How far an item is.
+/// The state of an item.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum State<T> {
-    /// Nobody asked for it.
+    /// Not requested.
     Unwanted,
-    /// On its way.
+    /// Requested, and nothing has landed.
     Waiting,
-    /// Usable, with more to come: an image's small levels.
+    /// Landed in part: the small levels of an image, or some ranges of a buffer.
     Part(T),
-    /// All that was asked for.
+    /// Landed.
     Ready(T),
-    /// It will not come.
+    /// Failed.
     Failed(Error),
 }
 
 impl<T> State<T> {
-    /// What is there.
+    /// What has landed.
     pub fn get(&self) -> Option<&T> {
         match self {
             State::Part(item) | State::Ready(item) => Some(item),
@@ -39,12 +39,12 @@ impl<T> State<T> {
         }
     }
 
-    /// Whether nothing more will come.
+    /// Whether the state is final.
     pub fn is_settled(&self) -> bool {
         !matches!(self, State::Waiting | State::Part(_))
     }
 
-    /// Why it will not come.
+    /// The error of a failed item.
     pub fn error(&self) -> Option<&Error> {
         match self {
             State::Failed(error) => Some(error),
@@ -109,31 +109,31 @@ pub struct Scene {
 }
 
 impl Scene {
-    /// What the JSON says.
+    /// The parsed JSON.
     #[must_use]
     pub fn model(&self) -> &Model {
         &self.model
     }
 
-    /// The JSON text, for what this crate does not read of it.
+    /// The JSON text, for properties that this crate does not parse.
     #[must_use]
     pub fn json(&self) -> &[u8] {
         self.json.as_slice()
     }
 
-    /// How far the buffers are, by their index.
+    /// The states of the buffers, by index.
     #[must_use]
     pub fn buffers(&self) -> &[State<BufferBytes>] {
         &self.buffers
     }
 
-    /// How far the images are, by their index.
+    /// The states of the images, by index.
     #[must_use]
     pub fn images(&self) -> &[State<Arc<Image>>] {
         &self.images
     }
 
-    /// Everything that is wrong: with the JSON first, then with buffers and images.
+    /// All errors: of the JSON first, then of buffers and images.
     pub fn problems(&self) -> impl Iterator<Item = &Error> {
         self.model
             .problems()
@@ -151,10 +151,10 @@ impl Scene {
     /// The bytes of a view.
     ///
     /// # Errors
-    /// There is no such view, it is unsound, or its bytes are not there.
+    /// The view does not exist or is invalid, or its bytes are not loaded.
     pub fn view(&self, view: usize) -> Result<&[u8]> {
         let place = format!("bufferViews[{view}]");
-        let missing = || Error::new(ErrorKind::Invalid, place.clone(), "there is no such view");
+        let missing = || Error::new(ErrorKind::Invalid, place.clone(), "does not exist");
         let about = self.model.views.get(view).ok_or_else(missing)?;
         let about = about.as_ref().map_err(Error::clone)?;
         match &self.buffers[about.buffer] {
@@ -163,7 +163,7 @@ impl Scene {
                 Error::new(
                     ErrorKind::Invalid,
                     place,
-                    "an image; its bytes are not kept",
+                    "holds an image, whose stored bytes are not kept",
                 )
             }),
             _ => Err(Error::new(ErrorKind::Read, place, "is not loaded yet")),
@@ -173,11 +173,11 @@ impl Scene {
     /// The elements of an accessor.
     ///
     /// # Errors
-    /// There is no such accessor, it is unsound, or its bytes are not there.
+    /// The accessor does not exist or is invalid, or its bytes are not loaded.
     pub fn accessor(&self, accessor: usize) -> Result<Elements<'_>> {
         let missing = || {
             let place = format!("accessors[{accessor}]");
-            Error::new(ErrorKind::Invalid, place, "there is no such accessor")
+            Error::new(ErrorKind::Invalid, place, "does not exist")
         };
         let about = self.model.accessors.get(accessor).ok_or_else(missing)?;
         let about = about.as_ref().map_err(Error::clone)?;
@@ -206,7 +206,7 @@ impl Scene {
     }
 }
 
-/// The model's checks made sure that the bytes are there.
+/// The model's checks guarantee that the bytes exist.
 fn tail(bytes: &[u8], offset: u64) -> &[u8] {
     &bytes[usize::try_from(offset).expect("inside memory")..]
 }

@@ -1,4 +1,4 @@
-//! URIs of buffers and images: data of their own, or a name beside the scene.
+//! URIs of buffers and images: embedded data, or the name of a file relative to the scene.
 //!
 //! RFC 3986 for percent-encoding and schemes, RFC 2397 for `data:`, RFC 4648 for base64. A scene
 //! may come from anywhere, so a name must stay below the scene's folder: absolute paths, `..` that
@@ -10,6 +10,12 @@
 //! assert_eq!(parse("data:;base64,AQI=").unwrap(), Uri::Data(vec![1, 2]));
 //! assert!(parse("http://host/a.png").is_err());
 //! ```
+
+use std::borrow::Cow;
+
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use base64::{Engine as _, alphabet};
+use percent_encoding::percent_decode_str;
 
 use crate::error::ErrorKind;
 
@@ -42,8 +48,7 @@ pub fn parse(uri: &str) -> Result<Uri, Refusal> {
     if uri.starts_with("//") {
         return Err((ErrorKind::Refused, "the URI names a network host"));
     }
-    // A query or fragment means nothing to a file; exporters do not encode `?` and `#` in names,
-    // so they are taken as part of the name.
+    // Exporters do not encode `?` and `#` in names, so both are part of the name.
     name(&unescape(uri)?).map(Uri::Name)
 }
 
@@ -93,29 +98,16 @@ fn has_scheme(uri: &str) -> bool {
 }
 
 /// `%41` to `A`.
-fn unescape(text: &str) -> Result<Vec<u8>, Refusal> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&first, after)) = rest.split_first() {
-        rest = after;
-        if first != b'%' {
-            bytes.push(first);
-            continue;
-        }
-        let digits = after.get(..2).and_then(|two| std::str::from_utf8(two).ok());
-        let byte = digits
-            .filter(|two| two.bytes().all(|digit| digit.is_ascii_hexdigit()))
-            .and_then(|two| u8::from_str_radix(two, 16).ok());
-        let Some(byte) = byte else {
-            return Err((
-                ErrorKind::Invalid,
-                "a % of the URI is not followed by two digits",
-            ));
-        };
-        bytes.push(byte);
-        rest = &after[2..];
+fn unescape(text: &str) -> Result<Cow<'_, [u8]>, Refusal> {
+    let is_escape = |rest: &str| {
+        let digits = rest.as_bytes().get(..2);
+        digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
+    };
+    if !text.split('%').skip(1).all(is_escape) {
+        let cause = "a % of the URI is not followed by two hexadecimal digits";
+        return Err((ErrorKind::Invalid, cause));
     }
-    Ok(bytes)
+    Ok(percent_decode_str(text).into())
 }
 
 /// `[type][;parameters][;base64],bytes`.
@@ -123,59 +115,27 @@ fn data(rest: &str) -> Result<Vec<u8>, Refusal> {
     let Some((head, body)) = rest.split_once(',') else {
         return Err((ErrorKind::Invalid, "the data: URI has no comma"));
     };
-    let base64 = head.len() >= 7
-        && head.is_char_boundary(head.len() - 7)
-        && head[head.len() - 7..].eq_ignore_ascii_case(";base64");
-    if base64 {
-        if body.contains('%') {
-            return decode_base64(&unescape(body)?);
-        }
-        return decode_base64(body.as_bytes());
+    let body = unescape(body)?;
+    let is_base64 = head
+        .rsplit_once(';')
+        .is_some_and(|(_, last)| last.eq_ignore_ascii_case("base64"));
+    if !is_base64 {
+        return Ok(body.into_owned());
     }
-    unescape(body)
+    // RFC 4648 has two alphabets, which differ in two digits.
+    let is_url_safe = body.iter().any(|&digit| digit == b'-' || digit == b'_');
+    let alphabet = match is_url_safe {
+        true => &alphabet::URL_SAFE,
+        false => &alphabet::STANDARD,
+    };
+    let decoded = GeneralPurpose::new(alphabet, LENIENT).decode(&body);
+    decoded.map_err(|_| (ErrorKind::Invalid, "the base64 of the data: URI is invalid"))
 }
 
-const NO_DIGIT: u8 = 0xff;
-
-/// Values of the 64 digits, both alphabets of RFC 4648.
-const DIGITS: [u8; 256] = {
-    let mut digits = [NO_DIGIT; 256];
-    let alphabet = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut value = 0;
-    while value < 64 {
-        digits[alphabet[value] as usize] = value as u8;
-        value += 1;
-    }
-    digits[b'-' as usize] = 62;
-    digits[b'_' as usize] = 63;
-    digits
-};
-
-fn decode_base64(text: &[u8]) -> Result<Vec<u8>, Refusal> {
-    let wrong = || (ErrorKind::Invalid, "the base64 of the data: URI is wrong");
-    let padding = text.iter().rev().take_while(|&&byte| byte == b'=').count();
-    let digits = &text[..text.len() - padding];
-    if padding > 2 || digits.len() % 4 == 1 || (padding > 0 && !text.len().is_multiple_of(4)) {
-        return Err(wrong());
-    }
-    let mut bytes = Vec::with_capacity(digits.len() / 4 * 3 + 2);
-    for group in digits.chunks(4) {
-        let mut value = 0u32;
-        let mut any = 0;
-        for &digit in group {
-            let digit = DIGITS[usize::from(digit)];
-            any |= digit;
-            value = value << 6 | u32::from(digit & 63);
-        }
-        if any == NO_DIGIT {
-            return Err(wrong());
-        }
-        value <<= 6 * (4 - group.len());
-        let [_, first, second, third] = value.to_be_bytes();
-        bytes.extend_from_slice(&[first, second, third][..group.len() * 3 / 4]);
-    }
-    Ok(bytes)
-}
+/// Exporters leave the padding out.
+const LENIENT: GeneralPurposeConfig = GeneralPurposeConfig::new()
+    .with_decode_padding_mode(DecodePaddingMode::Indifferent)
+    .with_decode_allow_trailing_bits(true);
 
 #[cfg(test)]
 mod tests {

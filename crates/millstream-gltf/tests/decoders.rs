@@ -5,7 +5,7 @@ mod support;
 
 use millstream_gltf::image::{Format, ImageLimits, Layout, decode_vec};
 use proptest::prelude::*;
-use support::pngs::{Colour, Picture};
+use support::pngs::{Color, Picture};
 
 /// Level 0 of a decoded image.
 fn pixels(stored: &[u8]) -> Result<(u32, u32, Vec<u8>), &'static str> {
@@ -17,11 +17,11 @@ fn pixels(stored: &[u8]) -> Result<(u32, u32, Vec<u8>), &'static str> {
 }
 
 fn picture() -> impl Strategy<Value = Picture> {
-    let kinds = prop::sample::select(Colour::WITH_DEPTHS.to_vec());
+    let kinds = prop::sample::select(Color::WITH_DEPTHS.to_vec());
     let flags = any::<(bool, bool, u64)>();
     (kinds, 1..70u32, 1..70u32, flags).prop_map(
-        |((colour, depth), width, height, (interlaced, transparency, seed))| Picture {
-            colour,
+        |((color, depth), width, height, (interlaced, transparency, seed))| Picture {
+            color,
             depth,
             width,
             height,
@@ -35,7 +35,7 @@ fn picture() -> impl Strategy<Value = Picture> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    /// All colour types, depths, filters, sizes; interlaced or not; palettes and colour keys; the
+    /// All color types, depths, filters, sizes; interlaced or not; palettes and color keys; the
     /// stream in one piece or many.
     #[test]
     fn pngs_decode_to_their_samples(picture in picture()) {
@@ -91,12 +91,12 @@ proptest! {
         let channels = if alpha { 4 } else { 3 };
         let raw = support::pixels(&mut random, width, height, channels);
         let mut stored = Vec::new();
-        let colour = match alpha {
+        let color = match alpha {
             true => image_webp::ColorType::Rgba8,
             false => image_webp::ColorType::Rgb8,
         };
         image_webp::WebPEncoder::new(&mut stored)
-            .encode(&raw, width, height, colour)
+            .encode(&raw, width, height, color)
             .expect("encoded");
         let (w, h, found) = pixels(&stored).expect("a sound WebP");
         let widen = |pixel: &[u8]| {
@@ -126,8 +126,8 @@ proptest! {
         let mut encoder = Encoder::new(&mut stored, 90);
         encoder.set_progressive(progressive);
         encoder.set_sampling_factor(SamplingFactor::F_1_1);
-        let colour = if grey { ColorType::Luma } else { ColorType::Rgb };
-        encoder.encode(&raw, width, height, colour).expect("encoded");
+        let color = if grey { ColorType::Luma } else { ColorType::Rgb };
+        encoder.encode(&raw, width, height, color).expect("encoded");
         let mut other = jpeg_decoder::Decoder::new(&stored[..]);
         let expected = other.decode().expect("a sound JPEG");
         let (w, h, found) = pixels(&stored).expect("a sound JPEG");
@@ -193,7 +193,7 @@ proptest! {
 #[test]
 fn a_pixel_beyond_the_palette_and_a_filter_that_is_none_are_errors() {
     let base = Picture {
-        colour: Colour::Palette,
+        color: Color::Palette,
         depth: 8,
         width: 3,
         height: 2,
@@ -205,7 +205,7 @@ fn a_pixel_beyond_the_palette_and_a_filter_that_is_none_are_errors() {
     samples[4] = 255;
     assert!(pixels(&base.store(&samples, Some(&[1; 9]), None)).is_err());
     let grey = Picture {
-        colour: Colour::Grey,
+        color: Color::Grey,
         ..base
     };
     let rows = [9, 1, 2, 3, 0, 1, 2, 3];

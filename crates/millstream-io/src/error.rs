@@ -94,6 +94,12 @@ impl fmt::Display for IoError {
 
 impl std::error::Error for IoError {}
 
+impl From<IoError> for std::io::Error {
+    fn from(error: IoError) -> std::io::Error {
+        std::io::Error::from_raw_os_error(error.errno.0)
+    }
+}
+
 /// Runs code of the application; `None` if it panicked, which its panic hook has reported.
 pub fn guard<T>(run: impl FnOnce() -> T) -> Option<T> {
     let mut panicked = match catch_unwind(AssertUnwindSafe(run)) {

@@ -4,7 +4,7 @@
 //! brings another (`device::sim`). All calls may block and are made on workers only, but for
 //! [`FileSystem::cached`], which costs under a microsecond.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::device::Descriptor;
 use crate::error::IoError;
@@ -16,7 +16,10 @@ pub mod probe;
 pub mod view;
 
 pub use local::LocalFile;
-pub use os::OsFileSystem;
+pub use os::{
+    AtomicFile, OsFileSystem, TemporaryFile, abandon_temporary_files, cached_bytes, create_unnamed,
+    evict, remove_leftovers,
+};
 pub use view::MappedView;
 
 /// How to open.
@@ -172,43 +175,19 @@ pub trait FileSystem: Send + Sync {
     /// What the system says.
     fn rename(&self, from: &Path, to: &Path) -> Result<(), IoError>;
 
-    /// Replaces the content of `path` as a whole: writes a file beside it, syncs, renames, syncs
-    /// the folder. At any moment a reader, or a restart after a crash, sees the old content or the
+    /// Replaces the content of `path` as a whole: writes a new file, syncs, renames, syncs the
+    /// folder. At any moment a reader, or a restart after a crash, sees the old content or the
     /// new one. On error nothing is left behind.
     ///
     /// # Errors
     /// What the system says.
     fn replace(&self, path: &Path, content: &[u8]) -> Result<(), IoError>;
 
-    /// Begins a replacement in several steps: the file that `path` stands for, through links, and a
-    /// new, empty file beside it, which only the owner may open if it replaces one.
-    ///
-    /// # Errors
-    /// What the system says; `path` names a folder.
-    fn beside(&self, path: &Path) -> Result<Beside, IoError>;
-
-    /// The last step of a replacement: gives `fresh` the permissions of the file it replaces, makes
-    /// its bytes durable, renames it to `path` and makes that durable. Before the rename an error
-    /// leaves both as they are; after it the new content is in place.
-    ///
-    /// # Errors
-    /// What the system says.
-    fn take_place(&self, fresh: &Path, path: &Path) -> Result<(), IoError>;
-
     /// Removes a file's name.
     ///
     /// # Errors
     /// What the system says.
     fn remove(&self, path: &Path) -> Result<(), IoError>;
-}
-
-/// The names of a replacement in several steps.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Beside {
-    /// The file to be replaced.
-    pub path: PathBuf,
-    /// The new file until it takes that one's place, in the same folder.
-    pub fresh: PathBuf,
 }
 
 /// Whether `cached` bytes of a range of `len` (as [`FileSystem::cached`] returns them) are enough

@@ -1,5 +1,7 @@
 //! Every bound of this crate, with its arithmetic.
 
+use std::time::Duration;
+
 /// Most segments of one vectored operation. The kernel takes 1024 (`UIO_MAXIOV`); 32 segments of
 /// the smallest block (4 KiB) already make an operation of 128 KiB, where the cost per byte is
 /// flat.
@@ -43,9 +45,12 @@ pub const MOUNTS_REMEMBERED_MAX: usize = 1024;
 /// Entries of a folder that are looked at for a file to ask about its place.
 pub const FOLDER_SAMPLE_MAX: usize = 256;
 
-/// Names tried for the file that will replace another, before another program is taken to make them
-/// on purpose.
-pub const REPLACE_NAMES_MAX: u32 = 64;
+/// Names tried for a temporary file. More than one is needed only where a process with the same
+/// number was killed and its files could not be removed, or another program makes them on purpose.
+pub const TEMPORARY_NAMES_MAX: u32 = 1000;
+
+/// How long an interruption waits for a thread that is just making or renaming a temporary file.
+pub const ABANDON_WAIT: Duration = Duration::from_secs(2);
 
 const _: () = assert!(ARENA_BYTES_MAX / MEMORY_ALIGNMENT <= u32::MAX as usize);
 const _: () = assert!(BUFFER_PIECE_MAX <= SLAB_BYTES_LARGE / 4);

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use millstream_io::fs::{DirectAlignment, MappedView, OsFileSystem, probe};
+use millstream_io::fs::{AtomicFile, DirectAlignment, MappedView, OsFileSystem, probe};
 use millstream_io::{Descriptor, FileSystem, IoError, MountKind, OpenMode, Opened};
 
 const READ: OpenMode = OpenMode {
@@ -487,9 +487,9 @@ fn replace_both_ways(path: &Path, after: impl Fn() -> bool) -> bool {
     let files = OsFileSystem::new();
     files.replace(path, b"new").unwrap();
     let first = after();
-    let beside = files.beside(path).unwrap();
-    let private = ids_and_mode(&beside.fresh).2 == 0o600;
-    files.take_place(&beside.fresh, &beside.path).unwrap();
+    let (new, temporary) = AtomicFile::create_named(path).unwrap();
+    let private = ids_and_mode(&temporary).2 == 0o600;
+    new.commit(AtomicFile::KEEP_ALL).unwrap();
     first && private && after()
 }
 

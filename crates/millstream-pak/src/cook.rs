@@ -62,7 +62,7 @@ impl fmt::Display for CookError {
 impl std::error::Error for CookError {}
 
 /// The other inputs of the package, for cooks that need them.
-pub trait Pantry {
+pub trait Inputs {
     /// All raw bytes of an input.
     ///
     /// # Errors
@@ -80,5 +80,5 @@ pub trait Cook: Send + Sync {
     ///
     /// # Errors
     /// The input is broken, or names others that are missing. The package is then not made.
-    fn cook(&self, name: &[u8], raw: &[u8], others: &dyn Pantry) -> Result<Cooked, CookError>;
+    fn cook(&self, name: &[u8], raw: &[u8], others: &dyn Inputs) -> Result<Cooked, CookError>;
 }

@@ -30,7 +30,7 @@ pub enum ErrorKind {
     Signature = 10,
     /// An input changed while it was packed.
     Changed = 11,
-    /// An input is no regular file.
+    /// An input is not a regular file.
     NotAFile = 12,
     /// A bound of the format was reached.
     Limit = 13,

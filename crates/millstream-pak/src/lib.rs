@@ -11,7 +11,7 @@ mod reader;
 mod sign;
 mod writer;
 
-pub use cook::{Cook, CookError, Cooked, CookedEntry, Pantry};
+pub use cook::{Cook, CookError, Cooked, CookedEntry, Inputs};
 pub use describe::{Describe, Head};
 pub use error::{Error, ErrorKind, Result};
 pub use metadata::Metadata;
@@ -26,6 +26,6 @@ pub use reader::{EntryInfo, Package, PackageOptions, Storing};
 pub use sign::{PublicKey, SecretKey};
 pub use writer::patch::{Change, Difference, diff, write_patch, write_patch_file};
 pub use writer::{
-    Coding, Dictionaries, Item, PackOptions, PackReport, Target, walk, write, write_file,
-    write_synced,
+    Coding, Dictionaries, Item, Links, PackOptions, PackReport, Target, walk, walk_with, write,
+    write_file, write_synced,
 };

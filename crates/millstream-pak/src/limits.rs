@@ -71,7 +71,7 @@ pub const DICTIONARIES_MAX: usize = 16;
 /// Bytes of a dictionary: with its length it fills a page.
 pub const DICTIONARY_BYTES_MAX: usize = PAGE_BYTES - 2;
 
-/// Shared blocks that are looked at to make a dictionary, and to judge it: 8 MiB, some hundred
+/// Shared blocks that are looked at to make a dictionary, and to test it: 8 MiB, some hundred
 /// times what comes of them.
 pub const DICTIONARY_UNITS_MAX: usize = 128;
 
@@ -89,6 +89,9 @@ pub const BLOCK_ALIGNMENT: u64 = 16;
 
 /// What hot sections start on: a line of the cache, so that no entry lies in two.
 pub const HOT_ALIGNMENT: u64 = 64;
+
+/// Symbolic links to folders that a walk follows.
+pub const LINK_FOLDERS_MAX: u32 = 1 << 16;
 
 /// Bytes of a metadata record. A record never crosses a page, so that it is used in place.
 pub const METADATA_BYTES_MAX: usize = 48 << 10;

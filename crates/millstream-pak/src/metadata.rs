@@ -251,11 +251,6 @@ const TAG_EXTRA: u16 = 6;
 
 const HEAD_BYTES: usize = 8;
 const FIELD_HEAD_BYTES: usize = 8;
-const IMAGE_BYTES: usize = 28;
-const MIP_BYTES: usize = 24;
-const AUDIO_BYTES: usize = 28;
-const PART_BYTES: usize = 24;
-const DEPENDENCY_HEAD_BYTES: usize = 4;
 
 impl Metadata {
     /// An empty record of a kind.
@@ -321,48 +316,24 @@ impl Metadata {
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Writer::default();
-        out.u16(self.kind.0);
-        out.u16(0);
-        out.u32(0);
-        if let Some(image) = &self.image {
-            out.field(TAG_IMAGE, |out| write_image(out, image));
-        }
-        if !self.mips.is_empty() {
-            out.field(TAG_MIPS, |out| {
-                for mip in &self.mips {
-                    out.u16(mip.level);
-                    out.u16(mip.layer);
-                    out.u32(mip.row_bytes);
-                    out.u64(mip.offset);
-                    out.u64(mip.bytes);
-                }
-            });
-        }
-        if let Some(audio) = &self.audio {
-            out.field(TAG_AUDIO, |out| write_audio(out, audio));
-        }
+        out.put(self.kind.0);
+        out.put(0u16);
+        out.put(0u32);
+        out.list(TAG_IMAGE, self.image.as_slice());
+        out.list(TAG_MIPS, &self.mips);
+        out.list(TAG_AUDIO, self.audio.as_slice());
         if !self.dependencies.is_empty() {
             out.field(TAG_DEPENDENCIES, |out| {
                 for dependency in &self.dependencies {
                     let name = dependency.name.as_bytes();
                     let bytes = u16::try_from(name.len()).unwrap_or(u16::MAX);
-                    out.u16(dependency.role.0);
-                    out.u16(bytes);
+                    out.put(dependency.role);
+                    out.put(bytes);
                     out.0.extend_from_slice(&name[..usize::from(bytes)]);
                 }
             });
         }
-        if !self.parts.is_empty() {
-            out.field(TAG_PARTS, |out| {
-                for part in &self.parts {
-                    out.u16(part.role.0);
-                    out.u16(0);
-                    out.u32(part.index);
-                    out.u64(part.offset);
-                    out.u64(part.bytes);
-                }
-            });
-        }
+        out.list(TAG_PARTS, &self.parts);
         if !self.extra.is_empty() {
             out.field(TAG_EXTRA, |out| out.0.extend_from_slice(&self.extra));
         }
@@ -377,9 +348,9 @@ impl Metadata {
     /// The bytes are cut, a field has a wrong length, or a name is not UTF-8.
     pub fn decode(bytes: &[u8]) -> Result<Metadata, MetadataError> {
         let mut head = Reader { bytes, at: 0 };
-        let kind = Kind(head.u16()?);
-        head.u16()?;
-        let total = head.u32()? as usize;
+        let kind = Kind(head.get()?);
+        head.get::<u16>()?;
+        let total = head.get::<u32>()? as usize;
         if total < HEAD_BYTES || total > bytes.len() || total > METADATA_BYTES_MAX {
             return Err(head.wrong("the record's length is wrong"));
         }
@@ -389,9 +360,9 @@ impl Metadata {
         };
         let mut record = Metadata::new(kind);
         while fields.at < total {
-            let tag = fields.u16()?;
-            fields.u16()?;
-            let len = fields.u32()? as usize;
+            let tag = fields.get::<u16>()?;
+            fields.get::<u16>()?;
+            let len = fields.get::<u32>()? as usize;
             let start = fields.at;
             let body = fields.take(len)?;
             let mut body = Reader { bytes: body, at: 0 };
@@ -407,24 +378,13 @@ impl Metadata {
 
     fn read_field(&mut self, tag: u16, body: &mut Reader<'_>) -> Result<(), MetadataError> {
         match tag {
-            TAG_IMAGE => self.image = Some(read_image(body)?),
-            TAG_AUDIO => self.audio = Some(read_audio(body)?),
-            TAG_MIPS => {
-                body.multiple_of(MIP_BYTES)?;
-                while !body.at_end() {
-                    self.mips.push(Mip {
-                        level: body.u16()?,
-                        layer: body.u16()?,
-                        row_bytes: body.u32()?,
-                        offset: body.u64()?,
-                        bytes: body.u64()?,
-                    });
-                }
-            }
+            TAG_IMAGE => self.image = Some(body.only()?),
+            TAG_MIPS => self.mips.append(&mut body.list()?),
+            TAG_AUDIO => self.audio = Some(body.only()?),
             TAG_DEPENDENCIES => {
                 while !body.at_end() {
-                    let role = Role(body.u16()?);
-                    let len = usize::from(body.u16()?);
+                    let role = body.get()?;
+                    let len = usize::from(body.get::<u16>()?);
                     let at = body.at;
                     let name = std::str::from_utf8(body.take(len)?).map_err(|_| MetadataError {
                         offset: at,
@@ -434,19 +394,7 @@ impl Metadata {
                     self.dependencies.push(Dependency { role, name });
                 }
             }
-            TAG_PARTS => {
-                body.multiple_of(PART_BYTES)?;
-                while !body.at_end() {
-                    let role = Role(body.u16()?);
-                    body.u16()?;
-                    self.parts.push(Part {
-                        role,
-                        index: body.u32()?,
-                        offset: body.u64()?,
-                        bytes: body.u64()?,
-                    });
-                }
-            }
+            TAG_PARTS => self.parts.append(&mut body.list()?),
             TAG_EXTRA => self.extra = body.bytes.to_vec(),
             _ => {}
         }
@@ -454,76 +402,107 @@ impl Metadata {
     }
 }
 
-fn write_image(out: &mut Writer, image: &Image) {
-    out.u32(image.width);
-    out.u32(image.height);
-    out.u32(image.depth);
-    out.u32(image.layers);
-    out.u32(image.format);
-    out.0.extend_from_slice(&[image.channels, image.bits]);
-    out.u16(image.container.0);
-    out.u32(image.maxval);
+/// A value of a fixed number of bytes.
+trait Stored: Sized {
+    const BYTES: usize;
+    fn write(&self, out: &mut Vec<u8>);
+    fn read(body: &mut Reader<'_>) -> Result<Self, MetadataError>;
 }
 
-fn read_image(body: &mut Reader<'_>) -> Result<Image, MetadataError> {
-    body.exactly(IMAGE_BYTES)?;
-    Ok(Image {
-        width: body.u32()?,
-        height: body.u32()?,
-        depth: body.u32()?,
-        layers: body.u32()?,
-        format: body.u32()?,
-        channels: body.take(1)?[0],
-        bits: body.take(1)?[0],
-        container: Container(body.u16()?),
-        maxval: body.u32()?,
-    })
+macro_rules! stored_numbers {
+    ($($number:ty),*) => {$(
+        impl Stored for $number {
+            const BYTES: usize = size_of::<$number>();
+            fn write(&self, out: &mut Vec<u8>) {
+                out.extend_from_slice(&self.to_le_bytes());
+            }
+            fn read(body: &mut Reader<'_>) -> Result<$number, MetadataError> {
+                let bytes = body.take(Self::BYTES)?;
+                Ok(<$number>::from_le_bytes(bytes.try_into().expect("so many were taken")))
+            }
+        }
+    )*};
 }
 
-fn write_audio(out: &mut Writer, audio: &Audio) {
-    out.u32(audio.rate_hz);
-    out.u16(audio.channels);
-    out.u16(audio.bits);
-    out.u64(audio.frames);
-    out.u64(audio.offset);
-    out.u16(audio.container.0);
-    out.u16(audio.codec);
+stored_numbers!(u8, u16, u32, u64);
+
+/// Structures, whose fields are stored in this order; `Part` has two bytes of zeros among them.
+macro_rules! stored_structures {
+    ($($name:ident { $($field:tt: $type:ty),* })*) => {$(
+        impl Stored for $name {
+            const BYTES: usize = 0 $(+ <$type>::BYTES)*;
+            fn write(&self, out: &mut Vec<u8>) {
+                $(<$type>::from(self.$field).write(out);)*
+            }
+            fn read(body: &mut Reader<'_>) -> Result<$name, MetadataError> {
+                Ok($name { $($field: <$type>::read(body)?.into()),* })
+            }
+        }
+    )*};
 }
 
-fn read_audio(body: &mut Reader<'_>) -> Result<Audio, MetadataError> {
-    body.exactly(AUDIO_BYTES)?;
-    Ok(Audio {
-        rate_hz: body.u32()?,
-        channels: body.u16()?,
-        bits: body.u16()?,
-        frames: body.u64()?,
-        offset: body.u64()?,
-        container: Container(body.u16()?),
-        codec: body.u16()?,
-    })
+stored_structures! {
+    Container { 0: u16 }
+    Role { 0: u16 }
+    Image {
+        width: u32, height: u32, depth: u32, layers: u32, format: u32, channels: u8, bits: u8,
+        container: Container, maxval: u32
+    }
+    Mip { level: u16, layer: u16, row_bytes: u32, offset: u64, bytes: u64 }
+    Audio {
+        rate_hz: u32, channels: u16, bits: u16, frames: u64, offset: u64, container: Container,
+        codec: u16
+    }
+    Part { role: PaddedRole, index: u32, offset: u64, bytes: u64 }
+}
+
+/// A role and two bytes that a reader ignores.
+struct PaddedRole(Role);
+
+impl From<Role> for PaddedRole {
+    fn from(role: Role) -> PaddedRole {
+        PaddedRole(role)
+    }
+}
+
+impl From<PaddedRole> for Role {
+    fn from(padded: PaddedRole) -> Role {
+        padded.0
+    }
+}
+
+impl Stored for PaddedRole {
+    const BYTES: usize = 4;
+    fn write(&self, out: &mut Vec<u8>) {
+        self.0.write(out);
+        0u16.write(out);
+    }
+    fn read(body: &mut Reader<'_>) -> Result<PaddedRole, MetadataError> {
+        let role = Role::read(body)?;
+        u16::read(body).map(|_| PaddedRole(role))
+    }
 }
 
 #[derive(Default)]
 struct Writer(Vec<u8>);
 
 impl Writer {
-    fn u16(&mut self, value: u16) {
-        self.0.extend_from_slice(&value.to_le_bytes());
+    fn put(&mut self, value: impl Stored) {
+        value.write(&mut self.0);
     }
 
-    fn u32(&mut self, value: u32) {
-        self.0.extend_from_slice(&value.to_le_bytes());
-    }
-
-    fn u64(&mut self, value: u64) {
-        self.0.extend_from_slice(&value.to_le_bytes());
+    /// A field of values; none if there are none.
+    fn list<T: Stored>(&mut self, tag: u16, values: &[T]) {
+        if !values.is_empty() {
+            self.field(tag, |out| values.iter().for_each(|it| it.write(&mut out.0)));
+        }
     }
 
     /// A field: its head, what `write` appends, and zeros up to a multiple of eight.
     fn field(&mut self, tag: u16, write: impl FnOnce(&mut Writer)) {
-        self.u16(tag);
-        self.u16(0);
-        self.u32(0);
+        self.put(tag);
+        self.put(0u16);
+        self.put(0u32);
         let start = self.0.len();
         write(self);
         let len = u32::try_from(self.0.len() - start).unwrap_or(u32::MAX);
@@ -556,38 +535,28 @@ impl<'a> Reader<'a> {
         Ok(taken)
     }
 
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], MetadataError> {
-        Ok(self.take(N)?.try_into().expect("so many were taken"))
+    fn get<T: Stored>(&mut self) -> Result<T, MetadataError> {
+        T::read(self)
     }
 
-    fn u16(&mut self) -> Result<u16, MetadataError> {
-        self.array().map(u16::from_le_bytes)
-    }
-
-    fn u32(&mut self) -> Result<u32, MetadataError> {
-        self.array().map(u32::from_le_bytes)
-    }
-
-    fn u64(&mut self) -> Result<u64, MetadataError> {
-        self.array().map(u64::from_le_bytes)
-    }
-
-    fn exactly(&self, bytes: usize) -> Result<(), MetadataError> {
-        if self.bytes.len() == bytes {
-            return Ok(());
+    /// The one value that the field is.
+    fn only<T: Stored>(&mut self) -> Result<T, MetadataError> {
+        if self.bytes.len() != T::BYTES {
+            return Err(self.wrong("a field has another length than its tag says"));
         }
-        Err(self.wrong("a field has another length than its tag says"))
+        self.get()
     }
 
-    fn multiple_of(&self, bytes: usize) -> Result<(), MetadataError> {
-        if self.bytes.len().is_multiple_of(bytes) {
-            return Ok(());
+    /// All values of the field.
+    fn list<T: Stored>(&mut self) -> Result<Vec<T>, MetadataError> {
+        if !self.bytes.len().is_multiple_of(T::BYTES) {
+            return Err(self.wrong("a list is no whole number of its items"));
         }
-        Err(self.wrong("a list is no whole number of its items"))
+        (0..self.bytes.len() / T::BYTES)
+            .map(|_| self.get())
+            .collect()
     }
 }
-
-const _: () = assert!(DEPENDENCY_HEAD_BYTES == 2 * size_of::<u16>());
 
 #[cfg(test)]
 mod tests {

@@ -10,6 +10,7 @@ pub(crate) mod batch;
 pub(crate) mod check;
 pub(crate) mod content;
 pub(crate) mod dictionaries;
+mod open_file;
 pub(crate) mod plan;
 mod search;
 pub(crate) mod section;
@@ -27,6 +28,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::format::{EntryRecord, MetadataPlace, SignatureRecord, entry_flag};
 use crate::limits::{METADATA_BYTES_MAX, NAME_BYTES_MAX};
 use crate::names;
+use section::PageView;
 use tables::Tables;
 
 /// An open package. Cloning gives another handle. All methods may be called from any thread; they
@@ -219,11 +221,16 @@ impl Package {
     /// # Errors
     /// There is no such entry, or the tables are damaged.
     pub fn info(&self, index: u32) -> Result<EntryInfo> {
+        Ok(info(index, &self.record(index)?))
+    }
+
+    #[inline]
+    fn record(&self, index: u32) -> Result<EntryRecord> {
         if u64::from(index) >= self.tables().entry_count() {
             let cause = "the package has not so many entries";
             return Err(Error::new(ErrorKind::NotFound, cause).of(self.path()));
         }
-        Ok(info(index, &self.tables().entry(index)?))
+        self.tables().entry(index)
     }
 
     /// The name of an entry.
@@ -233,19 +240,22 @@ impl Package {
     #[inline]
     pub fn name(&self, index: u32) -> Result<&[u8]> {
         let tables = self.tables();
-        if u64::from(index) >= tables.entry_count() {
-            let cause = "the package has not so many entries";
-            return Err(Error::new(ErrorKind::NotFound, cause).of(self.path()));
-        }
-        let offset = tables.entry(index)?.name_offset.get() as usize;
-        let len = tables.names.get(tables, offset, 2)?;
-        let len = usize::from(u16::from_le_bytes([len[0], len[1]]));
-        if len == 0 || len > NAME_BYTES_MAX {
-            return Err(tables
+        let offset = self.record(index)?.name_offset.get() as usize;
+        let names = &tables.names;
+        names.prefixed(&tables.file, offset, NAME_BYTES_MAX, "a name")
+    }
+
+    /// As [`Package::name`], but a page of names that is not in memory is read into `view` only.
+    pub(crate) fn name_in<'a>(&'a self, index: u32, view: &'a mut PageView) -> Result<&'a [u8]> {
+        let tables = self.tables();
+        let offset = self.record(index)?.name_offset.get() as usize;
+        let name = tables.names.item(&tables.file, view, offset)?;
+        match name.len() {
+            1..=NAME_BYTES_MAX => Ok(name),
+            _ => Err(tables
                 .names
-                .wrong(offset, "a name has an impossible length"));
+                .wrong(offset, "a name has an impossible length")),
         }
-        tables.names.get(tables, offset + 2, len)
     }
 
     /// The BLAKE3 hash of an entry's raw bytes, if the package has them.
@@ -257,7 +267,7 @@ impl Package {
         let Some(contents) = &tables.contents else {
             return Ok(None);
         };
-        let bytes = contents.get(tables, index as usize * 32, 32)?;
+        let bytes = contents.get(&tables.file, index as usize * 32, 32)?;
         Ok(Some(bytes.try_into().expect("so many were asked for")))
     }
 
@@ -272,7 +282,7 @@ impl Package {
             return Ok(None);
         };
         let place = |nth: usize| {
-            let bytes = places.get(tables, nth * 8, 8)?;
+            let bytes = places.get(&tables.file, nth * 8, 8)?;
             let place = MetadataPlace::read_from_bytes(bytes).expect("so many were asked for");
             Ok::<_, Error>(place)
         };
@@ -285,13 +295,8 @@ impl Package {
                 std::cmp::Ordering::Greater => end = middle,
                 std::cmp::Ordering::Equal => {
                     let offset = found.offset.get() as usize;
-                    let len = records.get(tables, offset, 2)?;
-                    let len = usize::from(u16::from_le_bytes([len[0], len[1]]));
-                    if len == 0 || len > METADATA_BYTES_MAX {
-                        let cause = "a metadata record has an impossible length";
-                        return Err(records.wrong(offset, cause));
-                    }
-                    return Ok(Some(records.get(tables, offset + 2, len)?));
+                    let (most, what) = (METADATA_BYTES_MAX, "a metadata record");
+                    return records.prefixed(&tables.file, offset, most, what).map(Some);
                 }
             }
         }
@@ -316,7 +321,7 @@ impl Package {
         let needed = [&tables.buckets, &tables.entries, &tables.names];
         let optional = [tables.metadata_index.as_ref(), tables.metadata.as_ref()];
         for section in needed.into_iter().chain(optional.into_iter().flatten()) {
-            section.preload(tables)?;
+            section.preload(&tables.file)?;
         }
         self.dictionaries().map(|_| ())
     }
@@ -330,10 +335,14 @@ impl Package {
             return Ok(order);
         }
         let tables = self.tables();
-        tables.names.preload(tables)?;
-        let mut named: Vec<(&[u8], u32)> = (0..self.len())
-            .map(|index| Ok((self.name(index)?, index)))
-            .collect::<Result<_>>()?;
+        tables.names.preload(&tables.file)?;
+        let mut named: Vec<(&[u8], u32)> = Vec::new();
+        named
+            .try_reserve_exact(self.len() as usize)
+            .map_err(|_| Error::new(ErrorKind::Io, "no memory for the order of the names"))?;
+        for index in 0..self.len() {
+            named.push((self.name(index)?, index));
+        }
         named.sort_unstable();
         let order = named.into_iter().map(|(_, index)| index).collect();
         Ok(self.0.by_name.get_or_init(|| order))
@@ -404,7 +413,7 @@ impl Package {
     #[must_use]
     pub fn blame(&self, index: u32, error: Error) -> Error {
         let error = error.of(self.path());
-        match self.name(index) {
+        match self.name_in(index, &mut PageView::default()) {
             Ok(name) => error.entry(name),
             Err(_) => error,
         }
@@ -420,6 +429,7 @@ impl Package {
         };
         let bytes = self
             .tables()
+            .file
             .read(record.offset.get(), record.raw_bytes.get())?;
         let read = SignatureRecord::read_from_bytes(&bytes);
         Ok(Some(

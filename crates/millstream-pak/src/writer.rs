@@ -13,21 +13,24 @@
 //! far: memory is bounded whatever the input. The same inputs and options give the same bytes on
 //! any machine and number of threads: nothing is decided by time or by who came first.
 
-mod behind;
+mod block;
 pub(crate) mod build;
 mod choose;
+mod cook;
 mod dictionary;
+mod direct;
 mod encode;
+mod encoder;
 pub(crate) mod item;
-mod kitchen;
 mod output;
 mod packed;
+mod parallel;
 pub(crate) mod patch;
 mod plan;
 mod same;
 mod tree;
+mod walk;
 mod window;
-mod workbench;
 
 use std::fs::File;
 use std::path::Path;
@@ -40,7 +43,8 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::limits::{BLOCK_SHIFT_MAX, BLOCK_SHIFT_MIN};
 use crate::sign::SecretKey;
 pub use choose::Target;
-pub use item::{Item, walk};
+pub use item::Item;
+pub use walk::{Links, walk, walk_with};
 
 /// How blocks are encoded.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -174,13 +178,14 @@ fn write_as(
     place: (&File, bool),
 ) -> Result<PackReport> {
     check_options(options)?;
-    let items = kitchen::cook(items, options)?;
+    let items = cook::cook(items, options)?;
     let plan = plan::plan(items, options)?;
     encode::encode(&plan, options, place)
 }
 
-/// Writes a package of `items` as `path`: beside it, synced, and renamed. Whoever looks at `path`
-/// sees the old file or the whole new one, also after a crash. Blocks until it is done.
+/// Writes a package of `items` and replaces `path` by it once it is complete and synced: a reader
+/// of `path` sees the old file or the whole new one, also after a crash. Symbolic links are
+/// followed. Blocks until it is done.
 ///
 /// # Errors
 /// As [`write()`]; nothing is left behind then.
@@ -189,7 +194,7 @@ pub fn write_file(
     options: &PackOptions<'_>,
     path: impl AsRef<Path>,
 ) -> Result<PackReport> {
-    item::beside(path.as_ref(), |file| write_as(items, options, (file, true)))
+    item::replace(path.as_ref(), |file| write_as(items, options, (file, true)))
 }
 
 fn check_options(options: &PackOptions<'_>) -> Result<()> {

@@ -10,8 +10,8 @@ mod support;
 
 use std::path::PathBuf;
 
-use millstream::CodecId;
-use millstream_pak::describe::{Describe, Png};
+use millstream::{CodecId, FileOptions, Read};
+use millstream_pak::describe::{Describe, Wav};
 use millstream_pak::format::{Header, section};
 use millstream_pak::{
     BatchOptions, Coding, ErrorKind, Item, PackOptions, Package, SecretKey, verify, visit, write,
@@ -551,13 +551,14 @@ fn valid(bench: &Bench) -> Vec<u8> {
         "long",
         support::words(&mut random, 900_000),
     ));
-    let mut png = b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR\0\0\0\x01\0\0\0\x01\x08\x06".to_vec();
-    png.resize(300, 0);
-    items.push(Item::from_bytes("picture.png", png));
+    let mut wav =
+        b"RIFF\0\0\0\0WAVEfmt \x10\0\0\0\x01\0\x02\0\x44\xac\0\0\0\0\0\0\x04\0\x10\0data".to_vec();
+    wav.resize(300, 0);
+    items.push(Item::from_bytes("sound.wav", wav));
     let key = SecretKey::from_bytes(&[3; 32]);
     let options = PackOptions {
         coding: Coding::Fixed(CodecId::LZ4_BLOCK),
-        describers: vec![&Png as &dyn Describe],
+        describers: vec![&Wav as &dyn Describe],
         sign: Some(&key),
         ..PackOptions::default()
     };
@@ -657,6 +658,33 @@ fn a_change_that_is_not_sealed_is_found_by_the_hashes() {
         let key = SecretKey::from_bytes(&[3; 32]).public();
         let found = verify(&bench.storage, &package, Some(&key), &mut |_| true);
         assert!(found.expect("verified").failures > 0, "byte {at}");
+    }
+}
+
+#[test]
+fn a_package_that_is_refused_leaves_the_file_open_for_others() {
+    let bench = Bench::new();
+    let path = bench.path("lacking.mpak");
+    let mut sheet = Sheet {
+        bytes: valid(&bench),
+    };
+    let record = sheet.record(section::NAMES);
+    record.flags.set(0);
+    record.kind.set(70);
+    sheet.seal();
+    std::fs::write(&path, &sheet.bytes).expect("written");
+    let options = FileOptions {
+        package: true,
+        ..FileOptions::default()
+    };
+    let file = bench.storage.open(&path, options);
+    let queue = bench.queue();
+    let read = || queue.submit(Read::range(file, 0, 16))?.wait();
+    read().expect("it is open");
+    Package::open(&bench.storage, &path).expect_err("refused");
+    // More than one, so that the engine has taken in every close before the last.
+    for _ in 0..3 {
+        read().expect("it is still open");
     }
 }
 

@@ -62,13 +62,6 @@ impl Files {
 }
 
 impl Peer for Files {
-    fn open(&mut self, _plan: &Plan, access: Access) -> io::Result<()> {
-        match access {
-            Access::Direct => Err(io::Error::other("its own buffers are not aligned")),
-            Access::Buffered => Ok(()),
-        }
-    }
-
     fn read(&mut self, plan: &Plan, destination: &mut [u8]) -> io::Result<()> {
         self.run(plan, destination, false)
     }

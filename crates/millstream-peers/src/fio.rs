@@ -1,5 +1,5 @@
 //! fio, a program that measures devices, with its io_uring engine: registered files and buffers,
-//! memory of its own. It delivers no bytes to anyone, so nobody can check them.
+//! memory of its own. It delivers no bytes, so they cannot be checked.
 
 use std::io;
 use std::io::Read as _;

@@ -159,7 +159,7 @@ impl Peer for Ring {
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        // Files of glommio must be closed on their executor; an error has nobody to be told to.
+        // Files of glommio must be closed on their executor; an error cannot be returned here.
         let _ = self.close_all();
     }
 }

@@ -140,7 +140,7 @@ impl Drop for Lease<'_> {
         let start = Instant::now();
         while Arc::strong_count(&self.loan) > 1 {
             if start.elapsed() > RETURN_MAX {
-                // Nobody may go on with memory that others still write to.
+                // Memory that a thread may still write to must not be used again.
                 eprintln!("a rival keeps memory that it was lent; ending the process");
                 std::process::abort();
             }

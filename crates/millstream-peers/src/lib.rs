@@ -78,11 +78,18 @@ pub enum Access {
 /// Reads files in its own way. Every method blocks until nothing of it is at work any more,
 /// whatever came out: the memory that it was lent is the caller's again.
 pub trait Peer {
-    /// Opens the files of the plan, in place of those that were open.
+    /// Opens the files of the plan, in place of those that were open. Without an implementation
+    /// nothing: for rivals whose tasks open files themselves, through the page cache.
     ///
     /// # Errors
     /// A file cannot be opened, or not in this way.
-    fn open(&mut self, plan: &Plan, access: Access) -> io::Result<()>;
+    fn open(&mut self, plan: &Plan, access: Access) -> io::Result<()> {
+        let _ = plan;
+        match access {
+            Access::Direct => Err(io::Error::other("its own buffers are not aligned")),
+            Access::Buffered => Ok(()),
+        }
+    }
 
     /// Reads everything that the plan says, of the files opened with the same plan.
     ///

@@ -1,4 +1,4 @@
-//! What is to be read: checked once, so that nobody has to trust anyone about places.
+//! What is to be read: checked once, so that every rival can rely on its places.
 
 use std::io;
 use std::path::PathBuf;

@@ -269,7 +269,7 @@ impl Sdl {
     }
 
     fn close_one(&self, file: *mut c_void) -> bool {
-        // SAFETY: the file is open and used by nobody else from here on.
+        // SAFETY: the file is open and not used elsewhere from here on.
         unsafe { (self.library.close)(file, false, self.queue, std::ptr::null_mut()) }
     }
 

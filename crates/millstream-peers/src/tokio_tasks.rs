@@ -72,7 +72,8 @@ impl Tasks {
     }
 }
 
-/// `tokio::fs`: one file a task, because a file has one position.
+/// `tokio::fs`: one file a task, because a file has one position. The buffer behind it is a vector,
+/// which is not aligned as direct reads want it.
 struct Files(Tasks);
 
 async fn read_file(file: &mut tokio::fs::File, read: Read, into: &mut [u8]) -> io::Result<()> {
@@ -81,14 +82,6 @@ async fn read_file(file: &mut tokio::fs::File, read: Read, into: &mut [u8]) -> i
 }
 
 impl Peer for Files {
-    fn open(&mut self, _plan: &Plan, access: Access) -> io::Result<()> {
-        match access {
-            // The buffer behind `tokio::fs::File` is a vector, which is not aligned.
-            Access::Direct => Err(io::Error::other("its own buffers are not aligned")),
-            Access::Buffered => Ok(()),
-        }
-    }
-
     fn read(&mut self, plan: &Plan, destination: &mut [u8]) -> io::Result<()> {
         self.0.run(plan, destination, async |loan| {
             // A task reads one file at a time; it opens the next when a read names another.

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 
-use crate::parser::Place;
+use crate::place::Place;
 
 /// What is wrong.
 #[derive(Debug)]

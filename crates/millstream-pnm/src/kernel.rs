@@ -7,8 +7,8 @@
 //! (`text`) goes on from there: so every input gives the result and the error of the plain parser,
 //! and a kernel needs no notion of comments, leading zeros or errors.
 //!
-//! All vector kernels share one scheme. It needs no place of a number's start, no shuffle by the
-//! lengths of numbers, and no branch within a chunk:
+//! All vector kernels are one algorithm (`generic`). It needs no place of a number's start, no
+//! shuffle by the lengths of numbers, and no branch within a chunk:
 //!
 //! ```text
 //! text            1 2 3 _ 4 5 _ 6 \n         one block: 64 bytes
@@ -30,7 +30,7 @@
 //! What must be found, each with one or two instructions a block:
 //! - A byte that is neither digit nor separator: separators are found by a shuffle with the byte's
 //!   own low bits, which gives the byte back if it is white space.
-//! - A run of more than three (five) digits: from the mask of digits, by doubling.
+//! - A run of more than three (five) digits: an end with a digit at `s1` to `s4` (`s6`).
 //! - A number above 255. In eight bits 256 is 0, so a sum cannot be compared. Hundreds of 3 and
 //!   more have an entry of their own in the table, by a bit that no others have. With 200 a sum is
 //!   right as long as its sign bit is set (200 to 255); past 255 it is 0 to 43, without it. The
@@ -44,6 +44,8 @@ mod tables;
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod generic;
 #[cfg(target_arch = "aarch64")]
 mod neon;
 
@@ -211,42 +213,33 @@ mod vector {
     macro_rules! of_kernel {
         ($kernel:ident) => {
             pub(super) fn $kernel(wide: bool, commas: bool) -> fn(Job<'_>) -> Run {
-                use super::$kernel::{narrow, wide as wide_samples};
                 match (wide, commas) {
                     // SAFETY: see the module.
-                    (false, false) => |job| unsafe { narrow::<false>(job) },
+                    (false, false) => |job| unsafe { super::$kernel::run::<false, false>(job) },
                     // SAFETY: see the module.
-                    (false, true) => |job| unsafe { narrow::<true>(job) },
+                    (false, true) => |job| unsafe { super::$kernel::run::<false, true>(job) },
                     // SAFETY: see the module.
-                    (true, false) => |job| unsafe { wide_samples::<false>(job) },
+                    (true, false) => |job| unsafe { super::$kernel::run::<true, false>(job) },
                     // SAFETY: see the module.
-                    (true, true) => |job| unsafe { wide_samples::<true>(job) },
+                    (true, true) => |job| unsafe { super::$kernel::run::<true, true>(job) },
                 }
+            }
+        };
+        ($kernel:ident, $count:ident) => {
+            of_kernel!($kernel);
+
+            /// As `count_by_masks`, where the kernel is available.
+            pub(super) fn $count(blocks: &[[u8; super::BLOCK_BYTES]]) -> (usize, bool) {
+                // SAFETY: see the module.
+                unsafe { super::$kernel::count(blocks) }
             }
         };
     }
 
     #[cfg(target_arch = "x86_64")]
-    use super::BLOCK_BYTES;
-
-    /// As `count_by_masks`, where AVX2 is available.
+    of_kernel!(avx2, count_avx2);
     #[cfg(target_arch = "x86_64")]
-    pub(super) fn count_avx2(blocks: &[[u8; BLOCK_BYTES]]) -> (usize, bool) {
-        // SAFETY: see the module.
-        unsafe { super::avx2::count(blocks) }
-    }
-
-    /// As `count_by_masks`, where AVX-512 is available.
-    #[cfg(target_arch = "x86_64")]
-    pub(super) fn count_avx512(blocks: &[[u8; BLOCK_BYTES]]) -> (usize, bool) {
-        // SAFETY: see the module.
-        unsafe { super::avx512::count(blocks) }
-    }
-
-    #[cfg(target_arch = "x86_64")]
-    of_kernel!(avx2);
-    #[cfg(target_arch = "x86_64")]
-    of_kernel!(avx512);
+    of_kernel!(avx512, count_avx512);
     #[cfg(target_arch = "aarch64")]
     of_kernel!(neon);
 }

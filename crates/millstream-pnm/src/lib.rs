@@ -35,6 +35,7 @@ mod memory;
 pub mod numbers;
 mod parallel;
 mod parser;
+mod place;
 mod raw;
 mod text;
 mod write;

@@ -20,7 +20,7 @@ use crate::error::{Error, ErrorKind};
 use crate::header::is_white;
 use crate::kernel::{BEFORE_BYTES, Convert, Job, Kernel};
 use crate::limits::PLAIN_STEP_BYTES;
-use crate::parser::Place;
+use crate::place::Place;
 
 /// What stands between numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -1,7 +1,7 @@
 //! The README's pictures and its summary table, from a file of rows.
 //!
 //! ```text
-//! millstream bench --quick --rows rows.jsonl
+//! millstream-bench --quick --rows rows.jsonl
 //! cargo run -p millstream-report --example pictures -- rows.jsonl docs/pictures
 //! ```
 //!
@@ -13,7 +13,6 @@ use std::fs;
 use std::path::PathBuf;
 
 use millstream_report::bench::{maps, summary};
-use millstream_report::cases::cases;
 use millstream_report::rows;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -22,18 +21,17 @@ fn main() -> Result<(), Box<dyn Error>> {
         return Err("call it with a file of rows and the folder for the pictures".into());
     };
     let rows = rows::parse(&fs::read(input)?)?;
-    let cases = cases(&rows);
     fs::create_dir_all(folder)?;
     let pictures = [
-        ("summary.svg", summary::picture(&cases)),
+        ("summary.svg", summary::picture(&rows)),
         ("requests.svg", maps::picture(&rows)),
     ];
     for (name, picture) in pictures {
         match picture {
-            Some(picture) => fs::write(folder.join(name), picture.standalone())?,
+            Some(picture) => fs::write(folder.join(name), picture)?,
             None => eprintln!("{name}: these rows have nothing for it"),
         }
     }
-    print!("{}", summary::markdown(&cases));
+    print!("{}", summary::markdown(&rows));
     Ok(())
 }

@@ -1,16 +1,17 @@
 //! How two figures compare, and how far a figure may be trusted.
 //!
 //! A ratio is of medians, made so that more than 1 is better. Rows carry no single runs, so the
-//! interval of a ratio is made of the two intervals of the means, put against each other at their
-//! worst: wider than one from pairs of runs would be. Only what leads or trails beyond it is said
-//! to. A goal's own verdict is of pairs, and comes from the benchmark.
+//! interval of a ratio combines the worst ends of the two intervals of the means: wider than one
+//! from pairs of runs would be. Only what leads or trails beyond it is reported to. A goal's own
+//! verdict is of pairs, and comes from the benchmark.
 
 use crate::limits::{ROUGH_SPREAD, WILD_SPREAD};
+use crate::page::Cell;
 use crate::rows::{Better, Figures};
 
-/// How ours stands beside another's.
+/// How ours compares with another's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
+pub(crate) enum Standing {
     /// Better, beyond the interval.
     Ahead,
     /// Neither.
@@ -21,8 +22,7 @@ pub enum Standing {
 
 impl Standing {
     /// The class of its dots.
-    #[must_use]
-    pub fn dot(self) -> &'static str {
+    pub(crate) fn dot(self) -> &'static str {
         match self {
             Standing::Ahead => "good",
             Standing::Level => "level",
@@ -31,8 +31,7 @@ impl Standing {
     }
 
     /// The class of its text.
-    #[must_use]
-    pub fn text(self) -> &'static str {
+    pub(crate) fn text(self) -> &'static str {
         match self {
             Standing::Ahead => "ahead",
             Standing::Level => "",
@@ -41,8 +40,7 @@ impl Standing {
     }
 
     /// The word for it.
-    #[must_use]
-    pub fn word(self) -> &'static str {
+    pub(crate) fn word(self) -> &'static str {
         match self {
             Standing::Ahead => "ahead",
             Standing::Level => "within the interval",
@@ -51,34 +49,29 @@ impl Standing {
     }
 }
 
-/// Ours beside another's.
+/// Ours over another's.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Comparison {
+pub(crate) struct Comparison {
     /// More than 1 is better.
-    pub ratio: f64,
-    /// It may be as little as this ...
-    pub low: f64,
-    /// ... and as much as this.
-    pub high: f64,
+    pub(crate) ratio: f64,
+    /// The low end of the ratio's interval.
+    pub(crate) low: f64,
+    /// Its high end.
+    pub(crate) high: f64,
 }
 
 impl Comparison {
-    /// How it stands.
-    #[must_use]
-    pub fn standing(&self) -> Standing {
-        if self.low > 1.0 {
-            Standing::Ahead
-        } else if self.high < 1.0 {
-            Standing::Behind
-        } else {
-            Standing::Level
+    pub(crate) fn standing(&self) -> Standing {
+        match self {
+            ahead if ahead.low > 1.0 => Standing::Ahead,
+            behind if behind.high < 1.0 => Standing::Behind,
+            _ => Standing::Level,
         }
     }
 }
 
 /// Compares figures of the same metric; `None` if the ratio means nothing.
-#[must_use]
-pub fn compare(ours: &Figures, theirs: &Figures) -> Option<Comparison> {
+pub(crate) fn compare(ours: &Figures, theirs: &Figures) -> Option<Comparison> {
     let (above, below) = match ours.better {
         Better::Higher => (ours, theirs),
         Better::Lower => (theirs, ours),
@@ -87,103 +80,71 @@ pub fn compare(ours: &Figures, theirs: &Figures) -> Option<Comparison> {
     if !ratio.is_finite() || ratio <= 0.0 {
         return None;
     }
-    let ends = above.interval().zip(below.interval());
-    let (low, high) = match ends {
-        Some(((above_low, above_high), (below_low, below_high))) => {
-            let low = above_low.max(0.0) / below_high;
-            let high = if below_low > 0.0 {
-                above_high / below_low
-            } else {
-                f64::INFINITY
-            };
-            (low.min(ratio), high.max(ratio))
-        }
+    let (low, high) = match above.interval().zip(below.interval()) {
+        Some((above, below)) if below.0 > 0.0 => (above.0.max(0.0) / below.1, above.1 / below.0),
+        Some((above, below)) => (above.0.max(0.0) / below.1, f64::INFINITY),
         None => (0.0, f64::INFINITY),
     };
-    Some(Comparison { ratio, low, high })
+    Some(Comparison {
+        ratio,
+        low: low.min(ratio),
+        high: high.max(ratio),
+    })
 }
 
-/// What the spread makes of a figure: words, and whether it means nothing by itself.
-#[must_use]
-pub fn spread(figures: &Figures) -> Option<(String, bool)> {
+/// What the spread of a figure makes of it, in words; nothing if it is small.
+pub(crate) fn spread(figures: &Figures) -> Cell {
     if figures.n < 2 {
-        return Some(("one run: the spread is unknown".into(), false));
+        return "one run: the spread is unknown".into();
     }
-    let half = figures.ci95?;
-    let share = half / figures.mean.abs();
-    if !share.is_finite() || share < ROUGH_SPREAD {
-        return None;
-    }
+    let share = figures.ci95.map_or(0.0, |half| half / figures.mean.abs());
     let percent = (share * 100.0).round();
-    if share < WILD_SPREAD {
-        return Some((format!("±{percent} %: rough"), false));
+    match share {
+        small if !small.is_finite() || small < ROUGH_SPREAD => Cell::default(),
+        rough if rough < WILD_SPREAD => format!("±{percent} %: rough").into(),
+        wild if wild < 1.0 => Cell::of(
+            format!("±{percent} %: the spread makes it meaningless"),
+            "doubt",
+        ),
+        _ => Cell::of("spread wider than the figure: it means nothing", "doubt"),
     }
-    let words = if share >= 1.0 {
-        "spread wider than the figure: it means nothing".into()
-    } else {
-        format!("±{percent} %: the spread makes it meaningless")
-    };
-    Some((words, true))
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use super::*;
+    use crate::rows::tests::row;
 
-    pub(crate) fn figures(better: Better, median: f64, ci95: f64) -> Figures {
-        Figures {
-            metric: "rate".into(),
-            unit: "MB/s".into(),
-            better,
-            n: 3,
-            min: median - ci95,
-            median,
-            mean: median,
-            max: median + ci95,
-            ci95: Some(ci95),
-            params: Default::default(),
-        }
+    fn figures(better: Better, median: f64, ci95: f64) -> Figures {
+        row([""; 3], better, median, ci95)
+            .figures()
+            .expect("it has")
+            .clone()
     }
 
     #[test]
     fn only_what_is_beyond_both_intervals_leads() {
-        let (rival, close, far) = (
-            figures(Better::Higher, 100.0, 5.0),
-            figures(Better::Higher, 108.0, 5.0),
-            figures(Better::Higher, 120.0, 5.0),
-        );
-        let standing = |a, b| compare(a, b).unwrap().standing();
-        assert_eq!(standing(&far, &rival), Standing::Ahead);
-        assert_eq!(standing(&close, &rival), Standing::Level);
-        assert_eq!(standing(&rival, &far), Standing::Behind);
-        let (quick, slow) = (
-            figures(Better::Lower, 10.0, 1.0),
-            figures(Better::Lower, 20.0, 1.0),
-        );
-        let comparison = compare(&quick, &slow).unwrap();
+        let rate = |median| figures(Better::Higher, median, 5.0);
+        let standing = |a, b| compare(&a, &b).unwrap().standing();
+        assert_eq!(standing(rate(120.0), rate(100.0)), Standing::Ahead);
+        assert_eq!(standing(rate(108.0), rate(100.0)), Standing::Level);
+        assert_eq!(standing(rate(100.0), rate(120.0)), Standing::Behind);
+        let time = |median| figures(Better::Lower, median, 1.0);
+        let comparison = compare(&time(10.0), &time(20.0)).unwrap();
         assert!((comparison.ratio - 2.0).abs() < 1e-9);
         assert_eq!(comparison.standing(), Standing::Ahead);
-    }
-
-    #[test]
-    fn a_single_run_and_nothing_lead_nowhere() {
-        let mut single = figures(Better::Higher, 500.0, 0.0);
+        let mut single = rate(500.0);
         (single.n, single.ci95) = (1, None);
-        let rival = figures(Better::Higher, 1.0, 0.1);
-        assert_eq!(
-            compare(&single, &rival).unwrap().standing(),
-            Standing::Level
-        );
-        assert_eq!(compare(&figures(Better::Higher, 0.0, 0.0), &rival), None);
+        assert_eq!(standing(single, rate(100.0)), Standing::Level);
+        assert_eq!(compare(&rate(0.0), &rate(1.0)), None);
     }
 
     #[test]
-    fn a_spread_is_told_in_words() {
-        assert_eq!(spread(&figures(Better::Higher, 100.0, 5.0)), None);
-        let rough = spread(&figures(Better::Higher, 100.0, 15.0)).unwrap();
-        assert_eq!(rough, ("±15 %: rough".into(), false));
-        assert!(spread(&figures(Better::Higher, 100.0, 40.0)).unwrap().1);
-        let wild = spread(&figures(Better::Higher, 100.0, 400.0)).unwrap().0;
-        assert!(wild.contains("means nothing"));
+    fn a_spread_is_described_in_words() {
+        let words = |ci95| format!("{:?}", spread(&figures(Better::Higher, 100.0, ci95)));
+        assert!(words(5.0).contains("text: \"\""));
+        assert!(words(15.0).contains("±15 %: rough"));
+        assert!(words(40.0).contains("meaningless") && words(40.0).contains("doubt"));
+        assert!(words(400.0).contains("means nothing"));
     }
 }

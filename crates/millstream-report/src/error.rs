@@ -1,14 +1,14 @@
-//! What can be wrong with an input.
+//! Errors of this crate: what is wrong with an input.
 
 use std::fmt;
 
-/// Why an input gives no page.
+/// Why no page can be made of an input.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Error {
-    /// Where in the input, in bytes, if one place is to blame.
+    /// Offset in the input in bytes, if one place is to blame.
     pub offset: Option<u64>,
-    /// What is wrong and, as far as it can be told, why.
+    /// What is wrong and, if known, why.
     pub cause: String,
 }
 
@@ -20,27 +20,20 @@ impl Error {
         }
     }
 
-    /// An error of the JSON reader, whose places are lines and columns, as an offset in `text`.
+    /// An error of the JSON parser in `text`, whose line and column become an offset; `what` says
+    /// what the text is not.
     pub(crate) fn json(text: &[u8], what: &str, error: &serde_json::Error) -> Error {
-        let before = error.line().saturating_sub(1);
-        let line: usize = match before {
-            0 => 0,
-            _ => text
-                .iter()
-                .enumerate()
-                .filter(|(_, byte)| **byte == b'\n')
-                .nth(before - 1)
-                .map_or(text.len(), |(at, _)| at + 1),
-        };
+        let lines = text.split_inclusive(|byte| *byte == b'\n');
+        let before = lines.take(error.line().saturating_sub(1));
+        let line: usize = before.map(<[u8]>::len).sum();
         let offset = (line + error.column().saturating_sub(1)).min(text.len());
         let mut words = error.to_string();
         if let Some(at) = words.rfind(" at line ") {
             words.truncate(at);
         }
-        let cause = if error.is_eof() {
-            format!("{what}: the text is cut off ({words})")
-        } else {
-            format!("{what}: {words}")
+        let cause = match error.is_eof() {
+            true => format!("{what}: the text is cut off ({words})"),
+            false => format!("{what}: {words}"),
         };
         Error {
             offset: Some(offset as u64),

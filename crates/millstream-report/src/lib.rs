@@ -2,9 +2,9 @@
 //!
 //! Two kinds of page, both one file of HTML that loads nothing, in light and dark, on a phone as on
 //! a desk: [`mod@bench`] shows the rows of a benchmark, [`trace`] a recorded trace and in words
-//! where the time went. [`record`] draws rows of several versions. Below them: [`chart`] the kinds
-//! of pictures, [`svg`] our own small writer, [`page`] the page around them; [`rows`], [`cases`],
-//! [`axes`] and [`compare`] what the rows mean.
+//! where the time went. [`record`] draws rows of several versions. Below them: `chart` the kinds of
+//! pictures, `svg` a small writer, `page` the page around them; [`rows`], `cases`, `axes` and
+//! `compare` what the rows mean.
 //!
 //! Inputs are text from outside: every string is escaped, every number may be odd, every size has
 //! a bound. Nothing here reads or writes files, and nothing depends on the engine.
@@ -21,18 +21,17 @@
 //! # Ok::<(), millstream_report::error::Error>(())
 //! ```
 
-pub mod axes;
+mod axes;
 pub mod bench;
-pub mod cases;
-pub mod chart;
-pub mod compare;
+mod cases;
+mod chart;
+mod compare;
 pub mod error;
 pub mod limits;
-pub mod markup;
-pub mod page;
+mod markup;
+mod page;
 pub mod record;
 pub mod rows;
-pub mod scale;
-pub mod svg;
-mod theme;
+mod scale;
+mod svg;
 pub mod trace;

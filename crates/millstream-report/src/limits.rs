@@ -2,8 +2,8 @@
 
 /// Bytes of a trace that are read at most. The engine records a million events of about 150 bytes.
 pub const TRACE_BYTES_MAX: u64 = 1 << 30;
-/// Events of a trace that are looked at; four times what the engine records. A span takes 40 bytes
-/// here, so that memory stays below 200 MB beside the text itself.
+/// Events of a trace that are looked at; four times what the engine records. A span takes 72 bytes
+/// here, so that memory stays below 300 MB beside the text and the names in it.
 pub const TRACE_EVENTS_MAX: usize = 4 << 20;
 /// Longest time in a trace, in microseconds: about 31 years, where doubles still tell nanoseconds
 /// of short traces apart and sums do not overflow.

@@ -3,16 +3,13 @@
 //! A record is a folder: `machine.json` says which machine it is, and `<version>.jsonl` holds the
 //! rows of the run of each version. Versions are ordered as versions are, number by number.
 
-use std::cmp::Ordering;
-use std::collections::BTreeMap;
-
-use crate::cases::cases;
+use crate::cases::{cases, distinct};
 use crate::chart::Whose;
 use crate::chart::curve::{self, Curves, Series};
 use crate::limits::RECORD_VERSIONS_MAX;
 use crate::markup::{count, figure};
 use crate::page::{Html, Set, Table};
-use crate::rows::{Better, Figures, Row};
+use crate::rows::{Figures, Row};
 
 /// A version's run.
 #[derive(Debug, Clone, PartialEq)]
@@ -23,132 +20,104 @@ pub struct Version {
     pub rows: Vec<Row>,
 }
 
-/// The order of versions: numbers as numbers, the rest as text, a plain version after those with a
-/// suffix (`0.2.0-beta` before `0.2.0`).
-#[must_use]
-pub fn order(one: &str, other: &str) -> Ordering {
-    let split = |name: &str| -> (Vec<u64>, bool, String) {
-        let (numbers, suffix) = match name.split_once('-') {
-            Some((numbers, suffix)) => (numbers, Some(suffix.to_owned())),
-            None => (name, None),
-        };
+impl Version {
+    /// The key of the order of versions: numbers as numbers, the rest as text, a plain version
+    /// after those with a suffix (`0.2.0-beta` before `0.2.0`).
+    fn order(&self) -> (Vec<u64>, bool, String) {
+        let split = self.name.split_once('-');
+        let numbers = split.map_or(&*self.name, |(numbers, _)| numbers);
         let parts = numbers.split('.').map(|part| part.parse().unwrap_or(0));
-        let suffix_text = suffix.clone().unwrap_or_default();
-        (parts.collect(), suffix.is_none(), suffix_text)
-    };
-    split(one).cmp(&split(other)).then_with(|| one.cmp(other))
+        (parts.collect(), split.is_none(), self.name.clone())
+    }
 }
 
 /// Puts versions in order and keeps the newest [`RECORD_VERSIONS_MAX`].
 pub fn arrange(versions: &mut Vec<Version>) {
-    versions.sort_by(|a, b| order(&a.name, &b.name));
+    versions.sort_by_key(Version::order);
     let old = versions.len().saturating_sub(RECORD_VERSIONS_MAX);
     versions.drain(..old);
 }
 
-/// Ours and the best rival in every case, version by version.
-type Lines<'a> =
-    BTreeMap<(usize, &'a str, &'a str), Vec<(usize, &'a Figures, Option<&'a Figures>)>>;
+/// Ours and the best rival in a case of a version, given by its place.
+struct Point<'a> {
+    case: (&'a str, &'a str),
+    version: usize,
+    ours: &'a Figures,
+    rival: Option<&'a Figures>,
+}
 
 /// Writes a picture for every case that two versions or more measured, and a table.
 pub(crate) fn write(body: &mut Html, versions: &[Version]) {
     let names: Vec<&str> = versions.iter().map(|it| &*it.name).collect();
-    body.paragraph(&format!(
-        "{}: {}.",
-        count(versions.len(), "version"),
-        names.join(", ")
-    ));
-    let lines = lines(versions);
-    let mut cards = Html::new();
-    for ((_, workload, case), points) in &lines {
-        let heading = format!("{workload}: {case}");
-        if let Some(curves) = curves(&heading, points, versions) {
-            cards.figure(&curve::draw(&curves), "");
-        }
-    }
-    if cards.is_empty() {
-        body.paragraph("No case was measured in two versions, so there is nothing to draw yet.");
-    }
-    body.cards(&cards);
+    let number = count(versions.len(), "version");
+    body.paragraph("", &format!("{number}: {}.", names.join(", ")));
+    let points = points(versions);
+    let mut cards = Html::default();
     let mut columns = vec![("case", Set::Name), ("", Set::Name)];
     columns.extend(names.iter().map(|name| (*name, Set::Number)));
     let mut table = Table::new("Ours, the first metric of each case", &columns);
-    for ((_, workload, case), points) in &lines {
-        let unit = points.first().map_or("", |point| &*point.1.unit);
-        let mut line = vec![format!("{workload}: {case}").into(), unit.into()];
-        for at in 0..versions.len() {
-            let point = points.iter().find(|point| point.0 == at);
-            line.push(point.map_or("".into(), |it| figure(it.1.median).into()));
+    for first in distinct(&points, |point| point.case) {
+        let of_case = points.iter().filter(|point| point.case == first.case);
+        let points: Vec<&Point<'_>> = of_case.collect();
+        let name = format!("{}: {}", first.case.0, first.case.1);
+        if let Some(curves) = curves(&name, &points, &names) {
+            cards.figure(&curve::draw(&curves), "");
+        }
+        let mut line = vec![name.into(), first.ours.unit.clone().into()];
+        for version in 0..versions.len() {
+            let point = points.iter().find(|point| point.version == version);
+            line.push(point.map_or("".into(), |it| figure(it.ours.median).into()));
         }
         table.row("", line);
     }
-    let mut inside = Html::new();
-    inside.table(&table);
-    body.details(false, "All figures", &"".into(), &inside);
+    if cards.is_empty() {
+        let words = "No case was measured in two versions, so there is nothing to draw yet.";
+        body.paragraph("", words);
+    }
+    body.cards(&cards);
+    body.folded("All figures", &table);
 }
 
-fn lines(versions: &[Version]) -> Lines<'_> {
-    let mut lines: Lines<'_> = BTreeMap::new();
-    let mut order: Vec<(&str, &str)> = Vec::new();
-    for (at, version) in versions.iter().enumerate() {
-        for case in cases(&version.rows) {
-            let verdict = case.primary().and_then(|it| case.verdict(&it.metric));
-            let Some(verdict) = verdict else { continue };
-            let rival = verdict
-                .rival
-                .and_then(|(name, _)| case.figures(name, &verdict.figures.metric));
-            let key = (case.workload, case.name);
-            let place = match order.iter().position(|known| *known == key) {
-                Some(place) => place,
-                None => {
-                    order.push(key);
-                    order.len() - 1
-                }
-            };
-            let points = lines.entry((place, key.0, key.1)).or_default();
-            points.push((at, verdict.figures, rival));
+fn points(versions: &[Version]) -> Vec<Point<'_>> {
+    let mut points = Vec::new();
+    for (version, run) in versions.iter().enumerate() {
+        for case in cases(&run.rows) {
+            points.extend(case.verdict().map(|verdict| Point {
+                case: (case.workload, case.name),
+                version,
+                ours: verdict.figures,
+                rival: verdict.rival.map(|rival| rival.1),
+            }));
         }
     }
-    lines
+    points
 }
 
-fn curves(
-    heading: &str,
-    points: &[(usize, &Figures, Option<&Figures>)],
-    versions: &[Version],
-) -> Option<Curves> {
-    let (_, first, _) = points.first()?;
-    let same = || points.iter().filter(|point| point.1.unit == first.unit);
+fn curves(heading: &str, points: &[&Point<'_>], versions: &[&str]) -> Option<Curves> {
+    let first = points.first()?.ours;
+    let same = || points.iter().filter(|point| point.ours.unit == first.unit);
     if same().count() < 2 {
         return None;
     }
-    let direction = match first.better {
-        Better::Higher => "more is better",
-        Better::Lower => "less is better",
+    let ours = same().map(|it| (it.version as f64, it.ours.median));
+    let rivals = same().filter_map(|it| Some((it.version as f64, it.rival?.median)));
+    let series = |label: &str, whose, points| Series {
+        label: label.into(),
+        whose,
+        points,
     };
-    let ours = same().map(|(at, ours, _)| (*at as f64, ours.median));
-    let theirs = same().filter_map(|(at, _, rival)| Some((*at as f64, (*rival)?.median)));
-    let mut series = vec![Series {
-        label: "millstream".into(),
-        whose: Whose::Ours,
-        points: ours.collect(),
-    }];
-    let theirs: Vec<(f64, f64)> = theirs.collect();
-    if !theirs.is_empty() {
-        series.push(Series {
-            label: "best rival".into(),
-            whose: Whose::Rival,
-            points: theirs,
-        });
-    }
+    let mut series = vec![
+        series("millstream", Whose::Ours, ours.collect()),
+        series("best rival", Whose::Rival, rivals.collect()),
+    ];
+    series.retain(|series| !series.points.is_empty());
+    let names = versions.iter().enumerate();
     Some(Curves {
         heading: heading.to_owned(),
         across: "version".into(),
-        up: format!("{} {}, {direction}", first.metric, first.unit),
-        names: versions
-            .iter()
-            .enumerate()
-            .map(|(at, version)| (at as f64, version.name.clone()))
+        up: format!("{} {}", first.metric, first.axis()),
+        names: names
+            .map(|(at, name)| (at as f64, (*name).to_owned()))
             .collect(),
         log_across: false,
         series,
@@ -158,41 +127,16 @@ fn curves(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compare::tests::figures;
-    use crate::rows::Finding;
-
-    fn version(name: &str, median: f64) -> Version {
-        let row = |contender: &str, median| Row {
-            workload: "read".into(),
-            case: "cold".into(),
-            contender: contender.into(),
-            finding: Finding::Figures(figures(Better::Higher, median, 0.1)),
-        };
-        Version {
-            name: name.into(),
-            rows: vec![row("millstream", median), row("ring", 9.0)],
-        }
-    }
 
     #[test]
     fn versions_are_in_their_order() {
-        let mut all: Vec<Version> = ["0.10.0", "0.2.0", "0.2.0-beta", "0.9.1"]
-            .map(|name| version(name, 1.0))
-            .into();
+        let names = ["0.10.0", "0.2.0", "0.2.0-beta", "0.9.1"];
+        let mut all = Vec::from(names.map(|name| Version {
+            name: name.into(),
+            rows: Vec::new(),
+        }));
         arrange(&mut all);
         let names: Vec<&str> = all.iter().map(|it| &*it.name).collect();
         assert_eq!(names, ["0.2.0-beta", "0.2.0", "0.9.1", "0.10.0"]);
-    }
-
-    #[test]
-    fn two_versions_make_a_line_and_one_makes_none() {
-        let mut body = Html::new();
-        write(&mut body, &[version("0.1.0", 5.0), version("0.2.0", 8.0)]);
-        let page = crate::page::render("t", &body, &[], "", None);
-        assert!(page.contains("line-ours") && page.contains("0.2.0"));
-        let mut body = Html::new();
-        write(&mut body, &[version("0.1.0", 5.0)]);
-        let page = crate::page::render("t", &body, &[], "", None);
-        assert!(page.contains("nothing to draw yet"));
     }
 }

@@ -1,8 +1,8 @@
 //! Scales: values to places on a picture, and the ticks between.
 
-/// A mapping of values onto a stretch of a picture.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Scale {
+/// A mapping of values onto a range of places.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Scale {
     low: f64,
     high: f64,
     from: f64,
@@ -12,11 +12,12 @@ pub struct Scale {
 
 /// Ticks that a linear axis aims at.
 const TICKS: f64 = 4.0;
+/// A logarithmic scale reaches this much beyond its values.
+const LOG_MARGIN: f64 = 1.1;
 
 impl Scale {
-    /// A linear scale from 0 (or `low`, if that is negative) to a round number from `high` on.
-    #[must_use]
-    pub fn linear(low: f64, high: f64, from: f64, to: f64) -> Scale {
+    /// A linear scale from 0 (or `low`, if that is negative) to a round number, at least `high`.
+    pub(crate) fn linear(low: f64, high: f64, (from, to): (f64, f64)) -> Scale {
         let (low, high) = (finite(low).min(0.0), finite(high).max(0.0));
         let step = round_step(high - low);
         Scale {
@@ -28,55 +29,59 @@ impl Scale {
         }
     }
 
-    /// A logarithmic scale over positive values, widened to whole ticks. What is not positive is
-    /// drawn at its begin.
-    #[must_use]
-    pub fn log(low: f64, high: f64, from: f64, to: f64) -> Scale {
+    /// A logarithmic scale over positive values. Other values are drawn at its start.
+    pub(crate) fn log(low: f64, high: f64, (from, to): (f64, f64)) -> Scale {
         let low = if low > 0.0 { finite(low) } else { 1.0 };
-        let high = finite(high).max(low);
-        let widen = if high / low < 1.05 { 1.1 } else { 1.0 };
         Scale {
-            low: low / widen,
-            high: high * widen,
+            low: (low / LOG_MARGIN).max(f64::MIN_POSITIVE),
+            high: (finite(high).max(low) * LOG_MARGIN).min(f64::MAX),
             from,
             to,
             log: true,
         }
     }
 
+    /// A scale over values: logarithmic if the greatest is more than `ratio_max` times the least.
+    pub(crate) fn over(
+        values: impl Iterator<Item = f64>,
+        ratio_max: f64,
+        places: (f64, f64),
+    ) -> Scale {
+        let ends = (f64::INFINITY, 0.0f64);
+        let (low, high) = values.fold(ends, |(low, high), value| (low.min(value), high.max(value)));
+        match low > 0.0 && high / low > ratio_max {
+            true => Scale::log(low, high, places),
+            false => Scale::linear(low, high, places),
+        }
+    }
+
     /// Whether it is logarithmic.
-    #[must_use]
-    pub fn is_log(&self) -> bool {
+    pub(crate) fn is_log(&self) -> bool {
         self.log
     }
 
-    /// The place of a value, within the stretch whatever the value.
-    #[must_use]
-    pub fn at(&self, value: f64) -> f64 {
-        let share = if self.log {
-            let value = value.max(self.low);
-            (value / self.low).ln() / (self.high / self.low).ln()
-        } else {
-            (value - self.low) / (self.high - self.low)
+    /// The place of a value, within the range whatever the value.
+    pub(crate) fn at(&self, value: f64) -> f64 {
+        let share = match self.log {
+            true => (value.max(self.low) / self.low).ln() / (self.high / self.low).ln(),
+            false => (value - self.low) / (self.high - self.low),
         };
         let share = if share.is_finite() { share } else { 0.0 };
         self.from + (self.to - self.from) * share.clamp(0.0, 1.0)
     }
 
     /// Values for ticks: round numbers, four or so.
-    #[must_use]
-    pub fn ticks(&self) -> Vec<f64> {
+    pub(crate) fn ticks(&self) -> Vec<f64> {
         if self.log {
             return self.log_ticks();
         }
         let step = round_step(self.high - self.low);
         let count = ((self.high - self.low) / step).round() as usize;
-        (0..=count.min(12))
-            .map(|index| self.low + step * index as f64)
-            .collect()
+        let steps = 0..=count.min(12);
+        steps.map(|index| self.low + step * index as f64).collect()
     }
 
-    /// Powers of ten; with 2 and 5 between them where there are few.
+    /// Powers of ten, with multiples between them where there are few.
     fn log_ticks(&self) -> Vec<f64> {
         let decades = (self.high / self.low).log10();
         let parts: &[f64] = match decades {
@@ -85,20 +90,12 @@ impl Scale {
             _ => &[1.0],
         };
         let stride = (decades / 5.0).ceil().max(1.0) as i32;
-        let (first, last) = (
-            self.low.log10().floor() as i32,
-            self.high.log10().ceil() as i32,
-        );
-        let mut ticks = Vec::new();
-        for power in (first..=last).filter(|power| power.rem_euclid(stride) == 0) {
-            for part in parts {
-                let tick = part * 10f64.powi(power);
-                if tick >= self.low * 0.999 && tick <= self.high * 1.001 {
-                    ticks.push(tick);
-                }
-            }
-        }
-        ticks
+        let powers = self.low.log10().floor() as i32..=self.high.log10().ceil() as i32;
+        powers
+            .filter(|power| power.rem_euclid(stride) == 0)
+            .flat_map(|power| parts.iter().map(move |part| part * 10f64.powi(power)))
+            .filter(|tick| (self.low..=self.high).contains(tick))
+            .collect()
     }
 }
 
@@ -113,12 +110,9 @@ fn round_step(range: f64) -> f64 {
     }
     let raw = range / TICKS;
     let power = 10f64.powf(raw.log10().floor());
-    let lead = raw / power;
-    let round = [1.0, 2.0, 2.5, 5.0, 10.0]
-        .into_iter()
-        .find(|round| lead <= *round * 1.0001)
-        .unwrap_or(10.0);
-    (round * power).max(f64::MIN_POSITIVE)
+    let rounds = [1.0, 2.0, 2.5, 5.0, 10.0];
+    let round = rounds.into_iter().find(|it| raw / power <= it * 1.0001);
+    (round.unwrap_or(10.0) * power).max(f64::MIN_POSITIVE)
 }
 
 #[cfg(test)]
@@ -128,10 +122,10 @@ mod tests {
 
     #[test]
     fn axes_end_on_round_numbers() {
-        let scale = Scale::linear(0.0, 3712.0, 0.0, 100.0);
+        let scale = Scale::linear(0.0, 3712.0, (0.0, 100.0));
         assert_eq!(scale.ticks(), [0.0, 1000.0, 2000.0, 3000.0, 4000.0]);
         assert!((scale.at(2000.0) - 50.0).abs() < 1e-9);
-        let scale = Scale::log(4.0, 5000.0, 0.0, 100.0);
+        let scale = Scale::over([4.0, 5000.0].into_iter(), 10.0, (0.0, 100.0));
         assert_eq!(scale.ticks(), [10.0, 100.0, 1000.0]);
     }
 
@@ -140,10 +134,8 @@ mod tests {
         fn every_value_lands_within(
             low in any::<f64>(), high in any::<f64>(), value in any::<f64>()
         ) {
-            for scale in [
-                Scale::linear(low, high, 10.0, 90.0),
-                Scale::log(low, high, 10.0, 90.0),
-            ] {
+            for make in [Scale::linear, Scale::log] {
+                let scale = make(low, high, (10.0, 90.0));
                 let at = scale.at(value);
                 prop_assert!((10.0..=90.0).contains(&at), "{at}");
                 prop_assert!(scale.ticks().len() < 64);

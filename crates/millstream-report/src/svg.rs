@@ -1,34 +1,33 @@
 //! A writer of SVG: shapes and text, every string escaped, every number finite.
 //!
-//! A picture is either part of a page, whose style sheet colours it, or a file of its own with the
-//! colours inside, for places such as a README. It has a width and a height of its own and scales
-//! to the room it is given. Text is laid out by an estimate of its width, because the font is the
-//! reader's; it errs to the wide side, so that labels do not touch.
+//! A picture is either part of a page, whose style sheet colors it, or a file of its own with the
+//! colors inside, for places such as a README. Text is laid out by an estimate of its width,
+//! because the font is the reader's; the estimate errs to the wide side, so that labels do not
+//! touch.
 
 use std::fmt::Write as _;
 
 use crate::markup::escape;
-use crate::theme;
+
+/// Colors for light and dark, and the classes of pictures.
+pub(crate) const STYLE: &str = concat!(include_str!("colors.css"), include_str!("picture.css"));
 
 /// Size of text in pictures.
-pub const TEXT: f64 = 12.0;
-/// Size of what stands at axes and in cells.
-pub const SMALL: f64 = 10.5;
+pub(crate) const TEXT: f64 = 12.0;
+/// Size of text at axes and in cells.
+pub(crate) const SMALL: f64 = 10.5;
 
-/// Where a text begins.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Anchor {
-    /// At its left end.
+/// Which point of a text its place is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Anchor {
     Start,
-    /// In its middle.
     Middle,
-    /// At its right end.
     End,
 }
 
 /// A picture being drawn.
 #[derive(Debug, Clone)]
-pub struct Svg {
+pub(crate) struct Svg {
     width: f64,
     height: f64,
     label: String,
@@ -37,8 +36,7 @@ pub struct Svg {
 
 impl Svg {
     /// An empty picture; `label` is what a screen reader says of it.
-    #[must_use]
-    pub fn new(width: f64, height: f64, label: &str) -> Svg {
+    pub(crate) fn new(width: f64, height: f64, label: &str) -> Svg {
         Svg {
             width,
             height,
@@ -47,136 +45,71 @@ impl Svg {
         }
     }
 
-    /// Its width, in its own units.
-    #[must_use]
-    pub fn width(&self) -> f64 {
-        self.width
-    }
-
-    /// Its height.
-    #[must_use]
-    pub fn height(&self) -> f64 {
-        self.height
-    }
-
-    /// A rectangle of a class of the style sheet.
-    pub fn rect(&mut self, x: f64, y: f64, width: f64, height: f64, class: &str) {
-        self.rect_open(x, y, width, height, class);
-        self.body.push_str("/>");
-    }
-
-    /// A rectangle that is more or less opaque (0 to 1) and says something when pointed at.
-    pub fn cell(&mut self, place: [f64; 4], class: &str, opacity: f64, tip: &str) {
-        let [x, y, width, height] = place;
-        self.rect_open(x, y, width, height, class);
-        let _ = write!(self.body, " fill-opacity=\"{opacity:.2}\">");
-        self.tip(tip);
-        self.body.push_str("</rect>");
-    }
-
-    /// A rectangle that says something when pointed at.
-    pub fn rect_tip(&mut self, place: [f64; 4], class: &str, tip: &str) {
-        let [x, y, width, height] = place;
-        self.rect_open(x, y, width, height, class);
-        self.body.push('>');
-        self.tip(tip);
-        self.body.push_str("</rect>");
-    }
-
-    fn rect_open(&mut self, x: f64, y: f64, width: f64, height: f64, class: &str) {
+    /// A rectangle (x, y, width, height) of a class of the style sheet, with a tooltip; an opacity
+    /// below 1 makes it paler.
+    pub(crate) fn rect(&mut self, place: [f64; 4], class: &str, opacity: f64, tip: &str) {
+        let [x, y] = [place[0], place[1]].map(number);
+        let [width, height] = [place[2], place[3]].map(|side| number(side.max(0.0)));
         let _ = write!(
             self.body,
-            "<rect class=\"{class}\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\"",
-            number(x),
-            number(y),
-            number(width.max(0.0)),
-            number(height.max(0.0)),
-        );
-    }
-
-    /// A straight line.
-    pub fn line(&mut self, from: (f64, f64), to: (f64, f64), class: &str) {
-        let _ = write!(
-            self.body,
-            "<path class=\"{class}\" d=\"M{} {}L{} {}\"/>",
-            number(from.0),
-            number(from.1),
-            number(to.0),
-            number(to.1),
+            "<rect class=\"{class}\" x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\" \
+             fill-opacity=\"{opacity:.2}\"><title>{}</title></rect>",
+            escape(tip),
         );
     }
 
     /// A line through points.
-    pub fn polyline(&mut self, points: &[(f64, f64)], class: &str) {
-        let mut d = String::new();
-        for (index, (x, y)) in points.iter().enumerate() {
-            let letter = if index == 0 { 'M' } else { 'L' };
-            let _ = write!(d, "{letter}{} {}", number(*x), number(*y));
-        }
-        self.path(&d, class);
+    pub(crate) fn line(&mut self, points: &[(f64, f64)], class: &str) {
+        let places = points
+            .iter()
+            .map(|(x, y)| format!("{} {}", number(*x), number(*y)));
+        let places: Vec<String> = places.collect();
+        let d = places.join("L");
+        let _ = write!(self.body, "<path class=\"{class}\" d=\"M{d}\"/>");
     }
 
-    /// A path that this crate wrote itself.
-    pub fn path(&mut self, d: &str, class: &str) {
-        let _ = write!(self.body, "<path class=\"{class}\" d=\"{d}\"/>");
-    }
-
-    /// A dot that says something when pointed at.
-    pub fn dot(&mut self, at: (f64, f64), radius: f64, class: &str, tip: &str) {
+    /// A dot with a tooltip.
+    pub(crate) fn dot(&mut self, at: (f64, f64), radius: f64, class: &str, tip: &str) {
+        let [x, y, radius] = [at.0, at.1, radius].map(number);
         let _ = write!(
             self.body,
-            "<circle class=\"{class}\" cx=\"{}\" cy=\"{}\" r=\"{}\">",
-            number(at.0),
-            number(at.1),
-            number(radius),
+            "<circle class=\"{class}\" cx=\"{x}\" cy=\"{y}\" r=\"{radius}\"><title>{}</title>\
+             </circle>",
+            escape(tip),
         );
-        self.tip(tip);
-        self.body.push_str("</circle>");
     }
 
     /// Text on the base line `y`.
-    pub fn text(&mut self, x: f64, y: f64, class: &str, anchor: Anchor, text: &str) {
+    pub(crate) fn text(&mut self, x: f64, y: f64, class: &str, anchor: Anchor, text: &str) {
         let anchor = match anchor {
-            Anchor::Start => "",
-            Anchor::Middle => " text-anchor=\"middle\"",
-            Anchor::End => " text-anchor=\"end\"",
+            Anchor::Start => "start",
+            Anchor::Middle => "middle",
+            Anchor::End => "end",
         };
         let _ = write!(
             self.body,
-            "<text class=\"{class}\" x=\"{}\" y=\"{}\"{anchor}>{}</text>",
+            "<text class=\"{class}\" x=\"{}\" y=\"{}\" text-anchor=\"{anchor}\">{}</text>",
             number(x),
             number(y),
             escape(text),
         );
     }
 
-    fn tip(&mut self, tip: &str) {
-        if !tip.is_empty() {
-            let _ = write!(self.body, "<title>{}</title>", escape(tip));
-        }
-    }
-
     /// The picture as a part of a page.
-    #[must_use]
-    pub fn inline(&self) -> String {
+    pub(crate) fn inline(&self) -> String {
         self.element("", "")
     }
 
-    /// The picture as a file of its own, with its colours for light and dark.
-    #[must_use]
-    pub fn standalone(&self) -> String {
+    /// The picture as a file of its own, with its colors for light and dark.
+    pub(crate) fn standalone(&self) -> String {
         let style = format!(
-            "<title>{}</title><style>{}{}</style>\
+            "<title>{}</title><style>{STYLE}</style>\
              <rect class=\"paper\" width=\"100%\" height=\"100%\"/>",
             escape(&self.label),
-            theme::COLOURS,
-            theme::PICTURE,
         );
-        let size = format!(
-            " xmlns=\"http://www.w3.org/2000/svg\" width=\"{}\" height=\"{}\"",
-            number(self.width * 1.5),
-            number(self.height * 1.5),
-        );
+        let [width, height] = [self.width, self.height].map(|side| number(side * 1.5));
+        let size =
+            format!(" xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\"");
         self.element(&size, &style) + "\n"
     }
 
@@ -193,24 +126,23 @@ impl Svg {
 }
 
 /// A number of a picture: a tenth is finer than any screen.
-#[must_use]
 pub(crate) fn number(value: f64) -> String {
     if !value.is_finite() {
         return "0".into();
     }
-    let text = format!("{value:.1}");
-    match text.strip_suffix(".0") {
-        Some("-0") => "0".into(),
-        Some(whole) => whole.to_owned(),
-        None => text,
-    }
+    // Adding 0 turns -0 into 0.
+    ((value * 10.0).round() / 10.0 + 0.0).to_string()
 }
 
-/// The width that a text of this size takes, on the wide side.
-#[must_use]
-pub fn text_width(text: &str, size: f64) -> f64 {
-    let units: f64 = text.chars().map(character_width).sum();
-    units * size
+/// An upper estimate of the width of a text of this size.
+pub(crate) fn text_width(text: &str, size: f64) -> f64 {
+    text.chars().map(character_width).sum::<f64>() * size
+}
+
+/// The width of the widest of several texts of this size.
+pub(crate) fn widest<'a>(texts: impl IntoIterator<Item = &'a str>, size: f64) -> f64 {
+    let widths = texts.into_iter().map(|text| text_width(text, size));
+    widths.fold(0.0, f64::max)
 }
 
 fn character_width(character: char) -> f64 {
@@ -224,25 +156,17 @@ fn character_width(character: char) -> f64 {
     }
 }
 
-/// How much wider bold text is than plain text.
-pub const BOLD: f64 = 1.12;
-
 /// The text cut so that it fits in `width`.
-#[must_use]
-pub fn fit(text: &str, width: f64, size: f64) -> String {
+pub(crate) fn fit(text: &str, width: f64, size: f64) -> String {
     if text_width(text, size) <= width {
         return text.to_owned();
     }
     let mut room = width - size;
-    let mut out = String::new();
-    for character in text.chars() {
-        room -= character_width(character) * size;
-        if room < 0.0 {
-            break;
-        }
-        out.push(character);
-    }
-    out + "…"
+    let head = text.chars().take_while(|character| {
+        room -= character_width(*character) * size;
+        room >= 0.0
+    });
+    head.chain(['…']).collect()
 }
 
 #[cfg(test)]
@@ -250,24 +174,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_picture_escapes_and_scales() {
+    fn a_picture_escapes_and_is_finite() {
         let mut svg = Svg::new(100.0, 50.0, "a < b");
-        svg.rect(1.0, f64::NAN, 10.04, -3.0, "bar");
-        svg.text(5.0, 5.0, "label", Anchor::End, "<script>");
-        svg.dot((1.0, 2.0), 3.0, "dot", "x & y");
+        svg.rect([1.0, f64::NAN, 10.04, -3.0], "bar", 1.0, "x & y");
+        svg.text(5.0, -0.01, "label", Anchor::End, "<script>");
         let text = svg.inline();
         assert!(text.contains("viewBox=\"0 0 100 50\" role=\"img\" aria-label=\"a &lt; b\""));
-        assert!(text.contains("<rect class=\"bar\" x=\"1\" y=\"0\" width=\"10\" height=\"0\"/>"));
-        assert!(text.contains(">&lt;script&gt;</text>"));
+        assert!(
+            text.contains("x=\"1\" y=\"0\" width=\"10\" height=\"0\""),
+            "{text}"
+        );
+        assert!(
+            text.contains("y=\"0\" text-anchor=\"end\">&lt;script&gt;</text>"),
+            "{text}"
+        );
         assert!(text.contains("<title>x &amp; y</title>"));
-        assert!(!text.contains("NaN") && !text.contains("<script"));
-    }
-
-    #[test]
-    fn a_file_of_its_own_brings_its_colours() {
-        let text = Svg::new(10.0, 10.0, "t").standalone();
-        assert!(text.starts_with("<svg") && text.contains("prefers-color-scheme"));
-        assert!(text.contains("xmlns"));
+        let text = svg.standalone();
+        assert!(text.contains("prefers-color-scheme") && text.contains("xmlns"));
     }
 
     #[test]

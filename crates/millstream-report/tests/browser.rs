@@ -149,6 +149,12 @@ fn a_traces_page_fits_a_phone_and_zooms() {
     }
 }
 
+#[test]
+fn a_run_of_nothing_is_a_page() {
+    let page = bench::page(&Run::default());
+    assert!(page.contains("Nothing was measured") && page.ends_with("</html>\n"));
+}
+
 /// Rows of every kind of picture, with names as hostile as they come.
 fn run() -> Run {
     let mut lines = String::new();
@@ -171,7 +177,7 @@ fn run() -> Run {
                      \"params\":{{\"flags\":\"{EVIL}\"}}}}\n",
                     median * 0.9,
                     median * 1.1,
-                    median * random.f64()
+                    median * random.f64() * 1.5
                 ));
             }
         }
@@ -218,7 +224,24 @@ fn run() -> Run {
 
 #[test]
 fn a_benchmarks_page_fits_a_phone() {
-    if let Some(seen) = look(&bench::page(&run())) {
+    let page = bench::page(&run());
+    for part in [
+        "0 of 1 reached",
+        "47.847 / 48.828 / 48.527",
+        "138.12",
+        "xxxxxxxx",
+        "heat outline",
+        "line-ours",
+        "it means nothing",
+        "class=\"good\"",
+        "0.2.0",
+        "&lt;script&gt;",
+    ] {
+        assert!(page.contains(part), "{part} is missing");
+    }
+    assert!(!page.contains("<script") && !page.contains("NaN"));
+    assert!(!page.contains("http:") && !page.contains("https:"));
+    if let Some(seen) = look(&page) {
         expect_a_good_page(&seen);
         assert_eq!(seen["title"], "Millstream: benchmark");
     }

@@ -9,10 +9,17 @@ use crate::error::Result;
 use crate::limits::{FILE_BUFFER_BYTES, READS_AHEAD};
 
 /// A window that was requested.
-pub(crate) struct Window {
+struct Window {
+    offset: u64,
+    len: u64,
+    ticket: Ticket<Buffer>,
+}
+
+/// A window that could not be read.
+pub(crate) struct Lost {
+    pub(crate) error: millstream::Error,
     pub(crate) offset: u64,
     pub(crate) len: u64,
-    pub(crate) ticket: Ticket<Buffer>,
 }
 
 impl Window {
@@ -50,9 +57,28 @@ impl Ahead {
         });
     }
 
-    /// Removes the first window.
-    pub(crate) fn take(&mut self) -> Option<Window> {
-        self.0.pop_front()
+    /// Waits for the first window and puts it under the cursor, at `position`; returns its offset
+    /// in its buffer. After an error none is in flight, and the cursor has no memory.
+    pub(crate) fn wait<E: WriteEnd>(
+        &mut self,
+        cursor: &mut Cursor<Buffer, E>,
+        position: u64,
+    ) -> std::result::Result<usize, Lost> {
+        let Some(mut first) = self.0.pop_front() else {
+            unreachable!("a window was requested, or was on its way")
+        };
+        match first.ticket.wait() {
+            Ok(buffer) => Ok(look_at(cursor, buffer, first.offset, position)),
+            Err(error) => {
+                self.clear();
+                cursor.go(position, 0);
+                Err(Lost {
+                    error,
+                    offset: first.offset,
+                    len: first.len,
+                })
+            }
+        }
     }
 
     /// Requests windows until [`READS_AHEAD`] are in flight after the current one, which ends at

@@ -193,25 +193,16 @@ impl<W: WriteStream> ArchiveWriter<W> {
     /// # Errors
     /// Of the stream; `InvalidArgument` if the object of a reserved id is missing.
     pub fn finish(mut self) -> Result<W> {
-        let missing = self.written.iter().position(|written| !written);
-        if let Some(index) = missing {
-            let cause = "the object of a reserved id was not written";
-            let at = self.out.position();
-            return Err(Error::new(
-                ErrorKind::InvalidArgument,
-                at,
+        let at = self.out.position();
+        let refuse = |id, cause| Err(Error::new(ErrorKind::InvalidArgument, at, id, cause));
+        if let Some(index) = self.written.iter().position(|written| !written) {
+            return refuse(
                 index as u64 + 1,
-                cause,
-            ));
+                "the object of a reserved id was not written",
+            );
         }
         if self.broken {
-            let cause = "an object was written only in part";
-            return Err(Error::new(
-                ErrorKind::InvalidArgument,
-                self.out.position(),
-                0,
-                cause,
-            ));
+            return refuse(0, "an object was written only in part");
         }
         self.head(END_TAG, 0, 0, 8)?;
         self.out.put(self.count.to_le_bytes())?;

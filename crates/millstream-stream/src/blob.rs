@@ -172,12 +172,8 @@ fn opened<T: Record>(bytes: &[u8]) -> Result<(&[u8], usize)> {
     let fail =
         |kind, at: usize, len: usize, cause| Err(Error::new(kind, at as u64, len as u64, cause));
     let Some((header, _)) = bytes.split_at_checked(HEADER_BYTES) else {
-        return fail(
-            ErrorKind::PastEnd,
-            0,
-            bytes.len(),
-            "shorter than the header of a blob",
-        );
+        let cause = "shorter than the header of a blob";
+        return fail(ErrorKind::PastEnd, 0, bytes.len(), cause);
     };
     let word = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|i| header[at + i]));
     let long = |at: usize| u64::from(word(at)) | u64::from(word(at + 4)) << 32;
@@ -185,51 +181,31 @@ fn opened<T: Record>(bytes: &[u8]) -> Result<(&[u8], usize)> {
         return fail(ErrorKind::Corrupt, 0, 4, "not a blob");
     }
     if word(4) != u32::from(VERSION) {
-        return fail(
-            ErrorKind::Schema,
-            4,
-            4,
-            "made by another version of the format",
-        );
+        let cause = "made by another version of the format";
+        return fail(ErrorKind::Schema, 4, 4, cause);
     }
     if cfg!(target_endian = "big") {
-        return fail(
-            ErrorKind::Schema,
-            4,
-            4,
-            "this machine has another byte order",
-        );
+        let cause = "this machine has another byte order";
+        return fail(ErrorKind::Schema, 4, 4, cause);
     }
     if long(8) != schema_hash::<T>() {
-        return fail(
-            ErrorKind::Schema,
-            8,
-            8,
-            "made for another layout of the types",
-        );
+        let cause = "made for another layout of the types";
+        return fail(ErrorKind::Schema, 8, 8, cause);
     }
     let len = usize::try_from(long(16)).unwrap_or(usize::MAX);
     if len > bytes.len() {
         return fail(ErrorKind::PastEnd, 0, len, "the blob is cut");
     }
     if !bytes.as_ptr().addr().is_multiple_of(BLOB_ALIGNMENT) {
-        return fail(
-            ErrorKind::Misaligned,
-            0,
-            len,
-            "a blob needs memory aligned to 16 bytes",
-        );
+        let cause = "a blob needs memory aligned to 16 bytes";
+        return fail(ErrorKind::Misaligned, 0, len, cause);
     }
     let root = word(24) as usize;
     let inside =
         root >= HEADER_BYTES && root.checked_add(size_of::<T>()).is_some_and(|it| it <= len);
     if !inside || !root.is_multiple_of(align_of::<T>()) || word(28) != 0 {
-        return fail(
-            ErrorKind::Corrupt,
-            24,
-            8,
-            "the root lies outside of the blob",
-        );
+        let cause = "the root lies outside of the blob";
+        return fail(ErrorKind::Corrupt, 24, 8, cause);
     }
     Ok((&bytes[..len], root))
 }

@@ -20,6 +20,7 @@
     reason = "copies fixed numbers of bytes inside a bound that one comparison has checked"
 )]
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Wake;
@@ -186,9 +187,16 @@ impl<M: Memory, E: WriteEnd> Cursor<M, E> {
         self.at = at;
     }
 
-    /// Moves to byte `at` of the same memory; the ends stay.
-    pub(crate) fn set_at(&mut self, at: usize) {
-        self.at = at;
+    /// Moves to a position that lies between these bytes of the memory; whether it does. The ends
+    /// stay.
+    pub(crate) fn seek_within(&mut self, bytes: RangeInclusive<usize>, position: u64) -> bool {
+        match usize::try_from(position.wrapping_sub(self.base)) {
+            Ok(at) if *bytes.end() > 0 && bytes.contains(&at) => {
+                self.at = at;
+                true
+            }
+            _ => false,
+        }
     }
 
     /// Takes other memory; gives the old one. Open for nothing.

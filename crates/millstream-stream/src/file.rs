@@ -17,7 +17,7 @@
 //! completed write closes the cursor, so that the next call takes the slow path. A stream that is
 //! dropped without being closed writes its buffer and logs a failure to the storage's log.
 //!
-//! A file opened by [`Streams::replace`] is written beside the old one and replaces it as a whole
+//! A file opened by [`Streams::replace`] is written to a temporary file and replaces it as a whole
 //! on [`FileStream::commit`]: readers and crashes see the old content or the new one. If the stream
 //! is dropped before that, the new file is removed.
 //!
@@ -48,15 +48,16 @@ use std::path::Path;
 use std::sync::Arc;
 
 use millstream::{
-    Beside, Buffer, FileId, FileOp, FileOptions, LocalFile, LogLevel, Queue, QueueOptions, Storage,
+    AtomicFile, Buffer, FileId, FileOp, FileOptions, LocalFile, LogLevel, Queue, QueueOptions,
+    Storage,
 };
 
 use crate::ahead::Ahead;
 use crate::cursor::{Alarm, Cursor};
 use crate::error::{Error, ErrorKind, Result};
 use crate::stream::{
-    Mode, NOT_READABLE, NOT_WRITABLE, POSITION_MAX, ReadStream, Stream, WindowStream, WriteStream,
-    out_of_range, std_traits, wrong_mode,
+    Mode, POSITION_MAX, ReadStream, Stream, WindowStream, WriteStream, closed, out_of_range,
+    std_traits,
 };
 
 mod ahead;
@@ -86,26 +87,20 @@ struct Inner {
     storage: Storage,
     /// Reads, writes, syncs and closes of all streams.
     data: Queue,
-    /// Operations on names, which start after everything before them in their queue.
-    names: Queue,
 }
 
 impl Streams {
-    /// Creates the queues of streams on `storage`.
+    /// Creates the queue of streams on `storage`.
     ///
     /// # Errors
     /// The storage is closing, or has too many queues.
     pub fn new(storage: &Storage) -> Result<Streams> {
-        let queue = |name: &str| {
-            let mut options = QueueOptions::default();
-            options.name = name.into();
-            let queue = storage.queue(options);
-            queue.map_err(|error| Error::of_storage(error, 0, 0))
-        };
+        let mut options = QueueOptions::default();
+        options.name = String::from("streams");
+        let data = storage.queue(options);
         Ok(Streams(Arc::new(Inner {
             storage: storage.clone(),
-            data: queue("streams")?,
-            names: queue("stream names")?,
+            data: data.map_err(|error| Error::of_storage(error, 0, 0))?,
         })))
     }
 
@@ -158,23 +153,19 @@ impl Streams {
     /// [`FileStream::commit`]. Follows symbolic links.
     ///
     /// # Errors
-    /// `path` is a directory or a dangling symbolic link; the new file cannot be created beside it.
+    /// `path` is a directory or a dangling symbolic link; the new file cannot be created.
     pub fn replace(&self, path: impl AsRef<Path>) -> Result<FileStream> {
-        let beside = self.0.storage.beside(path);
-        let beside = beside.map_err(|error| Error::of_storage(error, 0, 0))?;
+        let path = path.as_ref();
+        let begun = AtomicFile::create_named(path);
+        let (replaces, temporary) = begun.map_err(|error| {
+            Error::of_storage(millstream::Error::from(error), 0, 0).of_file(path)
+        })?;
         let options = FileOptions {
             write: true,
             ..FileOptions::default()
         };
-        let mut stream = match self.stream(&beside.fresh, options, Mode::Write) {
-            Ok(stream) => stream,
-            Err(error) => {
-                // The error that led here is the one to report.
-                let _ = self.0.names.detach(FileOp::remove(beside.fresh));
-                return Err(error);
-            }
-        };
-        stream.replaces = Some(beside);
+        let mut stream = self.stream(&temporary, options, Mode::Write)?;
+        stream.replaces = Some(replaces);
         Ok(stream)
     }
 
@@ -264,18 +255,6 @@ impl Handle {
         Error::of_storage(error.into(), position, len).of_file(&self.path)
     }
 
-    /// Submits an operation and waits for it; its error is at `position`.
-    fn wait(&self, queue: &Queue, operation: FileOp, position: u64) -> Result<()> {
-        let submitted = queue.submit(operation);
-        let completed = submitted.and_then(|mut ticket| ticket.wait());
-        completed.map_err(|error| self.error(error, position, 0))
-    }
-
-    /// Submits an operation on names and waits for it.
-    fn names(&self, operation: FileOp) -> Result<()> {
-        self.wait(&self.streams.0.names, operation, 0)
-    }
-
     /// Closes the file.
     fn close(&mut self) -> Result<()> {
         match std::mem::replace(&mut self.place, Place::Closed) {
@@ -322,7 +301,8 @@ pub struct FileStream {
     /// The first error of a write (or sync, or of handing the file over), returned by every call
     /// since.
     failed: Option<Error>,
-    replaces: Option<Beside>,
+    /// What the new file replaces; the new file is removed if this is dropped.
+    replaces: Option<AtomicFile>,
 }
 
 impl FileStream {
@@ -343,9 +323,11 @@ impl FileStream {
             Place::Local(local) => local
                 .sync()
                 .map_err(|error| self.handle.error(error, at, 0)),
-            Place::Engine(file) => self
-                .handle
-                .wait(self.handle.data(), FileOp::sync(*file), at),
+            Place::Engine(file) => {
+                let submitted = self.handle.data().submit(FileOp::sync(*file));
+                let completed = submitted.and_then(|mut ticket| ticket.wait());
+                completed.map_err(|error| self.handle.error(error, at, 0))
+            }
             Place::Lost | Place::Closed => unreachable!("the flush checked that it is usable"),
         };
         synced.map_err(|error| self.fail(error))
@@ -359,7 +341,7 @@ impl FileStream {
     /// only making the rename durable failed, the new content is in place.) `InvalidArgument` if
     /// the stream was not opened by `replace`.
     pub fn commit(mut self) -> Result<()> {
-        let Some(beside) = self.replaces.clone() else {
+        let Some(replaces) = self.replaces.take() else {
             let cause = "only a stream opened by `replace` can be committed";
             let at = self.position();
             return Err(Error::new(ErrorKind::InvalidArgument, at, 0, cause));
@@ -367,14 +349,11 @@ impl FileStream {
         // Through the descriptor that wrote: the kernel reports failed write-back to it in any
         // case.
         let synced = self.sync();
-        let placed = synced.and_then(|()| self.handle.names(FileOp::commit(beside)));
-        if let Err(error) = placed {
-            // An error of removing the new file would only hide this one.
-            let _ = self.close();
-            return Err(error);
-        }
-        self.replaces = None;
-        self.release()
+        let placed = synced.and_then(|()| {
+            let committed = replaces.commit(AtomicFile::KEEP_ALL);
+            committed.map_err(|error| self.handle.error(error, 0, 0))
+        });
+        placed.and(self.release())
     }
 
     /// Flushes and closes; every later call is an error. A replacement that was not committed is
@@ -387,22 +366,14 @@ impl FileStream {
             return Ok(());
         }
         let ended = match self.replaces.take() {
-            Some(beside) => self.discard(beside),
+            Some(_) => {
+                self.cursor.shut();
+                self.drain()
+            }
             None if self.mode.writes() => self.flush_all(),
             None => Ok(()),
         };
         ended.and(self.release())
-    }
-
-    /// Removes the new file of a replacement.
-    fn discard(&mut self, beside: Beside) -> Result<()> {
-        self.cursor.shut();
-        let written = self.drain();
-        match self.handle.names(FileOp::remove(beside.fresh)) {
-            // A commit failed after the rename.
-            Err(error) if error.kind() == ErrorKind::NotFound => written,
-            removed => written.and(removed),
-        }
     }
 
     /// Releases buffers and the file, without writing.
@@ -415,12 +386,6 @@ impl FileStream {
         self.spare.clear();
         drop(self.cursor.replace(Buffer::empty(), position, 0));
         self.handle.close()
-    }
-
-    #[cold]
-    fn closed_error(&self) -> Error {
-        let cause = "the stream was closed";
-        Error::new(ErrorKind::Closed, self.position(), 0, cause).of_file(&self.handle.path)
     }
 
     /// Hands the file to the engine, unless it has it. If the engine refuses it, the stream fails.
@@ -437,9 +402,7 @@ impl FileStream {
     /// Checks that the stream may be read, and switches it to reading.
     fn reading(&mut self, len: u64) -> Result<()> {
         self.check()?;
-        if !self.mode.reads() {
-            return Err(wrong_mode(self.position(), len, NOT_READABLE));
-        }
+        self.mode.check_reads(self.position(), len)?;
         if self.doing == Doing::Writing {
             self.flush_all()?;
             let position = self.position();
@@ -452,9 +415,7 @@ impl FileStream {
     /// Checks that the stream may be written, and switches it to writing.
     fn writing(&mut self, len: u64) -> Result<()> {
         self.check()?;
-        if !self.mode.writes() {
-            return Err(wrong_mode(self.position(), len, NOT_WRITABLE));
-        }
+        self.mode.check_writes(self.position(), len)?;
         if self.doing != Doing::Writing {
             self.ahead.clear();
             let position = self.position();
@@ -508,7 +469,7 @@ impl Stream for FileStream {
             return Err(error.clone());
         }
         if self.handle.is_closed() {
-            return Err(self.closed_error());
+            return Err(closed(self.position()).of_file(&self.handle.path));
         }
         Ok(())
     }

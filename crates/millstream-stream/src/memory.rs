@@ -19,8 +19,8 @@ use crate::cursor::Cursor;
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits;
 use crate::stream::{
-    Mode, NOT_READABLE, NOT_WRITABLE, POSITION_MAX, ReadStream, Stream, WindowStream, WriteStream,
-    out_of_range, std_traits, wrong_mode,
+    Mode, POSITION_MAX, ReadStream, Stream, WindowStream, WriteStream, closed, out_of_range,
+    std_traits,
 };
 
 /// See the module. Blocks never.
@@ -144,10 +144,7 @@ impl MemoryStream {
 
     fn reading(&self, len: usize) -> Result<()> {
         self.check()?;
-        if self.mode.reads() {
-            return Ok(());
-        }
-        Err(wrong_mode(self.position(), len as u64, NOT_READABLE))
+        self.mode.check_reads(self.position(), len as u64)
     }
 
     /// Makes room for `more` bytes at the position, and fills a gap before it with zeroes.
@@ -227,11 +224,10 @@ impl Stream for MemoryStream {
     }
 
     fn check(&self) -> Result<()> {
-        if self.closed {
-            let cause = "the stream was closed";
-            return Err(Error::new(ErrorKind::Closed, self.position(), 0, cause));
+        match self.closed {
+            true => Err(closed(self.position())),
+            false => Ok(()),
         }
-        Ok(())
     }
 }
 
@@ -277,13 +273,8 @@ impl WriteStream for MemoryStream {
 
     fn write_slice(&mut self, bytes: &[u8]) -> Result<()> {
         self.check()?;
-        if !self.mode.writes() {
-            return Err(wrong_mode(
-                self.position(),
-                bytes.len() as u64,
-                NOT_WRITABLE,
-            ));
-        }
+        self.mode
+            .check_writes(self.position(), bytes.len() as u64)?;
         if bytes.is_empty() {
             return Ok(());
         }

@@ -29,12 +29,12 @@ use std::sync::Arc;
 use millstream::{Batch, Buffer, Queue, QueueOptions, Storage, Ticket};
 use millstream_source::{Located, Source};
 
-use crate::ahead::{Ahead, look_at};
+use crate::ahead::Ahead;
 use crate::cursor::Cursor;
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::{FILE_BUFFER_BYTES, READS_AHEAD};
 use crate::stream::{
-    Mode, POSITION_MAX, ReadStream, Stream, WindowStream, out_of_range, std_traits,
+    Mode, POSITION_MAX, ReadStream, Stream, WindowStream, closed, out_of_range, std_traits,
 };
 
 /// An entry as a stream; see the module. Blocks while the window it needs is in flight. May be sent
@@ -113,20 +113,10 @@ impl PackageStream {
             topped?;
         }
         batch.submit();
-        let Some(mut first) = self.ahead.take() else {
-            unreachable!("a window was requested, or was on its way")
-        };
-        match first.ticket.wait() {
-            Ok(buffer) => {
-                self.window_start = look_at(&mut self.cursor, buffer, first.offset, position);
-                Ok(())
-            }
-            Err(error) => {
-                self.ahead.clear();
-                self.cursor.go(position, 0);
-                Err(Error::of_storage(error, first.offset, first.len))
-            }
-        }
+        let read = self.ahead.wait(&mut self.cursor, position);
+        self.window_start =
+            read.map_err(|lost| Error::of_storage(lost.error, lost.offset, lost.len))?;
+        Ok(())
     }
 }
 
@@ -146,11 +136,8 @@ impl Stream for PackageStream {
         if position > POSITION_MAX {
             return Err(out_of_range(position, 0));
         }
-        let at = position.wrapping_sub(self.cursor.base());
-        let end = self.cursor.read_end();
-        if end > 0 && self.window_start as u64 <= at && at <= end as u64 {
-            self.cursor.set_at(at as usize);
-        } else {
+        let window = self.window_start..=self.cursor.read_end();
+        if !self.cursor.seek_within(window, position) {
             self.cursor.go(position, 0);
         }
         Ok(())
@@ -161,11 +148,10 @@ impl Stream for PackageStream {
     }
 
     fn check(&self) -> Result<()> {
-        if self.closed {
-            let cause = "the stream was closed";
-            return Err(Error::new(ErrorKind::Closed, self.position(), 0, cause));
+        match self.closed {
+            true => Err(closed(self.position())),
+            false => Ok(()),
         }
-        Ok(())
     }
 }
 

@@ -46,6 +46,22 @@ impl Mode {
     pub fn writes(self) -> bool {
         self != Mode::Read
     }
+
+    /// Refuses a read of `len` bytes at `position` that the mode does not allow.
+    pub(crate) fn check_reads(self, position: u64, len: u64) -> Result<()> {
+        let cause = "the stream was not opened for reading";
+        self.reads()
+            .then_some(())
+            .ok_or_else(|| wrong_mode(position, len, cause))
+    }
+
+    /// Refuses a write of `len` bytes at `position` that the mode does not allow.
+    pub(crate) fn check_writes(self, position: u64, len: u64) -> Result<()> {
+        let cause = "the stream was not opened for writing";
+        self.writes()
+            .then_some(())
+            .ok_or_else(|| wrong_mode(position, len, cause))
+    }
 }
 
 /// A place in a sequence of bytes. Not shared by threads while it is used; may be sent.
@@ -254,7 +270,7 @@ impl<S: WriteStream> WriteStream for &mut S {
 
 /// The error of a call that the stream's mode does not allow.
 #[cold]
-pub(crate) fn wrong_mode(position: u64, len: u64, wanted: &'static str) -> Error {
+fn wrong_mode(position: u64, len: u64, wanted: &'static str) -> Error {
     Error::new(ErrorKind::WrongMode, position, len, wanted)
 }
 
@@ -268,10 +284,11 @@ pub(crate) fn out_of_range(position: u64, len: u64) -> Error {
     Error::new(ErrorKind::OutOfRange, position, len, cause)
 }
 
-/// Why a stream that is not open for reading refuses a read.
-pub(crate) const NOT_READABLE: &str = "the stream was not opened for reading";
-/// Why a stream that is not open for writing refuses a write.
-pub(crate) const NOT_WRITABLE: &str = "the stream was not opened for writing";
+/// The error of every call after `close`.
+#[cold]
+pub(crate) fn closed(position: u64) -> Error {
+    Error::new(ErrorKind::Closed, position, 0, "the stream was closed")
+}
 
 /// The position that a seek of the standard library means.
 pub(crate) fn position_of(

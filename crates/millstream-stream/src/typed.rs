@@ -119,13 +119,8 @@ pub trait ReadTyped: ReadStream + Sized {
             0 => Ok(false),
             1 => Ok(true),
             _ => {
-                let at = self.position() - 1;
-                Err(Error::new(
-                    ErrorKind::Corrupt,
-                    at,
-                    1,
-                    "a truth value is neither 0 nor 1",
-                ))
+                let (at, cause) = (self.position() - 1, "a truth value is neither 0 nor 1");
+                Err(Error::new(ErrorKind::Corrupt, at, 1, cause))
             }
         }
     }

@@ -25,8 +25,7 @@
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::stream::{
-    Mode, NOT_READABLE, NOT_WRITABLE, POSITION_MAX, ReadStream, Stream, WindowStream, WriteStream,
-    out_of_range, std_traits, wrong_mode,
+    Mode, POSITION_MAX, ReadStream, Stream, WindowStream, WriteStream, out_of_range, std_traits,
 };
 
 /// See the module. The stream is owned, borrowed (`&mut S`) or a handle
@@ -52,12 +51,11 @@ impl<S: Stream> StreamView<S> {
     /// before the window does.
     pub fn new(mut under: S, start: u64, len: u64, mode: Mode) -> Result<StreamView<S>> {
         under.check()?;
-        let allowed = under.mode();
-        if mode.reads() && !allowed.reads() {
-            return Err(wrong_mode(start, len, NOT_READABLE));
+        if mode.reads() {
+            under.mode().check_reads(start, len)?;
         }
-        if mode.writes() && !allowed.writes() {
-            return Err(wrong_mode(start, len, NOT_WRITABLE));
+        if mode.writes() {
+            under.mode().check_writes(start, len)?;
         }
         let end = start.checked_add(len).filter(|end| *end <= POSITION_MAX);
         let end = end.ok_or_else(|| out_of_range(start, len))?;
@@ -101,11 +99,9 @@ impl<S: Stream> StreamView<S> {
     /// All that the hot path checks, one by one and with reasons.
     fn admit(&self, len: u64, read: bool) -> Result<()> {
         self.check()?;
-        if read && !self.mode.reads() {
-            return Err(wrong_mode(self.position(), len, NOT_READABLE));
-        }
-        if !read && !self.mode.writes() {
-            return Err(wrong_mode(self.position(), len, NOT_WRITABLE));
+        match read {
+            true => self.mode.check_reads(self.position(), len)?,
+            false => self.mode.check_writes(self.position(), len)?,
         }
         if len > self.remaining() {
             let cause = "the window ends before";

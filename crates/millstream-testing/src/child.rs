@@ -223,7 +223,8 @@ impl Child {
                 None => std::thread::sleep(POLL_STEP),
             }
         };
-        let written = output.take(status.is_some());
+        let (stdout, stderr) = output.take(status.is_some());
+        let written = stdout + &stderr;
         if let Some((_, reason)) = written.split_once(UNAVAILABLE_PREFIX) {
             let reason = reason.lines().next().unwrap_or_default();
             return Err(Unavailable::because(reason));
@@ -252,41 +253,53 @@ fn pass_on_skips(written: &str) {
     }
 }
 
-/// Reads both pipes of a child while it runs, so that it never waits for us.
+/// Reads both pipes of a child while it runs, so that it never waits for us. Each has a buffer of
+/// its own: a warning on standard error must not split the harness's result line.
 struct Collector {
-    written: Arc<Mutex<Vec<u8>>>,
-    readers: Vec<JoinHandle<()>>,
+    stdout: Pipe,
+    stderr: Pipe,
 }
 
 impl Collector {
     fn of(child: &mut std::process::Child) -> Collector {
-        let written = Arc::default();
-        let stdout = child.stdout.take().expect("piped");
-        let stderr = child.stderr.take().expect("piped");
-        let readers = vec![drain(stdout, &written), drain(stderr, &written)];
-        Collector { written, readers }
+        Collector {
+            stdout: Pipe::drain(child.stdout.take().expect("piped")),
+            stderr: Pipe::drain(child.stderr.take().expect("piped")),
+        }
     }
 
-    /// What the child wrote; all of it if it has ended, what there is of it if it may not have.
+    /// What the child wrote to its standard output and to its standard error; all of it if it has
+    /// ended, what there is of it if it may not have.
+    fn take(self, ended: bool) -> (String, String) {
+        (self.stdout.take(ended), self.stderr.take(ended))
+    }
+}
+
+struct Pipe {
+    written: Arc<Mutex<Vec<u8>>>,
+    reader: JoinHandle<()>,
+}
+
+impl Pipe {
+    fn drain(mut from: impl Read + Send + 'static) -> Pipe {
+        let written = Arc::<Mutex<Vec<u8>>>::default();
+        let to = Arc::clone(&written);
+        let reader = std::thread::spawn(move || {
+            let mut piece = [0; 4096];
+            // A broken pipe ends what the child wrote, as its end does.
+            while let Ok(len @ 1..) = from.read(&mut piece) {
+                let mut written = to.lock().expect("no thread panics while it holds it");
+                written.extend_from_slice(&piece[..len]);
+            }
+        });
+        Pipe { written, reader }
+    }
+
     fn take(self, ended: bool) -> String {
         if ended {
-            for reader in self.readers {
-                reader.join().expect("the reader does not panic");
-            }
+            self.reader.join().expect("the reader does not panic");
         }
         let bytes = self.written.lock().expect("the reader does not panic");
         String::from_utf8_lossy(&bytes).into_owned()
     }
-}
-
-fn drain(mut from: impl Read + Send + 'static, to: &Arc<Mutex<Vec<u8>>>) -> JoinHandle<()> {
-    let to = Arc::clone(to);
-    std::thread::spawn(move || {
-        let mut piece = [0; 4096];
-        // A broken pipe ends what the child wrote, as its end does.
-        while let Ok(len @ 1..) = from.read(&mut piece) {
-            let mut written = to.lock().expect("nobody panics with it");
-            written.extend_from_slice(&piece[..len]);
-        }
-    })
 }

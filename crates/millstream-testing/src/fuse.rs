@@ -22,6 +22,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 
 use crate::Unavailable;
@@ -263,7 +264,8 @@ impl Drop for FaultFs {
         let path = self.root().to_owned();
         let forced = UnmountFlags::FORCE | UnmountFlags::DETACH;
         let refused = rustix::mount::unmount(&path, forced).err();
-        let unmounted = refused.is_none() || unmount_by_helper(&path);
+        // `INVAL`: nothing is mounted there any more, the ended session took it away itself.
+        let unmounted = matches!(refused, None | Some(Errno::INVAL)) || unmount_by_helper(&path);
         if let Some(session) = self.session.take() {
             if unmounted && crate::user::is_root() {
                 // Aborted: the serving thread has got ENODEV. Its result says no more than that.

@@ -18,10 +18,13 @@
     reason = "installs a signal handler and reads what the kernel gives it"
 )]
 
+use std::collections::BTreeMap;
 use std::io;
 
+use seccompiler::{SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompRule};
+
 use crate::Unavailable;
-use crate::seccomp::{Binds, Program, Unless};
+use crate::seccomp::{Binds, Filter};
 
 /// Exit status of a process that made a trapped call.
 const TRAPPED_STATUS: i32 = 97;
@@ -132,34 +135,37 @@ fn shrink_the_heap() {
     drop(std::hint::black_box(pieces));
 }
 
-fn file_filter() -> Result<Program, Unavailable> {
-    let mut program = Program::new()?;
-    for &call in FILE_CALLS.iter().chain(OLD_FILE_CALLS) {
-        program = program.rule(call, Unless::Never, libc::SECCOMP_RET_TRAP);
-    }
-    // Two rules on one call would both have to hold back; `write` has two exceptions, so the
-    // first of them is an allowance: a call it names goes through, others go on to the trap.
-    program = program.rule(
+fn file_filter() -> Result<Filter, Unavailable> {
+    let calls = FILE_CALLS.iter().chain(OLD_FILE_CALLS);
+    let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
+        calls.map(|&call| (call, Vec::new())).collect();
+    // A rule matches if all of its conditions do.
+    let not_standard = || condition(0, SeccompCmpOp::Gt, libc::STDERR_FILENO.cast_unsigned());
+    let not_eventfd = condition(2, SeccompCmpOp::Ne, EVENTFD_BYTES);
+    let anonymous = u64::from(libc::MAP_ANONYMOUS.cast_unsigned());
+    let not_anonymous = condition(3, SeccompCmpOp::MaskedEq(anonymous), 0);
+    rules.insert(
         libc::SYS_write,
-        Unless::Bits {
-            index: 2,
-            bits: !EVENTFD_BYTES,
-        },
-        libc::SECCOMP_RET_ALLOW,
+        vec![rule(vec![not_standard(), not_eventfd])],
     );
-    let stderr = libc::STDERR_FILENO.cast_unsigned();
-    for call in [libc::SYS_write, libc::SYS_writev] {
-        let standard = Unless::AtMost {
-            index: 0,
-            value: stderr,
-        };
-        program = program.rule(call, standard, libc::SECCOMP_RET_TRAP);
-    }
-    let anonymous = Unless::Bits {
-        index: 3,
-        bits: libc::MAP_ANONYMOUS.cast_unsigned(),
-    };
-    Ok(program.rule(libc::SYS_mmap, anonymous, libc::SECCOMP_RET_TRAP))
+    rules.insert(libc::SYS_writev, vec![rule(vec![not_standard()])]);
+    rules.insert(libc::SYS_mmap, vec![rule(vec![not_anonymous])]);
+    Filter::new(rules, SeccompAction::Trap)
+}
+
+/// A condition on the low half of an argument.
+fn condition(argument: u8, operator: SeccompCmpOp, value: u32) -> SeccompCondition {
+    SeccompCondition::new(
+        argument,
+        SeccompCmpArgLen::Dword,
+        operator,
+        u64::from(value),
+    )
+    .expect("a system call has six arguments")
+}
+
+fn rule(conditions: Vec<SeccompCondition>) -> SeccompRule {
+    SeccompRule::new(conditions).expect("a rule has a condition")
 }
 
 /// Installs the handler of `SIGSYS`, which names the call and ends the process.

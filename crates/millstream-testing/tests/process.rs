@@ -3,6 +3,7 @@
 #![cfg(target_os = "linux")]
 
 use std::fs::File;
+use std::io::Write;
 use std::process::Command;
 use std::time::Duration;
 
@@ -19,6 +20,26 @@ fn the_child_is_another_process_and_runs_this_test_alone() {
     if let ChildOutcome::Passed(written) = or_skip!(outcome) {
         assert!(written.contains("pid "), "{written}");
         assert!(!written.contains(&format!("pid {own}.")), "{written}");
+    }
+}
+
+#[test]
+fn what_a_child_writes_to_one_stream_does_not_split_the_other() {
+    let say = |to: &mut dyn Write, what: &str| {
+        to.write_all(what.as_bytes())
+            .and_then(|()| to.flush())
+            .expect("a pipe");
+        // Long enough for the parent to read it before the next.
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    let outcome = Child::of(this_test!()).outcome(|| {
+        say(&mut std::io::stdout(), "one ");
+        say(&mut std::io::stderr(), "warning");
+        say(&mut std::io::stdout(), "line\n");
+    });
+    if let ChildOutcome::Passed(written) = or_skip!(outcome) {
+        assert!(written.contains("one line\n"), "{written}");
+        assert!(written.contains("warning"), "{written}");
     }
 }
 

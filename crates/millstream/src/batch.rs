@@ -19,7 +19,7 @@ use crate::park;
 use crate::priority::Priority;
 use crate::queue::{FIFO, Fifo, Parcel, QueueShared, Which, queue_full, too_many_tickets};
 use crate::request::{Parts, Request};
-use crate::slots::{Cache, Mode};
+use crate::slots::{Cache, Delivery};
 use crate::status::StatusArray;
 use crate::sync::lock;
 use crate::ticket::Ticket;
@@ -98,6 +98,12 @@ impl Queue {
         Queue(Arc::new(Handle { shared }))
     }
 
+    /// Whether a trace of the storage is being recorded, and names of requests are of use.
+    #[must_use]
+    pub fn is_traced(&self) -> bool {
+        self.0.shared.mailbox.recorder.is_on()
+    }
+
     fn shared(&self) -> &Arc<QueueShared> {
         &self.0.shared
     }
@@ -120,7 +126,7 @@ impl Queue {
     /// `QueueFull`, `TooManyTickets`, `Closed`.
     #[inline]
     pub fn submit<R: Request>(&self, request: R) -> Result<Ticket<R::Output>, Error> {
-        let id = self.put(request.into_parts(), Mode::Ticket, true)?;
+        let id = self.put(request.into_parts(), Delivery::Ticket, true)?;
         Ok(Ticket::new(self.shared().pool.ticket(id)))
     }
 
@@ -141,7 +147,8 @@ impl Queue {
     /// # Errors
     /// As [`Queue::submit`].
     pub fn post<R: Request>(&self, request: R) -> Result<(), Error> {
-        self.put(request.into_parts(), Mode::Posted, true).map(drop)
+        self.put(request.into_parts(), Delivery::Posted, true)
+            .map(drop)
     }
 
     /// Submits one request whose completion shows in its group, a status or a signal, and whose
@@ -151,16 +158,16 @@ impl Queue {
     /// As [`Queue::submit`].
     pub fn detach<R: Request>(&self, request: R) -> Result<(), Error> {
         let parts = request.into_parts();
-        self.put(parts, Mode::Detached, true).map(drop)
+        self.put(parts, Delivery::Detached, true).map(drop)
     }
 
     /// Submits a request of the storage's own.
     pub(crate) fn submit_parts<T: 'static>(&self, parts: Parts) -> Result<Ticket<T>, Error> {
-        let id = self.put(parts, Mode::Ticket, false)?;
+        let id = self.put(parts, Delivery::Ticket, false)?;
         Ok(Ticket::new(self.shared().pool.ticket(id)))
     }
 
-    fn put(&self, parts: Parts, mode: Mode, block: bool) -> Result<Id, Error> {
+    fn put(&self, parts: Parts, mode: Delivery, block: bool) -> Result<Id, Error> {
         let shared = self.shared();
         let charge = charge_of(shared, &parts);
         take_room(shared, charge, 1, block)?;
@@ -414,7 +421,12 @@ impl Batch {
     }
 
     #[inline(always)]
-    fn put<R: Request>(&mut self, request: R, mode: Mode, block: bool) -> Result<Id, Refused<R>> {
+    fn put<R: Request>(
+        &mut self,
+        request: R,
+        mode: Delivery,
+        block: bool,
+    ) -> Result<Id, Refused<R>> {
         let charge = charge_of(&self.queue.0.shared, request.parts());
         if let Err(error) = self.secure(charge, block) {
             return Err(Refused { error, request });
@@ -451,7 +463,7 @@ impl Batch {
     /// `QueueFull`, `TooManyTickets`, `Closed`.
     #[inline(always)]
     pub fn add<R: Request>(&mut self, request: R) -> Result<Ticket<R::Output>, Error> {
-        let id = self.put(request, Mode::Ticket, true)?;
+        let id = self.put(request, Delivery::Ticket, true)?;
         Ok(Ticket::new(self.queue.0.shared.pool.ticket(id)))
     }
 
@@ -461,7 +473,7 @@ impl Batch {
     /// As [`Batch::add`], with the request. What the batch held was submitted then.
     #[inline]
     pub fn try_add<R: Request>(&mut self, request: R) -> Result<Ticket<R::Output>, Refused<R>> {
-        let id = self.put(request, Mode::Ticket, false)?;
+        let id = self.put(request, Delivery::Ticket, false)?;
         Ok(Ticket::new(self.queue.0.shared.pool.ticket(id)))
     }
 
@@ -472,7 +484,24 @@ impl Batch {
     /// As [`Batch::add`].
     #[inline(always)]
     pub fn post<R: Request>(&mut self, request: R) -> Result<(), Error> {
-        Ok(self.put(request, Mode::Posted, true).map(drop)?)
+        Ok(self.put(request, Delivery::Posted, true).map(drop)?)
+    }
+
+    /// As [`Batch::add`], [`Batch::post`] or [`Batch::detach`], whichever `delivery` says. Without
+    /// `wait` it never blocks: the request is dropped where it would.
+    ///
+    /// # Errors
+    /// As [`Batch::add`]. What the batch held was submitted then.
+    #[inline(always)]
+    pub fn deliver<R: Request>(
+        &mut self,
+        request: R,
+        delivery: Delivery,
+        wait: bool,
+    ) -> Result<Option<Ticket<R::Output>>, Error> {
+        let id = self.put(request, delivery, wait)?;
+        let pool = &self.queue.0.shared.pool;
+        Ok((delivery == Delivery::Ticket).then(|| Ticket::new(pool.ticket(id))))
     }
 
     /// Adds a request whose completion shows in its group, a status or a signal, and whose failure
@@ -482,7 +511,7 @@ impl Batch {
     /// As [`Batch::add`].
     #[inline(always)]
     pub fn detach<R: Request>(&mut self, request: R) -> Result<(), Error> {
-        Ok(self.put(request, Mode::Detached, true).map(drop)?)
+        Ok(self.put(request, Delivery::Detached, true).map(drop)?)
     }
 
     /// Raises `fence` to `value` once everything before has completed.

@@ -12,7 +12,7 @@ use std::task::Waker;
 
 use crate::error::ErrorKind;
 use crate::ids::Id;
-use crate::priority::{Guard, PRIORITIES, Priority};
+use crate::priority::{Guard, PRIORITIES, Priorities, Priority};
 use crate::queue::{Cancellation, Fifo, NO_INDEX, Parcel, QueueShared};
 use crate::slots::{Cache, Ended, Freed, Posted};
 
@@ -328,6 +328,12 @@ impl Queues {
         self.states.iter().enumerate().filter_map(live).collect()
     }
 
+    /// Whether submissions wait to be taken in.
+    pub(crate) fn have_backlog(&self) -> bool {
+        let mut states = self.states.iter().flatten();
+        states.any(|state| !state.backlog.is_empty())
+    }
+
     /// The queue whose submissions are to be taken in next: that of the highest priority, with the
     /// starvation guard.
     pub(crate) fn next_backlog(&mut self) -> Option<u32> {
@@ -343,10 +349,8 @@ impl Queues {
                 }
             }
         }
-        let priority = self
-            .guard
-            .next(|priority| waiting[priority as usize].is_some())?;
-        let waits = |lower: Priority| waiting[lower as usize].is_some();
+        let waits = Priorities::of(|priority| waiting[priority as usize].is_some());
+        let priority = self.guard.next(waits, |_| true)?;
         self.guard.served(priority, waits);
         let queue = waiting[priority as usize];
         self.served[priority as usize] = queue?;
@@ -385,7 +389,7 @@ impl Queues {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(model)))]
 mod tests {
     use super::*;
 

@@ -5,9 +5,12 @@
 //! through one unsafe call.
 
 use std::any::{Any, TypeId};
+use std::sync::Arc;
 
 use millstream_io::error::guard;
 use millstream_io::{Access, Buffer, Destination, Identity, Place};
+
+use crate::sink::DeviceSink;
 
 /// What is known of an open file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,6 +61,8 @@ pub(crate) enum Memory {
     Owned(Box<dyn Destination>),
     /// Memory that a callback supplies.
     Supply(Supply),
+    /// Memory that the processor does not write.
+    Device(Arc<dyn DeviceSink>),
     /// The answer of `Storage::opened`.
     Info(FileInfo),
 }
@@ -73,13 +78,23 @@ pub(crate) enum MemoryKind {
     Owned = 4,
     Supply = 5,
     Borrowed = 6,
+    Device = 7,
 }
 
 impl MemoryKind {
     pub(crate) fn from_index(index: u8) -> MemoryKind {
         use MemoryKind::*;
-        const ALL: [MemoryKind; 7] = [None, Pool, Buffer, Pieces, Owned, Supply, Borrowed];
+        const ALL: [MemoryKind; 8] = [None, Pool, Buffer, Pieces, Owned, Supply, Borrowed, Device];
         ALL[usize::from(index)]
+    }
+
+    /// Whether the slot has a value to be dropped.
+    #[inline]
+    pub(crate) fn is_in_slot(self) -> bool {
+        !matches!(
+            self,
+            MemoryKind::None | MemoryKind::Pool | MemoryKind::Borrowed
+        )
     }
 }
 
@@ -110,6 +125,7 @@ impl Memory {
             Memory::Pieces(_) => MemoryKind::Pieces,
             Memory::Owned(_) => MemoryKind::Owned,
             Memory::Supply(_) => MemoryKind::Supply,
+            Memory::Device(_) => MemoryKind::Device,
         }
     }
 
@@ -140,6 +156,16 @@ impl Memory {
         let _ = guard(|| drop(self));
     }
 
+    /// Drops it.
+    #[inline(always)]
+    pub(crate) fn clear(&mut self) {
+        match self {
+            // Without a call: there is nothing to drop.
+            Memory::Pool | Memory::None => std::mem::forget(std::mem::take(self)),
+            _ => *self = Memory::None,
+        }
+    }
+
     /// Bytes that can land in it: of a buffer its capacity.
     pub(crate) fn room(&mut self) -> u64 {
         match self {
@@ -148,6 +174,7 @@ impl Memory {
             Memory::Pieces(pieces) => pieces.iter().map(|piece| piece.len() as u64).sum(),
             Memory::None | Memory::Info(_) => 0,
             Memory::Owned(_) => self.span().map_or(0, |span| span.len),
+            Memory::Device(sink) => guard(|| sink.room()).unwrap_or(0),
         }
     }
 
@@ -163,7 +190,7 @@ impl Memory {
                 let memory: &dyn Any = &**memory;
                 memory.is::<T>()
             }
-            Memory::None => own == TypeId::of::<()>(),
+            Memory::None | Memory::Device(_) => own == TypeId::of::<()>(),
             Memory::Supply(_) => false,
         }
     }
@@ -182,7 +209,7 @@ impl Memory {
                 let memory: Box<dyn Any> = memory;
                 return memory.downcast::<T>().ok().map(|memory| *memory);
             }
-            Memory::None => set(place, ()),
+            Memory::None | Memory::Device(_) => set(place, ()),
             Memory::Pool | Memory::Supply(_) => {}
         }
         typed
@@ -202,7 +229,7 @@ impl std::fmt::Debug for Memory {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(model)))]
 mod tests {
     use super::*;
 

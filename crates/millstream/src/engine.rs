@@ -31,7 +31,7 @@ use crate::files::Files;
 use crate::group::Group;
 use crate::heap::Heap;
 use crate::ids::Id;
-use crate::lanes::Lanes;
+use crate::lanes::{Lanes, Start};
 use crate::limits;
 use crate::mailbox::{Change, Letter, Pump};
 use crate::queue::{Mailbox, QueueShared, Wishes};
@@ -245,7 +245,7 @@ impl Engine {
         worked |= self.issue_all();
         worked |= self.send_jobs();
         worked |= self.handle_events();
-        self.push_all();
+        self.push_all(worked);
         self.settle();
         worked
     }
@@ -300,6 +300,7 @@ impl Engine {
         let (priority, arrival, verb, issued) = (col.priority, col.arrival, col.verb, col.issued);
         let position = match verb {
             Verb::Memory => None,
+            _ if !self.files.have_positions() => None,
             _ => {
                 let body = self.side.peek(index);
                 let file = self.files.peek(body.file);
@@ -422,11 +423,20 @@ impl Engine {
     }
 
     /// Pushes what is outgoing and starts it.
-    fn push_all(&mut self) {
+    fn push_all(&mut self, worked: bool) {
+        let carried = self.lanes.has_unsubmitted();
         for lane in [Lane::Main, Lane::Cached, Lane::Slow] {
             self.lanes.push(lane, self.transfers.outgoing(lane));
         }
-        if let Err(error) = self.lanes.submit(false) {
+        // What the device did not take now it may take once it has begun the others. What an
+        // earlier round left waits no longer if this one does not lead to sleep either.
+        let awake = self.has_outgoing() || self.shared.has_mail() || self.queues.have_backlog();
+        let awake = awake || (carried && worked);
+        let when = match awake {
+            true => Start::BeforeDry,
+            false => Start::AsleepSoon,
+        };
+        if let Err(error) = self.lanes.submit(when) {
             self.main_broke(&error.into());
         }
     }
@@ -522,7 +532,7 @@ impl Pump for Engine {
                 return false;
             }
             let mut worked = self.round();
-            if let Err(error) = self.lanes.submit(true) {
+            if let Err(error) = self.lanes.submit(Start::Now) {
                 self.main_broke(&error.into());
             }
             let jobs = Arc::clone(&self.jobs);

@@ -358,7 +358,7 @@ impl fmt::Display for Error {
             write!(f, ": ")?;
         }
         if let Some(name) = &context.name {
-            write!(f, "request \"{name}\": ")?;
+            write!(f, "request \"{}\": ", crate::trace::title(name))?;
         }
         write!(f, "{}", context.kind.describe())?;
         match &context.source {
@@ -366,9 +366,10 @@ impl fmt::Display for Error {
             Source::System(error) => write!(f, ": {}: {}", error.call, error.errno)?,
             Source::Codec(error) => write!(f, ": {error}")?,
         }
-        match self.cause() {
-            "" => Ok(()),
-            cause => write!(f, "; likely cause: {cause}"),
+        match (&context.source, self.cause()) {
+            // The codec's own words are more exact.
+            (Source::Codec(_), _) | (_, "") => Ok(()),
+            (_, cause) => write!(f, "; likely cause: {cause}"),
         }
     }
 }
@@ -444,6 +445,15 @@ mod tests {
             io.get_ref().is_some(),
             "the whole error travels in an io::Error"
         );
+    }
+
+    #[test]
+    fn the_cause_of_a_codec_error_is_said_once() {
+        let codec = millstream_codec::CodecId::ZLIB;
+        let error = Error::from(CodecError::new(CodecErrorKind::RawTooLong, codec, 7));
+        let text = error.to_string();
+        let cause = "more raw bytes than declared";
+        assert_eq!(text.matches(cause).count(), 1, "{text}");
     }
 
     #[test]

@@ -160,7 +160,7 @@ impl std::fmt::Debug for Fence {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(model)))]
 mod tests {
     use super::*;
 

@@ -68,6 +68,8 @@ pub(crate) struct Files {
     idle: VecDeque<FileId>,
     slow: HashMap<u64, SlowMount>,
     access: Access,
+    /// Any file so far is on a rotating disk.
+    rotating: bool,
 }
 
 impl Files {
@@ -87,7 +89,14 @@ impl Files {
             idle: VecDeque::new(),
             slow: HashMap::new(),
             access,
+            rotating: false,
         }
+    }
+
+    /// Whether requests may have positions on rotating disks.
+    #[inline]
+    pub(crate) fn have_positions(&self) -> bool {
+        self.rotating
     }
 
     /// Adds a file that is to be opened ahead of its use.
@@ -117,7 +126,9 @@ impl Files {
         let access = self.access;
         let file = self.at(id.0.index());
         file.opened_once = true;
+        let rotating = opened.rotating;
         file.note_opened(opened, access);
+        self.rotating |= rotating;
         self.descriptors += 1;
         self.note_idle(id.0.index());
     }
@@ -314,6 +325,9 @@ impl Files {
         let reserved = if answer.opened.is_some() { 2 } else { 1 };
         self.descriptors -= reserved;
         let (held, access) = (self.descriptors, self.access);
+        if let Some(Ok(opened)) = &answer.opened {
+            self.rotating |= opened.rotating;
+        }
         let file = self.at(index);
         match &answer.opened {
             Some(Ok(opened)) => file.note_opened(opened.clone(), access),
@@ -387,7 +401,7 @@ impl Files {
         self.closing = self.closing.saturating_sub(count);
     }
 
-    #[inline]
+    #[cold]
     fn note_idle(&mut self, index: u32) {
         let file = self.at(index);
         if !file.listed && file.is_idle() && file.descriptors() > 0 {
@@ -403,38 +417,25 @@ impl Files {
         }
     }
 
-    /// A request names the file, until it completes.
-    #[inline]
-    pub(crate) fn hold(&mut self, index: u32) {
-        self.at(index).requests += 1;
-    }
-
-    /// A request needs its file open soon.
-    #[inline]
-    pub(crate) fn attach(&mut self, index: u32) {
-        let file = self.at(index);
-        file.users += 1;
-        file.used = true;
-    }
-
-    /// A request does not need its file for the time being, or ever.
+    /// A request does not need its file for the time being.
     #[inline]
     pub(crate) fn detach(&mut self, index: u32) {
-        let file = self.at(index);
-        assert!(file.users > 0, "a file counts its users");
-        file.users -= 1;
-        if file.users == 0 {
+        if self.at(index).detached() {
             self.note_idle(index);
         }
     }
 
     /// A request has completed; whether its file is to be let go of now.
     #[inline]
-    pub(crate) fn release(&mut self, index: u32) -> bool {
+    pub(crate) fn release(&mut self, index: u32, attached: bool) -> bool {
         let file = self.at(index);
         assert!(file.requests > 0, "a file counts its requests");
         file.requests -= 1;
-        file.close_fired
+        let closed = file.close_fired;
+        if attached && file.detached() {
+            self.note_idle(index);
+        }
+        closed
     }
 
     /// An operation begins; its mount, if that can hang.
@@ -455,34 +456,37 @@ impl Files {
         self.at(index).operations += 1;
     }
 
-    /// An operation has ended; whether its file is to be let go of now, and the requests that
-    /// waited for a place on its mount.
+    /// An operation has ended; whether its file is to be let go of now.
     #[inline]
-    pub(crate) fn operation_done(&mut self, index: u32, mount: u64) -> (bool, Vec<Id>) {
+    pub(crate) fn operation_done(&mut self, index: u32) -> bool {
         let file = self.at(index);
         assert!(file.operations > 0, "a file counts its operations");
         file.operations -= 1;
-        let (idle, closed) = (file.operations == 0, file.close_fired);
-        let mut waiting = Vec::new();
-        if mount != 0
-            && let Some(slow) = self.slow.get_mut(&mount)
-        {
-            slow.operations -= 1;
-            // As many as there are places; all if nothing else would release them.
-            let places = limits::SLOW_OPERATIONS_MAX - slow.operations;
-            let count = match slow.operations {
-                0 => slow.waiting.len(),
-                _ => slow.waiting.len().min(places as usize),
-            };
-            waiting = slow.waiting.drain(..count).collect();
-            if slow.operations == 0 {
-                self.slow.remove(&mount);
-            }
-        }
+        let (idle, closed) = (file.is_idle(), file.close_fired);
         if idle {
             self.note_idle(index);
         }
-        (closed, waiting)
+        closed
+    }
+
+    /// A mount that can hang has one operation less: the requests that waited for a place on it.
+    #[cold]
+    pub(crate) fn left_mount(&mut self, mount: u64) -> Vec<Id> {
+        let Some(slow) = self.slow.get_mut(&mount) else {
+            return Vec::new();
+        };
+        slow.operations -= 1;
+        // As many as there are places; all if nothing else would release them.
+        let places = limits::SLOW_OPERATIONS_MAX - slow.operations;
+        let count = match slow.operations {
+            0 => slow.waiting.len(),
+            _ => slow.waiting.len().min(places as usize),
+        };
+        let waiting = slow.waiting.drain(..count).collect();
+        if slow.operations == 0 {
+            self.slow.remove(&mount);
+        }
+        waiting
     }
 
     /// Requests that wait for a place on the mount of a file, if it has none.

@@ -16,8 +16,12 @@ pub(crate) struct Heap {
 }
 
 impl Heap {
-    /// Time, order and key of the first.
     #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+
+    /// Time, order and key of the first.
     pub(crate) fn first(&self) -> Option<(u64, u64, u32)> {
         self.items
             .first()

@@ -43,6 +43,14 @@ impl Buckets {
         }
     }
 
+    /// Takes away what an earlier snapshot of the same counts had; the longest stays.
+    pub(crate) fn subtract(&mut self, before: &Buckets) {
+        for (own, from) in self.counts.iter_mut().zip(&before.counts) {
+            *own = own.saturating_sub(*from);
+        }
+        self.count = self.counts.iter().sum();
+    }
+
     pub(crate) fn count(&self) -> u64 {
         self.count
     }

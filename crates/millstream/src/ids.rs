@@ -25,6 +25,14 @@ impl Id {
         Id(u64::from(generation) << 32 | storage | u64::from(index))
     }
 
+    pub(crate) fn to_bits(self) -> u64 {
+        self.0
+    }
+
+    pub(crate) fn from_bits(bits: u64) -> Id {
+        Id(bits)
+    }
+
     #[inline]
     pub(crate) fn index(self) -> u32 {
         (self.0 & INDEX_MASK) as u32
@@ -93,7 +101,8 @@ impl StorageNumber {
         Some((StorageNumber(number), generation))
     }
 
-    /// Gives the number back; its storage is gone, and had ids of generations below `next`.
+    /// Gives the number back; its storage is gone, and had ids of generations below `next`. They
+    /// begin anew long before they are exhausted.
     pub(crate) fn give_back(self, next: u32) {
         let mut numbers = NUMBERS
             .lock()
@@ -101,7 +110,7 @@ impl StorageNumber {
         let (word, bit) = (usize::from(self.0) / 64, self.0 % 64);
         assert!(numbers.taken[word] & 1 << bit != 0, "given back once");
         numbers.taken[word] &= !(1 << bit);
-        numbers.generations[usize::from(self.0)] = next;
+        numbers.generations[usize::from(self.0)] = if next < 1 << 31 { next } else { 1 };
     }
 }
 

@@ -45,6 +45,17 @@ pub(crate) struct Lanes {
 /// last rounds before the engine sleeps goes to the device with the call that sleeps.
 const UNSUBMITTED_MAX: usize = 16;
 
+/// When operations pushed to the main lane are started; many are started in any case. Those left
+/// go to the device with the call that sleeps, which saves a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Start {
+    Now,
+    /// Before the device runs out of operations: the engine has other work first.
+    BeforeDry,
+    /// With the call that sleeps, which comes next.
+    AsleepSoon,
+}
+
 impl Lanes {
     pub(crate) fn new(
         device: Box<dyn Device>,
@@ -130,9 +141,8 @@ impl Lanes {
         unsafe { self.calls.push(id, urgent, call) };
     }
 
-    /// Starts what was pushed. The main lane's operations wait for the call that sleeps, if they
-    /// are few and the device does not run dry meanwhile.
-    pub(crate) fn submit(&mut self, force: bool) -> Result<(), IoError> {
+    /// Starts what was pushed, the main lane's operations as told.
+    pub(crate) fn submit(&mut self, when: Start) -> Result<(), IoError> {
         // The other lanes never break: they have no ring.
         let _ = self.cached.submit();
         if let Some(slow) = &mut self.slow {
@@ -140,12 +150,22 @@ impl Lanes {
         }
         self.calls.submit();
         let with_device = self.main.in_flight().saturating_sub(self.unsubmitted);
-        let many = self.unsubmitted >= UNSUBMITTED_MAX || with_device <= 2 * self.unsubmitted;
-        if self.unsubmitted > 0 && (many || force) {
+        let now = match when {
+            Start::Now => true,
+            Start::BeforeDry => with_device <= 2 * self.unsubmitted,
+            // Copies keep the engine awake.
+            Start::AsleepSoon => self.cached.in_flight() > 0,
+        };
+        if self.unsubmitted > 0 && (now || self.unsubmitted >= UNSUBMITTED_MAX) {
             self.unsubmitted = 0;
             return self.main.submit();
         }
         Ok(())
+    }
+
+    /// Whether operations of the main lane wait to be started.
+    pub(crate) fn has_unsubmitted(&self) -> bool {
+        self.unsubmitted > 0
     }
 
     /// Appends what has completed; how many.

@@ -74,7 +74,7 @@ mod ids;
 mod lanes;
 pub mod limits;
 mod mailbox;
-#[cfg(all(test, loom))]
+#[cfg(all(test, model))]
 mod models;
 mod names;
 mod options;
@@ -84,6 +84,7 @@ mod queue;
 mod request;
 mod route;
 mod scheduler;
+mod sink;
 mod slots;
 mod staging;
 mod start;
@@ -109,6 +110,8 @@ pub use mailbox::CloseReport;
 pub use options::{JobSystem, QueueOptions, StorageOptions, ThreadOptions};
 pub use priority::Priority;
 pub use request::{FileOp, Read, Request, Write};
+pub use sink::{DevicePart, DeviceSink, PartForm};
+pub use slots::Delivery;
 pub use stats::Stats;
 pub use status::StatusArray;
 pub use storage::Storage;
@@ -116,8 +119,10 @@ pub use ticket::{Outcome, Ticket, TicketFuture};
 pub use trace::Trace;
 pub use waiters::Reached;
 
-pub use millstream_codec::{CodecError, CodecId, Dictionary, Progress, StreamDecoder};
-pub use millstream_io::fs::{Beside, LocalFile};
+pub use millstream_codec::{
+    CodecError, CodecErrorKind, CodecId, Dictionary, Progress, StreamDecoder,
+};
+pub use millstream_io::fs::{AtomicFile, LocalFile};
 pub use millstream_io::log::{LogHook, LogLevel};
 pub use millstream_io::memory::RegionAllocator;
 pub use millstream_io::thread::{Cores, Scheduling, ThreadSettings};

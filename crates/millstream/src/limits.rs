@@ -7,17 +7,17 @@ pub const INDEX_BITS: u32 = 20;
 pub const STORAGES_MAX: usize = 1 << 12;
 
 /// Slots of a storage: requests that have not completed or are unclaimed, all queues together.
-#[cfg(not(loom))]
+#[cfg(not(model))]
 pub const SLOTS_MAX: u32 = 1 << INDEX_BITS;
 /// As above, small enough for models.
-#[cfg(loom)]
-pub const SLOTS_MAX: u32 = 2;
+#[cfg(model)]
+pub const SLOTS_MAX: u32 = if cfg!(shuttle) { 16 } else { 2 };
 
 /// Slots that a queue takes at a time: a scan for a tag sees only its own chunks.
-#[cfg(not(loom))]
+#[cfg(not(model))]
 pub const SLOT_CHUNK: u32 = 64;
 /// As above.
-#[cfg(loom)]
+#[cfg(model)]
 pub const SLOT_CHUNK: u32 = 1;
 
 /// Files of a storage.
@@ -38,10 +38,10 @@ pub const WORKERS_MAX: usize = 256;
 pub const QUEUE_CAPACITY_DEFAULT: u32 = 8192;
 
 /// Largest capacity of a queue: half of a storage's slots.
-#[cfg(not(loom))]
+#[cfg(not(model))]
 pub const QUEUE_CAPACITY_MAX: u32 = SLOTS_MAX / 2;
 /// As above.
-#[cfg(loom)]
+#[cfg(model)]
 pub const QUEUE_CAPACITY_MAX: u32 = SLOTS_MAX;
 
 /// Tickets of one queue that have ended and were neither claimed nor dropped.

@@ -316,9 +316,9 @@ impl<Q: Send + Sync + 'static> Shared<Q> {
         if self.is_forked() {
             return None;
         }
-        #[cfg(not(loom))]
+        #[cfg(not(model))]
         let mut pump = self.pump.try_lock().ok()?;
-        #[cfg(loom)]
+        #[cfg(model)]
         let mut pump = lock(&self.pump);
         let on = StorageThread::enter();
         let engine = pump.as_mut()?;

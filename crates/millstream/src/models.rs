@@ -1,25 +1,34 @@
-//! Models of the concurrent parts, checked over all interleavings and reorderings that loom knows
-//! (up to a bound of preemptions), on the code that ships: `RUSTFLAGS="--cfg loom"`.
+//! Models of the concurrent parts, on the code that ships. Loom checks them over all interleavings
+//! and reorderings that it knows, up to a bound of preemptions
+//! (`RUSTFLAGS="--cfg model --cfg loom"`); shuttle checks them, and a composition that is too large
+//! for loom, over many random interleavings (`--cfg model --cfg shuttle`).
 //!
 //! In a model loom treats SeqCst accesses as acquire and release: only SeqCst fences order stores
 //! before loads. Blocking calls block in loom, which reports a thread that is never woken.
 
 mod completion;
+#[cfg(shuttle)]
+mod composition;
 mod mail;
 mod slots;
 
 use std::sync::Arc;
 
-use loom::thread;
-
 use crate::ids::StorageNumber;
 use crate::names::Names;
 use crate::options::StorageOptions;
 use crate::request::{Parts, Read, Request};
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Ordering, thread};
 use crate::{Buffer, FileId, mailbox::Shared};
 
+/// Checks a model over random interleavings.
+#[cfg(shuttle)]
+fn check(_preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
+    shuttle::check_random(model, 2000);
+}
+
 /// Checks a model with at most `preemptions` preemptions in an execution.
+#[cfg(loom)]
 fn check(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);
@@ -59,6 +68,6 @@ fn step(steps: &AtomicU64) {
     steps.fetch_add(1, Ordering::Relaxed);
 }
 
-fn spawn<T: 'static>(run: impl FnOnce() -> T + 'static) -> thread::JoinHandle<T> {
+fn spawn<T: Send + 'static>(run: impl FnOnce() -> T + Send + 'static) -> thread::JoinHandle<T> {
     thread::spawn(run)
 }

@@ -5,7 +5,7 @@
 //! before it parks, as long as that pays: each time it did not, the next waits (1, 3, 7, … up to
 //! [`SPIN_SKIPS_MAX`](limits::SPIN_SKIPS_MAX)) park at once.
 
-#![cfg_attr(loom, expect(dead_code, reason = "threads of models block in loom"))]
+#![cfg_attr(model, expect(dead_code, reason = "threads of models block in it"))]
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -116,17 +116,17 @@ pub(crate) fn deadline(timeout: Option<Duration>) -> Option<Instant> {
 }
 
 /// As below, on a thread of a model. It has no clock.
-#[cfg(loom)]
+#[cfg(model)]
 pub(crate) fn block_on<T>(
     _: Option<Instant>,
     mut poll: impl FnMut(&Waker) -> Poll<T>,
 ) -> Option<T> {
     let polled = std::future::poll_fn(|context| poll(context.waker()));
-    Some(loom::future::block_on(polled))
+    Some(crate::sync::block_on(polled))
 }
 
 /// Polls until ready; `None` once `deadline` has passed.
-#[cfg(not(loom))]
+#[cfg(not(model))]
 pub(crate) fn block_on<T>(
     deadline: Option<Instant>,
     mut poll: impl FnMut(&Waker) -> Poll<T>,
@@ -142,7 +142,7 @@ pub(crate) fn block_on<T>(
     polled
 }
 
-#[cfg(not(loom))]
+#[cfg(not(model))]
 fn park_until<T>(
     deadline: Option<Instant>,
     unpark: &Arc<Unpark>,

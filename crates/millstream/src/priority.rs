@@ -35,34 +35,113 @@ impl Priority {
     }
 }
 
+/// A set of priorities.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Priorities(u8);
+
+impl Priorities {
+    /// Those for which `is_in` holds.
+    pub(crate) fn of(is_in: impl Fn(Priority) -> bool) -> Priorities {
+        let mut all = Priorities::default();
+        for priority in Priority::ALL {
+            all.set(priority, is_in(priority));
+        }
+        all
+    }
+
+    #[inline]
+    pub(crate) fn set(&mut self, priority: Priority, is_in: bool) {
+        let bit = 1 << priority as u8;
+        self.0 = self.0 & !bit | u8::from(is_in) << priority as u8;
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    #[inline]
+    pub(crate) fn or(self, other: Priorities) -> Priorities {
+        Priorities(self.0 | other.0)
+    }
+
+    #[inline]
+    pub(crate) fn without(self, other: Priorities) -> Priorities {
+        Priorities(self.0 & !other.0)
+    }
+
+    /// Those above one and below realtime.
+    #[inline]
+    pub(crate) fn above_bulk(self, priority: Priority) -> Priorities {
+        let bulk = (1 << Priority::Realtime as u8) - 1;
+        Priorities(self.0 & bulk & !((2 << priority as u8) - 1))
+    }
+
+    #[inline]
+    pub(crate) fn below(self, priority: Priority) -> Priorities {
+        Priorities(self.0 & ((1 << priority as u8) - 1))
+    }
+
+    #[inline]
+    fn contains(self, priority: Priority) -> bool {
+        self.0 >> priority as u8 & 1 != 0
+    }
+}
+
 /// The starvation guard: how often each priority was skipped while it waited. The highest priority
 /// that waits is served, except that one skipped 15 times gets the 16th turn.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Guard {
     skipped: [u32; PRIORITIES],
+    /// Those skipped so often that the next turn is their own.
+    due: Priorities,
 }
 
 impl Guard {
     /// Whether a priority was skipped so often that the next turn is its own.
     pub(crate) fn is_due(&self, priority: Priority) -> bool {
-        self.skipped[priority as usize] >= STARVATION_SHARE - 1
+        self.due.contains(priority)
     }
 
-    /// The priority to serve among those that are `open`: the lowest that is due, else the highest.
-    pub(crate) fn next(&self, open: impl Fn(Priority) -> bool) -> Option<Priority> {
-        let due = |priority: &Priority| self.is_due(*priority) && open(*priority);
-        let starved = Priority::ALL.into_iter().find(due);
-        starved.or_else(|| Priority::ALL.into_iter().rev().find(|other| open(*other)))
-    }
-
-    /// A priority was served while those for which `waited` holds waited.
+    /// The priority to serve among those that wait and are `open`: the lowest that is due, else the
+    /// highest.
     #[inline]
-    pub(crate) fn served(&mut self, priority: Priority, waited: impl Fn(Priority) -> bool) {
-        for lower in &Priority::ALL[..priority as usize] {
-            let skipped = &mut self.skipped[*lower as usize];
-            *skipped = if waited(*lower) { *skipped + 1 } else { 0 };
+    pub(crate) fn next(
+        &self,
+        waiting: Priorities,
+        open: impl Fn(Priority) -> bool,
+    ) -> Option<Priority> {
+        let is_due = |other: &Priority| self.is_due(*other) && waiting.contains(*other);
+        if !self.due.is_empty()
+            && let Some(starved) = Priority::ALL
+                .into_iter()
+                .find(|other| is_due(other) && open(*other))
+        {
+            return Some(starved);
+        }
+        let mut downwards = Priority::ALL.into_iter().rev();
+        downwards.find(|other| waiting.contains(*other) && open(*other))
+    }
+
+    /// A priority was served while others waited.
+    #[inline]
+    pub(crate) fn served(&mut self, priority: Priority, waiting: Priorities) {
+        if self.skipped == [0; PRIORITIES] && waiting.below(priority).is_empty() {
+            return;
+        }
+        for lower in Priority::ALL
+            .into_iter()
+            .take_while(|lower| *lower < priority)
+        {
+            let skipped = &mut self.skipped[lower as usize];
+            *skipped = match waiting.contains(lower) {
+                true => *skipped + 1,
+                false => 0,
+            };
+            self.due.set(lower, *skipped >= STARVATION_SHARE - 1);
         }
         self.skipped[priority as usize] = 0;
+        self.due.set(priority, false);
     }
 }
 
@@ -75,9 +154,10 @@ mod tests {
         let mut guard = Guard::default();
         let mut served = [0; PRIORITIES];
         for _ in 0..1600 {
-            let next = guard.next(|priority| priority != Priority::Realtime);
+            let all = Priorities::of(|_| true);
+            let next = guard.next(all, |priority| priority != Priority::Realtime);
             let next = next.expect("three are open");
-            guard.served(next, |lower| lower < next);
+            guard.served(next, all);
             served[next as usize] += 1;
         }
         assert_eq!(served[Priority::Low as usize], 100);
@@ -89,8 +169,9 @@ mod tests {
     fn a_priority_that_did_not_wait_has_no_turn_saved_up() {
         let mut guard = Guard::default();
         for _ in 0..100 {
-            guard.served(Priority::High, |_| false);
+            guard.served(Priority::High, Priorities::default());
         }
-        assert_eq!(guard.next(|_| true), Some(Priority::Realtime));
+        let all = Priorities::of(|_| true);
+        assert_eq!(guard.next(all, |_| true), Some(Priority::Realtime));
     }
 }

@@ -21,7 +21,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use millstream_codec::CodecId;
-use millstream_io::fs::Beside;
 use millstream_io::{Buffer, Destination, MappedView};
 
 use crate::decode::spec::{BlockTable, Decode};
@@ -30,6 +29,7 @@ use crate::fence::Fence;
 use crate::group::Group;
 use crate::ids::FileId;
 use crate::priority::Priority;
+use crate::sink::DeviceSink;
 
 /// What a request does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,7 +88,6 @@ pub(crate) enum Work {
     Remove {
         path: PathBuf,
     },
-    Commit(Beside),
     Replace {
         path: PathBuf,
     },
@@ -101,7 +100,6 @@ impl Work {
         match self {
             Work::Rename { from, .. } => Some(from),
             Work::Remove { path } | Work::Replace { path } => Some(path),
-            Work::Commit(beside) => Some(&beside.path),
             _ => None,
         }
     }
@@ -279,12 +277,12 @@ impl<D> Read<D> {
     /// any [`Destination`], of at least the raw length. Page-aligned memory needs no copy.
     #[inline]
     pub fn into<T: Destination>(self, destination: T) -> Read<T> {
-        self.landing_in(Memory::of(destination))
+        self.into_memory(Memory::of(destination))
     }
 
     /// In place of what it was to land in before.
     #[inline]
-    fn landing_in<T>(mut self, mut memory: Memory) -> Read<T> {
+    fn into_memory<T>(mut self, mut memory: Memory) -> Read<T> {
         self.0.room = memory.room();
         self.0.memory = memory;
         (self.0.borrowed, self.0.pointer) = (false, std::ptr::null_mut());
@@ -293,7 +291,7 @@ impl<D> Read<D> {
 
     /// Lands in several buffers, filled one after the other.
     pub fn into_pieces(self, pieces: Vec<Buffer>) -> Read<Vec<Buffer>> {
-        self.landing_in(Memory::Pieces(pieces))
+        self.into_memory(Memory::Pieces(pieces))
     }
 
     /// Lands in memory that `supply` returns once the raw size is known, which is its argument.
@@ -304,7 +302,16 @@ impl<D> Read<D> {
         F: FnOnce(usize) -> Option<T> + Send + 'static,
     {
         let supply = Box::new(move |len| supply(len).map(Memory::of));
-        self.landing_in(Memory::Supply(supply))
+        self.into_memory(Memory::Supply(supply))
+    }
+
+    /// Lands in memory that the processor does not write: `sink` is given the bytes in parts. It
+    /// completes when every part was answered.
+    ///
+    /// What the sink decodes itself passes through staging only. Anything else, trimmed tables and
+    /// blocks with dictionaries among it, is decoded as a whole into memory of the library first.
+    pub fn into_device(self, sink: Arc<dyn DeviceSink>) -> Read<()> {
+        self.into_memory(Memory::Device(sink))
     }
 
     /// Lands in borrowed memory.
@@ -319,7 +326,7 @@ impl<D> Read<D> {
         reason = "the one entry for memory whose lifetime only the caller knows"
     )]
     pub unsafe fn borrowed(mut self, pointer: *mut u8, len: usize) -> Read<()> {
-        self.0.memory = Memory::None;
+        self.0.memory.clear();
         self.0.pointer = pointer;
         self.0.room = len as u64;
         self.0.borrowed = true;
@@ -357,6 +364,33 @@ impl<D: Destination> Write<D> {
     }
 }
 
+impl Write<()> {
+    /// Writes borrowed bytes at `offset`, or behind everything (`None`, as [`Write::append`]).
+    ///
+    /// # Safety
+    /// `len` bytes from `pointer` on must be valid and must not change until the request has
+    /// completed; if the outcome is `StillHeld`, for ever.
+    #[expect(
+        unsafe_code,
+        reason = "the entry for memory whose lifetime only the caller knows"
+    )]
+    pub unsafe fn borrowed(
+        file: FileId,
+        offset: Option<u64>,
+        pointer: *const u8,
+        len: usize,
+    ) -> Write<()> {
+        let (verb, offset) = match offset {
+            Some(offset) => (Verb::Write, offset),
+            None => (Verb::Append, 0),
+        };
+        let len = len as u64;
+        let mut parts = Parts::new(verb, file, offset, len, Memory::None, len);
+        (parts.pointer, parts.borrowed) = (pointer.cast_mut(), true);
+        Write(parts, PhantomData)
+    }
+}
+
 impl FileOp<()> {
     /// Makes durable what earlier requests wrote to the file: waits for them, then syncs. Fails
     /// with the first write error since the last sync, so that write-behind never loses one.
@@ -387,14 +421,6 @@ impl FileOp<()> {
         FileOp(Parts::names(Work::Remove { path }), PhantomData)
     }
 
-    /// The last step of a replacement whose new content was written to a file of its own, named by
-    /// [`Storage::beside`](crate::Storage::beside): gives that file the permissions of the one it
-    /// replaces, makes it durable, and renames it. Readers and crashes see the old content or the
-    /// new one. Starts after everything before it in its queue has completed.
-    pub fn commit(beside: Beside) -> FileOp {
-        FileOp(Parts::names(Work::Commit(beside)), PhantomData)
-    }
-
     /// Brings a range of a mapped view into memory ahead of its use (at low priority unless said
     /// otherwise).
     pub fn prefetch(view: &Arc<MappedView>, offset: u64, len: u64) -> FileOp {
@@ -402,6 +428,28 @@ impl FileOp<()> {
         let mut parts = Parts::new(Verb::Prefetch, none, offset, len, Memory::None, 0);
         parts.rare().work = Work::Prefetch(Arc::clone(view));
         parts.priority = Some(Priority::Low);
+        FileOp(parts, PhantomData)
+    }
+}
+
+impl FileOp<()> {
+    /// As [`FileOp::replace`], with borrowed bytes.
+    ///
+    /// # Safety
+    /// As [`Write::borrowed`].
+    #[expect(
+        unsafe_code,
+        reason = "the entry for memory whose lifetime only the caller knows"
+    )]
+    pub unsafe fn replace_borrowed(
+        path: impl Into<PathBuf>,
+        pointer: *const u8,
+        len: usize,
+    ) -> FileOp {
+        let path = path.into();
+        let mut parts = Parts::names(Work::Replace { path });
+        (parts.pointer, parts.borrowed) = (pointer.cast_mut(), true);
+        (parts.len, parts.room) = (len as u64, len as u64);
         FileOp(parts, PhantomData)
     }
 }
@@ -455,7 +503,8 @@ macro_rules! request {
                 self
             }
 
-            /// A name for error messages and traces.
+            /// A name for error messages and traces; several, separated by NUL, if the request
+            /// serves several.
             pub fn name(mut self, name: impl Into<Arc<str>>) -> Self {
                 self.0.rare().name = Some(name.into());
                 self

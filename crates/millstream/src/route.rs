@@ -63,6 +63,8 @@ pub(crate) struct ReadFacts {
     pub(crate) slack: bool,
     /// Must go through staging, whatever else holds.
     pub(crate) staged: bool,
+    /// Must go through the page cache.
+    pub(crate) buffered: bool,
     pub(crate) borrowed: bool,
     pub(crate) hits: Hits,
 }
@@ -115,7 +117,7 @@ pub(crate) fn route(file: &FileFacts, read: &ReadFacts, cache: Cache) -> Result<
 fn goes_direct(file: &FileFacts, read: &ReadFacts, cache: Cache) -> Result<bool, AskCache> {
     let small = read.total < limits::DIRECT_BYTES_MIN && !file.package;
     match file.access {
-        _ if file.masks.is_none() => Ok(false),
+        _ if file.masks.is_none() || read.buffered => Ok(false),
         Access::Direct => Ok(true),
         Access::Buffered => Ok(false),
         Access::Auto if !file.local || small => Ok(false),
@@ -217,6 +219,7 @@ mod tests {
             pointer: std::ptr::without_provenance_mut(pointer),
             slack: false,
             staged: false,
+            buffered: false,
             borrowed: false,
             hits: Hits::Unlikely,
         }

@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 
 use crate::heap::Heap;
 use crate::limits;
-use crate::priority::{Guard, PRIORITIES, Priority};
+use crate::priority::{Guard, PRIORITIES, Priorities, Priority};
 
 /// No deadline.
 pub(crate) const NO_DEADLINE: u64 = u64::MAX;
@@ -80,7 +80,11 @@ pub(crate) struct Scheduler {
     waiting: u32,
     /// Of these, by priority.
     waiting_by: [u32; PRIORITIES],
+    /// Those of which any wait.
+    waits: Priorities,
     in_flight: [u64; PRIORITIES],
+    /// Those that have any in flight.
+    flies: Priorities,
     /// Of all priorities but realtime.
     bulk_bytes: u64,
     bulk_bytes_max: u64,
@@ -106,7 +110,9 @@ impl Scheduler {
             positions: BTreeMap::new(),
             waiting: 0,
             waiting_by: [0; PRIORITIES],
+            waits: Priorities::default(),
             in_flight: [0; PRIORITIES],
+            flies: Priorities::default(),
             bulk_bytes: 0,
             bulk_bytes_max: limits::IN_FLIGHT_BYTES_MAX.max(block_bytes),
             block_bytes,
@@ -150,6 +156,7 @@ impl Scheduler {
         self.note_realtime(priority, now_ns);
         self.waiting += 1;
         self.waiting_by[priority as usize] += 1;
+        self.waits.set(priority, true);
         let level = &mut self.levels[priority as usize];
         let late = level.last != NIL && self.links[level.last as usize].arrival > arrival;
         let place = match (deadline_ns, position) {
@@ -217,7 +224,9 @@ impl Scheduler {
                 }
             }
         }
-        self.waiting_by[link.priority as usize] -= 1;
+        let waiting = &mut self.waiting_by[link.priority as usize];
+        *waiting -= 1;
+        self.waits.set(link.priority, *waiting > 0);
         self.waiting -= 1;
         self.links[key as usize].place = Place::Nowhere;
         true
@@ -264,10 +273,8 @@ impl Scheduler {
     /// Whether requests of a priority above this one, and below realtime, wait or are in flight.
     #[inline]
     fn is_below_others(&self, priority: Priority) -> bool {
-        let above = priority as usize + 1..Priority::Realtime as usize;
-        above
-            .into_iter()
-            .any(|other| self.waiting_by[other] > 0 || self.in_flight[other] > 0)
+        let busy = self.waits.or(self.flies);
+        !busy.above_bulk(priority).is_empty()
     }
 
     /// Bytes that a device of this rate moves in `ns`: two short blocks at least.
@@ -303,16 +310,11 @@ impl Scheduler {
         &mut self,
         now_ns: u64,
         bytes_per_second: u64,
-        skip: [bool; PRIORITIES],
+        skip: Priorities,
     ) -> Option<(u32, Priority)> {
-        if self.waiting == 0 {
-            return None;
-        }
-        let priority = self.guard.next(|priority| {
-            let index = priority as usize;
-            self.waiting_by[index] > 0
-                && !skip[index]
-                && self.is_open(priority, now_ns, bytes_per_second)
+        let waiting = self.waits.without(skip);
+        let priority = self.guard.next(waiting, |priority| {
+            self.is_open(priority, now_ns, bytes_per_second)
         })?;
         Some((self.front(priority), priority))
     }
@@ -321,6 +323,9 @@ impl Scheduler {
     #[inline]
     fn front(&mut self, priority: Priority) -> u32 {
         let level = &self.levels[priority as usize];
+        if level.first != NIL && level.deadlines.is_empty() && level.elevator.is_empty() {
+            return level.first;
+        }
         let listed = match level.first {
             NIL => None,
             first => Some((NO_DEADLINE, self.links[first as usize].arrival, first)),
@@ -356,12 +361,11 @@ impl Scheduler {
     pub(crate) fn issued(&mut self, key: u32, priority: Priority, bytes: u64, now_ns: u64) {
         self.note_realtime(priority, now_ns);
         self.in_flight[priority as usize] += bytes;
+        self.flies.set(priority, true);
         if priority != Priority::Realtime {
             self.bulk_bytes += bytes;
         }
-        let waiting_by = &self.waiting_by;
-        self.guard
-            .served(priority, |lower| waiting_by[lower as usize] > 0);
+        self.guard.served(priority, self.waits);
         let position = match self.positions.is_empty() {
             true => None,
             false => self.positions.get(&key),
@@ -379,6 +383,7 @@ impl Scheduler {
         let account = &mut self.in_flight[priority as usize];
         assert!(*account >= bytes, "what comes back was issued");
         *account -= bytes;
+        self.flies.set(priority, *account > 0);
         if priority != Priority::Realtime {
             self.bulk_bytes -= bytes;
         }
@@ -390,7 +395,7 @@ impl Scheduler {
     /// The request behind `key` in the order of arrival: a candidate for merging.
     #[inline]
     pub(crate) fn follower(&self, key: u32) -> Option<u32> {
-        let link = self.links[key as usize];
+        let link = &self.links[key as usize];
         (link.place == Place::Arrivals && link.next != NIL).then_some(link.next)
     }
 }

@@ -12,13 +12,17 @@
 //! SeqCst fence, and reads `word`. At least one sees the other; where both may, one
 //! compare-exchange (FREED) decides who frees. So an end costs no locked instruction.
 //!
-//! A slot that is out keeps its pool alive, so a ticket needs no reference count.
+//! A slot that is out keeps its pool alive, so a ticket needs no reference count. A ticket kept as
+//! a number (KEPT) is out as well; the compare-exchange that clears KEPT in the generation of the
+//! number makes one thread its holder again.
 #![expect(
     unsafe_code,
     reason = "slots are handed between threads by their state word; see the header"
 )]
 
+use std::any::TypeId;
 use std::ptr::NonNull;
+use std::sync::atomic::AtomicPtr;
 use std::sync::{Arc, OnceLock};
 use std::task::Waker;
 use std::time::Instant;
@@ -51,13 +55,17 @@ const DETACHED: u64 = 2;
 const CANCEL: u64 = 4;
 const FREED: u64 = 8;
 const OVERDUE: u64 = 16;
+/// A number names the ticket.
+const NUMBERED: u64 = 32;
+/// The ticket is to be had by its number.
+const KEPT: u64 = 64;
 
 const GENERATION: u64 = !(u32::MAX as u64);
 
 /// Who learns of a request's completion: exactly one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Mode {
+pub enum Delivery {
     /// Its ticket.
     Ticket = 0,
     /// Its queue's completion queue.
@@ -70,7 +78,7 @@ pub(crate) enum Mode {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Head {
     pub(crate) generation: u32,
-    pub(crate) mode: Mode,
+    pub(crate) mode: Delivery,
     pub(crate) usual: bool,
     pub(crate) rare: bool,
     pub(crate) verb: Verb,
@@ -80,17 +88,18 @@ pub(crate) struct Head {
 }
 
 impl Head {
+    #[inline(always)]
     fn of(word: u64) -> Head {
         Head {
             generation: (word >> 32) as u32,
             mode: match word >> 2 & 3 {
-                0 => Mode::Ticket,
-                1 => Mode::Posted,
-                _ => Mode::Detached,
+                0 => Delivery::Ticket,
+                1 => Delivery::Posted,
+                _ => Delivery::Detached,
             },
             usual: word & USUAL != 0,
             rare: word & RARE != 0,
-            verb: Verb::from_index((word >> 8 & 15) as u8),
+            verb: Verb::from_index((word >> 8 & 7) as u8),
             memory: MemoryKind::from_index((word >> 12 & 15) as u8),
             codec: CodecId((word >> 16 & 255) as u8),
             priority: Priority::from_index((word >> 24 & 3) as usize),
@@ -130,7 +139,7 @@ struct Hot {
     interest: AtomicU64,
     body: SharedCell<Body>,
 }
-#[cfg(not(loom))]
+#[cfg(not(model))]
 const _: () = assert!(size_of::<Hot>() == 64, "a slot's hot half is a cache line");
 
 #[derive(Default)]
@@ -139,17 +148,24 @@ struct Cold {
     error: SharedCell<Option<Error>>,
     usual: SharedCell<Usual>,
     rare: SharedCell<Option<Box<Rare>>>,
-    waker: Mutex<Option<Waker>>,
+    /// With the generation of the request that it is for.
+    waker: Mutex<Option<(u32, Waker)>>,
 }
 
 /// All slots of a storage. The hot halves and tags are one zeroed reservation, of which only what
 /// is used becomes resident, so a slot is found without a lookup; cold halves are made by chunk.
 pub(crate) struct Table {
     storage: StorageNumber,
+    /// Of all slots, so that numbers of tickets of an earlier storage are noticed.
+    first_generation: u32,
     hot: Reserved<Hot>,
     tags: Reserved<AtomicU64>,
     cold: Box<[OnceLock<Box<[Cold]>>]>,
     chunks: Mutex<Chunks>,
+    /// Per chunk: the pool that has it, or had it last.
+    pools: Box<[AtomicPtr<()>]>,
+    /// What those pools carry for tickets.
+    shared: OnceLock<TypeId>,
 }
 
 #[derive(Default)]
@@ -172,16 +188,21 @@ use reserved::Reserved;
 
 impl Table {
     /// A table, and the one engine's side of it.
-    pub(crate) fn new(storage: StorageNumber) -> (Arc<Table>, EngineSide) {
+    pub(crate) fn new(storage: StorageNumber, first_generation: u32) -> (Arc<Table>, EngineSide) {
         let table = Arc::new(Table {
             storage,
+            first_generation,
             hot: Reserved::new(),
             tags: Reserved::new(),
             cold: (0..SLOTS_MAX / CHUNK).map(|_| OnceLock::new()).collect(),
             chunks: Mutex::default(),
+            pools: (0..SLOTS_MAX / CHUNK)
+                .map(|_| AtomicPtr::default())
+                .collect(),
+            shared: OnceLock::new(),
         });
         // Loom does not see who made a cold half, so all are made before there are other threads.
-        #[cfg(loom)]
+        #[cfg(model)]
         (0..SLOTS_MAX).for_each(|index| _ = table.cold(index));
         let side = EngineSide {
             table: Arc::clone(&table),
@@ -217,6 +238,86 @@ impl Table {
         }
         chunks.made += 1;
         Some((chunks.made - 1) * CHUNK)
+    }
+
+    /// Whether an id is of a slot of this table, of whatever generation.
+    fn has(&self, id: Id) -> bool {
+        id.storage() == self.storage && id.index() < SLOTS_MAX && id != Id::NONE
+    }
+
+    /// Changes the interest in a slot while it has the generation of `id`; what it was before.
+    fn change_interest(&self, id: Id, change: impl Fn(u64) -> Option<u64>) -> Option<u64> {
+        if !self.has(id) {
+            return None;
+        }
+        let interest = &self.hot(id.index()).interest;
+        let mut now = interest.load(Ordering::Acquire);
+        loop {
+            if now & GENERATION != life(id) {
+                return None;
+            }
+            let next = change(now)?;
+            match interest.compare_exchange(now, next, Ordering::SeqCst, Ordering::Acquire) {
+                Ok(_) => return Some(now),
+                Err(other) => now = other,
+            }
+        }
+    }
+
+    /// The ticket that [`SlotTicket::keep`] turned into a number; once. `None`: it was taken
+    /// before, or the number is of no ticket of this table.
+    pub(crate) fn take_kept<S: 'static>(&self, id: Id) -> Option<SlotTicket<S>> {
+        self.change_interest(id, |now| (now & KEPT != 0).then_some(now & !KEPT))?;
+        assert_eq!(
+            self.shared.get(),
+            Some(&TypeId::of::<S>()),
+            "pools are of one type"
+        );
+        let pool = &self.pools[(id.index() / CHUNK) as usize];
+        // The slot was out all the time, so this is the pool that its ticket was of.
+        let pool = NonNull::new(pool.load(Ordering::Acquire).cast())?;
+        Some(SlotTicket { pool, id })
+    }
+
+    /// A generation that no slot has had.
+    pub(crate) fn next_generation(&self) -> u32 {
+        let made = lock(&self.chunks).made * CHUNK;
+        let generation = |index| (self.hot(index).word.load(Ordering::Acquire) >> 32) as u32;
+        let highest = (0..made).map(generation).max();
+        highest.map_or(self.first_generation, |highest| highest.saturating_add(1))
+    }
+
+    /// Drops all tickets that are kept as numbers.
+    pub(crate) fn release_kept<S: 'static>(&self) {
+        let made = lock(&self.chunks).made * CHUNK;
+        for index in 0..made {
+            let interest = self.hot(index).interest.load(Ordering::Acquire);
+            if interest & KEPT != 0 {
+                drop(self.take_kept::<S>(self.id(index, (interest >> 32) as u32)));
+            }
+        }
+    }
+
+    /// Asks for cancellation of a request whose ticket has a number; whether this was the first
+    /// time.
+    pub(crate) fn cancel_numbered(&self, id: Id) -> bool {
+        let asked = |now| (now & (NUMBERED | DETACHED) == NUMBERED).then_some(now | CANCEL);
+        self.change_interest(id, asked)
+            .is_some_and(|before| before & CANCEL == 0)
+    }
+
+    /// Whether the request of a ticket with a number has ended; `None`: there is no such ticket, it
+    /// was dropped, or its outcome was taken.
+    pub(crate) fn is_numbered_ended(&self, id: Id) -> Option<bool> {
+        if !self.has(id) {
+            return None;
+        }
+        let hot = self.hot(id.index());
+        let interest = hot.interest.load(Ordering::Acquire);
+        let word = hot.word.load(Ordering::Acquire);
+        let flags = GENERATION | NUMBERED | DETACHED;
+        let is_numbered = interest & flags == life(id) | NUMBERED;
+        (is_numbered && word & GENERATION == life(id)).then_some(word & STATE == ENDED)
     }
 }
 
@@ -255,15 +356,11 @@ unsafe fn read_outcome(table: &Table, index: u32, word: u64) -> SlotOutcome {
     let body = unsafe { &*table.hot(index).body.get() };
     let failed = word >> 24 & 255 != 0;
     let kind = MemoryKind::from_index((word >> 12 & 15) as u8);
-    let in_slot = !matches!(
-        kind,
-        MemoryKind::None | MemoryKind::Borrowed | MemoryKind::Pool
-    );
-    let memory = match (in_slot, kind) {
+    let memory = match kind {
+        MemoryKind::Pool => Memory::Pool,
+        MemoryKind::None | MemoryKind::Borrowed => Memory::None,
         // SAFETY: as above.
-        (true, _) => std::mem::take(unsafe { &mut *table.cold(index).memory.get() }),
-        (false, MemoryKind::Pool) => Memory::Pool,
-        (false, _) => Memory::None,
+        _ => std::mem::take(unsafe { &mut *table.cold(index).memory.get() }),
     };
     let error = match failed {
         // SAFETY: as above.
@@ -350,11 +447,21 @@ impl<S> SlotTicket<S> {
         let cold = self.pool().table.cold(self.id.index());
         // Clones and drops of wakers are code of an executor: outside the lock.
         let waker = waker.clone();
-        let before = lock(&cold.waker).replace(waker);
+        let before = lock(&cold.waker).replace((self.id.generation(), waker));
         drop(before);
         self.hot().interest.fetch_or(WAITING, Ordering::SeqCst);
         fence(Ordering::SeqCst);
         self.is_ended()
+    }
+
+    /// Keeps the ticket as a number, for [`Table::take_kept`].
+    pub(crate) fn keep(&mut self) -> Id {
+        if self.id != Id::NONE {
+            self.hot()
+                .interest
+                .fetch_or(KEPT | NUMBERED, Ordering::Release);
+        }
+        std::mem::replace(&mut self.id, Id::NONE)
     }
 
     /// Asks for cancellation; whether this was the first time.
@@ -424,6 +531,14 @@ impl EngineSide {
         word
     }
 
+    /// What a live request's word says, and its body.
+    #[inline(always)]
+    pub(crate) fn live(&mut self, index: u32) -> (Head, &mut Body) {
+        let head = Head::of(self.owned(index));
+        // SAFETY: ENGINE: only the one EngineSide uses the body, borrowed mutably here.
+        (head, unsafe { &mut *self.table.hot(index).body.get() })
+    }
+
     /// What a live request's word says.
     #[inline]
     pub(crate) fn head(&self, index: u32) -> Head {
@@ -433,9 +548,7 @@ impl EngineSide {
     /// A live request.
     #[inline]
     pub(crate) fn body(&mut self, index: u32) -> &mut Body {
-        self.owned(index);
-        // SAFETY: ENGINE: only the one EngineSide uses the body, borrowed mutably here.
-        unsafe { &mut *self.table.hot(index).body.get() }
+        self.live(index).1
     }
 
     /// A live request, to be looked at.
@@ -525,19 +638,20 @@ impl EngineSide {
     /// Brings a slot's line near: intake looks at it soon.
     #[inline]
     pub(crate) fn prefetch(&self, index: u32) {
-        #[cfg(all(target_arch = "x86_64", not(loom)))]
+        #[cfg(all(target_arch = "x86_64", not(model)))]
         // SAFETY: a hint, of an address inside the reservation.
         unsafe {
             use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
             _mm_prefetch::<_MM_HINT_ET0>(std::ptr::from_ref(self.table.hot(index)).cast());
         }
-        #[cfg(not(all(target_arch = "x86_64", not(loom))))]
+        #[cfg(not(all(target_arch = "x86_64", not(model))))]
         let _ = index;
     }
 
     /// The waker of a live request that will never complete.
     pub(crate) fn take_waker(&self, index: u32) -> Option<Waker> {
-        lock(&self.table.cold(index).waker).take()
+        let generation = (self.owned(index) >> 32) as u32;
+        take_waker(&self.table, index, generation)
     }
 
     /// Ends a live request: from here on the slot is its ticket's, the completion queue's, or to be
@@ -587,16 +701,25 @@ unsafe fn end(table: &Table, index: u32, word: u64, bytes: u64, error: Option<Er
         }
     };
     let word = word & !(255 << 24) & !STATE | number << 24 | ENDED;
-    if head.mode == Mode::Detached {
-        // SAFETY: as above; the word has not changed.
-        unsafe { read_outcome(table, index, word) }.memory.discard();
+    if head.mode == Delivery::Detached {
+        if number != 0 || head.memory.is_in_slot() {
+            // SAFETY: as above; the word has not changed.
+            unsafe { read_outcome(table, index, word) }.memory.discard();
+        }
         return Ended::Freed(Freed(index));
     }
     hot.word.store(word, Ordering::Release);
     match head.mode {
-        Mode::Posted => Ended::Posted(Posted(index)),
+        Delivery::Posted => Ended::Posted(Posted(index)),
         _ => Ended::Ticket(table.id(index, head.generation)),
     }
+}
+
+/// The waker of a request; a slot that was claimed meanwhile may have that of its next one.
+fn take_waker(table: &Table, index: u32, generation: u32) -> Option<Waker> {
+    let mut waker = lock(&table.cold(index).waker);
+    let own = waker.take_if(|(of, _)| *of == generation);
+    own.map(|(_, waker)| waker)
 }
 
 /// Looks at the interest in a slot that ended, after the SeqCst fence that follows its end.
@@ -609,9 +732,7 @@ fn settle(table: &Table, id: Id, wakers: &mut Vec<Waker>) -> Option<Freed> {
         return None;
     }
     if interest & WAITING != 0 {
-        // If the slot was claimed meanwhile this may be the waker of its next request, which is
-        // then woken once too often.
-        wakers.extend(lock(&table.cold(id.index()).waker).take());
+        wakers.extend(take_waker(table, id.index(), id.generation()));
     }
     if interest & DETACHED != 0 && win_detached(hot, generation) {
         let word = hot.word.load(Ordering::Acquire);

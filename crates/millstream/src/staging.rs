@@ -31,6 +31,7 @@ use crate::ids::Id;
 use crate::limits;
 use crate::priority::Priority;
 use crate::request::Stored;
+use crate::sink::{DevicePlace, DeviceSink, PartForm};
 
 /// A window of stored bytes.
 struct Window {
@@ -126,10 +127,19 @@ pub(crate) struct Fill {
 }
 
 /// Where raw bytes land.
-pub(crate) struct Landing {
+pub(crate) struct RawMemory {
     pub(crate) base: *mut u8,
-    /// Decoded here first, for scattered destinations and trimmed ones without room.
+    /// Decoded here first, for scattered destinations, trimmed ones without room, and devices that
+    /// do not decode it themselves.
     pub(crate) gathered: Option<Buffer>,
+    pub(crate) device: Option<Arc<dyn DeviceSink>>,
+}
+
+impl RawMemory {
+    /// Whether raw bytes are made in memory of the processor.
+    fn is_here(&self) -> bool {
+        self.device.is_none() || self.gathered.is_some()
+    }
 }
 
 /// What the engine lends to `advance`.
@@ -168,7 +178,7 @@ pub(crate) struct Staged {
     window_bytes: u64,
     /// Rest of the last window that was not cut, to be put before the next.
     carry: Vec<u8>,
-    landing: Option<Landing>,
+    memory: Option<RawMemory>,
     /// Of the raw bytes: skipped in front, landed.
     trim: Option<(u64, u64)>,
     /// Staging, a window's share of it, and one operation.
@@ -222,7 +232,7 @@ impl Staged {
             headroom: 0,
             window_bytes: stored_len.max(1),
             carry: Vec::new(),
-            landing: None,
+            memory: None,
             block_bytes,
             // Several requests share staging: no window takes more than an eighth of it (a
             // sixteenth with headroom).
@@ -423,13 +433,13 @@ impl Staged {
     }
 
     /// Its memory is there.
-    pub(crate) fn land(&mut self, landing: Landing) {
-        assert!(self.landing.is_none(), "memory lands once");
-        self.landing = Some(landing);
+    pub(crate) fn set_memory(&mut self, memory: RawMemory) {
+        assert!(self.memory.is_none(), "memory lands once");
+        self.memory = Some(memory);
     }
 
-    pub(crate) fn has_landing(&self) -> bool {
-        self.landing.is_some()
+    pub(crate) fn has_memory(&self) -> bool {
+        self.memory.is_some()
     }
 
     /// Looks at the windows: gives out jobs, and says what the request needs next.
@@ -469,7 +479,7 @@ impl Staged {
         if more || !self.windows.is_empty() || outside + given > 0 {
             return Ok(Step::Wait);
         }
-        if self.landing.is_none() && self.stage == Stage::Decoding {
+        if self.memory.is_none() && self.stage == Stage::Decoding {
             // Stored bytes of length 0.
             return Ok(Step::Land(self.raw_len.unwrap_or(0)));
         }
@@ -488,7 +498,7 @@ impl Staged {
             self.raw_len = Some(raw_len);
         }
         let land = || Step::Land(self.landed_len().unwrap_or(0));
-        Ok(self.landing.is_none().then(land))
+        Ok(self.memory.is_none().then(land))
     }
 
     /// Turns the first window, which is complete, into jobs.
@@ -616,7 +626,7 @@ impl Staged {
             });
             let task = DecodeTask {
                 codec: part.codec,
-                method: part.method,
+                method: self.method_for(&part),
                 source,
                 start: at,
                 len: part.len,
@@ -629,11 +639,46 @@ impl Staged {
         self.give_back(source, context.arena);
     }
 
+    /// How a part is decoded, or that a device takes it.
+    fn method_for(&self, part: &Part) -> Method {
+        let memory = self.memory.as_ref().expect("memory came before jobs");
+        match (&memory.device, &memory.gathered) {
+            (Some(sink), None) => Method::Device(DevicePlace {
+                sink: Arc::clone(sink),
+                form: match part.method {
+                    Method::Copy => PartForm::Raw,
+                    Method::Unit(_) => PartForm::Tile,
+                    _ => PartForm::Encoded(part.codec),
+                },
+                raw: part.raw_start..part.raw_start + part.raw_len,
+            }),
+            _ => part.method.clone(),
+        }
+    }
+
+    /// Whether a device can take every part as it is stored. Asked once the plan is decided.
+    pub(crate) fn suits(&self, sink: &dyn DeviceSink) -> bool {
+        let decodes = |codec| codec == CodecId::STORED || sink.decodes(codec);
+        let codec = self.plan.codec;
+        let table = self.plan.table.as_ref();
+        self.trim.is_none()
+            && match &self.plan.mode {
+                Mode::Undecided | Mode::Stream(_) => false,
+                Mode::Copy => true,
+                Mode::Whole => decodes(codec),
+                Mode::Units(_) => codec == CodecId::GDEFLATE && decodes(codec),
+                Mode::Table(_) => table.is_some_and(|table| {
+                    let mut blocks = table.blocks.iter();
+                    blocks.all(|block| decodes(block.codec) && block.dictionary == 0)
+                }),
+            }
+    }
+
     /// Raw bytes of the destination, for one job.
     fn lent(&self, start: u64, len: u64) -> Lent {
-        let landing = self.landing.as_ref().expect("memory came before jobs");
+        let memory = self.memory.as_ref().expect("memory came before jobs");
         let len = usize::try_from(len).expect("inside the destination");
-        Lent::new(moved(landing.base, start), len)
+        Lent::new(moved(memory.base, start), len)
     }
 
     /// Makes a window's memory readable by jobs.
@@ -697,6 +742,8 @@ impl Staged {
         self.headroom = 0;
         self.window_bytes = self.block_bytes.min(self.share).min(self.stored_len);
         self.carry = Vec::new();
+        // A device that was given units gets the stream's raw bytes at the end, from memory here.
+        self.memory = self.memory.take().filter(RawMemory::is_here);
     }
 
     /// All raw bytes are given out and all jobs are back: what remains is checked and done.
@@ -706,7 +753,10 @@ impl Staged {
             self.plan.check_complete(raw_len)?;
             self.stage = Stage::Verifying;
             let mode = std::mem::replace(&mut self.plan.mode, Mode::Copy);
-            if let Mode::Units(scanner) = mode {
+            let is_here = self.memory.as_ref().is_some_and(RawMemory::is_here);
+            if let Mode::Units(scanner) = mode
+                && is_here
+            {
                 let raw = self.lent(0, raw_len);
                 context.give(Task::Verify(scanner, raw));
                 return Ok(Step::Wait);
@@ -714,8 +764,8 @@ impl Staged {
         }
         if self.stage == Stage::Verifying {
             self.stage = Stage::Scattering;
-            let landing = self.landing.as_ref();
-            if landing.is_some_and(|landing| landing.gathered.is_some()) {
+            let memory = self.memory.as_ref();
+            if memory.is_some_and(|memory| memory.gathered.is_some()) {
                 // The engine makes the job: it knows the pieces.
                 return Ok(Step::Done);
             }
@@ -724,15 +774,36 @@ impl Staged {
         Ok(Step::Done)
     }
 
-    /// The raw bytes to copy to their destinations, if they were gathered and not copied yet.
-    pub(crate) fn take_gathered(&mut self) -> Option<Lent> {
-        if self.stage != Stage::Scattering {
-            return None;
-        }
+    /// Whether raw bytes were gathered, and are not where they belong yet.
+    pub(crate) fn is_gathered(&self) -> bool {
+        self.stage == Stage::Scattering
+    }
+
+    /// Moves raw bytes that were gathered to their destination: a device, or `pieces`.
+    pub(crate) fn scatter(&mut self, user_data: u64, pieces: Vec<Lent>) -> Task {
         self.stage = Stage::Finished;
         let (raw_len, skip) = self.raw_and_skip();
         let shown = self.landed_len().unwrap_or(raw_len);
-        Some(self.lent(skip, shown))
+        let memory = self.memory.as_mut().expect("it was gathered there");
+        let Some(sink) = memory.device.clone() else {
+            return Task::Scatter(self.lent(skip, shown), pieces);
+        };
+        let gathered = memory.gathered.take().expect("looked at by the caller");
+        let (start, len) = (skip as usize, shown as usize);
+        Task::Decode(DecodeTask {
+            codec: CodecId::STORED,
+            method: Method::Device(DevicePlace {
+                sink,
+                form: PartForm::Raw,
+                raw: 0..shown,
+            }),
+            source: JobSource::Memory(Stored::Buffer(Arc::new(gathered))),
+            start,
+            len,
+            raw: Lent::new(std::ptr::null_mut(), len),
+            user_data,
+            block: None,
+        })
     }
 
     /// Gives its windows back to the arena; all operations and jobs are back.

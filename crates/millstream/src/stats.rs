@@ -35,11 +35,15 @@ impl Counter {
 }
 
 macro_rules! stats {
-    ($($(#[$doc:meta])* $name:ident,)*) => {
+    (
+        counts { $($(#[$doc:meta])* $name:ident,)* }
+        values { $($(#[$value_doc:meta])* $value:ident,)* }
+    ) => {
         /// What the engine counts.
         #[derive(Default)]
         pub(crate) struct Counters {
             $(pub(crate) $name: Counter,)*
+            $(pub(crate) $value: Counter,)*
             pub(crate) latency: [Latency; PRIORITIES],
         }
 
@@ -49,6 +53,7 @@ macro_rules! stats {
         #[non_exhaustive]
         pub struct Stats {
             $($(#[$doc])* pub $name: u64,)*
+            $($(#[$value_doc])* pub $value: u64,)*
             latency: [Buckets; PRIORITIES],
         }
 
@@ -56,6 +61,7 @@ macro_rules! stats {
             pub(crate) fn snapshot(&self) -> Stats {
                 let mut stats = Stats {
                     $($name: self.$name.get(),)*
+                    $($value: self.$value.get(),)*
                     latency: Default::default(),
                 };
                 for (own, from) in stats.latency.iter_mut().zip(&self.latency) {
@@ -64,68 +70,86 @@ macro_rules! stats {
                 stats
             }
         }
+
+        impl Stats {
+            /// Returns what was counted since `before`, an earlier snapshot of the same storage.
+            /// Values of a moment, limits, peaks and longest times are not differences: they stay.
+            #[must_use]
+            pub fn since(&self, before: &Stats) -> Stats {
+                let mut since = self.clone();
+                $(since.$name = since.$name.saturating_sub(before.$name);)*
+                for (own, from) in since.latency.iter_mut().zip(&before.latency) {
+                    own.subtract(from);
+                }
+                since
+            }
+        }
     };
 }
 
 stats! {
-    /// Requests that succeeded.
-    done,
-    /// Requests that failed.
-    failed,
-    /// Requests that were canceled.
-    canceled,
-    /// Requests that the engine has taken.
-    requests,
-    /// Requests completed after their deadline.
-    deadlines_missed,
-    /// Requests whose timeout passed while the system held borrowed memory.
-    overdue,
-    /// Operations handed to devices.
-    operations,
-    /// Operations that carried more than one request.
-    merged_operations,
-    /// Operations that bypassed the page cache.
-    direct_operations,
-    /// Operations that found all their bytes in the page cache, and needed no disk.
-    copied_operations,
-    /// Operations repeated because they came back short or interrupted.
-    retried_operations,
-    /// Bytes that devices moved, and opens that read.
-    stored_bytes,
-    /// Raw bytes that landed.
-    raw_bytes,
-    /// Time in which nothing was in flight although requests waited.
-    device_idle_ns,
-    /// Time in which anything was in flight.
-    device_busy_ns,
-    /// Jobs done by workers or the application.
-    jobs,
-    /// Time that stored bytes waited for a worker, summed over jobs.
-    decode_wait_ns,
-    /// Time that decoding took, summed over jobs.
-    decode_ns,
-    /// Time that workers slept while operations were in flight, summed over workers.
-    worker_starved_ns,
-    /// Files opened.
-    opens,
-    /// Requests whose bytes were in the page cache and were read with the open of their file.
-    read_with_open,
-    /// Time that opening took, summed over files.
-    open_ns,
-    /// The longest of them.
-    open_max_ns,
-    /// Descriptors open now.
-    descriptors,
-    /// Staging memory in use now.
-    staging_bytes,
-    /// Most staging memory that was ever in use.
-    staging_peak_bytes,
-    /// The limit of staging.
-    staging_capacity_bytes,
-    /// Bytes in flight now.
-    in_flight_bytes,
-    /// Operations in flight now.
-    in_flight,
+    counts {
+        /// Requests that succeeded.
+        done,
+        /// Requests that failed.
+        failed,
+        /// Requests that were canceled.
+        canceled,
+        /// Requests that the engine has taken.
+        requests,
+        /// Requests completed after their deadline.
+        deadlines_missed,
+        /// Requests whose timeout passed while the system held borrowed memory.
+        overdue,
+        /// Operations handed to devices.
+        operations,
+        /// Operations that carried more than one request.
+        merged_operations,
+        /// Operations that bypassed the page cache.
+        direct_operations,
+        /// Operations that found all their bytes in the page cache, and needed no disk.
+        copied_operations,
+        /// Operations repeated because they came back short or interrupted.
+        retried_operations,
+        /// Bytes that devices moved, and opens that read.
+        stored_bytes,
+        /// Raw bytes that landed.
+        raw_bytes,
+        /// Time in which nothing was in flight although requests waited.
+        device_idle_ns,
+        /// Time in which anything was in flight.
+        device_busy_ns,
+        /// Jobs done by workers or the application.
+        jobs,
+        /// Time that stored bytes waited for a worker, summed over jobs.
+        decode_wait_ns,
+        /// Time that decoding took, summed over jobs.
+        decode_ns,
+        /// Time that workers slept while operations were in flight, summed over workers.
+        worker_starved_ns,
+        /// Files opened.
+        opens,
+        /// Requests whose bytes were in the page cache and were read with the open of their file.
+        read_with_open,
+        /// Time that opening took, summed over files.
+        open_ns,
+    }
+    values {
+        /// The longest time that opening a file took.
+        open_max_ns,
+        /// Descriptors open now.
+        descriptors,
+        /// Staging memory in use now.
+        staging_bytes,
+        /// Most staging memory that was ever in use.
+        staging_peak_bytes,
+        /// The limit of staging.
+        staging_capacity_bytes,
+        /// Bytes in flight now.
+        in_flight_bytes,
+        /// Operations in flight now.
+        in_flight,
+    }
 }
 
 impl Stats {

@@ -22,21 +22,22 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Context;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use millstream_io::fs::{Beside, LocalFile};
+use millstream_io::fs::LocalFile;
 use millstream_io::log::LogLevel;
 use millstream_io::{Buffer, BufferPool, DeviceKind, OpenMode};
 
 use crate::batch::Queue;
 use crate::destination::{FileInfo, FileOptions};
 use crate::error::{Error, ErrorKind};
-use crate::ids::{FileId, StorageNumber};
+use crate::ids::{FileId, Id, StorageNumber};
 use crate::limits;
 use crate::mailbox::{CloseReport, Letter, Shared, closed_error};
 use crate::names::{NameOpened, Names};
 use crate::options::{QueueOptions, StorageOptions};
 use crate::park;
+use crate::priority::Priority;
 use crate::queue::{Mailbox, QueueShared};
 use crate::request::Parts;
 use crate::slots::Table;
@@ -77,7 +78,7 @@ impl Storage {
         let made = start::backend(&mut options);
         let names = Names::new(number, first);
         let mailbox: Arc<Mailbox> = Shared::new(options, made.fs(), names);
-        let (table, side) = Table::new(number);
+        let (table, side) = Table::new(number, first);
         let started = match start::start(&mailbox, side, made) {
             Ok(started) => started,
             Err(error) => {
@@ -227,6 +228,38 @@ impl Storage {
         queue_of(self.mailbox(), &self.0.table, options)
     }
 
+    /// The ticket that [`Ticket::into_bits`] turned into a number; once. `T` is its memory's type;
+    /// of another type the memory does not come back. `None`: the number is of no ticket of this
+    /// storage, or was taken before.
+    #[must_use]
+    pub fn ticket<T: 'static>(&self, bits: u64) -> Option<Ticket<T>> {
+        self.0.table.take_kept(Id::from_bits(bits)).map(Ticket::new)
+    }
+
+    /// Whether the request has completed whose ticket has this number, also while another thread
+    /// waits for it; `None`: there is no such ticket, or its outcome was taken.
+    #[must_use]
+    pub fn is_ticket_complete(&self, bits: u64) -> Option<bool> {
+        self.0.table.is_numbered_ended(Id::from_bits(bits))
+    }
+
+    /// [`Ticket::cancel`] by number, also while another thread waits. Of a number that is of no
+    /// ticket it does nothing.
+    pub fn cancel_ticket(&self, bits: u64) {
+        let id = Id::from_bits(bits);
+        if self.0.table.cancel_numbered(id) {
+            self.mailbox().cancel(id);
+        }
+    }
+
+    /// [`Ticket::reprioritize`] by number, as [`Storage::cancel_ticket`].
+    pub fn reprioritize_ticket(&self, bits: u64, priority: Priority, deadline: Option<Instant>) {
+        if self.is_ticket_complete(bits) == Some(false) {
+            self.mailbox()
+                .change(Id::from_bits(bits), (priority, deadline));
+        }
+    }
+
     /// A buffer of the storage's pool, page-aligned, with unspecified content.
     ///
     /// # Errors
@@ -239,19 +272,6 @@ impl Storage {
     #[must_use]
     pub fn buffer_pool(&self) -> Arc<BufferPool> {
         Arc::clone(&self.mailbox().buffers)
-    }
-
-    /// Begins a replacement in several steps: the file that `path` stands for, through symbolic
-    /// links, and a new, empty file beside it, private to its owner if it replaces one. Write to
-    /// that file, then submit [`FileOp::commit`](crate::FileOp::commit), or remove it. Asks the
-    /// system on the calling thread.
-    ///
-    /// # Errors
-    /// `path` is a directory, or a dangling symbolic link; the file cannot be created.
-    pub fn beside(&self, path: impl AsRef<Path>) -> Result<Beside, Error> {
-        let path = path.as_ref();
-        let found = self.mailbox().fs.beside(path);
-        found.map_err(|error| Error::from(error).at(Some(Arc::from(path)), 0, u64::MAX))
     }
 
     /// Writes a line to the storage's log, if it has one: for crates on top of it.
@@ -357,7 +377,9 @@ impl Drop for Owner {
             let held = "the storage was dropped with operations still held by the system";
             self.mailbox.warn(format!("{held}: {report:?}"));
         }
+        self.table.release_kept::<Arc<Mailbox>>();
         let next = lock(&self.mailbox.names).next_generation();
+        let next = next.max(self.table.next_generation());
         self.number.give_back(next);
     }
 }

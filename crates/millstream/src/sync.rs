@@ -1,15 +1,15 @@
-//! What the concurrent parts are built from: the standard library, or loom when models are checked
-//! (`RUSTFLAGS="--cfg loom"`), so that models run the very code that ships.
+//! What the concurrent parts are built from: the standard library, or a model checker, so that
+//! models run the very code that ships: loom (`RUSTFLAGS="--cfg model --cfg loom"`), or shuttle.
 
 #[cfg(loom)]
-pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
-#[cfg(not(loom))]
-pub(crate) use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
+pub(crate) use loom::{future::block_on, sync as primitives, thread};
+#[cfg(shuttle)]
+pub(crate) use shuttle::{future::block_on, sync as primitives, thread};
+#[cfg(not(model))]
+use std::sync as primitives;
 
-#[cfg(loom)]
-pub(crate) use loom::sync::{Mutex, MutexGuard};
-#[cfg(not(loom))]
-pub(crate) use std::sync::{Mutex, MutexGuard};
+pub(crate) use primitives::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
+pub(crate) use primitives::{Mutex, MutexGuard};
 
 use std::sync::PoisonError;
 
@@ -28,9 +28,12 @@ pub(crate) struct SharedCell<T>(
 );
 
 impl<T> SharedCell<T> {
-    #[cfg(loom)]
+    #[cfg(model)]
     pub(crate) fn new(value: T) -> SharedCell<T> {
-        SharedCell(loom::cell::UnsafeCell::new(value))
+        #[cfg(loom)]
+        return SharedCell(loom::cell::UnsafeCell::new(value));
+        #[cfg(shuttle)]
+        return SharedCell(std::cell::UnsafeCell::new(value));
     }
 
     /// The address; only the present owner may use it.

@@ -171,8 +171,7 @@ impl<T: 'static> Ticket<T> {
             return Poll::Ready(Err(still_held(self.slot.shared())));
         }
         if !self.slot.register(waker) {
-            // The engine marks its end before it wakes who waits for what it leaves behind.
-            if self.slot.shared().is_ended() && self.slot.is_submitted() && !self.slot.is_ended() {
+            if self.is_still_held() {
                 return Poll::Ready(Err(still_held(self.slot.shared())));
             }
             return Poll::Pending;
@@ -204,6 +203,31 @@ impl<T: 'static> Ticket<T> {
             let change = (priority, deadline);
             self.slot.shared().change(self.slot.id(), change);
         }
+    }
+
+    /// Whether its storage was closed while the system held the request's memory: it will never
+    /// complete.
+    #[must_use]
+    pub fn is_still_held(&self) -> bool {
+        // The engine marks its end before it wakes who waits for what it leaves behind.
+        !self.slot.is_claimed()
+            && self.slot.shared().is_ended()
+            && self.slot.is_submitted()
+            && !self.slot.is_ended()
+    }
+
+    /// Has `waker` woken when the request completes, in place of an earlier waker; whether it has
+    /// completed already.
+    pub fn wake_when_complete(&self, waker: &Waker) -> bool {
+        self.slot.is_claimed() || self.slot.register(waker)
+    }
+
+    /// Keeps the ticket as a number, where only plain integers fit.
+    /// [`Storage::ticket`](crate::Storage::ticket) makes a ticket of it again; until then the
+    /// completed request stays, at most as long as the storage.
+    #[must_use]
+    pub fn into_bits(mut self) -> u64 {
+        self.slot.keep().to_bits()
     }
 
     /// Makes dropping the ticket cancel its request.

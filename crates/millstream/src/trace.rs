@@ -3,8 +3,10 @@
 //! Lanes: `queue` (a request from submission to completion), `device` (an operation in flight),
 //! `decode` (a job), and counters for staging and bytes in flight. Format: an object with
 //! `traceEvents`, an array of events `{"name","ph":"X","ts","dur","pid","tid","args"}` with times
-//! in microseconds (`ph` "C" for counters, "M" for lane names).
+//! in microseconds (`ph` "C" for counters, "M" for lane names). A request with several names has
+//! them in `args.names` of its event in lane `queue`.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io;
 use std::sync::Arc;
@@ -25,6 +27,7 @@ pub(crate) enum Lane {
 #[derive(Debug, Clone)]
 pub(crate) struct Span {
     pub(crate) lane: Lane,
+    /// Of the request, or of its file: see [`title`].
     pub(crate) name: Option<Arc<str>>,
     pub(crate) start_ns: u64,
     pub(crate) end_ns: u64,
@@ -142,18 +145,37 @@ impl Trace {
     fn write_span(&self, span: &Span, out: &mut dyn io::Write) -> io::Result<()> {
         let start_ns = span.start_ns.saturating_sub(self.start_ns);
         let end_ns = span.end_ns.saturating_sub(self.start_ns);
-        let name = escaped(span.name.as_deref().unwrap_or("request"));
+        let names = span.name.as_deref().unwrap_or("request");
+        let name = escaped(&title(names));
         // A request may end in the round in which it came, whose time is from before.
         let spent_ns = end_ns.saturating_sub(start_ns);
         let (start, duration) = (microseconds(start_ns), microseconds(spent_ns));
         let (tid, bytes, offset) = (span.lane as u32, span.bytes, span.offset);
-        writeln!(
+        write!(
             out,
             "{{\"name\":\"{name}\",\"ph\":\"X\",\"ts\":{start},\"dur\":{duration},\"pid\":1,\
              \"tid\":{tid},\"args\":{{\"bytes\":{bytes},\"offset\":{offset},\
-             \"request\":{}}}}},",
+             \"request\":{}",
             span.request
-        )
+        )?;
+        if span.lane == Lane::Queue && names.contains('\0') {
+            let listed = names
+                .split('\0')
+                .map(|name| format!("\"{}\"", escaped(name)));
+            write!(out, ",\"names\":[{}]", listed.collect::<Vec<_>>().join(","))?;
+        }
+        writeln!(out, "}}}},")
+    }
+}
+
+/// A request's name in one line: of several, which NULs separate, the first and how many follow.
+pub(crate) fn title(name: &str) -> Cow<'_, str> {
+    match name.split_once('\0') {
+        None => Cow::Borrowed(name),
+        Some((first, rest)) => {
+            let others = rest.split('\0').count();
+            Cow::Owned(format!("{first} and {others} more"))
+        }
     }
 }
 
@@ -177,7 +199,7 @@ fn escaped(text: &str) -> String {
     out
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(model)))]
 mod tests {
     use super::*;
 
@@ -211,5 +233,34 @@ mod tests {
             assert!(text.contains(part), "{part} is missing in {text}");
         }
         assert!(text.trim_end().ends_with("]}"), "{text}");
+    }
+
+    #[test]
+    fn several_names_are_listed_in_the_lane_of_requests() {
+        let recorder = Recorder::default();
+        recorder.start(0, 0);
+        for lane in [Lane::Queue, Lane::Device] {
+            let span = Span {
+                lane,
+                name: Some("a\0b\"\0c".into()),
+                start_ns: 0,
+                end_ns: 1,
+                bytes: 0,
+                offset: 0,
+                request: 0,
+            };
+            recorder.add(span, 0, 0);
+        }
+        let mut out = Vec::new();
+        let trace = recorder.take();
+        trace.write_json(&mut out).expect("memory takes it");
+        let text = String::from_utf8(out).expect("JSON is UTF-8");
+        assert_eq!(
+            text.matches(r#""name":"a and 2 more""#).count(),
+            2,
+            "{text}"
+        );
+        let listed = r#","names":["a","b\"","c"]"#;
+        assert_eq!(text.matches(listed).count(), 1, "{text}");
     }
 }

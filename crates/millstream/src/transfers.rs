@@ -41,10 +41,25 @@ pub(crate) enum Lane {
 pub(crate) const LANES: usize = 3;
 
 /// Which requests an operation serves.
-enum Members {
+pub(crate) enum Members {
     One(Id),
-    /// Merged: requests with their bytes, in file order, and their memory.
-    Many(Box<[(Id, u64)]>, Box<[Segment]>),
+    Many(Box<Merged>),
+}
+
+/// Requests of a merged operation with their bytes, in file order, and their memory.
+pub(crate) struct Merged {
+    pub(crate) requests: Vec<(Id, u64)>,
+    memory: Box<[Segment]>,
+}
+
+impl Members {
+    /// The memory of a merged operation.
+    fn segments(&self) -> Option<Segments> {
+        match self {
+            Members::One(_) => None,
+            Members::Many(merged) => Some(Segments::list(&merged.memory)),
+        }
+    }
 }
 
 /// What an operation is to move.
@@ -82,8 +97,6 @@ struct Transfer {
 
 /// What a completion means.
 pub(crate) enum Meaning {
-    /// Everything needed is there.
-    Done,
     /// It continues.
     Continued,
     /// The file system refuses direct reads: continued through the page cache.
@@ -95,7 +108,8 @@ pub(crate) enum Meaning {
 
 /// An operation that is over.
 pub(crate) struct Finished {
-    pub(crate) members: Vec<(Id, u64)>,
+    pub(crate) block: Block,
+    pub(crate) members: Members,
     pub(crate) started_ns: u64,
 }
 
@@ -122,8 +136,6 @@ pub(crate) struct Transfers {
     lost: usize,
     quarantine: HashMap<Id, Quarantine>,
     pub(crate) quarantined_bytes: u64,
-    /// Reused by `finish`.
-    members: Vec<(Id, u64)>,
 }
 
 impl Transfers {
@@ -175,14 +187,15 @@ impl Transfers {
     /// Begins an operation of requests that follow one another in the file; `block` spans them all.
     pub(crate) fn begin_merged(
         &mut self,
-        members: Box<[(Id, u64)]>,
+        requests: Vec<(Id, u64)>,
         memory: Box<[Segment]>,
         block: Block,
         now_ns: u64,
     ) {
         // The list is on the heap, owned by the entry until the completion.
         let segments = Segments::list(&memory);
-        self.add(Members::Many(members, memory), block, segments, now_ns);
+        let members = Members::Many(Box::new(Merged { requests, memory }));
+        self.add(members, block, segments, now_ns);
     }
 
     #[inline(always)]
@@ -212,21 +225,25 @@ impl Transfers {
         self.outgoing[block.lane as usize].push(operation(number, &block, segments));
     }
 
+    #[inline]
     fn transfer(&mut self, number: u32) -> &mut Transfer {
         let transfer = &mut self.transfers[number as usize];
         assert!(transfer.live, "a completion is of an operation under way");
         transfer
     }
 
-    /// The operation of a completion.
-    pub(crate) fn block(&mut self, completion: &Completion) -> Block {
-        self.transfer(number_of(completion)).block
+    /// The operation of a completion, and whether that brought everything needed.
+    #[inline]
+    pub(crate) fn look(&mut self, completion: &Completion) -> (&Block, bool) {
+        let transfer = self.transfer(number_of(completion));
+        let moved = completion.moved();
+        let whole = moved.is_ok_and(|moved| transfer.done + moved >= transfer.block.need);
+        (&transfer.block, whole)
     }
 
-    /// What a completion means; operations that continue are pushed again. `wanted` says whether
-    /// any of its requests still waits for the bytes, `way` the logical block of direct reads and
-    /// the descriptor through the page cache.
-    #[inline]
+    /// What a completion that lacks bytes means; operations that continue are pushed again.
+    /// `wanted` says whether any of its requests still waits for the bytes, `way` the logical block
+    /// of direct reads and the descriptor through the page cache.
     pub(crate) fn complete(
         &mut self,
         completion: &Completion,
@@ -235,14 +252,9 @@ impl Transfers {
     ) -> Meaning {
         let number = number_of(completion);
         let transfer = self.transfer(number);
-        if let Ok(moved) = completion.moved()
-            && transfer.done + moved >= transfer.block.need
-        {
-            return Meaning::Done;
-        }
         let is_wanted = match &transfer.members {
             Members::One(id) => wanted(*id),
-            Members::Many(members, _) => members.iter().any(|(id, _)| wanted(*id)),
+            Members::Many(merged) => merged.requests.iter().any(|(id, _)| wanted(*id)),
         };
         if transfer.block.lane == Lane::Cached {
             let moved = completion.moved().unwrap_or(0);
@@ -251,7 +263,7 @@ impl Transfers {
                 false => Meaning::Apart,
             };
         }
-        let merged = matches!(transfer.members, Members::Many(..));
+        let merged = matches!(transfer.members, Members::Many(_));
         let (align, buffered) = way();
         match transfer.meaning(align, completion.moved()) {
             Meaning::Continued | Meaning::DirectRefused if merged || !is_wanted => Meaning::Apart,
@@ -276,18 +288,20 @@ impl Transfers {
     /// A copy lacks bytes: the device brings them. A merged operation has its pieces in a list and
     /// is read anew as a whole.
     fn after_copy(&mut self, number: u32, moved: u64) -> Meaning {
+        self.push_to_main(number, moved);
+        Meaning::Continued
+    }
+
+    fn push_to_main(&mut self, number: u32, moved: u64) {
         let transfer = self.transfer(number);
-        let segments = match &transfer.members {
-            Members::Many(_, list) => Some(Segments::list(list)),
-            Members::One(_) => None,
-        };
-        let copied = transfer.block;
+        let segments = transfer.members.segments();
+        let before = transfer.block;
         transfer.block.lane = Lane::Main;
         if segments.is_none() {
             transfer.done += moved;
         }
         let block = transfer.block;
-        self.count_back(&copied);
+        self.count_back(&before);
         self.count_out(&block);
         match segments {
             Some(segments) => {
@@ -296,7 +310,6 @@ impl Transfers {
             }
             None => self.push_rest(number),
         }
-        Meaning::Continued
     }
 
     /// Pushes the rest of an operation of one request again.
@@ -320,51 +333,23 @@ impl Transfers {
     /// Pushes again what a broken device never began, to the main lane.
     pub(crate) fn push_again(&mut self, number: u64) {
         let number = u32::try_from(number).expect("operations have small numbers");
-        let transfer = self.transfer(number);
-        let before = transfer.block;
-        transfer.block.lane = Lane::Main;
-        let block = transfer.block;
-        let many = match &transfer.members {
-            Members::Many(_, list) => Some(Segments::list(list)),
-            Members::One(_) => None,
-        };
-        self.count_back(&before);
-        self.count_out(&block);
-        match many {
-            Some(segments) => {
-                let operation = operation(number, &block, segments);
-                self.outgoing[Lane::Main as usize].push(operation);
-            }
-            None => self.push_rest(number),
-        }
+        self.push_to_main(number, 0);
     }
 
     /// An operation is over.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn finish(&mut self, id: u64) -> Finished {
         let number = u32::try_from(id).expect("operations have small numbers");
         let transfer = self.transfer(number);
         transfer.live = false;
-        let (block, started_ns) = (transfer.block, transfer.started_ns);
-        let members = std::mem::replace(&mut transfer.members, Members::One(Id::NONE));
+        let finished = Finished {
+            block: transfer.block,
+            members: std::mem::replace(&mut transfer.members, Members::One(Id::NONE)),
+            started_ns: transfer.started_ns,
+        };
         self.free.push(number);
-        self.count_back(&block);
-        let mut list = std::mem::take(&mut self.members);
-        match members {
-            Members::One(id) => list.push((id, block.want)),
-            Members::Many(members, _) => list.extend_from_slice(&members),
-        }
-        Finished {
-            members: list,
-            started_ns,
-        }
-    }
-
-    /// Takes the list of a finished operation back, to be used again.
-    #[inline]
-    pub(crate) fn recycle(&mut self, finished: Finished) {
-        self.members = finished.members;
-        self.members.clear();
+        self.count_back(&finished.block);
+        finished
     }
 
     /// An operation never comes back: its block and requests. Its number is not used again, and its
@@ -375,7 +360,7 @@ impl Transfers {
         let block = transfer.block;
         let members = match &transfer.members {
             Members::One(id) => vec![*id],
-            Members::Many(members, _) => members.iter().map(|(id, _)| *id).collect(),
+            Members::Many(merged) => merged.requests.iter().map(|(id, _)| *id).collect(),
         };
         self.count_back(&block);
         self.lost += 1;
@@ -476,7 +461,8 @@ impl Transfer {
                     return Meaning::Failed(match reads {
                         true => Error::new(
                             ErrorKind::PastEnd,
-                            "the file was truncated while it was being read",
+                            "the file has fewer bytes than its length says: it was truncated \
+                             while it was read, or is made while it is read, as those of sysfs",
                         ),
                         false => Error::new(ErrorKind::Io, "the system wrote nothing"),
                     });

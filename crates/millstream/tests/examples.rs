@@ -28,14 +28,14 @@ fn output_of(command: &mut Command) -> String {
 }
 
 #[test]
-fn load_level_counts_what_landed_and_what_failed() {
+fn level_counts_what_landed_and_what_failed() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("data");
     std::fs::write(&path, vec![1; 70_000]).expect("written");
-    let Some(mut load_level) = example("load_level") else {
+    let Some(mut level) = example("level") else {
         return;
     };
-    let text = output_of(load_level.arg(&path).arg(folder.path().join("missing")));
+    let text = output_of(level.arg(&path).arg(folder.path().join("missing")));
     assert!(text.contains("1 files, 70000 bytes, 1 failed"), "{text}");
     assert!(text.contains("no such file"), "{text}");
 }

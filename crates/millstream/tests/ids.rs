@@ -3,8 +3,8 @@
 mod support;
 
 use millstream::{
-    Error, ErrorKind, FileId, FileOp, FileOptions, QueueOptions, Read, Request, Storage,
-    StorageOptions, Write,
+    Buffer, Error, ErrorKind, Fence, FileId, FileOp, FileOptions, QueueOptions, Read, Request,
+    Storage, StorageOptions, Write,
 };
 use support::{Bench, each_backend_and_pumped};
 
@@ -157,4 +157,96 @@ fn no_id_is_given_twice_by_storages_that_follow_one_another() {
             assert_eq!(kind(queue.drain(None)), Ok(true));
         }
     }
+}
+
+#[test]
+fn a_ticket_travels_as_a_number_and_becomes_a_ticket_once() {
+    each_backend_and_pumped(|bench| {
+        let (storage, queue) = (&bench.storage, bench.queue());
+        let file = bench.file_of("own", b"own");
+        let number = queue.submit(Read::whole(file)).expect("room").into_bits();
+        assert!(bench.wait_for(|| storage.is_ticket_complete(number) == Some(true)));
+        let mut ticket = storage.ticket::<Buffer>(number).expect("kept above");
+        assert_eq!(&*ticket.wait().expect("read"), b"own");
+        assert!(storage.ticket::<Buffer>(number).is_none(), "taken before");
+        assert_eq!(storage.is_ticket_complete(number), None);
+
+        let mut taken = queue.submit(Read::whole(file)).expect("room");
+        taken.wait().expect("read");
+        let number = taken.into_bits();
+        assert!(
+            storage.ticket::<Buffer>(number).is_none(),
+            "of a claimed ticket"
+        );
+    });
+}
+
+#[test]
+fn no_ticket_has_a_number_of_a_storage_before() {
+    let mut given = std::collections::HashSet::new();
+    for _ in 0..8 {
+        let storage = Storage::new(StorageOptions::default()).expect("a storage");
+        let queue = storage.queue(QueueOptions::default()).expect("a queue");
+        let file = storage.open("/no/such/file", FileOptions::default());
+        for _ in 0..3 {
+            let number = queue.submit(Read::whole(file)).expect("room").into_bits();
+            assert!(given.insert(number), "{number:#x} was given before");
+        }
+    }
+}
+
+#[test]
+fn made_up_numbers_are_of_no_ticket() {
+    each_backend_and_pumped(|bench| {
+        let (storage, queue) = (&bench.storage, bench.queue());
+        let (other, _, _folder) = other_storage();
+        let file = bench.file_of("own", b"own");
+        // Tickets that are no numbers are not to be had by a number.
+        let held: Vec<_> = (0..4)
+            .map(|_| queue.submit(Read::whole(file)).expect("room"))
+            .collect();
+        let number = queue.submit(Read::whole(file)).expect("room").into_bits();
+        let mut numbers = vec![0, 1, u64::MAX, u64::MAX - 1, 1 << 63, !number];
+        numbers.extend((0..64).map(|bit| number ^ 1 << bit));
+        numbers.extend(
+            (0..8)
+                .filter(|less| *less > 0)
+                .map(|less| number.wrapping_sub(less)),
+        );
+        for made_up in numbers {
+            assert!(storage.ticket::<Buffer>(made_up).is_none(), "{made_up:#x}");
+            assert_eq!(storage.is_ticket_complete(made_up), None, "{made_up:#x}");
+            storage.cancel_ticket(made_up);
+        }
+        assert!(
+            other.ticket::<Buffer>(number).is_none(),
+            "of another storage"
+        );
+        other.cancel_ticket(number);
+        for mut ticket in held {
+            assert_eq!(&*ticket.wait().expect("nobody canceled it"), b"own");
+        }
+        let mut ticket = storage.ticket::<Buffer>(number).expect("kept above");
+        assert_eq!(&*ticket.wait().expect("nobody canceled it"), b"own");
+    });
+}
+
+#[test]
+fn a_request_is_canceled_by_its_number_and_numbers_end_with_their_storage() {
+    each_backend_and_pumped(|bench| {
+        let (storage, queue) = (&bench.storage, bench.queue());
+        let (file, never) = (bench.file_of("own", b"own"), Fence::new(0));
+        let held = || {
+            let request = Read::whole(file).after(&never, 1);
+            queue.submit(request).expect("room").into_bits()
+        };
+        let (number, _left) = (held(), held());
+        assert_eq!(storage.is_ticket_complete(number), Some(false));
+        storage.cancel_ticket(number);
+        let outcome = storage
+            .ticket::<Buffer>(number)
+            .expect("kept above")
+            .outcome();
+        assert_eq!(kind(outcome.result), Err(ErrorKind::Canceled));
+    });
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use millstream::{
     Buffer, CodecError, CodecId, Decode, Error, ErrorKind, Fence, FileId, FileOp, FileOptions,
-    Outcome, Queue, Read, Request, Storage, Write,
+    Outcome, Queue, Read, Request, Write,
 };
 use support::{Bench, each_backend, each_backend_and_pumped};
 
@@ -268,11 +268,40 @@ fn every_error_that_concerns_a_path_names_it() {
             .expect("room")
             .wait();
         fails_locally(&path("missing"), opened);
-        calls_name_the_path(&bench.storage, &path("missing"), &path("folder"));
+        let missing = path("missing");
+        let opened = bench.storage.open_local(&missing, FileOptions::default());
+        fails_locally(&missing, opened);
     });
 }
 
-fn calls_name_the_path(storage: &Storage, missing: &Path, folder: &Path) {
-    fails_locally(missing, storage.open_local(missing, FileOptions::default()));
-    fails_locally(folder, storage.beside(folder));
+#[test]
+#[expect(unsafe_code, reason = "lends memory")]
+fn borrowed_bytes_are_written_appended_and_replace_a_file() {
+    each_backend_and_pumped(|bench| {
+        let queue = bench.queue();
+        let file = bench.open_for_writing("own");
+        let (head, tail) = (bench.bytes(70_000), b"the end");
+        // SAFETY: both outlive their requests, which are waited for.
+        let requests = unsafe {
+            [
+                Write::borrowed(file, Some(0), head.as_ptr(), head.len()),
+                Write::borrowed(file, None, tail.as_ptr(), tail.len()),
+            ]
+        };
+        for request in requests {
+            let len = queue.submit(request).expect("room").outcome().result;
+            assert!(len.is_ok_and(|len| [head.len(), tail.len()].contains(&(len as usize))));
+        }
+        let path = bench.folder.path().join("own");
+        let written = std::fs::read(&path).expect("written above");
+        assert!(written == [&head[..], tail].concat());
+        // SAFETY: as above.
+        let replace = unsafe { FileOp::replace_borrowed(&path, tail.as_ptr(), tail.len()) };
+        queue
+            .submit(replace)
+            .expect("room")
+            .wait()
+            .expect("replaced");
+        assert_eq!(std::fs::read(&path).expect("replaced above"), tail);
+    });
 }

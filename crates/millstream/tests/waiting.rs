@@ -8,8 +8,8 @@ use std::task::{Context, Wake, Waker};
 use std::time::{Duration, Instant};
 
 use millstream::{
-    Codec, CodecId, Completion, Decode, Error, ErrorKind, Fence, FileId, Group, LogLevel, Queue,
-    Read, Storage,
+    Codec, CodecId, Completion, Decode, Error, ErrorKind, Fence, FileId, FileOp, Group, LogLevel,
+    Queue, Read, Storage,
 };
 use support::{Bench, PATIENCE, each_backend, each_backend_and_pumped, each_backend_with, options};
 
@@ -53,12 +53,13 @@ impl Waits {
         let error = |result: Result<(), Error>| kind(result).err();
         let held = Read::range(self.file, 0, 1).after(&self.gate, 1);
         let mut ticket = self.queue.try_submit(held).expect("room");
-        let mut opened = self.storage.opened(self.file).expect("room");
+        let held = FileOp::sync(self.file).after(&self.gate, 1);
+        let mut operation = self.queue.try_submit(held).expect("room");
         let fence = Fence::new(0);
         let short = Some(SHORT);
         let mut refusals = vec![
             ("ticket", error(ticket.wait_timeout(SHORT).map(drop))),
-            ("opened", error(opened.wait_timeout(SHORT).map(drop))),
+            ("operation", error(operation.wait_timeout(SHORT).map(drop))),
             ("fence", error(fence.wait(1, short).map(drop))),
             ("group", error(self.group.wait(short).map(drop))),
             ("drain", error(self.queue.drain(short).map(drop))),
@@ -74,7 +75,7 @@ impl Waits {
         if refusals[0].1.is_some() {
             // Without a timeout: it would never return if it were not refused.
             refusals.push(("ticket, for ever", error(ticket.wait().map(drop))));
-            refusals.push(("opened, for ever", error(opened.wait().map(drop))));
+            refusals.push(("operation, for ever", error(operation.wait().map(drop))));
             refusals.push(("drain, for ever", error(self.queue.drain(None).map(drop))));
         }
         // What is there already needs no wait.

@@ -1,12 +1,13 @@
 //! Blocks: what each type would cost, the header of a dynamic one, and writing them.
 
+use super::codes::Codes;
 use super::dealer::Dealer;
 use super::huffman::Code;
 use super::symbols::Symbols;
 use super::tokens::{Frequencies, Token};
 use crate::limits::{
-    CODEWORD_BITS_MAX, DISTANCE_SYMBOL_COUNT, LANE_COUNT, LITLEN_SYMBOL_COUNT, PRECODE_BITS_MAX,
-    PRECODE_ORDER, PRECODE_SYMBOL_COUNT, STORED_BLOCK_HEADER_BITS, STORED_BLOCK_RAW_BYTES_MAX,
+    DISTANCE_SYMBOL_COUNT, LANE_COUNT, LITLEN_SYMBOL_COUNT, PRECODE_BITS_MAX, PRECODE_ORDER,
+    PRECODE_SYMBOL_COUNT, STORED_BLOCK_HEADER_BITS, STORED_BLOCK_RAW_BYTES_MAX,
 };
 
 /// Block types as the format numbers them.
@@ -14,48 +15,10 @@ const STORED: u32 = 0;
 const STATIC: u32 = 1;
 const DYNAMIC: u32 = 2;
 
-/// Longest litlen codeword we make. Codewords longer than the decoder's root table cost it a
-/// second look-up, and almost never pay.
-const LITLEN_BITS_MAX: usize = 14;
-
 const ITEM_COUNT_MAX: usize = LITLEN_SYMBOL_COUNT + DISTANCE_SYMBOL_COUNT;
 
 /// Turns of a block besides its tokens: type, counts, precode, items, end.
 const HEADER_TURNS_MAX: usize = 3 + PRECODE_SYMBOL_COUNT + ITEM_COUNT_MAX;
-
-/// The codes of a block.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Codes {
-    pub(crate) litlen: Code<LITLEN_SYMBOL_COUNT>,
-    pub(crate) distance: Code<DISTANCE_SYMBOL_COUNT>,
-}
-
-impl Codes {
-    /// The best codes for a block.
-    pub(crate) fn of_frequencies(frequencies: &Frequencies) -> Self {
-        Self {
-            litlen: Code::of_frequencies(&frequencies.litlen, LITLEN_BITS_MAX),
-            distance: Code::of_frequencies(&frequencies.distance, CODEWORD_BITS_MAX),
-        }
-    }
-
-    /// Those of a static block.
-    pub(crate) fn fixed() -> Self {
-        let mut litlen = [8; LITLEN_SYMBOL_COUNT];
-        litlen[144..256].fill(9);
-        litlen[256..280].fill(7);
-        Self {
-            litlen: Code::of_lengths(litlen),
-            distance: Code::of_lengths([5; DISTANCE_SYMBOL_COUNT]),
-        }
-    }
-
-    fn cost(&self, frequencies: &Frequencies) -> u32 {
-        self.litlen.cost(&frequencies.litlen)
-            + self.distance.cost(&frequencies.distance)
-            + frequencies.extra_bits()
-    }
-}
 
 /// The header of a dynamic block: the lengths of its codes as run-length items in a third code.
 struct Header {

@@ -12,7 +12,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use super::block::Codes;
+use super::codes::Codes;
 use super::dealer::{Dealer, Turn};
 use super::tokens::{
     SHORT_MATCH_BYTES_MAX, Token, chosen, distance_extra, distance_symbol, length_extra,

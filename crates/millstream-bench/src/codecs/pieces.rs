@@ -3,12 +3,22 @@
 use std::sync::Arc;
 
 use super::data::Corpus;
-use super::{ENCODE_RATE, RATIO, rate};
+use crate::case::{Contender, Figures, Work};
 use crate::clock::Moment;
 use crate::error::Result;
-use crate::measure::{Contender, Work};
-use crate::memory::Destination;
-use crate::rows::{Metric, Params};
+use crate::rows::Metric;
+
+/// Decoding.
+pub(super) const RATE: Metric = Metric::higher("decode", "MB/cpu-s");
+/// Encoding.
+const ENCODE_RATE: Metric = Metric::higher("encode", "MB/cpu-s");
+/// Raw bytes over stored ones.
+const RATIO: Metric = Metric::higher("ratio", "raw/stored");
+
+/// MB per second.
+pub(super) fn rate(bytes: usize, seconds: f64) -> f64 {
+    bytes as f64 / 1e6 / seconds.max(1e-9)
+}
 
 /// Encodes and decodes one piece at a time; keeps what it needs between pieces.
 pub(super) trait Coder {
@@ -31,18 +41,18 @@ impl Pieces {
         corpus: &Corpus,
         piece_bytes: usize,
         coder: &mut dyn Coder,
-    ) -> Result<Arc<Pieces>> {
+    ) -> Result<Pieces> {
         let mut stored = Vec::new();
         for raw in corpus.raw.chunks(piece_bytes) {
             let mut piece = Vec::new();
             coder.encode(raw, &mut piece)?;
             stored.push(piece);
         }
-        Ok(Arc::new(Pieces {
+        Ok(Pieces {
             stored,
             raw_len: corpus.raw.len(),
             piece_bytes,
-        }))
+        })
     }
 
     pub(super) fn raw_len(&self) -> usize {
@@ -63,83 +73,55 @@ impl Pieces {
             .try_for_each(|(stored, raw)| coder.decode(stored, raw))
     }
 
-    fn ratio(&self) -> (Metric, f64) {
+    fn ratio(&self) -> Figures {
         let stored: usize = self.stored.iter().map(Vec::len).sum();
-        (RATIO, self.raw_len as f64 / stored as f64)
+        vec![(RATIO, self.raw_len as f64 / stored as f64)]
     }
 }
 
-/// What a contender is called, and how it is set up.
-pub(super) struct Label {
-    pub(super) name: String,
-    pub(super) level: Option<i32>,
-}
-
-impl Label {
-    pub(super) fn new(name: impl Into<String>, level: impl Into<Option<i32>>) -> Label {
-        let (name, level) = (name.into(), level.into());
-        Label { name, level }
-    }
-
-    pub(super) fn params(&self) -> Params {
-        let level = self.level.map(|level| ("level".to_owned(), level.into()));
-        level.into_iter().collect()
-    }
-}
-
-/// Decodes all pieces.
-pub(super) struct Decoding {
-    pub(super) label: Label,
-    pub(super) pieces: Arc<Pieces>,
-    pub(super) coder: Box<dyn Coder>,
-}
-
-impl Contender for Decoding {
-    fn name(&self) -> String {
-        self.label.name.clone()
-    }
-
-    fn params(&self) -> Params {
-        self.label.params()
-    }
-
-    fn run(&mut self, destination: &mut Destination) -> Result<Work> {
-        self.pieces.decode(self.coder.as_mut(), destination)?;
+/// A contender that decodes all pieces.
+pub(super) fn decoder(
+    name: &str,
+    level: Option<i32>,
+    pieces: Arc<Pieces>,
+    mut coder: Box<dyn Coder>,
+) -> Contender {
+    let contender = Contender::new(name, move |destination| {
+        pieces.decode(coder.as_mut(), destination)?;
         Ok(Work {
-            bytes: self.pieces.raw_len as u64,
-            extra: vec![self.pieces.ratio()],
-            ..Work::default()
+            extra: pieces.ratio(),
+            ..Work::of(pieces.raw_len as u64, 0)
         })
-    }
+    });
+    with_level(contender, level)
 }
 
-/// Encodes all pieces. What it made is decoded after the clock has stopped, to be checked.
-pub(super) struct Encoding {
-    pub(super) label: Label,
-    pub(super) corpus: Arc<Corpus>,
-    pub(super) piece_bytes: usize,
-    pub(super) coder: Box<dyn Coder>,
-}
-
-impl Contender for Encoding {
-    fn name(&self) -> String {
-        self.label.name.clone()
-    }
-
-    fn params(&self) -> Params {
-        self.label.params()
-    }
-
-    fn run(&mut self, destination: &mut Destination) -> Result<Work> {
+/// A contender that encodes a corpus. What it made is decoded after the clock has stopped, to be
+/// checked.
+pub(super) fn encoder(
+    name: &str,
+    level: Option<i32>,
+    corpus: &Arc<Corpus>,
+    piece_bytes: usize,
+    mut coder: Box<dyn Coder>,
+) -> Contender {
+    let corpus = Arc::clone(corpus);
+    let contender = Contender::new(name, move |destination| {
         let start = Moment::now();
-        let pieces = Pieces::encode(&self.corpus, self.piece_bytes, self.coder.as_mut())?;
+        let pieces = Pieces::encode(&corpus, piece_bytes, coder.as_mut())?;
         let span = start.elapsed();
-        pieces.decode(self.coder.as_mut(), destination)?;
-        let encode = (ENCODE_RATE, rate(pieces.raw_len, span.cpu));
-        Ok(Work {
-            span: Some(span),
-            extra: vec![encode, pieces.ratio()],
-            ..Work::default()
-        })
+        pieces.decode(coder.as_mut(), destination)?;
+        let mut extra = vec![(ENCODE_RATE, rate(pieces.raw_len, span.cpu))];
+        extra.extend(pieces.ratio());
+        Ok(Work::figures(extra).took(span))
+    });
+    with_level(contender, level)
+}
+
+/// A contender with its level in its rows.
+pub(super) fn with_level(contender: Contender, level: Option<i32>) -> Contender {
+    match level {
+        Some(level) => contender.with("level", level),
+        None => contender,
     }
 }

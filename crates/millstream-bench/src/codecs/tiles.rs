@@ -5,20 +5,21 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use gdeflate::limits::TILE_RAW_BYTES;
 use gdeflate::{Decoder, Encoder, Kernel, Level};
-use libdeflater::{CompressionLvl, Compressor, Decompressor};
 
-use super::blocks::Copying;
+use super::coders::{Copying, Libdeflate};
 use super::data::Corpus;
-use super::pieces::{Coder, Decoding, Encoding, Label, Pieces};
-use super::{SCALING, WALL_RATE, WORKLOAD, rate};
+use super::pieces::{Coder, Pieces, decoder, encoder, rate, with_level};
+use crate::case::{Case, Contender, Work};
 use crate::error::{Error, Result};
 use crate::limits::CODEC_THREADS;
-use crate::measure::{Contender, Work};
-use crate::memory::Destination;
-use crate::rows::Params;
+use crate::rows::Metric;
 use crate::together;
-use crate::workload::Field;
 
+/// Decoding on several threads, by the wall.
+const WALL_RATE: Metric = Metric::higher("decode", "MB/s");
+/// That over the same on one thread.
+const SCALING: Metric = Metric::higher("scaling", "times");
+pub(super) const STORED_LEVEL: u8 = 0;
 /// The level at which decoding on several threads is measured.
 const SCALING_LEVEL: u8 = 9;
 /// How often each piece is decoded then: waking a thread takes as long as decoding several tiles.
@@ -42,184 +43,105 @@ impl Tiles {
 
 impl Coder for Tiles {
     fn encode(&mut self, raw: &[u8], stored: &mut Vec<u8>) -> Result<()> {
-        self.encoder
-            .encode_tile(raw, stored)
-            .map_err(|error| Error::new(error.to_string()))
+        Ok(self.encoder.encode_tile(raw, stored)?)
     }
 
     fn decode(&mut self, stored: &[u8], raw: &mut [u8]) -> Result<()> {
-        self.decoder
-            .decode_tile(stored, raw)
-            .map_err(|error| Error::new(error.to_string()))
+        Ok(self.decoder.decode_tile(stored, raw)?)
     }
 }
 
-/// Bare deflate.
-struct Deflate {
-    compressor: Compressor,
-    decompressor: Decompressor,
-}
-
-impl Deflate {
-    fn new(level: u8) -> Result<Deflate> {
-        let level = CompressionLvl::new(i32::from(level))
-            .map_err(|_| Error::new(format!("libdeflate has no level {level}")))?;
-        Ok(Deflate {
-            compressor: Compressor::new(level),
-            decompressor: Decompressor::new(),
-        })
-    }
-}
-
-impl Coder for Deflate {
-    fn encode(&mut self, raw: &[u8], stored: &mut Vec<u8>) -> Result<()> {
-        stored.resize(self.compressor.deflate_compress_bound(raw.len()), 0);
-        let len = self
-            .compressor
-            .deflate_compress(raw, stored)
-            .map_err(|error| Error::new(format!("libdeflate: {error}")))?;
-        stored.truncate(len);
-        Ok(())
-    }
-
-    fn decode(&mut self, stored: &[u8], raw: &mut [u8]) -> Result<()> {
-        self.decompressor
-            .deflate_decompress(stored, raw)
-            .map(|_| ())
-            .map_err(|error| Error::new(format!("libdeflate: {error}")))
-    }
-}
-
-/// Every kernel of ours, and libdeflate; for stored blocks a bare copy, too.
-pub(super) fn decode_field(case: &str, corpus: &Corpus, level: u8) -> Result<Field> {
-    let mut field = Field::new(WORKLOAD, case);
-    let label = |name: &str| Label::new(name, i32::from(level));
-    let ours = Pieces::encode(
-        corpus,
-        TILE_RAW_BYTES,
-        &mut Tiles::new(level, Kernel::fastest())?,
-    )?;
+/// Adds every kernel of ours, and libdeflate; for stored blocks a bare copy, too.
+pub(super) fn add_decoders(case: &mut Case<'_>, corpus: &Corpus, level: u8) -> Result<()> {
+    let mut fastest = Tiles::new(level, Kernel::fastest())?;
+    let ours = Arc::new(Pieces::encode(corpus, TILE_RAW_BYTES, &mut fastest)?);
+    let shown = Some(i32::from(level));
     for &kernel in Kernel::ALL.iter().rev() {
         let name = format!("millstream-{}", format!("{kernel:?}").to_lowercase());
-        let decoding = match kernel.is_available() {
-            true => Tiles::new(level, kernel).map(|tiles| Decoding {
-                label: label(&name),
-                pieces: ours.clone(),
-                coder: Box::new(tiles),
-            }),
-            false => Err(Error::new("this processor lacks what the kernel needs")),
-        };
-        field.try_add(&name, decoding);
+        if kernel.is_available() {
+            let tiles = Box::new(Tiles::new(level, kernel)?);
+            case.push(decoder(&name, shown, Arc::clone(&ours), tiles));
+        } else {
+            case.skip(&name, "this processor lacks what the kernel needs");
+        }
     }
-    let mut deflate = Deflate::new(level)?;
-    field.add(Decoding {
-        label: label("libdeflate"),
-        pieces: Pieces::encode(corpus, TILE_RAW_BYTES, &mut deflate)?,
-        coder: Box::new(deflate),
-    });
-    if level == super::STORED_LEVEL {
-        field.add(Decoding {
-            label: Label::new("memcpy", None),
-            pieces: Pieces::encode(corpus, TILE_RAW_BYTES, &mut Copying)?,
-            coder: Box::new(Copying),
-        });
+    let libdeflate = Box::new(Libdeflate::new(i32::from(level), false)?);
+    let mut rivals: Vec<(&str, Option<i32>, Box<dyn Coder>)> =
+        vec![("libdeflate", shown, libdeflate)];
+    if level == STORED_LEVEL {
+        rivals.push(("memcpy", None, Box::new(Copying)));
     }
-    Ok(field)
+    for (name, level, mut coder) in rivals {
+        let pieces = Pieces::encode(corpus, TILE_RAW_BYTES, coder.as_mut())?;
+        case.push(decoder(name, level, Arc::new(pieces), coder));
+    }
+    Ok(())
 }
 
-/// Ours and libdeflate.
-pub(super) fn encode_field(case: &str, corpus: &Arc<Corpus>, level: u8) -> Result<Field> {
-    let mut field = Field::new(WORKLOAD, case);
-    let mut add = |name: &str, coder: Box<dyn Coder>| {
-        field.add(Encoding {
-            label: Label::new(name, i32::from(level)),
-            corpus: corpus.clone(),
-            piece_bytes: TILE_RAW_BYTES,
-            coder,
-        });
-    };
-    add(
-        "millstream",
-        Box::new(Tiles::new(level, Kernel::fastest())?),
-    );
-    add("libdeflate", Box::new(Deflate::new(level)?));
-    Ok(field)
+/// Adds ours and libdeflate.
+pub(super) fn add_encoders(case: &mut Case<'_>, corpus: &Arc<Corpus>, level: u8) -> Result<()> {
+    for (name, make) in CODERS {
+        let (shown, coder) = (Some(i32::from(level)), make(level)?);
+        case.push(encoder(name, shown, corpus, TILE_RAW_BYTES, coder));
+    }
+    Ok(())
 }
 
-/// The kernel that a decoder takes by itself, and libdeflate, with one decoder per thread.
-pub(super) fn scaling_field(case: &str, corpus: &Corpus) -> Result<Field> {
-    let mut field = Field::new(WORKLOAD, case);
-    let mut add = |name: &str, make: Make| -> Result<()> {
-        let coders = (0..CODEC_THREADS).map(|_| make().map(Mutex::new));
-        let mut coders = coders.collect::<Result<Vec<_>>>()?;
+/// Makes a coder of a level.
+type Make = fn(u8) -> Result<Box<dyn Coder + Send>>;
+
+/// The kernel that a decoder takes by itself, and bare deflate of libdeflate.
+const CODERS: [(&str, Make); 2] = [
+    ("millstream", |level| {
+        Ok(Box::new(Tiles::new(level, Kernel::fastest())?))
+    }),
+    ("libdeflate", |level| {
+        Ok(Box::new(Libdeflate::new(i32::from(level), false)?))
+    }),
+];
+
+/// Adds ours and libdeflate on one thread, then on several, with one decoder per thread.
+pub(super) fn add_scaling(case: &mut Case<'_>, corpus: &Corpus) -> Result<()> {
+    for (name, make) in CODERS {
+        let coders = (0..CODEC_THREADS).map(|_| make(SCALING_LEVEL).map(Mutex::new));
+        let mut coders: Coders = coders.collect::<Result<_>>()?;
         let first = coders[0].get_mut().unwrap_or_else(PoisonError::into_inner);
-        field.add(Scaling {
-            label: Label::new(name, i32::from(SCALING_LEVEL)),
-            pieces: Pieces::encode(corpus, TILE_RAW_BYTES, first.as_mut())?,
-            coders,
-        });
-        Ok(())
-    };
-    add("millstream", || {
-        Ok(Box::new(Tiles::new(SCALING_LEVEL, Kernel::fastest())?))
-    })?;
-    add("libdeflate", || Ok(Box::new(Deflate::new(SCALING_LEVEL)?)))?;
-    Ok(field)
-}
-
-type Make = fn() -> Result<Box<dyn Coder + Send>>;
-
-/// The pieces on one thread, then on several.
-struct Scaling {
-    label: Label,
-    pieces: Arc<Pieces>,
-    /// One for each thread.
-    coders: Vec<Mutex<Box<dyn Coder + Send>>>,
-}
-
-impl Scaling {
-    fn seconds_on(&self, threads: usize, raw: &mut [u8]) -> Result<f64> {
-        // A coder is taken once, and a piece by one thread at a time; the locks hand them over.
-        let work: Vec<_> = self.pieces.with_places(raw).map(Mutex::new).collect();
-        let (next_piece, next_coder) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        let decode = || -> Result<()> {
-            let coder = &self.coders[next_coder.fetch_add(1, Ordering::Relaxed)];
-            let mut coder = coder.lock().unwrap_or_else(PoisonError::into_inner);
-            loop {
-                let index = next_piece.fetch_add(1, Ordering::Relaxed);
-                if index >= SCALING_PASSES * work.len() {
-                    break;
-                }
-                let piece = &work[index % work.len()];
-                let mut piece = piece.lock().unwrap_or_else(PoisonError::into_inner);
-                let (stored, raw) = &mut *piece;
-                coder.decode(stored, raw)?;
-            }
-            Ok(())
-        };
-        Ok(together::timed(threads, &decode)?.wall)
-    }
-}
-
-impl Contender for Scaling {
-    fn name(&self) -> String {
-        self.label.name.clone()
-    }
-
-    fn params(&self) -> Params {
-        self.label.params()
-    }
-
-    fn run(&mut self, destination: &mut Destination) -> Result<Work> {
-        let alone = self.seconds_on(1, destination)?;
-        let together = self.seconds_on(CODEC_THREADS, destination)?;
-        let wall_rate = rate(SCALING_PASSES * self.pieces.raw_len(), together);
-        Ok(Work {
-            extra: vec![
+        let pieces = Pieces::encode(corpus, TILE_RAW_BYTES, first.as_mut())?;
+        let contender = Contender::new(name, move |destination| {
+            let alone = seconds_on(1, &coders, &pieces, destination)?;
+            let together = seconds_on(CODEC_THREADS, &coders, &pieces, destination)?;
+            let wall_rate = rate(SCALING_PASSES * pieces.raw_len(), together);
+            let scaling = alone / together.max(1e-9);
+            Ok(Work::figures(vec![
                 (WALL_RATE, wall_rate),
-                (SCALING, alone / together.max(1e-9)),
-            ],
-            ..Work::default()
-        })
+                (SCALING, scaling),
+            ]))
+        });
+        case.push(with_level(contender, Some(i32::from(SCALING_LEVEL))));
     }
+    Ok(())
+}
+
+/// One for each thread.
+type Coders = Vec<Mutex<Box<dyn Coder + Send>>>;
+
+fn seconds_on(threads: usize, coders: &Coders, pieces: &Pieces, raw: &mut [u8]) -> Result<f64> {
+    // A coder is taken once, and a piece by one thread at a time; the locks hand them over.
+    let work: Vec<_> = pieces.with_places(raw).map(Mutex::new).collect();
+    let (next_piece, next_coder) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let decode = || -> Result<()> {
+        let coder = &coders[next_coder.fetch_add(1, Ordering::Relaxed)];
+        let mut coder = coder.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            let index = next_piece.fetch_add(1, Ordering::Relaxed);
+            if index >= SCALING_PASSES * work.len() {
+                return Ok(());
+            }
+            let piece = &work[index % work.len()];
+            let mut piece = piece.lock().unwrap_or_else(PoisonError::into_inner);
+            let (stored, raw) = &mut *piece;
+            coder.decode(stored, raw)?;
+        }
+    };
+    Ok(together::timed(threads, &decode)?.wall)
 }

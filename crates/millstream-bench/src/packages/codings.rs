@@ -10,25 +10,23 @@ use std::path::Path;
 use std::sync::Arc;
 
 use millstream_pak::{Coding, Item};
-use xxhash_rust::xxh3::xxh3_64;
 
-use super::{Batch, FIXED, WORKLOAD, Wanted, auto, figures, packed};
 use crate::cold;
 use crate::corpus::generate::{self, Kind};
 use crate::error::Result;
 use crate::limits;
-use crate::measure::{Case, Contender as _};
 use crate::memory::Destination;
+use crate::packages::batch::{
+    Batch, FIXED, UNTHROTTLED_MBPS, WORKLOAD, Wanted, auto, loads_cold, options, packed,
+};
+use crate::session::Session;
 use crate::throttle::Throttle;
-use crate::workload::{Field, Session};
 
-/// Rate that `auto` is told where nothing throttles.
-pub(super) const UNTHROTTLED_MBPS: f64 = 3500.0;
 /// Bytes of a file of the mixed corpus.
 const FILE_BYTES: usize = 600_000;
 /// Files of it.
 pub(super) const FILES: usize = 160;
-pub(super) const QUICK_FILES: usize = 60;
+pub(super) const QUICK_FILES: usize = 10;
 /// Fewest files of a throttled case: two of each kind.
 const FILES_MIN: usize = 10;
 /// Seconds that a throttled case takes for the corpus as it is.
@@ -49,6 +47,7 @@ pub(super) fn run(session: &mut Session<'_>, folder: &Path) -> Result<()> {
             if made.is_empty() {
                 made = inputs(FILES);
             }
+            session.say(&format!("{WORKLOAD}: {case}"));
             one(session, folder, &case, (rate, passes), &made[..files])?;
         }
     }
@@ -68,24 +67,14 @@ fn extent(session: &Session<'_>, rate: Option<f64>) -> (usize, usize) {
 
 /// Files of one kind of data each, in turn: entries differ, and so must their codecs.
 pub(super) fn inputs(files: usize) -> Vec<(String, Arc<[u8]>)> {
-    let kinds = [
-        Kind::Noise,
-        Kind::Vertices,
-        Kind::Text,
-        Kind::Table,
-        Kind::Pixels,
-    ];
     let file = |nth: usize| {
         let mut bytes = vec![0; FILE_BYTES];
-        let kind = kinds[nth % kinds.len()];
+        let kind = Kind::ALL[nth % Kind::ALL.len()];
         for (chunk, part) in bytes.chunks_mut(generate::CHUNK_BYTES).enumerate() {
             let seed = (nth * 1000 + chunk) as u64;
             kind.fill(&mut fastrand::Rng::with_seed(seed), part);
         }
-        (
-            format!("{kind:?}/{nth:04}").to_lowercase(),
-            Arc::from(bytes),
-        )
+        (format!("{}/{nth:04}", kind.name()), Arc::from(bytes))
     };
     (0..files).map(file).collect()
 }
@@ -99,65 +88,44 @@ pub(super) fn items(inputs: &[(String, Arc<[u8]>)]) -> Vec<Item> {
 fn one(
     session: &mut Session<'_>,
     folder: &Path,
-    case: &str,
+    name: &str,
     (rate, passes): (Option<f64>, usize),
     inputs: &[(String, Arc<[u8]>)],
 ) -> Result<()> {
-    let wanted = |(name, bytes): &(String, Arc<[u8]>)| Wanted {
-        name: name.clone(),
-        xxh3: xxh3_64(bytes),
+    let Some(mut case) = session.begin(WORKLOAD, name) else {
+        return Ok(());
     };
-    let wanted = Arc::new(inputs.iter().map(wanted).collect::<Vec<_>>());
-    let mut field = Field::new(WORKLOAD, case);
-    let mut paths = Vec::new();
-    let mut destination = Destination::new(4096)?;
-    let fixed = FIXED.map(|(word, codec)| (format!("millstream-{word}"), Coding::Fixed(codec)));
+    let wanted = inputs.iter().map(|(name, bytes)| Wanted::of(name, bytes));
+    let wanted = Arc::new(wanted.collect());
     let target = rate.unwrap_or(UNTHROTTLED_MBPS);
-    let chosen = (String::from("millstream"), auto(target));
-    for (who, coding) in fixed.into_iter().chain([chosen]) {
-        let file = match coding {
-            Coding::Auto(_) => format!("mixed-{}-auto-{target}.mpak", inputs.len()),
-            Coding::Fixed(_) => format!("mixed-{}-{who}.mpak", inputs.len()),
-        };
-        let path = folder.join(file);
-        packed(&path, coding, || Ok(items(inputs)))?;
+    let chosen = ("", format!("auto-{target}"), auto(target));
+    let fixed = FIXED.map(|(word, codec)| (word, word.to_owned(), Coding::Fixed(codec)));
+    let mut paths = Vec::new();
+    for (word, file, coding) in fixed.into_iter().chain([chosen]) {
+        let path = folder.join(format!("mixed-{}-{file}.mpak", inputs.len()));
+        packed(&path, &options(coding), || Ok(items(inputs)))?;
+        // Written just now, perhaps: what is dirty must not be written back under a throttle.
         cold::drop_path(&path)?;
-        let mut batch = Batch::new(who, &path, &wanted);
+        let mut batch = Batch::new(&path, &wanted);
         if rate.is_some() {
-            // The round ahead, before the disk is slow: its memory is what later passes get.
-            batch.passes = passes.min(3);
-            batch.prepare()?;
-            batch.run(&mut destination)?;
-            batch.passes = passes;
+            // The round ahead, before the disk is slow.
+            batch = batch.passes(passes)?;
         }
         paths.push(path);
-        field.add(batch);
+        let who = match word {
+            "" => "millstream".into(),
+            word => format!("millstream-{word}"),
+        };
+        case.push(batch.named(who));
     }
-    let runs = match rate {
-        Some(_) => session.runs().min(limits::THROTTLED_RUNS_MAX),
-        None => session.runs(),
+    loads_cold(&mut case, paths);
+    let mut destination = Destination::new(0)?;
+    let Some(rate) = rate else {
+        return session.run(case, &mut destination).map(drop);
     };
-    let throttle = match rate.map(|rate| Throttle::new(folder, (rate * 1e6) as u64)) {
-        Some(Err(error)) => {
-            let why = error.to_string();
-            let skipped = crate::rows::Row::skipped(WORKLOAD, case, "throttle", &why);
-            return session.keep(vec![skipped]);
-        }
-        Some(Ok(throttle)) => Some(throttle),
-        None => None,
-    };
-    let case = Case {
-        workload: WORKLOAD,
-        name: String::from(case),
-        runs,
-        warm_up: rate.is_none(),
-        destination_len: 4096,
-        prepare: &|| paths.iter().try_for_each(|path| cold::drop_path(path)),
-        check: &|_, _| Ok(()),
-        figures: &figures,
-        limit_by: None,
-    };
-    let ran = session.case(&case, field.contenders, &mut destination);
-    drop(throttle);
-    ran
+    (case.runs, case.warm_up) = (case.runs.min(limits::THROTTLED_RUNS_MAX), false);
+    match Throttle::new(folder, (rate * 1e6) as u64) {
+        Ok(_throttle) => session.run(case, &mut destination).map(drop),
+        Err(error) => session.skip(WORKLOAD, name, "throttle", &error),
+    }
 }

@@ -11,25 +11,23 @@ use std::time::Instant;
 use fastrand::Rng;
 use millstream::CodecId;
 use millstream_codec::{Scratch, decode_block, default_level, encode_block};
-use millstream_pak::{Item, PackOptions};
+use millstream_pak::Item;
 
-use super::codings::UNTHROTTLED_MBPS;
-use super::{FIXED, SIZE, WORKLOAD, auto, row};
+use super::folder::real_folders;
+use crate::case::{Case, Work};
 use crate::codecs::data;
 use crate::corpus::generate::{CHUNK_BYTES, Kind};
 use crate::error::{Error, Result};
+use crate::files::remove;
 use crate::limits;
-use crate::ours::failed;
+use crate::memory::Destination;
+use crate::packages::batch::{BLOCK_BYTES, FIXED, SIZE, UNTHROTTLED_MBPS, WORKLOAD, auto, options};
 use crate::rows::Metric;
-use crate::workload::Session;
+use crate::session::Session;
 
 /// Raw bytes that one core decodes in a second.
-pub(crate) const DECODE: Metric = Metric::higher("decode", "MB/s");
-
-/// Bytes of a block.
-const BLOCK_BYTES: usize = 256 << 10;
+const DECODE: Metric = Metric::higher("decode", "MB/s");
 const SEED: u64 = 0x6B69_6E64;
-
 /// Kinds of resources by the endings of their files.
 const ENDINGS: [(&str, &[&str]); 4] = [
     (
@@ -52,116 +50,80 @@ const ENDINGS: [(&str, &[&str]); 4] = [
 ];
 
 pub(super) fn run(session: &mut Session<'_>, folder: &Path) -> Result<()> {
-    let bytes = limits::CODEC_CORPUS_BYTES;
-    for kind in ENDINGS.map(|(kind, _)| kind) {
-        let case = format!("kind {kind}");
-        if session.wants(&case) {
-            one(session, folder, &case, &made(kind, bytes))?;
+    let bytes = session.size(limits::CODEC_CORPUS_BYTES, limits::QUICK_CODEC_CORPUS_BYTES);
+    let mut destination = Destination::new(bytes)?;
+    for (kind, _) in ENDINGS {
+        if let Some(case) = session.begin(WORKLOAD, format!("kind {kind}")) {
+            one(session, folder, case, &made(kind, bytes), &mut destination)?;
         }
     }
-    let root = session.corpus.folder().join("packages");
-    let Ok(list) = std::fs::read_dir(&root) else {
-        return Ok(());
-    };
-    let mut folders: Vec<_> = list.flatten().map(|entry| entry.path()).collect();
-    folders.retain(|path| path.is_dir());
-    folders.sort();
-    for real in folders {
+    for real in real_folders(session) {
         let name = real.file_name().unwrap_or_default().to_string_lossy();
         if !session.wants(&format!("kind {name}")) {
             continue;
         }
         for corpus in data::of_kinds(&real, bytes, &ENDINGS)? {
             let case = format!("kind {name} {}", corpus.name);
-            one(session, folder, &case, &corpus.raw)?;
+            let case = Case::new(WORKLOAD, case, session.runs());
+            one(session, folder, case, &corpus.raw, &mut destination)?;
         }
     }
     Ok(())
 }
 
-/// Blocks as one codec stores them.
-struct Coded {
-    word: &'static str,
-    blocks: Vec<(CodecId, Vec<u8>)>,
-    rates: Vec<f64>,
-}
-
-fn one(session: &mut Session<'_>, folder: &Path, case: &str, raw: &[u8]) -> Result<()> {
-    session.say(&format!("{WORKLOAD}: {case}"));
-    let mut scratch = Scratch::default();
-    let coded = FIXED.map(|(word, codec)| coded(word, codec, raw, &mut scratch));
-    let mut all: Vec<Coded> = coded.into_iter().collect::<Result<_>>()?;
-    let mut out = vec![0; BLOCK_BYTES];
-    for round in 0..=session.runs() {
-        for coded in &mut all {
+fn one<'a>(
+    session: &mut Session<'_>,
+    folder: &Path,
+    mut case: Case<'a>,
+    raw: &'a [u8],
+    destination: &mut Destination,
+) -> Result<()> {
+    for (word, codec) in FIXED {
+        let blocks = encoded(codec, raw)?;
+        let stored: usize = blocks.iter().map(|(_, stored)| stored.len()).sum();
+        let (len, mut scratch) = (raw.len(), Scratch::default());
+        case.add(format!("millstream-{word}"), move |into| {
             let begun = Instant::now();
-            for (block, raw) in coded.blocks.iter().zip(raw.chunks(BLOCK_BYTES)) {
-                let decoded = decode_block(block.0, &mut scratch, &block.1, &mut out[..raw.len()]);
-                decoded.map_err(|error| failed(&error))?;
+            for ((codec, stored), raw) in blocks.iter().zip(into[..len].chunks_mut(BLOCK_BYTES)) {
+                decode_block(*codec, &mut scratch, stored, raw)?;
             }
-            let rate = raw.len() as f64 / 1e6 / begun.elapsed().as_secs_f64();
-            // The round ahead is not counted; its bytes are compared.
-            if round > 0 {
-                coded.rates.push(rate);
-            } else {
-                check(coded, raw, &mut scratch)?;
-            }
-        }
-    }
-    let mut rows = Vec::new();
-    for coded in all {
-        let who = format!("millstream-{}", coded.word);
-        let bytes: usize = coded.blocks.iter().map(|(_, bytes)| bytes.len()).sum();
-        let share = bytes as f64 / raw.len() as f64;
-        rows.push(row(case, &who, SIZE, vec![share]));
-        rows.push(row(case, &who, DECODE, coded.rates));
+            let rate = len as f64 / 1e6 / begun.elapsed().as_secs_f64();
+            let share = stored as f64 / len as f64;
+            Ok(Work::figures(vec![(SIZE, share), (DECODE, rate)]).with_digest(0))
+        });
     }
     let share = auto_share(folder, raw)?;
-    rows.push(row(case, "millstream", SIZE, vec![share]));
-    session.keep(rows)
+    case.add("millstream", move |_| {
+        Ok(Work::figures(vec![(SIZE, share)]))
+    });
+    case.check(raw.len(), move |bytes, work| match work.digest {
+        Some(_) if bytes != raw => Err(Error::new("other bytes than were encoded")),
+        _ => Ok(()),
+    });
+    session.run(case, destination).map(drop)
 }
 
-fn coded(word: &'static str, codec: CodecId, raw: &[u8], scratch: &mut Scratch) -> Result<Coded> {
+/// Blocks as one codec stores them; those that it does not shrink are stored as they are.
+fn encoded(codec: CodecId, raw: &[u8]) -> Result<Vec<(CodecId, Vec<u8>)>> {
+    let mut scratch = Scratch::default();
     let encode = |raw: &[u8]| {
         let mut stored = Vec::new();
-        let encoded = encode_block(codec, default_level(codec), scratch, raw, &mut stored);
-        encoded.map_err(|error| failed(&error))?;
+        encode_block(codec, default_level(codec), &mut scratch, raw, &mut stored)?;
         if codec == CodecId::STORED || stored.len() >= raw.len() {
             return Ok((CodecId::STORED, raw.to_vec()));
         }
         Ok((codec, stored))
     };
-    let blocks = raw.chunks(BLOCK_BYTES).map(encode);
-    Ok(Coded {
-        word,
-        blocks: blocks.collect::<Result<_>>()?,
-        rates: Vec::new(),
-    })
-}
-
-fn check(coded: &Coded, raw: &[u8], scratch: &mut Scratch) -> Result<()> {
-    let mut out = vec![0; BLOCK_BYTES];
-    for ((codec, stored), raw) in coded.blocks.iter().zip(raw.chunks(BLOCK_BYTES)) {
-        let decoded = decode_block(*codec, scratch, stored, &mut out[..raw.len()]);
-        let len = decoded.map_err(|error| failed(&error))?;
-        if out[..len] != *raw {
-            return Err(Error::new(format!("{} gives other bytes", coded.word)));
-        }
-    }
-    Ok(())
+    raw.chunks(BLOCK_BYTES).map(encode).collect()
 }
 
 /// What a package with `auto` has of the raw bytes, its tables among it.
 fn auto_share(folder: &Path, raw: &[u8]) -> Result<f64> {
     let path = folder.join("kind.mpak");
-    let options = PackOptions {
-        coding: auto(UNTHROTTLED_MBPS),
-        ..PackOptions::default()
-    };
     let items = vec![Item::from_bytes("kind", raw)];
-    let packed = millstream_pak::write_file(items, &options, &path);
-    let report = packed.map_err(|error| failed(&error))?;
-    std::fs::remove_file(&path).map_err(|error| Error::file("remove", &path, error))?;
+    let options = options(auto(UNTHROTTLED_MBPS));
+    let report = millstream_pak::write_file(items, &options, &path)?;
+    remove(&path)?;
     Ok(report.file_bytes as f64 / raw.len() as f64)
 }
 

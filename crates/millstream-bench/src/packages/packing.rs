@@ -5,100 +5,87 @@
 //! (BLAKE3) and stored ones (XXH3), and writes them in order into a file, on the same cores;
 //! `millstream-synced` also waits until the file is on the disk, and renames it.
 
+use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
 use millstream::CodecId;
 use millstream_codec::Scratch;
-use millstream_pak::{Coding, PackOptions};
+use millstream_pak::Coding;
 
 use super::codings::{FILES, QUICK_FILES, inputs, items};
-use super::{FIXED, RATE, WORKLOAD, row};
-use crate::error::{Error, Result};
-use crate::ours::failed;
-use crate::workload::Session;
+use crate::case::{Case, Work};
+use crate::error::{Context, Result};
+use crate::files::remove;
+use crate::memory::Destination;
+use crate::packages::batch::{BLOCK_BYTES, FIXED, RATE, WORKLOAD, options};
+use crate::session::Session;
+use crate::together;
 
-/// Bytes of the blocks that packing makes of entries of such a length.
-const BLOCK_BYTES: usize = 256 << 10;
+/// Named contents.
+type Inputs = Arc<Vec<(String, Arc<[u8]>)>>;
 
 pub(super) fn run(session: &mut Session<'_>, folder: &Path) -> Result<()> {
     let files = session.size(FILES, QUICK_FILES);
-    let mut made = Vec::new();
+    let mut made = Inputs::default();
     for (word, codec) in FIXED {
-        let case = format!("pack {files} files {word}");
-        if codec == CodecId::STORED || !session.wants(&case) {
+        let name = format!("pack {files} files {word}");
+        if codec == CodecId::STORED {
             continue;
         }
+        let Some(mut case) = session.begin(WORKLOAD, name) else {
+            continue;
+        };
         if made.is_empty() {
-            made = inputs(files);
+            made = Arc::new(inputs(files));
         }
-        session.say(&format!("{WORKLOAD}: {case}"));
-        one(session, folder, &case, codec, &made)?;
+        add_contenders(&mut case, folder, codec, &made);
+        session.run(case, &mut Destination::new(0)?)?;
     }
     Ok(())
 }
 
-fn one(
-    session: &mut Session<'_>,
-    folder: &Path,
-    case: &str,
-    codec: CodecId,
-    inputs: &[(String, Arc<[u8]>)],
-) -> Result<()> {
+fn add_contenders(case: &mut Case<'_>, folder: &Path, codec: CodecId, inputs: &Inputs) {
     let raw: usize = inputs.iter().map(|(_, bytes)| bytes.len()).sum();
-    let rate = |seconds: f64| raw as f64 / 1e6 / seconds;
-    let path = folder.join("packing.mpak");
-    let options = PackOptions {
-        coding: Coding::Fixed(codec),
-        ..PackOptions::default()
-    };
-    let (mut ours, mut synced, mut alone) = (Vec::new(), Vec::new(), Vec::new());
-    for _ in 0..=session.runs() {
-        let these = items(inputs);
-        let file = std::fs::File::create(&path).map_err(|it| Error::file("make", &path, it))?;
+    let rate = move |seconds: f64| Work::figures(vec![(RATE, raw as f64 / 1e6 / seconds)]);
+    let coding = Coding::Fixed(codec);
+    let (path, of) = (folder.join("packing.mpak"), Arc::clone(inputs));
+    case.add("millstream", move |_| {
+        let these = items(&of);
+        let file = File::create(&path).on("make", &path)?;
         let begun = Instant::now();
-        millstream_pak::write(these, &options, &file).map_err(|error| failed(&error))?;
-        ours.push(rate(begun.elapsed().as_secs_f64()));
+        millstream_pak::write(these, &options(coding), &file)?;
+        let seconds = begun.elapsed().as_secs_f64();
         // The next one makes a new file: neither what this left unwritten nor its end is its work.
-        file.sync_all()
-            .map_err(|it| Error::file("sync", &path, it))?;
-        drop(file);
-        std::fs::remove_file(&path).map_err(|it| Error::file("remove", &path, it))?;
-        let these = items(inputs);
+        file.sync_all().on("sync", &path)?;
+        remove(&path)?;
+        Ok(rate(seconds))
+    });
+    let (path, of) = (folder.join("packing-synced.mpak"), Arc::clone(inputs));
+    case.add("millstream-synced", move |_| {
+        let these = items(&of);
         let begun = Instant::now();
-        millstream_pak::write_file(these, &options, &path).map_err(|error| failed(&error))?;
-        synced.push(rate(begun.elapsed().as_secs_f64()));
-        alone.push(rate(codec_alone(codec, inputs)?));
-    }
-    let removed = std::fs::remove_file(&path);
-    removed.map_err(|error| Error::file("remove", &path, error))?;
-    session.keep(vec![
-        row(case, "millstream", RATE, ours.split_off(1)),
-        row(case, "millstream-synced", RATE, synced.split_off(1)),
-        row(case, "codec", RATE, alone.split_off(1)),
-    ])
+        millstream_pak::write_file(these, &options(coding), &path)?;
+        let seconds = begun.elapsed().as_secs_f64();
+        remove(&path)?;
+        Ok(rate(seconds))
+    });
+    let of = Arc::clone(inputs);
+    case.add("codec", move |_| Ok(rate(codec_alone(codec, &of)?)));
 }
 
 /// Seconds that the codec takes on all cores for the same blocks.
 fn codec_alone(codec: CodecId, inputs: &[(String, Arc<[u8]>)]) -> Result<f64> {
-    use std::sync::atomic::{AtomicUsize, Ordering};
-    let blocks: Vec<&[u8]> = inputs
+    let blocks = inputs
         .iter()
-        .flat_map(|(_, bytes)| bytes.chunks(BLOCK_BYTES))
-        .collect();
-    let next = AtomicUsize::new(0);
-    let threads = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
+        .flat_map(|(_, bytes)| bytes.chunks(BLOCK_BYTES));
     let level = millstream_codec::default_level(codec);
-    let work = || -> Result<()> {
-        let (mut scratch, mut out) = (Scratch::default(), Vec::new());
-        while let Some(block) = blocks.get(next.fetch_add(1, Ordering::Relaxed)) {
-            out.clear();
-            let encoded =
-                millstream_codec::encode_block(codec, level, &mut scratch, block, &mut out);
-            encoded.map_err(|error| failed(&error))?;
-        }
+    let state = || (Scratch::default(), Vec::new());
+    let encode = |(scratch, out): &mut (Scratch, Vec<u8>), block: &[u8]| {
+        out.clear();
+        millstream_codec::encode_block(codec, level, scratch, block, out)?;
         Ok(())
     };
-    Ok(crate::together::timed(threads, &work)?.wall)
+    Ok(together::each(together::cores(), blocks, state, encode)?.wall)
 }

@@ -1,7 +1,7 @@
 //! Dictionaries: what they leave of many short texts, and what their loading takes.
 //!
 //! Records of JSON share blocks of 64 KiB; zstd encodes these alone, and with a dictionary made of
-//! some of them. `auto` is told 550 MB/s: it takes a dictionary where the whole package loads a
+//! some of them. `auto` chooses for 550 MB/s: it takes a dictionary where the whole package loads a
 //! twentieth faster by it.
 
 use std::path::Path;
@@ -10,79 +10,54 @@ use std::sync::Arc;
 use fastrand::Rng;
 use millstream::CodecId;
 use millstream_pak::{Coding, Dictionaries, Item, PackOptions};
-use xxhash_rust::xxh3::xxh3_64;
 
-use super::{Batch, SIZE, WORKLOAD, Wanted, auto, figures, packed_with, row};
-use crate::cold;
-use crate::error::{Error, Result};
-use crate::measure::Case;
+use crate::error::Result;
+use crate::files::len_of;
 use crate::memory::Destination;
-use crate::workload::{Field, Session};
+use crate::packages::batch::{Batch, SIZE, WORKLOAD, Wanted, auto, loads_cold, options, packed};
+use crate::rows::{Params, Row};
+use crate::session::Session;
 
 /// Texts of the case.
 const TEXTS: usize = 100_000;
-const QUICK_TEXTS: usize = 20_000;
+const QUICK_TEXTS: usize = 10_000;
 /// Words that they are made of: more than a block holds.
 const WORDS: usize = 2000;
 const SEED: u64 = 0x7E87;
-/// Rate that `auto` is told.
+/// Rate that `auto` chooses for.
 const TARGET_MBPS: f64 = 550.0;
 
 pub(super) fn run(session: &mut Session<'_>, folder: &Path) -> Result<()> {
     let count = session.size(TEXTS, QUICK_TEXTS);
-    let case = format!("{count} short texts cold");
-    if !session.wants(&case) {
+    let Some(mut case) = session.begin(WORKLOAD, format!("{count} short texts cold")) else {
         return Ok(());
-    }
-    session.say(&format!("{WORKLOAD}: {case}"));
-    let texts = texts(count);
-    let wanted = |(name, bytes): &(String, Vec<u8>)| Wanted {
-        name: name.clone(),
-        xxh3: xxh3_64(bytes),
     };
-    let wanted: Arc<Vec<Wanted>> = Arc::new(texts.iter().map(wanted).collect());
+    let texts = texts(count);
+    let wanted = texts.iter().map(|(name, bytes)| Wanted::of(name, bytes));
+    let wanted = Arc::new(wanted.collect());
     let raw_bytes: usize = texts.iter().map(|(_, bytes)| bytes.len()).sum();
     let zstd = Coding::Fixed(CodecId::ZSTD);
-    let contenders = [
+    let mut paths = Vec::new();
+    for (who, coding, dictionaries) in [
         ("millstream", auto(TARGET_MBPS), Dictionaries::Auto),
         ("millstream-zstd", zstd, Dictionaries::Never),
         ("millstream-zstd-dictionary", zstd, Dictionaries::Made),
-    ];
-    let mut field = Field::new(WORKLOAD, &case);
-    let (mut paths, mut sizes) = (Vec::new(), Vec::new());
-    for (who, coding, dictionaries) in contenders {
+    ] {
         let path = folder.join(format!("texts-{count}-{who}.mpak"));
         let options = PackOptions {
-            coding,
             dictionaries,
-            ..PackOptions::default()
+            ..options(coding)
         };
         let item = |(name, bytes): &(String, Vec<u8>)| Item::from_bytes(name.as_str(), &bytes[..]);
-        packed_with(&path, &options, || Ok(texts.iter().map(item).collect()))?;
-        let found = std::fs::metadata(&path).map_err(|it| Error::file("find", &path, it))?;
-        sizes.push(row(
-            &case,
-            who,
-            SIZE,
-            vec![found.len() as f64 / raw_bytes as f64],
-        ));
-        field.add(Batch::new(who, &path, &wanted));
+        packed(&path, &options, || Ok(texts.iter().map(item).collect()))?;
+        let share = vec![len_of(&path)? as f64 / raw_bytes as f64];
+        let row = Row::figures(WORKLOAD, &case.name, who, SIZE, share, Params::new());
+        session.keep(vec![row])?;
+        case.push(Batch::new(&path, &wanted).named(who));
         paths.push(path);
     }
-    session.keep(sizes)?;
-    let mut destination = Destination::new(4096)?;
-    let case = Case {
-        workload: WORKLOAD,
-        name: case,
-        runs: session.runs(),
-        warm_up: true,
-        destination_len: 4096,
-        prepare: &|| paths.iter().try_for_each(|path| cold::drop_path(path)),
-        check: &|_, _| Ok(()),
-        figures: &figures,
-        limit_by: None,
-    };
-    session.case(&case, field.contenders, &mut destination)
+    loads_cold(&mut case, paths);
+    session.run(case, &mut Destination::new(0)?).map(drop)
 }
 
 /// Records of JSON as tools write them, some 200 bytes each.

@@ -1,29 +1,27 @@
 //! The rivals in the cases of `requests`, `startup` and `read`.
 
-use std::fs::File;
+use std::cell::RefCell;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::Arc;
 
 use millstream_peers::{Access, Plan, Read, Rival, fio, rivals};
 
+use super::realtime;
 use super::remote::{Remote, Task};
-use super::sweep::{Sweeps, access_of, best_of, made, plan_of};
-use super::{NO_SEEKS, realtime};
+use super::sweep::{NO_SEEKS, Sweeps, access_of, best_of, made, plan_of};
+use crate::case::{Case, Contender, Work};
 use crate::clock::{Moment, Span};
 use crate::cold;
 use crate::corpus::CorpusFile;
-use crate::error::{Error, Result};
+use crate::error::{Context, Error, Result};
+use crate::files::{DIRECT_ALIGNMENT, open_buffered};
 use crate::limits::POOL_THREADS;
-use crate::measure::{Contender, Work};
 use crate::memory::Destination;
-use crate::read::DIRECT_ALIGNMENT;
-use crate::requests::realtime::RealtimeSystem;
-use crate::requests::{Cell, Mode, heat, held};
+use crate::requests::cells::{Cell, HELD, Mode, UNSEEN, held};
+use crate::requests::systems::RealtimeSystem;
 use crate::ring::ReadJob;
-use crate::rows::{Params, Row};
-use crate::startup;
-use crate::workload::Field;
 
 /// Files in flight that are tried in `startup`.
 const FILE_DEPTHS: [usize; 4] = [4, 8, 32, 128];
@@ -48,7 +46,7 @@ impl Peers {
     /// Contenders of a cell of requests.
     pub(crate) fn cell(
         &mut self,
-        field: &mut Field,
+        case: &mut Case<'_>,
         file: &CorpusFile,
         cell: Cell,
         jobs: &[ReadJob],
@@ -59,35 +57,35 @@ impl Peers {
             .filter(|it| it.accesses.contains(&access))
         {
             if !rival.seeks {
-                field.try_add::<Peer>(rival.name, Err(Error::new(NO_SEEKS)));
+                case.skip(rival.name, NO_SEEKS);
                 continue;
             }
             let depth = self.sweeps.depth(rival, file, cell);
             let plan = plan_of(file, jobs);
             let made = plan.and_then(|plan| Peer::new(rival, depth, plan, Way::Requests(access)));
-            field.try_add(rival.name, made);
+            case.try_push(rival.name, made);
         }
     }
 
     /// Contenders that hand over reads one by one.
     pub(crate) fn held(
         &mut self,
-        field: &mut Field,
+        case: &mut Case<'_>,
         file: &CorpusFile,
         mode: Mode,
         jobs: &[ReadJob],
     ) {
-        // Who cannot hand over says so in its case.
+        // A rival that cannot hand over is skipped in its case, with the reason.
         for rival in rivals() {
             let plan = plan_of(file, jobs);
             let way = Way::HandOver(access_of(mode));
             let made = plan.and_then(|plan| Peer::new(rival, POOL_THREADS, plan, way));
-            field.try_add(rival.name, made);
+            case.try_push(rival.name, made);
         }
     }
 
     /// Contenders that load many files.
-    pub(crate) fn startup(&mut self, field: &mut Field, plan: &Arc<startup::Plan>) {
+    pub(crate) fn startup(&mut self, case: &mut Case<'_>, plan: &Arc<crate::startup::plan::Plan>) {
         let requests = plan.entries.len() as u64;
         for rival in rivals() {
             let made = whole_files(plan, usize::MAX).and_then(|whole| {
@@ -100,54 +98,64 @@ impl Peers {
                     Way::Files(requests),
                 )
             });
-            field.try_add(rival.name, made);
+            case.try_push(rival.name, made);
         }
     }
 
     /// Contenders that read one big file.
-    pub(crate) fn read(&mut self, field: &mut Field, file: &CorpusFile) {
+    pub(crate) fn read(&mut self, case: &mut Case<'_>, file: &CorpusFile) {
         for rival in rivals() {
             let access = *rival.accesses.first().unwrap_or(&Access::Buffered);
             let len = file.stored_len as usize;
             let trial = |(block, depth)| file_time(rival, file, access, block, depth);
             let (block, depth) = best_of(&BLOCKS, trial).unwrap_or(BLOCKS[0]);
             let made = blocks_of(file, block, access).and_then(|plan| {
-                let mut peer = Peer::new(rival, depth, plan, Way::File(access, len))?;
-                peer.params.insert("block_bytes".into(), block.into());
-                Ok(peer)
+                let peer = Peer::new(rival, depth, plan, Way::File(access, len))?;
+                Ok(peer.with("block_bytes", block))
             });
-            field.try_add(rival.name, made);
+            case.try_push(rival.name, made);
         }
     }
 
-    /// Systems of realtime readers beside bulk, and rows of those that cannot run.
+    /// Systems of realtime readers beside bulk.
     pub(crate) fn realtime(
         &mut self,
-        systems: &mut Vec<Arc<dyn RealtimeSystem>>,
         file: &CorpusFile,
         bulk: &[ReadJob],
-    ) -> Vec<Row> {
-        realtime::systems(systems, file, bulk)
+    ) -> Vec<(&'static str, Result<Arc<dyn RealtimeSystem>>)> {
+        realtime::systems(file, bulk)
     }
 
-    /// fio in a cell, of which it reads `requests` requests.
+    /// fio in a cell, of which it reads `requests` requests; its bytes cannot be checked.
     pub(crate) fn fio(
         &self,
-        field: &mut Field,
+        case: &mut Case<'_>,
         path: &Path,
         cell: Cell,
         requests: u64,
         random: bool,
     ) {
-        let made = fio::version().map_err(|error| Error::new(error.to_string()));
-        let made = made.map(|version| Fio {
-            version,
-            path: path.to_owned(),
-            cell,
-            requests,
-            random,
-        });
-        field.try_add("fio", made);
+        let path = path.to_owned();
+        let run = move |_: &mut Destination| {
+            let figures = fio::run(&fio::Job {
+                file: &path,
+                request_bytes: cell.size as u64,
+                requests,
+                depth: cell.depth,
+                access: access_of(cell.mode),
+                random,
+            })?;
+            let span = Span {
+                wall: figures.seconds,
+                cpu: figures.cpu_seconds,
+            };
+            let work = Work::of(figures.bytes, figures.requests as usize);
+            Ok(work.took(span).with_digest(UNSEEN))
+        };
+        let made = fio::version().map_err(Error::from);
+        let contender = |version| Contender::new("fio", run).with("version", version);
+        let made = made.map(|version: String| contender(version).with("checked", false));
+        case.try_push("fio", made);
     }
 }
 
@@ -164,49 +172,28 @@ enum Way {
     Files(u64),
 }
 
-/// A rival as a contender.
+/// A rival at work.
 struct Peer {
-    rival: Rival,
     plan: Plan,
     way: Way,
     remote: Remote,
-    params: Params,
 }
 
 impl Peer {
-    fn new(rival: Rival, depth: usize, plan: Plan, way: Way) -> Result<Peer> {
-        let params = Params::from([
-            ("version".into(), rival.version.into()),
-            ("at_depth".into(), depth.into()),
-            ("copies".into(), rival.copies.into()),
-        ]);
-        Ok(Peer {
-            rival,
-            plan,
-            way,
-            remote: Remote::start(rival, depth)?,
-            params,
+    #[expect(clippy::new_ret_no_self, reason = "a contender is made of it")]
+    fn new(rival: Rival, depth: usize, plan: Plan, way: Way) -> Result<Contender> {
+        let remote = Remote::start(rival, depth)?;
+        let peer = Rc::new(RefCell::new(Peer { plan, way, remote }));
+        let same = Rc::clone(&peer);
+        let run = move |destination: &mut Destination| peer.borrow_mut().run(destination);
+        let contender = Contender::new(rival.name, run).with("version", rival.version);
+        let contender = contender
+            .with("at_depth", depth)
+            .with("copies", rival.copies);
+        Ok(Contender {
+            prepare: Box::new(move || same.borrow_mut().prepare()),
+            ..contender
         })
-    }
-
-    fn work(&self, span: Span) -> Work {
-        let reads = self.plan.reads();
-        Work {
-            bytes: reads.iter().map(|read| u64::from(read.len)).sum(),
-            requests: reads.len() as u64,
-            span: Some(span),
-            ..Work::default()
-        }
-    }
-}
-
-impl Contender for Peer {
-    fn name(&self) -> String {
-        self.rival.name.into()
-    }
-
-    fn params(&self) -> Params {
-        self.params.clone()
     }
 
     fn prepare(&mut self) -> Result<()> {
@@ -228,12 +215,14 @@ impl Contender for Peer {
         let (span, held_ns) = self.remote.run(task, &self.plan, destination)?;
         // Nothing stays open: a map would keep its pages in the cache, and the next one warm.
         self.remote.close()?;
-        let mut work = self.work(span);
+        let reads = self.plan.reads();
+        let bytes = reads.iter().map(|read| u64::from(read.len)).sum();
+        let mut work = Work::of(bytes, reads.len()).took(span);
         match self.way {
-            Way::HandOver(_) => work.extra = held::figures(held_ns),
+            Way::HandOver(_) => work.extra = held(held_ns),
             Way::Files(requests) => {
                 work.requests = requests;
-                work.extra = vec![(held::TOTAL, span.wall * 1e3)];
+                work.extra = vec![(HELD, span.wall * 1e3)];
             }
             Way::Requests(_) => {}
             Way::File(_, len) => {
@@ -241,11 +230,10 @@ impl Contender for Peer {
                 let from = self.plan.destination_len();
                 read_rest(&self.plan.files()[0], &mut destination[..len], from)?;
                 let rest = start.elapsed();
-                work.span = Some(Span {
+                work = Work::of(len as u64, 1).took(Span {
                     wall: span.wall + rest.wall,
                     cpu: span.cpu + rest.cpu,
                 });
-                (work.bytes, work.requests) = (len as u64, 1);
             }
         }
         Ok(work)
@@ -253,7 +241,7 @@ impl Contender for Peer {
 }
 
 /// The files of a start-up that are wanted, at most so many.
-fn whole_files(plan: &startup::Plan, count: usize) -> Result<Plan> {
+fn whole_files(plan: &crate::startup::plan::Plan, count: usize) -> Result<Plan> {
     let wanted: Vec<_> = plan.wanted().take(count).collect();
     let paths: Vec<PathBuf> = wanted.iter().map(|entry| entry.file.path.clone()).collect();
     let reads = wanted.iter().enumerate().map(|(index, entry)| Read {
@@ -300,9 +288,8 @@ fn read_rest(path: &Path, into: &mut [u8], from: usize) -> Result<()> {
     if from == into.len() {
         return Ok(());
     }
-    let file = File::open(path).map_err(|error| Error::file("open", path, error))?;
-    file.read_exact_at(&mut into[from..], from as u64)
-        .map_err(|error| Error::file("read", path, error))
+    let read = open_buffered(path)?.read_exact_at(&mut into[from..], from as u64);
+    read.on("read", path)
 }
 
 /// Seconds that reading the file takes, cold.
@@ -319,48 +306,4 @@ fn file_time(
     cold::drop_path(&file.path)?;
     let task = Task::OpenAndRead(access);
     Ok(remote.run(task, &plan, &mut destination)?.0.wall)
-}
-
-/// fio, whose bytes nobody sees.
-struct Fio {
-    version: String,
-    path: PathBuf,
-    cell: Cell,
-    requests: u64,
-    random: bool,
-}
-
-impl Contender for Fio {
-    fn name(&self) -> String {
-        "fio".into()
-    }
-
-    fn params(&self) -> Params {
-        Params::from([
-            ("version".into(), self.version.clone().into()),
-            ("checked".into(), false.into()),
-        ])
-    }
-
-    fn run(&mut self, _: &mut Destination) -> Result<Work> {
-        let figures = fio::run(&fio::Job {
-            file: &self.path,
-            request_bytes: self.cell.size as u64,
-            requests: self.requests,
-            depth: self.cell.depth,
-            access: access_of(self.cell.mode),
-            random: self.random,
-        });
-        let figures = figures.map_err(|error| Error::new(error.to_string()))?;
-        Ok(Work {
-            bytes: figures.bytes,
-            requests: figures.requests,
-            digest: Some(heat::UNSEEN),
-            span: Some(Span {
-                wall: figures.seconds,
-                cpu: figures.cpu_seconds,
-            }),
-            ..Work::default()
-        })
-    }
 }

@@ -5,23 +5,21 @@
 //! the bulk has the smallest depth that still gives nearly the rate of its best.
 
 use std::cell::RefCell;
-use std::fs::File;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use millstream_peers::{Access, Peer, Plan, Read, Rival, rivals};
 
-use super::NO_SEEKS;
 use super::remote::{Remote, Task};
-use super::sweep::plan_of;
+use super::sweep::{NO_SEEKS, plan_of};
 use crate::cold;
 use crate::corpus::CorpusFile;
-use crate::error::{Error, Result};
+use crate::error::{Context, Error, Result, ensure};
+use crate::files::open_buffered;
 use crate::memory::Destination;
-use crate::requests::WORKLOAD;
-use crate::requests::realtime::{CASE, RealtimeSystem};
+use crate::requests::systems::RealtimeSystem;
 use crate::ring::ReadJob;
-use crate::rows::{Params, Row};
+use crate::rows::Params;
 
 /// Depths that are tried for the bulk.
 const BULK_DEPTHS: [usize; 5] = [1, 2, 4, 8, 16];
@@ -30,33 +28,26 @@ const ENOUGH: f64 = 0.95;
 /// Tries of each: the better one counts.
 const TRIES: usize = 3;
 
-/// Every rival that runs here, and rows of the others.
+/// Every rival, or why it cannot run here.
 pub(super) fn systems(
-    systems: &mut Vec<Arc<dyn RealtimeSystem>>,
     file: &CorpusFile,
     bulk: &[ReadJob],
-) -> Vec<Row> {
-    let mut skipped = Vec::new();
-    for rival in rivals() {
-        if !rival.seeks {
-            skipped.push(Row::skipped(WORKLOAD, CASE, rival.name, NO_SEEKS));
-            continue;
-        }
+) -> Vec<(&'static str, Result<Arc<dyn RealtimeSystem>>)> {
+    let system = |rival: Rival| {
+        ensure(rival.seeks, NO_SEEKS)?;
         let access = *rival.accesses.first().unwrap_or(&Access::Buffered);
-        match bulk_depth(rival, access, file, bulk) {
-            Ok(depth) => systems.push(Arc::new(System {
-                rival,
-                access,
-                depth,
-                file: file.clone(),
-            })),
-            Err(error) => {
-                let why = error.to_string();
-                skipped.push(Row::skipped(WORKLOAD, CASE, rival.name, &why));
-            }
-        }
-    }
-    skipped
+        let depth = bulk_depth(rival, access, file, bulk)?;
+        let file = file.clone();
+        let system = System {
+            rival,
+            access,
+            depth,
+            file,
+        };
+        Ok(Arc::new(system) as Arc<dyn RealtimeSystem>)
+    };
+    let all = rivals().into_iter();
+    all.map(|rival| (rival.name, system(rival))).collect()
 }
 
 /// The smallest depth that serves the bulk nearly as well as the best one.
@@ -95,34 +86,22 @@ thread_local! {
     static READER: RefCell<Option<Box<dyn Peer>>> = const { RefCell::new(None) };
 }
 
-fn told(error: std::io::Error) -> Error {
-    Error::new(error.to_string())
-}
-
 impl System {
     fn open(&self, depth: usize, plan: &Plan) -> Result<Box<dyn Peer>> {
-        let mut peer = self.rival.start(depth).map_err(told)?;
-        peer.open(plan, self.access).map_err(told)?;
+        let mut peer = self.rival.start(depth)?;
+        peer.open(plan, self.access)?;
         Ok(peer)
     }
-}
 
-impl System {
     /// Drops the bulk's half of the file from the cache. The readers may have some of the other
-    /// half mapped, so nobody checks that all of it is gone.
+    /// half mapped, so it is not checked that all of it is gone.
     fn make_cold(&self) -> Result<()> {
-        let file = File::open(&self.file.path)
-            .map_err(|error| Error::file("open", &self.file.path, error))?;
-        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed)
-            .map_err(|error| Error::file("fadvise", &self.file.path, error))
+        let (path, advice) = (&self.file.path, rustix::fs::Advice::DontNeed);
+        rustix::fs::fadvise(open_buffered(path)?, 0, None, advice).on("fadvise", path)
     }
 }
 
 impl RealtimeSystem for System {
-    fn name(&self) -> String {
-        self.rival.name.into()
-    }
-
     fn params(&self) -> Params {
         Params::from([
             ("version".into(), self.rival.version.into()),
@@ -143,9 +122,9 @@ impl RealtimeSystem for System {
             place: 0,
             len: job.len,
         };
-        let plan = Plan::new(vec![self.file.path.clone()], vec![read]).map_err(told)?;
+        let plan = Plan::new(vec![self.file.path.clone()], vec![read])?;
         READER.with_borrow_mut(|reader| match reader {
-            Some(reader) => reader.read(&plan, into).map_err(told),
+            Some(reader) => reader.read(&plan, into).map_err(Error::from),
             None => Err(Error::new("a read before its begin")),
         })
     }
@@ -158,44 +137,19 @@ impl RealtimeSystem for System {
         bytes: &AtomicU64,
     ) -> Result<()> {
         let plan = plan_of(&self.file, jobs)?;
-        let none = Plan::new(Vec::new(), Vec::new()).map_err(told)?;
-        let mut peer = self.rival.start(self.depth).map_err(told)?;
+        let none = Plan::new(Vec::new(), Vec::new())?;
+        let mut peer = self.rival.start(self.depth)?;
         let batch: u64 = jobs.iter().map(|job| u64::from(job.len)).sum();
         while !stop.load(Ordering::Relaxed) {
-            peer.open(&plan, self.access).map_err(told)?;
-            peer.read(&plan, destination).map_err(told)?;
+            peer.open(&plan, self.access)?;
+            peer.read(&plan, destination)?;
             bytes.fetch_add(batch, Ordering::Relaxed);
-            peer.open(&none, self.access).map_err(told)?;
+            peer.open(&none, self.access)?;
             if self.access == Access::Buffered {
                 // As cold as the others' reads.
                 self.make_cold()?;
             }
         }
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::corpus::{Corpus, Form};
-    use crate::requests::random_jobs;
-
-    #[test]
-    fn every_rival_that_starts_gets_a_depth_for_its_bulk() {
-        let folder = tempfile::tempdir().unwrap();
-        let corpus = Corpus::open(Some(folder.path())).unwrap();
-        let file = corpus.big(4 << 20, Form::Stored).unwrap();
-        if let Err(error) = cold::drop_path(&file.path) {
-            println!("SKIP: {error}");
-            return;
-        }
-        let jobs = random_jobs(2 << 20, 256 << 10, 8, 1);
-        let mut all = Vec::new();
-        let skipped = systems(&mut all, &file, &jobs);
-        for row in &skipped {
-            println!("SKIP: {row:?}");
-        }
-        assert_eq!(all.len() + skipped.len(), rivals().len());
     }
 }

@@ -4,7 +4,7 @@
 //! Orders carry the destination as a pointer. `Remote` holds the destination's mutable borrow
 //! until the answer has come; if none comes in time, it takes the destination out of its owner's
 //! hands, puts a fresh one in its place and never frees the old one, so that whatever the rival
-//! still writes hits nobody.
+//! still writes hits no memory in use.
 #![expect(
     unsafe_code,
     reason = "lends memory to a thread that may be given up on"
@@ -15,7 +15,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use millstream_peers::{Access, Peer, Plan, Rival};
 
 use crate::clock::{Moment, Span};
-use crate::error::{Error, Result};
+use crate::error::{Context, Error, Result};
 use crate::limits::PEER_TIME_MAX;
 use crate::memory::Destination;
 
@@ -69,13 +69,13 @@ impl Remote {
                     }
                 }
                 Err(error) => {
-                    // Who asked has gone: nobody wants to know.
+                    // An error means that the receiver is gone.
                     let _ = answer.send(Err(error));
                 }
             })
-            .map_err(|error| Error::io("start a thread", error))?;
+            .what("start a thread")?;
         let remote = Remote { orders, answers };
-        remote.answer()?.map_err(|error| told(&error))?;
+        remote.answer()??;
         Ok(remote)
     }
 
@@ -93,7 +93,7 @@ impl Remote {
 
     /// Closes the files that are open.
     pub(super) fn close(&mut self) -> Result<()> {
-        let none = Plan::new(Vec::new(), Vec::new()).map_err(|error| told(&error))?;
+        let none = Plan::new(Vec::new(), Vec::new())?;
         // Nothing is read: any memory will do.
         let mut nowhere = Destination::new(0)?;
         let task = Task::Open(Access::Buffered);
@@ -116,7 +116,7 @@ impl Remote {
             return Err(Error::new("its thread is gone"));
         }
         match self.answer() {
-            Ok(answer) => answer.map_err(|error| told(&error)),
+            Ok(answer) => answer.map_err(Error::from),
             Err(error) => {
                 let len = destination.len();
                 let fresh = Destination::new(len).unwrap_or_else(|_| {
@@ -130,35 +130,24 @@ impl Remote {
     }
 }
 
-fn told(error: &std::io::Error) -> Error {
-    Error::new(error.to_string())
-}
-
 fn serve(mut peer: Box<dyn Peer>, orders: &Receiver<Order>, answers: &Sender<Answer>) {
     while let Ok(Order { task, plan, memory }) = orders.recv() {
         // SAFETY: see the module.
         let destination = unsafe { std::slice::from_raw_parts_mut(memory.0, memory.1) };
         let start = Moment::now();
+        let held = |result: std::io::Result<()>| result.map(|()| Vec::new());
         let result = match task {
-            Task::Open(access) => peer.open(&plan, access),
-            Task::Read => peer.read(&plan, destination),
-            Task::OpenAndRead(access) => peer
-                .open(&plan, access)
-                .and_then(|()| peer.read(&plan, destination)),
-            Task::Load => peer.load(&plan, destination),
-            Task::HandOver => {
-                let held = peer.hand_over(&plan, destination);
-                if answers
-                    .send(held.map(|held| (start.elapsed(), held)))
-                    .is_err()
-                {
-                    return;
-                }
-                continue;
+            Task::Open(access) => held(peer.open(&plan, access)),
+            Task::Read => held(peer.read(&plan, destination)),
+            Task::OpenAndRead(access) => {
+                let opened = peer.open(&plan, access);
+                held(opened.and_then(|()| peer.read(&plan, destination)))
             }
+            Task::Load => held(peer.load(&plan, destination)),
+            Task::HandOver => peer.hand_over(&plan, destination),
         };
         let span = start.elapsed();
-        if answers.send(result.map(|()| (span, Vec::new()))).is_err() {
+        if answers.send(result.map(|held| (span, held))).is_err() {
             return;
         }
     }

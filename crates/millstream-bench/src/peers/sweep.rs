@@ -7,11 +7,14 @@ use millstream_peers::{Access, Plan, Read, Rival};
 use super::remote::{Remote, Task};
 use crate::cold;
 use crate::corpus::CorpusFile;
-use crate::error::Result;
+use crate::error::{Context, Result};
 use crate::memory::Destination;
-use crate::requests::{Cell, Mode, random_jobs};
+use crate::requests::cells::{Cell, Mode, random_jobs};
 use crate::ring::ReadJob;
 
+/// Why a rival is left out of reads at random places.
+pub(super) const NO_SEEKS: &str =
+    "its files read ahead after every seek; it reads whole files elsewhere";
 /// Threads that are tried.
 const THREADS: [usize; 4] = [4, 8, 16, 32];
 /// Requests from this size on are large: what serves them best is another number.
@@ -66,7 +69,7 @@ fn best_threads(rival: Rival, file: &CorpusFile, mode: Mode, large: bool) -> usi
     best_of(&THREADS, trial).unwrap_or(THREADS[1])
 }
 
-/// The candidate with the least time; none if nobody ran.
+/// The candidate with the least time; none if none ran.
 pub(super) fn best_of<T: Copy>(candidates: &[T], trial: impl Fn(T) -> Result<f64>) -> Option<T> {
     candidates
         .iter()
@@ -94,5 +97,5 @@ pub(super) fn plan_of(file: &CorpusFile, jobs: &[ReadJob]) -> Result<Plan> {
 }
 
 pub(super) fn made(plan: std::io::Result<Plan>) -> Result<Plan> {
-    plan.map_err(|error| crate::error::Error::io("plan of a rival", error))
+    plan.what("plan of a rival")
 }

@@ -8,177 +8,138 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::Picture;
+use super::pictures::Picture;
+use crate::case::{Case, Contender, Work};
 use crate::clock::Span;
-use crate::error::{Error, Result};
-use crate::measure::{Contender, Work};
-use crate::memory::Destination;
-use crate::workload::Field;
+use crate::error::{Context, Error, Result};
+use crate::files::make_folder;
 
-/// A program: its name in rows, source, compiler, and how to ask for a library.
-struct Source {
-    name: &'static str,
-    file: &'static str,
-    text: &'static str,
-    compiler: &'static str,
-    libraries: &'static [&'static str],
-    package: Option<&'static str>,
-    /// Takes so long a byte that a quick run leaves it out of its big files.
-    slow: bool,
+/// A program: its name in rows, file, text, and how libraries are asked for.
+struct Source(&'static str, &'static str, &'static str, Libraries);
+
+enum Libraries {
+    None,
+    Named(&'static str),
+    Package(&'static str),
 }
 
 const SOURCES: [Source; 5] = [
-    Source {
-        name: "stage-1",
-        file: "stage1.cpp",
-        text: include_str!("stage1.cpp"),
-        compiler: "c++",
-        libraries: &[],
-        package: None,
-        slow: true,
-    },
-    Source {
-        name: "stage-2",
-        file: "stage2.c",
-        text: include_str!("stage2.c"),
-        compiler: "cc",
-        libraries: &[],
-        package: None,
-        slow: true,
-    },
-    Source {
-        name: "netpbm",
-        file: "netpbm.c",
-        text: include_str!("netpbm.c"),
-        compiler: "cc",
-        libraries: &["-lnetpbm"],
-        package: None,
-        slow: false,
-    },
-    Source {
-        name: "opencv",
-        file: "opencv.cpp",
-        text: include_str!("opencv.cpp"),
-        compiler: "c++",
-        libraries: &[],
-        package: Some("opencv4"),
-        slow: false,
-    },
-    Source {
-        name: "ffmpeg",
-        file: "ffmpeg.c",
-        text: include_str!("ffmpeg.c"),
-        compiler: "cc",
-        libraries: &[],
-        package: Some("libavcodec libavutil"),
-        slow: false,
-    },
+    Source(
+        "stage-1",
+        "stage1.cpp",
+        include_str!("stage1.cpp"),
+        Libraries::None,
+    ),
+    Source(
+        "stage-2",
+        "stage2.c",
+        include_str!("stage2.c"),
+        Libraries::None,
+    ),
+    Source(
+        "netpbm",
+        "netpbm.c",
+        include_str!("netpbm.c"),
+        Libraries::Named("-lnetpbm"),
+    ),
+    Source(
+        "opencv",
+        "opencv.cpp",
+        include_str!("opencv.cpp"),
+        Libraries::Package("opencv4"),
+    ),
+    Source(
+        "ffmpeg",
+        "ffmpeg.c",
+        include_str!("ffmpeg.c"),
+        Libraries::Package("libavcodec libavutil"),
+    ),
 ];
+
+/// Take so long a byte that a quick run leaves them out of its big files.
+const SLOW: [&str; 2] = ["stage-1", "stage-2"];
 
 /// What all sources share.
 const COMMON: &str = include_str!("rival.h");
 
 /// Programs that could be built, or why not.
-pub(super) struct Programs(Vec<(&'static Source, std::result::Result<PathBuf, String>)>);
+pub(super) struct Programs(Vec<(&'static str, Result<PathBuf>)>);
 
 impl Programs {
     /// Compiles what can be compiled, into a folder of the corpus.
     pub(super) fn build(folder: &Path) -> Programs {
         let folder = folder.join("pnm-rivals");
-        let build = |source: &'static Source| (source, source.build(&folder));
+        let build = |source: &Source| (source.0, source.build(&folder));
         Programs(SOURCES.iter().map(build).collect())
     }
 
-    /// Contenders, and the reasons of those that are none.
-    pub(super) fn contenders(&self, field: &mut Field, picture: &Picture, quick: bool) {
-        for (source, built) in &self.0 {
-            let contender = match built {
-                _ if quick && source.slow && picture.file_len > 1 << 20 => {
-                    Err(Error::new("not in a quick run"))
+    /// Adds contenders, and the reasons of those that are none.
+    pub(super) fn add(&self, case: &mut Case<'_>, picture: &Picture, quick: bool) {
+        for (name, built) in &self.0 {
+            match built {
+                _ if quick && SLOW.contains(name) && picture.file_len > 1 << 20 => {
+                    case.skip(name, "not in a quick run");
                 }
-                Err(why) => Err(Error::new(why.clone())),
-                Ok(program) => Ok(Rival {
-                    name: source.name,
-                    program: program.clone(),
-                    picture: picture.clone(),
-                }),
-            };
-            field.try_add(source.name, contender);
+                Err(why) => case.skip(name, &why.to_string()),
+                Ok(program) => case.push(rival(name, program, picture)),
+            }
         }
     }
 }
 
 impl Source {
-    fn build(&self, folder: &Path) -> std::result::Result<PathBuf, String> {
-        let program = folder.join(self.name);
-        let write = |name: &str, text: &str| std::fs::write(folder.join(name), text);
-        std::fs::create_dir_all(folder)
-            .and_then(|()| write("rival.h", COMMON))
-            .and_then(|()| write(self.file, self.text))
-            .map_err(|error| format!("its source cannot be written: {error}"))?;
-        let mut command = Command::new(self.compiler);
+    fn build(&self, folder: &Path) -> Result<PathBuf> {
+        let Source(name, file, text, libraries) = self;
+        let program = folder.join(name);
+        make_folder(folder)?;
+        for (file, text) in [("rival.h", COMMON), (file, text)] {
+            let path = folder.join(file);
+            std::fs::write(&path, text).on("write", &path)?;
+        }
+        let compiler = if file.ends_with("cpp") { "c++" } else { "cc" };
+        let mut command = Command::new(compiler);
         command.current_dir(folder).args(["-O2", "-o"]);
-        command.arg(&program).arg(self.file);
-        if let Some(package) = self.package {
-            let found = Command::new("pkg-config")
-                .args(["--cflags", "--libs", package])
-                .output();
-            let words = match found {
-                Ok(output) if output.status.success() => output.stdout,
-                _ => return Err(format!("pkg-config knows no {package}: not installed")),
-            };
-            command.args(String::from_utf8_lossy(&words).split_whitespace());
-        }
-        match command.args(self.libraries).output() {
-            Ok(output) if output.status.success() => Ok(program),
-            Ok(output) => {
-                let errors = String::from_utf8_lossy(&output.stderr);
-                let first = errors.lines().find(|line| line.contains("error"));
-                Err(format!(
-                    "it does not compile: {}",
-                    first.unwrap_or_default()
-                ))
+        command.arg(&program).arg(file);
+        match libraries {
+            Libraries::None => {}
+            Libraries::Named(library) => drop(command.arg(library)),
+            Libraries::Package(package) => {
+                let mut found = Command::new("pkg-config");
+                let found = found.args(["--cflags", "--libs", package]).output();
+                let Some(found) = found.ok().filter(|it| it.status.success()) else {
+                    let why = format!("pkg-config knows no {package}: not installed");
+                    return Err(Error::new(why));
+                };
+                let words = String::from_utf8_lossy(&found.stdout).into_owned();
+                command.args(words.split_whitespace());
             }
-            Err(error) => Err(format!("no compiler {}: {error}", self.compiler)),
         }
+        let output = command.output().what(&format!("no compiler {compiler}"))?;
+        if output.status.success() {
+            return Ok(program);
+        }
+        let errors = String::from_utf8_lossy(&output.stderr);
+        let first = errors.lines().find(|line| line.contains("error"));
+        let first = first.unwrap_or_default();
+        Err(Error::new(format!("it does not compile: {first}")))
     }
 }
 
-struct Rival {
-    name: &'static str,
-    program: PathBuf,
-    picture: Picture,
-}
-
-impl Contender for Rival {
-    fn name(&self) -> String {
-        self.name.into()
-    }
-
-    fn run(&mut self, _: &mut Destination) -> Result<Work> {
-        let output = Command::new(&self.program)
-            .arg(&self.picture.path)
-            .output()
-            .map_err(|error| Error::io(format!("run {}", self.program.display()), error))?;
+fn rival(name: &'static str, program: &Path, picture: &Picture) -> Contender {
+    let (program, path) = (program.to_owned(), picture.path.clone());
+    Contender::new(name, move |_| {
+        let output = Command::new(&program).arg(&path).output();
+        let output = output.on("run", &program)?;
         let text = String::from_utf8_lossy(&output.stdout);
-        let mut words = text.split_whitespace().map(str::parse::<u64>);
-        match (
-            output.status.success(),
-            words.next(),
-            words.next(),
-            words.next(),
-        ) {
-            (true, Some(Ok(nanoseconds)), Some(Ok(bytes)), Some(Ok(sum))) => Ok(Work {
-                bytes,
-                requests: 1,
-                digest: Some(sum),
-                span: Some(Span {
-                    wall: nanoseconds as f64 / 1e9,
-                    cpu: nanoseconds as f64 / 1e9,
-                }),
-                ..Work::default()
-            }),
-            _ => Err(Error::new(format!("{} failed: {text}", self.name))),
-        }
-    }
+        let numbers: Vec<u64> = text.split_whitespace().flat_map(str::parse).collect();
+        let (true, [nanoseconds, bytes, sum]) = (output.status.success(), &numbers[..]) else {
+            return Err(Error::new(format!("{name} failed: {text}")));
+        };
+        let seconds = *nanoseconds as f64 / 1e9;
+        let span = Span {
+            wall: seconds,
+            cpu: seconds,
+        };
+        Ok(Work::of(*bytes, 1).with_digest(*sum).took(span))
+    })
 }

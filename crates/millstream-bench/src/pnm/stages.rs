@@ -5,154 +5,114 @@
 //! study's did.
 //!
 //! # Safety
-//! Maps are of files of the corpus, which nobody changes while a case runs. `atoi` gets bytes that
+//! Maps are of files of the corpus, which do not change while a case runs. `atoi` gets bytes that
 //! end with a zero.
 #![expect(unsafe_code, reason = "maps files, and calls atoi")]
 
-use std::fs::File;
 use std::io::Read as _;
+use std::path::Path;
 
 use memmap2::Mmap;
 
-use super::Picture;
+use super::pictures::Picture;
+use crate::case::{Case, Contender, Work};
 use crate::clock::Moment;
 use crate::corpus::word_sum;
-use crate::error::{Error, Result};
-use crate::measure::{Contender, Work};
-use crate::memory::Destination;
-use crate::workload::Field;
+use crate::error::{Context, Result};
+use crate::files::open_buffered;
 
 /// Bytes of a read by the contender that only reads.
 const WINDOW_BYTES: usize = 256 << 10;
 
-/// Which stage.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stage {
-    Atoi,
-    OwnIntegers,
-    Mapped,
-    /// Reads, and looks at nothing.
-    ReadOnly,
-    /// Maps the file and touches every byte.
-    MapTouch,
-}
-
-struct Rebuilt {
-    stage: Stage,
-    picture: Picture,
-}
-
-/// Contenders.
-pub(super) fn contenders(field: &mut Field, picture: &Picture) {
-    for stage in [
-        Stage::Atoi,
-        Stage::OwnIntegers,
-        Stage::Mapped,
-        Stage::ReadOnly,
-        Stage::MapTouch,
-    ] {
-        field.add(Rebuilt {
-            stage,
-            picture: picture.clone(),
-        });
-    }
-}
-
-impl Contender for Rebuilt {
-    fn name(&self) -> String {
-        match self.stage {
-            Stage::Atoi => "stage-3",
-            Stage::OwnIntegers => "stage-4",
-            Stage::Mapped => "stage-5",
-            Stage::ReadOnly => "read-only",
-            Stage::MapTouch => "map-touch",
-        }
-        .into()
-    }
-
-    fn prepare(&mut self) -> Result<()> {
-        super::loads::give_memory_back();
-        Ok(())
-    }
-
-    fn run(&mut self, _: &mut Destination) -> Result<Work> {
+/// Adds contenders.
+pub(super) fn add(case: &mut Case<'_>, picture: &Picture) {
+    parser(case, "stage-3", picture, |path, plain| {
+        let bytes = std::fs::read(path).on("read", path)?;
+        Ok(parse(&bytes, plain, atoi))
+    });
+    parser(case, "stage-4", picture, |path, plain| {
+        let bytes = std::fs::read(path).on("read", path)?;
+        Ok(parse(&bytes, plain, own_integer))
+    });
+    parser(case, "stage-5", picture, |path, plain| {
+        Ok(parse(&map(path)?, plain, own_integer))
+    });
+    let path = picture.path.clone();
+    case.add("read-only", move |_| {
         let start = Moment::now();
-        let (bytes, image) = match self.stage {
-            Stage::Atoi | Stage::OwnIntegers => {
-                let path = &self.picture.path;
-                let bytes =
-                    std::fs::read(path).map_err(|error| Error::file("read", path, error))?;
-                (0, self.parse(&bytes))
-            }
-            Stage::Mapped => (0, self.parse(&self.map()?)),
-            Stage::ReadOnly => (self.read_only()?, Vec::new()),
-            Stage::MapTouch => {
-                let map = self.map()?;
-                (map.len() as u64, word_sum(&map).to_le_bytes().to_vec())
-            }
-        };
+        Ok(Work::of(read_only(&path)?, 1).took(start.elapsed()))
+    });
+    let path = picture.path.clone();
+    case.add("map-touch", move |_| {
+        let start = Moment::now();
+        let map = map(&path)?;
+        let sum = word_sum(&map);
         let span = start.elapsed();
-        let digest = match self.stage {
-            Stage::ReadOnly => None,
-            Stage::MapTouch => image.first_chunk().map(|sum| u64::from_le_bytes(*sum)),
-            _ => Some(word_sum(&image)),
-        };
-        Ok(Work {
-            bytes: if bytes > 0 { bytes } else { image.len() as u64 },
-            requests: 1,
-            digest,
-            span: Some(span),
-            ..Work::default()
-        })
+        Ok(Work::of(map.len() as u64, 1).with_digest(sum).took(span))
+    });
+}
+
+/// Adds one who makes an image of a file.
+fn parser(
+    case: &mut Case<'_>,
+    name: &str,
+    picture: &Picture,
+    load: fn(&Path, bool) -> Result<Vec<u8>>,
+) {
+    let (path, plain) = (picture.path.clone(), picture.plain);
+    let run = move |_: &mut crate::memory::Destination| {
+        let start = Moment::now();
+        let image = load(&path, plain)?;
+        let span = start.elapsed();
+        let work = Work::of(image.len() as u64, 1).took(span);
+        Ok(work.with_digest(word_sum(&image)))
+    };
+    case.push(Contender {
+        prepare: Box::new(|| {
+            super::loads::give_memory_back();
+            Ok(())
+        }),
+        ..Contender::new(name, run)
+    });
+}
+
+fn map(path: &Path) -> Result<Mmap> {
+    let file = open_buffered(path)?;
+    // SAFETY: see the module.
+    unsafe { Mmap::map(&file) }.on("map", path)
+}
+
+/// Reads, and looks at nothing.
+fn read_only(path: &Path) -> Result<u64> {
+    let mut file = open_buffered(path)?;
+    let mut window = vec![0; WINDOW_BYTES];
+    let mut bytes = 0;
+    loop {
+        match file.read(&mut window).on("read", path)? {
+            0 => return Ok(bytes),
+            read => bytes += read as u64,
+        }
     }
 }
 
-impl Rebuilt {
-    fn map(&self) -> Result<Mmap> {
-        let path = &self.picture.path;
-        let file = File::open(path).map_err(|error| Error::file("open", path, error))?;
-        // SAFETY: see the module.
-        unsafe { Mmap::map(&file) }.map_err(|error| Error::file("map", path, error))
-    }
-
-    fn read_only(&self) -> Result<u64> {
-        let path = &self.picture.path;
-        let mut file = File::open(path).map_err(|error| Error::file("open", path, error))?;
-        let mut window = vec![0; WINDOW_BYTES];
-        let mut bytes = 0;
-        loop {
-            match file.read(&mut window) {
-                Ok(0) => return Ok(bytes),
-                Ok(read) => bytes += read as u64,
-                Err(error) => return Err(Error::file("read", path, error)),
-            }
+fn parse(bytes: &[u8], plain: bool, integer: fn(&[u8]) -> u32) -> Vec<u8> {
+    let mut tokens = Tokens { bytes, at: 0 };
+    tokens.next();
+    let mut header = || integer(tokens.next());
+    let (width, height) = (header(), header());
+    header();
+    let count = (width * height * 3) as usize;
+    let mut image = vec![0; count];
+    if plain {
+        for sample in &mut image {
+            *sample = integer(tokens.next()) as u8;
         }
+    } else {
+        let rest = &bytes[(tokens.at + 1).min(bytes.len())..];
+        let len = rest.len().min(count);
+        image[..len].copy_from_slice(&rest[..len]);
     }
-
-    fn parse(&self, bytes: &[u8]) -> Vec<u8> {
-        let mut tokens = Tokens { bytes, at: 0 };
-        tokens.next();
-        let integer = if self.stage == Stage::Atoi {
-            atoi
-        } else {
-            own_integer
-        };
-        let mut header = || integer(tokens.next());
-        let (width, height) = (header(), header());
-        header();
-        let count = (width * height * 3) as usize;
-        let mut image = vec![0; count];
-        if self.picture.plain {
-            for sample in &mut image {
-                *sample = integer(tokens.next()) as u8;
-            }
-        } else {
-            let rest = &bytes[(tokens.at + 1).min(bytes.len())..];
-            let len = rest.len().min(count);
-            image[..len].copy_from_slice(&rest[..len]);
-        }
-        image
-    }
+    image
 }
 
 /// Tokens between white space; comments in front of one are skipped.

@@ -7,129 +7,56 @@
 //! which leaves mapped ones alone.
 #![expect(unsafe_code, reason = "maps files")]
 
-use std::ffi::c_void;
 use std::fs::File;
 
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
+use memmap2::{Advice, Mmap, MmapOptions};
 
 use super::sink::Sink;
+use crate::case::{Contender, Work};
 use crate::corpus::{CorpusFile, word_sum};
-use crate::error::{Error, Result};
-use crate::measure::{Contender, Work};
-use crate::memory::Destination;
+use crate::error::{Context, Result};
+use crate::files::open_buffered;
 
 /// The study's window.
-const WINDOW_BYTES: usize = 128 << 10;
+pub(super) const WINDOW_BYTES: usize = 128 << 10;
 
-/// What is done with mapped bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum MapStyle {
-    /// Windows of 128 KiB, each mapped, copied (or decoded) and unmapped.
-    Windows,
-    /// The whole file mapped and copied (or decoded).
-    Copy,
-    /// The whole file mapped and every byte looked at, nothing copied: the use in place.
-    Touch,
-}
-
-/// A mapping rival.
-pub(crate) struct Mapped {
-    file: CorpusFile,
-    style: MapStyle,
-}
-
-impl Mapped {
-    pub(crate) fn new(file: &CorpusFile, style: MapStyle) -> Mapped {
-        Mapped {
-            file: file.clone(),
-            style,
-        }
-    }
-}
-
-impl Contender for Mapped {
-    fn name(&self) -> String {
-        match self.style {
-            MapStyle::Windows => "map-windows",
-            MapStyle::Copy => "map-copy",
-            MapStyle::Touch => "map-touch",
-        }
-        .into()
-    }
-
-    fn run(&mut self, destination: &mut Destination) -> Result<Work> {
-        let path = &self.file.path;
-        let file = File::open(path).map_err(|error| Error::file("open", path, error))?;
-        let stored_len = self.file.stored_len as usize;
-        let mut work = Work {
-            bytes: self.file.raw_len,
-            requests: 1,
-            ..Work::default()
-        };
-        if self.style == MapStyle::Touch {
-            work.digest = Some(word_sum(Mapping::new(&file, 0, stored_len)?.bytes()));
-            return Ok(work);
-        }
-        let window = match self.style {
-            MapStyle::Windows => WINDOW_BYTES,
-            _ => stored_len.max(1),
-        };
-        let raw = &mut destination[..self.file.raw_len as usize];
-        let mut sink = Sink::new(self.file.form.codec(), raw)?;
-        let mut offset = 0;
-        while offset < stored_len {
-            let len = window.min(stored_len - offset);
-            let mapping = Mapping::new(&file, offset as u64, len)?;
+/// Windows of so many bytes, each mapped, copied (or decoded) and unmapped.
+pub(super) fn copied(name: &str, corpus: &CorpusFile, window: usize) -> Contender {
+    let corpus = corpus.clone();
+    Contender::new(name, move |destination| {
+        let file = open_buffered(&corpus.path)?;
+        let raw = &mut destination[..corpus.raw_len as usize];
+        let mut sink = Sink::new(corpus.form.codec(), raw)?;
+        let stored_len = corpus.stored_len as usize;
+        for offset in (0..stored_len).step_by(window.max(1)) {
+            let mapping = map(&file, offset, window.min(stored_len - offset))?;
             // Piece by piece also out of a whole mapping: the library's copy of many megabytes at
             // once takes four pages in turn, which defeats the kernel's read-ahead (measured: 18
             // MB/s instead of 700).
-            mapping
-                .bytes()
-                .chunks(WINDOW_BYTES)
-                .try_for_each(|piece| sink.take(piece))?;
-            offset += len;
+            let mut pieces = mapping.chunks(WINDOW_BYTES);
+            pieces.try_for_each(|piece| sink.take(piece))?;
         }
-        work.bytes = sink.finish()?;
-        Ok(work)
-    }
+        Ok(Work::of(sink.finish()?, 1))
+    })
 }
 
-/// A part of a file in memory, unmapped on drop.
-struct Mapping {
-    start: *mut c_void,
-    len: usize,
+/// The whole file mapped and every byte looked at, nothing copied: the use in place.
+pub(super) fn touched(corpus: &CorpusFile) -> Contender {
+    let corpus = corpus.clone();
+    Contender::new("map-touch", move |_| {
+        let file = open_buffered(&corpus.path)?;
+        let sum = word_sum(&map(&file, 0, corpus.stored_len as usize)?);
+        Ok(Work::of(corpus.raw_len, 1).with_digest(sum))
+    })
 }
 
-impl Mapping {
-    fn new(file: &File, offset: u64, len: usize) -> Result<Mapping> {
-        // SAFETY: a fresh read-only mapping at an address of the kernel's choice.
-        let start = unsafe {
-            mmap(
-                std::ptr::null_mut(),
-                len,
-                ProtFlags::READ,
-                MapFlags::SHARED,
-                file,
-                offset,
-            )
-        }
-        .map_err(|error| Error::io("map a file", error))?;
-        // SAFETY: the mapping just made; the advice changes no content, and whether it is taken is
-        // a matter of speed.
-        let _ = unsafe { madvise(start, len, Advice::Sequential) };
-        Ok(Mapping { start, len })
-    }
-
-    fn bytes(&self) -> &[u8] {
-        // SAFETY: mapped readable for `len` bytes until drop; nobody shrinks the file (see the
-        // module's header).
-        unsafe { std::slice::from_raw_parts(self.start.cast(), self.len) }
-    }
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: mapped in `new` with this length; the borrows of `bytes` have ended.
-        let _ = unsafe { munmap(self.start, self.len) };
-    }
+/// Maps a part of a file that is read from its beginning to its end.
+fn map(file: &File, offset: usize, len: usize) -> Result<Mmap> {
+    let mut options = MmapOptions::new();
+    // SAFETY: the file does not shrink (see the module's header).
+    let map = unsafe { options.offset(offset as u64).len(len).map(file) };
+    let map = map.what("map a file")?;
+    // The advice changes no content; without it the reads are slower.
+    let _ = map.advise(Advice::Sequential);
+    Ok(map)
 }

@@ -3,7 +3,7 @@
 
 use millstream_codec::{CodecId, StreamDecoder, stream_decoder};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, ensure};
 
 /// Takes a file's stored bytes piece by piece, in order.
 pub(crate) struct Sink<'a> {
@@ -18,7 +18,7 @@ impl<'a> Sink<'a> {
     pub(crate) fn new(codec: CodecId, destination: &'a mut [u8]) -> Result<Sink<'a>> {
         let decoder = match codec {
             CodecId::STORED => None,
-            codec => Some(stream_decoder(codec).map_err(|error| Error::new(error.to_string()))?),
+            codec => Some(stream_decoder(codec)?),
         };
         Ok(Sink {
             destination,
@@ -32,20 +32,16 @@ impl<'a> Sink<'a> {
     pub(crate) fn take(&mut self, mut piece: &[u8]) -> Result<()> {
         let Some(decoder) = &mut self.decoder else {
             let room = &mut self.destination[self.produced..];
-            if piece.len() > room.len() {
-                return Err(Error::new("the file is longer than its record says"));
-            }
+            let fits = piece.len() <= room.len();
+            ensure(fits, "the file is longer than its record says")?;
             room[..piece.len()].copy_from_slice(piece);
             self.produced += piece.len();
             return Ok(());
         };
         while !piece.is_empty() {
-            let progress = decoder
-                .decode(piece, &mut self.destination[self.produced..])
-                .map_err(|error| Error::new(error.to_string()))?;
-            if progress.consumed == 0 && progress.produced == 0 {
-                return Err(Error::new("a decoder makes no progress"));
-            }
+            let progress = decoder.decode(piece, &mut self.destination[self.produced..])?;
+            let goes_on = progress.consumed > 0 || progress.produced > 0;
+            ensure(goes_on, "a decoder makes no progress")?;
             piece = &piece[progress.consumed..];
             self.produced += progress.produced;
             self.at_end = progress.at_end;
@@ -58,23 +54,17 @@ impl<'a> Sink<'a> {
         if let Some(decoder) = &mut self.decoder {
             // What the decoder still holds back comes out without input.
             while !self.at_end {
-                let progress = decoder
-                    .decode(&[], &mut self.destination[self.produced..])
-                    .map_err(|error| Error::new(error.to_string()))?;
+                let progress = decoder.decode(&[], &mut self.destination[self.produced..])?;
                 self.produced += progress.produced;
                 self.at_end = progress.at_end;
-                if progress.produced == 0 && !progress.at_end {
-                    return Err(Error::new("the stream ends early"));
-                }
+                let goes_on = progress.produced > 0 || progress.at_end;
+                ensure(goes_on, "the stream ends early")?;
             }
         }
-        if self.produced != self.destination.len() {
-            return Err(Error::new(format!(
-                "{} raw bytes instead of {}",
-                self.produced,
-                self.destination.len()
-            )));
+        let (got, want) = (self.produced, self.destination.len());
+        match got == want {
+            true => Ok(got as u64),
+            false => Err(Error::new(format!("{got} raw bytes instead of {want}"))),
         }
-        Ok(self.produced as u64)
     }
 }

@@ -9,25 +9,23 @@ use std::time::{Duration, Instant};
 
 use millstream::Access;
 
-use super::{PageHashes, WORKLOAD, random_jobs};
+use super::ours::{Ready, read_of};
 use crate::busy::Hogs;
+use crate::case::{Contender, Work};
 use crate::cold;
 use crate::corpus::CorpusFile;
 use crate::error::Result;
+use crate::lend::Loan;
 use crate::memory::Destination;
-use crate::ours::{Loan, Ready, Setup, read_of};
-use crate::rows::{Metric, Params, Row};
-use crate::stats;
-use crate::workload::Session;
+use crate::requests::cells::{PageHashes, WORKLOAD, percentiles, random_jobs};
+use crate::rows::Metric;
+use crate::session::Session;
+use crate::setup::Setup;
 
 /// Median over the frames of a run.
-pub(crate) const P50: Metric = Metric::lower("submit-p50", "us");
+const P50: Metric = Metric::lower("submit-p50", "us");
 /// 99th percentile over the frames of a run.
-pub(crate) const P99: Metric = Metric::lower("submit-p99", "us");
-
-/// Name of the case.
-pub(crate) const CASE: &str = "frame submits 16 x 64K, busy cores";
-
+const P99: Metric = Metric::lower("submit-p99", "us");
 /// Requests of a frame.
 const REQUESTS: usize = 16;
 /// Bytes of a request.
@@ -35,7 +33,7 @@ const REQUEST_BYTES: usize = 64 << 10;
 const FRAMES_PER_SECOND: u32 = 120;
 /// Frames of a run: p99 stands on ten of them.
 const FRAMES: usize = 1000;
-const QUICK_FRAMES: usize = 200;
+const QUICK_FRAMES: usize = 80;
 /// Frames ahead of the counted ones.
 const WARM_UP_FRAMES: usize = 16;
 /// A run takes more than eight seconds.
@@ -43,13 +41,15 @@ const RUNS_MAX: usize = 5;
 
 /// Runs the case.
 pub(super) fn run(session: &mut Session<'_>, file: &CorpusFile, pages: &PageHashes) -> Result<()> {
-    if !session.wants(CASE) {
+    let name = "frame submits 16 x 64K, busy cores";
+    let Some(mut case) = session.begin(WORKLOAD, name) else {
         return Ok(());
-    }
-    session.say(&format!("{WORKLOAD}: {CASE}"));
+    };
     cold::drop_path(&file.path)?;
+    case.runs = case.runs.min(RUNS_MAX);
+    case.warm_up = false;
     let frames = session.size(FRAMES, QUICK_FRAMES);
-    let mut systems = Vec::new();
+    let hogs = Hogs::start()?;
     for (name, preempting) in [("millstream", false), ("millstream-preempting", true)] {
         let setup = Setup {
             access: Access::Direct,
@@ -57,29 +57,18 @@ pub(super) fn run(session: &mut Session<'_>, file: &CorpusFile, pages: &PageHash
             ..Setup::default()
         };
         let ready = Ready::new(&file.path, setup, false, REQUESTS)?;
-        systems.push((name, ready, Vec::new(), Vec::new()));
+        let (file, pages) = (file.clone(), pages.clone());
+        let mut seed = 0;
+        let contender = Contender::new(name, move |_| {
+            seed += 1;
+            let mut held_ns = frame_thread(&ready, &file, &pages, frames, seed)?;
+            Ok(Work::figures(percentiles(P50, P99, &mut held_ns)))
+        });
+        let contender = contender.with("requests", REQUESTS).with("frames", frames);
+        let contender = contender.with("frames_per_second", FRAMES_PER_SECOND);
+        case.push(contender.with("spinning_threads", hogs.count()));
     }
-    let hogs = Hogs::start()?;
-    let params = Params::from([
-        ("requests".into(), REQUESTS.into()),
-        ("frames".into(), frames.into()),
-        ("frames_per_second".into(), FRAMES_PER_SECOND.into()),
-        ("spinning_threads".into(), hogs.count().into()),
-    ]);
-    for run in 0..session.runs().min(RUNS_MAX) {
-        for (_, ready, p50, p99) in &mut systems {
-            let mut held_ns = frame_thread(ready, file, pages, frames, run as u64)?;
-            p50.push(stats::percentile(&mut held_ns, 0.5) as f64 / 1e3);
-            p99.push(stats::percentile(&mut held_ns, 0.99) as f64 / 1e3);
-        }
-    }
-    drop(hogs);
-    let rows = systems.into_iter().flat_map(|(name, _, p50, p99)| {
-        [(P50, p50), (P99, p99)].map(|(metric, samples)| {
-            Row::figures(WORKLOAD, CASE, name, metric, samples, params.clone())
-        })
-    });
-    session.keep(rows.collect())
+    session.run(case, &mut Destination::new(0)?).map(drop)
 }
 
 /// One run; returns the nanoseconds that each frame was held.
@@ -121,22 +110,4 @@ fn frame_thread(
         }
     }
     Ok(held_ns)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::corpus::{Corpus, Form};
-
-    #[test]
-    fn every_counted_frame_has_its_time() {
-        let folder = tempfile::tempdir().unwrap();
-        let corpus = Corpus::open(Some(folder.path())).unwrap();
-        let file = corpus.big(3 << 20, Form::Stored).unwrap();
-        let pages = PageHashes::of(&file.path).unwrap();
-        let ready = Ready::new(&file.path, Setup::default(), false, REQUESTS).unwrap();
-        let held_ns = frame_thread(&ready, &file, &pages, 4, 0).unwrap();
-        assert_eq!(held_ns.len(), 4);
-        assert!(held_ns.iter().all(|ns| *ns > 0));
-    }
 }

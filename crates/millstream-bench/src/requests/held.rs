@@ -4,212 +4,146 @@
 //! Only the calls that the caller's own thread makes count, not the time until the bytes are
 //! there; but they are awaited and checked.
 
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::AsRawFd as _;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use super::ring_reads::open_for;
-use super::{Mode, PageHashes, WORKLOAD, random_jobs};
+use millstream::{FileOptions, Storage};
+
+use super::ours::{Ready, read_of};
 use crate::busy::Hogs;
+use crate::case::Contender;
 use crate::cold;
 use crate::corpus::CorpusFile;
-use crate::error::Result;
+use crate::error::{Result, ensure};
+use crate::files::open_buffered;
+use crate::lend::Loan;
 use crate::limits;
-use crate::measure::{Case, Contender, Work};
 use crate::memory::Destination;
-use crate::ours;
-use crate::read::open_buffered;
+use crate::requests::cells::{Mode, PageHashes, WORKLOAD, held_work, random_jobs};
 use crate::ring::{BareRing, ReadJob};
-use crate::rows::Metric;
-use crate::stats;
-use crate::workload::{Field, Session};
-
-/// All calls together.
-pub(crate) const TOTAL: Metric = Metric::lower("held", "ms");
-/// 99th percentile of one call.
-pub(crate) const CALL_P99: Metric = Metric::lower("held-p99", "us");
-/// Longest call.
-pub(crate) const CALL_MAX: Metric = Metric::lower("held-max", "us");
+use crate::session::Session;
+use crate::setup::Setup;
 
 /// Reads, in a quick run as well: the 99th percentile of fewer would be the longest.
 const READS: usize = 100;
 /// Bytes of each.
 const READ_BYTES: usize = 1 << 20;
-
-/// Figures of a list of calls.
-pub(crate) fn figures(mut held_ns: Vec<u64>) -> Vec<(Metric, f64)> {
-    let total = held_ns.iter().sum::<u64>() as f64 / 1e6;
-    let p99 = stats::percentile(&mut held_ns, 0.99) as f64 / 1e3;
-    let max = held_ns.last().copied().unwrap_or(0) as f64 / 1e3;
-    vec![(TOTAL, total), (CALL_P99, p99), (CALL_MAX, max)]
-}
-
-/// The bare ring, submitted read by read.
-struct RingHeld {
-    fd: OwnedFd,
-    ring: BareRing,
-    jobs: Vec<ReadJob>,
-    offload: bool,
-}
-
-impl Contender for RingHeld {
-    fn name(&self) -> String {
-        if self.offload { "ring-async" } else { "ring" }.into()
-    }
-
-    fn run(&mut self, destination: &mut Destination) -> Result<Work> {
-        let files = [self.fd.as_raw_fd()];
-        let held = self
-            .ring
-            .submit_each(&files, &self.jobs, destination, self.offload)?;
-        Ok(Work {
-            requests: self.jobs.len() as u64,
-            extra: figures(held),
-            ..Work::default()
-        })
-    }
-}
-
-/// `open` of the standard library.
-struct StdOpens(Vec<PathBuf>);
-
-impl Contender for StdOpens {
-    fn name(&self) -> String {
-        "std".into()
-    }
-
-    fn run(&mut self, _destination: &mut Destination) -> Result<Work> {
-        let mut held = Vec::with_capacity(self.0.len());
-        for path in &self.0 {
-            let start = Instant::now();
-            let file = open_buffered(path)?;
-            held.push(start.elapsed().as_nanos() as u64);
-            // Closed at once, untimed: descriptors are few.
-            drop(file);
-        }
-        Ok(Work {
-            requests: self.0.len() as u64,
-            extra: figures(held),
-            ..Work::default()
-        })
-    }
-}
-
 /// How the name of a case on a busy machine ends.
-pub(crate) const BUSY: &str = ", busy cores";
-
-/// Modes of the cases of reads, and whether the machine is busy.
-const CASES: [(Mode, bool); 3] = [(Mode::Cold, false), (Mode::Warm, false), (Mode::Cold, true)];
-
-/// Names of all cases.
-pub(super) fn case_names(quick: bool) -> Vec<String> {
-    let reads = CASES.map(|(mode, busy)| case_name(mode, busy));
-    let opens = [false, true].map(|busy| opens_name(quick, busy));
-    reads.into_iter().chain(opens).collect()
-}
-
-/// Name of a case of reads.
-fn case_name(mode: Mode, busy: bool) -> String {
-    format!("held {READS} x 1M {}{}", mode.name(), suffix(busy))
-}
-
-/// Name of a case of opens.
-fn opens_name(quick: bool, busy: bool) -> String {
-    format!("held {} opens{}", opens_count(quick), suffix(busy))
-}
-
-fn suffix(busy: bool) -> &'static str {
-    if busy { BUSY } else { "" }
-}
-
-fn opens_count(quick: bool) -> usize {
-    if quick {
-        limits::QUICK_SMALL_COUNT
-    } else {
-        limits::SMALL_COUNT
-    }
-}
+const BUSY: &str = ", busy cores";
+/// Modes of the cases of reads, and how their names end.
+const CASES: [(Mode, &str); 3] = [(Mode::Cold, ""), (Mode::Warm, ""), (Mode::Cold, BUSY)];
 
 /// Runs the cases.
 pub(super) fn run(session: &mut Session<'_>, file: &CorpusFile, pages: &PageHashes) -> Result<()> {
-    let count = READS;
-    let jobs = random_jobs(file.stored_len, READ_BYTES, count, 3);
-    let mut destination = Destination::new(count * READ_BYTES)?;
-    for (mode, busy) in CASES {
-        let name = case_name(mode, busy);
-        if !session.wants(&name) {
+    let jobs = random_jobs(file.stored_len, READ_BYTES, READS, 3);
+    let mut destination = Destination::new(READS * READ_BYTES)?;
+    for (mode, suffix) in CASES {
+        let name = format!("held {READS} x 1M {}{suffix}", mode.name());
+        let Some(mut case) = session.begin(WORKLOAD, name) else {
             continue;
-        }
-        let mut field = Field::new(WORKLOAD, &name);
-        for offload in [false, true] {
-            let ring = BareRing::new(count).and_then(|ring| {
-                Ok(RingHeld {
-                    fd: open_for(file, mode)?,
-                    ring,
-                    jobs: jobs.clone(),
-                    offload,
-                })
-            });
-            field.try_add(if offload { "ring-async" } else { "ring" }, ring);
-        }
-        session.peers.held(&mut field, file, mode, &jobs);
-        ours::held_contenders(&mut field, file, &jobs);
-        let case = Case {
-            workload: WORKLOAD,
-            name,
-            runs: session.runs(),
-            warm_up: true,
-            destination_len: jobs.len() * READ_BYTES,
-            prepare: &|| match mode {
-                Mode::Warm => cold::warm_path(&file.path),
-                _ => cold::drop_path(&file.path),
-            },
-            check: &|bytes, _| pages.check(&jobs, bytes),
-            figures: &|_, _| Vec::new(),
-            limit_by: None,
         };
-        session.keep(field.skipped)?;
-        let _hogs = busy.then(Hogs::start).transpose()?;
-        session.case(&case, field.contenders, &mut destination)?;
+        for (name, offload) in [("ring", false), ("ring-async", true)] {
+            case.try_push(name, ring(name, file, mode, &jobs, offload));
+        }
+        session.peers.held(&mut case, file, mode, &jobs);
+        case.push(ours(file, &jobs));
+        case.prepare(|| match mode {
+            Mode::Warm => cold::warm_path(&file.path),
+            _ => cold::drop_path(&file.path),
+        });
+        case.check(READS * READ_BYTES, |bytes, _| pages.check(&jobs, bytes));
+        let _hogs = (suffix == BUSY).then(Hogs::start).transpose()?;
+        session.run(case, &mut destination)?;
     }
-    [false, true]
-        .into_iter()
-        .try_for_each(|busy| opens(session, busy))
+    let count = session.size(limits::SMALL_COUNT, limits::QUICK_SMALL_COUNT);
+    for suffix in ["", BUSY] {
+        let name = format!("held {count} opens{suffix}");
+        let Some(mut case) = session.begin(WORKLOAD, name) else {
+            continue;
+        };
+        let small = session.corpus.small(count)?;
+        let paths: Vec<PathBuf> = small.into_iter().map(|file| file.path).collect();
+        case.push(std_opens(paths.clone()));
+        case.push(our_opens(paths));
+        case.check(0, |_, work| {
+            ensure(work.requests == count as u64, "not every file was opened")
+        });
+        let _hogs = (suffix == BUSY).then(Hogs::start).transpose()?;
+        session.run(case, &mut destination)?;
+    }
+    Ok(())
 }
 
-fn opens(session: &mut Session<'_>, busy: bool) -> Result<()> {
-    let name = opens_name(session.options.quick, busy);
-    if !session.wants(&name) {
-        return Ok(());
-    }
-    let count = opens_count(session.options.quick);
-    let paths: Vec<PathBuf> = session
-        .corpus
-        .small(count)?
-        .into_iter()
-        .map(|file| file.path)
-        .collect();
-    let mut field = Field::new(WORKLOAD, &name);
-    field.add(StdOpens(paths.clone()));
-    ours::open_contenders(&mut field, &paths);
-    let case = Case {
-        workload: WORKLOAD,
-        name,
-        runs: session.runs(),
-        warm_up: true,
-        destination_len: 0,
-        prepare: &|| Ok(()),
-        check: &|_, work| {
-            if work.requests == count as u64 {
-                Ok(())
-            } else {
-                Err(crate::error::Error::new("not every file was opened"))
-            }
-        },
-        figures: &|_, _| Vec::new(),
-        limit_by: None,
+/// The bare ring, submitted read by read.
+fn ring(
+    name: &str,
+    file: &CorpusFile,
+    mode: Mode,
+    jobs: &[ReadJob],
+    offload: bool,
+) -> Result<Contender> {
+    let (fd, jobs) = (mode.open(file)?, jobs.to_vec());
+    let mut ring = BareRing::new(jobs.len())?;
+    Ok(Contender::new(name, move |destination| {
+        let held_ns = ring.submit_each(fd.as_raw_fd(), &jobs, destination, offload)?;
+        Ok(held_work(held_ns, jobs.len()))
+    }))
+}
+
+/// Reads added one by one, then submitted.
+fn ours(file: &CorpusFile, jobs: &[ReadJob]) -> Contender {
+    let (path, jobs) = (file.path.clone(), jobs.to_vec());
+    let count = jobs.len();
+    let make = move || Ready::new(&path, Setup::default(), false, count);
+    let run = move |ready: &mut Ready, destination: &mut Destination| {
+        let loan = Loan::new(destination, vec![ready.queue.clone()]);
+        let mut batch = loan.batch(0);
+        let mut held_ns = Vec::with_capacity(count + 1);
+        for job in &jobs {
+            let start = Instant::now();
+            batch.detach(read_of(ready.file, job), job.range())?;
+            held_ns.push(start.elapsed().as_nanos() as u64);
+        }
+        let start = Instant::now();
+        batch.submit();
+        held_ns.push(start.elapsed().as_nanos() as u64);
+        drop(batch);
+        loan.finish()?;
+        Ok(held_work(held_ns, count))
     };
-    session.keep(field.skipped)?;
-    let _hogs = busy.then(Hogs::start).transpose()?;
-    session.case(&case, field.contenders, &mut Destination::new(0)?)
+    Contender::prepared("millstream", make, run)
+}
+
+/// `open` of the standard library.
+fn std_opens(paths: Vec<PathBuf>) -> Contender {
+    Contender::new("std", move |_| {
+        let mut held_ns = Vec::with_capacity(paths.len());
+        for path in &paths {
+            let start = Instant::now();
+            let file = open_buffered(path)?;
+            held_ns.push(start.elapsed().as_nanos() as u64);
+            // Closed at once, untimed: descriptors are few.
+            drop(file);
+        }
+        Ok(held_work(held_ns, paths.len()))
+    })
+}
+
+fn our_opens(paths: Vec<PathBuf>) -> Contender {
+    let make = || Setup::default().storage();
+    let run = move |storage: &mut Storage, _: &mut Destination| {
+        let mut held_ns = Vec::with_capacity(paths.len());
+        let mut files = Vec::with_capacity(paths.len());
+        for path in &paths {
+            let start = Instant::now();
+            files.push(storage.open(path, FileOptions::default()));
+            held_ns.push(start.elapsed().as_nanos() as u64);
+        }
+        for file in &files {
+            storage.opened(*file)?.wait()?;
+        }
+        Ok(held_work(held_ns, files.len()))
+    };
+    Contender::prepared("millstream", make, run)
 }

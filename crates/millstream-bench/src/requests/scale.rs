@@ -9,38 +9,48 @@
 //! sparse file past the cache, which costs a write to memory and nothing of the disk.
 
 use std::fs::File;
+use std::io::Read as _;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use millstream::{Access, FileId, FileOptions, Queue, Read, Storage};
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::{CPU, IOPS, WORKLOAD, heat};
+use super::ours::{one_range, submit_all};
+use crate::case::{Case, Contender, Work};
 use crate::clock::Moment;
-use crate::corpus::CorpusFile;
-use crate::error::{Error, Result};
-use crate::measure::{Case, Contender, Work};
+use crate::error::{Context, Error, Result, ensure};
+use crate::files::{make_folder, open_buffered, remove};
+use crate::lend::Loan;
 use crate::memory::Destination;
 use crate::null_device::{self, COST};
-use crate::ours::{Loan, Setup, queue_for};
-use crate::packages;
-use crate::read::Straight;
-use crate::rows::{Metric, Params, Row};
+use crate::packages::batch::{LOOKUP, made_folder};
+use crate::packages::tables::Names;
+use crate::read::rings::straight;
+use crate::requests::cells::{CPU, IOPS, RATE, WORKLOAD};
+use crate::rows::{Metric, Params, Row, is_ours};
+use crate::session::Session;
+use crate::setup::{Setup, queue_for};
 use crate::stats;
-use crate::workload::{Field, Session};
 
 /// The power of the count with which the total time grows.
-pub(crate) const EXPONENT: Metric = Metric::lower("exponent", "power");
-/// How a case of this kind begins.
-const PREFIX: &str = "scale ";
-
-const REQUESTS: [usize; 5] = [100, 1_000, 10_000, 100_000, 1_000_000];
-const FILES: [usize; 4] = [100, 1_000, 10_000, 100_000];
-const ENTRIES: [usize; 5] = [100, 1_000, 10_000, 100_000, 1_000_000];
-const SIDES: [usize; 4] = [1, 2, 4, 8];
-const SIZES: [u64; 6] = [4 << 10, 64 << 10, 1 << 20, 16 << 20, 256 << 20, 4 << 30];
-/// In a quick run the largest of each series are left out.
-const QUICK_LEFT_OUT: usize = 2;
+const EXPONENT: Metric = Metric::lower("exponent", "power");
+const QUEUES: &[u64] = &[1, 2, 4, 8];
+/// The series: the word in their cases' names, counts, and how many of these a quick run leaves
+/// out.
+const SERIES: [(&str, &[u64], usize); 6] = [
+    ("requests", &[100, 1_000, 10_000, 100_000, 1_000_000], 2),
+    ("queues", QUEUES, 0),
+    ("producers", QUEUES, 0),
+    ("files", &[100, 1_000, 10_000, 100_000], 2),
+    ("entries", &[100, 1_000, 10_000, 100_000, 1_000_000], 2),
+    (
+        "size",
+        &[4 << 10, 64 << 10, 1 << 20, 16 << 20, 256 << 20, 4 << 30],
+        2,
+    ),
+];
 /// Counted runs of a case.
 const RUNS_MAX: usize = 5;
 /// Bytes of a request on the device that does nothing: one of its blocks.
@@ -52,229 +62,189 @@ const QUICK_SHARED_REQUESTS: usize = 20_000;
 /// of one file.
 const LINKED_FILES: usize = 100;
 const LINKED_BYTES: usize = 1 << 10;
-/// Requests of a batch.
-const BATCH: usize = 256;
-
-/// The series, by the word in their cases' names.
-const SERIES: [&str; 6] = [
-    "requests",
-    "queues",
-    "producers",
-    "files",
-    "entries",
-    "size",
-];
-
-fn case_name(series: &str, count: u64) -> String {
-    format!("{PREFIX}{series} {count}")
-}
 
 /// Runs the series.
 pub(super) fn run(session: &mut Session<'_>) -> Result<()> {
-    for series in SERIES {
-        if !session.wants(&format!("{PREFIX}{series} ")) {
+    for (series, counts, left_out) in SERIES {
+        if !session.wants(&format!("scale {series} ")) {
             continue;
         }
-        session.say(&format!("{WORKLOAD}: {PREFIX}{series}"));
-        let points = match series {
-            "requests" => requests(session),
-            "queues" => sides(session, series, false),
-            "producers" => sides(session, series, true),
-            "files" => files(session),
-            "entries" => entries(session),
-            _ => sizes(session),
-        };
-        match points {
-            Ok(points) => session.keep(fit(series, &points))?,
+        session.say(&format!("{WORKLOAD}: scale {series}"));
+        let left_out = session.size(0, left_out);
+        let counts = &counts[..counts.len() - left_out];
+        let name = format!("scale {series} fit");
+        match points(session, series, counts) {
+            Ok(points) => {
+                let row = fit(&name, &points);
+                session.keep(vec![row])?;
+            }
             Err(error) => {
-                let name = format!("{PREFIX}{series} fit");
                 session.fail(format!("{WORKLOAD} {name} millstream: {error}"));
-                let why = error.to_string();
-                session.keep(vec![Row::skipped(WORKLOAD, &name, "millstream", &why)])?;
+                session.skip(WORKLOAD, &name, "millstream", &error)?;
             }
         }
     }
     Ok(())
-}
-
-/// Counts of a series, fewer in a quick run.
-fn counts<T: Copy>(session: &Session<'_>, all: &[T]) -> Vec<T> {
-    let left_out = session.size(0, QUICK_LEFT_OUT);
-    all[..all.len() - left_out].to_vec()
-}
-
-fn runs(session: &Session<'_>) -> usize {
-    session.runs().min(RUNS_MAX)
 }
 
 /// A count, and the total seconds of every run at it.
 type Point = (f64, Vec<f64>);
 
-/// The exponent of every run over the points, as one row.
-fn fit(series: &str, points: &[Point]) -> Vec<Row> {
-    let runs = points
-        .iter()
-        .map(|(_, seconds)| seconds.len())
-        .min()
-        .unwrap_or(0);
-    let samples: Vec<f64> = (0..runs)
-        .filter_map(|run| {
-            let logs = points
-                .iter()
-                .map(|(count, all)| (count.ln(), all[run].ln()));
-            stats::slope(&logs.collect::<Vec<_>>())
-        })
-        .collect();
-    let name = format!("{PREFIX}{series} fit");
-    let params = Params::from([("points".into(), points.len().into())]);
-    vec![Row::figures(
-        WORKLOAD,
-        &name,
-        "millstream",
-        EXPONENT,
-        samples,
-        params,
-    )]
+/// Runs the cases of a series.
+fn points(session: &mut Session<'_>, series: &str, counts: &[u64]) -> Result<Vec<Point>> {
+    let most = counts.last().copied().unwrap_or(0) as usize;
+    let folder = session.corpus.folder().to_owned();
+    let shared = session.size(SHARED_REQUESTS, QUICK_SHARED_REQUESTS);
+    let destination_len = match series {
+        "requests" => most * NULL_BYTES,
+        "queues" | "producers" => shared * NULL_BYTES,
+        "files" => most * LINKED_BYTES,
+        "size" => most,
+        _ => 0,
+    };
+    let mut destination = Destination::new(destination_len)?;
+    let null = Rc::new(null_device::storage(None)?);
+    let links = match series {
+        "files" => links(&folder.join("scale-links"), most)?,
+        _ => Vec::new(),
+    };
+    let sparse = folder.join("scale-sparse");
+    if series == "size" {
+        let made = File::create(&sparse).and_then(|file| file.set_len(most as u64));
+        made.on("make", &sparse)?;
+    }
+    let mut points = Vec::new();
+    for &count in counts {
+        let name = format!("scale {series} {count}");
+        let mut case = Case::new(WORKLOAD, name, session.runs().min(RUNS_MAX));
+        // What the metric that tells the time is of: seconds are this over the metric, or times it.
+        let amount = match series {
+            "requests" => requests(&mut case, count as usize, &null),
+            "queues" => sides(&mut case, count as usize, shared, &null, false),
+            "producers" => sides(&mut case, count as usize, shared, &null, true),
+            "files" => files(&mut case, &links[..count as usize]),
+            "entries" => entries(&mut case, count as usize, session)?,
+            _ => size(&mut case, count as usize, &sparse),
+        };
+        let rows = session.run(case, &mut destination)?;
+        points.push((count as f64, seconds_of(&rows, amount)?));
+    }
+    if series == "size" {
+        remove(&sparse)?;
+    }
+    Ok(points)
 }
 
-fn figure(series: &str, count: u64, metric: Metric, samples: Vec<f64>) -> Row {
-    let params = Params::from([("count".into(), count.into())]);
-    let name = case_name(series, count);
-    Row::figures(WORKLOAD, &name, "millstream", metric, samples, params)
+/// How the seconds of a run are found from a metric.
+type Seconds = (Metric, fn(f64, f64) -> f64, f64);
+
+/// Total seconds of our runs.
+fn seconds_of(rows: &[Row], (metric, seconds, amount): Seconds) -> Result<Vec<f64>> {
+    let mut ours = rows.iter().filter(|row| is_ours(&row.contender));
+    let samples = ours.find_map(|row| row.samples_of(metric.name));
+    let samples = samples.ok_or_else(|| Error::new("a case of the series has no figures"))?;
+    Ok(samples.iter().map(|it| seconds(amount, *it)).collect())
+}
+
+/// The exponent of every run over the points.
+fn fit(name: &str, points: &[Point]) -> Row {
+    let runs = points.iter().map(|(_, seconds)| seconds.len()).min();
+    let slope = |run: usize| {
+        let logs = points
+            .iter()
+            .map(|(count, all)| (count.ln(), all[run].ln()));
+        stats::slope(&logs.collect::<Vec<_>>())
+    };
+    let samples = (0..runs.unwrap_or(0)).filter_map(slope).collect();
+    let params = Params::from([("points".into(), points.len().into())]);
+    Row::figures(WORKLOAD, name, "millstream", EXPONENT, samples, params)
 }
 
 /// All requests submitted at once, on a device that does nothing.
-fn requests(session: &mut Session<'_>) -> Result<Vec<Point>> {
-    let (storage, file) = null_device::storage(None)?;
-    let mut points = Vec::new();
-    for count in counts(session, &REQUESTS) {
-        let mut destination = Destination::new(count * NULL_BYTES)?;
-        let (mut seconds, mut cost) = (Vec::new(), Vec::new());
-        // Few requests are over in microseconds: many times, then.
-        let times = (10_000 / count).max(1);
-        for run in 0..=runs(session) {
-            let queue = queue_for(&storage, count)?;
-            let loan = Loan::new(&mut destination, vec![queue]);
-            let start = Moment::now();
-            for _ in 0..times {
-                submit(&loan, 0, file, 0..count)?;
-                loan.drain()?;
-            }
-            let span = start.elapsed();
-            loan.finish()?;
-            // One run goes ahead: it grows the tables.
-            if run > 0 {
-                seconds.push(span.wall / times as f64);
-                cost.push(span.cpu * 1e9 / (times * count) as f64);
-            }
+fn requests(case: &mut Case<'_>, count: usize, null: &Rc<(Storage, FileId)>) -> Seconds {
+    // Few requests are over in microseconds: many times, then.
+    let times = (10_000 / count).max(1);
+    let null = Rc::clone(null);
+    let run = move |destination: &mut Destination| {
+        let (storage, file) = &*null;
+        let loan = Loan::new(destination, vec![queue_for(storage, count)?]);
+        let start = Moment::now();
+        for _ in 0..times {
+            submit(&loan, 0, *file, 0..count)?;
+            loan.drain()?;
         }
-        session.keep(vec![figure("requests", count as u64, COST, cost)])?;
-        points.push((count as f64, seconds));
-    }
-    Ok(points)
+        let span = start.elapsed();
+        loan.finish()?;
+        let each = 1e9 / (times * count) as f64;
+        Ok(Work::figures(vec![
+            (COST, span.cpu * each),
+            (TIME, span.wall * each),
+        ]))
+    };
+    case.push(Contender::new("millstream", run).with("count", count));
+    (TIME, |count, each| count * each / 1e9, count as f64)
 }
+
+/// Time of a request by the wall.
+const TIME: Metric = Metric::lower("time", "ns/request");
 
 /// Submits the requests of these numbers, each with a place of its own.
 fn submit(loan: &Loan<'_>, queue: usize, file: FileId, numbers: Range<usize>) -> Result<()> {
-    let mut batch = loan.batch(queue);
-    for number in numbers {
-        let place = number * NULL_BYTES..(number + 1) * NULL_BYTES;
+    let requests = numbers.map(|number| {
         // Two blocks apart, so that no two of them become one read.
         let offset = (number % (1 << 20) * 2 * NULL_BYTES) as u64;
-        batch.detach(Read::range(file, offset, NULL_BYTES as u64), place)?;
-        if number % BATCH == BATCH - 1 {
-            batch.submit();
-        }
-    }
-    Ok(())
+        let place = number * NULL_BYTES..(number + 1) * NULL_BYTES;
+        (Read::range(file, offset, NULL_BYTES as u64), place)
+    });
+    submit_all(&mut loan.batch(queue), requests)
 }
 
 /// The same requests through 1 to 8 queues, all filled by one thread or each by its own.
-fn sides(session: &mut Session<'_>, series: &str, threads: bool) -> Result<Vec<Point>> {
-    let (storage, file) = null_device::storage(None)?;
-    let total = session.size(SHARED_REQUESTS, QUICK_SHARED_REQUESTS);
-    let mut destination = Destination::new(total * NULL_BYTES)?;
-    let mut points = Vec::new();
-    for count in SIDES {
-        let share = total / count;
-        let (mut seconds, mut cost, mut rate) = (Vec::new(), Vec::new(), Vec::new());
-        for run in 0..=runs(session) {
-            let queues = (0..count).map(|_| queue_for(&storage, share));
-            let loan = Loan::new(&mut destination, queues.collect::<Result<_>>()?);
-            let range = |side: usize| side * share..(side + 1) * share;
-            let start = Moment::now();
-            if threads {
-                std::thread::scope(|scope| {
-                    let loan = &loan;
-                    let side = |side| move || submit(loan, side, file, range(side));
-                    let all: Vec<_> = (0..count).map(|it| scope.spawn(side(it))).collect();
-                    let gone = |_| Err(Error::new("a thread of the benchmark panicked"));
-                    all.into_iter()
-                        .try_for_each(|it| it.join().unwrap_or_else(gone))
-                })?;
-            } else {
-                (0..count).try_for_each(|side| submit(&loan, side, file, range(side)))?;
-            }
-            loan.finish()?;
-            let span = start.elapsed();
-            if run > 0 {
-                seconds.push(span.wall);
-                cost.push(span.cpu * 1e9 / (share * count) as f64);
-                rate.push((share * count) as f64 / span.wall);
-            }
+fn sides(
+    case: &mut Case<'_>,
+    count: usize,
+    total: usize,
+    null: &Rc<(Storage, FileId)>,
+    threads: bool,
+) -> Seconds {
+    let (share, null) = (total / count, Rc::clone(null));
+    let run = move |destination: &mut Destination| {
+        let (storage, file) = (&null.0, null.1);
+        let queues = (0..count).map(|_| queue_for(storage, share));
+        let loan = Loan::new(destination, queues.collect::<Result<_>>()?);
+        let (all, loan_of) = (0..count, &loan);
+        let side = |side| submit(loan_of, side, file, side * share..(side + 1) * share);
+        let start = Moment::now();
+        if threads {
+            std::thread::scope(|scope| {
+                let all: Vec<_> = all.map(|it| scope.spawn(move || side(it))).collect();
+                let gone = |_| Err(Error::new("a thread of the benchmark panicked"));
+                let mut ended = all.into_iter().map(|it| it.join().unwrap_or_else(gone));
+                ended.try_for_each(|ended| ended)
+            })?;
+        } else {
+            all.into_iter().try_for_each(side)?;
         }
-        let rows = vec![
-            figure(series, count as u64, COST, cost),
-            figure(series, count as u64, IOPS, rate),
-        ];
-        session.keep(rows)?;
-        points.push((count as f64, seconds));
-    }
-    Ok(points)
+        loan.finish()?;
+        let (span, requests) = (start.elapsed(), (share * count) as f64);
+        let cost = (COST, span.cpu * 1e9 / requests);
+        Ok(Work::figures(vec![cost, (IOPS, requests / span.wall)]))
+    };
+    case.push(Contender::new("millstream", run).with("count", count));
+    (IOPS, |count, rate| count / rate, (share * count) as f64)
 }
 
 /// Small files behind many names, all cached: what a file costs beyond its bytes.
-fn files(session: &mut Session<'_>) -> Result<Vec<Point>> {
-    let counts = counts(session, &FILES);
-    let most = counts.last().copied().unwrap_or(0);
-    let folder = session.corpus.folder().join("scale-links");
-    let paths = links(&folder, most)?;
-    let mut destination = Destination::new(most * LINKED_BYTES)?;
-    let mut points = Vec::new();
-    for count in counts {
-        let paths = &paths[..count];
-        let mut field = Field::new(WORKLOAD, &case_name("files", count as u64));
-        field.add(StdFiles(paths.to_vec()));
-        field.add(OurFiles(paths.to_vec(), None));
-        let case = Case {
-            workload: WORKLOAD,
-            name: case_name("files", count as u64),
-            runs: runs(session),
-            warm_up: true,
-            destination_len: count * LINKED_BYTES,
-            prepare: &|| Ok(()),
-            check: &|bytes, _| check_links(bytes),
-            figures: &|span, work| {
-                let count = work.requests as f64;
-                vec![(IOPS, count / span.wall), (CPU, span.cpu * 1e6 / count)]
-            },
-            limit_by: None,
-        };
-        let rows = session.case_rows(&case, field.contenders, &mut destination)?;
-        points.push((count as f64, seconds_of(&rows, IOPS, count as f64)));
-    }
-    Ok(points)
-}
-
-/// Total seconds of our runs, from a rate.
-fn seconds_of(rows: &[Row], metric: Metric, amount: f64) -> Vec<f64> {
-    let ours = rows.iter().filter(|row| row.contender == "millstream");
-    let samples = ours.filter_map(|row| row.samples_of(metric.name)).next();
-    samples
-        .unwrap_or_default()
-        .iter()
-        .map(|rate| amount / rate)
-        .collect()
+fn files(case: &mut Case<'_>, paths: &[PathBuf]) -> Seconds {
+    let count = paths.len();
+    case.push(std_files(paths.to_vec()));
+    case.push(our_files(paths.to_vec()));
+    case.check(count * LINKED_BYTES, |bytes, _| check_links(bytes));
+    case.figures(move |span, _| {
+        let count = count as f64;
+        vec![(IOPS, count / span.wall), (CPU, span.cpu * 1e6 / count)]
+    });
+    (IOPS, |count, rate| count / rate, count as f64)
 }
 
 /// Bytes of the small file number `nth`.
@@ -286,7 +256,7 @@ fn linked_bytes(nth: usize) -> Vec<u8> {
 
 /// So many names of the small files, made where they are missing.
 fn links(folder: &Path, count: usize) -> Result<Vec<PathBuf>> {
-    std::fs::create_dir_all(folder).map_err(|error| Error::file("make", folder, error))?;
+    make_folder(folder)?;
     let mut paths = Vec::with_capacity(count);
     for nth in 0..count {
         let path = folder.join(format!("{nth:06}"));
@@ -297,11 +267,10 @@ fn links(folder: &Path, count: usize) -> Result<Vec<PathBuf>> {
             false => std::fs::hard_link(&first, &path),
         };
         match made {
-            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
-                return Err(Error::file("make", &path, error));
-            }
-            _ => paths.push(path),
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+            made => made.on("make", &path)?,
         }
+        paths.push(path);
     }
     Ok(paths)
 }
@@ -310,178 +279,70 @@ fn check_links(bytes: &[u8]) -> Result<()> {
     let hashes: Vec<u64> = (0..LINKED_FILES)
         .map(|nth| xxh3_64(&linked_bytes(nth)))
         .collect();
-    for (nth, piece) in bytes.chunks_exact(LINKED_BYTES).enumerate() {
-        if xxh3_64(piece) != hashes[nth % LINKED_FILES] {
-            return Err(Error::new(format!("other bytes than file {nth} has")));
-        }
-    }
-    Ok(())
+    let mut pieces = bytes.chunks_exact(LINKED_BYTES).zip(hashes.iter().cycle());
+    let right = pieces.all(|(piece, hash)| xxh3_64(piece) == *hash);
+    ensure(right, "other bytes than a file has")
 }
 
 /// One file after the other with the standard library.
-struct StdFiles(Vec<PathBuf>);
-
-impl Contender for StdFiles {
-    fn name(&self) -> String {
-        "std".into()
-    }
-
-    fn run(&mut self, destination: &mut Destination) -> Result<Work> {
-        use std::io::Read as _;
-        for (path, into) in self
-            .0
-            .iter()
-            .zip(destination.chunks_exact_mut(LINKED_BYTES))
-        {
-            let read = File::open(path).and_then(|mut file| file.read_exact(into));
-            read.map_err(|error| Error::file("read", path, error))?;
+fn std_files(paths: Vec<PathBuf>) -> Contender {
+    Contender::new("std", move |destination| {
+        for (path, into) in paths.iter().zip(destination.chunks_exact_mut(LINKED_BYTES)) {
+            open_buffered(path)?.read_exact(into).on("read", path)?;
         }
-        Ok(Work {
-            requests: self.0.len() as u64,
-            ..Work::default()
-        })
-    }
+        Ok(Work::of(0, paths.len()))
+    })
 }
 
 /// All files at once.
-struct OurFiles(Vec<PathBuf>, Option<(Storage, Queue)>);
-
-impl Contender for OurFiles {
-    fn name(&self) -> String {
-        "millstream".into()
-    }
-
-    fn prepare(&mut self) -> Result<()> {
-        self.1 = None;
+fn our_files(paths: Vec<PathBuf>) -> Contender {
+    let count = paths.len();
+    let make = move || {
         let storage = Setup::default().storage()?;
-        let queue = queue_for(&storage, self.0.len())?;
-        self.1 = Some((storage, queue));
-        Ok(())
-    }
-
-    fn run(&mut self, destination: &mut Destination) -> Result<Work> {
-        let Some((storage, queue)) = &self.1 else {
-            return Err(Error::new("run without a preparation"));
-        };
+        let queue = queue_for(&storage, count)?;
+        Ok((storage, queue))
+    };
+    let run = move |(storage, queue): &mut (Storage, Queue), destination: &mut Destination| {
         let loan = Loan::new(destination, vec![queue.clone()]);
-        let mut batch = loan.batch(0);
-        for (nth, path) in self.0.iter().enumerate() {
+        let requests = paths.iter().enumerate().map(|(nth, path)| {
             let request = Read::whole(storage.open(path, FileOptions::default()));
-            batch.detach(request, nth * LINKED_BYTES..(nth + 1) * LINKED_BYTES)?;
-            if nth % BATCH == BATCH - 1 {
-                batch.submit();
-            }
-        }
-        drop(batch);
+            (request, nth * LINKED_BYTES..(nth + 1) * LINKED_BYTES)
+        });
+        submit_all(&mut loan.batch(0), requests)?;
         loan.finish()?;
-        Ok(Work {
-            requests: self.0.len() as u64,
-            ..Work::default()
-        })
-    }
+        Ok(Work::of(0, paths.len()))
+    };
+    Contender::prepared("millstream", make, run)
 }
 
 /// Opening a package and looking up every one of its names once.
-fn entries(session: &mut Session<'_>) -> Result<Vec<Point>> {
-    let folder = packages::made_folder(session)?;
-    let mut points = Vec::new();
-    for count in counts(session, &ENTRIES) {
-        let names = packages::Names::of(&folder, count)?;
-        let (mut seconds, mut cost) = (Vec::new(), Vec::new());
-        for run in 0..=runs(session) {
-            let spent = names.open_and_look_up()?;
-            if run > 0 {
-                seconds.push(spent);
-                cost.push(spent * 1e9 / count as f64);
-            }
-        }
-        session.keep(vec![figure(
-            "entries",
-            count as u64,
-            packages::LOOKUP,
-            cost,
-        )])?;
-        points.push((count as f64, seconds));
-    }
-    Ok(points)
+fn entries(case: &mut Case<'_>, count: usize, session: &Session<'_>) -> Result<Seconds> {
+    let names = Names::of(&made_folder(session)?, count)?;
+    let run = move |_: &mut Destination| {
+        let each = names.open_and_look_up()? * 1e9 / count as f64;
+        Ok(Work::figures(vec![(LOOKUP, each)]))
+    };
+    case.push(Contender::new("millstream", run).with("count", count));
+    Ok((LOOKUP, |count, each| count * each / 1e9, count as f64))
 }
 
 /// One request of up to 4 GiB of a sparse file, past the cache.
-fn sizes(session: &mut Session<'_>) -> Result<Vec<Point>> {
-    let sizes = counts(session, &SIZES);
-    let most = sizes.last().copied().unwrap_or(0);
-    let path = session.corpus.folder().join("scale-sparse");
-    let sparse = File::create(&path).and_then(|file| file.set_len(most));
-    sparse.map_err(|error| Error::file("make", &path, error))?;
-    let mut destination = Destination::new(most as usize)?;
-    let mut points = Vec::new();
-    for size in sizes {
-        let mut field = Field::new(WORKLOAD, &case_name("size", size));
-        let file = CorpusFile::stored(&path, size, 0);
-        field.try_add("ring", Straight::new(&file, 1 << 20, 8));
-        field.add(OneRequest(path.clone(), size, None));
-        let case = Case {
-            workload: WORKLOAD,
-            name: case_name("size", size),
-            runs: runs(session),
-            warm_up: true,
-            destination_len: size as usize,
-            prepare: &|| Ok(()),
-            check: &|bytes, _| match bytes.iter().all(|byte| *byte == 0) {
-                true => Ok(()),
-                false => Err(Error::new("a hole of the file has bytes")),
-            },
-            figures: &|span, work| {
-                let rate = work.bytes as f64 / 1e6 / span.wall;
-                vec![(heat::RATE, rate), (CPU, span.cpu * 1e6)]
-            },
-            limit_by: None,
-        };
-        session.keep(field.skipped)?;
-        let rows = session.case_rows(&case, field.contenders, &mut destination)?;
-        let seconds = seconds_of(&rows, heat::RATE, size as f64 / 1e6);
-        points.push((size as f64, seconds));
-    }
-    std::fs::remove_file(&path).map_err(|error| Error::file("remove", &path, error))?;
-    Ok(points)
-}
-
-/// One request for the whole of a size.
-struct OneRequest(PathBuf, u64, Option<(Storage, Queue)>);
-
-impl Contender for OneRequest {
-    fn name(&self) -> String {
-        "millstream".into()
-    }
-
-    fn prepare(&mut self) -> Result<()> {
-        self.2 = None;
-        let setup = Setup {
-            access: Access::Direct,
-            ..Setup::default()
-        };
-        let storage = setup.storage()?;
-        let queue = queue_for(&storage, 1)?;
-        self.2 = Some((storage, queue));
-        Ok(())
-    }
-
-    fn run(&mut self, destination: &mut Destination) -> Result<Work> {
-        let Some((storage, queue)) = &self.2 else {
-            return Err(Error::new("run without a preparation"));
-        };
-        let file = storage.open(&self.0, FileOptions::default());
-        let into = &mut destination[..self.1 as usize];
-        let loan = Loan::new(into, vec![queue.clone()]);
-        let request = Read::range(file, 0, self.1);
-        loan.batch(0).detach(request, 0..self.1 as usize)?;
-        loan.finish()?;
-        Ok(Work {
-            bytes: self.1,
-            requests: 1,
-            ..Work::default()
-        })
-    }
+fn size(case: &mut Case<'_>, size: usize, sparse: &Path) -> Seconds {
+    let setup = Setup {
+        access: Access::Direct,
+        ..Setup::default()
+    };
+    case.try_push("ring", straight(sparse, size as u64, 1 << 20, 8));
+    case.push(one_range(sparse, setup, size));
+    case.check(size, |bytes, _| {
+        let is_hole = bytes.iter().all(|byte| *byte == 0);
+        ensure(is_hole, "a hole of the file has bytes")
+    });
+    case.figures(|span, work| {
+        let rate = work.bytes as f64 / 1e6 / span.wall;
+        vec![(RATE, rate), (CPU, span.cpu * 1e6)]
+    });
+    (RATE, |megabytes, rate| megabytes / rate, size as f64 / 1e6)
 }
 
 #[cfg(test)]
@@ -491,41 +352,13 @@ mod tests {
     #[test]
     fn the_exponent_tells_flat_from_linear_from_quadratic() {
         for power in [0.0f64, 1.0, 2.0] {
-            let points: Vec<Point> = [10.0f64, 100.0, 1000.0]
-                .map(|count| {
-                    (
-                        count,
-                        vec![3.0 * count.powf(power), 5.0 * count.powf(power)],
-                    )
-                })
-                .to_vec();
-            let rows = fit("requests", &points);
-            let samples = rows[0].samples_of(EXPONENT.name).unwrap();
+            let seconds = |count: f64| [3.0, 5.0].map(|it| it * count.powf(power)).to_vec();
+            let points = [10.0f64, 100.0, 1000.0].map(|count| (count, seconds(count)));
+            let row = fit("test", &points);
+            let samples = row.samples_of(EXPONENT.name).unwrap();
             assert_eq!(samples.len(), 2);
-            assert!(
-                samples.iter().all(|it| (it - power).abs() < 1e-9),
-                "{samples:?}"
-            );
+            let right = |it: &f64| (it - power).abs() < 1e-9;
+            assert!(samples.iter().all(right), "{samples:?}");
         }
-    }
-
-    #[test]
-    fn links_are_the_small_files_again_and_wrong_bytes_are_found() {
-        let folder = tempfile::tempdir().unwrap();
-        let paths = links(folder.path(), 250).unwrap();
-        // Once more: what exists is kept.
-        assert_eq!(links(folder.path(), 250).unwrap(), paths);
-        let mut destination = Destination::new(250 * LINKED_BYTES).unwrap();
-        for mut contender in [
-            Box::new(StdFiles(paths.clone())) as Box<dyn Contender>,
-            Box::new(OurFiles(paths.clone(), None)),
-        ] {
-            destination.poison();
-            contender.prepare().unwrap();
-            contender.run(&mut destination).unwrap();
-            check_links(&destination[..250 * LINKED_BYTES]).unwrap();
-        }
-        destination[7 * LINKED_BYTES] ^= 1;
-        assert!(check_links(&destination[..250 * LINKED_BYTES]).is_err());
     }
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use millstream_gltf::model::{BufferPlace, ImagePlace, Model};
 
 use super::generate;
-use crate::error::{Error, Result};
+use crate::error::{Context, Result};
 
 /// A loose scene on disk.
 pub(crate) struct Files {
@@ -25,9 +25,8 @@ pub(crate) struct Files {
 impl Files {
     /// The files of a `.gltf`.
     pub(crate) fn of(gltf: PathBuf) -> Result<Files> {
-        let json =
-            std::fs::read(&gltf).map_err(|error| Error::file("read the scene", &gltf, error))?;
-        let model = Model::parse(&json).map_err(|error| Error::new(error.to_string()))?;
+        let json = std::fs::read(&gltf).on("read the scene", &gltf)?;
+        let model = Model::parse(&json)?;
         let mut names = BTreeSet::new();
         for buffer in model.buffers.iter().flatten() {
             if let BufferPlace::Name(name) = &buffer.place {
@@ -96,8 +95,7 @@ pub(crate) fn find(corpus: &Path) -> Result<Found> {
         if count > FOLDERS_MAX {
             break;
         }
-        let listed = std::fs::read_dir(&folder);
-        let listed = listed.map_err(|error| Error::file("list the corpus", &folder, error))?;
+        let listed = std::fs::read_dir(&folder).on("list the corpus", &folder)?;
         for entry in listed.flatten() {
             let path = entry.path();
             let name = entry.file_name().to_string_lossy().into_owned();

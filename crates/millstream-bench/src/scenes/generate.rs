@@ -3,13 +3,12 @@
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use fastrand::Rng;
 
 use crate::corpus::replace;
 use crate::error::{Error, Result};
+use crate::together;
 
 /// Names the generator; another one makes other files.
 const VERSION: u32 = 2;
@@ -20,7 +19,6 @@ pub(super) const GLB_PREFIX: &str = "glbs-";
 const VERTEX_BYTES: usize = 200_000;
 /// Side of a GLB's image.
 const GLB_SIDE: u32 = 384;
-
 /// Shapes of a texture: sines along a direction.
 const WAVES: usize = 6;
 
@@ -123,29 +121,9 @@ pub(crate) fn scene(corpus: &Path, images: usize, side: u32) -> Result<PathBuf> 
     Ok(gltf)
 }
 
-/// Does `work` for all numbers below `count`, on all cores; the first error.
+/// Does `work` for all numbers below `count`, on all cores.
 fn on_all_cores(count: usize, work: &(dyn Fn(usize) -> Result<()> + Sync)) -> Result<()> {
-    let (next, error) = (AtomicUsize::new(0), Mutex::new(Ok(())));
-    let run = || {
-        loop {
-            let index = next.fetch_add(1, Ordering::Relaxed);
-            if index >= count {
-                return;
-            }
-            if let Err(failed) = work(index) {
-                *error.lock().unwrap_or_else(PoisonError::into_inner) = Err(failed);
-                return;
-            }
-        }
-    };
-    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    std::thread::scope(|scope| {
-        for _ in 1..threads.min(count) {
-            scope.spawn(run);
-        }
-        run();
-    });
-    error.into_inner().unwrap_or_else(PoisonError::into_inner)
+    together::each(together::cores(), 0..count, || (), |(), index| work(index)).map(drop)
 }
 
 /// Makes GLBs of three images each, unless they are there.

@@ -41,7 +41,7 @@ impl Recycled {
 }
 
 // SAFETY: a `Destination` is zeroed, at a multiple of 2 MiB and at least `len` bytes long; a larger
-// alignment is answered with null. It stays in `out`, borrowed by nobody, until `free`.
+// alignment is answered with null. It stays in `out`, not borrowed, until `free`.
 unsafe impl RegionAllocator for Recycled {
     fn allocate(&self, len: usize, align: usize) -> *mut u8 {
         let mut store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
@@ -110,7 +110,7 @@ mod tests {
         let first = memory.allocate(len, 2 << 20);
         assert!(!first.is_null() && first.addr().is_multiple_of(2 << 20));
         assert_ne!(memory.allocate(len, 4096), first);
-        // SAFETY: just allocated, of this length, and used by nobody else.
+        // SAFETY: just allocated, of this length, and not used elsewhere.
         unsafe {
             first.write_bytes(7, len);
             memory.free(first, len, 2 << 20);

@@ -3,27 +3,32 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use millstream::{Priority, Storage, StorageOptions};
+use millstream::{Priority, Stats, Storage, StorageOptions};
 use millstream_gltf::cook::{SceneCook, Target};
 use millstream_gltf::image::{Format, register};
 use millstream_gltf::record::SceneDescriber;
 use millstream_gltf::{ErrorKind, Load, Loader, LoaderOptions, Scene, wait_all};
 use millstream_pak::{PackOptions, Package, walk, write_file};
 
-use super::{CORES_IDLE, DEVICE_IDLE, DRAWABLE, Digest, Files, Recycled};
+use crate::case::{Case, Contender, Work};
 use crate::clock::Moment;
 use crate::cold;
-use crate::error::{Error, Result};
-use crate::measure::{Contender, Work};
+use crate::error::{Error, Result, ensure};
 use crate::memory::Destination;
-use crate::workload::Field;
+use crate::rows::Metric;
+use crate::scenes::digest::Digest;
+use crate::scenes::files::Files;
+use crate::scenes::memory::Recycled;
 
+/// Share of the load in which the two workers did not decode: 1 - decoding / (2 x time).
+const CORES_IDLE: Metric = Metric::lower("cores idle", "part");
+/// Share of the load in which nothing was in flight although requests waited.
+const DEVICE_IDLE: Metric = Metric::lower("device idle", "part");
+/// Until all buffers and the small levels of all images that have levels are there, as a share of
+/// the load. Of an image without levels nothing can be drawn before all of it is decoded.
+const DRAWABLE: Metric = Metric::lower("first drawable", "part");
 /// What a program keeps that loads one scene after another: so much as one takes.
 const RETAINED_BYTES: usize = 512 << 20;
-
-fn failed(error: impl std::fmt::Display) -> Error {
-    Error::new(error.to_string())
-}
 
 /// A storage with nothing open, on memory that was used before.
 fn storage(memory: &Arc<Recycled>) -> Result<Storage> {
@@ -34,80 +39,73 @@ fn storage(memory: &Arc<Recycled>) -> Result<Storage> {
     Ok(Storage::new(options)?)
 }
 
-/// In which form the scene is loaded.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Form {
-    Loose,
-    Package(Option<Target>),
-}
+/// Contenders: name, the file of their package, whether they load one, and what it is cooked for.
+/// `urgent` is the scene of BC7 for a program that wants to draw soon: what it draws first goes
+/// before all else, and bulk in flight is kept short for it.
+const FORMS: [(&str, &str, bool, Option<Target>); 5] = [
+    ("millstream", "", false, None),
+    ("millstream-package", "millstream-package", true, None),
+    (
+        "millstream-cooked",
+        "millstream-cooked",
+        true,
+        Some(Target::Rgba8),
+    ),
+    ("millstream-bc7", "millstream-bc7", true, Some(Target::Bc7)),
+    (URGENT, "millstream-bc7", true, Some(Target::Bc7)),
+];
+const URGENT: &str = "millstream-bc7-urgent";
 
-pub(super) fn contenders(
-    field: &mut Field,
+/// Adds contenders that load one scene.
+pub(super) fn add(
+    case: &mut Case<'_>,
     files: &Arc<Files>,
     packages: &Path,
     memory: &Arc<Recycled>,
     expected: u64,
 ) {
-    for (name, form) in [
-        ("millstream", Form::Loose),
-        ("millstream-package", Form::Package(None)),
-        ("millstream-cooked", Form::Package(Some(Target::Rgba8))),
-        ("millstream-bc7", Form::Package(Some(Target::Bc7))),
-    ] {
-        let made = package(files, packages, name, form).map(|package| OneScene {
-            name,
-            form,
-            urgent: false,
-            files: Arc::clone(files),
-            expected,
-            package,
-            memory: Arc::clone(memory),
-            storage: None,
+    for (name, stem, is_packed, target) in FORMS {
+        let package = match is_packed {
+            true => package(files, packages, stem, target).map(Some),
+            false => Ok(None),
+        };
+        let memory = Arc::clone(memory);
+        let contender = package.map(|package| {
+            let scene = OneScene {
+                files: Arc::clone(files),
+                expected,
+                package,
+                shows_cores: target.is_none(),
+                urgent: name == URGENT,
+            };
+            let run = move |kept: &mut Option<Storage>, _: &mut Destination| {
+                // It ends with the run: the next one's storage gets its memory.
+                let storage = kept.take().ok_or_else(|| Error::new("run twice"))?;
+                scene.load(&storage)
+            };
+            Contender::prepared(name, move || storage(&memory).map(Some), run)
         });
-        field.try_add(name, made);
+        case.try_push(name, contender);
     }
-    let (name, form) = (URGENT, Form::Package(Some(Target::Bc7)));
-    let made = package(files, packages, "millstream-bc7", form).map(|package| OneScene {
-        name,
-        form,
-        urgent: true,
-        files: Arc::clone(files),
-        expected,
-        package,
-        memory: Arc::clone(memory),
-        storage: None,
-    });
-    field.try_add(name, made);
 }
 
-/// The scene of BC7 for a program that wants to draw soon: what it draws first goes before all
-/// else, and bulk in flight is kept short for it.
-pub(crate) const URGENT: &str = "millstream-bc7-urgent";
-
 struct OneScene {
-    name: &'static str,
-    form: Form,
-    /// Geometry and small levels have priority realtime.
-    urgent: bool,
     files: Arc<Files>,
     expected: u64,
-    package: PathBuf,
-    memory: Arc<Recycled>,
-    storage: Option<Storage>,
+    /// The package that it is loaded from, else from its files.
+    package: Option<PathBuf>,
+    /// Whether cores that are idle show anything: not where nothing is to be decoded.
+    shows_cores: bool,
+    /// Geometry and small levels have priority realtime.
+    urgent: bool,
 }
 
 /// The package of a scene in one form, unless it is there.
-fn package(files: &Files, folder: &Path, name: &str, form: Form) -> Result<PathBuf> {
-    let scene = files
-        .folder
-        .file_name()
-        .unwrap_or_default()
-        .to_string_lossy();
-    let stem = files.gltf.file_stem().unwrap_or_default().to_string_lossy();
+fn package(files: &Files, folder: &Path, name: &str, target: Option<Target>) -> Result<PathBuf> {
+    let scene = files.folder.file_name().unwrap_or_default();
+    let stem = files.gltf.file_stem().unwrap_or_default();
+    let (scene, stem) = (scene.to_string_lossy(), stem.to_string_lossy());
     let path = folder.join(format!("{scene}-{stem}.{name}.mpak"));
-    let Form::Package(target) = form else {
-        return Ok(path);
-    };
     if path.exists() {
         return Ok(path);
     }
@@ -119,177 +117,111 @@ fn package(files: &Files, folder: &Path, name: &str, form: Form) -> Result<PathB
     };
     let (mut items, _) = walk(&files.folder);
     items.retain(|item| files.holds(item.name()));
-    write_file(items, &options, &path).map_err(failed)?;
+    write_file(items, &options, &path)?;
     Ok(path)
 }
 
 impl OneScene {
-    fn digest(&self, scene: &Scene) -> Result<u64> {
-        let mut digest = Digest::default();
-        let wanted = scene.images().iter().zip(scene.model().wanted_images());
-        for (image, _) in wanted.filter(|(_, wanted)| *wanted) {
-            let image = image
-                .get()
-                .ok_or_else(|| Error::new("an image is missing"))?;
-            let layout = image.layout();
-            if layout.format() != Format::Rgba8 {
-                // Lossy: only that every level is there can be said.
-                let all = (0..layout.levels()).all(|level| image.level(level).is_some());
-                return if all {
-                    Ok(self.expected)
-                } else {
-                    Err(Error::new("a level is missing"))
-                };
-            }
-            let (width, height) = layout.size(0);
-            let pixels = image
-                .level(0)
-                .ok_or_else(|| Error::new("a level is missing"))?;
-            digest.image(width, height, pixels);
-        }
-        for view in (0..scene.model().views.len()).filter(|&view| scene.model().views[view].is_ok())
-        {
-            digest.bytes(scene.view(view).map_err(failed)?);
-        }
-        Ok(digest.finish())
-    }
-}
-
-impl Contender for OneScene {
-    fn name(&self) -> String {
-        self.name.into()
-    }
-
-    fn prepare(&mut self) -> Result<()> {
-        self.storage = None;
-        self.storage = Some(storage(&self.memory)?);
-        Ok(())
-    }
-
-    fn run(&mut self, _: &mut Destination) -> Result<Work> {
-        let storage = self.storage.take();
-        let storage = storage.ok_or_else(|| Error::new("run without a preparation"))?;
+    fn load(&self, storage: &Storage) -> Result<Work> {
         let mut options = LoaderOptions::default();
         if self.urgent {
             options.geometry = Priority::Realtime;
             options.small_levels = Priority::Realtime;
         }
-        let loader = Loader::new(&storage, options).map_err(failed)?;
-        let package = match self.form {
-            Form::Loose => None,
-            // A package is open as long as the program runs.
-            Form::Package(_) => {
-                let opened = Package::open(&storage, &self.package).map_err(failed)?;
-                opened.preload().map_err(failed)?;
-                if cold::cached_of(&self.files.gltf)? {
-                    cold::warm_path(&self.package)?;
-                } else {
-                    cold::drop_path(&self.package)?;
-                }
-                Some(opened)
-            }
-        };
+        let loader = Loader::new(storage, options)?;
+        // A package is open as long as the program runs.
+        let package = self.package.as_deref();
+        let package = package.map(|path| self.open_package(storage, path));
+        let package = package.transpose()?;
         let before = storage.stats();
         let start = Moment::now();
         let mut load = match package {
             None => loader.open(&self.files.gltf),
             Some(package) => loader.open_from(Arc::new(package), self.files.name()),
-        }
-        .map_err(failed)?;
+        }?;
         load.wait();
         let span = start.elapsed();
         let after = storage.stats();
         let drawable = load.first_drawable();
-        let scene = load.finish().map_err(failed)?;
-        let part = |now: u64, then: u64| (now - then) as f64 / 1e9 / span.wall;
-        let mut extra = vec![(
-            DEVICE_IDLE,
-            part(after.device_idle_ns, before.device_idle_ns),
-        )];
-        let decoding = part(after.decode_ns, before.decode_ns);
-        if matches!(self.form, Form::Loose | Form::Package(None)) {
-            extra.push((CORES_IDLE, 1.0 - decoding / 2.0));
+        let scene = load.finish()?;
+        let part = |of: fn(&Stats) -> u64| (of(&after) - of(&before)) as f64 / 1e9 / span.wall;
+        let mut extra = vec![(DEVICE_IDLE, part(|it| it.device_idle_ns))];
+        if self.shows_cores {
+            extra.push((CORES_IDLE, 1.0 - part(|it| it.decode_ns) / 2.0));
         }
         if let Some(drawable) = drawable {
             extra.push((DRAWABLE, drawable.as_secs_f64() / span.wall));
         }
-        Ok(Work {
-            digest: Some(self.digest(&scene)?),
-            span: Some(span),
-            extra,
-            ..Work::default()
-        })
+        let digest = self.digest(&scene)?;
+        Ok(Work::figures(extra).took(span).with_digest(digest))
+    }
+
+    /// Opens a package, which is then as cold or as warm as the scene's files.
+    fn open_package(&self, storage: &Storage, path: &Path) -> Result<Package> {
+        let package = Package::open(storage, path)?;
+        package.preload()?;
+        match cold::cached_of(&self.files.gltf)? {
+            true => cold::warm_path(path)?,
+            false => cold::drop_path(path)?,
+        }
+        Ok(package)
+    }
+
+    fn digest(&self, scene: &Scene) -> Result<u64> {
+        let missing = || Error::new("an image or a level is missing");
+        let mut digest = Digest::default();
+        let wanted = scene.images().iter().zip(scene.model().wanted_images());
+        for (image, _) in wanted.filter(|(_, wanted)| *wanted) {
+            let image = image.get().ok_or_else(missing)?;
+            let layout = image.layout();
+            if layout.format() != Format::Rgba8 {
+                // Lossy: only that every level is there can be said.
+                let all = (0..layout.levels()).all(|level| image.level(level).is_some());
+                ensure(all, "a level is missing")?;
+                return Ok(self.expected);
+            }
+            let (width, height) = layout.size(0);
+            digest.image(width, height, image.level(0).ok_or_else(missing)?);
+        }
+        let views = &scene.model().views;
+        for view in (0..views.len()).filter(|&view| views[view].is_ok()) {
+            digest.bytes(scene.view(view)?);
+        }
+        Ok(digest.finish())
     }
 }
 
-pub(super) fn many_contenders(
-    field: &mut Field,
-    paths: &Arc<Vec<PathBuf>>,
-    memory: &Arc<Recycled>,
-) {
+/// Adds contenders that load many scenes.
+pub(super) fn add_many(case: &mut Case<'_>, paths: &[PathBuf], memory: &Arc<Recycled>) {
     for (name, at_once) in [("millstream", true), ("millstream-serial", false)] {
-        field.add(Many {
-            name,
-            at_once,
-            paths: Arc::clone(paths),
-            memory: Arc::clone(memory),
-            storage: None,
-        });
+        let (paths, memory) = (paths.to_vec(), Arc::clone(memory));
+        let make = move || storage(&memory);
+        let run = move |storage: &mut Storage, _: &mut Destination| many(storage, &paths, at_once);
+        case.push(Contender::prepared(name, make, run));
     }
 }
 
-struct Many {
-    name: &'static str,
-    at_once: bool,
-    paths: Arc<Vec<PathBuf>>,
-    memory: Arc<Recycled>,
-    storage: Option<Storage>,
-}
-
-impl Contender for Many {
-    fn name(&self) -> String {
-        self.name.into()
-    }
-
-    fn prepare(&mut self) -> Result<()> {
-        self.storage = None;
-        self.storage = Some(storage(&self.memory)?);
-        Ok(())
-    }
-
-    fn run(&mut self, _: &mut Destination) -> Result<Work> {
-        let storage = self.storage.take();
-        let storage = storage.ok_or_else(|| Error::new("run without a preparation"))?;
-        let loader = Loader::new(&storage, LoaderOptions::default()).map_err(failed)?;
-        let start = Moment::now();
-        let mut loads: Vec<Load> = Vec::new();
-        for path in self.paths.iter() {
-            let mut load = loader.open(path).map_err(failed)?;
-            if !self.at_once {
-                load.wait();
-            }
-            loads.push(load);
+/// Loads many scenes, all at once or one after another.
+fn many(storage: &Storage, paths: &[PathBuf], at_once: bool) -> Result<Work> {
+    let loader = Loader::new(storage, LoaderOptions::default())?;
+    let start = Moment::now();
+    let mut loads: Vec<Load> = Vec::new();
+    for path in paths {
+        let mut load = loader.open(path)?;
+        if !at_once {
+            load.wait();
         }
-        wait_all(&mut loads, None);
-        let span = start.elapsed();
-        for load in loads {
-            let scene = load.finish_partial().map_err(failed)?;
-            if !is_sound_where_loaded(&scene) {
-                let first = scene.problems().next().map(ToString::to_string);
-                return Err(Error::new(first.unwrap_or_default()));
-            }
-        }
-        Ok(Work {
-            requests: self.paths.len() as u64,
-            span: Some(span),
-            ..Work::default()
-        })
+        loads.push(load);
     }
-}
-
-/// Whether all that is wrong with a scene is that it holds what is not decoded.
-fn is_sound_where_loaded(scene: &Scene) -> bool {
-    scene
-        .problems()
-        .all(|error| error.kind() == ErrorKind::Unsupported)
+    wait_all(&mut loads, None);
+    let span = start.elapsed();
+    for load in loads {
+        let scene = load.finish_partial()?;
+        // A scene may hold what is not decoded.
+        let mut problems = scene.problems();
+        if let Some(first) = problems.find(|error| error.kind() != ErrorKind::Unsupported) {
+            return Err(Error::new(first.to_string()));
+        }
+    }
+    Ok(Work::of(0, paths.len()).took(span))
 }

@@ -16,32 +16,35 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::hash::{BuildHasherDefault, Hash, Hasher};
+use std::hint::black_box;
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Instant;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use super::{Plan, Priority};
+use crate::case::{Case, Contender, Figures, Work};
 use crate::clock::Moment;
-use crate::error::{Error, Result};
+use crate::error::{Context, Error, Result};
+use crate::files::open_buffered;
 use crate::limits::SUBMIT_THREADS;
-use crate::measure::{Contender, Work};
 use crate::memory::Destination;
-use crate::requests::held;
+use crate::requests::cells::held;
+use crate::rows::Metric;
+use crate::startup::plan::{Plan, Priority};
 
 /// Descriptors that the rest of the process may need.
 const DESCRIPTORS_SPARE: u64 = 128;
 
 /// How a handle is known.
-pub(super) trait Key: Eq + Hash + Clone + Send {
+trait Key: Eq + Hash + Clone + Send + 'static {
     /// From a file's name, when a request is queued.
     fn of(name: &str) -> Self;
 }
 
 /// A name whose every hash and comparison folds the case of every letter.
 #[derive(Clone)]
-pub(super) struct FoldedName(String);
+struct FoldedName(String);
 
 impl Key for FoldedName {
     fn of(name: &str) -> FoldedName {
@@ -69,7 +72,7 @@ impl Eq for FoldedName {}
 
 /// The cure: a 32-bit hash of the folded name, made once.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct NameHash(u32);
+struct NameHash(u32);
 
 impl Key for NameHash {
     fn of(name: &str) -> NameHash {
@@ -90,7 +93,7 @@ impl Hash for NameHash {
 
 /// FNV-1a: a plain string hash of the study's time. Of a 32-bit hash it takes the number itself.
 #[derive(Clone, Copy)]
-pub(super) struct Fnv(u64);
+struct Fnv(u64);
 
 impl Default for Fnv {
     fn default() -> Fnv {
@@ -116,7 +119,7 @@ impl Hasher for Fnv {
 }
 
 /// The handles, by their key.
-pub(super) type Handles<K, V> = HashMap<K, V, BuildHasherDefault<Fnv>>;
+type Handles<K, V> = HashMap<K, V, BuildHasherDefault<Fnv>>;
 
 /// A request as the I/O thread knows it.
 struct Request<K> {
@@ -132,35 +135,22 @@ struct Shared<K> {
     queuing_ended: bool,
 }
 
-/// The study's thread as a contender.
-pub(super) struct Study {
-    plan: Arc<Plan>,
-    cured: bool,
+/// The study's thread as a contender, with case-insensitive names.
+pub(super) fn as_it_was(plan: &Arc<Plan>) -> Result<Contender> {
+    contender::<FoldedName>("study", plan)
 }
 
-impl Study {
-    /// With case-insensitive names.
-    ///
-    /// # Errors
-    /// So many files cannot be open at once here.
-    pub(super) fn as_it_was(plan: &Arc<Plan>) -> Result<Study> {
-        raise_descriptors(plan.entries.len() as u64 + DESCRIPTORS_SPARE)?;
-        Ok(Study {
-            plan: plan.clone(),
-            cured: false,
-        })
-    }
+/// With hashes made once.
+pub(super) fn cured(plan: &Arc<Plan>) -> Result<Contender> {
+    contender::<NameHash>("study-cured", plan)
+}
 
-    /// With hashes made once.
-    ///
-    /// # Errors
-    /// So many files cannot be open at once here.
-    pub(super) fn cured(plan: &Arc<Plan>) -> Result<Study> {
-        Ok(Study {
-            cured: true,
-            ..Study::as_it_was(plan)?
-        })
-    }
+fn contender<K: Key>(name: &str, plan: &Arc<Plan>) -> Result<Contender> {
+    raise_descriptors(plan.entries.len() as u64 + DESCRIPTORS_SPARE)?;
+    let plan = Arc::clone(plan);
+    Ok(Contender::new(name, move |destination| {
+        run_with::<K>(&plan, destination)
+    }))
 }
 
 /// Raises this process' soft limit of descriptors: the study keeps a handle per file.
@@ -178,21 +168,7 @@ fn raise_descriptors(need: u64) -> Result<()> {
         current: Some(need),
         maximum: limit.maximum,
     };
-    setrlimit(Resource::Nofile, raised).map_err(|error| Error::io("raise RLIMIT_NOFILE", error))
-}
-
-impl Contender for Study {
-    fn name(&self) -> String {
-        if self.cured { "study-cured" } else { "study" }.into()
-    }
-
-    fn run(&mut self, destination: &mut Destination) -> Result<Work> {
-        if self.cured {
-            run_with::<NameHash>(&self.plan, destination)
-        } else {
-            run_with::<FoldedName>(&self.plan, destination)
-        }
-    }
+    setrlimit(Resource::Nofile, raised).what("raise RLIMIT_NOFILE")
 }
 
 fn run_with<K: Key>(plan: &Plan, destination: &mut Destination) -> Result<Work> {
@@ -221,10 +197,8 @@ fn run_with<K: Key>(plan: &Plan, destination: &mut Destination) -> Result<Work> 
         (ended, held_ns)
     });
     Ok(Work {
-        requests: ended?,
-        span: Some(start.elapsed()),
-        extra: held::figures(held_ns),
-        ..Work::default()
+        extra: held(held_ns),
+        ..Work::of(0, ended?).took(start.elapsed())
     })
 }
 
@@ -265,7 +239,7 @@ struct Ticker<'a, K> {
     plan: &'a Plan,
     outstanding: Vec<Request<K>>,
     handles: Handles<K, File>,
-    ended: u64,
+    ended: usize,
 }
 
 impl<'a, K: Key> Ticker<'a, K> {
@@ -284,7 +258,7 @@ impl<'a, K: Key> Ticker<'a, K> {
         shared: &Mutex<Shared<K>>,
         wake: &Condvar,
         destination: &mut [u8],
-    ) -> Result<u64> {
+    ) -> Result<usize> {
         // A cancel that comes after its request was served finds nothing; who waits for it would
         // leak.
         loop {
@@ -316,7 +290,7 @@ impl<'a, K: Key> Ticker<'a, K> {
         for index in shared.canceled.drain(..) {
             let before = self.outstanding.len();
             self.outstanding.retain(|request| request.index != index);
-            self.ended += (before - self.outstanding.len()) as u64;
+            self.ended += before - self.outstanding.len();
         }
         shared.queuing_ended
     }
@@ -326,8 +300,8 @@ impl<'a, K: Key> Ticker<'a, K> {
         for request in &self.outstanding {
             if !self.handles.contains_key(&request.key) {
                 let path = &self.plan.entries[request.index].file.path;
-                let file = File::open(path).map_err(|error| Error::file("open", path, error))?;
-                self.handles.insert(request.key.clone(), file);
+                self.handles
+                    .insert(request.key.clone(), open_buffered(path)?);
             }
         }
         Ok(())
@@ -348,42 +322,64 @@ impl<'a, K: Key> Ticker<'a, K> {
             .handles
             .get(&request.key)
             .ok_or_else(|| Error::new("a handle opened ahead is gone"))?;
-        file.read_exact_at(&mut destination[entry.place.clone()], 0)
-            .map_err(|error| Error::file("read", &entry.file.path, error))
+        let read = file.read_exact_at(&mut destination[entry.place.clone()], 0);
+        read.on("read", &entry.file.path)
     }
+}
+
+/// One look-up.
+const LOOKUP: Metric = Metric::lower("lookup", "ns");
+/// Look-ups of one run, as rounds over all names.
+const ROUNDS: usize = 20;
+
+/// What finding a handle by its name costs, without any read: names compared with folded case,
+/// hashes made once, and an index into an array, which is what the engine's file ids are.
+pub(super) fn add_lookups(case: &mut Case<'_>, plan: &Plan) {
+    let name = |index: usize| plan.entries[index].file.path.to_string_lossy().into_owned();
+    let names: Vec<String> = (0..plan.entries.len()).map(name).collect();
+    by_key::<FoldedName>(case, "folded-name", &names);
+    by_key::<NameHash>(case, "hash-32", &names);
+    let array: Vec<usize> = (0..names.len()).collect();
+    let ids: Vec<usize> = (0..names.len()).rev().collect();
+    case.add("array", move |_| {
+        let lookup = |index: usize| array.get(ids[index]).copied();
+        Ok(Work::figures(look_up_all(ids.len(), lookup)))
+    });
+}
+
+fn by_key<K: Key>(case: &mut Case<'_>, name: &str, names: &[String]) {
+    let keys: Vec<K> = names.iter().map(|name| K::of(name)).collect();
+    let numbered = keys.iter().cloned().enumerate();
+    let handles: Handles<K, usize> = numbered.map(|(index, key)| (key, index)).collect();
+    case.add(name, move |_| {
+        let lookup = |index: usize| handles.get(&keys[index]).copied();
+        Ok(Work::figures(look_up_all(keys.len(), lookup)))
+    });
+}
+
+/// Nanoseconds of one look-up.
+fn look_up_all(count: usize, lookup: impl Fn(usize) -> Option<usize>) -> Figures {
+    let start = Instant::now();
+    for _ in 0..ROUNDS {
+        for index in 0..count {
+            black_box(lookup(black_box(index)));
+        }
+    }
+    let each = start.elapsed().as_nanos() as f64 / (ROUNDS * count) as f64;
+    vec![(LOOKUP, each)]
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn hash_of(key: &impl Hash) -> u64 {
-        let mut hasher = Fnv::default();
-        key.hash(&mut hasher);
-        hasher.finish()
-    }
-
     #[test]
     fn names_that_differ_in_case_alone_are_one_handle() {
-        let (a, b) = (
-            FoldedName::of("Textures/Stone.DDS"),
-            FoldedName::of("textures/STONE.dds"),
-        );
-        assert!(a == b && hash_of(&a) == hash_of(&b));
-        assert!(a != FoldedName::of("textures/stone.dd"));
+        let mut handles: Handles<FoldedName, u32> = Handles::default();
+        handles.insert(FoldedName::of("Textures/Stone.DDS"), 1);
+        assert!(handles.contains_key(&FoldedName::of("textures/STONE.dds")));
+        assert!(!handles.contains_key(&FoldedName::of("textures/stone.dd")));
         assert!(NameHash::of("Stone") == NameHash::of("sTONE"));
         assert!(NameHash::of("Stone") != NameHash::of("Stane"));
-    }
-
-    #[test]
-    fn hashes_of_the_corpus_names_do_not_collide() {
-        let mut seen = std::collections::HashSet::new();
-        for index in 0..2096 {
-            let name = format!(
-                "/tmp/c/small-2096/Textures_Level{:02}_Asset{index:04}.Bin",
-                index % 40
-            );
-            assert!(seen.insert(NameHash::of(&name).0));
-        }
     }
 }

@@ -7,60 +7,62 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::Load;
+use super::Place;
+use crate::case::{Case, Contender};
 use crate::clock::Span;
-use crate::error::{Error, Result};
-use crate::measure::{Contender, Work};
-use crate::memory::Destination;
-use crate::workload::Field;
+use crate::error::{Context, Error, Result};
+use crate::streams::load::Load;
 
 const SOURCE: &str = include_str!("rivals.cpp");
 
-/// One of the program's ways.
-struct Rival {
-    name: &'static str,
-    way: &'static str,
-    load: Load,
-    program: PathBuf,
-    path: PathBuf,
-    /// Where a writer finds the bytes.
-    from: PathBuf,
-}
-
-pub(super) fn readers(field: &mut Field, load: &Load, folder: &Path, path: &Path) {
-    for (name, way) in [("iostream", "iostream-read"), ("stdio", "stdio-read")] {
-        field.try_add(name, Rival::new(name, way, load, folder, path));
+/// Adds both libraries, which `read` or `write` the load.
+pub(super) fn add(case: &mut Case<'_>, way: &str, load: &Load, place: &Place, path: &Path) {
+    for library in ["iostream", "stdio"] {
+        let rival = rival(library, way, load, &place.folder, path);
+        case.try_push(library, rival);
     }
 }
 
-pub(super) fn writers(field: &mut Field, load: &Load, folder: &Path, path: &Path) {
-    for (name, way) in [("iostream", "iostream-write"), ("stdio", "stdio-write")] {
-        field.try_add(name, Rival::new(name, way, load, folder, path));
+fn rival(
+    library: &'static str,
+    way: &str,
+    load: &Load,
+    folder: &Path,
+    path: &Path,
+) -> Result<Contender> {
+    // Where a writer finds the bytes.
+    let from = folder.join(format!("rival-{}", load.bytes.len()));
+    if !from.exists() {
+        std::fs::write(&from, &load.bytes).on("write", &from)?;
     }
-}
-
-impl Rival {
-    fn new(
-        name: &'static str,
-        way: &'static str,
-        load: &Load,
-        folder: &Path,
-        path: &Path,
-    ) -> Result<Rival> {
-        let from = folder.join(format!("rival-{}", load.bytes.len()));
-        if !from.exists() {
-            std::fs::write(&from, &load.bytes)
-                .map_err(|error| Error::file("write", &from, error))?;
+    let (program, path, load) = (compiled(folder)?, path.to_owned(), load.clone());
+    let (words, is_read) = (
+        [format!("{library}-{way}"), load.chunk.to_string()],
+        way == "read",
+    );
+    Ok(Contender::new(library, move |destination| {
+        let mut command = Command::new(&program);
+        let output = command.args(&words).args([&path, &from]).output();
+        let output = output.on("run", &program)?;
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let numbers: Vec<u64> = text.split_whitespace().flat_map(str::parse).collect();
+        let [wall_ns, cpu_ns, digest] = numbers[..] else {
+            let why = String::from_utf8_lossy(&output.stderr).into_owned();
+            return Err(Error::new(format!("the C++ program failed: {why}")));
+        };
+        // Its bytes stay in its process; it delivers their sum instead.
+        if is_read && load.chunk != 4 {
+            destination[..load.bytes.len()].copy_from_slice(&load.bytes);
+            if digest != load.digest() {
+                destination[0] = !destination[0];
+            }
         }
-        Ok(Rival {
-            name,
-            way,
-            load: load.clone(),
-            program: compiled(folder)?,
-            path: path.to_owned(),
-            from,
-        })
-    }
+        let work = load.work((load.chunk == 4).then_some(digest));
+        Ok(work.took(Span {
+            wall: wall_ns as f64 / 1e9,
+            cpu: cpu_ns as f64 / 1e9,
+        }))
+    }))
 }
 
 /// The program, compiled once.
@@ -70,55 +72,15 @@ fn compiled(folder: &Path) -> Result<PathBuf> {
         return Ok(program);
     }
     let source = folder.join("rivals.cpp");
-    std::fs::write(&source, SOURCE).map_err(|error| Error::file("write", &source, error))?;
-    let compiled = Command::new("c++")
-        .args(["-O2", "-std=c++17", "-o"])
-        .arg(&program)
-        .arg(&source)
-        .output();
-    match compiled {
-        Ok(output) if output.status.success() => Ok(program),
-        Ok(output) => {
-            let why = String::from_utf8_lossy(&output.stderr);
-            Err(Error::new(format!(
-                "c++ failed: {}",
-                why.lines().next().unwrap_or("")
-            )))
-        }
-        Err(error) => Err(Error::io("no C++ compiler (c++)", error)),
+    std::fs::write(&source, SOURCE).on("write", &source)?;
+    let mut command = Command::new("c++");
+    command.args(["-O2", "-std=c++17", "-o"]);
+    let compiled = command.arg(&program).arg(&source).output();
+    let output = compiled.what("no C++ compiler (c++)")?;
+    if output.status.success() {
+        return Ok(program);
     }
-}
-
-impl Contender for Rival {
-    fn name(&self) -> String {
-        self.name.into()
-    }
-
-    fn run(&mut self, destination: &mut Destination) -> Result<Work> {
-        let chunk = self.load.chunk.to_string();
-        let output = Command::new(&self.program)
-            .args([self.way, &chunk])
-            .args([&self.path, &self.from])
-            .output()
-            .map_err(|error| Error::file("run", &self.program, error))?;
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        let numbers: Vec<u64> = text.split_whitespace().flat_map(str::parse).collect();
-        let [wall_ns, cpu_ns, digest] = numbers[..] else {
-            let why = String::from_utf8_lossy(&output.stderr).into_owned();
-            return Err(Error::new(format!("the C++ program failed: {why}")));
-        };
-        // Its bytes stay in its process; it delivers their sum instead.
-        if self.way.ends_with("read") && self.load.chunk != 4 {
-            destination[..self.load.bytes.len()].copy_from_slice(&self.load.bytes);
-            if digest != self.load.digest() {
-                destination[0] = !destination[0];
-            }
-        }
-        let mut work = self.load.work((self.load.chunk == 4).then_some(digest));
-        work.span = Some(Span {
-            wall: wall_ns as f64 / 1e9,
-            cpu: cpu_ns as f64 / 1e9,
-        });
-        Ok(work)
-    }
+    let why = String::from_utf8_lossy(&output.stderr).into_owned();
+    let first = why.lines().next().unwrap_or_default();
+    Err(Error::new(format!("c++ failed: {first}")))
 }

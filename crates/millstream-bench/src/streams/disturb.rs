@@ -3,13 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use millstream::Storage;
-
-use super::{Load, WORKLOAD, files};
-use crate::error::{Error, Result};
+use super::{Place, files};
+use crate::error::{Context, Result};
 use crate::memory::Destination;
-use crate::rows::Row;
-use crate::workload::Session;
+use crate::session::Session;
+use crate::streams::load::{Load, WORKLOAD};
 
 /// A process that writes and syncs, until it is dropped.
 struct Disturber {
@@ -27,7 +25,7 @@ impl Disturber {
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
-            .map_err(|error| Error::io("start a process that writes", error))?;
+            .what("start a process that writes")?;
         Ok(Disturber { child, path })
     }
 }
@@ -44,31 +42,20 @@ impl Drop for Disturber {
 
 pub(super) fn run(
     session: &mut Session<'_>,
-    folder: &Path,
-    storage: &Storage,
+    place: &Place,
     destination: &mut Destination,
 ) -> Result<()> {
     let load = Load::new(4);
-    for (case, reads) in [
-        ("file write disturbed 4", false),
-        ("file read disturbed 4", true),
-    ] {
-        if !session.wants(case) {
+    for name in ["file write disturbed 4", "file read disturbed 4"] {
+        let Some(case) = session.begin(WORKLOAD, name) else {
             continue;
-        }
-        match Disturber::start(folder) {
-            Ok(disturber) => {
-                if reads {
-                    files::reads(session, &load, "disturbed 4", folder, storage, destination)?;
-                } else {
-                    files::one_write(session, &load, case, "new", folder, storage, destination)?;
-                }
-                drop(disturber);
+        };
+        match Disturber::start(&place.folder) {
+            Ok(_disturber) if name.contains("read") => {
+                files::reads(session, case, &load, place, destination)?;
             }
-            Err(error) => {
-                let why = error.to_string();
-                session.keep(vec![Row::skipped(WORKLOAD, case, "millstream", &why)])?;
-            }
+            Ok(_disturber) => files::writes(session, case, &load, true, place, destination)?,
+            Err(error) => session.skip(WORKLOAD, name, "millstream", &error)?,
         }
     }
     Ok(())

@@ -4,190 +4,137 @@ use std::fs::File;
 use std::io::{BufReader, BufWriter, Write};
 use std::path::Path;
 
-use millstream::Storage;
 use millstream_stream::{Mode, StreamView, Streams};
 
+use super::Place;
 use super::calls::{read, std_read, std_write, write};
-use super::{Load, WORKLOAD, add, add_writer, case, check_read, cpp, failed, sync};
-use crate::error::{Error, Result};
-use crate::measure::Work;
+use super::cpp;
+use crate::case::Case;
+use crate::error::{Context, Result, ensure};
+use crate::files::{open_buffered, remove};
 use crate::memory::Destination;
-use crate::workload::{Field, Session};
+use crate::session::Session;
+use crate::streams::load::{Load, WORKLOAD, check_read, measure, reader, sync, writer};
 
-/// Reading a cached file.
-pub(super) fn reads(
+/// Reading a cached file, and writing one that is there and one that is not.
+pub(super) fn all(
     session: &mut Session<'_>,
     load: &Load,
     name: &str,
-    folder: &Path,
-    storage: &Storage,
+    place: &Place,
     destination: &mut Destination,
 ) -> Result<()> {
-    let case_name = format!("file read {name}");
-    if !session.wants(&case_name) {
-        return Ok(());
+    if let Some(case) = session.begin(WORKLOAD, format!("file read {name}")) {
+        reads(session, case, load, place, destination)?;
     }
-    let path = load.file(folder)?;
-    let mut field = Field::new(WORKLOAD, &case_name);
-    let streams = Streams::new(storage).map_err(failed)?;
-    let (of, from, opener) = (load.clone(), path.clone(), streams.clone());
-    add(&mut field, "millstream", move |into| {
-        let mut stream = opener.open(&from).map_err(failed)?;
-        let digest = read(&of, &mut stream, into)?;
-        stream.close().map_err(failed)?;
-        Ok(of.work(digest))
-    });
-    let (of, from) = (load.clone(), path.clone());
-    add(&mut field, "millstream-view", move |into| {
-        let stream = streams.open(&from).map_err(failed)?;
-        let len = of.bytes.len() as u64;
-        let mut view = StreamView::new(stream, 0, len, Mode::Read).map_err(failed)?;
-        let digest = read(&of, &mut view, into)?;
-        view.into_inner().close().map_err(failed)?;
-        Ok(of.work(digest))
-    });
-    let (of, from) = (load.clone(), path.clone());
-    add(&mut field, "read", move |into| {
-        // One call, whatever the size of the calls of the others.
-        let mut file = File::open(&from).map_err(|error| Error::file("open", &from, error))?;
-        let mut whole = of.clone();
-        whole.chunk = of.bytes.len();
-        std_read(&whole, &mut file, into)?;
-        Ok(of.work(None))
-    });
-    let (of, from) = (load.clone(), path.clone());
-    add(&mut field, "bufreader", move |into| {
-        let file = File::open(&from).map_err(|error| Error::file("open", &from, error))?;
-        let digest = std_read(&of, &mut BufReader::new(file), into)?;
-        Ok(of.work(digest))
-    });
-    cpp::readers(&mut field, load, folder, &path);
-    let check = |bytes: &[u8], work: &Work| check_read(load, bytes, work);
-    case(
-        session,
-        &case_name,
-        load,
-        field,
-        &|| Ok(()),
-        &check,
-        destination,
-    )
-}
-
-/// Writing a file that is there, and one that is not.
-pub(super) fn writes(
-    session: &mut Session<'_>,
-    load: &Load,
-    name: &str,
-    folder: &Path,
-    storage: &Storage,
-    destination: &mut Destination,
-) -> Result<()> {
-    for state in ["new", "existing"] {
-        let case_name = format!("file write {state} {name}");
-        if session.wants(&case_name) {
-            one_write(
-                session,
-                load,
-                &case_name,
-                state,
-                folder,
-                storage,
-                destination,
-            )?;
+    for is_new in [true, false] {
+        let state = if is_new { "new" } else { "existing" };
+        if let Some(case) = session.begin(WORKLOAD, format!("file write {state} {name}")) {
+            writes(session, case, load, is_new, place, destination)?;
         }
     }
     Ok(())
 }
 
-pub(super) fn one_write(
+pub(super) fn reads<'a>(
     session: &mut Session<'_>,
-    load: &Load,
-    case_name: &str,
-    state: &str,
-    folder: &Path,
-    storage: &Storage,
+    mut case: Case<'a>,
+    load: &'a Load,
+    place: &Place,
     destination: &mut Destination,
 ) -> Result<()> {
-    let path = folder.join("written");
-    std::fs::write(&path, &load.bytes).map_err(|error| Error::file("write", &path, error))?;
-    let field = writers(load, case_name, folder, &path, storage)?;
-    // What is dirty from the last run is written back before the next one, by nobody's clock.
-    let prepare = || {
-        if state == "existing" {
-            return sync(&path);
-        }
-        std::fs::remove_file(&path).map_err(|error| Error::file("remove", &path, error))
-    };
-    let check = |_: &[u8], _: &Work| {
-        let bytes = std::fs::read(&path).map_err(|error| Error::file("read", &path, error))?;
-        if bytes == load.bytes[..] {
-            Ok(())
-        } else {
-            Err(Error::new("the file holds other bytes than were written"))
-        }
-    };
-    case(
-        session,
-        case_name,
-        load,
-        field,
-        &prepare,
-        &check,
-        destination,
-    )
+    let path = load.file(&place.folder)?;
+    let streams = Streams::new(&place.storage)?;
+    let (from, opener) = (path.clone(), streams.clone());
+    reader(&mut case, load, "millstream", move |load, into| {
+        let mut stream = opener.open(&from)?;
+        let digest = read(load, &mut stream, into)?;
+        stream.close()?;
+        Ok(digest)
+    });
+    let from = path.clone();
+    reader(&mut case, load, "millstream-view", move |load, into| {
+        let stream = streams.open(&from)?;
+        let mut view = StreamView::new(stream, 0, load.bytes.len() as u64, Mode::Read)?;
+        let digest = read(load, &mut view, into)?;
+        view.into_inner().close()?;
+        Ok(digest)
+    });
+    let from = path.clone();
+    reader(&mut case, load, "read", move |load, into| {
+        // One call, whatever the size of the calls of the others.
+        std_read(&load.in_one_call(), &mut open_buffered(&from)?, into)?;
+        Ok(None)
+    });
+    let from = path.clone();
+    reader(&mut case, load, "bufreader", move |load, into| {
+        std_read(load, &mut BufReader::new(open_buffered(&from)?), into)
+    });
+    cpp::add(&mut case, "read", load, place, &path);
+    case.check(load.bytes.len(), |bytes, work| {
+        check_read(load, bytes, work)
+    });
+    measure(session, case, load, destination)
 }
 
-fn writers(
-    load: &Load,
-    case_name: &str,
-    folder: &Path,
-    path: &Path,
-    storage: &Storage,
-) -> Result<Field> {
-    let mut field = Field::new(WORKLOAD, case_name);
-    let streams = Streams::new(storage).map_err(failed)?;
-    let (of, to, opener) = (load.clone(), path.to_owned(), streams.clone());
-    add_writer(&mut field, "millstream", move |_| {
-        let mut stream = opener.create(&to).map_err(failed)?;
-        write(&of, &mut stream)?;
-        stream.close().map_err(failed)?;
-        Ok(of.work(None))
-    })?;
-    let (of, to) = (load.clone(), path.to_owned());
-    add_writer(&mut field, "millstream-view", move |_| {
-        let stream = streams.create(&to).map_err(failed)?;
-        let len = of.bytes.len() as u64;
-        let mut view = StreamView::new(stream, 0, len, Mode::Write).map_err(failed)?;
-        write(&of, &mut view)?;
-        view.into_inner().close().map_err(failed)?;
-        Ok(of.work(None))
-    })?;
-    let create = |path: &Path| File::create(path).map_err(|e| Error::file("create", path, e));
-    let (of, to) = (load.clone(), path.to_owned());
-    add_writer(&mut field, "write", move |_| {
-        let mut whole = of.clone();
-        whole.chunk = of.bytes.len();
-        std_write(&whole, &mut create(&to)?)?;
-        Ok(of.work(None))
-    })?;
-    let (of, to) = (load.clone(), path.to_owned());
-    add_writer(&mut field, "memory+write", move |_| {
+pub(super) fn writes<'a>(
+    session: &mut Session<'_>,
+    mut case: Case<'a>,
+    load: &'a Load,
+    is_new: bool,
+    place: &Place,
+    destination: &mut Destination,
+) -> Result<()> {
+    let path = place.folder.join("written");
+    crate::corpus::replace(&path, &load.bytes)?;
+    add_writers(&mut case, load, place, &path)?;
+    // What is dirty from the last run is written back before the next one, untimed.
+    let written = path.clone();
+    case.prepare(move || match is_new {
+        true => remove(&written),
+        false => sync(&written),
+    });
+    case.check(load.bytes.len(), move |_, _| {
+        let bytes = std::fs::read(&path).on("read", &path)?;
+        let right = bytes == load.bytes[..];
+        ensure(right, "the file holds other bytes than were written")
+    });
+    measure(session, case, load, destination)
+}
+
+fn add_writers(case: &mut Case<'_>, load: &Load, place: &Place, path: &Path) -> Result<()> {
+    let streams = Streams::new(&place.storage)?;
+    let (to, opener) = (path.to_owned(), streams.clone());
+    writer(case, load, "millstream", move |load| {
+        let mut stream = opener.create(&to)?;
+        write(load, &mut stream)?;
+        Ok(stream.close()?)
+    });
+    let to = path.to_owned();
+    writer(case, load, "millstream-view", move |load| {
+        let stream = streams.create(&to)?;
+        let mut view = StreamView::new(stream, 0, load.bytes.len() as u64, Mode::Write)?;
+        write(load, &mut view)?;
+        Ok(view.into_inner().close()?)
+    });
+    let create = |path: &Path| File::create(path).on("create", path);
+    let to = path.to_owned();
+    writer(case, load, "write", move |load| {
+        std_write(&load.in_one_call(), &mut create(&to)?)
+    });
+    let to = path.to_owned();
+    writer(case, load, "memory+write", move |load| {
         // What the study decided for: an archive in memory, streamed to the file afterwards.
-        let mut bytes = Vec::with_capacity(of.bytes.len());
-        std_write(&of, &mut bytes)?;
-        let written = create(&to)?.write_all(&bytes);
-        written.map_err(|error| Error::file("write", &to, error))?;
-        Ok(of.work(None))
-    })?;
-    let (of, to) = (load.clone(), path.to_owned());
-    add_writer(&mut field, "bufwriter", move |_| {
+        let mut bytes = Vec::with_capacity(load.bytes.len());
+        std_write(load, &mut bytes)?;
+        create(&to)?.write_all(&bytes).on("write", &to)
+    });
+    let to = path.to_owned();
+    writer(case, load, "bufwriter", move |load| {
         let mut file = BufWriter::new(create(&to)?);
-        std_write(&of, &mut file)?;
-        file.flush()
-            .map_err(|error| Error::file("write", &to, error))?;
-        Ok(of.work(None))
-    })?;
-    cpp::writers(&mut field, load, folder, path);
-    Ok(field)
+        std_write(load, &mut file)?;
+        file.flush().on("write", &to)
+    });
+    cpp::add(case, "write", load, place, path);
+    Ok(())
 }

@@ -5,7 +5,6 @@
 //! each contender adds up one field of all and the lengths of their names. `objects save` writes
 //! all of them.
 
-use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 use std::rc::Rc;
@@ -14,18 +13,20 @@ use millstream_stream::blob::{self, AlignedBytes, Array, Ref, Stored, Text};
 use millstream_stream::{ArchiveWriter, MemoryStream, WriteTyped};
 use serde::{Deserialize, Serialize};
 
-use super::{Practice, WORKLOAD, add, add_with, failed};
+use super::Place;
+use crate::case::{Case, Work};
 use crate::clock::Moment;
 use crate::cold;
-use crate::error::{Error, Result};
+use crate::error::{Context, Error, Result, ensure};
+use crate::files::{open_buffered, remove};
 use crate::limits::OBJECTS;
-use crate::measure::{Case, Work};
 use crate::memory::Destination;
 use crate::rows::Metric;
-use crate::workload::{Field, Session};
+use crate::session::Session;
+use crate::streams::load::{WORKLOAD, practised};
 
 /// By the wall, for all objects.
-pub(crate) const TIME: Metric = Metric::lower("objects_time", "ns/object");
+const TIME: Metric = Metric::lower("objects_time", "ns/object");
 /// Processor time of the whole process.
 const CPU: Metric = Metric::lower("objects_cpu", "ns/object");
 
@@ -137,136 +138,87 @@ fn digest_in_place(objects: &[Object]) -> u64 {
 
 pub(super) fn run(
     session: &mut Session<'_>,
-    folder: &Path,
+    place: &Place,
     destination: &mut Destination,
 ) -> Result<()> {
-    let wants = ["objects cold", "objects warm", "objects save"].map(|name| session.wants(name));
-    if wants == [false; 3] {
+    let names = ["objects cold", "objects warm", "objects save"];
+    if !names.iter().any(|name| session.wants(name)) {
         return Ok(());
     }
-    session.say("streams: objects");
     let objects = Rc::new(sources());
     let wanted = digest(objects.iter().map(|object| (object.id, &*object.name)));
-    let blob = blob::build::<Array<Object>, _>(&*objects).map_err(failed)?;
-    if wants[0] {
-        cold(session, folder, &blob, wanted)?;
-    }
-    if wants[1] {
-        warm(session, &objects, blob, wanted, destination)?;
-    }
-    if wants[2] {
-        save(session, &objects, folder, destination)?;
-    }
-    Ok(())
-}
-
-fn case(
-    session: &mut Session<'_>,
-    name: &str,
-    field: Field,
-    prepare: &dyn Fn() -> Result<()>,
-    wanted: Option<u64>,
-    destination: &mut Destination,
-) -> Result<()> {
-    let case = Case {
-        workload: WORKLOAD,
-        name: name.to_owned(),
-        runs: session.runs(),
-        warm_up: true,
-        destination_len: 0,
-        prepare,
-        check: &|_, work| {
-            if work.digest == wanted {
-                Ok(())
-            } else {
-                Err(Error::new("other objects than were saved"))
+    let blob = blob::build::<Array<Object>, _>(&*objects)?;
+    let path = place.folder.join("objects.blob");
+    std::fs::write(&path, &*blob).on("write", &path)?;
+    for name in names {
+        let Some(mut case) = session.begin(WORKLOAD, name) else {
+            continue;
+        };
+        let mut wanted = Some(wanted);
+        match name {
+            "objects cold" => {
+                add_cold(&mut case, &path, blob.len(), wanted.unwrap_or(0));
+                let path = path.clone();
+                case.prepare(move || cold::drop_path(&path));
             }
-        },
-        figures: &|span, _| {
-            vec![
-                (TIME, span.wall * 1e9 / OBJECTS as f64),
-                (CPU, span.cpu * 1e9 / OBJECTS as f64),
-            ]
-        },
-        limit_by: None,
-    };
-    session.keep(field.skipped)?;
-    session.case(&case, field.contenders, destination)
+            "objects warm" => add_warm(&mut case, &objects, &blob)?,
+            _ => {
+                wanted = Some(0);
+                add_savers(&mut case, &objects, place)?;
+            }
+        }
+        case.check(0, move |_, work| {
+            ensure(work.digest == wanted, "other objects than were saved")
+        });
+        let each = 1e9 / OBJECTS as f64;
+        case.figures(move |span, _| vec![(TIME, span.wall * each), (CPU, span.cpu * each)]);
+        let mut of_blob = Destination::new(blob.len())?;
+        let is_cold = name == "objects cold";
+        session.run(case, if is_cold { &mut of_blob } else { destination })?;
+    }
+    remove(&path)
 }
 
 fn work(digest: u64) -> Work {
-    Work {
-        requests: OBJECTS as u64,
-        digest: Some(digest),
-        ..Work::default()
-    }
+    Work::of(0, OBJECTS).with_digest(digest)
 }
 
 /// Work that began at `start` and ends here; then what it made is looked at.
 fn timed(start: Moment, check: impl FnOnce() -> u64) -> Work {
     let span = start.elapsed();
-    Work {
-        span: Some(span),
-        ..work(check())
-    }
+    work(check()).took(span)
 }
 
-/// From a file that is not cached.
-fn cold(session: &mut Session<'_>, folder: &Path, blob: &AlignedBytes, wanted: u64) -> Result<()> {
-    let path = folder.join("objects.blob");
-    std::fs::write(&path, &**blob).map_err(|error| Error::file("write", &path, error))?;
-    let mut memory = Destination::new(blob.len())?;
-    let len = blob.len();
-    let mut field = Field::new(WORKLOAD, "objects cold");
-    let read = {
-        let path = path.clone();
-        Rc::new(move |into: &mut Destination| -> Result<()> {
-            let mut file = File::open(&path).map_err(|error| Error::file("open", &path, error))?;
-            let read = file.read_exact(&mut into[..len]);
-            read.map_err(|error| Error::file("read", &path, error))
-        })
-    };
-    let call = read.clone();
-    add_with(&mut field, "read", Practice::Never, move |into| {
-        call(into)?;
-        Ok(work(wanted))
-    });
-    let call = read.clone();
-    add_with(
-        &mut field,
-        "millstream-unvalidated",
-        Practice::Never,
-        move |into| {
-            call(into)?;
-            Ok(work(trusted(&into[..len], wanted)?))
-        },
-    );
-    add_with(&mut field, "millstream", Practice::Never, move |into| {
-        read(into)?;
-        let objects = blob::view::<Array<Object>>(&into[..len]).map_err(failed)?;
-        std::hint::black_box(objects.len());
-        Ok(work(wanted))
-    });
-    let prepare = || cold::drop_path(&path);
-    case(
-        session,
-        "objects cold",
-        field,
-        &prepare,
-        Some(wanted),
-        &mut memory,
-    )?;
-    std::fs::remove_file(&path).map_err(|error| Error::file("remove", &path, error))
+/// From a file that is not cached: read in one call.
+fn add_cold(case: &mut Case<'_>, path: &Path, len: usize, wanted: u64) {
+    type Use = fn(&[u8], u64) -> Result<u64>;
+    let uses: [(&str, Use); 3] = [
+        ("read", |_, wanted| Ok(wanted)),
+        ("millstream-unvalidated", trusted),
+        ("millstream", |bytes, wanted| {
+            let objects = blob::view::<Array<Object>>(bytes)?;
+            std::hint::black_box(objects.len());
+            Ok(wanted)
+        }),
+    ];
+    for (name, used) in uses {
+        let path = path.to_owned();
+        case.add(name, move |into| {
+            let read = open_buffered(&path)?.read_exact(&mut into[..len]);
+            read.on("read", &path)?;
+            Ok(work(used(&into[..len], wanted)?))
+        });
+    }
 }
 
 /// The root of a blob, on trust.
 ///
 /// # Safety of the call within
-/// The bytes are what `cold` has just built and written to a file of its own.
+/// The bytes are what `run` has just built and written to a file of its own.
 #[expect(unsafe_code, reason = "the unvalidated view is what is measured")]
 fn trusted(bytes: &[u8], wanted: u64) -> Result<u64> {
-    // SAFETY: read from the file that `cold` wrote, which nobody else has.
-    let objects = unsafe { blob::view_unvalidated::<Array<Object>>(bytes) }.map_err(failed)?;
+    // SAFETY: read from the file that `run` wrote, which no other code writes.
+    let objects = unsafe { blob::view_unvalidated::<Array<Object>>(bytes) }?;
     let last = objects
         .last()
         .is_some_and(|last| last.id as usize == OBJECTS - 1);
@@ -274,110 +226,80 @@ fn trusted(bytes: &[u8], wanted: u64) -> Result<u64> {
 }
 
 /// From bytes in memory: until the objects can be used. That they are right is checked afterwards.
-fn warm(
-    session: &mut Session<'_>,
-    objects: &Rc<Vec<ObjectSource>>,
-    blob: AlignedBytes,
-    wanted: u64,
-    destination: &mut Destination,
-) -> Result<()> {
-    let mut field = Field::new(WORKLOAD, "objects warm");
-    let bytes = Rc::new(blob);
-    let of = Rc::clone(&bytes);
-    add(&mut field, "millstream", move |_| {
+fn add_warm(case: &mut Case<'_>, objects: &[ObjectSource], blob: &AlignedBytes) -> Result<()> {
+    let of = AlignedBytes::from_slice(blob);
+    practised(case, "millstream", move |_| {
         let start = Moment::now();
-        let objects = blob::view::<Array<Object>>(&of).map_err(failed)?;
+        let objects = blob::view::<Array<Object>>(&of)?;
         Ok(timed(start, || digest_in_place(objects)))
     });
     let theirs = theirs(objects);
     let config = bincode::config::standard();
-    let encoded = bincode::serde::encode_to_vec(&theirs, config).map_err(failed)?;
-    add(&mut field, "bincode", move |_| {
+    let encoded = bincode::serde::encode_to_vec(&theirs, config)?;
+    practised(case, "bincode", move |_| {
         let start = Moment::now();
         let (objects, _): (Vec<TheirObject>, usize) =
-            bincode::serde::decode_from_slice(&encoded, config).map_err(failed)?;
+            bincode::serde::decode_from_slice(&encoded, config)?;
         let all = || digest(objects.iter().map(|it| (it.id, &*it.name)));
         Ok(timed(start, all))
     });
-    let encoded = postcard::to_allocvec(&theirs).map_err(failed)?;
-    add(&mut field, "postcard", move |_| {
+    let encoded = postcard::to_allocvec(&theirs)?;
+    practised(case, "postcard", move |_| {
         let start = Moment::now();
-        let objects: Vec<TheirObject> = postcard::from_bytes(&encoded).map_err(failed)?;
+        let objects: Vec<TheirObject> = postcard::from_bytes(&encoded)?;
         let all = || digest(objects.iter().map(|it| (it.id, &*it.name)));
         Ok(timed(start, all))
     });
-    let encoded = rkyv::to_bytes::<rkyv::rancor::Error>(&theirs).map_err(failed)?;
-    add(&mut field, "rkyv", move |_| {
+    let encoded = rkyv::to_bytes::<rkyv::rancor::Error>(&theirs)?;
+    practised(case, "rkyv", move |_| {
         let start = Moment::now();
         let objects =
-            rkyv::access::<rkyv::Archived<Vec<TheirObject>>, rkyv::rancor::Error>(&encoded)
-                .map_err(failed)?;
+            rkyv::access::<rkyv::Archived<Vec<TheirObject>>, rkyv::rancor::Error>(&encoded)?;
         let all = || {
             let all = objects.iter();
             digest(all.map(|it| (it.id.to_native(), it.name.as_str())))
         };
         Ok(timed(start, all))
     });
-    case(
-        session,
-        "objects warm",
-        field,
-        &|| Ok(()),
-        Some(wanted),
-        destination,
-    )
+    Ok(())
 }
 
 /// To memory and to a file.
-fn save(
-    session: &mut Session<'_>,
-    objects: &Rc<Vec<ObjectSource>>,
-    folder: &Path,
-    destination: &mut Destination,
-) -> Result<()> {
-    let mut field = Field::new(WORKLOAD, "objects save");
+fn add_savers(case: &mut Case<'_>, objects: &Rc<Vec<ObjectSource>>, place: &Place) -> Result<()> {
     let (of, mut kept) = (Rc::clone(objects), Some(MemoryStream::new()));
-    add(&mut field, "millstream", move |_| {
+    practised(case, "millstream", move |_| {
         let mut stream = kept.take().unwrap_or_default();
         stream.clear();
         kept = Some(archive(&of, stream)?);
         Ok(work(0))
     });
-    let storage = std::sync::Arc::new(crate::ours::Setup::default().storage()?);
-    let streams = millstream_stream::Streams::new(&storage).map_err(failed)?;
-    let (of, path) = (Rc::clone(objects), folder.join("objects.archive"));
-    add(&mut field, "millstream-file", move |_| {
-        let mut stream = archive(&of, streams.create(&path).map_err(failed)?)?;
-        stream.close().map_err(failed)?;
+    let streams = millstream_stream::Streams::new(&place.storage)?;
+    let (of, path) = (Rc::clone(objects), place.folder.join("objects.archive"));
+    practised(case, "millstream-file", move |_| {
+        let mut stream = archive(&of, streams.create(&path)?)?;
+        stream.close()?;
         Ok(work(0))
     });
     let theirs = Rc::new(theirs(objects));
     let (of, mut out) = (Rc::clone(&theirs), Vec::new());
-    add(&mut field, "postcard", move |_| {
+    practised(case, "postcard", move |_| {
         out.clear();
-        out = postcard::to_extend(&*of, std::mem::take(&mut out)).map_err(failed)?;
+        out = postcard::to_extend(&*of, std::mem::take(&mut out))?;
         Ok(work(0))
     });
     let mut out = Vec::new();
-    add(&mut field, "bincode", move |_| {
+    practised(case, "bincode", move |_| {
         out.clear();
         let config = bincode::config::standard();
-        bincode::serde::encode_into_std_write(&*theirs, &mut out, config).map_err(failed)?;
+        bincode::serde::encode_into_std_write(&*theirs, &mut out, config)?;
         Ok(work(0))
     });
-    case(
-        session,
-        "objects save",
-        field,
-        &|| Ok(()),
-        Some(0),
-        destination,
-    )
+    Ok(())
 }
 
 /// Writes all objects as an archive; field by field, as an engine does.
 fn archive<W: millstream_stream::WriteStream>(objects: &[ObjectSource], out: W) -> Result<W> {
-    let mut archive = ArchiveWriter::new(out, 1).map_err(failed)?;
+    let mut archive = ArchiveWriter::new(out, 1)?;
     for object in objects {
         let written = archive.object(1, 1, |fields| {
             fields.write_u32_le(object.id)?;
@@ -390,7 +312,7 @@ fn archive<W: millstream_stream::WriteStream>(objects: &[ObjectSource], out: W) 
             fields.write_u32_le(object.flags)?;
             fields.write_plain(&object.pose)
         });
-        written.map_err(failed)?;
+        written?;
     }
-    archive.finish().map_err(failed)
+    archive.finish().map_err(Error::from)
 }

@@ -11,8 +11,9 @@ use crate::size;
 
 /// Pack a folder into a package.
 ///
-/// Every regular file below DIR becomes an entry, named relative to it. Links, devices and names
-/// that no package may have are failures, and no package is made. FILE.mpak itself, where it lies
+/// Every regular file below DIR becomes an entry, named relative to it. Symbolic links that stay
+/// inside DIR are followed. Links that lead out of it or form a loop, devices and names that no
+/// package may have are failures, and no package is made. FILE.mpak itself, where it lies
 /// below DIR, is left out. The same files and options give the same bytes, on any machine and
 /// number of threads.
 #[derive(Debug, Args)]
@@ -57,6 +58,11 @@ pub(crate) struct PackArgs {
     /// Lay entries out in the order of a trace that `load --trace` wrote
     #[arg(long, value_name = "TRACE", value_hint = ValueHint::FilePath)]
     pub(crate) order: Option<PathBuf>,
+    /// What becomes of symbolic links: follow takes what they lead to inside DIR, skip leaves them
+    /// out, refuse makes each a failure
+    #[arg(long, value_name = "WORD", default_value = "follow",
+        value_parser = PossibleValuesParser::new(["follow", "skip", "refuse"]))]
+    pub(crate) links: String,
     /// Convert what is below DIR: scene stores the images of glTF scenes decoded, pixel for pixel;
     /// the others with all levels, those with bc in the name block-compressed, which is lossy
     /// (scene-bc7-fine takes some 30 times as long as scene-bc7, and looks better)

@@ -4,24 +4,12 @@ use std::time::Instant;
 
 use millstream_codec::limits::GDEFLATE_RAW_BYTES_MAX;
 use millstream_codec::{CodecError, CodecErrorKind, CodecId, StreamError, Totals};
-use serde::Serialize;
+use serde_json::json;
 
 use crate::args::{self, CompressArgs, DecompressArgs, StreamArgs};
-use crate::failure::{Ending, Failure};
+use crate::failure::{Ending, Failure, Failures};
 use crate::input::Input;
 use crate::output::{self, Output};
-
-/// What `--json` tells.
-#[derive(Debug, Serialize)]
-struct Document {
-    codec: &'static str,
-    /// Bytes read and written so far, if it failed.
-    in_bytes: u64,
-    out_bytes: u64,
-    seconds: f64,
-    failed: u64,
-    first_error: Option<String>,
-}
 
 /// Runs `compress`.
 pub(crate) fn compress(args: &CompressArgs) -> Result<(), Ending> {
@@ -71,37 +59,34 @@ fn transfer(
     args: &StreamArgs,
     work: impl FnOnce(&mut Input, &mut Output) -> Result<Totals, StreamError>,
 ) -> Result<(), Ending> {
-    if args.json && args.output == "-" {
-        return Err(Ending::Usage(String::from(
-            "--json prints to standard output, so OUT must be a file and not -",
-        )));
-    }
+    output::refuse_beside_json(args.json, &args.output, "OUT")?;
     let begun = Instant::now();
-    let mut document = Document {
-        codec: codec.name(),
-        in_bytes: 0,
-        out_bytes: 0,
-        seconds: 0.0,
-        failed: 0,
-        first_error: None,
-    };
-    let ended = move_bytes(label, args, work, &mut document);
-    if args.json {
-        document.seconds = begun.elapsed().as_secs_f64();
-        if let Err(Ending::Failed(failures)) = &ended {
-            document.failed = failures.count();
-            document.first_error = failures.first().map(Failure::to_string);
-        }
-        return output::conclude(&document, ended);
+    // Bytes read and written, so far if it failed.
+    let mut moved = (0, 0);
+    let ended = move_bytes(label, args, work, &mut moved);
+    if !args.json {
+        return ended;
     }
-    ended
+    let failures = match &ended {
+        Err(Ending::Failed(failures)) => Some(failures),
+        _ => None,
+    };
+    let document = json!({
+        "codec": codec.name(),
+        "in_bytes": moved.0,
+        "out_bytes": moved.1,
+        "seconds": begun.elapsed().as_secs_f64(),
+        "failed": failures.map_or(0, Failures::count),
+        "first_error": failures.and_then(Failures::first).map(Failure::to_string),
+    });
+    output::conclude(document, ended)
 }
 
 fn move_bytes(
     label: &'static str,
     args: &StreamArgs,
     work: impl FnOnce(&mut Input, &mut Output) -> Result<Totals, StreamError>,
-    document: &mut Document,
+    moved: &mut (u64, u64),
 ) -> Result<(), Ending> {
     let mut input = Input::open(&args.input, label)?;
     let mut output = Output::create(&args.output)?;
@@ -109,8 +94,7 @@ fn move_bytes(
         return Err(Failure::new(input.name(), "the output is written into the input").into());
     }
     let worked = work(&mut input, &mut output);
-    document.in_bytes = input.read_bytes();
-    document.out_bytes = output.written_bytes();
+    *moved = (input.read_bytes(), output.written_bytes());
     match worked {
         Ok(_) => Ok(output.finish()?),
         Err(StreamError::Read(error)) => Err(input.failure(&error).into()),

@@ -1,11 +1,10 @@
 //! `decode`: the first image of a PNM file as raw samples.
 
 use std::ffi::OsStr;
-use std::io::Write as _;
 use std::path::Path;
 
 use millstream_pnm::{Error, ErrorKind, Image, Loader, Options, Samples};
-use serde::Serialize;
+use serde_json::json;
 
 use crate::args::DecodeArgs;
 use crate::failure::{Ending, Failure};
@@ -13,25 +12,9 @@ use crate::input::{Input, refuse_fifo};
 use crate::limits::IO_CHUNK_BYTES;
 use crate::output::{self, Output};
 
-/// What `--json` tells.
-#[derive(Debug, Serialize)]
-struct Document {
-    format: &'static str,
-    width: u32,
-    height: u32,
-    channels: u32,
-    maxval: u16,
-    /// Bytes of the output.
-    bytes: u64,
-}
-
 /// Runs `decode`.
 pub(crate) fn decode(args: &DecodeArgs) -> Result<(), Ending> {
-    if args.json && args.output == "-" {
-        return Err(Ending::Usage(String::from(
-            "--json prints to standard output, so OUT.raw must be a file and not -",
-        )));
-    }
+    output::refuse_beside_json(args.json, &args.output, "OUT.raw")?;
     let image = load(&args.image)?;
     let mut output = Output::create(&args.output)?;
     write(&image.samples, &mut output)?;
@@ -39,14 +22,14 @@ pub(crate) fn decode(args: &DecodeArgs) -> Result<(), Ending> {
     output.finish()?;
     if args.json {
         let header = &image.header;
-        output::print_json(&Document {
-            format: header.format.magic(),
-            width: header.width,
-            height: header.height,
-            channels: header.channels,
-            maxval: header.maxval,
-            bytes,
-        })?;
+        output::print_json(&json!({
+            "format": header.format.magic(),
+            "width": header.width,
+            "height": header.height,
+            "channels": header.channels,
+            "maxval": header.maxval,
+            "bytes": bytes,
+        }))?;
     }
     Ok(())
 }
@@ -76,19 +59,14 @@ fn failure(name: &OsStr, error: &Error) -> Failure {
 
 /// Writes samples: bytes, or little-endian words.
 fn write(samples: &Samples, output: &mut Output) -> Result<(), Ending> {
-    let mut put = |bytes: &[u8]| {
-        output
-            .write_all(bytes)
-            .map_err(|error| output.ending(&error))
-    };
     match samples {
-        Samples::U8(samples) => put(samples),
+        Samples::U8(samples) => output.put(samples),
         Samples::U16(samples) => {
             let mut words = Vec::with_capacity(IO_CHUNK_BYTES);
             for samples in samples.chunks(IO_CHUNK_BYTES / 2) {
                 words.clear();
                 words.extend(samples.iter().flat_map(|sample| sample.to_le_bytes()));
-                put(&words)?;
+                output.put(&words)?;
             }
             Ok(())
         }

@@ -2,7 +2,6 @@
 //!
 //! Both are made by the program itself, so that they cannot differ from what it parses.
 
-use std::io::Write as _;
 use std::path::Path;
 
 use clap::CommandFactory as _;
@@ -44,10 +43,6 @@ fn write_page(folder: &Path, command: clap::Command) -> Result<String, Ending> {
     let mut page = Vec::new();
     man.render(&mut page).expect("a vector takes every write");
     let path = folder.join(&file_name);
-    let mut output = Output::create(path.as_os_str())?;
-    output
-        .write_all(&page)
-        .map_err(|error| output.ending(&error))?;
-    output.finish()?;
+    Output::create(path.as_os_str())?.put_all(&page)?;
     Ok(file_name)
 }

@@ -1,26 +1,15 @@
 //! `diff`: what differs between two packages, and the patch that turns one into the other.
 
 use std::ffi::OsStr;
-use std::io::{BufWriter, Write as _};
 use std::path::Path;
 
 use millstream_pak::{Change, Difference, PackReport, names};
-use serde::Serialize;
+use serde_json::json;
 
 use crate::args::DiffArgs;
 use crate::failure::Ending;
 use crate::output::{self, Output};
 use crate::package::{Reading, describe};
-
-/// What `--json` tells.
-#[derive(Debug, Serialize)]
-struct Document {
-    added: Vec<String>,
-    removed: Vec<String>,
-    changed: Vec<String>,
-    /// Of the patch, if one was written.
-    patch_bytes: Option<u64>,
-}
 
 /// Runs `diff`.
 pub(crate) fn diff(args: &DiffArgs) -> Result<(), Ending> {
@@ -32,18 +21,18 @@ pub(crate) fn diff(args: &DiffArgs) -> Result<(), Ending> {
         patch = Some(write(name, &before, &after)?);
     }
     if args.json {
-        let of = |change| {
+        let of = |change| -> Vec<String> {
             let those = found.iter().filter(move |one| one.change == change);
             those.map(|one| names::escape(&one.name)).collect()
         };
-        return output::print_json(&Document {
-            added: of(Change::Added),
-            removed: of(Change::Removed),
-            changed: of(Change::Changed),
-            patch_bytes: patch.map(|report| report.file_bytes),
-        });
+        return output::print_json(&json!({
+            "added": of(Change::Added),
+            "removed": of(Change::Removed),
+            "changed": of(Change::Changed),
+            "patch_bytes": patch.map(|report| report.file_bytes),
+        }));
     }
-    print(&found)
+    output::print(&lines(&found))
 }
 
 fn write(name: &OsStr, before: &Reading, after: &Reading) -> Result<PackReport, Ending> {
@@ -54,17 +43,14 @@ fn write(name: &OsStr, before: &Reading, after: &Reading) -> Result<PackReport, 
     Ok(report)
 }
 
-fn print(found: &[Difference]) -> Result<(), Ending> {
-    let mut lines = BufWriter::new(Output::create(OsStr::new("-"))?);
-    for one in found {
+fn lines(found: &[Difference]) -> String {
+    let line = |one: &Difference| {
         let sign = match one.change {
             Change::Added => '+',
             Change::Removed => '-',
             Change::Changed => '~',
         };
-        let written = writeln!(lines, "{sign} {}", names::escape(&one.name));
-        written.map_err(|error| lines.get_ref().ending(&error))?;
-    }
-    let flushed = lines.flush();
-    flushed.map_err(|error| lines.get_ref().ending(&error))
+        format!("{sign} {}\n", names::escape(&one.name))
+    };
+    found.iter().map(line).collect()
 }

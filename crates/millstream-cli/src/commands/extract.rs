@@ -2,47 +2,40 @@
 //!
 //! A package may come from anywhere. Names are checked as when a package is made, and each folder
 //! of a name is opened from the one before it without following links, so that neither a name nor a
-//! link that lies in the folder leads out of it. Files are written beside, under names of our own
-//! in the folder, and renamed onto their targets, which replaces a link and does not follow it. The
+//! link that lies in the folder leads out of it. Files are written under temporary names in
+//! the folder, and renamed onto their targets, which replaces a link and does not follow it. The
 //! file system is synced once for each group of files, before they get their names: with a sync for
 //! each, thousands of small files would take minutes.
 
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::ops::ControlFlow;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Instant;
 
+use millstream_io::fs::{TemporaryFile, remove_leftovers};
 use millstream_pak::{BatchOptions, ErrorKind, Loaded, Piece, names};
 use rustix::fs::{Mode, OFlags};
-use serde::Serialize;
+use serde_json::json;
 
 use crate::args::ExtractArgs;
-use crate::failure::{Ending, Failure, Failures};
+use crate::failure::{Ending, Failure, Failures, shown};
 use crate::limits::{EXTRACT_BYTES_MIN, EXTRACT_RATIO_MAX};
-use crate::output::{self, Unfinished};
-use crate::package::{Reading, place};
+use crate::output;
+use crate::package::Reading;
 use crate::progress::Progress;
 use crate::size;
 use crate::table::Table;
 
-/// Files that are written before the file system is synced and they get their names ...
-const GROUP_FILES: usize = 512;
+/// Files that are written before the file system is synced and they get their names: a sync waits
+/// for the journal, so 200,000 files are few syncs ...
+const GROUP_FILES: usize = 1 << 16;
 
 /// ... or so many bytes.
 const GROUP_BYTES: u64 = 256 << 20;
-
-/// What `--json` tells.
-#[derive(Debug, Serialize)]
-struct Document {
-    entries: u64,
-    raw_bytes: u64,
-    seconds: f64,
-    failed: u64,
-    first_error: Option<String>,
-}
 
 /// How it went.
 #[derive(Default)]
@@ -101,22 +94,22 @@ fn tell(args: &ExtractArgs, outcome: Outcome, began: bool, seconds: f64) -> Resu
     } = outcome;
     let failed = failures.count();
     if args.json {
-        let document = Document {
-            entries: done,
-            raw_bytes,
-            seconds,
-            failed,
-            first_error: failures.first().map(Failure::to_string),
-        };
-        return output::conclude(&document, failures.ending());
+        let document = json!({
+            "entries": done,
+            "raw_bytes": raw_bytes,
+            "seconds": seconds,
+            "failed": failed,
+            "first_error": failures.first().map(Failure::to_string),
+        });
+        return output::conclude(document, failures.ending());
     }
-    if !began {
+    if !began || (done == 0 && failed > 0) {
         return failures.ending();
     }
     let mut table = Table::default();
     table
-        .row("entries", done.to_string(), format!("{failed} failed"))
-        .row("bytes", raw_bytes.to_string(), size::display(raw_bytes))
+        .row("entries", done, format!("{failed} failed"))
+        .row("bytes", raw_bytes, size::display(raw_bytes))
         .row("time", format!("{seconds:.2} s"), "");
     output::print(&table.text())?;
     failures.ending()
@@ -136,9 +129,8 @@ fn chosen(args: &ExtractArgs, reading: &Reading) -> Result<Vec<u32>, Ending> {
     for pattern in &args.patterns {
         let found = matching(pattern.as_bytes())?;
         if found.is_empty() {
-            let shown = names::escape(pattern.as_bytes());
-            let cause = format!("no entry matches '{shown}'");
-            return Err(Failure::new(place(&args.package), cause).into());
+            let cause = format!("no entry matches '{}'", shown(pattern));
+            return Err(Failure::new(&args.package, cause).into());
         }
         chosen.extend(found);
     }
@@ -167,12 +159,12 @@ fn check_size(args: &ExtractArgs, reading: &Reading, entries: &[u32]) -> Result<
     let cause = format!(
         "the entries have {raw_bytes} bytes, of which {most} are allowed; --max-bytes allows more"
     );
-    Err(Failure::new(place(&args.package), cause).kind(&ErrorKind::Limit))
+    Err(Failure::new(&args.package, cause).kind(&ErrorKind::Limit))
 }
 
 /// A file that is written, and the name that it will get.
 struct Written {
-    unfinished: Unfinished,
+    temporary: TemporaryFile,
     name: Vec<u8>,
     raw_bytes: u64,
 }
@@ -184,9 +176,9 @@ struct Extraction<'a> {
     reading: &'a Reading,
     folder: &'a Path,
     /// The folder, from which every other is opened.
-    root: OwnedFd,
+    root: Arc<OwnedFd>,
     /// Locked, which the files of a group are not: they are closed.
-    _alive: (File, Unfinished),
+    _alive: (File, TemporaryFile),
     /// The entry being written.
     current: Option<(u32, Writing)>,
     group: Vec<Written>,
@@ -196,16 +188,18 @@ struct Extraction<'a> {
 
 impl<'a> Extraction<'a> {
     fn new(reading: &'a Reading, folder: &'a Path) -> Result<Extraction<'a>, Ending> {
-        let failed = |error: io::Error| Failure::io(folder.as_os_str(), "make the folder", &error);
+        let failed = |error: io::Error| Failure::io(folder, "make the folder", &error);
         std::fs::create_dir_all(folder).map_err(failed)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        output::remove_left(folder);
+        remove_leftovers(folder);
         let root = rustix::fs::open(folder, flags, Mode::empty());
+        let root = Arc::new(root.map_err(|errno| failed(errno.into()))?);
+        let alive = TemporaryFile::create(&root, 0o600);
         Ok(Extraction {
             reading,
             folder,
-            root: root.map_err(|errno| failed(errno.into()))?,
-            _alive: Unfinished::create(folder, 0o600).map_err(failed)?,
+            root,
+            _alive: alive.map_err(|error| failed(error.into()))?,
             current: None,
             group: Vec::new(),
             group_bytes: 0,
@@ -232,7 +226,10 @@ impl<'a> Extraction<'a> {
                 self.group_bytes += bytes.len() as u64;
                 written.raw_bytes += bytes.len() as u64;
                 let moved = file.write_all(&bytes);
-                moved.map_err(|error| self.failure(piece, &error))
+                moved.map_err(|error| {
+                    let name = self.reading.package.name(piece.index).unwrap_or(b"?");
+                    self.unwritten(name, &error).at(piece.offset)
+                })
             }
             Err(error) => Err(self.reading.failure(&error)),
         };
@@ -251,12 +248,12 @@ impl<'a> Extraction<'a> {
         let name = reading.package.name(index);
         let name = name.map_err(|error| reading.failure(&error))?;
         names::check(name).map_err(|error| reading.failure(&error))?;
-        let created = Unfinished::create(self.folder, 0o666);
-        let (file, unfinished) =
-            created.map_err(|error| Failure::io(self.folder.as_os_str(), "write", &error))?;
+        let created = TemporaryFile::create(&self.root, 0o666);
+        let (file, temporary) =
+            created.map_err(|error| Failure::io(self.folder, "write", &error.into()))?;
         let name = name.to_vec();
         let written = Written {
-            unfinished,
+            temporary,
             name,
             raw_bytes: 0,
         };
@@ -289,29 +286,27 @@ impl<'a> Extraction<'a> {
             return;
         }
         if let Err(errno) = rustix::fs::syncfs(&self.root) {
-            let failure = Failure::io(self.folder.as_os_str(), "write", &errno.into());
+            let failure = Failure::io(self.folder, "write", &errno.into());
             group
                 .iter()
                 .for_each(|_| self.outcome.failures.add(failure.clone()));
             return;
         }
+        let mut target = None;
         for written in group {
             let Written {
-                unfinished,
+                temporary,
                 name,
                 raw_bytes,
             } = written;
-            let renamed = unfinished.rename_by(|path| self.put(path, &name));
-            match renamed {
+            match self.put(temporary, &name, &mut target) {
                 Ok(()) => {
                     self.outcome.done += 1;
                     self.outcome.raw_bytes += raw_bytes;
                 }
                 Err(error) => {
-                    let shown = self.folder.join(std::ffi::OsStr::from_bytes(&name));
-                    self.outcome
-                        .failures
-                        .add(Failure::io(shown.as_os_str(), "write", &error));
+                    let failure = self.unwritten(&name, &error);
+                    self.outcome.failures.add(failure);
                 }
             }
         }
@@ -319,31 +314,36 @@ impl<'a> Extraction<'a> {
         let _ = rustix::fs::fsync(&self.root);
     }
 
-    /// Renames a file of the folder onto a name below it, without following any link.
-    fn put(&self, path: &Path, name: &[u8]) -> io::Result<()> {
-        let own = path.file_name().expect("made with a name");
-        let (folders, last) = match name.iter().rposition(|&byte| byte == b'/') {
-            Some(slash) => (&name[..slash], &name[slash + 1..]),
-            None => (&name[..0], name),
+    /// Renames a file of the folder onto a name below it, without following any link. `target` is
+    /// the folder that the name before led to: most follow others of their folder.
+    fn put(
+        &self,
+        temporary: TemporaryFile,
+        name: &[u8],
+        target: &mut Option<(Vec<u8>, OwnedFd)>,
+    ) -> io::Result<()> {
+        let Some(slash) = name.iter().rposition(|&byte| byte == b'/') else {
+            return Ok(temporary.rename(self.root.as_fd(), name)?);
         };
-        let mut held: Option<OwnedFd> = None;
-        for part in folders
-            .split(|&byte| byte == b'/')
-            .filter(|part| !part.is_empty())
-        {
-            let at = held.as_ref().unwrap_or(&self.root);
-            held = Some(enter(at, part)?);
-        }
-        let target = held.as_ref().unwrap_or(&self.root);
-        rustix::fs::renameat(&self.root, own, target, last)?;
-        Ok(())
+        let (folders, last) = (&name[..slash], &name[slash + 1..]);
+        let (_, held) = match target.take().filter(|(held, _)| held == folders) {
+            Some(same) => target.insert(same),
+            None => target.insert((folders.to_vec(), self.enter_all(folders)?)),
+        };
+        Ok(temporary.rename(held.as_fd(), last)?)
     }
 
-    /// A piece of an entry cannot be written.
-    fn failure(&self, piece: &Piece, error: &io::Error) -> Failure {
-        let name = self.reading.package.name(piece.index).unwrap_or(b"?");
-        let shown = self.folder.join(std::ffi::OsStr::from_bytes(name));
-        Failure::io(shown.as_os_str(), "write", error).at(piece.offset)
+    /// Opens a folder below the root, each part of its name from the one before.
+    fn enter_all(&self, folders: &[u8]) -> io::Result<OwnedFd> {
+        let mut parts = folders.split(|&byte| byte == b'/');
+        let first = enter(&self.root, parts.next().unwrap_or_default())?;
+        parts.try_fold(first, |at, part| enter(&at, part))
+    }
+
+    /// An entry cannot be written.
+    fn unwritten(&self, name: &[u8], error: &io::Error) -> Failure {
+        let path = self.folder.join(std::ffi::OsStr::from_bytes(name));
+        Failure::io(path, "write", error)
     }
 }
 

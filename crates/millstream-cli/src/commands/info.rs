@@ -13,7 +13,7 @@ use millstream_pak::{DictionaryUse, Package};
 use serde_json::{Value, json};
 
 use crate::args::InfoArgs;
-use crate::failure::{Ending, Failure};
+use crate::failure::{Ending, Failure, refused, shown};
 use crate::output;
 use crate::package::{dictionary_rows, dictionary_values, is_package};
 use crate::size;
@@ -34,12 +34,12 @@ struct Found {
 pub(crate) fn info(args: &InfoArgs) -> Result<(), Ending> {
     let place = probe::place(&args.path).map_err(|error| {
         let system = std::io::Error::from_raw_os_error(error.errno.0);
-        Failure::io(args.path.as_os_str(), error.call, &system)
+        Failure::io(&args.path, error.call, &system)
     })?;
     // Before the storage: the kernel gives back a ring's share of locked memory only some time
     // after the ring is gone.
     let ring = ring();
-    let storage = Storage::new(StorageOptions::default()).map_err(super::load::refused)?;
+    let storage = Storage::new(StorageOptions::default()).map_err(refused)?;
     let (backend, reason) = match storage.device_kind() {
         DeviceKind::Uring => ("uring", String::from("the system allows io_uring")),
         _ => ("threads", String::from(storage.device_reason())),
@@ -169,7 +169,7 @@ fn machine_rows(table: &mut Table, machine: &Machine) {
     let files = machine.open_files_max;
     table
         .row("kernel", known(&machine.kernel), "")
-        .row("processors", machine.cpus.to_string(), known(&machine.cpu))
+        .row("processors", machine.cpus, known(&machine.cpu))
         .row("processor features", "", machine.cpu_features.join(" "))
         .row(
             "memory",
@@ -194,10 +194,9 @@ fn machine_rows(table: &mut Table, machine: &Machine) {
 }
 
 fn place_rows(table: &mut Table, path: &Path, place: &Place) {
-    let name = millstream_pak::names::escape(path.as_os_str().as_encoded_bytes());
     let disk = place.device_name.as_deref().unwrap_or("no disk");
     table
-        .row("path", name, "")
+        .row("path", shown(path), "")
         .row(
             "file system",
             &*place.file_system,
@@ -293,7 +292,7 @@ fn document(path: &Path, found: &Found) -> Value {
             "huge_pages": machine.huge_pages,
         },
         "place": {
-            "path": millstream_pak::names::escape(path.as_os_str().as_encoded_bytes()),
+            "path": shown(path),
             "file_system": place.file_system,
             "mount": mount_word(place.mount_kind),
             "disk": place.device_name,

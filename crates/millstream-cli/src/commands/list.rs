@@ -1,7 +1,6 @@
 //! `list` and `cat`: what a package has.
 
 use std::ffi::OsStr;
-use std::io::{BufWriter, Write as _};
 use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt as _;
 
@@ -10,8 +9,8 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::args::{CatArgs, ListArgs};
-use crate::failure::{Ending, Failure};
-use crate::output::Output;
+use crate::failure::{Ending, Failure, shown};
+use crate::output::{self, Output};
 use crate::package::{Reading, codec_word, hex};
 
 /// An entry as `--json` tells it.
@@ -31,7 +30,7 @@ pub(crate) fn list(args: &ListArgs) -> Result<(), Ending> {
     let reading = Reading::open(&args.package)?;
     let rows = rows(&reading).map_err(|error| reading.failure(&error))?;
     if args.json {
-        return crate::output::print_json(&rows);
+        return output::print_json(&rows);
     }
     let width = |of: &dyn Fn(&Row) -> usize, least: usize| {
         rows.iter().map(of).max().unwrap_or(0).max(least)
@@ -39,26 +38,19 @@ pub(crate) fn list(args: &ListArgs) -> Result<(), Ending> {
     let raw = width(&|row| row.raw_bytes.to_string().len(), 3);
     let stored = width(&|row| row.stored_bytes.to_string().len(), 6);
     let codec = width(&|row| row.codec.len(), 5);
-    let mut lines = BufWriter::new(Output::create(OsStr::new("-"))?);
-    let print = |line: String, lines: &mut BufWriter<Output>| {
-        let written = writeln!(lines, "{line}");
-        written.map_err(|error| lines.get_ref().ending(&error))
-    };
-    let head = format!(
-        "{:>raw$}  {:>stored$}  {:>5}  {:codec$}  {:>6}  name",
+    let mut text = format!(
+        "{:>raw$}  {:>stored$}  {:>5}  {:codec$}  {:>6}  name\n",
         "raw", "stored", "ratio", "codec", "blocks"
     );
-    print(head, &mut lines)?;
     for row in &rows {
         let ratio = row.stored_bytes as f64 / (row.raw_bytes as f64).max(1.0);
         let line = format!(
-            "{:>raw$}  {:>stored$}  {ratio:>5.3}  {:codec$}  {:>6}  {}",
+            "{:>raw$}  {:>stored$}  {ratio:>5.3}  {:codec$}  {:>6}  {}\n",
             row.raw_bytes, row.stored_bytes, row.codec, row.blocks, row.name
         );
-        print(line, &mut lines)?;
+        text.push_str(&line);
     }
-    let flushed = lines.flush();
-    flushed.map_err(|error| lines.get_ref().ending(&error))
+    output::print(&text)
 }
 
 fn rows(reading: &Reading) -> millstream_pak::Result<Vec<Row>> {
@@ -74,7 +66,7 @@ fn rows(reading: &Reading) -> millstream_pak::Result<Vec<Row>> {
 fn row(package: &Package, info: &EntryInfo) -> millstream_pak::Result<Row> {
     let storing = package.storing(info.index)?;
     let meta = match package.metadata(info.index)? {
-        Some(record) => shown(&Metadata::decode(record).unwrap_or_default()),
+        Some(record) => metadata(&Metadata::decode(record).unwrap_or_default()),
         None => Value::Null,
     };
     Ok(Row {
@@ -96,7 +88,7 @@ fn row(package: &Package, info: &EntryInfo) -> millstream_pak::Result<Row> {
 }
 
 /// A metadata record as JSON; what it does not say is left out.
-fn shown(record: &Metadata) -> Value {
+fn metadata(record: &Metadata) -> Value {
     let mut meta = json!({ "kind": record.kind.name() });
     if let Some(image) = &record.image {
         meta["image"] = json!({
@@ -168,13 +160,13 @@ pub(crate) fn cat(args: &CatArgs) -> Result<(), Ending> {
         .map_err(|error| reading.failure(&error))?
         .filter(|found| !found.gone);
     let Some(found) = found else {
-        let name = names::escape(args.name.as_bytes());
+        let name = shown(&args.name);
         let cause = format!("the package has no entry '{name}'");
-        return Err(Failure::new(args.package.as_os_str(), cause).into());
+        return Err(Failure::new(&args.package, cause).into());
     };
     if args.json {
         let row = row(package, &found).map_err(|error| reading.failure(&error))?;
-        return crate::output::print_json(&row);
+        return output::print_json(&row);
     }
     let mut output = Output::create(OsStr::new("-"))?;
     let mut ended = Ok(());
@@ -186,9 +178,7 @@ pub(crate) fn cat(args: &CatArgs) -> Result<(), Ending> {
         &options,
         &mut |_, loaded| {
             ended = match loaded {
-                Ok(bytes) => output
-                    .write_all(&bytes)
-                    .map_err(|error| output.ending(&error)),
+                Ok(bytes) => output.put(&bytes),
                 Err(error) => Err(reading.failure(&error).into()),
             };
             match ended {

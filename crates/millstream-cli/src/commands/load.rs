@@ -8,49 +8,26 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use millstream::{
-    Access, Backend, DeviceKind, Error, ErrorKind, Priority, Queue, QueueOptions, Stats, Storage,
-    StorageOptions,
+    Access, Backend, DeviceKind, Priority, Queue, QueueOptions, Stats, Storage, StorageOptions,
 };
-use millstream_pak::{Package, PackageOptions, names};
-use serde::Serialize;
+use millstream_pak::{Package, PackageOptions};
+use serde_json::{Value, json};
 
 use crate::args::{BackendWord, DirectWord, LoadArgs};
 use crate::cold;
-use crate::failure::{self, Ending, Failure};
+use crate::failure::{self, Ending, Failure, refused};
 use crate::limits::{BATCH_PIECES, CLOSE_WAIT, WINDOW_REQUESTS};
-use crate::loader::{Hashed, Hashes, Loader, Tally};
+use crate::loader::{Hashes, Loader, Tally};
 use crate::output::{self, Output};
 use crate::table::Table;
 use crate::walk::{Found, PackageEntry};
 use crate::{package, signals, size, walk};
 
-/// What `--json` tells.
-#[derive(Debug, Serialize)]
-struct Document {
-    backend: &'static str,
-    files: u64,
-    requests: u64,
-    stored_bytes: u64,
-    raw_bytes: u64,
-    seconds: f64,
-    cpu_seconds: f64,
-    failed: u64,
-    #[serde(rename = "cancelled")]
-    canceled: u64,
-    first_error: Option<String>,
-    device_idle_seconds: f64,
-    decode_wait_seconds: f64,
-    staging_peak_bytes: u64,
-    /// With `--hash`, in the order of its lines.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    hashes: Option<Vec<Hashed>>,
-}
-
 /// Runs `load`.
 pub(crate) fn load(args: &LoadArgs) -> Result<(), Ending> {
     check_trace(args.trace.as_deref())?;
     let storage = Storage::new(options(args)?).map_err(refused)?;
-    let found = find(&storage, args);
+    let found = find(&storage, args)?;
     if args.cold {
         cold::drop_files(&found);
     }
@@ -73,21 +50,23 @@ pub(crate) fn load(args: &LoadArgs) -> Result<(), Ending> {
         queue: &queue,
         found: &found,
         timeout: args.timeout,
-        // A trace shows each entry: `pack --order` reads it.
-        apart: args.trace.is_some(),
+        traced: args.trace.is_some(),
         hashes,
         interrupted: Arc::clone(&interrupted),
     };
+    // What the opening of packages took is no part of the load.
+    let before = storage.stats();
     let mut tally = loader.run()?;
-    let stats = storage.stats();
+    let stats = storage.stats().since(&before);
     let (stopped, traced) = end_of_load(&interrupted, trace, &storage);
     let document = document(&storage, &mut tally, &stats);
-    if !args.json && !args.hash {
+    let nothing_loaded = tally.files > 0 && tally.files == tally.failures.count() + tally.canceled;
+    if !args.json && !args.hash && !nothing_loaded {
         output::print(&table(args, &storage, &tally, &stats))?;
     }
     let mut ended = ending(tally, stopped).and(traced);
     if args.json {
-        ended = output::conclude(&document, ended);
+        ended = output::conclude(document, ended);
     }
     close(&storage);
     ended
@@ -95,16 +74,12 @@ pub(crate) fn load(args: &LoadArgs) -> Result<(), Ending> {
 
 /// A trace goes to a file: standard output has the table, the hashes or the document.
 pub(crate) fn check_trace(name: Option<&OsStr>) -> Result<(), Ending> {
-    if name.is_some_and(|name| name == "-") {
-        return Err(Ending::Usage(String::from(
-            "--trace: standard output is taken, so it must be a file and not -",
-        )));
-    }
-    Ok(())
+    let name = name.unwrap_or_default();
+    output::refuse_stdout(name, "--trace: standard output is taken, so it")
 }
 
 /// What the paths name: files, what is below folders, and the entries of packages.
-fn find(storage: &Storage, args: &LoadArgs) -> Vec<Found> {
+fn find(storage: &Storage, args: &LoadArgs) -> Result<Vec<Found>, Failure> {
     let options = PackageOptions {
         verify: !args.no_verify,
         ..PackageOptions::default()
@@ -113,53 +88,57 @@ fn find(storage: &Storage, args: &LoadArgs) -> Vec<Found> {
     let mut before = Vec::new();
     for path in &args.paths {
         if !package::is_package(path) {
-            found.append(&mut walk::find(std::slice::from_ref(path)));
+            walk::find(path, &mut found)?;
             continue;
         }
-        match entries(storage, path, options, &mut before) {
-            Ok(mut entries) => found.append(&mut entries),
-            Err(error) => found.push(Found {
-                path: path.clone(),
-                name: path.file_name().unwrap_or(path.as_os_str()).to_owned(),
-                len: Err(package::describe(path, &error)),
-                entry: None,
-            }),
+        let begin = found.len();
+        let listed = open(storage, path, options, &mut before)
+            .map_err(|error| package::describe(path, &error))
+            .and_then(|package| entries(&package, path, &mut found));
+        if let Err(failure) = listed {
+            found.truncate(begin);
+            walk::push(&mut found, Found::named(path, Err(failure)))?;
         }
     }
-    found
+    Ok(found)
 }
 
-/// The entries of a package, in the byte order of their names. A patch is loaded over its base, if
-/// that is among the packages named before it.
-fn entries(
+/// Opens a package; a patch over its base, if that is among the packages named before it.
+fn open(
     storage: &Storage,
     path: &Path,
     options: PackageOptions,
     before: &mut Vec<Package>,
-) -> millstream_pak::Result<Vec<Found>> {
+) -> millstream_pak::Result<Package> {
     let mut package = Package::open_with(storage, path, options)?;
     let base_root = package.base_root();
     if let Some(base) = before.iter().find(|it| base_root == Some(it.root())) {
         package = package.with_base(base)?;
     }
     before.push(package.clone());
-    let mut found = Vec::new();
-    for &index in package.by_name()? {
-        let info = package.info(index)?;
+    Ok(package)
+}
+
+/// Adds the entries of a package, in the byte order of their names.
+fn entries(package: &Package, path: &Path, found: &mut Vec<Found>) -> Result<(), Failure> {
+    let failed = |error: millstream_pak::Error| package::describe(path, &error);
+    for &index in package.by_name().map_err(failed)? {
+        let info = package.info(index).map_err(failed)?;
         if info.gone {
             continue;
         }
-        found.push(Found {
+        let one = Found {
             path: path.to_path_buf(),
-            name: OsString::from_vec(package.name(index)?.to_vec()),
+            name: OsString::from_vec(package.name(index).map_err(failed)?.to_vec()),
             len: Ok(info.raw_bytes),
             entry: Some(PackageEntry {
                 package: package.clone(),
                 index,
             }),
-        });
+        };
+        walk::push(found, one)?;
     }
-    Ok(found)
+    Ok(())
 }
 
 fn options(args: &LoadArgs) -> Result<StorageOptions, Ending> {
@@ -200,19 +179,6 @@ fn queue_options() -> QueueOptions {
     options.capacity = 2 * window;
     options.unclaimed = window;
     options
-}
-
-/// The engine's refusal to start: wrong words, or a failure.
-pub(crate) fn refused(error: Error) -> Ending {
-    if error.kind() == ErrorKind::InvalidArgument {
-        return Ending::Usage(String::from(error.cause()));
-    }
-    let system = error.errno().map(std::io::Error::from_raw_os_error);
-    let cause = match system {
-        Some(system) => format!("{}: {}", failure::explain(&system), error.cause()),
-        None => String::from(error.cause()),
-    };
-    Failure::new(OsStr::new("the engine"), cause).into()
 }
 
 /// Has an interruption call off what a queue has and will have.
@@ -261,11 +227,7 @@ fn write_trace(output: Output, storage: &Storage) -> Result<(), Ending> {
 pub(crate) fn close(storage: &Storage) {
     let report = storage.close(CLOSE_WAIT);
     if report.operations > 0 {
-        let files: Vec<String> = report
-            .files
-            .iter()
-            .map(|path| names::escape(path.as_os_str().as_encoded_bytes()))
-            .collect();
+        let files: Vec<String> = report.files.iter().map(failure::shown).collect();
         failure::tell(&format!(
             "the system still holds {} operations of {} bytes on {}",
             report.operations,
@@ -297,36 +259,34 @@ fn seconds(nanoseconds: u64) -> f64 {
     nanoseconds as f64 / 1e9
 }
 
-fn document(storage: &Storage, tally: &mut Tally, stats: &Stats) -> Document {
-    Document {
-        backend: backend_name(storage),
-        files: tally.files,
-        requests: tally.requests,
-        stored_bytes: tally.stored_bytes,
-        raw_bytes: tally.bytes,
-        seconds: tally.elapsed.as_secs_f64(),
-        cpu_seconds: tally.processor.as_secs_f64(),
-        failed: tally.failures.count(),
-        canceled: tally.canceled,
-        first_error: tally.failures.first().map(Failure::to_string),
-        device_idle_seconds: seconds(stats.device_idle_ns),
-        decode_wait_seconds: seconds(stats.decode_wait_ns),
-        staging_peak_bytes: stats.staging_peak_bytes,
-        hashes: tally.hashes.take(),
+fn document(storage: &Storage, tally: &mut Tally, stats: &Stats) -> Value {
+    let mut document = json!({
+        "backend": backend_name(storage),
+        "files": tally.files,
+        "requests": tally.requests,
+        "stored_bytes": tally.stored_bytes,
+        "raw_bytes": tally.bytes,
+        "seconds": tally.elapsed.as_secs_f64(),
+        "cpu_seconds": tally.processor.as_secs_f64(),
+        "failed": tally.failures.count(),
+        "cancelled": tally.canceled,
+        "first_error": tally.failures.first().map(Failure::to_string),
+        "device_idle_seconds": seconds(stats.device_idle_ns),
+        "decode_wait_seconds": seconds(stats.decode_wait_ns),
+        "staging_peak_bytes": stats.staging_peak_bytes,
+    });
+    // In the order of the lines of `--hash`.
+    if let Some(hashes) = tally.hashes.take() {
+        document["hashes"] = json!(hashes);
     }
+    document
 }
 
 fn table(args: &LoadArgs, storage: &Storage, tally: &Tally, stats: &Stats) -> String {
     let elapsed = tally.elapsed.as_secs_f64().max(f64::MIN_POSITIVE);
-    let share = |nanoseconds: u64| {
-        format!(
-            "{:.0} % of the time",
-            seconds(nanoseconds) / elapsed * 100.0
-        )
-    };
     let disk = args.disk.as_ref();
     let imitated = disk.map_or_else(String::new, |disk| {
-        format!("imitates the disk {}", names::escape(disk.name.as_bytes()))
+        format!("imitates the disk {}", failure::shown(&disk.name))
     });
     let mut table = Table::default();
     let lost = format!(
@@ -335,19 +295,33 @@ fn table(args: &LoadArgs, storage: &Storage, tally: &Tally, stats: &Stats) -> St
         tally.canceled
     );
     table
-        .row("files", tally.files.to_string(), lost)
-        .row("requests", tally.requests.to_string(), "")
-        .row("bytes", tally.bytes.to_string(), size::display(tally.bytes))
+        .row("files", tally.files, lost)
+        .row("requests", tally.requests, "")
+        .row("bytes", tally.bytes, size::display(tally.bytes))
         .row("time", format_seconds(elapsed), rate(tally.bytes, elapsed))
         .row(
             "processor",
             format_seconds(tally.processor.as_secs_f64()),
             "all threads",
         )
-        .row("backend", backend_name(storage), imitated)
+        .row("backend", backend_name(storage), imitated);
+    engine_rows(&mut table, stats, elapsed);
+    latency_rows(&mut table, stats);
+    table.text()
+}
+
+/// Adds what the engine did, and how long.
+fn engine_rows(table: &mut Table, stats: &Stats, elapsed: f64) {
+    let share = |nanoseconds: u64| {
+        format!(
+            "{:.0} % of the time",
+            seconds(nanoseconds) / elapsed * 100.0
+        )
+    };
+    table
         .row(
             "operations",
-            stats.operations.to_string(),
+            stats.operations,
             format!(
                 "{} past the page cache, {} of several requests, {} repeated",
                 stats.direct_operations, stats.merged_operations, stats.retried_operations
@@ -366,32 +340,41 @@ fn table(args: &LoadArgs, storage: &Storage, tally: &Tally, stats: &Stats) -> St
         .row(
             "decode wait",
             format_ns(stats.decode_wait_ns),
-            "data waited for a worker, summed",
+            format!(
+                "data waited for a worker, {}",
+                summed(stats.decode_wait_ns, stats.jobs)
+            ),
         )
         .row(
             "decoding",
             format_ns(stats.decode_ns),
-            format!("{} jobs, summed", stats.jobs),
+            summed(stats.decode_ns, stats.jobs),
         )
         .row(
             "worker wait",
             format_ns(stats.worker_starved_ns),
-            "workers waited for data, summed",
+            "workers waited for data, the sum of all workers",
         )
         .row(
             "opens",
             format_ns(stats.open_ns),
-            format!(
-                "{} files, summed; the longest {}",
-                stats.opens,
-                format_ns(stats.open_max_ns)
-            ),
+            match stats.opens {
+                0 => String::from("no files"),
+                count => format!(
+                    "the sum of {count} files; the longest {}",
+                    format_ns(stats.open_max_ns)
+                ),
+            },
         )
         .row(
             "staging peak",
             size::display(stats.staging_peak_bytes),
             format!("of {}", size::display(stats.staging_capacity_bytes)),
         );
+}
+
+/// Adds the latencies of each priority that had requests.
+fn latency_rows(table: &mut Table, stats: &Stats) {
     for priority in Priority::ALL {
         if stats.completed(priority) > 0 {
             let latency = |quantile| format_ns(stats.latency_ns(priority, quantile));
@@ -407,7 +390,17 @@ fn table(args: &LoadArgs, storage: &Storage, tally: &Tally, stats: &Stats) -> St
             );
         }
     }
-    table.text()
+}
+
+/// Says that a time is the sum of those of jobs, which overlap.
+fn summed(nanoseconds: u64, jobs: u64) -> String {
+    match jobs {
+        0 => String::from("no jobs"),
+        _ => format!(
+            "the sum of {jobs} jobs, {} each",
+            format_ns(nanoseconds / jobs)
+        ),
+    }
 }
 
 fn rate(bytes: u64, elapsed: f64) -> String {

@@ -1,64 +1,46 @@
 //! `pack`: a folder becomes a package.
 
-use std::collections::{HashMap, HashSet};
-use std::ffi::OsStr;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::sync::Mutex;
 use std::time::Instant;
 
 use millstream::CodecId;
+use millstream_gltf::ImageDescriber;
 use millstream_gltf::cook::{self, SceneCook};
 use millstream_gltf::record::SceneDescriber;
 use millstream_pak::{
-    Coding, Cook, Describe, Item, PackOptions, PackReport, SecretKey, Target, names,
+    Coding, Cook, Describe, Item, Links, PackOptions, PackReport, SecretKey, Target, describe,
 };
-use serde::Serialize;
+use serde_json::json;
 
 use crate::args::PackArgs;
-use crate::failure::{Ending, Failure, Failures};
+use crate::failure::{Ending, Failure, Failures, shown};
 use crate::input::refuse_fifo;
 use crate::limits::FAILURES_LISTED;
 use crate::output::{self, Output};
-use crate::package::{describe, hex};
+use crate::package::{codec_name, describe, hex};
 use crate::progress::Progress;
 use crate::size;
 use crate::table::Table;
-
-/// What `--json` tells.
-#[derive(Debug, Serialize)]
-struct Document {
-    entries: u64,
-    duplicates: u64,
-    blocks: u64,
-    raw_bytes: u64,
-    file_bytes: u64,
-    /// Blocks by codec.
-    codecs: HashMap<&'static str, u64>,
-    root: String,
-    seconds: f64,
-}
 
 /// Runs `pack`.
 pub(crate) fn pack(args: &PackArgs) -> Result<(), Ending> {
     let begun = Instant::now();
     let coding = coding(args)?;
     let block_bytes = block_bytes(args)?;
-    let sign = match &args.sign {
-        Some(path) => Some(SecretKey::read(path).map_err(|error| describe(path, &error))?),
-        None => None,
-    };
-    let mut items = find(&args.folder)?;
+    let read = |path| SecretKey::read(path).map_err(|error| describe(path, &error));
+    let sign = args.sign.as_deref().map(read).transpose()?;
+    let mut items = find(&args.folder, links(&args.links))?;
     if let Some(itself) = name_below(&args.folder, Path::new(&args.output)) {
         items.retain(|item| item.name() != itself);
     }
-    let order = match &args.order {
-        Some(trace) => order(trace, &items)?,
-        None => Vec::new(),
-    };
+    let order = args.order.as_deref().map(|trace| order(trace, &items));
+    let order = order.transpose()?.unwrap_or_default();
     let output = Output::create_package(&args.output)?;
     let total = items.iter().map(Item::raw_bytes).sum();
-    let progress = Mutex::new((Progress::new("packing", Some(total)), 0));
+    let progress = Mutex::new(Progress::new("packing", Some(total)));
     let describers = describers();
     let cook = args.cook.as_deref().map(cook);
     let options = PackOptions {
@@ -71,9 +53,8 @@ pub(crate) fn pack(args: &PackArgs) -> Result<(), Ending> {
         order,
         sign: sign.as_ref(),
         progress: Some(&|done| {
-            let mut shown = progress.lock().expect("no one panics with it");
-            let before = std::mem::replace(&mut shown.1, done);
-            shown.0.advance(done - before);
+            let mut progress = progress.lock().expect("no one panics with it");
+            progress.reach(done);
             true
         }),
         ..PackOptions::default()
@@ -88,10 +69,13 @@ pub(crate) fn pack(args: &PackArgs) -> Result<(), Ending> {
 
 /// Describers of all kinds that the program knows.
 fn describers() -> Vec<Box<dyn Describe>> {
-    let mut describers = millstream_pak::describe::all();
-    describers.insert(0, Box::new(SceneDescriber));
-    describers.push(Box::new(millstream_pnm::PnmDescriber));
-    describers
+    vec![
+        Box::new(SceneDescriber),
+        Box::new(ImageDescriber),
+        Box::new(describe::Ogg),
+        Box::new(describe::Wav),
+        Box::new(millstream_pnm::PnmDescriber),
+    ]
 }
 
 /// The cook that a word accepted by the parser names.
@@ -143,9 +127,18 @@ fn block_bytes(args: &PackArgs) -> Result<Option<u32>, Ending> {
     }
 }
 
+/// What a word accepted by the parser says of links.
+fn links(word: &str) -> Links {
+    match word {
+        "skip" => Links::Skip,
+        "refuse" => Links::Refuse,
+        _ => Links::Follow,
+    }
+}
+
 /// The files below the folder; everything that cannot be packed is a failure.
-fn find(folder: &Path) -> Result<Vec<Item>, Ending> {
-    let (items, errors) = millstream_pak::walk(folder);
+fn find(folder: &Path, links: Links) -> Result<Vec<Item>, Ending> {
+    let (items, errors) = millstream_pak::walk_with(folder, links);
     let listed = errors.iter().take(FAILURES_LISTED);
     let listed = listed.map(|error| describe(folder, error));
     Failures::new(errors.len() as u64, listed).ending()?;
@@ -161,12 +154,13 @@ fn name_below(folder: &Path, package: &Path) -> Option<Vec<u8>> {
 }
 
 /// The names of the inputs in the order in which a trace's requests were submitted. A trace of
-/// loose files has their paths, one of a package the names of its entries.
+/// loose files has their paths, one of a package the names of its entries, maybe several of a
+/// request.
 fn order(trace: &Path, items: &[Item]) -> Result<Vec<Vec<u8>>, Ending> {
-    let wrong = |cause: String| Failure::new(trace.as_os_str(), cause);
+    let wrong = |cause: String| Failure::new(trace, cause);
     refuse_fifo(trace)?;
     let text = std::fs::read(trace);
-    let text = text.map_err(|error| Failure::io(trace.as_os_str(), "read", &error))?;
+    let text = text.map_err(|error| Failure::io(trace, "read", &error))?;
     let trace: serde_json::Value = serde_json::from_slice(&text)
         .map_err(|error| wrong(format!("no trace as `load --trace` writes it: {error}")))?;
     let events = trace
@@ -178,17 +172,25 @@ fn order(trace: &Path, items: &[Item]) -> Result<Vec<Vec<u8>>, Ending> {
     let requests = events.iter().filter(|event| {
         event.get("ph").is_some_and(|ph| ph == "X") && event.get("tid").is_some_and(|id| id == 1)
     });
-    let mut named: Vec<(u64, &[u8])> = requests
-        .filter_map(|event| {
-            let number = event.get("args")?.get("request")?.as_u64()?;
-            let name = known.find(event.get("name")?.as_str()?)?;
-            Some((number, name))
-        })
+    let mut numbered: Vec<(u64, &serde_json::Value)> = requests
+        .filter_map(|event| Some((event.get("args")?.get("request")?.as_u64()?, event)))
         .collect();
-    named.sort_by_key(|(number, _)| *number);
+    numbered.sort_by_key(|(number, _)| *number);
     let mut seen = HashSet::new();
-    let first = named.into_iter().filter(|(_, name)| seen.insert(*name));
-    Ok(first.map(|(_, name)| name.to_vec()).collect())
+    let named = numbered.iter().flat_map(|(_, event)| names_in(event));
+    let named = named.filter_map(|name| known.find(name));
+    let first = named.filter(|name| seen.insert(*name));
+    Ok(first.map(<[u8]>::to_vec).collect())
+}
+
+/// The names in the event of a request: those listed, else its own.
+fn names_in(event: &serde_json::Value) -> impl Iterator<Item = &str> {
+    let listed = event.get("args").and_then(|args| args.get("names"));
+    let names = match listed.and_then(|names| names.as_array()) {
+        Some(names) => &names[..],
+        None => event.get("name").map_or(&[][..], std::slice::from_ref),
+    };
+    names.iter().filter_map(|name| name.as_str())
 }
 
 /// The inputs by their names and the ends of them, for names of a trace that have more folders, or
@@ -233,46 +235,35 @@ fn ends(name: &[u8]) -> impl Iterator<Item = &[u8]> {
 fn tell(args: &PackArgs, report: &PackReport, seconds: f64) -> Result<(), Ending> {
     let counts = CodecId::ALL.iter().zip(&report.blocks_by_codec);
     let codecs = counts.filter(|(_, count)| **count > 0);
-    let word = |codec: &CodecId| match *codec {
-        CodecId::LZ4_BLOCK => CodecId::LZ4.name(),
-        codec => codec.name(),
-    };
     if args.json {
-        return output::print_json(&Document {
-            entries: report.entries,
-            duplicates: report.duplicates,
-            blocks: report.blocks,
-            raw_bytes: report.raw_bytes,
-            file_bytes: report.file_bytes,
-            codecs: codecs.map(|(codec, count)| (word(codec), *count)).collect(),
-            root: hex(&report.root),
-            seconds,
-        });
+        let codecs = codecs.map(|(codec, count)| (codec_name(codec), *count));
+        return output::print_json(&json!({
+            "entries": report.entries,
+            "duplicates": report.duplicates,
+            "blocks": report.blocks,
+            "raw_bytes": report.raw_bytes,
+            "file_bytes": report.file_bytes,
+            "codecs": codecs.collect::<BTreeMap<&str, u64>>(),
+            "root": hex(&report.root),
+            "seconds": seconds,
+        }));
     }
-    let shown: Vec<String> = codecs
-        .map(|(codec, count)| format!("{count} {}", word(codec)))
+    let counts: Vec<String> = codecs
+        .map(|(codec, count)| format!("{count} {}", codec_name(codec)))
         .collect();
     let share = report.file_bytes as f64 / (report.raw_bytes as f64).max(1.0);
     let mut table = Table::default();
     let same = format!("{} with the content of another", report.duplicates);
     table
-        .row("entries", report.entries.to_string(), same)
-        .row(
-            "raw",
-            report.raw_bytes.to_string(),
-            size::display(report.raw_bytes),
-        )
+        .row("entries", report.entries, same)
+        .row("raw", report.raw_bytes, size::display(report.raw_bytes))
         .row(
             "package",
-            report.file_bytes.to_string(),
+            report.file_bytes,
             format!("{share:.3} of the raw bytes"),
         )
-        .row("blocks", report.blocks.to_string(), shown.join(", "))
-        .row(
-            "root",
-            hex(&report.root),
-            names::escape(OsStr::as_encoded_bytes(&args.output)),
-        )
+        .row("blocks", report.blocks, counts.join(", "))
+        .row("root", hex(&report.root), shown(&args.output))
         .row("time", format!("{seconds:.2} s"), "");
     output::print(&table.text())
 }

@@ -1,68 +1,40 @@
 //! `report`: a recorded trace as a page to look at.
 
 use std::ffi::OsStr;
-use std::io::{Read as _, Write as _};
+use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt as _;
 
-use millstream_pak::names;
 use millstream_report::limits::TRACE_BYTES_MAX;
 use millstream_report::trace;
-use serde::Serialize;
+use serde_json::json;
 
 use crate::args::ReportArgs;
-use crate::failure::{Ending, Failure};
+use crate::failure::{Ending, Failure, shown};
 use crate::input::Input;
 use crate::output::{self, Output};
 
-/// What `--json` tells.
-#[derive(Debug, Serialize)]
-struct Document<'a> {
-    requests: usize,
-    seconds: f64,
-    device_idle_seconds: f64,
-    workers: u64,
-    /// Where the time went, in words.
-    words: &'a str,
-    /// Bytes of the page.
-    bytes: u64,
-}
-
 /// Runs `report`.
 pub(crate) fn report(args: &ReportArgs) -> Result<(), Ending> {
-    if args.json && args.output == "-" {
-        return Err(Ending::Usage(String::from(
-            "--json prints to standard output, so FILE.html must be a file and not -",
-        )));
-    }
+    output::refuse_beside_json(args.json, &args.output, "FILE.html")?;
     let text = read(&args.trace)?;
-    let name = names::escape(args.trace.as_encoded_bytes());
+    let name = shown(&args.trace);
     let place = match args.trace.as_bytes() {
         b"-" => OsStr::new("standard input"),
         _ => &args.trace,
     };
     let page = trace::page(&name, &text).map_err(|error| failure(place, &error))?;
-    let bytes = write(Output::create(&args.output)?, &page.html)?;
+    let bytes = Output::create(&args.output)?.put_all(page.html.as_bytes())?;
     if args.json {
-        output::print_json(&Document {
-            requests: page.requests,
-            seconds: page.times.total_ns as f64 / 1e9,
-            device_idle_seconds: page.times.device_idle_ns() as f64 / 1e9,
-            workers: page.times.workers,
-            words: &page.words,
-            bytes,
-        })?;
+        output::print_json(&json!({
+            "requests": page.requests,
+            "seconds": page.times.total_ns as f64 / 1e9,
+            "device_idle_seconds": page.times.device_idle_ns() as f64 / 1e9,
+            "workers": page.times.workers,
+            "words": page.words,
+            "bytes": bytes,
+        }))?;
     }
     Ok(())
-}
-
-/// Writes a page and makes it visible under its name; gives its bytes.
-pub(crate) fn write(mut output: Output, html: &str) -> Result<u64, Ending> {
-    output
-        .write_all(html.as_bytes())
-        .map_err(|error| output.ending(&error))?;
-    let bytes = output.written_bytes();
-    output.finish()?;
-    Ok(bytes)
 }
 
 /// The whole input; no more than a page is made of, whatever a pipe delivers.
@@ -78,9 +50,6 @@ fn read(name: &OsStr) -> Result<Vec<u8>, Failure> {
 }
 
 fn failure(name: &OsStr, error: &millstream_report::error::Error) -> Failure {
-    let failure = Failure::new(name, &*error.cause).kind(&std::io::ErrorKind::InvalidData);
-    match error.offset {
-        Some(offset) => failure.at(offset),
-        None => failure,
-    }
+    let failure = Failure::new(name, &*error.cause).at(error.offset);
+    failure.kind(&std::io::ErrorKind::InvalidData)
 }

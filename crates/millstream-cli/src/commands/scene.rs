@@ -11,14 +11,15 @@ use millstream_gltf::{
     Error, ErrorKind, Event, EventKind, Load, Loader, LoaderOptions, Progress, State, image,
     wait_all,
 };
-use millstream_pak::{Package, is_package, names};
+use millstream_pak::Package;
 use serde::Serialize;
+use serde_json::json;
 
 use crate::args::SceneArgs;
 use crate::commands::load::{
-    cancel_on_interruption, check_trace, close, end_of_load, format_seconds, refused,
+    cancel_on_interruption, check_trace, close, end_of_load, format_seconds,
 };
-use crate::failure::{Ending, Failure, Failures};
+use crate::failure::{Ending, Failure, Failures, refused, shown};
 use crate::loader::{describe, processor_time};
 use crate::output::Output;
 use crate::progress;
@@ -93,7 +94,7 @@ pub(crate) fn scene(args: &SceneArgs) -> Result<(), Ending> {
         false => outcome.failures.ending().and(traced),
     };
     if args.json {
-        ended = output::conclude(&outcome.document, ended);
+        ended = output::conclude(json!(outcome.document), ended);
     }
     drop(loader);
     close(&storage);
@@ -105,11 +106,11 @@ fn check_kind(file: &Path) -> Result<(), Failure> {
     match std::fs::metadata(file) {
         Ok(about) if about.is_dir() => {
             let error = std::io::Error::from_raw_os_error(libc::EISDIR);
-            Err(Failure::io(file.as_os_str(), "read", &error))
+            Err(Failure::io(file, "read", &error))
         }
         Ok(about) if !about.is_file() => {
             let cause = "a FIFO, a socket or a device: a scene is loaded out of regular files";
-            Err(Failure::new(file.as_os_str(), cause))
+            Err(Failure::new(file, cause))
         }
         _ => Ok(()),
     }
@@ -118,7 +119,7 @@ fn check_kind(file: &Path) -> Result<(), Failure> {
 /// Begins the load of a file's scene, or of all scenes of a package.
 fn begin<'l>(loader: &'l Loader, storage: &Storage, file: &Path) -> Result<Vec<Load<'l>>, Ending> {
     let failed = |error: Error| Ending::from(failure(file, &error));
-    if !is_package(&head(file)) {
+    if !package::is_package(file) {
         return Ok(vec![loader.open(file).map_err(failed)?]);
     }
     let wrong = |error: millstream_pak::Error| Ending::from(package::describe(file, &error));
@@ -132,7 +133,7 @@ fn begin<'l>(loader: &'l Loader, storage: &Storage, file: &Path) -> Result<Vec<L
     }
     if scenes.is_empty() {
         let cause = "the package holds no .gltf or .glb";
-        return Err(Failure::new(file.as_os_str(), cause).into());
+        return Err(Failure::new(file, cause).into());
     }
     let source: Arc<Package> = Arc::new(opened);
     let begun = scenes
@@ -141,28 +142,12 @@ fn begin<'l>(loader: &'l Loader, storage: &Storage, file: &Path) -> Result<Vec<L
     begun.collect::<Result<_, _>>().map_err(failed)
 }
 
-/// The first bytes of a file; none of what cannot be read, which the load will tell.
-fn head(file: &Path) -> Vec<u8> {
-    use std::io::Read as _;
-    let regular = std::fs::metadata(file).is_ok_and(|about| about.is_file());
-    let mut head = Vec::new();
-    if let Some(opened) = regular.then(|| std::fs::File::open(file).ok()).flatten() {
-        let _ = opened.take(64).read_to_end(&mut head);
-    }
-    head
-}
-
 /// Waits for the loads, with a bar where that takes long.
 fn watch(loads: &mut [Load<'_>]) {
     let mut bar = progress::Progress::new("loading", None);
-    let landed =
-        |loads: &[Load<'_>]| -> u64 { loads.iter().map(|load| load.progress().raw_bytes).sum() };
-    let mut shown = 0;
     while loads.iter().any(|load| !load.is_done()) {
         wait_all(loads, Some(Duration::from_millis(100)));
-        let now = landed(loads);
-        bar.advance(now - shown);
-        shown = now;
+        bar.reach(loads.iter().map(|load| load.progress().raw_bytes).sum());
     }
 }
 
@@ -211,7 +196,7 @@ fn failure(file: &Path, error: &Error) -> Failure {
     let path = beside.map_or_else(|| file.to_owned(), |named| folder.join(named));
     let mut words = String::new();
     if let Some(named) = named.filter(|_| packed) {
-        let name = names::escape(named.as_os_str().as_encoded_bytes());
+        let name = shown(named);
         words.push_str(&format!("entry '{name}': "));
     }
     if !error.place().is_empty() {
@@ -221,7 +206,7 @@ fn failure(file: &Path, error: &Error) -> Failure {
         // An image that cannot be decoded has its own words.
         Some(request) if error.kind() != ErrorKind::Image => describe(&path, request).with(&words),
         _ => {
-            let failure = Failure::new(path.as_os_str(), error.cause()).with(&words);
+            let failure = Failure::new(path, error.cause()).with(&words);
             failure.kind(&error.kind())
         }
     }
@@ -245,11 +230,7 @@ fn table(outcome: &Outcome) -> String {
             false => size::display(event.bytes),
         };
         let place = if event.place.is_empty() { "" } else { ": " };
-        let remark = format!(
-            "{bytes}  {}{place}{}",
-            names::escape(event.file.as_bytes()),
-            event.place
-        );
+        let remark = format!("{bytes}  {}{place}{}", shown(&event.file), event.place);
         table.row(what, seconds(event.at), remark);
     }
     if let Some(time) = outcome.first_drawable {
@@ -263,12 +244,12 @@ fn table(outcome: &Outcome) -> String {
         )
         .row(
             "batches",
-            document.batches.to_string(),
+            document.batches,
             format!("{} requests, {} files", document.requests, document.files),
         )
         .row(
             "images",
-            document.images.to_string(),
+            document.images,
             format!("{} failures", document.failed),
         )
         .row(

@@ -3,8 +3,7 @@
 use std::time::Instant;
 
 use millstream_pak::{DictionaryUse, PublicKey, Verification};
-use serde::Serialize;
-use serde_json::Value;
+use serde_json::json;
 
 use crate::args::VerifyArgs;
 use crate::failure::{Ending, Failure, Failures};
@@ -14,46 +13,26 @@ use crate::progress::Progress;
 use crate::size;
 use crate::table::Table;
 
-/// What `--json` tells.
-#[derive(Debug, Serialize)]
-struct Document {
-    entries: u64,
-    blocks: u64,
-    raw_bytes: u64,
-    dictionaries: Vec<Value>,
-    signed: bool,
-    signature_verified: bool,
-    failed: u64,
-    first_error: Option<String>,
-    seconds: f64,
-}
-
 /// Runs `verify`.
 pub(crate) fn verify(args: &VerifyArgs) -> Result<(), Ending> {
     let begun = Instant::now();
-    let key = match &args.key {
-        Some(path) => Some(PublicKey::read(path).map_err(|error| describe(path, &error))?),
-        None => None,
-    };
-    let Looked {
-        found,
-        failures,
-        uses,
-    } = look(args, key.as_ref())?;
+    let read = |path| PublicKey::read(path).map_err(|error| describe(path, &error));
+    let key = args.key.as_deref().map(read).transpose()?;
+    let (found, failures, uses) = look(args, key.as_ref())?;
     let seconds = begun.elapsed().as_secs_f64();
     if args.json {
-        let document = Document {
-            entries: found.entries,
-            blocks: found.blocks,
-            raw_bytes: found.raw_bytes,
-            dictionaries: dictionary_values(&uses),
-            signed: found.signed,
-            signature_verified: found.signature_verified,
-            failed: failures.count(),
-            first_error: failures.first().map(Failure::to_string),
-            seconds,
-        };
-        return output::conclude(&document, failures.ending());
+        let document = json!({
+            "entries": found.entries,
+            "blocks": found.blocks,
+            "raw_bytes": found.raw_bytes,
+            "dictionaries": dictionary_values(&uses),
+            "signed": found.signed,
+            "signature_verified": found.signature_verified,
+            "failed": failures.count(),
+            "first_error": failures.first().map(Failure::to_string),
+            "seconds": seconds,
+        });
+        return output::conclude(document, failures.ending());
     }
     if failures.count() == 0 {
         let signature = match (found.signed, found.signature_verified) {
@@ -63,13 +42,9 @@ pub(crate) fn verify(args: &VerifyArgs) -> Result<(), Ending> {
         };
         let mut table = Table::default();
         table
-            .row("entries", found.entries.to_string(), "all well")
-            .row(
-                "raw",
-                found.raw_bytes.to_string(),
-                size::display(found.raw_bytes),
-            )
-            .row("blocks", found.blocks.to_string(), "");
+            .row("entries", found.entries, "all well")
+            .row("raw", found.raw_bytes, size::display(found.raw_bytes))
+            .row("blocks", found.blocks, "");
         dictionary_rows(&mut table, &uses);
         table
             .row("signature", signature, "")
@@ -79,31 +54,22 @@ pub(crate) fn verify(args: &VerifyArgs) -> Result<(), Ending> {
     failures.ending()
 }
 
-/// What was found.
-struct Looked {
-    found: Verification,
-    failures: Failures,
-    /// Empty where the tables are damaged.
-    uses: Vec<DictionaryUse>,
-}
-
-/// Verifies; a package that cannot even be opened has one failure.
-fn look(args: &VerifyArgs, key: Option<&PublicKey>) -> Result<Looked, Ending> {
+/// Verifies; a package that cannot even be opened has one failure, and one whose tables are damaged
+/// no known uses of dictionaries.
+fn look(
+    args: &VerifyArgs,
+    key: Option<&PublicKey>,
+) -> Result<(Verification, Failures, Vec<DictionaryUse>), Ending> {
     let reading = match Reading::open_over(&args.package, args.base.as_deref()) {
         Ok(reading) => reading,
         Err(Ending::Failed(failures)) => {
-            return Ok(Looked {
-                found: Verification::default(),
-                failures,
-                uses: Vec::new(),
-            });
+            return Ok((Verification::default(), failures, Vec::new()));
         }
         Err(ending) => return Err(ending),
     };
     let mut progress = Progress::new("verifying", None);
-    let mut before = 0;
     let found = millstream_pak::verify(&reading.storage, &reading.package, key, &mut |done| {
-        progress.advance(done - std::mem::replace(&mut before, done));
+        progress.reach(done);
         true
     });
     drop(progress);
@@ -111,9 +77,5 @@ fn look(args: &VerifyArgs, key: Option<&PublicKey>) -> Result<Looked, Ending> {
     let listed = found.errors.iter().map(|error| reading.failure(error));
     let failures = Failures::new(found.failures, listed);
     let uses = reading.package.dictionary_uses().unwrap_or_default();
-    Ok(Looked {
-        found,
-        failures,
-        uses,
-    })
+    Ok((found, failures, uses))
 }

@@ -113,6 +113,17 @@ pub(crate) fn mixed_bytes(seed: u64, len: usize) -> Vec<u8> {
     bytes
 }
 
+/// The unfinished output that a process has open in a folder: what leads to it, and its name.
+pub(crate) fn unfinished_of(child: &Child, folder: &Path) -> Option<(PathBuf, String)> {
+    let folder = folder.canonicalize().ok()?;
+    let open = std::fs::read_dir(format!("/proc/{}/fd", child.id())).ok()?;
+    open.flatten().find_map(|entry| {
+        let name = std::fs::read_link(entry.path()).ok()?;
+        let within = name.parent() == Some(&folder);
+        within.then(|| (entry.path(), name.to_string_lossy().into_owned()))
+    })
+}
+
 /// Names in a folder, sorted; hidden ones too.
 pub(crate) fn names_in(folder: &Path) -> Vec<String> {
     let mut names: Vec<String> = std::fs::read_dir(folder)

@@ -76,18 +76,7 @@ pub(crate) fn parse(head: &[u8], first: bool, dictionary: u32) -> Result<Head<He
     }
     let (window, fields) = fields.split_at(window_len);
     let (named, content) = fields.split_at(dictionary_len);
-    match little_endian(named) {
-        named if named == u64::from(dictionary) => {}
-        0 => {
-            return Err(Fault::corrupt(
-                "the zstd frame does not name its dictionary",
-            ));
-        }
-        _ if dictionary != 0 => {
-            return Err(Fault::corrupt("the zstd frame is of another dictionary"));
-        }
-        _ => return Err(Fault::unsupported("the zstd frame needs a dictionary")),
-    }
+    check_dictionary(little_endian(named), u64::from(dictionary))?;
     let content_bytes = match content_len {
         0 => None,
         2 => Some(little_endian(content) + 256),
@@ -109,6 +98,17 @@ pub(crate) fn parse(head: &[u8], first: bool, dictionary: u32) -> Result<Head<He
         window_bytes,
         has_checksum,
     }))
+}
+
+fn check_dictionary(named: u64, at_hand: u64) -> Result<(), Fault> {
+    match (named, at_hand) {
+        _ if named == at_hand => Ok(()),
+        (0, _) => Err(Fault::corrupt(
+            "the zstd frame does not name its dictionary",
+        )),
+        (_, 0) => Err(Fault::unsupported("the zstd frame needs a dictionary")),
+        _ => Err(Fault::corrupt("the zstd frame is of another dictionary")),
+    }
 }
 
 fn not_zstd(first: bool) -> Fault {

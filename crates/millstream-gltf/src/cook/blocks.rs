@@ -1,9 +1,9 @@
 //! Pixels to blocks, through the crate `block_compression`.
 //!
 //! BC7 comes in two qualities. The fast one tries mode 6 alone, which has four channels and one
-//! pair of colours a block: 8 million pixels a second of one core, 37.5 dB on a noisy texture. The
-//! fine one tries most modes: 0.4 million (opaque) or 0.25 million, 40.1 dB. A game has thousands
-//! of textures: the one is for its day, the other for its release.
+//! pair of colors a block: 8 million pixels a second of one core, 37.5 dB on a noisy texture. The
+//! fine one tries most modes: 0.4 million (opaque) or 0.25 million, 40.1 dB. The fast one is meant
+//! for daily builds, the fine one for releases.
 
 use block_compression::encode::compress_rgba8;
 use block_compression::{BC7Settings, CompressionVariant};
@@ -64,7 +64,7 @@ pub(super) fn encode(
         compress_rgba8(variant, pixels, out, width, height, width * 4);
         return;
     }
-    // Blocks at the edges are filled with the last pixels, so that no foreign colour bleeds in.
+    // Blocks at the edges are filled with the last pixels, so that no other color bleeds in.
     let mut padded = Vec::with_capacity(wide as usize * high as usize * 4);
     for y in 0..high {
         let start = y.min(height - 1) as usize * width as usize * 4;
@@ -96,10 +96,10 @@ mod tests {
     }
 
     #[test]
-    fn every_quality_keeps_colours_and_alpha() {
+    fn every_quality_keeps_colors_and_alpha() {
         let pixels: Vec<u8> = (0..64u32)
             .flat_map(|at| {
-                // Along one line: what a block of two colours can show.
+                // Along one line: what a block of two colors can show.
                 let step = at % 8 + at / 8;
                 [step * 10, step * 14, step * 6, 255 - step * 12].map(|value| value as u8)
             })

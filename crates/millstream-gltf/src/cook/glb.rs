@@ -1,8 +1,9 @@
-//! A GLB without its images.
+//! Rewrites a GLB without its images.
 
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use serde_json::{Value, json};
 
 use crate::glb;
@@ -27,17 +28,14 @@ pub(super) fn uri_of(scene: &[u8], image: usize) -> String {
         .iter()
         .rposition(|&byte| byte == b'/')
         .map_or(0, |slash| slash + 1);
-    let escape = |&byte: &u8| match byte {
-        byte if byte.is_ascii_alphanumeric() || b"-._".contains(&byte) => {
-            char::from(byte).to_string()
-        }
-        byte => format!("%{byte:02X}"),
-    };
-    name[start..].iter().map(escape).collect()
+    percent_encode(&name[start..], ESCAPED).to_string()
 }
 
+/// All but letters, digits, `-`, `.` and `_`.
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_');
+
 impl<'a> Parts<'a> {
-    /// `None` for what is no sound GLB with a binary chunk.
+    /// `None` if it is not a valid GLB with a binary chunk.
     pub(super) fn read(raw: &'a [u8]) -> Option<Parts<'a>> {
         let layout = glb::parse(raw, raw.len() as u64).ok()?;
         let part = |range: Range<u64>| {
@@ -147,7 +145,7 @@ impl<'a> Parts<'a> {
             }
             offsets.push((index, start - from + to, None));
         }
-        // A view cannot be taken out, for others are known by their index: it becomes one byte.
+        // Views are referred to by index, so a dropped one stays, with a length of one byte.
         offsets.extend(dropped.iter().map(|&index| (index, 0, Some(1))));
         binary.resize(binary.len().max(4), 0);
         for (index, offset, len) in offsets {

@@ -36,7 +36,7 @@ fn tables() -> &'static Tables {
 
 /// The next smaller level. Of sides that are odd the last row or column counts in no pixel but, if
 /// it is the only one, itself.
-pub(super) fn half(pixels: &[u8], (width, height): (u32, u32), colour: bool) -> Vec<u8> {
+pub(super) fn half(pixels: &[u8], (width, height): (u32, u32), color: bool) -> Vec<u8> {
     let (half_width, half_height) = ((width / 2).max(1), (height / 2).max(1));
     let tables = tables();
     let mut out = Vec::with_capacity(half_width as usize * half_height as usize * 4);
@@ -50,7 +50,7 @@ pub(super) fn half(pixels: &[u8], (width, height): (u32, u32), colour: bool) -> 
             });
             for channel in 0..4 {
                 let values = four.map(|pixel| pixel[channel]);
-                out.push(if colour && channel < 3 {
+                out.push(if color && channel < 3 {
                     let light: f32 = values
                         .map(|value| tables.linear[usize::from(value)])
                         .iter()

@@ -6,17 +6,14 @@
 //! header, so that memory is allocated once at its final size, and an image bomb is refused before
 //! any is.
 //!
-//! PNGs of 8 bits without interlacing are inflated by libdeflate and unfiltered here, which the
-//! `png` crate is slower at: over 100 PNGs of a game 303 against 182 million pixels per second and
-//! core, over noisy ones 137 against 120 (example `image_speed`). `png` decodes the others. Over 40
-//! JPEGs, `zune-jpeg` decodes 80, `jpeg-decoder` 57 million pixels per second.
-
-use std::cell::RefCell;
+//! PNGs of 8 bits without interlacing are inflated by libdeflate and unfiltered here, in 0.6 of the
+//! time that the `png` crate takes for noisy textures and 0.5 for screenshots (example
+//! `image_speed`). `png` decodes the others. Over 40 JPEGs, `zune-jpeg` decodes 80, `jpeg-decoder`
+//! 57 million pixels per second.
 
 use millstream::{Codec, CodecId, StorageOptions};
-use millstream_codec::Scratch;
 
-use super::{Format, HEADER_BYTES, Layout, MAGIC, dds, jpeg, ktx, png, webp};
+use super::{HEADER_BYTES, Layout, MAGIC, dds, jpeg, ktx, png, webp};
 use crate::limits;
 
 /// The id of the codec.
@@ -175,34 +172,4 @@ pub fn decode_vec(stored: &[u8], limits: ImageLimits) -> Result<Vec<u8>, &'stati
     decode(stored, &mut raw, limits)?;
     raw.truncate(plan.layout.bytes());
     Ok(raw)
-}
-
-/// A layout of one level of RGBA8.
-pub(super) fn plain(width: u32, height: u32) -> Result<Layout, &'static str> {
-    Layout::new(Format::Rgba8, width, height, 1)
-        .ok_or("the image's width or height is 0 or exceeds the limit")
-}
-
-/// Memory that a worker reuses from one image to the next.
-#[derive(Default)]
-struct Kept {
-    scratch: Scratch,
-    bytes: Vec<u8>,
-}
-
-thread_local! {
-    static KEPT: RefCell<Kept> = RefCell::default();
-}
-
-/// Runs `work` with the worker's decoder and an empty vector.
-pub(super) fn with_kept<T>(work: impl FnOnce(&mut Scratch, &mut Vec<u8>) -> T) -> T {
-    KEPT.with_borrow_mut(|kept| {
-        let Kept { scratch, bytes } = kept;
-        bytes.clear();
-        let done = work(scratch, bytes);
-        if bytes.capacity() > limits::SCRATCH_KEPT_BYTES {
-            *bytes = Vec::new();
-        }
-        done
-    })
 }

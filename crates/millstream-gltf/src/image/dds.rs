@@ -3,7 +3,7 @@
 //!
 //! Two-dimensional images in block-compressed formats or 32-bit RGBA and BGRA.
 
-use super::{Format, Layout, levels};
+use super::{Format, Layout, levels, vulkan};
 
 const HEADER_BYTES: usize = 128;
 const HEADER_DX10_BYTES: usize = 148;
@@ -19,14 +19,16 @@ const MISC_CUBE: u32 = 4;
 /// `D3D10_RESOURCE_DIMENSION_TEXTURE2D`.
 const DIMENSION_2D: u32 = 3;
 
-/// How the pixels of a file become ours.
+const NOT_SUPPORTED: &str = "the DDS's pixel format is not supported";
+
+/// The layout of a file, and how its pixels are converted.
 struct Found {
     layout: Layout,
     /// Where levels begin.
     start: usize,
     /// Blue comes first.
     swapped: bool,
-    /// The fourth byte means nothing.
+    /// The fourth byte is not alpha.
     opaque: bool,
 }
 
@@ -34,7 +36,7 @@ fn word(stored: &[u8], at: usize) -> Result<u32, &'static str> {
     let bytes = stored.get(at..at + 4).and_then(|bytes| bytes.first_chunk());
     bytes
         .map(|bytes| u32::from_le_bytes(*bytes))
-        .ok_or("the DDS is cut in its header")
+        .ok_or("the DDS is truncated in its header")
 }
 
 fn parse(stored: &[u8]) -> Result<Found, &'static str> {
@@ -42,7 +44,7 @@ fn parse(stored: &[u8]) -> Result<Found, &'static str> {
         return Err("the DDS's header is damaged");
     }
     if word(stored, 112)? & CAPS2_NOT_PLAIN != 0 {
-        return Err("the DDS is no plain two-dimensional image");
+        return Err("the DDS is not a single two-dimensional image");
     }
     let (flags, fourcc) = (word(stored, 80)?, word(stored, 84)?.to_le_bytes());
     let mut found = (Format::Rgba8, false, false, false);
@@ -51,23 +53,18 @@ fn parse(stored: &[u8]) -> Result<Found, &'static str> {
         found = extended(stored)?;
         start = HEADER_DX10_BYTES;
     } else if flags & PIXELS_FOURCC != 0 {
-        found.0 = match &fourcc {
-            b"DXT1" => Format::Bc1,
-            b"DXT2" | b"DXT3" => Format::Bc2,
-            b"DXT4" | b"DXT5" => Format::Bc3,
-            b"ATI1" | b"BC4U" => Format::Bc4,
-            b"ATI2" | b"BC5U" => Format::Bc5,
-            _ => return Err("the DDS's format is not loaded"),
-        };
+        let texels = vulkan::of_fourcc(fourcc);
+        let format = texels.and_then(|it| Format::of_vulkan(it.vulkan));
+        found.0 = format.ok_or(NOT_SUPPORTED)?.0;
     } else {
         let masks = [word(stored, 92)?, word(stored, 96)?, word(stored, 100)?];
         let swapped = match masks {
             [0xff, 0xff00, 0x00ff_0000] => false,
             [0x00ff_0000, 0xff00, 0xff] => true,
-            _ => return Err("the DDS's format is not loaded"),
+            _ => return Err(NOT_SUPPORTED),
         };
         if flags & PIXELS_RGB == 0 || word(stored, 88)? != 32 {
-            return Err("the DDS's format is not loaded");
+            return Err(NOT_SUPPORTED);
         }
         let opaque = flags & PIXELS_ALPHA == 0;
         found = (Format::Rgba8, true, swapped, opaque);
@@ -76,7 +73,7 @@ fn parse(stored: &[u8]) -> Result<Found, &'static str> {
     let (height, width) = (word(stored, 12)?, word(stored, 16)?);
     let count = word(stored, 28)?.max(1);
     let layout = Layout::new(format, width, height, count);
-    let layout = layout.ok_or("the DDS's sides or levels make no sense")?;
+    let layout = layout.ok_or("the DDS's size or number of levels is invalid")?;
     let found = Found {
         layout: layout.with_srgb(srgb),
         start,
@@ -85,7 +82,7 @@ fn parse(stored: &[u8]) -> Result<Found, &'static str> {
     };
     let needed: usize = (0..count).map(|level| found.level_bytes(level)).sum();
     if stored.len() < start || stored.len() - start < needed {
-        return Err("the DDS is cut: its levels need more bytes");
+        return Err("the DDS is truncated: its levels need more bytes");
     }
     Ok(found)
 }
@@ -96,26 +93,17 @@ fn extended(stored: &[u8]) -> Result<(Format, bool, bool, bool), &'static str> {
         && word(stored, 136)? & MISC_CUBE == 0
         && word(stored, 140)? == 1;
     if !plain {
-        return Err("the DDS is no plain two-dimensional image");
+        return Err("the DDS is not a single two-dimensional image");
     }
-    Ok(match word(stored, 128)? {
-        28 => (Format::Rgba8, false, false, false),
-        29 => (Format::Rgba8, true, false, false),
-        87 => (Format::Rgba8, false, true, false),
-        91 => (Format::Rgba8, true, true, false),
-        71 => (Format::Bc1, false, false, false),
-        72 => (Format::Bc1, true, false, false),
-        74 => (Format::Bc2, false, false, false),
-        75 => (Format::Bc2, true, false, false),
-        77 => (Format::Bc3, false, false, false),
-        78 => (Format::Bc3, true, false, false),
-        80 => (Format::Bc4, false, false, false),
-        83 => (Format::Bc5, false, false, false),
-        95 => (Format::Bc6h, false, false, false),
-        98 => (Format::Bc7, false, false, false),
-        99 => (Format::Bc7, true, false, false),
-        _ => return Err("the DDS's format is not loaded"),
-    })
+    let texels = vulkan::of_dxgi(word(stored, 128)?).ok_or(NOT_SUPPORTED)?;
+    // Of blue-first formats, the number of the one that is decoded to.
+    let (number, swapped) = match texels.vulkan {
+        44 => (37, true),
+        50 => (43, true),
+        number => (number, false),
+    };
+    let (format, srgb) = Format::of_vulkan(number).ok_or(NOT_SUPPORTED)?;
+    Ok((format, srgb, swapped, false))
 }
 
 impl Found {
@@ -131,23 +119,16 @@ pub(super) fn layout(stored: &[u8]) -> Result<Layout, &'static str> {
 
 pub(super) fn decode(stored: &[u8], layout: &Layout, raw: &mut [u8]) -> Result<(), &'static str> {
     let found = parse(stored)?;
-    let find = |level: u32| {
+    levels::fill(layout, raw, |level, out| {
         let before: usize = (0..level).map(|level| found.level_bytes(level)).sum();
-        stored.get(found.start + before..).ok_or("the DDS is cut")
-    };
-    levels::place(layout, raw, find)?;
-    if found.swapped || found.opaque {
-        for level in 0..layout.levels() {
-            let range = layout.level(level).expect("all levels are present");
-            for pixel in raw[range].chunks_exact_mut(4) {
-                if found.swapped {
-                    pixel.swap(0, 2);
-                }
-                if found.opaque {
-                    pixel[3] = 0xff;
-                }
-            }
+        let stored = stored.get(found.start + before..);
+        levels::copy(stored.ok_or("the DDS is truncated")?, out)?;
+        if found.swapped {
+            out.chunks_exact_mut(4).for_each(|pixel| pixel.swap(0, 2));
         }
-    }
-    Ok(())
+        if found.opaque {
+            out.chunks_exact_mut(4).for_each(|pixel| pixel[3] = 0xff);
+        }
+        Ok(())
+    })
 }

@@ -6,7 +6,6 @@ use zune_core::options::DecoderOptions;
 use zune_jpeg::JpegDecoder;
 
 use super::Layout;
-use super::codec::plain;
 use crate::limits;
 
 fn decoder(stored: &[u8]) -> JpegDecoder<ZCursor<&[u8]>> {
@@ -25,14 +24,14 @@ pub(super) fn layout(stored: &[u8]) -> Result<Layout, &'static str> {
         .decode_headers()
         .map_err(|_| "the JPEG's header is damaged")?;
     let (width, height) = decoder.dimensions().ok_or("the JPEG declares no size")?;
-    let side = |side: usize| u32::try_from(side).map_err(|_| "the JPEG's sides make no sense");
-    plain(side(width)?, side(height)?)
+    let side = |side: usize| u32::try_from(side).map_err(|_| "the JPEG's size is invalid");
+    Layout::plain(side(width)?, side(height)?)
 }
 
 pub(super) fn decode(stored: &[u8], pixels: &mut [u8]) -> Result<(), &'static str> {
     let mut decoder = decoder(stored);
     decoder
         .decode_into(pixels)
-        .map_err(|_| "the JPEG is damaged, cut, or of a kind that is not decoded")?;
+        .map_err(|_| "the JPEG is damaged, truncated, or of a kind that is not supported")?;
     Ok(())
 }

@@ -1,16 +1,15 @@
 //! PNG (W3C PNG specification, third edition).
 //!
-//! Two ways. Images of 8 bits a channel that are not interlaced, which nearly all textures are, go
-//! the fast way: the whole deflate stream is decoded at once into the *end* of the destination, and
-//! rows are then unfiltered and widened to RGBA towards its beginning, up to four at a time. A row
-//! of the destination has four bytes a pixel and a filtered row at most as many and one more, so
-//! with one spare byte for each row, and four spare rows, the writer never reaches what is still to
-//! be read: no second image is ever in memory. Everything else goes through the `png` crate.
+//! Images of 8 bits a channel that are not interlaced, as nearly all textures are, take the fast
+//! path: the whole deflate stream is decoded at once into the *end* of the destination, and rows
+//! are then unfiltered and widened to RGBA towards its beginning. A row of the destination has four
+//! bytes a pixel and a filtered row at most as many and one more, so with one spare byte for each
+//! row, and a spare row, the writer never reaches what is still to be read: no second image is ever
+//! in memory. All other images go through the `png` crate.
 //!
-//! Filters work on each channel by itself, so a row is widened to four channels *before* it is
-//! unfiltered: one loop serves all colour types, and the row above is always the row above in the
-//! destination. Palettes and colour keys are applied to the whole image at the end, because filters
-//! of the next row need the values before.
+//! A row is widened to four channels *before* it is unfiltered: one loop serves all color types,
+//! and the row above is always the row above in the destination. Palettes and color keys are
+//! applied to the whole image at the end, because filters of the next row need the values before.
 //!
 //! The zlib stream's Adler-32 is checked; the CRCs of chunks, which guard the same bytes, are not.
 
@@ -18,14 +17,11 @@ use std::io::Cursor;
 
 use millstream_codec::{CodecId, decode_block};
 
-use super::codec::{plain, with_kept};
+use super::kept::with_kept;
 use super::{Layout, row};
 use crate::limits;
 
 pub(super) const MAGIC: [u8; 8] = *b"\x89PNG\r\n\x1a\n";
-
-/// Rows that are unfiltered at once.
-const WAVE_ROWS: usize = 4;
 
 /// How a PNG is decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,50 +36,50 @@ impl Way {
     /// Work space that is needed behind the pixels.
     pub(super) fn work_bytes(self, width: u32, height: u32) -> usize {
         match self {
-            Way::Fast { .. } => height as usize + WAVE_ROWS * width as usize * 4,
+            Way::Fast { .. } => height as usize + width as usize * 4,
             Way::Library => 0,
         }
     }
 }
 
-const COLOUR_GREY: u8 = 0;
-const COLOUR_RGB: u8 = 2;
-const COLOUR_PALETTE: u8 = 3;
-const COLOUR_GREY_ALPHA: u8 = 4;
-const COLOUR_RGBA: u8 = 6;
+const COLOR_GREY: u8 = 0;
+const COLOR_RGB: u8 = 2;
+const COLOR_PALETTE: u8 = 3;
+const COLOR_GREY_ALPHA: u8 = 4;
+const COLOR_RGBA: u8 = 6;
 
 struct Header {
     width: u32,
     height: u32,
     depth: u8,
-    colour: u8,
+    color: u8,
     interlaced: bool,
 }
 
 fn header(stored: &[u8]) -> Result<Header, &'static str> {
     let Some(head) = stored.get(8..29) else {
-        return Err("the PNG is cut in its header");
+        return Err("the PNG is truncated in its header");
     };
     if head[..8] != *b"\0\0\0\x0dIHDR" {
-        return Err("the PNG does not begin with its header");
+        return Err("the PNG does not begin with an IHDR chunk");
     }
     let word = |at: usize| u32::from_be_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
     Ok(Header {
         width: word(8),
         height: word(12),
         depth: head[16],
-        colour: head[17],
+        color: head[17],
         interlaced: head[20] != 0,
     })
 }
 
 impl Header {
     fn channels(&self) -> Option<usize> {
-        match self.colour {
-            COLOUR_GREY | COLOUR_PALETTE => Some(1),
-            COLOUR_GREY_ALPHA => Some(2),
-            COLOUR_RGB => Some(3),
-            COLOUR_RGBA => Some(4),
+        match self.color {
+            COLOR_GREY | COLOR_PALETTE => Some(1),
+            COLOR_GREY_ALPHA => Some(2),
+            COLOR_RGB => Some(3),
+            COLOR_RGBA => Some(4),
             _ => None,
         }
     }
@@ -91,10 +87,8 @@ impl Header {
 
 pub(super) fn plan(stored: &[u8]) -> Result<(Way, Layout), &'static str> {
     let header = header(stored)?;
-    let layout = plain(header.width, header.height)?;
-    let channels = header
-        .channels()
-        .ok_or("the PNG's colour type is unknown")?;
+    let layout = Layout::plain(header.width, header.height)?;
+    let channels = header.channels().ok_or("the PNG's color type is unknown")?;
     let bits = u64::from(header.width) * channels as u64 * u64::from(header.depth.max(1));
     let raw = (bits / 8).max(1) * u64::from(header.height);
     if raw / limits::DEFLATE_RATIO_MAX > stored.len() as u64 {
@@ -134,7 +128,7 @@ fn parts(stored: &[u8]) -> Result<Parts<'_>, &'static str> {
     let mut rest = &stored[MAGIC.len()..];
     while let Some((head, after)) = rest.split_first_chunk::<8>() {
         let len = u32::from_be_bytes([head[0], head[1], head[2], head[3]]) as usize;
-        // Four bytes of CRC come behind it: not checked, but a file that lacks them is cut.
+        // The four bytes of CRC behind it are not checked, but must be there.
         let end = len.checked_add(4).and_then(|end| after.get(end..));
         let Some(behind) = end else {
             return Err("a chunk of the PNG is longer than the file");
@@ -149,11 +143,11 @@ fn parts(stored: &[u8]) -> Result<Parts<'_>, &'static str> {
         }
         rest = behind;
     }
-    // Only the end's own chunk, which says nothing more, may be missing, and that wholly.
+    // Only the IEND chunk may be missing, and only as a whole.
     if rest.is_empty() {
         Ok(parts)
     } else {
-        Err("the PNG is cut between its chunks")
+        Err("the PNG is truncated between its chunks")
     }
 }
 
@@ -173,15 +167,14 @@ fn fast(
     unfilter(channels, [width, height], work, pixels)?;
     let out_row = width * 4;
     let pixels = &mut pixels[..out_row * height];
-    match header.colour {
-        COLOUR_PALETTE => apply_palette(&parts, pixels),
-        COLOUR_GREY | COLOUR_RGB => apply_key(&parts, header.colour, pixels),
+    match header.color {
+        COLOR_PALETTE => apply_palette(&parts, pixels),
+        COLOR_GREY | COLOR_RGB => apply_key(&parts, header.color, pixels),
         _ => Ok(()),
     }
 }
 
-/// Unfilters the rows that begin at `work` to the beginning of `pixels`: four at once where they
-/// have the same filter and that is quicker.
+/// Unfilters the rows that begin at `work` to the beginning of `pixels`.
 fn unfilter(
     channels: usize,
     [width, height]: [usize; 2],
@@ -189,27 +182,17 @@ fn unfilter(
     pixels: &mut [u8],
 ) -> Result<(), &'static str> {
     let (filtered_row, out_row) = (1 + width * channels, width * 4);
-    let mut y = 0;
-    while y < height {
+    let first = vec![0; out_row];
+    for y in 0..height {
         let at = work + y * filtered_row;
-        let filter = pixels[at];
-        let alike = y > 0
-            && width >= row::WAVE_PIXELS_MIN
-            && height - y >= WAVE_ROWS
-            && row::is_chain(filter)
-            && (1..WAVE_ROWS).all(|row| pixels[at + row * filtered_row] == filter);
-        let count = if alike { WAVE_ROWS } else { 1 };
         let (above, rest) = pixels.split_at_mut(y * out_row);
         let (out, filtered) = rest.split_at_mut(at - y * out_row);
-        let (out, filtered) = (
-            &mut out[..count * out_row],
-            &filtered[..count * filtered_row],
-        );
-        match y.checked_sub(1).map(|before| &above[before * out_row..]) {
-            Some(above) if alike => row::unfilter_four(channels, filtered, above, out),
-            above => row::unfilter(filter, channels, &filtered[1..], above, out)?,
-        }
-        y += count;
+        let above = match y.checked_sub(1) {
+            Some(before) => &above[before * out_row..],
+            None => &first[..],
+        };
+        let row = &filtered[1..filtered_row];
+        row::unfilter(filtered[0], channels, row, above, &mut out[..out_row])?;
     }
     Ok(())
 }
@@ -236,16 +219,16 @@ fn inflate(data: &[&[u8]], filtered: &mut [u8]) -> Result<(), &'static str> {
     }
 }
 
-/// Replaces palette indices, which stand in the red channel, by colours.
+/// Replaces palette indices, which stand in the red channel, by colors.
 fn apply_palette(parts: &Parts<'_>, pixels: &mut [u8]) -> Result<(), &'static str> {
-    let colours = parts.palette.len() / 3;
-    if colours == 0 || colours > 256 || !parts.palette.len().is_multiple_of(3) {
+    let colors = parts.palette.len() / 3;
+    if colors == 0 || colors > 256 || !parts.palette.len().is_multiple_of(3) {
         return Err("the PNG's palette is missing or damaged");
     }
     let mut table = [[0u8; 4]; 256];
-    for (index, colour) in parts.palette.chunks_exact(3).enumerate() {
+    for (index, color) in parts.palette.chunks_exact(3).enumerate() {
         let alpha = parts.transparency.get(index).copied().unwrap_or(0xff);
-        table[index] = [colour[0], colour[1], colour[2], alpha];
+        table[index] = [color[0], color[1], color[2], alpha];
     }
     let mut largest = 0;
     for pixel in pixels.chunks_exact_mut(4) {
@@ -253,19 +236,19 @@ fn apply_palette(parts: &Parts<'_>, pixels: &mut [u8]) -> Result<(), &'static st
         largest = largest.max(index);
         pixel.copy_from_slice(&table[usize::from(index)]);
     }
-    if usize::from(largest) >= colours {
+    if usize::from(largest) >= colors {
         return Err("a pixel of the PNG is not in its palette");
     }
     Ok(())
 }
 
-/// Makes pixels of the colour that `tRNS` names transparent.
-fn apply_key(parts: &Parts<'_>, colour: u8, pixels: &mut [u8]) -> Result<(), &'static str> {
+/// Makes pixels of the color that `tRNS` names transparent.
+fn apply_key(parts: &Parts<'_>, color: u8, pixels: &mut [u8]) -> Result<(), &'static str> {
     // Two bytes a channel; at 8 bits the lower ones count.
-    let key = match (colour, parts.transparency) {
+    let key = match (color, parts.transparency) {
         (_, []) => return Ok(()),
-        (COLOUR_GREY, [_, grey]) => [*grey, *grey, *grey, 0xff],
-        (COLOUR_RGB, [_, red, _, green, _, blue]) => [*red, *green, *blue, 0xff],
+        (COLOR_GREY, [_, grey]) => [*grey, *grey, *grey, 0xff],
+        (COLOR_RGB, [_, red, _, green, _, blue]) => [*red, *green, *blue, 0xff],
         _ => return Err("the PNG's transparency is damaged"),
     };
     for pixel in pixels.chunks_exact_mut(4) {
@@ -283,11 +266,11 @@ fn library(stored: &[u8], pixels: &mut [u8]) -> Result<(), &'static str> {
         png::Transformations::normalize_to_color8() | png::Transformations::ALPHA,
     );
     let mut reader = decoder.read_info().map_err(|_| damaged)?;
-    let (colour, depth) = reader.output_color_type();
+    let (color, depth) = reader.output_color_type();
     if depth != png::BitDepth::Eight {
         return Err(damaged);
     }
-    match colour {
+    match color {
         png::ColorType::Rgba => {
             reader.next_frame(pixels).map_err(|_| damaged)?;
         }

@@ -1,11 +1,10 @@
-//! WebP, through `image-webp`. Of an animation, the first picture.
+//! WebP, through `image-webp`. Of an animation, the first frame.
 
 use std::io::Cursor;
 
 use image_webp::WebPDecoder;
 
 use super::Layout;
-use super::codec::plain;
 
 fn decoder(stored: &[u8]) -> Result<WebPDecoder<Cursor<&[u8]>>, &'static str> {
     WebPDecoder::new(Cursor::new(stored)).map_err(|_| "the WebP's header is damaged")
@@ -13,12 +12,12 @@ fn decoder(stored: &[u8]) -> Result<WebPDecoder<Cursor<&[u8]>>, &'static str> {
 
 pub(super) fn layout(stored: &[u8]) -> Result<Layout, &'static str> {
     let (width, height) = decoder(stored)?.dimensions();
-    plain(width, height)
+    Layout::plain(width, height)
 }
 
 pub(super) fn decode(stored: &[u8], pixels: &mut [u8]) -> Result<(), &'static str> {
     let mut decoder = decoder(stored)?;
-    let damaged = "the WebP is damaged or cut";
+    let damaged = "the WebP is damaged or truncated";
     if decoder.has_alpha() {
         return decoder.read_image(pixels).map_err(|_| damaged);
     }

@@ -32,7 +32,6 @@ impl Load<'_> {
         } else {
             options.images
         };
-        let (small_priority, index) = (options.small_levels, self.items.len());
         let file = match &origin {
             Origin::Entry { name, .. } | Origin::Whole { name } => {
                 String::from_utf8_lossy(name).into_owned()
@@ -71,24 +70,27 @@ impl Load<'_> {
         };
         match layout.filter(has_halves) {
             None => self.push(whole),
-            Some(layout) => {
-                let small = small_bytes(&layout) as u64;
-                self.push(Item {
-                    content: Content::SmallLevels(layout),
-                    priority: small_priority,
-                    stored_bytes: small,
-                    partner: Some(index + 1),
-                    ..whole.copy()
-                });
-                self.push(Item {
-                    content: Content::LargeLevels(layout),
-                    stored_bytes: (layout.bytes() - large_start(&layout)) as u64,
-                    partner: Some(index),
-                    ..whole
-                });
-            }
+            Some(layout) => self.push_halves(whole, layout),
         }
         Ok(())
+    }
+
+    /// Adds an image with levels as two items, the small levels and the large ones.
+    fn push_halves(&mut self, whole: Item, layout: Layout) {
+        let index = self.items.len();
+        self.push(Item {
+            content: Content::SmallLevels(layout),
+            priority: self.loader.options.small_levels,
+            stored_bytes: small_bytes(&layout) as u64,
+            partner: Some(index + 1),
+            ..whole.copy()
+        });
+        self.push(Item {
+            content: Content::LargeLevels(layout),
+            stored_bytes: (layout.bytes() - large_start(&layout)) as u64,
+            partner: Some(index),
+            ..whole
+        });
     }
 
     fn push(&mut self, item: Item) {

@@ -1,7 +1,7 @@
-//! Whether elements refer to elements that exist, and to bytes that are theirs.
+//! Checks that elements refer to elements that exist, and to bytes inside their buffers.
 //!
-//! Checked in the order of dependency, so that an element which refers to an unsound one becomes
-//! unsound itself, with an error that names the root.
+//! Elements are checked in the order of dependency, so that an element which refers to an invalid
+//! one becomes invalid itself, with an error that names the root cause.
 
 use super::{Accessor, BufferPlace, ImagePlace, Model, Sparse, View};
 use crate::error::{Error, ErrorKind, Result};
@@ -21,7 +21,7 @@ pub(super) fn references(model: &mut Model) {
     scenes(model);
 }
 
-/// The element `index` of an array; an error at `place` if it is not there or unsound.
+/// Returns the element `index` of an array; an error at `place` if it is missing or invalid.
 fn follow<'a, T>(
     elements: &'a [Result<T>],
     index: usize,
@@ -30,7 +30,10 @@ fn follow<'a, T>(
 ) -> Result<&'a T> {
     match elements.get(index) {
         None => {
-            let cause = format!("there is no {what} {index}, only {}", elements.len());
+            let cause = format!(
+                "{what} {index} does not exist: there are {}",
+                elements.len()
+            );
             Err(invalid(place, cause))
         }
         Some(Ok(element)) => Ok(element),
@@ -73,7 +76,7 @@ fn views(model: &mut Model) {
         let end = view.offset.checked_add(view.len);
         if end.is_none_or(|end| end > buffer.len) {
             let cause = format!(
-                "bytes {} to {} are beyond the {} of buffer {}",
+                "bytes {} to {} exceed the {} bytes of buffer {}",
                 view.offset,
                 view.offset.saturating_add(view.len),
                 buffer.len,
@@ -81,11 +84,11 @@ fn views(model: &mut Model) {
             );
             return Err(invalid(format!("{place}.byteLength"), cause));
         }
-        // With an uncompressed copy of the bytes the extension may be passed over.
+        // With an uncompressed copy of the bytes the extension may be ignored.
         view.compressed &= buffer.place == BufferPlace::Nowhere;
         if buffer.place == BufferPlace::Nowhere {
             let place = format!("{place}.extensions.EXT_meshopt_compression");
-            let cause = "meshopt compression is not decoded, and there is no other copy";
+            let cause = "meshopt compression is not supported, and there is no uncompressed copy";
             return Err(Error::new(ErrorKind::Unsupported, place, cause));
         }
         Ok(())
@@ -108,7 +111,7 @@ fn accessors(model: &mut Model) {
     });
 }
 
-/// Of an accessor without a view nothing is stored, so nothing but a bound keeps it small.
+/// An accessor without a view has no stored bytes, so only a limit bounds its size.
 fn check_zeros(accessor: &Accessor, place: &str) -> Result<()> {
     if accessor.offset > 0 {
         return Err(invalid(
@@ -117,7 +120,7 @@ fn check_zeros(accessor: &Accessor, place: &str) -> Result<()> {
         ));
     }
     if accessor.count * accessor.element_bytes() > limits::ZEROS_BYTES_MAX {
-        let cause = "more zeros than the limit allows, and no bytes stored for them";
+        let cause = "the elements are all zero, and more than the limit allows";
         return Err(Error::new(
             ErrorKind::Limit,
             format!("{place}.count"),
@@ -156,7 +159,7 @@ fn check_elements(accessor: &Accessor, view: &View, index: usize, place: &str) -
 fn fits(offset: u64, needed: u64, view: &View, index: usize, place: &str) -> Result<()> {
     if offset.checked_add(needed).is_none_or(|end| end > view.len) {
         let cause = format!(
-            "{needed} bytes from {offset} on are beyond the {} of bufferView {index}",
+            "{needed} bytes at offset {offset} exceed the {} bytes of bufferView {index}",
             view.len
         );
         return Err(invalid(place, cause));
@@ -204,13 +207,13 @@ fn images(model: &mut Model) {
     });
 }
 
-/// Only that images exist: a texture whose image is unsound is itself sound, and shows nothing.
+/// Checks only that images exist: a texture whose image is invalid is itself valid.
 fn textures(model: &mut Model) {
     let (images, samplers) = (model.images.len(), &model.samplers);
     check_each(&mut model.textures, "textures", |_, texture, place| {
         for &image in texture.image.iter().chain(&texture.passed_over) {
             if image >= images {
-                let cause = format!("there is no image {image}, only {images}");
+                let cause = format!("image {image} does not exist: there are {images}");
                 return Err(invalid(format!("{place}.source"), cause));
             }
         }
@@ -274,7 +277,7 @@ fn nodes(model: &mut Model) {
         }
         for (at, &child) in node.children.iter().enumerate() {
             if child >= count {
-                let cause = format!("there is no node {child}, only {count}");
+                let cause = format!("node {child} does not exist: there are {count}");
                 return Err(invalid(format!("{place}.children[{at}]"), cause));
             }
         }
@@ -282,23 +285,23 @@ fn nodes(model: &mut Model) {
     });
 }
 
-/// Nodes must form trees: every node at most one parent, and no cycle. Who walks from a root over
-/// sound nodes comes to an end, within `limits::NODE_DEPTH_MAX` steps of depth.
+/// Checks that nodes form trees: every node has at most one parent, and there is no cycle. A walk
+/// from a root over valid nodes ends within `limits::NODE_DEPTH_MAX` levels.
 fn trees(model: &mut Model) {
     let count = model.nodes.len();
     let mut parents: Vec<Option<usize>> = vec![None; count];
     check_each(&mut model.nodes, "nodes", |index, node, place| {
         for (at, &child) in node.children.iter().enumerate() {
             if let Some(other) = parents[child] {
-                let cause = format!("node {child} is a child of node {other} already");
+                let cause = format!("node {child} is already a child of node {other}");
                 return Err(invalid(format!("{place}.children[{at}]"), cause));
             }
             parents[child] = Some(index);
         }
         Ok(())
     });
-    // With one parent each, a cycle is found by walking up. Each node is walked over once: depths
-    // of those above are known.
+    // With one parent each, a cycle is found by walking up. Each node is visited once: the walk
+    // stops at a node whose depth is known.
     let mut depths: Vec<usize> = vec![0; count];
     let mut wrong = vec![false; count];
     let mut path = Vec::new();
@@ -310,7 +313,7 @@ fn trees(model: &mut Model) {
                 break depths[at];
             }
             path.push(at);
-            // Marks the path, so that it notices when it comes back to itself.
+            // Marks the path: a walk that comes back to it has found a cycle.
             depths[at] = usize::MAX;
             match parents[at] {
                 Some(parent) => at = parent,
@@ -325,7 +328,7 @@ fn trees(model: &mut Model) {
     }
     check_each(&mut model.nodes, "nodes", |index, _, place| {
         if wrong[index] {
-            let cause = "the node is below itself, or too deep in the tree";
+            let cause = "the node is its own descendant, or too deep in the tree";
             return Err(invalid(format!("{place}.children"), cause));
         }
         Ok(())
@@ -337,7 +340,7 @@ fn scenes(model: &mut Model) {
     check_each(&mut model.scenes, "scenes", |_, scene, place| {
         for (at, &node) in scene.nodes.iter().enumerate() {
             if node >= nodes.len() {
-                let cause = format!("there is no node {node}, only {}", nodes.len());
+                let cause = format!("node {node} does not exist: there are {}", nodes.len());
                 return Err(invalid(format!("{place}.nodes[{at}]"), cause));
             }
         }

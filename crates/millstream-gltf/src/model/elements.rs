@@ -16,9 +16,10 @@ pub enum BufferPlace {
     Binary,
     /// In the JSON itself.
     Data(Shared),
-    /// Beside the scene.
+    /// In a file, named relative to the scene's folder.
     Name(Vec<u8>),
-    /// Nowhere: the bytes of views on it are compressed elsewhere (`EXT_meshopt_compression`).
+    /// There are none: the bytes of its views are compressed in another buffer
+    /// (`EXT_meshopt_compression`).
     Nowhere,
 }
 
@@ -130,7 +131,9 @@ impl Component {
             5125 => Component::U32,
             5126 => Component::F32,
             _ => {
-                return Err(fields.wrong("componentType", format!("{number} is no type")));
+                return Err(
+                    fields.wrong("componentType", format!("{number} is not a component type"))
+                );
             }
         })
     }
@@ -178,7 +181,9 @@ impl Shape {
                 "MAT2" => Shape::Mat2,
                 "MAT3" => Shape::Mat3,
                 "MAT4" => Shape::Mat4,
-                other => return Err(fields.wrong("type", format!("{other:?} is no type"))),
+                other => {
+                    return Err(fields.wrong("type", format!("{other:?} is not an element type")));
+                }
             },
         )
     }
@@ -212,7 +217,7 @@ impl Shape {
     }
 }
 
-/// Elements of an accessor that differ from its view (or from zero).
+/// Elements of an accessor that replace those of its view (or zeros).
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Sparse {
@@ -246,7 +251,7 @@ pub struct Accessor {
     pub count: u64,
     /// How numbers make an element.
     pub shape: Shape,
-    /// Elements that differ.
+    /// Elements that replace others.
     pub sparse: Option<Sparse>,
 }
 
@@ -288,7 +293,7 @@ impl Sparse {
     fn read(fields: &Fields<'_>, of: u64) -> Result<Sparse> {
         let count = fields.required_number("count")?;
         if count == 0 || count > of {
-            let cause = format!("{count} elements of {of} cannot differ");
+            let cause = format!("{count} elements exceed the {of} of the accessor");
             return Err(fields.wrong("count", cause));
         }
         let part = |name| {
@@ -320,11 +325,11 @@ pub enum ImagePlace {
     View(usize),
     /// In the JSON itself.
     Data(Shared),
-    /// Beside the scene.
+    /// In a file, named relative to the scene's folder.
     Name(Vec<u8>),
 }
 
-/// An image. Its format is told from its bytes, not from its media type.
+/// An image. Its format is recognized by its bytes, not by its media type.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Image {
@@ -399,8 +404,8 @@ impl Texture {
             Some(extension) => extension.index("source"),
             None => Ok(None),
         };
-        // Basis Universal is not decoded, so it comes last: it is loaded where there is nothing
-        // else, and what is in the file decides.
+        // Basis Universal is not supported, so it comes last: it is loaded only where there is
+        // nothing else, as the file may have another format.
         let (dds, webp) = (of("MSFT_texture_dds")?, of("EXT_texture_webp")?);
         let basisu = of("KHR_texture_basisu")?;
         let mut images = [dds, webp, plain, basisu].into_iter().flatten();
@@ -474,7 +479,7 @@ fn find_textures(fields: &Fields<'_>, slot: &str, textures: &mut Vec<TextureUse>
     Ok(())
 }
 
-/// Whether a member of a material can be nothing but an object.
+/// Whether a member of a material must be an object.
 fn is_object(name: &str, slot: &str) -> bool {
     let of_extensions = slot == "extensions" || slot.ends_with(".extensions");
     of_extensions
@@ -518,14 +523,14 @@ impl Primitive {
     fn read(fields: &Fields<'_>) -> Result<Primitive> {
         if fields.extension("KHR_draco_mesh_compression")?.is_some() {
             let place = fields.at("extensions.KHR_draco_mesh_compression");
-            let cause = "Draco compression is not decoded";
+            let cause = "Draco compression is not supported";
             return Err(Error::new(ErrorKind::Unsupported, place, cause));
         }
         let attributes = fields.object("attributes")?;
         let attributes = attributes.ok_or_else(|| fields.wrong("attributes", "is missing"))?;
         let mode = fields.number("mode")?.unwrap_or(4);
         if mode > 6 {
-            return Err(fields.wrong("mode", format!("{mode} is no mode")));
+            return Err(fields.wrong("mode", format!("{mode} is not a mode")));
         }
         let mut targets = Vec::new();
         for (at, target) in fields.list("targets")?.iter().enumerate() {

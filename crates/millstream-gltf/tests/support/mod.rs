@@ -158,10 +158,10 @@ pub(crate) fn smooth(
     pixels
 }
 
-pub(crate) fn png(colour: png::ColorType, width: u32, height: u32, pixels: &[u8]) -> Vec<u8> {
+pub(crate) fn png(color: png::ColorType, width: u32, height: u32, pixels: &[u8]) -> Vec<u8> {
     let mut stored = Vec::new();
     let mut encoder = png::Encoder::new(&mut stored, width, height);
-    encoder.set_color(colour);
+    encoder.set_color(color);
     encoder.set_depth(png::BitDepth::Eight);
     encoder.set_filter(png::Filter::Adaptive);
     let mut writer = encoder.write_header().expect("a header");
@@ -228,13 +228,13 @@ pub(crate) fn make(seed: u64, meshes: usize, images: usize, side: u32) -> Made {
             height,
             if index % 2 == 0 { 3 } else { 4 },
         );
-        let (colour, rgba) = if index % 2 == 0 {
+        let (color, rgba) = if index % 2 == 0 {
             let widen = |pixel: &[u8]| [pixel[0], pixel[1], pixel[2], 255];
             (png::ColorType::Rgb, raw.chunks(3).flat_map(widen).collect())
         } else {
             (png::ColorType::Rgba, raw.clone())
         };
-        made.pngs.push(png(colour, width, height, &raw));
+        made.pngs.push(png(color, width, height, &raw));
         made.images.push((width, height, rgba));
     }
     made

@@ -1,8 +1,8 @@
 //! PNGs of every kind from samples, and what their pixels are: an encoder as plain as can be.
 
-/// Colour types.
+/// Color types.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Colour {
+pub(crate) enum Color {
     Grey,
     Rgb,
     Palette,
@@ -10,42 +10,42 @@ pub(crate) enum Colour {
     Rgba,
 }
 
-impl Colour {
+impl Color {
     /// All that the specification allows.
-    pub(crate) const WITH_DEPTHS: [(Colour, u8); 15] = [
-        (Colour::Grey, 1),
-        (Colour::Grey, 2),
-        (Colour::Grey, 4),
-        (Colour::Grey, 8),
-        (Colour::Grey, 16),
-        (Colour::Rgb, 8),
-        (Colour::Rgb, 16),
-        (Colour::Palette, 1),
-        (Colour::Palette, 2),
-        (Colour::Palette, 4),
-        (Colour::Palette, 8),
-        (Colour::GreyAlpha, 8),
-        (Colour::GreyAlpha, 16),
-        (Colour::Rgba, 8),
-        (Colour::Rgba, 16),
+    pub(crate) const WITH_DEPTHS: [(Color, u8); 15] = [
+        (Color::Grey, 1),
+        (Color::Grey, 2),
+        (Color::Grey, 4),
+        (Color::Grey, 8),
+        (Color::Grey, 16),
+        (Color::Rgb, 8),
+        (Color::Rgb, 16),
+        (Color::Palette, 1),
+        (Color::Palette, 2),
+        (Color::Palette, 4),
+        (Color::Palette, 8),
+        (Color::GreyAlpha, 8),
+        (Color::GreyAlpha, 16),
+        (Color::Rgba, 8),
+        (Color::Rgba, 16),
     ];
 
     fn number(self) -> u8 {
         match self {
-            Colour::Grey => 0,
-            Colour::Rgb => 2,
-            Colour::Palette => 3,
-            Colour::GreyAlpha => 4,
-            Colour::Rgba => 6,
+            Color::Grey => 0,
+            Color::Rgb => 2,
+            Color::Palette => 3,
+            Color::GreyAlpha => 4,
+            Color::Rgba => 6,
         }
     }
 
     fn channels(self) -> usize {
         match self {
-            Colour::Grey | Colour::Palette => 1,
-            Colour::GreyAlpha => 2,
-            Colour::Rgb => 3,
-            Colour::Rgba => 4,
+            Color::Grey | Color::Palette => 1,
+            Color::GreyAlpha => 2,
+            Color::Rgb => 3,
+            Color::Rgba => 4,
         }
     }
 }
@@ -53,12 +53,12 @@ impl Colour {
 /// What to make.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Picture {
-    pub(crate) colour: Colour,
+    pub(crate) color: Color,
     pub(crate) depth: u8,
     pub(crate) width: u32,
     pub(crate) height: u32,
     pub(crate) interlaced: bool,
-    /// Alphas of a palette, or a colour that is transparent.
+    /// Alphas of a palette, or a color that is transparent.
     pub(crate) transparency: bool,
     pub(crate) seed: u64,
 }
@@ -93,7 +93,7 @@ impl Picture {
         let mut samples = Vec::new();
         for y in 0..self.height {
             for x in 0..self.width {
-                for channel in 0..self.colour.channels() as u32 {
+                for channel in 0..self.color.channels() as u32 {
                     let smooth = x * a + y * b + channel * 17;
                     samples.push(((smooth + random.u32(0..noise)) & most) as u16);
                 }
@@ -105,16 +105,16 @@ impl Picture {
     pub(crate) fn make(&self) -> MadePng {
         let samples = self.samples();
         let mut random = fastrand::Rng::with_seed(self.seed ^ 1);
-        let channels = self.colour.channels();
+        let channels = self.color.channels();
         let (mut palette, mut transparency) = (None, None);
-        if self.colour == Colour::Palette {
+        if self.color == Color::Palette {
             let count = usize::from(*samples.iter().max().expect("a pixel")) + 1;
-            let colours: Vec<u8> = (0..3 * count).map(|_| random.u8(..)).collect();
+            let colors: Vec<u8> = (0..3 * count).map(|_| random.u8(..)).collect();
             let alphas = random.usize(1..=count);
-            palette = Some(colours);
+            palette = Some(colors);
             transparency = Some((0..alphas).map(|_| random.u8(..)).collect::<Vec<u8>>());
-        } else if matches!(self.colour, Colour::Grey | Colour::Rgb) {
-            // A colour that there is.
+        } else if matches!(self.color, Color::Grey | Color::Rgb) {
+            // A color that there is.
             let pixel = random.usize(..samples.len() / channels);
             let key = &samples[pixel * channels..][..channels];
             transparency = Some(key.iter().flat_map(|sample| sample.to_be_bytes()).collect());
@@ -138,27 +138,27 @@ impl Picture {
                 .flat_map(|sample| sample.to_be_bytes())
                 .collect();
             let alpha = if clear == Some(&key[..]) { 0 } else { 0xff };
-            match (self.colour, pixel) {
-                (Colour::Grey, &[grey]) => [byte(grey), byte(grey), byte(grey), alpha],
-                (Colour::GreyAlpha, &[grey, alpha]) => {
+            match (self.color, pixel) {
+                (Color::Grey, &[grey]) => [byte(grey), byte(grey), byte(grey), alpha],
+                (Color::GreyAlpha, &[grey, alpha]) => {
                     [byte(grey), byte(grey), byte(grey), byte(alpha)]
                 }
-                (Colour::Rgb, &[r, g, b]) => [byte(r), byte(g), byte(b), alpha],
-                (Colour::Rgba, &[r, g, b, a]) => [byte(r), byte(g), byte(b), byte(a)],
+                (Color::Rgb, &[r, g, b]) => [byte(r), byte(g), byte(b), alpha],
+                (Color::Rgba, &[r, g, b, a]) => [byte(r), byte(g), byte(b), byte(a)],
                 (_, &[index]) => {
                     let at = usize::from(index);
-                    let colour = &palette.expect("a palette")[3 * at..][..3];
+                    let color = &palette.expect("a palette")[3 * at..][..3];
                     let alpha = clear
                         .and_then(|clear| clear.get(at))
                         .copied()
                         .unwrap_or(0xff);
-                    [colour[0], colour[1], colour[2], alpha]
+                    [color[0], color[1], color[2], alpha]
                 }
                 _ => unreachable!("one to four channels"),
             }
         };
         samples
-            .chunks(self.colour.channels())
+            .chunks(self.color.channels())
             .flat_map(pixel)
             .collect()
     }
@@ -199,7 +199,7 @@ impl Picture {
 
     /// A row's samples, packed.
     fn row(&self, samples: &[u16], y: u32, columns: &[u32]) -> Vec<u8> {
-        let channels = self.colour.channels();
+        let channels = self.color.channels();
         let (mut row, mut bits, mut held) = (Vec::new(), 0u32, 0u8);
         for x in columns {
             let at = (y * self.width + x) as usize * channels;
@@ -225,7 +225,7 @@ impl Picture {
 
     /// Filters a row, by the specification, section 9.
     fn filter(&self, filter: u8, row: &[u8], above: &[u8], out: &mut Vec<u8>) {
-        let pixel = (self.colour.channels() * usize::from(self.depth)).div_ceil(8);
+        let pixel = (self.color.channels() * usize::from(self.depth)).div_ceil(8);
         out.push(filter);
         for (at, byte) in row.iter().enumerate() {
             let left = at.checked_sub(pixel).map_or(0, |at| i16::from(row[at]));
@@ -260,7 +260,7 @@ impl Picture {
         head.extend(self.height.to_be_bytes());
         head.extend([
             self.depth,
-            self.colour.number(),
+            self.color.number(),
             0,
             0,
             u8::from(self.interlaced),

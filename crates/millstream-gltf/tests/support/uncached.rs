@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use millstream_io::fs::os::OsFileSystem;
-use millstream_io::fs::{Beside, OpenMode, Opened};
+use millstream_io::fs::{OpenMode, Opened};
 use millstream_io::{Descriptor, FileSystem, IoError};
 
 pub(crate) struct Uncached(OsFileSystem);
@@ -59,14 +59,6 @@ impl FileSystem for Uncached {
 
     fn replace(&self, path: &Path, content: &[u8]) -> Result<(), IoError> {
         self.0.replace(path, content)
-    }
-
-    fn beside(&self, path: &Path) -> Result<Beside, IoError> {
-        self.0.beside(path)
-    }
-
-    fn take_place(&self, fresh: &Path, path: &Path) -> Result<(), IoError> {
-        self.0.take_place(fresh, path)
     }
 
     fn remove(&self, path: &Path) -> Result<(), IoError> {

@@ -76,6 +76,7 @@ impl Cached {
                 options.bell,
                 options.settings,
                 helpers_max,
+                helper::run,
             )),
             depth: options.depth.max(1),
             in_flight: 0,

@@ -25,7 +25,7 @@ use std::time::Instant;
 use super::{Descriptor, Doorbell, Segment, poll_until};
 use crate::error::IoError;
 use crate::fork::ForkGuard;
-use crate::fs::{Access, Beside, FileSystem, MappedView, OpenMode, Opened};
+use crate::fs::{Access, FileSystem, MappedView, OpenMode, Opened};
 use crate::thread::ThreadSettings;
 use queue::Entry;
 use shared::Shared;
@@ -79,8 +79,6 @@ pub enum Call {
         /// The name.
         path: PathBuf,
     },
-    /// The last step of a replacement whose content was written to the file beside.
-    Commit(Beside),
     /// Replaces a file's content as a whole.
     Replace {
         /// Its name.
@@ -170,7 +168,7 @@ impl Calls {
     #[must_use]
     pub fn new(options: CallsOptions) -> Calls {
         Calls {
-            shared: Arc::new(Shared::new(options)),
+            shared: Arc::new(Shared::new(options, worker::run)),
             pushed: Default::default(),
             in_flight: 0,
             guard: ForkGuard::new(),

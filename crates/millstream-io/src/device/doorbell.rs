@@ -12,15 +12,16 @@
 //! The owner sleeps in a ring that reads an eventfd (`uring`), or on a condition variable.
 
 #[cfg(loom)]
-use loom::sync::atomic::{AtomicU32, Ordering, fence};
-#[cfg(loom)]
-use loom::sync::{Condvar, Mutex};
-#[cfg(not(loom))]
-use std::sync::atomic::{AtomicU32, Ordering, fence};
+use loom::sync as primitives;
+#[cfg(shuttle)]
+use shuttle::sync as primitives;
+#[cfg(not(model))]
+use std::sync as primitives;
 use std::sync::{Arc, PoisonError};
-#[cfg(not(loom))]
-use std::sync::{Condvar, Mutex};
 use std::time::{Duration, Instant};
+
+use primitives::atomic::{AtomicU32, Ordering, fence};
+use primitives::{Condvar, Mutex};
 
 #[cfg(target_os = "linux")]
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};

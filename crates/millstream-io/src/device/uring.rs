@@ -318,7 +318,10 @@ impl Uring {
         count
     }
 
-    /// Whether `reap` would return something.
+    /// Whether the completion queue holds a completion. The kernel's flags are ignored: the call
+    /// that sleeps posts what is pending and returns if that is a completion, and the flag of task
+    /// work may stay set with none pending. (It is set after the work was added, so the owner may
+    /// take the work in between; nothing clears the flag before the next work.)
     fn has_completions(&mut self) -> bool {
         if self.ready.is_empty() {
             // An entry of the ring's own is no completion, so the queue is read up to the first
@@ -327,7 +330,7 @@ impl Uring {
             self.drain(&mut ready, 1);
             self.ready = ready;
         }
-        !self.ready.is_empty() || self.flagged()
+        !self.ready.is_empty()
     }
 
     /// Sleeps in the kernel; the bell is armed.

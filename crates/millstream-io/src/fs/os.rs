@@ -16,9 +16,14 @@ use std::path::Path;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Statx, StatxFlags};
 use rustix::io::{Errno, retry_on_intr};
 
-use super::{Beside, FileSystem, Identity, MountKind, OpenMode, Opened};
+use super::{FileSystem, Identity, MountKind, OpenMode, Opened};
 use crate::device::Descriptor;
 use crate::error::IoError;
+pub use cached::{cached_bytes, evict};
+pub use replace::{
+    AtomicFile, TemporaryFile, abandon_temporary_files, create_unnamed, remove_leftovers,
+};
+
 use cached::CacheProbe;
 pub(crate) use call::borrow;
 pub(crate) use cause::{explain, refuse};
@@ -212,14 +217,6 @@ impl FileSystem for OsFileSystem {
 
     fn replace(&self, path: &Path, content: &[u8]) -> Result<(), IoError> {
         replace::replace(path, content)
-    }
-
-    fn beside(&self, path: &Path) -> Result<Beside, IoError> {
-        replace::beside(path)
-    }
-
-    fn take_place(&self, fresh: &Path, path: &Path) -> Result<(), IoError> {
-        replace::take_place(fresh, path)
     }
 
     fn remove(&self, path: &Path) -> Result<(), IoError> {

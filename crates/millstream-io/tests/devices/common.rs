@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::Write;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, IntoRawFd};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -303,8 +303,14 @@ impl Rig {
         (abandoned, completions)
     }
 
+    /// Without a shutdown: a thread may still read from the files, so they stay open for ever.
     pub(crate) fn drop_device(&mut self) {
         drop(self.take_device());
+        if let Files::Real { open, .. } = &mut self.files {
+            for (_, file) in open.drain() {
+                let _ = file.into_raw_fd();
+            }
+        }
     }
 }
 

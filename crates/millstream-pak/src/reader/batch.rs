@@ -172,18 +172,31 @@ impl Package {
             let run = run_len(rest);
             let (now, later) = rest.split_at(run);
             rest = later;
-            let name_of = now
-                .first()
-                .filter(|_| now.len() == 1)
-                .map(|one| pieces[one.nth].index);
-            let request = self.run_request(now, batch.runs.len(), &mut places)?;
-            let ticket = requests.add(with_options(self, request, name_of, options))?;
+            let mut request = self.run_request(now, batch.runs.len(), &mut places)?;
+            if self.0.options.name_requests && (now.len() == 1 || queue.is_traced()) {
+                let names = self.names_of(now, pieces);
+                if !names.is_empty() {
+                    request = request.name(names);
+                }
+            }
+            let ticket = requests.add(with_options(request, options))?;
             batch.runs.push(Mutex::new(Run::Pending(ticket)));
         }
         requests.submit();
         places.sort_unstable_by_key(|(nth, _)| *nth);
         batch.members = places.into_iter().map(|(_, member)| member).collect();
         Ok(batch)
+    }
+
+    /// The names of a run's entries, in the order in which they were asked for, separated by NUL.
+    fn names_of(&self, run: &[Planned], pieces: &[Piece]) -> String {
+        let mut order: Vec<usize> = run.iter().map(|one| one.nth).collect();
+        order.sort_unstable();
+        let mut entries: Vec<u32> = order.iter().map(|&nth| pieces[nth].index).collect();
+        entries.dedup();
+        let names = entries.iter().filter_map(|&index| self.name(index).ok());
+        let names: Vec<_> = names.map(String::from_utf8_lossy).collect();
+        names.join("\0")
     }
 
     /// The request of a run, and where in its raw bytes each member lies.
@@ -211,7 +224,7 @@ impl Package {
             for one in run {
                 place(one, one.begin() - start);
             }
-            return Ok(Read::range(self.tables().file, start, end - start));
+            return Ok(Read::range(self.tables().file.id, start, end - start));
         }
         let mut blocks: Vec<BlockRecord> = Vec::new();
         let (mut raw, mut next, mut last) = (0u64, None, None);
@@ -235,13 +248,8 @@ impl Package {
     }
 }
 
-/// The request with the options of its batch, and with the name of the entry that it is for `only`.
-fn with_options(
-    package: &Package,
-    request: Read,
-    only: Option<u32>,
-    options: &BatchOptions,
-) -> Read {
+/// The request with the options of its batch.
+fn with_options(request: Read, options: &BatchOptions) -> Read {
     let mut request = request.tag(options.tag);
     if let Some(priority) = options.priority {
         request = request.priority(priority);
@@ -252,11 +260,7 @@ fn with_options(
     if let Some(group) = &options.group {
         request = request.group(group);
     }
-    let name = only.filter(|_| package.0.options.name_requests);
-    match name.and_then(|index| package.name(index).ok()) {
-        Some(name) => request.name(&*String::from_utf8_lossy(name)),
-        None => request,
-    }
+    request
 }
 
 fn plan_piece(package: &Package, nth: usize, piece: &Piece) -> Result<Planned> {

@@ -8,15 +8,16 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use millstream::{QueueOptions, Read, Storage};
-use zerocopy::IntoBytes as _;
+use zerocopy::{FromBytes as _, IntoBytes as _};
 
 use super::batch::BatchOptions;
+use super::section::PageView;
 use super::tables::{TABLE_QUEUE_CAPACITY, Tables};
 use super::visit::visit;
 use super::{Package, plan};
 use crate::error::{Error, ErrorKind, Result, corrupt};
-use crate::format::{SectionRecord, block_flag, section, section_flag};
-use crate::limits::{HEADER_BYTES, VERIFY_ERRORS};
+use crate::format::{MetadataPlace, SectionRecord, block_flag, section, section_flag};
+use crate::limits::{HEADER_BYTES, METADATA_BYTES_MAX, VERIFY_ERRORS};
 use crate::metadata::Metadata;
 use crate::names;
 use crate::sign::PublicKey;
@@ -47,6 +48,15 @@ impl Verification {
         if self.errors.len() < VERIFY_ERRORS {
             self.errors.push(error);
         }
+    }
+
+    /// As [`Verification::take`], of an entry. Names are read for the errors that are kept.
+    fn take_of<T>(&mut self, package: &Package, index: u32, result: Result<T>) -> Option<T> {
+        let is_kept = self.errors.len() < VERIFY_ERRORS;
+        self.take(result.map_err(|error| match is_kept {
+            true => package.blame(index, error),
+            false => error,
+        }))
     }
 
     fn take<T>(&mut self, result: Result<T>) -> Option<T> {
@@ -115,7 +125,7 @@ fn check_signature(package: &Package, key: Option<&PublicKey>, found: &mut Verif
 fn check_sections(tables: &Tables, found: &mut Verification) -> bool {
     let before = found.failures;
     let end = tables.header.file_bytes.get() - HEADER_BYTES as u64;
-    if let Some(copy) = found.take(tables.read(end, HEADER_BYTES as u64))
+    if let Some(copy) = found.take(tables.file.read(end, HEADER_BYTES as u64))
         && copy[..] != tables.header.as_bytes()[..]
     {
         found.note(corrupt("the header's copy at the end differs from it").at(end));
@@ -133,7 +143,7 @@ fn check_sections(tables: &Tables, found: &mut Verification) -> bool {
         &tables.contents,
     ];
     for section in needed.into_iter().chain(rest.into_iter().flatten()) {
-        found.take(section.preload(tables));
+        found.take(section.check_pages(&tables.file));
     }
     let known = |record: &SectionRecord| section::is_known(record.kind.get());
     let count = tables.header.section_count.get() as usize;
@@ -143,50 +153,44 @@ fn check_sections(tables: &Tables, found: &mut Verification) -> bool {
     {
         if record.flags.get() & section_flag::UNHASHED == 0 {
             let section = super::section::Section::new(record, false);
-            found.take(section.preload(tables));
+            found.take(section.check_pages(&tables.file));
         }
     }
     found.failures == before
 }
 
-/// The order of entries, their buckets and names, and the metadata.
+/// The order of entries, their buckets and names, and the metadata. Names and metadata are looked
+/// at in the order in which they lie, so that one page of them is in memory.
 fn check_tables(package: &Package, found: &mut Verification) {
     let tables = package.tables();
+    for bucket in 0..1 << tables.bucket_bits {
+        // Those without entries, too: a lookup of a name that is not there meets them.
+        found.take(tables.bucket(bucket << (64 - tables.bucket_bits)));
+    }
+    let mut places: Vec<(u32, u32)> = Vec::new();
     let mut before = None;
-    let mut seen: Vec<&[u8]> = Vec::new();
     for index in 0..package.len() {
         let checked = check_entry(package, index, &mut before);
-        if let Some(name) = found.take(checked.map_err(|error| package.blame(index, error))) {
-            seen.push(name);
+        if let Some(name_offset) = found.take_of(package, index, checked) {
+            places.push((name_offset, index));
         }
     }
-    seen.sort_unstable();
-    for pair in seen.windows(2) {
-        if pair[0] == pair[1] {
-            let cause = "two entries have this name";
-            found.note(Error::new(ErrorKind::Duplicate, cause).entry(pair[0]));
-        }
+    places.sort_unstable();
+    let mut view = PageView::default();
+    for (_, index) in places {
+        let checked = check_name(package, index, &mut view);
+        found.take_of(package, index, checked);
     }
-    let Some(places) = &tables.metadata_index else {
-        return;
-    };
-    let mut last = None;
-    for nth in 0..places.len() / 8 {
-        let checked = places.get(tables, nth * 8, 8).and_then(|bytes| {
-            let index = u32::from_le_bytes(bytes[..4].try_into().expect("four of them"));
-            if last.is_some_and(|last| index <= last) || index >= package.len() {
-                return Err(places.wrong(nth * 8, "the index of metadata is out of order"));
-            }
-            last = Some(index);
-            let record = package.metadata(index)?;
-            let decoded = Metadata::decode(record.unwrap_or(&[]));
-            decoded.map_err(|error| package.blame(index, corrupt(error.to_string())))
-        });
-        found.take(checked);
+    let places = check_metadata_index(package, found);
+    let mut view = PageView::default();
+    for (offset, index) in places {
+        let checked = check_metadata(package, offset, &mut view);
+        found.take_of(package, index, checked);
     }
 }
 
-fn check_entry<'a>(package: &'a Package, index: u32, before: &mut Option<u64>) -> Result<&'a [u8]> {
+/// Checks all of an entry but its name, whose offset it returns.
+fn check_entry(package: &Package, index: u32, before: &mut Option<u64>) -> Result<u32> {
     let tables = package.tables();
     let entry = tables.entry(index)?;
     let hash = entry.hash.get();
@@ -199,16 +203,63 @@ fn check_entry<'a>(package: &'a Package, index: u32, before: &mut Option<u64>) -
     if !(start..end).contains(&index) {
         return wrong("the entry is not in the bucket of its hash");
     }
-    let name = package.name(index)?;
-    names::check(name)?;
-    if package.hash_name(name) != hash {
-        return wrong("the entry's hash is not that of its name");
-    }
     if !package.info(index)?.gone {
         let span = plan::span(tables, index, 0, entry.raw_bytes.get())?;
         plan::blocks_of(tables, &span)?;
     }
-    Ok(name)
+    Ok(entry.name_offset.get())
+}
+
+/// Checks a name, and that it has the entry's hash. No two entries have one hash, so none have one
+/// name.
+fn check_name(package: &Package, index: u32, view: &mut PageView) -> Result<()> {
+    let tables = package.tables();
+    let name = package.name_in(index, view)?;
+    names::check(name)?;
+    if package.hash_name(name) == tables.entry(index)?.hash.get() {
+        return Ok(());
+    }
+    let cause = "the entry's hash is not that of its name";
+    Err(tables.entries.wrong(index as usize * 32, cause))
+}
+
+/// Checks the order of the index of metadata; returns the offset of each record and its entry, in
+/// the order of offsets.
+fn check_metadata_index(package: &Package, found: &mut Verification) -> Vec<(u32, u32)> {
+    let tables = package.tables();
+    let Some(places) = &tables.metadata_index else {
+        return Vec::new();
+    };
+    let (mut records, mut last) = (Vec::new(), None);
+    for nth in 0..places.len() / 8 {
+        let checked = places.get(&tables.file, nth * 8, 8).and_then(|bytes| {
+            let place = MetadataPlace::read_from_bytes(bytes).expect("so many were asked for");
+            let index = place.entry.get();
+            if last.is_some_and(|last| index <= last) || index >= package.len() {
+                return Err(places.wrong(nth * 8, "the index of metadata is out of order"));
+            }
+            last = Some(index);
+            Ok((place.offset.get(), index))
+        });
+        records.extend(found.take(checked));
+    }
+    records.sort_unstable();
+    records
+}
+
+fn check_metadata(package: &Package, offset: u32, view: &mut PageView) -> Result<()> {
+    let tables = package.tables();
+    // Without records the package says nothing of its entries.
+    let Some(records) = &tables.metadata else {
+        return Ok(());
+    };
+    let record = records.item(&tables.file, view, offset as usize)?;
+    if !(1..=METADATA_BYTES_MAX).contains(&record.len()) {
+        let cause = "a metadata record has an impossible length";
+        return Err(records.wrong(offset as usize, cause));
+    }
+    let decoded = Metadata::decode(record);
+    decoded.map_or_else(|error| Err(corrupt(error.to_string())), |_| Ok(()))
 }
 
 /// Blocks one after the other, and nothing but zeros in between.
@@ -272,10 +323,10 @@ fn check_blocks_and_gaps(package: &Package, found: &mut Verification) {
 const GAP_READ_BYTES: u64 = 256 << 10;
 
 fn check_zeros(tables: &Tables, gaps: &[(u64, u64)], found: &mut Verification) -> Result<()> {
-    let mut batch = tables.queue.batch();
+    let mut batch = tables.file.queue.batch();
     let mut tickets = Vec::with_capacity(gaps.len());
     for &(at, len) in gaps {
-        tickets.push((at, batch.add(Read::range(tables.file, at, len))?));
+        tickets.push((at, batch.add(Read::range(tables.file.id, at, len))?));
     }
     batch.submit();
     for (at, mut ticket) in tickets {

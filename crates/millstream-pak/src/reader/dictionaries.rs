@@ -8,7 +8,7 @@ use super::Package;
 use super::tables::Tables;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::BlockRecord;
-use crate::limits::PAGE_BYTES;
+use crate::limits::{DICTIONARY_BYTES_MAX, PAGE_BYTES};
 
 /// What a dictionary of a package is used for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -48,12 +48,7 @@ impl Tables {
         if at >= section.len() {
             return Err(missing());
         }
-        let len = section.get(self, at, 2)?;
-        let len = usize::from(u16::from_le_bytes([len[0], len[1]]));
-        if len == 0 || len + 2 > PAGE_BYTES {
-            return Err(section.wrong(at, "a dictionary has an impossible length"));
-        }
-        section.get(self, at + 2, len)
+        section.prefixed(&self.file, at, DICTIONARY_BYTES_MAX, "a dictionary")
     }
 }
 

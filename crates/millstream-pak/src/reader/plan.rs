@@ -194,7 +194,7 @@ pub(crate) fn request_of(
     len: u64,
 ) -> Result<Read> {
     let tables = package.tables();
-    let file = tables.file;
+    let file = tables.file.id;
     if blocks.is_empty() || len == 0 {
         return Ok(Read::range(file, 0, 0));
     }

@@ -4,15 +4,15 @@
 //! entries or so, and compare the name: three accesses to memory, each of which needs the one
 //! before. In a package of 10^6 entries none of them is cached, and each takes 150 ns on a server.
 //! What makes lookups fast is that the processor begins the next while it waits for this one, which
-//! it does only if it guesses every branch right and its window holds both. So there are two ways:
+//! it does only if it guesses every branch right and its window holds both. So there are two paths:
 //!
-//! - the quick one, for tables whose pages were all found right (after [`Package::preload`], or
+//! - the fast path, for tables whose pages were all found right (after [`Package::preload`], or
 //!   enough use), of a few dozen instructions and no branch that depends on where in its bucket an
 //!   entry is. It finds; it does not say that something is missing;
-//! - the careful one, which checks pages on their first touch, walks long buckets, and has the
-//!   errors. What the quick one does not find goes there.
+//! - the slow path, which checks pages on their first touch, walks long buckets, and has the
+//!   errors. What the fast path does not find goes there.
 //!
-//! The quick way compares up to four entries of a bucket, which lie in two lines of the cache or in
+//! The fast path compares up to four entries of a bucket, which lie in two lines of the cache or in
 //! three. It never looks at the record of another bucket: a line more is one more to wait for.
 //! Batches go in stages, each for all lookups of a group before the next stage of any: hash and
 //! bucket, a touch of the entries, their comparison, a touch of the names, their comparison. What a
@@ -35,26 +35,26 @@ const WINDOW_BYTES: usize = BUCKET_WINDOW * ENTRY_BYTES;
 /// cache.
 const AT_ONCE: usize = 32;
 
-/// Windows of a bucket that the quick way looks at: no bucket of a million entries has more.
+/// Windows of a bucket that the fast path looks at: no bucket of a million entries has more.
 const BUCKET_WINDOWS: usize = 4;
 
 /// Bytes from a name's first on whose line is fetched too.
 const NAME_TOUCH_BYTES: usize = 40;
 
-/// The tables of the quick way. Hostile ones lead nowhere: each access has its bounds.
-struct Quick<'a> {
+/// The tables of the fast path. Hostile ones lead nowhere: each access has its bounds.
+struct FastTables<'a> {
     buckets: &'a [u8],
     entries: &'a [u8],
     shift: u32,
 }
 
-impl<'a> Quick<'a> {
+impl<'a> FastTables<'a> {
     /// If all pages of both were found right.
     #[inline(always)]
-    fn new(tables: &'a Tables) -> Option<Quick<'a>> {
-        Some(Quick {
-            buckets: tables.buckets.whole(tables)?,
-            entries: tables.entries.whole(tables)?,
+    fn new(tables: &'a Tables) -> Option<FastTables<'a>> {
+        Some(FastTables {
+            buckets: tables.buckets.whole(&tables.file)?,
+            entries: tables.entries.whole(&tables.file)?,
             shift: 64 - tables.bucket_bits,
         })
     }
@@ -153,7 +153,7 @@ impl Package {
     /// A name that no package may have, or damaged tables.
     #[inline]
     pub fn lookup(&self, name: &[u8]) -> Result<Option<EntryInfo>> {
-        if let Some(found) = self.lookup_quick(name) {
+        if let Some(found) = self.lookup_fast(name) {
             return Ok(Some(found));
         }
         // A name that is found is clean: only of others is it asked.
@@ -176,13 +176,13 @@ impl Package {
 
     /// A name that is there, in tables that were found right; what it does not find may be there.
     #[inline]
-    fn lookup_quick(&self, name: &[u8]) -> Option<EntryInfo> {
+    fn lookup_fast(&self, name: &[u8]) -> Option<EntryInfo> {
         let tables = self.tables();
-        let quick = Quick::new(tables)?;
-        let names = tables.names.whole(tables)?;
+        let fast = FastTables::new(tables)?;
+        let names = tables.names.whole(&tables.file)?;
         let hash = names::hash(name, tables.header.hash_seed.get(), tables.fold_case);
-        let (start, end) = quick.bucket(hash)?;
-        let (index, entry) = quick.find(hash, start, end)?;
+        let (start, end) = fast.bucket(hash)?;
+        let (index, entry) = fast.find(hash, start, end)?;
         let confirm = self.0.options.confirm_names;
         if confirm && name_at(names, entry.name_offset.get())? != name {
             return None;
@@ -234,24 +234,24 @@ impl Package {
         assert!(found.len() >= hashes.len(), "room for what is found");
         let mut ranges = [(0, 0); AT_ONCE];
         for (hashes, found) in hashes.chunks(AT_ONCE).zip(found.chunks_mut(AT_ONCE)) {
-            let Some(quick) = Quick::new(self.tables()) else {
+            let Some(fast) = FastTables::new(self.tables()) else {
                 for (found, &hash) in found.iter_mut().zip(hashes) {
                     *found = self.lookup_hash(hash)?;
                 }
                 continue;
             };
             for (range, &hash) in ranges.iter_mut().zip(hashes) {
-                *range = quick.bucket(hash).unwrap_or((0, 0));
+                *range = fast.bucket(hash).unwrap_or((0, 0));
             }
             // Nothing depends on these loads, so the processor waits for all of them together, and
             // finds the lines in its cache when it compares.
             let mut touched = 0;
             for &(start, end) in &ranges[..hashes.len()] {
-                touched ^= quick.touch(start, end);
+                touched ^= fast.touch(start, end);
             }
             std::hint::black_box(touched);
             for ((found, &hash), &(start, end)) in found.iter_mut().zip(hashes).zip(&ranges) {
-                *found = match quick.find(hash, start, end) {
+                *found = match fast.find(hash, start, end) {
                     Some((index, entry)) => Some(info(index, &entry)),
                     None => self.lookup_hash(hash)?,
                 };
@@ -287,10 +287,11 @@ impl Package {
         Ok(())
     }
 
-    /// The quick way for a group of names; what it does not find may be there.
+    /// The fast path for a group of names; what it does not find may be there.
     fn find_names<N: AsRef<[u8]>>(&self, names: &[N], hits: &mut [Option<EntryInfo>; AT_ONCE]) {
         let tables = self.tables();
-        let (Some(quick), Some(texts)) = (Quick::new(tables), tables.names.whole(tables)) else {
+        let (Some(fast), Some(texts)) = (FastTables::new(tables), tables.names.whole(&tables.file))
+        else {
             return;
         };
         let mut touched = 0;
@@ -302,17 +303,17 @@ impl Package {
         for (wanted, name) in wanted.iter_mut().zip(names) {
             let seed = tables.header.hash_seed.get();
             let hash = names::hash(name.as_ref(), seed, tables.fold_case);
-            let (start, end) = quick.bucket(hash).unwrap_or((0, 0));
+            let (start, end) = fast.bucket(hash).unwrap_or((0, 0));
             *wanted = (hash, start, end);
         }
         let wanted = &wanted[..names.len()];
         for &(_, start, end) in wanted {
-            touched ^= quick.touch(start, end);
+            touched ^= fast.touch(start, end);
         }
         std::hint::black_box(touched);
         let mut places = [0; AT_ONCE];
         for ((hit, place), &(hash, start, end)) in hits.iter_mut().zip(&mut places).zip(wanted) {
-            if let Some((index, entry)) = quick.find(hash, start, end) {
+            if let Some((index, entry)) = fast.find(hash, start, end) {
                 *place = entry.name_offset.get();
                 *hit = Some(info(index, &entry));
             }

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use millstream::{Buffer, CodecId, Read};
 use millstream_codec::Scratch;
 
-use super::tables::Tables;
+use super::open_file::OpenFile;
 use crate::error::{Result, corrupt};
 use crate::format::SectionRecord;
 use crate::limits::{PAGE_BYTES, SECTION_AT_ONCE_BYTES};
@@ -44,14 +44,18 @@ enum Memory {
     },
     Cold {
         pages: Box<[OnceLock<Buffer>]>,
-        told: OnceLock<Told>,
+        index: OnceLock<PageIndex>,
         whole: OnceLock<Buffer>,
     },
 }
 
-/// What stands beside a cold section: the hashes of its pages, found right, and of a packed one
+/// A page of a cold section that the section does not keep; of one section only.
+#[derive(Default)]
+pub(crate) struct PageView(Option<(usize, Buffer)>);
+
+/// What is stored after a cold section: the hashes of its pages, found right, and of a packed one
 /// where they lie.
-struct Told {
+struct PageIndex {
     hashes: Buffer,
     /// Where each page begins in the stored bytes, and where the last ends; empty if not packed.
     starts: Box<[u64]>,
@@ -73,7 +77,7 @@ impl Section {
         } else {
             Memory::Cold {
                 pages: (0..pages).map(|_| OnceLock::new()).collect(),
-                told: OnceLock::new(),
+                index: OnceLock::new(),
                 whole: OnceLock::new(),
             }
         };
@@ -100,12 +104,12 @@ impl Section {
     /// The whole section, if all of its pages are in memory and were found right: what a lookup
     /// uses without further questions.
     #[inline(always)]
-    pub(crate) fn whole<'a>(&'a self, tables: &'a Tables) -> Option<&'a [u8]> {
+    pub(crate) fn whole<'a>(&'a self, file: &'a OpenFile) -> Option<&'a [u8]> {
         match &self.memory {
             Memory::Hot { left, .. } => {
                 let start = self.offset as usize;
                 let is_known = left.load(Ordering::Acquire) == 0;
-                is_known.then(|| &tables.hot[start..start + self.bytes])
+                is_known.then(|| &file.hot[start..start + self.bytes])
             }
             Memory::Cold { whole, .. } => whole.get().map(|whole| &whole[..]),
         }
@@ -118,7 +122,7 @@ impl Section {
     #[inline]
     pub(crate) fn get<'a>(
         &'a self,
-        tables: &'a Tables,
+        file: &'a OpenFile,
         offset: usize,
         len: usize,
     ) -> Result<&'a [u8]> {
@@ -131,10 +135,10 @@ impl Section {
                 let bit = 1u64 << (page % 64);
                 let known = checked[page / 64].load(Ordering::Acquire) & bit != 0;
                 if !known || last != page {
-                    self.check_hot(tables, page, last)?;
+                    self.check_hot(file, page, last)?;
                 }
                 let start = self.offset as usize;
-                Ok(&tables.hot[start + offset..start + end])
+                Ok(&file.hot[start + offset..start + end])
             }
             Memory::Cold { pages, whole, .. } => {
                 if (end - 1) / PAGE_BYTES != page {
@@ -145,7 +149,7 @@ impl Section {
                 }
                 let bytes = match pages[page].get() {
                     Some(bytes) => bytes,
-                    None => self.fetch(tables, page)?,
+                    None => self.fetch(file, page)?,
                 };
                 let start = offset % PAGE_BYTES;
                 Ok(&bytes[start..start + len])
@@ -153,8 +157,26 @@ impl Section {
         }
     }
 
+    /// The item at `offset`, of 1 to `most` bytes: two bytes of its length, then its bytes, all in
+    /// one page. `what` begins the error of another length.
+    #[inline]
+    pub(crate) fn prefixed<'a>(
+        &'a self,
+        file: &'a OpenFile,
+        offset: usize,
+        most: usize,
+        what: &str,
+    ) -> Result<&'a [u8]> {
+        let len = self.get(file, offset, 2)?;
+        let len = usize::from(u16::from_le_bytes([len[0], len[1]]));
+        if !(1..=most).contains(&len) {
+            return Err(self.wrong(offset, &format!("{what} has an impossible length")));
+        }
+        self.get(file, offset + 2, len)
+    }
+
     #[cold]
-    fn check_hot(&self, tables: &Tables, first: usize, last: usize) -> Result<()> {
+    fn check_hot(&self, file: &OpenFile, first: usize, last: usize) -> Result<()> {
         let Memory::Hot {
             checked,
             left,
@@ -164,7 +186,7 @@ impl Section {
             unreachable!("called for hot sections")
         };
         let at = self.hashes_offset as usize;
-        let hashes = &tables.hot[at..at + self.hashes_bytes];
+        let hashes = &file.hot[at..at + self.hashes_bytes];
         if hashes_checked.get().is_none() {
             self.check_hashes(hashes)?;
             let _ = hashes_checked.set(());
@@ -173,7 +195,7 @@ impl Section {
             let bit = 1u64 << (page % 64);
             if checked[page / 64].load(Ordering::Acquire) & bit == 0 {
                 let start = self.offset as usize + page * PAGE_BYTES;
-                let bytes = &tables.hot[start..start + self.page_bytes(page)];
+                let bytes = &file.hot[start..start + self.page_bytes(page)];
                 self.check_page(hashes, page, bytes)?;
                 if checked[page / 64].fetch_or(bit, Ordering::AcqRel) & bit == 0 {
                     left.fetch_sub(1, Ordering::AcqRel);
@@ -184,14 +206,67 @@ impl Section {
     }
 
     #[cold]
-    fn fetch<'a>(&'a self, tables: &Tables, page: usize) -> Result<&'a [u8]> {
-        let Memory::Cold { pages, told, .. } = &self.memory else {
+    fn fetch<'a>(&'a self, file: &OpenFile, page: usize) -> Result<&'a [u8]> {
+        let Memory::Cold { pages, .. } = &self.memory else {
             unreachable!("called for cold sections")
         };
-        let range = |at: u64, len: usize| Read::range(tables.file, at, len as u64);
-        let mut batch = tables.queue.batch();
+        let bytes = self.read_page(file, page)?;
+        Ok(pages[page].get_or_init(|| bytes))
+    }
+
+    /// Returns the item at `offset`: two bytes of its length, then its bytes, all in one page. A
+    /// page that is not in memory is read into `view`, and not kept by the section.
+    pub(crate) fn item<'a>(
+        &'a self,
+        file: &'a OpenFile,
+        view: &'a mut PageView,
+        offset: usize,
+    ) -> Result<&'a [u8]> {
+        if offset >= self.bytes {
+            return Err(self.wrong(offset, "a table refers beyond its section"));
+        }
+        let (page, start) = (offset / PAGE_BYTES, offset % PAGE_BYTES);
+        let is_kept = match &self.memory {
+            Memory::Hot { .. } => true,
+            Memory::Cold { pages, whole, .. } => {
+                whole.get().is_some() || pages[page].get().is_some()
+            }
+        };
+        let bytes = if is_kept {
+            self.get(file, page * PAGE_BYTES, self.page_bytes(page))?
+        } else {
+            let (_, bytes) = match view.0.take().filter(|(held, _)| *held == page) {
+                Some(held) => view.0.insert(held),
+                None => view.0.insert((page, self.read_page(file, page)?)),
+            };
+            &bytes[..]
+        };
+        let item = bytes[start..].split_first_chunk().and_then(|(len, rest)| {
+            let len = usize::from(u16::from_le_bytes(*len));
+            rest.get(..len)
+        });
+        item.ok_or_else(|| self.wrong(offset, "an item crosses a page"))
+    }
+
+    /// Checks every page. Of a cold section one page at a time is in memory, and none is kept.
+    pub(crate) fn check_pages(&self, file: &OpenFile) -> Result<()> {
+        match &self.memory {
+            Memory::Hot { .. } => self.preload(file),
+            Memory::Cold { pages, .. } => {
+                (0..pages.len()).try_for_each(|page| self.read_page(file, page).map(|_| ()))
+            }
+        }
+    }
+
+    /// Reads a page of a cold section, checks and decodes it.
+    fn read_page(&self, file: &OpenFile, page: usize) -> Result<Buffer> {
+        let Memory::Cold { index, .. } = &self.memory else {
+            unreachable!("called for cold sections")
+        };
+        let range = |at: u64, len: usize| Read::range(file.id, at, len as u64);
+        let mut batch = file.queue.batch();
         // Hashes and page are on their way together, unless the ones say where the other is.
-        let ahead = match (told.get(), self.is_packed()) {
+        let ahead = match (index.get(), self.is_packed()) {
             (Some(_), _) => None,
             (None, false) => Some((page * PAGE_BYTES, self.page_bytes(page))),
             (None, true) => {
@@ -202,16 +277,16 @@ impl Section {
             Some((at, len)) => Some((at, batch.add(range(self.offset + at as u64, len))?)),
             None => None,
         };
-        let told = match told.get() {
-            Some(told) => told,
+        let index = match index.get() {
+            Some(index) => index,
             None => {
                 let mut hashes = batch.add(range(self.hashes_offset, self.hashes_bytes))?;
                 batch.submit();
-                let found = self.told(hashes.wait()?)?;
-                told.get_or_init(|| found)
+                let found = self.index(hashes.wait()?)?;
+                index.get_or_init(|| found)
             }
         };
-        let (start, len) = self.place(told, page);
+        let (start, len) = self.place(index, page);
         let (at, mut ticket) = match ahead {
             Some(ahead) => ahead,
             None => (start, batch.add(range(self.offset + start as u64, len))?),
@@ -219,41 +294,39 @@ impl Section {
         batch.submit();
         let read = ticket.wait()?;
         let stored = &read[start - at..][..len];
-        self.check_page(&told.hashes, page, stored)?;
-        let bytes = if self.is_packed() {
-            let mut raw = tables.buffer(self.page_bytes(page))?;
-            self.decode(page, stored, &mut raw, &mut tables.scratch())?;
-            raw
-        } else {
-            read
-        };
-        Ok(pages[page].get_or_init(|| bytes))
+        self.check_page(&index.hashes, page, stored)?;
+        if !self.is_packed() {
+            return Ok(read);
+        }
+        let mut raw = file.buffer(self.page_bytes(page))?;
+        self.decode(page, stored, &mut raw, &mut file.scratch())?;
+        Ok(raw)
     }
 
     /// Brings all of a cold section into memory, and checks it.
-    pub(crate) fn preload(&self, tables: &Tables) -> Result<()> {
-        let Memory::Cold { told, whole, .. } = &self.memory else {
+    pub(crate) fn preload(&self, file: &OpenFile) -> Result<()> {
+        let Memory::Cold { index, whole, .. } = &self.memory else {
             if self.bytes > 0 {
-                self.check_hot(tables, 0, (self.bytes - 1) / PAGE_BYTES)?;
+                self.check_hot(file, 0, (self.bytes - 1) / PAGE_BYTES)?;
             }
             return Ok(());
         };
         if self.bytes == 0 || whole.get().is_some() {
             return Ok(());
         }
-        let range = |at: u64, len: usize| Read::range(tables.file, at, len as u64);
-        let mut batch = tables.queue.batch();
+        let range = |at: u64, len: usize| Read::range(file.id, at, len as u64);
+        let mut batch = file.queue.batch();
         let mut stored = batch.add(range(self.offset, self.stored_bytes))?;
         let mut hashes = batch.add(range(self.hashes_offset, self.hashes_bytes))?;
         batch.submit();
-        let found = self.told(hashes.wait()?)?;
-        let found = told.get_or_init(|| found);
+        let found = self.index(hashes.wait()?)?;
+        let found = index.get_or_init(|| found);
         let stored = stored.wait()?;
         let mut raw = match self.is_packed() {
-            true => tables.buffer(self.bytes)?,
+            true => file.buffer(self.bytes)?,
             false => Buffer::empty(),
         };
-        let mut scratch = tables.scratch();
+        let mut scratch = file.scratch();
         for page in 0..self.bytes.div_ceil(PAGE_BYTES) {
             let (start, len) = self.place(found, page);
             let stored = &stored[start..start + len];
@@ -275,19 +348,19 @@ impl Section {
     }
 
     /// Where a page is in the stored bytes: first byte and length.
-    fn place(&self, told: &Told, page: usize) -> (usize, usize) {
-        match told.starts.get(page..page + 2) {
+    fn place(&self, index: &PageIndex, page: usize) -> (usize, usize) {
+        match index.starts.get(page..page + 2) {
             Some(ends) => (ends[0] as usize, (ends[1] - ends[0]) as usize),
             None => (page * PAGE_BYTES, self.page_bytes(page)),
         }
     }
 
     /// Checks hashes that were read, and finds the places of pages.
-    fn told(&self, hashes: Buffer) -> Result<Told> {
+    fn index(&self, hashes: Buffer) -> Result<PageIndex> {
         self.check_hashes(&hashes)?;
         if !self.is_packed() {
             let starts = Box::default();
-            return Ok(Told { hashes, starts });
+            return Ok(PageIndex { hashes, starts });
         }
         let pages = self.bytes.div_ceil(PAGE_BYTES);
         let mut starts = Vec::with_capacity(pages + 1);
@@ -308,7 +381,7 @@ impl Section {
             return Err(self.wrong(0, cause).at(self.hashes_offset));
         }
         let starts = starts.into_boxed_slice();
-        Ok(Told { hashes, starts })
+        Ok(PageIndex { hashes, starts })
     }
 
     /// Decodes a page that was found right; one of its raw length is as it is.

@@ -2,14 +2,11 @@
 //! header's own fields are checked. Nothing is done per entry.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use millstream::{
-    Buffer, BufferPool, FileId, FileOptions, Priority, Queue, QueueOptions, Read, Storage,
-};
-use millstream_codec::Scratch;
+use millstream::{Buffer, FileId, FileOptions, Priority, Queue, QueueOptions, Storage};
 use zerocopy::FromBytes;
 
+use super::open_file::{OpenFile, close, read};
 use super::section::Section;
 use crate::error::{Error, ErrorKind, Result, corrupt};
 use crate::format::{
@@ -30,12 +27,8 @@ const HOT_SLACK_BYTES: u64 = 64 << 10;
 /// What is known of an open package.
 pub(crate) struct Tables {
     pub(crate) path: PathBuf,
-    pub(crate) file: FileId,
-    /// For the package's own reads.
-    pub(crate) queue: Queue,
+    pub(crate) file: OpenFile,
     pub(crate) header: Box<Header>,
-    /// The file's first bytes: header and hot sections.
-    pub(crate) hot: Buffer,
     pub(crate) buckets: Section,
     pub(crate) bucket_bits: u32,
     pub(crate) entries: Section,
@@ -47,16 +40,6 @@ pub(crate) struct Tables {
     pub(crate) contents: Option<Section>,
     pub(crate) signature: Option<SectionRecord>,
     pub(crate) fold_case: bool,
-    /// For packed sections.
-    scratch: Mutex<Scratch>,
-    buffers: Arc<BufferPool>,
-}
-
-impl Drop for Tables {
-    /// A later open of the path opens the file that it then names.
-    fn drop(&mut self) {
-        close(&self.queue, self.file);
-    }
 }
 
 impl Tables {
@@ -88,7 +71,6 @@ impl Tables {
         let signature = found.record(section::SIGNATURE).copied();
         Ok(Tables {
             path: path.to_path_buf(),
-            file,
             buckets: need(section::BUCKETS)?,
             bucket_bits,
             entries: need(section::ENTRIES)?,
@@ -100,28 +82,10 @@ impl Tables {
             contents: take(section::CONTENTS),
             signature,
             fold_case: header.required.get() & feature::FOLD_CASE != 0,
-            scratch: Mutex::default(),
-            buffers: storage.buffer_pool(),
-            queue: queue.clone(),
+            // Behind all that may fail: dropped on an error, it would close what `open` closes.
+            file: OpenFile::new(storage, file, queue, hot),
             header,
-            hot,
         })
-    }
-
-    pub(crate) fn read(&self, offset: u64, len: u64) -> Result<Buffer> {
-        read(&self.queue, self.file, offset, len)
-    }
-
-    /// Memory in huge pages if it is long: lookups in ordinary pages take a third longer.
-    pub(crate) fn buffer(&self, len: usize) -> Result<Buffer> {
-        let cause = "no memory for the package's tables";
-        let taken = self.buffers.take(len);
-        taken.map_err(|_| Error::new(ErrorKind::Io, cause))
-    }
-
-    pub(crate) fn scratch(&self) -> MutexGuard<'_, Scratch> {
-        // Whatever a decoder that panicked left, the next one begins anew.
-        self.scratch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn entry_count(&self) -> u64 {
@@ -131,14 +95,14 @@ impl Tables {
     #[inline]
     pub(crate) fn entry(&self, index: u32) -> Result<EntryRecord> {
         let size = size_of::<EntryRecord>();
-        let bytes = self.entries.get(self, index as usize * size, size)?;
+        let bytes = self.entries.get(&self.file, index as usize * size, size)?;
         Ok(EntryRecord::read_from_bytes(bytes).expect("so many were asked for"))
     }
 
     #[inline]
     pub(crate) fn block(&self, index: u32) -> Result<BlockRecord> {
         let size = size_of::<BlockRecord>();
-        let bytes = self.blocks.get(self, index as usize * size, size)?;
+        let bytes = self.blocks.get(&self.file, index as usize * size, size)?;
         Ok(BlockRecord::read_from_bytes(bytes).expect("so many were asked for"))
     }
 
@@ -146,7 +110,7 @@ impl Tables {
     #[inline]
     pub(crate) fn bucket(&self, hash: u64) -> Result<(u32, u32)> {
         let bucket = (hash >> (64 - self.bucket_bits)) as usize;
-        let pair = self.buckets.get(self, bucket * 4, 8)?;
+        let pair = self.buckets.get(&self.file, bucket * 4, 8)?;
         let pair = pair.try_into().expect("eight of them");
         let pair = u64::from_le_bytes(pair);
         let (start, end) = (pair as u32, (pair >> 32) as u32);
@@ -157,15 +121,6 @@ impl Tables {
         }
         Ok((start, end))
     }
-}
-
-pub(super) fn read(queue: &Queue, file: FileId, offset: u64, len: u64) -> Result<Buffer> {
-    Ok(queue.submit(Read::range(file, offset, len))?.wait()?)
-}
-
-/// Closes a file. A storage that is closing refuses, and closes it itself.
-fn close(queue: &Queue, file: FileId) {
-    let _ = queue.batch().close(file);
 }
 
 fn open_tables(

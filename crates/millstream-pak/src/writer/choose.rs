@@ -57,46 +57,16 @@ impl Default for Target {
     }
 }
 
-/// Decoding costs of a codec, in nanoseconds.
-struct Cost {
-    codec: CodecId,
-    per_block: f64,
-    per_raw_byte: f64,
-    per_stored_byte: f64,
-}
+/// Decoding costs of a codec, in nanoseconds: for each block, raw byte and stored byte.
+type Cost = (CodecId, f64, f64, f64);
 
 /// See the module.
 const COSTS: [Cost; 5] = [
-    Cost {
-        codec: CodecId::LZ4_BLOCK,
-        per_block: 5000.0,
-        per_raw_byte: 0.22,
-        per_stored_byte: 0.40,
-    },
-    Cost {
-        codec: CodecId::ZSTD,
-        per_block: 8000.0,
-        per_raw_byte: 0.42,
-        per_stored_byte: 1.50,
-    },
-    Cost {
-        codec: CodecId::ZLIB,
-        per_block: 8000.0,
-        per_raw_byte: 0.62,
-        per_stored_byte: 3.30,
-    },
-    Cost {
-        codec: CodecId::DEFLATE,
-        per_block: 8000.0,
-        per_raw_byte: 0.57,
-        per_stored_byte: 3.30,
-    },
-    Cost {
-        codec: CodecId::GDEFLATE,
-        per_block: 8000.0,
-        per_raw_byte: 0.30,
-        per_stored_byte: 2.65,
-    },
+    (CodecId::LZ4_BLOCK, 5000.0, 0.22, 0.40),
+    (CodecId::ZSTD, 8000.0, 0.42, 1.50),
+    (CodecId::ZLIB, 8000.0, 0.62, 3.30),
+    (CodecId::DEFLATE, 8000.0, 0.57, 3.30),
+    (CodecId::GDEFLATE, 8000.0, 0.30, 2.65),
 ];
 
 /// Kinds of data, each a fifth of what a package holds, and what share of its bytes is left by LZ4,
@@ -120,7 +90,7 @@ const SHARE_STEPS: u32 = 64;
 /// The codecs that `auto` tries, in this order, which is that of [`KINDS`].
 /// zlib shrinks some kinds (tables of numbers) further than zstd, which slow devices reward.
 /// GDeflate shrinks as much as zlib and decodes faster; it is tried where it is likely to be taken
-/// (see [`Judge::may_take_gdeflate`]).
+/// (see [`CostModel::may_take_gdeflate`]).
 pub(super) const CANDIDATES: [CodecId; 4] = [
     CodecId::LZ4_BLOCK,
     CodecId::ZSTD,
@@ -146,10 +116,10 @@ impl Target {
         };
         let on_disk = (stored_bytes as u64).next_multiple_of(align) as f64;
         let device = on_disk * 1000.0 / self.megabytes_per_second;
-        let cost = COSTS.iter().find(|cost| cost.codec == codec);
-        let decode = cost.map_or(0.0, |cost| {
-            let bytes = cost.per_raw_byte * raw_bytes as f64;
-            cost.per_block + bytes + cost.per_stored_byte * stored_bytes as f64
+        let cost = COSTS.iter().find(|cost| cost.0 == codec);
+        let decode = cost.map_or(0.0, |(_, per_block, per_raw_byte, per_stored_byte)| {
+            let bytes = per_raw_byte * raw_bytes as f64;
+            per_block + bytes + per_stored_byte * stored_bytes as f64
         });
         (device, decode / f64::from(self.cores))
     }
@@ -161,15 +131,15 @@ fn together(device: f64, decode: f64) -> f64 {
     sum.sqrt().sqrt()
 }
 
-/// How blocks are judged for a target, see the module.
-pub(super) struct Judge {
+/// What blocks cost on a target, see the module.
+pub(super) struct CostModel {
     target: Target,
     device_share: f64,
 }
 
-impl Judge {
-    pub(super) fn new(target: Target) -> Judge {
-        let mut judge = Judge {
+impl CostModel {
+    pub(super) fn new(target: Target) -> CostModel {
+        let mut model = CostModel {
             target,
             device_share: 1.0,
         };
@@ -178,8 +148,8 @@ impl Judge {
         let (mut sums, mut alike) = ((1.0, 1.0), (1.0, 1.0));
         for step in (1..SHARE_STEPS).rev() {
             let share = f64::from(step) / f64::from(SHARE_STEPS);
-            judge.device_share = share;
-            let (device, decode) = judge.sums_of_kinds();
+            model.device_share = share;
+            let (device, decode) = model.sums_of_kinds();
             let time = together(device, decode);
             if time < least {
                 (least, sums, alike) = (time, (device, decode), (share, share));
@@ -188,8 +158,8 @@ impl Judge {
             }
         }
         let (device, decode) = (sums.0.powi(3), sums.1.powi(3));
-        judge.device_share = (device / (device + decode)).clamp(alike.0, alike.1);
-        judge
+        model.device_share = (device / (device + decode)).clamp(alike.0, alike.1);
+        model
     }
 
     /// What the table of kinds costs the device and the cores with the present share.
@@ -208,7 +178,7 @@ impl Judge {
         (device, decode)
     }
 
-    /// What a block adds to the time of loading the whole, as this judges it.
+    /// What a block adds to the time of loading the whole, by this model.
     pub(super) fn price(&self, codec: CodecId, raw_bytes: usize, stored_bytes: usize) -> f64 {
         let (device, decode) = self.target.cost(codec, raw_bytes, stored_bytes);
         self.device_share * device + (1.0 - self.device_share) * decode
@@ -273,7 +243,7 @@ mod tests {
     }
 
     fn taken(rate: f64, cores: u32, sizes: &[(CodecId, usize)]) -> CodecId {
-        sizes[Judge::new(target(rate, cores)).choose(262_144, sizes)].0
+        sizes[CostModel::new(target(rate, cores)).choose(262_144, sizes)].0
     }
 
     #[test]
@@ -302,20 +272,20 @@ mod tests {
     fn gdeflate_is_tried_wherever_it_would_be_taken() {
         for rate in [48.0, 550.0, 1500.0, 3500.0, 14_000.0] {
             for cores in [1, 2, 4, 8] {
-                let judge = Judge::new(target(rate, cores));
+                let model = CostModel::new(target(rate, cores));
                 for percent in [94, 97, 100, 103] {
                     let mut sizes = SIZES;
                     sizes[4].1 = sizes[3].1 * percent / 100;
-                    let is_taken = judge.choose(262_144, &sizes) == 4;
-                    let is_tried = judge.may_take_gdeflate(262_144, &sizes[1..4]);
+                    let is_taken = model.choose(262_144, &sizes) == 4;
+                    let is_tried = model.may_take_gdeflate(262_144, &sizes[1..4]);
                     assert!(is_tried || !is_taken, "{rate}, {cores}, {percent} %");
                 }
             }
         }
-        let judge = Judge::new(target(48.0, 4));
-        assert!(!judge.may_take_gdeflate(262_144, &[(CodecId::LZ4_BLOCK, 125_000)]));
-        assert!(!judge.may_take_gdeflate(262_144, &[(CodecId::ZLIB, 260_000)]));
-        let fast = Judge::new(target(14_000.0, 1));
+        let model = CostModel::new(target(48.0, 4));
+        assert!(!model.may_take_gdeflate(262_144, &[(CodecId::LZ4_BLOCK, 125_000)]));
+        assert!(!model.may_take_gdeflate(262_144, &[(CodecId::ZLIB, 260_000)]));
+        let fast = CostModel::new(target(14_000.0, 1));
         assert!(!fast.may_take_gdeflate(262_144, &[(CodecId::ZLIB, 75_000)]));
     }
 
@@ -326,7 +296,7 @@ mod tests {
     }
 
     /// What the table of kinds takes if all of it is stored, or encoded where that shrinks it.
-    fn fixed(judge: &Judge, nth: Option<usize>) -> f64 {
+    fn fixed(model: &CostModel, nth: Option<usize>) -> f64 {
         let (mut device, mut decode) = (0.0, 0.0);
         for left in KINDS {
             let (codec, left) = match nth {
@@ -334,7 +304,7 @@ mod tests {
                 _ => (CodecId::STORED, 1.0),
             };
             let bytes = (left * KIND_BYTES as f64) as usize;
-            let cost = judge.target.cost(codec, KIND_BYTES, bytes);
+            let cost = model.target.cost(codec, KIND_BYTES, bytes);
             device += cost.0;
             decode += cost.1;
         }
@@ -352,11 +322,11 @@ mod tests {
             (7000.0, 8),
         ];
         for (rate, cores) in targets.into_iter().chain(quick) {
-            let judge = Judge::new(target(rate, cores));
-            let (device, decode) = judge.sums_of_kinds();
+            let model = CostModel::new(target(rate, cores));
+            let (device, decode) = model.sums_of_kinds();
             let ours = together(device, decode);
             for nth in [None, Some(0), Some(1), Some(2), Some(3)] {
-                let other = fixed(&judge, nth);
+                let other = fixed(&model, nth);
                 assert!(
                     ours <= other * 1.001,
                     "{rate}, {cores}: {ours} over {other}"
@@ -369,12 +339,12 @@ mod tests {
     fn nothing_loads_slower_than_stored() {
         for rate in [48.0, 550.0, 3500.0, 7000.0, 14_000.0] {
             for cores in [1, 2, 4, 8] {
-                let judge = Judge::new(target(rate, cores));
+                let model = CostModel::new(target(rate, cores));
                 for raw_bytes in [500, 5000, 65_536, 262_144] {
                     let sizes = SIZES.map(|(codec, bytes)| (codec, bytes * raw_bytes / 262_144));
-                    let (codec, bytes) = sizes[judge.choose(raw_bytes, &sizes)];
-                    let (device, decode) = judge.target.cost(codec, raw_bytes, bytes);
-                    let (stored, _) = judge.target.cost(CodecId::STORED, raw_bytes, raw_bytes);
+                    let (codec, bytes) = sizes[model.choose(raw_bytes, &sizes)];
+                    let (device, decode) = model.target.cost(codec, raw_bytes, bytes);
+                    let (stored, _) = model.target.cost(CodecId::STORED, raw_bytes, raw_bytes);
                     assert!(device.max(decode) <= stored, "{rate}, {cores}, {raw_bytes}");
                 }
             }

@@ -1,4 +1,4 @@
-//! The dictionary of shared blocks: made of a part of them, and judged by another.
+//! The dictionary of shared blocks: made of a part of them, and tested on another.
 //!
 //! A block of 64 KiB of short texts spends its first KiB on what the block before it knew. A
 //! dictionary of 64 KiB made of a hundred such blocks leaves 83 % of zstd's bytes of 10^5 records
@@ -13,16 +13,17 @@
 use millstream::CodecId;
 use millstream_codec::{DictionaryEncoder, Scratch, train_dictionary};
 
-use super::choose::{AUTO_ZSTD_LEVEL, Judge};
-use super::encode::{encode_block, read_shared};
-use super::plan::{Plan, in_parallel, shared_units, thread_count};
-use super::workbench::{Workbench, Written};
+use super::block::encode_block;
+use super::choose::{AUTO_ZSTD_LEVEL, CostModel};
+use super::encoder::{BlockEncoder, FreeBuffers};
+use super::parallel::{in_parallel, thread_count};
+use super::plan::{Plan, shared_units};
 use super::{Coding, Dictionaries, PackOptions};
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::{DICTIONARY_BYTES_MAX, DICTIONARY_RAW_BYTES_MIN, DICTIONARY_UNITS_MAX};
 
-/// Of the blocks that are looked at, every so many judges what the others gave.
-const JUDGE_EVERY: usize = 4;
+/// Of the blocks that are looked at, one in so many tests what the others gave.
+const TEST_EVERY: usize = 4;
 
 /// Samples have at least so many times the bytes of the dictionary; fewer make a shorter one.
 const SAMPLES_PER_BYTE: usize = 32;
@@ -47,7 +48,11 @@ pub(super) struct Made {
 }
 
 /// The dictionary that the options ask for, if there is one to be had.
-pub(super) fn make(plan: &Plan, options: &PackOptions<'_>, judge: &Judge) -> Result<Option<Made>> {
+pub(super) fn make(
+    plan: &Plan,
+    options: &PackOptions<'_>,
+    model: &CostModel,
+) -> Result<Option<Made>> {
     let auto = match (options.coding, options.dictionaries) {
         (_, Dictionaries::Never) => return Ok(None),
         (Coding::Auto(_), Dictionaries::Auto) => true,
@@ -69,24 +74,24 @@ pub(super) fn make(plan: &Plan, options: &PackOptions<'_>, judge: &Judge) -> Res
     let picked: Vec<&[u32]> = (0..looked_at)
         .map(|nth| units[nth * units.len() / looked_at])
         .collect();
-    let is_judge = |nth: usize| auto && nth % JUDGE_EVERY == JUDGE_EVERY - 1;
-    let teach: Vec<&[u32]> = chosen(&picked, |nth| !is_judge(nth));
-    let Some(made) = train(plan, &teach, options)? else {
+    let is_test = |nth: usize| auto && nth % TEST_EVERY == TEST_EVERY - 1;
+    let training: Vec<&[u32]> = chosen(&picked, |nth| !is_test(nth));
+    let Some(made) = train(plan, &training, options)? else {
         return Ok(None);
     };
     if !auto {
         return Ok(Some(made));
     }
-    let jury = chosen(&picked, is_judge);
-    let prices = in_parallel(jury.len(), thread_count(options), |nth| {
-        prices(plan, jury[nth], options, judge, &made.encoder)
+    let test = chosen(&picked, is_test);
+    let prices = in_parallel(test.len(), thread_count(options), |nth| {
+        prices(plan, test[nth], options, model, &made.encoder)
     })?;
     let sum = |part: fn(&Prices) -> f64| prices.iter().map(part).sum::<f64>();
     let scale = shared_bytes as f64 / sum(|it| it.raw_bytes).max(1.0);
     let (with, without) = (sum(|it| it.with) * scale, sum(|it| it.without) * scale);
     let stored = |bytes: u64| {
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-        judge.price(CodecId::STORED, bytes, bytes)
+        model.price(CodecId::STORED, bytes, bytes)
     };
     let rest = stored(plan.raw_bytes - shared_bytes);
     let gain = without - with - stored(made.bytes.len() as u64) - READY_NS;
@@ -122,11 +127,11 @@ fn ready(bytes: Vec<u8>, options: &PackOptions<'_>) -> Result<Made> {
     Ok(Made { bytes, encoder })
 }
 
-/// Makes one of these blocks; only of those that shrink, since noise teaches nothing.
+/// Makes one of these blocks; only of those that shrink, since nothing can be learned from noise.
 fn train(plan: &Plan, units: &[&[u32]], options: &PackOptions<'_>) -> Result<Option<Made>> {
     let read = in_parallel(units.len(), thread_count(options), |nth| {
         let mut raw = Vec::new();
-        let lens = read_shared(plan, units[nth], &mut raw)?;
+        let lens = plan.read_shared(units[nth], &mut raw)?;
         let mut quick = Vec::new();
         let mut scratch = Scratch::default();
         let encoded =
@@ -161,20 +166,20 @@ fn prices(
     plan: &Plan,
     unit: &[u32],
     options: &PackOptions<'_>,
-    judge: &Judge,
+    model: &CostModel,
     encoder: &DictionaryEncoder,
 ) -> Result<Prices> {
     let mut raw = Vec::new();
-    read_shared(plan, unit, &mut raw)?;
+    plan.read_shared(unit, &mut raw)?;
     let price = |with| {
-        let written = Written::default();
-        let mut bench = Workbench::new(&written);
-        let encoded = encode_block(&raw, options, (judge, with), &mut bench)?;
+        let written = FreeBuffers::default();
+        let mut blocks = BlockEncoder::new(&written);
+        let encoded = encode_block(&raw, options, (model, with), &mut blocks)?;
         let (codec, stored_bytes) = match &encoded {
             Some(encoded) => (encoded.codec, encoded.stored.len()),
             None => (CodecId::STORED, raw.len()),
         };
-        Ok::<_, Error>(judge.price(codec, raw.len(), stored_bytes))
+        Ok::<_, Error>(model.price(codec, raw.len(), stored_bytes))
     };
     Ok(Prices {
         raw_bytes: raw.len() as f64,

@@ -11,14 +11,15 @@ use std::path::Path;
 
 use millstream::CodecId;
 use millstream_codec::DictionaryEncoder;
-use xxhash_rust::xxh3::xxh3_64;
 use zerocopy::little_endian::{U16, U32, U64};
 
+use super::block::{Encoded, encode_block};
 use super::build::{Builder, Entry, Features};
-use super::choose::{AUTO_ZSTD_LEVEL, CANDIDATES, Judge, Target, shrinks};
-use super::plan::{Plan, Unit, thread_count};
+use super::choose::{CostModel, Target};
+use super::encoder::{BlockEncoder, FreeBuffers};
+use super::parallel::thread_count;
+use super::plan::{Plan, Unit};
 use super::window::Window;
-use super::workbench::{Workbench, Written};
 use super::{Coding, PackOptions, PackReport, dictionary, tree};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::{BlockRecord, entry_flag};
@@ -32,28 +33,6 @@ struct Done<'a> {
     hashes: Vec<[u8; 32]>,
 }
 
-/// A block as one codec stores it.
-pub(super) struct Encoded<'a> {
-    pub(super) codec: CodecId,
-    /// Borrowed where a block is stored as it lies in memory.
-    pub(super) stored: Cow<'a, [u8]>,
-    checksum: u64,
-    /// The number of its dictionary; 0 for none.
-    dictionary: u16,
-}
-
-impl<'a> Encoded<'a> {
-    fn new(codec: CodecId, stored: Cow<'a, [u8]>, with: Option<&DictionaryEncoder>) -> Encoded<'a> {
-        let named = with.is_some() && codec == CodecId::ZSTD;
-        Encoded {
-            codec,
-            checksum: xxh3_64(&stored),
-            stored,
-            dictionary: u16::from(named),
-        }
-    }
-}
-
 /// Into a file, past the page cache or not.
 pub(super) fn encode(
     plan: &Plan,
@@ -62,26 +41,26 @@ pub(super) fn encode(
 ) -> Result<PackReport> {
     let place = (file, if past_cache { plan.raw_bytes } else { 0 });
     let threads = thread_count(options);
-    let judge = Judge::new(match options.coding {
+    let model = CostModel::new(match options.coding {
         Coding::Auto(target) => target,
         Coding::Fixed(_) => Target::default(),
     });
     let ahead = (threads * PACK_AHEAD).min(PACK_BLOCKS_MAX);
     let window = Window::new(plan.units.len(), ahead);
-    let made = dictionary::make(plan, options, &judge)?;
+    let made = dictionary::make(plan, options, &model)?;
     let with = made.as_ref().map(|made| &made.encoder);
-    let written = Written::default();
+    let written = FreeBuffers::default();
     std::thread::scope(|scope| {
         let _stop = window.stop_at_end();
         for nth in 0..threads.min(plan.units.len()) {
             let builder = std::thread::Builder::new().name(format!("pack {nth}"));
             let spawned = builder.spawn_scoped(scope, || {
-                let (mut bench, mut raw) = (Workbench::new(&written), Vec::new());
+                let (mut encoder, mut raw) = (BlockEncoder::new(&written), Vec::new());
                 while let Some(nth) = window.take() {
                     let unit = &plan.units[nth];
                     let worker = std::panic::AssertUnwindSafe(|| {
-                        let how = (options, &judge, with);
-                        encode_unit(plan, unit, how, &mut bench, &mut raw)
+                        let how = (options, &model, with);
+                        encode_unit(plan, unit, how, &mut encoder, &mut raw)
                     });
                     let done = std::panic::catch_unwind(worker)
                         .unwrap_or_else(|_| Err(Error::new(ErrorKind::Io, "an encoder panicked")));
@@ -99,7 +78,7 @@ fn write_units(
     plan: &Plan,
     options: &PackOptions<'_>,
     (place, dictionary): ((&File, u64), Option<&[u8]>),
-    (window, written): (&Window<Done<'_>>, &Written),
+    (window, written): (&Window<Done<'_>>, &FreeBuffers),
 ) -> Result<PackReport> {
     let mut report = PackReport {
         entries: plan.items.len() as u64,
@@ -204,10 +183,10 @@ fn record(encoded: &Encoded<'_>, raw_bytes: u32) -> BlockRecord {
     }
 }
 
-/// How blocks are encoded: as the options say, by this judge, shared ones with a dictionary.
+/// How blocks are encoded: as the options say, by this cost model, shared ones with a dictionary.
 type How<'a> = (
     &'a PackOptions<'a>,
-    &'a Judge,
+    &'a CostModel,
     Option<&'a DictionaryEncoder>,
 );
 
@@ -215,8 +194,8 @@ type How<'a> = (
 fn encode_unit<'a>(
     plan: &'a Plan,
     unit: &Unit,
-    (options, judge, with): How<'_>,
-    bench: &mut Workbench<'_>,
+    (options, model, with): How<'_>,
+    encoder: &mut BlockEncoder<'_>,
     buffer: &mut Vec<u8>,
 ) -> Result<Done<'a>> {
     buffer.clear();
@@ -225,7 +204,7 @@ fn encode_unit<'a>(
     match unit {
         Unit::Shared(items) => {
             let mut start = 0;
-            for len in read_shared(plan, items, buffer)? {
+            for len in plan.read_shared(items, buffer)? {
                 hashes.push(tree::block(&buffer[start..start + len], 0, true));
                 start += len;
             }
@@ -246,12 +225,12 @@ fn encode_unit<'a>(
     let with = with.filter(|_| matches!(unit, Unit::Shared(_)));
     let raw = in_memory.unwrap_or(buffer);
     let raw_bytes = raw.len() as u32;
-    let encoded = match encode_block(raw, options, (judge, with), bench)? {
+    let encoded = match encode_block(raw, options, (model, with), encoder)? {
         Some(encoded) => encoded,
         None => {
             let stored = match in_memory {
                 Some(raw) => Cow::Borrowed(raw),
-                None => Cow::Owned(std::mem::replace(buffer, bench.buffer())),
+                None => Cow::Owned(std::mem::replace(buffer, encoder.buffer())),
             };
             Encoded::new(CodecId::STORED, stored, None)
         }
@@ -261,99 +240,4 @@ fn encode_unit<'a>(
         raw_bytes,
         hashes,
     })
-}
-
-/// Appends the items of a shared block; the length of each.
-pub(super) fn read_shared(plan: &Plan, items: &[u32], raw: &mut Vec<u8>) -> Result<Vec<usize>> {
-    let read = |&nth: &u32| {
-        let item = &plan.items[nth as usize].item;
-        item.read(0, item.len as usize, raw)?;
-        Ok(item.len as usize)
-    };
-    items.iter().map(read).collect()
-}
-
-/// The block as it is encoded; `None` where it is stored as it is.
-pub(super) fn encode_block(
-    raw: &[u8],
-    options: &PackOptions<'_>,
-    (judge, with): (&Judge, Option<&DictionaryEncoder>),
-    bench: &mut Workbench<'_>,
-) -> Result<Option<Encoded<'static>>> {
-    match options.coding {
-        Coding::Fixed(CodecId::STORED) => Ok(None),
-        Coding::Fixed(codec) => {
-            let level = options.level;
-            let level = level.unwrap_or(millstream_codec::default_level(codec));
-            let stored = bench.encode((codec, level), with, raw)?;
-            if stored.len() >= raw.len() {
-                bench.keep(stored);
-                return Ok(None);
-            }
-            Ok(Some(Encoded::new(codec, Cow::Owned(stored), with)))
-        }
-        Coding::Auto(_) => {
-            let mut candidates = candidates(raw, options, (judge, with), bench)?;
-            let mut sizes = vec![(CodecId::STORED, raw.len())];
-            sizes.extend(sizes_of(&candidates));
-            let chosen = judge.choose(raw.len(), &sizes).checked_sub(1);
-            let chosen = chosen.map(|nth| candidates.swap_remove(nth));
-            for (_, stored) in candidates {
-                bench.keep(stored);
-            }
-            let encoded =
-                chosen.map(|(codec, stored)| Encoded::new(codec, Cow::Owned(stored), with));
-            Ok(encoded)
-        }
-    }
-}
-
-/// What `auto` chooses from, beside the block as it is.
-fn candidates(
-    raw: &[u8],
-    options: &PackOptions<'_>,
-    (judge, with): (&Judge, Option<&DictionaryEncoder>),
-    bench: &mut Workbench<'_>,
-) -> Result<Vec<(CodecId, Vec<u8>)>> {
-    let mut candidates: Vec<(CodecId, Vec<u8>)> = Vec::new();
-    for codec in CANDIDATES {
-        let levels = millstream_codec::block_level_range(codec);
-        if levels.is_empty() {
-            continue;
-        }
-        let level = match codec {
-            CodecId::ZSTD if with.is_none() => {
-                // What the fastest level does not shrink is not worth a slow one.
-                let quick = bench.encode((codec, 1), None, raw)?;
-                let hardly = !shrinks(raw.len(), quick.len());
-                bench.keep(quick);
-                if hardly {
-                    continue;
-                }
-                options.level.unwrap_or(AUTO_ZSTD_LEVEL)
-            }
-            CodecId::GDEFLATE => {
-                let others: Vec<_> = sizes_of(&candidates).collect();
-                if !judge.may_take_gdeflate(raw.len(), &others) {
-                    continue;
-                }
-                millstream_codec::default_level(codec)
-            }
-            codec => millstream_codec::default_level(codec),
-        };
-        let level = level.clamp(*levels.start(), *levels.end());
-        let stored = bench.encode((codec, level), with, raw)?;
-        if stored.len() < raw.len() {
-            candidates.push((codec, stored));
-        } else {
-            bench.keep(stored);
-        }
-    }
-    Ok(candidates)
-}
-
-fn sizes_of(candidates: &[(CodecId, Vec<u8>)]) -> impl Iterator<Item = (CodecId, usize)> {
-    candidates
-        .iter()
-        .map(|(codec, stored)| (*codec, stored.len()))
 }

@@ -7,9 +7,11 @@ use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use millstream_io::IoError;
+use millstream_io::fs::AtomicFile;
+
 use crate::error::{Error, ErrorKind, Result};
 use crate::metadata::Metadata;
-use crate::names;
 
 /// An input of a package.
 #[derive(Debug, Clone)]
@@ -123,7 +125,7 @@ impl Item {
                 match file.read_exact_at(&mut into[start..], offset) {
                     Ok(()) => Ok(()),
                     Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                        Err(self.changed(&path))
+                        Err(self.ended_early(&path, &file))
                     }
                     Err(error) => Err(failed(error)),
                 }
@@ -150,6 +152,19 @@ impl Item {
         Ok(())
     }
 
+    /// The file ended before its length.
+    fn ended_early(&self, path: &Path, file: &File) -> Error {
+        match file.metadata() {
+            Ok(about) if about.len() == self.len => {
+                let cause = "the file has fewer bytes than its length says: it is made while it \
+                             is read, as those of sysfs";
+                let error = Error::new(ErrorKind::Changed, cause);
+                error.of(path).entry(&self.name)
+            }
+            _ => self.changed(path),
+        }
+    }
+
     pub(super) fn changed(&self, path: &Path) -> Error {
         let cause = "the file changed while it was packed";
         let path = if path.as_os_str().is_empty() {
@@ -163,6 +178,20 @@ impl Item {
     }
 }
 
+/// Refuses all but regular files.
+pub(super) fn check_kind(path: &Path, about: &fs::Metadata) -> Result<()> {
+    let kind = about.file_type();
+    if kind.is_file() {
+        return Ok(());
+    }
+    let cause = if kind.is_symlink() {
+        "a symbolic link: packages hold files, and would hold what it leads to"
+    } else {
+        "not a regular file: only files are packed"
+    };
+    Err(Error::new(ErrorKind::NotAFile, cause).of(path))
+}
+
 /// Opens a file that must not be a link, and never waits on a FIFO.
 fn open_plain(path: &Path) -> io::Result<File> {
     let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
@@ -170,117 +199,11 @@ fn open_plain(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).custom_flags(flags).open(path)
 }
 
-fn check_kind(path: &Path, about: &fs::Metadata) -> Result<()> {
-    let kind = about.file_type();
-    if kind.is_file() {
-        return Ok(());
-    }
-    let cause = if kind.is_symlink() {
-        "a link: packages hold files, and would hold what it leads to"
-    } else {
-        "no regular file: only files are packed"
-    };
-    Err(Error::new(ErrorKind::NotAFile, cause).of(path))
-}
-
-/// All files below a folder, in the byte order of their names; and what cannot be packed (links,
-/// devices, folders that cannot be read, names that no package may have).
-#[must_use]
-pub fn walk(root: &Path) -> (Vec<Item>, Vec<Error>) {
-    let shared: Arc<Path> = Arc::from(root);
-    let (mut items, mut errors) = (Vec::new(), Vec::new());
-    let mut folders: Vec<Vec<u8>> = vec![Vec::new()];
-    while let Some(folder) = folders.pop() {
-        let path = root.join(std::ffi::OsStr::from_bytes(&folder));
-        let listed = fs::read_dir(&path).and_then(|list| list.collect::<io::Result<Vec<_>>>());
-        let listed = match listed {
-            Ok(listed) => listed,
-            Err(error) => {
-                errors.push(Error::io(&path, "read the folder", error));
-                continue;
-            }
-        };
-        for entry in listed {
-            let mut name = folder.clone();
-            if !name.is_empty() {
-                name.push(b'/');
-            }
-            name.extend_from_slice(entry.file_name().as_bytes());
-            let about = match fs::symlink_metadata(entry.path()) {
-                Ok(about) => about,
-                Err(error) => {
-                    errors.push(Error::io(&entry.path(), "find", error));
-                    continue;
-                }
-            };
-            if about.is_dir() {
-                folders.push(name);
-                continue;
-            }
-            let checked = check_kind(&entry.path(), &about);
-            match checked.and_then(|()| names::check(&name)) {
-                Ok(()) => items.push(Item {
-                    name,
-                    len: about.len(),
-                    content: Content::Below(Arc::clone(&shared)),
-                    metadata: None,
-                }),
-                Err(error) => errors.push(error.of(&entry.path())),
-            }
-        }
-    }
-    items.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-    errors.sort_by(|a, b| a.path().cmp(&b.path()));
-    (items, errors)
-}
-
-/// Has `write` fill a file beside `path`, syncs it, and renames it onto `path`.
-pub(crate) fn beside<T>(path: &Path, write: impl FnOnce(&File) -> Result<T>) -> Result<T> {
-    let folder = match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    };
-    let failed = |error| Error::io(path, "write", error);
-    let (file, beside) = create_beside(folder).map_err(failed)?;
-    let result = write(&file)
-        .map_err(|error| error.of(path))
-        .and_then(|made| {
-            let done = file.sync_all().and_then(|()| fs::rename(&beside, path));
-            done.map_err(failed)?;
-            Ok(made)
-        });
-    match result {
-        Ok(made) => {
-            // A folder that may be written and not read cannot be synced; the bytes are safe.
-            if let Ok(folder) = File::open(folder) {
-                let _ = folder.sync_all();
-            }
-            Ok(made)
-        }
-        Err(error) => {
-            let _ = fs::remove_file(&beside);
-            Err(error)
-        }
-    }
-}
-
-fn create_beside(folder: &Path) -> io::Result<(File, PathBuf)> {
-    const NAMES_MAX: u32 = 1000;
-    let process = std::process::id();
-    for attempt in 0..NAMES_MAX {
-        let path = folder.join(format!(".mpak-{process}-{attempt}.tmp"));
-        match OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create_new(true)
-            .open(&path)
-        {
-            Ok(file) => return Ok((file, path)),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Err(io::Error::other(
-        "the folder is full of unfinished files .mpak-*.tmp",
-    ))
+/// Has `write` fill a file that replaces `path` once it is complete and synced.
+pub(crate) fn replace<T>(path: &Path, write: impl FnOnce(&File) -> Result<T>) -> Result<T> {
+    let failed = |error: IoError| Error::io(path, "write", error.into());
+    let file = AtomicFile::create(path).map_err(failed)?;
+    let made = write(file.file()).map_err(|error| error.of(path))?;
+    file.commit(AtomicFile::KEEP_PERMISSIONS).map_err(failed)?;
+    Ok(made)
 }

@@ -10,41 +10,20 @@
 //!
 //! Direct writes need offsets, lengths and memory on multiples of a logical block. A package's
 //! parts are on multiples of 4096, of which its length is one too; so the first offset is, and each
-//! write but the last is as long as the memory. They are made by a thread, see [`Behind`].
+//! write but the last is as long as the memory. They are made by
+//! [`DirectWriter`].
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
-use std::path::Path;
 
 use rustix::io::{Errno, pwritev};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use super::behind::Behind;
-use crate::error::{Error, Result};
+use super::direct::{DirectWriter, Memory, PAGE_BYTES, failed};
+use crate::error::Result;
 use crate::limits::{
     PACK_DIRECT_BYTES_MIN, PACK_DIRECT_WRITE_BYTES, PACK_WRITE_AT_ONCE_BYTES, PACK_WRITE_BYTES,
 };
-
-/// What the memory of direct writes is aligned to.
-const PAGE_BYTES: usize = 4096;
-
-#[derive(Clone, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C, align(4096))]
-struct Page([u8; PAGE_BYTES]);
-
-/// Memory on a multiple of 4096.
-pub(super) struct Memory(Vec<Page>);
-
-impl Memory {
-    fn new(bytes: usize) -> Memory {
-        Memory(vec![Page([0; PAGE_BYTES]); bytes / PAGE_BYTES])
-    }
-
-    pub(super) fn bytes(&self) -> &[u8] {
-        self.0.as_bytes()
-    }
-}
 
 const _: () = assert!(PACK_WRITE_BYTES.is_multiple_of(PAGE_BYTES));
 const _: () = assert!(PACK_DIRECT_WRITE_BYTES.is_multiple_of(PAGE_BYTES));
@@ -58,7 +37,7 @@ pub(super) struct Output<'a> {
     /// Where they go.
     written: u64,
     /// Where direct writes pay, and are to be had.
-    behind: Option<Behind>,
+    direct: Option<DirectWriter>,
 }
 
 impl<'a> Output<'a> {
@@ -66,8 +45,8 @@ impl<'a> Output<'a> {
     pub(super) fn new(file: &'a File, start: u64, bytes: u64) -> Output<'a> {
         assert!(start.is_multiple_of(PAGE_BYTES as u64), "a page begins");
         let is_long = bytes >= PACK_DIRECT_BYTES_MIN;
-        let behind = is_long.then(|| Behind::new(file)).flatten();
-        let memory_bytes = match behind {
+        let direct = is_long.then(|| DirectWriter::new(file)).flatten();
+        let memory_bytes = match direct {
             Some(_) => PACK_DIRECT_WRITE_BYTES,
             None => PACK_WRITE_BYTES,
         };
@@ -76,7 +55,7 @@ impl<'a> Output<'a> {
             memory: Memory::new(memory_bytes),
             gathered: 0,
             written: start,
-            behind,
+            direct,
         }
     }
 
@@ -87,11 +66,11 @@ impl<'a> Output<'a> {
 
     /// Appends bytes.
     pub(super) fn append(&mut self, mut bytes: &[u8]) -> Result<()> {
-        if self.behind.is_none() && bytes.len() >= PACK_WRITE_AT_ONCE_BYTES {
+        if self.direct.is_none() && bytes.len() >= PACK_WRITE_AT_ONCE_BYTES {
             return self.write_along(bytes);
         }
         while !bytes.is_empty() {
-            let room = &mut self.memory.0.as_mut_bytes()[self.gathered..];
+            let room = &mut self.memory.bytes_mut()[self.gathered..];
             let (now, rest) = bytes.split_at(bytes.len().min(room.len()));
             room[..now.len()].copy_from_slice(now);
             bytes = rest;
@@ -104,7 +83,7 @@ impl<'a> Output<'a> {
     pub(super) fn pad(&mut self, align: u64) -> Result<()> {
         let mut zeros = (self.end().next_multiple_of(align) - self.end()) as usize;
         while zeros > 0 {
-            let room = &mut self.memory.0.as_mut_bytes()[self.gathered..];
+            let room = &mut self.memory.bytes_mut()[self.gathered..];
             let now = zeros.min(room.len());
             room[..now].fill(0);
             zeros -= now;
@@ -146,15 +125,15 @@ impl<'a> Output<'a> {
         if self.gathered == 0 {
             return Ok(());
         }
-        match &mut self.behind {
+        match &mut self.direct {
             None => {
                 let bytes = &self.memory.bytes()[..self.gathered];
                 let written = self.file.write_all_at(bytes, self.written);
                 written.map_err(|error| failed(error, self.written))?;
             }
-            Some(behind) => {
-                let full = std::mem::replace(&mut self.memory, Memory(Vec::new()));
-                let free = behind.write(full, self.gathered, self.written);
+            Some(direct) => {
+                let full = std::mem::replace(&mut self.memory, Memory::new(0));
+                let free = direct.write(full, self.gathered, self.written);
                 let (free, ended) = free.map_or_else(|it| (None, Err(it)), |it| (it, Ok(())));
                 // At first, and after an error.
                 self.memory = free.unwrap_or_else(|| Memory::new(PACK_DIRECT_WRITE_BYTES));
@@ -170,17 +149,13 @@ impl<'a> Output<'a> {
     /// are what is looked at next. The file's length.
     pub(super) fn finish(mut self, pieces: &[(&[u8], u64)]) -> Result<u64> {
         self.flush()?;
-        self.behind.take().map_or(Ok(()), Behind::finish)?;
+        self.direct.take().map_or(Ok(()), DirectWriter::finish)?;
         for &(bytes, offset) in pieces {
             let written = self.file.write_all_at(bytes, offset);
             written.map_err(|error| failed(error, offset))?;
         }
         Ok(self.written)
     }
-}
-
-pub(super) fn failed(error: io::Error, offset: u64) -> Error {
-    Error::io(Path::new(""), "write the package", error).at(offset)
 }
 
 #[cfg(test)]
@@ -244,7 +219,7 @@ mod tests {
         let path = folder.path().join("file");
         let file = File::create(&path).unwrap();
         let mut output = Output::new(&file, 0, PACK_DIRECT_BYTES_MIN);
-        if output.behind.is_none() {
+        if output.direct.is_none() {
             println!("SKIP: no direct writes in {}", folder.path().display());
             return;
         }

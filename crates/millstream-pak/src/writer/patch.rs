@@ -13,7 +13,7 @@ use std::path::Path;
 use zerocopy::little_endian::U64;
 
 use super::build::{Builder, Entry, Features};
-use super::item::beside;
+use super::item::replace;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::{BlockRecord, block_flag, entry_flag};
 use crate::reader::plan;
@@ -119,24 +119,7 @@ pub fn write_patch(
     let differences = diff(a, b)?;
     let base = BaseBlocks::new(a)?;
     let source = open(b)?;
-    let mut wanted: Vec<Wanted> = Vec::new();
-    for difference in differences {
-        let index = match difference.change {
-            Change::Removed => None,
-            _ => b.lookup(&difference.name)?.map(|info| info.index),
-        };
-        let first_block = match index {
-            Some(index) => b.tables().entry(index)?.first_block.get(),
-            None => u32::MAX,
-        };
-        wanted.push(Wanted {
-            name: difference.name,
-            index,
-            first_block,
-        });
-    }
-    // In the order of the data, so that the patch's blocks lie as those of the package.
-    wanted.sort_by(|x, y| (x.first_block, &x.name).cmp(&(y.first_block, &y.name)));
+    let wanted = wanted(b, differences)?;
     let mut runs: Vec<(u32, u32)> = Vec::new();
     let mut seen = HashSet::new();
     for one in wanted.iter().filter_map(|one| one.index) {
@@ -177,7 +160,31 @@ pub fn write_patch(
     Ok(report)
 }
 
-/// As [`write_patch`], beside `path`, synced and renamed.
+/// What of `b` stands in the patch, in the order of the data, so that the patch's blocks lie as
+/// those of the package.
+fn wanted(b: &Package, differences: Vec<Difference>) -> Result<Vec<Wanted>> {
+    let mut wanted: Vec<Wanted> = Vec::new();
+    for difference in differences {
+        let index = match difference.change {
+            Change::Removed => None,
+            _ => b.lookup(&difference.name)?.map(|info| info.index),
+        };
+        let first_block = match index {
+            Some(index) => b.tables().entry(index)?.first_block.get(),
+            None => u32::MAX,
+        };
+        wanted.push(Wanted {
+            name: difference.name,
+            index,
+            first_block,
+        });
+    }
+    wanted.sort_by(|x, y| (x.first_block, &x.name).cmp(&(y.first_block, &y.name)));
+    Ok(wanted)
+}
+
+/// As [`write_patch`], into a file that replaces `path`, as
+/// [`write_file`](crate::write_file) does.
 ///
 /// # Errors
 /// As [`write_patch`]; nothing is left behind then.
@@ -187,7 +194,7 @@ pub fn write_patch_file(
     sign: Option<&SecretKey>,
     path: impl AsRef<Path>,
 ) -> Result<PackReport> {
-    beside(path.as_ref(), |file| write_patch(a, b, sign, file))
+    replace(path.as_ref(), |file| write_patch(a, b, sign, file))
 }
 
 /// An entry of the patch to be; without an index, one that is gone.

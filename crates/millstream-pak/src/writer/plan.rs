@@ -6,11 +6,10 @@
 //! is half full.
 
 use std::collections::HashMap;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::PackOptions;
 use super::item::Item;
+use super::parallel::{in_parallel, thread_count};
 use super::same::{self, Same};
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::{
@@ -26,6 +25,18 @@ pub(super) struct Plan {
     /// Blocks, in the order of the file.
     pub(super) units: Vec<Unit>,
     pub(super) raw_bytes: u64,
+}
+
+impl Plan {
+    /// Appends the items of a shared block; the length of each.
+    pub(super) fn read_shared(&self, items: &[u32], raw: &mut Vec<u8>) -> Result<Vec<usize>> {
+        let read = |&nth: &u32| {
+            let item = &self.items[nth as usize].item;
+            item.read(0, item.len as usize, raw)?;
+            Ok(item.len as usize)
+        };
+        items.iter().map(read).collect()
+    }
 }
 
 /// An input in its place.
@@ -194,53 +205,6 @@ fn put_in_order(items: &mut [Item], order: &[Vec<u8>]) {
     }
     // A stable sort.
     items.sort_by_key(|item| places.get(&item.name[..]).copied().unwrap_or(usize::MAX));
-}
-
-/// Runs `work` for `0..count` on several threads; the results in order. The first error by number.
-pub(super) fn in_parallel<T: Send>(
-    count: usize,
-    threads: usize,
-    work: impl Fn(usize) -> Result<T> + Sync,
-) -> Result<Vec<T>> {
-    let next = AtomicUsize::new(0);
-    // Errors stand apart: they are many times as long as most results, and there is one at most.
-    let all: Vec<Option<T>> = (0..count).map(|_| None).collect();
-    let results = Mutex::new((all, None::<(usize, Error)>));
-    std::thread::scope(|scope| {
-        for _ in 0..threads.min(count) {
-            scope.spawn(|| {
-                loop {
-                    let nth = next.fetch_add(1, Ordering::Relaxed);
-                    if nth >= count {
-                        return;
-                    }
-                    let result = work(nth);
-                    let mut results = results.lock().expect("no thread panics with it");
-                    match result {
-                        Ok(result) => results.0[nth] = Some(result),
-                        Err(error) => {
-                            next.store(count, Ordering::Relaxed);
-                            if results.1.as_ref().is_none_or(|(first, _)| nth < *first) {
-                                results.1 = Some((nth, error));
-                            }
-                        }
-                    }
-                }
-            });
-        }
-    });
-    let (all, error) = results.into_inner().expect("no thread panicked with it");
-    match error {
-        Some((_, error)) => Err(error),
-        None => Ok(all.into_iter().flatten().collect()),
-    }
-}
-
-pub(super) fn thread_count(options: &PackOptions<'_>) -> usize {
-    if options.threads > 0 {
-        return options.threads.min(1024);
-    }
-    std::thread::available_parallelism().map_or(2, std::num::NonZero::get)
 }
 
 /// Blocks that short items share, and their raw bytes.

@@ -12,7 +12,7 @@ use std::hash::Hash;
 use xxhash_rust::xxh3::Xxh3;
 
 use super::item::Item;
-use super::plan::in_parallel;
+use super::parallel::in_parallel;
 use crate::error::Result;
 use crate::limits::{SAME_PIECE_BYTES, SAME_SAMPLE_BYTES, SAME_SAMPLED_BYTES_MIN};
 

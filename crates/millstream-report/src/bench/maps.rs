@@ -2,23 +2,25 @@
 
 use std::collections::BTreeMap;
 
-use crate::axes::{self, Group};
-use crate::cases::{Case, cases};
+use crate::axes;
+use crate::cases::{Case, cases, distinct};
 use crate::chart::heat::{self, Heat};
 use crate::chart::ratio::geometric_mean;
-use crate::compare::{Comparison, Standing, compare};
+use crate::compare::{Comparison, compare};
 use crate::limits::HEAT_SIDE_MAX;
 use crate::markup::{count, size};
 use crate::page::{Cell, Html, Set, Table};
 use crate::rows::{Better, Figures, Row};
 use crate::svg::Svg;
 
-/// Bytes of a request and depth, as whole numbers so that they can be keys.
+/// Bytes of a request and depth.
 type Place = (u64, u64);
 
 /// The cells of one map, of all contenders and metrics.
+#[derive(Default)]
 pub(crate) struct Maps<'a> {
-    group: Group,
+    /// The name of the group of cells, for a heading.
+    pub(crate) name: String,
     rivals: Vec<&'a str>,
     sizes: Vec<u64>,
     depths: Vec<u64>,
@@ -27,259 +29,212 @@ pub(crate) struct Maps<'a> {
     metrics: Vec<&'a Figures>,
 }
 
-/// Below this part of the best rival a cell is named.
+const OURS: &str = "millstream";
+/// A cell below this ratio to the best rival counts as trailing.
 const TRAILING: f64 = 0.9;
 
 /// The maps of a workload's cases: groups with two sizes and two depths or more.
 pub(crate) fn collect<'a>(cases: &[Case<'a>]) -> Vec<Maps<'a>> {
-    let mut maps: Vec<Maps<'a>> = Vec::new();
     let rows = cases
         .iter()
-        .flat_map(|case| case.rows.iter().map(move |row| (case, row)));
-    for (case, row) in rows {
-        let (Some(cell), Some(figures)) = (axes::cell(row), row.figures()) else {
-            continue;
+        .flat_map(|case| case.rows.iter().map(move |row| (case, *row)));
+    let cells: Vec<(&Case<'a>, axes::Cell, &'a str, &'a Figures)> = rows
+        .filter_map(|(case, row)| Some((case, axes::cell(row)?, &*row.contender, row.figures()?)))
+        .collect();
+    let mut maps = Vec::new();
+    for (_, first, ..) in distinct(&cells, |it| &it.1.group) {
+        let group = || cells.iter().filter(|it| it.1.group == first.group);
+        let figures = group()
+            .map(|(_, cell, name, figures)| ((*name, &*figures.metric, cell.place), *figures));
+        let rivals = group().filter(|(case, _, name, _)| case.is_rival(name));
+        let map = Maps {
+            name: first.group.clone(),
+            rivals: distinct(rivals.map(|it| it.2), |it| *it),
+            sizes: side(group().map(|it| it.1.place.0)),
+            depths: side(group().map(|it| it.1.place.1)),
+            figures: figures.collect(),
+            contenders: distinct(group().map(|it| it.2), |it| *it),
+            metrics: distinct(group().map(|it| it.3), |it| &*it.metric),
         };
-        let place = (cell.size_bytes as u64, cell.depth as u64);
-        let at = match maps.iter().position(|map| map.group == cell.group) {
-            Some(at) => at,
-            None => {
-                maps.push(Maps::new(cell.group));
-                maps.len() - 1
-            }
-        };
-        maps[at].add(row, figures, place);
-        if case.is_rival(&row.contender) && !maps[at].rivals.contains(&&*row.contender) {
-            maps[at].rivals.push(&row.contender);
+        if map.sizes.len() > 1 && map.depths.len() > 1 {
+            maps.push(map);
         }
     }
-    for map in &mut maps {
-        for side in [&mut map.sizes, &mut map.depths] {
-            side.sort_unstable();
-            side.dedup();
-            side.truncate(HEAT_SIDE_MAX);
-        }
-    }
-    maps.retain(|map| map.sizes.len() > 1 && map.depths.len() > 1);
     maps
 }
 
+/// The values along a side of a map.
+fn side(values: impl Iterator<Item = u64>) -> Vec<u64> {
+    let mut side: Vec<u64> = values.collect();
+    side.sort_unstable();
+    side.dedup();
+    side.truncate(HEAT_SIDE_MAX);
+    side
+}
+
+/// A quantity to map.
+struct Quantity<'a> {
+    metric: &'a Figures,
+    /// Whether the figures count requests, and are shown as bandwidth.
+    as_bandwidth: bool,
+}
+
 impl<'a> Maps<'a> {
-    fn new(group: Group) -> Maps<'a> {
-        Maps {
-            group,
-            rivals: Vec::new(),
-            sizes: Vec::new(),
-            depths: Vec::new(),
-            figures: BTreeMap::new(),
-            contenders: Vec::new(),
-            metrics: Vec::new(),
-        }
+    fn at(&self, contender: &'a str, metric: &'a str, place: Place) -> Option<&'a Figures> {
+        self.figures.get(&(contender, metric, place)).copied()
     }
 
-    fn add(&mut self, row: &'a Row, figures: &'a Figures, place: Place) {
-        self.sizes.push(place.0);
-        self.depths.push(place.1);
-        let (contender, metric) = (&*row.contender, &*figures.metric);
-        self.figures.insert((contender, metric, place), figures);
-        if !self.contenders.contains(&contender) {
-            self.contenders.push(contender);
-        }
-        if !self.metrics.iter().any(|known| known.metric == metric) {
-            self.metrics.push(figures);
-        }
+    fn size_names(&self) -> Vec<String> {
+        self.sizes.iter().map(|it| size(*it as f64)).collect()
     }
 
-    /// The group's name, for a heading.
-    pub(crate) fn name(&self) -> &str {
-        &self.group
-    }
-
-    fn at(&self, contender: &str, metric: &str, place: Place) -> Option<&'a Figures> {
-        let key = (contender, metric, place);
-        self.figures.get(&key).copied()
-    }
-
-    /// The map of a contender's figures; `times` makes another quantity of a figure and its cell.
-    fn heat(&self, contender: &str, metric: &Metric<'a>) -> Heat {
-        let cells = self.depths.iter().map(|depth| {
-            let row = self.sizes.iter().map(|size| {
-                let figures = self.at(contender, metric.name, (*size, *depth))?;
-                Some(
-                    figures.median
-                        * if metric.bytes {
-                            *size as f64 / 1e6
-                        } else {
-                            1.0
-                        },
-                )
-            });
-            row.collect()
-        });
-        Heat {
-            heading: format!("{contender}, {}: {}", self.group, metric.shown),
-            unit: metric.unit.to_owned(),
-            higher: metric.higher,
-            across: (
-                "request size".into(),
-                self.sizes.iter().map(|it| size(*it as f64)).collect(),
-            ),
-            down: (
-                "in flight".into(),
-                self.depths.iter().map(u64::to_string).collect(),
-            ),
-            cells: cells.collect(),
-        }
+    /// The picture of a contender's figures.
+    fn heat(&self, contender: &'a str, quantity: &Quantity<'a>) -> Svg {
+        let metric = quantity.metric;
+        let (shown, unit) = match quantity.as_bandwidth {
+            true => ("bandwidth", "MB/s"),
+            false => (&*metric.metric, &*metric.unit),
+        };
+        let value = |bytes: u64, depth: u64| {
+            let figures = self.at(contender, &metric.metric, (bytes, depth))?;
+            let times = if quantity.as_bandwidth {
+                bytes as f64 / 1e6
+            } else {
+                1.0
+            };
+            Some(figures.median * times)
+        };
+        let row = |depth: &u64| {
+            self.sizes
+                .iter()
+                .map(|bytes| value(*bytes, *depth))
+                .collect()
+        };
+        heat::draw(&Heat {
+            heading: format!("{contender}, {}: {shown}", self.name),
+            unit: unit.to_owned(),
+            higher: quantity.as_bandwidth || metric.better == Better::Higher,
+            sizes: self.size_names(),
+            depths: self.depths.iter().map(u64::to_string).collect(),
+            cells: self.depths.iter().map(row).collect(),
+        })
     }
 
     /// What is mapped: bandwidth first, measured or made of requests a second, then the rest.
-    fn quantities(&self) -> Vec<Metric<'a>> {
-        let mut out: Vec<Metric<'a>> = self
+    fn quantities(&self) -> Vec<Quantity<'a>> {
+        let has_rate = self.metrics.iter().any(|it| it.unit.ends_with("B/s"));
+        let requests = self
             .metrics
             .iter()
-            .map(|figures| Metric {
-                name: &figures.metric,
-                shown: &figures.metric,
-                unit: &figures.unit,
-                higher: figures.better == Better::Higher,
-                bytes: false,
-            })
-            .collect();
-        let has_rate = out.iter().any(|it| it.unit.ends_with("B/s"));
-        if !has_rate && out.iter().any(|it| it.name == "iops") {
-            out.insert(
-                0,
-                Metric {
-                    name: "iops",
-                    shown: "bandwidth",
-                    unit: "MB/s",
-                    higher: true,
-                    bytes: true,
-                },
-            );
-        }
-        out
+            .filter(|it| it.metric == "iops" && !has_rate);
+        let quantity = |as_bandwidth| {
+            move |metric: &&'a Figures| Quantity {
+                metric,
+                as_bandwidth,
+            }
+        };
+        let plain = self.metrics.iter().map(quantity(false));
+        requests.map(quantity(true)).chain(plain).collect()
     }
 
     /// Ours over the best rival in each cell, by the first metric.
-    fn against(&self) -> Vec<(Place, &'a str, Comparison)> {
-        let Some(metric) = self.metrics.first().map(|figures| &*figures.metric) else {
-            return Vec::new();
-        };
-        let mut cells = Vec::new();
-        for depth in &self.depths {
-            for size in &self.sizes {
-                let place = (*size, *depth);
-                let Some(ours) = self.at("millstream", metric, place) else {
-                    continue;
-                };
-                let best = self
-                    .rivals
-                    .iter()
-                    .copied()
-                    .filter_map(|name| Some((name, self.at(name, metric, place)?)))
-                    .filter_map(|(name, theirs)| Some((name, compare(ours, theirs)?)))
-                    .min_by(|a, b| a.1.ratio.total_cmp(&b.1.ratio));
-                if let Some((name, comparison)) = best {
-                    cells.push((place, name, comparison));
-                }
-            }
+    fn against(&self) -> BTreeMap<Place, (&'a str, Comparison)> {
+        let mut cells = BTreeMap::new();
+        let places = self
+            .sizes
+            .iter()
+            .flat_map(|size| self.depths.iter().map(|it| (*size, *it)));
+        for (place, metric) in places.flat_map(|place| Some((place, *self.metrics.first()?))) {
+            let metric = &*metric.metric;
+            let ours = self.at(OURS, metric, place);
+            let rivals = self.rivals.iter();
+            let compared = rivals
+                .filter_map(|name| Some((*name, compare(ours?, self.at(name, metric, place)?)?)));
+            let best = compared.min_by(|a, b| a.1.ratio.total_cmp(&b.1.ratio));
+            cells.extend(best.map(|best| (place, best)));
         }
         cells
     }
 }
 
-/// A quantity to map.
-struct Metric<'a> {
-    name: &'a str,
-    shown: &'a str,
-    unit: &'a str,
-    higher: bool,
-    /// Whether figures count requests, and are to be shown as bytes.
-    bytes: bool,
-}
-
 /// Writes the maps of one group.
 pub(crate) fn write(body: &mut Html, map: &Maps<'_>) {
-    body.heading(&format!("Request size and depth: {}", map.name()));
-    let mut first = Html::new();
-    let mut more = Html::new();
+    body.heading(&format!("Request size and depth: {}", map.name));
+    let (mut first, mut more) = (Html::default(), Html::default());
     let quantities = map.quantities();
-    for metric in &quantities {
-        if map.contenders.contains(&"millstream") {
-            first.figure(&heat::draw(&map.heat("millstream", metric)), "");
-        }
-    }
-    for contender in map.contenders.iter().filter(|name| **name != "millstream") {
-        for metric in quantities.iter().take(1) {
-            more.figure(&heat::draw(&map.heat(contender, metric)), "");
+    for contender in &map.contenders {
+        // Of others the first quantity only.
+        let (cards, most) = match *contender {
+            OURS => (&mut first, quantities.len()),
+            _ => (&mut more, 1),
+        };
+        for quantity in quantities.iter().take(most) {
+            cards.figure(&map.heat(contender, quantity), "");
         }
     }
     body.cards(&first);
     words(body, map);
     if !more.is_empty() {
-        let mut inside = Html::new();
+        let mut inside = Html::default();
         inside.cards(&more);
-        let names = format!("The same of {}", count(map.contenders.len() - 1, "other"));
-        body.details(first.is_empty(), &names, &"".into(), &inside);
+        let others = map.contenders.iter().filter(|name| **name != OURS).count();
+        let heading = format!("The same of {}", count(others, "other"));
+        body.details(first.is_empty(), &heading, &"".into(), &inside);
     }
 }
 
 fn words(body: &mut Html, map: &Maps<'_>) {
     let cells = map.against();
-    let Some(mean) = geometric_mean(cells.iter().map(|cell| cell.2.ratio)) else {
+    let Some(mean) = geometric_mean(cells.values().map(|(_, it)| it.ratio)) else {
         return;
     };
-    let trailing = cells.iter().filter(|cell| cell.2.high < TRAILING).count();
+    let trailing = cells.values().filter(|(_, it)| it.high < TRAILING).count();
     let tail = match trailing {
         0 => format!("no cell is below {TRAILING} beyond its interval"),
         1 => format!("1 cell is below {TRAILING} beyond its interval"),
         many => format!("{many} cells are below {TRAILING} beyond their intervals"),
     };
-    body.paragraph(&format!(
-        "Over {} cells the geometric mean is {mean:.2} of the best rival of each cell ({}); {tail}.",
-        cells.len(),
-        map.rivals.join(", ")
-    ));
-    let sizes: Vec<String> = map.sizes.iter().map(|it| size(*it as f64)).collect();
+    let (number, rivals) = (cells.len(), map.rivals.join(", "));
+    body.paragraph(
+        "",
+        &format!(
+            "Over {number} cells the geometric mean is {mean:.2} of the best rival of each cell \
+             ({rivals}); {tail}."
+        ),
+    );
+    let sizes = map.size_names();
     let mut columns = vec![("in flight", Set::Number)];
     columns.extend(sizes.iter().map(|name| (&**name, Set::Number)));
-    let mut table = Table::new(
-        "Ours over the best rival of the cell, more is better",
-        &columns,
-    );
+    let caption = "Ours over the best rival of the cell, more is better";
+    let mut table = Table::new(caption, &columns);
     for depth in &map.depths {
         let mut line: Vec<Cell> = vec![depth.to_string().into()];
-        for size in &map.sizes {
-            let cell = cells.iter().find(|cell| cell.0 == (*size, *depth));
-            line.push(match cell {
-                Some((_, name, it)) => Cell::of(
-                    format!("{:.2} {name}", it.ratio),
-                    match it.standing() {
-                        Standing::Ahead => "ahead",
-                        Standing::Level => "",
-                        Standing::Behind => "behind",
-                    },
-                ),
-                None => "–".into(),
-            });
-        }
+        line.extend(
+            map.sizes
+                .iter()
+                .map(|size| match cells.get(&(*size, *depth)) {
+                    Some((name, it)) => {
+                        Cell::of(format!("{:.2} {name}", it.ratio), it.standing().text())
+                    }
+                    None => "–".into(),
+                }),
+        );
         table.row("", line);
     }
     body.table(&table);
 }
 
-/// The map that stands for all: bandwidth of ours in the first group of the rows.
+/// The map that stands for all, as a file of SVG: bandwidth of ours in the largest group of the
+/// rows, the first of several.
 #[must_use]
-pub fn picture(rows: &[Row]) -> Option<Svg> {
+pub fn picture(rows: &[Row]) -> Option<String> {
     let cases = cases(rows);
     let maps = collect(&cases);
-    let fullest = maps
-        .iter()
-        .filter(|map| map.contenders.contains(&"millstream"))
-        // Of several the last is taken, which is to be the first.
+    let ours = maps.iter().filter(|map| map.contenders.contains(&OURS));
+    // Of several that are equal the last is taken.
+    let fullest = ours
         .rev()
         .max_by_key(|map| map.sizes.len() * map.depths.len())?;
-    let metric = fullest.quantities().into_iter().next()?;
-    Some(heat::draw(&fullest.heat("millstream", &metric)))
+    let quantities = fullest.quantities();
+    Some(fullest.heat(OURS, quantities.first()?).standalone())
 }

@@ -2,14 +2,15 @@
 
 use std::fmt::Write as _;
 
-use crate::cases::{Case, Verdict};
+use crate::cases::{Case, Verdict, cases};
 use crate::chart::ratio::{self, Ratios, geometric_mean};
-use crate::compare::Standing;
+use crate::compare::{Comparison, Standing};
 use crate::markup::figure;
 use crate::page::{Cell, Html, Set, Table};
+use crate::rows::Row;
 use crate::svg::Svg;
 
-/// What is said of one workload.
+/// The verdicts of a workload's cases.
 struct Line<'c, 'a> {
     workload: &'a str,
     verdicts: Vec<(&'c Case<'a>, Verdict<'a>)>,
@@ -17,41 +18,43 @@ struct Line<'c, 'a> {
 
 impl Line<'_, '_> {
     fn count(&self, standing: Standing) -> usize {
-        let standings = self.verdicts.iter().filter_map(|(_, verdict)| {
-            let (_, comparison) = verdict.rival.as_ref()?;
-            Some(comparison.standing())
-        });
-        standings.filter(|it| *it == standing).count()
+        let rivals = self.verdicts.iter().filter_map(|(_, it)| it.rival);
+        rivals
+            .filter(|rival| rival.2.standing() == standing)
+            .count()
     }
 
-    fn rivals(&self) -> Option<f64> {
-        let ratios = self
-            .verdicts
-            .iter()
-            .filter_map(|(_, verdict)| Some(verdict.rival.as_ref()?.1.ratio));
-        geometric_mean(ratios)
-    }
-
-    fn limit(&self) -> Option<f64> {
-        let ratios = self
-            .verdicts
-            .iter()
-            .filter_map(|(_, verdict)| Some(verdict.limit?.ratio));
-        geometric_mean(ratios)
+    /// The columns of the tables: the ratio to rivals, how many cases lead, do neither and trail,
+    /// and the ratio to the limit.
+    fn columns(&self) -> [String; 5] {
+        let ratio = |of: fn(&Verdict<'_>) -> Option<Comparison>| {
+            let ratios = self
+                .verdicts
+                .iter()
+                .filter_map(|(_, it)| Some(of(it)?.ratio));
+            optional(geometric_mean(ratios))
+        };
+        let count = |standing| self.count(standing).to_string();
+        [
+            ratio(|it| it.rival.map(|rival| rival.2)),
+            count(Standing::Ahead),
+            count(Standing::Level),
+            count(Standing::Behind),
+            ratio(|it| it.limit),
+        ]
     }
 }
 
 fn lines<'c, 'a>(cases: &'c [Case<'a>]) -> Vec<Line<'c, 'a>> {
     let mut lines = Vec::new();
     for group in cases.chunk_by(|a, b| a.workload == b.workload) {
-        let verdicts = group.iter().filter_map(|case| {
-            let verdict = case.verdict(&case.primary()?.metric)?;
-            let tells = verdict.rival.is_some() || verdict.limit.is_some();
-            tells.then_some((case, verdict))
-        });
+        let verdicts = group
+            .iter()
+            .filter_map(|case| Some((case, case.verdict()?)));
+        let told = verdicts.filter(|(_, it)| it.rival.is_some() || it.limit.is_some());
         lines.push(Line {
             workload: group[0].workload,
-            verdicts: verdicts.collect(),
+            verdicts: told.collect(),
         });
     }
     lines.retain(|line| !line.verdicts.is_empty());
@@ -66,11 +69,11 @@ pub(crate) fn write(body: &mut Html, cases: &[Case<'_>]) {
             true => "Nothing was measured.",
             false => "No case has both ours and a rival.",
         };
-        body.paragraph(words);
+        body.paragraph("", words);
         return;
     }
     let sum = |standing| lines.iter().map(|line| line.count(standing)).sum::<usize>();
-    body.paragraph_of(
+    body.paragraph(
         "lead",
         &format!(
             "Ours against the best rival of each case: {} ahead, {} within the interval, {} behind.",
@@ -80,52 +83,45 @@ pub(crate) fn write(body: &mut Html, cases: &[Case<'_>]) {
         ),
     );
     if let Some(picture) = draw(&lines) {
-        body.wide_figure(
+        body.figure(
             &picture,
             "Each dot is a case: its first metric, medians, more than 1 is better. \
              Dots beyond the axis stand at its end.",
         );
     }
     body.table(&workloads(&lines));
-    let mut inside = Html::new();
-    inside.table(&every_case(&lines));
-    body.details(false, "Every case", &"".into(), &inside);
+    body.folded("Every case", &every_case(&lines));
 }
 
-/// The picture of the summary; `None` if nothing has a rival.
+/// The picture of the summary as a file of SVG; `None` if nothing has a rival.
 #[must_use]
-pub fn picture(cases: &[Case<'_>]) -> Option<Svg> {
-    draw(&lines(cases))
+pub fn picture(rows: &[Row]) -> Option<String> {
+    Some(draw(&lines(&cases(rows)))?.standalone())
 }
 
 fn draw(lines: &[Line<'_, '_>]) -> Option<Svg> {
-    let dots: Vec<Ratios> = lines
-        .iter()
-        .map(|line| Ratios {
-            label: line.workload.to_owned(),
-            dots: line.verdicts.iter().filter_map(dot).collect(),
-        })
-        .filter(|line| !line.dots.is_empty())
-        .collect();
+    let mut dots = Vec::new();
+    for line in lines {
+        let of_case = line.verdicts.iter().filter_map(|(case, verdict)| {
+            let (name, _, Comparison { ratio, .. }) = verdict.rival?;
+            let standing = verdict.rival?.2.standing();
+            let tip = format!("{}: {ratio:.2} of {name} ({})", case.name, standing.word());
+            Some((ratio, standing, tip))
+        });
+        dots.push(Ratios {
+            label: line.workload,
+            dots: of_case.collect(),
+        });
+    }
+    dots.retain(|line| !line.dots.is_empty());
     (!dots.is_empty()).then(|| ratio::draw("Millstream over the best rival, case by case", &dots))
-}
-
-fn dot((case, verdict): &(&Case<'_>, Verdict<'_>)) -> Option<(f64, Standing, String)> {
-    let (name, comparison) = verdict.rival.as_ref()?;
-    let tip = format!(
-        "{}: {:.2} of {name} ({})",
-        case.name,
-        comparison.ratio,
-        comparison.standing().word()
-    );
-    Some((comparison.ratio, comparison.standing(), tip))
 }
 
 fn optional(value: Option<f64>) -> String {
     value.map_or("–".into(), |value| format!("{value:.2}"))
 }
 
-fn workloads(lines: &[Line<'_, '_>]) -> Table {
+fn workloads(lines: &[Line<'_, '_>]) -> Table<'static> {
     let columns = [
         ("workload", Set::Name),
         ("over the best rival", Set::Number),
@@ -134,32 +130,29 @@ fn workloads(lines: &[Line<'_, '_>]) -> Table {
         ("behind", Set::Number),
         ("of the limit", Set::Number),
     ];
-    let mut table = Table::new(
-        "Geometric means over the cases, more is better; how many cases lead, do neither, trail",
-        &columns,
-    );
+    let caption =
+        "Geometric means over the cases, more is better; how many cases lead, do neither, trail";
+    let mut table = Table::new(caption, &columns);
     for line in lines {
-        let [ahead, level, behind] = counts(line);
-        table.row(
-            "",
-            vec![
-                line.workload.into(),
-                optional(line.rivals()).into(),
-                Cell::of(ahead.to_string(), if ahead > 0 { "ahead" } else { "" }),
-                level.to_string().into(),
-                Cell::of(behind.to_string(), if behind > 0 { "behind" } else { "" }),
-                optional(line.limit()).into(),
-            ],
-        );
+        let [ratio, ahead, level, behind, limit] = line.columns();
+        let of = |count: String, class| match &*count {
+            "0" => count.into(),
+            _ => Cell::of(count, class),
+        };
+        let (ahead, behind) = (of(ahead, "ahead"), of(behind, "behind"));
+        let cells = vec![
+            line.workload.into(),
+            ratio.into(),
+            ahead,
+            level.into(),
+            behind,
+        ];
+        table.row("", [cells, vec![limit.into()]].concat());
     }
     table
 }
 
-fn counts(line: &Line<'_, '_>) -> [usize; 3] {
-    [Standing::Ahead, Standing::Level, Standing::Behind].map(|it| line.count(it))
-}
-
-fn every_case(lines: &[Line<'_, '_>]) -> Table {
+fn every_case(lines: &[Line<'_, '_>]) -> Table<'static> {
     let columns = [
         ("case", Set::Name),
         ("ours", Set::Number),
@@ -172,20 +165,20 @@ fn every_case(lines: &[Line<'_, '_>]) -> Table {
     let mut table = Table::new("The first metric of each case", &columns);
     for (case, verdict) in lines.iter().flat_map(|line| &line.verdicts) {
         let figures = verdict.figures;
-        let rival = verdict.rival.as_ref();
-        let standing = rival.map(|(_, it)| it.standing());
+        let (rival, standing) = match verdict.rival {
+            Some((name, _, it)) => (name, Some(it.standing())),
+            None => ("–", None),
+        };
+        let words = standing.map_or("", Standing::word);
         table.row(
             "",
             vec![
                 format!("{}: {}", case.workload, case.name).into(),
                 figure(figures.median).into(),
                 figures.unit.clone().into(),
-                optional(rival.map(|(_, it)| it.ratio)).into(),
-                rival.map_or("–", |(name, _)| name).into(),
-                Cell::of(
-                    standing.map_or("", Standing::word),
-                    standing.map_or("", Standing::text),
-                ),
+                optional(verdict.rival.map(|it| it.2.ratio)).into(),
+                rival.into(),
+                Cell::of(words, standing.map_or("", Standing::text)),
                 optional(verdict.limit.map(|it| it.ratio)).into(),
             ],
         );
@@ -195,21 +188,15 @@ fn every_case(lines: &[Line<'_, '_>]) -> Table {
 
 /// The summary as a table in Markdown, for a README.
 #[must_use]
-pub fn markdown(cases: &[Case<'_>]) -> String {
+pub fn markdown(rows: &[Row]) -> String {
     let mut out = String::from(
         "| workload | over the best rival | ahead | level | behind | of the limit |\n\
          |---|---|---|---|---|---|\n",
     );
-    for line in lines(cases) {
-        let [ahead, level, behind] = counts(&line);
+    for line in lines(&cases(rows)) {
         // Names of workloads are the benchmark's own; a bar would still end the cell.
-        let _ = writeln!(
-            out,
-            "| {} | {} | {ahead} | {level} | {behind} | {} |",
-            line.workload.replace('|', "/"),
-            optional(line.rivals()),
-            optional(line.limit())
-        );
+        let workload = line.workload.replace('|', "/");
+        let _ = writeln!(out, "| {workload} | {} |", line.columns().join(" | "));
     }
     out
 }

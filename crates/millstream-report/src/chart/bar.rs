@@ -1,175 +1,104 @@
-//! Bars: contenders one below the other, a whisker for the 95 % interval of the mean.
+//! Bars: contenders one below the other. The bar is the median; a whisker on it the 95 % interval
+//! of the mean; a line below it reaches from the least to the greatest figure, with a mark at each
+//! quantile that is known.
 //!
-//! Bars begin at 0. Where the longest would be many times the shortest, so that short ones could
-//! not be told apart, the axis is logarithmic and dots stand instead of bars, because the length
-//! of a bar on such an axis means nothing.
+//! Bars start at 0. Where the longest would be many times the shortest, so that short ones could
+//! not be told apart, the axis is logarithmic and dots replace the bars, because the length of a
+//! bar on such an axis means nothing.
 
-use crate::chart::{MARGIN, TOP, WIDTH, Whose, ticks_below, title};
-use crate::markup::{brief, figure};
+use crate::chart::{Rows, Whose};
+use crate::markup::figure;
 use crate::scale::Scale;
-use crate::svg::{Anchor, SMALL, Svg, TEXT, fit, text_width};
+use crate::svg::Svg;
 
-/// One contender.
+/// The figures of one contender.
 #[derive(Debug, Clone)]
-pub struct Bar {
-    /// Its name.
-    pub label: String,
-    /// Its figure, the median.
-    pub value: f64,
-    /// The ends of the interval, if one is known.
-    pub interval: Option<(f64, f64)>,
-    /// Whose it is.
-    pub whose: Whose,
+pub(crate) struct Bar {
+    pub(crate) label: String,
+    pub(crate) whose: Whose,
+    /// The median.
+    pub(crate) value: f64,
+    /// Least and greatest.
+    pub(crate) ends: (f64, f64),
+    /// The interval of the mean, if known.
+    pub(crate) interval: Option<(f64, f64)>,
+    /// Quantiles: a name and a value.
+    pub(crate) marks: Vec<(String, f64)>,
 }
 
-/// From this ratio of longest to shortest on the axis is logarithmic.
+/// From this ratio of greatest to least on the axis is logarithmic.
 const LOG_FROM: f64 = 25.0;
-const ROW: f64 = 21.0;
-const LABEL_MAX: f64 = 164.0;
+/// How far below its middle a row has the line of the spread.
+const SPREAD: f64 = 8.0;
 
-/// Draws bars; `axis` names unit and direction.
-#[must_use]
-pub fn draw(heading: &str, axis: &str, bars: &[Bar]) -> Svg {
-    let height = TOP + ROW * bars.len() as f64 + 34.0;
-    let label = format!("{heading}. {axis}. {}", words(bars));
-    let mut svg = Svg::new(WIDTH, height, &label);
-    title(&mut svg, heading);
-    let widest = |size: f64, text: &dyn Fn(&Bar) -> String| {
-        let widths = bars
-            .iter()
-            .map(|bar| text_width(&text(bar), size * bar.whose.weight()));
-        widths.fold(0.0, f64::max)
-    };
-    let left = MARGIN + widest(TEXT, &|bar| bar.label.clone()).min(LABEL_MAX) + 8.0;
-    let right = WIDTH - MARGIN - widest(TEXT, &|bar| figure(bar.value)) - 8.0;
-    let scale = scale(bars, left, right);
-    let bottom = TOP + ROW * bars.len() as f64;
-    let ticks = scale.ticks();
-    for tick in &ticks {
-        svg.line(
-            (scale.at(*tick), TOP - 3.0),
-            (scale.at(*tick), bottom),
-            "grid",
-        );
-    }
-    for (index, bar) in bars.iter().enumerate() {
-        row(&mut svg, bar, &scale, TOP + ROW * index as f64, left);
-    }
-    if !scale.is_log() {
-        svg.line((left, TOP - 3.0), (left, bottom), "axis");
-    }
-    let places: Vec<_> = ticks.iter().map(|it| (scale.at(*it), brief(*it))).collect();
-    ticks_below(&mut svg, &places, bottom + 13.0);
-    let axis = fit(axis, WIDTH - 2.0 * MARGIN, SMALL);
-    svg.text(right, bottom + 28.0, "note", Anchor::End, &axis);
-    svg
-}
-
-fn scale(bars: &[Bar], left: f64, right: f64) -> Scale {
-    let values = || bars.iter().map(|bar| bar.value);
-    let highs = bars
+/// Draws bars; `note` names unit and direction.
+pub(crate) fn draw(heading: &str, note: &str, bars: &[Bar]) -> Svg {
+    let names = bars
         .iter()
-        .map(|bar| bar.interval.map_or(bar.value, |(_, high)| high));
-    let highest = values().fold(0.0, f64::max);
-    // An interval far beyond every figure would press the bars together: its whisker is cut.
-    let high = highs.fold(highest, f64::max).min(highest * 1.6);
-    let low = values().fold(f64::INFINITY, f64::min);
-    if low > 0.0 && highest / low > LOG_FROM {
-        Scale::log(low, high, left, right)
-    } else {
-        Scale::linear(low, high, left, right)
-    }
+        .map(|bar| (&*bar.label, figure(bar.value), bar.whose == Whose::Ours));
+    let frame = Rows {
+        heading,
+        note,
+        unit: "",
+        row_height: 25.0,
+        names: names.collect(),
+    };
+    frame.draw(
+        |places| scale(bars, places),
+        |svg, scale, index, middle| row(svg, &bars[index], scale, middle - 1.5),
+    )
 }
 
-fn row(svg: &mut Svg, bar: &Bar, scale: &Scale, y: f64, left: f64) {
+fn scale(bars: &[Bar], places: (f64, f64)) -> Scale {
+    let marks = bars
+        .iter()
+        .flat_map(|bar| bar.marks.iter().map(|(_, value)| *value));
+    let values = || bars.iter().map(|bar| bar.value);
+    // Ends far beyond every figure would press the bars together: their lines are cut.
+    let most = values().fold(0.0, f64::max) * 1.6;
+    let ends = bars.iter().map(|bar| bar.ends.1.min(most));
+    Scale::over(values().chain(marks).chain(ends), LOG_FROM, places)
+}
+
+fn row(svg: &mut Svg, bar: &Bar, scale: &Scale, middle: f64) {
     let class = bar.whose.class();
-    let middle = y + ROW / 2.0;
-    let strong = if bar.whose == Whose::Ours {
-        "strong"
-    } else {
-        "label"
-    };
-    let name = fit(&bar.label, left - MARGIN - 8.0, TEXT * bar.whose.weight());
-    svg.text(left - 8.0, middle + 4.0, strong, Anchor::End, &name);
     let at = scale.at(bar.value);
-    let tip = match bar.interval {
-        Some((low, high)) => format!(
-            "{}: {} (mean within {} to {})",
-            bar.label,
-            figure(bar.value),
-            figure(low),
-            figure(high)
-        ),
-        None => format!("{}: {}", bar.label, figure(bar.value)),
+    let interval = match bar.interval {
+        Some((low, high)) => format!(" (mean within {} to {})", figure(low), figure(high)),
+        None => String::new(),
     };
+    let (least, most) = (figure(bar.ends.0), figure(bar.ends.1));
+    let tip = format!(
+        "{}: {}{interval}, {least} to {most}",
+        bar.label,
+        figure(bar.value)
+    );
     if scale.is_log() {
-        let kind = format!("dot-{class}");
-        whisker(svg, bar, scale, middle);
-        svg.dot((at, middle), 4.6, &kind, &tip);
+        svg.dot((at, middle), 4.6, &format!("dot-{class}"), &tip);
     } else {
         let zero = scale.at(0.0);
-        let place = [zero.min(at), middle - 6.5, (at - zero).abs().max(0.8), 13.0];
-        svg.rect_tip(place, &format!("bar-{class}"), &tip);
-        whisker(svg, bar, scale, middle);
+        let place = [zero.min(at), middle - 6.5, (at - zero).abs().max(0.8), 12.0];
+        svg.rect(place, &format!("bar-{class}"), 1.0, &tip);
     }
-    let end = WIDTH - MARGIN;
-    svg.text(end, middle + 4.0, strong, Anchor::End, &figure(bar.value));
+    if let Some(ends) = bar.interval {
+        span(svg, scale, ends, middle, "whisker");
+    }
+    span(svg, scale, bar.ends, middle + SPREAD, "range");
+    for (name, value) in &bar.marks {
+        let tip = format!("{} {name}: {}", bar.label, figure(*value));
+        let place = (scale.at(*value), middle + SPREAD);
+        svg.dot(place, 2.8, &format!("dot-{class}"), &tip);
+    }
 }
 
-fn whisker(svg: &mut Svg, bar: &Bar, scale: &Scale, y: f64) {
-    let Some((low, high)) = bar.interval else {
-        return;
-    };
-    let (from, to) = (scale.at(low), scale.at(high));
+/// A horizontal line with strokes at its ends, unless it is too short to be seen.
+fn span(svg: &mut Svg, scale: &Scale, ends: (f64, f64), y: f64, class: &str) {
+    let (from, to) = (scale.at(ends.0), scale.at(ends.1));
     if to - from < 1.0 {
         return;
     }
-    svg.line((from, y), (to, y), "whisker");
+    svg.line(&[(from, y), (to, y)], class);
     for x in [from, to] {
-        svg.line((x, y - 3.0), (x, y + 3.0), "whisker");
-    }
-}
-
-fn words(bars: &[Bar]) -> String {
-    let parts: Vec<String> = bars
-        .iter()
-        .map(|bar| format!("{} {}", bar.label, figure(bar.value)))
-        .collect();
-    parts.join(", ")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn bar(label: &str, value: f64) -> Bar {
-        Bar {
-            label: label.into(),
-            value,
-            interval: Some((value * 0.9, value * 1.1)),
-            whose: Whose::of(label),
-        }
-    }
-
-    #[test]
-    fn bars_begin_at_zero_and_wide_ranges_are_dots() {
-        let near = draw("t", "MB/s", &[bar("millstream", 100.0), bar("read", 50.0)]).inline();
-        assert!(near.contains("bar-ours") && near.contains("bar-rival"));
-        assert!(!near.contains("dot-"));
-        let far = draw("t", "us", &[bar("millstream", 1.0), bar("read", 5000.0)]).inline();
-        assert!(far.contains("dot-ours") && !far.contains("bar-ours"));
-    }
-
-    #[test]
-    fn odd_figures_do_no_harm() {
-        let odd = [
-            bar("a", 0.0),
-            bar("b", f64::MAX),
-            bar("c", -1.0),
-            bar("d", f64::NAN),
-        ];
-        let text = draw("t", "x", &odd).inline();
-        assert!(!text.contains("NaN") && !text.contains("inf"));
-        assert!(draw("t", "x", &[]).inline().starts_with("<svg"));
+        svg.line(&[(x, y - 3.0), (x, y + 3.0)], class);
     }
 }

@@ -4,16 +4,16 @@
 //! there were at each moment. Lanes are pictures stretched over the width of the page, without text
 //! inside, so that zooming is a change of what part of them is shown. Their size is bounded
 //! whatever the trace: what is shorter than a pixel of the deepest zoom is drawn with its
-//! neighbours.
+//! neighbors.
 
 use std::fmt::Write as _;
 
 use crate::limits::{TIMELINE_NAMES_MAX, TIMELINE_PIXELS, TIMELINE_POINTS, TIMELINE_ROWS_MAX};
-use crate::markup::{escape, seconds, size, whole};
+use crate::markup::{escape, figure, seconds, size, whole};
 use crate::page::Html;
 use crate::svg::number;
-use crate::trace::rows::{Axis, pack, runs};
-use crate::trace::{Lane, Span, Times, Trace};
+use crate::trace::parse::{Counter, Lane, Span, Trace};
+use crate::trace::time::Times;
 
 const ROW: usize = 14;
 const AREA_HEIGHT: usize = 72;
@@ -22,59 +22,54 @@ const HEAD: usize = 18;
 /// Marks on the ruler of the page without its script.
 const MARKS: usize = 4;
 
+/// What stands above the lanes: their colors, and the tools of the script.
+const TOOLS: &str = "\
+<ul class=\"keys\"><li><span class=\"key k-queue\"></span>requests</li>\
+<li><span class=\"key k-device\"></span>device</li>\
+<li><span class=\"key k-worker\"></span>workers</li>\
+<li><span class=\"key k-idle\"></span>device idle though requests waited</li></ul>\
+<div class=\"tools\" role=\"group\" aria-label=\"Zoom\">\
+<button type=\"button\" data-do=\"in\" aria-label=\"Closer\">+</button>\
+<button type=\"button\" data-do=\"out\" aria-label=\"Farther\">−</button>\
+<button type=\"button\" data-do=\"left\" aria-label=\"Earlier\">◀</button>\
+<button type=\"button\" data-do=\"right\" aria-label=\"Later\">▶</button>\
+<button type=\"button\" data-do=\"all\">All</button>\
+<span class=\"soft\" aria-live=\"polite\" id=\"shown\"></span></div>";
+
+/// The lanes: what they show, their name, the words for their greatest number, and their class.
+const LANES: [(Lane, &str, &str, &str); 3] = [
+    (Lane::Queue, "queue", "requests", "queue"),
+    (Lane::Device, "device", "in flight", "device"),
+    (Lane::Decode, "workers", "decoding", "worker"),
+];
+
 /// Writes the timeline.
 pub(super) fn write(body: &mut Html, trace: &Trace, times: &Times) {
-    let axis = Axis {
-        start_ns: times.start_ns,
-        total_ns: times.total_ns,
+    body.raw(TOOLS);
+    let timeline = Timeline {
+        trace,
+        times,
+        named_ns: named_from(trace),
     };
-    let named = named_from(trace);
-    body.raw(
-        "<ul class=\"keys\"><li><span class=\"key k-queue\"></span>requests</li>\
-         <li><span class=\"key k-device\"></span>device</li>\
-         <li><span class=\"key k-worker\"></span>workers</li>\
-         <li><span class=\"key k-idle\"></span>device idle though requests waited</li></ul>",
-    );
-    body.raw(
-        "<div class=\"tools\" role=\"group\" aria-label=\"Zoom\">\
-         <button type=\"button\" data-do=\"in\" aria-label=\"Closer\">+</button>\
-         <button type=\"button\" data-do=\"out\" aria-label=\"Farther\">−</button>\
-         <button type=\"button\" data-do=\"left\" aria-label=\"Earlier\">◀</button>\
-         <button type=\"button\" data-do=\"right\" aria-label=\"Later\">▶</button>\
-         <button type=\"button\" data-do=\"all\">All</button>\
-         <span class=\"soft\" aria-live=\"polite\" id=\"shown\"></span></div>",
-    );
     let total = times.total_ns as f64 / 1e9;
     let mut inside = String::new();
-    let lanes = [
-        (Lane::Queue, "requests", "queue", times.queue.most),
-        (Lane::Device, "in flight", "device", times.device.most),
-        (Lane::Decode, "decoding", "worker", times.decode.most),
-    ];
-    for (lane, word, class, most) in lanes {
-        if most > 0 {
-            let drawing = Drawing {
-                trace,
-                times,
-                axis,
-                named,
-                class,
-            };
-            inside.push_str(&drawing.lane(lane, word, most));
+    for (lane, name, what, class) in LANES {
+        if times.of(lane).most > 0 {
+            inside.push_str(&timeline.lane(lane, name, what, class));
         }
     }
-    inside.push_str(&memory(trace, axis));
+    inside.push_str(&timeline.memory());
     let _ = write!(inside, "<div class=\"ruler\">{}</div>", marks(total));
     body.raw(&format!(
         "<div id=\"timeline\" tabindex=\"0\" role=\"group\" data-seconds=\"{total:e}\" \
          aria-label=\"Timeline of {}\">{inside}</div>",
         seconds(total)
     ));
-    body.paragraph_of(
+    body.paragraph(
         "soft",
         &format!(
             "Drag or swipe to move, Ctrl and wheel or two fingers to zoom; with keys: arrows, + and \
-             −, 0 for all. What is shorter than {} is drawn together with its neighbours.",
+             −, 0 for all. What is shorter than {} is drawn together with its neighbors.",
             seconds(total / TIMELINE_PIXELS as f64)
         ),
     );
@@ -82,111 +77,129 @@ pub(super) fn write(body: &mut Html, trace: &Trace, times: &Times) {
 
 /// Spans at least this long carry their names: the [`TIMELINE_NAMES_MAX`] longest.
 fn named_from(trace: &Trace) -> u64 {
-    let mut lengths: Vec<u64> = trace
-        .spans
-        .iter()
-        .map(|it| it.end_ns - it.start_ns)
-        .collect();
-    if lengths.len() <= TIMELINE_NAMES_MAX {
+    let mut lengths: Vec<u64> = trace.spans.iter().map(Span::length_ns).collect();
+    let Some(at) = lengths.len().checked_sub(TIMELINE_NAMES_MAX + 1) else {
         return 0;
-    }
-    let at = lengths.len() - TIMELINE_NAMES_MAX;
-    let (_, length, _) = lengths.select_nth_unstable(at);
-    // More than it, so that many of the same length do not all come in.
-    *length + 1
+    };
+    // More than the longest without a name, so that many of one length do not all come in.
+    *lengths.select_nth_unstable(at).1 + 1
 }
 
-struct Drawing<'a> {
+struct Timeline<'a> {
     trace: &'a Trace,
     times: &'a Times,
-    axis: Axis,
-    named: u64,
-    class: &'static str,
+    named_ns: u64,
 }
 
-impl Drawing<'_> {
-    fn lane(&self, lane: Lane, word: &str, most: u64) -> String {
+impl Timeline<'_> {
+    /// The place of a time, 0 to [`TIMELINE_PIXELS`].
+    fn at(&self, time_ns: u64) -> f64 {
+        // Counters may lie outside the time of the spans.
+        let share = self
+            .times
+            .share(time_ns.saturating_sub(self.times.start_ns));
+        share.min(1.0) * TIMELINE_PIXELS as f64
+    }
+
+    /// The place of a time in points, 0 to [`TIMELINE_POINTS`], and the number of its point.
+    fn point(&self, time_ns: u64) -> (f64, usize) {
+        let at = self.at(time_ns) * TIMELINE_POINTS as f64 / TIMELINE_PIXELS as f64;
+        (at, (at as usize).min(TIMELINE_POINTS - 1))
+    }
+
+    fn lane(&self, lane: Lane, name: &str, what: &str, class: &str) -> String {
         let mut spans: Vec<&Span> = self.trace.spans_of(lane).collect();
         spans.sort_by_key(|span| (span.start_ns, span.end_ns));
-        let (mut shapes, height) = if most as usize <= TIMELINE_ROWS_MAX {
-            self.rows(&spans)
-        } else {
-            (self.area(&spans, most), AREA_HEIGHT + HEAD)
+        let lane_times = self.times.of(lane);
+        let (mut shapes, height) = match lane_times.most as usize <= TIMELINE_ROWS_MAX {
+            true => self.rows(&spans, class),
+            false => (
+                self.area(&spans, lane_times.most, class),
+                AREA_HEIGHT + HEAD,
+            ),
         };
         if lane == Lane::Device {
-            let idle = runs(self.times.idle.iter().copied(), self.axis);
-            shapes.insert_str(0, &boxes(&idle, 0, height, "back"));
+            shapes.insert_str(0, &self.boxes(&self.times.idle, 0, height, "back"));
         }
-        let name = match lane {
-            Lane::Queue => "queue",
-            Lane::Device => "device",
-            Lane::Decode => "workers",
-        };
-        let mean = match lane {
-            Lane::Queue => &self.times.queue,
-            Lane::Device => &self.times.device,
-            Lane::Decode => &self.times.decode,
-        };
-        let caption = format!(
-            "{name}: at most {} {word}, {} on average",
-            whole(most as f64),
-            crate::markup::figure(mean.mean_while_busy())
+        let (most, mean) = (
+            whole(lane_times.most as f64),
+            figure(lane_times.mean_while_busy()),
         );
+        let caption =
+            format!("{name}: at most {most} {what}, {mean} on average while there is any");
         frame(&caption, &shapes, height)
     }
 
-    /// Each span in a row: those of some length one by one with their names, the others as runs.
-    fn rows(&self, spans: &[&Span]) -> (String, usize) {
-        let rows = pack(spans);
-        let count = rows.iter().max().map_or(1, |most| most + 1);
-        let mut out = String::new();
-        let mut short: Vec<Vec<(u64, u64)>> = vec![Vec::new(); count];
+    /// Each span in a row: long ones one by one with their names, the others as boxes.
+    fn rows(&self, spans: &[&Span], class: &str) -> (String, usize) {
+        // The ends of the last spans of each row, and the short spans in it.
+        let mut rows: Vec<(u64, Vec<(u64, u64)>)> = Vec::new();
         let mut long = String::new();
-        for (span, row) in spans.iter().zip(&rows) {
-            let length_ns = span.end_ns - span.start_ns;
-            if length_ns < self.named {
-                short[*row].push((span.start_ns, span.end_ns));
+        for span in spans {
+            let free = rows.iter().position(|(end_ns, _)| *end_ns <= span.start_ns);
+            let row = free.unwrap_or(rows.len());
+            if row == rows.len() {
+                rows.push((0, Vec::new()));
+            }
+            rows[row].0 = span.end_ns;
+            if span.length_ns() < self.named_ns {
+                rows[row].1.push((span.start_ns, span.end_ns));
                 continue;
             }
-            let (from, to) = (self.axis.at(span.start_ns), self.axis.at(span.end_ns));
+            let (from, to) = (self.at(span.start_ns), self.at(span.end_ns));
             let tip = format!(
                 "{}: {} from {}, {}",
-                self.trace.name(span),
-                seconds(length_ns as f64 / 1e9),
-                seconds((span.start_ns - self.axis.start_ns) as f64 / 1e9),
+                span.name,
+                seconds(span.length_ns() as f64 / 1e9),
+                seconds((span.start_ns - self.times.start_ns) as f64 / 1e9),
                 bytes(span.bytes)
             );
             let _ = write!(
                 long,
-                "<rect class=\"{}\" x=\"{from:.2}\" y=\"{}\" width=\"{:.2}\" height=\"{}\">\
+                "<rect class=\"{class}\" x=\"{from:.2}\" y=\"{}\" width=\"{:.2}\" height=\"{}\">\
                  <title>{}</title></rect>",
-                self.class,
                 HEAD + row * ROW + 1,
                 (to - from).max(0.5),
                 ROW - 2,
                 escape(&tip)
             );
         }
-        for (row, stretches) in short.into_iter().enumerate() {
-            let merged = runs(stretches.into_iter(), self.axis);
-            out.push_str(&boxes(&merged, HEAD + row * ROW + 1, ROW - 2, self.class));
+        let short = rows.iter().enumerate().map(|(row, (_, stretches))| {
+            self.boxes(stretches, HEAD + row * ROW + 1, ROW - 2, class)
+        });
+        (
+            short.collect::<String>() + &long,
+            HEAD + rows.len().max(1) * ROW + 3,
+        )
+    }
+
+    /// Stretches of time as boxes of whole pixels in one path, those that touch put together; they
+    /// must be in order.
+    fn boxes(&self, stretches: &[(u64, u64)], y: usize, height: usize, class: &str) -> String {
+        let mut boxes: Vec<(usize, usize)> = Vec::new();
+        for (start_ns, end_ns) in stretches {
+            let from = (self.at(*start_ns).floor() as usize).min(TIMELINE_PIXELS - 1);
+            let to = (self.at(*end_ns).ceil() as usize).clamp(from + 1, TIMELINE_PIXELS);
+            match boxes.last_mut() {
+                Some(last) if from <= last.1 => last.1 = last.1.max(to),
+                _ => boxes.push((from, to)),
+            }
         }
-        (out + &long, HEAD + count * ROW + 3)
+        let path = |(from, to): (usize, usize)| {
+            let width = to - from;
+            format!("M{from} {y}h{width}v{height}h-{width}")
+        };
+        let d: String = boxes.into_iter().map(path).collect();
+        format!("<path class=\"{class}\" d=\"{d}\"/>")
     }
 
     /// How many spans there were at each moment, as the mean of a few pixels.
-    fn area(&self, spans: &[&Span], most: u64) -> String {
+    fn area(&self, spans: &[&Span], most: u64, class: &str) -> String {
         let mut sums = vec![0.0f64; TIMELINE_POINTS];
-        // Changes of the number of spans that cover a point whole, taken up by one pass at the end.
+        // Changes of the number of spans that cover a point whole, summed by one pass at the end.
         let mut steps = vec![0i64; TIMELINE_POINTS + 1];
-        let scale = TIMELINE_POINTS as f64 / TIMELINE_PIXELS as f64;
         for span in spans {
-            let (from, to) = (
-                self.axis.at(span.start_ns) * scale,
-                self.axis.at(span.end_ns) * scale,
-            );
-            let first = (from as usize).min(TIMELINE_POINTS - 1);
-            let last = (to as usize).min(TIMELINE_POINTS - 1);
+            let ((from, first), (to, last)) = (self.point(span.start_ns), self.point(span.end_ns));
             if first == last {
                 sums[first] += to - from;
                 continue;
@@ -196,31 +209,57 @@ impl Drawing<'_> {
             steps[first + 1] += 1;
             steps[last] -= 1;
         }
-        let (mut whole, bottom) = (0i64, HEAD + AREA_HEIGHT);
-        let mut d = format!("M0 {bottom}");
-        for (point, sum) in sums.iter().enumerate() {
-            whole += steps[point];
-            let share = ((sum + whole as f64) / most as f64).clamp(0.0, 1.0);
-            let y = bottom as f64 - share * (AREA_HEIGHT - 2) as f64;
-            let x = point * TIMELINE_PIXELS / TIMELINE_POINTS;
-            let _ = write!(d, "L{x} {}", number(y));
+        let mut covering = 0i64;
+        let points = sums
+            .iter()
+            .zip(steps)
+            .enumerate()
+            .map(|(point, (sum, step))| {
+                covering += step;
+                (point, (sum + covering as f64) / most as f64)
+            });
+        let bottom = HEAD + AREA_HEIGHT;
+        let d = path(points, bottom, AREA_HEIGHT);
+        format!("<path class=\"area {class}\" d=\"{d}L{TIMELINE_PIXELS} {bottom}Z\"/>")
+    }
+
+    /// Staging and bytes in flight, the most in each few pixels.
+    fn memory(&self) -> String {
+        let counters = &self.trace.counters;
+        let most = |of: fn(&Counter) -> u64| counters.iter().map(of).max().unwrap_or(0);
+        let (staging, flight) = (most(|it| it.staging_bytes), most(|it| it.in_flight_bytes));
+        let top = staging.max(flight);
+        if top == 0 {
+            return String::new();
         }
-        let _ = write!(d, "L{TIMELINE_PIXELS} {bottom}Z");
-        format!("<path class=\"area {}\" d=\"{d}\"/>", self.class)
+        let line = |of: fn(&Counter) -> u64, class: &str| {
+            let mut values = vec![None::<u64>; TIMELINE_POINTS];
+            for counter in counters {
+                let value = &mut values[self.point(counter.at_ns).1];
+                *value = (*value).max(Some(of(counter)));
+            }
+            let points = values.iter().enumerate();
+            let points = points.filter_map(|(at, it)| Some((at, (*it)? as f64 / top as f64)));
+            let d = path(points, HEAD + AREA_HEIGHT / 2, AREA_HEIGHT / 2);
+            format!("<path class=\"{class}\" d=\"{d}\"/>")
+        };
+        let shapes =
+            line(|it| it.staging_bytes, "memory") + &line(|it| it.in_flight_bytes, "flight");
+        let (staging, flight) = (bytes(staging), bytes(flight));
+        let caption = format!("memory: staging {staging}, in flight {flight} (dashed)");
+        frame(&caption, &shapes, HEAD + AREA_HEIGHT / 2 + 3)
     }
 }
 
-/// Boxes of the same height, as one path.
-fn boxes(runs: &[(usize, usize)], y: usize, height: usize, class: &str) -> String {
-    if runs.is_empty() {
-        return String::new();
+/// The path of a line over points, given as shares of a height above `bottom`.
+fn path(points: impl Iterator<Item = (usize, f64)>, bottom: usize, height: usize) -> String {
+    let mut d = format!("M0 {bottom}");
+    for (point, share) in points {
+        let x = point * TIMELINE_PIXELS / TIMELINE_POINTS;
+        let y = bottom as f64 - share.clamp(0.0, 1.0) * (height - 2) as f64;
+        let _ = write!(d, "L{x} {}", number(y));
     }
-    let mut d = String::new();
-    for (from, to) in runs {
-        let width = to - from;
-        let _ = write!(d, "M{from} {y}h{width}v{height}h-{width}");
-    }
-    format!("<path class=\"{class}\" d=\"{d}\"/>")
+    d
 }
 
 fn frame(caption: &str, shapes: &str, height: usize) -> String {
@@ -232,42 +271,6 @@ fn frame(caption: &str, shapes: &str, height: usize) -> String {
     )
 }
 
-/// Staging and bytes in flight, the most in each few pixels.
-fn memory(trace: &Trace, axis: Axis) -> String {
-    let most = |of: fn(&crate::trace::Counter) -> u64| trace.counters.iter().map(of).max();
-    let staging = most(|it| it.staging_bytes).unwrap_or(0);
-    let flight = most(|it| it.in_flight_bytes).unwrap_or(0);
-    let top = staging.max(flight);
-    if top == 0 {
-        return String::new();
-    }
-    let line = |of: fn(&crate::trace::Counter) -> u64, class: &str| {
-        let mut values = vec![None::<u64>; TIMELINE_POINTS];
-        for counter in &trace.counters {
-            let scale = TIMELINE_POINTS as f64 / TIMELINE_PIXELS as f64;
-            let point = ((axis.at(counter.at_ns) * scale) as usize).min(TIMELINE_POINTS - 1);
-            let value = &mut values[point];
-            *value = Some(value.unwrap_or(0).max(of(counter)));
-        }
-        let bottom = (HEAD + AREA_HEIGHT / 2) as f64;
-        let mut d = format!("M0 {bottom}");
-        for (point, value) in values.iter().enumerate() {
-            let Some(value) = value else { continue };
-            let x = point * TIMELINE_PIXELS / TIMELINE_POINTS;
-            let y = bottom - (*value as f64 / top as f64) * (AREA_HEIGHT / 2 - 2) as f64;
-            let _ = write!(d, "L{x} {}", number(y));
-        }
-        format!("<path class=\"{class}\" d=\"{d}\"/>")
-    };
-    let shapes = line(|it| it.staging_bytes, "memory") + &line(|it| it.in_flight_bytes, "flight");
-    let caption = format!(
-        "memory: staging {}, in flight {} (dashed)",
-        bytes(staging),
-        bytes(flight)
-    );
-    frame(&caption, &shapes, HEAD + AREA_HEIGHT / 2 + 3)
-}
-
 fn bytes(count: u64) -> String {
     match size(count as f64) {
         scaled if scaled.ends_with(['K', 'M', 'G']) => scaled + "iB",
@@ -276,16 +279,11 @@ fn bytes(count: u64) -> String {
 }
 
 fn marks(total: f64) -> String {
-    let mut out = String::new();
-    for mark in 0..=MARKS {
+    let mark = |mark: usize| {
         let share = mark as f64 / MARKS as f64;
-        let class = if mark == MARKS { " class=\"end\"" } else { "" };
-        let _ = write!(
-            out,
-            "<span{class} style=\"left:{:.0}%\">{}</span>",
-            share * 100.0,
-            seconds(total * share)
-        );
-    }
-    out
+        let class = if mark == MARKS { "end" } else { "" };
+        let (left, time) = (share * 100.0, seconds(total * share));
+        format!("<span class=\"{class}\" style=\"left:{left:.0}%\">{time}</span>")
+    };
+    (0..=MARKS).map(mark).collect()
 }

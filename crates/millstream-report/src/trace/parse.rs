@@ -17,9 +17,9 @@ use crate::limits::{
 use crate::markup::shorten;
 
 /// A lane of the trace.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Lane {
-    /// Requests, from submission to end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lane {
+    /// Requests, from submission to completion.
     Queue,
     /// Operations in flight.
     Device,
@@ -27,57 +27,52 @@ pub enum Lane {
     Decode,
 }
 
-/// Something that took time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Span {
-    /// Where it is shown.
-    pub lane: Lane,
-    /// Begin.
-    pub start_ns: u64,
-    /// End, not before the begin.
-    pub end_ns: u64,
+/// An event that took time.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Span {
+    pub(crate) lane: Lane,
+    pub(crate) start_ns: u64,
+    /// Not before the start.
+    pub(crate) end_ns: u64,
     /// Bytes moved or made.
-    pub bytes: u64,
-    name: u32,
+    pub(crate) bytes: u64,
+    /// Cut to what is shown.
+    pub(crate) name: String,
+}
+
+impl Span {
+    pub(crate) fn length_ns(&self) -> u64 {
+        self.end_ns - self.start_ns
+    }
 }
 
 /// Memory at a moment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Counter {
-    /// When.
-    pub at_ns: u64,
-    /// Staging memory in use.
-    pub staging_bytes: u64,
-    /// Bytes in flight.
-    pub in_flight_bytes: u64,
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Counter {
+    pub(crate) at_ns: u64,
+    pub(crate) staging_bytes: u64,
+    pub(crate) in_flight_bytes: u64,
 }
 
 /// A trace.
-#[derive(Debug, Clone, Default)]
-pub struct Trace {
+#[derive(Debug, Clone)]
+pub(crate) struct Trace {
     /// Spans of the three lanes, in the order of the text.
-    pub spans: Vec<Span>,
-    /// Counters, in the order of the text.
-    pub counters: Vec<Counter>,
+    pub(crate) spans: Vec<Span>,
+    /// In the order of the text.
+    pub(crate) counters: Vec<Counter>,
     /// Events that the recording had no room for.
-    pub lost: u64,
+    pub(crate) lost: u64,
     /// Events of other lanes.
-    pub ignored: u64,
-    /// Workers that there were, if the trace tells.
-    pub workers: Option<u64>,
-    names: Vec<String>,
+    pub(crate) ignored: usize,
+    /// Number of workers, if the trace has it.
+    pub(crate) workers: Option<u64>,
 }
 
 impl Trace {
     /// The spans of a lane.
-    pub fn spans_of(&self, lane: Lane) -> impl Iterator<Item = &Span> {
+    pub(crate) fn spans_of(&self, lane: Lane) -> impl Iterator<Item = &Span> {
         self.spans.iter().filter(move |span| span.lane == lane)
-    }
-
-    /// The name of a span.
-    #[must_use]
-    pub fn name(&self, span: &Span) -> &str {
-        &self.names[span.name as usize]
     }
 }
 
@@ -115,22 +110,14 @@ struct Args {
     in_flight: Option<u64>,
 }
 
-/// A span whose lane is not known yet.
-struct Raw {
-    tid: i64,
-    start_ns: u64,
-    end_ns: u64,
-    bytes: u64,
-    name: u32,
-}
-
 #[derive(Default)]
 struct Events {
-    raw: Vec<Raw>,
+    /// The lanes of the spans are not known yet.
+    spans: Vec<Span>,
+    /// The numbers of their lanes.
+    tids: Vec<i64>,
     counters: Vec<Counter>,
     lanes: HashMap<i64, String>,
-    names: Vec<String>,
-    known: HashMap<String, u32>,
     count: usize,
 }
 
@@ -143,28 +130,25 @@ impl Events {
         match event.ph.as_deref() {
             Some("X") => {
                 let start_ns = self.nanoseconds(event.ts, "ts")?;
-                let duration_ns = self.nanoseconds(event.dur, "dur")?;
-                let tid = event.tid.unwrap_or(0);
-                let name = self.intern(event.name.unwrap_or_default());
-                self.raw.push(Raw {
-                    tid,
+                let span = Span {
+                    lane: Lane::Queue,
                     start_ns,
-                    end_ns: start_ns + duration_ns,
+                    end_ns: start_ns + self.nanoseconds(event.dur, "dur")?,
                     bytes: event.args.bytes.unwrap_or(0),
-                    name,
-                });
+                    name: shorten(&event.name.unwrap_or_default(), NAME_CHARS_MAX),
+                };
+                self.spans.push(span);
+                self.tids.push(event.tid.unwrap_or(0));
             }
             Some("C") => {
                 let at_ns = self.nanoseconds(event.ts, "ts")?;
-                if let Some((staging_bytes, in_flight_bytes)) =
-                    event.args.staging.zip(event.args.in_flight)
-                {
-                    self.counters.push(Counter {
+                let memory = event.args.staging.zip(event.args.in_flight);
+                self.counters
+                    .extend(memory.map(|(staging_bytes, in_flight_bytes)| Counter {
                         at_ns,
                         staging_bytes,
                         in_flight_bytes,
-                    });
-                }
+                    }));
             }
             Some("M") if event.name.as_deref() == Some("thread_name") => {
                 if let (Some(tid), Some(name)) = (event.tid, event.args.name) {
@@ -191,20 +175,6 @@ impl Events {
             )),
             None => Err(format!("event {} has no `{field}`", self.count)),
         }
-    }
-
-    fn intern(&mut self, name: String) -> u32 {
-        let name = match shorten(&name, NAME_CHARS_MAX) {
-            std::borrow::Cow::Borrowed(_) => name,
-            std::borrow::Cow::Owned(short) => short,
-        };
-        if let Some(known) = self.known.get(&name) {
-            return *known;
-        }
-        let index = u32::try_from(self.names.len()).expect("fewer names than events");
-        self.names.push(name.clone());
-        self.known.insert(name, index);
-        index
     }
 }
 
@@ -233,48 +203,43 @@ impl<'de> Deserialize<'de> for Events {
     }
 }
 
-/// Reads a trace.
+/// Parses a trace.
 pub(super) fn parse(text: &[u8]) -> Result<Trace> {
     if text.len() as u64 > TRACE_BYTES_MAX {
-        return Err(Error::new(format!(
+        let cause = format!(
             "a trace of {} bytes; at most {TRACE_BYTES_MAX} are read",
             text.len()
-        )));
+        );
+        return Err(Error::new(cause));
     }
     let document: Document = serde_json::from_slice(text)
         .map_err(|error| Error::json(text, "no trace as `load --trace` writes it", &error))?;
     let events = document.events;
-    let lane = |tid: i64| match events.lanes.get(&tid)?.as_str() {
+    let lanes = events.lanes;
+    let lane = |tid: i64| match lanes.get(&tid)?.as_str() {
         "queue" => Some(Lane::Queue),
         "device" => Some(Lane::Device),
         "decode" => Some(Lane::Decode),
         _ => None,
     };
-    if !events.lanes.keys().any(|tid| lane(*tid).is_some()) {
+    if !lanes.keys().any(|tid| lane(*tid).is_some()) {
         return Err(Error::new(
             "no lanes named queue, device or decode: no trace as `load --trace` writes it",
         ));
     }
-    let total = events.raw.len();
-    let spans: Vec<Span> = events
-        .raw
-        .iter()
-        .filter_map(|raw| {
-            Some(Span {
-                lane: lane(raw.tid)?,
-                start_ns: raw.start_ns,
-                end_ns: raw.end_ns,
-                bytes: raw.bytes,
-                name: raw.name,
-            })
-        })
-        .collect();
+    let mut spans = events.spans;
+    let total = spans.len();
+    let mut lanes = events.tids.into_iter().map(lane);
+    spans.retain_mut(|span| {
+        let known = lanes.next().flatten();
+        span.lane = known.unwrap_or(span.lane);
+        known.is_some()
+    });
     Ok(Trace {
-        ignored: (total - spans.len()) as u64,
+        ignored: total - spans.len(),
         spans,
         counters: events.counters,
         lost: document.other.lost,
         workers: document.other.workers.filter(|workers| *workers > 0),
-        names: events.names,
     })
 }

@@ -1,223 +1,216 @@
 //! Where the time of a trace went.
 //!
-//! One sweep over the begins and ends of all spans, in order of time, keeps how many requests wait,
+//! One sweep over the starts and ends of all spans, in order of time, keeps how many requests wait,
 //! how many operations are in flight and how many workers decode. Every stretch between two of them
 //! belongs to exactly one part: the device alone, device and workers, all workers without the
 //! device, some of them, nobody though requests waited, nobody because nothing was asked.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use crate::limits::TRACE_TABLE_ROWS;
 use crate::markup::{count, figure, percent};
-use crate::trace::{Lane, Trace};
+use crate::trace::parse::{Lane, Trace};
 
 /// Times of one lane.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct LaneTimes {
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct LaneTimes {
     /// Time in which at least one span was under way.
-    pub busy_ns: u64,
-    /// All spans' times together.
-    pub sum_ns: u64,
+    pub(crate) busy_ns: u64,
+    /// The times of all spans together.
+    pub(crate) sum_ns: u64,
     /// Spans under way at once, at most.
-    pub most: u64,
+    pub(crate) most: u64,
 }
 
 impl LaneTimes {
     /// Spans under way while at least one was.
-    #[must_use]
-    pub fn mean_while_busy(&self) -> f64 {
+    pub(crate) fn mean_while_busy(&self) -> f64 {
         self.sum_ns as f64 / self.busy_ns.max(1) as f64
     }
 }
 
 /// A time in which the device had nothing to do though requests waited.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Stall {
-    /// Begin.
-    pub start_ns: u64,
-    /// End.
-    pub end_ns: u64,
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Stall {
+    pub(crate) start_ns: u64,
+    pub(crate) end_ns: u64,
     /// Workers that decoded meanwhile, at most.
-    pub workers: u64,
+    pub(crate) workers: u64,
 }
 
-/// What held up the load most.
+/// What worked at a moment; as the limit of a load, what held it up most.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Limit {
-    /// The device: it was hardly idle.
+pub(crate) enum Part {
+    /// The device, and no worker.
     Device,
-    /// The workers: all of them decoded while the device waited.
-    Decoding,
-    /// Decoding that fewer workers than there are could do.
-    Sharing,
-    /// Nobody worked though requests waited.
+    Both,
+    /// All workers, while the device was idle.
+    AllWorkers,
+    /// Some of the workers, while the device was idle.
+    SomeWorkers,
+    /// Nobody, though requests waited.
     Waiting,
-    /// Nothing was asked.
-    Asking,
+    /// Nobody, and no request was outstanding.
+    Unasked,
 }
+
+/// The parts of the whole in the order of [`Part`]: a name and a class of the style sheet.
+pub(crate) const PARTS: [(&str, &str); 6] = [
+    ("device alone", "device"),
+    ("device and workers", "both"),
+    ("all workers, device idle", "worker"),
+    ("some workers, device idle", "some"),
+    ("nobody, requests waiting", "idle"),
+    ("nothing asked", "unasked"),
+];
 
 /// Where the time went.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default)]
 pub struct Times {
-    /// From the first begin to the last end.
+    /// From the first start to the last end.
     pub total_ns: u64,
-    /// When the first span begins.
-    pub start_ns: u64,
-    /// Requests.
-    pub queue: LaneTimes,
-    /// Operations.
-    pub device: LaneTimes,
-    /// Jobs.
-    pub decode: LaneTimes,
-    /// Workers there were; as many as were seen at work at once, if the trace does not tell.
+    /// When the first span starts.
+    pub(crate) start_ns: u64,
+    /// Number of workers; as many as were seen at work at once, if the trace does not have it.
     pub workers: u64,
-    /// The device alone.
-    pub device_alone_ns: u64,
-    /// Device and workers.
-    pub both_ns: u64,
-    /// All workers, the device idle.
-    pub all_workers_ns: u64,
-    /// Some workers, the device idle.
-    pub some_workers_ns: u64,
-    /// Nobody, though requests waited.
-    pub waiting_ns: u64,
-    /// Nobody, and nothing was asked.
-    pub unasked_ns: u64,
+    /// Times of the lanes, in the order of [`Lane`].
+    pub(crate) lanes: [LaneTimes; 3],
+    /// Times of the parts, in the order of [`PARTS`].
+    pub(crate) parts_ns: [u64; 6],
     /// The longest stalls, the longest first.
-    pub stalls: Vec<Stall>,
-    /// Stalls in the order of time, for the timeline.
-    pub(super) idle: Vec<(u64, u64)>,
+    pub(crate) stalls: Vec<Stall>,
+    /// All stalls in the order of time, as start and end.
+    pub(crate) idle: Vec<(u64, u64)>,
 }
 
-/// A share of idleness of the device that is taken for none.
+/// A smaller share of idleness of the device counts as none.
 const IDLE_NONE: f64 = 0.05;
 /// The part of all decoding that is a moment.
 const MOMENT: u64 = 1000;
 
 impl Times {
+    /// The times of a lane.
+    pub(crate) fn of(&self, lane: Lane) -> &LaneTimes {
+        &self.lanes[lane as usize]
+    }
+
     /// A time as a share of the whole.
-    #[must_use]
-    pub fn share(&self, time_ns: u64) -> f64 {
+    pub(crate) fn share(&self, time_ns: u64) -> f64 {
         time_ns as f64 / self.total_ns.max(1) as f64
     }
 
     /// Time in which nothing was in flight.
     #[must_use]
     pub fn device_idle_ns(&self) -> u64 {
-        self.total_ns.saturating_sub(self.device.busy_ns)
+        self.total_ns.saturating_sub(self.of(Lane::Device).busy_ns)
     }
 
     /// What held up the load most.
-    #[must_use]
-    pub fn limit(&self) -> Limit {
+    pub(crate) fn limit(&self) -> Part {
         if self.share(self.device_idle_ns()) < IDLE_NONE {
-            return Limit::Device;
+            return Part::Device;
         }
         let causes = [
-            (self.all_workers_ns, Limit::Decoding),
-            (self.some_workers_ns, Limit::Sharing),
-            (self.waiting_ns, Limit::Waiting),
-            (self.unasked_ns, Limit::Asking),
+            Part::AllWorkers,
+            Part::SomeWorkers,
+            Part::Waiting,
+            Part::Unasked,
         ];
-        let most = causes.into_iter().max_by_key(|(time_ns, _)| *time_ns);
-        most.map_or(Limit::Device, |(_, limit)| limit)
-    }
-
-    /// The parts of the whole: a name, a class of the style sheet, the time.
-    #[must_use]
-    pub fn parts(&self) -> [(&'static str, &'static str, u64); 6] {
-        [
-            ("device alone", "device", self.device_alone_ns),
-            ("device and workers", "both", self.both_ns),
-            ("all workers, device idle", "worker", self.all_workers_ns),
-            ("some workers, device idle", "some", self.some_workers_ns),
-            ("nobody, requests waiting", "idle", self.waiting_ns),
-            ("nothing asked", "unasked", self.unasked_ns),
-        ]
+        let most = causes
+            .into_iter()
+            .max_by_key(|part| self.parts_ns[*part as usize]);
+        most.unwrap_or(Part::Device)
     }
 
     /// Where the time went, in a sentence or two.
-    #[must_use]
-    pub fn words(&self) -> String {
+    pub(crate) fn words(&self) -> String {
         let idle = percent(self.share(self.device_idle_ns()));
-        let depth = figure(self.device.mean_while_busy());
-        let of_it = |time_ns| percent(self.share(time_ns));
-        match self.limit() {
-            Limit::Device => format!(
-                "The device was busy {} of the time, with {depth} operations in flight: it was \
-                 the limit.",
-                percent(self.share(self.device.busy_ns))
+        let device = self.of(Lane::Device);
+        let limit = self.limit();
+        let share = percent(self.share(self.parts_ns[limit as usize]));
+        match limit {
+            Part::Device | Part::Both => format!(
+                "The device was busy {} of the time, with {} operations in flight: it was the \
+                 limit.",
+                percent(self.share(device.busy_ns)),
+                figure(device.mean_while_busy())
             ),
-            Limit::Decoding => {
+            Part::AllWorkers => {
                 let workers = match self.workers {
                     1 => "one decode worker was".to_owned(),
                     many => format!("{} were", count(many as usize, "decode worker")),
                 };
                 format!(
-                    "Device idle {idle}: {workers} the limit, decoding without a break for {} of \
-                     the time while the device waited.",
-                    of_it(self.all_workers_ns)
+                    "Device idle {idle}: {workers} the limit, decoding without a break for {share} \
+                     of the time while the device waited."
                 )
             }
-            Limit::Sharing => format!(
-                "Device idle {idle}: decoding that was not shared by all was the limit; for {} of \
-                 the time only some of {} had work, and the device waited.",
-                of_it(self.some_workers_ns),
+            Part::SomeWorkers => format!(
+                "Device idle {idle}: decoding that was not shared by all was the limit; for \
+                 {share} of the time only some of {} had work, and the device waited.",
                 count(self.workers as usize, "worker")
             ),
-            Limit::Waiting => format!(
-                "Device idle {idle}: for {} of the time requests waited and neither the device nor \
-                 a worker had any of them: opening files, hand-overs between threads or gates were \
-                 the limit.",
-                of_it(self.waiting_ns)
+            Part::Waiting => format!(
+                "Device idle {idle}: for {share} of the time requests waited and neither the \
+                 device nor a worker had any of them: opening files, hand-overs between threads or \
+                 gates were the limit."
             ),
-            Limit::Asking => format!(
-                "Device idle {idle}: for {} of the time nothing was asked: the caller was the \
-                 limit.",
-                of_it(self.unasked_ns)
+            Part::Unasked => format!(
+                "Device idle {idle}: for {share} of the time nothing was asked: the caller was \
+                 the limit."
             ),
         }
     }
 }
 
-/// A begin (+1) or an end (-1) of a span.
+/// A start (true) or an end of a span.
 type Edge = (u64, bool, Lane);
 
 /// Measures a trace.
 pub(super) fn measure(trace: &Trace) -> Times {
+    let start_ns = trace.spans.iter().map(|it| it.start_ns).min().unwrap_or(0);
+    let end_ns = trace.spans.iter().map(|it| it.end_ns).max().unwrap_or(0);
+    let lasting = trace.spans.iter().filter(|it| it.length_ns() > 0);
+    let edges = lasting.flat_map(|span| {
+        [
+            (span.start_ns, true, span.lane),
+            (span.end_ns, false, span.lane),
+        ]
+    });
+    let mut edges: Vec<Edge> = edges.collect();
+    // Ends before starts: jobs that follow each other at once are one worker's.
+    edges.sort_unstable_by_key(|edge| (edge.0, edge.1));
     let mut times = Times {
-        start_ns: trace.spans.iter().map(|it| it.start_ns).min().unwrap_or(0),
+        start_ns,
+        total_ns: end_ns - start_ns,
+        workers: trace.workers.unwrap_or(0).max(workers_seen(&edges)),
         ..Times::default()
     };
-    let end_ns = trace.spans.iter().map(|it| it.end_ns).max().unwrap_or(0);
-    times.total_ns = end_ns - times.start_ns.min(end_ns);
-    let mut edges: Vec<Edge> = Vec::with_capacity(trace.spans.len() * 2);
-    for span in trace.spans.iter().filter(|it| it.end_ns > it.start_ns) {
-        edges.push((span.start_ns, true, span.lane));
-        edges.push((span.end_ns, false, span.lane));
-    }
-    // Ends before begins: jobs that follow each other at once are one worker's.
-    edges.sort_unstable_by_key(|edge| (edge.0, edge.1));
-    times.workers = trace.workers.unwrap_or(0).max(workers_seen(&edges));
     sweep(&mut times, &edges);
+    times.idle = times
+        .stalls
+        .iter()
+        .map(|it| (it.start_ns, it.end_ns))
+        .collect();
     times
         .stalls
-        .sort_by_key(|stall| std::cmp::Reverse(stall.end_ns - stall.start_ns));
+        .sort_by_key(|it| Reverse(it.end_ns - it.start_ns));
     times.stalls.truncate(TRACE_TABLE_ROWS);
     times
 }
 
-/// Workers seen at work at once for more than a moment: begins and ends are rounded, so that a job
-/// may seem to begin just before the one ahead of it ended.
+/// Workers seen at work at once for more than a moment: starts and ends are rounded, so that a job
+/// may seem to start just before the one ahead of it ended.
 fn workers_seen(edges: &[Edge]) -> u64 {
     let mut time_ns: BTreeMap<u64, u64> = BTreeMap::new();
     let (mut now, mut before_ns) = (0u64, 0);
-    for (at_ns, begins, _) in edges.iter().filter(|edge| edge.2 == Lane::Decode) {
+    for (at_ns, starts, _) in edges.iter().filter(|edge| edge.2 == Lane::Decode) {
         if now > 0 {
             *time_ns.entry(now).or_default() += at_ns - before_ns;
         }
         before_ns = *at_ns;
-        now = if *begins { now + 1 } else { now - 1 };
+        now = if *starts { now + 1 } else { now - 1 };
     }
     let busy_ns: u64 = time_ns.values().sum();
     let mut with_so_many_ns = 0;
@@ -230,155 +223,123 @@ fn workers_seen(edges: &[Edge]) -> u64 {
     0
 }
 
-/// How many spans are under way.
-#[derive(Clone, Copy, Default)]
-struct Now {
-    queue: u64,
-    device: u64,
-    decode: u64,
-}
+/// How many spans of each lane are under way, in the order of [`Lane`].
+type Now = [u64; 3];
 
 fn sweep(times: &mut Times, edges: &[Edge]) {
     let mut now = Now::default();
     let mut before_ns = times.start_ns;
-    let mut stall: Option<Stall> = None;
-    for (at_ns, begins, lane) in edges {
+    let mut stalled = false;
+    for (at_ns, starts, lane) in edges {
         if *at_ns > before_ns {
             stretch(times, now, at_ns - before_ns);
-            note_stall(times, &mut stall, now, (before_ns, *at_ns));
+            stalled = note_stall(times, stalled, now, (before_ns, *at_ns));
             before_ns = *at_ns;
         }
-        let count = match lane {
-            Lane::Queue => &mut now.queue,
-            Lane::Device => &mut now.device,
-            Lane::Decode => &mut now.decode,
-        };
-        *count = if *begins { *count + 1 } else { *count - 1 };
+        let count = &mut now[*lane as usize];
+        *count = if *starts { *count + 1 } else { *count - 1 };
     }
-    end_stall(times, &mut stall);
+    debug_assert!(
+        times.parts_ns.iter().sum::<u64>() <= times.total_ns
+            && times
+                .lanes
+                .iter()
+                .all(|lane| lane.busy_ns <= times.total_ns),
+        "the parts make no more than the whole"
+    );
 }
 
+/// Adds a stretch of time to the lanes and to its part.
 fn stretch(times: &mut Times, now: Now, length_ns: u64) {
-    let lanes = [
-        (&mut times.queue, now.queue),
-        (&mut times.device, now.device),
-        (&mut times.decode, now.decode),
-    ];
-    for (lane, count) in lanes {
+    for (lane, count) in times.lanes.iter_mut().zip(now) {
         lane.busy_ns += if count > 0 { length_ns } else { 0 };
         lane.sum_ns = lane.sum_ns.saturating_add(length_ns.saturating_mul(count));
         lane.most = lane.most.max(count);
     }
-    let part = match (now.device, now.decode, now.queue) {
-        (1.., 0, _) => &mut times.device_alone_ns,
-        (1.., 1.., _) => &mut times.both_ns,
-        (0, busy, _) if busy > 0 && busy >= times.workers => &mut times.all_workers_ns,
-        (0, 1.., _) => &mut times.some_workers_ns,
-        (0, 0, 1..) => &mut times.waiting_ns,
-        (0, 0, 0) => &mut times.unasked_ns,
+    let [queue, device, decode] = now;
+    let part = match (device, decode, queue) {
+        (1.., 0, _) => Part::Device,
+        (1.., 1.., _) => Part::Both,
+        (0, busy, _) if busy > 0 && busy >= times.workers => Part::AllWorkers,
+        (0, 1.., _) => Part::SomeWorkers,
+        (0, 0, 1..) => Part::Waiting,
+        (0, 0, 0) => Part::Unasked,
     };
-    *part += length_ns;
+    times.parts_ns[part as usize] += length_ns;
 }
 
-fn note_stall(times: &mut Times, stall: &mut Option<Stall>, now: Now, (start, end): (u64, u64)) {
-    if now.device > 0 || now.queue == 0 {
-        end_stall(times, stall);
-        return;
+/// Adds a stretch of time to the stalls if it is one, to the last if that has not ended; returns
+/// whether it is one.
+fn note_stall(times: &mut Times, stalled: bool, now: Now, (start_ns, end_ns): (u64, u64)) -> bool {
+    let [queue, device, workers] = now;
+    if device > 0 || queue == 0 {
+        return false;
     }
-    let running = stall.get_or_insert(Stall {
-        start_ns: start,
-        end_ns: end,
-        workers: 0,
-    });
-    running.end_ns = end;
-    running.workers = running.workers.max(now.decode);
-}
-
-fn end_stall(times: &mut Times, stall: &mut Option<Stall>) {
-    if let Some(ended) = stall.take() {
-        times.idle.push((ended.start_ns, ended.end_ns));
-        times.stalls.push(ended);
+    match times.stalls.last_mut().filter(|_| stalled) {
+        Some(running) => {
+            running.end_ns = end_ns;
+            running.workers = running.workers.max(workers);
+        }
+        None => times.stalls.push(Stall {
+            start_ns,
+            end_ns,
+            workers,
+        }),
     }
+    true
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trace::Span;
+    use crate::trace::parse::Span;
+    use Lane::{Decode, Device, Queue};
     use proptest::prelude::*;
 
     fn trace(spans: &[(Lane, u64, u64)]) -> Trace {
-        let lines: Vec<String> = spans
-            .iter()
-            .map(|(lane, start, end)| {
-                let tid = match lane {
-                    Lane::Queue => 1,
-                    Lane::Device => 2,
-                    Lane::Decode => 3,
-                };
-                format!(
-                    "{{\"ph\":\"X\",\"tid\":{tid},\"ts\":{start},\"dur\":{}}},",
-                    end - start
-                )
-            })
-            .collect();
-        let names: Vec<String> = [(1, "queue"), (2, "device"), (3, "decode")]
-            .iter()
-            .map(|(tid, name)| {
-                format!(
-                    "{{\"name\":\"thread_name\",\"ph\":\"M\",\"tid\":{tid},\
-                     \"args\":{{\"name\":\"{name}\"}}}}"
-                )
-            })
-            .collect();
-        let text = format!(
-            "{{\"traceEvents\":[{}{}]}}",
-            lines.concat(),
-            names.join(",")
-        );
-        crate::trace::parse::parse(text.as_bytes()).unwrap()
+        let span = |(lane, start_ns, end_ns): &(Lane, u64, u64)| Span {
+            lane: *lane,
+            start_ns: *start_ns,
+            end_ns: *end_ns,
+            bytes: 0,
+            name: String::new(),
+        };
+        Trace {
+            spans: spans.iter().map(span).collect(),
+            counters: Vec::new(),
+            lost: 0,
+            ignored: 0,
+            workers: None,
+        }
     }
 
-    use Lane::{Decode, Device, Queue};
-
     #[test]
-    fn each_limit_is_recognised() {
+    fn each_limit_is_recognized() {
         let limit = |spans: &[(Lane, u64, u64)]| measure(&trace(spans)).limit();
-        assert_eq!(limit(&[(Queue, 0, 100), (Device, 0, 98)]), Limit::Device);
-        assert_eq!(
-            limit(&[(Queue, 0, 100), (Device, 0, 40), (Decode, 30, 100)]),
-            Limit::Decoding
-        );
-        assert_eq!(
-            limit(&[
-                (Queue, 0, 100),
-                (Device, 0, 40),
-                (Decode, 30, 100),
-                (Decode, 30, 40)
-            ]),
-            Limit::Sharing
-        );
-        assert_eq!(limit(&[(Queue, 0, 100), (Device, 60, 100)]), Limit::Waiting);
+        let decoding = [(Queue, 0, 100), (Device, 0, 40), (Decode, 30, 100)];
+        let sharing = [decoding.as_slice(), &[(Decode, 30, 40)]].concat();
+        assert_eq!(limit(&[(Queue, 0, 100), (Device, 0, 98)]), Part::Device);
+        assert_eq!(limit(&decoding), Part::AllWorkers);
+        assert_eq!(limit(&sharing), Part::SomeWorkers);
+        assert_eq!(limit(&[(Queue, 0, 100), (Device, 60, 100)]), Part::Waiting);
         assert_eq!(
             limit(&[(Queue, 0, 10), (Device, 0, 10), (Queue, 90, 100)]),
-            Limit::Asking
+            Part::Unasked
         );
     }
 
     #[test]
     fn jobs_in_a_row_are_one_worker() {
         let times = measure(&trace(&[(Queue, 0, 30), (Decode, 0, 10), (Decode, 10, 20)]));
-        assert_eq!((times.workers, times.decode.most), (1, 1));
-        assert_eq!(times.all_workers_ns, 20_000);
+        assert_eq!((times.workers, times.of(Decode).most), (1, 1));
+        assert_eq!(times.parts_ns[Part::AllWorkers as usize], 20);
         assert_eq!(times.stalls.len(), 1);
-    }
-
-    #[test]
-    fn jobs_that_overlap_for_a_moment_are_one_worker() {
-        let jobs: Vec<(Lane, u64, u64)> = (0..10)
-            .map(|index| (Decode, index * 10_000, (index + 1) * 10_000 + 1))
-            .collect();
-        assert_eq!(measure(&trace(&jobs)).workers, 1);
+        // Also where they overlap for a moment.
+        let job = |index: u64| (Decode, index * 10_000, (index + 1) * 10_000 + 1);
+        assert_eq!(
+            measure(&trace(&(0..10).map(job).collect::<Vec<_>>())).workers,
+            1
+        );
     }
 
     proptest! {
@@ -386,22 +347,16 @@ mod tests {
         fn the_parts_make_the_whole(
             spans in prop::collection::vec((0u8..3, 0u64..1000, 0u64..100), 0..60)
         ) {
-            let spans: Vec<(Lane, u64, u64)> = spans
-                .into_iter()
-                .map(|(lane, start, length)| {
-                    ([Queue, Device, Decode][usize::from(lane)], start, start + length)
-                })
-                .collect();
-            let trace = trace(&spans);
+            let lanes = [Queue, Device, Decode];
+            let span = |(lane, start, length)| (lanes[usize::from(lane)], start, start + length);
+            let trace = trace(&spans.into_iter().map(span).collect::<Vec<_>>());
             let times = measure(&trace);
-            let parts: u64 = times.parts().iter().map(|part| part.2).sum();
-            let lasts = |it: &&Span| it.end_ns > it.start_ns;
-            let lasting: Vec<&Span> = trace.spans.iter().filter(lasts).collect();
             // Spans of no length at the ends stretch the whole and are in no part.
-            let last = lasting.iter().map(|it| it.end_ns).max().unwrap_or(times.start_ns);
-            prop_assert_eq!(parts, last - times.start_ns);
-            let busy = times.device_alone_ns + times.both_ns;
-            prop_assert_eq!(busy, times.device.busy_ns);
+            let lasting = trace.spans.iter().filter(|it| it.length_ns() > 0);
+            let last = lasting.map(|it| it.end_ns).max().unwrap_or(times.start_ns);
+            prop_assert_eq!(times.parts_ns.iter().sum::<u64>(), last - times.start_ns);
+            let busy = times.parts_ns[Part::Device as usize] + times.parts_ns[Part::Both as usize];
+            prop_assert_eq!(busy, times.of(Device).busy_ns);
             prop_assert!(!times.words().is_empty());
         }
     }

@@ -79,22 +79,12 @@ impl Builder {
             .filter(|end| u32::try_from(*end).is_ok());
         let Some(end) = end else {
             let cause = "a blob has at most 4 GiB";
-            return Err(Error::new(
-                ErrorKind::Limit,
-                start as u64,
-                count as u64,
-                cause,
-            ));
+            return fail(ErrorKind::Limit, start, count, cause);
         };
         let more = end - self.bytes.len();
         if self.bytes.try_reserve(more).is_err() {
             let cause = "no memory for the blob";
-            return Err(Error::new(
-                ErrorKind::OutOfMemory,
-                start as u64,
-                more as u64,
-                cause,
-            ));
+            return fail(ErrorKind::OutOfMemory, start, more, cause);
         }
         self.bytes.resize(end, 0);
         Ok(start)
@@ -117,7 +107,7 @@ impl Builder {
     ) -> Result<()> {
         if self.depth > BLOB_DEPTH_MAX {
             let cause = "records are nested too deep";
-            return Err(Error::new(ErrorKind::Limit, at as u64, 0, cause));
+            return fail(ErrorKind::Limit, at, 0, cause);
         }
         let start = self.reserve::<T>(count)?;
         self.put(at, &((start - at) as u32).to_le_bytes());
@@ -126,6 +116,11 @@ impl Builder {
         self.depth -= 1;
         result
     }
+}
+
+#[cold]
+fn fail<T>(kind: ErrorKind, at: usize, len: usize, cause: &'static str) -> Result<T> {
+    Err(Error::new(kind, at as u64, len as u64, cause))
 }
 
 impl Build<Text> for str {
@@ -147,12 +142,7 @@ impl<T: Record, U: Build<T>> Build<Array<T>> for [U] {
         }
         let Ok(count) = u32::try_from(self.len()) else {
             let cause = "an array has less than 2^32 elements";
-            return Err(Error::new(
-                ErrorKind::Limit,
-                at as u64,
-                self.len() as u64,
-                cause,
-            ));
+            return fail(ErrorKind::Limit, at, self.len(), cause);
         };
         builder.put(at + 4, &count.to_le_bytes());
         builder.own::<T>(at, self.len(), |builder, at| {

@@ -23,61 +23,28 @@ pub unsafe trait StableBytes {
     fn stable(&self) -> &[u8];
 }
 
-// SAFETY: a vector's memory does not move with the vector.
-unsafe impl StableBytes for Vec<u8> {
-    #[inline]
-    fn stable(&self) -> &[u8] {
-        self
-    }
+macro_rules! stable {
+    ($($memory:ty),*) => {$(
+        // SAFETY: the memory is not in the value itself, so it does not move with it; only an
+        // exclusive reference to the value can change it, and none to what is shared or borrowed.
+        unsafe impl StableBytes for $memory {
+            #[inline]
+            fn stable(&self) -> &[u8] {
+                self
+            }
+        }
+    )*};
 }
 
-// SAFETY: a box's memory does not move with the box.
-unsafe impl StableBytes for Box<[u8]> {
-    #[inline]
-    fn stable(&self) -> &[u8] {
-        self
-    }
-}
-
-// SAFETY: what is shared does not move and cannot be changed.
-unsafe impl StableBytes for Arc<[u8]> {
-    #[inline]
-    fn stable(&self) -> &[u8] {
-        self
-    }
-}
-
-// SAFETY: what is borrowed for reading does not move and is not changed.
-unsafe impl StableBytes for &[u8] {
-    #[inline]
-    fn stable(&self) -> &[u8] {
-        self
-    }
-}
-
-// SAFETY: a buffer's memory belongs to its pool and does not move.
-unsafe impl StableBytes for Buffer {
-    #[inline]
-    fn stable(&self) -> &[u8] {
-        self
-    }
-}
-
-// SAFETY: the words lie in a vector.
-unsafe impl StableBytes for AlignedBytes {
-    #[inline]
-    fn stable(&self) -> &[u8] {
-        self
-    }
-}
-
-// SAFETY: what is shared does not move and cannot be changed.
-unsafe impl StableBytes for Arc<AlignedBytes> {
-    #[inline]
-    fn stable(&self) -> &[u8] {
-        self
-    }
-}
+stable!(
+    Vec<u8>,
+    Box<[u8]>,
+    Arc<[u8]>,
+    &[u8],
+    Buffer,
+    AlignedBytes,
+    Arc<AlignedBytes>
+);
 
 /// Bytes aligned as blobs need them.
 #[derive(Clone, PartialEq, Eq)]

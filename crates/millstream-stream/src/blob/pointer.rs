@@ -226,28 +226,22 @@ fn is_utf8(bytes: &[u8]) -> bool {
     bytes.is_ascii() || std::str::from_utf8(bytes).is_ok()
 }
 
-impl<T: Record + fmt::Debug> fmt::Debug for Ref<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        (**self).fmt(f)
-    }
+/// Shows what a pointer leads to.
+macro_rules! debug_as_target {
+    ($([$($bounds:tt)*] $pointer:ty, $target:ident;)*) => {$(
+        impl<$($bounds)*> fmt::Debug for $pointer {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.$target().fmt(f)
+            }
+        }
+    )*};
 }
 
-impl<T: Record + fmt::Debug> fmt::Debug for Maybe<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.get().fmt(f)
-    }
-}
-
-impl<T: Record + fmt::Debug> fmt::Debug for Array<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.as_slice().fmt(f)
-    }
-}
-
-impl fmt::Debug for Text {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.as_str().fmt(f)
-    }
+debug_as_target! {
+    [T: Record + fmt::Debug] Ref<T>, deref;
+    [T: Record + fmt::Debug] Maybe<T>, get;
+    [T: Record + fmt::Debug] Array<T>, as_slice;
+    [] Text, as_str;
 }
 
 #[cfg(test)]

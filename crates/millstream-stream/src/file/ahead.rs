@@ -69,20 +69,10 @@ impl FileStream {
             self.read_ahead(&mut batch, 0)?;
         }
         batch.submit();
-        let Some(mut first) = self.ahead.take() else {
-            unreachable!("a window was requested, or was on its way")
-        };
-        match first.ticket.wait() {
-            Ok(buffer) => {
-                self.window_start = look_at(&mut self.cursor, buffer, first.offset, position);
-                Ok(())
-            }
-            Err(error) => {
-                self.ahead.clear();
-                self.cursor.go(position, 0);
-                Err(self.handle.error(error, first.offset, first.len))
-            }
-        }
+        let read = self.ahead.wait(&mut self.cursor, position);
+        self.window_start =
+            read.map_err(|lost| self.handle.error(lost.error, lost.offset, lost.len))?;
+        Ok(())
     }
 
     /// Reads at least one byte into `into`, which is not empty, unless the file ends here; returns

@@ -54,7 +54,6 @@ impl FileStream {
 
     /// Moves to a position inside the current buffer; returns whether it is inside.
     pub(super) fn seek_within(&mut self, position: u64) -> bool {
-        let at = position.wrapping_sub(self.cursor.base());
         let (start, end) = match self.doing {
             Doing::Reading => (self.window_start, self.cursor.read_end()),
             Doing::Writing => {
@@ -63,11 +62,7 @@ impl FileStream {
             }
             Doing::Nothing => (0, 0),
         };
-        let inside = end > 0 && start as u64 <= at && at <= end as u64;
-        if inside {
-            self.cursor.set_at(at as usize);
-        }
-        inside
+        self.cursor.seek_within(start..=end, position)
     }
 
     /// Writes what the buffer holds, and leaves the cursor without a buffer at the same position.

@@ -24,6 +24,7 @@ use crate::ids::Id;
 use crate::park::StorageThread;
 use crate::priority::Priority;
 use crate::request::Stored;
+use crate::sink::{DevicePart, DevicePlace, PartForm, PartTask};
 
 /// A codec of the application, for ids from 0x80 on. Its methods are called on worker threads,
 /// except [`Codec::raw_len`] and [`Codec::stream`]; a panic fails the request and nothing else.
@@ -125,6 +126,8 @@ pub(crate) enum Method {
     Unit(Unit),
     /// The application's codec.
     Application(Arc<dyn Codec>),
+    /// Not here: a device takes the bytes.
+    Device(DevicePlace),
 }
 
 /// A block of a table: where it is, and the checksum of its stored bytes.
@@ -235,10 +238,7 @@ impl Job {
     /// The user data of its request.
     #[must_use]
     pub fn user_data(&self) -> u64 {
-        match self.task.as_ref().map(|task| &task.task) {
-            Some(Task::Decode(task)) => task.user_data,
-            _ => 0,
-        }
+        self.decode_task().map_or(0, |task| task.user_data)
     }
 
     /// The priority of its request.
@@ -252,7 +252,7 @@ impl Job {
     /// for other jobs.
     pub fn stored_and_raw(&mut self) -> (&[u8], &mut [u8]) {
         match self.task.as_mut().map(|task| &mut task.task) {
-            Some(Task::Decode(task)) if !matches!(task.source, JobSource::External(..)) => {
+            Some(Task::Decode(task)) if task.is_in_memory() => {
                 let DecodeTask {
                     source,
                     start,
@@ -273,6 +273,13 @@ impl Job {
         self.end(result);
     }
 
+    fn decode_task(&self) -> Option<&DecodeTask> {
+        match self.task.as_ref().map(|task| &task.task) {
+            Some(Task::Decode(task)) => Some(task),
+            _ => None,
+        }
+    }
+
     fn end(&mut self, result: Result<usize, Error>) {
         if let Some(task) = self.task.take() {
             let now = Instant::now();
@@ -283,6 +290,26 @@ impl Job {
             };
             self.sink.job_finished(ended_by_hand(task, result, ran));
         }
+    }
+}
+
+impl PartTask for Job {
+    fn bytes(&self) -> &[u8] {
+        let task = self.decode_task();
+        task.map_or(&[], |task| task.source.slice(task.start, task.len))
+    }
+
+    fn priority(&self) -> Priority {
+        Job::priority(self)
+    }
+
+    fn user_data(&self) -> u64 {
+        Job::user_data(self)
+    }
+
+    fn end(mut self: Box<Self>, result: Result<(), Error>) {
+        let len = self.decode_task().map_or(0, |task| task.raw.len);
+        Job::end(&mut self, result.map(|()| len));
     }
 }
 
@@ -321,24 +348,39 @@ pub(crate) fn ended_by_hand(task: JobTask, result: Result<usize, Error>, ran: Ra
     }
 }
 
+/// Who takes a block to end it later.
+enum Later {
+    Codec(Arc<dyn Codec>),
+    Device(DevicePlace),
+}
+
 /// Runs a job and hands its result to its sink.
 pub(crate) fn run_job(mut job: Job, scratch: &mut Scratch) {
-    let application = match job.task.as_ref().map(|task| &task.task) {
-        Some(Task::Decode(task)) => match &task.method {
-            Method::Application(codec) => Some(Arc::clone(codec)),
-            _ => None,
-        },
+    let later = job.decode_task().and_then(|task| match &task.method {
+        Method::Application(codec) => Some(Later::Codec(Arc::clone(codec))),
+        Method::Device(place) => Some(Later::Device(place.clone())),
         _ => None,
-    };
-    if let Some(codec) = application {
+    });
+    if let Some(later) = later {
         if let Err(error) = prepare_job(&mut job) {
             job.end(Err(error));
             return;
         }
         let _on = StorageThread::enter();
-        match guard(|| codec.defer(job)) {
+        let deferred = guard(|| match later {
+            Later::Codec(codec) => codec.defer(job),
+            Later::Device(place) => {
+                place.sink.take(DevicePart {
+                    task: Box::new(job),
+                    form: place.form,
+                    raw: place.raw,
+                });
+                None
+            }
+        });
+        match deferred {
             Some(Some(back)) => job = back,
-            // The codec keeps it, or dropped it while it panicked, which failed its request.
+            // It is kept, or was dropped by a panic, which failed its request.
             Some(None) | None => return,
         }
     }
@@ -351,7 +393,14 @@ pub(crate) fn run_job(mut job: Job, scratch: &mut Scratch) {
 fn prepare_job(job: &mut Job) -> Result<(), Error> {
     match job.task.as_mut().map(|task| &mut task.task) {
         Some(Task::Decode(task)) => {
-            prepare(task).map_err(|(error, path)| task.at_block(error, path))
+            prepare(task).map_err(|(error, path)| task.at_block(error, path))?;
+            match &task.method {
+                Method::Device(place) if place.form == PartForm::Raw => {
+                    let fits = exactly(task.len, task.raw.len);
+                    fits.map_err(|error| task.at_block(error, None))
+                }
+                _ => Ok(()),
+            }
         }
         _ => Ok(()),
     }
@@ -430,6 +479,11 @@ fn exactly(written: usize, declared: usize) -> Result<(), Error> {
 }
 
 impl DecodeTask {
+    /// Whether its stored bytes are in memory, and its raw bytes are to be.
+    fn is_in_memory(&self) -> bool {
+        !matches!(self.source, JobSource::External(..)) && !matches!(self.method, Method::Device(_))
+    }
+
     /// The same error, about this block if it is one of a table.
     fn at_block(&self, error: Error, path: Option<Arc<Path>>) -> Error {
         match self.block {
@@ -499,6 +553,11 @@ fn decode(task: &mut DecodeTask, scratch: &mut Scratch) -> JobOutcome {
             let decoded = codec.decode(stored, raw);
             decoded.map_err(|cause| Error::new(ErrorKind::Application, cause))
         }),
+        // The application's codec returned a job that it was not given.
+        Method::Device(_) => Err(Error::new(
+            ErrorKind::Application,
+            "the codec returned another job",
+        )),
     };
     let result = result.and_then(|written| exactly(written, task.raw.len));
     JobOutcome::Decoded(result.map_err(|error| task.at_block(error, None)))
@@ -552,7 +611,7 @@ fn scatter(mut rest: &[u8], to: &mut [Lent]) {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(model)))]
 mod tests {
     use super::*;
     use millstream_codec::{CodecError, Progress};

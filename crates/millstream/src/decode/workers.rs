@@ -15,7 +15,7 @@ use millstream_io::ThreadSettings;
 
 use crate::decode::jobs::{Job, run_job};
 use crate::park::StorageThread;
-use crate::priority::{Guard, PRIORITIES, Priority};
+use crate::priority::{Guard, PRIORITIES, Priorities, Priority};
 
 /// Jobs that a worker takes at a time, at most.
 const TAKE_MAX: usize = 8;
@@ -33,9 +33,10 @@ struct State {
 impl State {
     fn pop(&mut self) -> Option<Job> {
         let State { lists, guard, .. } = self;
-        let priority = guard.next(|priority| !lists[priority as usize].is_empty())?;
+        let waiting = Priorities::of(|priority| !lists[priority as usize].is_empty());
+        let priority = guard.next(waiting, |_| true)?;
         let job = lists[priority as usize].pop_front();
-        guard.served(priority, |lower| !lists[lower as usize].is_empty());
+        guard.served(priority, waiting);
         self.waiting -= 1;
         job
     }

@@ -1,8 +1,10 @@
 //! What comes back: completions of operations, results of jobs, timeouts.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use millstream_io::Completion;
+use millstream_io::error::guard;
 
 use super::columns::flag;
 use super::{Engine, Flow, What};
@@ -11,10 +13,11 @@ use crate::destination::{Memory, MemoryKind};
 use crate::error::{Error, ErrorKind};
 use crate::ids::Id;
 use crate::request::Verb;
-use crate::staging::{Context, Landing, Step, give_to, moved};
+use crate::sink::DeviceSink;
+use crate::staging::{Context, RawMemory, Staged, Step, give_to, moved};
 use crate::state::{Event, State};
 use crate::trace::Lane as TraceLane;
-use crate::transfers::{Block, Lane, Meaning, Quarantine};
+use crate::transfers::{Block, Finished, Lane, Meaning, Members, NO_WINDOW, Quarantine};
 
 impl Engine {
     pub(super) fn complete_all(&mut self) {
@@ -28,10 +31,26 @@ impl Engine {
     /// An operation has completed.
     #[inline]
     fn complete(&mut self, completion: Completion) {
-        let block = self.transfers.block(&completion);
+        let (block, whole) = self.transfers.look(&completion);
+        let (want, lane, file) = (block.want, block.lane, block.file);
         let moved = completion.moved().unwrap_or(0);
-        self.shared.counters.stored_bytes.add(moved.min(block.want));
+        self.shared.counters.stored_bytes.add(moved.min(want));
         self.rate.bytes += moved;
+        if lane == Lane::Cached {
+            let copied = completion.moved().ok().map(|_| whole);
+            self.files.at(file).streak.copied(copied);
+            self.shared.counters.copied_operations.add(u64::from(whole));
+        }
+        match whole {
+            true => self.finish_operation(completion.id, Ok(())),
+            false => self.complete_short(completion),
+        }
+    }
+
+    /// An operation has completed without all its bytes.
+    #[cold]
+    fn complete_short(&mut self, completion: Completion) {
+        let block = *self.transfers.look(&completion).0;
         let (cols, side, files) = (&self.cols, &self.side, &mut self.files);
         let way = || {
             let file = files.at(block.file);
@@ -45,66 +64,81 @@ impl Engine {
             let col = &cols[id.index() as usize];
             side.is_live(id) && col.generation == id.generation() && col.ending.is_none()
         };
-        let meaning = self.transfers.complete(&completion, way, wanted);
-        if block.lane == Lane::Cached {
-            let whole = completion.moved().ok();
-            let whole = whole.map(|_| matches!(meaning, Meaning::Done));
-            self.files.at(block.file).streak.copied(whole);
-            let copied = u64::from(whole == Some(true));
-            self.shared.counters.copied_operations.add(copied);
-        }
-        match meaning {
-            Meaning::Done => self.finish_operation(completion.id, &block, Ok(())),
+        match self.transfers.complete(&completion, way, wanted) {
             Meaning::Continued => self.shared.counters.retried_operations.add(1),
             Meaning::DirectRefused => {
                 self.shared.counters.retried_operations.add(1);
                 self.files.at(block.file).refuse_direct();
             }
-            Meaning::Apart => self.finish_operation(completion.id, &block, Err(None)),
-            Meaning::Failed(error) => {
-                self.finish_operation(completion.id, &block, Err(Some(error)));
-            }
+            Meaning::Apart => self.operation_failed(completion.id, None),
+            Meaning::Failed(error) => self.operation_failed(completion.id, Some(error)),
         }
+    }
+
+    #[cold]
+    fn operation_failed(&mut self, id: u64, error: Option<Error>) {
+        self.finish_operation(id, Err(error));
     }
 
     /// An operation is over. `Err(None)`: its bytes did not come, and its members try again.
-    #[inline]
-    fn finish_operation(&mut self, id: u64, block: &Block, result: Result<(), Option<Error>>) {
-        let finished = self.transfers.finish(id);
-        for place in 0..finished.members.len() {
-            let (member, bytes) = finished.members[place];
-            if !self.is_known(member) {
-                self.quarantine_back(member, 1, 0);
-                continue;
+    #[inline(always)]
+    fn finish_operation(&mut self, id: u64, result: Result<(), Option<Error>>) {
+        let Finished {
+            block,
+            members,
+            started_ns,
+        } = self.transfers.finish(id);
+        match members {
+            Members::One(member) => {
+                self.member_back(member, block.want, started_ns, &block, result);
             }
-            let index = member.index();
-            if self.shared.recorder.is_on() {
-                let start_ns = finished.started_ns;
-                self.trace(TraceLane::Device, start_ns, self.now_ns, bytes, index);
+            Members::Many(merged) => {
+                for (member, bytes) in &merged.requests {
+                    self.member_back(*member, *bytes, started_ns, &block, result.clone());
+                }
             }
-            let flow = self.operation_back(index, block, result.clone());
-            self.follow(index, flow);
         }
-        self.transfers.recycle(finished);
-        self.operation_left(block);
+        self.operation_left(&block);
+    }
+
+    /// A request has one operation less.
+    #[inline(always)]
+    fn member_back(
+        &mut self,
+        member: Id,
+        bytes: u64,
+        started_ns: u64,
+        block: &Block,
+        result: Result<(), Option<Error>>,
+    ) {
+        if !self.is_known(member) {
+            return self.quarantine_back(member, 1, 0);
+        }
+        let index = member.index();
+        if self.shared.recorder.is_on() {
+            self.trace(TraceLane::Device, started_ns, self.now_ns, bytes, index);
+        }
+        let flow = self.operation_back(index, block, result);
+        self.follow(index, flow);
     }
 
     /// A device has one operation less.
-    #[inline]
+    #[inline(always)]
     pub(super) fn operation_left(&mut self, block: &Block) {
-        if block.mount == 0 {
-            self.scheduler.returned(block.priority, block.want);
+        match block.mount {
+            0 => self.scheduler.returned(block.priority, block.want),
+            mount => {
+                let waiting = self.files.left_mount(mount).into_iter();
+                self.events.extend(waiting.map(|id| (id, What::Released)));
+            }
         }
-        let (closed, waiting) = self.files.operation_done(block.file, block.mount);
-        let released = waiting.into_iter().map(|id| (id, What::Released));
-        self.events.extend(released);
-        if closed {
+        if self.files.operation_done(block.file) {
             self.finish_file(block.file);
         }
     }
 
     /// An operation of a request is back.
-    #[inline]
+    #[inline(always)]
     fn operation_back(
         &mut self,
         index: u32,
@@ -114,7 +148,7 @@ impl Engine {
         let col = &mut self.cols[index as usize];
         assert!(col.operations > 0, "a request counts its operations");
         col.operations -= 1;
-        let staged = block.window != crate::transfers::NO_WINDOW;
+        let staged = block.window != NO_WINDOW;
         if staged {
             let extra = self.extras[index as usize].as_mut();
             let staged = extra.and_then(|extra| extra.staged.as_mut());
@@ -122,7 +156,6 @@ impl Engine {
                 .expect("a staged request")
                 .operation_back(block.window);
         }
-        let col = &mut self.cols[index as usize];
         if col.ending.is_some() {
             return self.after_out(index);
         }
@@ -262,7 +295,7 @@ impl Engine {
     fn land_staged(&mut self, index: u32, landed: u64) -> Result<bool, Error> {
         let kind = self.memory_kind(index);
         let staged = self.staged(index).expect("a staged request");
-        if staged.has_landing() {
+        if staged.has_memory() {
             return Ok(true);
         }
         let (raw_len, skip) = staged.raw_and_skip();
@@ -285,26 +318,40 @@ impl Engine {
                 format!("{landed} bytes must land, and the destination has room for {room}");
             return Err(Error::new(ErrorKind::DestinationTooSmall, cause));
         }
-        let landing = self.landing(index, kind, raw_len, (skip, landed))?;
+        let memory = self.memory(index, kind, raw_len, (skip, landed))?;
         if let Some(staged) = &mut self.extra(index).staged {
-            staged.land(landing);
+            staged.set_memory(memory);
         }
         Ok(true)
     }
 
     /// Where raw bytes land: in the memory itself, or gathered first.
-    fn landing(
+    fn memory(
         &mut self,
         index: u32,
         kind: MemoryKind,
         raw_len: u64,
         (skip, landed): (u64, u64),
-    ) -> Result<Landing, Error> {
+    ) -> Result<RawMemory, Error> {
         let len = usize::try_from(raw_len).expect("checked against the address space");
         let (start, shown) = (skip as usize, usize::try_from(landed).expect("as above"));
         if kind == MemoryKind::Pool {
             let buffer = self.shared.buffers.take(len)?;
             self.side.set_memory(index, Memory::Buffer(buffer));
+        }
+        if let Some(sink) = self.device_of(index) {
+            let staged = self.staged(index).expect("a staged request");
+            let suits = guard(|| staged.suits(&*sink)).unwrap_or(false);
+            let gathered = match suits {
+                true => None,
+                false => Some(self.shared.buffers.take(len)?),
+            };
+            let base = gathered.as_ref().map(|gathered| gathered.base());
+            return Ok(RawMemory {
+                base: base.unwrap_or(std::ptr::null_mut()),
+                gathered,
+                device: Some(sink),
+            });
         }
         let cut = landed < raw_len;
         let direct = match self.memory_kind(index) {
@@ -325,34 +372,48 @@ impl Engine {
             _ => None,
         };
         match direct {
-            Some(base) => Ok(Landing {
+            Some(base) => Ok(RawMemory {
                 base,
                 gathered: None,
+                device: None,
             }),
             None => {
                 let gathered = self.shared.buffers.take(len)?;
-                Ok(Landing {
+                Ok(RawMemory {
                     base: gathered.base(),
                     gathered: Some(gathered),
+                    device: None,
                 })
             }
         }
     }
 
+    /// The device that a request's bytes are for.
+    fn device_of(&mut self, index: u32) -> Option<Arc<dyn DeviceSink>> {
+        if self.memory_kind(index) != MemoryKind::Device {
+            return None;
+        }
+        match self.side.memory(index) {
+            Memory::Device(sink) => Some(Arc::clone(sink)),
+            _ => None,
+        }
+    }
+
     /// All raw bytes are there: those that were gathered are copied to their destinations.
     fn staged_done(&mut self, index: u32) -> Flow {
+        if !self.staged(index).is_some_and(Staged::is_gathered) {
+            return Flow::End(None);
+        }
+        let user_data = self.side.peek(index).user_data;
+        let pieces = self.pieces(index);
         let extra = self.extras[index as usize].as_mut();
         let staged = extra.and_then(|extra| extra.staged.as_mut());
-        let gathered = staged.expect("a staged request").take_gathered();
-        let Some(from) = gathered else {
-            return Flow::End(None);
-        };
-        let to = self.pieces(index);
+        let task = staged.expect("a staged request").scatter(user_data, pieces);
         let col = &mut self.cols[index as usize];
         if col.state != State::Working {
             col.state.on(Event::Work);
         }
-        self.give_job(index, Task::Scatter(from, to));
+        self.give_job(index, task);
         Flow::Wait
     }
 
@@ -502,11 +563,11 @@ impl Engine {
         let kind = self.memory_kind(index);
         // Operations of staged requests write to windows, which are ours.
         let untouched = staged && jobs == 0;
-        if kind == MemoryKind::Borrowed && !untouched {
+        if matches!(kind, MemoryKind::Borrowed | MemoryKind::Device) && !untouched {
             return false;
         }
         let bytes = match kind {
-            MemoryKind::Borrowed | MemoryKind::None => 0,
+            MemoryKind::Borrowed | MemoryKind::None | MemoryKind::Device => 0,
             _ => self.side.memory(index).room(),
         };
         let bytes = if lost || bytes == u64::MAX { 0 } else { bytes };
@@ -516,7 +577,7 @@ impl Engine {
         }
         let keeps = matches!(
             kind,
-            MemoryKind::Borrowed | MemoryKind::None | MemoryKind::Pool
+            MemoryKind::Borrowed | MemoryKind::None | MemoryKind::Pool | MemoryKind::Device
         );
         let memory = match keeps || untouched {
             true => Memory::None,
@@ -550,6 +611,6 @@ impl Engine {
     }
 }
 
-fn staged_waits(staged: Option<&crate::staging::Staged>) -> bool {
-    staged.is_some_and(crate::staging::Staged::restarts)
+fn staged_waits(staged: Option<&Staged>) -> bool {
+    staged.is_some_and(Staged::restarts)
 }

@@ -146,7 +146,9 @@ impl Engine {
                 let span = self.side.memory(index).span()?;
                 lent(span.pointer, span.len)?
             }
-            MemoryKind::Pieces | MemoryKind::Supply | MemoryKind::None => return None,
+            MemoryKind::Pieces | MemoryKind::Supply | MemoryKind::Device | MemoryKind::None => {
+                return None;
+            }
         };
         let token = Arc::default();
         let extra = self.extra(index);
@@ -234,7 +236,7 @@ impl Engine {
         } = self.calls.remove(done.id);
         self.answer_of(kind, request, done.answer);
         if let Some(file) = file
-            && self.files.operation_done(file, 0).0
+            && self.files.operation_done(file)
         {
             self.finish_file(file);
         }
@@ -269,7 +271,7 @@ impl Engine {
             self.offer_answered(id, answer.read.take(), answer.spent_ns);
         }
         // Held until its waiters were told: the completion of the last would let go of it.
-        self.files.hold(file);
+        self.files.at(file).hold();
         if self.files.open_done(file, &answer) {
             let waiters = std::mem::take(&mut self.files.at(file).waiters);
             let ready = waiters.into_iter().map(|id| (id, What::FileReady));
@@ -281,7 +283,7 @@ impl Engine {
             ));
         }
         self.handle_events();
-        if self.files.release(file) {
+        if self.files.release(file, false) {
             self.finish_file(file);
         }
     }
@@ -423,7 +425,6 @@ impl Engine {
         let call = match std::mem::take(&mut extra.rare.work) {
             Work::Rename { from, to } => Call::Rename { from, to },
             Work::Remove { path } => Call::Remove { path },
-            Work::Commit(beside) => Call::Commit(beside),
             Work::Replace { path } => {
                 let len = usize::try_from(body.len).expect("it is in memory");
                 let content = Segment::new(body.pointer, len);

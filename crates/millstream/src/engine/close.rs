@@ -79,7 +79,7 @@ impl Engine {
         for descriptor in descriptors.drain(..) {
             self.close_descriptor(descriptor);
         }
-        self.push_all();
+        self.push_all(true);
     }
 
     fn held(&mut self) -> CloseReport {
@@ -169,7 +169,7 @@ impl Engine {
             self.abandon_operation(id);
         }
         self.complete_all();
-        self.push_all();
+        self.push_all(true);
     }
 
     /// An operation that never comes back: its requests end as broken, unless their memory is

@@ -44,42 +44,30 @@ impl Engine {
     /// Ends a request. Nothing looks at its slot afterwards.
     #[inline]
     pub(super) fn finish(&mut self, index: u32, error: Option<Error>) {
-        let bytes = match error {
-            None => self.landed_bytes(index),
-            Some(_) => 0,
+        let (error, bytes) = match error {
+            None => (None, self.landed_bytes(index)),
+            Some(error) => (Some(self.describe(index, error)), 0),
         };
-        let error = error.map(|error| self.describe(index, error));
         let kind = error.as_ref().map(Error::kind);
         if self.shared.recorder.is_on() {
             self.trace_request(index, bytes);
         }
-        let deadline_ns = self.deadline_ns(index);
         let col = &mut self.cols[index as usize];
         assert!(!col.is_out(), "a request ends with nothing out");
         col.state.on(Event::End);
         let (queue, sequence, flags) = (u32::from(col.queue), col.sequence, col.flags);
         let key = held_key(col.priority, col.arrival);
         let latency = self.now_ns.saturating_sub(col.submitted_ns);
-        self.shared.counters.latency[col.priority as usize].add(latency);
-        count_end(
-            &self.shared.counters,
-            kind,
-            bytes,
-            self.now_ns > deadline_ns,
-        );
-        if flags & flag::EXTRA != 0 {
-            self.drop_extra(index);
-        }
+        let counters = &self.shared.counters;
+        counters.latency[col.priority as usize].add(latency);
+        count_end(counters, kind, bytes);
         if flags & flag::HOLDS != 0 {
             self.release_file(index, flags, error.as_ref());
         }
-        let mut charged = 0;
-        if flags & flag::USUAL != 0 {
-            let usual = self.side.usual(index);
-            charged = usual.charged;
-            let group = usual.group.take();
-            self.groups.extend(group.map(|group| (group, kind, bytes)));
-        }
+        let charged = match flags & (flag::EXTRA | flag::USUAL) {
+            0 => 0,
+            _ => self.drop_extra(index, flags, kind, bytes),
+        };
         let state = self.queues.touch(queue);
         if !state.held.is_empty() {
             state.held.remove(&key);
@@ -91,7 +79,7 @@ impl Engine {
             state.shared.record_failure(sequence, error);
         }
         let ended = self.side.end(index, bytes, error);
-        self.queues.state(queue).completed(sequence, charged, ended);
+        state.completed(sequence, charged, ended);
     }
 
     /// Raw bytes that landed, or bytes that were written.
@@ -144,18 +132,35 @@ impl Engine {
             .then_some(&extra.rare)
     }
 
-    /// Gives back what few requests have: timer, windows, a share of what fences may hold.
+    /// Gives back what few requests have: timer, windows, a share of what fences may hold; tells
+    /// the group. The bytes that its queue had charged.
     #[cold]
-    pub(super) fn drop_extra(&mut self, index: u32) {
-        self.timers.remove(index);
-        let Some(extra) = self.extras[index as usize].take() else {
-            return;
-        };
-        if let Some(staged) = extra.staged {
-            self.gated_bytes -= staged.gated_bytes;
-            staged.release(&mut self.arena);
+    pub(super) fn drop_extra(
+        &mut self,
+        index: u32,
+        flags: u8,
+        kind: Option<ErrorKind>,
+        bytes: u64,
+    ) -> u64 {
+        let mut charged = 0;
+        if flags & flag::USUAL != 0 {
+            let missed = self.now_ns > self.usual_deadline_ns(index);
+            let counters = &self.shared.counters;
+            counters.deadlines_missed.add(u64::from(missed));
+            let usual = self.side.usual(index);
+            charged = usual.charged;
+            let group = usual.group.take();
+            self.groups.extend(group.map(|group| (group, kind, bytes)));
         }
-        self.cols[index as usize].flags &= !flag::EXTRA;
+        if flags & flag::EXTRA != 0 {
+            self.timers.remove(index);
+            let extra = self.extras[index as usize].take();
+            if let Some(staged) = extra.and_then(|extra| extra.staged) {
+                self.gated_bytes -= staged.gated_bytes;
+                staged.release(&mut self.arena);
+            }
+        }
+        charged
     }
 
     /// A request lets go of its file.
@@ -163,15 +168,12 @@ impl Engine {
     pub(super) fn release_file(&mut self, index: u32, flags: u8, error: Option<&Error>) {
         let body = self.side.peek(index);
         let (file, epoch) = (body.file.0.index(), body.room);
-        if flags & flag::ATTACHED != 0 {
-            self.files.detach(file);
-        }
         if flags & flag::WRITES != 0 {
             let syncs = self.files.at(file).write_completed(epoch, error);
             let due = syncs.into_iter().map(|id| (id, What::Released));
             self.events.extend(due);
         }
-        if self.files.release(file) {
+        if self.files.release(file, flags & flag::ATTACHED != 0) {
             self.finish_file(file);
         }
     }
@@ -227,8 +229,7 @@ impl Engine {
 }
 
 #[inline]
-fn count_end(counters: &Counters, kind: Option<ErrorKind>, bytes: u64, missed: bool) {
-    counters.deadlines_missed.add(u64::from(missed));
+fn count_end(counters: &Counters, kind: Option<ErrorKind>, bytes: u64) {
     match kind {
         None => {
             counters.done.add(1);

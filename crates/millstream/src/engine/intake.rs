@@ -53,13 +53,14 @@ impl Engine {
     fn take_parcel(&mut self, queue: u32, parcel: &mut Parcel, from: usize, to: usize) {
         let submitted_ns = self.shared.to_ns(parcel.at);
         let real = parcel.indices[from..to].iter().filter(|i| **i != FIFO);
-        if let Some(most) = real.copied().max()
-            && self.cols.len() <= most as usize
-        {
+        let (count, most) = real.fold((0, 0), |(count, most), index| (count + 1, most.max(*index)));
+        if self.cols.len() <= most as usize {
             let len = (most as usize + 1).next_multiple_of(1024);
             self.cols.resize_with(len, Col::default);
             self.extras.resize_with(len, || None);
         }
+        self.queues.state(queue).live += count;
+        self.shared.counters.requests.add(u64::from(count));
         let mut sequence = parcel.first_sequence + from as u64;
         for place in from..to {
             let index = parcel.indices[place];
@@ -91,12 +92,11 @@ impl Engine {
     /// A request is taken in.
     #[inline]
     fn arrive(&mut self, queue: u32, index: u32, sequence: u64, submitted_ns: u64) {
-        let head = self.side.head(index);
-        let len = self.side.peek(index).len;
+        let (head, body) = self.side.live(index);
         let col = &mut self.cols[index as usize];
         assert!(col.state == State::Free, "a slot arrives once");
         *col = Col {
-            len,
+            len: body.len,
             sequence,
             submitted_ns,
             arrival: self.arrivals,
@@ -109,7 +109,6 @@ impl Engine {
         };
         col.state.on(Event::Arrived);
         self.arrivals += 1;
-        self.shared.counters.requests.add(1);
         if head.rare {
             self.unpack(index);
         }
@@ -118,18 +117,19 @@ impl Engine {
         {
             self.change(index, change);
         }
-        let state = self.queues.state(queue);
-        state.live += 1;
-        let canceled = !state.cancellations.is_empty() && self.was_canceled(queue, index);
-        let flow = match canceled || self.side.wants_cancel(index) || self.closing.is_some() {
+        let canceled = self.side.wants_cancel(index) || self.was_canceled(queue, index);
+        let flow = match canceled || self.closing.is_some() {
             true => Flow::End(Some(canceled_by_close())),
             false => self.admit(index),
         };
         self.follow(index, flow);
     }
 
-    #[cold]
+    #[inline]
     fn was_canceled(&mut self, queue: u32, index: u32) -> bool {
+        if self.queues.state(queue).cancellations.is_empty() {
+            return false;
+        }
         let cancellations = std::mem::take(&mut self.queues.state(queue).cancellations);
         let canceled = self.is_canceled(index, &cancellations);
         self.queues.state(queue).cancellations = cancellations;
@@ -160,25 +160,20 @@ impl Engine {
         let verb = self.cols[index as usize].verb;
         let needs_file = !matches!(verb, Verb::Memory | Verb::Names | Verb::Prefetch);
         if needs_file {
-            let id = self.side.peek(index).file;
-            let Some(file) = self.files.get(id).filter(|file| !file.closing) else {
+            let (_, body) = self.side.live(index);
+            let Some(file) = self.files.get(body.file).filter(|file| !file.closing) else {
                 let cause = "an earlier entry closed the file, or the id is of another storage";
                 return Flow::End(Some(Error::new(ErrorKind::StaleFile, cause)));
             };
-            let epoch = match verb {
-                Verb::Write | Verb::Append => file.write_arrived(),
-                Verb::Sync => file.sync_arrived(),
-                _ => 0,
-            };
-            self.files.hold(id.0.index());
+            file.hold();
             let col = &mut self.cols[index as usize];
             col.flags |= flag::HOLDS;
+            // Writes and syncs need no room; it keeps their epoch.
             if verb.writes() {
+                body.room = file.write_arrived();
                 col.flags |= flag::WRITES;
-            }
-            if verb.writes() || verb == Verb::Sync {
-                // Writes and syncs need no room; it keeps their epoch.
-                self.side.body(index).room = epoch;
+            } else if verb == Verb::Sync {
+                body.room = file.sync_arrived();
             }
         }
         match self.cols[index as usize].has(flag::EXTRA) && self.waits_at_gate(index) {
@@ -312,26 +307,31 @@ impl Engine {
     /// The request needs its file soon. `None`: it is open; else what becomes of the request.
     #[inline]
     pub(super) fn need_file(&mut self, index: u32) -> Option<Flow> {
-        let id = self.side.peek(index).file;
-        let file_index = id.0.index();
-        if !self.cols[index as usize].has(flag::ATTACHED) {
-            self.cols[index as usize].flags |= flag::ATTACHED;
-            self.files.attach(file_index);
+        let file_index = self.side.peek(index).file.0.index();
+        let (col, file) = (&mut self.cols[index as usize], self.files.at(file_index));
+        if !col.has(flag::ATTACHED) {
+            col.flags |= flag::ATTACHED;
+            file.attach();
         }
+        match file.descriptor() {
+            Some(_) => None,
+            None => Some(self.open_needed(index, file_index)),
+        }
+    }
+
+    #[cold]
+    fn open_needed(&mut self, index: u32, file_index: u32) -> Flow {
         let request = self.id(index);
         let file = self.files.at(file_index);
-        if file.descriptor().is_some() {
-            return None;
-        }
         if let Some(error) = file.failure() {
             let error = error.clone();
-            return Some(self.end_wanted(index, error));
+            return self.end_wanted(index, error);
         }
         push_waiting(&mut file.waiters, request, &self.cols);
         let col = &mut self.cols[index as usize];
         col.state.on(Event::NeedsFile);
         self.files.want(file_index, Lane::of(col.priority));
-        Some(Flow::Wait)
+        Flow::Wait
     }
 
     /// The request does not need its file for the time being.
@@ -351,12 +351,13 @@ impl Engine {
         if self.cols[index as usize].has(flag::PREPARED) {
             return Flow::Runnable;
         }
-        let body = *self.side.peek(index);
+        let (_, body) = self.side.live(index);
         let file = self.files.at(body.file.0.index());
-        let (facts, path_len) = (file.facts.expect("an open file"), file.len());
-        let len = match body.len {
-            u64::MAX if body.offset == 0 => path_len,
-            len => len,
+        let facts = file.facts.as_ref().expect("an open file");
+        let whole = body.len == u64::MAX;
+        let len = match whole && body.offset == 0 {
+            true => file.len(),
+            false => body.len,
         };
         match body.offset.checked_add(len) {
             None => return overflow(),
@@ -371,9 +372,10 @@ impl Engine {
             let cause = "direct I/O was requested, and the file has none";
             return Flow::End(Some(Error::new(ErrorKind::NoDirectIo, cause)));
         }
-        self.cols[index as usize].len = len;
-        if body.len == u64::MAX {
-            if len == 0 && !self.cols[index as usize].has(flag::ASKED) {
+        let col = &mut self.cols[index as usize];
+        col.len = len;
+        if whole {
+            if len == 0 && !col.has(flag::ASKED) {
                 // The content comes with the answer: nothing may hold it back then.
                 return match self.waits_for_fence(index) {
                     true => self.hold_at_gate(index),
@@ -388,24 +390,21 @@ impl Engine {
     /// Stored bytes land as they are; others are staged.
     #[inline]
     fn check_encoding(&mut self, index: u32, len: u64) -> Flow {
-        let head = self.side.head(index);
+        let (head, body) = self.side.live(index);
+        let (codec, memory, room) = (head.codec, head.memory, body.room);
         let has_extra = self.cols[index as usize].has(flag::EXTRA);
-        let rare = match has_extra {
-            true => self.rare(index),
-            false => None,
-        };
-        let table = rare.is_some_and(|rare| rare.table.is_some());
-        if head.codec != CodecId::STORED || table {
-            return self.stage(index, head.codec);
+        let table = has_extra && self.rare(index).is_some_and(|rare| rare.table.is_some());
+        if codec != CodecId::STORED || table || memory == MemoryKind::Device {
+            return self.stage(index, codec);
         }
         if self.declared(index).is_some_and(|declared| declared != len) {
             let cause = "stored bytes have another length than the raw size declared";
             return Flow::End(Some(Error::new(ErrorKind::RawSize, cause)));
         }
-        if self.side.peek(index).room < len {
+        if room < len {
             return too_small();
         }
-        if head.memory == MemoryKind::Supply {
+        if memory == MemoryKind::Supply {
             return self.ask_memory(index, len);
         }
         let gated = has_extra
@@ -436,6 +435,7 @@ impl Engine {
     }
 
     /// The raw length that the request gives.
+    #[inline]
     pub(super) fn declared(&mut self, index: u32) -> Option<u64> {
         if !self.cols[index as usize].has(flag::USUAL) {
             return None;

@@ -10,7 +10,7 @@ use crate::error::{Error, ErrorKind};
 use crate::files::DirectState;
 use crate::ids::Id;
 use crate::limits;
-use crate::priority::{PRIORITIES, Priority};
+use crate::priority::{Priorities, Priority};
 use crate::request::{Verb, Work};
 use crate::route::{self, Cache, FileFacts, Hits, Layout, ReadFacts, Route};
 use crate::slots::Body;
@@ -29,19 +29,19 @@ enum Issue {
     NoStaging,
 }
 
-/// A block of a request that lands directly in its memory.
-struct Plain {
-    route: Route,
-    layout: Layout,
-    descriptor: Descriptor,
-    pointer: *mut u8,
+/// How the next block of a request goes.
+enum Plan {
+    /// Into the memory of the request; it covers so many bytes of the range.
+    Plain(Block, u64),
+    /// The whole request goes through staging.
+    Staged,
 }
 
 impl Engine {
     /// Serves requests as long as devices and bounds allow; whether any was.
     pub(super) fn issue_all(&mut self) -> bool {
         let mut worked = self.issue_from_memory();
-        let mut skip = [false; PRIORITIES];
+        let mut skip = Priorities::default();
         let mut staging_short = false;
         let depth = self.lanes.depth();
         while self.scheduler.waiting() > 0
@@ -61,7 +61,7 @@ impl Engine {
                 Issue::Issued => worked = true,
                 Issue::Left => {}
                 Issue::NoStaging => {
-                    skip[priority as usize] = true;
+                    skip.set(priority, true);
                     staging_short = true;
                 }
             }
@@ -77,7 +77,7 @@ impl Engine {
             let rate = self.rate.bytes_per_second;
             let picked = self
                 .memory_scheduler
-                .pick(self.now_ns, rate, [false; PRIORITIES]);
+                .pick(self.now_ns, rate, Priorities::default());
             let Some((index, _)) = picked else {
                 break;
             };
@@ -103,6 +103,11 @@ impl Engine {
     #[inline]
     fn is_held(&mut self, index: u32) -> bool {
         let queue = u32::from(self.cols[index as usize].queue);
+        let state = self.queues.state(queue);
+        (state.paused || state.bucket.is_some()) && self.hold_back(index, queue)
+    }
+
+    fn hold_back(&mut self, index: u32, queue: u32) -> bool {
         let now_ns = self.now_ns;
         let state = self.queues.state(queue);
         let until = state.held_until(now_ns);
@@ -142,32 +147,41 @@ impl Engine {
     #[inline]
     fn issue(&mut self, index: u32, priority: Priority, staging_short: bool) -> Issue {
         let body = *self.side.peek(index);
-        let file_index = body.file.0.index();
-        let id = self.id(index);
-        if let Some(waiting) = self.files.full_mount(file_index) {
-            push_waiting(waiting, id, &self.cols);
-            self.leave(index, Event::Hold);
-            self.detach_file(index);
+        let file = body.file.0.index();
+        if self.files.at(file).can_hang() && self.waits_for_mount(index, file) {
             return Issue::Left;
         }
         if self.staged(index).is_some() {
             return self.issue_staged(index, &body, priority, staging_short);
         }
-        let plain = match self.cols[index as usize].verb.writes() {
-            true => self.plan_write(index, &body, priority),
-            false => match self.plan_read(index, &body, priority) {
-                Ok(plain) => plain,
-                Err(issue) => return issue,
-            },
+        let plan = match self.cols[index as usize].verb.writes() {
+            true => Ok(self.plan_write(index, &body, priority)),
+            false => self.plan_read(index, &body, priority),
         };
-        if let Route::Staged { .. } = plain.route {
-            return match self.stage_late(index) {
+        match plan {
+            Ok(Plan::Plain(block, covers)) => {
+                self.push_plain(index, block, covers);
+                Issue::Issued
+            }
+            Ok(Plan::Staged) => match self.stage_late(index) {
                 Ok(()) => self.issue_staged(index, &body, priority, staging_short),
                 Err(error) => self.fail(index, error),
-            };
+            },
+            Err(issue) => issue,
         }
-        self.push_plain(index, file_index, priority, &plain);
-        Issue::Issued
+    }
+
+    /// Whether a mount that can hang has no place for an operation more: the request waits then.
+    #[cold]
+    fn waits_for_mount(&mut self, index: u32, file: u32) -> bool {
+        let id = self.id(index);
+        let Some(waiting) = self.files.full_mount(file) else {
+            return false;
+        };
+        push_waiting(waiting, id, &self.cols);
+        self.leave(index, Event::Hold);
+        self.detach_file(index);
+        true
     }
 
     /// Memory that is not aligned for direct reads: the whole request goes through staging.
@@ -188,92 +202,81 @@ impl Engine {
         Ok(())
     }
 
-    fn plan_write(&mut self, index: u32, body: &Body, priority: Priority) -> Plain {
+    fn plan_write(&mut self, index: u32, body: &Body, priority: Priority) -> Plan {
         let col = &self.cols[index as usize];
         let left = col.len - col.issued;
         let bytes = left.min(self.scheduler.block_bytes(priority, self.now_ns));
+        let layout = Layout::plain(body.offset + col.issued, bytes);
         let file = self.files.at(body.file.0.index());
-        Plain {
-            route: Route::Buffered,
-            layout: Layout::plain(body.offset + col.issued, bytes),
-            descriptor: file.descriptor().expect("a file with users is open"),
-            pointer: moved(body.pointer, col.issued),
-        }
+        let descriptor = file.descriptor().expect("a file with users is open");
+        let pointer = moved(body.pointer, col.issued);
+        let mut block = block_of(
+            body,
+            Route::Buffered,
+            &layout,
+            descriptor,
+            priority,
+            pointer,
+        );
+        block.verb = IoVerb::Write;
+        Plan::Plain(block, bytes)
     }
 
     /// Routes and lays out the next block of a read.
-    #[inline]
-    fn plan_read(&mut self, index: u32, body: &Body, priority: Priority) -> Result<Plain, Issue> {
+    #[inline(always)]
+    fn plan_read(&mut self, index: u32, body: &Body, priority: Priority) -> Result<Plan, Issue> {
         let col = &self.cols[index as usize];
         let (issued, len) = (col.issued, col.len);
         let at = body.offset + issued;
-        let mut left = len - issued;
         let kind = self.memory_kind(index);
-        let mut pointer = match kind {
-            MemoryKind::Pieces => {
-                let (pointer, within) = self.piece_at(index, issued);
-                left = left.min(within);
-                pointer
-            }
-            _ => self.pointer_at(index, body, kind, issued),
+        let (pointer, left) = match kind {
+            MemoryKind::Pieces => self.piece_at(index, issued),
+            _ => (self.pointer_at(index, body, kind, issued), u64::MAX),
         };
+        let left = left.min(len - issued);
         let bytes = left.min(self.scheduler.block_bytes(priority, self.now_ns));
         let file = self.files.at(body.file.0.index());
-        let facts = file.facts.expect("a file with users is open");
-        let hits = match self.lanes.is_modeled() {
-            true => Hits::Unlikely,
-            false => file.streak.view(),
-        };
-        let mut read = ReadFacts {
+        let facts = file.facts.as_ref().expect("a file with users is open");
+        let read = ReadFacts {
             total: len,
             at,
             bytes,
             pointer,
-            slack: pointer.is_null(),
+            slack: match (kind, pointer.is_null()) {
+                (MemoryKind::Buffer, true) => has_slack(self.side.memory(index), at, len, facts),
+                (MemoryKind::Buffer, false) => true,
+                (_, is_unknown) => is_unknown,
+            },
             staged: false,
+            buffered: false,
             borrowed: kind == MemoryKind::Borrowed,
-            hits,
+            hits: match self.lanes.is_modeled() {
+                true => Hits::Unlikely,
+                false => file.streak.view(),
+            },
         };
-        if pointer.is_null() && kind == MemoryKind::Buffer {
-            read.slack = self.has_slack(index, at, len, &facts);
-        } else if !pointer.is_null() && kind == MemoryKind::Buffer {
-            read.slack = true;
-        }
-        let mut route = self.route(body, &facts, &read);
-        if let Route::Staged { .. } = route
-            && (issued > 0 || (kind == MemoryKind::Pieces && facts.access == Access::Auto))
-            && !facts.can_hang
-        {
+        let stageable = issued == 0 && (kind != MemoryKind::Pieces || facts.access != Access::Auto);
+        let stageable = stageable || facts.can_hang;
+        let route = match self.route(body, &read) {
+            Route::Staged { .. } if stageable => return Ok(Plan::Staged),
             // Only whole requests are staged; an odd rest goes through the page cache.
-            route = Route::Buffered;
-        }
-        if let Route::Staged { .. } = route {
-            let plain = Layout::plain(at, bytes);
-            let descriptor = self.files.at(body.file.0.index()).descriptor();
-            return Ok(Plain {
-                route,
-                layout: plain,
-                descriptor: descriptor.expect("a file with users is open"),
-                pointer,
-            });
-        }
-        if route == Route::Direct {
-            route = self.direct_or_not(index, body, facts.access)?;
-        }
-        if pointer.is_null() {
-            let lead = match (route, facts.masks) {
-                (Route::Direct, Some((offsets, _))) => (at & offsets, offsets),
-                _ => (0, 0),
-            };
-            if let Err(error) = self.land(index, len, lead) {
-                return Err(self.fail(index, error));
-            }
-            pointer = self.side.peek(index).pointer;
-        }
-        Ok(self.lay_out(index, &facts, route, at, (left, bytes), priority, pointer))
+            Route::Staged { .. } => Route::Buffered,
+            Route::Direct => self.direct_or_not(index, body)?,
+            route => route,
+        };
+        let pointer = match pointer.is_null() {
+            true => self.landed_at(index, body, route, (at, len))?,
+            false => pointer,
+        };
+        let slack = match kind {
+            MemoryKind::Buffer | MemoryKind::Pool => self.slack(index, bytes),
+            _ => (0, 0),
+        };
+        Ok(self.lay_out(body, route, at, (left, bytes), priority, (pointer, slack)))
     }
 
     /// Where the next block of a request with one piece of memory lands; null before it has any.
+    #[inline]
     fn pointer_at(&mut self, index: u32, body: &Body, kind: MemoryKind, issued: u64) -> *mut u8 {
         if !body.pointer.is_null() {
             return moved(body.pointer, issued);
@@ -285,6 +288,27 @@ impl Engine {
         let pointer = span.map_or(std::ptr::null_mut(), |span| span.pointer);
         self.side.body(index).pointer = pointer;
         pointer
+    }
+
+    /// Gives a request of the library's memory its buffer; where the range lands.
+    #[inline(never)]
+    fn landed_at(
+        &mut self,
+        index: u32,
+        body: &Body,
+        route: Route,
+        (at, len): (u64, u64),
+    ) -> Result<*mut u8, Issue> {
+        let file = self.files.at(body.file.0.index());
+        let masks = file.facts.and_then(|facts| facts.masks);
+        let lead = match (route, masks) {
+            (Route::Direct, Some((offsets, _))) => (at & offsets, offsets),
+            _ => (0, 0),
+        };
+        match self.land(index, len, lead) {
+            Ok(()) => Ok(self.side.peek(index).pointer),
+            Err(error) => Err(self.fail(index, error)),
+        }
     }
 
     /// Of several buffers: where byte `at` lands, and how many bytes fit behind it.
@@ -308,27 +332,24 @@ impl Engine {
         unreachable!("the pieces have room: it was checked")
     }
 
-    /// Whether a buffer of the caller has room for what alignment adds before the range.
-    fn has_slack(&mut self, index: u32, at: u64, len: u64, facts: &FileFacts) -> bool {
-        let lead = facts.masks.map_or(0, |(offsets, _)| at & offsets);
-        self.side.memory(index).room() >= lead + len
-    }
-
-    /// The route of a block: asks what the page cache holds only if that matters.
+    /// The route of a block of a file that is open: asks what the page cache holds only if that
+    /// matters.
     #[inline]
-    fn route(&mut self, body: &Body, facts: &FileFacts, read: &ReadFacts) -> Route {
+    fn route(&mut self, body: &Body, read: &ReadFacts) -> Route {
         let file = self.files.at(body.file.0.index());
+        let facts = file.facts.as_ref().expect("a file with users is open");
         if let Ok(route) = route::route(facts, read, Cache::NotAsked) {
             if read.hits == Hits::Unlikely && route == Route::Buffered {
                 file.streak.passed();
             }
             return route;
         }
+        let facts = *facts;
         let cache = match self.lanes.is_modeled() {
             true => Cache::Absent,
             false => self.ask_cache(body, read),
         };
-        match route::route(facts, read, cache) {
+        match route::route(&facts, read, cache) {
             Ok(route) => route,
             Err(_) => unreachable!("the cache was asked"),
         }
@@ -361,8 +382,23 @@ impl Engine {
     }
 
     /// The direct descriptor of a file, if it is open or can be.
-    fn direct_or_not(&mut self, index: u32, body: &Body, access: Access) -> Result<Route, Issue> {
+    #[inline]
+    fn direct_or_not(&mut self, index: u32, body: &Body) -> Result<Route, Issue> {
         let file = body.file.0.index();
+        match self.files.at(file).direct_descriptor() {
+            Some(_) => Ok(Route::Direct),
+            None => self.open_direct(index, file),
+        }
+    }
+
+    #[cold]
+    fn open_direct(&mut self, index: u32, file: u32) -> Result<Route, Issue> {
+        let facts = self
+            .files
+            .at(file)
+            .facts
+            .expect("a file with users is open");
+        let access = facts.access;
         match self.files.direct_state(file, access == Access::Direct) {
             DirectState::Open => Ok(Route::Direct),
             DirectState::Opening => {
@@ -399,129 +435,96 @@ impl Engine {
         Ok(())
     }
 
-    /// Bytes that may be overwritten before the next block of a request, and behind its last.
-    fn slack(&mut self, index: u32) -> (u64, u64) {
+    /// Bytes of a buffer that may be overwritten before its next block, of so many bytes, and
+    /// behind it if it is the last.
+    fn slack(&mut self, index: u32, bytes: u64) -> (u64, u64) {
         let col = &self.cols[index as usize];
         let (issued, len) = (col.issued, col.len);
         let pointer = self.side.peek(index).pointer;
-        if self.memory_kind(index) != MemoryKind::Buffer {
-            return (0, 0);
-        }
         let Memory::Buffer(buffer) = self.side.memory(index) else {
             return (0, 0);
         };
         let before = (pointer.addr() - buffer.base().addr()) as u64;
         let after = buffer.capacity() as u64 - before - len;
-        (if issued == 0 { before } else { 0 }, after)
+        let (first, last) = (issued == 0, bytes == len - issued);
+        (if first { before } else { 0 }, if last { after } else { 0 })
     }
 
-    /// Lays a block out for its route.
-    #[expect(clippy::too_many_arguments, reason = "what is known of one block")]
+    /// Lays a block out for its route, into memory with this slack.
     #[inline]
     fn lay_out(
         &mut self,
-        index: u32,
-        facts: &FileFacts,
+        body: &Body,
         route: Route,
         at: u64,
         (left, bytes): (u64, u64),
         priority: Priority,
-        pointer: *mut u8,
-    ) -> Plain {
-        let file = self.side.peek(index).file.0.index();
+        (pointer, (before, after)): (*mut u8, (u64, u64)),
+    ) -> Plan {
+        let file = self.files.at(body.file.0.index());
+        let facts = file.facts.as_ref().expect("a file with users is open");
         if let (Route::Direct, Some((offsets, addresses))) = (route, facts.masks) {
-            let last = bytes == self.cols[index as usize].len - self.cols[index as usize].issued;
-            let (before, after) = self.slack(index);
-            let after = if last { after } else { 0 };
             let layout = Layout::direct(at, bytes, offsets, before, after);
-            let direct = self.files.at(file).direct_descriptor();
-            if let (Some(layout), Some(descriptor)) = (layout, direct) {
+            if let (Some(layout), Some(descriptor)) = (layout, file.direct_descriptor()) {
                 let start = pointer.wrapping_sub(layout.lead as usize);
                 if start.addr() & addresses == 0 {
-                    return Plain {
-                        route,
-                        layout,
-                        descriptor,
-                        pointer: start,
-                    };
+                    let block = block_of(body, route, &layout, descriptor, priority, start);
+                    return Plan::Plain(block, layout.covers);
                 }
             }
         }
-        let route = if route == Route::Direct {
-            Route::Buffered
-        } else {
-            route
+        let descriptor = file.descriptor().expect("a file with users is open");
+        let (route, bytes) = match route {
+            Route::CachedCopy => (route, bytes.min(limits::COPY_BLOCK_BYTES)),
+            _ if facts.can_hang => (Route::Buffered, bytes),
+            _ => {
+                let most = self.scheduler.buffered_block_bytes(priority, self.now_ns);
+                (Route::Buffered, left.min(most))
+            }
         };
-        let bytes = match route {
-            Route::CachedCopy => bytes.min(limits::COPY_BLOCK_BYTES),
-            _ if facts.can_hang => bytes,
-            _ => left.min(self.scheduler.buffered_block_bytes(priority, self.now_ns)),
-        };
-        let descriptor = self.files.at(file).descriptor();
-        Plain {
-            route,
-            layout: Layout::plain(at, bytes),
-            descriptor: descriptor.expect("a file with users is open"),
-            pointer,
-        }
+        let layout = Layout::plain(at, bytes);
+        let block = block_of(body, route, &layout, descriptor, priority, pointer);
+        Plan::Plain(block, bytes)
     }
 
     /// Begins the operation of a block, with requests that follow on disk, and next in line.
-    #[inline]
-    fn push_plain(&mut self, index: u32, file: u32, priority: Priority, plain: &Plain) {
-        let mount = self.files.operation_began(file);
-        let writes = self.cols[index as usize].verb.writes();
-        let want = usize::try_from(plain.layout.want).expect("no longer than a block");
-        let mut block = Block {
-            verb: if writes { IoVerb::Write } else { IoVerb::Read },
-            file,
-            descriptor: plain.descriptor,
-            offset: plain.layout.offset,
-            want: plain.layout.want,
-            need: plain.layout.need,
-            direct: plain.route == Route::Direct,
-            lane: self.lane_of(plain.route, mount),
-            priority,
-            window: NO_WINDOW,
-            mount,
-            memory: Segment::new(plain.pointer, want),
-        };
+    #[inline(always)]
+    fn push_plain(&mut self, index: u32, mut block: Block, covers: u64) {
+        block.mount = self.files.operation_began(block.file);
+        if block.mount != 0 && block.lane != Lane::Cached {
+            block.lane = self.slow_lane();
+        }
         let col = &mut self.cols[index as usize];
-        col.issued += plain.layout.covers;
+        col.issued += covers;
         col.operations += 1;
         let complete = col.issued == col.len;
-        if complete && self.may_merge(index, &block) {
-            let members = self.followers(index, &mut block);
-            if !members.is_empty() {
-                self.count_issued(index, &block);
-                self.begin_merged(index, members, block);
-                return;
-            }
+        let id = self.side.id(index, col.generation);
+        if complete && self.may_merge(index, &block) && self.begin_merged(index, block) {
+            return;
         }
         self.count_issued(index, &block);
-        let id = self.id(index);
+        let file = block.file;
         self.transfers.begin(id, block, self.now_ns);
-        if complete {
-            self.leave(index, Event::Issued);
-        } else {
-            self.moved_on(index, file);
+        match complete {
+            true => self.leave(index, Event::Issued),
+            false => self.moved_on(index, file),
         }
     }
 
-    fn lane_of(&mut self, route: Route, mount: u64) -> Lane {
-        match route {
-            Route::CachedCopy => Lane::Cached,
-            _ if mount == 0 => Lane::Main,
-            _ => self.lanes.slow_lane().unwrap_or_else(|error| {
-                let text = "no threads for mounts that can hang, the ring serves them";
-                self.shared.warn(format!("{text}: {error}"));
-                Lane::Main
-            }),
-        }
+    #[cold]
+    fn slow_lane(&mut self) -> Lane {
+        self.lanes.slow_lane().unwrap_or_else(|error| {
+            let text = "no threads for mounts that can hang, the ring serves them";
+            self.shared.warn(format!("{text}: {error}"));
+            Lane::Main
+        })
     }
 
     /// The next block of a request on a rotating disk is elsewhere.
     fn moved_on(&mut self, index: u32, file: u32) {
+        if !self.files.have_positions() {
+            return;
+        }
         let issued = self.cols[index as usize].issued;
         let at = self.side.peek(index).offset + issued;
         if let Some(position) = self.files.at(file).position(at) {
@@ -530,7 +533,7 @@ impl Engine {
     }
 
     /// Counts a block as in flight.
-    #[inline]
+    #[inline(always)]
     pub(super) fn count_issued(&mut self, index: u32, block: &Block) {
         let queue = u32::from(self.cols[index as usize].queue);
         let now_ns = self.now_ns;
@@ -538,22 +541,32 @@ impl Engine {
             self.scheduler
                 .issued(index, block.priority, block.want, now_ns);
         }
-        let state = self.queues.state(queue);
-        if let Some(bucket) = &mut state.bucket {
-            bucket.spend(block.want, now_ns);
-            if bucket.wait_until(now_ns).is_none()
-                && !state.paused
-                && let Some((_, id)) = state.held.pop_first()
-            {
-                self.events.push_back((id, What::Released));
-            }
+        if self.queues.state(queue).bucket.is_some() {
+            self.spend_bandwidth(queue, block.want);
         }
         let counters = &self.shared.counters;
         counters.operations.add(1);
         counters.direct_operations.add(u64::from(block.direct));
     }
 
-    /// Whether a block that is all of its request may carry others.
+    /// Counts bytes of a queue with a limit, and lets the next of its requests go if it may.
+    #[cold]
+    fn spend_bandwidth(&mut self, queue: u32, bytes: u64) {
+        let now_ns = self.now_ns;
+        let state = self.queues.state(queue);
+        let Some(bucket) = &mut state.bucket else {
+            return;
+        };
+        bucket.spend(bytes, now_ns);
+        if bucket.wait_until(now_ns).is_none()
+            && !state.paused
+            && let Some((_, id)) = state.held.pop_first()
+        {
+            self.events.push_back((id, What::Released));
+        }
+    }
+
+    /// Whether a block that is all of its request may carry others: the next in line continues it.
     #[inline]
     fn may_merge(&self, index: u32, block: &Block) -> bool {
         let col = &self.cols[index as usize];
@@ -563,17 +576,21 @@ impl Engine {
             && block.mount == 0
             && col.len <= limits::MERGE_MEMBER_BYTES_MAX
             && block.want == col.len
+            && self.scheduler.follower(index).is_some_and(|next| {
+                let body = self.side.peek(next);
+                body.offset == block.offset + block.want && body.file.0.index() == block.file
+            })
     }
 
     /// Requests that continue a block in the file; the block spans them then.
     fn followers(&mut self, index: u32, block: &mut Block) -> Vec<(Id, u64, Segment)> {
-        let mut members = Vec::new();
+        let mut members = vec![(self.id(index), block.want, block.memory)];
         let most = match block.lane {
             Lane::Cached => limits::COPY_BLOCK_BYTES,
             _ => limits::MERGE_BYTES_MAX,
         };
         let mut last = index;
-        while members.len() + 1 < millstream_io::limits::SEGMENTS_MAX {
+        while members.len() < millstream_io::limits::SEGMENTS_MAX {
             let Some(next) = self.scheduler.follower(last) else {
                 break;
             };
@@ -581,9 +598,6 @@ impl Engine {
             let Some(memory) = self.follower(next, block, end, most - block.want) else {
                 break;
             };
-            if members.is_empty() {
-                members.push((self.id(index), block.want, block.memory));
-            }
             let len = memory.len() as u64;
             members.push((self.id(next), len, memory));
             block.want += len;
@@ -595,12 +609,14 @@ impl Engine {
 
     /// The memory of a request that continues a block, if it can go with it.
     fn follower(&mut self, next: u32, block: &Block, end: u64, room: u64) -> Option<Segment> {
-        let body = *self.side.peek(next);
+        let body = self.side.peek(next);
+        if body.offset != end || body.file.0.index() != block.file {
+            return None;
+        }
+        let body = *body;
         let col = &self.cols[next as usize];
         let len = col.len;
-        let fits = body.offset == end
-            && body.file.0.index() == block.file
-            && col.verb == Verb::Read
+        let fits = col.verb == Verb::Read
             && col.issued == 0
             && !col.has(flag::ALONE)
             && len <= limits::MERGE_MEMBER_BYTES_MAX.min(room);
@@ -642,8 +658,15 @@ impl Engine {
         aligned.then(|| Segment::new(pointer, len as usize))
     }
 
-    /// Begins an operation of several requests.
-    fn begin_merged(&mut self, first: u32, members: Vec<(Id, u64, Segment)>, block: Block) {
+    /// Begins an operation of a block and the requests that continue it; false: none can go with
+    /// it.
+    #[inline(never)]
+    fn begin_merged(&mut self, first: u32, mut block: Block) -> bool {
+        let members = self.followers(first, &mut block);
+        if members.len() == 1 {
+            return false;
+        }
+        self.count_issued(first, &block);
         self.shared.counters.merged_operations.add(1);
         for (id, len, _) in &members {
             let index = id.index();
@@ -658,6 +681,7 @@ impl Engine {
         let memory = members.iter().map(|(.., memory)| *memory).collect();
         self.transfers
             .begin_merged(list, memory, block, self.now_ns);
+        true
     }
 
     /// The next operation of a staged request, or what becomes of its pick.
@@ -713,15 +737,16 @@ impl Engine {
             pointer: std::ptr::null_mut(),
             slack: true,
             staged: true,
+            buffered: false,
             borrowed: false,
             hits: Hits::Unlikely,
         };
-        let mut direct = match self.route(body, &facts, &read) {
+        let mut direct = match self.route(body, &read) {
             Route::Staged { direct } => direct,
             _ => false,
         };
         if direct {
-            direct = self.direct_or_not(index, body, facts.access)? == Route::Direct;
+            direct = self.direct_or_not(index, body)? == Route::Direct;
         }
         let align = match facts.masks {
             Some((offsets, _)) if direct => offsets + 1,
@@ -758,28 +783,12 @@ impl Engine {
             None => unreachable!("a staged request"),
         };
         let block_bytes = self.scheduler.block_bytes(priority, self.now_ns);
-        let mut most = block_bytes;
-        let mut copied = false;
-        if !goes_direct {
-            let read = ReadFacts {
-                total: 0,
-                at: body.offset.wrapping_add_signed(next),
-                bytes: left.min(block_bytes),
-                pointer: std::ptr::null_mut(),
-                slack: false,
-                staged: false,
-                borrowed: false,
-                hits,
-            };
-            let through = FileFacts {
-                access: Access::Buffered,
-                ..facts
-            };
-            copied = self.route(body, &through, &read) == Route::CachedCopy;
-        }
-        if copied {
-            most = most.min(limits::COPY_BLOCK_BYTES);
-        }
+        let at = body.offset.wrapping_add_signed(next);
+        let copied = !goes_direct && self.fills_from_cache(body, at, left.min(block_bytes), hits);
+        let most = match copied {
+            true => block_bytes.min(limits::COPY_BLOCK_BYTES),
+            false => block_bytes,
+        };
         let extra = self.extras[index as usize].as_mut();
         let staged = extra.and_then(|extra| extra.staged.as_mut());
         let fill = staged.expect("a staged request").fill(most);
@@ -792,10 +801,10 @@ impl Engine {
             false => fill.need,
         };
         let mount = self.files.operation_began(file_index);
-        let route = if copied {
-            Route::CachedCopy
-        } else {
-            Route::Buffered
+        let lane = match (copied, mount) {
+            (true, _) => Lane::Cached,
+            (false, 0) => Lane::Main,
+            (false, _) => self.slow_lane(),
         };
         let descriptor = if fill.direct { direct } else { buffered };
         let block = Block {
@@ -806,7 +815,7 @@ impl Engine {
             want,
             need: fill.need,
             direct: fill.direct && direct.is_some(),
-            lane: self.lane_of(route, mount),
+            lane,
             priority,
             window: fill.serial,
             mount,
@@ -819,6 +828,22 @@ impl Engine {
         self.count_issued(index, &block);
         let id = self.id(index);
         self.transfers.begin(id, block, self.now_ns);
+    }
+
+    /// Whether the next bytes of a window are copied from the page cache.
+    fn fills_from_cache(&mut self, body: &Body, at: u64, bytes: u64, hits: Hits) -> bool {
+        let read = ReadFacts {
+            total: 0,
+            at,
+            bytes,
+            pointer: std::ptr::null_mut(),
+            slack: false,
+            staged: false,
+            buffered: true,
+            borrowed: false,
+            hits,
+        };
+        self.route(body, &read) == Route::CachedCopy
     }
 
     /// Asks the application for memory of so many bytes.
@@ -834,5 +859,41 @@ impl Engine {
         let task = crate::decode::jobs::Task::Supply(supply, len);
         self.give_job(index, task);
         Flow::Wait
+    }
+}
+
+/// Whether memory has room for what alignment adds before the range.
+fn has_slack(memory: &mut Memory, at: u64, len: u64, facts: &FileFacts) -> bool {
+    let lead = facts.masks.map_or(0, |(offsets, _)| at & offsets);
+    memory.room() >= lead + len
+}
+
+/// A block that lands in the memory of its request.
+#[inline(always)]
+fn block_of(
+    body: &Body,
+    route: Route,
+    layout: &Layout,
+    descriptor: Descriptor,
+    priority: Priority,
+    pointer: *mut u8,
+) -> Block {
+    let want = usize::try_from(layout.want).expect("no longer than a block");
+    Block {
+        verb: IoVerb::Read,
+        file: body.file.0.index(),
+        descriptor,
+        offset: layout.offset,
+        want: layout.want,
+        need: layout.need,
+        direct: route == Route::Direct,
+        lane: match route {
+            Route::CachedCopy => Lane::Cached,
+            _ => Lane::Main,
+        },
+        priority,
+        window: NO_WINDOW,
+        mount: 0,
+        memory: Segment::new(pointer, want),
     }
 }

@@ -230,6 +230,28 @@ impl File {
         matches!(self.phase, Phase::Opening) || self.direct == Direct::Opening
     }
 
+    /// A request names it, until it completes.
+    #[inline]
+    pub(crate) fn hold(&mut self) {
+        self.requests += 1;
+    }
+
+    /// A request needs it open soon.
+    #[inline]
+    pub(crate) fn attach(&mut self) {
+        self.users += 1;
+        self.used = true;
+    }
+
+    /// It has one user less; whether that was the last.
+    #[inline]
+    pub(super) fn detached(&mut self) -> bool {
+        assert!(self.users > 0, "a file counts its users");
+        self.users -= 1;
+        self.users == 0
+    }
+
+    #[inline]
     pub(super) fn is_idle(&self) -> bool {
         self.users == 0 && self.operations == 0 && !self.is_being_opened()
     }

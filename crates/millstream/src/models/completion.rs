@@ -17,18 +17,18 @@ use crate::queue::{FIFO, Mailbox, QueueShared};
 use crate::slots::{EngineSide, Table};
 use crate::waiters::wake_all;
 
-struct Engine {
-    shared: Arc<Mailbox>,
-    device: NullDevice,
-    side: EngineSide,
-    queues: Queues,
+pub(super) struct Engine {
+    pub(super) shared: Arc<Mailbox>,
+    pub(super) device: NullDevice,
+    pub(super) side: EngineSide,
+    pub(super) queues: Queues,
 }
 
 /// An engine with a queue.
-fn engine(capacity: u32) -> (Engine, Arc<QueueShared>) {
+pub(super) fn engine(capacity: u32) -> (Engine, Arc<QueueShared>) {
     let (storage, first) = StorageNumber::take().expect("a number");
     storage.give_back(first);
-    let (table, side) = Table::new(storage);
+    let (table, side) = Table::new(storage, 0);
     let (shared, device) = (mailbox(), NullDevice::new(1));
     shared.set_bell(device.doorbell());
     let options = QueueOptions {
@@ -102,7 +102,7 @@ impl Engine {
     }
 
     /// Takes the last mail; nothing is accepted afterwards.
-    fn end(&mut self) {
+    pub(super) fn end(&mut self) {
         while !self.shared.end_mail() {
             self.round();
         }

@@ -5,20 +5,18 @@ use std::iter::once;
 use std::sync::Arc;
 use std::task::Poll;
 
-use loom::thread::yield_now;
-
 use super::{check, parts, spawn, step};
 use crate::ids::{Id, StorageNumber};
 use crate::mailbox::closed_error;
 use crate::priority::Priority;
-use crate::slots::{Cache, EngineSide, Mode, Pool, PoolOwner, SlotOutcome, SlotTicket, Table};
-use crate::sync::AtomicU64;
+use crate::slots::{Cache, Delivery, EngineSide, Pool, PoolOwner, SlotOutcome, SlotTicket, Table};
+use crate::sync::{AtomicU64, block_on, thread::yield_now};
 use crate::waiters::wake_all;
 
 fn table() -> (Arc<Table>, EngineSide) {
     let (storage, first) = StorageNumber::take().expect("a number");
     storage.give_back(first);
-    Table::new(storage)
+    Table::new(storage, 0)
 }
 
 /// A pool of so many slots.
@@ -27,14 +25,14 @@ fn pool(slots: u32) -> (Arc<PoolOwner<()>>, EngineSide) {
     (Arc::new(Pool::create(table, slots, ())), side)
 }
 
-fn fill(pool: &PoolOwner<()>, cache: &mut Cache, mode: Mode, token: &Arc<()>) -> Id {
+fn fill(pool: &PoolOwner<()>, cache: &mut Cache, mode: Delivery, token: &Arc<()>) -> Id {
     pool.fill(cache, parts(token), mode, Priority::Normal, 0)
 }
 
 fn submit(pool: &PoolOwner<()>, token: &Arc<()>) -> SlotTicket<()> {
     let mut cache = Cache::default();
     assert!(pool.secure(&mut cache, 1), "a slot is free");
-    let id = fill(pool, &mut cache, Mode::Ticket, token);
+    let id = fill(pool, &mut cache, Delivery::Ticket, token);
     let ticket = pool.ticket(id);
     pool.publish(once(id.index()));
     ticket
@@ -45,7 +43,7 @@ fn generations(pool: &PoolOwner<()>, slots: usize) -> Vec<u32> {
     let (mut cache, token) = (Cache::default(), Arc::new(()));
     let mut ids = Vec::new();
     while pool.secure(&mut cache, 1) {
-        ids.push(fill(pool, &mut cache, Mode::Detached, &token));
+        ids.push(fill(pool, &mut cache, Delivery::Detached, &token));
         assert!(ids.len() <= slots, "a slot is handed out once");
     }
     ids.sort_by_key(|id| id.index());
@@ -85,7 +83,7 @@ fn wait(ticket: &mut SlotTicket<()>) -> SlotOutcome {
             false => Poll::Pending,
         }
     });
-    loom::future::block_on(polled)
+    block_on(polled)
 }
 
 fn assert_served(outcome: SlotOutcome) {
@@ -102,7 +100,7 @@ fn a_ticket_that_waits_is_woken_and_sees_the_outcome() {
         let (pool, mut side) = pool(1);
         let (mut cache, token) = (Cache::default(), Arc::new(()));
         assert!(pool.secure(&mut cache, 1));
-        let id = fill(&pool, &mut cache, Mode::Ticket, &token);
+        let id = fill(&pool, &mut cache, Delivery::Ticket, &token);
         let mut ticket = pool.ticket(id);
         let own = Arc::clone(&pool);
         let engine = spawn(move || serve(&own, &mut side, id));
@@ -185,7 +183,7 @@ fn slots_given_back_while_others_are_taken_are_neither_lost_nor_handed_out_twice
         let mut cache = Cache::default();
         step(&steps);
         if pool.secure(&mut cache, 2) {
-            let id = fill(&pool, &mut cache, Mode::Detached, &token);
+            let id = fill(&pool, &mut cache, Delivery::Detached, &token);
             pool.refuse(id.index(), closed_error(), &mut Vec::new());
         }
         threads
@@ -206,7 +204,7 @@ fn two_threads_that_take_slots_never_get_the_same() {
             step(steps);
             let mut cache = Cache::default();
             assert!(pool.secure(&mut cache, 1), "there is one for each");
-            let id = fill(pool, &mut cache, Mode::Detached, token);
+            let id = fill(pool, &mut cache, Delivery::Detached, token);
             step(steps);
             pool.refuse(id.index(), closed_error(), &mut Vec::new());
         };
@@ -254,5 +252,36 @@ fn a_pool_whose_owner_goes_gives_its_chunks_back_once_with_its_last_slot() {
         assert_eq!(Arc::strong_count(&token), 1);
         let next = Pool::create(table, 2, ());
         assert_eq!(generations(&next, 2), [1, 1]);
+    });
+}
+
+#[test]
+fn a_ticket_kept_as_a_number_is_taken_by_one_thread() {
+    check(4, || {
+        let (table, mut side) = table();
+        let pool = Arc::new(Pool::create(Arc::clone(&table), 1, ()));
+        let token = Arc::new(());
+        let mut ticket = submit(&pool, &token);
+        let id = ticket.keep();
+        let (own, theirs) = (Arc::clone(&pool), Arc::clone(&table));
+        let engine = spawn(move || serve(&own, &mut side, id));
+        let taker = spawn(move || {
+            theirs
+                .take_kept::<()>(id)
+                .map(|mut ticket| wait(&mut ticket))
+        });
+        let here = table
+            .take_kept::<()>(id)
+            .map(|mut ticket| wait(&mut ticket));
+        let there = taker.join().unwrap();
+        assert!(here.is_some() != there.is_some(), "one thread has it");
+        here.into_iter().chain(there).for_each(assert_served);
+        assert!(
+            table.take_kept::<()>(id).is_none(),
+            "the number is of no ticket any more"
+        );
+        engine.join().unwrap();
+        assert_eq!(Arc::strong_count(&token), 1, "the memory came back once");
+        assert_eq!(generations(&pool, 1), [1]);
     });
 }

@@ -14,7 +14,7 @@ fn order(priority: Priority, deadline_ns: u64, arrival: u64) -> Order {
 }
 
 fn serve(scheduler: &mut Scheduler, now_ns: u64) -> Option<u32> {
-    let (request, priority) = scheduler.pick(now_ns, 3_000_000_000, [false; 4])?;
+    let (request, priority) = scheduler.pick(now_ns, 3_000_000_000, Priorities::default())?;
     scheduler.issued(request, priority, 4096, now_ns);
     scheduler.remove(request);
     scheduler.returned(priority, 4096);
@@ -87,13 +87,13 @@ fn a_request_stays_in_front_until_it_is_removed() {
     scheduler.add(0, order(Priority::Normal, NO_DEADLINE, 0), 0);
     scheduler.add(1, order(Priority::Normal, NO_DEADLINE, 1), 0);
     for _ in 0..5 {
-        let picked = scheduler.pick(0, 0, [false; 4]);
+        let picked = scheduler.pick(0, 0, Priorities::default());
         assert_eq!(picked, Some((0, Priority::Normal)));
         scheduler.issued(0, Priority::Normal, 1, 0);
     }
     scheduler.remove(0);
     assert_eq!(
-        scheduler.pick(0, 0, [false; 4]),
+        scheduler.pick(0, 0, Priorities::default()),
         Some((1, Priority::Normal))
     );
 }
@@ -123,7 +123,9 @@ fn bulk_in_flight_is_bounded_and_smaller_while_realtime_was_seen() {
     let mut scheduler = Scheduler::new(1 << 20);
     let fill = |scheduler: &mut Scheduler, now_ns| {
         let mut bytes = 0;
-        while let Some((request, priority)) = scheduler.pick(now_ns, 3_000_000_000, [false; 4]) {
+        while let Some((request, priority)) =
+            scheduler.pick(now_ns, 3_000_000_000, Priorities::default())
+        {
             let block = scheduler.block_bytes(priority, now_ns);
             scheduler.issued(request, priority, block, now_ns);
             bytes += block;
@@ -147,7 +149,7 @@ fn bulk_in_flight_is_bounded_and_smaller_while_realtime_was_seen() {
 /// Issues what may be issued; bytes of each priority.
 fn issue_all(scheduler: &mut Scheduler) -> [u64; PRIORITIES] {
     let mut issued = [0; PRIORITIES];
-    while let Some((request, priority)) = scheduler.pick(0, 2_000_000_000, [false; 4]) {
+    while let Some((request, priority)) = scheduler.pick(0, 2_000_000_000, Priorities::default()) {
         let block = scheduler.block_bytes(priority, 0);
         scheduler.issued(request, priority, block, 0);
         issued[priority as usize] += block;
@@ -191,8 +193,7 @@ fn what_waits_for_staging_leaves_the_device_to_lower_priorities() {
     let mut scheduler = Scheduler::new(1 << 20);
     scheduler.add(0, order(Priority::Normal, NO_DEADLINE, 0), 0);
     scheduler.add(1, order(Priority::High, NO_DEADLINE, 1), 0);
-    let mut skip = [false; PRIORITIES];
-    skip[Priority::High as usize] = true;
+    let skip = Priorities::of(|priority| priority == Priority::High);
     let mut bytes = 0;
     while let Some((request, priority)) = scheduler.pick(0, 2_000_000_000, skip) {
         assert_eq!(priority, Priority::Normal);
@@ -212,7 +213,9 @@ fn a_flood_that_keeps_the_device_full_leaves_a_block_in_sixteen() {
     let (mut low, mut low_most) = (0, 0);
     for flood in 1..1601 {
         scheduler.add(flood, order(Priority::High, NO_DEADLINE, flood.into()), 0);
-        let (request, priority) = scheduler.pick(0, 2_000_000_000, [false; 4]).expect("room");
+        let (request, priority) = scheduler
+            .pick(0, 2_000_000_000, Priorities::default())
+            .expect("room");
         let block = scheduler.block_bytes(priority, 0);
         scheduler.issued(request, priority, block, 0);
         in_flight.push_back((priority, block));
@@ -237,10 +240,10 @@ fn realtime_is_never_held_by_bulk_in_flight() {
     let mut scheduler = Scheduler::new(1 << 20);
     scheduler.issued(9, Priority::Low, 1 << 30, 0);
     scheduler.add(0, order(Priority::Low, NO_DEADLINE, 0), 0);
-    assert_eq!(scheduler.pick(0, 0, [false; 4]), None);
+    assert_eq!(scheduler.pick(0, 0, Priorities::default()), None);
     scheduler.add(1, order(Priority::Realtime, NO_DEADLINE, 1), 0);
     assert_eq!(
-        scheduler.pick(0, 0, [false; 4]),
+        scheduler.pick(0, 0, Priorities::default()),
         Some((1, Priority::Realtime))
     );
 }
@@ -259,7 +262,7 @@ fn head_travel_on_a_rotating_disk_is_that_of_an_ideal_elevator() {
             scheduler.add(request, at, 0);
         }
         let (mut travel, mut head) = (0, start);
-        while let Some((request, priority)) = scheduler.pick(0, 0, [false; 4]) {
+        while let Some((request, priority)) = scheduler.pick(0, 0, Priorities::default()) {
             let position = positions[request as usize];
             travel += position.abs_diff(head);
             head = position;

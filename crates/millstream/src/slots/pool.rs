@@ -5,15 +5,16 @@
     reason = "slots are handed between threads by their state word; see the header of `slots`"
 )]
 
+use std::any::TypeId;
 use std::ptr::NonNull;
 use std::sync::Arc;
+use std::sync::atomic::AtomicPtr;
 use std::task::Waker;
 
 use super::{
-    CHUNK, ENDED, ENGINE, Ended, FREE, Freed, GENERATION, HELD, Mode, NIL, Posted, RARE, STATE,
+    CHUNK, Delivery, ENDED, ENGINE, Ended, FREE, Freed, GENERATION, HELD, NIL, Posted, RARE, STATE,
     SlotOutcome, SlotTicket, Table, USUAL, Usual, end, read_outcome, settle,
 };
-use crate::destination::MemoryKind;
 use crate::error::Error;
 use crate::ids::Id;
 use crate::priority::Priority;
@@ -30,6 +31,8 @@ pub(crate) struct Pool<S> {
     head: AtomicU64,
     chunks_max: u32,
     chunks: Mutex<Vec<u32>>,
+    /// Itself, as it was allocated: for tickets that are found by their number.
+    own: AtomicPtr<Pool<S>>,
     pub(crate) shared: S,
 }
 
@@ -85,19 +88,33 @@ impl<S> Drop for PoolOwner<S> {
     }
 }
 
-impl<S> Pool<S> {
+impl<S: 'static> Pool<S> {
     /// A pool of at most `slots_max` slots (rounded up to whole chunks).
     pub(crate) fn create(table: Arc<Table>, slots_max: u32, shared: S) -> PoolOwner<S> {
+        let carried = table.shared.get_or_init(TypeId::of::<S>);
+        assert_eq!(
+            *carried,
+            TypeId::of::<S>(),
+            "pools of a table are of one type"
+        );
         let pool = Pool {
             table,
             head: AtomicU64::new(u64::from(NIL)),
             chunks_max: slots_max.div_ceil(CHUNK).max(1),
             chunks: Mutex::default(),
+            own: AtomicPtr::default(),
             shared,
         };
-        PoolOwner(NonNull::from(Box::leak(Box::new(pool))))
+        let pool = NonNull::from(Box::leak(Box::new(pool)));
+        // SAFETY: made above.
+        unsafe { pool.as_ref() }
+            .own
+            .store(pool.as_ptr(), Ordering::Relaxed);
+        PoolOwner(pool)
     }
+}
 
+impl<S> Pool<S> {
     /// No owner is left and no slot is out: the chunks go back to the table.
     fn destroy(pool: NonNull<Pool<S>>) {
         // SAFETY: made by `create` from a box; the thread that brought the count of slots out to 0
@@ -153,6 +170,11 @@ impl<S> Pool<S> {
             return false;
         };
         chunks.push(first);
+        let own = self.own.load(Ordering::Relaxed).cast();
+        self.table.pools[(first / CHUNK) as usize].store(own, Ordering::Release);
+        for index in first..first + CHUNK {
+            self.begin_life(index);
+        }
         for index in first..first + CHUNK - 1 {
             self.link(index, index + 1);
         }
@@ -164,6 +186,17 @@ impl<S> Pool<S> {
         let closing = self.push_chain(&chunk);
         assert!(!closing, "a pool that grows has its owner");
         true
+    }
+
+    /// Gives a slot of a new chunk its first generation, unless it had one in another pool.
+    fn begin_life(&self, index: u32) {
+        let (hot, first) = (self.table.hot(index), self.table.first_generation);
+        if hot.word.load(Ordering::Relaxed) >> 32 < u64::from(first) {
+            hot.interest
+                .store(u64::from(first) << 32, Ordering::Relaxed);
+            hot.word
+                .store(u64::from(first) << 32 | FREE, Ordering::Relaxed);
+        }
     }
 
     /// Links a slot that the caller owns to another.
@@ -228,7 +261,7 @@ impl<S> Pool<S> {
         &self,
         cache: &mut Cache,
         parts: Parts,
-        mode: Mode,
+        mode: Delivery,
         default: Priority,
         charged: u64,
     ) -> Id {
@@ -239,31 +272,35 @@ impl<S> Pool<S> {
             || parts.deadline.is_some()
             || parts.raw_len != u64::MAX
             || charged > 0;
-        let own_memory = !matches!(
-            kind,
-            MemoryKind::Pool | MemoryKind::None | MemoryKind::Borrowed
-        );
+        let own_memory = kind.is_in_slot();
         let has_rare = parts.rare.is_some();
+        let Parts {
+            mut memory,
+            group,
+            rare,
+            ..
+        } = parts;
         if own_memory || has_usual || has_rare {
             let cold = self.table.cold(index);
             // SAFETY: the slot was taken from the free chain: its cold half is the caller's alone.
             unsafe {
                 if own_memory {
-                    *cold.memory.get() = parts.memory;
+                    *cold.memory.get() = std::mem::take(&mut memory);
                 }
                 if has_usual {
                     *cold.usual.get() = Usual {
-                        group: parts.group,
+                        group,
                         deadline: parts.deadline,
                         raw_len: parts.raw_len,
                         charged,
                     };
                 }
                 if has_rare {
-                    *cold.rare.get() = parts.rare;
+                    *cold.rare.get() = rare;
                 }
             }
         }
+        memory.clear();
         // SAFETY: as above.
         let body = unsafe { &mut *hot.body.get() };
         body.file = parts.file;

@@ -1,11 +1,11 @@
 //! Zeroed memory for all slots that a storage may have, of which only what is used becomes
 //! resident. In models it is a slice.
 #![cfg_attr(
-    not(loom),
+    not(model),
     expect(unsafe_code, reason = "a value is found by its index alone")
 )]
 
-#[cfg(not(loom))]
+#[cfg(not(model))]
 mod memory {
     use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
     use std::ptr::NonNull;
@@ -64,7 +64,7 @@ mod memory {
     }
 }
 
-#[cfg(loom)]
+#[cfg(model)]
 mod memory {
     use crate::ids::FileId;
     use crate::limits::SLOTS_MAX;

@@ -4,4 +4,5 @@
 mod application;
 mod blocks;
 mod codecs;
+mod device;
 mod rig;

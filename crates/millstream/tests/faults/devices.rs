@@ -19,7 +19,7 @@ use millstream_io::fs::DirectAlignment;
 use millstream_io::{
     Completion, Device, DeviceKind, Doorbell, IoError, Operation, OperationId, Region,
 };
-use millstream_testing::seccomp::{Binds, Program, Unless};
+use millstream_testing::seccomp;
 use millstream_testing::{Child, Unavailable, or_skip, this_test};
 
 use crate::rig::{PATIENCE, Rig, landed, options_with, pattern, result};
@@ -241,10 +241,7 @@ fn processor_ticks() -> u64 {
 
 /// From now on the kernel refuses to enter rings.
 fn refuse_enter() -> Result<(), Unavailable> {
-    let action = libc::SECCOMP_RET_ERRNO | libc::EPERM.cast_unsigned();
-    let program = Program::new()?;
-    let program = program.rule(libc::SYS_io_uring_enter, Unless::Never, action);
-    program.install(Binds::Process)
+    seccomp::refuse(&[libc::SYS_io_uring_enter], seccomp::Refusal::NotPermitted)
 }
 
 fn break_the_ring(access: Access) {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-use super::{copy, helper};
+use super::copy;
 use crate::device::outbox::Outbox;
 use crate::device::{Completion, Doorbell, Operation, OperationId};
 use crate::fs::FileSystem;
@@ -48,6 +48,8 @@ pub(super) struct Shared {
     idle: Condvar,
     waiting: AtomicUsize,
     pub(super) done: Outbox<Completion>,
+    /// What a helper thread does, given its number.
+    helper: fn(&Shared, usize),
 }
 
 impl Shared {
@@ -56,6 +58,7 @@ impl Shared {
         bell: Doorbell,
         settings: ThreadSettings,
         helpers_max: usize,
+        helper: fn(&Shared, usize),
     ) -> Shared {
         Shared {
             fs,
@@ -66,6 +69,7 @@ impl Shared {
             idle: Condvar::new(),
             waiting: AtomicUsize::new(0),
             done: Outbox::new(0),
+            helper,
         }
     }
 
@@ -141,7 +145,7 @@ impl Shared {
         let shared = Arc::clone(self);
         let started = std::thread::Builder::new()
             .name(format!("ms-copy-{number}"))
-            .spawn(move || helper::run(&shared, number));
+            .spawn(move || (shared.helper)(&shared, number));
         let mut queue = self.queue();
         match started {
             Ok(handle) => queue.threads[number] = Some(handle),

@@ -8,7 +8,7 @@ use std::sync::{Condvar, Mutex};
 use super::*;
 use crate::device::{Descriptor, Segment, Segments, Verb};
 use crate::error::Errno;
-use crate::fs::{Beside, OpenMode, Opened, OsFileSystem};
+use crate::fs::{OpenMode, Opened, OsFileSystem};
 
 const LONG: Duration = Duration::from_secs(20);
 
@@ -78,12 +78,6 @@ impl FileSystem for Fake {
         unreachable!("copies name nothing")
     }
     fn replace(&self, _: &Path, _: &[u8]) -> Result<(), IoError> {
-        unreachable!("copies name nothing")
-    }
-    fn beside(&self, _: &Path) -> Result<Beside, IoError> {
-        unreachable!("copies name nothing")
-    }
-    fn take_place(&self, _: &Path, _: &Path) -> Result<(), IoError> {
         unreachable!("copies name nothing")
     }
     fn remove(&self, _: &Path) -> Result<(), IoError> {

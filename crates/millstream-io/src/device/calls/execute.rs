@@ -76,7 +76,6 @@ pub(super) fn execute(fs: &dyn FileSystem, call: Call) -> CallAnswer {
         Call::Sync { file, data_only } => guarded("sync", || fs.sync(file, data_only)),
         Call::Rename { from, to } => guarded("rename", || fs.rename(&from, &to)),
         Call::Remove { path } => guarded("remove", || fs.remove(&path)),
-        Call::Commit(names) => guarded("rename", || fs.take_place(&names.fresh, &names.path)),
         Call::Replace { path, content } => {
             guarded("replace", || fs.replace(&path, bytes_of(&content)))
         }

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use super::execute::execute;
 use super::queue::{Entry, Help, Queue};
-use super::{CallAnswer, CallDone, CallsOptions, worker};
+use super::{CallAnswer, CallDone, CallsOptions};
 use crate::device::Doorbell;
 use crate::device::outbox::Outbox;
 use crate::fs::FileSystem;
@@ -34,6 +34,8 @@ pub(super) struct Shared {
     /// By [`Call::crew`](super::Call::crew).
     pub(super) crews: [Crew; 3],
     pub(super) done: Outbox<CallDone>,
+    /// What a thread does, given its crew and its number.
+    worker: fn(&Arc<Shared>, usize, usize),
 }
 
 impl Crew {
@@ -52,7 +54,7 @@ impl Crew {
 }
 
 impl Shared {
-    pub(super) fn new(options: CallsOptions) -> Shared {
+    pub(super) fn new(options: CallsOptions, worker: fn(&Arc<Shared>, usize, usize)) -> Shared {
         let opens = available_cores().clamp(2, CALLS_THREADS_MAX / 2);
         Shared {
             fs: options.fs,
@@ -65,6 +67,7 @@ impl Shared {
                 Crew::new(CALLS_LONG_THREADS, "ms-save-"),
             ],
             done: Outbox::new(0),
+            worker,
         }
     }
 
@@ -96,7 +99,7 @@ impl Shared {
         let shared = Arc::clone(self);
         let started = std::thread::Builder::new()
             .name(format!("{}{number}", crew.name))
-            .spawn(move || worker::run(&shared, index, number));
+            .spawn(move || (shared.worker)(&shared, index, number));
         let mut queue = crew.queue();
         match started {
             // A thread that has ended already needs no handle.

@@ -110,13 +110,6 @@ impl FileSystem for Fake {
         self.pass(path.to_str().unwrap());
         Ok(())
     }
-    fn beside(&self, _: &Path) -> Result<Beside, IoError> {
-        unreachable!("calls do not ask")
-    }
-    fn take_place(&self, fresh: &Path, _: &Path) -> Result<(), IoError> {
-        self.pass(fresh.to_str().unwrap());
-        Ok(())
-    }
     fn remove(&self, path: &Path) -> Result<(), IoError> {
         self.pass(path.to_str().unwrap());
         Ok(())
@@ -220,8 +213,7 @@ fn every_call_reaches_the_system() {
         let len = call_one(&mut calls, Call::Len(file));
         assert!(matches!(len, CallAnswer::Len(Ok(3))));
         let content = b"content".to_vec();
-        let beside = fs.beside(&path("c")).unwrap();
-        std::fs::write(&beside.fresh, b"fresh").unwrap();
+        std::fs::write(path("c"), b"c").unwrap();
         // SAFETY: the file is not changed while the view lives.
         let view = unsafe { MappedView::open(path("a"), 0, u64::MAX) }.unwrap();
         let prefetch = |offset, len| Call::Prefetch {
@@ -238,7 +230,6 @@ fn every_call_reaches_the_system() {
                 path: path("b"),
                 content: Segment::new(content.as_ptr().cast_mut(), content.len()),
             },
-            Call::Commit(beside),
             prefetch(1, 2),
             Call::Rename {
                 from: path("b"),

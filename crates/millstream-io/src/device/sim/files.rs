@@ -9,15 +9,13 @@ use super::SimOptions;
 use super::disk::{self, Content, Disk, File, Rule, SimCounts, SimOperation};
 use crate::device::{Descriptor, Doorbell};
 use crate::error::{Errno, IoError};
-use crate::fs::{Beside, DirectAlignment, FileSystem, Identity, MountKind, OpenMode, Opened};
+use crate::fs::{DirectAlignment, FileSystem, Identity, MountKind, OpenMode, Opened};
 
 /// What the device and its files share.
 pub(super) struct Shared {
     disk: Mutex<Disk>,
     now_ns: AtomicU64,
     releases: AtomicU64,
-    /// Fresh names handed out.
-    names: AtomicU64,
     bell: Doorbell,
     /// Count of file system calls, and those that will fail, by number.
     calls: Mutex<(u64, Vec<(u64, Errno)>)>,
@@ -29,7 +27,6 @@ impl Shared {
             disk: Mutex::new(Disk::new(options)),
             now_ns: AtomicU64::new(0),
             releases: AtomicU64::new(0),
-            names: AtomicU64::new(0),
             bell: Doorbell::condvar(),
             calls: Mutex::new((0, Vec::new())),
         }
@@ -399,20 +396,6 @@ impl FileSystem for SimFiles {
         let content = Content::Bytes(content.to_vec());
         add(&mut disk, path.to_owned(), content, options);
         Ok(())
-    }
-
-    fn beside(&self, path: &Path) -> Result<Beside, IoError> {
-        let number = self.shared.names.fetch_add(1, Ordering::Relaxed);
-        let fresh = PathBuf::from(format!("{}.{number}.tmp", path.display()));
-        self.replace(&fresh, &[])?;
-        Ok(Beside {
-            path: path.to_owned(),
-            fresh,
-        })
-    }
-
-    fn take_place(&self, fresh: &Path, path: &Path) -> Result<(), IoError> {
-        self.rename(fresh, path)
     }
 
     fn remove(&self, path: &Path) -> Result<(), IoError> {

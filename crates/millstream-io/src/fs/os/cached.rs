@@ -5,8 +5,9 @@
 //! is an answer for one file, its `ENOSYS` one for ever. Without it a read of one byte that must
 //! not wait stands for the whole range; such a read starts no read-ahead.
 
+use std::fs::File;
 use std::io::IoSliceMut;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use rustix::io::{Errno, ReadWriteFlags};
@@ -71,6 +72,66 @@ fn by_reading(file: BorrowedFd<'_>, offset: u64, len: u64) -> Option<u64> {
     }
 }
 
+/// Pages that may stay of a file that [`evict`] calls evicted, one in so many: a racing read-ahead
+/// leaves a few.
+const EVICTED_ONE_IN: u64 = 200;
+/// Attempts of [`evict`].
+const EVICT_ATTEMPTS: u32 = 5;
+/// Bytes between two places that are looked at where `cachestat` does not answer: the default
+/// read-ahead of Linux.
+const SAMPLE_STEP_BYTES: u64 = 128 << 10;
+
+/// Bytes of a whole file that are in the page cache; `None` if the system does not report them.
+///
+/// Where `cachestat` does not answer, one page in every 128 KiB is looked at.
+///
+/// # Errors
+/// The length of the file cannot be read.
+pub fn cached_bytes(file: &File) -> std::io::Result<Option<u64>> {
+    let len = file.metadata()?.len();
+    let fd = file.as_fd();
+    if len == 0 {
+        return Ok(Some(0));
+    }
+    if let Ok(pages) = call::cachestat(fd, 0, len) {
+        return Ok(Some(bytes_of_pages(pages, 0, len)));
+    }
+    let steps = (0..len).step_by(SAMPLE_STEP_BYTES as usize);
+    let cached = steps.map(|at| by_reading(fd, at, SAMPLE_STEP_BYTES.min(len - at)));
+    Ok(cached.sum())
+}
+
+/// Removes a file from the page cache (`posix_fadvise`, and `fdatasync` where pages are dirty), and
+/// checks that its pages are gone. May block.
+///
+/// # Errors
+/// The system refuses, does not report what is cached, or keeps more than one page in 200: another
+/// process maps or reads the file, or its file system keeps its files in memory.
+pub fn evict(file: &File) -> std::io::Result<()> {
+    let page_bytes = rustix::param::page_size() as u64;
+    let mut left = 0;
+    for attempt in 0..EVICT_ATTEMPTS {
+        rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::DontNeed)?;
+        let cached = cached_bytes(file)?;
+        left = cached.ok_or_else(|| std::io::Error::other("the page cache cannot be examined"))?;
+        let all = file.metadata()?.len().div_ceil(page_bytes);
+        if left.div_ceil(page_bytes) <= all / EVICTED_ONE_IN {
+            return Ok(());
+        }
+        // Dirty pages stay. Synchronizing costs milliseconds even where nothing is dirty, if any
+        // other process writes to the file system; so it comes only now.
+        rustix::fs::fdatasync(file)?;
+        if attempt > 0 {
+            // Pages may be in another processor's batch of additions to the cache for a moment.
+            std::thread::sleep(std::time::Duration::from_millis(1 << attempt));
+        }
+    }
+    Err(std::io::Error::other(format!(
+        "{left} bytes stay in the page cache; likely cause: another process maps or reads the \
+         file, or its file system keeps its files in memory"
+    )))
+}
+
 /// Reads what is cached, up to where the cache or the file ends. Of what is missing the system may
 /// begin to read ahead.
 pub(super) fn read(file: BorrowedFd<'_>, offset: u64, into: &mut [u8]) -> Option<usize> {
@@ -132,6 +193,20 @@ mod tests {
         // A quick disk may bring the first pages in while the call looks for them.
         let read = super::read(file.as_fd(), 0, &mut into).unwrap();
         assert_eq!(into[..read], bytes[..read]);
+    }
+
+    #[test]
+    fn an_evicted_file_has_nothing_cached() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&vec![1; 1 << 20]).unwrap();
+        assert_ne!(super::cached_bytes(&file).unwrap(), Some(0));
+        match super::evict(&file) {
+            Ok(()) => {
+                let left = super::cached_bytes(&file).unwrap();
+                assert!(left.is_some_and(|left| left <= 4096), "{left:?}");
+            }
+            Err(error) => println!("SKIP: {error}"),
+        }
     }
 
     #[test]

@@ -1,34 +1,352 @@
-//! Renames that last, and files replaced as a whole.
+//! Files that are replaced as a whole, and renames that last.
 //!
-//! The new content goes to a file of its own in the same folder (a rename cannot cross file
-//! systems), is synced, and takes the old one's name; then the folder is synced, without which a
-//! crash could bring the old name back. All through one descriptor of the folder, so that a folder
-//! renamed meanwhile does no harm. Before the rename every error removes the new file again; after
-//! it the new content is in place, and an error can only say that it may not outlive a crash.
+//! The new content goes to a file without a name (`O_TMPFILE`) or, where the file system has no
+//! such files, under a temporary name in the target's folder (a rename cannot cross file systems).
+//! It is synced and takes the target's name; then the folder is synced, without which a crash could
+//! bring the old file back. All through one descriptor of the folder, so that a folder renamed
+//! meanwhile does no harm. After the rename an error can only say that the new content may not
+//! outlive a crash.
+//!
+//! A temporary name tells its process, which has at least one such file locked (`flock`) as long as
+//! it lives, and goes with its [`TemporaryFile`]. What a killed process left, [`remove_leftovers`]
+//! removes. [`abandon_temporary_files`] is for a program that ends by a signal.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
-use std::fs;
+use std::fs::{self, File};
+use std::io::Write as _;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
+use std::time::{Duration, Instant};
 
-use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Stat, Uid, XattrFlags};
+use rustix::fs::{AtFlags, FileType, FlockOperation, Gid, Mode, OFlags, Stat, Uid, XattrFlags};
 use rustix::io::{Errno, retry_on_intr};
 
 use super::cause::{explain, refuse};
 use super::refuse_type;
 use crate::error::IoError;
-use crate::fs::Beside;
-use crate::limits::REPLACE_NAMES_MAX;
+use crate::limits::{ABANDON_WAIT, TEMPORARY_NAMES_MAX};
 
-/// Makes names of this process differ; it means nothing else.
-static NAME_COUNT: AtomicU64 = AtomicU64::new(0);
+/// The folders of this process's temporary files, by the number in the name.
+static TEMPORARY: Mutex<BTreeMap<u64, Arc<OwnedFd>>> = Mutex::new(BTreeMap::new());
+
+/// Held shared while a temporary name is made or renamed. Taken for good by
+/// [`abandon_temporary_files`].
+static GATE: RwLock<()> = RwLock::new(());
+
+/// The number in the next name: there may be thousands at once, and each name is tried once.
+static NEXT: AtomicU64 = AtomicU64::new(0);
+
+/// Temporary names begin and end so.
+const PREFIX: &str = ".millstream-";
+const SUFFIX: &str = ".tmp";
 
 /// The attribute with a file's access control list.
 const ACCESS_LIST: &str = "system.posix_acl_access";
 
 /// Longest value of an attribute (`XATTR_SIZE_MAX`).
 const ACCESS_LIST_BYTES_MAX: usize = 64 << 10;
+
+/// The new content of a file, which [`AtomicFile::commit`] puts in its place. Dropped without
+/// that, it leaves nothing behind. All calls block.
+#[derive(Debug)]
+pub struct AtomicFile {
+    file: File,
+    folder: Arc<OwnedFd>,
+    /// The target's name in the folder.
+    name: OsString,
+    /// `None` while the file has no name.
+    temporary: Option<TemporaryFile>,
+}
+
+impl AtomicFile {
+    /// All bits of the mode of a file that is replaced, for [`AtomicFile::commit`].
+    pub const KEEP_ALL: u32 = 0o7777;
+
+    /// The bits without set-user-ID and the like, which vouch for the old content.
+    pub const KEEP_PERMISSIONS: u32 = 0o777;
+
+    /// Creates an empty file that will replace what `path` leads to, through symbolic links, or
+    /// become it. If it replaces a file, only its owner may open it until [`AtomicFile::commit`].
+    /// Removes what killed processes left in the folder.
+    ///
+    /// # Errors
+    /// `path` is a dangling symbolic link, or names something that is not a regular file; the
+    /// folder is missing, full, or may not be written.
+    pub fn create(path: &Path) -> Result<AtomicFile, IoError> {
+        let path = resolve(path)?;
+        remove_leftovers(folder_of(&path));
+        AtomicFile::create_as(
+            open_unreadable_folder(folder_of(&path))?,
+            name_of(&path)?,
+            false,
+        )
+    }
+
+    /// As [`AtomicFile::create`], under a temporary name, which is returned: for a file that is
+    /// opened by it again. The folder must be readable, so that it can be synced.
+    ///
+    /// # Errors
+    /// As [`AtomicFile::create`].
+    pub fn create_named(path: &Path) -> Result<(AtomicFile, PathBuf), IoError> {
+        let path = resolve(path)?;
+        let folder = folder_of(&path);
+        remove_leftovers(folder);
+        let file = AtomicFile::create_as(open_folder(folder)?, name_of(&path)?, true)?;
+        let named = file.temporary.as_ref().map(|it| temporary_name(it.number));
+        let name = folder.join(named.expect("it was made with a name"));
+        Ok((file, name))
+    }
+
+    fn create_as(folder: OwnedFd, name: &OsStr, named: bool) -> Result<AtomicFile, IoError> {
+        let replaces = old_file(folder.as_fd(), name)?.is_some();
+        let mode = if replaces { 0o600 } else { 0o666 };
+        let folder = Arc::new(folder);
+        // An error may be one of the folder: to create a named file reports it.
+        let unnamed = (!named).then(|| unnamed_in(&folder, mode).ok()).flatten();
+        let (file, temporary) = match unnamed {
+            Some(file) => (file, None),
+            None => TemporaryFile::create(&folder, mode).map(|(file, name)| (file, Some(name)))?,
+        };
+        let name = name.to_owned();
+        Ok(AtomicFile {
+            file,
+            folder,
+            name,
+            temporary,
+        })
+    }
+
+    /// The file to write, open for reading as well.
+    #[must_use]
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Writes all of `content`, then [`AtomicFile::commit`].
+    ///
+    /// # Errors
+    /// As [`AtomicFile::commit`]; the bytes cannot be written.
+    pub fn write_and_commit(self, content: &[u8], mode_mask: u32) -> Result<(), IoError> {
+        let written = self.file().write_all(content);
+        written.map_err(|error| explain("write", errno_of(&error)))?;
+        self.commit(mode_mask)
+    }
+
+    /// Gives the file the owner, group, access control list and `mode_mask` bits of the mode of
+    /// the one that it replaces, makes it durable and renames it.
+    ///
+    /// # Errors
+    /// The system cannot store the bytes after all, or not rename: the target is unchanged. Or the
+    /// folder cannot be synced: the new content is in place, but may not outlive a crash.
+    pub fn commit(self, mode_mask: u32) -> Result<(), IoError> {
+        let folder = self.folder.as_fd();
+        complete(folder, self.file.as_fd(), &self.name, mode_mask)?;
+        let temporary = match self.temporary {
+            Some(temporary) => temporary,
+            None => TemporaryFile::link(&self.file, &self.folder)?,
+        };
+        temporary.rename(folder, &self.name)?;
+        sync_folder(folder)
+    }
+}
+
+/// Creates an empty file in `folder`, open for reading and writing, that the system removes when it
+/// is closed.
+///
+/// # Errors
+/// The folder is missing, full, or may not be written.
+pub fn create_unnamed(folder: &Path) -> Result<File, IoError> {
+    let folder = Arc::new(open_unreadable_folder(folder)?);
+    // Where a name is needed, it goes at once.
+    unnamed_in(&folder, 0o600).or_else(|_| Ok(TemporaryFile::create(&folder, 0o600)?.0))
+}
+
+/// A file without a name, locked. Only where [`TemporaryFile::link`] can name it.
+fn unnamed_in(folder: &OwnedFd, mode: u32) -> std::io::Result<File> {
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+    let mode = Mode::from_raw_mode(mode);
+    let file = File::from(retry_on_intr(|| {
+        rustix::fs::openat(folder, ".", flags, mode)
+    })?);
+    fs::metadata(open_name(&file))?;
+    // Before the file has a name.
+    rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+    Ok(file)
+}
+
+/// A temporary name of a file; dropped without [`TemporaryFile::rename`], it is removed.
+#[derive(Debug)]
+pub struct TemporaryFile {
+    folder: Arc<OwnedFd>,
+    number: u64,
+}
+
+impl TemporaryFile {
+    /// Creates an empty file in an open folder, with these permissions less the process's mask. It
+    /// is locked until the last copy of its descriptor is closed.
+    ///
+    /// # Errors
+    /// The folder is full or may not be written.
+    pub fn create(folder: &Arc<OwnedFd>, mode: u32) -> Result<(File, TemporaryFile), IoError> {
+        let flags =
+            OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mode = Mode::from_raw_mode(mode);
+        TemporaryFile::named(folder, |name| {
+            let file = retry_on_intr(|| rustix::fs::openat(folder, name, flags, mode))?;
+            // Where there are no locks, nothing is removed either. Before this one was taken,
+            // another process may have removed the file.
+            let locked = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive);
+            let removed = rustix::fs::fstat(&file)?.st_nlink == 0;
+            if removed || locked == Err(Errno::WOULDBLOCK) {
+                let _ = rustix::fs::unlinkat(folder, name, AtFlags::empty());
+                return Err(Errno::EXIST);
+            }
+            Ok(File::from(file))
+        })
+    }
+
+    /// Names a file that has no name.
+    fn link(file: &File, folder: &Arc<OwnedFd>) -> Result<TemporaryFile, IoError> {
+        let open = open_name(file);
+        let (_, temporary) = TemporaryFile::named(folder, |name| {
+            rustix::fs::linkat(
+                rustix::fs::CWD,
+                &open,
+                folder,
+                name,
+                AtFlags::SYMLINK_FOLLOW,
+            )
+        })?;
+        Ok(temporary)
+    }
+
+    /// Has `make` make a file of a new name.
+    fn named<T>(
+        folder: &Arc<OwnedFd>,
+        make: impl Fn(&str) -> Result<T, Errno>,
+    ) -> Result<(T, TemporaryFile), IoError> {
+        let _open = GATE.read().unwrap_or_else(PoisonError::into_inner);
+        for _ in 0..TEMPORARY_NAMES_MAX {
+            let number = NEXT.fetch_add(1, Relaxed);
+            match make(&temporary_name(number)) {
+                Ok(made) => {
+                    let folder = Arc::clone(folder);
+                    temporary_files().insert(number, Arc::clone(&folder));
+                    return Ok((made, TemporaryFile { folder, number }));
+                }
+                Err(Errno::EXIST) => {}
+                Err(errno) => return Err(explain("create", errno)),
+            }
+        }
+        let cause = "the folder is full of temporary files .millstream-*.tmp";
+        Err(refuse("create", Errno::EXIST, cause))
+    }
+
+    /// Renames the file to `name` in an open folder of the same file system.
+    ///
+    /// # Errors
+    /// What the system says; the file is removed then.
+    pub fn rename(
+        self,
+        folder: BorrowedFd<'_>,
+        name: impl rustix::path::Arg + Copy,
+    ) -> Result<(), IoError> {
+        let _open = GATE.read().unwrap_or_else(PoisonError::into_inner);
+        let own = temporary_name(self.number);
+        retry_on_intr(|| rustix::fs::renameat(&self.folder, &own, folder, name))
+            .map_err(|errno| explain("rename", errno))?;
+        temporary_files().remove(&self.number);
+        Ok(())
+    }
+}
+
+impl Drop for TemporaryFile {
+    fn drop(&mut self) {
+        // Renamed, or removed by `abandon_temporary_files`, if it is no longer listed.
+        let listed = temporary_files().remove(&self.number);
+        if let Some(folder) = listed {
+            let name = temporary_name(self.number);
+            let _ = rustix::fs::unlinkat(folder, name, AtFlags::empty());
+        }
+    }
+}
+
+fn temporary_files() -> MutexGuard<'static, BTreeMap<u64, Arc<OwnedFd>>> {
+    TEMPORARY.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Not made of the target's name, which may be as long as names can be.
+fn temporary_name(number: u64) -> String {
+    format!("{PREFIX}{}-{number}{SUFFIX}", std::process::id())
+}
+
+/// Removes the temporary files in a folder that killed processes left. Blocks.
+pub fn remove_leftovers(folder: &Path) {
+    let left = temporary_files_in(folder);
+    if left.is_empty() {
+        return;
+    }
+    // Listed anew: what a living process has locked was there before its other files.
+    let now = temporary_files_in(folder).into_iter();
+    let alive: BTreeSet<String> = now
+        .filter(|(path, _)| is_locked(path))
+        .map(|(_, process)| process)
+        .collect();
+    for (path, process) in left {
+        if !alive.contains(&process) {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+/// Files in a folder with temporary names, each with its process.
+fn temporary_files_in(folder: &Path) -> Vec<(PathBuf, String)> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let numbers = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
+        let numbers = numbers.and_then(|name| name.strip_suffix(SUFFIX));
+        if let Some((process, _)) = numbers.and_then(|numbers| numbers.split_once('-')) {
+            found.push((entry.path(), process.to_owned()));
+        }
+    }
+    found
+}
+
+/// Whether a process holds a file's lock, or may hold it.
+fn is_locked(path: &Path) -> bool {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let locked = rustix::fs::open(path, flags, Mode::empty())
+        .and_then(|file| rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive));
+    locked.is_err_and(|errno| errno != Errno::NOENT)
+}
+
+/// Removes every temporary file of this process and lets no other be made or renamed: a thread
+/// that tries waits for ever. For a thread that handles signals: the process must end soon after.
+///
+/// A thread that hangs while it creates or renames a file is waited for at most two seconds; then
+/// nothing is removed, since the removal could hang as well.
+pub fn abandon_temporary_files() {
+    let begun = Instant::now();
+    let gate = loop {
+        match GATE.try_write() {
+            Ok(guard) => break guard,
+            Err(TryLockError::Poisoned(poisoned)) => break poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) if begun.elapsed() < ABANDON_WAIT => {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            Err(TryLockError::WouldBlock) => return,
+        }
+    };
+    std::mem::forget(gate);
+    let abandoned = std::mem::take(&mut *temporary_files());
+    for (number, folder) in abandoned {
+        let _ = rustix::fs::unlinkat(folder, temporary_name(number), AtFlags::empty());
+    }
+}
 
 /// Renames, and syncs the folder of the new name.
 pub(super) fn rename(from: &Path, to: &Path) -> Result<(), IoError> {
@@ -41,59 +359,23 @@ pub(super) fn rename(from: &Path, to: &Path) -> Result<(), IoError> {
 /// Replaces the content of `path` as a whole.
 pub(super) fn replace(path: &Path, content: &[u8]) -> Result<(), IoError> {
     let path = resolve(path)?;
-    let name = name_of(&path)?;
-    let folder = open_folder(folder_of(&path))?;
-    let old = old_file(folder.as_fd(), name)?;
-    let mut fresh = Fresh::create(folder.as_fd(), old.is_some())?;
-    write_all(&fresh.file, content)?;
-    put_in_place(folder.as_fd(), &fresh.file, &fresh.name, name)?;
-    fresh.keep = true;
-    sync_folder(folder.as_fd())
+    let new = AtomicFile::create_as(open_folder(folder_of(&path))?, name_of(&path)?, false)?;
+    new.write_and_commit(content, AtomicFile::KEEP_ALL)
 }
 
-/// Creates the new file of a replacement in several steps, empty.
-pub(super) fn beside(path: &Path) -> Result<Beside, IoError> {
-    let path = resolve(path)?;
-    let name = name_of(&path)?;
-    let folder = open_folder(folder_of(&path))?;
-    let old = old_file(folder.as_fd(), name)?;
-    let mut made = Fresh::create(folder.as_fd(), old.is_some())?;
-    made.keep = true;
-    let fresh = folder_of(&path).join(&made.name);
-    drop(made);
-    Ok(Beside { path, fresh })
-}
-
-/// The last step of a replacement whose content was written to `fresh` before.
-pub(super) fn take_place(fresh: &Path, path: &Path) -> Result<(), IoError> {
-    let (name, fresh_name) = (name_of(path)?, name_of(fresh)?);
-    if folder_of(path) != folder_of(fresh) {
-        let cause = "a file takes the place of one in its own folder only";
-        return Err(refuse("rename", Errno::XDEV, cause));
-    }
-    let folder = open_folder(folder_of(path))?;
-    let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let file = retry_on_intr(|| rustix::fs::openat(&folder, fresh_name, flags, Mode::empty()))
-        .map_err(|errno| explain("open", errno))?;
-    put_in_place(folder.as_fd(), &file, fresh_name, name)?;
-    sync_folder(folder.as_fd())
-}
-
-/// Gives the new file the permissions of the one that it replaces, makes its bytes durable, and
-/// renames it.
-fn put_in_place(
+/// Gives the new file the permissions of the one that it replaces, and makes its bytes durable.
+fn complete(
     folder: BorrowedFd<'_>,
-    file: &OwnedFd,
-    fresh_name: &OsStr,
+    file: BorrowedFd<'_>,
     name: &OsStr,
+    mode_mask: u32,
 ) -> Result<(), IoError> {
     // Looked at again: it may have become more private while the new one was written.
-    if let Some(old) = old_file(folder, name)? {
+    if let Some(mut old) = old_file(folder, name)? {
+        old.st_mode &= mode_mask;
         keep_permissions(file, &old, folder, name)?;
     }
-    retry_on_intr(|| rustix::fs::fsync(file)).map_err(|errno| explain("fsync", errno))?;
-    retry_on_intr(|| rustix::fs::renameat(folder, fresh_name, folder, name))
-        .map_err(|errno| explain("rename", errno))
+    retry_on_intr(|| rustix::fs::fsync(file)).map_err(|errno| explain("fsync", errno))
 }
 
 fn name_of(path: &Path) -> Result<&OsStr, IoError> {
@@ -115,64 +397,11 @@ fn old_file(folder: BorrowedFd<'_>, name: &OsStr) -> Result<Option<Stat>, IoErro
     Ok(Some(old))
 }
 
-/// The new file until it has its final name: removed when dropped before.
-struct Fresh<'folder> {
-    folder: BorrowedFd<'folder>,
-    name: OsString,
-    file: OwnedFd,
-    /// It has its final name, or its owner removes it.
-    keep: bool,
-}
-
-impl<'folder> Fresh<'folder> {
-    /// A file with a new name. If it is to replace one, only its owner may open it until it has
-    /// that one's permissions, when it is complete.
-    fn create(folder: BorrowedFd<'folder>, replaces: bool) -> Result<Fresh<'folder>, IoError> {
-        let flags =
-            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let mode = Mode::from_raw_mode(if replaces { 0o600 } else { 0o666 });
-        for _ in 0..REPLACE_NAMES_MAX {
-            let name = fresh_name();
-            match retry_on_intr(|| rustix::fs::openat(folder, &name, flags, mode)) {
-                Ok(file) => {
-                    return Ok(Fresh {
-                        folder,
-                        name,
-                        file,
-                        keep: false,
-                    });
-                }
-                Err(Errno::EXIST) => {}
-                Err(errno) => return Err(explain("create", errno)),
-            }
-        }
-        let cause = "every name tried is taken; another program seems to make them on purpose";
-        Err(refuse("create", Errno::EXIST, cause))
-    }
-}
-
-impl Drop for Fresh<'_> {
-    fn drop(&mut self) {
-        if !self.keep {
-            // The error that led here is the one to report; one of the removal would only hide it.
-            let _ = rustix::fs::unlinkat(self.folder, &self.name, AtFlags::empty());
-        }
-    }
-}
-
-fn fresh_name() -> OsString {
-    let count = NAME_COUNT.fetch_add(1, Relaxed);
-    let time = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    let time_ns = time.map_or(0, |time| time.as_nanos());
-    let process = std::process::id();
-    format!(".millstream-{process:x}-{time_ns:x}-{count:x}.tmp").into()
-}
-
 /// Gives the new file the owner, group, mode and access control list of the old one, as far as this
 /// user may. Never more permissions: where the group or the list differ, the new file's group gets
 /// none, and others only what the old one's group had too.
 fn keep_permissions(
-    file: &OwnedFd,
+    file: BorrowedFd<'_>,
     old: &Stat,
     folder: BorrowedFd<'_>,
     name: &OsStr,
@@ -200,8 +429,8 @@ fn keep_permissions(
 
 /// Gives the new file the access control list of the old one, or none if that has none (a folder
 /// may give its files one); whether that succeeded.
-fn keep_access_list(file: &OwnedFd, folder: BorrowedFd<'_>, name: &OsStr) -> bool {
-    let path = Path::new("/proc/self/fd").join(folder.as_raw_fd().to_string());
+fn keep_access_list(file: BorrowedFd<'_>, folder: BorrowedFd<'_>, name: &OsStr) -> bool {
+    let path = open_name(&folder);
     let mut list = vec![0; ACCESS_LIST_BYTES_MAX];
     let none = [Errno::NODATA, Errno::OPNOTSUPP];
     match rustix::fs::lgetxattr(path.join(name), ACCESS_LIST, &mut list[..]) {
@@ -217,18 +446,6 @@ fn keep_access_list(file: &OwnedFd, folder: BorrowedFd<'_>, name: &OsStr) -> boo
     }
 }
 
-fn write_all(file: &OwnedFd, content: &[u8]) -> Result<(), IoError> {
-    let mut rest = content;
-    while !rest.is_empty() {
-        match retry_on_intr(|| rustix::io::write(file, rest)) {
-            Ok(0) => return Err(refuse("write", Errno::IO, "the file system took no bytes")),
-            Ok(written) => rest = &rest[written..],
-            Err(errno) => return Err(explain("write", errno)),
-        }
-    }
-    Ok(())
-}
-
 /// The file that a name stands for, through symbolic links: the link stays, what it names is
 /// replaced.
 fn resolve(path: &Path) -> Result<PathBuf, IoError> {
@@ -237,10 +454,7 @@ fn resolve(path: &Path) -> Result<PathBuf, IoError> {
     if !is_link {
         return Ok(path.to_owned());
     }
-    fs::canonicalize(path).map_err(|error| {
-        let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
-        explain("resolve", errno)
-    })
+    fs::canonicalize(path).map_err(|error| explain("resolve", errno_of(&error)))
 }
 
 fn folder_of(path: &Path) -> &Path {
@@ -256,11 +470,77 @@ fn open_folder(path: &Path) -> Result<OwnedFd, IoError> {
         .map_err(|errno| explain("open the folder", errno))
 }
 
+/// As [`open_folder`]; a folder that may be written and not read cannot be synced.
+fn open_unreadable_folder(path: &Path) -> Result<OwnedFd, IoError> {
+    open_folder(path).or_else(|error| {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        rustix::fs::open(path, flags, Mode::empty()).map_err(|_| error)
+    })
+}
+
 /// Makes the names in a folder durable. File systems that cannot sync a folder (some of the network
-/// and FUSE) say `EINVAL`; there is nothing more to be done there.
+/// and FUSE) say `EINVAL`, and the system says `EBADF` of a folder that is not open for reading;
+/// there is nothing more to be done there.
 fn sync_folder(folder: BorrowedFd<'_>) -> Result<(), IoError> {
     match retry_on_intr(|| rustix::fs::fsync(folder)) {
-        Ok(()) | Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => Ok(()),
+        Ok(()) | Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP | Errno::BADF) => Ok(()),
         Err(errno) => Err(explain("sync the folder", errno)),
+    }
+}
+
+/// The name by which the process finds a file that it has open.
+fn open_name(file: &impl AsRawFd) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
+}
+
+fn errno_of(error: &std::io::Error) -> Errno {
+    Errno::from_io_error(error).unwrap_or(Errno::IO)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::MetadataExt as _;
+
+    use super::*;
+
+    #[test]
+    fn thousands_of_files_may_be_temporary_at_once() {
+        let path = tempfile::tempdir().expect("a temporary folder");
+        let folder = Arc::new(open_folder(path.path()).expect("opened"));
+        let count = 3 * TEMPORARY_NAMES_MAX as usize;
+        let created = || TemporaryFile::create(&folder, 0o666).expect("a file").1;
+        let temporary: Vec<TemporaryFile> = (0..count).map(|_| created()).collect();
+        let files = || fs::read_dir(path.path()).expect("ours").count();
+        assert_eq!(files(), count);
+        drop(temporary);
+        assert_eq!(files(), 0);
+    }
+
+    #[test]
+    fn a_dropped_file_leaves_nothing_and_an_unnamed_one_has_no_name() {
+        let path = tempfile::tempdir().expect("a temporary folder");
+        let file = AtomicFile::create(&path.path().join("a")).expect("created");
+        file.file().write_all(b"bytes").expect("written");
+        drop(file);
+        let file = create_unnamed(path.path()).expect("created");
+        (&file).write_all(b"bytes").expect("written");
+        assert_eq!(fs::read_dir(path.path()).expect("ours").count(), 0);
+    }
+
+    #[test]
+    fn set_user_id_is_kept_only_if_asked_for() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join("a");
+        for (mask, kept) in [
+            (AtomicFile::KEEP_ALL, 0o4755),
+            (AtomicFile::KEEP_PERMISSIONS, 0o755),
+        ] {
+            fs::write(&path, b"old").expect("written");
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o4755)).expect("ours");
+            let file = AtomicFile::create(&path).expect("created");
+            file.commit(mask).expect("committed");
+            assert_eq!(fs::metadata(&path).expect("there").mode() & 0o7777, kept);
+        }
     }
 }

@@ -1,0 +1,43 @@
+//! The two codes of a block: literals and lengths, distances.
+
+use super::huffman::Code;
+use super::tokens::Frequencies;
+use crate::limits::{CODEWORD_BITS_MAX, DISTANCE_SYMBOL_COUNT, LITLEN_SYMBOL_COUNT};
+
+/// Longest litlen codeword we make. Codewords longer than the decoder's root table cost it a
+/// second look-up, and almost never pay.
+const LITLEN_BITS_MAX: usize = 14;
+
+/// The codes of a block.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Codes {
+    pub(crate) litlen: Code<LITLEN_SYMBOL_COUNT>,
+    pub(crate) distance: Code<DISTANCE_SYMBOL_COUNT>,
+}
+
+impl Codes {
+    /// The best codes for a block.
+    pub(crate) fn of_frequencies(frequencies: &Frequencies) -> Self {
+        Self {
+            litlen: Code::of_frequencies(&frequencies.litlen, LITLEN_BITS_MAX),
+            distance: Code::of_frequencies(&frequencies.distance, CODEWORD_BITS_MAX),
+        }
+    }
+
+    /// Those of a static block.
+    pub(crate) fn fixed() -> Self {
+        let mut litlen = [8; LITLEN_SYMBOL_COUNT];
+        litlen[144..256].fill(9);
+        litlen[256..280].fill(7);
+        Self {
+            litlen: Code::of_lengths(litlen),
+            distance: Code::of_lengths([5; DISTANCE_SYMBOL_COUNT]),
+        }
+    }
+
+    pub(crate) fn cost(&self, frequencies: &Frequencies) -> u32 {
+        self.litlen.cost(&frequencies.litlen)
+            + self.distance.cost(&frequencies.distance)
+            + frequencies.extra_bits()
+    }
+}

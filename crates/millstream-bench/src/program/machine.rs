@@ -1,0 +1,101 @@
+//! The facts of the machine that a page shows: names and values, and the load.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use indicatif::HumanBytes;
+use millstream::{DeviceKind, Storage, StorageOptions};
+use millstream_io::fs::probe;
+
+/// Names and values.
+pub(crate) type Facts = Vec<(String, String)>;
+
+/// The commit that the program was built from, if whoever built it said so.
+const COMMIT: Option<&str> = option_env!("MILLSTREAM_COMMIT");
+
+/// The load averages over 1, 5 and 15 minutes, as the kernel writes them.
+pub(crate) fn load_average() -> Option<String> {
+    let text = fs::read_to_string("/proc/loadavg").ok()?;
+    let three: Vec<&str> = text.split_whitespace().take(3).collect();
+    Some(three.join(" "))
+}
+
+/// What does not change while a benchmark runs. `place` is the folder of its data.
+pub(crate) fn facts(place: &Path) -> Facts {
+    let mut facts = Facts::new();
+    let mut fact = |name: &str, value: Option<String>| {
+        if let Some(value) = value {
+            facts.push((name.to_owned(), value));
+        }
+    };
+    let commit = COMMIT.map(|commit| format!(", commit {commit}"));
+    let version = env!("CARGO_PKG_VERSION").to_owned() + &commit.unwrap_or_default();
+    fact("millstream", Some(version));
+    fact("date", today());
+    let machine = probe::machine();
+    fact("processor", machine.cpu);
+    fact("cores", Some(machine.cpus.to_string()));
+    fact("virtual", virtual_machine());
+    fact("governor", governor());
+    let memory = machine.memory_bytes.map(HumanBytes);
+    fact("memory", memory.map(|bytes| bytes.to_string()));
+    fact("system", system_name());
+    fact("kernel", machine.kernel);
+    fact("backend", Some(backend()));
+    if let Ok(place) = probe::place(place) {
+        fact("file system", Some(place.file_system));
+        let seeks = match place.rotating {
+            true => "rotating",
+            false => "not rotating",
+        };
+        let disk = place.device_name.map(|name| format!("{name}, {seeks}"));
+        fact("device", disk);
+        let direct = place.direct.map(|direct| {
+            format!(
+                "memory aligned to {}, offsets to {}",
+                direct.memory, direct.offset
+            )
+        });
+        fact("direct I/O", Some(direct.unwrap_or_else(|| "none".into())));
+    }
+    facts
+}
+
+fn backend() -> String {
+    match Storage::new(StorageOptions::default()) {
+        Ok(storage) if storage.device_kind() == DeviceKind::Uring => "io_uring".into(),
+        Ok(storage) => format!("threads: {}", storage.device_reason()),
+        Err(error) => format!("none: {error}"),
+    }
+}
+
+/// Reports a hypervisor: then cores and disk may be shared with other machines.
+fn virtual_machine() -> Option<String> {
+    let text = fs::read_to_string("/proc/cpuinfo").ok()?;
+    let flags = text.lines().find(|line| line.starts_with("flags"))?;
+    let guest = flags.split_whitespace().any(|flag| flag == "hypervisor");
+    guest.then(|| "yes: cores and disk may be shared with others".into())
+}
+
+fn governor() -> Option<String> {
+    let text = fs::read_to_string("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor").ok()?;
+    Some(text.trim().to_owned())
+}
+
+fn system_name() -> Option<String> {
+    let text = fs::read_to_string("/etc/os-release").ok()?;
+    let name = text
+        .lines()
+        .find_map(|line| line.strip_prefix("PRETTY_NAME="))?;
+    Some(name.trim_matches('"').to_owned())
+}
+
+/// The day, in UTC, from the program `date`.
+fn today() -> Option<String> {
+    let output = Command::new("date")
+        .args(["-u", "+%Y-%m-%d (UTC)"])
+        .output();
+    let text = String::from_utf8(output.ok()?.stdout).ok()?;
+    Some(text.trim().to_owned()).filter(|text| !text.is_empty())
+}

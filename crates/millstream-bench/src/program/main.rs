@@ -1,0 +1,199 @@
+//! The program `millstream-bench`: parses the options, runs the workloads of the library and prints
+//! tables, JSON or a page.
+//!
+//! It ends with status 0 if all went well, 1 if something failed or delivered wrong bytes, and 2
+//! after a usage error. Signals have their default actions: what is written beside its target (a
+//! page, a file of the corpus) is renamed only when it is complete.
+
+mod machine;
+mod page;
+mod record;
+
+use std::ffi::OsString;
+use std::io::{self, IsTerminal as _, Write as _};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::builder::PossibleValuesParser;
+use clap::{Parser, ValueHint};
+use indicatif::{ProgressBar, ProgressStyle};
+use millstream_bench::{Options, Progress, Report, Workload, limits, run};
+use serde_json::{Value, json};
+
+/// Measure Millstream beside its rivals, and both beside the limits of this machine.
+///
+/// Makes its own data from a seed, so it runs on a fresh machine. Every result is checked against a
+/// hash. Without a WORKLOAD all of them run.
+#[derive(Debug, Parser)]
+#[command(
+    name = "millstream-bench",
+    version,
+    after_help = "\
+Examples:
+  millstream-bench --quick
+  millstream-bench --quick --report report.html
+  millstream-bench read --throttle 48,550 --rows rows.jsonl
+
+Exit status: 0 all well; 1 a failure or wrong bytes; 2 a usage error."
+)]
+struct Args {
+    /// What to measure
+    #[arg(value_name = "WORKLOAD", value_parser = workload_names())]
+    workloads: Vec<String>,
+    /// Small data and few runs: a minute or two instead of twenty
+    #[arg(long)]
+    quick: bool,
+    /// Where the data is kept [default: below the folder for temporary files]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    corpus: Option<PathBuf>,
+    /// Counted runs of every case
+    #[arg(long, value_name = "N", value_parser = run_count)]
+    runs: Option<usize>,
+    /// Also read from a disk slowed down to these rates (needs root; 1 MB = 10^6 bytes)
+    #[arg(long, value_name = "MBPS", value_delimiter = ',', value_parser = rate)]
+    throttle: Vec<f64>,
+    /// Only cases whose name contains this
+    #[arg(long, value_name = "PART")]
+    only: Option<String>,
+    /// Append every figure to this file, a JSON object a line
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    rows: Option<PathBuf>,
+    /// Also write a page with pictures, tables and the machine's facts, as one file of HTML
+    #[arg(long, value_name = "FILE.html", value_hint = ValueHint::FilePath)]
+    report: Option<OsString>,
+    /// Print one JSON document instead of tables
+    #[arg(long)]
+    json: bool,
+}
+
+fn workload_names() -> PossibleValuesParser {
+    PossibleValuesParser::new(Workload::ALL.map(Workload::name))
+}
+
+fn run_count(text: &str) -> Result<usize, String> {
+    let range = 1..=limits::RUNS_MAX;
+    let count = text.parse().ok().filter(|count| range.contains(count));
+    count.ok_or_else(|| format!("from {} to {} runs", range.start(), range.end()))
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    let rate = text.parse().ok();
+    let rate = rate.filter(|rate: &f64| rate.is_finite() && *rate >= limits::THROTTLE_MBPS_MIN);
+    rate.ok_or_else(|| format!("a rate in MB/s, {} or more", limits::THROTTLE_MBPS_MIN))
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let (report, failures) = match measure(&args) {
+        Ok(report) => {
+            let failures = report.failures.clone();
+            (report, failures)
+        }
+        Err(error) => (Report::default(), vec![error]),
+    };
+    if let Err(error) = print(&args, &report, &failures) {
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            end_by_closed_pipe();
+        }
+        eprintln!("millstream-bench: cannot write to standard output: {error}");
+        return ExitCode::FAILURE;
+    }
+    let Some(first) = failures.first() else {
+        return ExitCode::SUCCESS;
+    };
+    let count = failures.len();
+    let plural = if count == 1 { "failure" } else { "failures" };
+    eprintln!("millstream-bench: {count} {plural}, the first: {first}");
+    ExitCode::FAILURE
+}
+
+/// Runs the workloads and writes the page.
+fn measure(args: &Args) -> Result<Report, String> {
+    let named = args.workloads.iter();
+    let named: Vec<Workload> = named.filter_map(|name| Workload::from_name(name)).collect();
+    let workloads = match named.is_empty() {
+        true => Workload::ALL.to_vec(),
+        false => named,
+    };
+    let bar = progress();
+    let shown = bar.clone();
+    let progress = move |line: &str| shown.set_message(line.to_owned());
+    let options = Options {
+        quick: args.quick,
+        corpus: args.corpus.clone(),
+        runs: args.runs,
+        throttle: args.throttle.clone(),
+        only: args.only.clone(),
+        rows: args.rows.clone(),
+        progress: Some(Box::new(progress) as Box<Progress>),
+    };
+    // Before the work, so that a page that cannot be written is reported now and not in an hour.
+    let page = args.report.as_deref().map(page::Output::create);
+    let page = page.transpose()?;
+    let load_before = machine::load_average();
+    let report = run(&options, &workloads);
+    bar.finish_and_clear();
+    let report = report.map_err(|error| error.to_string())?;
+    if let Some(page) = page {
+        page.write(&page::html(args, &options, &report, load_before)?)?;
+    }
+    Ok(report)
+}
+
+/// A line on standard error that shows what runs now, if that is a terminal.
+fn progress() -> ProgressBar {
+    if !io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("{spinner} {elapsed} {msg}");
+    let bar = ProgressBar::new_spinner()
+        .with_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
+    bar.enable_steady_tick(Duration::from_millis(200));
+    bar
+}
+
+fn print(args: &Args, report: &Report, failures: &[String]) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    if args.json {
+        serde_json::to_writer_pretty(&mut out, &document(report, failures))?;
+        writeln!(out)?;
+    } else {
+        out.write_all(report.render().as_bytes())?;
+    }
+    out.flush()
+}
+
+fn document(report: &Report, failures: &[String]) -> Value {
+    let goals = report.goals.iter().map(|goal| {
+        json!({
+            "workload": goal.workload,
+            "case": goal.case,
+            "contender": goal.contender,
+            "what": goal.what,
+            "value": goal.value,
+            "reached": goal.reached,
+            "within_noise": goal.within_noise,
+        })
+    });
+    let goals: Vec<Value> = goals.collect();
+    let mut document = json!({ "rows": report.rows, "failures": report.failures, "goals": goals });
+    if let Some(first) = failures.first() {
+        let path = "bench";
+        document["error"] =
+            json!({ "kind": "failed", "path": path, "offset": null, "message": first });
+    }
+    document
+}
+
+/// Ends the process as a program ends whose reader has closed the pipe.
+fn end_by_closed_pipe() -> ! {
+    // Rust's runtime ignores the signal, so it must get its default action back first.
+    #[expect(unsafe_code, reason = "a signal's action has no safe binding")]
+    // SAFETY: the default action installs no code, and raising has no preconditions.
+    unsafe {
+        libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+        libc::raise(libc::SIGPIPE);
+    }
+    std::process::exit(1)
+}

@@ -1,0 +1,75 @@
+//! The program `millstream-bench` as a user calls it.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn bench(folder: &Path, words: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_millstream-bench"));
+    let output = command.args(words).current_dir(folder).output();
+    output.expect("the program starts")
+}
+
+fn expect_status(output: &Output, status: i32) -> String {
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(status), "{errors}");
+    assert!(!errors.contains("panicked"), "{errors}");
+    errors
+}
+
+fn names_in(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).expect("the folder is there");
+    let name = |entry: std::fs::DirEntry| entry.file_name().to_string_lossy().into_owned();
+    let mut names: Vec<String> = entries.flatten().map(name).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn wrong_options_are_usage_errors() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    for words in [
+        &["nonsense"][..],
+        &["--runs", "0"],
+        &["--runs", "many"],
+        &["--throttle", "fast"],
+        &["--throttle", "48,0"],
+        &["--throttle", "inf"],
+    ] {
+        let output = bench(folder.path(), words);
+        assert!(!expect_status(&output, 2).is_empty(), "{words:?}");
+        assert!(output.stdout.is_empty(), "{words:?}");
+    }
+    assert!(names_in(folder.path()).is_empty());
+}
+
+#[test]
+fn outputs_that_cannot_be_written_fail_before_the_benchmark_begins() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let words = ["--quick", "--runs", "1", "pnm", "--corpus", "corpus"];
+    let with = |more: &[&str]| bench(folder.path(), &[&words[..], more].concat());
+    let errors = expect_status(&with(&["--rows", "none/rows"]), 1);
+    assert!(errors.contains("append rows to none/rows"), "{errors}");
+    let errors = expect_status(&with(&["--report", "none/page.html"]), 1);
+    assert!(errors.contains("none/page.html"), "{errors}");
+    let output = with(&["--rows", "none/rows", "--json"]);
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(document["error"]["kind"], "failed");
+    assert!(names_in(folder.path()).is_empty());
+}
+
+#[test]
+fn a_quick_run_writes_rows_and_a_page() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let words = ["startup", "--quick", "--runs", "1", "--corpus", "corpus"];
+    let outputs = ["--report", "page.html", "--rows", "rows.jsonl"];
+    let output = bench(folder.path(), &[&words[..], &outputs].concat());
+    expect_status(&output, 0);
+    let page = std::fs::read_to_string(folder.path().join("page.html")).expect("the page");
+    for part in ["files cold", "kernel", "load before", "one run", "Goals"] {
+        assert!(page.contains(part), "{part} is missing");
+    }
+    let names = ["corpus", "page.html", "rows.jsonl"];
+    assert_eq!(names_in(folder.path()), names);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(text.contains("startup: "), "{text}");
+}

@@ -1,0 +1,31 @@
+//! Objects that the application owns: boxes on its side of the border.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Runs a call that cannot fail; the default after a panic.
+pub(crate) fn unharmed<T>(default: T, call: impl FnOnce() -> T) -> T {
+    catch_unwind(AssertUnwindSafe(call)).unwrap_or(default)
+}
+
+/// An object on its way to the application.
+pub(crate) fn owned<T>(value: T) -> *mut T {
+    Box::into_raw(Box::new(value))
+}
+
+/// Frees an object that came from [`owned`]; NULL is none.
+///
+/// # Safety
+/// The pointer is NULL, or was returned by [`owned`] and is not used again.
+pub(crate) unsafe fn take<T>(pointer: *mut T) -> Option<Box<T>> {
+    // SAFETY: the caller's promise.
+    (!pointer.is_null()).then(|| unsafe { Box::from_raw(pointer) })
+}
+
+/// Frees an object as [`take`] does, dropping it behind the border.
+///
+/// # Safety
+/// As [`take`].
+pub(crate) unsafe fn free<T>(pointer: *mut T) {
+    // SAFETY: the caller's promise.
+    unharmed((), || drop(unsafe { take(pointer) }));
+}

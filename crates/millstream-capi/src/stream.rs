@@ -1,0 +1,309 @@
+//! Streams over files and entries: for code that reads or writes piece by piece.
+//!
+//! Windows are read ahead and written behind in the background. The fast path for small fields is
+//! `mst_stream_window`: bytes that are in memory already, to be used in place.
+
+use std::ffi::{c_char, c_void};
+
+use millstream_stream::{
+    FileStream, Mode, OpenOptions, PackageStream, ReadStream, Stream, WindowStream, WriteStream,
+};
+
+use crate::desc::{Descriptor, at, at_mut, border, bytes, out, path, read_desc_or_default, text};
+use crate::error::{Failure, invalid, mst_result};
+use crate::handle::{free, owned, take};
+use crate::source::mst_source;
+use crate::storage::{check_flags, mst_storage};
+
+/// A position in a file or an entry. Used by one thread at a time.
+pub struct mst_stream(Kind);
+
+enum Kind {
+    File(Box<FileStream>),
+    Entry(Box<PackageStream>),
+}
+
+/// Bit of `mst_stream_desc.flags`: for writing. With neither this nor `MST_STREAM_READ`: for
+/// reading.
+pub const MST_STREAM_WRITE: u32 = 1;
+/// Bit of `mst_stream_desc.flags`: for reading.
+pub const MST_STREAM_READ: u32 = 2;
+/// Bit of `mst_stream_desc.flags`: create the file if it does not exist.
+pub const MST_STREAM_CREATE: u32 = 4;
+/// Bit of `mst_stream_desc.flags`: truncate the file to length 0.
+pub const MST_STREAM_TRUNCATE: u32 = 8;
+/// Bit of `mst_stream_desc.flags`: start at the end.
+pub const MST_STREAM_APPEND: u32 = 16;
+/// Bit of `mst_stream_desc.flags`: replace the file as a whole, or create it. Nothing is seen at
+/// its path before `mst_stream_commit`; a stream that is freed without it leaves the old file.
+pub const MST_STREAM_REPLACE: u32 = 32;
+
+/// How a stream of a file is opened.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct mst_stream_desc {
+    /// `sizeof(mst_stream_desc)`.
+    pub size: usize,
+    /// `MST_STREAM_` bits.
+    pub flags: u32,
+    /// Must be 0.
+    pub reserved: u32,
+}
+// SAFETY: begins with its size; zeroes are a value.
+unsafe impl Descriptor for mst_stream_desc {}
+
+macro_rules! each {
+    ($stream:expr, $name:ident => $call:expr) => {
+        match &mut $stream.0 {
+            Kind::File($name) => $call,
+            Kind::Entry($name) => $call,
+        }
+    };
+}
+
+impl mst_stream {
+    fn file(&mut self) -> Result<&mut FileStream, Failure> {
+        match &mut self.0 {
+            Kind::File(stream) => Ok(stream),
+            Kind::Entry(_) => Err(invalid(c"a stream of an entry is for reading")),
+        }
+    }
+}
+
+/// Opens a stream of a file, for reading if `desc` is NULL. Opens the file on the calling thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mst_stream_open(
+    storage: *mut mst_storage,
+    name: *const c_char,
+    desc: *const mst_stream_desc,
+    stream: *mut *mut mst_stream,
+) -> mst_result {
+    border(|| {
+        // SAFETY: pointers are as the header asks, here and in all calls.
+        let (storage, name) = unsafe { (at(storage)?, path(name)?) };
+        // SAFETY: as above.
+        let (desc, result) = unsafe { (read_desc_or_default(desc)?, out(stream)?) };
+        check_flags(desc.flags, 2 * MST_STREAM_REPLACE - 1)?;
+        check_flags(desc.reserved, 0)?;
+        let has = |flag| desc.flags & flag != 0;
+        let streams = storage.streams()?;
+        let opened = if has(MST_STREAM_REPLACE) {
+            check_flags(desc.flags, MST_STREAM_REPLACE | MST_STREAM_WRITE)?;
+            streams.replace(name)?
+        } else {
+            let mode = match (has(MST_STREAM_READ), has(MST_STREAM_WRITE)) {
+                (_, false) => Mode::Read,
+                (false, true) => Mode::Write,
+                (true, true) => Mode::ReadWrite,
+            };
+            let options = OpenOptions {
+                mode,
+                create: has(MST_STREAM_CREATE),
+                truncate: has(MST_STREAM_TRUNCATE),
+                append: has(MST_STREAM_APPEND),
+            };
+            streams.open_with(name, options)?
+        };
+        result.write(owned(mst_stream(Kind::File(Box::new(opened)))));
+        Ok(())
+    })
+}
+
+/// Opens a stream of an entry of a source, for reading.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mst_stream_open_entry(
+    storage: *mut mst_storage,
+    source: *const mst_source,
+    name: *const c_char,
+    stream: *mut *mut mst_stream,
+) -> mst_result {
+    border(|| {
+        // SAFETY: see `mst_stream_open`.
+        let (storage, source) = unsafe { (at(storage)?, at(source)?) };
+        // SAFETY: as above.
+        let (name, result) = unsafe { (text(name)?, out(stream)?) };
+        let opened = PackageStream::open(&storage.storage, &source.source, name)?;
+        result.write(owned(mst_stream(Kind::Entry(Box::new(opened)))));
+        Ok(())
+    })
+}
+
+/// Reads up to `size` bytes; fewer only at the end. `read` is how many. Waits.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mst_stream_read(
+    stream: *mut mst_stream,
+    memory: *mut c_void,
+    size: usize,
+    read: *mut usize,
+) -> mst_result {
+    border(|| {
+        // SAFETY: see `mst_stream_open`.
+        let (stream, read) = unsafe { (at_mut(stream)?, out(read)?) };
+        read.write(0);
+        if size == 0 {
+            return Ok(());
+        }
+        if memory.is_null() || size > isize::MAX as usize {
+            return Err(invalid(c"memory is NULL, or exceeds the address space"));
+        }
+        // SAFETY: the header asks for so many bytes, which are the library's during the call. They
+        // are only written to.
+        let into = unsafe { std::slice::from_raw_parts_mut(memory.cast::<u8>(), size) };
+        let mut done = 0;
+        while done < size {
+            let count = each!(stream, stream => stream.read_some(&mut into[done..]))?;
+            done += count;
+            read.write(done);
+            if count == 0 {
+                break;
+            }
+        }
+        Ok(())
+    })
+}
+
+/// Bytes at the position that are in memory: at least one, unless the stream is at its end. To be
+/// used in place until the next call with this stream; `mst_stream_advance` moves past them. Waits
+/// if none are in memory.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mst_stream_window(
+    stream: *mut mst_stream,
+    data: *mut *const c_void,
+    size: *mut usize,
+) -> mst_result {
+    border(|| {
+        // SAFETY: see `mst_stream_open`.
+        let (stream, data, size) = unsafe { (at_mut(stream)?, out(data)?, out(size)?) };
+        let window = each!(stream, stream => stream.window())?;
+        data.write(window.as_ptr().cast());
+        size.write(window.len());
+        Ok(())
+    })
+}
+
+/// Moves past `count` bytes of the window that `mst_stream_window` returned.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mst_stream_advance(stream: *mut mst_stream, count: usize) -> mst_result {
+    border(|| {
+        // SAFETY: see `mst_stream_open`.
+        let stream = unsafe { at_mut(stream)? };
+        each!(stream, stream => {
+            if count > stream.window()?.len() {
+                return Err(invalid(c"the window has not so many bytes"));
+            }
+            stream.advance(count);
+        });
+        Ok(())
+    })
+}
+
+/// Writes `size` bytes. They reach the disk in the background; what fails there is reported by a
+/// later call, at the latest by `mst_stream_flush` or `mst_stream_close`. Waits while too much is
+/// under way.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mst_stream_write(
+    stream: *mut mst_stream,
+    memory: *const c_void,
+    size: usize,
+) -> mst_result {
+    border(|| {
+        // SAFETY: see `mst_stream_open`.
+        let (stream, from) = unsafe { (at_mut(stream)?, bytes(memory.cast::<u8>(), size)?) };
+        Ok(stream.file()?.write_slice(from)?)
+    })
+}
+
+/// Moves to a position, from the start on; it may lie behind the end of a file that is written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mst_stream_seek(stream: *mut mst_stream, position: u64) -> mst_result {
+    border(|| {
+        // SAFETY: see `mst_stream_open`.
+        let stream = unsafe { at_mut(stream)? };
+        Ok(each!(stream, stream => stream.seek_to(position))?)
+    })
+}
+
+/// The position; 0 for NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mst_stream_position(stream: *const mst_stream) -> u64 {
+    // SAFETY: see `mst_stream_open`.
+    match unsafe { stream.as_ref() } {
+        Some(mst_stream(Kind::File(stream))) => stream.position(),
+        Some(mst_stream(Kind::Entry(stream))) => stream.position(),
+        None => 0,
+    }
+}
+
+/// Bytes of the file or the entry.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mst_stream_length(
+    stream: *mut mst_stream,
+    length: *mut u64,
+) -> mst_result {
+    border(|| {
+        // SAFETY: see `mst_stream_open`.
+        let (stream, length) = unsafe { (at_mut(stream)?, out(length)?) };
+        length.write(each!(stream, stream => stream.len())?);
+        Ok(())
+    })
+}
+
+/// Waits until everything written has reached the file (not the disk), and reports what failed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mst_stream_flush(stream: *mut mst_stream) -> mst_result {
+    border(|| {
+        // SAFETY: see `mst_stream_open`.
+        Ok(unsafe { at_mut(stream)? }.file()?.flush_all()?)
+    })
+}
+
+/// Waits until everything written is durable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mst_stream_sync(stream: *mut mst_stream) -> mst_result {
+    border(|| {
+        // SAFETY: see `mst_stream_open`.
+        Ok(unsafe { at_mut(stream)? }.file()?.sync()?)
+    })
+}
+
+/// Ends a replacement: makes the new content durable and puts it in the place of the old. Frees the
+/// stream, also if it fails; the old file stays then. Waits.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mst_stream_commit(stream: *mut mst_stream) -> mst_result {
+    border(|| {
+        // SAFETY: see `mst_stream_open`.
+        match unsafe { take(stream) }
+            .ok_or(invalid(c"a stream is NULL"))?
+            .0
+        {
+            Kind::File(stream) => Ok(stream.commit()?),
+            Kind::Entry(_) => Err(invalid(c"a stream of an entry is for reading")),
+        }
+    })
+}
+
+/// Closes a stream and frees it, also if it fails: reports what could not be written. Waits.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mst_stream_close(stream: *mut mst_stream) -> mst_result {
+    border(|| {
+        // SAFETY: see `mst_stream_open`.
+        match unsafe { take(stream) }
+            .ok_or(invalid(c"a stream is NULL"))?
+            .0
+        {
+            Kind::File(mut stream) => Ok(stream.close()?),
+            Kind::Entry(mut stream) => {
+                stream.close();
+                Ok(())
+            }
+        }
+    })
+}
+
+/// Frees a stream without a report; a replacement that was not committed is discarded. NULL is
+/// allowed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mst_stream_free(stream: *mut mst_stream) {
+    // SAFETY: see `mst_stream_open`.
+    unsafe { free(stream) }
+}

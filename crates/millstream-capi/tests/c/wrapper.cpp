@@ -1,0 +1,156 @@
+// The layer for C++: results, ownership, and with C++20 spans and coroutines.
+#if __cplusplus < 202002L
+#define MST_EXCEPTIONS
+#endif
+#include <millstream.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+#include <vector>
+
+namespace ms = millstream;
+
+#define CHECK(condition)                                                                           \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            std::fprintf(stderr, "%s:%d: %s does not hold\n", __FILE__, __LINE__, #condition);     \
+            std::exit(1);                                                                          \
+        }                                                                                          \
+    } while (0)
+
+static mst_read_desc whole(mst_file file) {
+    mst_read_desc desc = {};
+    desc.file = file;
+    return desc;
+}
+
+#if __cplusplus >= 202002L
+struct task {
+    struct promise_type {
+        task get_return_object() { return {}; }
+        std::suspend_never initial_suspend() { return {}; }
+        std::suspend_never final_suspend() noexcept { return {}; }
+        void return_void() {}
+        void unhandled_exception() { std::abort(); }
+    };
+};
+
+static std::atomic<int> landed{0};
+
+struct owned_task {
+    struct promise_type {
+        owned_task get_return_object() {
+            return {std::coroutine_handle<promise_type>::from_promise(*this)};
+        }
+        std::suspend_never initial_suspend() { return {}; }
+        std::suspend_always final_suspend() noexcept { return {}; }
+        void return_void() {}
+        void unhandled_exception() { std::abort(); }
+    };
+    std::coroutine_handle<promise_type> handle;
+};
+
+static owned_task wait_for(const ms::queue &queue, mst_read_desc desc) {
+    (void)co_await queue.read(desc).value();
+    CHECK(false);
+}
+
+static void destroyed_while_waiting(const ms::queue &queue, const mst_read_desc &desc) {
+    wait_for(queue, desc).handle.destroy();
+}
+
+static task load(const ms::queue &queue, mst_file file, std::size_t size) {
+    auto done = co_await queue.read(whole(file)).value();
+    CHECK(done && done->buffer.span().size() == size);
+    ++landed;
+}
+#endif
+
+int main(int argc, char **argv) {
+    CHECK(argc == 2);
+    const std::string path = std::string(argv[1]) + "/data";
+    const std::vector<char> content(200000, 'm');
+    auto storage = ms::storage::create().value();
+    {
+        mst_stream_desc replace = {};
+        replace.flags = MST_STREAM_REPLACE;
+        auto stream = ms::stream::open(storage, path.c_str(), replace).value();
+        CHECK(stream.write(content.data(), content.size()));
+        CHECK(stream.commit());
+    }
+    auto queue = ms::queue::create(storage).value();
+    mst_file file = storage.open(path.c_str()).value();
+    auto ticket = queue.read(whole(file)).value();
+    auto moved = std::move(ticket);
+    auto done = moved.wait();
+    CHECK(done && done->bytes == content.size());
+    CHECK(std::memcmp(done->buffer.data(), content.data(), content.size()) == 0);
+    CHECK(moved.get() == 0);
+
+    // A failure says what and where; a ticket whose time passed is still one.
+    auto missing = queue.read(whole(storage.open("/no/such/file").value())).value().wait();
+    CHECK(!missing && missing.error().result == MST_ERROR_NOT_FOUND);
+    CHECK(missing.error().path == "/no/such/file" && !missing.error().message.empty());
+    auto fence = ms::fence::create().value();
+    auto held_desc = whole(file);
+    held_desc.options.after = fence.get();
+    held_desc.options.after_value = 1;
+    auto held = queue.read(held_desc).value();
+    auto early = held.wait(1000);
+    CHECK(!early && early.error().result == MST_ERROR_NOT_READY && held.get() != 0);
+    CHECK(fence.signal(1));
+    CHECK(held.wait());
+#ifdef MST_EXCEPTIONS
+    try {
+        ms::source::package(storage, path.c_str()).value();
+        CHECK(false);
+    } catch (const ms::failed &failed) {
+        CHECK(failed.why.result == MST_ERROR_WRONG_FORMAT);
+    }
+#endif
+
+    // A batch into the completion queue.
+    auto group = ms::group::create().value();
+    {
+        auto batch = ms::batch::create(queue).value();
+        for (std::uint64_t i = 0; i < 200; i++) {
+            auto desc = whole(file);
+            desc.offset = i;
+            desc.length = 10;
+            desc.options.user_data = i;
+            desc.options.group = group.get();
+            CHECK(batch.post(desc));
+        }
+    }
+    CHECK(group.wait(storage));
+    std::size_t seen = 0;
+    std::uint64_t sum = 0;
+    while (seen < 200) {
+        CHECK(queue.wait());
+        seen += queue.drain([&](ms::completion one) {
+            CHECK(one.error.result == MST_OK && one.buffer.size() == 10);
+            sum += one.user_data;
+        });
+    }
+    CHECK(sum == 199 * 200 / 2 && group.counts().done == 200);
+#if __cplusplus >= 202002L
+    // A coroutine that is destroyed while it waits is never resumed.
+    {
+        auto never = ms::fence::create().value();
+        auto desc = whole(file);
+        desc.options.after = never.get();
+        desc.options.after_value = 1;
+        destroyed_while_waiting(queue, desc);
+        CHECK(never.signal(1));
+        CHECK(queue.wait_idle());
+    }
+    for (int i = 0; i < 50; i++)
+        load(queue, file, content.size());
+    for (int i = 0; i < 20000 && landed < 50; i++)
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    CHECK(landed == 50);
+#endif
+    CHECK(storage.stats().failed >= 1);
+    std::puts("done");
+}

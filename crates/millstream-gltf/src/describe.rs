@@ -1,0 +1,414 @@
+//! Records of images for packages: size, format and the place of each mip, from the header fields
+//! alone. Nothing is decoded.
+
+use millstream_pak::limits::MIP_LEVELS_MAX;
+use millstream_pak::metadata::{Container, Image, Kind, Metadata, Mip};
+use millstream_pak::{Describe, Head};
+
+use crate::image::vulkan::{Texels, of_dxgi, of_fourcc, of_vulkan, texels};
+
+/// Bytes of the header before the level index of a KTX2 file.
+const KTX2_HEADER_BYTES: usize = 80;
+
+/// Bytes of an item of that index.
+const KTX2_LEVEL_BYTES: usize = 24;
+
+/// Bytes of a name's front that are looked at; the header of a KTX2 file is the longest.
+const HEAD_BYTES: usize = 4096;
+
+const _: () = assert!(HEAD_BYTES >= KTX2_HEADER_BYTES + MIP_LEVELS_MAX * KTX2_LEVEL_BYTES);
+
+/// Segments of 64 KiB with profiles and previews may come before the size of a JPEG.
+const JPEG_HEAD_BYTES: usize = 512 << 10;
+
+/// Describes PNG, JPEG, DDS and KTX2 files; hand it to the packer.
+///
+/// ```
+/// use millstream_pak::{Describe, Head};
+/// let bytes = b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR\0\0\0\x02\0\0\0\x01\x08\x06";
+/// let head = Head { name: b"a.png", bytes, raw_bytes: 70 };
+/// let record = millstream_gltf::ImageDescriber.describe(&head).expect("an image");
+/// assert_eq!(record.image.map(|image| (image.width, image.height)), Some((2, 1)));
+/// ```
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ImageDescriber;
+
+impl Describe for ImageDescriber {
+    fn head_bytes(&self, name: &[u8]) -> usize {
+        let head = Head {
+            name,
+            bytes: b"",
+            raw_bytes: 0,
+        };
+        let is_jpeg = head.has_extension("jpg") || head.has_extension("jpeg");
+        if is_jpeg { JPEG_HEAD_BYTES } else { HEAD_BYTES }
+    }
+
+    fn describe(&self, head: &Head<'_>) -> Option<Metadata> {
+        match head.bytes {
+            [0x89, b'P', b'N', b'G', ..] => png(head.bytes),
+            [0xff, 0xd8, 0xff, ..] => jpeg(head.bytes),
+            [b'D', b'D', b'S', b' ', ..] => dds(head),
+            [0xab, b'K', b'T', b'X', ..] => ktx2(head),
+            _ => None,
+        }
+    }
+}
+
+/// The fields of the `IHDR` chunk (PNG specification, third edition, 11.2.1).
+fn png(bytes: &[u8]) -> Option<Metadata> {
+    if !bytes.starts_with(b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR") {
+        return None;
+    }
+    let (bits, color) = (*bytes.get(24)?, *bytes.get(25)?);
+    let channels = match color {
+        0 | 3 => 1,
+        2 => 3,
+        4 => 2,
+        6 => 4,
+        _ => return None,
+    };
+    let side = |at| array(bytes, at).map(u32::from_be_bytes);
+    let (width, height) = (side(16)?, side(20)?);
+    let fits = width > 0 && height > 0 && width <= i32::MAX as u32 && height <= i32::MAX as u32;
+    fits.then(|| picture(width, height, channels, bits, Container::PNG))
+}
+
+/// The fields of the first start-of-frame segment (ITU-T T.81, B.2.2).
+fn jpeg(bytes: &[u8]) -> Option<Metadata> {
+    let be16 = |at| array(bytes, at).map(u16::from_be_bytes);
+    let mut at = 2;
+    loop {
+        // Any number of fill bytes may stand before a marker.
+        while *bytes.get(at)? == 0xff && *bytes.get(at + 1)? == 0xff {
+            at += 1;
+        }
+        let (lead, marker) = (*bytes.get(at)?, *bytes.get(at + 1)?);
+        if lead != 0xff {
+            return None;
+        }
+        let len = usize::from(be16(at + 2)?);
+        match marker {
+            // Start of frame, but for DHT, JPG and DAC, which have numbers among them.
+            0xc0..=0xcf if !matches!(marker, 0xc4 | 0xc8 | 0xcc) => {
+                let bits = *bytes.get(at + 4)?;
+                let (height, width) = (be16(at + 5)?, be16(at + 7)?);
+                let channels = *bytes.get(at + 9)?;
+                let (width, height) = (u32::from(width), u32::from(height));
+                let fits = len >= 8 && width > 0 && height > 0 && (1..=4).contains(&channels);
+                return fits.then(|| picture(width, height, channels, bits, Container::JPEG));
+            }
+            0xd9 | 0xda => return None,
+            _ => at = at.checked_add(2 + len.max(2))?,
+        }
+    }
+}
+
+fn picture(width: u32, height: u32, channels: u8, bits: u8, container: Container) -> Metadata {
+    image(Image {
+        width,
+        height,
+        depth: 1,
+        layers: 1,
+        channels,
+        bits,
+        container,
+        ..Image::default()
+    })
+}
+
+fn image(image: Image) -> Metadata {
+    let mut record = Metadata::new(Kind::IMAGE);
+    record.image = Some(image);
+    record
+}
+
+/// The fields of the header (Microsoft's programming guide for DDS; `DXGI_FORMAT`).
+fn dds(head: &Head<'_>) -> Option<Metadata> {
+    let bytes = head.bytes;
+    if le32(bytes, 4)? != 124 {
+        return None;
+    }
+    let field = |at| le32(bytes, at);
+    let (height, width) = (field(12)?, field(16)?);
+    let volume = field(112)? & 0x20_0000 != 0;
+    let depth = if volume { field(24)?.max(1) } else { 1 };
+    let mips = field(28)?.clamp(1, MIP_LEVELS_MAX as u32);
+    let extended = field(80)? & 4 != 0 && bytes.get(84..88)? == b"DX10";
+    let faces = if field(112)? & 0x200 != 0 {
+        (field(112)? >> 10 & 0x3f).count_ones()
+    } else {
+        1
+    };
+    let (format, layers, data) = if extended {
+        let cube = if field(136)? & 4 != 0 { 6 } else { 1 };
+        let layers = field(140)?.max(1).checked_mul(cube)?;
+        (of_dxgi(field(128)?), layers, 148)
+    } else {
+        (legacy(bytes), faces.max(1), 128)
+    };
+    if width == 0 || height == 0 || layers > u32::from(u16::MAX) {
+        return None;
+    }
+    let mut record = image(Image {
+        width,
+        height,
+        depth,
+        layers,
+        format: format.map_or(0, |format| format.vulkan),
+        channels: format.map_or(0, |format| format.channels),
+        bits: format.map_or(0, |format| format.bits),
+        container: Container::DDS,
+        maxval: 0,
+    });
+    // Mips that the file is too short for are no mips.
+    let found = format.and_then(|format| {
+        let shape = (width, height, depth);
+        dds_mips(format, shape, layers, mips, data, head.raw_bytes)
+    });
+    record.mips = found.unwrap_or_default();
+    Some(record)
+}
+
+/// Layer by layer, and in each its levels, the largest first.
+fn dds_mips(
+    format: Texels,
+    (width, height, depth): (u32, u32, u32),
+    layers: u32,
+    levels: u32,
+    data: u64,
+    end: u64,
+) -> Option<Vec<Mip>> {
+    let mut at = data;
+    let mut mips = Vec::new();
+    // As many as a record has room for.
+    if u64::from(layers) * u64::from(levels) > 1024 {
+        return None;
+    }
+    for layer in 0..layers {
+        for level in 0..levels {
+            let (row_bytes, rows) = rows(format, (width, height), level);
+            let row_bytes = u32::try_from(row_bytes).ok()?;
+            let slice = u64::from(row_bytes).checked_mul(rows)?;
+            let bytes = slice.checked_mul(u64::from(halved(depth, level)))?;
+            if at.checked_add(bytes)? > end {
+                return None;
+            }
+            mips.push(Mip {
+                level: level as u16,
+                layer: layer as u16,
+                row_bytes,
+                offset: at,
+                bytes,
+            });
+            at += bytes;
+        }
+    }
+    Some(mips)
+}
+
+/// A side of a level.
+fn halved(full: u32, level: u32) -> u32 {
+    full.checked_shr(level).unwrap_or(0).max(1)
+}
+
+/// Bytes of a row of blocks of a level, and the number of rows.
+fn rows(format: Texels, (width, height): (u32, u32), level: u32) -> (u64, u64) {
+    let blocks = |side| u64::from(halved(side, level).div_ceil(format.side));
+    (blocks(width) * u64::from(format.bytes), blocks(height))
+}
+
+/// The format of a DDS file without the extended header: by its FourCC or its masks.
+fn legacy(bytes: &[u8]) -> Option<Texels> {
+    let flags = le32(bytes, 80)?;
+    if flags & 4 != 0 {
+        return of_fourcc(array(bytes, 84)?);
+    }
+    let (bits, red, blue) = (le32(bytes, 88)?, le32(bytes, 92)?, le32(bytes, 100)?);
+    let alpha = if flags & 3 != 0 { le32(bytes, 104)? } else { 0 };
+    match (bits, red, blue, alpha) {
+        (32, 0xff, 0xff_0000, 0xff00_0000) => Some(texels(37, 4, 4, 8)),
+        (32, 0xff_0000, 0xff, 0xff00_0000) => Some(texels(44, 4, 4, 8)),
+        (32, 0xff_0000, 0xff, 0) => Some(texels(44, 4, 3, 8)),
+        (24, 0xff_0000, 0xff, 0) => Some(texels(30, 3, 3, 8)),
+        (24, 0xff, 0xff_0000, 0) => Some(texels(23, 3, 3, 8)),
+        (16, 0xff, _, 0xff00) => Some(texels(16, 2, 2, 8)),
+        (8, 0xff, _, 0) => Some(texels(9, 1, 1, 8)),
+        _ => None,
+    }
+}
+
+/// The level index says where each level lies, all its layers and faces together (Khronos Texture
+/// File Format 2.0, section 3).
+fn ktx2(head: &Head<'_>) -> Option<Metadata> {
+    let bytes = head.bytes;
+    if !bytes.starts_with(b"\xabKTX 20\xbb\r\n\x1a\n") {
+        return None;
+    }
+    let field = |at| le32(bytes, at);
+    let faces = field(36)?;
+    let levels = field(40)?.max(1);
+    let layers = field(32)?.max(1).checked_mul(faces.max(1))?;
+    if levels as usize > MIP_LEVELS_MAX || field(20)? == 0 {
+        return None;
+    }
+    let supercompressed = field(44)? != 0;
+    let mut shape = Image {
+        width: field(20)?,
+        height: field(24)?.max(1),
+        depth: field(28)?.max(1),
+        layers,
+        format: field(12)?,
+        container: Container::KTX2,
+        ..Image::default()
+    };
+    let mut mips = Vec::new();
+    for level in 0..levels {
+        let at = KTX2_HEADER_BYTES + level as usize * KTX2_LEVEL_BYTES;
+        let (offset, len) = (le64(bytes, at)?, le64(bytes, at + 8)?);
+        if offset.checked_add(len)? > head.raw_bytes {
+            return None;
+        }
+        mips.push(Mip {
+            level: level as u16,
+            layer: 0,
+            row_bytes: 0,
+            offset,
+            bytes: len,
+        });
+    }
+    // Rows can be told apart where there is one image in a level, as it is.
+    if let (Some(format), false, 1) = (of_vulkan(shape.format), supercompressed, layers) {
+        (shape.channels, shape.bits) = (format.channels, format.bits);
+        for mip in &mut mips {
+            let sides = (shape.width, shape.height);
+            let (row, count) = rows(format, sides, u32::from(mip.level));
+            if row.checked_mul(count) == Some(mip.bytes) {
+                mip.row_bytes = u32::try_from(row).unwrap_or(0);
+            }
+        }
+    }
+    let mut record = image(shape);
+    record.mips = mips;
+    Some(record)
+}
+
+fn array<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
+    bytes.get(at..at.checked_add(N)?)?.try_into().ok()
+}
+
+fn le32(bytes: &[u8], at: usize) -> Option<u32> {
+    array(bytes, at).map(u32::from_le_bytes)
+}
+
+fn le64(bytes: &[u8], at: usize) -> Option<u64> {
+    array(bytes, at).map(u64::from_le_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn described(bytes: &[u8], raw_bytes: u64) -> Option<Metadata> {
+        ImageDescriber.describe(&Head {
+            name: b"x",
+            bytes: &bytes[..bytes.len().min(HEAD_BYTES)],
+            raw_bytes,
+        })
+    }
+
+    fn shape(record: &Metadata) -> (u32, u32, u8, u8, Container) {
+        let Image {
+            width,
+            height,
+            channels,
+            bits,
+            container,
+            ..
+        } = record.image.expect("an image");
+        (width, height, channels, bits, container)
+    }
+
+    fn png() -> Vec<u8> {
+        let mut png = b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR".to_vec();
+        png.extend_from_slice(&[0, 0, 2, 0, 0, 0, 1, 0, 8, 6, 0, 0, 0, 1, 2, 3, 4]);
+        png
+    }
+
+    fn jpeg() -> Vec<u8> {
+        let mut jpeg = vec![
+            0xff, 0xd8, 0xff, 0xe0, 0, 4, 1, 2, 0xff, 0xff, 0xc2, 0, 17, 8,
+        ];
+        jpeg.extend_from_slice(&[1, 44, 2, 88, 3, 1, 0x22, 0, 2, 0x11, 1, 3, 0x11, 1]);
+        jpeg
+    }
+
+    fn dds() -> Vec<u8> {
+        let mut dds = vec![0; 128];
+        dds[..4].copy_from_slice(b"DDS ");
+        for (at, value) in [(4, 124), (12, 64), (16, 128), (28, 3), (76, 32), (80, 4)] {
+            dds[at..at + 4].copy_from_slice(&u32::to_le_bytes(value));
+        }
+        dds[84..88].copy_from_slice(b"DXT1");
+        dds
+    }
+
+    fn ktx2() -> Vec<u8> {
+        let mut ktx2 = b"\xabKTX 20\xbb\r\n\x1a\n".to_vec();
+        for value in [37u32, 1, 16, 8, 0, 0, 1, 2, 0] {
+            ktx2.extend_from_slice(&value.to_le_bytes());
+        }
+        ktx2.resize(80, 0);
+        for (offset, len) in [(256u64, 512u64), (128, 128)] {
+            ktx2.extend_from_slice(&offset.to_le_bytes());
+            ktx2.extend_from_slice(&len.to_le_bytes());
+            ktx2.extend_from_slice(&len.to_le_bytes());
+        }
+        ktx2
+    }
+
+    #[test]
+    fn headers_say_what_they_hold() {
+        let record = described(&png(), 5000).expect("a picture");
+        assert_eq!(shape(&record), (512, 256, 4, 8, Container::PNG));
+        let record = described(&jpeg(), 5000).expect("a picture");
+        assert_eq!(shape(&record), (600, 300, 3, 8, Container::JPEG));
+        let record = described(&dds(), 128 + 4096 + 1024 + 256).expect("a texture");
+        assert_eq!(shape(&record), (128, 64, 4, 0, Container::DDS));
+        assert_eq!(record.mip(0, 0), Some((128, 4096)));
+        assert_eq!(record.mip(2, 0), Some((128 + 4096 + 1024, 256)));
+        assert_eq!(record.rows(0, 0, 1, 2), Some((128 + 256, 512)));
+        let record = described(&ktx2(), 768).expect("a texture");
+        assert_eq!(shape(&record), (16, 8, 4, 8, Container::KTX2));
+        assert_eq!(record.rows(0, 0, 1, 1), Some((256 + 64, 64)));
+        assert_eq!(record.mip(1, 0), Some((128, 128)));
+        assert_eq!(described(b"plain text", 10), None);
+    }
+
+    #[test]
+    fn mips_that_the_file_is_too_short_for_are_none() {
+        let record = described(&dds(), 128 + 4096).expect("a texture");
+        assert!(record.mips.is_empty());
+        assert_eq!(described(&ktx2(), 700), None);
+    }
+
+    #[test]
+    fn cut_and_changed_headers_do_no_harm() {
+        for whole in [png(), jpeg(), dds(), ktx2()] {
+            for len in 0..whole.len() {
+                let _ = described(&whole[..len], u64::MAX);
+            }
+            for at in 0..whole.len() {
+                for value in [0, 1, 0x7f, 0x80, 0xff] {
+                    let mut changed = whole.clone();
+                    changed[at] = value;
+                    if let Some(record) = described(&changed, 1 << 40) {
+                        assert!(
+                            record.encode().len() <= millstream_pak::limits::METADATA_BYTES_MAX
+                        );
+                    }
+                }
+            }
+        }
+    }
+}

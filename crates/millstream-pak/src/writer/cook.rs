@@ -1,0 +1,106 @@
+//! Cooking: inputs that a cook wants are replaced by what it makes of them.
+//!
+//! What is made goes to a file without a name, not into memory, since there may be gigabytes of it.
+//! Inputs are cooked one after the other, so that one at a time is held in memory; a cook uses
+//! threads of its own if it likes.
+
+use std::collections::{HashMap, HashSet};
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
+use std::sync::Arc;
+
+use millstream_io::fs::create_unnamed;
+
+use super::PackOptions;
+use super::item::{Content, Item};
+use crate::cook::{CookError, Inputs};
+use crate::error::{Error, ErrorKind, Result};
+use crate::limits::COOK_BYTES_MAX;
+
+pub(super) fn cook(items: Vec<Item>, options: &PackOptions<'_>) -> Result<Vec<Item>> {
+    let cook_of = |item: &Item| options.cooks.iter().find(|cook| cook.wants(&item.name));
+    if !items.iter().any(|item| cook_of(item).is_some()) {
+        return Ok(items);
+    }
+    let inputs = ByName {
+        by_name: items
+            .iter()
+            .enumerate()
+            .map(|(nth, item)| (&item.name[..], nth))
+            .collect(),
+        items: &items,
+    };
+    let unnamed = create_unnamed(&std::env::temp_dir());
+    let unnamed = unnamed.map_err(|error| spooling(error.into()))?;
+    let mut spool = Spool {
+        file: Arc::new(unnamed),
+        len: 0,
+    };
+    let mut made = Vec::new();
+    let mut gone: HashSet<Vec<u8>> = HashSet::new();
+    for item in &items {
+        let Some(cook) = cook_of(item) else {
+            continue;
+        };
+        let refused = |error: CookError| {
+            Error::new(ErrorKind::Cook, format!("cannot be cooked: {error}")).entry(&item.name)
+        };
+        let raw = inputs.read(&item.name).map_err(refused)?;
+        let cooked = cook.cook(&item.name, &raw, &inputs).map_err(refused)?;
+        gone.insert(item.name.clone());
+        gone.extend(cooked.consumed);
+        for entry in cooked.entries {
+            let content = spool.keep(&entry.raw)?;
+            made.push(Item {
+                name: entry.name,
+                len: entry.raw.len() as u64,
+                content,
+                metadata: entry.metadata.map(Box::new),
+            });
+        }
+    }
+    let kept = items.into_iter().filter(|item| !gone.contains(&item.name));
+    let mut all: Vec<Item> = kept.collect();
+    all.append(&mut made);
+    Ok(all)
+}
+
+struct ByName<'a> {
+    by_name: HashMap<&'a [u8], usize>,
+    items: &'a [Item],
+}
+
+impl Inputs for ByName<'_> {
+    fn read(&self, name: &[u8]) -> std::result::Result<Vec<u8>, CookError> {
+        let shown = String::from_utf8_lossy(name);
+        let found = self.by_name.get(name);
+        let nth = found.ok_or_else(|| CookError::new(format!("'{shown}' is no input")))?;
+        let item = &self.items[*nth];
+        if item.len > COOK_BYTES_MAX {
+            return Err(CookError::new(format!("'{shown}' has more than 256 MiB")));
+        }
+        let mut raw = Vec::new();
+        let read = item.read(0, item.len as usize, &mut raw);
+        read.map_err(|error| CookError::new(error.to_string()))?;
+        Ok(raw)
+    }
+}
+
+struct Spool {
+    file: Arc<File>,
+    len: u64,
+}
+
+impl Spool {
+    fn keep(&mut self, bytes: &[u8]) -> Result<Content> {
+        let at = self.len;
+        self.file.write_all_at(bytes, at).map_err(spooling)?;
+        self.len += bytes.len() as u64;
+        Ok(Content::Range(Arc::clone(&self.file), at))
+    }
+}
+
+/// What was cooked lies in the folder for temporary files until it is packed.
+fn spooling(error: std::io::Error) -> Error {
+    Error::io(&std::env::temp_dir(), "spool what was cooked", error)
+}

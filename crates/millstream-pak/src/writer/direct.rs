@@ -1,0 +1,138 @@
+//! Direct writes of gathered memory on threads of their own, so that the disk works while the next
+//! memory is filled: a direct write returns when the disk has it.
+//!
+//! There are two pieces of memory: one is written while the other is filled. Writes are one after
+//! the other, in the order of the file; a thread for each costs 30 µs where the write takes a
+//! millisecond and more. The flag of direct writes is one of the open file, which
+//! the caller lent; it is taken away at the end, and before a write that the file system or a disk
+//! of larger blocks refused is repeated through the cache.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use crate::error::{Error, Result};
+
+/// What the memory of direct writes is aligned to.
+pub(super) const PAGE_BYTES: usize = 4096;
+
+#[derive(Clone, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C, align(4096))]
+struct Page([u8; PAGE_BYTES]);
+
+/// Memory on a multiple of 4096.
+pub(super) struct Memory(Vec<Page>);
+
+impl Memory {
+    pub(super) fn new(bytes: usize) -> Memory {
+        Memory(vec![Page([0; PAGE_BYTES]); bytes / PAGE_BYTES])
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        self.0.as_bytes()
+    }
+
+    pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
+        self.0.as_mut_bytes()
+    }
+}
+
+/// See the module.
+pub(super) struct DirectWriter {
+    /// Of the same open file as the caller's.
+    file: Arc<File>,
+    /// What flags it had.
+    own_flags: OFlags,
+    /// The write in progress, with its offset.
+    writing: Option<(u64, JoinHandle<Written>)>,
+}
+
+/// Memory that was written, or not.
+type Written = (Memory, io::Result<()>);
+
+impl DirectWriter {
+    /// `None` where there are no direct writes.
+    pub(super) fn new(file: &File) -> Option<DirectWriter> {
+        let own_flags = fcntl_getfl(file).ok()?;
+        // A file that is direct already is its owner's affair: not all that follows is aligned.
+        if own_flags.contains(OFlags::DIRECT) {
+            return None;
+        }
+        let ours = Arc::new(file.try_clone().ok()?);
+        fcntl_setfl(file, own_flags | OFlags::DIRECT).ok()?;
+        Some(DirectWriter {
+            file: ours,
+            own_flags,
+            writing: None,
+        })
+    }
+
+    /// Begins to write memory, and gives back what was written before it, if there was any. Waits
+    /// while that is being written.
+    ///
+    /// # Errors
+    /// That could not be written, or there is no thread to be had.
+    pub(super) fn write(
+        &mut self,
+        memory: Memory,
+        bytes: usize,
+        offset: u64,
+    ) -> Result<Option<Memory>> {
+        let before = self.wait()?;
+        let (file, own_flags) = (Arc::clone(&self.file), self.own_flags);
+        let write = move || {
+            let written = write(&file, own_flags, &memory.bytes()[..bytes], offset);
+            (memory, written)
+        };
+        let builder = std::thread::Builder::new().name(String::from("pack write"));
+        let thread = builder.spawn(write);
+        self.writing = Some((offset, thread.map_err(|error| failed(error, offset))?));
+        Ok(before)
+    }
+
+    /// Waits for what is being written.
+    fn wait(&mut self) -> Result<Option<Memory>> {
+        let Some((offset, thread)) = self.writing.take() else {
+            return Ok(None);
+        };
+        let (memory, written) = thread.join().expect("writing does not panic");
+        written.map_err(|error| failed(error, offset))?;
+        Ok(Some(memory))
+    }
+
+    /// Waits for all, and gives the file its own flags back.
+    ///
+    /// # Errors
+    /// Something could not be written.
+    pub(super) fn finish(mut self) -> Result<()> {
+        self.wait().map(|_| ())
+    }
+}
+
+impl Drop for DirectWriter {
+    fn drop(&mut self) {
+        let _ = self.wait();
+        // After the last write; what stays direct is only slower.
+        let _ = fcntl_setfl(&self.file, self.own_flags);
+    }
+}
+
+fn write(file: &File, own_flags: OFlags, bytes: &[u8], offset: u64) -> io::Result<()> {
+    match file.write_all_at(bytes, offset) {
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+            fcntl_setfl(file, own_flags)?;
+            file.write_all_at(bytes, offset)
+        }
+        written => written,
+    }
+}
+
+pub(super) fn failed(error: io::Error, offset: u64) -> Error {
+    Error::io(Path::new(""), "write the package", error).at(offset)
+}

@@ -1,0 +1,54 @@
+//! Work on many items at once.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::PackOptions;
+use crate::error::{Error, Result};
+
+/// Runs `work` for `0..count` on several threads; the results in order. The first error by number.
+pub(super) fn in_parallel<T: Send>(
+    count: usize,
+    threads: usize,
+    work: impl Fn(usize) -> Result<T> + Sync,
+) -> Result<Vec<T>> {
+    let next = AtomicUsize::new(0);
+    // Errors stand apart: they are many times as long as most results, and there is one at most.
+    let all: Vec<Option<T>> = (0..count).map(|_| None).collect();
+    let results = Mutex::new((all, None::<(usize, Error)>));
+    std::thread::scope(|scope| {
+        for _ in 0..threads.min(count) {
+            scope.spawn(|| {
+                loop {
+                    let nth = next.fetch_add(1, Ordering::Relaxed);
+                    if nth >= count {
+                        return;
+                    }
+                    let result = work(nth);
+                    let mut results = results.lock().expect("no thread panics with it");
+                    match result {
+                        Ok(result) => results.0[nth] = Some(result),
+                        Err(error) => {
+                            next.store(count, Ordering::Relaxed);
+                            if results.1.as_ref().is_none_or(|(first, _)| nth < *first) {
+                                results.1 = Some((nth, error));
+                            }
+                        }
+                    }
+                }
+            });
+        }
+    });
+    let (all, error) = results.into_inner().expect("no thread panicked with it");
+    match error {
+        Some((_, error)) => Err(error),
+        None => Ok(all.into_iter().flatten().collect()),
+    }
+}
+
+pub(super) fn thread_count(options: &PackOptions<'_>) -> usize {
+    if options.threads > 0 {
+        return options.threads.min(1024);
+    }
+    std::thread::available_parallelism().map_or(2, std::num::NonZero::get)
+}

@@ -1,0 +1,193 @@
+//! The files below a folder, as items of a package.
+//!
+//! Symbolic links are followed, skipped or refused. One that is followed leads to a file or folder
+//! inside the tree, by its canonical path, and to no folder that the walk is inside of: so the walk
+//! ends, and no name leads out of the tree. A file behind a link is an item of its own, whose bytes
+//! the package stores once.
+
+use std::ffi::OsStr;
+use std::fs::{self, DirEntry};
+use std::io;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::io::Errno;
+
+use super::item::{Content, Item, check_kind};
+use crate::error::{Error, ErrorKind, Result};
+use crate::limits::LINK_FOLDERS_MAX;
+use crate::names;
+
+/// What a walk does with symbolic links.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Links {
+    /// Takes what they lead to, if that is inside the folder; other links are errors.
+    #[default]
+    Follow,
+    /// Leaves them out.
+    Skip,
+    /// Each is an error.
+    Refuse,
+}
+
+/// All files below a folder, in the byte order of their names; and what cannot be packed (links,
+/// devices, folders that cannot be read, names that no package may have).
+#[must_use]
+pub fn walk(root: &Path) -> (Vec<Item>, Vec<Error>) {
+    walk_with(root, Links::Refuse)
+}
+
+/// As [`walk`], with a choice of what becomes of links.
+#[must_use]
+pub fn walk_with(root: &Path, links: Links) -> (Vec<Item>, Vec<Error>) {
+    let mut walk = Walk {
+        root: Arc::from(root),
+        canonical: None,
+        links,
+        followed: 0,
+        folders: vec![Below::default()],
+        items: Vec::new(),
+        errors: Vec::new(),
+    };
+    while let Some(folder) = walk.folders.pop() {
+        let path = walk.path_of(&folder);
+        let listed = fs::read_dir(&path).and_then(|list| list.collect::<io::Result<Vec<_>>>());
+        match listed {
+            Ok(listed) => {
+                for entry in listed {
+                    if let Err(error) = walk.take(&folder, &entry) {
+                        walk.errors.push(error.of(&entry.path()));
+                    }
+                }
+            }
+            Err(error) => walk.errors.push(Error::io(&path, "read the folder", error)),
+        }
+    }
+    let Walk {
+        mut items,
+        mut errors,
+        ..
+    } = walk;
+    items.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+    errors.sort_by(|a, b| a.path().cmp(&b.path()));
+    (items, errors)
+}
+
+struct Walk {
+    root: Arc<Path>,
+    /// The root without links, once it is needed.
+    canonical: Option<PathBuf>,
+    links: Links,
+    /// Links to folders that were followed, at most [`LINK_FOLDERS_MAX`]: folders full of links to
+    /// each other have more paths than can be walked.
+    followed: u32,
+    folders: Vec<Below>,
+    items: Vec<Item>,
+    errors: Vec<Error>,
+}
+
+/// A folder that is to be listed.
+#[derive(Clone, Default)]
+struct Below {
+    name: Vec<u8>,
+    /// Where it is, if a link on the way to it was followed.
+    real: Option<PathBuf>,
+    /// Canonical paths of the folders that the links on the way stood in and led to.
+    inside: Vec<PathBuf>,
+}
+
+impl Walk {
+    fn path_of(&self, folder: &Below) -> PathBuf {
+        match &folder.real {
+            Some(real) => real.clone(),
+            None => self.root.join(OsStr::from_bytes(&folder.name)),
+        }
+    }
+
+    fn take(&mut self, folder: &Below, entry: &DirEntry) -> Result<()> {
+        let mut name = folder.name.clone();
+        if !name.is_empty() {
+            name.push(b'/');
+        }
+        name.extend_from_slice(entry.file_name().as_bytes());
+        let path = entry.path();
+        let find = |error| Error::io(&path, "find", error);
+        let mut about = fs::symlink_metadata(&path).map_err(find)?;
+        let mut below = Below {
+            name,
+            real: folder.real.as_ref().map(|_| path.clone()),
+            inside: folder.inside.clone(),
+        };
+        if about.is_symlink() && self.links != Links::Refuse {
+            if self.links == Links::Skip {
+                return Ok(());
+            }
+            let target = self.follow(&path)?;
+            about = fs::symlink_metadata(&target).map_err(find)?;
+            if about.is_dir() {
+                self.enter(folder, &target, &mut below)?;
+            }
+            below.real = Some(target);
+        }
+        if about.is_dir() {
+            self.folders.push(below);
+            return Ok(());
+        }
+        check_kind(&path, &about)?;
+        names::check(&below.name)?;
+        self.items.push(Item {
+            name: below.name,
+            len: about.len(),
+            content: match below.real {
+                Some(real) => Content::File(Arc::from(real)),
+                None => Content::Below(Arc::clone(&self.root)),
+            },
+            metadata: None,
+        });
+        Ok(())
+    }
+
+    /// Returns where a link leads to, which is inside the tree.
+    fn follow(&mut self, link: &Path) -> Result<PathBuf> {
+        if self.canonical.is_none() {
+            let found = fs::canonicalize(&self.root);
+            self.canonical = Some(found.map_err(|error| Error::io(&self.root, "find", error))?);
+        }
+        let wrong = |cause| Err(Error::new(ErrorKind::NotAFile, cause));
+        let target = match fs::canonicalize(link) {
+            Ok(target) => target,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return wrong("a dangling symbolic link");
+            }
+            Err(error) if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => {
+                return wrong("a symbolic link that leads to itself");
+            }
+            Err(error) => return Err(Error::io(link, "follow the link", error)),
+        };
+        match self
+            .canonical
+            .as_ref()
+            .is_some_and(|root| target.starts_with(root))
+        {
+            true => Ok(target),
+            false => wrong("a symbolic link that leads out of the folder"),
+        }
+    }
+
+    /// Enters a folder through a link, unless the walk is inside of it already.
+    fn enter(&mut self, folder: &Below, target: &Path, below: &mut Below) -> Result<()> {
+        let here = self.path_of(folder);
+        let here = fs::canonicalize(&here).map_err(|error| Error::io(&here, "find", error))?;
+        below.inside.push(here);
+        let wrong = |cause| Err(Error::new(ErrorKind::NotAFile, cause));
+        if below.inside.iter().any(|inside| inside.starts_with(target)) {
+            return wrong("a symbolic link to a folder that it is in, which has no end");
+        }
+        if self.followed >= LINK_FOLDERS_MAX {
+            return wrong("more links to folders were followed than a walk may: 65,536");
+        }
+        self.followed += 1;
+        Ok(())
+    }
+}

@@ -1,0 +1,202 @@
+//! The house style as a test: what a machine can check, it checks here, over every file of the
+//! repository.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use imports::Imports;
+
+mod functions;
+mod imports;
+mod licenses;
+
+/// Longest file of Rust.
+const FILE_LINES_MAX: usize = 1500;
+
+/// Longest line of Rust outside string tables.
+const LINE_COLUMNS_MAX: usize = 100;
+
+/// Largest file that is not a test vector.
+const FILE_BYTES_MAX: u64 = 400 << 10;
+
+/// What must not be left in the code, and what to do instead. Put together from halves, so that
+/// this file does not find itself.
+const BANNED: &[(&[&str], &str)] = &[
+    (&["dbg", "!("], "remove it"),
+    (&["FIX", "ME"], "do it, or say in the docs what is not done"),
+    (&["TO", "DO"], "do it, or say in the docs what is not done"),
+    (&["X", "XX"], "say what it is"),
+    (&["unimple", "mented!("], "write it, or return an error"),
+    (&["to", "do!("], "write it, or return an error"),
+    (&["#[al", "low("], "#[expect(..., reason = \"...\")]"),
+    (&["#![al", "low("], "#![expect(..., reason = \"...\")]"),
+    (
+        &["std::env::", "set_var"],
+        "the product and its tests share one environment",
+    ),
+    (&["static ", "mut "], "an atomic, a cell or a lock"),
+];
+
+/// Folders whose files are data: never style, and test vectors may be large.
+const VECTOR_FOLDERS: &[&str] = &["vectors", "corpus", "seeds", "golden", "record"];
+
+#[test]
+fn the_tree_is_tidy() {
+    let root = root();
+    let mut findings = Vec::new();
+    let mut crates = BTreeMap::new();
+    let files = files(&root);
+    assert!(files.len() > 20, "only {} files found", files.len());
+    for file in &files {
+        let shown = file.strip_prefix(&root).unwrap_or(file);
+        // A file may be deleted between the listing and now, or be listed and not checked out.
+        let Ok(metadata) = fs::symlink_metadata(file) else {
+            continue;
+        };
+        if is_vector(shown) || !metadata.is_file() {
+            continue;
+        }
+        if metadata.len() > FILE_BYTES_MAX && shown != Path::new("Cargo.lock") {
+            findings.push(format!("{}: {} bytes", shown.display(), metadata.len()));
+        }
+        if shown.extension() == Some(OsStr::new("rs")) {
+            check_rust(file, shown, &mut crates, &mut findings);
+        }
+    }
+    for (of, imports) in &crates {
+        let cycles = imports.cycles().into_iter();
+        findings.extend(cycles.map(|cycle| format!("{of}: these import each other: {cycle}")));
+    }
+    assert!(findings.is_empty(), "untidy:\n{}", findings.join("\n"));
+}
+
+#[test]
+fn the_checks_find_what_they_are_for() {
+    let mut long = "// ok\n".repeat(FILE_LINES_MAX);
+    long.push_str(&format!("// {}\n", "x".repeat(LINE_COLUMNS_MAX)));
+    for (halves, _) in BANNED {
+        long.push_str(&format!("    {}\n", halves.concat()));
+    }
+    let mut findings = Vec::new();
+    check_text(&long, Path::new("a.rs"), &mut findings);
+    assert_eq!(findings.len(), 2 + BANNED.len(), "{findings:?}");
+    findings.clear();
+    let table = format!("    \"{}\",\n", "x".repeat(LINE_COLUMNS_MAX));
+    check_text(&table, Path::new("a.rs"), &mut findings);
+    assert!(findings.is_empty(), "{findings:?}");
+}
+
+fn check_rust(
+    file: &Path,
+    shown: &Path,
+    crates: &mut BTreeMap<String, Imports>,
+    findings: &mut Vec<String>,
+) {
+    let text = match fs::read_to_string(file) {
+        Ok(text) => text,
+        Err(error) => return findings.push(format!("{}: {error}", shown.display())),
+    };
+    check_text(&text, shown, findings);
+    let parsed = match syn::parse_file(&text) {
+        Ok(parsed) => parsed,
+        Err(error) => return findings.push(format!("{}: {error}", shown.display())),
+    };
+    // A test may be one long table of cases.
+    if !in_tests(shown) {
+        functions::check(&parsed, shown, findings);
+    }
+    let mut parts = shown.iter();
+    let place = [parts.next(), parts.next(), parts.next()];
+    if let [Some(_), Some(name), Some(source)] = place
+        && source == "src"
+    {
+        let imports: &mut Imports = crates.entry(name.to_string_lossy().into()).or_default();
+        imports.add(parts.as_path(), &parsed);
+    }
+}
+
+fn check_text(text: &str, shown: &Path, findings: &mut Vec<String>) {
+    let lines = text.lines().count();
+    if lines > FILE_LINES_MAX {
+        findings.push(format!("{}: {lines} lines", shown.display()));
+    }
+    for (index, line) in text.lines().enumerate() {
+        let place = || format!("{}:{}", shown.display(), index + 1);
+        let columns = line.chars().count();
+        if columns > LINE_COLUMNS_MAX && !is_string_table(line) {
+            findings.push(format!("{}: {columns} columns", place()));
+        }
+        for (halves, instead) in BANNED {
+            let banned = halves.concat();
+            // What several test programs share is not used whole by each of them.
+            let shared_by_tests = banned.ends_with("allow(") && in_tests(shown);
+            if line.contains(&banned) && !shared_by_tests {
+                findings.push(format!("{}: `{banned}`; instead: {instead}", place()));
+            }
+        }
+    }
+}
+
+/// A line that is a string and nothing else, or a link, cannot be broken.
+fn is_string_table(line: &str) -> bool {
+    let line = line.trim().trim_start_matches("b\"").trim_end_matches(',');
+    line.starts_with('"') || line.ends_with('"') || line.contains("https://")
+}
+
+fn in_tests(shown: &Path) -> bool {
+    shown.components().any(|part| part.as_os_str() == "tests")
+}
+
+fn is_vector(shown: &Path) -> bool {
+    shown.components().any(|component| {
+        let name = component.as_os_str();
+        VECTOR_FOLDERS.iter().any(|folder| name == *folder)
+    })
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .ancestors()
+        .nth(2)
+        .expect("the crate lies two folders deep")
+        .to_owned()
+}
+
+/// The repository's files: as git knows them, or by walking where there is no git.
+fn files(root: &Path) -> Vec<PathBuf> {
+    let listed = Command::new("git")
+        .args(["ls-files", "-z"])
+        .current_dir(root)
+        .output();
+    match listed {
+        Ok(listed) if listed.status.success() && !listed.stdout.is_empty() => listed
+            .stdout
+            .split(|&byte| byte == 0)
+            .filter(|name| !name.is_empty())
+            .map(|name| root.join(String::from_utf8_lossy(name).as_ref()))
+            .collect(),
+        Ok(_) | Err(_) => {
+            let mut found = Vec::new();
+            walk(root, &mut found);
+            found
+        }
+    }
+}
+
+fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
+    let entries = fs::read_dir(folder).unwrap_or_else(|error| panic!("{folder:?}: {error}"));
+    for entry in entries.filter_map(Result::ok) {
+        let name = entry.file_name();
+        if name == "target" || name == ".git" {
+            continue;
+        }
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            walk(&entry.path(), found);
+        } else {
+            found.push(entry.path());
+        }
+    }
+}
