@@ -1,0 +1,234 @@
+//! The device's handle.
+#![expect(
+    unsafe_code,
+    reason = "declares what an application promises of its handles"
+)]
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+
+use ash::vk;
+use millstream::{Error, ErrorKind};
+
+use crate::buffer::GpuBuffer;
+use crate::check::refusal;
+use crate::context::{AdoptedDevice, Context};
+use crate::decoder::Decoder;
+use crate::memory::{DeviceBuffer, Target};
+use crate::threads::{Shared, start};
+
+/// How to use a device.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct GpuOptions {
+    /// Which device [`Gpu::create`] takes, in the order that Vulkan lists them; `None` (the
+    /// default): the first discrete one, else integrated, else any.
+    pub device: Option<usize>,
+    /// With the validation layer, if the system has it: [`Gpu::create`] alone. Off by default.
+    pub validation: bool,
+    /// Whether the device decodes what it can. On by default; off, workers decode everything.
+    pub decode: bool,
+}
+
+impl Default for GpuOptions {
+    fn default() -> GpuOptions {
+        GpuOptions {
+            device: None,
+            validation: false,
+            decode: true,
+        }
+    }
+}
+
+/// Who decodes GDeflate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Tier {
+    /// Workers, before the bytes go to the device.
+    Cpu,
+    /// The device, with workgroup memory and barriers alone, whatever the size of its subgroups.
+    Workgroup,
+}
+
+/// What [`Gpu::report`] tells.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct GpuReport {
+    /// The device's name.
+    pub device: String,
+    /// Who decodes.
+    pub tier: Tier,
+    /// Why.
+    pub reason: String,
+}
+
+/// Counts since the device was taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct GpuStats {
+    /// Submissions.
+    pub batches: u64,
+    /// Bytes that the processor wrote for the device: stored tiles and raw bytes.
+    pub uploaded_bytes: u64,
+    /// Tiles that the device was given to decode.
+    pub tiles: u64,
+    /// Tiles of these that it refused.
+    pub refused: u64,
+    /// Tiles of these in which the processor found nothing wrong. After three the device decodes
+    /// no more.
+    pub disagreed: u64,
+    /// Errors and warnings of the validation layer.
+    pub validation_messages: u64,
+}
+
+/// A device that requests land on. Dropping it waits for all parts that it was given, and requests
+/// that still have parts to come end with `Closed`.
+pub struct Gpu {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+    reason: String,
+}
+
+impl Gpu {
+    /// Opens a device, for tools and tests: an application has one already, see [`Gpu::adopt`].
+    /// Takes up to a second: drivers compile the shader, which then decodes known tiles.
+    ///
+    /// # Errors
+    /// `NotFound`: no Vulkan, or no such device; `Limit`: it lacks something; what its driver says.
+    pub fn create(options: GpuOptions) -> Result<Gpu, Error> {
+        Gpu::new(
+            Context::create(options.device, options.validation)?,
+            &options,
+        )
+    }
+
+    /// Uses a device of the application's. It needs Vulkan 1.2, the feature `timelineSemaphore`,
+    /// and a queue that computes and copies. Buffers that are used by a queue of another family
+    /// must be shared concurrently.
+    ///
+    /// # Errors
+    /// What the driver says.
+    ///
+    /// # Safety
+    /// The handles belong together, and outlive the `Gpu` and every [`GpuBuffer`] of it. Other code
+    /// submits to the queue only as [`AdoptedDevice::access`] says.
+    pub unsafe fn adopt(adopted: AdoptedDevice, options: &GpuOptions) -> Result<Gpu, Error> {
+        Gpu::new(Context::adopt(adopted), options)
+    }
+
+    fn new(context: Context, options: &GpuOptions) -> Result<Gpu, Error> {
+        let context = Arc::new(context);
+        let (decoder, reason) = match options.decode {
+            true => decoder_of(&context)?,
+            false => (None, "decoding on the device is off".into()),
+        };
+        let (shared, threads) = start(context, decoder)?;
+        Ok(Gpu {
+            shared,
+            threads,
+            reason,
+        })
+    }
+
+    /// Makes a buffer in the device's memory. `usage` is what the application does with it; copies
+    /// to and from it are added. One allocation of Vulkan's: for buffers of some size.
+    ///
+    /// # Errors
+    /// `OutOfMemory`; `InvalidArgument` for no bytes.
+    pub fn buffer(&self, len: u64, usage: vk::BufferUsageFlags) -> Result<Arc<GpuBuffer>, Error> {
+        let usage = usage | vk::BufferUsageFlags::TRANSFER_DST | vk::BufferUsageFlags::TRANSFER_SRC;
+        let invalid = || {
+            Error::new(
+                ErrorKind::InvalidArgument,
+                "a buffer of no or too many bytes",
+            )
+        };
+        let len = usize::try_from(len)
+            .ok()
+            .filter(|len| *len > 0)
+            .ok_or_else(invalid)?;
+        let made = DeviceBuffer::local(&self.shared.context, len, usage)?;
+        Ok(GpuBuffer::new(&self.shared, Target::Managed(made)))
+    }
+
+    /// A range of a buffer of the application's, which was made with `TRANSFER_DST`.
+    ///
+    /// # Safety
+    /// The buffer belongs to the device, has the range, and outlives every request into it. Other
+    /// code does not use the range from the submission of a request until it has completed.
+    #[must_use]
+    pub unsafe fn adopt_buffer(&self, buffer: vk::Buffer, offset: u64, len: u64) -> Arc<GpuBuffer> {
+        let target = Target::Adopted {
+            buffer,
+            offset,
+            len,
+        };
+        GpuBuffer::new(&self.shared, target)
+    }
+
+    /// Which device it is, who decodes, and why.
+    #[must_use]
+    pub fn report(&self) -> GpuReport {
+        let decodes = self.shared.decodes.load(Ordering::Relaxed);
+        let gave_up = || "the device refused tiles that are good: workers decode".into();
+        GpuReport {
+            device: self.shared.context.name.clone(),
+            tier: match decodes {
+                true => Tier::Workgroup,
+                false => Tier::Cpu,
+            },
+            reason: match self.stats().disagreed < crate::limits::DISAGREEMENTS_MAX {
+                true => self.reason.clone(),
+                false => gave_up(),
+            },
+        }
+    }
+
+    /// What was done so far.
+    #[must_use]
+    pub fn stats(&self) -> GpuStats {
+        let counters = &self.shared.counters;
+        GpuStats {
+            batches: counters.batches.load(Ordering::Relaxed),
+            uploaded_bytes: counters.uploaded_bytes.load(Ordering::Relaxed),
+            tiles: counters.tiles.load(Ordering::Relaxed),
+            refused: counters.refused.load(Ordering::Relaxed),
+            disagreed: counters.disagreed.load(Ordering::Relaxed),
+            validation_messages: self.shared.context.messages(),
+        }
+    }
+}
+
+impl Drop for Gpu {
+    fn drop(&mut self) {
+        self.shared.close();
+        let own = std::thread::current().id();
+        for thread in self.threads.drain(..) {
+            // The last answer of a thread may drop the handle.
+            if thread.thread().id() != own {
+                let _ = thread.join();
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Gpu {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Gpu")
+            .field("report", &self.report())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The decoder of a device, if it passes the known-answer test; and why it is used or not.
+fn decoder_of(context: &Arc<Context>) -> Result<(Option<Arc<Decoder>>, String), Error> {
+    let decoder = match Decoder::new(context) {
+        Ok(decoder) => Arc::new(decoder),
+        Err(error) => return Ok((None, format!("the shader does not compile: {error}"))),
+    };
+    match refusal(context, &decoder)? {
+        None => Ok((Some(decoder), "it passes the known-answer test".into())),
+        Some(reason) => Ok((None, reason)),
+    }
+}

@@ -1,0 +1,50 @@
+//! GPU memory as a destination of Millstream's requests, through Vulkan.
+//!
+//! A request reads stored bytes as any other does, and [`GpuBuffer`] brings them to the device: raw
+//! bytes by copies, GDeflate by a compute shader that decodes one tile in each workgroup. Codecs
+//! that the device does not decode are decoded by workers first. One ticket, group or fence tells
+//! when the bytes are in device memory.
+//!
+//! ```text
+//! part → pieces → batch: upload ─ copy ──────────────→ buffer
+//!                               └ decode → scratch ─ copy ↗
+//! ```
+//!
+//! The decoder of the CPU is the authority: a tile that the device refuses is decoded again there,
+//! and what it says counts. Before the first request the device decodes tiles whose content is
+//! known; one that fails decodes nothing, see [`Gpu::report`].
+//!
+//! No real GPU has run this yet, only Mesa's lavapipe.
+//!
+//! # Example
+//! ```no_run
+//! use millstream::{CodecId, Decode, Read, Storage};
+//! use millstream_vulkan::{Gpu, GpuOptions};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let storage = Storage::new(Default::default())?;
+//! let queue = storage.queue(Default::default())?;
+//! let file = storage.open("terrain.gdeflate", Default::default());
+//!
+//! let gpu = Gpu::create(GpuOptions::default())?;
+//! let buffer = gpu.buffer(16 << 20, ash::vk::BufferUsageFlags::VERTEX_BUFFER)?;
+//! let read = Read::whole(file).decode(Decode::codec(CodecId::GDEFLATE));
+//! queue.submit(read.into_device(buffer.clone()))?.wait()?;
+//! # Ok(())
+//! # }
+//! ```
+
+mod batch;
+mod buffer;
+mod check;
+mod context;
+mod decoder;
+mod gpu;
+pub mod limits;
+mod memory;
+mod pieces;
+mod threads;
+
+pub use buffer::GpuBuffer;
+pub use context::{AdoptedDevice, QueueAccess, QueueLock};
+pub use gpu::{Gpu, GpuOptions, GpuReport, GpuStats, Tier};

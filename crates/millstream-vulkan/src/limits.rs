@@ -1,0 +1,33 @@
+//! Every bound of this crate, in one place.
+
+use std::time::Duration;
+
+/// Batches in flight, each with an upload buffer and scratch.
+pub const BATCHES: usize = 3;
+
+/// Tiles of a batch.
+pub const BATCH_TILES: usize = 64;
+
+/// Bytes of a batch's upload buffer: stored bytes of tiles, and raw bytes to copy.
+pub const UPLOAD_BYTES: usize = 8 << 20;
+
+/// Longest piece of raw bytes that is copied at once.
+pub const COPY_BYTES: usize = 2 << 20;
+
+/// A batch that is not full waits so long for more.
+pub const GATHER_WAIT: Duration = Duration::from_micros(200);
+
+/// A device that has not run a batch for so long counts as lost.
+pub const PROGRESS_WAIT: Duration = Duration::from_secs(10);
+
+/// The same of a processor that plays a device, and shares its cores with everything else.
+pub const SOFTWARE_PROGRESS_WAIT: Duration = Duration::from_secs(600);
+
+/// So many tiles that the device refuses and the CPU does not, and it decodes no more.
+pub const DISAGREEMENTS_MAX: u64 = 3;
+
+/// Raw bytes of a tile.
+pub const TILE_BYTES: usize = 65536;
+
+/// Longest tile that the device decodes, as it is stored.
+pub const TILE_STORED_BYTES_MAX: usize = 4 * 65536;

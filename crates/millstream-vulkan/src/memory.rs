@@ -1,0 +1,149 @@
+//! Buffers with memory of their own, and those of the application.
+#![expect(unsafe_code, reason = "creates and destroys objects of Vulkan")]
+
+use std::sync::Arc;
+
+use ash::vk;
+use millstream::Error;
+
+use crate::context::{Context, vulkan};
+
+/// A buffer, its memory, and where that is mapped.
+pub(crate) struct DeviceBuffer {
+    context: Arc<Context>,
+    pub(crate) buffer: vk::Buffer,
+    memory: vk::DeviceMemory,
+    mapped: *mut u8,
+    len: usize,
+}
+
+// SAFETY: the mapping is used through `&mut self` alone, and Vulkan's objects by any thread.
+unsafe impl Send for DeviceBuffer {}
+// SAFETY: as above.
+unsafe impl Sync for DeviceBuffer {}
+
+impl DeviceBuffer {
+    /// Memory of the device.
+    pub(crate) fn local(
+        context: &Arc<Context>,
+        len: usize,
+        usage: vk::BufferUsageFlags,
+    ) -> Result<DeviceBuffer, Error> {
+        let local = vk::MemoryPropertyFlags::DEVICE_LOCAL;
+        DeviceBuffer::new(context, len, usage, local)
+    }
+
+    /// Memory that the processor writes and reads, mapped.
+    pub(crate) fn mapped(
+        context: &Arc<Context>,
+        len: usize,
+        usage: vk::BufferUsageFlags,
+    ) -> Result<DeviceBuffer, Error> {
+        let host = vk::MemoryPropertyFlags::HOST_VISIBLE | vk::MemoryPropertyFlags::HOST_COHERENT;
+        let mut made = DeviceBuffer::new(context, len, usage, host)?;
+        let flags = vk::MemoryMapFlags::empty();
+        // SAFETY: the memory is visible to the host, and not mapped yet.
+        let mapped = unsafe {
+            context
+                .device
+                .map_memory(made.memory, 0, vk::WHOLE_SIZE, flags)
+        };
+        made.mapped = mapped.map_err(|error| vulkan("vkMapMemory", error))?.cast();
+        // What is read is initialized.
+        made.bytes().fill(0);
+        Ok(made)
+    }
+
+    fn new(
+        context: &Arc<Context>,
+        len: usize,
+        usage: vk::BufferUsageFlags,
+        properties: vk::MemoryPropertyFlags,
+    ) -> Result<DeviceBuffer, Error> {
+        let device = &context.device;
+        let info = vk::BufferCreateInfo::default()
+            .size(len.max(4) as u64)
+            .usage(usage);
+        // SAFETY: a valid description of a buffer that is used by one family.
+        let buffer = unsafe { device.create_buffer(&info, None) };
+        let buffer = buffer.map_err(|error| vulkan("vkCreateBuffer", error))?;
+        let mut made = DeviceBuffer {
+            context: Arc::clone(context),
+            buffer,
+            memory: vk::DeviceMemory::null(),
+            mapped: std::ptr::null_mut(),
+            len,
+        };
+        // SAFETY: the buffer was created above.
+        let needs = unsafe { device.get_buffer_memory_requirements(buffer) };
+        let info = vk::MemoryAllocateInfo::default()
+            .allocation_size(needs.size)
+            .memory_type_index(context.memory_type(needs.memory_type_bits, properties)?);
+        // SAFETY: the type is one of the device's.
+        let memory = unsafe { device.allocate_memory(&info, None) };
+        made.memory = memory.map_err(|error| vulkan("vkAllocateMemory", error))?;
+        // SAFETY: memory of a type that the buffer allows, as large as it needs.
+        let bound = unsafe { device.bind_buffer_memory(buffer, made.memory, 0) };
+        bound.map_err(|error| vulkan("vkBindBufferMemory", error))?;
+        Ok(made)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The bytes of mapped memory; none of other memory.
+    pub(crate) fn bytes(&mut self) -> &mut [u8] {
+        if self.mapped.is_null() {
+            return &mut [];
+        }
+        // SAFETY: mapped for as long as it lives, at least `len` bytes; the device uses it only
+        // while a batch is submitted, in which nothing calls this (see `batch`).
+        unsafe { std::slice::from_raw_parts_mut(self.mapped, self.len) }
+    }
+}
+
+impl Drop for DeviceBuffer {
+    fn drop(&mut self) {
+        let device = &self.context.device;
+        // SAFETY: nothing that was submitted uses it any more: batches wait, and a `GpuBuffer` is
+        // kept by what is in flight. Null handles are ignored; freeing unmaps.
+        unsafe {
+            device.destroy_buffer(self.buffer, None);
+            device.free_memory(self.memory, None);
+        }
+    }
+}
+
+/// Where requests land.
+pub(crate) enum Target {
+    Managed(DeviceBuffer),
+    Adopted {
+        buffer: vk::Buffer,
+        offset: u64,
+        len: u64,
+    },
+}
+
+impl Target {
+    pub(crate) fn buffer(&self) -> vk::Buffer {
+        match self {
+            Target::Managed(buffer) => buffer.buffer,
+            Target::Adopted { buffer, .. } => *buffer,
+        }
+    }
+
+    pub(crate) fn offset(&self) -> u64 {
+        match self {
+            Target::Managed(_) => 0,
+            Target::Adopted { offset, .. } => *offset,
+        }
+    }
+
+    pub(crate) fn len(&self) -> u64 {
+        match self {
+            Target::Managed(buffer) => buffer.len() as u64,
+            Target::Adopted { len, .. } => *len,
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! Parts of requests, cut into pieces that a batch can take. Pure but for the parts' answers.
+//!
+//! A part ends with its last piece, with the first error of any.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use gdeflate::{ParseOptions, TileStream};
+use millstream::{DevicePart, Error, ErrorKind, PartForm};
+
+use crate::limits;
+use crate::memory::Target;
+
+/// A part on its way to the device.
+pub(crate) struct Part {
+    pub(crate) target: Arc<Target>,
+    part: Mutex<Option<DevicePart>>,
+    pieces: AtomicUsize,
+    error: Mutex<Option<Error>>,
+}
+
+/// What is to be done with a piece's bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Work {
+    Copy,
+    /// One tile of GDeflate.
+    Tile,
+}
+
+/// A piece of a part.
+pub(crate) struct Piece {
+    pub(crate) part: Arc<Part>,
+    pub(crate) work: Work,
+    /// Within the part's bytes.
+    pub(crate) bytes: Range<usize>,
+    /// Where its raw bytes go, in the destination, and how many they are.
+    pub(crate) at: u64,
+    pub(crate) raw_len: usize,
+}
+
+impl Part {
+    /// Looks at a piece's bytes.
+    pub(crate) fn with_bytes<T>(&self, range: Range<usize>, look: impl FnOnce(&[u8]) -> T) -> T {
+        let part = self.part.lock().unwrap_or_else(PoisonError::into_inner);
+        let part = part.as_ref().expect("a part has pieces that did not end");
+        look(&part.bytes()[range])
+    }
+
+    /// One piece less.
+    pub(crate) fn piece_ended(&self, result: Result<(), Error>) {
+        if let Err(error) = result {
+            let mut first = self.error.lock().unwrap_or_else(PoisonError::into_inner);
+            first.get_or_insert(error);
+        }
+        if self.pieces.fetch_sub(1, Ordering::AcqRel) == 1 {
+            let part = self
+                .part
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .take();
+            let error = self
+                .error
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .take();
+            if let Some(part) = part {
+                part.finish(error.map_or(Ok(()), Err));
+            }
+        }
+    }
+}
+
+/// Cuts a part; what is wrong with it ends it.
+pub(crate) fn cut(part: DevicePart, target: Arc<Target>) -> Vec<Piece> {
+    let plans = match plan(part.form(), part.bytes(), part.range()) {
+        Ok(plans) if plans.is_empty() => {
+            part.finish(Ok(()));
+            return Vec::new();
+        }
+        Ok(plans) => plans,
+        Err(error) => {
+            part.finish(Err(error));
+            return Vec::new();
+        }
+    };
+    let part = Arc::new(Part {
+        target,
+        part: Mutex::new(Some(part)),
+        pieces: AtomicUsize::new(plans.len()),
+        error: Mutex::new(None),
+    });
+    let piece = |plan: Plan| Piece {
+        part: Arc::clone(&part),
+        work: plan.work,
+        bytes: plan.bytes,
+        at: plan.at,
+        raw_len: plan.raw_len,
+    };
+    plans.into_iter().map(piece).collect()
+}
+
+/// A piece to be.
+#[derive(Debug, PartialEq, Eq)]
+struct Plan {
+    work: Work,
+    bytes: Range<usize>,
+    at: u64,
+    raw_len: usize,
+}
+
+fn plan(form: PartForm, bytes: &[u8], range: Range<u64>) -> Result<Vec<Plan>, Error> {
+    let raw_len = range.end - range.start;
+    match form {
+        PartForm::Raw => Ok(copies(bytes.len(), range.start)),
+        PartForm::Tile if raw_len > limits::TILE_BYTES as u64 => Err(Error::new(
+            ErrorKind::Corrupt,
+            "a tile has more raw bytes than tiles have",
+        )),
+        PartForm::Tile => Ok(vec![Plan {
+            work: Work::Tile,
+            bytes: 0..bytes.len(),
+            at: range.start,
+            raw_len: raw_len as usize,
+        }]),
+        PartForm::Encoded(_) => {
+            let stream = TileStream::parse(bytes, ParseOptions::default());
+            let stream = stream.map_err(|error| corrupt(&error))?;
+            if stream.raw_len() != raw_len {
+                let cause = "the GDeflate stream has another raw size than declared";
+                return Err(Error::new(ErrorKind::RawSize, cause));
+            }
+            let tile = |tile: u32| {
+                let stored = stream.table().tile_range(tile);
+                let raw = stream.header().tile_raw_range(tile);
+                Plan {
+                    work: Work::Tile,
+                    bytes: stored.start as usize..stored.end as usize,
+                    at: range.start + raw.start,
+                    raw_len: stream.tile_raw_len(tile),
+                }
+            };
+            Ok((0..stream.tile_count()).map(tile).collect())
+        }
+        _ => {
+            let cause = "the device does not know this form of bytes";
+            Err(Error::new(ErrorKind::UnknownCodec, cause))
+        }
+    }
+}
+
+fn copies(len: usize, at: u64) -> Vec<Plan> {
+    let starts = (0..len).step_by(limits::COPY_BYTES);
+    let copy = |start: usize| {
+        let end = len.min(start + limits::COPY_BYTES);
+        Plan {
+            work: Work::Copy,
+            bytes: start..end,
+            at: at + start as u64,
+            raw_len: end - start,
+        }
+    };
+    starts.map(copy).collect()
+}
+
+/// The error of a tile or stream that the decoder refused.
+pub(crate) fn corrupt(error: &gdeflate::Error) -> Error {
+    Error::new(ErrorKind::Corrupt, error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use millstream::CodecId;
+
+    #[test]
+    fn copies_cover_all_bytes_in_pieces_of_bounded_length() {
+        let len = 2 * limits::COPY_BYTES + 5;
+        let made = plan(PartForm::Raw, &vec![0; len], 100..100 + len as u64).unwrap();
+        let lens: Vec<usize> = made.iter().map(|plan| plan.raw_len).collect();
+        assert_eq!(lens, [limits::COPY_BYTES, limits::COPY_BYTES, 5]);
+        assert_eq!(made[2].at, 100 + 2 * limits::COPY_BYTES as u64);
+        assert_eq!(plan(PartForm::Raw, &[], 7..7).unwrap(), []);
+        let error = plan(PartForm::Tile, &[0; 128], 0..65537).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corrupt);
+    }
+
+    #[test]
+    fn a_stream_is_cut_into_its_tiles() {
+        let raw = vec![7; 150_000];
+        let stored = gdeflate::compress(&raw, gdeflate::Level::default(), 1).unwrap();
+        let form = PartForm::Encoded(CodecId::GDEFLATE);
+        let made = plan(form, &stored, 1000..151_000).unwrap();
+        let places: Vec<(u64, usize)> = made.iter().map(|plan| (plan.at, plan.raw_len)).collect();
+        assert_eq!(places, [(1000, 65536), (66_536, 65536), (132_072, 18_928)]);
+        assert_eq!(made[2].bytes.end, stored.len());
+
+        let error = plan(form, &stored, 0..150_001).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::RawSize);
+        let error = plan(form, &stored[..stored.len() - 4], 0..150_000).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corrupt);
+    }
+}

@@ -1,0 +1,300 @@
+//! Requests that land in device memory, on whatever Vulkan device there is (lavapipe is enough),
+//! under the validation layer if there is one.
+
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ash::vk;
+use millstream::{CodecId, Decode, Error, ErrorKind, Queue, Read, Storage};
+use millstream_vulkan::{Gpu, GpuBuffer, GpuOptions, Tier};
+
+/// A device and a storage; one test has them at a time.
+struct Rig {
+    gpu: Gpu,
+    queue: Queue,
+    storage: Storage,
+    _alone: MutexGuard<'static, ()>,
+}
+
+static ALONE: Mutex<()> = Mutex::new(());
+
+fn rig() -> Option<Rig> {
+    rig_with(true)
+}
+
+fn rig_with(decode: bool) -> Option<Rig> {
+    let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut options = GpuOptions::default();
+    (options.validation, options.decode) = (true, decode);
+    let gpu = match Gpu::create(options) {
+        Ok(gpu) => gpu,
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            eprintln!("SKIP: {error}");
+            return None;
+        }
+        Err(error) => panic!("{error}"),
+    };
+    let storage = Storage::new(Default::default()).expect("a storage");
+    Some(Rig {
+        gpu,
+        queue: storage.queue(Default::default()).expect("a queue"),
+        storage,
+        _alone: alone,
+    })
+}
+
+impl Rig {
+    fn buffer(&self, len: usize) -> Arc<GpuBuffer> {
+        let usage = vk::BufferUsageFlags::VERTEX_BUFFER;
+        self.gpu.buffer(len as u64, usage).expect("a buffer")
+    }
+
+    /// What a request leaves in a buffer of so many bytes.
+    fn load(&self, read: Read, len: usize) -> Result<Vec<u8>, Error> {
+        let buffer = self.buffer(len.max(1));
+        let mut ticket = self
+            .queue
+            .submit(read.into_device(buffer.clone()))
+            .expect("accepted");
+        assert_eq!(ticket.outcome().result?, len as u64);
+        Ok(buffer.read_back(0..len as u64).expect("read back"))
+    }
+
+    /// The validation layer has nothing to say.
+    fn end(self) {
+        assert_eq!(self.gpu.stats().validation_messages, 0);
+    }
+}
+
+fn gdeflate(stored: &[u8]) -> Read {
+    Read::memory(Arc::from(stored)).decode(Decode::codec(CodecId::GDEFLATE))
+}
+
+/// Compressible bytes, different for each seed.
+fn bytes(len: usize, seed: u64) -> Vec<u8> {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let words: Vec<u32> = (0..200).map(|_| random.u32(..)).collect();
+    let mut out = Vec::with_capacity(len + 4);
+    while out.len() < len {
+        out.extend(words[random.usize(0..200)].to_le_bytes());
+    }
+    out.truncate(len);
+    out
+}
+
+fn encoded(raw: &[u8]) -> Vec<u8> {
+    gdeflate::compress(raw, gdeflate::Level::DEFAULT, 1).expect("encoded")
+}
+
+#[test]
+fn a_device_decodes_once_it_knows_the_answers() {
+    let Some(rig) = rig() else { return };
+    let report = rig.gpu.report();
+    assert_eq!(report.tier, Tier::Workgroup, "{}", report.reason);
+    assert!(!report.device.is_empty());
+    rig.end();
+}
+
+#[test]
+fn stored_bytes_land_at_every_offset_and_length() {
+    let Some(rig) = rig() else { return };
+    let raw = bytes(5 << 20, 1);
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("raw");
+    std::fs::write(&path, &raw).expect("written");
+    let file = rig.storage.open(&path, Default::default());
+    assert!(rig.load(Read::whole(file), raw.len()).expect("landed") == raw);
+    for (offset, len) in [(0, 0), (1, 1), (4095, 3), (77, 100_001), (4096, 65536)] {
+        let landed = rig
+            .load(Read::range(file, offset, len), len as usize)
+            .expect("landed");
+        assert!(
+            landed == raw[offset as usize..][..len as usize],
+            "{offset}, {len}"
+        );
+    }
+    rig.end();
+}
+
+#[test]
+fn every_good_vector_is_decoded_and_every_broken_one_refused() {
+    let Some(rig) = rig() else { return };
+    let vectors = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../gdeflate/tests/vectors");
+    let (mut good, mut bad) = (0, 0);
+    for folder in [vectors.clone(), vectors.join("handmade")] {
+        for entry in std::fs::read_dir(folder).expect("the vectors") {
+            let path = entry.expect("an entry").path();
+            if path.extension().is_none_or(|kind| kind != "gdeflate") {
+                continue;
+            }
+            let stored = std::fs::read(&path).expect("read");
+            let expected = gdeflate::decompress(&stored, 1);
+            let len = expected.as_ref().map_or(1 << 20, Vec::len);
+            match (rig.load(gdeflate(&stored), len), expected) {
+                (Ok(landed), Ok(raw)) => {
+                    assert!(landed == raw, "{}: wrong bytes", path.display());
+                    good += 1;
+                }
+                (Err(_), Err(_)) => bad += 1,
+                (landed, _) => panic!("{}: {:?}", path.display(), landed.map(drop)),
+            }
+        }
+    }
+    assert!(good > 30 && bad > 10, "{good} good, {bad} broken");
+    let stats = rig.gpu.stats();
+    assert!(stats.tiles > 30, "the device decoded: {stats:?}");
+    assert_eq!(stats.disagreed, 0);
+    rig.end();
+}
+
+#[test]
+fn mutated_tiles_end_as_the_processor_says() {
+    let Some(rig) = rig() else { return };
+    let count = std::env::var("MILLSTREAM_MUTATIONS").ok();
+    let count: u64 = count.map_or(300, |count| count.parse().expect("a number"));
+    let (mut good, mut bad) = (0, 0);
+    for seed in 0..count {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let raw = bytes(random.usize(1..9000), seed);
+        let mut stored = encoded(&raw);
+        let begin = stored.len().min(16);
+        for _ in 0..random.usize(1..3) {
+            let at = random.usize(begin..stored.len());
+            stored[at] ^= 1 << random.u8(0..8);
+        }
+        let expected = gdeflate::decompress(&stored, 1);
+        match (rig.load(gdeflate(&stored), raw.len()), expected) {
+            (Ok(landed), Ok(raw)) => {
+                assert!(landed == raw, "seed {seed}: wrong bytes");
+                good += 1;
+            }
+            (Err(_), Err(_)) => bad += 1,
+            (landed, expected) => panic!("seed {seed}: {landed:?}, expected {expected:?}"),
+        }
+    }
+    assert!(good > 0 && bad > 0, "{good} good, {bad} broken");
+    assert_eq!(rig.gpu.stats().disagreed, 0);
+    rig.end();
+}
+
+#[test]
+fn bytes_around_a_range_stay_as_they_are() {
+    let Some(rig) = rig() else { return };
+    let buffer = rig.buffer(1 << 20);
+    let all = bytes(1 << 20, 3);
+    let fill = Read::memory(Arc::from(&all[..])).into_device(buffer.clone());
+    rig.queue
+        .submit(fill)
+        .expect("accepted")
+        .wait()
+        .expect("landed");
+    let raw = bytes(100_003, 4);
+    let mut expected = all;
+    for (offset, stored) in [(13_u64, false), (500_001, true)] {
+        // SAFETY: the buffer is the device's, and outlives the requests below.
+        #[expect(unsafe_code, reason = "a range of a buffer of the application's")]
+        let range = unsafe {
+            rig.gpu
+                .adopt_buffer(buffer.vk_buffer(), offset, raw.len() as u64)
+        };
+        let read = match stored {
+            true => Read::memory(Arc::from(&raw[..])),
+            false => gdeflate(&encoded(&raw)),
+        };
+        rig.queue
+            .submit(read.into_device(range))
+            .expect("accepted")
+            .wait()
+            .expect("landed");
+        expected[offset as usize..][..raw.len()].copy_from_slice(&raw);
+    }
+    assert!(buffer.read_back(0..1 << 20).expect("read back") == expected);
+    rig.end();
+}
+
+#[test]
+fn many_requests_at_once_land_each_in_its_place() {
+    let Some(rig) = rig() else { return };
+    let buffer = rig.buffer(64 * 100_000);
+    let raws: Vec<Vec<u8>> = (0..64).map(|seed| bytes(100_000, 100 + seed)).collect();
+    let mut tickets = Vec::new();
+    for (index, raw) in raws.iter().enumerate() {
+        // SAFETY: as above.
+        #[expect(unsafe_code, reason = "a range of a buffer of the application's")]
+        let range = unsafe {
+            rig.gpu
+                .adopt_buffer(buffer.vk_buffer(), index as u64 * 100_000, 100_000)
+        };
+        let read = match index % 3 {
+            0 => Read::memory(Arc::from(&raw[..])),
+            1 => gdeflate(&encoded(raw)),
+            _ => {
+                let mut stored = Vec::new();
+                let mut scratch = millstream_codec::Scratch::default();
+                let level = millstream_codec::default_level(CodecId::ZSTD);
+                let made = millstream_codec::encode_block(
+                    CodecId::ZSTD,
+                    level,
+                    &mut scratch,
+                    raw,
+                    &mut stored,
+                );
+                made.expect("encoded");
+                let decode = Decode::codec(CodecId::ZSTD).raw_len(raw.len() as u64);
+                Read::memory(Arc::from(stored)).decode(decode)
+            }
+        };
+        tickets.push(rig.queue.submit(read.into_device(range)).expect("accepted"));
+    }
+    for mut ticket in tickets {
+        ticket.wait().expect("landed");
+    }
+    assert!(buffer.read_back(0..64 * 100_000).expect("read back") == raws.concat());
+    assert!(rig.gpu.stats().batches < 64, "requests share submissions");
+    rig.end();
+}
+
+#[test]
+fn without_decoding_on_the_device_workers_decode() {
+    let Some(rig) = rig_with(false) else { return };
+    assert_eq!(rig.gpu.report().tier, Tier::Cpu);
+    let raw = bytes(300_000, 5);
+    assert!(
+        rig.load(gdeflate(&encoded(&raw)), raw.len())
+            .expect("landed")
+            == raw
+    );
+    assert_eq!(rig.gpu.stats().tiles, 0);
+    rig.end();
+}
+
+#[test]
+fn what_does_not_fit_or_comes_too_late_is_an_error() {
+    let Some(rig) = rig() else { return };
+    let raw = bytes(300_000, 6);
+    let buffer = rig.buffer(raw.len() - 1);
+    let whole = || Read::memory(Arc::from(&raw[..])).into_device(buffer.clone());
+    let result = rig
+        .queue
+        .submit(whole())
+        .expect("accepted")
+        .outcome()
+        .result;
+    assert!(result.is_err_and(|error| error.kind() == ErrorKind::DestinationTooSmall));
+    let error = rig
+        .gpu
+        .buffer(0, vk::BufferUsageFlags::empty())
+        .expect_err("no bytes");
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    let backwards = Range { start: 7, end: 3 };
+    for range in [backwards, 0..raw.len() as u64] {
+        let error = buffer.read_back(range).expect_err("outside");
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    }
+    let buffer = rig.buffer(raw.len());
+    drop(rig.gpu);
+    let read = Read::memory(Arc::from(&raw[..])).into_device(buffer);
+    let result = rig.queue.submit(read).expect("accepted").outcome().result;
+    assert!(result.is_err_and(|error| error.kind() == ErrorKind::Closed));
+}
