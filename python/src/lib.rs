@@ -1,0 +1,54 @@
+//! The native module of the Python package `millstream`.
+//!
+//! | file | owns |
+//! |---|---|
+//! | `storage`, `queue`, `ticket`, `group` | the engine's objects as Python's |
+//! | `buffer`, `memory` | memory of the library for Python, and of Python for the engine |
+//! | `wait`, `completions` | blocking waits that notice Ctrl-C; event loops |
+//! | `package`, `pack` | packages: read, verify, make |
+//! | `header` | headers of safetensors files |
+//! | `errors`, `options` | exceptions; words as values |
+//!
+//! No thread of the engine ever attaches to the interpreter: it could wait there for a thread that
+//! waits for the engine, and it must not while the interpreter ends.
+
+mod buffer;
+mod completions;
+mod errors;
+mod group;
+mod header;
+mod memory;
+mod options;
+mod pack;
+mod package;
+mod queue;
+mod region;
+mod storage;
+mod ticket;
+mod wait;
+
+use pyo3::prelude::*;
+
+/// Millstream's engine for Python; see `millstream`.
+#[pymodule(gil_used = true)]
+fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add_class::<buffer::Buffer>()?;
+    module.add_class::<completions::PyCompletions>()?;
+    module.add_class::<group::Group>()?;
+    module.add_class::<pack::Packed>()?;
+    module.add_class::<package::Entry>()?;
+    module.add_class::<package::Package>()?;
+    module.add_class::<package::Verification>()?;
+    module.add_class::<queue::Batch>()?;
+    module.add_class::<queue::Queue>()?;
+    module.add_class::<storage::File>()?;
+    module.add_class::<storage::Storage>()?;
+    module.add_class::<ticket::Ticket>()?;
+    module.add_function(wrap_pyfunction!(header::parse_safetensors, module)?)?;
+    module.add_function(wrap_pyfunction!(pack::pack, module)?)?;
+    module.add_function(wrap_pyfunction!(storage::_after_fork, module)?)?;
+    module.add_function(wrap_pyfunction!(storage::_close_all, module)?)?;
+    module.add_function(wrap_pyfunction!(ticket::wait_all, module)?)?;
+    Ok(())
+}

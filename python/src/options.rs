@@ -1,0 +1,92 @@
+//! Words of the Python interface as values of the libraries.
+
+use std::sync::Arc;
+
+use millstream::{Access, Backend, CodecId, DiskModel, Priority, StorageOptions};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use crate::region::Inherited;
+
+fn unknown<T>(what: &str, word: &str, words: &str) -> PyResult<T> {
+    Err(PyValueError::new_err(format!(
+        "{what} {word:?} is none of {words}"
+    )))
+}
+
+/// A priority by its name.
+pub(crate) fn priority(word: &str) -> PyResult<Priority> {
+    match word {
+        "low" => Ok(Priority::Low),
+        "normal" => Ok(Priority::Normal),
+        "high" => Ok(Priority::High),
+        "realtime" => Ok(Priority::Realtime),
+        _ => unknown("the priority", word, "low, normal, high, realtime"),
+    }
+}
+
+/// A codec by its name.
+pub(crate) fn codec(word: &str) -> PyResult<CodecId> {
+    match CodecId::ALL.into_iter().find(|codec| codec.name() == word) {
+        Some(codec) => Ok(codec),
+        None => {
+            let words = CodecId::ALL.map(CodecId::name).join(", ");
+            unknown("the codec", word, &words)
+        }
+    }
+}
+
+/// How reads go.
+pub(crate) fn access(word: &str) -> PyResult<Access> {
+    match word {
+        "auto" => Ok(Access::Auto),
+        "direct" => Ok(Access::Direct),
+        "buffered" => Ok(Access::Buffered),
+        _ => unknown("the access", word, "auto, direct, buffered"),
+    }
+}
+
+/// The device.
+pub(crate) fn backend(word: &str) -> PyResult<Backend> {
+    match word {
+        "auto" => Ok(Backend::Auto),
+        "uring" => Ok(Backend::Uring),
+        "threads" => Ok(Backend::Threads),
+        _ => unknown("the backend", word, "auto, uring, threads"),
+    }
+}
+
+/// The options of `Storage(…)`; what is `None` stays at its default.
+pub(crate) struct Given<'a> {
+    pub(crate) backend: &'a str,
+    pub(crate) access: &'a str,
+    pub(crate) depth: Option<u32>,
+    pub(crate) block_bytes: Option<usize>,
+    pub(crate) staging_bytes: Option<usize>,
+    pub(crate) retained_bytes: Option<usize>,
+    pub(crate) descriptors: Option<usize>,
+    pub(crate) workers: Option<usize>,
+    pub(crate) disk_model: Option<&'a str>,
+}
+
+impl Given<'_> {
+    /// As the engine's options.
+    pub(crate) fn options(&self) -> PyResult<StorageOptions> {
+        let mut options = StorageOptions::default();
+        options.backend = backend(self.backend)?;
+        options.access = access(self.access)?;
+        options.depth = self.depth.unwrap_or(options.depth);
+        options.block_bytes = self.block_bytes.unwrap_or(options.block_bytes);
+        options.staging_bytes = self.staging_bytes.unwrap_or(options.staging_bytes);
+        options.retained_bytes = self.retained_bytes.unwrap_or(options.retained_bytes);
+        options.descriptors = self.descriptors.unwrap_or(options.descriptors);
+        options.threads.workers = self.workers;
+        options.allocator = Some(Arc::new(Inherited::new()));
+        if let Some(model) = self.disk_model {
+            let parsed: Result<DiskModel, _> = model.parse();
+            let parsed = parsed.map_err(|error| PyValueError::new_err(error.to_string()))?;
+            options.disk_model = Some(parsed);
+        }
+        Ok(options)
+    }
+}

@@ -1,0 +1,421 @@
+//! `Storage` and `File`.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use millstream::{DeviceKind, FileId, FileInfo, FileOptions, Priority, QueueOptions, Stats};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyTuple};
+
+use crate::buffer::{Buffer, Memory};
+use crate::errors::{self, IntoPy as _};
+use crate::memory::release_dropped;
+use crate::options::{self, Given};
+use crate::queue::Queue;
+use crate::wait;
+
+/// Seconds that leaving a `with` block, and the end of the interpreter, wait for the system.
+const CLOSE_SECONDS: f64 = 5.0;
+
+/// A storage behind all Python objects that use it.
+pub(crate) struct Shared {
+    pub(crate) storage: millstream::Storage,
+    /// For closing files.
+    own: millstream::Queue,
+    closed: AtomicBool,
+    generation: u32,
+}
+
+/// How often this process's ancestors have forked since the module was loaded: what was made in an
+/// earlier generation belongs to a parent, whose threads may have held any lock.
+static GENERATION: AtomicU32 = AtomicU32::new(0);
+
+/// The generation of this process.
+pub(crate) fn generation() -> u32 {
+    GENERATION.load(Ordering::Relaxed)
+}
+
+/// What a forked child calls before anything else.
+#[pyfunction]
+pub(crate) fn _after_fork() {
+    GENERATION.fetch_add(1, Ordering::Relaxed);
+    // Locked only while attached, and the thread that forks is.
+    ALL.lock().unwrap_or_else(PoisonError::into_inner).clear();
+}
+
+/// All storages, to be closed before the interpreter ends. Locked only while attached.
+static ALL: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());
+
+impl Shared {
+    fn new(py: Python<'_>, given: &Given<'_>) -> PyResult<Arc<Shared>> {
+        let options = given.options()?;
+        let made = py.detach(|| {
+            let storage = millstream::Storage::new(options)?;
+            let own = storage.queue(QueueOptions::default())?;
+            Ok((storage, own))
+        });
+        let (storage, own) = made.map_err(|error: millstream::Error| errors::engine(py, &error))?;
+        let closed = AtomicBool::new(false);
+        let shared = Arc::new(Shared {
+            storage,
+            own,
+            closed,
+            generation: generation(),
+        });
+        let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|other| other.strong_count() > 0);
+        all.push(Arc::downgrade(&shared));
+        Ok(shared)
+    }
+
+    /// # Errors
+    /// `Closed`.
+    pub(crate) fn check_open(&self, py: Python<'_>) -> PyResult<()> {
+        if self.is_inherited() {
+            let cause = "a forked child has no engine: the storage belongs to its parent";
+            return Err(errors::simple(py, "closed", cause));
+        }
+        match self.closed.load(Ordering::Relaxed) {
+            false => Ok(()),
+            true => Err(errors::simple(py, "closed", "the storage is closed")),
+        }
+    }
+
+    /// Whether it belongs to a parent of this process.
+    fn is_inherited(&self) -> bool {
+        self.generation != generation()
+    }
+
+    /// Opens a file for reading, or for what the options say.
+    pub(crate) fn open(
+        &self,
+        py: Python<'_>,
+        path: &Path,
+        options: FileOptions,
+    ) -> PyResult<FileId> {
+        self.check_open(py)?;
+        Ok(self.storage.open(path, options))
+    }
+
+    fn close(&self, py: Python<'_>, seconds: f64) -> millstream::CloseReport {
+        self.closed.store(true, Ordering::Relaxed);
+        let timeout = Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(Duration::MAX);
+        let report = py.detach(|| self.storage.close(timeout));
+        release_dropped(py);
+        report
+    }
+}
+
+impl Drop for Shared {
+    /// Waits for the system without the interpreter lock.
+    fn drop(&mut self) {
+        if !*self.closed.get_mut() && !self.is_inherited() {
+            let storage = &self.storage;
+            let timeout = Duration::from_secs_f64(CLOSE_SECONDS);
+            let close = |py: Python<'_>| py.detach(|| storage.close(timeout));
+            // Without an interpreter the engine's own drop does the same.
+            let _ = Python::try_attach(close);
+        }
+    }
+}
+
+/// Closes all storages: what the interpreter calls before it ends, so that no request uses memory
+/// of objects that it destroys.
+#[pyfunction]
+pub(crate) fn _close_all(py: Python<'_>) {
+    let all = std::mem::take(&mut *ALL.lock().unwrap_or_else(PoisonError::into_inner));
+    for shared in all.iter().filter_map(Weak::upgrade) {
+        shared.close(py, CLOSE_SECONDS);
+    }
+}
+
+/// A path from str, bytes or os.PathLike.
+pub(crate) fn path_of(object: &Bound<'_, PyAny>) -> PyResult<PathBuf> {
+    match object.extract::<OsString>() {
+        Ok(path) => Ok(PathBuf::from(path)),
+        Err(_) => {
+            let decoded = object
+                .py()
+                .import("os")?
+                .getattr("fsdecode")?
+                .call1((object,))?;
+            decoded.extract::<OsString>().map(PathBuf::from)
+        }
+    }
+}
+
+/// Files, queues, threads and memory that belong together.
+///
+/// A storage has an engine thread, worker threads and a device: io_uring, or threads where the
+/// system refuses it. Close it with :meth:`close` or a `with` block.
+///
+/// >>> import millstream, tempfile
+/// >>> with tempfile.NamedTemporaryFile() as file, millstream.Storage() as storage:
+/// ...     _ = file.write(b"some bytes")
+/// ...     file.flush()
+/// ...     bytes(storage.queue().read(file.name, 5, 5).wait())
+/// b'bytes'
+#[pyclass(frozen, weakref, module = "millstream")]
+pub(crate) struct Storage(pub(crate) Arc<Shared>);
+
+#[pymethods]
+impl Storage {
+    #[new]
+    #[pyo3(signature = (*, backend="auto", access="auto", depth=None, block_bytes=None,
+        staging_bytes=None, retained_bytes=None, descriptors=None, workers=None, disk_model=None))]
+    #[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
+    fn new(
+        py: Python<'_>,
+        backend: &str,
+        access: &str,
+        depth: Option<u32>,
+        block_bytes: Option<usize>,
+        staging_bytes: Option<usize>,
+        retained_bytes: Option<usize>,
+        descriptors: Option<usize>,
+        workers: Option<usize>,
+        disk_model: Option<&str>,
+    ) -> PyResult<Storage> {
+        let given = Given {
+            backend,
+            access,
+            depth,
+            block_bytes,
+            staging_bytes,
+            retained_bytes,
+            descriptors,
+            workers,
+            disk_model,
+        };
+        Shared::new(py, &given).map(Storage)
+    }
+
+    /// Makes a queue. `priority` is that of requests that have none of their own; `capacity` bounds
+    /// the requests that have not completed; `bandwidth` their bytes per second.
+    #[pyo3(signature = (*, priority="normal", capacity=None, bandwidth=None, name=""))]
+    fn queue(
+        &self,
+        py: Python<'_>,
+        priority: &str,
+        capacity: Option<u32>,
+        bandwidth: Option<u64>,
+        name: &str,
+    ) -> PyResult<Queue> {
+        self.0.check_open(py)?;
+        let mut options = QueueOptions::default();
+        options.priority = options::priority(priority)?;
+        options.capacity = capacity.unwrap_or(options.capacity);
+        // Lists of tickets are usual in Python, and their memory is bounded by who holds them.
+        options.unclaimed = millstream::limits::QUEUE_CAPACITY_MAX;
+        options.bandwidth = bandwidth;
+        options.name = String::from(name);
+        let queue = self.0.storage.queue(options).into_py(py)?;
+        Ok(Queue::new(queue, Arc::clone(&self.0)))
+    }
+
+    /// Opens a file, to be read or written by requests of the storage's queues. Returns at once:
+    /// the file is opened by a thread of the storage, and a missing one shows on its requests.
+    #[pyo3(signature = (path, *, write=false, create=false, exclusive=false, truncate=false,
+        access=None))]
+    #[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
+    fn open(
+        &self,
+        py: Python<'_>,
+        path: &Bound<'_, PyAny>,
+        write: bool,
+        create: bool,
+        exclusive: bool,
+        truncate: bool,
+        access: Option<&str>,
+    ) -> PyResult<File> {
+        let options = FileOptions {
+            write: write || create || exclusive || truncate,
+            create: create || exclusive,
+            exclusive,
+            truncate,
+            access: access.map(options::access).transpose()?,
+            package: false,
+        };
+        let path = path_of(path)?;
+        let id = self.0.open(py, &path, options)?;
+        let shared = Arc::clone(&self.0);
+        let closed = AtomicBool::new(false);
+        Ok(File {
+            id,
+            path,
+            shared,
+            closed,
+        })
+    }
+
+    /// A buffer of the storage's pool: page-aligned, so that direct reads into it need no copy. Its
+    /// content is unspecified.
+    fn buffer(&self, py: Python<'_>, length: usize) -> PyResult<Buffer> {
+        self.0.check_open(py)?;
+        let buffer = self.0.storage.buffer(length).into_py(py)?;
+        Ok(Buffer::new(Memory::Own(buffer)))
+    }
+
+    /// The device that serves it: "uring" or "threads".
+    #[getter]
+    fn device(&self) -> &'static str {
+        match self.0.storage.device_kind() {
+            DeviceKind::Uring => "uring",
+            DeviceKind::Threads => "threads",
+            _ => "other",
+        }
+    }
+
+    /// Why it is this device, and what it uses.
+    #[getter]
+    fn device_reason(&self) -> String {
+        String::from(self.0.storage.device_reason())
+    }
+
+    /// Whether it was closed.
+    #[getter]
+    fn closed(&self) -> bool {
+        self.0.closed.load(Ordering::Relaxed)
+    }
+
+    /// Counts and times since the storage was made, by name. Times are nanoseconds.
+    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        stats_dict(py, &self.0.storage.stats())
+    }
+
+    /// Starts to record a trace; what was recorded before is dropped.
+    fn start_trace(&self, py: Python<'_>) -> PyResult<()> {
+        self.0.check_open(py)?;
+        self.0.storage.start_trace();
+        Ok(())
+    }
+
+    /// Stops recording and returns the trace as Chrome trace-event JSON.
+    fn take_trace<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let json = py.detach(|| {
+            let mut json = Vec::new();
+            self.0
+                .storage
+                .take_trace()
+                .write_json(&mut json)
+                .map(|()| json)
+        })?;
+        Ok(PyBytes::new(py, &json))
+    }
+
+    /// Closes the storage: what has not begun is canceled, what is in flight is waited for, at most
+    /// `timeout` seconds. Returns how many operations the system still holds; their memory is never
+    /// freed or reused. Closing again does nothing.
+    #[pyo3(signature = (timeout=5.0))]
+    fn close(&self, py: Python<'_>, timeout: f64) -> usize {
+        self.0.close(py, timeout).operations
+    }
+
+    fn __enter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyTuple>) {
+        self.0.close(py, CLOSE_SECONDS);
+    }
+
+    fn __repr__(&self) -> String {
+        let closed = if self.closed() { ", closed" } else { "" };
+        format!("<millstream.Storage on {}{closed}>", self.device())
+    }
+}
+
+/// A file of a storage, to be named by requests.
+#[pyclass(frozen, weakref, module = "millstream")]
+pub(crate) struct File {
+    id: FileId,
+    path: PathBuf,
+    pub(crate) shared: Arc<Shared>,
+    closed: AtomicBool,
+}
+
+impl File {
+    /// Its id in a storage.
+    ///
+    /// # Errors
+    /// It was closed.
+    pub(crate) fn id(&self, py: Python<'_>) -> PyResult<FileId> {
+        match self.closed.load(Ordering::Relaxed) {
+            false => Ok(self.id),
+            true => Err(errors::simple(py, "stale_file", "the file was closed")),
+        }
+    }
+}
+
+#[pymethods]
+impl File {
+    /// The path it was opened by.
+    #[getter]
+    fn path(&self) -> OsString {
+        self.path.clone().into_os_string()
+    }
+
+    /// Its length in bytes. Blocks until the file is open.
+    fn size(&self, py: Python<'_>) -> PyResult<u64> {
+        self.shared.check_open(py)?;
+        let id = self.id(py)?;
+        let mut ticket = self.shared.storage.opened(id).into_py(py)?;
+        let mut info: Option<Result<FileInfo, millstream::Error>> = None;
+        wait::in_slices(py, None, |slice| {
+            info = ticket
+                .wait_timeout(slice)?
+                .map(millstream::Outcome::into_result);
+            Ok(info.is_some())
+        })?;
+        let info = info.expect("the wait had no deadline");
+        info.map(|info| info.len).into_py(py)
+    }
+
+    /// Closes the file once the requests before have completed; later ones raise MillstreamError.
+    fn close(&self) {
+        if !self.closed.swap(true, Ordering::Relaxed) && !self.shared.is_inherited() {
+            // Fails only with the storage, whose end closes all files.
+            let _ = self.shared.own.close(self.id);
+        }
+    }
+
+    fn __enter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, _exception: &Bound<'_, PyTuple>) {
+        self.close();
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// Statistics by name.
+fn stats_dict<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    macro_rules! set {
+        ($($name:ident)*) => { $(dict.set_item(stringify!($name), stats.$name)?;)* };
+    }
+    set!(done failed canceled requests deadlines_missed overdue operations merged_operations);
+    set!(direct_operations copied_operations retried_operations stored_bytes raw_bytes);
+    set!(device_idle_ns device_busy_ns jobs decode_wait_ns decode_ns worker_starved_ns);
+    set!(opens read_with_open open_ns open_max_ns descriptors staging_bytes staging_peak_bytes);
+    set!(staging_capacity_bytes in_flight_bytes in_flight);
+    for (name, priority) in ["low", "normal", "high", "realtime"]
+        .into_iter()
+        .zip(Priority::ALL)
+    {
+        dict.set_item(format!("p50_ns_{name}"), stats.latency_ns(priority, 0.5))?;
+        dict.set_item(format!("p99_ns_{name}"), stats.latency_ns(priority, 0.99))?;
+    }
+    Ok(dict)
+}

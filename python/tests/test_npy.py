@@ -1,0 +1,137 @@
+"""Files of numpy, compared with numpy."""
+
+import os
+import struct
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import millstream
+from millstream import npy
+
+ARRAYS: dict[str, Any] = {
+    "vector": np.arange(100_000, dtype=np.float32),
+    "fortran": np.asfortranarray(np.arange(12.0).reshape(3, 4)),
+    "scalar": np.array(5, np.int16),
+    "empty": np.zeros((0, 7), np.complex128),
+    "big endian": np.arange(5, dtype=">i4"),
+    "structured": np.array([(1, 2.5), (3, 4.5)], [("a", "<i4"), ("b", "<f8")]),
+    "text": np.array(["one", "three"]),
+    "bools": np.array([[True, False]]),
+    "long header": np.zeros(2, [(f"field number {nth}", "u1") for nth in range(800)]),
+}
+
+
+def same(ours: np.ndarray, theirs: np.ndarray) -> None:
+    assert ours.dtype == theirs.dtype and ours.shape == theirs.shape
+    assert ours.tobytes() == theirs.tobytes() and ours.flags.aligned and ours.flags.writeable
+    assert ours.flags.f_contiguous == theirs.flags.f_contiguous
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+def test_arrays_are_those_of_numpy(storage: millstream.Storage, tmp_path: Path, name: str) -> None:
+    path = tmp_path / "array.npy"
+    np.save(path, ARRAYS[name])
+    same(npy.load(path, storage=storage), np.load(path, max_header_size=1 << 20))
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_archives_are_those_of_numpy(
+    storage: millstream.Storage, tmp_path: Path, save: Any
+) -> None:
+    path = tmp_path / "arrays.npz"
+    save(path, **ARRAYS)
+    loaded = npy.load(path, storage=storage)
+    assert loaded.keys() == ARRAYS.keys()
+    for name, array in ARRAYS.items():
+        same(loaded[name], array)
+
+
+def test_an_archive_without_members(tmp_path: Path) -> None:
+    path = tmp_path / "empty.npz"
+    zipfile.ZipFile(path, "w").close()
+    assert npy.load(path) == {}
+
+
+def test_raw_arrays(storage: millstream.Storage, noise: Path) -> None:
+    cases: list[tuple[Any, int, int]] = [
+        (np.uint8, -1, 0),
+        (np.float32, 100, 0),
+        ("<u2", -1, 3),
+        (np.int64, 0, 0),
+    ]
+    for dtype, count, offset in cases:
+        ours = npy.fromfile(noise, dtype, count, offset, storage=storage)
+        theirs = np.fromfile(noise, dtype, count, offset=offset)
+        assert ours.tobytes() == theirs.tobytes() and ours.dtype == theirs.dtype
+        assert ours.flags.aligned
+    with pytest.raises(millstream.PastEnd):
+        npy.fromfile(noise, np.uint8, 1 << 30)
+    with pytest.raises(ValueError):
+        npy.fromfile(noise, object)
+    with pytest.raises(FileNotFoundError):
+        npy.fromfile("/no/such/file")
+
+
+def damaged(content: bytes, at: int, byte: int) -> bytes:
+    return content[:at] + bytes([byte]) + content[at + 1 :]
+
+
+def test_damaged_arrays_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "array.npy"
+    np.save(path, np.arange(1000.0))
+    good = path.read_bytes()
+    bomb = good[:10] + good[10:128].replace(b"(1000,)", b"(2**9,)") + good[128:]
+    cases = {
+        "empty": b"",
+        "cut": good[:-1],
+        "cut header": good[:60],
+        "magic": damaged(good, 1, 0),
+        "version": damaged(good, 6, 9),
+        "expression": bomb,
+        "a header alone": good[:128],
+        "negative": good.replace(b"(1000,)", b"(-100,)"),
+        "larger": good.replace(b"(1000,)", b"(9999,)"),
+        "type": good.replace(b"<f8", b"<q9"),
+    }
+    for name, content in cases.items():
+        path.write_bytes(content)
+        with pytest.raises(millstream.Corrupt) as caught:
+            npy.load(path)
+        assert caught.value.path == str(path) and caught.value.offset is not None, name
+    np.save(path, np.array([{"a": 1}], object), allow_pickle=True)
+    with pytest.raises(millstream.Corrupt, match="Python objects"):
+        npy.load(path)
+
+
+def test_damaged_archives_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "arrays.npz"
+    np.savez_compressed(path, a=np.zeros(10_000))
+    good = path.read_bytes()
+    directory = good.rindex(b"PK\x01\x02")
+    size = struct.pack("<I", 0x7FFF_FFFF)
+    cases = {
+        "cut": good[:-30],
+        "local header": good[:1] + b"X" + good[2:],
+        "data": damaged(good, 60, good[60] ^ 0xFF),
+        "checksum": damaged(good, directory + 16, good[directory + 16] ^ 1),
+        "bomb": good[: directory + 24] + size + good[directory + 28 :],
+        "far away": good[: directory + 42] + size + good[directory + 46 :],
+        "encrypted": damaged(good, directory + 8, good[directory + 8] | 1),
+        "method": damaged(good, directory + 10, 14),
+    }
+    for name, content in cases.items():
+        path.write_bytes(content)
+        with pytest.raises(millstream.MillstreamError) as caught:
+            npy.load(path)
+        assert caught.value.path == str(path), name
+
+
+def test_a_missing_and_a_forbidden_file(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        npy.load(tmp_path / "missing.npy")
+    with pytest.raises(OSError):
+        npy.load(os.fspath(tmp_path))
