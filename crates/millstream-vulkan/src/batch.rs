@@ -3,7 +3,8 @@
 //! A batch has an upload buffer that the processor fills, and scratch that the device decodes into.
 //! Both belong to the device from [`Batch::submit`] until [`Batch::wait`] has returned; in between
 //! nothing touches them. Tiles are decoded into scratch, each into a place of its own, and copied
-//! from there: so destinations need no alignment, and a broken tile reaches none of its bytes.
+//! from there: so destinations need no alignment. What a tile that is refused brings to its own
+//! destination is undefined; it reaches no other.
 #![expect(unsafe_code, reason = "every call of Vulkan is unsafe")]
 
 use std::sync::Arc;

@@ -39,11 +39,18 @@ impl GpuBuffer {
         self.target.buffer()
     }
 
-    /// Copies bytes of the range back. Blocks until the device has done so; for tools and tests.
+    /// Copies bytes of a buffer that the library made back. Blocks until the device has done so;
+    /// for tools and tests.
     ///
     /// # Errors
-    /// `InvalidArgument`: the bytes are not inside of the range; `DeviceLost`, `OutOfMemory`.
+    /// `InvalidArgument`: the bytes are not inside of the buffer, or it is the application's, which
+    /// promised neither that it can be read nor that it is still there; `DeviceLost`,
+    /// `OutOfMemory`.
     pub fn read_back(&self, bytes: Range<u64>) -> Result<Vec<u8>, Error> {
+        if matches!(*self.target, Target::Adopted { .. }) {
+            let cause = "a buffer of the application's is not read back";
+            return Err(Error::new(ErrorKind::InvalidArgument, cause));
+        }
         if bytes.start > bytes.end || bytes.end > self.target.len() {
             let cause = "the bytes to read back are not inside of the buffer";
             return Err(Error::new(ErrorKind::InvalidArgument, cause));

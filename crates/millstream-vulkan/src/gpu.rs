@@ -112,7 +112,8 @@ impl Gpu {
     ///
     /// # Safety
     /// The handles belong together, and outlive the `Gpu` and every [`GpuBuffer`] of it. Other code
-    /// submits to the queue only as [`AdoptedDevice::access`] says.
+    /// submits to the queue only as [`AdoptedDevice::access`] says. After a request has failed with
+    /// `DeviceLost` the device is idle before it is destroyed.
     pub unsafe fn adopt(adopted: AdoptedDevice, options: &GpuOptions) -> Result<Gpu, Error> {
         Gpu::new(Context::adopt(adopted), options)
     }
@@ -156,7 +157,9 @@ impl Gpu {
     ///
     /// # Safety
     /// The buffer belongs to the device, has the range, and outlives every request into it. Other
-    /// code does not use the range from the submission of a request until it has completed.
+    /// code does not use the range from the submission of a request until it has completed. After
+    /// a request has failed with `DeviceLost`, which also means that the device did not answer for
+    /// ten seconds, the buffer and the range are left alone until `vkDeviceWaitIdle` has returned.
     #[must_use]
     pub unsafe fn adopt_buffer(&self, buffer: vk::Buffer, offset: u64, len: u64) -> Arc<GpuBuffer> {
         let target = Target::Adopted {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use gdeflate::{ParseOptions, TileStream};
-use millstream::{DevicePart, Error, ErrorKind, PartForm};
+use millstream::{CodecId, DevicePart, Error, ErrorKind, PartForm};
 
 use crate::limits;
 use crate::memory::Target;
@@ -74,6 +74,12 @@ impl Part {
 /// Cuts a part; what is wrong with it ends it.
 pub(crate) fn cut(part: DevicePart, target: Arc<Target>) -> Vec<Piece> {
     let plans = match plan(part.form(), part.bytes(), part.range()) {
+        // A sink of the application's, which this one stands behind, may have promised more room.
+        _ if part.range().end > target.len() => {
+            let cause = "the part reaches past the end of the buffer";
+            part.finish(Err(Error::new(ErrorKind::DestinationTooSmall, cause)));
+            return Vec::new();
+        }
         Ok(plans) if plans.is_empty() => {
             part.finish(Ok(()));
             return Vec::new();
@@ -123,6 +129,10 @@ fn plan(form: PartForm, bytes: &[u8], range: Range<u64>) -> Result<Vec<Plan>, Er
             at: range.start,
             raw_len: raw_len as usize,
         }]),
+        PartForm::Encoded(codec) if codec != CodecId::GDEFLATE => Err(Error::new(
+            ErrorKind::InvalidArgument,
+            "the device does not decode this codec",
+        )),
         PartForm::Encoded(_) => {
             let stream = TileStream::parse(bytes, ParseOptions::default());
             let stream = stream.map_err(|error| corrupt(&error))?;

@@ -56,6 +56,9 @@ impl Shared {
     pub(crate) fn take(&self, part: DevicePart, target: Arc<Target>) {
         let priority = part.priority();
         let pieces = cut(part, target);
+        if pieces.is_empty() {
+            return;
+        }
         let sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner);
         let refused = match &*sender {
             Some(sender) => sender.send((priority, pieces)).err().map(|error| error.0.1),
@@ -121,7 +124,13 @@ pub(crate) fn start(
         fix,
         decoder: gdeflate::Decoder::new(),
     };
-    threads.push(spawn("ms-gpu-done", move || done.run(&filled, &to_send))?);
+    match spawn("ms-gpu-done", move || done.run(&filled, to_send)) {
+        Ok(thread) => threads.push(thread),
+        Err(error) => {
+            shared.close();
+            return Err(error);
+        }
+    }
     Ok((shared, threads))
 }
 
@@ -321,11 +330,14 @@ struct Done {
 }
 
 impl Done {
-    fn run(mut self, filled: &Receiver<Filled>, free: &Sender<Batch>) {
+    fn run(mut self, filled: &Receiver<Filled>, free: Sender<Batch>) {
+        let mut free = Some(free);
         while let Ok(mut filled) = filled.recv() {
             let waited = filled.batch.wait();
             self.shared.in_flight.fetch_sub(1, Ordering::Relaxed);
             if let Err(error) = waited {
+                // The other thread may be waiting for a batch, and none comes back any more.
+                free = None;
                 filled.fail(&error);
                 continue;
             }
@@ -338,7 +350,9 @@ impl Done {
                 piece.part.piece_ended(result);
             }
             // Once the other thread has ended, it is not filled again.
-            let _ = free.send(filled.batch);
+            if let Some(free) = &free {
+                let _ = free.send(filled.batch);
+            }
         }
         if self.shared.context.is_lost() {
             std::mem::forget(self.fix);
@@ -357,6 +371,10 @@ impl Done {
         let disagreed = counters.disagreed.fetch_add(1, Ordering::Relaxed) + 1;
         if disagreed >= limits::DISAGREEMENTS_MAX {
             self.shared.decodes.store(false, Ordering::Relaxed);
+        }
+        if self.shared.context.is_lost() {
+            // It may still be in use.
+            return Err(lost());
         }
         self.fix.clear();
         let from = self.fix.add_bytes(&raw);
