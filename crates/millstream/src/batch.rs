@@ -200,14 +200,12 @@ impl Queue {
         self.shared().cancel(Which::Group(group.clone()));
     }
 
-    /// Closes a file, as [`Batch::close`], also if the queue is full. Never blocks.
+    /// Closes a file, as [`Batch::close`].
     ///
     /// # Errors
     /// `StaleFile`.
     pub fn close(&self, file: FileId) -> Result<(), Error> {
-        let mut batch = self.batch();
-        batch.reserve_always();
-        batch.close(file)
+        self.batch().close(file)
     }
 
     /// Stops serving the queue; what is in flight goes on.
@@ -537,13 +535,14 @@ impl Batch {
     }
 
     /// Closes a file once everything before has completed. Requests after it fail with `StaleFile`.
-    /// A file that was opened several times stays until the last close.
+    /// A file that was opened several times stays until the last close. Never blocks, also if the
+    /// queue is full.
     ///
     /// # Errors
-    /// As [`Batch::add`], and `StaleFile`.
+    /// `StaleFile`.
     pub fn close(&mut self, file: FileId) -> Result<(), Error> {
         if self.room == 0 {
-            self.reserve(0, true)?;
+            self.reserve_always();
         }
         let Some(last) = lock(&self.shared().mailbox.names).close(file) else {
             let cause = "the file was closed before, or the id is of another storage";

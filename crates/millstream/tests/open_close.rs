@@ -31,6 +31,22 @@ fn read_and_close(queue: &Queue, file: FileId) -> Ticket<Buffer> {
     ticket
 }
 
+#[test]
+fn a_file_is_closed_without_waiting_also_when_the_queue_is_full() {
+    each_backend(|bench| {
+        let path = bench.folder.path().join("file");
+        std::fs::write(&path, b"bytes").expect("written");
+        let mut options = QueueOptions::default();
+        options.capacity = 1;
+        let queue = bench.storage.queue(options).expect("a queue");
+        queue.pause();
+        // The read has the only room and cannot complete.
+        let mut ticket = read_and_close(&queue, open(&bench.storage, &path));
+        queue.resume();
+        assert_eq!(&*ticket.wait().expect("read"), b"bytes");
+    });
+}
+
 /// The request may reach the engine by way of a queue that it is just taking in, before the mail
 /// that names the file.
 #[test]

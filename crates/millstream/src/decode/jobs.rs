@@ -525,6 +525,12 @@ fn decode(task: &mut DecodeTask, scratch: &mut Scratch) -> JobOutcome {
     if let Err((error, path)) = prepare(task) {
         return JobOutcome::Decoded(Err(task.at_block(error, path)));
     }
+    if let Method::Device(_) = task.method {
+        // The application's codec returned a job that it was not given, which has no memory.
+        let cause = "the codec returned another job";
+        let error = Error::new(ErrorKind::Application, cause);
+        return JobOutcome::Decoded(Err(task.at_block(error, None)));
+    }
     let stored = task.source.slice(task.start, task.len);
     let raw = task.raw.slice();
     let result = match &task.method {
@@ -553,11 +559,7 @@ fn decode(task: &mut DecodeTask, scratch: &mut Scratch) -> JobOutcome {
             let decoded = codec.decode(stored, raw);
             decoded.map_err(|cause| Error::new(ErrorKind::Application, cause))
         }),
-        // The application's codec returned a job that it was not given.
-        Method::Device(_) => Err(Error::new(
-            ErrorKind::Application,
-            "the codec returned another job",
-        )),
+        Method::Device(_) => unreachable!("ended above"),
     };
     let result = result.and_then(|written| exactly(written, task.raw.len));
     JobOutcome::Decoded(result.map_err(|error| task.at_block(error, None)))
