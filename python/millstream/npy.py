@@ -56,6 +56,8 @@ def _parse(head: bytes, place: tuple[str, int]) -> _Header:
     stream = io.BytesIO(head)
     try:
         version = np.lib.format.read_magic(stream)
+        if version == (3, 0):
+            stream = _as_version_2(head)
         if version == (1, 0):
             read = np.lib.format.read_array_header_1_0
         elif version in ((2, 0), (3, 0)):
@@ -67,10 +69,24 @@ def _parse(head: bytes, place: tuple[str, int]) -> _Header:
         raise _wrong(*place, f"no array of numpy: {error}") from error
     if kind.hasobject:
         raise _wrong(*place, "the array holds Python objects")
+    if kind.itemsize == 0:
+        raise _wrong(*place, "the elements of the array have no bytes")
     if any(one < 0 for one in shape):
         raise _wrong(*place, "a dimension is negative")
     length = math.prod(shape) * kind.itemsize
-    return _Header(shape, fortran, kind, stream.tell(), length)
+    if math.prod(max(one, 1) for one in shape) * kind.itemsize >= 1 << 63:
+        raise _wrong(*place, "the dimensions are too large")
+    return _Header(shape, fortran, kind, _header_bytes(head), length)
+
+
+def _as_version_2(head: bytes) -> io.BytesIO:
+    """The length and header of an array of version 3, which is in UTF-8, for which numpy has no
+    public reader: in ASCII both versions are the same."""
+    size = _header_bytes(head)
+    if size > len(head):
+        raise ValueError("the header is cut")
+    text = head[12:size].decode("utf-8").encode("ascii", "backslashreplace")
+    return io.BytesIO(struct.pack("<I", len(text)) + text)
 
 
 def _header_bytes(head: bytes) -> int:
@@ -84,7 +100,8 @@ def _header_bytes(head: bytes) -> int:
 
 def _array(header: _Header, memory: Any, start: int) -> np.ndarray[Any, np.dtype[Any]]:
     if header.length == 0:
-        return np.empty(header.shape, header.type, "F" if header.fortran else "C")
+        # Writable, as the others are.
+        memory, start = bytearray(), 0
     count = header.length // header.type.itemsize
     array: np.ndarray[Any, np.dtype[Any]] = np.frombuffer(memory, header.type, count, start)
     if not array.flags.aligned:
@@ -151,6 +168,8 @@ def _load_zip(queue: Queue, file: File, path: str, length: int) -> dict[str, Any
     for one in members:
         if one.header_offset < 0 or one.header_offset + _LOCAL_HEADER_BYTES > length:
             raise _wrong(path, 0, f"{one.filename!r} lies outside the file")
+    if sum(one.compress_size for one in members) > length:
+        raise _wrong(path, 0, "members share their bytes, and could decode to any size")
     # A member's bytes follow its own header, whose length only that header tells.
     heads = wait_all(
         queue.read_many((file, one.header_offset, _LOCAL_HEADER_BYTES) for one in members)

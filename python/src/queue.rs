@@ -151,7 +151,6 @@ impl Target<'_> {
     ) -> PyResult<Ticket> {
         let py = object.py();
         let lent = into.map(|into| Lent::of(into, true)).transpose()?;
-        let source = self.source(object, FileOptions::default())?;
         let len = match (range, &lent, &decode) {
             ((_, Some(len)), ..) => len,
             // As much as fits; of encoded bytes that says nothing.
@@ -162,6 +161,7 @@ impl Target<'_> {
                 return Err(PyValueError::new_err(cause));
             }
         };
+        let source = self.source(object, FileOptions::default())?;
         let mut request = Read::range(source.id, range.0, len);
         if let Some(decode) = decode {
             request = request.decode(decode);

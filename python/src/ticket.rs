@@ -1,8 +1,10 @@
 //! `Ticket`: the completion of one request.
 //!
-//! The state is behind a mutex that is held only while attached to the interpreter and never over
-//! a wait, so other threads can look at, cancel or wait for the same ticket. The first call that
-//! finds the request complete turns its outcome into a Python object, which stays.
+//! The state is behind a mutex that is held only while attached to the interpreter, never over a
+//! wait, and never while Python code can run: that could ask for the same ticket, on this thread
+//! or, since the interpreter may switch, on another. So errors become exceptions, and what the
+//! state before owned is dropped, once the mutex is free. The first call that finds the request
+//! complete turns its outcome into a result, which stays.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
@@ -48,9 +50,42 @@ macro_rules! each {
 enum State {
     Pending(Pending, Option<Arc<Notify>>),
     Done(Py<PyAny>),
-    Failed(PyErr),
-    /// While a state is exchanged for the next.
-    Changing,
+    Failed(Fault),
+}
+
+/// Why there is no result.
+enum Fault {
+    Engine(millstream::Error),
+    Python(PyErr),
+}
+
+impl Fault {
+    fn clone_ref(&self, py: Python<'_>) -> Fault {
+        match self {
+            Fault::Engine(error) => Fault::Engine(error.clone()),
+            Fault::Python(error) => Fault::Python(error.clone_ref(py)),
+        }
+    }
+
+    /// The exception. Runs Python code.
+    fn raise(self, py: Python<'_>) -> PyErr {
+        match self {
+            Fault::Engine(error) => errors::engine(py, &error),
+            Fault::Python(error) => error,
+        }
+    }
+}
+
+impl From<millstream::Error> for Fault {
+    fn from(error: millstream::Error) -> Fault {
+        Fault::Engine(error)
+    }
+}
+
+impl From<PyErr> for Fault {
+    fn from(error: PyErr) -> Fault {
+        Fault::Python(error)
+    }
 }
 
 /// The completion of one request: wait for it, await it in asyncio, or cancel it.
@@ -76,19 +111,21 @@ impl Ticket {
     ) -> Option<PyResult<Py<PyAny>>> {
         if let State::Pending(pending, _) = &mut *state {
             let result = taken(py, pending)?;
-            settle(&mut state, result);
+            settle(state, result);
+        } else {
+            drop(state);
         }
-        drop(state);
         release_dropped(py);
         Some(self.result_of(py))
     }
 
     fn result_of(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        match &*self.state() {
-            State::Done(result) => Ok(result.clone_ref(py)),
-            State::Failed(error) => Err(error.clone_ref(py)),
-            State::Pending(..) | State::Changing => unreachable!("it was settled before"),
-        }
+        let fault = match &*self.state() {
+            State::Done(result) => return Ok(result.clone_ref(py)),
+            State::Failed(fault) => fault.clone_ref(py),
+            State::Pending(..) => unreachable!("it was settled before"),
+        };
+        Err(fault.raise(py))
     }
 
     /// What is woken when the request completes; `None` if it has. Waiters of a ticket share it.
@@ -104,11 +141,17 @@ impl Ticket {
             return Ok(Some(Arc::clone(notify)));
         }
         // Fails if its batch was not submitted: no wait would ever end.
-        if let Some(outcome) = looked_at(py, pending)? {
-            settle(&mut state, outcome);
-            return Ok(None);
+        match looked_at(py, pending) {
+            Ok(None) => Ok(Some(Arc::clone(notify.insert(Arc::default())))),
+            Ok(Some(result)) => {
+                settle(state, result);
+                Ok(None)
+            }
+            Err(error) => {
+                drop(state);
+                Err(errors::engine(py, &error))
+            }
         }
-        Ok(Some(Arc::clone(notify.insert(Arc::default()))))
     }
 
     /// As the engine's poll: registers `notify`.
@@ -132,7 +175,7 @@ impl Ticket {
             Pending::Replaced(ticket) => ticket.poll_outcome(&mut context).map(|end| none(py, end)),
             Pending::Done(ticket) => ticket.poll_outcome(&mut context).map(|end| none(py, end)),
         };
-        polled.map(|result| settle(&mut state, result))
+        polled.map(|result| settle(state, result))
     }
 
     /// Blocks until the request has completed, and returns its result.
@@ -156,17 +199,28 @@ impl Ticket {
     }
 }
 
-fn settle(state: &mut State, result: PyResult<Py<PyAny>>) {
-    // The old state, with the ticket, is dropped here: the new one has what is needed of it.
-    *state = State::Changing;
-    *state = match result {
-        Ok(result) => State::Done(result),
-        Err(error) => State::Failed(error),
-    };
+/// Ends the state, and frees the mutex before the old one, with the ticket, is dropped: the new one
+/// has what is needed of it. Whoever waits is woken, as the engine wakes nobody for a ticket whose
+/// outcome was taken.
+fn settle(mut state: MutexGuard<'_, State>, result: Settled) {
+    let old = std::mem::replace(
+        &mut *state,
+        match result {
+            Ok(result) => State::Done(result),
+            Err(fault) => State::Failed(fault),
+        },
+    );
+    drop(state);
+    if let State::Pending(_, Some(notify)) = &old {
+        notify.waker().wake();
+    }
 }
 
+/// What a request ended with.
+type Settled = Result<Py<PyAny>, Fault>;
+
 /// The outcome as a result, if the request has completed.
-fn taken(py: Python<'_>, pending: &mut Pending) -> Option<PyResult<Py<PyAny>>> {
+fn taken(py: Python<'_>, pending: &mut Pending) -> Option<Settled> {
     Some(match pending {
         Pending::Own(ticket) => own(py, ticket.try_take()?),
         Pending::Into(ticket, object) => into(py, ticket.try_take()?, object),
@@ -177,52 +231,38 @@ fn taken(py: Python<'_>, pending: &mut Pending) -> Option<PyResult<Py<PyAny>>> {
 }
 
 /// As [`taken`], with the error of a ticket that cannot be waited for.
-fn looked_at(py: Python<'_>, pending: &mut Pending) -> PyResult<Option<PyResult<Py<PyAny>>>> {
-    let failed = |error: millstream::Error| errors::engine(py, &error);
+fn looked_at(py: Python<'_>, pending: &mut Pending) -> Result<Option<Settled>, millstream::Error> {
     let now = Duration::ZERO;
     Ok(match pending {
-        Pending::Own(ticket) => ticket
-            .wait_timeout(now)
-            .map_err(failed)?
-            .map(|end| own(py, end)),
+        Pending::Own(ticket) => ticket.wait_timeout(now)?.map(|end| own(py, end)),
         Pending::Into(ticket, object) => {
-            let end = ticket.wait_timeout(now).map_err(failed)?;
+            let end = ticket.wait_timeout(now)?;
             end.map(|end| into(py, end, object))
         }
-        Pending::Written(ticket) => {
-            let end = ticket.wait_timeout(now).map_err(failed)?;
-            end.map(|end| written(py, end))
-        }
-        Pending::Replaced(ticket) => ticket
-            .wait_timeout(now)
-            .map_err(failed)?
-            .map(|end| none(py, end)),
-        Pending::Done(ticket) => ticket
-            .wait_timeout(now)
-            .map_err(failed)?
-            .map(|end| none(py, end)),
+        Pending::Written(ticket) => ticket.wait_timeout(now)?.map(|end| written(py, end)),
+        Pending::Replaced(ticket) => ticket.wait_timeout(now)?.map(|end| none(py, end)),
+        Pending::Done(ticket) => ticket.wait_timeout(now)?.map(|end| none(py, end)),
     })
 }
 
-fn own(py: Python<'_>, outcome: Outcome<millstream::Buffer>) -> PyResult<Py<PyAny>> {
-    let buffer = outcome
-        .into_result()
-        .map_err(|error| errors::engine(py, &error))?;
+fn own(py: Python<'_>, outcome: Outcome<millstream::Buffer>) -> Settled {
+    let buffer = outcome.into_result()?;
     Ok(Py::new(py, Buffer::new(Memory::Own(buffer)))?.into_any())
 }
 
-fn into(py: Python<'_>, outcome: Outcome<Lent>, object: &Py<PyAny>) -> PyResult<Py<PyAny>> {
-    outcome.result.map_err(|error| errors::engine(py, &error))?;
+fn into(py: Python<'_>, outcome: Outcome<Lent>, object: &Py<PyAny>) -> Settled {
+    outcome.result?;
     Ok(object.clone_ref(py))
 }
 
-fn written(py: Python<'_>, outcome: Outcome<Lent>) -> PyResult<Py<PyAny>> {
-    let bytes = outcome.result.map_err(|error| errors::engine(py, &error))?;
-    Ok(bytes.into_pyobject(py)?.into_any().unbind())
+fn written(py: Python<'_>, outcome: Outcome<Lent>) -> Settled {
+    let bytes = outcome.result?;
+    let bytes = bytes.into_pyobject(py).map_err(PyErr::from)?;
+    Ok(bytes.into_any().unbind())
 }
 
-fn none<T>(py: Python<'_>, outcome: Outcome<T>) -> PyResult<Py<PyAny>> {
-    outcome.result.map_err(|error| errors::engine(py, &error))?;
+fn none<T>(py: Python<'_>, outcome: Outcome<T>) -> Settled {
+    outcome.result?;
     Ok(py.None())
 }
 

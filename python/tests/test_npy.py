@@ -20,6 +20,7 @@ ARRAYS: dict[str, Any] = {
     "big endian": np.arange(5, dtype=">i4"),
     "structured": np.array([(1, 2.5), (3, 4.5)], [("a", "<i4"), ("b", "<f8")]),
     "text": np.array(["one", "three"]),
+    "names beyond latin1": np.array([(21.5,)], [("温度", "<f4")]),
     "bools": np.array([[True, False]]),
     "long header": np.zeros(2, [(f"field number {nth}", "u1") for nth in range(800)]),
 }
@@ -92,10 +93,12 @@ def test_damaged_arrays_are_refused(tmp_path: Path) -> None:
         "magic": damaged(good, 1, 0),
         "version": damaged(good, 6, 9),
         "expression": bomb,
+        "dimensions": good.replace(b"(1000,), }" + b" " * 16, b"(0, 4611686018427387904)}"),
         "a header alone": good[:128],
         "negative": good.replace(b"(1000,)", b"(-100,)"),
         "larger": good.replace(b"(1000,)", b"(9999,)"),
         "type": good.replace(b"<f8", b"<q9"),
+        "elements of no bytes": good.replace(b"<f8", b"<U0"),
     }
     for name, content in cases.items():
         path.write_bytes(content)
@@ -128,6 +131,19 @@ def test_damaged_archives_are_refused(tmp_path: Path) -> None:
         with pytest.raises(millstream.MillstreamError) as caught:
             npy.load(path)
         assert caught.value.path == str(path), name
+
+
+def test_members_that_share_their_bytes_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "arrays.npz"
+    np.savez_compressed(path, a=np.random.default_rng(1).random(1000))
+    good = path.read_bytes()
+    directory, end = good.rindex(b"PK\x01\x02"), good.rindex(b"PK\x05\x06")
+    tail = struct.pack("<HHI", 3, 3, 3 * (end - directory))
+    path.write_bytes(
+        good[:directory] + good[directory:end] * 3 + good[end : end + 8] + tail + good[end + 16 :]
+    )
+    with pytest.raises(millstream.Corrupt, match="share"):
+        npy.load(path)
 
 
 def test_a_missing_and_a_forbidden_file(tmp_path: Path) -> None:
