@@ -126,6 +126,9 @@ pub const PACK_AHEAD: usize = 16;
 /// chosen, they are 256 MiB.
 pub const PACK_BLOCKS_MAX: usize = 64;
 
+/// Raw bytes of a task of [`PackPlan`](crate::PackPlan) that is encoded elsewhere.
+pub const TASK_RAW_BYTES_MAX: u64 = 256 << 20;
+
 /// Bytes of a package that are gathered before they are written: a core's second cache holds them.
 pub const PACK_WRITE_BYTES: usize = 1 << 20;
 

@@ -11,7 +11,8 @@
 //! hot sections have their place at the file's front, and data are written once, in order. Blocks
 //! are encoded by threads that take them from one counter and may run ahead of the writing only so
 //! far: memory is bounded whatever the input. The same inputs and options give the same bytes on
-//! any machine and number of threads: nothing is decided by time or by who came first.
+//! any machine and number of threads: nothing is decided by time or by who came first. Blocks can
+//! be encoded on other machines ([`PackPlan`]).
 
 mod block;
 pub(crate) mod build;
@@ -28,6 +29,7 @@ mod parallel;
 pub(crate) mod patch;
 mod plan;
 mod same;
+mod task;
 mod tree;
 mod walk;
 mod window;
@@ -44,6 +46,7 @@ use crate::limits::{BLOCK_SHIFT_MAX, BLOCK_SHIFT_MIN};
 use crate::sign::SecretKey;
 pub use choose::Target;
 pub use item::Item;
+pub use task::{PackPlan, encode_task};
 pub use walk::{Links, walk, walk_with};
 
 /// How blocks are encoded.

@@ -4,8 +4,9 @@ mod support;
 
 use millstream::CodecId;
 use millstream_pak::{
-    BatchOptions, Change, Coding, ErrorKind, Item, Mounts, PackOptions, Package, PackageOptions,
-    Piece, SecretKey, Target, diff, verify, write_file, write_patch_file,
+    BatchOptions, Change, Coding, Dictionaries, ErrorKind, Item, Mounts, PackOptions, PackPlan,
+    Package, PackageOptions, Piece, SecretKey, Target, diff, encode_task, verify, write_file,
+    write_patch_file,
 };
 use millstream_source::Source;
 use support::{Bench, codings, entries, items};
@@ -612,4 +613,97 @@ fn a_base_or_package_that_was_replaced_is_refused() {
     let other = Bench::new();
     let error = verify(&other.storage, &base, None, &mut |_| true).expect_err("another file");
     assert_eq!(error.kind(), ErrorKind::Changed, "{error}");
+}
+
+#[test]
+fn blocks_that_were_encoded_as_tasks_give_the_package_of_one_machine() {
+    let bench = Bench::new();
+    let mut entries = entries(5);
+    let folder = bench.path("loose");
+    std::fs::create_dir(&folder).expect("a folder");
+    let mut random = fastrand::Rng::with_seed(5);
+    let (long, same) = (support::words(&mut random, 600_000), entries[3].1.clone());
+    entries.push((String::from("copy"), same));
+    let mut all = items(&entries);
+    for (name, bytes) in [("empty", &[][..]), ("long", &long), ("short", b"short")] {
+        let path = folder.join(name);
+        std::fs::write(&path, bytes).expect("written");
+        all.push(Item::from_file(format!("loose/{name}"), path).expect("an item"));
+    }
+    let fixed = [CodecId::LZ4_BLOCK, CodecId::ZSTD].map(Coding::Fixed);
+    for coding in fixed.into_iter().chain([Coding::Auto(Target::default())]) {
+        let options = || PackOptions {
+            coding,
+            dictionaries: Dictionaries::Made,
+            ..PackOptions::default()
+        };
+        let (alone, path) = (bench.path("alone.mpak"), bench.path("tasks.mpak"));
+        let report = write_file(all.clone(), &options(), &alone).expect("packed");
+        let plan = PackPlan::new(all.clone(), options()).expect("a plan");
+        let quick = coding == Coding::Fixed(CodecId::LZ4_BLOCK);
+        for raw_bytes in if quick {
+            &[0, 300_000, u64::MAX][..]
+        } else {
+            &[300_000]
+        } {
+            let ranges = plan.ranges(*raw_bytes);
+            assert_eq!(ranges.last().map(|last| last.end), Some(plan.block_count()));
+            for blocks in &ranges {
+                let fits = plan.raw_bytes(blocks.clone()) <= *raw_bytes;
+                assert!(fits || blocks.len() == 1, "{blocks:?}");
+            }
+            let encode = |blocks| encode_task(&plan.task(blocks).expect("a task"));
+            let encoded = ranges
+                .into_iter()
+                .map(|blocks| encode(blocks).expect("encoded"));
+            let made = plan.write_file(encoded, &path).expect("packed");
+            assert_eq!(made, report, "{coding:?}");
+            let read = |path| std::fs::read(path).expect("read");
+            assert!(read(&path) == read(&alone), "{coding:?}");
+        }
+    }
+}
+
+#[test]
+fn tasks_and_what_they_give_are_not_believed() {
+    let bench = Bench::new();
+    let file = bench.path("file");
+    std::fs::write(&file, vec![7; 600_000]).expect("written");
+    let mut all = items(&entries(6));
+    all.push(Item::from_file("file", &file).expect("an item"));
+    let options = PackOptions {
+        coding: Coding::Fixed(CodecId::LZ4_BLOCK),
+        ..PackOptions::default()
+    };
+    let plan = PackPlan::new(all, options).expect("a plan");
+    let blocks = plan.block_count();
+    let task = plan.task(0..blocks).expect("a task");
+    let encoded = encode_task(&task).expect("encoded");
+    let write = |encoded: Vec<Vec<u8>>| plan.write_file(encoded, bench.path("p.mpak"));
+    let kind = |encoded| write(encoded).expect_err("refused").kind();
+    assert_eq!(kind(vec![]), ErrorKind::Stopped);
+    let half = encode_task(&plan.task(0..blocks / 2).expect("a task")).expect("encoded");
+    assert_eq!(kind(vec![half.clone()]), ErrorKind::Stopped);
+    assert_eq!(kind(vec![half.clone(), half.clone()]), ErrorKind::Corrupt);
+    assert_eq!(kind(vec![half, encoded.clone()]), ErrorKind::Corrupt);
+    let mut random = fastrand::Rng::with_seed(6);
+    for _ in 0..300 {
+        let (mut task, mut encoded) = (task.clone(), encoded.clone());
+        encoded.truncate(random.usize(..encoded.len()));
+        assert_eq!(kind(vec![encoded]), ErrorKind::Corrupt);
+        // Bytes of the head: the tail of a task is raw bytes, which may be any.
+        let at = random.usize(..400);
+        task[at] ^= 1 << random.u8(..8);
+        if let Ok(changed) = encode_task(&task) {
+            let _ = write(vec![changed]);
+        }
+    }
+    for _ in 0..100 {
+        let cut = &task[..random.usize(..task.len())];
+        assert!(encode_task(cut).is_err(), "{} bytes", cut.len());
+    }
+    std::fs::write(&file, vec![8; 600_000]).expect("written");
+    let changed = encode_task(&plan.task(0..blocks).expect("a task"));
+    assert_eq!(changed.expect_err("it changed").kind(), ErrorKind::Changed);
+    assert!(!bench.path("p.mpak").exists() || write(vec![encoded]).is_ok());
 }

@@ -55,6 +55,7 @@ pub(super) fn cook(items: Vec<Item>, options: &PackOptions<'_>) -> Result<Vec<It
                 name: entry.name,
                 len: entry.raw.len() as u64,
                 content,
+                modified: None,
                 metadata: entry.metadata.map(Box::new),
             });
         }

@@ -115,7 +115,7 @@ fn level(options: &PackOptions<'_>) -> i32 {
         .clamp(*levels.start(), *levels.end())
 }
 
-fn ready(bytes: Vec<u8>, options: &PackOptions<'_>) -> Result<Made> {
+pub(super) fn ready(bytes: Vec<u8>, options: &PackOptions<'_>) -> Result<Made> {
     if bytes.len() > DICTIONARY_BYTES_MAX {
         let cause = "a dictionary of a package has at most 65,534 bytes";
         return Err(Error::new(ErrorKind::InvalidArgument, cause));

@@ -18,7 +18,7 @@ use super::build::{Builder, Entry, Features};
 use super::choose::{CostModel, Target};
 use super::encoder::{BlockEncoder, FreeBuffers};
 use super::parallel::thread_count;
-use super::plan::{Plan, Unit};
+use super::plan::{Part, Plan, Unit};
 use super::window::Window;
 use super::{Coding, PackOptions, PackReport, dictionary, tree};
 use crate::error::{Error, ErrorKind, Result};
@@ -26,11 +26,19 @@ use crate::format::{BlockRecord, entry_flag};
 use crate::limits::{PACK_AHEAD, PACK_BLOCKS_MAX};
 
 /// A unit that is encoded.
-struct Done<'a> {
-    encoded: Encoded<'a>,
-    raw_bytes: u32,
+pub(super) struct Done<'a> {
+    pub(super) encoded: Encoded<'a>,
+    pub(super) raw_bytes: u32,
     /// Hashes of the items of a shared block, or of this part of an item.
-    hashes: Vec<[u8; 32]>,
+    pub(super) hashes: Vec<[u8; 32]>,
+}
+
+/// What prices candidates: for the target, if there is one.
+pub(super) fn cost_model(options: &PackOptions<'_>) -> CostModel {
+    CostModel::new(match options.coding {
+        Coding::Auto(target) => target,
+        Coding::Fixed(_) => Target::default(),
+    })
 }
 
 /// Into a file, past the page cache or not.
@@ -41,13 +49,10 @@ pub(super) fn encode(
 ) -> Result<PackReport> {
     let place = (file, if past_cache { plan.raw_bytes } else { 0 });
     let threads = thread_count(options);
-    let model = CostModel::new(match options.coding {
-        Coding::Auto(target) => target,
-        Coding::Fixed(_) => Target::default(),
-    });
+    let model = &cost_model(options);
     let ahead = (threads * PACK_AHEAD).min(PACK_BLOCKS_MAX);
     let window = Window::new(plan.units.len(), ahead);
-    let made = dictionary::make(plan, options, &model)?;
+    let made = dictionary::make(plan, options, model)?;
     let with = made.as_ref().map(|made| &made.encoder);
     let written = FreeBuffers::default();
     std::thread::scope(|scope| {
@@ -59,8 +64,9 @@ pub(super) fn encode(
                 while let Some(nth) = window.take() {
                     let unit = &plan.units[nth];
                     let worker = std::panic::AssertUnwindSafe(|| {
-                        let how = (options, &model, with);
-                        encode_unit(plan, unit, how, &mut encoder, &mut raw)
+                        let how = (options, model, with);
+                        let parts = (&plan.parts(unit)[..], unit.is_shared());
+                        encode_parts(parts, how, &mut encoder, &mut raw)
                     });
                     let done = std::panic::catch_unwind(worker)
                         .unwrap_or_else(|_| Err(Error::new(ErrorKind::Io, "an encoder panicked")));
@@ -70,15 +76,17 @@ pub(super) fn encode(
             spawned.map_err(|error| Error::io(Path::new(""), "start a thread", error))?;
         }
         let dictionary = made.as_ref().map(|made| &made.bytes[..]);
-        write_units(plan, options, (place, dictionary), (&window, &written))
+        let next = |nth| window.get(nth);
+        write_units(plan, options, (place, dictionary), (next, &written))
     })
 }
 
-fn write_units(
+/// Writes the blocks that `next` gives, in order, and the tables. Their buffers go to `written`.
+pub(super) fn write_units<'a>(
     plan: &Plan,
     options: &PackOptions<'_>,
     (place, dictionary): ((&File, u64), Option<&[u8]>),
-    (window, written): (&Window<Done<'_>>, &FreeBuffers),
+    (mut next, written): (impl FnMut(usize) -> Result<Done<'a>>, &FreeBuffers),
 ) -> Result<PackReport> {
     let mut report = PackReport {
         entries: plan.items.len() as u64,
@@ -92,7 +100,7 @@ fn write_units(
     let mut parts: Vec<[u8; 32]> = Vec::new();
     let mut raw_done = 0;
     for (nth, unit) in plan.units.iter().enumerate() {
-        let done = window.get(nth)?;
+        let done = next(nth)?;
         let encoded = &done.encoded;
         let index = builder.push(record(encoded, done.raw_bytes), &encoded.stored)?;
         assert_eq!(index as usize, nth, "a block for each unit");
@@ -190,41 +198,33 @@ type How<'a> = (
     Option<&'a DictionaryEncoder>,
 );
 
-/// Encodes a unit. What is read for it goes into `buffer`, unless it lies in memory as it is.
-fn encode_unit<'a>(
-    plan: &'a Plan,
-    unit: &Unit,
+/// Encodes a block of these parts; those of several items if it is `shared`. What is read goes into
+/// `buffer`, unless it lies in memory as it is.
+pub(super) fn encode_parts<'a>(
+    (parts, shared): (&[Part<'a>], bool),
     (options, model, with): How<'_>,
     encoder: &mut BlockEncoder<'_>,
     buffer: &mut Vec<u8>,
 ) -> Result<Done<'a>> {
     buffer.clear();
-    let mut hashes = Vec::new();
-    let mut in_memory = None;
-    match unit {
-        Unit::Shared(items) => {
-            let mut start = 0;
-            for len in plan.read_shared(items, buffer)? {
-                hashes.push(tree::block(&buffer[start..start + len], 0, true));
-                start += len;
-            }
-        }
-        Unit::Part { item, nth } => {
-            let planned = &plan.items[*item as usize];
-            let size = 1u64 << planned.block_shift;
-            let offset = u64::from(*nth) * size;
-            let len = (planned.item.len - offset).min(size) as usize;
-            in_memory = planned.item.in_memory(offset, len);
-            if in_memory.is_none() {
-                planned.item.read(offset, len, buffer)?;
-            }
-            let raw = in_memory.unwrap_or(buffer);
-            hashes.push(tree::block(raw, offset, planned.unit_count == 1));
+    let in_memory = match parts {
+        [one] => one.item.in_memory(one.offset, one.len),
+        _ => None,
+    };
+    if in_memory.is_none() {
+        for part in parts {
+            part.item.read(part.offset, part.len, buffer)?;
         }
     }
-    let with = with.filter(|_| matches!(unit, Unit::Shared(_)));
     let raw = in_memory.unwrap_or(buffer);
     let raw_bytes = raw.len() as u32;
+    let (mut hashes, mut rest) = (Vec::with_capacity(parts.len()), raw);
+    for part in parts {
+        let bytes;
+        (bytes, rest) = rest.split_at(part.len);
+        hashes.push(tree::block(bytes, part.offset, part.is_whole()));
+    }
+    let with = with.filter(|_| shared);
     let encoded = match encode_block(raw, options, (model, with), encoder)? {
         Some(encoded) => encoded,
         None => {

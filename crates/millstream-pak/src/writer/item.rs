@@ -3,7 +3,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _};
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -19,6 +19,8 @@ pub struct Item {
     pub(super) name: Vec<u8>,
     pub(super) len: u64,
     pub(super) content: Content,
+    /// When a file was last modified, if it is one.
+    pub(super) modified: Option<Time>,
     /// Boxed: most items have none, and there may be millions.
     pub(super) metadata: Option<Box<Metadata>>,
 }
@@ -31,8 +33,8 @@ pub(super) enum Content {
     File(Arc<Path>),
     /// A range of a file that is open.
     Range(Arc<File>, u64),
-    /// Bytes.
-    Memory(Arc<[u8]>),
+    /// Bytes, the first of which has this offset in the item.
+    Memory(Arc<[u8]>, u64),
 }
 
 impl Item {
@@ -43,7 +45,8 @@ impl Item {
         Item {
             name: name.into(),
             len: bytes.len() as u64,
-            content: Content::Memory(bytes),
+            content: Content::Memory(bytes, 0),
+            modified: None,
             metadata: None,
         }
     }
@@ -60,6 +63,7 @@ impl Item {
             name,
             len: about.len(),
             content: Content::File(Arc::from(path)),
+            modified: Some(modified(&about)),
             metadata: None,
         })
     }
@@ -83,18 +87,18 @@ impl Item {
         self.len
     }
 
-    fn path(&self) -> PathBuf {
+    pub(super) fn path(&self) -> PathBuf {
         match &self.content {
             Content::Below(root) => root.join(std::ffi::OsStr::from_bytes(&self.name)),
             Content::File(path) => path.to_path_buf(),
-            Content::Range(..) | Content::Memory(_) => PathBuf::new(),
+            Content::Range(..) | Content::Memory(..) => PathBuf::new(),
         }
     }
 
     /// The same bytes where they lie, if that is in memory.
     pub(super) fn in_memory(&self, offset: u64, len: usize) -> Option<&[u8]> {
         match &self.content {
-            Content::Memory(bytes) => bytes.get(offset as usize..)?.get(..len),
+            Content::Memory(bytes, first) => bytes.get((offset - first) as usize..)?.get(..len),
             _ => None,
         }
     }
@@ -103,8 +107,8 @@ impl Item {
     pub(super) fn read(&self, offset: u64, len: usize, into: &mut Vec<u8>) -> Result<()> {
         let start = into.len();
         match &self.content {
-            Content::Memory(bytes) => {
-                let from = offset as usize;
+            Content::Memory(bytes, first) => {
+                let from = (offset - first) as usize;
                 into.extend_from_slice(&bytes[from..from + len]);
                 Ok(())
             }
@@ -118,7 +122,8 @@ impl Item {
                 let failed = |error| Error::io(&path, "read", error).entry(&self.name);
                 let file = open_plain(&path).map_err(failed)?;
                 let about = file.metadata().map_err(failed)?;
-                if about.len() != self.len || !about.is_file() {
+                let same = about.len() == self.len && Some(modified(&about)) == self.modified;
+                if !same || !about.is_file() {
                     return Err(self.changed(&path));
                 }
                 into.resize(start + len, 0);
@@ -176,6 +181,14 @@ impl Item {
             .of(path)
             .entry(&self.name)
     }
+}
+
+/// Seconds since 1970, and nanoseconds.
+pub(super) type Time = (i64, i64);
+
+/// When a file was last modified.
+pub(super) fn modified(about: &fs::Metadata) -> Time {
+    (about.mtime(), about.mtime_nsec())
 }
 
 /// Refuses all but regular files.

@@ -37,6 +37,47 @@ impl Plan {
         };
         items.iter().map(read).collect()
     }
+
+    /// What stands in a block, in order.
+    pub(super) fn parts(&self, unit: &Unit) -> Vec<Part<'_>> {
+        match unit {
+            Unit::Shared(items) => {
+                let whole = |&nth: &u32| Part::whole(&self.items[nth as usize].item);
+                items.iter().map(whole).collect()
+            }
+            Unit::Part { item, nth } => {
+                let planned = &self.items[*item as usize];
+                let size = 1u64 << planned.block_shift;
+                let offset = u64::from(*nth) * size;
+                vec![Part {
+                    item: &planned.item,
+                    offset,
+                    len: (planned.item.len - offset).min(size) as usize,
+                }]
+            }
+        }
+    }
+}
+
+/// Bytes of an item that stand in a block.
+pub(super) struct Part<'a> {
+    pub(super) item: &'a Item,
+    pub(super) offset: u64,
+    pub(super) len: usize,
+}
+
+impl Part<'_> {
+    fn whole(item: &Item) -> Part<'_> {
+        Part {
+            item,
+            offset: 0,
+            len: item.len as usize,
+        }
+    }
+
+    pub(super) fn is_whole(&self) -> bool {
+        self.len as u64 == self.item.len
+    }
 }
 
 /// An input in its place.
@@ -58,6 +99,12 @@ pub(super) enum Unit {
     Shared(Vec<u32>),
     /// A part of an item.
     Part { item: u32, nth: u32 },
+}
+
+impl Unit {
+    pub(super) fn is_shared(&self) -> bool {
+        matches!(self, Unit::Shared(_))
+    }
 }
 
 pub(super) fn plan(mut items: Vec<Item>, options: &PackOptions<'_>) -> Result<Plan> {

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
-use super::item::{Content, Item, check_kind};
+use super::item::{Content, Item, check_kind, modified};
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::LINK_FOLDERS_MAX;
 use crate::names;
@@ -139,6 +139,7 @@ impl Walk {
         self.items.push(Item {
             name: below.name,
             len: about.len(),
+            modified: Some(modified(&about)),
             content: match below.real {
                 Some(real) => Content::File(Arc::from(real)),
                 None => Content::Below(Arc::clone(&self.root)),
