@@ -1,4 +1,4 @@
-"""What goes wrong, and how it is told."""
+"""Failures, and the exceptions that report them."""
 
 import builtins
 import os
