@@ -59,6 +59,15 @@ fn is_mapped(address: *mut u8) -> bool {
     unsafe { libc::mincore(address.cast(), MEMORY_ALIGNMENT, &raw mut residency) == 0 }
 }
 
+/// Whether all pages of a range have memory.
+fn is_resident(address: *mut u8, len: usize) -> bool {
+    let mut residency = vec![0_u8; len / MEMORY_ALIGNMENT];
+    // SAFETY: as above, with a byte for each page.
+    let result = unsafe { libc::mincore(address.cast(), len, residency.as_mut_ptr()) };
+    assert_eq!(result, 0);
+    residency.iter().all(|page| page & 1 == 1)
+}
+
 #[test]
 fn region_is_zeroed_aligned_and_rounded() {
     for len in [1, 4096, 4097, HUGE_PAGE_BYTES - 1, HUGE_PAGE_BYTES, 5 * MIB] {
@@ -339,6 +348,33 @@ fn buffers_outlive_their_pool_and_end_on_any_thread() {
     }
     std::thread::spawn(move || drop(kept)).join().unwrap();
     assert_eq!(allocator.out_bytes.load(SeqCst), 0, "nothing stays mapped");
+}
+
+#[test]
+fn fresh_memory_is_touched_ahead_and_given_back_with_the_pool() {
+    let allocator = Arc::new(Counting::default());
+    for own in [
+        None,
+        Some(Arc::clone(&allocator) as Arc<dyn RegionAllocator>),
+    ] {
+        let pool = BufferPool::new(0, own);
+        let buffer = pool.take(32 * MIB).unwrap();
+        let start = std::time::Instant::now();
+        buffer.touch_ahead();
+        while !is_resident(buffer.base(), 32 * MIB) {
+            if start.elapsed().as_secs() > 20 {
+                println!("SKIP: the system does not touch memory ahead");
+                return;
+            }
+            std::thread::yield_now();
+        }
+        assert!(buffer.iter().all(|&byte| byte == 0));
+        // One that goes while it is being touched.
+        let other = pool.take(64 * MIB).unwrap();
+        other.touch_ahead();
+        drop((buffer, other, pool));
+    }
+    assert_eq!(allocator.out_bytes.load(SeqCst), 0);
 }
 
 #[test]

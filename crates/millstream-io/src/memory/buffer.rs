@@ -40,6 +40,7 @@ use spare::Spare;
 
 mod slab;
 mod spare;
+mod touch;
 
 /// Gives out buffers and takes them back when they are dropped. Shared by threads.
 pub struct BufferPool {
@@ -67,6 +68,8 @@ enum Home {
     Own {
         spare: Arc<Spare>,
         region: Arc<Region>,
+        /// The system has not found its pages yet.
+        fresh: bool,
     },
 }
 
@@ -116,12 +119,13 @@ impl BufferPool {
             };
             return Ok(Buffer::new(base, class.piece_bytes(), len, home));
         }
-        let region = self.spare.take(len)?;
+        let (region, fresh) = self.spare.take(len)?;
         let base = NonNull::new(region.pointer()).expect("a region has an address");
         let capacity = region.len();
         let home = Home::Own {
             spare: Arc::clone(&self.spare),
             region,
+            fresh,
         };
         Ok(Buffer::new(base, capacity, len, home))
     }
@@ -174,6 +178,19 @@ impl Buffer {
         self.base.as_ptr()
     }
 
+    /// Has memory that was never used touched by a thread of the pool, ahead of a device that will
+    /// fill it from its start on. Returns at once.
+    pub fn touch_ahead(&self) {
+        if let Home::Own {
+            spare,
+            region,
+            fresh: true,
+        } = &self.home
+        {
+            spare.toucher.touch(region);
+        }
+    }
+
     /// Shows `len` bytes from `start` of the memory on.
     ///
     /// # Panics
@@ -202,7 +219,7 @@ impl Drop for Buffer {
         match &self.home {
             Home::Nowhere => {}
             Home::Piece { class, slab } => class.give(self.base, *slab),
-            Home::Own { spare, region } => spare.give(Arc::clone(region)),
+            Home::Own { spare, region, .. } => spare.give(Arc::clone(region)),
         }
     }
 }

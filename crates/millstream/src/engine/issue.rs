@@ -421,6 +421,9 @@ impl Engine {
             let span = (lead + len + offsets) & !offsets;
             let bytes = usize::try_from(span).expect("checked against the address space");
             let buffer = self.shared.buffers.take(bytes)?;
+            if offsets > 0 && !self.shared.options.threads.pumped {
+                buffer.touch_ahead();
+            }
             self.side.set_memory(index, Memory::Buffer(buffer));
         }
         let Memory::Buffer(buffer) = self.side.memory(index) else {

@@ -100,7 +100,7 @@ impl Class {
             return Ok(taken);
         }
         // Mapped outside the lock: others may give pieces back meanwhile.
-        let region = self.spare.take(self.slab_bytes)?;
+        let (region, _) = self.spare.take(self.slab_bytes)?;
         let mut state = self.lock();
         state.add(region);
         Ok(self

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::touch::Toucher;
 use crate::error::IoError;
 use crate::limits::HUGE_PAGE_BYTES;
 use crate::memory::region::{Region, RegionAllocator};
@@ -22,6 +23,7 @@ pub(super) struct Spare {
     claimed: AtomicUsize,
     claimed_max: usize,
     allocator: Option<Arc<dyn RegionAllocator>>,
+    pub(super) toucher: Toucher,
 }
 
 #[derive(Default)]
@@ -42,16 +44,17 @@ impl Spare {
             claimed: AtomicUsize::new(0),
             claimed_max: retained_max / 2,
             allocator,
+            toucher: Toucher::default(),
         }
     }
 
-    /// A region of at least `len` bytes.
-    pub(super) fn take(&self, len: usize) -> Result<Arc<Region>, IoError> {
+    /// A region of at least `len` bytes, and whether it was never used.
+    pub(super) fn take(&self, len: usize) -> Result<(Arc<Region>, bool), IoError> {
         let len = len.next_multiple_of(HUGE_PAGE_BYTES);
         if let Some(region) = self.lock().take(len) {
-            return Ok(region);
+            return Ok((region, false));
         }
-        Region::new(len, self.allocator.clone())
+        Ok((Region::new(len, self.allocator.clone())?, true))
     }
 
     /// Takes a free region back: keeps it, in the place of older ones if need be, or unmaps it.
@@ -94,6 +97,7 @@ impl Spare {
         store.free_bytes = 0;
         let _free = std::mem::take(&mut store.free);
         drop(store); // As above.
+        self.toucher.end();
     }
 
     fn lock(&self) -> MutexGuard<'_, Store> {
