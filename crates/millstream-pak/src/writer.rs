@@ -42,7 +42,7 @@ use millstream::CodecId;
 use crate::cook::Cook;
 use crate::describe::Describe;
 use crate::error::{Error, ErrorKind, Result};
-use crate::limits::{BLOCK_SHIFT_MAX, BLOCK_SHIFT_MIN};
+use crate::limits::{BLOCK_SHIFT_MAX, BLOCK_SHIFT_MIN, SHARED_BYTES_MAX};
 use crate::sign::SecretKey;
 pub use choose::Target;
 pub use item::Item;
@@ -89,6 +89,9 @@ pub struct PackOptions<'a> {
     /// Raw bytes of a block, a power of two from 4 KiB to 1 MiB; `None` for 256 KiB, and 64 KiB for
     /// entries that are read in ranges.
     pub block_bytes: Option<u32>,
+    /// Entries shorter than this share blocks, which are read and decoded whole: at most 32 KiB,
+    /// which `None` stands for. 0 suits entries that are read one at a time, at random.
+    pub share_below: Option<u32>,
     /// Dictionaries for short entries.
     pub dictionaries: Dictionaries<'a>,
     /// Threads that encode; 0 for one on each core.
@@ -113,6 +116,7 @@ impl Default for PackOptions<'_> {
             coding: Coding::Auto(Target::default()),
             level: None,
             block_bytes: None,
+            share_below: None,
             dictionaries: Dictionaries::Auto,
             threads: 0,
             fold_case: false,
@@ -207,6 +211,12 @@ fn check_options(options: &PackOptions<'_>) -> Result<()> {
         if !bytes.is_power_of_two() || !range.contains(&bytes) {
             return wrong("blocks have a power of two from 4 KiB to 1 MiB");
         }
+    }
+    if options
+        .share_below
+        .is_some_and(|bytes| u64::from(bytes) > SHARED_BYTES_MAX)
+    {
+        return wrong("entries of more than 32 KiB do not share blocks");
     }
     match options.coding {
         Coding::Auto(target) => {

@@ -236,6 +236,37 @@ fn tiny_files_cost_little_more_than_their_bytes() {
 }
 
 #[test]
+fn entries_share_blocks_unless_they_are_to_be_read_alone() {
+    let bench = Bench::new();
+    let mut random = fastrand::Rng::with_seed(32);
+    let files: Vec<(String, Vec<u8>)> = (0..20)
+        .map(|nth| (format!("{nth:02}"), support::noise(&mut random, 3000 + nth)))
+        .collect();
+    for (share_below, blocks) in [(None, 1), (Some(3010), 11), (Some(0), 20)] {
+        let options = PackOptions {
+            share_below,
+            ..PackOptions::default()
+        };
+        let path = bench.path("shared.mpak");
+        let report = write_file(items(&files), &options, &path).expect("packed");
+        assert_eq!(report.blocks, blocks, "{share_below:?}");
+        let package = bench.open(&path);
+        for (name, raw) in &files {
+            assert!(
+                bench.load(&package, name).expect("loaded") == *raw,
+                "{name}"
+            );
+        }
+    }
+    let options = PackOptions {
+        share_below: Some((32 << 10) + 1),
+        ..PackOptions::default()
+    };
+    let error = write_file(items(&files), &options, bench.path("none")).expect_err("too long");
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+}
+
+#[test]
 fn bad_names_and_duplicates_are_refused_and_nothing_is_left() {
     let bench = Bench::new();
     let path = bench.path("bad.mpak");

@@ -122,11 +122,12 @@ pub(super) fn plan(mut items: Vec<Item>, options: &PackOptions<'_>) -> Result<Pl
         units: Vec::new(),
     };
     let ordered = options.order.len();
+    let share_below = options.share_below.map_or(SHARED_BYTES_MAX, u64::from);
     let mut open: Vec<u32> = Vec::new();
     let mut open_bytes = 0;
     for (nth, ((item, record), same_as)) in items.into_iter().zip(described).zip(same).enumerate() {
         let nth = u32::try_from(nth).expect("checked against the limit when written");
-        let shared = item.len > 0 && item.len < SHARED_BYTES_MAX && same_as.is_none();
+        let shared = item.len > 0 && item.len < share_below && same_as.is_none();
         let before = plan
             .items
             .last()
