@@ -22,6 +22,7 @@ memory for it                  ``queue.read(path, into=array)``
 many ranges                    ``queue.read_many(...)``, ``with queue.batch() as batch``
 a ticket                       ``ticket.wait()``, ``await ticket``, ``ticket.cancel()``
 a package                      `Package`, `pack`, `Dataset`
+a cluster that packs           ``millstream.ray.pack``; `PackPlan` and `encode_task`
 model weights                  ``millstream.safetensors.load_file``, ``iter_tensors``
 ``.npy``, ``.npz``, raw files  ``millstream.npy.load``, ``fromfile``
 =============================  ===================================================================
@@ -38,6 +39,7 @@ from ._dataset import Dataset
 from ._default import default_storage
 from ._errors import (
     Canceled,
+    Changed,
     Closed,
     Corrupt,
     InvalidArgument,
@@ -58,10 +60,12 @@ from ._native import (
     Group,
     Package,
     Packed,
+    PackPlan,
     Queue,
     Storage,
     Ticket,
     Verification,
+    encode_task,
     pack,
     wait_all,
 )
@@ -72,6 +76,7 @@ __all__ = [
     "Batch",
     "Buffer",
     "Canceled",
+    "Changed",
     "Closed",
     "Corrupt",
     "Dataset",
@@ -84,6 +89,7 @@ __all__ = [
     "MillstreamError",
     "NotFound",
     "Package",
+    "PackPlan",
     "Packed",
     "PastEnd",
     "PermissionDenied",
@@ -95,6 +101,7 @@ __all__ = [
     "Verification",
     "__version__",
     "default_storage",
+    "encode_task",
     "pack",
     "wait_all",
 ]

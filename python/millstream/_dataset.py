@@ -21,6 +21,9 @@ class Dataset(Generic[_T]):
     by default); `decode` turns a Buffer into a sample. It has the methods that torch's DataLoader
     asks of a dataset, and reads each of its batches by one call; torch is not needed.
 
+    Short records that are read at random are best packed with ``share_below=0``: each is then one
+    read of its own.
+
     Threads share the storage: the one given, or the process's default one. After a fork, and after
     unpickling, a worker opens the package in its own default storage.
 

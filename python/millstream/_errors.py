@@ -65,6 +65,10 @@ class IoError(MillstreamError, OSError):
         self.filename = self.path
 
 
+class Changed(IoError):
+    """A file changed while it was packed."""
+
+
 class IsDirectory(IoError, IsADirectoryError):
     """The path is a directory."""
 
@@ -111,6 +115,7 @@ _CLASSES: dict[str, type[MillstreamError]] = {
     "overflow": InvalidArgument,
     "unknown_codec": InvalidArgument,
     "broken": IoError,
+    "changed": Changed,
     "io": IoError,
     "no_direct_io": IoError,
     "no_space": IoError,

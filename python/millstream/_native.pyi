@@ -19,6 +19,7 @@ _R = TypeVar("_R", covariant=True)
 _B = TypeVar("_B", bound=BufferProtocol)
 _Path = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 _Name = str | bytes
+_Item = BufferProtocol | os.PathLike[str] | str
 _Priority = Literal["low", "normal", "high", "realtime"]
 _Access = Literal["auto", "direct", "buffered"]
 _Codec = Literal["stored", "zlib", "gzip", "deflate", "zstd", "lz4", "lz4-block", "gdeflate"]
@@ -289,6 +290,26 @@ class Packed:
     def root(self) -> bytes: ...
 
 @final
+class PackPlan:
+    def __new__(
+        cls,
+        source: _Path | Mapping[str, _Item] | Iterable[tuple[_Name, _Item]],
+        *,
+        codec: Literal["auto"] | _Codec = "auto",
+        level: int | None = None,
+        block_bytes: int | None = None,
+        share_below: int | None = None,
+        order: Sequence[_Name] | None = None,
+        fold_case: bool = False,
+    ) -> Self: ...
+    @property
+    def blocks(self) -> int: ...
+    def raw_bytes(self, first: int, end: int) -> int: ...
+    def ranges(self, raw_bytes: int) -> list[tuple[int, int]]: ...
+    def task(self, first: int, end: int) -> bytes: ...
+    def write(self, encoded: Iterable[bytes], out: _Path) -> Packed: ...
+
+@final
 class Package:
     def __new__(
         cls, path: _Path, storage: Storage | None = None, *, verify: bool = True
@@ -352,19 +373,19 @@ class Package:
     def verify(self, progress: Callable[[int], object] | None = None) -> Verification: ...
 
 def pack(
-    source: _Path
-    | Mapping[str, BufferProtocol | os.PathLike[str] | str]
-    | Iterable[tuple[_Name, BufferProtocol | os.PathLike[str] | str]],
+    source: _Path | Mapping[str, _Item] | Iterable[tuple[_Name, _Item]],
     out: _Path,
     *,
     codec: Literal["auto"] | _Codec = "auto",
     level: int | None = None,
     block_bytes: int | None = None,
+    share_below: int | None = None,
     threads: int = 0,
     order: Sequence[_Name] | None = None,
     fold_case: bool = False,
     progress: Callable[[int], object] | None = None,
 ) -> Packed: ...
+def encode_task(task: bytes) -> bytes: ...
 def wait_all(tickets: Iterable[Ticket[_T]], timeout: float | None = None) -> list[_T]: ...
 def parse_safetensors(
     head: bytes, file_bytes: int, path: str

@@ -37,6 +37,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<completions::PyCompletions>()?;
     module.add_class::<group::Group>()?;
     module.add_class::<pack::Packed>()?;
+    module.add_class::<pack::PackPlan>()?;
     module.add_class::<package::Entry>()?;
     module.add_class::<package::Package>()?;
     module.add_class::<package::Verification>()?;
@@ -46,6 +47,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<storage::Storage>()?;
     module.add_class::<ticket::Ticket>()?;
     module.add_function(wrap_pyfunction!(header::parse_safetensors, module)?)?;
+    module.add_function(wrap_pyfunction!(pack::encode_task, module)?)?;
     module.add_function(wrap_pyfunction!(pack::pack, module)?)?;
     module.add_function(wrap_pyfunction!(storage::_after_fork, module)?)?;
     module.add_function(wrap_pyfunction!(storage::_close_all, module)?)?;

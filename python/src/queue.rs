@@ -23,7 +23,8 @@ use crate::wait;
 /// How often a full queue is asked for room.
 const FULL_QUEUE_SLEEP: Duration = Duration::from_micros(200);
 
-/// Adds a request to a batch. While the queue is full it waits detached, and notices Ctrl-C.
+/// Adds a request to a batch. While the queue is full it waits detached, and notices Ctrl-C; where
+/// waiting would never end it raises QueueFull.
 pub(crate) fn add<R: Request>(
     py: Python<'_>,
     batch: &mut millstream::Batch,
@@ -31,10 +32,13 @@ pub(crate) fn add<R: Request>(
     mut request: R,
 ) -> PyResult<EngineTicket<R::Output>> {
     loop {
+        // Before: what completes in between leaves room behind.
+        let served = queue.is_served();
         match batch.try_add(request) {
             Ok(ticket) => return Ok(ticket),
-            // With nothing under way there will never be room.
-            Err(refused) if is_full(&refused) && queue.live() > 0 => request = refused.request,
+            Err(refused) if is_full(&refused) && (served || queue.is_served()) => {
+                request = refused.request;
+            }
             Err(refused) => return Err(errors::engine(py, &refused.error)),
         }
         py.detach(|| std::thread::sleep(FULL_QUEUE_SLEEP));
@@ -133,7 +137,7 @@ impl Target<'_> {
         Ok(Source { id, once })
     }
 
-    /// Closes a file that was opened for one request, once that has completed.
+    /// Closes a file that was opened for one request, once that has completed, or was refused.
     fn done_with(&mut self, py: Python<'_>, source: &Source) -> PyResult<()> {
         match source.once {
             true => self.batch.close(source.id).into_py(py),
@@ -167,15 +171,13 @@ impl Target<'_> {
             request = request.decode(decode);
         }
         let request = read_with(request, common);
-        let pending = match (lent, into) {
-            (Some(lent), Some(into)) => {
-                let ticket = add(py, self.batch, self.queue, request.into(lent))?;
-                Pending::Into(ticket, into.clone().unbind())
-            }
-            _ => Pending::Own(add(py, self.batch, self.queue, request)?),
+        let added = match (lent, into) {
+            (Some(lent), Some(into)) => add(py, self.batch, self.queue, request.into(lent))
+                .map(|ticket| Pending::Into(ticket, into.clone().unbind())),
+            _ => add(py, self.batch, self.queue, request).map(Pending::Own),
         };
         self.done_with(py, &source)?;
-        Ok(Ticket::new(pending))
+        added.map(Ticket::new)
     }
 
     fn write(
@@ -197,9 +199,9 @@ impl Target<'_> {
             Some(offset) => Write::at(source.id, offset, lent),
             None => Write::append(source.id, lent),
         };
-        let ticket = add(py, self.batch, self.queue, write_with(request, common))?;
+        let added = add(py, self.batch, self.queue, write_with(request, common));
         self.done_with(py, &source)?;
-        Ok(Ticket::new(Pending::Written(ticket)))
+        added.map(|ticket| Ticket::new(Pending::Written(ticket)))
     }
 }
 

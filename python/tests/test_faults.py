@@ -186,6 +186,30 @@ def test_a_ticket_of_an_unsubmitted_batch(storage: millstream.Storage, noise: Pa
     assert len(ticket.wait()) == 16
 
 
+def test_room_held_by_batches_that_were_not_submitted_is_no_reason_to_wait(
+    storage: millstream.Storage, noise: Path
+) -> None:
+    queue, file = storage.queue(capacity=8), storage.open(noise)
+    batches = [queue.batch() for _ in range(4)]
+    tickets = [batch.read(file, nth, 1) for nth, batch in enumerate(batches)]
+    before = storage.stats()["opens"]
+    for target in (file, noise):
+        with pytest.raises(millstream.QueueFull):
+            queue.read(target, 0, 1)
+    for batch in batches:
+        batch.submit()
+    read = [bytes(buffer) for buffer in millstream.wait_all(tickets)]
+    assert b"".join(read) == noise.read_bytes()[:4]
+    queue.read(file, 0, 1).wait()
+    file.close()
+    # The path of the refused read was closed as well.
+    deadline = time.monotonic() + 10
+    while storage.stats()["descriptors"] > 0 and time.monotonic() < deadline:
+        time.sleep(0.001)
+    stats = storage.stats()
+    assert (stats["descriptors"], stats["opens"] - before) == (0, 1)
+
+
 def test_ctrl_c_ends_a_wait_at_once(slow: millstream.Storage, noise: Path) -> None:
     queue = slow.queue()
     group = millstream.Group()

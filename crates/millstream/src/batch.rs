@@ -236,6 +236,13 @@ impl Queue {
         self.shared().live()
     }
 
+    /// Whether waiting for room in a full queue can end: not all of its entries are in batches that
+    /// were not submitted.
+    #[must_use]
+    pub fn is_served(&self) -> bool {
+        self.shared().is_served()
+    }
+
     /// Blocks until everything submitted so far has completed, at most `timeout`; whether it has.
     ///
     /// # Errors
