@@ -8,9 +8,9 @@
 //!
 //! Where to find what: `session` a run as the workloads see it; `case` how contenders take turns;
 //! [`corpus`] what is read; `memory` where to; `cold` and `throttle` in what state of the
-//! machine; `read`, `requests`, `startup`, `packages`, `streams`, `pnm`, `scenes` and `codecs` the
-//! workloads; `ring` the bare ring; `setup` and `lend` Millstream's storages and the memory lent to
-//! them; [`null_device`] what a request costs without a device; `peers` the rivals behind the
+//! machine; `read`, `requests`, `startup`, `packages`, `streams`, `pnm`, `scenes`, `codecs` and
+//! `python` the workloads; `ring` the bare ring; `setup` and `lend` Millstream's storages and the
+//! memory lent to them; [`null_device`] what a request costs without a device; `peers` the rivals behind the
 //! feature of that name; [`stats`], [`rows`], [`goals`], `heat_map`, `table` and `summary` what is
 //! made of the figures. The tables of goals (`goals.toml`), of the studies' figures (`study.toml`)
 //! and of the summary (`summary.toml`) are data.
@@ -42,6 +42,7 @@ mod packages;
 mod pattern;
 mod peers;
 mod pnm;
+mod python;
 mod read;
 mod requests;
 mod ring;

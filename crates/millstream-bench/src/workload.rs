@@ -7,7 +7,7 @@ use crate::peers::Peers;
 use crate::rows::{self, Row};
 use crate::session::{Options, Session};
 use crate::{
-    codecs, goals, packages, pnm, read, requests, scenes, startup, streams, summary, table,
+    codecs, goals, packages, pnm, python, read, requests, scenes, startup, streams, summary, table,
 };
 
 /// The workloads of this crate.
@@ -29,11 +29,13 @@ pub enum Workload {
     Pnm,
     /// Fields and objects through streams, and objects used in place.
     Streams,
+    /// The package for Python beside what Python programs use.
+    Python,
 }
 
 impl Workload {
     /// All there are, in the order in which they run.
-    pub const ALL: [Workload; 8] = [
+    pub const ALL: [Workload; 9] = [
         Workload::Read,
         Workload::Requests,
         Workload::Startup,
@@ -42,6 +44,7 @@ impl Workload {
         Workload::Codecs,
         Workload::Pnm,
         Workload::Streams,
+        Workload::Python,
     ];
 
     /// Its name, in rows and on the command line.
@@ -56,6 +59,7 @@ impl Workload {
             Workload::Codecs => "codecs",
             Workload::Pnm => "pnm",
             Workload::Streams => "streams",
+            Workload::Python => "python",
         }
     }
 
@@ -114,6 +118,7 @@ pub fn run(options: &Options, workloads: &[Workload]) -> Result<Report> {
             Workload::Codecs => codecs::run(&mut session)?,
             Workload::Pnm => pnm::run(&mut session)?,
             Workload::Streams => streams::run(&mut session)?,
+            Workload::Python => python::run(&mut session)?,
         }
     }
     let (rows, failures) = (session.rows, session.failures);

@@ -1,0 +1,56 @@
+//! Records as files; the contenders make their containers of them.
+
+use std::path::{Path, PathBuf};
+
+use super::digest;
+use crate::corpus::generate;
+use crate::error::{Context, Result};
+use crate::files::make_folder;
+
+const RECORD_BYTES: usize = 20_000;
+const SEED: u64 = 0x12EC;
+
+/// A folder with a folder `files`; beside it the contenders put their containers.
+pub(super) struct Records {
+    pub(super) folder: PathBuf,
+    /// The digest of all records.
+    pub(super) digest: u64,
+}
+
+/// The records in `corpus`, which are written if they are not there.
+pub(super) fn made(corpus: &Path, count: usize) -> Result<Records> {
+    let folder = corpus.join(format!("records-{count}"));
+    let name = |folder: &Path, nth: usize| folder.join("files").join(format!("{nth:05}.bin"));
+    if !folder.exists() {
+        let new = corpus.join(format!("records-{count}.new"));
+        make_folder(&new.join("files"))?;
+        let mut record = vec![0; RECORD_BYTES];
+        for nth in 0..count {
+            generate::fill(SEED + nth as u64, &mut record);
+            let path = name(&new, nth);
+            std::fs::write(&path, &record).on("write", &path)?;
+        }
+        std::fs::rename(&new, &folder).on("rename", &new)?;
+    }
+    let mut sum = 0u64;
+    for nth in 0..count {
+        let path = name(&folder, nth);
+        let record = std::fs::read(&path).on("read", &path)?;
+        sum = sum.wrapping_add(digest([&record[..]]));
+    }
+    let digest = sum;
+    Ok(Records { folder, digest })
+}
+
+/// All files below a folder.
+pub(super) fn files_in(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(folder).on("list", folder)? {
+        let entry = entry?;
+        match entry.file_type()?.is_dir() {
+            true => files.extend(files_in(&entry.path())?),
+            false => files.push(entry.path()),
+        }
+    }
+    Ok(files)
+}
