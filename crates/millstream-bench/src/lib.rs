@@ -7,10 +7,10 @@
 //! [`Report`] of rows, tables and goals.
 //!
 //! Where to find what: `session` a run as the workloads see it; `case` how contenders take turns;
-//! [`corpus`] what is read; `memory` where to; `cold` and `throttle` in what state of the
-//! machine; `read`, `requests`, `startup`, `packages`, `streams`, `pnm`, `scenes`, `codecs` and
-//! `python` the workloads; `ring` the bare ring; `setup` and `lend` Millstream's storages and the
-//! memory lent to them; [`null_device`] what a request costs without a device; `peers` the rivals behind the
+//! [`corpus`] what is read; `memory` where to; `cold` and `throttle` in what state of the machine;
+//! `read`, `requests`, `startup`, `packages`, `streams`, `pnm`, `scenes`, `codecs` and `python` the
+//! workloads; `ring` the bare ring; `setup` and `lend` Millstream's storages and the memory lent to
+//! them; [`null_device`] what a request costs without a device; `peers` the rivals behind the
 //! feature of that name; [`stats`], [`rows`], [`goals`], `heat_map`, `table` and `summary` what is
 //! made of the figures. The tables of goals (`goals.toml`), of the studies' figures (`study.toml`)
 //! and of the summary (`summary.toml`) are data.
