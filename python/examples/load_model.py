@@ -102,17 +102,13 @@ def main() -> None:
         if not options.file:
             write_model(path, 1 / 16 if options.quick else options.gib)
         print(f"{os.path.getsize(path) / 1e9:.2f} GB; GB/s, median of the rounds")
-        for state in ("cold", "warm"):
+        for state, all_loads in (("cold", loads | {"device limit": device}), ("warm", loads)):
             read(path)
-            if state == "cold":
-                loads["device limit"] = device
-            else:
-                del loads["device limit"]
             rounds = [
-                [rate(load, path, state == "cold") for load in loads.values()]
+                [rate(load, path, state == "cold") for load in all_loads.values()]
                 for _ in range(1 if options.quick else 5)
             ]
-            for name, rates in zip(loads, zip(*rounds, strict=True), strict=True):
+            for name, rates in zip(all_loads, zip(*rounds, strict=True), strict=True):
                 print(f"{state}  {name:<13} {statistics.median(rates):6.2f}")
 
 

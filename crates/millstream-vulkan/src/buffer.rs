@@ -84,8 +84,8 @@ impl GpuBuffer {
             );
         })?;
         if let Err(error) = commands.wait() {
-            // The device may still write to it.
-            std::mem::forget((back, commands));
+            // The device may still use them.
+            std::mem::forget((back, commands, Arc::clone(&self.target)));
             return Err(error);
         }
         Ok(back.bytes().to_vec())

@@ -4,12 +4,9 @@
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use ash::{Entry, Instance, vk};
 use millstream::{Error, ErrorKind};
-
-use crate::limits;
 
 const VALIDATION: &CStr = c"VK_LAYER_KHRONOS_validation";
 
@@ -55,8 +52,6 @@ pub(crate) struct Context {
     lock: Mutex<()>,
     lost: AtomicBool,
     memory: vk::PhysicalDeviceMemoryProperties,
-    /// How long a batch may take.
-    patience: Duration,
     /// What was created here, to be destroyed: in this order.
     owned: Option<(Box<Messenger>, Instance)>,
     /// Keeps the loader's library.
@@ -122,10 +117,6 @@ impl Context {
             lock: Mutex::new(()),
             lost: AtomicBool::new(false),
             memory,
-            patience: match properties.device_type {
-                vk::PhysicalDeviceType::CPU => limits::SOFTWARE_PROGRESS_WAIT,
-                _ => limits::PROGRESS_WAIT,
-            },
             owned: None,
             _entry: adopted.entry,
         }
@@ -144,8 +135,16 @@ impl Context {
         self.lost.load(Ordering::Acquire)
     }
 
+    /// The error of a call that gives nothing to the device if it fails. Only a loss is for good.
+    pub(crate) fn failed(&self, call: &'static str, result: vk::Result) -> Error {
+        match result {
+            vk::Result::ERROR_DEVICE_LOST => self.lose(call, result),
+            _ => vulkan(call, result),
+        }
+    }
+
     /// Counts the device as lost; the error for whoever waits for it.
-    pub(crate) fn lose(&self, call: &'static str, result: vk::Result) -> Error {
+    fn lose(&self, call: &'static str, result: vk::Result) -> Error {
         self.lost.store(true, Ordering::Release);
         Error::new(ErrorKind::DeviceLost, format!("{call}: {result}"))
     }
@@ -199,18 +198,19 @@ impl Context {
             }
             QueueAccess::Locked(locked) => locked(&mut call),
         }
-        result.map_err(|error| self.lose("vkQueueSubmit", error))
+        result.map_err(|error| self.failed("vkQueueSubmit", error))
     }
 
-    /// Waits for a value of a timeline semaphore.
+    /// Waits for a value of a timeline semaphore, as long as the device takes: of one that hangs
+    /// the driver says in finite time that it is lost. Any error counts as a loss, because the
+    /// device may still use what it was given.
     pub(crate) fn wait(&self, semaphore: vk::Semaphore, value: u64) -> Result<(), Error> {
         let (semaphores, values) = ([semaphore], [value]);
         let info = vk::SemaphoreWaitInfo::default()
             .semaphores(&semaphores)
             .values(&values);
-        let longest = self.patience.as_nanos() as u64;
         // SAFETY: a semaphore of this device.
-        let waited = unsafe { self.device.wait_semaphores(&info, longest) };
+        let waited = unsafe { self.device.wait_semaphores(&info, u64::MAX) };
         waited.map_err(|error| self.lose("vkWaitSemaphores", error))
     }
 }
@@ -440,10 +440,11 @@ impl Commands {
                 device.end_command_buffer(self.buffer)
             })
         };
-        recorded.map_err(|error| self.context.lose("recording commands", error))?;
-        self.submitted += 1;
-        self.context
-            .submit(self.buffer, self.semaphore, self.submitted)
+        recorded.map_err(|error| self.context.failed("recording commands", error))?;
+        let next = self.submitted + 1;
+        self.context.submit(self.buffer, self.semaphore, next)?;
+        self.submitted = next;
+        Ok(())
     }
 
     /// Waits until what was submitted has run.

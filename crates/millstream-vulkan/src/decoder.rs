@@ -16,6 +16,8 @@ const SPIRV: &[u8] = include_bytes!("../shaders/gdeflate.spv");
 
 /// The status of a tile that was decoded. 0: the shader did not come to it.
 pub(crate) const GOOD: u32 = 1;
+/// The status of a tile of more blocks, or longer ones, than the shader takes.
+pub(crate) const LIMIT: u32 = 10;
 
 /// Buffers that the shader is bound to: stored bytes, raw bytes, tiles, statuses.
 const BINDINGS: u32 = 4;

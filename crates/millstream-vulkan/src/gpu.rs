@@ -158,8 +158,8 @@ impl Gpu {
     /// # Safety
     /// The buffer belongs to the device, has the range, and outlives every request into it. Other
     /// code does not use the range from the submission of a request until it has completed. After
-    /// a request has failed with `DeviceLost`, which also means that the device did not answer for
-    /// ten seconds, the buffer and the range are left alone until `vkDeviceWaitIdle` has returned.
+    /// a request has failed with `DeviceLost` the buffer and the range are left alone until
+    /// `vkDeviceWaitIdle` has returned.
     #[must_use]
     pub unsafe fn adopt_buffer(&self, buffer: vk::Buffer, offset: u64, len: u64) -> Arc<GpuBuffer> {
         let target = Target::Adopted {

@@ -17,12 +17,6 @@ pub const COPY_BYTES: usize = 2 << 20;
 /// A batch that is not full waits so long for more.
 pub const GATHER_WAIT: Duration = Duration::from_micros(200);
 
-/// A device that has not run a batch for so long counts as lost.
-pub const PROGRESS_WAIT: Duration = Duration::from_secs(10);
-
-/// The same of a processor that plays a device, and shares its cores with everything else.
-pub const SOFTWARE_PROGRESS_WAIT: Duration = Duration::from_secs(600);
-
 /// So many tiles that the device refuses and the CPU does not, and it decodes no more.
 pub const DISAGREEMENTS_MAX: u64 = 3;
 

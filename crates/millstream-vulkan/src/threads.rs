@@ -23,7 +23,7 @@ use millstream::{DevicePart, Error, ErrorKind, Priority};
 
 use crate::batch::{Batch, Copy, Source};
 use crate::context::Context;
-use crate::decoder::{Decoder, GOOD};
+use crate::decoder::{Decoder, GOOD, LIMIT};
 use crate::limits;
 use crate::memory::Target;
 use crate::pieces::{Piece, Work, corrupt, cut};
@@ -114,6 +114,7 @@ pub(crate) fn start(
         work,
         free,
         filled: to_done,
+        spare: None,
         pending: BTreeMap::new(),
         arrivals: 0,
         decoder: gdeflate::Decoder::new(),
@@ -145,6 +146,8 @@ struct Sending {
     work: Receiver<Arrival>,
     free: Receiver<Batch>,
     filled: Sender<Filled>,
+    /// A batch that the device did not take.
+    spare: Option<Batch>,
     pending: BTreeMap<(Reverse<Priority>, u64), Piece>,
     arrivals: u64,
     decoder: gdeflate::Decoder,
@@ -164,7 +167,7 @@ impl Sending {
                 continue;
             }
             // None comes back from a device that was lost meanwhile.
-            match self.free.recv() {
+            match self.spare.take().ok_or(()).or_else(|()| self.free.recv()) {
                 Ok(batch) => self.fill_and_submit(batch),
                 Err(_) => self.fail_all(),
             }
@@ -218,7 +221,11 @@ impl Sending {
             .fetch_add(u64::from(tiles), Ordering::Relaxed);
         self.shared.in_flight.fetch_add(1, Ordering::Relaxed);
         if let Err(error) = filled.batch.submit() {
-            filled.fail(&error);
+            self.shared.in_flight.fetch_sub(1, Ordering::Relaxed);
+            match self.shared.context.is_lost() {
+                true => filled.fail(&error),
+                false => self.spare = Some(filled.refuse(&error)),
+            }
             return;
         }
         if let Err(back) = self.filled.send(filled) {
@@ -299,6 +306,14 @@ impl Filled {
         self.pieces.push((piece, tile));
     }
 
+    /// Ends everything in it, which the device did not take; the batch.
+    fn refuse(self, error: &Error) -> Batch {
+        for (piece, _) in self.pieces {
+            piece.part.piece_ended(Err(error.clone()));
+        }
+        self.batch
+    }
+
     /// Ends everything in it. The device may still use its memory and write to the destinations:
     /// both are leaked.
     fn fail(self, error: &Error) {
@@ -342,10 +357,10 @@ impl Done {
                 continue;
             }
             for (piece, tile) in std::mem::take(&mut filled.pieces) {
-                let good = tile.is_none_or(|tile| filled.batch.status(tile) == GOOD);
-                let result = match good {
-                    true => Ok(()),
-                    false => self.decode_again(&piece),
+                let status = tile.map_or(GOOD, |tile| filled.batch.status(tile));
+                let result = match status {
+                    GOOD => Ok(()),
+                    status => self.decode_again(&piece, status),
                 };
                 piece.part.piece_ended(result);
             }
@@ -360,7 +375,7 @@ impl Done {
     }
 
     /// The device refused a tile: what the processor says of it counts.
-    fn decode_again(&mut self, piece: &Piece) -> Result<(), Error> {
+    fn decode_again(&mut self, piece: &Piece, status: u32) -> Result<(), Error> {
         let counters = &self.shared.counters;
         counters.refused.fetch_add(1, Ordering::Relaxed);
         let mut raw = vec![0; piece.raw_len];
@@ -368,9 +383,11 @@ impl Done {
         let decode = |stored: &[u8]| decoder.decode_tile(stored, &mut raw);
         let decoded = piece.part.with_bytes(piece.bytes.clone(), decode);
         decoded.map_err(|error| corrupt(&error))?;
-        let disagreed = counters.disagreed.fetch_add(1, Ordering::Relaxed) + 1;
-        if disagreed >= limits::DISAGREEMENTS_MAX {
-            self.shared.decodes.store(false, Ordering::Relaxed);
+        if status != LIMIT {
+            let disagreed = counters.disagreed.fetch_add(1, Ordering::Relaxed) + 1;
+            if disagreed >= limits::DISAGREEMENTS_MAX {
+                self.shared.decodes.store(false, Ordering::Relaxed);
+            }
         }
         if self.shared.context.is_lost() {
             // It may still be in use.

@@ -178,6 +178,49 @@ fn mutated_tiles_end_as_the_processor_says() {
     rig.end();
 }
 
+/// A stream of one tile, which is so many empty stored blocks and one of the byte 7. All of it is in
+/// the bits of the first of the 32 lanes, whose first word is the tile's, and the next ones those
+/// behind the 32 first.
+fn many_blocks(count: usize) -> Vec<u8> {
+    let mut bits = vec![false; count * 19];
+    // The last block: stored, of one byte.
+    bits.extend([true, false, false]);
+    bits.extend((0..16).map(|bit| bit == 0));
+    bits.extend((0..8).map(|bit| 7 >> bit & 1 == 1));
+    let word = |bits: &[bool]| {
+        (0..32)
+            .map(|bit| u32::from(bits.get(bit) == Some(&true)) << bit)
+            .sum()
+    };
+    let lane: Vec<u32> = bits.chunks(32).map(word).collect();
+    let mut words = vec![0; 32];
+    words[0] = lane[0];
+    words.extend(&lane[1..]);
+    // A lane that has less than 32 bits left takes the next word.
+    words.push(0);
+    let tile: Vec<u8> = words.into_iter().flat_map(u32::to_le_bytes).collect();
+    let mut stream = encoded(&[7]);
+    // The header, and a table of one entry: the stored length of the last tile.
+    stream.truncate(8);
+    stream.extend((tile.len() as u32).to_le_bytes());
+    stream.extend(tile);
+    stream
+}
+
+#[test]
+fn tiles_of_more_blocks_than_the_shader_takes_do_not_count_against_it() {
+    let Some(rig) = rig() else { return };
+    let stored = many_blocks(200);
+    assert_eq!(gdeflate::decompress(&stored, 1).expect("it is good"), [7]);
+    for _ in 0..5 {
+        assert_eq!(rig.load(gdeflate(&stored), 1).expect("landed"), [7]);
+    }
+    let stats = rig.gpu.stats();
+    assert_eq!((stats.refused, stats.disagreed), (5, 0));
+    assert_eq!(rig.gpu.report().tier, Tier::Workgroup);
+    rig.end();
+}
+
 #[test]
 fn bytes_around_a_range_stay_as_they_are() {
     let Some(rig) = rig() else { return };
