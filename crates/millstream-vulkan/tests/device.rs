@@ -178,9 +178,9 @@ fn mutated_tiles_end_as_the_processor_says() {
     rig.end();
 }
 
-/// A stream of one tile, which is so many empty stored blocks and one of the byte 7. All of it is in
-/// the bits of the first of the 32 lanes, whose first word is the tile's, and the next ones those
-/// behind the 32 first.
+/// A stream of one tile, which is so many empty stored blocks and one of the byte 7. All of it is
+/// in the bits of the first of the 32 lanes, whose first word is the tile's, and the next ones
+/// those behind the 32 first.
 fn many_blocks(count: usize) -> Vec<u8> {
     let mut bits = vec![false; count * 19];
     // The last block: stored, of one byte.

@@ -325,6 +325,7 @@ pub(crate) fn ended_by_hand(task: JobTask, result: Result<usize, Error>, ran: Ra
     let (outcome, source) = match task.task {
         Task::Decode(task) => {
             let result = result.and_then(|written| exactly(written, task.raw.len));
+            let result = result.map_err(|error| task.at_block(error, None));
             (JobOutcome::Decoded(result), Some(task.source))
         }
         Task::Stream {

@@ -394,12 +394,13 @@ impl Engine {
         let (codec, memory, room) = (head.codec, head.memory, body.room);
         let has_extra = self.cols[index as usize].has(flag::EXTRA);
         let table = has_extra && self.rare(index).is_some_and(|rare| rare.table.is_some());
-        if codec != CodecId::STORED || table || memory == MemoryKind::Device {
-            return self.stage(index, codec);
-        }
-        if self.declared(index).is_some_and(|declared| declared != len) {
+        let encoded = codec != CodecId::STORED || table;
+        if !encoded && self.declared(index).is_some_and(|declared| declared != len) {
             let cause = "stored bytes have another length than the raw size declared";
             return Flow::End(Some(Error::new(ErrorKind::RawSize, cause)));
+        }
+        if encoded || memory == MemoryKind::Device {
+            return self.stage(index, codec);
         }
         if room < len {
             return too_small();

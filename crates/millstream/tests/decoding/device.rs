@@ -237,7 +237,36 @@ fn stored_blocks_of_another_length_than_declared_are_not_given_to_the_device() {
             let error = rig.failure(read.into_device(remote.clone()));
             assert_eq!(error.kind(), ErrorKind::RawSize);
             assert_eq!(remote.forms(), []);
+            // The same of all stored bytes, which are no block of a table.
+            let decode = Decode::codec(CodecId::STORED).raw_len(u64::from(raw_len));
+            let read = Read::whole(file).decode(decode).into_device(remote.clone());
+            assert_eq!(rig.failure(read).kind(), ErrorKind::RawSize);
+            assert_eq!(remote.forms(), []);
         }
+    });
+}
+
+#[test]
+fn an_error_of_a_part_names_its_block() {
+    each_backend(|rig| {
+        let raw = bytes(300_000);
+        let (blocks, stored) = table(&raw, [CodecId::STORED; 2]);
+        let file = rig.file_of("blocks", &stored);
+        let (remote, parts) = Remote::answered_later(raw.len());
+        let read = Read::whole(file).decode(Decode::table(blocks));
+        let mut ticket = rig
+            .queue
+            .submit(read.into_device(remote.clone()))
+            .expect("accepted");
+        for _ in 0..3 {
+            let part = parts.recv().expect("a part");
+            match part.range().start {
+                200_000 => part.finish(Err(Error::new(ErrorKind::DeviceLost, "by the test"))),
+                _ => part.finish(Ok(())),
+            }
+        }
+        let error = ticket.outcome().result.expect_err("it was refused");
+        assert_eq!((error.offset(), error.len()), (200_000, 100_000));
     });
 }
 
