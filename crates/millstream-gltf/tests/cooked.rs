@@ -104,7 +104,8 @@ fn block_compressed_images_have_all_levels_and_look_the_same() {
                 assert_eq!(layout.levels(), Layout::full_levels(*width.max(height)));
                 assert_eq!(layout.first_level(), 0);
                 for level in 0..layout.levels() {
-                    assert!(image.level(level).is_some());
+                    let bytes = layout.level(level).expect("of the layout").len();
+                    assert_eq!(image.level(level).map(<[u8]>::len), Some(bytes));
                 }
                 let error = mean_error(layout, image.level(0).expect("there"), rgba);
                 assert!(
@@ -174,7 +175,8 @@ fn with_less_memory_the_small_levels_come_and_the_large_do_not() {
         let first = image.layout().first_level();
         levels_missing += first;
         memory += image.memory_bytes();
-        assert!(image.level(first).is_some());
+        let bytes = image.layout().level(first).map(|range| range.len());
+        assert_eq!(image.level(first).map(<[u8]>::len), bytes);
         assert!(first == 0 || image.level(first - 1).is_none());
     }
     assert!(

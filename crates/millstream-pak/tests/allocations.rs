@@ -56,7 +56,7 @@ fn opening(entries: usize) -> (u64, u64) {
         CALLS.load(Relaxed) - before.0,
         BYTES.load(Relaxed) - before.1,
     );
-    assert!(found.is_some());
+    assert_eq!(found.map(|entry| entry.raw_bytes), Some(4));
     spent
 }
 

@@ -278,7 +278,7 @@ fn every_field_of_packed_sections_is_checked() {
         let found = verify(&bench.storage, &package, None, &mut |_| true).expect("verified");
         assert!(found.failures > 0, "{what}: verified, {wrong} wrong");
         let first = found.errors.into_iter().next().expect("the first failure");
-        assert!(first.path().is_some(), "{what}: {first}");
+        assert_eq!(first.path(), Some(package.path()), "{what}: {first}");
     }
 }
 

@@ -240,10 +240,12 @@ mod tests {
         assert_eq!(memory.into_type::<Vec<u8>>(true), Some(vec![7; 3]));
         let memory = Memory::of(Buffer::empty());
         assert_eq!(memory.kind(), MemoryKind::Buffer);
-        assert!(memory.into_type::<Buffer>(true).is_some());
+        let buffer = memory.into_type::<Buffer>(true);
+        assert_eq!(buffer.as_deref(), Some(&[][..]));
         assert_eq!(Memory::None.into_type::<()>(true), Some(()));
         assert!(Memory::None.into_type::<Buffer>(true).is_none());
         assert!(Memory::Pool.into_type::<Buffer>(false).is_none());
-        assert!(Memory::Pool.into_type::<Buffer>(true).is_some());
+        let buffer = Memory::Pool.into_type::<Buffer>(true);
+        assert_eq!(buffer.as_deref(), Some(&[][..]));
     }
 }

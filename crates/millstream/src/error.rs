@@ -439,7 +439,8 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part} is missing in: {text}");
         }
-        assert!(std::error::Error::source(&error).is_some());
+        let source = std::error::Error::source(&error).expect("the system's error");
+        assert!(source.to_string().contains("a bad sector"), "{source}");
         let io = io::Error::from(error);
         assert!(
             io.get_ref().is_some(),

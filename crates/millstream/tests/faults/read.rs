@@ -273,7 +273,7 @@ fn paths_that_are_no_files_fail_by_their_kind_and_never_block() {
             let whole = rig.submit(Read::whole(file));
             let error = failure(range);
             assert!(kinds.contains(&error.kind()), "{name} {path:?}: {error}");
-            assert!(error.path().is_some(), "{name} {path:?}: {error}");
+            assert_eq!(error.path(), Some(path.as_path()), "{name}: {error}");
             assert!(kinds.contains(&failure_kind(whole)), "{name} {path:?}");
             let opened = result(rig.storage.opened(file).expect("accepted"));
             let error = opened.expect_err("it is no file");
@@ -415,7 +415,11 @@ fn where_the_kernel_refuses_the_ring_threads_serve_with_the_same_results() {
         let child = Child::of(this_test!()).case(case).refuse_io_uring(refusal);
         or_skip!(child.run(|| {
             let error = Storage::new(options_with(Backend::Uring)).expect_err("refused");
-            assert!(error.errno().is_some(), "{case}: {error}");
+            let errno = match refusal {
+                Refusal::NotPermitted => libc::EPERM,
+                Refusal::NoSuchCall => libc::ENOSYS,
+            };
+            assert_eq!(error.errno(), Some(errno), "{case}: {error}");
             let rig = Rig::new("auto", StorageOptions::default());
             assert_eq!(rig.storage.device_kind(), DeviceKind::Threads, "{case}");
             let reason = rig.storage.device_reason();
