@@ -227,7 +227,7 @@ mod tests {
 
     #[test]
     fn every_goal_is_of_a_workload_that_exists() {
-        assert_eq!(GOALS.goals.values().flatten().count(), 81);
+        assert_eq!(GOALS.goals.values().flatten().count(), 88);
         for (workload, goals) in &GOALS.goals {
             assert!(crate::Workload::from_name(workload).is_some(), "{workload}");
             for goal in goals {
