@@ -7,8 +7,8 @@
 //!
 //! The pages are not touched here, so a region costs address space until it is used. They are
 //! not inherited by `fork` (`MADV_DONTFORK`): a child must not turn pages that a device is writing
-//! into copy-on-write ones. An application's own memory (see [`RegionAllocator`]) is left as it is
-//! given.
+//! into copy-on-write ones. An application's own memory (see [`RegionAllocator`]) gets no advice,
+//! but large buffers of it may be touched ahead of reads.
 //!
 //! # Safety
 //! A `Region` owns its bytes from `new` to its drop, and they are initialised (zero pages of the
