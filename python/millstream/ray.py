@@ -8,9 +8,10 @@ source under the same absolute path; bytes that are in no file travel with the t
 has the bytes that `millstream.pack` writes on one machine.
 """
 
+import contextlib
 import importlib
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from ._errors import MillstreamError
@@ -46,7 +47,8 @@ def pack(
     A task encodes blocks of `task_bytes` on one core; `tasks_in_flight` bounds the tasks and
     results that exist at a time (by default twice the cores of the cluster). The task of a worker
     that dies is run again, at most `max_retries` times; then Ray's exception is raised. A file
-    that changed since it was planned raises `Changed`. After an exception nothing is left behind.
+    that changed since it was planned raises `Changed`. After an exception there is no package; tasks
+    that wait are canceled, and those that run come to their end.
     """
     ray: Any = importlib.import_module("ray")
     plan = PackPlan(
@@ -65,7 +67,9 @@ def pack(
     # A task that raises would raise again; only tasks of workers that died are run again.
     encode = ray.remote(num_cpus=1, max_retries=max_retries, retry_exceptions=False)(_encode)
     cluster = _Cluster(ray, encode)
-    return plan.write(cluster.encoded(plan, task_bytes, max(tasks_in_flight, 1), progress), out)
+    encoded = cluster.encoded(plan, task_bytes, max(tasks_in_flight, 1), progress)
+    with contextlib.closing(encoded):
+        return plan.write(encoded, out)
 
 
 def _encode(task: bytes) -> bytes:
@@ -85,7 +89,7 @@ class _Cluster:
         task_bytes: int,
         tasks_in_flight: int,
         progress: Callable[[int], object] | None,
-    ) -> Iterator[bytes]:
+    ) -> Generator[bytes, None, None]:
         ranges = iter(plan.ranges(task_bytes))
         pending: deque[tuple[int, Any]] = deque()
         done = 0
@@ -96,15 +100,17 @@ class _Cluster:
                     pending.append((plan.raw_bytes(*blocks), task))
                 if not pending:
                     return
-                raw_bytes, task = pending.popleft()
+                raw_bytes, task = pending[0]
                 encoded = self._result(task)
+                pending.popleft()
                 done += raw_bytes
                 if progress is not None:
                     progress(done)
                 yield encoded
         finally:
             for _raw_bytes, task in pending:
-                self._ray.cancel(task)
+                with contextlib.suppress(Exception):
+                    self._ray.cancel(task)
 
     def _result(self, task: Any) -> bytes:
         try:

@@ -245,7 +245,9 @@ impl PackPlan {
 
     /// Writes the package of all blocks: `encoded` yields what `encode_task` returned for the
     /// plan's ranges, in their order. The package appears under its name when it is whole and on
-    /// disk; what `encoded` raises ends the packing, and nothing is left behind.
+    /// disk; what `encoded` raises ends the packing, and nothing is left behind. Results that are
+    /// damaged, or of another plan, are refused; that a worker hashed other bytes than it encoded
+    /// is found by `Package.verify`.
     fn write(
         &self,
         py: Python<'_>,
@@ -270,7 +272,7 @@ impl PackPlan {
 }
 
 /// Encodes the blocks of a task of `PackPlan.task`, on one core, and returns them for
-/// `PackPlan.write`. A file that changed since it was planned raises Corrupt.
+/// `PackPlan.write`. A file that changed since it was planned raises Changed.
 #[pyfunction]
 pub(crate) fn encode_task<'py>(py: Python<'py>, task: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
     let encoded = py

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use millstream::{
     Decode, ErrorKind, FileId, FileOp, FileOptions, Priority, Read, Refused, Request,
@@ -22,24 +22,29 @@ use crate::wait;
 
 /// How often a full queue is asked for room.
 const FULL_QUEUE_SLEEP: Duration = Duration::from_micros(200);
+/// How long all room of a full queue may be held by batches that nobody submits.
+const UNSERVED_MAX: Duration = Duration::from_secs(1);
 
-/// Adds a request to a batch. While the queue is full it waits detached, and notices Ctrl-C; where
-/// waiting would never end it raises QueueFull.
+/// Adds a request to a batch. While the queue is full it waits detached, and notices Ctrl-C. It
+/// raises QueueFull once nothing was under way for a second: batches that other threads will submit
+/// are no reason, those of this thread would never be.
 pub(crate) fn add<R: Request>(
     py: Python<'_>,
     batch: &mut millstream::Batch,
     queue: &millstream::Queue,
     mut request: R,
 ) -> PyResult<EngineTicket<R::Output>> {
+    let mut served = Instant::now();
     loop {
-        // Before: what completes in between leaves room behind.
-        let served = queue.is_served();
         match batch.try_add(request) {
             Ok(ticket) => return Ok(ticket),
-            Err(refused) if is_full(&refused) && (served || queue.is_served()) => {
+            Err(refused) if is_full(&refused) && served.elapsed() < UNSERVED_MAX => {
                 request = refused.request;
             }
             Err(refused) => return Err(errors::engine(py, &refused.error)),
+        }
+        if queue.is_served() {
+            served = Instant::now();
         }
         py.detach(|| std::thread::sleep(FULL_QUEUE_SLEEP));
         py.check_signals()?;
@@ -176,8 +181,9 @@ impl Target<'_> {
                 .map(|ticket| Pending::Into(ticket, into.clone().unbind())),
             _ => add(py, self.batch, self.queue, request).map(Pending::Own),
         };
-        self.done_with(py, &source)?;
-        added.map(Ticket::new)
+        let closed = self.done_with(py, &source);
+        let ticket = Ticket::new(added?);
+        closed.map(|()| ticket)
     }
 
     fn write(
@@ -200,8 +206,9 @@ impl Target<'_> {
             None => Write::append(source.id, lent),
         };
         let added = add(py, self.batch, self.queue, write_with(request, common));
-        self.done_with(py, &source)?;
-        added.map(|ticket| Ticket::new(Pending::Written(ticket)))
+        let closed = self.done_with(py, &source);
+        let ticket = Ticket::new(Pending::Written(added?));
+        closed.map(|()| ticket)
     }
 }
 

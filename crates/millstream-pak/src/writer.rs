@@ -90,7 +90,8 @@ pub struct PackOptions<'a> {
     /// entries that are read in ranges.
     pub block_bytes: Option<u32>,
     /// Entries shorter than this share blocks, which are read and decoded whole: at most 32 KiB,
-    /// which `None` stands for. 0 suits entries that are read one at a time, at random.
+    /// which `None` stands for. 0 suits entries that are read one at a time, at random; only shared
+    /// blocks use dictionaries.
     pub share_below: Option<u32>,
     /// Dictionaries for short entries.
     pub dictionaries: Dictionaries<'a>,

@@ -236,8 +236,8 @@ impl Queue {
         self.shared().live()
     }
 
-    /// Whether waiting for room in a full queue can end: not all of its entries are in batches that
-    /// were not submitted.
+    /// Whether there are entries that were submitted and have not completed. Of a full queue
+    /// without any, all room is held by batches: waiting ends only if another thread submits one.
     #[must_use]
     pub fn is_served(&self) -> bool {
         self.shared().is_served()

@@ -166,25 +166,28 @@ impl<'a> PackPlan<'a> {
     ) -> Result<PackReport> {
         let mut encoded = encoded.into_iter();
         let mut blocks = Vec::new().into_iter();
-        let next = |nth: usize| loop {
-            if let Some(done) = blocks.next() {
-                return Ok(done);
+        let mut next = |nth: usize| -> Result<Option<Done<'static>>> {
+            loop {
+                if let Some(done) = blocks.next() {
+                    return Ok(Some(done));
+                }
+                match encoded.next() {
+                    Some(encoded) => blocks = self.check(nth, &encoded)?.into_iter(),
+                    None => return Ok(None),
+                }
             }
-            let early = || Error::new(ErrorKind::Stopped, "there are more blocks than were given");
-            blocks = self
-                .check(nth, &encoded.next().ok_or_else(early)?)?
-                .into_iter();
         };
+        let early = || Error::new(ErrorKind::Stopped, "there are more blocks than were given");
         let dictionary = self.dictionary.as_ref().map(|made| &made.bytes[..]);
         let written = FreeBuffers::default();
         item::replace(path.as_ref(), |file| {
-            let place = (file, self.plan.raw_bytes);
-            write_units(
-                &self.plan,
-                &self.options,
-                (place, dictionary),
-                (next, &written),
-            )
+            let how = ((file, self.plan.raw_bytes), dictionary);
+            let needed = |nth| next(nth)?.ok_or_else(early);
+            let report = write_units(&self.plan, &self.options, how, (needed, &written))?;
+            match next(self.plan.units.len())? {
+                Some(_) => Err(corrupt("more results than the plan has blocks for")),
+                None => Ok(report),
+            }
         })
     }
 
