@@ -24,7 +24,7 @@ use crate::case::{Contender, Work};
 use crate::clock::Moment;
 use crate::cold;
 use crate::corpus::{Form, word_sum};
-use crate::error::{Result, ensure};
+use crate::error::{Context, Result, ensure};
 use crate::limits;
 use crate::memory::Destination;
 use crate::read::rings;
@@ -43,6 +43,10 @@ const CPU: Metric = Metric::lower("cpu", "ms/100MB");
 const CPU_REQUEST: Metric = Metric::lower("cpu", "us/request");
 /// The peak of resident memory, less the largest tensor.
 const BEYOND: Metric = Metric::lower("beyond-largest", "MiB");
+
+/// Requests of a batch, and bytes of each.
+const BATCH: usize = 1000;
+const REQUEST_BYTES: usize = 64;
 
 /// Who loads a model; the names are those of `worker.py`.
 const LOADERS: [&str; 5] = [
@@ -148,11 +152,13 @@ fn requests(session: &mut Session<'_>, python: &Rc<Python>) -> Result<()> {
     };
     let file = session.corpus.big(limits::BIG_BYTES, Form::Stored)?;
     let path = file.path;
+    let expected = digest(batch_of(&std::fs::read(&path).on("read", &path)?));
     let arguments = json!({ "path": path, "batches": session.size(200, 5) });
     for name in ["millstream", "pread"] {
         case.push(contender(name, "requests", python, &arguments));
     }
     case.prepare(move || cold::warm_path(&path));
+    case.check(0, move |_, work| check(work, expected));
     case.figures(|span, work| {
         let count = work.requests as f64;
         vec![
@@ -161,6 +167,14 @@ fn requests(session: &mut Session<'_>, python: &Rc<Python>) -> Result<()> {
         ]
     });
     session.run(case, &mut Destination::new(0)?).map(drop)
+}
+
+/// What a batch of `worker.py` reads of a file.
+fn batch_of(file: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let starts = (0..file.len() - REQUEST_BYTES).step_by(file.len() / BATCH);
+    starts
+        .take(BATCH)
+        .map(|start| &file[start..start + REQUEST_BYTES])
 }
 
 /// A contender of `worker.py`.

@@ -26,7 +26,7 @@ impl Python {
     /// The program does not start, or lacks the package.
     pub(super) fn find(program: OsString) -> Result<Python> {
         let mut command = Command::new(&program);
-        command.args(["-c", "import millstream"]);
+        command.args(["-c", "import millstream, numpy"]);
         let output = command.stdin(Stdio::null()).output();
         let output = output.on("start", program.as_ref())?;
         if output.status.success() {
@@ -85,6 +85,9 @@ impl Worker {
         let input = input.ok_or_else(|| Error::new("a process without input"))?;
         input.write_all(b"run\n").what("the worker")?;
         let answer = self.answer()?;
+        // It ends before the next contender begins.
+        drop(self.process.stdin.take());
+        self.process.wait().what("the worker")?;
         let (wall, cpu) = (answer.wall, answer.cpu);
         Ok(Work {
             bytes: answer.bytes,
