@@ -22,12 +22,12 @@ use crate::wait;
 
 /// How often a full queue is asked for room.
 const FULL_QUEUE_SLEEP: Duration = Duration::from_micros(200);
-/// How long all room of a full queue may be held by batches that nobody submits.
+/// How long a full queue may have no submitted request before adding to it fails.
 const UNSERVED_MAX: Duration = Duration::from_secs(1);
 
-/// Adds a request to a batch. While the queue is full it waits detached, and notices Ctrl-C. It
-/// raises QueueFull once nothing was under way for a second: batches that other threads will submit
-/// are no reason, those of this thread would never be.
+/// Adds a request to a batch. While the queue is full it waits detached, and notices Ctrl-C. Raises
+/// QueueFull if no request was submitted for a second: all room is then held by open batches, which
+/// may be this thread's own.
 pub(crate) fn add<R: Request>(
     py: Python<'_>,
     batch: &mut millstream::Batch,

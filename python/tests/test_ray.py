@@ -116,6 +116,40 @@ def test_bytes_that_are_in_no_file_travel_with_the_tasks(ray: Any, tmp_path: Pat
         assert {name: bytes(package.read(name)) for name in package.names()} == items
 
 
+class _Interrupted:
+    """A Ray that is interrupted while it waits for its second task."""
+
+    class exceptions:
+        RayTaskError = LookupError
+
+    def __init__(self) -> None:
+        self.tasks: list[bytes] = []
+        self.canceled: list[int] = []
+
+    def remote(self, task: bytes) -> int:
+        self.tasks.append(task)
+        return len(self.tasks) - 1
+
+    def get(self, task: int) -> bytes:
+        if task == 1:
+            raise KeyboardInterrupt
+        return millstream.encode_task(self.tasks[task])
+
+    def cancel(self, task: int) -> None:
+        self.canceled.append(task)
+        raise RuntimeError("it has ended")
+
+
+def test_an_interruption_cancels_all_tasks_that_have_not_ended(tmp_path: Path) -> None:
+    fake = _Interrupted()
+    plan = millstream.PackPlan({str(nth): os.urandom(300_000) for nth in range(8)})
+    encoded = millstream.ray._Cluster(fake, fake).encoded(plan, 1 << 18, 4, None)
+    with pytest.raises(KeyboardInterrupt):
+        plan.write(encoded, tmp_path / "out.mpak")
+    assert len(fake.tasks) == 5 and fake.canceled == [1, 2, 3, 4]
+    assert os.listdir(tmp_path) == []
+
+
 def _encoders() -> list[int]:
     """The processes that encode for Ray."""
     found = []

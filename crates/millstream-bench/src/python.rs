@@ -48,7 +48,7 @@ const BEYOND: Metric = Metric::lower("beyond-largest", "MiB");
 const BATCH: usize = 1000;
 const REQUEST_BYTES: usize = 64;
 
-/// Who loads a model; the names are those of `worker.py`.
+/// Contenders that load a model, as `worker.py` names them.
 const LOADERS: [&str; 5] = [
     "millstream",
     "safetensors",
@@ -56,7 +56,7 @@ const LOADERS: [&str; 5] = [
     "fastsafetensors",
     "runai-model-streamer",
 ];
-/// Who reads records.
+/// Contenders that read records.
 const READERS: [&str; 6] = [
     "millstream",
     "millstream-dataset",

@@ -14,7 +14,7 @@ use crate::rows::Metric;
 
 const SCRIPT: &str = include_str!("worker.py");
 /// Resident memory at the peak of a run, less what was resident before.
-pub(super) const PEAK: Metric = Metric::lower("peak", "MiB");
+const PEAK: Metric = Metric::lower("peak", "MiB");
 
 /// An interpreter that has the package.
 pub(super) struct Python {

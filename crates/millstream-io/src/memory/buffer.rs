@@ -179,7 +179,7 @@ impl Buffer {
     }
 
     /// Has memory that was never used touched by a thread of the pool, ahead of a device that will
-    /// fill it from its start on. Returns at once.
+    /// fill it from its start on. Does not wait for it; the first call starts the thread.
     pub fn touch_ahead(&self) {
         if let Home::Own {
             spare,

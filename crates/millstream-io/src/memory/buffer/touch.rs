@@ -2,7 +2,8 @@
 //!
 //! The first touch of a page costs more than reading its bytes. Direct reads touch their pages
 //! while they are submitted, one after the other on one thread: at 2 GB/s into small pages that was
-//! all it did, and the disk waited (4 GiB cold: 1177 MB/s; with this thread 1611 and 1657).
+//! all it did, and the disk waited (4 GiB cold: 0.87 of a bare ring; with this thread 0.85 to
+//! 1.03).
 //!
 //! The thread holds a region only while it touches a piece of it: nothing is unmapped under it, and
 //! nothing that was dropped stays for longer. It has ended when the pool is gone. Touching changes
