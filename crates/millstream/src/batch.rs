@@ -125,8 +125,8 @@ impl Queue {
     /// # Errors
     /// `QueueFull`, `TooManyTickets`, `Closed`.
     #[inline]
-    pub fn submit<R: Request>(&self, request: R) -> Result<Ticket<R::Output>, Error> {
-        let id = self.put(request.into_parts(), Delivery::Ticket, true)?;
+    pub fn submit<R: Request>(&self, mut request: R) -> Result<Ticket<R::Output>, Error> {
+        let id = self.put(request.parts_mut(), Delivery::Ticket, true)?;
         Ok(Ticket::new(self.shared().pool.ticket(id)))
     }
 
@@ -146,8 +146,8 @@ impl Queue {
     ///
     /// # Errors
     /// As [`Queue::submit`].
-    pub fn post<R: Request>(&self, request: R) -> Result<(), Error> {
-        self.put(request.into_parts(), Delivery::Posted, true)
+    pub fn post<R: Request>(&self, mut request: R) -> Result<(), Error> {
+        self.put(request.parts_mut(), Delivery::Posted, true)
             .map(drop)
     }
 
@@ -156,32 +156,30 @@ impl Queue {
     ///
     /// # Errors
     /// As [`Queue::submit`].
-    pub fn detach<R: Request>(&self, request: R) -> Result<(), Error> {
-        let parts = request.into_parts();
-        self.put(parts, Delivery::Detached, true).map(drop)
+    pub fn detach<R: Request>(&self, mut request: R) -> Result<(), Error> {
+        self.put(request.parts_mut(), Delivery::Detached, true)
+            .map(drop)
     }
 
     /// Submits a request of the storage's own.
-    pub(crate) fn submit_parts<T: 'static>(&self, parts: Parts) -> Result<Ticket<T>, Error> {
-        let id = self.put(parts, Delivery::Ticket, false)?;
+    pub(crate) fn submit_parts<T: 'static>(&self, mut parts: Parts) -> Result<Ticket<T>, Error> {
+        let id = self.put(&mut parts, Delivery::Ticket, false)?;
         Ok(Ticket::new(self.shared().pool.ticket(id)))
     }
 
-    fn put(&self, parts: Parts, mode: Delivery, block: bool) -> Result<Id, Error> {
+    fn put(&self, parts: &mut Parts, mode: Delivery, block: bool) -> Result<Id, Error> {
         let shared = self.shared();
-        let charge = charge_of(shared, &parts);
+        let charge = charge_of(shared, parts);
         take_room(shared, charge, 1, block)?;
-        let (default, group) = (shared.options.priority, parts.group.clone());
+        let default = shared.options.priority;
         let priority = parts.priority.unwrap_or(default);
-        let mut parts = Some(parts);
         let submitted = shared.submit_one(|pool, cache| {
             if !pool.secure(cache, 1) {
                 return None;
             }
-            if let Some(group) = &group {
+            if let Some(group) = &parts.group {
                 group.add();
             }
-            let parts = parts.take()?;
             Some((pool.fill(cache, parts, mode, default, charge), priority))
         });
         if submitted.is_err() {
@@ -301,6 +299,7 @@ impl std::fmt::Debug for Queue {
 }
 
 /// Destination bytes of a request, as far as they are known when it is accepted.
+#[inline(always)]
 fn charge_of(queue: &QueueShared, parts: &Parts) -> u64 {
     match (parts.raw_len, parts.len) {
         (u64::MAX, u64::MAX) => 0,
@@ -428,7 +427,7 @@ impl Batch {
     #[inline(always)]
     fn put<R: Request>(
         &mut self,
-        request: R,
+        mut request: R,
         mode: Delivery,
         block: bool,
     ) -> Result<Id, Refused<R>> {
@@ -436,7 +435,7 @@ impl Batch {
         if let Err(error) = self.secure(charge, block) {
             return Err(Refused { error, request });
         }
-        let parts = request.into_parts();
+        let parts = request.parts_mut();
         if let Some(group) = &parts.group {
             group.add();
         }

@@ -153,6 +153,11 @@ impl QueueState {
         }
     }
 
+    /// Whether it is paused or has a bandwidth.
+    pub(crate) fn is_limited(&self) -> bool {
+        self.paused || self.bucket.is_some()
+    }
+
     /// When its bandwidth lets it move bytes again, if not now.
     #[inline]
     pub(crate) fn held_until(&self, now_ns: u64) -> Option<u64> {
@@ -285,6 +290,8 @@ pub(crate) struct Queues {
     guard: Guard,
     /// The queue of each priority that was served last.
     served: [u32; PRIORITIES],
+    /// Whether any queue is paused or has a bandwidth.
+    limited: bool,
 }
 
 impl Queues {
@@ -296,6 +303,19 @@ impl Queues {
         });
         shared.index.store(index as u32, Ordering::Relaxed);
         self.states[index] = Some(Box::new(QueueState::new(shared)));
+        self.note_limits();
+    }
+
+    /// A queue was paused, resumed, or given another bandwidth.
+    pub(crate) fn note_limits(&mut self) {
+        let mut states = self.states.iter().flatten();
+        self.limited = states.any(|state| state.is_limited());
+    }
+
+    /// Whether any queue is paused or has a bandwidth.
+    #[inline]
+    pub(crate) fn are_limited(&self) -> bool {
+        self.limited
     }
 
     #[inline]

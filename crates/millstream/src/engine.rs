@@ -286,6 +286,7 @@ impl Engine {
         }
     }
 
+    #[inline(always)]
     fn scheduler_of(&mut self, index: u32) -> &mut Scheduler {
         match self.cols[index as usize].verb {
             Verb::Memory => &mut self.memory_scheduler,
@@ -293,28 +294,34 @@ impl Engine {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn schedule(&mut self, index: u32) {
         let deadline_ns = self.deadline_ns(index);
-        let col = &self.cols[index as usize];
-        let (priority, arrival, verb, issued) = (col.priority, col.arrival, col.verb, col.issued);
-        let position = match verb {
-            Verb::Memory => None,
-            _ if !self.files.have_positions() => None,
-            _ => {
-                let body = self.side.peek(index);
-                let file = self.files.peek(body.file);
-                file.and_then(|file| file.position(body.offset + issued))
-            }
+        let position = match self.files.have_positions() {
+            true => self.position(index),
+            false => None,
         };
+        let col = &self.cols[index as usize];
         let order = Order {
-            priority,
+            priority: col.priority,
             deadline_ns,
-            arrival,
+            arrival: col.arrival,
             position,
         };
         let now_ns = self.now_ns;
         self.scheduler_of(index).add(index, order, now_ns);
+    }
+
+    /// Where the next block of a request is, on a rotating disk.
+    #[cold]
+    fn position(&self, index: u32) -> Option<u64> {
+        let col = &self.cols[index as usize];
+        let body = self.side.peek(index);
+        let file = self.files.peek(body.file)?;
+        match col.verb {
+            Verb::Memory => None,
+            _ => file.position(body.offset + col.issued),
+        }
     }
 
     #[inline(always)]
@@ -349,7 +356,7 @@ impl Engine {
         if before != self.rate.in_flight {
             self.jobs.in_flight.store(out as u64, Ordering::Relaxed);
         }
-        let waits = self.scheduler.waiting() as usize + self.files.opening() > 0;
+        let waits = self.scheduler.has_waiting() || self.files.opening() > 0;
         let waited = std::mem::replace(&mut self.rate.waited, waits);
         if before {
             counters.device_busy_ns.add(spent);

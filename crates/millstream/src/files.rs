@@ -439,14 +439,19 @@ impl Files {
     }
 
     /// An operation begins; its mount, if that can hang.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn operation_began(&mut self, index: u32) -> u64 {
         let file = self.at(index);
         file.operations += 1;
-        if !file.can_hang() {
-            return 0;
+        match file.can_hang() {
+            true => self.began_on_mount(index),
+            false => 0,
         }
-        let mount = file.mount();
+    }
+
+    #[cold]
+    fn began_on_mount(&mut self, index: u32) -> u64 {
+        let mount = self.at(index).mount();
         self.slow.entry(mount).or_default().operations += 1;
         mount
     }

@@ -30,8 +30,14 @@ impl Priority {
     ];
 
     /// The priority of a number below [`PRIORITIES`].
+    #[inline(always)]
     pub(crate) fn from_index(index: usize) -> Priority {
-        Priority::ALL[index]
+        match index & 3 {
+            0 => Priority::Low,
+            1 => Priority::Normal,
+            2 => Priority::High,
+            _ => Priority::Realtime,
+        }
     }
 }
 
@@ -50,9 +56,20 @@ impl Priorities {
     }
 
     #[inline]
+    pub(crate) fn insert(&mut self, priority: Priority) {
+        self.0 |= 1 << priority as u8;
+    }
+
+    #[inline]
+    pub(crate) fn remove(&mut self, priority: Priority) {
+        self.0 &= !(1 << priority as u8);
+    }
+
     pub(crate) fn set(&mut self, priority: Priority, is_in: bool) {
-        let bit = 1 << priority as u8;
-        self.0 = self.0 & !bit | u8::from(is_in) << priority as u8;
+        match is_in {
+            true => self.insert(priority),
+            false => self.remove(priority),
+        }
     }
 
     #[inline]

@@ -49,10 +49,19 @@ pub(crate) enum Verb {
 }
 
 impl Verb {
+    /// The verb of a number below 8.
+    #[inline(always)]
     pub(crate) fn from_index(index: u8) -> Verb {
-        use Verb::*;
-        const ALL: [Verb; 8] = [Read, Memory, Write, Append, Sync, Names, Prefetch, Info];
-        ALL[usize::from(index)]
+        match index & 7 {
+            0 => Verb::Read,
+            1 => Verb::Memory,
+            2 => Verb::Write,
+            3 => Verb::Append,
+            4 => Verb::Sync,
+            5 => Verb::Names,
+            6 => Verb::Prefetch,
+            _ => Verb::Info,
+        }
     }
 
     pub(crate) fn writes(self) -> bool {
@@ -186,6 +195,7 @@ impl Parts {
         self.rare.get_or_insert_default()
     }
 
+    #[inline(always)]
     pub(crate) fn memory_kind(&self) -> MemoryKind {
         match self.borrowed {
             true => MemoryKind::Borrowed,
@@ -202,7 +212,7 @@ impl Parts {
 mod sealed {
     pub trait Sealed {
         fn parts(&self) -> &super::Parts;
-        fn into_parts(self) -> super::Parts;
+        fn parts_mut(&mut self) -> &mut super::Parts;
     }
 }
 
@@ -479,8 +489,8 @@ macro_rules! request {
             }
 
             #[inline(always)]
-            fn into_parts(self) -> Parts {
-                self.0
+            fn parts_mut(&mut self) -> &mut Parts {
+                &mut self.0
             }
         }
 

@@ -64,6 +64,8 @@ const UNLINKED: Link = Link {
 struct Level {
     first: u32,
     last: u32,
+    /// The arrival of `last`.
+    last_arrival: u64,
     deadlines: Heap,
     elevator: BTreeMap<(u64, u64), u32>,
     /// The elevator was served last (it takes turns with the arrivals).
@@ -77,9 +79,8 @@ pub(crate) struct Scheduler {
     links: Vec<Link>,
     /// Keys in the elevator of requests on rotating disks.
     positions: BTreeMap<u32, (u64, u64)>,
-    waiting: u32,
-    /// Of these, by priority.
-    waiting_by: [u32; PRIORITIES],
+    /// Requests that wait to be served, by priority.
+    waiting: [u32; PRIORITIES],
     /// Those of which any wait.
     waits: Priorities,
     in_flight: [u64; PRIORITIES],
@@ -101,6 +102,7 @@ impl Scheduler {
             levels: std::array::from_fn(|_| Level {
                 first: NIL,
                 last: NIL,
+                last_arrival: 0,
                 deadlines: Heap::default(),
                 elevator: BTreeMap::new(),
                 elevator_served: false,
@@ -108,8 +110,7 @@ impl Scheduler {
             guard: Guard::default(),
             links: Vec::new(),
             positions: BTreeMap::new(),
-            waiting: 0,
-            waiting_by: [0; PRIORITIES],
+            waiting: [0; PRIORITIES],
             waits: Priorities::default(),
             in_flight: [0; PRIORITIES],
             flies: Priorities::default(),
@@ -123,10 +124,10 @@ impl Scheduler {
         }
     }
 
-    /// Requests that wait to be served.
+    /// Whether any request waits to be served.
     #[inline]
-    pub(crate) fn waiting(&self) -> u32 {
-        self.waiting
+    pub(crate) fn has_waiting(&self) -> bool {
+        !self.waits.is_empty()
     }
 
     /// Whether requests on rotating disks wait.
@@ -139,7 +140,7 @@ impl Scheduler {
     }
 
     /// Adds a request.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn add(&mut self, key: u32, order: Order, now_ns: u64) {
         let Order {
             priority,
@@ -154,14 +155,14 @@ impl Scheduler {
         let place = self.links[key as usize].place;
         assert!(place == Place::Nowhere, "a request waits once");
         self.note_realtime(priority, now_ns);
-        self.waiting += 1;
-        self.waiting_by[priority as usize] += 1;
-        self.waits.set(priority, true);
+        self.waiting[priority as usize] += 1;
+        self.waits.insert(priority);
         let level = &mut self.levels[priority as usize];
-        let late = level.last != NIL && self.links[level.last as usize].arrival > arrival;
+        let late = level.last != NIL && level.last_arrival > arrival;
         let place = match (deadline_ns, position) {
             (NO_DEADLINE, None) if !late => {
                 let last = std::mem::replace(&mut level.last, key);
+                level.last_arrival = arrival;
                 match last {
                     NIL => level.first = key,
                     last => self.links[last as usize].next = key,
@@ -194,11 +195,13 @@ impl Scheduler {
     /// Removes a request; whether it was waiting.
     #[inline]
     pub(crate) fn remove(&mut self, key: u32) -> bool {
-        let Some(link) = self.links.get(key as usize).copied() else {
+        let Some(link) = self.links.get_mut(key as usize) else {
             return false;
         };
-        let level = &mut self.levels[link.priority as usize];
-        match link.place {
+        let place = std::mem::replace(&mut link.place, Place::Nowhere);
+        let (next, previous, priority) = (link.next, link.previous, link.priority);
+        let level = &mut self.levels[priority as usize];
+        match place {
             Place::Nowhere => return false,
             Place::Deadlines => {
                 let removed = level.deadlines.remove(key);
@@ -214,21 +217,25 @@ impl Scheduler {
                 );
             }
             Place::Arrivals => {
-                match link.next {
-                    NIL => level.last = link.previous,
-                    next => self.links[next as usize].previous = link.previous,
+                match (next, previous) {
+                    (NIL, NIL) => level.last = NIL,
+                    (NIL, _) => {
+                        level.last = previous;
+                        level.last_arrival = self.links[previous as usize].arrival;
+                    }
+                    _ => self.links[next as usize].previous = previous,
                 }
-                match link.previous {
-                    NIL => level.first = link.next,
-                    previous => self.links[previous as usize].next = link.next,
+                match previous {
+                    NIL => level.first = next,
+                    previous => self.links[previous as usize].next = next,
                 }
             }
         }
-        let waiting = &mut self.waiting_by[link.priority as usize];
+        let waiting = &mut self.waiting[priority as usize];
         *waiting -= 1;
-        self.waits.set(link.priority, *waiting > 0);
-        self.waiting -= 1;
-        self.links[key as usize].place = Place::Nowhere;
+        if *waiting == 0 {
+            self.waits.remove(priority);
+        }
         true
     }
 
@@ -284,7 +291,7 @@ impl Scheduler {
     }
 
     /// Whether the bounds let a priority have another block in flight.
-    #[inline]
+    #[inline(always)]
     fn is_open(&self, priority: Priority, now_ns: u64, bytes_per_second: u64) -> bool {
         if priority == Priority::Realtime {
             return true;
@@ -305,7 +312,7 @@ impl Scheduler {
 
     /// The request to be served next, if one may be. `skip` says of a priority that it cannot be
     /// served now.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn pick(
         &mut self,
         now_ns: u64,
@@ -320,12 +327,18 @@ impl Scheduler {
     }
 
     /// The first request of a priority that has any.
-    #[inline]
+    #[inline(always)]
     fn front(&mut self, priority: Priority) -> u32 {
         let level = &self.levels[priority as usize];
-        if level.first != NIL && level.deadlines.is_empty() && level.elevator.is_empty() {
-            return level.first;
+        match level.first != NIL && level.deadlines.is_empty() && level.elevator.is_empty() {
+            true => level.first,
+            false => self.front_of_orders(priority),
         }
+    }
+
+    /// The first of a priority with requests in several orders.
+    fn front_of_orders(&mut self, priority: Priority) -> u32 {
+        let level = &self.levels[priority as usize];
         let listed = match level.first {
             NIL => None,
             first => Some((NO_DEADLINE, self.links[first as usize].arrival, first)),
@@ -357,11 +370,11 @@ impl Scheduler {
     }
 
     /// A block of a request goes to the device.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn issued(&mut self, key: u32, priority: Priority, bytes: u64, now_ns: u64) {
         self.note_realtime(priority, now_ns);
         self.in_flight[priority as usize] += bytes;
-        self.flies.set(priority, true);
+        self.flies.insert(priority);
         if priority != Priority::Realtime {
             self.bulk_bytes += bytes;
         }
@@ -383,11 +396,13 @@ impl Scheduler {
         let account = &mut self.in_flight[priority as usize];
         assert!(*account >= bytes, "what comes back was issued");
         *account -= bytes;
-        self.flies.set(priority, *account > 0);
+        if *account == 0 {
+            self.flies.remove(priority);
+        }
         if priority != Priority::Realtime {
             self.bulk_bytes -= bytes;
         }
-        if self.swept && self.waiting == 0 && self.in_flight_bytes() == 0 {
+        if self.swept && self.waits.is_empty() && self.in_flight_bytes() == 0 {
             self.swept = false;
         }
     }

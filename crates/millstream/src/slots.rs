@@ -35,7 +35,7 @@ use crate::group::Group;
 use crate::ids::{FileId, Id, StorageNumber};
 use crate::limits::{SLOT_CHUNK, SLOTS_MAX};
 use crate::priority::Priority;
-use crate::request::{Rare, Verb};
+use crate::request::{Parts, Rare, Verb};
 use crate::sync::{AtomicU64, Mutex, Ordering, SharedCell, fence, lock};
 
 const CHUNK: u32 = SLOT_CHUNK;
@@ -100,7 +100,7 @@ impl Head {
             usual: word & USUAL != 0,
             rare: word & RARE != 0,
             verb: Verb::from_index((word >> 8 & 7) as u8),
-            memory: MemoryKind::from_index((word >> 12 & 15) as u8),
+            memory: MemoryKind::from_index((word >> 12 & 7) as u8),
             codec: CodecId((word >> 16 & 255) as u8),
             priority: Priority::from_index((word >> 24 & 3) as usize),
         }
@@ -150,6 +150,32 @@ struct Cold {
     rare: SharedCell<Option<Box<Rare>>>,
     /// With the generation of the request that it is for.
     waker: Mutex<Option<(u32, Waker)>>,
+}
+
+impl Cold {
+    /// Takes out of `parts` what a slot keeps in its cold half.
+    ///
+    /// # Safety
+    /// The slot is the caller's alone.
+    unsafe fn fill(&self, parts: &mut Parts, has_usual: bool, charged: u64) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            if parts.memory_kind().is_in_slot() {
+                *self.memory.get() = std::mem::take(&mut parts.memory);
+            }
+            if has_usual {
+                *self.usual.get() = Usual {
+                    group: parts.group.take(),
+                    deadline: parts.deadline,
+                    raw_len: parts.raw_len,
+                    charged,
+                };
+            }
+            if parts.rare.is_some() {
+                *self.rare.get() = parts.rare.take();
+            }
+        }
+    }
 }
 
 /// All slots of a storage. The hot halves and tags are one zeroed reservation, of which only what
@@ -355,7 +381,7 @@ unsafe fn read_outcome(table: &Table, index: u32, word: u64) -> SlotOutcome {
     // SAFETY: the caller owns the slot.
     let body = unsafe { &*table.hot(index).body.get() };
     let failed = word >> 24 & 255 != 0;
-    let kind = MemoryKind::from_index((word >> 12 & 15) as u8);
+    let kind = MemoryKind::from_index((word >> 12 & 7) as u8);
     let memory = match kind {
         MemoryKind::Pool => Memory::Pool,
         MemoryKind::None | MemoryKind::Borrowed => Memory::None,
@@ -572,7 +598,7 @@ impl EngineSide {
     pub(crate) fn set_memory(&mut self, index: u32, memory: Memory) {
         let kind = memory.kind() as u64;
         let hot = self.table.hot(index);
-        let word = self.owned(index) & !(15 << 12) | kind << 12;
+        let word = self.owned(index) & !(7 << 12) | kind << 12;
         hot.word.store(word, Ordering::Relaxed);
         *self.memory(index) = memory;
     }
@@ -581,7 +607,7 @@ impl EngineSide {
     /// request's.
     pub(crate) fn set_outcome(&mut self, index: u32, answer: Memory) {
         let hot = self.table.hot(index);
-        let word = self.owned(index) & !(15 << 12) | (MemoryKind::Owned as u64) << 12;
+        let word = self.owned(index) & !(7 << 12) | (MemoryKind::Owned as u64) << 12;
         hot.word.store(word, Ordering::Relaxed);
         *self.memory(index) = answer;
     }

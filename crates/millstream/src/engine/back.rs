@@ -526,7 +526,7 @@ impl Engine {
             }
             _ => {
                 self.cols[index as usize].state.on(Event::Hold);
-                self.check(index)
+                self.check_again(index)
             }
         }
     }

@@ -188,7 +188,7 @@ impl Engine {
             rare.after.is_none() && rare.write_after.is_none() && rare.table.is_none()
         });
         let state = self.queues.state(queue);
-        let served = !state.paused && state.bucket.is_none();
+        let served = !state.is_limited();
         let budget = state.shared.options.bytes.is_some();
         let head = self.side.head(index);
         let body = self.side.peek(index);

@@ -125,7 +125,7 @@ impl Engine {
         self.follow(index, flow);
     }
 
-    #[inline]
+    #[inline(always)]
     fn was_canceled(&mut self, queue: u32, index: u32) -> bool {
         if self.queues.state(queue).cancellations.is_empty() {
             return false;
@@ -246,7 +246,7 @@ impl Engine {
             push_waiting(&mut self.gated, id, &self.cols);
             return Flow::Wait;
         }
-        self.check(index)
+        self.check_again(index)
     }
 
     /// Whether a request waits to be read only once its destination may be written: too much is
@@ -271,7 +271,7 @@ impl Engine {
     /// A request that was held by its queue, its mount or earlier writes.
     pub(super) fn released(&mut self, index: u32) -> Flow {
         match self.cols[index as usize].state {
-            State::Gated => self.check(index),
+            State::Gated => self.check_again(index),
             _ => Flow::Wait,
         }
     }
@@ -287,12 +287,17 @@ impl Engine {
             return Flow::Wait;
         }
         self.cols[index as usize].state.on(Event::FileReady);
+        self.check_again(index)
+    }
+
+    /// The checks once more, of a request that was held back.
+    pub(super) fn check_again(&mut self, index: u32) -> Flow {
         self.check(index)
     }
 
     /// The one set of checks that every request passes.
-    #[inline]
-    pub(super) fn check(&mut self, index: u32) -> Flow {
+    #[inline(always)]
+    fn check(&mut self, index: u32) -> Flow {
         match self.cols[index as usize].verb {
             Verb::Read => self.check_read(index),
             Verb::Write | Verb::Append => self.check_write(index),
@@ -305,7 +310,7 @@ impl Engine {
     }
 
     /// The request needs its file soon. `None`: it is open; else what becomes of the request.
-    #[inline]
+    #[inline(always)]
     pub(super) fn need_file(&mut self, index: u32) -> Option<Flow> {
         let file_index = self.side.peek(index).file.0.index();
         let (col, file) = (&mut self.cols[index as usize], self.files.at(file_index));
@@ -343,7 +348,7 @@ impl Engine {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn check_read(&mut self, index: u32) -> Flow {
         if let Some(flow) = self.need_file(index) {
             return flow;
@@ -388,7 +393,7 @@ impl Engine {
     }
 
     /// Stored bytes land as they are; others are staged.
-    #[inline]
+    #[inline(always)]
     fn check_encoding(&mut self, index: u32, len: u64) -> Flow {
         let (head, body) = self.side.live(index);
         let (codec, memory, room) = (head.codec, head.memory, body.room);
@@ -436,7 +441,7 @@ impl Engine {
     }
 
     /// The raw length that the request gives.
-    #[inline]
+    #[inline(always)]
     pub(super) fn declared(&mut self, index: u32) -> Option<u64> {
         if !self.cols[index as usize].has(flag::USUAL) {
             return None;

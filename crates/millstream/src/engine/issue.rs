@@ -44,7 +44,7 @@ impl Engine {
         let mut skip = Priorities::default();
         let mut staging_short = false;
         let depth = self.lanes.depth();
-        while self.scheduler.waiting() > 0
+        while self.scheduler.has_waiting()
             && self.transfers.out_in(Lane::Main) < depth
             && self.transfers.out_in(Lane::Cached) < limits::COPIES_MAX
             && self.transfers.copy_bytes() < limits::COPIES_BYTES_MAX
@@ -73,7 +73,7 @@ impl Engine {
     /// reads of their priority, for which a device has no time yet.
     fn issue_from_memory(&mut self) -> bool {
         let mut worked = false;
-        while self.memory_scheduler.waiting() > 0 && self.jobs_out < limits::JOBS_MAX {
+        while self.memory_scheduler.has_waiting() && self.jobs_out < limits::JOBS_MAX {
             let rate = self.rate.bytes_per_second;
             let picked = self
                 .memory_scheduler
@@ -100,15 +100,15 @@ impl Engine {
     }
 
     /// Takes a request of a paused or limited queue out of the scheduler.
-    #[inline]
+    #[inline(always)]
     fn is_held(&mut self, index: u32) -> bool {
-        let queue = u32::from(self.cols[index as usize].queue);
-        let state = self.queues.state(queue);
-        (state.paused || state.bucket.is_some()) && self.hold_back(index, queue)
+        self.queues.are_limited() && self.hold_back(index)
     }
 
-    fn hold_back(&mut self, index: u32, queue: u32) -> bool {
+    #[cold]
+    fn hold_back(&mut self, index: u32) -> bool {
         let now_ns = self.now_ns;
+        let queue = u32::from(self.cols[index as usize].queue);
         let state = self.queues.state(queue);
         let until = state.held_until(now_ns);
         if !state.paused && until.is_none() {
@@ -276,7 +276,7 @@ impl Engine {
     }
 
     /// Where the next block of a request with one piece of memory lands; null before it has any.
-    #[inline]
+    #[inline(always)]
     fn pointer_at(&mut self, index: u32, body: &Body, kind: MemoryKind, issued: u64) -> *mut u8 {
         if !body.pointer.is_null() {
             return moved(body.pointer, issued);
@@ -334,17 +334,24 @@ impl Engine {
 
     /// The route of a block of a file that is open: asks what the page cache holds only if that
     /// matters.
-    #[inline]
+    #[inline(always)]
     fn route(&mut self, body: &Body, read: &ReadFacts) -> Route {
         let file = self.files.at(body.file.0.index());
         let facts = file.facts.as_ref().expect("a file with users is open");
-        if let Ok(route) = route::route(facts, read, Cache::NotAsked) {
-            if read.hits == Hits::Unlikely && route == Route::Buffered {
-                file.streak.passed();
+        match route::route(facts, read, Cache::NotAsked) {
+            Ok(route) => {
+                if read.hits == Hits::Unlikely && route == Route::Buffered {
+                    file.streak.passed();
+                }
+                route
             }
-            return route;
+            Err(_) => self.route_by_cache(body, read),
         }
-        let facts = *facts;
+    }
+
+    fn route_by_cache(&mut self, body: &Body, read: &ReadFacts) -> Route {
+        let file = self.files.at(body.file.0.index());
+        let facts = file.facts.expect("a file with users is open");
         let cache = match self.lanes.is_modeled() {
             true => Cache::Absent,
             false => self.ask_cache(body, read),
@@ -382,7 +389,7 @@ impl Engine {
     }
 
     /// The direct descriptor of a file, if it is open or can be.
-    #[inline]
+    #[inline(always)]
     fn direct_or_not(&mut self, index: u32, body: &Body) -> Result<Route, Issue> {
         let file = body.file.0.index();
         match self.files.at(file).direct_descriptor() {
@@ -454,7 +461,7 @@ impl Engine {
     }
 
     /// Lays a block out for its route, into memory with this slack.
-    #[inline]
+    #[inline(always)]
     fn lay_out(
         &mut self,
         body: &Body,
@@ -538,14 +545,12 @@ impl Engine {
     /// Counts a block as in flight.
     #[inline(always)]
     pub(super) fn count_issued(&mut self, index: u32, block: &Block) {
-        let queue = u32::from(self.cols[index as usize].queue);
-        let now_ns = self.now_ns;
         if block.mount == 0 {
             self.scheduler
-                .issued(index, block.priority, block.want, now_ns);
+                .issued(index, block.priority, block.want, self.now_ns);
         }
-        if self.queues.state(queue).bucket.is_some() {
-            self.spend_bandwidth(queue, block.want);
+        if self.queues.are_limited() {
+            self.spend_bandwidth(index, block.want);
         }
         let counters = &self.shared.counters;
         counters.operations.add(1);
@@ -554,8 +559,9 @@ impl Engine {
 
     /// Counts bytes of a queue with a limit, and lets the next of its requests go if it may.
     #[cold]
-    fn spend_bandwidth(&mut self, queue: u32, bytes: u64) {
+    fn spend_bandwidth(&mut self, index: u32, bytes: u64) {
         let now_ns = self.now_ns;
+        let queue = u32::from(self.cols[index as usize].queue);
         let state = self.queues.state(queue);
         let Some(bucket) = &mut state.bucket else {
             return;
@@ -570,7 +576,7 @@ impl Engine {
     }
 
     /// Whether a block that is all of its request may carry others: the next in line continues it.
-    #[inline]
+    #[inline(always)]
     fn may_merge(&self, index: u32, block: &Block) -> bool {
         let col = &self.cols[index as usize];
         self.shared.options.merge
@@ -628,7 +634,7 @@ impl Engine {
         }
         let queue = u32::from(col.queue);
         let state = self.queues.state(queue);
-        if state.paused || state.bucket.is_some() {
+        if state.is_limited() {
             return None;
         }
         let kind = self.memory_kind(next);

@@ -125,6 +125,7 @@ impl Engine {
             state.set_bandwidth(limit, now_ns);
         }
         if asked.paused.is_some() || asked.bandwidth.is_some() {
+            self.queues.note_limits();
             self.unhold(queue);
         }
         if asked.dropped {
@@ -137,6 +138,7 @@ impl Engine {
         let state = self.queues.touch(queue);
         state.dropped = true;
         state.paused = false;
+        self.queues.note_limits();
         self.unhold(queue);
         for index in self.live_of(queue) {
             if self.waits_for_fence(index) {

@@ -180,6 +180,7 @@ impl File {
         at
     }
 
+    #[inline]
     pub(crate) fn can_hang(&self) -> bool {
         self.facts.as_ref().is_some_and(|facts| facts.can_hang)
     }

@@ -26,7 +26,7 @@ fn pool(slots: u32) -> (Arc<PoolOwner<()>>, EngineSide) {
 }
 
 fn fill(pool: &PoolOwner<()>, cache: &mut Cache, mode: Delivery, token: &Arc<()>) -> Id {
-    pool.fill(cache, parts(token), mode, Priority::Normal, 0)
+    pool.fill(cache, &mut parts(token), mode, Priority::Normal, 0)
 }
 
 fn submit(pool: &PoolOwner<()>, token: &Arc<()>) -> SlotTicket<()> {

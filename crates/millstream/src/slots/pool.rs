@@ -13,7 +13,7 @@ use std::task::Waker;
 
 use super::{
     CHUNK, Delivery, ENDED, ENGINE, Ended, FREE, Freed, GENERATION, HELD, NIL, Posted, RARE, STATE,
-    SlotOutcome, SlotTicket, Table, USUAL, Usual, end, read_outcome, settle,
+    SlotOutcome, SlotTicket, Table, USUAL, end, read_outcome, settle,
 };
 use crate::error::Error;
 use crate::ids::Id;
@@ -260,7 +260,7 @@ impl<S> Pool<S> {
     pub(crate) fn fill(
         &self,
         cache: &mut Cache,
-        parts: Parts,
+        parts: &mut Parts,
         mode: Delivery,
         default: Priority,
         charged: u64,
@@ -272,35 +272,11 @@ impl<S> Pool<S> {
             || parts.deadline.is_some()
             || parts.raw_len != u64::MAX
             || charged > 0;
-        let own_memory = kind.is_in_slot();
         let has_rare = parts.rare.is_some();
-        let Parts {
-            mut memory,
-            group,
-            rare,
-            ..
-        } = parts;
-        if own_memory || has_usual || has_rare {
-            let cold = self.table.cold(index);
+        if kind.is_in_slot() || has_usual || has_rare {
             // SAFETY: the slot was taken from the free chain: its cold half is the caller's alone.
-            unsafe {
-                if own_memory {
-                    *cold.memory.get() = std::mem::take(&mut memory);
-                }
-                if has_usual {
-                    *cold.usual.get() = Usual {
-                        group,
-                        deadline: parts.deadline,
-                        raw_len: parts.raw_len,
-                        charged,
-                    };
-                }
-                if has_rare {
-                    *cold.rare.get() = rare;
-                }
-            }
+            unsafe { self.table.cold(index).fill(parts, has_usual, charged) };
         }
-        memory.clear();
         // SAFETY: as above.
         let body = unsafe { &mut *hot.body.get() };
         body.file = parts.file;
