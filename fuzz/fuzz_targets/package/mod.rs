@@ -1,10 +1,11 @@
 //! Hostile packages: a whole one with changes, sealed again, so that its hashes are right and its
-//! fields are not; or, where the input begins so, bytes of any kind.
+//! fields are not; or, where the input begins so, bytes of any kind. They are files of the simulated
+//! disk of a storage without threads: an execution makes no system call and wakes nothing.
 
-use std::path::PathBuf;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
-use millstream::{CodecId, Storage, StorageOptions};
+use millstream::{Backend, CodecId, DeviceMaker, Storage, StorageOptions};
+use millstream_io::device::sim::{Sim, SimFileOptions, SimFiles, SimOptions};
 use millstream_pak::{Coding, Dictionaries, Item, Metadata, PackOptions, Package, write};
 
 #[path = "../../../crates/millstream-pak/tests/support/seal.rs"]
@@ -13,37 +14,46 @@ mod seal;
 /// Longest run of bytes that one change replaces.
 const CHANGE_BYTES_MAX: usize = 16;
 
-pub fn storage() -> &'static Storage {
-    static STORAGE: OnceLock<Storage> = OnceLock::new();
-    STORAGE.get_or_init(|| Storage::new(StorageOptions::default()).expect("a storage"))
+/// Its name on the simulated disk.
+const PATH: &str = "fuzzed.mpak";
+
+struct Machine {
+    storage: Storage,
+    files: SimFiles,
 }
 
-/// A file in memory, of this process.
-pub fn path() -> PathBuf {
-    let folder = PathBuf::from("/dev/shm");
-    let folder = if folder.is_dir() {
-        folder
-    } else {
-        std::env::temp_dir()
-    };
-    folder.join(format!("millstream-fuzz-{}.mpak", std::process::id()))
+fn machine() -> &'static Machine {
+    static MACHINE: OnceLock<Machine> = OnceLock::new();
+    MACHINE.get_or_init(|| {
+        let (sim, files) = Sim::new(SimOptions::default());
+        let maker = DeviceMaker::new(move || Ok(Box::new(sim)));
+        let mut options = StorageOptions::default();
+        options.backend = Backend::Custom(maker, Arc::new(files.clone()));
+        options.threads.pumped = true;
+        let storage = Storage::new(options).expect("a storage");
+        Machine { storage, files }
+    })
+}
+
+pub fn storage() -> &'static Storage {
+    &machine().storage
 }
 
 /// Shared entries, one of several blocks, stored and encoded.
 fn valid() -> &'static [u8] {
     static VALID: OnceLock<Vec<u8>> = OnceLock::new();
     VALID.get_or_init(|| {
-        let words: Vec<u8> = (0..150_000u32).map(|at| (at / 7 % 97) as u8).collect();
+        let words: Vec<u8> = (0..10_000u32).map(|at| (at / 7 % 97) as u8).collect();
         let mut items = vec![Item::from_bytes("long", words.clone())];
         for nth in 0..6 {
             items.push(Item::from_bytes(
                 format!("small/{nth}"),
-                &words[nth..nth * 300],
+                &words[nth..nth * 100],
             ));
         }
         let options = PackOptions {
             coding: Coding::Fixed(CodecId::LZ4_BLOCK),
-            block_bytes: Some(65_536),
+            block_bytes: Some(4096),
             ..PackOptions::default()
         };
         packed(items, &options)
@@ -56,7 +66,7 @@ fn with_dictionary() -> &'static [u8] {
     VALID.get_or_init(|| {
         let item = |nth: u32| {
             let text = format!("<object number=\"{nth}\" of=\"{}\"/>", nth * 7919 % 1009);
-            let name = format!("small/objects/object-{nth:05}.xml");
+            let name = format!("{}/object-{nth:05}.xml", "folder".repeat(20));
             Item::from_bytes(name, text.repeat(2).into_bytes()).metadata(Metadata::default())
         };
         let options = PackOptions {
@@ -64,15 +74,17 @@ fn with_dictionary() -> &'static [u8] {
             dictionaries: Dictionaries::Made,
             ..PackOptions::default()
         };
-        packed((0..900).map(item).collect(), &options)
+        packed((0..130).map(item).collect(), &options)
     })
 }
 
 fn packed(items: Vec<Item>, options: &PackOptions<'_>) -> Vec<u8> {
-    let path = path();
+    let path = std::env::temp_dir().join(format!("millstream-fuzz-{}.mpak", std::process::id()));
     let file = std::fs::File::create(&path).expect("created");
     write(items, options, &file).expect("packed");
-    std::fs::read(&path).expect("read")
+    let bytes = std::fs::read(&path).expect("read");
+    std::fs::remove_file(&path).expect("removed");
+    bytes
 }
 
 /// The package that an input means, opened; most are refused.
@@ -83,9 +95,9 @@ pub fn open(data: &[u8]) -> Option<Package> {
         1 => changed(with_dictionary(), rest),
         _ => changed(valid(), rest),
     };
-    let path = path();
-    std::fs::write(&path, bytes).expect("written");
-    Package::open(storage(), &path).ok()
+    let options = SimFileOptions::default();
+    machine().files.add(PATH, bytes, options);
+    Package::open(storage(), PATH).ok()
 }
 
 /// Changes: a place of four bytes, a length, and so many bytes.
