@@ -1,22 +1,18 @@
 //! Records of images for packages: size, format and the place of each mip, from the header fields
 //! alone. Nothing is decoded.
 
+use ktx2::LevelIndex;
 use millstream_pak::limits::MIP_LEVELS_MAX;
 use millstream_pak::metadata::{Container, Image, Kind, Metadata, Mip};
 use millstream_pak::{Describe, Head};
 
-use crate::image::vulkan::{Texels, of_dxgi, of_fourcc, of_vulkan, texels};
-
-/// Bytes of the header before the level index of a KTX2 file.
-const KTX2_HEADER_BYTES: usize = 80;
-
-/// Bytes of an item of that index.
-const KTX2_LEVEL_BYTES: usize = 24;
+use crate::image::vulkan::{Texels, of_vulkan};
+use crate::image::{dds, png};
 
 /// Bytes of a name's front that are looked at; the header of a KTX2 file is the longest.
 const HEAD_BYTES: usize = 4096;
 
-const _: () = assert!(HEAD_BYTES >= KTX2_HEADER_BYTES + MIP_LEVELS_MAX * KTX2_LEVEL_BYTES);
+const _: () = assert!(HEAD_BYTES >= ktx2::Header::LENGTH + MIP_LEVELS_MAX * LevelIndex::LENGTH);
 
 /// Segments of 64 KiB with profiles and previews may come before the size of a JPEG.
 const JPEG_HEAD_BYTES: usize = 512 << 10;
@@ -25,7 +21,7 @@ const JPEG_HEAD_BYTES: usize = 512 << 10;
 ///
 /// ```
 /// use millstream_pak::{Describe, Head};
-/// let bytes = b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR\0\0\0\x02\0\0\0\x01\x08\x06";
+/// let bytes = b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR\0\0\0\x02\0\0\0\x01\x08\x06\0\0\0";
 /// let head = Head { name: b"a.png", bytes, raw_bytes: 70 };
 /// let record = millstream_gltf::ImageDescriber.describe(&head).expect("an image");
 /// assert_eq!(record.image.map(|image| (image.width, image.height)), Some((2, 1)));
@@ -46,37 +42,37 @@ impl Describe for ImageDescriber {
 
     fn describe(&self, head: &Head<'_>) -> Option<Metadata> {
         match head.bytes {
-            [0x89, b'P', b'N', b'G', ..] => png(head.bytes),
-            [0xff, 0xd8, 0xff, ..] => jpeg(head.bytes),
-            [b'D', b'D', b'S', b' ', ..] => dds(head),
-            [0xab, b'K', b'T', b'X', ..] => ktx2(head),
+            [0x89, b'P', b'N', b'G', ..] => describe_png(head.bytes),
+            [0xff, 0xd8, 0xff, ..] => describe_jpeg(head.bytes),
+            [b'D', b'D', b'S', b' ', ..] => describe_dds(head),
+            [0xab, b'K', b'T', b'X', ..] => describe_ktx2(head),
             _ => None,
         }
     }
 }
 
-/// The fields of the `IHDR` chunk (PNG specification, third edition, 11.2.1).
-fn png(bytes: &[u8]) -> Option<Metadata> {
-    if !bytes.starts_with(b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR") {
-        return None;
-    }
-    let (bits, color) = (*bytes.get(24)?, *bytes.get(25)?);
-    let channels = match color {
-        0 | 3 => 1,
-        2 => 3,
-        4 => 2,
-        6 => 4,
-        _ => return None,
-    };
-    let side = |at| array(bytes, at).map(u32::from_be_bytes);
-    let (width, height) = (side(16)?, side(20)?);
-    let fits = width > 0 && height > 0 && width <= i32::MAX as u32 && height <= i32::MAX as u32;
-    fits.then(|| picture(width, height, channels, bits, Container::PNG))
+fn describe_png(bytes: &[u8]) -> Option<Metadata> {
+    let header = png::header(bytes).ok()?;
+    let sides = 1..=i32::MAX.unsigned_abs();
+    let fits = sides.contains(&header.width) && sides.contains(&header.height);
+    let channels = u8::try_from(header.channels()?).ok()?;
+    fits.then(|| {
+        picture(
+            header.width,
+            header.height,
+            channels,
+            header.depth,
+            Container::PNG,
+        )
+    })
 }
 
 /// The fields of the first start-of-frame segment (ITU-T T.81, B.2.2).
-fn jpeg(bytes: &[u8]) -> Option<Metadata> {
-    let be16 = |at| array(bytes, at).map(u16::from_be_bytes);
+fn describe_jpeg(bytes: &[u8]) -> Option<Metadata> {
+    let be16 = |at| {
+        let bytes = bytes.get(at..)?.first_chunk();
+        bytes.map(|bytes| u16::from_be_bytes(*bytes))
+    };
     let mut at = 2;
     loop {
         // Any number of fill bytes may stand before a marker.
@@ -123,63 +119,35 @@ fn image(image: Image) -> Metadata {
     record
 }
 
-/// The fields of the header (Microsoft's programming guide for DDS; `DXGI_FORMAT`).
-fn dds(head: &Head<'_>) -> Option<Metadata> {
-    let bytes = head.bytes;
-    if le32(bytes, 4)? != 124 {
-        return None;
-    }
-    let field = |at| le32(bytes, at);
-    let (height, width) = (field(12)?, field(16)?);
-    let volume = field(112)? & 0x20_0000 != 0;
-    let depth = if volume { field(24)?.max(1) } else { 1 };
-    let mips = field(28)?.clamp(1, MIP_LEVELS_MAX as u32);
-    let extended = field(80)? & 4 != 0 && bytes.get(84..88)? == b"DX10";
-    let faces = if field(112)? & 0x200 != 0 {
-        (field(112)? >> 10 & 0x3f).count_ones()
-    } else {
-        1
-    };
-    let (format, layers, data) = if extended {
-        let cube = if field(136)? & 4 != 0 { 6 } else { 1 };
-        let layers = field(140)?.max(1).checked_mul(cube)?;
-        (of_dxgi(field(128)?), layers, 148)
-    } else {
-        (legacy(bytes), faces.max(1), 128)
-    };
-    if width == 0 || height == 0 || layers > u32::from(u16::MAX) {
+fn describe_dds(head: &Head<'_>) -> Option<Metadata> {
+    let header = dds::Header::read(head.bytes).ok()?;
+    if header.width == 0 || header.height == 0 || header.layers > u32::from(u16::MAX) {
         return None;
     }
     let mut record = image(Image {
-        width,
-        height,
-        depth,
-        layers,
-        format: format.map_or(0, |format| format.vulkan),
-        channels: format.map_or(0, |format| format.channels),
-        bits: format.map_or(0, |format| format.bits),
+        width: header.width,
+        height: header.height,
+        depth: header.depth,
+        layers: header.layers,
+        format: header.texels.map_or(0, |texels| texels.vulkan),
+        channels: header.texels.map_or(0, |texels| texels.channels),
+        bits: header.texels.map_or(0, |texels| texels.bits),
         container: Container::DDS,
         maxval: 0,
     });
-    // Mips that the file is too short for are no mips.
-    let found = format.and_then(|format| {
-        let shape = (width, height, depth);
-        dds_mips(format, shape, layers, mips, data, head.raw_bytes)
-    });
+    // A file that is too short for its mips has none.
+    let found = header
+        .texels
+        .and_then(|texels| dds_mips(texels, &header, head.raw_bytes));
     record.mips = found.unwrap_or_default();
     Some(record)
 }
 
 /// Layer by layer, and in each its levels, the largest first.
-fn dds_mips(
-    format: Texels,
-    (width, height, depth): (u32, u32, u32),
-    layers: u32,
-    levels: u32,
-    data: u64,
-    end: u64,
-) -> Option<Vec<Mip>> {
-    let mut at = data;
+fn dds_mips(format: Texels, header: &dds::Header, end: u64) -> Option<Vec<Mip>> {
+    let layers = header.layers;
+    let levels = header.levels.min(MIP_LEVELS_MAX as u32);
+    let mut at = header.start as u64;
     let mut mips = Vec::new();
     // As many as a record has room for.
     if u64::from(layers) * u64::from(levels) > 1024 {
@@ -187,10 +155,10 @@ fn dds_mips(
     }
     for layer in 0..layers {
         for level in 0..levels {
-            let (row_bytes, rows) = rows(format, (width, height), level);
+            let (row_bytes, rows) = rows(format, (header.width, header.height), level);
             let row_bytes = u32::try_from(row_bytes).ok()?;
             let slice = u64::from(row_bytes).checked_mul(rows)?;
-            let bytes = slice.checked_mul(u64::from(halved(depth, level)))?;
+            let bytes = slice.checked_mul(u64::from(halved(header.depth, level)))?;
             if at.checked_add(bytes)? > end {
                 return None;
             }
@@ -218,65 +186,41 @@ fn rows(format: Texels, (width, height): (u32, u32), level: u32) -> (u64, u64) {
     (blocks(width) * u64::from(format.bytes), blocks(height))
 }
 
-/// The format of a DDS file without the extended header: by its FourCC or its masks.
-fn legacy(bytes: &[u8]) -> Option<Texels> {
-    let flags = le32(bytes, 80)?;
-    if flags & 4 != 0 {
-        return of_fourcc(array(bytes, 84)?);
-    }
-    let (bits, red, blue) = (le32(bytes, 88)?, le32(bytes, 92)?, le32(bytes, 100)?);
-    let alpha = if flags & 3 != 0 { le32(bytes, 104)? } else { 0 };
-    match (bits, red, blue, alpha) {
-        (32, 0xff, 0xff_0000, 0xff00_0000) => Some(texels(37, 4, 4, 8)),
-        (32, 0xff_0000, 0xff, 0xff00_0000) => Some(texels(44, 4, 4, 8)),
-        (32, 0xff_0000, 0xff, 0) => Some(texels(44, 4, 3, 8)),
-        (24, 0xff_0000, 0xff, 0) => Some(texels(30, 3, 3, 8)),
-        (24, 0xff, 0xff_0000, 0) => Some(texels(23, 3, 3, 8)),
-        (16, 0xff, _, 0xff00) => Some(texels(16, 2, 2, 8)),
-        (8, 0xff, _, 0) => Some(texels(9, 1, 1, 8)),
-        _ => None,
-    }
-}
-
 /// The level index says where each level lies, all its layers and faces together (Khronos Texture
 /// File Format 2.0, section 3).
-fn ktx2(head: &Head<'_>) -> Option<Metadata> {
-    let bytes = head.bytes;
-    if !bytes.starts_with(b"\xabKTX 20\xbb\r\n\x1a\n") {
+fn describe_ktx2(head: &Head<'_>) -> Option<Metadata> {
+    let (header, index) = head.bytes.split_first_chunk()?;
+    let header = ktx2::Header::from_bytes(header).ok()?;
+    let levels = header.level_count.max(1) as usize;
+    let layers = header.layer_count.max(1).checked_mul(header.face_count)?;
+    if levels > MIP_LEVELS_MAX {
         return None;
     }
-    let field = |at| le32(bytes, at);
-    let faces = field(36)?;
-    let levels = field(40)?.max(1);
-    let layers = field(32)?.max(1).checked_mul(faces.max(1))?;
-    if levels as usize > MIP_LEVELS_MAX || field(20)? == 0 {
-        return None;
-    }
-    let supercompressed = field(44)? != 0;
     let mut shape = Image {
-        width: field(20)?,
-        height: field(24)?.max(1),
-        depth: field(28)?.max(1),
+        width: header.pixel_width,
+        height: header.pixel_height.max(1),
+        depth: header.pixel_depth.max(1),
         layers,
-        format: field(12)?,
+        format: header.format.map_or(0, |format| format.value()),
         container: Container::KTX2,
         ..Image::default()
     };
+    let (index, _) = index.as_chunks();
     let mut mips = Vec::new();
-    for level in 0..levels {
-        let at = KTX2_HEADER_BYTES + level as usize * KTX2_LEVEL_BYTES;
-        let (offset, len) = (le64(bytes, at)?, le64(bytes, at + 8)?);
-        if offset.checked_add(len)? > head.raw_bytes {
+    for (level, place) in (0..).zip(index.get(..levels)?) {
+        let place = LevelIndex::from_bytes(place);
+        if place.byte_offset.checked_add(place.byte_length)? > head.raw_bytes {
             return None;
         }
         mips.push(Mip {
-            level: level as u16,
+            level,
             layer: 0,
             row_bytes: 0,
-            offset,
-            bytes: len,
+            offset: place.byte_offset,
+            bytes: place.byte_length,
         });
     }
+    let supercompressed = header.supercompression_scheme.is_some();
     // Rows can be told apart where there is one image in a level, as it is.
     if let (Some(format), false, 1) = (of_vulkan(shape.format), supercompressed, layers) {
         (shape.channels, shape.bits) = (format.channels, format.bits);
@@ -291,18 +235,6 @@ fn ktx2(head: &Head<'_>) -> Option<Metadata> {
     let mut record = image(shape);
     record.mips = mips;
     Some(record)
-}
-
-fn array<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
-    bytes.get(at..at.checked_add(N)?)?.try_into().ok()
-}
-
-fn le32(bytes: &[u8], at: usize) -> Option<u32> {
-    array(bytes, at).map(u32::from_le_bytes)
-}
-
-fn le64(bytes: &[u8], at: usize) -> Option<u64> {
-    array(bytes, at).map(u64::from_le_bytes)
 }
 
 #[cfg(test)]

@@ -30,12 +30,12 @@
 //! ```
 
 pub(crate) mod codec;
-mod dds;
+pub(crate) mod dds;
 mod jpeg;
 mod kept;
 mod ktx;
 mod levels;
-mod png;
+pub(crate) mod png;
 mod row;
 pub(crate) mod vulkan;
 mod webp;

@@ -48,15 +48,17 @@ const COLOR_PALETTE: u8 = 3;
 const COLOR_GREY_ALPHA: u8 = 4;
 const COLOR_RGBA: u8 = 6;
 
-struct Header {
-    width: u32,
-    height: u32,
-    depth: u8,
+/// The fields of the `IHDR` chunk (section 11.2.1).
+pub(crate) struct Header {
+    pub(crate) width: u32,
+    pub(crate) height: u32,
+    /// Bits of a sample.
+    pub(crate) depth: u8,
     color: u8,
     interlaced: bool,
 }
 
-fn header(stored: &[u8]) -> Result<Header, &'static str> {
+pub(crate) fn header(stored: &[u8]) -> Result<Header, &'static str> {
     let Some(head) = stored.get(8..29) else {
         return Err("the PNG is truncated in its header");
     };
@@ -74,7 +76,8 @@ fn header(stored: &[u8]) -> Result<Header, &'static str> {
 }
 
 impl Header {
-    fn channels(&self) -> Option<usize> {
+    /// Samples of a pixel; `None` for an unknown color type.
+    pub(crate) fn channels(&self) -> Option<usize> {
         match self.color {
             COLOR_GREY | COLOR_PALETTE => Some(1),
             COLOR_GREY_ALPHA => Some(2),
