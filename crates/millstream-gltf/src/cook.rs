@@ -117,7 +117,8 @@ impl SceneCook {
         let colors = colors(&model);
         let mut orders = Vec::new();
         for fetch in plan::plan(&model, &file, true).fetches {
-            let (Origin::Whole { name }, Purpose::Images(images)) = (fetch.origin, fetch.purpose)
+            let (Origin::Entry { name, range: None }, Purpose::Images(images)) =
+                (fetch.origin, fetch.purpose)
             else {
                 continue;
             };

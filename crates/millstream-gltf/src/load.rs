@@ -67,7 +67,8 @@ impl Default for LoaderOptions {
 }
 
 /// Loads scenes through a storage that has the image codec
-/// ([`image::register`](crate::image::register)).
+/// ([`image::register`](crate::image::register)). Cheap to clone; clones share the queue.
+#[derive(Clone)]
 pub struct Loader {
     storage: Storage,
     queue: Queue,
@@ -101,7 +102,7 @@ impl Loader {
     ///
     /// # Errors
     /// `Missing` if there is no such file; the errors of [`Folder`].
-    pub fn open(&self, path: impl AsRef<Path>) -> Result<Load<'_>> {
+    pub fn open(&self, path: impl AsRef<Path>) -> Result<Load> {
         let path = path.as_ref();
         let shown = path.to_string_lossy();
         let name = path
@@ -120,11 +121,11 @@ impl Loader {
     ///
     /// # Errors
     /// `Missing` if the source has no such entry; the source's.
-    pub fn open_from(&self, source: Arc<dyn Source>, name: &[u8]) -> Result<Load<'_>> {
+    pub fn open_from(&self, source: Arc<dyn Source>, name: &[u8]) -> Result<Load> {
         self.begin(source, false, name)
     }
 
-    fn begin(&self, source: Arc<dyn Source>, plain: bool, name: &[u8]) -> Result<Load<'_>> {
+    fn begin(&self, source: Arc<dyn Source>, plain: bool, name: &[u8]) -> Result<Load> {
         let shown = String::from_utf8_lossy(name).into_owned();
         let found = source
             .find(name)
@@ -132,7 +133,7 @@ impl Loader {
         let missing = || Error::new(ErrorKind::Missing, "", "no such file");
         let located = found.ok_or_else(|| missing().in_file(&shown))?;
         let mut load = Load {
-            loader: self,
+            loader: self.clone(),
             source,
             plain,
             name: Arc::from(name),
@@ -224,8 +225,8 @@ enum Stage {
 }
 
 /// A scene being loaded. Dropping it cancels what has not landed.
-pub struct Load<'l> {
-    loader: &'l Loader,
+pub struct Load {
+    loader: Loader,
     source: Arc<dyn Source>,
     /// Whether entries are loose files, whose requests may be given a codec.
     plain: bool,
@@ -256,7 +257,7 @@ pub struct Load<'l> {
     canceled: bool,
 }
 
-impl Load<'_> {
+impl Load {
     /// Drives the load as far as possible without blocking. Ready once it is complete; otherwise
     /// `waker` is woken when there is more to do.
     pub fn poll(&mut self, waker: &Waker) -> Poll<()> {
@@ -411,7 +412,7 @@ impl Load<'_> {
     }
 }
 
-impl Drop for Load<'_> {
+impl Drop for Load {
     fn drop(&mut self) {
         if !matches!(self.stage, Stage::Done) {
             // Only what was submitted is canceled.
@@ -421,7 +422,7 @@ impl Drop for Load<'_> {
     }
 }
 
-impl std::fmt::Debug for Load<'_> {
+impl std::fmt::Debug for Load {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Load")
             .field("name", &String::from_utf8_lossy(&self.name))
@@ -458,12 +459,12 @@ impl Wake for Alarm {
 
 /// Drives all of these loads, and blocks until each is complete, at most `timeout`. Pumps storages
 /// without threads. Returns at once on a thread of the storage.
-pub fn wait_all(loads: &mut [Load<'_>], timeout: Option<Duration>) {
+pub fn wait_all(loads: &mut [Load], timeout: Option<Duration>) {
     let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-    let mut open: Vec<&mut Load<'_>> = loads.iter_mut().collect();
+    let mut open: Vec<&mut Load> = loads.iter_mut().collect();
     // `Storage::wait` pumps a storage without threads: the first load's, until that is complete.
     while let Some(first) = open.first() {
-        let storage = &first.loader.storage;
+        let storage = first.loader.storage.clone();
         let mut alarms = Vec::new();
         let first_complete = poll_fn(|context| {
             if alarms.is_empty() {

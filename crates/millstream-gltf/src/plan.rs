@@ -5,6 +5,8 @@
 //! images with the same bytes share it.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::hash::{Hash, Hasher};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -15,12 +17,13 @@ use crate::limits;
 use crate::model::{BufferPlace, ImagePlace, Model};
 
 /// Where bytes come from.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Origin {
-    /// A range of an entry of the source, named whole.
-    Entry { name: Arc<[u8]>, range: Range<u64> },
-    /// All of an entry, whatever its size.
-    Whole { name: Arc<[u8]> },
+    /// An entry of the source, named whole: a range of it, or all of it, whatever its size.
+    Entry {
+        name: Arc<[u8]>,
+        range: Option<Range<u64>>,
+    },
     /// Memory: the JSON itself, or the head of a GLB.
     Memory {
         bytes: SameBytes,
@@ -28,28 +31,19 @@ pub(crate) enum Origin {
     },
 }
 
-/// The key of an origin in maps. Bytes in memory are equal only if their memory is the same, so
-/// that comparing them costs nothing, however many images a scene makes of one data URI.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) enum Key {
-    Entry(Arc<[u8]>, Range<u64>),
-    Whole(Arc<[u8]>),
-    Memory(usize, Range<usize>),
-}
-
 impl Origin {
-    pub(crate) fn key(&self) -> Key {
-        match self {
-            Origin::Entry { name, range } => Key::Entry(Arc::clone(name), range.clone()),
-            Origin::Whole { name } => Key::Whole(Arc::clone(name)),
-            Origin::Memory { bytes, range } => {
-                Key::Memory(bytes.as_slice().as_ptr().addr(), range.clone())
-            }
-        }
+    pub(crate) fn whole(name: Arc<[u8]>) -> Origin {
+        Origin::Entry { name, range: None }
+    }
+
+    pub(crate) fn range(name: Arc<[u8]>, range: Range<u64>) -> Origin {
+        let range = Some(range);
+        Origin::Entry { name, range }
     }
 }
 
-/// Shared bytes.
+/// Shared bytes. They are equal only if their memory is the same, so that comparing them costs
+/// nothing, however many images a scene makes of one data URI.
 #[derive(Debug, Clone)]
 pub(crate) enum SameBytes {
     Data(Arc<[u8]>),
@@ -80,6 +74,12 @@ impl PartialEq for SameBytes {
 
 impl Eq for SameBytes {}
 
+impl Hash for SameBytes {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        std::ptr::hash(self.as_slice(), state);
+    }
+}
+
 /// What bytes are for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Purpose {
@@ -109,9 +109,8 @@ pub(crate) struct SceneFile<'a> {
 #[derive(Debug, Default)]
 pub(crate) struct Plan {
     pub(crate) fetches: Vec<Fetch>,
-    /// Buffers and images that cannot be fetched.
-    pub(crate) failed_buffers: Vec<(usize, Error)>,
-    pub(crate) failed_images: Vec<(usize, Error)>,
+    /// What cannot be fetched.
+    pub(crate) failed: Vec<(Purpose, Error)>,
 }
 
 impl SceneFile<'_> {
@@ -132,10 +131,7 @@ impl SceneFile<'_> {
                     bytes: SameBytes::Data(Arc::clone(bytes)),
                 })
             }
-            BufferPlace::Name(name) => Ok(Origin::Entry {
-                name: self.beside(name),
-                range,
-            }),
+            BufferPlace::Name(name) => Ok(Origin::range(self.beside(name), range)),
             BufferPlace::Nowhere => Err("has only compressed bytes"),
             BufferPlace::Binary => {
                 let binary = self.binary.as_ref();
@@ -143,10 +139,8 @@ impl SceneFile<'_> {
                 if range.end > binary.end - binary.start {
                     return Err("is longer than the binary chunk");
                 }
-                Ok(Origin::Entry {
-                    name: Arc::clone(self.name),
-                    range: binary.start + range.start..binary.start + range.end,
-                })
+                let range = binary.start + range.start..binary.start + range.end;
+                Ok(Origin::range(Arc::clone(self.name), range))
             }
         }
     }
@@ -163,19 +157,19 @@ pub(crate) fn plan(model: &Model, file: &SceneFile<'_>, images: bool) -> Plan {
         }
         let place = format!("buffers[{index}]");
         for range in ranges {
-            let start = range.start;
+            let purpose = Purpose::Buffer {
+                buffer: index,
+                start: range.start,
+            };
             match file.of_buffer(&buffer.place, range) {
                 Ok(origin) => plan.fetches.push(Fetch {
                     origin,
-                    purpose: Purpose::Buffer {
-                        buffer: index,
-                        start,
-                    },
+                    purpose,
                     place: place.clone(),
                 }),
                 Err(cause) => {
                     let error = Error::new(ErrorKind::Invalid, &place[..], cause);
-                    plan.failed_buffers.push((index, error));
+                    plan.failed.push((purpose, error));
                     break;
                 }
             }
@@ -188,7 +182,7 @@ pub(crate) fn plan(model: &Model, file: &SceneFile<'_>, images: bool) -> Plan {
 }
 
 fn plan_images(model: &Model, file: &SceneFile<'_>, plan: &mut Plan) {
-    let mut known: HashMap<Key, usize> = HashMap::new();
+    let mut known: HashMap<Origin, usize> = HashMap::new();
     for (index, wanted) in model.wanted_images().into_iter().enumerate() {
         let (true, Ok(image)) = (wanted, &model.images[index]) else {
             continue;
@@ -196,20 +190,19 @@ fn plan_images(model: &Model, file: &SceneFile<'_>, plan: &mut Plan) {
         let place = format!("images[{index}]");
         let origin = match &image.place {
             ImagePlace::Data(bytes) => Ok(SameBytes::whole(bytes)),
-            ImagePlace::Name(name) => Ok(Origin::Whole {
-                name: file.beside(name),
-            }),
+            ImagePlace::Name(name) => Ok(Origin::whole(file.beside(name))),
             ImagePlace::View(view) => of_view(model, file, *view),
         };
         match origin {
-            Ok(origin) => match known.get(&origin.key()) {
-                Some(&at) => {
-                    if let Purpose::Images(images) = &mut plan.fetches[at].purpose {
+            Ok(origin) => match known.entry(origin) {
+                Entry::Occupied(at) => {
+                    if let Purpose::Images(images) = &mut plan.fetches[*at.get()].purpose {
                         images.push(index);
                     }
                 }
-                None => {
-                    known.insert(origin.key(), plan.fetches.len());
+                Entry::Vacant(at) => {
+                    let origin = at.key().clone();
+                    at.insert(plan.fetches.len());
                     plan.fetches.push(Fetch {
                         origin,
                         purpose: Purpose::Images(vec![index]),
@@ -219,7 +212,7 @@ fn plan_images(model: &Model, file: &SceneFile<'_>, plan: &mut Plan) {
             },
             Err(cause) => {
                 let error = Error::new(ErrorKind::Invalid, place, cause);
-                plan.failed_images.push((index, error));
+                plan.failed.push((Purpose::Images(vec![index]), error));
             }
         }
     }
@@ -311,10 +304,7 @@ mod tests {
             "images":[{"bufferView":2},{"bufferView":2}]}"#,
             Some(1000..1_001_000),
         );
-        let entry = |range| Origin::Entry {
-            name: Arc::from(&b"dir/scene.glb"[..]),
-            range,
-        };
+        let entry = |range| Origin::range(Arc::from(&b"dir/scene.glb"[..]), range);
         let origins: Vec<Origin> = plan
             .fetches
             .iter()
@@ -342,13 +332,8 @@ mod tests {
         assert_eq!(
             origins,
             [
-                Origin::Entry {
-                    name: Arc::from(&b"dir/b.bin"[..]),
-                    range: 0..9
-                },
-                Origin::Whole {
-                    name: Arc::from(&b"dir/t/x.png"[..])
-                },
+                Origin::range(Arc::from(&b"dir/b.bin"[..]), 0..9),
+                Origin::whole(Arc::from(&b"dir/t/x.png"[..])),
             ]
         );
         let Origin::Memory { bytes, .. } = memory else {
@@ -364,7 +349,7 @@ mod tests {
         for binary in [None, Some(20..28)] {
             let plan = planned(json, binary);
             assert!(plan.fetches.is_empty());
-            assert_eq!(plan.failed_buffers[0].1.place(), "buffers[0]");
+            assert_eq!(plan.failed[0].1.place(), "buffers[0]");
         }
         assert_eq!(planned(json, Some(20..29)).fetches.len(), 1);
     }

@@ -46,10 +46,8 @@ pub(crate) fn promised(
         if part.role == Role::SCENE && part.offset == 0 {
             head_bytes = Some(end);
         } else if let Some(purpose) = purpose(part.role) {
-            let name = Arc::clone(name);
-            let range = part.offset..end;
             fetches.push(Fetch {
-                origin: Origin::Entry { name, range },
+                origin: Origin::range(Arc::clone(name), part.offset..end),
                 purpose,
                 place: String::new(),
             });
@@ -57,9 +55,8 @@ pub(crate) fn promised(
     }
     for dependency in &record.dependencies {
         if let Some(purpose) = purpose(dependency.role) {
-            let name = Arc::from(dependency.name.as_bytes());
             fetches.push(Fetch {
-                origin: Origin::Whole { name },
+                origin: Origin::whole(Arc::from(dependency.name.as_bytes())),
                 purpose,
                 place: String::new(),
             });
@@ -113,13 +110,16 @@ pub(crate) fn describe_scene(name: &[u8], head: &[u8], file_bytes: u64) -> Optio
         };
         let index = u32::try_from(index).ok()?;
         match fetch.origin {
-            Origin::Entry { name: other, range } if other == name => record.parts.push(Part {
+            Origin::Entry {
+                name: other,
+                range: Some(range),
+            } if other == name => record.parts.push(Part {
                 role,
                 index,
                 offset: range.start,
                 bytes: range.end - range.start,
             }),
-            Origin::Entry { name, .. } | Origin::Whole { name } => {
+            Origin::Entry { name, .. } => {
                 let name = String::from_utf8(name.to_vec()).ok()?;
                 let dependency = Dependency { role, name };
                 if !record.dependencies.contains(&dependency) {

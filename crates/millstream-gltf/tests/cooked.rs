@@ -45,7 +45,7 @@ fn packed(seed: u64, side: u32, target: Target) -> Packed {
 
 const NAMES: [&str; 2] = ["scene.gltf", "sub dir/o%ne.glb"];
 
-fn open<'l>(loader: &'l Loader, storage: &Storage, path: &Path, name: &str) -> Load<'l> {
+fn open(loader: &Loader, storage: &Storage, path: &Path, name: &str) -> Load {
     let package = Package::open(storage, path).expect("opened");
     loader
         .open_from(Arc::new(package), name.as_bytes())

@@ -100,12 +100,12 @@ fn loader(storage: &Storage, memory_max: u64) -> Loader {
     Loader::new(storage, options).expect("a loader")
 }
 
-fn open<'l>(loader: &'l Loader, storage: &Storage, gated: &Arc<Gated>) -> Load<'l> {
+fn open(loader: &Loader, storage: &Storage, gated: &Arc<Gated>) -> Load {
     let source = OnStorage(storage, Arc::clone(gated)).source();
     loader.open_from(source, JSON.as_bytes()).expect("found")
 }
 
-fn poll(load: &mut Load<'_>) {
+fn poll(load: &mut Load) {
     let _ = load.poll(Waker::noop());
 }
 

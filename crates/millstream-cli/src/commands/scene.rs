@@ -117,7 +117,7 @@ fn check_kind(file: &Path) -> Result<(), Failure> {
 }
 
 /// Begins the load of a file's scene, or of all scenes of a package.
-fn begin<'l>(loader: &'l Loader, storage: &Storage, file: &Path) -> Result<Vec<Load<'l>>, Ending> {
+fn begin(loader: &Loader, storage: &Storage, file: &Path) -> Result<Vec<Load>, Ending> {
     let failed = |error: Error| Ending::from(failure(file, &error));
     if !package::is_package(file) {
         return Ok(vec![loader.open(file).map_err(failed)?]);
@@ -143,7 +143,7 @@ fn begin<'l>(loader: &'l Loader, storage: &Storage, file: &Path) -> Result<Vec<L
 }
 
 /// Waits for the loads, with a bar where that takes long.
-fn watch(loads: &mut [Load<'_>]) {
+fn watch(loads: &mut [Load]) {
     let mut bar = progress::Progress::new("loading", None);
     while loads.iter().any(|load| !load.is_done()) {
         wait_all(loads, Some(Duration::from_millis(100)));
@@ -151,7 +151,7 @@ fn watch(loads: &mut [Load<'_>]) {
     }
 }
 
-fn collect(file: &Path, loads: Vec<Load<'_>>) -> Outcome {
+fn collect(file: &Path, loads: Vec<Load>) -> Outcome {
     let mut outcome = Outcome::default();
     for load in loads {
         let Progress {

@@ -13,10 +13,10 @@ use super::{Event, Load};
 use crate::error::{Error, ErrorKind, Result};
 use crate::image::{self, Image, LEVEL_ALIGNMENT, Layout};
 use crate::limits;
-use crate::plan::{Fetch, Key, Origin, Purpose, SameBytes};
+use crate::plan::{Fetch, Origin, Purpose, SameBytes};
 use crate::scene::{BufferBytes, Bytes, State};
 
-impl Load<'_> {
+impl Load {
     /// Adds what has to be fetched: one item, or two for an image with levels.
     pub(super) fn add(
         &mut self,
@@ -33,19 +33,22 @@ impl Load<'_> {
             options.images
         };
         let file = match &origin {
-            Origin::Entry { name, .. } | Origin::Whole { name } => {
-                String::from_utf8_lossy(name).into_owned()
-            }
+            Origin::Entry { name, .. } => String::from_utf8_lossy(name).into_owned(),
             Origin::Memory { .. } => String::from_utf8_lossy(&self.name).into_owned(),
         };
         let (stored_bytes, layout) = match (&origin, &located) {
-            (Origin::Whole { .. }, Some(located)) => {
+            (Origin::Memory { range, .. }, _) => (range.len() as u64, None),
+            (
+                Origin::Entry {
+                    range: Some(range), ..
+                },
+                _,
+            ) => (range.end - range.start, None),
+            (_, Some(located)) => {
                 let layout = (!geometry).then(|| self.layout_of(located)).flatten();
                 (located.raw_bytes(), layout)
             }
-            (Origin::Whole { .. }, None) => (0, None),
-            (Origin::Entry { range, .. }, _) => (range.end - range.start, None),
-            (Origin::Memory { range, .. }, _) => (range.len() as u64, None),
+            (_, None) => (0, None),
         };
         if let (Some(Purpose::Buffer { buffer, .. }), true) = (&purpose, geometry) {
             *self.outstanding.entry(*buffer).or_default() += 1;
@@ -102,10 +105,8 @@ impl Load<'_> {
 
     /// Finds an entry.
     fn look_up(&self, origin: &Origin, place: &str) -> Result<Option<Located>> {
-        let (name, range) = match origin {
-            Origin::Memory { .. } => return Ok(None),
-            Origin::Entry { name, range } => (name, Some(range)),
-            Origin::Whole { name } => (name, None),
+        let Origin::Entry { name, range } = origin else {
+            return Ok(None);
         };
         let shown = || String::from_utf8_lossy(name).into_owned();
         let found = if *name == self.name {
@@ -206,8 +207,10 @@ impl Load<'_> {
         let (start, len) = match (&item.origin, item.content) {
             (_, Content::SmallLevels(_)) => (0, item.stored_bytes),
             (_, Content::LargeLevels(layout)) => (large_start(&layout) as u64, item.stored_bytes),
-            (Origin::Entry { range, .. }, _) => (range.start, item.stored_bytes),
-            (Origin::Whole { .. }, _) => (0, item.stored_bytes),
+            (Origin::Entry { range, .. }, _) => {
+                let start = range.as_ref().map_or(0, |range| range.start);
+                (start, item.stored_bytes)
+            }
             (Origin::Memory { bytes, range }, _) => {
                 let (bytes, range) = (bytes.clone(), range.clone());
                 return self.request_memory(index, &bytes, range);
@@ -223,7 +226,7 @@ impl Load<'_> {
         let request = self.source.request_range(located, start, len);
         let request =
             request.map_err(|error| Error::of_request(&item.place, &item.file, &error))?;
-        if let Origin::Entry { name, .. } | Origin::Whole { name } = &item.origin
+        if let Origin::Entry { name, .. } = &item.origin
             && *name != self.name
             && self.names.insert(Arc::clone(name))
         {
@@ -558,21 +561,15 @@ impl Load<'_> {
     /// Sets the state of all images that an item is for.
     fn show(&mut self, index: usize, state: State<Arc<Image>>) {
         if let Some(Purpose::Images(images)) = self.items[index].purpose.clone() {
-            for image in images {
-                self.set_image(image, state.clone());
-            }
+            self.set_images(&images, &state);
         }
     }
 
-    pub(super) fn set_image(&mut self, image: usize, state: State<Arc<Image>>) {
+    fn set_images(&mut self, images: &[usize], state: &State<Arc<Image>>) {
         if let Some(Ok(scene)) = &mut self.scene {
-            scene.images[image] = state;
-        }
-    }
-
-    pub(super) fn set_buffer(&mut self, buffer: usize, state: State<BufferBytes>) {
-        if let Some(Ok(scene)) = &mut self.scene {
-            scene.buffers[buffer] = state;
+            images
+                .iter()
+                .for_each(|&image| scene.images[image] = state.clone());
         }
     }
 
@@ -600,10 +597,12 @@ impl Load<'_> {
 
     pub(super) fn fail_purpose(&mut self, purpose: &Purpose, error: Error) {
         match purpose {
-            Purpose::Buffer { buffer, .. } => self.set_buffer(*buffer, State::Failed(error)),
-            Purpose::Images(images) => images
-                .iter()
-                .for_each(|&image| self.set_image(image, State::Failed(error.clone()))),
+            Purpose::Images(images) => self.set_images(images, &State::Failed(error)),
+            Purpose::Buffer { buffer, .. } => {
+                if let Some(Ok(scene)) = &mut self.scene {
+                    scene.buffers[*buffer] = State::Failed(error);
+                }
+            }
         }
     }
 
@@ -664,7 +663,11 @@ impl Load<'_> {
 
     /// Gives the purpose of a fetch to the item that the package's record predicted; returns
     /// whether there was one.
-    pub(super) fn take_promised(&mut self, fetch: &Fetch, promised: &HashMap<Key, usize>) -> bool {
+    pub(super) fn take_promised(
+        &mut self,
+        fetch: &Fetch,
+        promised: &HashMap<Origin, usize>,
+    ) -> bool {
         let Some(index) = find_promised(&fetch.origin, promised) else {
             return false;
         };
@@ -703,16 +706,15 @@ impl Load<'_> {
 
 /// The predicted item that has the bytes of an origin: the same ones, or the whole entry for its
 /// beginning.
-fn find_promised(wanted: &Origin, promised: &HashMap<Key, usize>) -> Option<usize> {
-    if let Some(&index) = promised.get(&wanted.key()) {
-        return Some(index);
-    }
-    match wanted {
-        Origin::Entry { name, range } if range.start == 0 => {
-            promised.get(&Key::Whole(Arc::clone(name))).copied()
-        }
+fn find_promised(wanted: &Origin, promised: &HashMap<Origin, usize>) -> Option<usize> {
+    let whole = || match wanted {
+        Origin::Entry {
+            name,
+            range: Some(range),
+        } if range.start == 0 => promised.get(&Origin::whole(Arc::clone(name))),
         _ => None,
-    }
+    };
+    promised.get(wanted).or_else(whole).copied()
 }
 
 fn no_room(place: &str, file: &str) -> Error {

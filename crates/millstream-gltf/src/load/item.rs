@@ -90,7 +90,12 @@ impl Item {
     /// Whether its entry has all bytes of a range; other origins are whole.
     pub(super) fn reaches(&self, origin: &Origin) -> bool {
         match (origin, &self.located) {
-            (Origin::Entry { range, .. }, Some(located)) => range.end <= located.raw_bytes(),
+            (
+                Origin::Entry {
+                    range: Some(range), ..
+                },
+                Some(located),
+            ) => range.end <= located.raw_bytes(),
             _ => true,
         }
     }

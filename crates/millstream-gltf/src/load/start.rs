@@ -11,7 +11,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::glb;
 use crate::limits;
 use crate::model::{BufferPlace, Model};
-use crate::plan::{self, Fetch, Key, Origin, Plan, Purpose, SameBytes, SceneFile};
+use crate::plan::{self, Fetch, Origin, Plan, Purpose, SameBytes, SceneFile};
 use crate::scene::{Bytes, Scene, State};
 
 /// The request for the first bytes of the scene's file.
@@ -19,7 +19,7 @@ pub(super) struct Head {
     ticket: Ticket<Buffer>,
 }
 
-impl Load<'_> {
+impl Load {
     fn shown(&self) -> String {
         String::from_utf8_lossy(&self.name).into_owned()
     }
@@ -188,15 +188,12 @@ impl Load<'_> {
 
     /// Finds the predicted item of each fetch of the plan, or adds one.
     fn take_up(&mut self, plan: Plan, head: &Arc<Buffer>) {
-        for (buffer, error) in plan.failed_buffers {
-            self.set_buffer(buffer, State::Failed(error));
+        for (purpose, error) in plan.failed {
+            self.fail_purpose(&purpose, error);
         }
-        for (image, error) in plan.failed_images {
-            self.set_image(image, State::Failed(error));
-        }
-        let promised: HashMap<Key, usize> = (0..self.items.len())
+        let promised: HashMap<Origin, usize> = (0..self.items.len())
             .filter(|&index| !self.items[index].is_second_half(index))
-            .map(|index| (self.items[index].origin.key(), index))
+            .map(|index| (self.items[index].origin.clone(), index))
             .collect();
         let before = self.items.len();
         let mut reads = false;
@@ -227,7 +224,11 @@ impl Load<'_> {
 
 /// Takes bytes that are in the head, which is in memory, from there.
 fn serve_from_head(origin: &mut Origin, scene: &[u8], head: &Arc<Buffer>) {
-    let Origin::Entry { name, range } = &origin else {
+    let Origin::Entry {
+        name,
+        range: Some(range),
+    } = &origin
+    else {
         return;
     };
     if **name != *scene || range.end > head.len() as u64 {
