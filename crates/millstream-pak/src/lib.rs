@@ -1,4 +1,46 @@
 //! Packages for Millstream: one file, one table, no dependent reads.
+//!
+//! A package holds entries under names. Its tables are read when it is opened, so that every later
+//! lookup is a search in memory, and every range of an entry one request of the engine.
+//!
+//! ```
+//! use millstream::{QueueOptions, Storage, StorageOptions};
+//! use millstream_pak::{Item, PackOptions, Package, write_file};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let folder = tempfile::tempdir()?;
+//! # let path = folder.path().join("game.mpak");
+//! // Once, when the game is built. `walk` lists the files below a folder.
+//! let items = vec![
+//!     Item::from_bytes("textures/wall", vec![1; 100_000]),
+//!     Item::from_bytes("sounds/door", vec![2; 5_000]),
+//! ];
+//! let report = write_file(items, &PackOptions::default(), &path)?;
+//! assert_eq!(report.entries, 2);
+//!
+//! // Whenever it starts.
+//! let storage = Storage::new(StorageOptions::default())?;
+//! let queue = storage.queue(QueueOptions::default())?;
+//! let package = Package::open(&storage, &path)?;
+//! let door = package.lookup(b"sounds/door")?.ok_or("no such sound")?;
+//! let sound = queue.submit(package.request(door.index)?)?.wait()?;
+//! assert_eq!(&sound[..], [2; 5_000]);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! | to | use |
+//! |---|---|
+//! | write a package | [`walk`], [`Item`], [`PackOptions`], [`write_file`] |
+//! | encode on several machines | [`PackPlan`], [`encode_task`] |
+//! | describe or convert what goes in | [`Describe`], [`Cook`], [`metadata`] |
+//! | read one | [`Package`]; many entries at once with [`Package::enqueue_all`] or [`visit()`] |
+//! | read several over one another | [`Mounts`] |
+//! | update one | [`diff`], [`write_patch_file`] |
+//! | check one | [`verify`], [`SecretKey`], [`PublicKey`] |
+//!
+//! `docs/FORMAT.md` has the format.
+
 pub mod cook;
 pub mod describe;
 pub mod error;

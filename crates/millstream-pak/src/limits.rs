@@ -184,6 +184,9 @@ pub const LAYERS_MAX: usize = 256;
 /// Input bytes that one cook may take.
 pub const COOK_BYTES_MAX: u64 = 256 << 20;
 
+/// Requests for tables of a package that are in flight at once.
+pub const TABLE_QUEUE_CAPACITY: u32 = 256;
+
 const _: () = assert!(METADATA_BYTES_MAX + 2 <= PAGE_BYTES);
 const _: () = assert!(NAME_BYTES_MAX + 2 <= PAGE_BYTES);
 const _: () = assert!(DICTIONARY_BYTES_MAX <= millstream_codec::limits::DICTIONARY_BYTES_MAX);

@@ -1,36 +1,4 @@
 //! Mounts: packages and folders over one another, as one source.
-//!
-//! The layer that was mounted last is asked first: a patch or a mod over the base, loose files over
-//! both during development, a folder that the user may write to on top. A patch hides what it says
-//! is gone. A patch that refers to blocks of a base finds it among the layers below.
-//!
-//! Loose files are looked at anew at each lookup, so a changed one is loaded with its new content
-//! (hot reload); [`Mounts::changes`] tells which of those that were found have changed since.
-//!
-//! ```
-//! use millstream::{Storage, StorageOptions};
-//! use millstream_pak::{Item, Mounts, PackOptions, write_file};
-//! use millstream_source::Source;
-//!
-//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! # let folder = std::env::temp_dir().join(format!("millstream-mounts-{}", std::process::id()));
-//! # std::fs::create_dir_all(folder.join("mod"))?;
-//! let base = folder.join("base.mpak");
-//! let items = vec![Item::from_bytes("a.txt", *b"base"), Item::from_bytes("b.txt", *b"base")];
-//! write_file(items, &PackOptions::default(), &base)?;
-//! std::fs::write(folder.join("mod/b.txt"), b"changed")?;
-//!
-//! let storage = Storage::new(StorageOptions::default())?;
-//! let mut mounts = Mounts::new();
-//! mounts.mount_package(&storage, &base)?;
-//! mounts.mount_folder(&storage, folder.join("mod"))?;
-//! let changed = mounts.find(b"b.txt")?.ok_or("there is one")?;
-//! assert_eq!(changed.raw_bytes(), 7);
-//! assert_eq!(mounts.folder(b"")?, [b"a.txt".to_vec(), b"b.txt".to_vec()]);
-//! # std::fs::remove_dir_all(&folder)?;
-//! # Ok(())
-//! # }
-//! ```
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -45,7 +13,39 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::limits::LAYERS_MAX;
 use crate::{Package, PackageOptions};
 
-/// Layers over one another; see the module. Lookups may be made from any thread.
+/// Packages and folders over one another, as one source. Lookups may be made from any thread.
+///
+/// The layer that was mounted last is asked first: a patch or a mod over the base, loose files over
+/// both during development, a folder that the user may write to on top. A patch hides what it says
+/// is gone. A patch that refers to blocks of a base finds it among the layers below.
+///
+/// Loose files are looked at anew at each lookup, so a changed one is loaded with its new content
+/// (hot reload); [`Mounts::changes`] tells which of those that were found have changed since.
+///
+/// ```
+/// use millstream::{Storage, StorageOptions};
+/// use millstream_pak::{Item, Mounts, PackOptions, write_file};
+/// use millstream_source::Source;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = std::env::temp_dir().join(format!("millstream-mounts-{}", std::process::id()));
+/// # std::fs::create_dir_all(folder.join("mod"))?;
+/// let base = folder.join("base.mpak");
+/// let items = vec![Item::from_bytes("a.txt", *b"base"), Item::from_bytes("b.txt", *b"base")];
+/// write_file(items, &PackOptions::default(), &base)?;
+/// std::fs::write(folder.join("mod/b.txt"), b"changed")?;
+///
+/// let storage = Storage::new(StorageOptions::default())?;
+/// let mut mounts = Mounts::new();
+/// mounts.mount_package(&storage, &base)?;
+/// mounts.mount_folder(&storage, folder.join("mod"))?;
+/// let changed = mounts.find(b"b.txt")?.ok_or("there is one")?;
+/// assert_eq!(changed.raw_bytes(), 7);
+/// assert_eq!(mounts.folder(b"")?, [b"a.txt".to_vec(), b"b.txt".to_vec()]);
+/// # std::fs::remove_dir_all(&folder)?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Default)]
 pub struct Mounts {
     /// The lowest first.

@@ -1,10 +1,4 @@
 //! The reader: an open package, lookups in its tables, and requests for its entries.
-//!
-//! The tables are used in the bytes that were read; bounds are checked where a lookup or a request
-//! needs them, not for all entries when the package is opened.
-//!
-//! Requests are [`Read`]s of the engine with a table of the blocks that hold the range, each with
-//! its checksum. Where nothing is verified and all blocks are stored, a request is a plain read.
 
 pub(crate) mod batch;
 pub(crate) mod check;
@@ -17,7 +11,7 @@ pub(crate) mod section;
 pub(crate) mod tables;
 pub(crate) mod visit;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use millstream::{BlockSource, Dictionary, Read, Storage};
@@ -31,8 +25,36 @@ use crate::names;
 use section::PageView;
 use tables::Tables;
 
-/// An open package. Cloning gives another handle. All methods may be called from any thread; they
-/// block where they touch a part of the cold tables for the first time.
+/// An open package: lookups in its tables, and requests for its entries.
+///
+/// The tables are used in the bytes that were read; bounds are checked where a lookup or a request
+/// needs them, not for all entries when the package is opened. Requests are [`Read`]s of the engine
+/// with a table of the blocks that hold the range, each with its checksum. Where nothing is
+/// verified and all blocks are stored, a request is a plain read.
+///
+/// Cloning gives another handle. All methods may be called from any thread; they block where they
+/// touch a part of the cold tables for the first time ([`Package::preload`]).
+///
+/// ```
+/// # use millstream_pak::{Item, PackOptions, write_file};
+/// use millstream::{QueueOptions, Storage, StorageOptions};
+/// use millstream_pak::Package;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path().join("game.mpak");
+/// # let items = vec![Item::from_bytes("levels/1", vec![7; 300_000])];
+/// # write_file(items, &PackOptions::default(), &path)?;
+/// let storage = Storage::new(StorageOptions::default())?;
+/// let queue = storage.queue(QueueOptions::default())?;
+/// let package = Package::open(&storage, &path)?;
+/// let level = package.lookup(b"levels/1")?.ok_or("no such level")?;
+/// let mut whole = queue.submit(package.request(level.index)?)?;
+/// let mut head = queue.submit(package.range(level.index, 0, 16)?)?;
+/// assert_eq!((head.wait()?.len(), whole.wait()?.len()), (16, 300_000));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Package(pub(crate) Arc<Inner>);
 
@@ -118,9 +140,24 @@ impl Package {
         path: impl AsRef<Path>,
         options: PackageOptions,
     ) -> Result<Package> {
-        let tables = Tables::open(storage, path.as_ref())?;
+        let opening = Package::open_async(storage.clone(), path.as_ref().to_path_buf(), options);
+        let opened = storage.wait(opening, None)?;
+        opened.expect("no time was set")
+    }
+
+    /// As [`Package::open_with`], without blocking: any executor may poll the future, on any
+    /// thread. The first poll begins the reads; dropping it closes the file.
+    ///
+    /// # Errors
+    /// As [`Package::open`].
+    pub async fn open_async(
+        storage: Storage,
+        path: PathBuf,
+        options: PackageOptions,
+    ) -> Result<Package> {
+        let opened = Tables::open(&storage, &path).await;
         Ok(Package(Arc::new(Inner {
-            tables,
+            tables: opened.map_err(|error| error.of(&path))?,
             base: None,
             options,
             dictionaries: OnceLock::new(),

@@ -2,6 +2,11 @@
 
 mod support;
 
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::task::{Context, Waker};
+use std::time::Duration;
+
 use millstream::CodecId;
 use millstream_pak::{
     BatchOptions, Change, Coding, Dictionaries, ErrorKind, Item, Mounts, PackOptions, PackPlan,
@@ -28,6 +33,42 @@ fn every_entry_comes_out_as_it_went_in_whatever_the_codec() {
         assert_eq!(found.failures, 0, "{coding:?}: {:?}", found.errors);
         assert_eq!(found.entries as usize, entries.len());
     }
+}
+
+#[test]
+fn a_package_opens_without_blocking_and_a_dropped_open_leaves_nothing_behind() {
+    let bench = Bench::new();
+    let entries = entries(1);
+    let path = bench.pack("later.mpak", &entries, codings()[0]);
+    let open = |path: &Path| {
+        let (storage, path) = (bench.storage.clone(), path.to_path_buf());
+        let opening = Package::open_async(storage, path, PackageOptions::default());
+        let opening: Pin<Box<dyn Future<Output = _> + Send + 'static>> = Box::pin(opening);
+        opening
+    };
+    // At every poll that it takes, and once before the first.
+    for polls in 0..4 {
+        let mut opening = open(&path);
+        let mut context = Context::from_waker(Waker::noop());
+        for _ in 0..polls {
+            if opening.as_mut().poll(&mut context).is_ready() {
+                break;
+            }
+        }
+    }
+    let opened = bench.storage.wait(open(&path), None).expect("waited");
+    let package = opened.expect("no time was set").expect("open");
+    assert_eq!(package.len() as usize, entries.len());
+    let missing = bench.storage.wait(open(Path::new("missing")), None);
+    let error = missing.expect("waited").expect("no time was set");
+    let error = error.expect_err("there is no such file");
+    assert_eq!(error.kind(), ErrorKind::Io);
+    assert_eq!(error.path(), Some(Path::new("missing")));
+    drop(package);
+    assert_eq!(
+        bench.storage.close(Duration::from_secs(60)).files,
+        Vec::<PathBuf>::new()
+    );
 }
 
 #[test]

@@ -12,12 +12,12 @@ use zerocopy::{FromBytes as _, IntoBytes as _};
 
 use super::batch::BatchOptions;
 use super::section::PageView;
-use super::tables::{TABLE_QUEUE_CAPACITY, Tables};
+use super::tables::Tables;
 use super::visit::visit;
 use super::{Package, plan};
 use crate::error::{Error, ErrorKind, Result, corrupt};
 use crate::format::{MetadataPlace, SectionRecord, block_flag, section, section_flag};
-use crate::limits::{HEADER_BYTES, METADATA_BYTES_MAX, VERIFY_ERRORS};
+use crate::limits::{HEADER_BYTES, METADATA_BYTES_MAX, TABLE_QUEUE_CAPACITY, VERIFY_ERRORS};
 use crate::metadata::Metadata;
 use crate::names;
 use crate::sign::PublicKey;
@@ -65,8 +65,8 @@ impl Verification {
 }
 
 /// Verifies a package, and its signature if a key is given. Blocks of a patch that lie in its base
-/// are verified if the base is given. `progress` is told the raw bytes done so far, and says
-/// whether to go on.
+/// are verified if the base is given. `progress` is called with the raw bytes done so far, and
+/// returns whether to go on.
 ///
 /// # Errors
 /// The package cannot be opened at all; everything else is in the report.

@@ -1,18 +1,22 @@
 //! The file of an open package: its first bytes, and what reads and decodes the others.
 
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use millstream::{Buffer, BufferPool, FileId, Queue, Read, Storage};
+use millstream::{
+    Buffer, BufferPool, FileId, FileOptions, Priority, Queue, QueueOptions, Read, Storage, Ticket,
+};
 use millstream_codec::Scratch;
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::limits::TABLE_QUEUE_CAPACITY;
 
-/// See the module. It is closed when dropped.
+/// The open file of a package. It is closed when dropped.
 pub(crate) struct OpenFile {
     pub(crate) id: FileId,
     /// For the package's own reads.
     pub(crate) queue: Queue,
-    /// The file's first bytes: header and hot sections.
+    /// The file's first bytes, once they are read: header and hot sections.
     pub(crate) hot: Buffer,
     /// For packed sections.
     scratch: Mutex<Scratch>,
@@ -20,18 +24,32 @@ pub(crate) struct OpenFile {
 }
 
 impl OpenFile {
-    pub(super) fn new(storage: &Storage, id: FileId, queue: &Queue, hot: Buffer) -> OpenFile {
-        OpenFile {
-            id,
-            queue: queue.clone(),
-            hot,
+    pub(super) fn open(storage: &Storage, path: &Path) -> Result<OpenFile> {
+        let mut queue_options = QueueOptions::default();
+        queue_options.name = String::from("package");
+        queue_options.capacity = TABLE_QUEUE_CAPACITY;
+        queue_options.priority = Priority::High;
+        let queue = storage.queue(queue_options)?;
+        let options = FileOptions {
+            package: true,
+            ..FileOptions::default()
+        };
+        Ok(OpenFile {
+            id: storage.open(path, options),
+            queue,
+            hot: Buffer::empty(),
             scratch: Mutex::default(),
             buffers: storage.buffer_pool(),
-        }
+        })
+    }
+
+    /// Requests bytes of the file.
+    pub(crate) fn request(&self, offset: u64, len: u64) -> Result<Ticket<Buffer>> {
+        Ok(self.queue.submit(Read::range(self.id, offset, len))?)
     }
 
     pub(crate) fn read(&self, offset: u64, len: u64) -> Result<Buffer> {
-        read(&self.queue, self.id, offset, len)
+        Ok(self.request(offset, len)?.wait()?)
     }
 
     /// Memory in huge pages if it is long: lookups in ordinary pages take a third longer.
@@ -50,15 +68,7 @@ impl OpenFile {
 impl Drop for OpenFile {
     /// A later open of the path opens the file that it then names.
     fn drop(&mut self) {
-        close(&self.queue, self.id);
+        // A storage that is closing refuses, and closes the file itself.
+        let _ = self.queue.batch().close(self.id);
     }
-}
-
-pub(super) fn read(queue: &Queue, file: FileId, offset: u64, len: u64) -> Result<Buffer> {
-    Ok(queue.submit(Read::range(file, offset, len))?.wait()?)
-}
-
-/// Closes a file. A storage that is closing refuses, and closes it itself.
-pub(super) fn close(queue: &Queue, file: FileId) {
-    let _ = queue.batch().close(file);
 }

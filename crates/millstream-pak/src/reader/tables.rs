@@ -3,10 +3,10 @@
 
 use std::path::{Path, PathBuf};
 
-use millstream::{Buffer, FileId, FileOptions, Priority, Queue, QueueOptions, Storage};
+use millstream::Storage;
 use zerocopy::FromBytes;
 
-use super::open_file::{OpenFile, close, read};
+use super::open_file::OpenFile;
 use super::section::Section;
 use crate::error::{Error, ErrorKind, Result, corrupt};
 use crate::format::{
@@ -17,9 +17,6 @@ use crate::limits::{
     BLOCKS_MAX, BUCKET_BITS_MAX, DICTIONARIES_MAX, ENTRIES_MAX, HEADER_BYTES, OFFSETS_MAX,
     OPEN_BYTES, PAGE_BYTES, SECTION_RATIO_MAX, SECTIONS_MAX, STORED_ALIGNMENT,
 };
-
-/// Requests for tables that are out at once.
-pub(crate) const TABLE_QUEUE_CAPACITY: u32 = 256;
 
 /// Header and padding of the hot part, generously.
 const HOT_SLACK_BYTES: u64 = 64 << 10;
@@ -43,28 +40,14 @@ pub(crate) struct Tables {
 }
 
 impl Tables {
-    pub(crate) fn open(storage: &Storage, path: &Path) -> Result<Tables> {
-        let options = FileOptions {
-            package: true,
-            ..FileOptions::default()
-        };
-        let mut queue_options = QueueOptions::default();
-        queue_options.name = String::from("package");
-        queue_options.capacity = TABLE_QUEUE_CAPACITY;
-        queue_options.priority = Priority::High;
-        let queue = storage.queue(queue_options)?;
-        let file = storage.open(path, options);
-        let opened = Tables::new(storage, path, file, &queue);
-        if opened.is_err() {
-            close(&queue, file);
-        }
-        opened.map_err(|error| error.of(path))
+    pub(crate) async fn open(storage: &Storage, path: &Path) -> Result<Tables> {
+        let mut file = OpenFile::open(storage, path)?;
+        let (header, bucket_bits) = open_tables(storage, path, &mut file).await?;
+        Tables::new(path, file, header, bucket_bits)
     }
 
-    fn new(storage: &Storage, path: &Path, file: FileId, queue: &Queue) -> Result<Tables> {
-        let (header, hot) = open_tables(storage, path, file, queue)?;
+    fn new(path: &Path, file: OpenFile, header: Box<Header>, bucket_bits: u32) -> Result<Tables> {
         let found = Sections::new(&header)?;
-        let bucket_bits = check_hot_sizes(&header, &found)?;
         let take = |kind| found.take(&header, kind);
         let need =
             |kind| take(kind).ok_or_else(|| corrupt(format!("section {kind} is missing")).at(256));
@@ -82,8 +65,7 @@ impl Tables {
             contents: take(section::CONTENTS),
             signature,
             fold_case: header.required.get() & feature::FOLD_CASE != 0,
-            // Behind all that may fail: dropped on an error, it would close what `open` closes.
-            file: OpenFile::new(storage, file, queue, hot),
+            file,
             header,
         })
     }
@@ -123,35 +105,36 @@ impl Tables {
     }
 }
 
-fn open_tables(
+/// Reads and checks the header, and reads the hot sections; returns the header, and the bits of the
+/// bucket index.
+async fn open_tables(
     storage: &Storage,
     path: &Path,
-    file: FileId,
-    queue: &Queue,
-) -> Result<(Box<Header>, Buffer)> {
-    let len = storage.opened(file)?.wait()?.len;
+    file: &mut OpenFile,
+) -> Result<(Box<Header>, u32)> {
+    let len = storage.opened(file.id)?.await?.len;
     if len < 2 * HEADER_BYTES as u64 {
-        let head = read(queue, file, 0, len.min(8))?;
+        let head = file.request(0, len.min(8))?.await?;
         let cut = head.starts_with(&MAGIC);
         return Err(match cut {
             true => Error::new(ErrorKind::Truncated, "the file ends inside its header").at(len),
             false => Error::new(ErrorKind::NotAPackage, "the file is not a package"),
         });
     }
-    let mut hot = read(queue, file, 0, len.min(OPEN_BYTES))?;
-    let header = Header::read_from_bytes(&hot[..HEADER_BYTES]).expect("so many were read");
+    file.hot = file.request(0, len.min(OPEN_BYTES))?.await?;
+    let header = Header::read_from_bytes(&file.hot[..HEADER_BYTES]).expect("so many were read");
     let header = Box::new(header);
     check_header(&header, len).map_err(|error| error.of(path))?;
     // Before anything of the size that the header says is read.
-    check_hot_sizes(&header, &Sections::new(&header)?)?;
+    let bucket_bits = check_hot_sizes(&header, &Sections::new(&header)?)?;
     let hot_bytes = header.hot_bytes.get();
-    if hot_bytes > hot.len() as u64 {
-        hot = read(queue, file, 0, hot_bytes)?;
-        if hot[..HEADER_BYTES] != zerocopy::IntoBytes::as_bytes(&*header)[..] {
+    if hot_bytes > file.hot.len() as u64 {
+        file.hot = file.request(0, hot_bytes)?.await?;
+        if file.hot[..HEADER_BYTES] != zerocopy::IntoBytes::as_bytes(&*header)[..] {
             return Err(corrupt("the file was changed while it was opened"));
         }
     }
-    Ok((header, hot))
+    Ok((header, bucket_bits))
 }
 
 /// Whether a file begins as packages do.
