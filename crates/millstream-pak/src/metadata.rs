@@ -16,10 +16,16 @@
 //! let stored = record.encode();
 //! assert_eq!(Metadata::decode(&stored), Ok(record));
 //! ```
+//!
+//! Records can be serialized for people and tools (`list --json`): kinds, containers and roles by
+//! their names, absent fields left out.
 
 use std::fmt;
 
+use serde::{Serialize, Serializer};
+
 use crate::limits::METADATA_BYTES_MAX;
+use crate::names;
 
 /// What an entry is. From 0x8000 on: the application's own kinds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
@@ -55,7 +61,7 @@ impl Kind {
 }
 
 /// The shape of an image.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Image {
     /// Texels across.
     pub width: u32,
@@ -66,6 +72,7 @@ pub struct Image {
     /// Layers of an array, six faces of a cube each; 1 for all else (0 counts as 1).
     pub layers: u32,
     /// How texels are laid out: a number of `VkFormat`, 0 where none fits (an encoded PNG).
+    #[serde(rename = "vk_format")]
     pub format: u32,
     /// Samples per texel.
     pub channels: u8,
@@ -122,7 +129,7 @@ impl Container {
 }
 
 /// Where a mip level (of one layer, or of all) lies in the raw bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Mip {
     /// Level; 0 is the largest.
     pub level: u16,
@@ -137,7 +144,7 @@ pub struct Mip {
 }
 
 /// The shape of a sound.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Audio {
     /// Frames per second.
     pub rate_hz: u32,
@@ -185,16 +192,17 @@ impl Role {
 }
 
 /// Another entry that this one needs.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Dependency {
     /// What for.
     pub role: Role,
     /// Its name in the package, whole (not relative to this entry).
+    #[serde(serialize_with = "escaped")]
     pub name: String,
 }
 
 /// A part of the entry's raw bytes with a meaning of its own (the JSON of a GLB, a buffer view).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Part {
     /// What it is.
     pub role: Role,
@@ -207,22 +215,52 @@ pub struct Part {
 }
 
 /// A record, see the module.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Metadata {
     /// What the entry is.
     pub kind: Kind,
     /// Shape of an image.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub image: Option<Image>,
     /// Its mips; in the order of the file.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub mips: Vec<Mip>,
     /// Shape of a sound.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub audio: Option<Audio>,
     /// What else must be loaded with it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub dependencies: Vec<Dependency>,
     /// Parts of it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<Part>,
-    /// What only the application understands.
+    /// What only the application understands; serialized as its length.
+    #[serde(
+        rename = "extra_bytes",
+        serialize_with = "len",
+        skip_serializing_if = "Vec::is_empty"
+    )]
     pub extra: Vec<u8>,
+}
+
+macro_rules! serialize_as_name {
+    ($($number:ty),*) => {$(
+        impl Serialize for $number {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(self.name())
+            }
+        }
+    )*};
+}
+
+serialize_as_name!(Kind, Container, Role);
+
+fn escaped<S: Serializer>(name: &str, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&names::escape(name.as_bytes()))
+}
+
+fn len<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u64(bytes.len() as u64)
 }
 
 /// A record that cannot be read.

@@ -6,7 +6,6 @@ use std::os::unix::ffi::OsStrExt as _;
 
 use millstream_pak::{BatchOptions, EntryInfo, Metadata, Package, names};
 use serde::Serialize;
-use serde_json::{Value, json};
 
 use crate::args::{CatArgs, ListArgs};
 use crate::failure::{Ending, Failure, shown};
@@ -22,7 +21,7 @@ struct Row {
     codec: String,
     blocks: u32,
     blake3: Option<String>,
-    meta: Value,
+    meta: Option<Metadata>,
 }
 
 /// Runs `list`.
@@ -65,10 +64,8 @@ fn rows(reading: &Reading) -> millstream_pak::Result<Vec<Row>> {
 
 fn row(package: &Package, info: &EntryInfo) -> millstream_pak::Result<Row> {
     let storing = package.storing(info.index)?;
-    let meta = match package.metadata(info.index)? {
-        Some(record) => metadata(&Metadata::decode(record).unwrap_or_default()),
-        None => Value::Null,
-    };
+    let meta = package.metadata(info.index)?;
+    let meta = meta.map(|record| Metadata::decode(record).unwrap_or_default());
     Ok(Row {
         name: names::escape(package.name(info.index)?),
         raw_bytes: info.raw_bytes,
@@ -85,70 +82,6 @@ fn row(package: &Package, info: &EntryInfo) -> millstream_pak::Result<Row> {
         },
         meta,
     })
-}
-
-/// A metadata record as JSON; what it does not say is left out.
-fn metadata(record: &Metadata) -> Value {
-    let mut meta = json!({ "kind": record.kind.name() });
-    if let Some(image) = &record.image {
-        meta["image"] = json!({
-            "container": image.container.name(),
-            "width": image.width,
-            "height": image.height,
-            "depth": image.depth,
-            "layers": image.layers,
-            "vk_format": image.format,
-            "channels": image.channels,
-            "bits": image.bits,
-            "maxval": image.maxval,
-        });
-    }
-    if let Some(audio) = &record.audio {
-        meta["audio"] = json!({
-            "container": audio.container.name(),
-            "rate_hz": audio.rate_hz,
-            "channels": audio.channels,
-            "bits": audio.bits,
-            "frames": audio.frames,
-            "offset": audio.offset,
-            "codec": audio.codec,
-        });
-    }
-    let mips = record.mips.iter().map(|mip| {
-        json!({
-            "level": mip.level,
-            "layer": mip.layer,
-            "row_bytes": mip.row_bytes,
-            "offset": mip.offset,
-            "bytes": mip.bytes,
-        })
-    });
-    let dependencies = record
-        .dependencies
-        .iter()
-        .map(|it| json!({ "role": it.role.name(), "name": names::escape(it.name.as_bytes()) }));
-    let parts = record.parts.iter().map(|part| {
-        json!({
-            "role": part.role.name(),
-            "index": part.index,
-            "offset": part.offset,
-            "bytes": part.bytes,
-        })
-    });
-    let lists: [(&str, Vec<Value>); 3] = [
-        ("mips", mips.collect()),
-        ("dependencies", dependencies.collect()),
-        ("parts", parts.collect()),
-    ];
-    for (name, list) in lists {
-        if !list.is_empty() {
-            meta[name] = Value::from(list);
-        }
-    }
-    if !record.extra.is_empty() {
-        meta["extra_bytes"] = json!(record.extra.len());
-    }
-    meta
 }
 
 /// Runs `cat`.
