@@ -1,7 +1,8 @@
-//! The words of every call: one definition for the parser, the help, the shell completions and
-//! the man pages.
+//! The arguments of every command: one definition for the parser, the help, the shell completions
+//! and the man pages.
 
 use std::ffi::OsString;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use millstream_codec::CodecId;
 
 mod packages;
 
+use crate::failure::Ending;
 use crate::limits::{TIMEOUT_SECONDS_MAX, WORKERS_MAX};
 use crate::size;
 pub(crate) use packages::{CatArgs, DiffArgs, ExtractArgs, ListArgs, PackArgs, VerifyArgs};
@@ -20,7 +22,7 @@ pub(crate) use packages::{CatArgs, DiffArgs, ExtractArgs, ListArgs, PackArgs, Ve
 /// Said of every command.
 const STATUS_HELP: &str = "\
 Exit status: 0 all well; 1 something failed (how many and the first ten on standard error); \
-2 the words of the call are wrong.
+2 usage error.
 A command that fails or is interrupted leaves no partial output file.";
 
 /// Loads files at the speed of the disk, and handles what they are compressed with.
@@ -350,7 +352,27 @@ pub(crate) fn codec(name: &str) -> CodecId {
     CodecId::from_name(name).expect("the parser takes no other names")
 }
 
-/// Any bytes but none: an empty name is a mistake of a script, best told before work begins.
+/// Checks that a codec, named as the user did, has a level.
+///
+/// # Errors
+/// It has not.
+pub(crate) fn check_level(
+    name: &str,
+    level: i32,
+    levels: &RangeInclusive<i32>,
+) -> Result<(), Ending> {
+    let (least, most) = (levels.start(), levels.end());
+    let supported = match least == most {
+        true => format!("{name} supports only level {least}"),
+        false => format!("{name} supports levels {least} to {most}"),
+    };
+    match levels.contains(&level) {
+        true => Ok(()),
+        false => Err(Ending::Usage(format!("--level {level}: {supported}"))),
+    }
+}
+
+/// Any bytes but none: an empty name is a mistake of a script, reported before work begins.
 fn path_words() -> impl clap::builder::TypedValueParser<Value = OsString> {
     use clap::builder::TypedValueParser as _;
     clap::builder::PathBufValueParser::new().map(PathBuf::into_os_string)

@@ -2,8 +2,8 @@
 //!
 //! Status 1 means that something failed: standard error then holds one line with the number of
 //! failures and the first of them, then the next ones, with file, offset and likely cause. Where
-//! the reader of a pipe goes away, the program ends by SIGPIPE, without a message. Status 2 means
-//! that the call itself was wrong.
+//! the reader of a pipe goes away, the program ends by SIGPIPE, without a message. Status 2 is a
+//! usage error.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -19,7 +19,7 @@ use crate::progress;
 
 /// Status of a command of which something failed.
 pub(crate) const STATUS_FAILED: u8 = 1;
-/// Status of a call with wrong words.
+/// Status of a usage error.
 pub(crate) const STATUS_USAGE: u8 = 2;
 
 /// One thing that failed.
@@ -29,7 +29,7 @@ pub(crate) struct Failure {
     place: String,
     /// Where in the file.
     offset: Option<u64>,
-    /// What is wrong and, as far as it can be told, why.
+    /// What is wrong and, if known, why.
     cause: String,
     /// A word for programs.
     kind: String,
@@ -124,7 +124,7 @@ pub(crate) fn explain(error: &io::Error) -> String {
     format!("{error}: {hint}")
 }
 
-/// The engine's refusal to start: wrong words, or a failure.
+/// Why the engine does not start: a usage error, or a failure.
 pub(crate) fn refused(error: millstream::Error) -> Ending {
     if error.kind() == ErrorKind::InvalidArgument {
         return Ending::Usage(String::from(error.cause()));
@@ -143,7 +143,7 @@ pub(crate) struct Failures {
     count: u64,
     /// Each with its place in the order.
     listed: Vec<(usize, Failure)>,
-    /// A document has told them.
+    /// A document has reported them.
     documented: bool,
 }
 
@@ -199,7 +199,7 @@ impl Failures {
         }
     }
 
-    /// Whether a document has told them.
+    /// Whether a document has reported them.
     pub(crate) fn is_documented(&self) -> bool {
         self.documented
     }
@@ -229,9 +229,9 @@ pub(crate) enum Ending {
     Failed(Failures),
     /// The reader of a pipe has gone.
     ClosedPipe,
-    /// A signal ended the work; it was told already.
+    /// A signal ended the work, which was reported already.
     Interrupted,
-    /// The words of the call do not fit together, in a way that only the command can see.
+    /// A usage error that only the command can see.
     Usage(String),
 }
 
@@ -241,7 +241,7 @@ impl From<Failure> for Ending {
     }
 }
 
-/// A line to standard error. Where nobody takes it, nothing can be done about it.
+/// Writes a line to standard error. A failure of that is ignored.
 pub(crate) fn tell(line: &str) {
     use io::Write as _;
     progress::aside(|| {

@@ -50,7 +50,7 @@ pub(crate) const BATCH_PIECES: usize = 128;
 pub(crate) const BATCH_BYTES: u64 = 8 << 20;
 const _: () = assert!(WINDOW_REQUESTS >= 4 * BATCH_PIECES);
 
-/// Workers that may be asked for; more threads than any machine has cores help nobody.
+/// Workers that may be asked for; no machine has more cores.
 pub(crate) const WORKERS_MAX: u32 = 1024;
 
 /// Longest timeout that may be asked for: about 31 years, far from where clocks overflow.

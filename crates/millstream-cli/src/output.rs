@@ -9,7 +9,7 @@
 //! - The target may be the input itself: the input stays open and keeps its bytes until the end.
 //! - A target that is there and not a regular file (`/dev/null`, a FIFO, a block device) is
 //!   written through; a rename would put a file in its place. So is a file under the names
-//!   `/dev/stdout` and `/dev/fd/N`, at its end: whoever opened it holds on to that very file.
+//!   `/dev/stdout` and `/dev/fd/N`, at its end: the process that opened it keeps that very file.
 //! - `-` is standard output, through its descriptor, past the line buffer of the standard library.
 
 use std::ffi::{OsStr, OsString};
@@ -121,7 +121,7 @@ impl Output {
         Ok(Output::create(name)?)
     }
 
-    /// The file, for whoever writes at offsets. Only what will be renamed can be written so.
+    /// The file, for writes at offsets; only a file that will be renamed.
     ///
     /// # Errors
     /// The target is standard output, or not a regular file.

@@ -4,7 +4,7 @@
 //! [`DictionaryEncoder`], and then used by any number of threads. A frame names its dictionary by
 //! number. One that names another, or none, is refused before it is decoded: a wrong dictionary
 //! would give wrong bytes. Frames are written without zstd's own checksum, which over short blocks
-//! costs as much as a tenth of decoding them: whoever keeps the blocks has checksums of them.
+//! costs as much as a tenth of decoding them: packages have checksums of their blocks.
 //!
 //! Only dictionaries with tables of entropy are taken, which begin with the magic number: what
 //! libzstd calls raw ones have no number that a frame could name.

@@ -3,7 +3,7 @@
 //! What is written decodes everywhere: zlib, gzip, zstd and lz4 by their own tools. Integrity is
 //! always recorded where the format can: Adler-32, CRC-32, zstd's and LZ4's content checksums.
 //! zstd is written as one frame. That is what its tools expect and compresses best, but such a
-//! stream has no units; who wants parallel decoding of one entry encodes it in blocks.
+//! stream has no units; for parallel decoding of one entry, encode it in blocks.
 
 pub(crate) mod deflate;
 pub(crate) mod lz4;
@@ -58,7 +58,7 @@ pub fn block_level_range(codec: CodecId) -> RangeInclusive<i32> {
     }
 }
 
-/// The level to take when nobody chose one: what the codec's own tool takes.
+/// The default level: that of the codec's own tool.
 #[must_use]
 pub const fn default_level(codec: CodecId) -> i32 {
     match codec {

@@ -221,7 +221,7 @@ fn describe_ktx2(head: &Head<'_>) -> Option<Metadata> {
         });
     }
     let supercompressed = header.supercompression_scheme.is_some();
-    // Rows can be told apart where there is one image in a level, as it is.
+    // Rows are known only of a single image that is not supercompressed.
     if let (Some(format), false, 1) = (of_vulkan(shape.format), supercompressed, layers) {
         (shape.channels, shape.bits) = (format.channels, format.bits);
         for mip in &mut mips {

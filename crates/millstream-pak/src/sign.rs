@@ -1,7 +1,7 @@
 //! Keys and signatures: Ed25519 over the root hash.
 //!
 //! The root covers the header, and through the page hashes every table, among them the BLAKE3
-//! hashes of all contents. A signature says that whoever has the secret key made these tables;
+//! hashes of all contents. A signature says that the owner of the secret key made these tables;
 //! `verify` compares the contents with them.
 //!
 //! Keys are files: PEM as OpenSSL writes it (`openssl genpkey -algorithm ed25519`, `openssl pkey
@@ -44,7 +44,7 @@ impl SecretKey {
             Some(pem) => SigningKey::from_pkcs8_pem(pem).ok(),
             None => plain(&bytes).map(|bytes| SigningKey::from_bytes(&bytes)),
         };
-        let cause = "no Ed25519 secret key (PEM, 64 hexadecimal digits, or 32 bytes)";
+        let cause = "not an Ed25519 secret key: expected PEM, 64 hexadecimal digits, or 32 bytes";
         let wrong = || Error::new(ErrorKind::InvalidArgument, cause).of(path);
         key.map(SecretKey).ok_or_else(wrong)
     }
@@ -69,7 +69,7 @@ impl PublicKey {
     /// # Errors
     /// They are no point of the curve.
     pub fn from_bytes(bytes: &[u8; 32]) -> Result<PublicKey> {
-        let cause = "no Ed25519 public key";
+        let cause = "the 32 bytes are not an Ed25519 public key";
         let wrong = |_| Error::new(ErrorKind::InvalidArgument, cause);
         VerifyingKey::from_bytes(bytes)
             .map(PublicKey)
@@ -93,7 +93,7 @@ impl PublicKey {
             Some(pem) => VerifyingKey::from_public_key_pem(pem).ok(),
             None => plain(&bytes).and_then(|bytes| VerifyingKey::from_bytes(&bytes).ok()),
         };
-        let cause = "no Ed25519 public key (PEM, 64 hexadecimal digits, or 32 bytes)";
+        let cause = "not an Ed25519 public key: expected PEM, 64 hexadecimal digits, or 32 bytes";
         let wrong = || Error::new(ErrorKind::InvalidArgument, cause).of(path);
         key.map(PublicKey).ok_or_else(wrong)
     }

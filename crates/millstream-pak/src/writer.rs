@@ -7,12 +7,12 @@
 //! item     cook   plan                               encode, choose        build
 //! ```
 //!
-//! How many entries and blocks there will be is known before the first block is encoded, so the
-//! hot sections have their place at the file's front, and data are written once, in order. Blocks
-//! are encoded by threads that take them from one counter and may run ahead of the writing only so
-//! far: memory is bounded whatever the input. The same inputs and options give the same bytes on
-//! any machine and number of threads: nothing is decided by time or by who came first. Blocks can
-//! be encoded on other machines ([`PackPlan`]).
+//! How many entries and blocks there will be is known before the first block is encoded, so the hot
+//! sections have their place at the file's front, and data are written once, in order. Blocks are
+//! encoded by threads that take them from one counter and may run ahead of the writing only so far:
+//! memory is bounded whatever the input. The same inputs and options give the same bytes on any
+//! machine and number of threads: nothing depends on time or on the order of threads. Blocks can be
+//! encoded on other machines ([`PackPlan`]).
 
 mod block;
 pub(crate) mod build;
@@ -107,7 +107,7 @@ pub struct PackOptions<'a> {
     pub order: Vec<Vec<u8>>,
     /// Signs the package.
     pub sign: Option<&'a SecretKey>,
-    /// Is told the raw bytes done so far, and says whether to go on.
+    /// Called with the raw bytes done so far; returns whether to go on.
     pub progress: Option<&'a (dyn Fn(u64) -> bool + Sync)>,
 }
 
@@ -153,8 +153,8 @@ pub struct PackReport {
 }
 
 /// Writes a package of `items` into an empty file, through the page cache. The caller gives it its
-/// name; on error the file's content is worth nothing. Blocks until it is done. Who syncs the file
-/// next takes [`write_synced`], which is sooner done.
+/// name; after an error the file's content is undefined. Blocks until it is done. If the file is to
+/// be synced, [`write_synced`] is faster.
 ///
 /// # Errors
 /// A name that no package may have, two inputs of one name, an input that cannot be read, is no

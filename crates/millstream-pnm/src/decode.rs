@@ -195,7 +195,7 @@ impl<'a> Building<'a> {
     }
 
     /// Makes room for what so many bytes of samples can hold, beside those that are there: for
-    /// who does not know how many will follow.
+    /// input of unknown length.
     pub(crate) fn grow(&mut self, bytes: usize, parser: &Parser) -> Result<(), Error> {
         let header = &self.image.header;
         let of_header = "within the limit, which is of bytes";

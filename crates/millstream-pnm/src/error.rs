@@ -91,7 +91,7 @@ impl Error {
         }
     }
 
-    /// The error in words, for who tells the offset otherwise.
+    /// The error in words, without its offset.
     #[must_use]
     pub fn place_and_cause(&self) -> String {
         match (self.line, self.column) {

@@ -19,7 +19,7 @@
 //! low  = s1 + TENS[s2]                       a shuffle is the table; separators are negative
 //!                                            after '0' is taken off, for which it gives 0
 //! high = HUNDREDS[s3] where s2 and s1 are digits and an end is here, else 0
-//! sum  = low + high     123   45   6         at ends; elsewhere nobody looks
+//! sum  = low + high     123   45   6         at ends; others are ignored
 //! samples               123 45 6             the sums at ends, moved to the front
 //! ```
 //!
@@ -336,7 +336,7 @@ fn by_chunks(
     back_up(text, start, at, produced)
 }
 
-/// Ends a run: a number that the end of the last chunk cuts is left for whoever goes on.
+/// Ends a run: a number that the end of the last chunk cuts is left for the next parser.
 fn back_up(text: &[u8], start: usize, mut at: usize, produced: usize) -> Run {
     // Short: runs of digits that are too long were not let through.
     while at > start && text[at - 1].is_ascii_digit() {

@@ -142,10 +142,10 @@ impl Loader {
         building.finish(&mut parser)
     }
 
-    /// Bytes whose number nobody knows.
+    /// Input of unknown length.
     fn load_stream(&mut self, reader: &mut dyn Read, image: &mut Image) -> Result<(), Error> {
         self.window.resize(WINDOW_BYTES, 0);
-        // It counts lines on the way: nobody can read the bytes again.
+        // It counts lines on the way: the bytes cannot be read again.
         let mut parser = Parser::with_kernel(self.options.kernel);
         let mut building = Building::new(image, &self.options);
         while parser.stage() != Stage::Another {
@@ -175,7 +175,7 @@ impl Loader {
 struct Windows<'a> {
     file: &'a File,
     memory: &'a mut [u8],
-    /// The file's length when it was opened: behind it nobody looks.
+    /// The file's length when it was opened: bytes behind it are not read.
     len: u64,
     /// Where the next window begins in the file.
     offset: u64,
@@ -296,8 +296,8 @@ impl Mapped {
     /// The file cannot be opened or mapped.
     ///
     /// # Safety
-    /// Nobody may change the file or make it shorter while it is mapped: pages that are gone end
-    /// the process with SIGBUS.
+    /// The file must not be changed or truncated while it is mapped: access to a page that is gone
+    /// ends the process with SIGBUS.
     #[expect(
         unsafe_code,
         reason = "only the caller knows who else writes to the file"

@@ -65,7 +65,7 @@ pub struct Parser {
     place: Place,
     /// Samples that are not text were taken: lines mean nothing any more.
     behind_raw: bool,
-    /// Line feeds are counted on the way. Who has the text still counts them when it is asked for
+    /// Line feeds are counted on the way. A caller that still has the text counts them only for
     /// the place of an error: counting takes a third of the time that the fastest kernel takes.
     counts_lines: bool,
     failed: bool,

@@ -10,7 +10,7 @@
 //! the stream in one call: to memory, to a file, through a view, at the same speed. An object may
 //! be referred to before it is written ([`ArchiveWriter::reserve`]), so graphs with cycles can be
 //! saved. `finish` refuses an archive in which a reserved object is missing; a reader notices a cut
-//! archive by its missing end. The format is told in `docs/FORMAT.md`.
+//! archive by its missing end. `docs/FORMAT.md` specifies the format.
 //!
 //! ```
 //! use millstream_stream::{

@@ -19,7 +19,7 @@
 //! - The types with offsets can be neither made nor moved outside of a blob.
 //!
 //! Numbers lie as the machine has them, lowest byte first; on a machine with another order a blob
-//! is refused. The format is told in `docs/FORMAT.md`.
+//! is refused. `docs/FORMAT.md` specifies the format.
 //!
 //! ```
 //! use millstream_stream::blob::{self, AlignedBytes, Array, Maybe, Stored, Text};
@@ -283,7 +283,7 @@ impl<'a, T: Record> BlobRef<'a, T> {
     #[must_use]
     pub fn get(&self) -> &'a T {
         // SAFETY: these very bytes were validated when this value was made; they are borrowed for
-        // reading, so nobody changes them.
+        // reading, so they do not change.
         unsafe { pointer::at(self.bytes, self.root) }
     }
 }

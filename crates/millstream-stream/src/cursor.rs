@@ -107,7 +107,7 @@ impl WriteEnd for Arc<Alarm> {
         self.0.load(Ordering::Relaxed)
     }
     /// What was done before a wake that this call follows is seen behind it; a wake that follows it
-    /// leaves 0. So who sets an end and then looks at what wakes misses nothing.
+    /// leaves 0. So a caller that sets an end and then checks the writes misses no wake.
     fn set(&mut self, end: usize) {
         self.0.swap(end, Ordering::AcqRel);
     }

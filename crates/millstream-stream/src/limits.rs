@@ -4,7 +4,7 @@
 /// cache of 1 MiB, and a request costs its hand-over (some microseconds) once in 65,536 fields.
 pub const FILE_BUFFER_BYTES: usize = 256 << 10;
 
-/// Bytes of the first read after a seek: who jumps about does not pay for what it leaves out.
+/// Bytes of the first read after a seek: random access does not pay for bytes that it skips.
 pub const SEEK_BUFFER_BYTES: usize = 64 << 10;
 
 /// Reads of a file stream in flight ahead of its reader.

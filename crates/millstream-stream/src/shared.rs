@@ -1,8 +1,8 @@
 //! A stream with several handles on one thread, each with a position of its own: each view holds
-//! one, and whoever holds one may close the stream under the others, which then get errors.
+//! one, and any holder may close the stream for all; the others then get errors.
 //!
 //! The stream knows which handle used it last. Another one that comes notes where that one stood
-//! and goes to its own position, which costs a seek; who is alone pays for one comparison. A call
+//! and goes to its own position, which costs a seek; a single handle costs one comparison. A call
 //! borrows the stream for as long as it takes.
 //!
 //! ```

@@ -1,9 +1,9 @@
 //! The 32 bit readers of a tile, and the word cursor they share.
 //!
 //! Invariant between turns: every lane holds 32 to 63 bits, the unread ones in the low end of its
-//! buffer and zeros above them. A turn takes at most 32 bits and then refills: if fewer than 32
-//! are left, the next word of the tile goes above them. That order of refills *is* the order of
-//! the words in the tile, so whoever runs turns must run them, or at least their refills, in turn
+//! buffer and zeros above them. A turn takes at most 32 bits and then refills: if fewer than 32 are
+//! left, the next word of the tile goes above them. That order of refills *is* the order of the
+//! words in the tile, so a caller that runs turns must run them, or at least their refills, in turn
 //! order.
 
 use crate::error::ErrorKind;

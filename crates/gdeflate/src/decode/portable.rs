@@ -1,6 +1,6 @@
 //! The portable kernel: safe code, one lane after the other, no branch on what a symbol is.
 //!
-//! A lane's turn is a literal, a length or a distance, in an order nobody can predict, so a branch
+//! A lane's turn is a literal, a length or a distance, in an unpredictable order, so a branch
 //! on it is mispredicted every few bytes. Instead every turn does the same: look up the code that
 //! the lane's state selects, add the extra bits to the base, write the value behind all three
 //! streams, and advance only the one it belongs to. The lanes do not depend on each other but for

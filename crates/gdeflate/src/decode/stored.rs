@@ -1,8 +1,8 @@
 //! Stored blocks: bytes dealt to the lanes in turn.
 //!
 //! In four rounds of 32 bytes every lane reads 32 bits, which its buffer holds already, and takes
-//! exactly one word, in the round after which fewer than 32 bits are left. So 128 bytes are done
-//! at a time, with the order of the words known beforehand: who takes which, and where in the
+//! exactly one word, in the round after which fewer than 32 bits are left. So 128 bytes are done at
+//! a time, with the order of the words known beforehand: which lane takes which, and where in the
 //! lane's buffer it goes, stays the same for the whole block. A word goes there by a product with a
 //! power of two, whose halves are what completes the low 32 bits and what begins the high ones; a
 //! product, because baseline vector instructions have no shift by lane but do have this. So all

@@ -1,11 +1,11 @@
 //! Match finding by buckets: for each hash the newest positions in one number.
 //!
 //! A chain is followed link by link, each a load that waits for the one before and a branch that
-//! nobody can predict. Here the candidates of a position are known at once: one with its next three
-//! bytes, four with its next four, four with its next eight. The first five are compared over eight
-//! bytes without a branch, which finds the short matches; the last four are only looked at closely
-//! if one of them has all eight bytes in common, and find the long ones. To make a position known
-//! is a shift and a store for each. What chains and trees find beyond these nine is little:
+//! that cannot be predicted. Here the candidates of a position are known at once: one with its next
+//! three bytes, four with its next four, four with its next eight. The first five are compared over
+//! eight bytes without a branch, which finds the short matches; the last four are only looked at
+//! closely if one of them has all eight bytes in common, and find the long ones. To make a position
+//! known is a shift and a store for each. What chains and trees find beyond these nine is little:
 //! measured, one percent of ratio at most, at three times the cost.
 
 use alloc::boxed::Box;

@@ -5,7 +5,7 @@
 //! behind its length, which is of the same lane. Which of the next turns are taken is a mask, and
 //! finding the next free one counts its trailing ones.
 //!
-//! Literals and matches follow each other in an order nobody can predict, so a token costs the same
+//! Literals and matches follow each other in an unpredictable order, so a token costs the same
 //! whatever it is: one look-up by literal or length, and a distance that for a literal is written,
 //! too, where it does no harm: a free turn that is overwritten when it is reached.
 

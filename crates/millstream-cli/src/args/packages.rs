@@ -1,4 +1,4 @@
-//! The words of the commands on packages.
+//! The arguments of the commands on packages.
 
 use std::ffi::OsString;
 use std::path::PathBuf;

@@ -17,13 +17,8 @@ pub(crate) fn compress(args: &CompressArgs) -> Result<(), Ending> {
     let levels = millstream_codec::level_range(codec);
     let default = millstream_codec::default_level(codec);
     let level = args.level.unwrap_or(default);
-    if !levels.is_empty() && !levels.contains(&level) {
-        return Err(Ending::Usage(format!(
-            "--level {level}: {} has the levels {} to {}, {default} by default",
-            codec.name(),
-            levels.start(),
-            levels.end(),
-        )));
+    if !levels.is_empty() {
+        args::check_level(codec.name(), level, &levels)?;
     }
     transfer(codec, "compressing", &args.stream, |input, output| {
         check_container(codec, input)?;

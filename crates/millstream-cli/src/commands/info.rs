@@ -305,7 +305,7 @@ fn document(path: &Path, found: &Found) -> Value {
         "kernels": BTreeMap::from(kernels()),
         "limits": limits,
     });
-    // Only of a package, so that what is told of other places stays what it was.
+    // Only for a package: the document of other places has no such key.
     match &found.dictionaries {
         None => {}
         Some(Ok(uses)) => document["place"]["dictionaries"] = dictionary_values(uses).into(),

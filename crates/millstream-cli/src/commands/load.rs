@@ -33,7 +33,7 @@ pub(crate) fn load(args: &LoadArgs) -> Result<(), Ending> {
     }
     let queue = storage.queue(queue_options()).map_err(refused)?;
     let interrupted = Arc::new(AtomicBool::new(false));
-    // Before the work, so that a trace that cannot be written is told now; after the walk, which
+    // Before the work, so that a trace that cannot be written fails now; after the walk, which
     // would find it.
     let trace = args.trace.as_deref().map(Output::create).transpose()?;
     cancel_on_interruption(&queue, &interrupted);
@@ -223,7 +223,7 @@ fn write_trace(output: Output, storage: &Storage) -> Result<(), Ending> {
     Ok(output.finish()?)
 }
 
-/// Tells what the system still holds after all requests have ended.
+/// Closes the storage, and reports what the system still holds.
 pub(crate) fn close(storage: &Storage) {
     let report = storage.close(CLOSE_WAIT);
     if report.operations > 0 {

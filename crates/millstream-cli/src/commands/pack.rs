@@ -97,13 +97,8 @@ fn coding(args: &PackArgs) -> Result<Coding, Ending> {
         word => crate::args::codec(word),
     };
     let levels = millstream_codec::block_level_range(codec);
-    if let Some(level) = args.level.filter(|level| !levels.contains(level)) {
-        return Err(Ending::Usage(format!(
-            "--level {level}: {} has the levels {} to {}",
-            args.codec,
-            levels.start(),
-            levels.end(),
-        )));
+    if let Some(level) = args.level {
+        crate::args::check_level(&args.codec, level, &levels)?;
     }
     Ok(match args.codec.as_str() {
         "auto" => Coding::Auto(Target {

@@ -58,7 +58,7 @@ pub(crate) fn scene(args: &SceneArgs) -> Result<(), Ending> {
     let storage = Storage::new(options).map_err(refused)?;
     let loader = Loader::new(&storage, LoaderOptions::default())
         .map_err(|error| failure(&args.file, &error))?;
-    // Before the work, so that a trace that cannot be written is told now.
+    // Before the work, so that a trace that cannot be written fails now.
     let trace = args.trace.as_deref().map(Output::create).transpose()?;
     if trace.is_some() {
         storage.start_trace();
@@ -101,7 +101,7 @@ pub(crate) fn scene(args: &SceneArgs) -> Result<(), Ending> {
     ended
 }
 
-/// What is no file is told so; what is not there, the load tells.
+/// Reports what is not a file; the load reports what is missing.
 fn check_kind(file: &Path) -> Result<(), Failure> {
     match std::fs::metadata(file) {
         Ok(about) if about.is_dir() => {

@@ -5,7 +5,7 @@
 //! called here.
 //!
 //! # Safety
-//! A [`Decoder`] or [`Encoder`] owns its C object from `new` to `drop` and lends it to nobody, so
+//! A [`Decoder`] or [`Encoder`] owns its C object from `new` to `drop` and does not lend it, so
 //! the pointer is valid whenever a method runs. libdeflate's objects have no ties to a thread, and
 //! every call takes `&mut self`, so moving them between threads is sound. Lengths and pointers
 //! given to C come from one slice each; C writes to the output slice alone and keeps no pointer.

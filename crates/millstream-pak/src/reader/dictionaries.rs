@@ -121,7 +121,7 @@ impl Package {
         };
         let made = (0..tables.dictionary_count()).map(make);
         let made: Arc<[Dictionary]> = made.collect::<Result<_>>()?;
-        // Who came first makes no difference: all make the same.
+        // Threads that race make the same dictionaries.
         Ok(Arc::clone(self.0.dictionaries.get_or_init(|| made)))
     }
 }

@@ -38,7 +38,7 @@ enum Memory {
     Hot {
         /// A bit for each page that was found right.
         checked: Box<[AtomicU64]>,
-        /// Pages that nobody has looked at yet.
+        /// Pages that were not checked yet.
         left: AtomicUsize,
         hashes_checked: OnceLock<()>,
     },

@@ -1,7 +1,7 @@
 //! Visits: all bytes of many entries, in the order in which they lie in the file.
 //!
-//! For whoever wants everything (a check, an extraction): groups of entries are loaded ahead of the
-//! visitor, with bounded memory whatever the sizes. Long entries come in pieces, in order.
+//! For callers that read everything (verification, extraction): groups of entries are loaded ahead
+//! of the visitor, with bounded memory whatever the sizes. Long entries come in pieces, in order.
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;

@@ -29,11 +29,11 @@
 //! (2.6 GHz). Decoding costs by raw byte (copies), by stored byte (symbols), and by block
 //! (hand-over, setting up).
 //!
-//! GDeflate is the one whose decoder depends much on the vector unit. Who packs does not know
-//! that of whoever loads, so its figures are those of AVX2, which nearly every desktop has, even
-//! where this runs with AVX-512, which takes two thirds of the time. With portable code it takes
-//! twice as long, 1.2 to 1.7 times what zlib does: there a package for slow devices and few cores
-//! loads up to an eighth slower than one without GDeflate.
+//! The speed of GDeflate's decoder depends most on the vector unit, and the machine that packs does
+//! not know that of the machines that load. So its figures are those of AVX2, which nearly every
+//! desktop has, even where this runs with AVX-512, which takes two thirds of the time. With
+//! portable code it takes twice as long, 1.2 to 1.7 times what zlib does: there a package for slow
+//! devices and few cores loads up to an eighth slower than one without GDeflate.
 
 use millstream::CodecId;
 

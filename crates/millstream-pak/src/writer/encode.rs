@@ -3,7 +3,7 @@
 //! A thread takes the next unit's number, reads its raw bytes, hashes and encodes them, and puts
 //! the result into the window. The calling thread writes what comes next and moves the window; a
 //! thread that is too far ahead waits. So memory is bounded by the window, and the file's bytes do
-//! not depend on who was first.
+//! not depend on the order of threads.
 
 use std::borrow::Cow;
 use std::fs::File;

@@ -138,7 +138,7 @@ impl Item {
         }
     }
 
-    /// Looks whether a file that says it has no bytes has none; nobody else reads it.
+    /// Checks that a file that reports no bytes has none: no block is read of it.
     pub(super) fn check_empty(&self) -> Result<()> {
         let (Content::Below(_) | Content::File(_)) = &self.content else {
             return Ok(());

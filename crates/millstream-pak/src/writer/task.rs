@@ -5,9 +5,9 @@
 //! ```
 //!
 //! A task says all that its blocks depend on: where their bytes are (or the bytes, if they are in
-//! no file), how they are encoded, and the dictionary. So who encodes needs no plan, a task may be
-//! run again anywhere, and the bytes of the package are those that one machine writes. Paths are
-//! absolute: the machines see the inputs under one path.
+//! no file), how they are encoded, and the dictionary. So the encoding machine needs no plan, a
+//! task may be run again anywhere, and the bytes of the package are those that one machine writes.
+//! Paths are absolute: the machines see the inputs under one path.
 //!
 //! Both messages are a head in postcard's format, and behind it the bytes that it tells the lengths
 //! of. Neither is trusted: what does not fit the plan, or the bytes that are there, is an error.
@@ -33,7 +33,7 @@ use super::{Coding, PackOptions, PackReport, Target, check_options, cook};
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::{BLOCK_SHIFT_MAX, TASK_RAW_BYTES_MAX};
 
-/// Who encodes must be of the same version: the codecs and the cost model may differ in another.
+/// Both machines must run the same version: the codecs and the cost model may differ in another.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// A package that is planned: its entries and blocks are settled, and nothing is encoded yet.

@@ -1,8 +1,8 @@
-//! The window between those who encode and the one who writes.
+//! The window between the threads that encode and the thread that writes.
 //!
 //! Threads take the next number, and put what they made under it; the writing thread gets what
 //! comes next, in order, which moves the window by one. A thread that is too far ahead waits, so
-//! that memory is bounded. Nobody is woken who could not go on: the writing thread only for the
+//! that memory is bounded. No thread is woken that could not go on: the writing thread only for the
 //! number that it waits for, and one thread for each place that becomes free. A wake-up too many
 //! costs a switch on the cores that encode.
 
@@ -24,7 +24,7 @@ pub(super) struct Window<T> {
 }
 
 struct State<T> {
-    /// The next number that nobody has taken.
+    /// The next number to be taken.
     next: usize,
     /// The next number to be written.
     write: usize,
@@ -86,7 +86,7 @@ impl<T> Window<T> {
         loop {
             if let Some(done) = state.done.remove(&nth) {
                 state.write = nth + 1;
-                // Beyond the end nobody waits for room; all must see that it is over.
+                // At the end there is no more room to wait for: every thread must see it.
                 let over = state.next >= self.count;
                 drop(state);
                 if over {
@@ -139,7 +139,7 @@ mod tests {
                     });
                 }
                 for nth in 0..count {
-                    // Before the window moves: whoever is let in then counts after this.
+                    // Before the window moves: a thread that it admits counts after this.
                     held.fetch_sub(1, Ordering::SeqCst);
                     assert_eq!(window.get(nth).unwrap(), nth * 3);
                 }
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_stops_writing_ends_all_who_wait() {
+    fn the_end_of_writing_ends_all_waiting_threads() {
         let window: Window<()> = Window::new(1000, 2);
         let taken = std::thread::scope(|scope| {
             let stop = window.stop_at_end();

@@ -173,7 +173,7 @@ fn mask(bytes: &Bytes) -> u64 {
 /// Makes the samples that end at `ends`.
 ///
 /// Works on four at a time without asking how many are left, so that the branch is foreseen: with
-/// none left it makes samples of what is at the last place, which nobody looks at. (With its
+/// none left it makes samples of what is at the last place, which are ignored. (With its
 /// highest bit set, `ends` is never 0, which would need instructions of its own on many machines.)
 #[inline]
 fn samples<S: Sample>(places: &Places, mut ends: u64, slots: &mut [u8]) {

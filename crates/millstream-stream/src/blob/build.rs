@@ -2,7 +2,7 @@
 //!
 //! A record's own bytes are reserved first; then its fields are stored in order, and whatever a
 //! field owns is placed behind all that is there, with what that owns right behind it. The checker
-//! walks in the same order. Bytes that belong to nobody are zero, so that the same values always
+//! walks in the same order. Bytes between values are zero, so that the same values always
 //! give the same bytes.
 
 use super::memory::AlignedBytes;

@@ -41,8 +41,8 @@ macro_rules! record {
             $($(#[$field_about])* $field_visibility $field: $native,)*
         }
 
-        // SAFETY: the fields are told and validated one by one, with their own types and where the
-        // compiler has put them; references to a record are all that is ever handed out.
+        // SAFETY: the fields are described and validated one by one, with their own types and where
+        // the compiler has put them; references to a record are all that is ever handed out.
         #[expect(unsafe_code, reason = "the macro names every field, as the trait demands")]
         unsafe impl $crate::blob::Record for $name {
             fn describe(schema: &mut $crate::blob::Schema) {

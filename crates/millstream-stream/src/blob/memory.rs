@@ -17,7 +17,7 @@ use crate::limits::BLOB_ALIGNMENT;
 ///
 /// # Safety
 /// `stable` must always give the same bytes at the same address, also after the value was moved,
-/// and nobody may change them, until the value is dropped or borrowed exclusively.
+/// and must not change until the value is dropped or borrowed exclusively.
 pub unsafe trait StableBytes {
     /// The bytes.
     fn stable(&self) -> &[u8];

@@ -99,7 +99,7 @@ impl<T: Record, U: Build<T>, const N: usize> Build<[T; N]> for [U; N] {
 }
 
 /// Plain data of zerocopy as a field of a record, or an element of an array. Its name and its size
-/// are in the schema, its fields are not: who changes them gives the type another name.
+/// are in the schema, its fields are not: rename the type when its fields change.
 #[repr(transparent)]
 #[derive(Clone, Copy, Default, PartialEq)]
 pub struct Plain<T>(pub T);

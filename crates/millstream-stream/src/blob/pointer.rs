@@ -150,7 +150,7 @@ unsafe impl<T: Record> Record for Ref<T> {
     }
 }
 
-// SAFETY: as of `Ref`; an offset of 0 is followed by nobody.
+// SAFETY: as of `Ref`; an offset of 0 is never followed.
 unsafe impl<T: Record> Record for Maybe<T> {
     fn describe(schema: &mut Schema) {
         schema.pointer("maybe");
@@ -165,7 +165,8 @@ unsafe impl<T: Record> Record for Maybe<T> {
     }
 }
 
-// SAFETY: all elements are claimed together, and validated; an empty array is followed by nobody.
+// SAFETY: all elements are claimed together, and validated; the offset of an empty array is not
+// followed.
 unsafe impl<T: Record> Record for Array<T> {
     fn describe(schema: &mut Schema) {
         schema.pointer("array");
@@ -191,7 +192,7 @@ unsafe impl<T: Record> Record for Array<T> {
     }
 }
 
-// SAFETY: the bytes are claimed and found to be UTF-8; an empty text is followed by nobody.
+// SAFETY: the bytes are claimed and found to be UTF-8; the offset of an empty text is not followed.
 unsafe impl Record for Text {
     fn describe(schema: &mut Schema) {
         schema.pointer("text");

@@ -1,7 +1,7 @@
 //! The hash of a layout: FNV-1a (64 bits) over names, sizes, alignments and offsets, in the order
 //! of declaration.
 //!
-//! A record that was told before, of which a recursive type is one, is told by its number.
+//! A record that was described before (a recursive type, for instance) is described by its number.
 //! FNV-1a: Fowler, Noll, Vo; offset basis and prime as published for 64 bits.
 
 use std::any::TypeId;
@@ -10,14 +10,14 @@ use std::any::TypeId;
 #[derive(Debug)]
 pub struct Schema {
     hash: u64,
-    told: Vec<TypeId>,
+    described: Vec<TypeId>,
 }
 
 impl Default for Schema {
     fn default() -> Schema {
         Schema {
             hash: 0xCBF2_9CE4_8422_2325,
-            told: Vec::new(),
+            described: Vec::new(),
         }
     }
 }
@@ -45,39 +45,39 @@ impl Schema {
         self.mix_number(align_of::<T>());
     }
 
-    /// A pointer; what it leads to is told next.
+    /// A pointer; its target is described next.
     pub fn pointer(&mut self, name: &str) {
         self.mix_name(name);
     }
 
-    /// An array of so many of what is told next.
+    /// An array of `count` elements, whose type is described next.
     pub fn repeated(&mut self, count: usize) {
         self.mix_name("[]");
         self.mix_number(count);
     }
 
-    /// A record with its fields, told by `fields` through [`Schema::field`].
+    /// A record with its fields, described by `fields` through [`Schema::field`].
     pub fn record<T: 'static>(&mut self, name: &str, fields: impl FnOnce(&mut Schema)) {
         let id = TypeId::of::<T>();
-        if let Some(number) = self.told.iter().position(|told| *told == id) {
+        if let Some(number) = self.described.iter().position(|other| *other == id) {
             self.mix_name("again");
             self.mix_number(number);
             return;
         }
-        self.told.push(id);
+        self.described.push(id);
         self.mix_name("record");
         self.leaf::<T>(name);
         fields(self);
         self.mix_name("end");
     }
 
-    /// A field of a record; its type is told next.
+    /// A field of a record; its type is described next.
     pub fn field(&mut self, name: &str, offset: usize) {
         self.mix_name(name);
         self.mix_number(offset);
     }
 
-    /// The hash of all that was told.
+    /// The hash of everything described so far.
     #[must_use]
     pub fn hash(&self) -> u64 {
         self.hash

@@ -4,9 +4,9 @@
 //! packing: length by length, the symbols that have it are compressed behind those before.
 //!
 //! # Safety
-//! The functions must run on a CPU with the features that `is_available` asks for; who calls them
-//! has asked. Stores are of whole vectors into arrays that have a vector's room behind the last
-//! rank, which is asserted or follows from the number of symbols.
+//! The functions must run on a CPU with the features that `is_available` asks for, which their
+//! callers have checked. Stores are of whole vectors into arrays that have a vector's room behind
+//! the last rank, which is asserted or follows from the number of symbols.
 #![expect(
     unsafe_code,
     reason = "vector loads and stores with derived bounds; see # Safety"
