@@ -20,14 +20,16 @@ fn shown(value: &Value) -> String {
         Value::Null => String::from("null"),
         Value::Bool(_) => String::from("a boolean"),
         Value::Number(number) => format!("the number {number}"),
-        Value::String(_) => String::from("a string"),
+        Value::String(text) => {
+            format!("the string {:?}", text.chars().take(40).collect::<String>())
+        }
         Value::Array(_) => String::from("an array"),
         Value::Object(_) => String::from("an object"),
     }
 }
 
 /// A whole number that is not negative. `3.0` is one, as in JSON Schema.
-fn whole(value: &Value) -> Option<u64> {
+pub(crate) fn whole(value: &Value) -> Option<u64> {
     let exact = |float: f64| {
         // 2⁵³: up to there every whole number is a float.
         let fits = (0.0..=9_007_199_254_740_992.0).contains(&float) && float.fract() == 0.0;
@@ -72,52 +74,27 @@ impl<'a> Fields<'a> {
         self.object.iter()
     }
 
-    pub(crate) fn number(&self, name: &str) -> Result<Option<u64>> {
-        self.value(name)
-            .map(|value| {
-                whole(value).ok_or_else(|| self.mistyped(name, "a number of 0 or more", value))
-            })
-            .transpose()
+    /// A field, if the object has it.
+    pub(crate) fn get<T: Field<'a>>(&self, name: &str) -> Result<Option<T>> {
+        let read = |value| T::read(value).ok_or_else(|| self.mistyped(name, T::WANTED, value));
+        self.value(name).map(read).transpose()
     }
 
-    pub(crate) fn required_number(&self, name: &str) -> Result<u64> {
-        self.number(name)?
+    pub(crate) fn required<T: Field<'a>>(&self, name: &str) -> Result<T> {
+        self.get(name)?
             .ok_or_else(|| self.wrong(name, "is missing"))
-    }
-
-    /// An index into another array; whether that element exists is checked later.
-    pub(crate) fn index(&self, name: &str) -> Result<Option<usize>> {
-        let index = |number| {
-            usize::try_from(number).map_err(|_| self.wrong(name, "exceeds the address space"))
-        };
-        self.number(name)?.map(index).transpose()
-    }
-
-    pub(crate) fn required_index(&self, name: &str) -> Result<usize> {
-        self.index(name)?
-            .ok_or_else(|| self.wrong(name, "is missing"))
-    }
-
-    pub(crate) fn text(&self, name: &str) -> Result<Option<&'a str>> {
-        match self.value(name) {
-            None => Ok(None),
-            Some(Value::String(text)) => Ok(Some(text)),
-            Some(other) => Err(self.mistyped(name, "a string", other)),
-        }
-    }
-
-    pub(crate) fn flag(&self, name: &str) -> Result<bool> {
-        match self.value(name) {
-            None => Ok(false),
-            Some(Value::Bool(flag)) => Ok(*flag),
-            Some(other) => Err(self.mistyped(name, "true or false", other)),
-        }
     }
 
     pub(crate) fn object(&self, name: &str) -> Result<Option<Fields<'a>>> {
         self.value(name)
             .map(|value| Fields::new(value, self.at(name)))
             .transpose()
+    }
+
+    /// An object that must be there.
+    pub(crate) fn inner(&self, name: &str) -> Result<Fields<'a>> {
+        self.object(name)?
+            .ok_or_else(|| self.wrong(name, "is missing"))
     }
 
     /// The error of a value that should be an object.
@@ -142,42 +119,51 @@ impl<'a> Fields<'a> {
         }
     }
 
-    pub(crate) fn list(&self, name: &str) -> Result<&'a [Value]> {
-        match self.value(name) {
-            None => Ok(&[]),
-            Some(Value::Array(values)) => Ok(values),
-            Some(other) => Err(self.mistyped(name, "an array", other)),
-        }
-    }
-
-    pub(crate) fn indices(&self, name: &str) -> Result<Vec<usize>> {
-        let values = self.list(name)?.iter().enumerate();
-        let index = |(at, value): (usize, &Value)| {
-            let number = whole(value).and_then(|number| usize::try_from(number).ok());
-            number.ok_or_else(|| self.mistyped(&format!("{name}[{at}]"), "an index", value))
-        };
-        values.map(index).collect()
-    }
-
     /// Indices by name, as a primitive's attributes.
     pub(crate) fn named_indices(&self) -> Result<Vec<(String, usize)>> {
-        let index = |(name, _): (&String, &Value)| Ok((name.clone(), self.required_index(name)?));
+        let index = |(name, _): (&String, &Value)| Ok((name.clone(), self.required(name)?));
         self.entries().map(index).collect()
     }
+}
 
-    /// Exactly `N` numbers.
-    pub(crate) fn floats<const N: usize>(&self, name: &str) -> Result<Option<[f32; N]>> {
-        if self.value(name).is_none() {
-            return Ok(None);
+/// What a field may be.
+pub(crate) trait Field<'a>: Sized {
+    const WANTED: &'static str;
+
+    fn read(value: &'a Value) -> Option<Self>;
+}
+
+macro_rules! fields {
+    ($($type:ty, $wanted:literal, $read:expr;)*) => {$(
+        impl<'a> Field<'a> for $type {
+            const WANTED: &'static str = $wanted;
+
+            fn read(value: &'a Value) -> Option<$type> {
+                $read(value)
+            }
         }
-        let values = self.list(name)?;
-        let numbers: Option<Vec<f32>> = values
-            .iter()
-            .map(|value| value.as_f64().map(|number| number as f32))
-            .collect();
-        numbers
-            .and_then(|numbers| <[f32; N]>::try_from(numbers).ok())
-            .map(Some)
-            .ok_or_else(|| self.wrong(name, format!("must be {N} numbers")))
+    )*};
+}
+
+fields! {
+    u64, "a number of 0 or more", whole;
+    // An index into another array; whether that element exists is checked later.
+    usize, "an index", |value| usize::try_from(whole(value)?).ok();
+    bool, "true or false", Value::as_bool;
+    &'a str, "a string", Value::as_str;
+    String, "a string", |value: &Value| value.as_str().map(String::from);
+    &'a [Value], "an array", |value: &'a Value| value.as_array().map(Vec::as_slice);
+    Vec<usize>, "an array of indices", |value: &Value| {
+        value.as_array()?.iter().map(<usize as Field>::read).collect()
+    };
+}
+
+impl<const N: usize> Field<'_> for [f32; N] {
+    const WANTED: &'static str = "numbers, as many as the specification says";
+
+    fn read(value: &Value) -> Option<[f32; N]> {
+        let numbers = value.as_array()?.iter();
+        let numbers = numbers.map(|value| value.as_f64().map(|number| number as f32));
+        numbers.collect::<Option<Vec<f32>>>()?.try_into().ok()
     }
 }

@@ -193,7 +193,7 @@ fn version(texts: &Texts<'_>) -> Result<()> {
     let value: Value =
         serde_json::from_str(text.get()).map_err(|error| malformed("asset", &error))?;
     let asset = Fields::new(&value, "asset")?;
-    let version = asset.text("version")?;
+    let version = asset.get::<&str>("version")?;
     let version = version.ok_or_else(|| asset.wrong("version", "is missing"))?;
     if version.split('.').next() != Some("2") {
         let cause = format!("glTF {version:?} is not supported, only glTF 2");
@@ -203,7 +203,7 @@ fn version(texts: &Texts<'_>) -> Result<()> {
             cause,
         ));
     }
-    match asset.text("minVersion")? {
+    match asset.get::<&str>("minVersion")? {
         None | Some("2.0") => Ok(()),
         Some(other) => {
             let cause = format!("needs a reader of glTF {other:?}; this one reads 2.0");

@@ -44,6 +44,20 @@ fn follow<'a, T>(
     }
 }
 
+/// As [`follow`], of an index that `name` may hold.
+fn exists<T>(
+    elements: &[Result<T>],
+    index: Option<usize>,
+    place: &str,
+    name: &str,
+    what: &str,
+) -> Result<()> {
+    match index {
+        Some(index) => follow(elements, index, &format!("{place}.{name}"), what).map(|_| ()),
+        None => Ok(()),
+    }
+}
+
 /// Replaces elements by the errors that `check` finds.
 fn check_each<T>(
     elements: &mut [Result<T>],
@@ -198,12 +212,11 @@ fn check_sparse(
 fn images(model: &mut Model) {
     let views = &model.views;
     check_each(&mut model.images, "images", |_, image, place| {
-        match image.place {
-            ImagePlace::View(view) => {
-                follow(views, view, &format!("{place}.bufferView"), "bufferView").map(|_| ())
-            }
-            _ => Ok(()),
-        }
+        let view = match image.place {
+            ImagePlace::View(view) => Some(view),
+            _ => None,
+        };
+        exists(views, view, place, "bufferView", "bufferView")
     });
 }
 
@@ -217,12 +230,7 @@ fn textures(model: &mut Model) {
                 return Err(invalid(format!("{place}.source"), cause));
             }
         }
-        match texture.sampler {
-            Some(sampler) => {
-                follow(samplers, sampler, &format!("{place}.sampler"), "sampler").map(|_| ())
-            }
-            None => Ok(()),
-        }
+        exists(samplers, texture.sampler, place, "sampler", "sampler")
     });
 }
 
@@ -252,18 +260,8 @@ fn meshes(model: &mut Model) {
                     follow(accessors, *accessor, &place, "accessor")?;
                 }
             }
-            if let Some(indices) = primitive.indices {
-                follow(accessors, indices, &format!("{place}.indices"), "accessor")?;
-            }
-            if let Some(material) = primitive.material {
-                follow(
-                    materials,
-                    material,
-                    &format!("{place}.material"),
-                    "material",
-                )?;
-            }
-            Ok(())
+            exists(accessors, primitive.indices, place, "indices", "accessor")?;
+            exists(materials, primitive.material, place, "material", "material")
         });
         Ok(())
     });
@@ -272,16 +270,8 @@ fn meshes(model: &mut Model) {
 fn nodes(model: &mut Model) {
     let (meshes, count) = (&model.meshes, model.nodes.len());
     check_each(&mut model.nodes, "nodes", |_, node, place| {
-        if let Some(mesh) = node.mesh {
-            follow(meshes, mesh, &format!("{place}.mesh"), "mesh")?;
-        }
-        for (at, &child) in node.children.iter().enumerate() {
-            if child >= count {
-                let cause = format!("node {child} does not exist: there are {count}");
-                return Err(invalid(format!("{place}.children[{at}]"), cause));
-            }
-        }
-        Ok(())
+        exists(meshes, node.mesh, place, "mesh", "mesh")?;
+        check_indices(&node.children, count, &format!("{place}.children"))
     });
 }
 
@@ -336,14 +326,19 @@ fn trees(model: &mut Model) {
 }
 
 fn scenes(model: &mut Model) {
-    let nodes = &model.nodes;
+    let count = model.nodes.len();
     check_each(&mut model.scenes, "scenes", |_, scene, place| {
-        for (at, &node) in scene.nodes.iter().enumerate() {
-            if node >= nodes.len() {
-                let cause = format!("node {node} does not exist: there are {}", nodes.len());
-                return Err(invalid(format!("{place}.nodes[{at}]"), cause));
-            }
-        }
-        Ok(())
+        check_indices(&scene.nodes, count, &format!("{place}.nodes"))
     });
+}
+
+/// Checks that nodes exist, valid or not.
+fn check_indices(nodes: &[usize], count: usize, place: &str) -> Result<()> {
+    match nodes.iter().position(|&node| node >= count) {
+        None => Ok(()),
+        Some(at) => {
+            let cause = format!("node {} does not exist: there are {count}", nodes[at]);
+            Err(invalid(format!("{place}[{at}]"), cause))
+        }
+    }
 }

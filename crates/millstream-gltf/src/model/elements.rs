@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::Shared;
 use crate::error::{Error, ErrorKind, Result};
-use crate::fields::Fields;
+use crate::fields::{Field, Fields, whole};
 use crate::limits;
 use crate::uri::{self, Uri};
 
@@ -35,15 +35,15 @@ pub struct Buffer {
 
 impl Buffer {
     pub(super) fn read(fields: &Fields<'_>) -> Result<Buffer> {
-        let len = fields.required_number("byteLength")?;
+        let len = fields.required("byteLength")?;
         if len == 0 {
             return Err(fields.wrong("byteLength", "must be 1 or more"));
         }
         let fallback = match fields.extension("EXT_meshopt_compression")? {
-            Some(extension) => extension.flag("fallback")?,
+            Some(extension) => extension.get("fallback")?.unwrap_or(false),
             None => false,
         };
-        let place = match fields.text("uri")? {
+        let place = match fields.get::<&str>("uri")? {
             Some(uri) => match read_uri(fields, uri)? {
                 Uri::Name(name) => BufferPlace::Name(name),
                 Uri::Data(bytes) if (bytes.len() as u64) < len => {
@@ -84,17 +84,17 @@ pub struct View {
 
 impl View {
     pub(super) fn read(fields: &Fields<'_>) -> Result<View> {
-        let stride = fields.number("byteStride")?;
+        let stride = fields.get("byteStride")?;
         if stride.is_some_and(|stride| !(4..=252).contains(&stride) || stride % 4 != 0) {
             return Err(fields.wrong("byteStride", "must be a multiple of 4 from 4 to 252"));
         }
-        let len = fields.required_number("byteLength")?;
+        let len = fields.required("byteLength")?;
         if len == 0 {
             return Err(fields.wrong("byteLength", "must be 1 or more"));
         }
         Ok(View {
-            buffer: fields.required_index("buffer")?,
-            offset: fields.number("byteOffset")?.unwrap_or(0),
+            buffer: fields.required("buffer")?,
+            offset: fields.get("byteOffset")?.unwrap_or(0),
             len,
             stride,
             compressed: fields.extension("EXT_meshopt_compression")?.is_some(),
@@ -120,24 +120,23 @@ pub enum Component {
     F32,
 }
 
-impl Component {
-    pub(super) fn read(fields: &Fields<'_>) -> Result<Component> {
-        let number = fields.required_number("componentType")?;
-        Ok(match number {
+impl Field<'_> for Component {
+    const WANTED: &'static str = "a component type";
+
+    fn read(value: &Value) -> Option<Component> {
+        Some(match whole(value)? {
             5120 => Component::I8,
             5121 => Component::U8,
             5122 => Component::I16,
             5123 => Component::U16,
             5125 => Component::U32,
             5126 => Component::F32,
-            _ => {
-                return Err(
-                    fields.wrong("componentType", format!("{number} is not a component type"))
-                );
-            }
+            _ => return None,
         })
     }
+}
 
+impl Component {
     /// Bytes of a number.
     #[must_use]
     pub fn bytes(self) -> u64 {
@@ -169,25 +168,24 @@ pub enum Shape {
     Mat4,
 }
 
-impl Shape {
-    fn read(fields: &Fields<'_>) -> Result<Shape> {
-        let text = fields.text("type")?;
-        Ok(
-            match text.ok_or_else(|| fields.wrong("type", "is missing"))? {
-                "SCALAR" => Shape::Scalar,
-                "VEC2" => Shape::Vec2,
-                "VEC3" => Shape::Vec3,
-                "VEC4" => Shape::Vec4,
-                "MAT2" => Shape::Mat2,
-                "MAT3" => Shape::Mat3,
-                "MAT4" => Shape::Mat4,
-                other => {
-                    return Err(fields.wrong("type", format!("{other:?} is not an element type")));
-                }
-            },
-        )
-    }
+impl Field<'_> for Shape {
+    const WANTED: &'static str = "an element type";
 
+    fn read(value: &Value) -> Option<Shape> {
+        Some(match value.as_str()? {
+            "SCALAR" => Shape::Scalar,
+            "VEC2" => Shape::Vec2,
+            "VEC3" => Shape::Vec3,
+            "VEC4" => Shape::Vec4,
+            "MAT2" => Shape::Mat2,
+            "MAT3" => Shape::Mat3,
+            "MAT4" => Shape::Mat4,
+            _ => return None,
+        })
+    }
+}
+
+impl Shape {
     /// Numbers of an element, without padding.
     #[must_use]
     pub fn numbers(self) -> usize {
@@ -257,19 +255,19 @@ pub struct Accessor {
 
 impl Accessor {
     pub(super) fn read(fields: &Fields<'_>) -> Result<Accessor> {
-        let count = fields.required_number("count")?;
+        let count = fields.required("count")?;
         if count == 0 || count > limits::ACCESSOR_COUNT_MAX {
             let cause = format!("{count} elements: must be 1 to 2^31");
             return Err(fields.wrong("count", cause));
         }
         let sparse = fields.object("sparse")?;
         Ok(Accessor {
-            view: fields.index("bufferView")?,
-            offset: fields.number("byteOffset")?.unwrap_or(0),
-            component: Component::read(fields)?,
-            normalized: fields.flag("normalized")?,
+            view: fields.get("bufferView")?,
+            offset: fields.get("byteOffset")?.unwrap_or(0),
+            component: fields.required("componentType")?,
+            normalized: fields.get("normalized")?.unwrap_or(false),
             count,
-            shape: Shape::read(fields)?,
+            shape: fields.required("type")?,
             sparse: sparse
                 .map(|sparse| Sparse::read(&sparse, count))
                 .transpose()?,
@@ -291,28 +289,24 @@ impl Accessor {
 
 impl Sparse {
     fn read(fields: &Fields<'_>, of: u64) -> Result<Sparse> {
-        let count = fields.required_number("count")?;
+        let count = fields.required("count")?;
         if count == 0 || count > of {
             let cause = format!("{count} elements exceed the {of} of the accessor");
             return Err(fields.wrong("count", cause));
         }
-        let part = |name| {
-            let part = fields.object(name)?;
-            part.ok_or_else(|| fields.wrong(name, "is missing"))
-        };
-        let (indices, values) = (part("indices")?, part("values")?);
-        let indices_component = Component::read(&indices)?;
+        let (indices, values) = (fields.inner("indices")?, fields.inner("values")?);
+        let indices_component = indices.required("componentType")?;
         let unsigned = [Component::U8, Component::U16, Component::U32];
         if !unsigned.contains(&indices_component) {
             return Err(indices.wrong("componentType", "indices must be unsigned"));
         }
         Ok(Sparse {
             count,
-            indices_view: indices.required_index("bufferView")?,
-            indices_offset: indices.number("byteOffset")?.unwrap_or(0),
+            indices_view: indices.required("bufferView")?,
+            indices_offset: indices.get("byteOffset")?.unwrap_or(0),
             indices_component,
-            values_view: values.required_index("bufferView")?,
-            values_offset: values.number("byteOffset")?.unwrap_or(0),
+            values_view: values.required("bufferView")?,
+            values_offset: values.get("byteOffset")?.unwrap_or(0),
         })
     }
 }
@@ -341,7 +335,7 @@ pub struct Image {
 
 impl Image {
     pub(super) fn read(fields: &Fields<'_>) -> Result<Image> {
-        let place = match (fields.text("uri")?, fields.index("bufferView")?) {
+        let place = match (fields.get::<&str>("uri")?, fields.get("bufferView")?) {
             (Some(uri), None) => match read_uri(fields, uri)? {
                 Uri::Name(name) => ImagePlace::Name(name),
                 Uri::Data(bytes) => ImagePlace::Data(bytes.into()),
@@ -352,7 +346,7 @@ impl Image {
                 return Err(fields.wrong("uri", "and bufferView exclude each other"));
             }
         };
-        let name = fields.text("name")?.map(String::from);
+        let name = fields.get("name")?;
         Ok(Image { name, place })
     }
 }
@@ -377,10 +371,10 @@ const WRAP_DEFAULT: u64 = 10497;
 impl Sampler {
     pub(super) fn read(fields: &Fields<'_>) -> Result<Sampler> {
         Ok(Sampler {
-            mag_filter: fields.number("magFilter")?,
-            min_filter: fields.number("minFilter")?,
-            wrap_s: fields.number("wrapS")?.unwrap_or(WRAP_DEFAULT),
-            wrap_t: fields.number("wrapT")?.unwrap_or(WRAP_DEFAULT),
+            mag_filter: fields.get("magFilter")?,
+            min_filter: fields.get("minFilter")?,
+            wrap_s: fields.get("wrapS")?.unwrap_or(WRAP_DEFAULT),
+            wrap_t: fields.get("wrapT")?.unwrap_or(WRAP_DEFAULT),
         })
     }
 }
@@ -399,9 +393,9 @@ pub struct Texture {
 
 impl Texture {
     pub(super) fn read(fields: &Fields<'_>) -> Result<Texture> {
-        let plain = fields.index("source")?;
+        let plain = fields.get("source")?;
         let of = |extension| match fields.extension(extension)? {
-            Some(extension) => extension.index("source"),
+            Some(extension) => extension.get("source"),
             None => Ok(None),
         };
         // Basis Universal is not supported, so it comes last: it is loaded only where there is
@@ -412,7 +406,7 @@ impl Texture {
         Ok(Texture {
             image: images.next(),
             passed_over: images.collect(),
-            sampler: fields.index("sampler")?,
+            sampler: fields.get("sampler")?,
         })
     }
 }
@@ -443,7 +437,7 @@ impl Material {
     pub(super) fn read(fields: &Fields<'_>) -> Result<Material> {
         let mut textures = Vec::new();
         find_textures(fields, "", &mut textures)?;
-        let name = fields.text("name")?.map(String::from);
+        let name = fields.get("name")?;
         Ok(Material { name, textures })
     }
 }
@@ -497,8 +491,8 @@ fn read_use(object: &Fields<'_>, slot: String) -> Result<TextureUse> {
         }
     }
     Ok(TextureUse {
-        texture: object.required_index("index")?,
-        coordinates: object.number("texCoord")?.unwrap_or(0),
+        texture: object.required("index")?,
+        coordinates: object.get("texCoord")?.unwrap_or(0),
         slot,
     })
 }
@@ -526,21 +520,25 @@ impl Primitive {
             let cause = "Draco compression is not supported";
             return Err(Error::new(ErrorKind::Unsupported, place, cause));
         }
-        let attributes = fields.object("attributes")?;
-        let attributes = attributes.ok_or_else(|| fields.wrong("attributes", "is missing"))?;
-        let mode = fields.number("mode")?.unwrap_or(4);
+        let attributes = fields.inner("attributes")?;
+        let mode: u64 = fields.get("mode")?.unwrap_or(4);
         if mode > 6 {
             return Err(fields.wrong("mode", format!("{mode} is not a mode")));
         }
         let mut targets = Vec::new();
-        for (at, target) in fields.list("targets")?.iter().enumerate() {
+        for (at, target) in fields
+            .get::<&[Value]>("targets")?
+            .unwrap_or_default()
+            .iter()
+            .enumerate()
+        {
             let target = Fields::new(target, fields.at(&format!("targets[{at}]")))?;
             targets.push(target.named_indices()?);
         }
         Ok(Primitive {
             attributes: attributes.named_indices()?,
-            indices: fields.index("indices")?,
-            material: fields.index("material")?,
+            indices: fields.get("indices")?,
+            material: fields.get("material")?,
             mode,
             targets,
         })
@@ -559,13 +557,17 @@ pub struct Mesh {
 
 impl Mesh {
     pub(super) fn read(fields: &Fields<'_>) -> Result<Mesh> {
-        let primitives = fields.list("primitives")?.iter().enumerate();
+        let primitives = fields
+            .get::<&[Value]>("primitives")?
+            .unwrap_or_default()
+            .iter()
+            .enumerate();
         let read = |(at, value): (usize, &Value)| {
             let place = fields.at(&format!("primitives[{at}]"));
             Primitive::read(&Fields::new(value, place)?)
         };
         Ok(Mesh {
-            name: fields.text("name")?.map(String::from),
+            name: fields.get("name")?,
             primitives: primitives.map(read).collect(),
         })
     }
@@ -594,13 +596,13 @@ pub struct Node {
 impl Node {
     pub(super) fn read(fields: &Fields<'_>) -> Result<Node> {
         Ok(Node {
-            name: fields.text("name")?.map(String::from),
-            mesh: fields.index("mesh")?,
-            children: fields.indices("children")?,
-            matrix: fields.floats("matrix")?,
-            translation: fields.floats("translation")?.unwrap_or([0.0; 3]),
-            rotation: fields.floats("rotation")?.unwrap_or([0.0, 0.0, 0.0, 1.0]),
-            scale: fields.floats("scale")?.unwrap_or([1.0; 3]),
+            name: fields.get("name")?,
+            mesh: fields.get("mesh")?,
+            children: fields.get("children")?.unwrap_or_default(),
+            matrix: fields.get("matrix")?,
+            translation: fields.get("translation")?.unwrap_or([0.0; 3]),
+            rotation: fields.get("rotation")?.unwrap_or([0.0, 0.0, 0.0, 1.0]),
+            scale: fields.get("scale")?.unwrap_or([1.0; 3]),
         })
     }
 }
@@ -618,8 +620,8 @@ pub struct Scene {
 impl Scene {
     pub(super) fn read(fields: &Fields<'_>) -> Result<Scene> {
         Ok(Scene {
-            name: fields.text("name")?.map(String::from),
-            nodes: fields.indices("nodes")?,
+            name: fields.get("name")?,
+            nodes: fields.get("nodes")?.unwrap_or_default(),
         })
     }
 }
