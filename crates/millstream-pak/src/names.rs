@@ -202,149 +202,17 @@ fn glob(pattern: &[u8], name: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::is_clean;
 
     #[test]
-    fn names_that_lead_out_or_mean_devices_are_refused() {
-        let bad: [&[u8]; 20] = [
-            b"",
-            b"/",
-            b"/a",
-            b"a/",
-            b"a//b",
-            b".",
-            b"./a",
-            b"a/.",
-            b"..",
-            b"../a",
-            b"a/../b",
-            b"a\0b",
-            b"nul",
-            b"a/NUL.txt",
-            b"Com1",
-            b"lpt9.x",
-            b"C:/a",
-            b"c:a",
-            b"\xff",
-            b"a/con .y",
-        ];
-        for name in bad {
-            let error = check(name).expect_err("must be refused");
-            assert_eq!(error.kind(), ErrorKind::BadName, "{error}");
-        }
-        assert!(check(&vec![b'a'; 256]).is_err());
-        assert!(check("ä/".repeat(2049).as_bytes()).is_err());
-        let good = [
-            "a", "a/b.c", "null", "com0", "com10", "...", ".hidden", "a b/ü", "a\\b",
-        ];
-        for name in good {
-            check(name.as_bytes()).expect("a good name");
-            assert!(is_clean(name.as_bytes()), "{name}");
-        }
-    }
-
-    #[test]
-    fn clean_names_are_told_from_others() {
+    fn clean_names_are_distinguished_from_others() {
         for name in [
             "", "/a", "a/", "a//b", ".", "./a", "a/./b", "..", "a/..", "a\0",
         ] {
             assert!(!is_clean(name.as_bytes()), "{name:?}");
         }
-    }
-
-    #[test]
-    fn patterns_match_as_shells_have_it() {
-        let yes = [
-            ("*.png", "a.png"),
-            ("a/*", "a/b"),
-            ("a", "a/b/c"),
-            ("**/*.png", "x/y/z.png"),
-            ("**/*.png", "z.png"),
-            ("a/**", "a/b/c"),
-            ("a/**/c", "a/c"),
-            ("?", "a"),
-            ("a*b*c", "aXbYbZc"),
-            ("**", "any/thing"),
-            ("a/", "a/b/c"),
-        ];
-        let no = [
-            ("*.png", "a/b.png"),
-            ("a/*", "a/b/c"),
-            ("?", "/"),
-            ("?", ""),
-            ("a", "ab"),
-            ("a*b", "a/b"),
-            ("a*c", "ab"),
-            ("a/", "ab/c"),
-            ("a/", "a"),
-            ("", "a"),
-        ];
-        for (pattern, name) in yes {
-            assert!(
-                matches(pattern.as_bytes(), name.as_bytes()),
-                "{pattern} {name}"
-            );
-        }
-        for (pattern, name) in no {
-            assert!(
-                !matches(pattern.as_bytes(), name.as_bytes()),
-                "{pattern} {name}"
-            );
-        }
-    }
-
-    #[test]
-    fn a_pattern_made_to_be_slow_is_not() {
-        let pattern = "*a".repeat(200) + "b";
-        let name = "a".repeat(4000);
-        assert!(!matches(pattern.as_bytes(), name.as_bytes()));
-    }
-
-    /// The reverse, as a reader of the output would write it.
-    fn unescape(text: &str) -> Vec<u8> {
-        let mut name = Vec::new();
-        let mut rest = text.as_bytes();
-        while let Some((&first, after)) = rest.split_first() {
-            if first == b'\\' {
-                let digits = std::str::from_utf8(&after[1..3]).expect("digits are ASCII");
-                name.push(u8::from_str_radix(digits, 16).expect("two hexadecimal digits"));
-                rest = &after[3..];
-            } else {
-                name.push(first);
-                rest = after;
-            }
-        }
-        name
-    }
-
-    #[test]
-    fn ordinary_names_stay() {
-        assert_eq!(escape(b"a b/c.txt"), "a b/c.txt");
-        assert_eq!(escape("größe/日本".as_bytes()), "größe/日本");
-    }
-
-    #[test]
-    fn odd_bytes_become_hexadecimal() {
-        assert_eq!(escape(b"a\\b"), "a\\x5cb");
-        assert_eq!(
-            escape(b"line\nbreak\x1b[0m\x7f"),
-            "line\\x0abreak\\x1b[0m\\x7f"
-        );
-        assert_eq!(escape(b"\xff\xfe"), "\\xff\\xfe");
-        assert_eq!(escape(b"cut \xe6\x97"), "cut \\xe6\\x97");
-        assert_eq!(escape("\u{85}".as_bytes()), "\\xc2\\x85");
-    }
-
-    #[test]
-    fn every_name_comes_back_from_its_text() {
-        let seed = fastrand::u64(..);
-        println!("seed {seed}");
-        let mut random = fastrand::Rng::with_seed(seed);
-        for _ in 0..2000 {
-            let name: Vec<u8> = (0..random.usize(0..40)).map(|_| random.u8(..)).collect();
-            let text = escape(&name);
-            assert!(!text.chars().any(char::is_control), "{text:?}");
-            assert_eq!(unescape(&text), name, "{text:?}");
+        for name in ["a", "a/b.c", "...", ".hidden", "a b/ü", "a\\b"] {
+            assert!(is_clean(name.as_bytes()), "{name:?}");
         }
     }
 }

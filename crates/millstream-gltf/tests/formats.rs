@@ -1,0 +1,249 @@
+//! The formats that a scene brings along: URIs, GLB containers, headers of images.
+
+mod uris {
+    use millstream_gltf::ErrorKind;
+    use millstream_gltf::uri::{Uri, parse};
+
+    #[test]
+    fn names_are_decoded_and_cleaned() {
+        let named = |uri, name: &str| assert_eq!(parse(uri), Ok(Uri::Name(name.into())), "{uri}");
+        named("a.bin", "a.bin");
+        named("./tex//a%20b%2Fc.png", "tex/a b/c.png");
+        named("tex/../a.bin", "a.bin");
+        named("gr%C3%B6%C3%9Fe.png", "größe.png");
+        named("größe.png", "größe.png");
+    }
+
+    #[test]
+    fn what_leaves_the_folder_is_refused() {
+        for uri in [
+            "../a",
+            "a/../../b",
+            "/etc/passwd",
+            "%2e%2e/a",
+            "%2Fetc",
+            "//host/a",
+            "http://h/a",
+            "HTTPS://h/a",
+            "file:///etc/passwd",
+            "C:\\a.png",
+            "\\\\host\\a",
+            "a%00b",
+        ] {
+            assert_eq!(
+                parse(uri).map_err(|error| error.0),
+                Err(ErrorKind::Refused),
+                "{uri}"
+            );
+        }
+        for uri in ["", ".", "a/..", "a%2", "a%zz", "data:abc"] {
+            assert_eq!(
+                parse(uri).map_err(|error| error.0),
+                Err(ErrorKind::Invalid),
+                "{uri}"
+            );
+        }
+    }
+
+    #[test]
+    fn data_is_decoded() {
+        let right =
+            |uri, bytes: &[u8]| assert_eq!(parse(uri), Ok(Uri::Data(bytes.into())), "{uri}");
+        right("data:,a%20b", b"a b");
+        right("data:application/octet-stream;base64,AAEC", &[0, 1, 2]);
+        right("DATA:;BASE64,AAE=", &[0, 1]);
+        right("data:;base64,AA", &[0]);
+        right("data:;base64,-_8=", &[0xfb, 0xff]);
+        right("data:;base64,%41AEC", &[0, 1, 2]);
+        right("data:;base64,", &[]);
+        for uri in [
+            "data:;base64,A",
+            "data:;base64,AAE*",
+            "data:;base64,AA==A",
+            "data:;base64,=",
+        ] {
+            assert!(parse(uri).is_err(), "{uri}");
+        }
+    }
+}
+
+mod containers {
+    use millstream_gltf::ErrorKind;
+    use millstream_gltf::glb::parse;
+
+    fn glb(chunks: &[(&[u8; 4], &[u8])]) -> Vec<u8> {
+        let mut bytes = Vec::from(*b"glTF\x02\0\0\0\0\0\0\0");
+        for (kind, data) in chunks {
+            bytes.extend(u32::try_from(data.len()).expect("small").to_le_bytes());
+            bytes.extend(*kind);
+            bytes.extend(*data);
+        }
+        let len = u32::try_from(bytes.len()).expect("small");
+        bytes[8..12].copy_from_slice(&len.to_le_bytes());
+        bytes
+    }
+
+    #[test]
+    fn both_chunks_are_found() {
+        let bytes = glb(&[
+            (b"JSON", b"{}  "),
+            (b"BIN\0", b"12345678"),
+            (b"MORE", b"...."),
+        ]);
+        let layout = parse(&bytes, bytes.len() as u64).expect("right");
+        assert_eq!(layout.json, 20..24);
+        assert_eq!(layout.binary, Some(32..40));
+        assert_eq!(layout.head_bytes, 32);
+    }
+
+    #[test]
+    fn every_cut_and_every_lying_length_is_an_error_or_the_same_answer() {
+        let bytes = glb(&[(b"JSON", b"{}  "), (b"BIN\0", b"12345678")]);
+        let right = parse(&bytes, bytes.len() as u64).expect("right");
+        for cut in 0..bytes.len() {
+            assert!(parse(&bytes[..cut], cut as u64).is_err(), "cut at {cut}");
+            if let Ok(part) = parse(&bytes[..cut], bytes.len() as u64) {
+                assert_eq!(part.json, right.json);
+            }
+        }
+        for at in [8, 12, 24] {
+            let mut lying = bytes.clone();
+            lying[at + 3] = 0x7f;
+            let error = parse(&lying, bytes.len() as u64).expect_err("lies");
+            assert_eq!(error.kind(), ErrorKind::Malformed, "{error}");
+        }
+    }
+}
+
+#[cfg(feature = "pak")]
+mod descriptions {
+    use millstream_gltf::ImageDescriber;
+    use millstream_gltf::image::{HEADER_BYTES, ImageLimits, decode_vec};
+    use millstream_pak::limits::METADATA_BYTES_MAX;
+    use millstream_pak::metadata::{Container, Image, Metadata};
+    use millstream_pak::{Describe, Head};
+
+    fn described(bytes: &[u8], raw_bytes: u64) -> Option<Metadata> {
+        ImageDescriber.describe(&Head {
+            name: b"x",
+            bytes: &bytes[..bytes.len().min(4096)],
+            raw_bytes,
+        })
+    }
+
+    fn shape(record: &Metadata) -> (u32, u32, u8, u8, Container) {
+        let Image {
+            width,
+            height,
+            channels,
+            bits,
+            container,
+            ..
+        } = record.image.expect("an image");
+        (width, height, channels, bits, container)
+    }
+
+    fn png() -> Vec<u8> {
+        let mut png = b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR".to_vec();
+        png.extend_from_slice(&[0, 0, 2, 0, 0, 0, 1, 0, 8, 6, 0, 0, 0, 1, 2, 3, 4]);
+        png
+    }
+
+    fn jpeg() -> Vec<u8> {
+        let mut jpeg = vec![
+            0xff, 0xd8, 0xff, 0xe0, 0, 4, 1, 2, 0xff, 0xff, 0xc2, 0, 17, 8,
+        ];
+        jpeg.extend_from_slice(&[1, 44, 2, 88, 3, 1, 0x22, 0, 2, 0x11, 1, 3, 0x11, 1]);
+        jpeg
+    }
+
+    fn dds() -> Vec<u8> {
+        let mut dds = vec![0; 128];
+        dds[..4].copy_from_slice(b"DDS ");
+        for (at, value) in [(4, 124), (12, 64), (16, 128), (28, 3), (76, 32), (80, 4)] {
+            dds[at..at + 4].copy_from_slice(&u32::to_le_bytes(value));
+        }
+        dds[84..88].copy_from_slice(b"DXT1");
+        dds
+    }
+
+    fn ktx2() -> Vec<u8> {
+        let mut ktx2 = b"\xabKTX 20\xbb\r\n\x1a\n".to_vec();
+        for value in [37u32, 1, 16, 8, 0, 0, 1, 2, 0] {
+            ktx2.extend_from_slice(&value.to_le_bytes());
+        }
+        ktx2.resize(80, 0);
+        for (offset, len) in [(256u64, 512u64), (128, 128)] {
+            ktx2.extend_from_slice(&offset.to_le_bytes());
+            ktx2.extend_from_slice(&len.to_le_bytes());
+            ktx2.extend_from_slice(&len.to_le_bytes());
+        }
+        ktx2
+    }
+
+    #[test]
+    fn headers_say_what_they_hold() {
+        let record = described(&png(), 5000).expect("a picture");
+        assert_eq!(shape(&record), (512, 256, 4, 8, Container::PNG));
+        let record = described(&jpeg(), 5000).expect("a picture");
+        assert_eq!(shape(&record), (600, 300, 3, 8, Container::JPEG));
+        let record = described(&dds(), 128 + 4096 + 1024 + 256).expect("a texture");
+        assert_eq!(shape(&record), (128, 64, 4, 0, Container::DDS));
+        assert_eq!(record.mip(0, 0), Some((128, 4096)));
+        assert_eq!(record.mip(2, 0), Some((128 + 4096 + 1024, 256)));
+        assert_eq!(record.rows(0, 0, 1, 2), Some((128 + 256, 512)));
+        let record = described(&ktx2(), 768).expect("a texture");
+        assert_eq!(shape(&record), (16, 8, 4, 8, Container::KTX2));
+        assert_eq!(record.rows(0, 0, 1, 1), Some((256 + 64, 64)));
+        assert_eq!(record.mip(1, 0), Some((128, 128)));
+        assert_eq!(described(b"plain text", 10), None);
+    }
+
+    #[test]
+    fn masks_of_a_dds_say_where_colors_are() {
+        for (masks, format, pixel) in [
+            ([0xff, 0xff00, 0xff_0000], 37, [1, 2, 3, 255]),
+            ([0xff_0000, 0xff00, 0xff], 44, [3, 2, 1, 255]),
+        ] {
+            let mut dds = dds();
+            let sides = [(12, 1), (16, 1), (28, 1), (80, 0x40), (88, 32)];
+            for (at, value) in sides
+                .into_iter()
+                .chain([92, 96, 100].into_iter().zip(masks))
+            {
+                dds[at..at + 4].copy_from_slice(&u32::to_le_bytes(value));
+            }
+            dds.extend([1, 2, 3, 9]);
+            let record = described(&dds, 132).expect("a texture");
+            assert_eq!(record.image.map(|image| image.format), Some(format));
+            assert_eq!(shape(&record), (1, 1, 3, 8, Container::DDS));
+            let raw = decode_vec(&dds, ImageLimits::default()).expect("supported");
+            assert_eq!(raw[HEADER_BYTES..], pixel);
+        }
+    }
+
+    #[test]
+    fn mips_that_the_file_is_too_short_for_are_none() {
+        let record = described(&dds(), 128 + 4096).expect("a texture");
+        assert!(record.mips.is_empty());
+        assert_eq!(described(&ktx2(), 700), None);
+    }
+
+    #[test]
+    fn cut_and_changed_headers_do_no_harm() {
+        for whole in [png(), jpeg(), dds(), ktx2()] {
+            for len in 0..whole.len() {
+                let _ = described(&whole[..len], u64::MAX);
+            }
+            for at in 0..whole.len() {
+                for value in [0, 1, 0x7f, 0x80, 0xff] {
+                    let mut changed = whole.clone();
+                    changed[at] = value;
+                    if let Some(record) = described(&changed, 1 << 40) {
+                        assert!(record.encode().len() <= METADATA_BYTES_MAX);
+                    }
+                }
+            }
+        }
+    }
+}

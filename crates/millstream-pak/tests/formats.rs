@@ -1,0 +1,310 @@
+//! What packages hold beside bytes: metadata records, descriptions of sounds, names.
+
+mod metadata {
+    use millstream_pak::Metadata;
+    use millstream_pak::metadata::{Audio, Container, Dependency, Image, Kind, Mip, Part, Role};
+
+    fn full() -> Metadata {
+        Metadata {
+            kind: Kind::SCENE,
+            image: Some(Image {
+                width: 1,
+                height: 2,
+                depth: 3,
+                layers: 4,
+                format: 37,
+                channels: 4,
+                bits: 8,
+                container: Container::DDS,
+                maxval: 255,
+            }),
+            mips: vec![
+                Mip {
+                    level: 0,
+                    layer: 0,
+                    row_bytes: 64,
+                    offset: 128,
+                    bytes: 640,
+                },
+                Mip {
+                    level: 1,
+                    layer: 5,
+                    row_bytes: 0,
+                    offset: 1 << 40,
+                    bytes: 9,
+                },
+            ],
+            audio: Some(Audio {
+                rate_hz: 48_000,
+                channels: 2,
+                bits: 16,
+                frames: 1 << 33,
+                offset: 44,
+                container: Container::WAV,
+                codec: 1,
+            }),
+            dependencies: vec![Dependency {
+                role: Role::IMAGE,
+                name: String::from("textures/é.png"),
+            }],
+            parts: vec![Part {
+                role: Role::BUFFER,
+                index: 7,
+                offset: 20,
+                bytes: 400,
+            }],
+            extra: vec![1, 2, 3],
+        }
+    }
+
+    #[test]
+    fn a_record_comes_back_as_it_was() {
+        let record = full();
+        let mut stored = record.encode();
+        assert_eq!(Metadata::decode(&stored).as_ref(), Ok(&record));
+        stored.extend_from_slice(&[0; 100]);
+        assert_eq!(
+            Metadata::decode(&stored),
+            Ok(record),
+            "padding is no part of it"
+        );
+    }
+
+    #[test]
+    fn every_cut_and_every_changed_byte_is_an_error_or_another_record() {
+        let stored = full().encode();
+        for len in 0..stored.len() {
+            assert!(Metadata::decode(&stored[..len]).is_err(), "{len} bytes");
+        }
+        for at in 0..stored.len() {
+            for bit in 0..8 {
+                let mut changed = stored.clone();
+                changed[at] ^= 1 << bit;
+                // Whatever it says, it says it without a panic.
+                let _ = Metadata::decode(&changed);
+            }
+        }
+    }
+
+    #[test]
+    fn unknown_fields_are_skipped() {
+        let mut stored = full().encode();
+        let total = stored.len() as u32 + 16;
+        stored.extend_from_slice(&[99, 0, 0, 0, 5, 0, 0, 0, 1, 2, 3, 4, 5, 0, 0, 0]);
+        stored[4..8].copy_from_slice(&total.to_le_bytes());
+        assert_eq!(Metadata::decode(&stored), Ok(full()));
+    }
+
+    #[test]
+    fn mips_rows_and_tiles_have_ranges_inside_the_level() {
+        let record = full();
+        assert_eq!(record.mip(0, 0), Some((128, 640)));
+        assert_eq!(record.mip(2, 0), None);
+        assert_eq!(record.rows(0, 0, 2, 3), Some((128 + 2 * 64, 3 * 64)));
+        assert_eq!(record.rows(0, 0, 8, 3), None, "the level has ten rows");
+        assert_eq!(record.rows(1, 5, 0, 1), None, "its rows are not known");
+        let tile = record.tile((0, 0), (1, 2), (4, 4), 8);
+        assert_eq!(tile, Some(vec![(128 + 64 + 32, 32), (128 + 128 + 32, 32)]));
+        assert_eq!(record.tile((0, 0), (1, 2), (7, 2), 8), None);
+    }
+}
+
+mod sounds {
+    use millstream_pak::describe::{Ogg, Wav};
+    use millstream_pak::limits::METADATA_BYTES_MAX;
+    use millstream_pak::{Describe, Head, Metadata};
+
+    fn described(bytes: &[u8], raw_bytes: u64) -> Option<Metadata> {
+        let head = Head {
+            name: b"x",
+            bytes,
+            raw_bytes,
+        };
+        Ogg.describe(&head).or_else(|| Wav.describe(&head))
+    }
+
+    fn wav() -> Vec<u8> {
+        let mut wav = b"RIFF\0\0\0\0WAVELIST\x03\0\0\0abc\0fmt \x10\0\0\0".to_vec();
+        wav.extend_from_slice(&[1, 0, 2, 0, 0x44, 0xac, 0, 0, 0x10, 0xb1, 2, 0, 4, 0, 16, 0]);
+        wav.extend_from_slice(b"data\x40\0\0\0");
+        wav
+    }
+
+    fn ogg() -> Vec<u8> {
+        let mut ogg = b"OggS\0\x02".to_vec();
+        ogg.resize(26, 0);
+        ogg.extend_from_slice(&[1, 30]);
+        ogg.extend_from_slice(b"\x01vorbis\0\0\0\0\x02\x80\xbb\0\0");
+        ogg
+    }
+
+    #[test]
+    fn headers_say_what_they_hold() {
+        let audio = |bytes: &[u8]| described(bytes, 120).and_then(|record| record.audio);
+        let wav = audio(&wav()).expect("a sound");
+        assert_eq!(
+            (wav.rate_hz, wav.channels, wav.bits, wav.frames),
+            (44_100, 2, 16, 16)
+        );
+        let ogg = audio(&ogg()).expect("a sound");
+        assert_eq!((ogg.rate_hz, ogg.channels), (48_000, 2));
+        assert_eq!(described(b"plain text", 10), None);
+    }
+
+    #[test]
+    fn cut_and_changed_headers_do_no_harm() {
+        for whole in [wav(), ogg()] {
+            for len in 0..whole.len() {
+                let _ = described(&whole[..len], u64::MAX);
+            }
+            for at in 0..whole.len() {
+                for value in [0, 1, 0x7f, 0x80, 0xff] {
+                    let mut changed = whole.clone();
+                    changed[at] = value;
+                    if let Some(record) = described(&changed, 1 << 40) {
+                        assert!(record.encode().len() <= METADATA_BYTES_MAX);
+                    }
+                }
+            }
+        }
+    }
+}
+
+mod names {
+    use millstream_pak::ErrorKind;
+    use millstream_pak::names::{check, escape, matches};
+
+    #[test]
+    fn names_that_lead_out_or_mean_devices_are_refused() {
+        let bad: [&[u8]; 20] = [
+            b"",
+            b"/",
+            b"/a",
+            b"a/",
+            b"a//b",
+            b".",
+            b"./a",
+            b"a/.",
+            b"..",
+            b"../a",
+            b"a/../b",
+            b"a\0b",
+            b"nul",
+            b"a/NUL.txt",
+            b"Com1",
+            b"lpt9.x",
+            b"C:/a",
+            b"c:a",
+            b"\xff",
+            b"a/con .y",
+        ];
+        for name in bad {
+            let error = check(name).expect_err("must be refused");
+            assert_eq!(error.kind(), ErrorKind::BadName, "{error}");
+        }
+        assert!(check(&vec![b'a'; 256]).is_err());
+        assert!(check("ä/".repeat(2049).as_bytes()).is_err());
+        let good = [
+            "a", "a/b.c", "null", "com0", "com10", "...", ".hidden", "a b/ü", "a\\b",
+        ];
+        for name in good {
+            check(name.as_bytes()).expect("a good name");
+        }
+    }
+
+    #[test]
+    fn patterns_match_as_shells_have_it() {
+        let yes = [
+            ("*.png", "a.png"),
+            ("a/*", "a/b"),
+            ("a", "a/b/c"),
+            ("**/*.png", "x/y/z.png"),
+            ("**/*.png", "z.png"),
+            ("a/**", "a/b/c"),
+            ("a/**/c", "a/c"),
+            ("?", "a"),
+            ("a*b*c", "aXbYbZc"),
+            ("**", "any/thing"),
+            ("a/", "a/b/c"),
+        ];
+        let no = [
+            ("*.png", "a/b.png"),
+            ("a/*", "a/b/c"),
+            ("?", "/"),
+            ("?", ""),
+            ("a", "ab"),
+            ("a*b", "a/b"),
+            ("a*c", "ab"),
+            ("a/", "ab/c"),
+            ("a/", "a"),
+            ("", "a"),
+        ];
+        for (pattern, name) in yes {
+            assert!(
+                matches(pattern.as_bytes(), name.as_bytes()),
+                "{pattern} {name}"
+            );
+        }
+        for (pattern, name) in no {
+            assert!(
+                !matches(pattern.as_bytes(), name.as_bytes()),
+                "{pattern} {name}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_pattern_made_to_be_slow_is_not() {
+        let pattern = "*a".repeat(200) + "b";
+        let name = "a".repeat(4000);
+        assert!(!matches(pattern.as_bytes(), name.as_bytes()));
+    }
+
+    /// The reverse, as a reader of the output would write it.
+    fn unescape(text: &str) -> Vec<u8> {
+        let mut name = Vec::new();
+        let mut rest = text.as_bytes();
+        while let Some((&first, after)) = rest.split_first() {
+            if first == b'\\' {
+                let digits = std::str::from_utf8(&after[1..3]).expect("digits are ASCII");
+                name.push(u8::from_str_radix(digits, 16).expect("two hexadecimal digits"));
+                rest = &after[3..];
+            } else {
+                name.push(first);
+                rest = after;
+            }
+        }
+        name
+    }
+
+    #[test]
+    fn ordinary_names_stay() {
+        assert_eq!(escape(b"a b/c.txt"), "a b/c.txt");
+        assert_eq!(escape("größe/日本".as_bytes()), "größe/日本");
+    }
+
+    #[test]
+    fn odd_bytes_become_hexadecimal() {
+        assert_eq!(escape(b"a\\b"), "a\\x5cb");
+        assert_eq!(
+            escape(b"line\nbreak\x1b[0m\x7f"),
+            "line\\x0abreak\\x1b[0m\\x7f"
+        );
+        assert_eq!(escape(b"\xff\xfe"), "\\xff\\xfe");
+        assert_eq!(escape(b"cut \xe6\x97"), "cut \\xe6\\x97");
+        assert_eq!(escape("\u{85}".as_bytes()), "\\xc2\\x85");
+    }
+
+    #[test]
+    fn every_name_comes_back_from_its_text() {
+        let seed = fastrand::u64(..);
+        println!("seed {seed}");
+        let mut random = fastrand::Rng::with_seed(seed);
+        for _ in 0..2000 {
+            let name: Vec<u8> = (0..random.usize(0..40)).map(|_| random.u8(..)).collect();
+            let text = escape(&name);
+            assert!(!text.chars().any(char::is_control), "{text:?}");
+            assert_eq!(unescape(&text), name, "{text:?}");
+        }
+    }
+}
