@@ -291,11 +291,7 @@ pub unsafe extern "C" fn mst_stream_close(stream: *mut mst_stream) -> mst_result
             .ok_or(invalid(c"a stream is NULL"))?
             .0
         {
-            Kind::File(mut stream) => Ok(stream.close()?),
-            Kind::Entry(mut stream) => {
-                stream.close();
-                Ok(())
-            }
+            Kind::File(mut stream) | Kind::Entry(mut stream) => Ok(stream.close()?),
         }
     })
 }

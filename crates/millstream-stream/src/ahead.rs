@@ -1,10 +1,11 @@
 //! Windows in flight to a stream that reads.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use millstream::{Buffer, Ticket};
 
-use crate::cursor::{Cursor, WriteEnd};
+use crate::cursor::{Alarm, Cursor};
 use crate::error::Result;
 use crate::limits::{FILE_BUFFER_BYTES, READS_AHEAD};
 
@@ -59,9 +60,9 @@ impl Ahead {
 
     /// Waits for the first window and puts it under the cursor, at `position`; returns its offset
     /// in its buffer. After an error none is in flight, and the cursor has no memory.
-    pub(crate) fn wait<E: WriteEnd>(
+    pub(crate) fn wait(
         &mut self,
-        cursor: &mut Cursor<Buffer, E>,
+        cursor: &mut Cursor<Buffer, Arc<Alarm>>,
         position: u64,
     ) -> std::result::Result<usize, Lost> {
         let Some(mut first) = self.0.pop_front() else {
@@ -104,8 +105,8 @@ impl Ahead {
 }
 
 /// Puts a window under the cursor; returns its offset in its buffer.
-pub(crate) fn look_at<E: WriteEnd>(
-    cursor: &mut Cursor<Buffer, E>,
+pub(crate) fn look_at(
+    cursor: &mut Cursor<Buffer, Arc<Alarm>>,
     buffer: Buffer,
     offset: u64,
     position: u64,

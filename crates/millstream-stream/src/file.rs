@@ -23,6 +23,10 @@
 //!
 //! A file that is only read keeps the length it had when it was opened.
 //!
+//! An entry of a [`Source`] is a file that is only read ([`Streams::open_entry`]): the source reads
+//! and decodes only the blocks that hold a window. Windows begin at multiples of
+//! [`FILE_BUFFER_BYTES`](crate::limits::FILE_BUFFER_BYTES), the size of blocks, so that reading in order decodes no block twice.
+//!
 //! ```
 //! use millstream::{Storage, StorageOptions};
 //! use millstream_stream::{ReadTyped, Streams, WriteTyped};
@@ -49,12 +53,14 @@ use std::sync::Arc;
 
 use millstream::{
     AtomicFile, Buffer, FileId, FileOp, FileOptions, LocalFile, LogLevel, Queue, QueueOptions,
-    Storage,
+    Read, Storage,
 };
+use millstream_source::{Located, Source};
 
 use crate::ahead::Ahead;
 use crate::cursor::{Alarm, Cursor};
 use crate::error::{Error, ErrorKind, Result};
+use crate::limits::READS_AHEAD;
 use crate::stream::{
     Mode, POSITION_MAX, ReadStream, Stream, WindowStream, WriteStream, closed, out_of_range,
     std_traits,
@@ -95,7 +101,10 @@ impl Streams {
     /// # Errors
     /// The storage is closing, or has too many queues.
     pub fn new(storage: &Storage) -> Result<Streams> {
-        let mut options = QueueOptions::default();
+        Streams::with_queue(storage, QueueOptions::default())
+    }
+
+    fn with_queue(storage: &Storage, mut options: QueueOptions) -> Result<Streams> {
         options.name = String::from("streams");
         let data = storage.queue(options);
         Ok(Streams(Arc::new(Inner {
@@ -126,6 +135,21 @@ impl Streams {
         self.open_with(path, options)
     }
 
+    /// Opens an entry of a source (a package, or a folder of loose files) for reading.
+    ///
+    /// # Errors
+    /// `NotFound`; the source's.
+    pub fn open_entry(&self, source: &Arc<dyn Source>, name: &[u8]) -> Result<FileStream> {
+        let found = source.find(name);
+        let Some(entry) = found.map_err(|error| Error::of_storage(error, 0, 0))? else {
+            let cause = "the source has no entry of this name";
+            return Err(Error::new(ErrorKind::NotFound, 0, 0, cause));
+        };
+        let path = String::from_utf8_lossy(name);
+        let place = Place::Entry(Arc::clone(source), entry);
+        Ok(self.stream(Path::new(&*path), place, entry.raw_bytes(), Mode::Read))
+    }
+
     /// Opens a file, on the calling thread.
     ///
     /// # Errors
@@ -142,7 +166,7 @@ impl Streams {
             truncate: options.truncate,
             ..FileOptions::default()
         };
-        let mut stream = self.stream(path.as_ref(), with, options.mode)?;
+        let mut stream = self.local(path.as_ref(), with, options.mode)?;
         if options.append {
             stream.cursor.go(stream.len, 0);
         }
@@ -164,23 +188,28 @@ impl Streams {
             write: true,
             ..FileOptions::default()
         };
-        let mut stream = self.stream(&temporary, options, Mode::Write)?;
+        let mut stream = self.local(&temporary, options, Mode::Write)?;
         stream.replaces = Some(replaces);
         Ok(stream)
     }
 
-    fn stream(&self, path: &Path, options: FileOptions, mode: Mode) -> Result<FileStream> {
+    fn local(&self, path: &Path, options: FileOptions, mode: Mode) -> Result<FileStream> {
         let opened = self.0.storage.open_local(path, options);
         let local = opened.map_err(|error| Error::of_storage(error, 0, 0))?;
-        Ok(FileStream {
+        let len = local.opened().len;
+        Ok(self.stream(path, Place::Local(local), len, mode))
+    }
+
+    fn stream(&self, path: &Path, place: Place, len: u64, mode: Mode) -> FileStream {
+        FileStream {
             cursor: Cursor::new(Buffer::empty(), 0),
             filled: 0,
             window_start: 0,
-            len: local.opened().len,
+            len,
             handle: Handle {
                 streams: self.clone(),
                 path: Arc::from(path),
-                place: Place::Local(local),
+                place,
             },
             mode,
             doing: Doing::Nothing,
@@ -190,7 +219,7 @@ impl Streams {
             local_bytes: 0,
             failed: None,
             replaces: None,
-        })
+        }
     }
 }
 
@@ -202,6 +231,8 @@ impl std::fmt::Debug for Streams {
 
 /// The owner of the file.
 enum Place {
+    /// A source, of which it is an entry.
+    Entry(Arc<dyn Source>, Located),
     /// The stream: it reads and writes on the calling thread.
     Local(LocalFile),
     /// The engine.
@@ -240,7 +271,7 @@ impl Handle {
                 self.place = Place::Engine(file);
                 Ok(file)
             }
-            Place::Lost | Place::Closed => {
+            Place::Entry(..) | Place::Lost | Place::Closed => {
                 unreachable!("every call checks first that the stream is usable")
             }
         }
@@ -252,7 +283,12 @@ impl Handle {
     }
 
     fn error(&self, error: impl Into<millstream::Error>, position: u64, len: u64) -> Error {
-        Error::of_storage(error.into(), position, len).of_file(&self.path)
+        let error = Error::of_storage(error.into(), position, len);
+        match self.place {
+            // The error of the source names its file.
+            Place::Entry(..) => error,
+            _ => error.of_file(&self.path),
+        }
     }
 
     /// Closes the file.
@@ -263,7 +299,7 @@ impl Handle {
                 let closed = self.data().batch().close(file);
                 closed.map_err(|error| self.error(error, 0, 0))
             }
-            Place::Lost | Place::Closed => Ok(()),
+            Place::Entry(..) | Place::Lost | Place::Closed => Ok(()),
         }
     }
 
@@ -305,8 +341,41 @@ pub struct FileStream {
     replaces: Option<AtomicFile>,
 }
 
+/// An entry of a [`Source`] as a stream: see the module.
+///
+/// ```
+/// use std::sync::Arc;
+/// use millstream::{Storage, StorageOptions};
+/// use millstream_source::{Folder, Source};
+/// use millstream_stream::{PackageStream, ReadTyped, Stream};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let root = std::env::temp_dir().join(format!("millstream-entry-{}", std::process::id()));
+/// # std::fs::create_dir_all(&root)?;
+/// # std::fs::write(root.join("a"), [1u8, 2, 3, 4, 5, 6, 7, 8])?;
+/// let storage = Storage::new(StorageOptions::default())?;
+/// let source: Arc<dyn Source> = Arc::new(Folder::new(&storage, &root)?);
+/// let mut stream = PackageStream::open(&storage, &source, b"a")?;
+/// stream.seek_to(4)?;
+/// assert_eq!(stream.read_u32_be()?, 0x0506_0708);
+/// # std::fs::remove_dir_all(&root)?;
+/// # Ok(())
+/// # }
+/// ```
+pub type PackageStream = FileStream;
+
 impl FileStream {
-    /// The path of the file; of a replacement, that of the new file.
+    /// Opens an entry of a source, with a queue of its own; [`Streams::open_entry`] shares one.
+    ///
+    /// # Errors
+    /// As [`Streams::open_entry`]; the storage is closing.
+    pub fn open(storage: &Storage, source: &Arc<dyn Source>, name: &[u8]) -> Result<FileStream> {
+        let mut options = QueueOptions::default();
+        options.capacity = 2 * (READS_AHEAD as u32 + 1);
+        Streams::with_queue(storage, options)?.open_entry(source, name)
+    }
+
+    /// The path of the file; of a replacement, that of the new file; of an entry, its name.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.handle.path
@@ -328,6 +397,7 @@ impl FileStream {
                 let completed = submitted.and_then(|mut ticket| ticket.wait());
                 completed.map_err(|error| self.handle.error(error, at, 0))
             }
+            Place::Entry(..) => Ok(()),
             Place::Lost | Place::Closed => unreachable!("the flush checked that it is usable"),
         };
         synced.map_err(|error| self.fail(error))
@@ -391,6 +461,17 @@ impl FileStream {
     /// Hands the file to the engine, unless it has it. If the engine refuses it, the stream fails.
     fn engine(&mut self) -> Result<FileId> {
         self.handle.engine().map_err(|error| self.fail(error))
+    }
+
+    /// A request for bytes of the file, by the engine.
+    fn request(&mut self, offset: u64, len: u64) -> Result<Read> {
+        match &self.handle.place {
+            Place::Entry(source, entry) => {
+                let request = source.request_range(entry, offset, len);
+                request.map_err(|error| self.handle.error(error, offset, len))
+            }
+            _ => Ok(Read::range(self.engine()?, offset, len)),
+        }
     }
 
     /// Remembers an error that ends the stream's use; returns the first.

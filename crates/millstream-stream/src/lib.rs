@@ -9,7 +9,7 @@
 //! | module | what is in it |
 //! |---|---|
 //! | [`stream`] | the traits: position, mode, hot and cold half |
-//! | [`memory`], [`file`](mod@file), [`package`] | streams |
+//! | [`memory`], [`file`](mod@file) | streams of memory, of files and of entries of packages |
 //! | [`view`], [`shared`] | bounded windows on them, handles |
 //! | [`typed`] | fields: numbers, plain data, strings |
 //! | [`archive`] | tagged objects with references, forward and backward compatible |
@@ -26,7 +26,6 @@ pub mod error;
 pub mod file;
 pub mod limits;
 pub mod memory;
-pub mod package;
 pub mod shared;
 pub mod stream;
 pub mod typed;
@@ -34,9 +33,8 @@ pub mod view;
 
 pub use archive::{ArchiveReader, ArchiveWriter, ObjectId, ObjectTable, ReadObject};
 pub use error::{Error, ErrorKind, Result};
-pub use file::{FileStream, OpenOptions, Streams};
+pub use file::{FileStream, OpenOptions, PackageStream, Streams};
 pub use memory::MemoryStream;
-pub use package::PackageStream;
 pub use shared::Shared;
 pub use stream::{Mode, ReadStream, Stream, WindowStream, WriteStream};
 pub use typed::{ReadTyped, WriteTyped};

@@ -4,7 +4,7 @@
 //! and has none ahead of it, so that random access pays only for what it reads. Requests in flight
 //! for another position are dropped.
 
-use millstream::{Batch, Buffer, LocalFile, Read};
+use millstream::{Batch, Buffer, LocalFile};
 
 use super::{FileStream, Handle, Place};
 use crate::ahead::look_at;
@@ -46,12 +46,12 @@ impl FileStream {
         let in_order = in_order || wanted > SEEK_BUFFER_BYTES;
         let mut batch = self.handle.data().batch();
         if self.ahead.is_empty() {
-            let offset = position / PAGE_BYTES * PAGE_BYTES;
-            let len = if in_order {
-                FILE_BUFFER_BYTES
-            } else {
-                SEEK_BUFFER_BYTES
+            let (unit, len) = match (&self.handle.place, in_order) {
+                (Place::Entry(..), _) => (FILE_BUFFER_BYTES as u64, FILE_BUFFER_BYTES),
+                (_, true) => (PAGE_BYTES, FILE_BUFFER_BYTES),
+                (_, false) => (PAGE_BYTES, SEEK_BUFFER_BYTES),
             };
+            let offset = position / unit * unit;
             let len = (len as u64).min(self.len - offset);
             if self.read_local(offset, len, position)? {
                 // Requests ahead only pay off once much was read: cached bytes need no wait.
@@ -61,7 +61,7 @@ impl FileStream {
                 }
                 return Ok(());
             }
-            let added = batch.add(Read::range(self.engine()?, offset, len));
+            let added = batch.add(self.request(offset, len)?);
             let ticket = added.map_err(|error| self.handle.error(error, offset, len))?;
             self.ahead.push(offset, len, ticket);
         }
@@ -116,11 +116,12 @@ impl FileStream {
 
     /// Requests the windows after the current one, which ends at `end`.
     fn read_ahead(&mut self, batch: &mut Batch, end: u64) -> Result<()> {
-        let file = self.engine()?;
-        let handle = &self.handle;
-        self.ahead.top_up(end, self.len, |offset, len| {
-            let added = batch.add(Read::range(file, offset, len));
-            added.map_err(|error| handle.error(error, offset, len))
-        })
+        let (mut ahead, stream_end) = (std::mem::take(&mut self.ahead), self.len);
+        let requested = ahead.top_up(end, stream_end, |offset, len| {
+            let added = batch.add(self.request(offset, len)?);
+            added.map_err(|error| self.handle.error(error, offset, len))
+        });
+        self.ahead = ahead;
+        requested
     }
 }
