@@ -14,6 +14,7 @@ mod zstd;
 
 use crate::error::{CodecError, CodecErrorKind, Fault};
 use crate::format::wrapper::Wrapper;
+use crate::stream::{Lz4, decode_whole};
 use crate::{CodecId, Scratch};
 
 pub(crate) use lz4::{broken_block, lz4_block, lz4_block_with_history};
@@ -50,7 +51,7 @@ pub fn decode_block(
         CodecId::GZIP => deflate::decode(Wrapper::Gzip, scratch, stored, raw),
         CodecId::DEFLATE => deflate::decode(Wrapper::Raw, scratch, stored, raw),
         CodecId::ZSTD => zstd::decode(scratch, None, stored, raw),
-        CodecId::LZ4 => lz4::decode_frames(stored, raw),
+        CodecId::LZ4 => decode_whole(&mut Lz4::new(), stored, raw),
         CodecId::LZ4_BLOCK => lz4_block(stored, raw),
         CodecId::GDEFLATE => crate::gdeflate::decode(scratch, stored, raw),
         _ => Err(Fault::unsupported(

@@ -41,6 +41,24 @@ pub(crate) enum Head<F> {
     Frame(F),
 }
 
+/// The header of the first frame with data in `head`, by the format's parser.
+pub(crate) fn first_frame<F>(
+    head: &[u8],
+    parse: impl Fn(&[u8]) -> Result<Head<F>, Fault>,
+) -> Option<F> {
+    let mut rest = head;
+    loop {
+        match parse(rest).ok()? {
+            Head::Incomplete => return None,
+            Head::Frame(header) => return Some(header),
+            Head::Skippable { content_bytes } => {
+                let skipped = SKIPPABLE_HEADER_BYTES.checked_add(content_bytes as usize)?;
+                rest = rest.get(skipped..)?;
+            }
+        }
+    }
+}
+
 /// What bytes that start no frame are: trailing bytes after a whole frame, corrupt before any.
 pub(crate) fn no_frame(first: bool, cause: &'static str) -> Fault {
     if first {

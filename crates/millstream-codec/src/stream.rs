@@ -23,6 +23,7 @@ use crate::error::{CodecError, CodecErrorKind, Fault};
 use crate::format::wrapper::Wrapper;
 
 pub(crate) use deflate::Deflate;
+pub(crate) use lz4::Lz4;
 #[cfg(not(feature = "c"))]
 pub(crate) use zstd::Zstd;
 
@@ -84,7 +85,7 @@ pub fn stream_decoder(codec: CodecId) -> Result<Box<dyn StreamDecoder>, CodecErr
         CodecId::GZIP => Box::new(Guard::new(codec, Deflate::new(Wrapper::Gzip))),
         CodecId::DEFLATE => Box::new(Guard::new(codec, Deflate::new(Wrapper::Raw))),
         CodecId::ZSTD => Box::new(Guard::new(codec, zstd::Zstd::new())),
-        CodecId::LZ4 => Box::new(Guard::new(codec, lz4::Lz4::new())),
+        CodecId::LZ4 => Box::new(Guard::new(codec, Lz4::new())),
         CodecId::GDEFLATE => Box::new(Guard::new(codec, gdeflate::Gdeflate::new())),
         _ => {
             return Err(CodecError::new(CodecErrorKind::Unsupported, codec, 0)
@@ -150,8 +151,8 @@ impl<C: Core> StreamDecoder for Guard<C> {
     }
 }
 
-/// Decodes a whole stream at once through a [`Core`]: the way of last resort for blocks. The number
-/// of raw bytes.
+/// Decodes a whole stream at once through a [`Core`], for blocks that no faster decoder takes;
+/// returns the number of raw bytes.
 pub(crate) fn decode_whole(
     core: &mut dyn Core,
     stored: &[u8],

@@ -2,8 +2,8 @@
 //!
 //! lz4_flex has a frame decoder too, but it pulls from a `Read`; here bytes are pushed, and cut
 //! anywhere. A block decodes as a whole, so its stored bytes are collected first, unless the input
-//! holds them all; its raw bytes go straight to the caller if a whole block has room there, and
-//! through `pending` otherwise. Blocks that are linked see the 64 KiB before them through
+//! holds them all; its raw bytes go to the caller's memory if they have room there, and through
+//! `pending` otherwise. So frames in one piece are decoded as they would be without a stream. Blocks that are linked see the 64 KiB before them through
 //! `history`; independent blocks skip that copy.
 
 use xxhash_rust::xxh32::Xxh32;
@@ -182,11 +182,14 @@ impl Lz4 {
         compressed: bool,
     ) -> Result<usize, Fault> {
         let block = lz4_frame::verify_block(block, header)?;
-        if raw.len() >= header.block_bytes_max {
-            let target = &mut raw[..header.block_bytes_max];
-            let written = expand(block, target, &self.history, compressed)?;
-            self.account(&raw[..written], header)?;
-            return Ok(written);
+        let room = raw.len().min(header.block_bytes_max);
+        match expand(block, &mut raw[..room], &self.history, compressed) {
+            Ok(written) => {
+                self.account(&raw[..written], header)?;
+                return Ok(written);
+            }
+            Err(fault) if !is_short(fault, room, header) => return Err(broken_block(fault)),
+            Err(_) => {}
         }
         let mut pending = std::mem::take(&mut self.pending);
         if pending.len() < header.block_bytes_max {
@@ -197,7 +200,8 @@ impl Lz4 {
             pending.resize(header.block_bytes_max, 0);
         }
         let target = &mut pending[..header.block_bytes_max];
-        let written = expand(block, target, &self.history, compressed)?;
+        let expanded = expand(block, target, &self.history, compressed);
+        let written = expanded.map_err(broken_block)?;
         self.account(&pending[..written], header)?;
         self.pending = pending;
         self.pending_start = 0;
@@ -238,7 +242,12 @@ impl Lz4 {
     }
 }
 
-/// Decodes a block into `target`, which has the size of the frame's largest block.
+/// Whether a block failed only because the room was less than the frame's largest block takes.
+fn is_short(fault: Fault, room: usize, header: &Header) -> bool {
+    fault.kind == CodecErrorKind::RawTooLong && room < header.block_bytes_max
+}
+
+/// Decodes a block into `target`.
 fn expand(
     block: &[u8],
     target: &mut [u8],
@@ -246,15 +255,15 @@ fn expand(
     compressed: bool,
 ) -> Result<usize, Fault> {
     if !compressed {
-        target[..block.len()].copy_from_slice(block);
+        let target = target.get_mut(..block.len());
+        let target = target.ok_or(Fault::of(CodecErrorKind::RawTooLong))?;
+        target.copy_from_slice(block);
         return Ok(block.len());
     }
-    let decoded = if history.is_empty() {
-        lz4_block(block, target)
-    } else {
-        lz4_block_with_history(block, target, history)
-    };
-    decoded.map_err(broken_block)
+    match history {
+        [] => lz4_block(block, target),
+        history => lz4_block_with_history(block, target, history),
+    }
 }
 
 impl Core for Lz4 {

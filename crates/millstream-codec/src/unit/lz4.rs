@@ -17,7 +17,7 @@ use crate::CodecId;
 use crate::block::{broken_block, lz4_block};
 use crate::error::{CodecError, CodecErrorKind, Fault};
 use crate::format::lz4_frame::{self, BlockHead, END_MARK, Header};
-use crate::format::{Head, SKIPPABLE_HEADER_BYTES, first_u32};
+use crate::format::{Head, SKIPPABLE_HEADER_BYTES, first_frame, first_u32};
 
 /// Bits of [`Unit::form`].
 const FORM_COMPRESSED: u32 = 1;
@@ -26,19 +26,8 @@ const FORM_CHECKED: u32 = 2;
 const NOT_FULL: Fault =
     Fault::unsupported("an LZ4 block has another size than its place in the frame suggests");
 
-/// The first header of a frame with data in `head`.
 fn first_header(head: &[u8]) -> Option<Header> {
-    let mut rest = head;
-    loop {
-        match lz4_frame::parse(rest, true).ok()? {
-            Head::Incomplete => return None,
-            Head::Frame(header) => return Some(header),
-            Head::Skippable { content_bytes } => {
-                let skipped = SKIPPABLE_HEADER_BYTES.checked_add(content_bytes as usize)?;
-                rest = rest.get(skipped..)?;
-            }
-        }
-    }
+    first_frame(head, |head| lz4_frame::parse(head, true))
 }
 
 /// A scanner, if blocks are independent and there is more than one.

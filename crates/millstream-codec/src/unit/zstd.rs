@@ -5,23 +5,12 @@ use super::steps::{Scanner, Step, Steps};
 use super::{Unit, UnitScanner};
 use crate::error::{CodecErrorKind, Fault};
 use crate::format::zstd_frame::{self, Extent, Walk};
-use crate::format::{Head, SKIPPABLE_HEADER_BYTES};
+use crate::format::{Head, SKIPPABLE_HEADER_BYTES, first_frame};
 use crate::limits::UNIT_STORED_BYTES_MAX;
 use crate::{CodecId, Scratch};
 
-/// The first header of a frame with data in `head`.
 fn first_header(head: &[u8]) -> Option<zstd_frame::Header> {
-    let mut rest = head;
-    loop {
-        match zstd_frame::parse(rest, true, 0).ok()? {
-            Head::Incomplete => return None,
-            Head::Frame(header) => return Some(header),
-            Head::Skippable { content_bytes } => {
-                let skipped = SKIPPABLE_HEADER_BYTES.checked_add(content_bytes as usize)?;
-                rest = rest.get(skipped..)?;
-            }
-        }
-    }
+    first_frame(head, |head| zstd_frame::parse(head, true, 0))
 }
 
 /// A scanner, if the first frame has its size and is not all of the stream.
