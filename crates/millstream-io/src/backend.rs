@@ -8,10 +8,8 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::device::threads::{Threads, ThreadsOptions};
-#[cfg(target_os = "linux")]
-use crate::device::uring::{self, FeatureMask, Uring, UringOptions};
-use crate::device::{Device, Doorbell};
-use crate::error::IoError;
+use crate::device::{Device, Doorbell, FeatureMask};
+use crate::error::{Errno, IoError};
 use crate::fs::{FileSystem, OsFileSystem};
 use crate::limits::IO_THREADS_DEFAULT;
 
@@ -19,12 +17,13 @@ use crate::limits::IO_THREADS_DEFAULT;
 #[derive(Default)]
 #[non_exhaustive]
 pub enum Backend {
-    /// io_uring, or threads where the system refuses it.
+    /// io_uring or a completion port, or threads where the system has neither.
     #[default]
     Auto,
-    /// io_uring; an error where the system refuses it.
-    #[cfg(target_os = "linux")]
+    /// io_uring; an error where the system has none, or refuses it.
     Uring,
+    /// A completion port of Windows; an error elsewhere.
+    Iocp,
     /// A pool of threads.
     Threads,
     /// A device of the caller (the simulator, for example) with its file system.
@@ -35,8 +34,8 @@ impl fmt::Debug for Backend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Backend::Auto => "Auto",
-            #[cfg(target_os = "linux")]
             Backend::Uring => "Uring",
+            Backend::Iocp => "Iocp",
             Backend::Threads => "Threads",
             Backend::Custom(..) => "Custom",
         })
@@ -82,7 +81,6 @@ pub struct BackendOptions {
     /// Only one thread ever calls the device.
     pub single_issuer: bool,
     /// Kernel features to do without, for tests of the paths for old kernels.
-    #[cfg(target_os = "linux")]
     pub mask: FeatureMask,
 }
 
@@ -115,22 +113,9 @@ impl Backend {
     pub fn maker(self, options: BackendOptions) -> (Maker, Arc<dyn FileSystem>) {
         let os = || -> Arc<dyn FileSystem> { Arc::new(OsFileSystem::new()) };
         match self {
-            #[cfg(target_os = "linux")]
-            Backend::Auto => {
-                let make = move || {
-                    ring(&options).or_else(|error| {
-                        pool(&options, format!("io_uring is not available: {error}"))
-                    })
-                };
-                (Box::new(make), os())
-            }
-            #[cfg(not(target_os = "linux"))]
-            Backend::Auto => {
-                let make = move || pool(&options, "the only one of this system".to_owned());
-                (Box::new(make), os())
-            }
-            #[cfg(target_os = "linux")]
+            Backend::Auto => native(options),
             Backend::Uring => (Box::new(move || ring(&options)), os()),
+            Backend::Iocp => port(options),
             Backend::Threads => {
                 let make = move || pool(&options, "chosen by the application".to_owned());
                 (Box::new(make), os())
@@ -149,19 +134,76 @@ impl Backend {
     }
 }
 
+/// The best device of the system, or threads.
+#[cfg(not(windows))]
+fn native(options: BackendOptions) -> (Maker, Arc<dyn FileSystem>) {
+    let make = move || {
+        ring(&options)
+            .or_else(|error| pool(&options, format!("io_uring is not available: {error}")))
+    };
+    (Box::new(make), Arc::new(OsFileSystem::new()))
+}
+
+/// The best device of the system, or threads.
+#[cfg(windows)]
+fn native(options: BackendOptions) -> (Maker, Arc<dyn FileSystem>) {
+    port(options)
+}
+
 #[cfg(target_os = "linux")]
 fn ring(options: &BackendOptions) -> Result<Made, IoError> {
+    use crate::device::uring::{Uring, UringOptions, describe};
     let ring = Uring::new(UringOptions {
         depth: options.depth,
         single_issuer: options.single_issuer,
         mask: options.mask,
     })?;
-    let reason = format!("{:?}", uring::describe(&ring));
+    let reason = format!("{:?}", describe(&ring));
     Ok(Made {
         device: Box::new(ring),
         reason,
         slow_apart: true,
     })
+}
+
+#[cfg(not(target_os = "linux"))]
+fn ring(_: &BackendOptions) -> Result<Made, IoError> {
+    let cause = "only Linux has io_uring";
+    Err(IoError::because(
+        "io_uring_setup",
+        Errno::UNSUPPORTED,
+        cause,
+    ))
+}
+
+/// A completion port, and the file system that associates its files with it.
+#[cfg(windows)]
+fn port(options: BackendOptions) -> (Maker, Arc<dyn FileSystem>) {
+    use crate::device::iocp::{Iocp, IocpOptions, Port};
+    let port = match Port::new() {
+        Ok(port) => port,
+        Err(error) => return (Box::new(|| Err(error)), Arc::new(OsFileSystem::new())),
+    };
+    let files = Arc::new(OsFileSystem::with_port(Arc::clone(&port)));
+    let make = move || {
+        let options = IocpOptions {
+            depth: options.depth as usize,
+            threads: options.io_threads.unwrap_or(IO_THREADS_DEFAULT),
+        };
+        Ok(Made {
+            device: Box::new(Iocp::new(port, &options)?),
+            reason: "overlapped calls on a completion port".to_owned(),
+            slow_apart: true,
+        })
+    };
+    (Box::new(make), files)
+}
+
+#[cfg(not(windows))]
+fn port(_: BackendOptions) -> (Maker, Arc<dyn FileSystem>) {
+    let cause = "only Windows has completion ports";
+    let error = IoError::because("CreateIoCompletionPort", Errno::UNSUPPORTED, cause);
+    (Box::new(|| Err(error)), Arc::new(OsFileSystem::new()))
 }
 
 fn pool(options: &BackendOptions, reason: String) -> Result<Made, IoError> {
@@ -196,7 +238,6 @@ pub fn threads_device(
 mod tests {
     use super::*;
     use crate::device::DeviceKind;
-    use crate::error::Errno;
     use std::time::Instant;
 
     fn options() -> BackendOptions {
@@ -204,7 +245,6 @@ mod tests {
             depth: 8,
             io_threads: Some(1),
             single_issuer: true,
-            #[cfg(target_os = "linux")]
             mask: FeatureMask::default(),
         }
     }

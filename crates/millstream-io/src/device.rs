@@ -1,7 +1,7 @@
 //! The device: takes operations, gives completions.
 //!
-//! Siblings of one shape: [`uring`], [`threads`] and [`sim`] (and [`null`], which measures its
-//! owner). One owner (the engine thread, or
+//! Siblings of one shape: `uring`, `iocp`, [`threads`] and [`sim`] (and [`null`], which measures
+//! its owner). One owner (the engine thread, or
 //! the thread that pumps) calls a device; nothing here is shared but the [`Doorbell`].
 //!
 //! Invariants, the same for every device:
@@ -21,17 +21,22 @@ use crate::memory::Region;
 pub mod cached;
 pub mod calls;
 pub mod doorbell;
+mod features;
+#[cfg(windows)]
+pub mod iocp;
 pub mod modeled;
 pub mod null;
 mod outbox;
 pub mod sim;
+#[cfg_attr(unix, path = "device/unix.rs")]
+#[cfg_attr(windows, path = "device/windows.rs")]
+pub(crate) mod system;
 pub mod threads;
-#[cfg(unix)]
-mod unix;
 #[cfg(target_os = "linux")]
 pub mod uring;
 
 pub use doorbell::Doorbell;
+pub use features::FeatureMask;
 
 /// The owner's name for an operation; a device only carries it.
 pub type OperationId = u64;
@@ -242,6 +247,8 @@ impl Completion {
 pub enum DeviceKind {
     /// io_uring.
     Uring,
+    /// Overlapped calls on a completion port of Windows.
+    Iocp,
     /// A pool of threads in `preadv`.
     Threads,
     /// The seeded simulator.

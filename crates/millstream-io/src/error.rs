@@ -3,26 +3,74 @@
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// A raw `errno`. Kept as a number so that it travels in a completion without an allocation.
+/// An error number of the system: `errno`, or on Windows what `GetLastError` returns. Kept as a number so that it travels in a completion without an allocation.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Errno(pub i32);
 
-impl Errno {
-    /// `EINTR`: the call was interrupted and may be made again.
-    pub const INTERRUPTED: Errno = Errno(libc::EINTR);
-    /// `EAGAIN`: the call may be made again.
-    pub const AGAIN: Errno = Errno(libc::EAGAIN);
-    /// `EIO`: the device failed.
-    pub const IO: Errno = Errno(libc::EIO);
-    /// `EINVAL`: usually a misaligned direct read.
-    pub const INVALID: Errno = Errno(libc::EINVAL);
+/// The system's own numbers: `errno` values of Unix.
+#[cfg(unix)]
+mod numbers {
+    pub(super) use libc::{
+        EAGAIN as AGAIN, EBADF as BAD_DESCRIPTOR, ECANCELED as CANCELED, EEXIST as EXISTS,
+        EFBIG as TOO_LARGE, EINTR as INTERRUPTED, EINVAL as INVALID, EIO as IO,
+        EISDIR as IS_FOLDER, ENOENT as NOT_FOUND, ENOMEM as NO_MEMORY, ENOSPC as NO_SPACE,
+        ENOSYS as UNSUPPORTED, ENXIO as NOT_A_FILE, ESTALE as STALE,
+    };
+}
 
-    /// `ENXIO`: the path is a FIFO, a socket or a terminal.
-    pub const NOT_A_FILE: Errno = Errno(libc::ENXIO);
-    /// `ESTALE`: the name now means another file.
-    pub const STALE: Errno = Errno(libc::ESTALE);
-    /// `ECANCELED`: never begun, because its device was shut down.
-    pub const CANCELED: Errno = Errno(libc::ECANCELED);
+/// The system's own numbers: what `GetLastError` returns on Windows.
+#[cfg(windows)]
+mod numbers {
+    use windows_sys::Win32::Foundation as system;
+
+    pub(super) const AGAIN: i32 = system::ERROR_NO_SYSTEM_RESOURCES as i32;
+    pub(super) const BAD_DESCRIPTOR: i32 = system::ERROR_INVALID_HANDLE as i32;
+    pub(super) const CANCELED: i32 = system::ERROR_OPERATION_ABORTED as i32;
+    pub(super) const EXISTS: i32 = system::ERROR_FILE_EXISTS as i32;
+    pub(super) const INTERRUPTED: i32 = system::ERROR_RETRY as i32;
+    pub(super) const INVALID: i32 = system::ERROR_INVALID_PARAMETER as i32;
+    pub(super) const IO: i32 = system::ERROR_IO_DEVICE as i32;
+    pub(super) const IS_FOLDER: i32 = system::ERROR_DIRECTORY_NOT_SUPPORTED as i32;
+    pub(super) const NOT_A_FILE: i32 = system::ERROR_BAD_FILE_TYPE as i32;
+    pub(super) const NOT_FOUND: i32 = system::ERROR_FILE_NOT_FOUND as i32;
+    pub(super) const NO_MEMORY: i32 = system::ERROR_NOT_ENOUGH_MEMORY as i32;
+    pub(super) const NO_SPACE: i32 = system::ERROR_DISK_FULL as i32;
+    pub(super) const STALE: i32 = system::ERROR_FILE_INVALID as i32;
+    pub(super) const TOO_LARGE: i32 = system::ERROR_FILE_TOO_LARGE as i32;
+    pub(super) const UNSUPPORTED: i32 = system::ERROR_NOT_SUPPORTED as i32;
+}
+
+impl Errno {
+    /// The call was interrupted and may be made again (`EINTR`).
+    pub const INTERRUPTED: Errno = Errno(numbers::INTERRUPTED);
+    /// The system is short of something for the moment; the call may be made again (`EAGAIN`).
+    pub const AGAIN: Errno = Errno(numbers::AGAIN);
+    /// The device failed (`EIO`).
+    pub const IO: Errno = Errno(numbers::IO);
+    /// An argument is invalid: usually a misaligned direct read (`EINVAL`).
+    pub const INVALID: Errno = Errno(numbers::INVALID);
+    /// The path is a FIFO, a socket, a terminal or another device (`ENXIO`).
+    pub const NOT_A_FILE: Errno = Errno(numbers::NOT_A_FILE);
+    /// The name now means another file (`ESTALE`).
+    pub const STALE: Errno = Errno(numbers::STALE);
+    /// Never begun, because its device was shut down (`ECANCELED`).
+    pub const CANCELED: Errno = Errno(numbers::CANCELED);
+    /// There is no memory or address space (`ENOMEM`).
+    pub const NO_MEMORY: Errno = Errno(numbers::NO_MEMORY);
+    /// The disk is full (`ENOSPC`).
+    pub const NO_SPACE: Errno = Errno(numbers::NO_SPACE);
+    /// No file has the name (`ENOENT`).
+    pub const NOT_FOUND: Errno = Errno(numbers::NOT_FOUND);
+    /// A file has the name already (`EEXIST`).
+    pub const EXISTS: Errno = Errno(numbers::EXISTS);
+    /// The path is a folder (`EISDIR`).
+    pub const IS_FOLDER: Errno = Errno(numbers::IS_FOLDER);
+    /// The descriptor is of no open file, or was not opened for this (`EBADF`).
+    pub const BAD_DESCRIPTOR: Errno = Errno(numbers::BAD_DESCRIPTOR);
+    /// The file is, or would become, too long (`EFBIG`).
+    pub const TOO_LARGE: Errno = Errno(numbers::TOO_LARGE);
+    /// The system cannot do this (`ENOSYS`).
+    pub const UNSUPPORTED: Errno = Errno(numbers::UNSUPPORTED);
 
     /// The calling thread's last error.
     #[must_use]
@@ -30,7 +78,7 @@ impl Errno {
         Errno(
             std::io::Error::last_os_error()
                 .raw_os_error()
-                .unwrap_or(libc::EIO),
+                .unwrap_or(numbers::IO),
         )
     }
 }

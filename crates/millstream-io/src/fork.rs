@@ -2,7 +2,8 @@
 //!
 //! Threads, locks and rings do not survive a `fork`: a child must not touch what they own. A
 //! [`ForkGuard`] owns one page that the kernel clears in a child (`MADV_WIPEONFORK`, Linux 4.14),
-//! so that asking costs one load. Where the kernel cannot, the process id is compared instead.
+//! so that asking costs one load. Where the kernel cannot, the process id is compared instead (on
+//! Windows nothing forks).
 //!
 //! # Safety
 //! The page belongs to the guard from `map_page` to its drop, and is only accessed as one atomic
@@ -104,7 +105,7 @@ fn map_page() -> Option<NonNull<AtomicU32>> {
     None
 }
 
-#[cfg(test)]
+#[cfg(all(test, unix))]
 mod tests {
     use super::*;
 

@@ -1,7 +1,7 @@
 //! Files: opening, identity, alignment, and the operations on names.
 //!
-//! A [`FileSystem`] is what the engine's workers call; [`os`] is the system's own, the simulator
-//! brings another (`device::sim`). All calls may block and are made on workers only, but for
+//! A [`FileSystem`] is what the engine's workers call; [`OsFileSystem`] is the system's own, the
+//! simulator brings another (`device::sim`). All calls may block and are made on workers only, but for
 //! [`FileSystem::cached`], which costs under a microsecond.
 
 use std::path::Path;
@@ -10,17 +10,24 @@ use crate::device::Descriptor;
 use crate::error::IoError;
 use crate::limits::CACHED_EIGHTHS;
 
+#[cfg(target_os = "linux")]
+mod linux;
 pub mod local;
-pub mod os;
+pub mod names;
 pub mod probe;
+mod temporary;
 pub mod view;
+#[cfg(windows)]
+mod windows;
 
+#[cfg(target_os = "linux")]
+use linux as os;
 pub use local::LocalFile;
-pub use os::{
-    AtomicFile, OsFileSystem, TemporaryFile, abandon_temporary_files, cached_bytes, create_unnamed,
-    evict, remove_leftovers,
-};
+pub use os::{AtomicFile, Folder, OsFileSystem, cached_bytes, create_unnamed, evict};
+pub use temporary::{TemporaryFile, abandon_temporary_files, remove_leftovers};
 pub use view::MappedView;
+#[cfg(windows)]
+use windows as os;
 
 /// How to open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -203,8 +210,14 @@ pub fn mostly(cached: Option<u64>, len: u64) -> bool {
 /// `ENFILE`): closing files helps.
 #[must_use]
 pub fn is_out_of_descriptors(error: &IoError) -> bool {
-    [libc::EMFILE, libc::ENFILE].contains(&error.errno.0)
+    OUT_OF_DESCRIPTORS.contains(&error.errno.0)
 }
+
+#[cfg(unix)]
+const OUT_OF_DESCRIPTORS: [i32; 2] = [libc::EMFILE, libc::ENFILE];
+#[cfg(windows)]
+const OUT_OF_DESCRIPTORS: [i32; 1] =
+    [windows_sys::Win32::Foundation::ERROR_TOO_MANY_OPEN_FILES as i32];
 
 #[cfg(test)]
 mod tests {
@@ -221,9 +234,10 @@ mod tests {
     #[test]
     fn running_out_of_descriptors_is_told_from_other_errors() {
         let error = |errno| IoError::new("open", Errno(errno));
-        assert!(is_out_of_descriptors(&error(libc::EMFILE)));
-        assert!(is_out_of_descriptors(&error(libc::ENFILE)));
-        assert!(!is_out_of_descriptors(&error(libc::ENOENT)));
+        for errno in OUT_OF_DESCRIPTORS {
+            assert!(is_out_of_descriptors(&error(errno)));
+        }
+        assert!(!is_out_of_descriptors(&error(Errno::NOT_FOUND.0)));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Devices, files and memory: the only crate of Millstream that talks to the operating system.
 //!
 //! The way of the data through this crate: an [`Operation`] is pushed to a [`Device`]
-//! (`uring`, `threads` or `sim`, siblings of one shape), which moves bytes between a file that a
+//! (`uring`, `iocp`, `threads` or `sim`, siblings of one shape), which moves bytes between a file that a
 //! [`FileSystem`] opened and memory from a [`Arena`] or a [`BufferPool`] (or the caller's own),
 //! and gives the operation back as a [`Completion`].
 //!
@@ -10,13 +10,14 @@
 pub mod backend;
 pub mod device;
 pub mod error;
-#[cfg(target_os = "linux")]
 pub mod eventfd;
 pub mod fork;
 pub mod fs;
 pub mod limits;
 pub mod log;
 pub mod memory;
+#[cfg(windows)]
+mod system;
 pub mod thread;
 
 pub use backend::{Backend, DeviceMaker};
@@ -26,8 +27,7 @@ pub use device::{
     Segments, Verb,
 };
 pub use error::{Errno, IoError};
-#[cfg(target_os = "linux")]
-pub use eventfd::EventFd;
+pub use eventfd::{BorrowedEvent, EventFd};
 pub use fork::ForkGuard;
 pub use fs::{Access, FileSystem, Identity, LocalFile, MappedView, MountKind, OpenMode, Opened};
 pub use log::{Log, LogHook, LogLevel};

@@ -207,6 +207,11 @@ pub const URING_SETUP_RETRY_NS: u64 = 10_000_000;
 /// How many interrupted enter calls in a row are repeated before `submit` returns.
 pub const URING_INTERRUPTED_MAX: usize = 16;
 
+/// Longest sleep in a completion port: a ring of the doorbell for which the system has no memory is
+/// lost, and is noticed then.
+#[cfg(windows)]
+pub const PORT_SLEEP_MS_MAX: u32 = 1000;
+
 /// Most bytes that are read of a file that reports no length; those of procfs have a few KiB.
 pub const CONTENT_BYTES_MAX: usize = 64 << 20;
 
@@ -217,8 +222,16 @@ pub const CONTENT_STEP_BYTES: usize = 64 << 10;
 /// limit.
 #[must_use]
 pub fn descriptors_max() -> u64 {
-    use rustix::process::{Resource, getrlimit};
-    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
+    #[cfg(unix)]
+    {
+        use rustix::process::{Resource, getrlimit};
+        getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
+    }
+    // Handles have no limit worth the name: 16 million a process.
+    #[cfg(windows)]
+    {
+        u64::MAX
+    }
 }
 
 /// Memory of the machine in bytes.
@@ -229,7 +242,11 @@ pub fn memory_bytes() -> u64 {
         let about = rustix::system::sysinfo();
         (about.totalram as u64).saturating_mul(u64::from(about.mem_unit.max(1)))
     }
-    #[cfg(not(target_os = "linux"))]
+    #[cfg(windows)]
+    {
+        crate::system::memory().0
+    }
+    #[cfg(not(any(target_os = "linux", windows)))]
     {
         0
     }

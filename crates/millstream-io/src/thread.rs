@@ -4,13 +4,11 @@
 //! under `SCHED_BATCH` by default: a thread woken under it does not preempt the one that woke it.
 //! With the ordinary policy a `submit` on busy cores lost its core to the engine thread that it had
 //! just woken (p99 3.5 to 7.9 ms; 26 to 58 µs under `SCHED_BATCH`).
-#![cfg_attr(
-    target_os = "linux",
-    expect(unsafe_code, reason = "system calls that no safe binding offers")
-)]
 
-use std::fs;
-use std::path::Path;
+#[cfg(target_os = "linux")]
+mod linux;
+#[cfg(windows)]
+mod windows;
 
 /// Which cores a thread may run on.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -59,12 +57,10 @@ impl ThreadSettings {
     /// refuses is left as it is: it concerns speed alone. May be called again.
     pub fn apply(&self, index: usize) {
         #[cfg(target_os = "linux")]
-        {
-            set_nice(self.nice);
-            set_cores(&self.cores, index);
-            set_scheduling(self.scheduling);
-        }
-        #[cfg(not(target_os = "linux"))]
+        linux::apply(self, index);
+        #[cfg(windows)]
+        windows::apply(self, index);
+        #[cfg(not(any(target_os = "linux", windows)))]
         let _ = index;
     }
 }
@@ -75,222 +71,9 @@ pub fn available_cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-#[cfg(target_os = "linux")]
-fn set_nice(nice: i32) {
-    use rustix::process::{getpid, getpriority_process, setpriority_process};
-    if nice == 0 {
-        return;
-    }
-    // On Linux every thread has a nice value of its own, inherited from its starter. The main
-    // thread's is the base, so that it is not added again in threads that threads start.
-    if let Ok(base) = getpriority_process(Some(getpid())) {
-        let wanted = base.saturating_add(nice).clamp(-20, 19);
-        let _ = setpriority_process(None, wanted);
-    }
-}
-
-#[cfg(target_os = "linux")]
-fn set_cores(cores: &Cores, index: usize) {
-    use rustix::thread::{CpuSet, sched_setaffinity};
-    let chosen = match cores {
-        Cores::Any => return,
-        Cores::List(list) if list.is_empty() => return,
-        Cores::List(list) => vec![list[index % list.len()]],
-        Cores::Performance => core_kinds(Path::new("/sys/devices")).performance,
-        Cores::Efficiency => core_kinds(Path::new("/sys/devices")).efficiency,
-    };
-    let mut set = CpuSet::new();
-    for core in chosen.into_iter().filter(|&core| core < CpuSet::MAX_CPU) {
-        set.set(core);
-    }
-    if set.count() > 0 {
-        let _ = sched_setaffinity(None, &set);
-    }
-}
-
-#[cfg(target_os = "linux")]
-fn set_scheduling(scheduling: Scheduling) {
-    let policy = match scheduling {
-        Scheduling::Batch => libc::SCHED_BATCH,
-        Scheduling::Normal => libc::SCHED_OTHER,
-    };
-    // By number, since musl's wrappers fail with ENOSYS.
-    // SAFETY: asks for the policy of the calling thread; passes numbers.
-    let now = unsafe { libc::syscall(libc::SYS_sched_getscheduler, 0) };
-    let ordinary = [libc::SCHED_OTHER, libc::SCHED_BATCH];
-    if !ordinary.map(libc::c_long::from).contains(&now) || now == libc::c_long::from(policy) {
-        return;
-    }
-    let priority: libc::c_int = 0;
-    // SAFETY: the kernel reads one int, the priority, which must be 0 for these policies.
-    unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, policy, &raw const priority) };
-}
-
-/// Numbers of the fast and of the slow cores; both are empty where all cores are of one kind.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct CoreKinds {
-    performance: Vec<usize>,
-    efficiency: Vec<usize>,
-}
-
-/// Looks the kinds up below `/sys/devices`: as lists where the processor is an Intel hybrid, else
-/// by each core's capacity.
-fn core_kinds(devices: &Path) -> CoreKinds {
-    let list = |name: &str| {
-        let text = fs::read_to_string(devices.join(name)).ok()?;
-        Some(parse_list(&text)).filter(|list| !list.is_empty())
-    };
-    if let (Some(performance), Some(efficiency)) = (list("cpu_core/cpus"), list("cpu_atom/cpus")) {
-        return CoreKinds {
-            performance,
-            efficiency,
-        };
-    }
-    let capacities = capacities(&devices.join("system/cpu"));
-    let slowest = capacities.iter().map(|&(_, capacity)| capacity).min();
-    if capacities.iter().all(|&(_, own)| Some(own) == slowest) {
-        return CoreKinds::default();
-    }
-    let mut kinds = CoreKinds::default();
-    for (core, capacity) in capacities {
-        if Some(capacity) == slowest {
-            kinds.efficiency.push(core);
-        } else {
-            kinds.performance.push(core);
-        }
-    }
-    kinds
-}
-
-/// Each core with its capacity (1024 is the fastest), in order.
-fn capacities(folder: &Path) -> Vec<(usize, u64)> {
-    let mut found: Vec<(usize, u64)> = fs::read_dir(folder)
-        .into_iter()
-        .flatten()
-        .flatten()
-        .filter_map(|entry| {
-            let core = entry
-                .file_name()
-                .to_str()?
-                .strip_prefix("cpu")?
-                .parse()
-                .ok()?;
-            let text = fs::read_to_string(entry.path().join("cpu_capacity")).ok()?;
-            Some((core, text.trim().parse().ok()?))
-        })
-        .collect();
-    found.sort_unstable();
-    found
-}
-
-/// Core numbers beyond this are not believed.
-const CORE_MAX: usize = 1 << 16;
-
-/// The numbers of a list such as `0-3,8`; what is not understood is skipped.
-fn parse_list(text: &str) -> Vec<usize> {
-    let mut cores = Vec::new();
-    for range in text.trim().split(',') {
-        let (first, last) = range.split_once('-').unwrap_or((range, range));
-        if let (Ok(first), Ok(last)) = (first.parse::<usize>(), last.parse::<usize>())
-            && last < CORE_MAX
-        {
-            cores.extend(first..=last);
-        }
-    }
-    cores
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn lists_of_the_kernel_are_read() {
-        assert_eq!(parse_list("0-3,8\n"), [0, 1, 2, 3, 8]);
-        assert_eq!(parse_list("5"), [5]);
-        assert!(parse_list("\n").is_empty());
-        assert!(parse_list("0-99999999999,x,-,3-1").is_empty());
-    }
-
-    #[test]
-    fn hybrid_processors_are_read_from_their_lists() {
-        let root = tempfile::tempdir().unwrap();
-        for (name, list) in [("cpu_core", "0-3\n"), ("cpu_atom", "4-5,7\n")] {
-            fs::create_dir(root.path().join(name)).unwrap();
-            fs::write(root.path().join(name).join("cpus"), list).unwrap();
-        }
-        let kinds = core_kinds(root.path());
-        assert_eq!(kinds.performance, [0, 1, 2, 3]);
-        assert_eq!(kinds.efficiency, [4, 5, 7]);
-    }
-
-    fn machine(capacities: &[u32]) -> CoreKinds {
-        let root = tempfile::tempdir().unwrap();
-        for (core, capacity) in capacities.iter().enumerate() {
-            let folder = root.path().join(format!("system/cpu/cpu{core}"));
-            fs::create_dir_all(&folder).unwrap();
-            fs::write(folder.join("cpu_capacity"), format!("{capacity}\n")).unwrap();
-        }
-        core_kinds(root.path())
-    }
-
-    #[test]
-    fn other_processors_are_told_apart_by_capacity() {
-        let kinds = machine(&[400, 400, 900, 1024]);
-        assert_eq!(
-            (kinds.performance, kinds.efficiency),
-            (vec![2, 3], vec![0, 1])
-        );
-        assert_eq!(machine(&[1024, 1024]), CoreKinds::default());
-        assert_eq!(machine(&[]), CoreKinds::default());
-    }
-
-    #[cfg(target_os = "linux")]
-    fn policy() -> i64 {
-        // SAFETY: asks for the policy of the calling thread.
-        (unsafe { libc::syscall(libc::SYS_sched_getscheduler, 0) }) as i64
-    }
-
-    #[cfg(target_os = "linux")]
-    #[test]
-    fn settings_reach_the_calling_thread_and_add_up_once() {
-        use rustix::process::{getpid, getpriority_process};
-        let base = getpriority_process(Some(getpid())).unwrap();
-        let before = policy();
-        let settings = ThreadSettings {
-            nice: 1,
-            cores: Cores::List(vec![0]),
-            scheduling: Scheduling::Batch,
-        };
-        std::thread::spawn(move || {
-            settings.apply(3);
-            settings.apply(3);
-            assert_eq!(getpriority_process(None).unwrap(), (base + 1).min(19));
-            if before == i64::from(libc::SCHED_OTHER) {
-                assert_eq!(policy(), i64::from(libc::SCHED_BATCH));
-            }
-            let set = rustix::thread::sched_getaffinity(None).unwrap();
-            assert!(set.is_set(0) || !settings_allowed(), "bound to core 0");
-            ThreadSettings {
-                scheduling: Scheduling::Normal,
-                ..ThreadSettings::default()
-            }
-            .apply(0);
-            if before == i64::from(libc::SCHED_OTHER) {
-                assert_eq!(policy(), i64::from(libc::SCHED_OTHER));
-            }
-        })
-        .join()
-        .unwrap();
-        assert_eq!(policy(), before, "other threads keep theirs");
-    }
-
-    /// Whether this process may run on core 0.
-    #[cfg(target_os = "linux")]
-    fn settings_allowed() -> bool {
-        let main = rustix::thread::sched_getaffinity(Some(rustix::process::getpid()));
-        main.is_ok_and(|set| set.is_set(0))
-    }
 
     #[test]
     fn what_the_system_refuses_changes_nothing() {

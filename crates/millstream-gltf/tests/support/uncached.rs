@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use millstream_io::fs::os::OsFileSystem;
+use millstream_io::fs::OsFileSystem;
 use millstream_io::fs::{OpenMode, Opened};
 use millstream_io::{Descriptor, FileSystem, IoError};
 

@@ -9,7 +9,8 @@
 //! whatever the order. Threads whose work the owner checks after arming use `wake_if_sleeping`,
 //! which is not remembered and saves the owner an idle round.
 //!
-//! The owner sleeps in a ring that reads an eventfd (`uring`), or on a condition variable.
+//! The owner sleeps in a ring that reads an eventfd (`uring`), in a completion port (`iocp`), or on
+//! a condition variable.
 
 #[cfg(loom)]
 use loom::sync as primitives;
@@ -26,6 +27,8 @@ use primitives::{Condvar, Mutex};
 #[cfg(target_os = "linux")]
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
+#[cfg(windows)]
+use super::system::Port;
 #[cfg(target_os = "linux")]
 use crate::error::{Errno, IoError};
 
@@ -57,6 +60,8 @@ enum Sleeper {
     },
     #[cfg(target_os = "linux")]
     Eventfd(OwnedFd),
+    #[cfg(windows)]
+    Port(Arc<Port>),
 }
 
 impl Doorbell {
@@ -77,6 +82,12 @@ impl Doorbell {
         let fd = rustix::event::eventfd(0, flags)
             .map_err(|error| IoError::new("eventfd", Errno(error.raw_os_error())))?;
         Ok(Doorbell::with(Sleeper::Eventfd(fd)))
+    }
+
+    /// A bell whose owner sleeps in a completion port.
+    #[cfg(windows)]
+    pub(crate) fn port(port: Arc<Port>) -> Doorbell {
+        Doorbell::with(Sleeper::Port(port))
     }
 
     fn with(sleeper: Sleeper) -> Doorbell {
@@ -135,6 +146,8 @@ impl Doorbell {
             Sleeper::Condvar { lock, condvar } => (lock, condvar),
             #[cfg(target_os = "linux")]
             Sleeper::Eventfd(_) => unreachable!("the owner of an eventfd bell sleeps in its ring"),
+            #[cfg(windows)]
+            Sleeper::Port(_) => unreachable!("the owner of a port's bell sleeps in its port"),
         };
         let until = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let mut guard = lock.lock().unwrap_or_else(PoisonError::into_inner);
@@ -176,6 +189,8 @@ impl Doorbell {
                 // Can fail only with EAGAIN at a counter of 2^64 - 2, which wakes as well.
                 let _ = rustix::io::write(fd, &1u64.to_ne_bytes());
             }
+            #[cfg(windows)]
+            Sleeper::Port(port) => port.wake(),
         }
     }
 }

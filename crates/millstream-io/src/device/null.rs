@@ -102,7 +102,7 @@ impl Device for NullDevice {
         completions: &mut Vec<Completion>,
     ) -> Abandoned {
         for completion in &mut self.pushed {
-            *completion = Completion::failed(completion.id, Errno(libc::ECANCELED));
+            *completion = Completion::failed(completion.id, Errno::CANCELED);
         }
         self.end();
         self.reap(completions);
@@ -141,7 +141,7 @@ mod tests {
         assert_eq!(completions[1], Completion { id: 2, result: 5 });
         assert_eq!(push(&mut device, &all[2..]), 1);
         Box::new(device).shutdown(Instant::now(), &mut completions);
-        let canceled = Completion::failed(3, Errno(libc::ECANCELED));
+        let canceled = Completion::failed(3, Errno::CANCELED);
         assert_eq!(completions[2..], [canceled]);
     }
 }

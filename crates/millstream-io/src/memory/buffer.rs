@@ -106,7 +106,7 @@ impl BufferPool {
         if len > REGION_BYTES_MAX {
             return Err(IoError::because(
                 "buffer",
-                Errno(libc::ENOMEM),
+                Errno::NO_MEMORY,
                 "a length that no memory can have",
             ));
         }

@@ -3,7 +3,6 @@
 //! Filling fresh 4 KiB pages costs more CPU than reading the bytes does (100 MiB direct: 28 ms into
 //! fresh small pages, 14 ms into fresh huge ones, 1.4 ms into recycled huge ones). So regions of 2
 //! MiB and more are aligned to 2 MiB and ask for huge pages, and the modules above recycle them.
-//! `mmap` does not align by itself: a region maps 2 MiB more than it needs and unmaps both ends.
 //!
 //! The pages are not touched here, so a region costs address space until it is used. They are
 //! not inherited by `fork` (`MADV_DONTFORK`): a child must not turn pages that a device is writing
@@ -25,6 +24,10 @@ use std::sync::Arc;
 
 use crate::error::{Errno, IoError};
 use crate::limits::{HUGE_PAGE_BYTES, MEMORY_ALIGNMENT, REGION_BYTES_MAX};
+
+#[cfg_attr(unix, path = "region/unix.rs")]
+#[cfg_attr(windows, path = "region/windows.rs")]
+mod system;
 
 /// The application's own memory for arenas and buffers.
 ///
@@ -70,7 +73,7 @@ impl Region {
         if len == 0 || len > REGION_BYTES_MAX {
             return Err(IoError::because(
                 "mmap",
-                Errno(libc::ENOMEM),
+                Errno::NO_MEMORY,
                 "a length that no memory can have",
             ));
         }
@@ -81,7 +84,7 @@ impl Region {
         };
         let len = len.next_multiple_of(align);
         let pointer = match &allocator {
-            None => map_aligned(len, align)?,
+            None => system::map(len, align)?,
             Some(allocator) => allocate_aligned(allocator.as_ref(), len, align)?,
         };
         Ok(Arc::new(Region {
@@ -118,12 +121,10 @@ impl Region {
 impl Drop for Region {
     fn drop(&mut self) {
         match &self.allocator {
-            // SAFETY: the range was mapped by map_aligned with this length and belongs to this
+            // SAFETY: the range was mapped by system::map with this length and belongs to this
             // region alone; the last handle is going, and who made pointers of it promised
             // (module's Safety) to keep a handle.
-            None => unsafe {
-                libc::munmap(self.pointer.as_ptr().cast(), self.len);
-            },
+            None => unsafe { system::unmap(self.pointer, self.len) },
             // SAFETY: pointer, len and align are those of the call of `allocate` in `new`; as above
             // it is no longer used.
             Some(allocator) => unsafe {
@@ -148,7 +149,7 @@ fn allocate_aligned(
     len: usize,
     align: usize,
 ) -> Result<NonNull<u8>, IoError> {
-    let failed = |cause| IoError::because("allocate", Errno(libc::ENOMEM), cause);
+    let failed = |cause| IoError::because("allocate", Errno::NO_MEMORY, cause);
     let pointer = NonNull::new(allocator.allocate(len, align))
         .ok_or_else(|| failed("the application's allocator has no memory"))?;
     if !pointer.as_ptr().addr().is_multiple_of(align) {
@@ -159,52 +160,4 @@ fn allocate_aligned(
         ));
     }
     Ok(pointer)
-}
-
-/// `len` bytes of the system at a multiple of `align`, both multiples of the page size.
-fn map_aligned(len: usize, align: usize) -> Result<NonNull<u8>, IoError> {
-    let slack = if align > MEMORY_ALIGNMENT { align } else { 0 };
-    let mapped_bytes = len + slack; // No overflow: len is at most REGION_BYTES_MAX rounded up.
-    // SAFETY: a fresh anonymous mapping at an address of the kernel's choice touches no memory of
-    // anybody.
-    let address = unsafe {
-        libc::mmap(
-            std::ptr::null_mut(),
-            mapped_bytes,
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
-            -1,
-            0,
-        )
-    };
-    if address == libc::MAP_FAILED {
-        return Err(IoError::because(
-            "mmap",
-            Errno::last(),
-            "not enough memory or address space, or too many mappings \
-             (ulimit -v, vm.overcommit_memory, vm.max_map_count)",
-        ));
-    }
-    let address: *mut u8 = address.cast();
-    let head = address.addr().next_multiple_of(align) - address.addr();
-    let start = address.wrapping_add(head);
-    // SAFETY: head + len <= mapped_bytes since head <= slack, so both cuts lie in the mapping made
-    // above, which no other code knows yet, and leave [start, start + len). A cut that fails leaves
-    // address space mapped but untouched.
-    unsafe {
-        if head > 0 {
-            libc::munmap(address.cast(), head);
-        }
-        if slack > head {
-            libc::munmap(start.wrapping_add(len).cast(), slack - head);
-        }
-    }
-    // SAFETY: advice on the range owned here; it changes no content.
-    unsafe {
-        libc::madvise(start.cast(), len, libc::MADV_DONTFORK);
-        if slack > 0 {
-            libc::madvise(start.cast(), len, libc::MADV_HUGEPAGE);
-        }
-    }
-    Ok(NonNull::new(start).expect("mmap never answers with address zero"))
 }

@@ -34,7 +34,7 @@ impl Call {
     /// Its answer if it is not made.
     pub(super) fn canceled(self) -> CallAnswer {
         let cause = "the storage is closing";
-        let error = IoError::because("call", Errno(libc::ECANCELED), cause);
+        let error = IoError::because("call", Errno::CANCELED, cause);
         match self {
             Call::Open(call) => CallAnswer::Opened(Box::new(OpenAnswer {
                 opened: call.buffered.then(|| Err(error.clone())),
@@ -97,7 +97,7 @@ fn content(fs: &dyn FileSystem, file: Descriptor) -> Result<Vec<u8>, IoError> {
         }
         if bytes.len() > CONTENT_BYTES_MAX {
             let cause = "the file reports no length, and has more than 64 MiB";
-            return Err(IoError::because("read", Errno(libc::EFBIG), cause));
+            return Err(IoError::because("read", Errno::TOO_LARGE, cause));
         }
     }
 }
@@ -176,7 +176,7 @@ fn open_one(
     if expected.is_some_and(|expected| expected != found) {
         close(fs, opened.descriptor);
         let cause = "the name now means another file";
-        return Err(IoError::because("open", Errno(libc::ESTALE), cause));
+        return Err(IoError::because("open", Errno::STALE, cause));
     }
     let too_coarse = opened.direct.is_some_and(|alignment| {
         alignment.memory.max(alignment.offset) as usize > MEMORY_ALIGNMENT

@@ -246,7 +246,7 @@ fn every_call_reaches_the_system() {
         assert_eq!(std::fs::read(path("d")).unwrap(), b"content");
         assert!(!path("b").exists() && !path("c").exists());
         let missing = open_one(&mut calls, open_call(path("none")));
-        assert_eq!(missing.opened.unwrap().unwrap_err().errno.0, libc::ENOENT);
+        assert_eq!(missing.opened.unwrap().unwrap_err().errno, Errno::NOT_FOUND);
         assert_eq!(calls.in_flight(), 0);
         end(calls);
     }
@@ -291,7 +291,7 @@ fn direct_descriptors_are_opened_for_the_same_file_only() {
     again.expected = expected;
     (again.mode.write, again.mode.truncate) = (true, true);
     let error = open_one(&mut calls, again).opened.unwrap().unwrap_err();
-    assert_eq!(error.errno.0, libc::ESTALE);
+    assert_eq!(error.errno, Errno::STALE);
     assert_eq!(error.cause, "the name now means another file");
     assert_eq!(std::fs::read(&path).unwrap(), b"other");
     fs.close(file.descriptor).unwrap();
@@ -529,9 +529,9 @@ fn shutdown_cancels_what_no_thread_began() {
     let CallAnswer::Len(Err(error)) = len.answer else {
         panic!("a length is not asked for any more");
     };
-    assert_eq!(error.errno.0, libc::ECANCELED);
+    assert_eq!(error.errno, Errno::CANCELED);
     let error = opened(done.pop().unwrap()).opened.unwrap().unwrap_err();
-    assert_eq!(error.errno.0, libc::ECANCELED);
+    assert_eq!(error.errno, Errno::CANCELED);
 }
 
 #[test]

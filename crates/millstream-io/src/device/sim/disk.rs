@@ -218,7 +218,7 @@ impl Disk {
     }
 
     pub(super) fn close(&mut self, descriptor: u64) -> Result<(), Errno> {
-        let open = self.open.remove(&descriptor).ok_or(Errno(libc::EBADF))?;
+        let open = self.open.remove(&descriptor).ok_or(Errno::BAD_DESCRIPTOR)?;
         self.counts.closes += 1;
         self.counts.closes_in_flight += u64::from(open.in_flight > 0);
         Ok(())
@@ -309,10 +309,10 @@ impl Disk {
     fn check(&mut self, operation: &Operation) -> Result<(), Errno> {
         let Some(open) = self.open.get(&operation.file.0) else {
             self.counts.stale_operations += 1;
-            return Err(Errno(libc::EBADF));
+            return Err(Errno::BAD_DESCRIPTOR);
         };
         if operation.verb == Verb::Write && !open.write {
-            return Err(Errno(libc::EBADF));
+            return Err(Errno::BAD_DESCRIPTOR);
         }
         if i64::try_from(operation.offset).is_err() {
             return Err(Errno::INVALID);
@@ -399,7 +399,10 @@ impl Disk {
 
     /// Moves up to `len` bytes between file and memory.
     pub(super) fn transfer(&mut self, operation: &Operation, len: usize) -> Result<usize, Errno> {
-        let open = self.open.get(&operation.file.0).ok_or(Errno(libc::EBADF))?;
+        let open = self
+            .open
+            .get(&operation.file.0)
+            .ok_or(Errno::BAD_DESCRIPTOR)?;
         let file = &mut self.files[open.file];
         let moved = match operation.verb {
             Verb::Read => {
@@ -419,12 +422,12 @@ impl Disk {
 
 /// Writes all of `bytes`.
 pub(super) fn write(file: &mut File, offset: u64, bytes: &[u8]) -> Result<usize, Errno> {
-    let start = usize::try_from(offset).map_err(|_| Errno(libc::EFBIG))?;
-    let end = start.checked_add(bytes.len()).ok_or(Errno(libc::EFBIG))?;
+    let start = usize::try_from(offset).map_err(|_| Errno::TOO_LARGE)?;
+    let end = start.checked_add(bytes.len()).ok_or(Errno::TOO_LARGE)?;
     let content = file.content.bytes_mut();
     if content.len() < end {
         let more = end - content.len();
-        content.try_reserve(more).map_err(|_| Errno(libc::EFBIG))?;
+        content.try_reserve(more).map_err(|_| Errno::TOO_LARGE)?;
         content.resize(end, 0);
     }
     content[start..end].copy_from_slice(bytes);

@@ -262,8 +262,8 @@ fn add(disk: &mut Disk, path: PathBuf, content: Content, options: SimFileOptions
     index
 }
 
-fn failed<T>(call: &'static str, errno: i32) -> Result<T, IoError> {
-    Err(IoError::new(call, Errno(errno)))
+fn failed<T>(call: &'static str, errno: Errno) -> Result<T, IoError> {
+    Err(IoError::new(call, errno))
 }
 
 impl FileSystem for SimFiles {
@@ -271,13 +271,13 @@ impl FileSystem for SimFiles {
         self.call("open")?;
         let mut disk = self.shared.disk();
         let index = match disk.names.get(path) {
-            Some(_) if mode.create && mode.exclusive => return failed("open", libc::EEXIST),
+            Some(_) if mode.create && mode.exclusive => return failed("open", Errno::EXISTS),
             Some(index) => *index,
             None if mode.create => {
                 let empty = Content::Bytes(Vec::new());
                 add(&mut disk, path.to_owned(), empty, SimFileOptions::default())
             }
-            None => return failed("open", libc::ENOENT),
+            None => return failed("open", Errno::NOT_FOUND),
         };
         let file = &mut disk.files[index];
         let options = file.options.clone();
@@ -328,7 +328,7 @@ impl FileSystem for SimFiles {
         let disk = self.shared.disk();
         match disk.open.get(&descriptor.0) {
             Some(open) => Ok(disk.files[open.file].content.len()),
-            None => failed("fstat", libc::EBADF),
+            None => failed("fstat", Errno::BAD_DESCRIPTOR),
         }
     }
 
@@ -341,7 +341,7 @@ impl FileSystem for SimFiles {
         self.call("pread")?;
         let disk = self.shared.disk();
         let Some(open) = disk.open.get(&descriptor.0) else {
-            return failed("pread", libc::EBADF);
+            return failed("pread", Errno::BAD_DESCRIPTOR);
         };
         let bytes = disk.files[open.file].content.read(offset, into.len());
         into[..bytes.len()].copy_from_slice(&bytes);
@@ -358,7 +358,7 @@ impl FileSystem for SimFiles {
         self.call("pwrite")?;
         let mut disk = self.shared.disk();
         let Some(open) = disk.open.get(&descriptor.0) else {
-            return failed("pwrite", libc::EBADF);
+            return failed("pwrite", Errno::BAD_DESCRIPTOR);
         };
         let index = open.file;
         let written = disk::write(&mut disk.files[index], offset, bytes);
@@ -371,7 +371,7 @@ impl FileSystem for SimFiles {
         self.call("fsync")?;
         match self.shared.disk().open.contains_key(&descriptor.0) {
             true => Ok(()),
-            false => failed("fsync", libc::EBADF),
+            false => failed("fsync", Errno::BAD_DESCRIPTOR),
         }
     }
 
@@ -379,7 +379,7 @@ impl FileSystem for SimFiles {
         self.call("rename")?;
         let mut disk = self.shared.disk();
         let Some(index) = disk.names.remove(from) else {
-            return failed("rename", libc::ENOENT);
+            return failed("rename", Errno::NOT_FOUND);
         };
         disk.names.insert(to.to_owned(), index);
         disk.paths[index] = to.to_owned();
@@ -402,7 +402,7 @@ impl FileSystem for SimFiles {
         self.call("unlink")?;
         match self.shared.disk().names.remove(path) {
             Some(_) => Ok(()),
-            None => failed("unlink", libc::ENOENT),
+            None => failed("unlink", Errno::NOT_FOUND),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! One thread: takes a batch, runs it, publishes the completions.
 //!
 //! # Safety
-//! The only unsafe code passes lent memory to `preadv` and `pwritev`. By the contract of
+//! The only unsafe code passes lent memory to the system. By the contract of
 //! [`Device::push`](crate::Device::push) memory and segment lists are valid and not used otherwise
 //! until the completion is reaped, and the completion is published after the call has returned.
 
@@ -16,9 +16,8 @@ use std::time::{Duration, Instant};
 
 use super::Shared;
 use super::queue::{Group, Queue};
-use crate::device::{Completion, Operation, Segment, Segments, Verb};
-use crate::error::Errno;
-use crate::limits::{OPERATION_BYTES_MAX, THREADS_BATCH_MAX, THREADS_FAST_NS};
+use crate::device::{Completion, Operation, system};
+use crate::limits::{THREADS_BATCH_MAX, THREADS_FAST_NS};
 
 /// Runs thread `number` until the pool ends.
 pub(super) fn run(shared: &Shared, number: usize, group: Group) {
@@ -112,44 +111,12 @@ fn publish(shared: &Shared, number: usize, taken: &Taken, finished: &mut Vec<Com
 
 /// Runs one operation. The owner repeats an interrupted call, as with any device.
 fn execute(operation: Operation) -> Completion {
-    let Ok(offset) = libc::off64_t::try_from(operation.offset) else {
-        return Completion::failed(operation.id, Errno::INVALID);
-    };
-    let moved = match &operation.segments {
-        Segments::One(segment) => one(&operation, offset, segment),
-        Segments::Many { .. } => many(&operation, offset),
-    };
-    if moved < 0 {
-        return Completion::failed(operation.id, Errno::last());
-    }
-    Completion {
-        id: operation.id,
-        result: moved as i64,
-    }
-}
-
-fn one(operation: &Operation, offset: libc::off64_t, segment: &Segment) -> isize {
-    let file = operation.file.fd();
-    let pointer = segment.pointer().cast::<libc::c_void>();
-    let len = segment.len().min(OPERATION_BYTES_MAX);
-    match operation.verb {
-        // SAFETY: the owner lends `len` writable bytes at `pointer` until it reaps the completion.
-        Verb::Read => unsafe { libc::pread64(file, pointer, len, offset) },
-        // SAFETY: as above, readable bytes.
-        Verb::Write => unsafe { libc::pwrite64(file, pointer, len, offset) },
-    }
-}
-
-/// The kernel refuses more than 1024 segments with `EINVAL`.
-fn many(operation: &Operation, offset: libc::off64_t) -> isize {
-    let file = operation.file.fd();
-    let (vectors, count) = operation.segments.vectors();
-    let count = i32::try_from(count).unwrap_or(i32::MAX);
-    match operation.verb {
-        // SAFETY: `vectors` is a list of `count` segments that the owner keeps in place, with the
-        // writable memory they describe, until it reaps the completion.
-        Verb::Read => unsafe { libc::preadv64(file, vectors, count, offset) },
-        // SAFETY: as above, readable bytes.
-        Verb::Write => unsafe { libc::pwritev64(file, vectors, count, offset) },
+    // SAFETY: pushed and not yet completed (module's Safety).
+    match unsafe { system::transfer(&operation) } {
+        Ok(moved) => Completion {
+            id: operation.id,
+            result: moved as i64,
+        },
+        Err(errno) => Completion::failed(operation.id, errno),
     }
 }

@@ -18,6 +18,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{Builder, JoinHandle};
 
+use crate::error::Errno;
 use crate::fork::ForkGuard;
 use crate::memory::region::Region;
 
@@ -107,7 +108,7 @@ fn run(regions: &Receiver<Weak<Region>>, stop: &AtomicBool) {
             let len = PIECE_BYTES.min(region.len() - start);
             match touched(&region, start, len) {
                 Ok(()) => start += len,
-                Err(libc::EINVAL) => return,
+                Err(Errno::INVALID) => return,
                 Err(_) => break,
             }
         }
@@ -116,16 +117,16 @@ fn run(regions: &Receiver<Weak<Region>>, stop: &AtomicBool) {
 
 /// Touches a part of a region; `EINVAL` from a system that cannot (before Linux 5.14).
 #[cfg(target_os = "linux")]
-fn touched(region: &Region, start: usize, len: usize) -> Result<(), i32> {
+fn touched(region: &Region, start: usize, len: usize) -> Result<(), Errno> {
     let pointer = region.pointer().wrapping_add(start);
     // SAFETY: inside of a region that the caller holds; it changes no bytes.
     match unsafe { libc::madvise(pointer.cast(), len, libc::MADV_POPULATE_WRITE) } {
         0 => Ok(()),
-        _ => Err(crate::error::Errno::last().0),
+        _ => Err(Errno::last()),
     }
 }
 
 #[cfg(not(target_os = "linux"))]
-fn touched(_: &Region, _: usize, _: usize) -> Result<(), i32> {
-    Err(libc::EINVAL)
+fn touched(_: &Region, _: usize, _: usize) -> Result<(), Errno> {
+    Err(Errno::INVALID)
 }

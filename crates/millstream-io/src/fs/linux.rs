@@ -5,7 +5,7 @@
 //! so that a FIFO in the place of a file never makes a worker thread wait for its writer; the
 //! `fcntl` removes the flag, because io_uring would fail with `EAGAIN` instead of reading from the
 //! disk (on 5.10 always, later on file systems without `FMODE_NOWAIT`). It costs 0.2 µs; open and
-//! close together cost 3.3 µs. What holds for a whole mount is looked up once (`os/mount.rs`).
+//! close together cost 3.3 µs. What holds for a whole mount is looked up once (`linux/mount.rs`).
 //!
 //! Descriptors are plain numbers; their holder (the engine) keeps count of their users.
 
@@ -20,9 +20,8 @@ use super::{FileSystem, Identity, MountKind, OpenMode, Opened};
 use crate::device::Descriptor;
 use crate::error::IoError;
 pub use cached::{cached_bytes, evict};
-pub use replace::{
-    AtomicFile, TemporaryFile, abandon_temporary_files, create_unnamed, remove_leftovers,
-};
+pub(super) use replace::is_in_use;
+pub use replace::{AtomicFile, Folder, create_unnamed};
 
 use cached::CacheProbe;
 pub(crate) use call::borrow;

@@ -7,19 +7,14 @@
 //! meanwhile does no harm. After the rename an error can only say that the new content may not
 //! outlive a crash.
 //!
-//! A temporary name tells its process, which has at least one such file locked (`flock`) as long as
-//! it lives, and goes with its [`TemporaryFile`]. What a killed process left, [`remove_leftovers`]
-//! removes. [`abandon_temporary_files`] is for a program that ends by a signal.
+//! A process has at least one file with a temporary name locked (`flock`) as long as it lives.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::Write as _;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
 
 use rustix::fs::{AtFlags, FileType, FlockOperation, Gid, Mode, OFlags, Stat, Uid, XattrFlags};
 use rustix::io::{Errno, retry_on_intr};
@@ -27,21 +22,7 @@ use rustix::io::{Errno, retry_on_intr};
 use super::cause::{explain, refuse};
 use super::refuse_type;
 use crate::error::IoError;
-use crate::limits::{ABANDON_WAIT, TEMPORARY_NAMES_MAX};
-
-/// The folders of this process's temporary files, by the number in the name.
-static TEMPORARY: Mutex<BTreeMap<u64, Arc<OwnedFd>>> = Mutex::new(BTreeMap::new());
-
-/// Held shared while a temporary name is made or renamed. Taken for good by
-/// [`abandon_temporary_files`].
-static GATE: RwLock<()> = RwLock::new(());
-
-/// The number in the next name: there may be thousands at once, and each name is tried once.
-static NEXT: AtomicU64 = AtomicU64::new(0);
-
-/// Temporary names begin and end so.
-const PREFIX: &str = ".millstream-";
-const SUFFIX: &str = ".tmp";
+use crate::fs::temporary::{TemporaryFile, remove_leftovers};
 
 /// The attribute with a file's access control list.
 const ACCESS_LIST: &str = "system.posix_acl_access";
@@ -49,12 +30,135 @@ const ACCESS_LIST: &str = "system.posix_acl_access";
 /// Longest value of an attribute (`XATTR_SIZE_MAX`).
 const ACCESS_LIST_BYTES_MAX: usize = 64 << 10;
 
+/// A folder that is open: what becomes of its path does no harm to what is done in it.
+#[derive(Debug)]
+pub struct Folder(OwnedFd);
+
+impl AsFd for Folder {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl AsRawFd for Folder {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+}
+
+impl Folder {
+    /// Opens the folder `path`.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn open(path: &Path) -> Result<Folder, IoError> {
+        open_folder(path)
+    }
+
+    /// Opens a folder in this one, which is made if it is missing; never through a link.
+    ///
+    /// # Errors
+    /// A link or a file stands there; else what the system says.
+    pub fn enter(&self, part: &OsStr) -> Result<Folder, IoError> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let open = || retry_on_intr(|| rustix::fs::openat(self, part, flags, Mode::empty()));
+        let opened = open().or_else(|errno| {
+            if errno != Errno::NOENT {
+                return Err(errno);
+            }
+            match rustix::fs::mkdirat(self, part, Mode::from(0o777)) {
+                Ok(()) | Err(Errno::EXIST) => open(),
+                Err(errno) => Err(errno),
+            }
+        });
+        opened.map(Folder).map_err(|errno| match errno {
+            Errno::LOOP | Errno::NOTDIR => {
+                let cause = "a link or a file stands where a folder of the name would be";
+                refuse("open the folder", errno, cause)
+            }
+            errno => explain("open the folder", errno),
+        })
+    }
+
+    /// Makes the bytes of all files on the folder's file system durable.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn sync_files(&self) -> Result<(), IoError> {
+        rustix::fs::syncfs(self).map_err(|errno| explain("syncfs", errno))
+    }
+
+    /// Makes the names in the folder durable, where the file system can.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn sync(&self) -> Result<(), IoError> {
+        sync_folder(self.as_fd())
+    }
+
+    /// Creates an empty file, locked until the last copy of its descriptor is closed, with these
+    /// permissions less the process's mask. It must not exist.
+    pub(in crate::fs) fn create_file(&self, name: &str, mode: u32) -> Result<File, IoError> {
+        let flags =
+            OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mode = Mode::from_raw_mode(mode);
+        let created = || {
+            let file = retry_on_intr(|| rustix::fs::openat(self, name, flags, mode))?;
+            // Where there are no locks, nothing is removed either. Before this one was taken,
+            // another process may have removed the file.
+            let locked = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive);
+            let removed = rustix::fs::fstat(&file)?.st_nlink == 0;
+            if removed || locked == Err(Errno::WOULDBLOCK) {
+                self.remove(name);
+                return Err(Errno::EXIST);
+            }
+            Ok(File::from(file))
+        };
+        created().map_err(|errno| explain("create", errno))
+    }
+
+    /// Gives a file of this folder a name in another of the same file system.
+    pub(in crate::fs) fn rename(
+        &self,
+        name: &str,
+        to: &Folder,
+        new: &OsStr,
+    ) -> Result<(), IoError> {
+        retry_on_intr(|| rustix::fs::renameat(self, name, to, new))
+            .map_err(|errno| explain("rename", errno))
+    }
+
+    /// Removes a file's name, if it can be.
+    pub(in crate::fs) fn remove(&self, name: &str) {
+        let _ = rustix::fs::unlinkat(self, name, AtFlags::empty());
+    }
+}
+
+/// Names a file that has no name.
+fn link(file: &File, folder: &Arc<Folder>) -> Result<TemporaryFile, IoError> {
+    let open = open_name(file);
+    let (_, temporary) = TemporaryFile::named(folder, |name| {
+        let flags = AtFlags::SYMLINK_FOLLOW;
+        rustix::fs::linkat(rustix::fs::CWD, &open, folder, name, flags)
+            .map_err(|errno| explain("create", errno))
+    })?;
+    Ok(temporary)
+}
+
+/// Whether a process holds a temporary file's lock, or may hold it.
+pub(in crate::fs) fn is_in_use(path: &Path, _process: &str) -> bool {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let locked = rustix::fs::open(path, flags, Mode::empty())
+        .and_then(|file| rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive));
+    locked.is_err_and(|errno| errno != Errno::NOENT)
+}
+
 /// The new content of a file, which [`AtomicFile::commit`] puts in its place. Dropped without
 /// that, it leaves nothing behind. All calls block.
 #[derive(Debug)]
 pub struct AtomicFile {
     file: File,
-    folder: Arc<OwnedFd>,
+    folder: Arc<Folder>,
     /// The target's name in the folder.
     name: OsString,
     /// `None` while the file has no name.
@@ -95,12 +199,12 @@ impl AtomicFile {
         let folder = folder_of(&path);
         remove_leftovers(folder);
         let file = AtomicFile::create_as(open_folder(folder)?, name_of(&path)?, true)?;
-        let named = file.temporary.as_ref().map(|it| temporary_name(it.number));
+        let named = file.temporary.as_ref().map(TemporaryFile::name);
         let name = folder.join(named.expect("it was made with a name"));
         Ok((file, name))
     }
 
-    fn create_as(folder: OwnedFd, name: &OsStr, named: bool) -> Result<AtomicFile, IoError> {
+    fn create_as(folder: Folder, name: &OsStr, named: bool) -> Result<AtomicFile, IoError> {
         let replaces = old_file(folder.as_fd(), name)?.is_some();
         let mode = if replaces { 0o600 } else { 0o666 };
         let folder = Arc::new(folder);
@@ -146,9 +250,9 @@ impl AtomicFile {
         complete(folder, self.file.as_fd(), &self.name, mode_mask)?;
         let temporary = match self.temporary {
             Some(temporary) => temporary,
-            None => TemporaryFile::link(&self.file, &self.folder)?,
+            None => link(&self.file, &self.folder)?,
         };
-        temporary.rename(folder, &self.name)?;
+        temporary.rename(&self.folder, &self.name)?;
         sync_folder(folder)
     }
 }
@@ -165,7 +269,7 @@ pub fn create_unnamed(folder: &Path) -> Result<File, IoError> {
 }
 
 /// A file without a name, locked. Only where [`TemporaryFile::link`] can name it.
-fn unnamed_in(folder: &OwnedFd, mode: u32) -> std::io::Result<File> {
+fn unnamed_in(folder: &Folder, mode: u32) -> std::io::Result<File> {
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
     let mode = Mode::from_raw_mode(mode);
     let file = File::from(retry_on_intr(|| {
@@ -175,177 +279,6 @@ fn unnamed_in(folder: &OwnedFd, mode: u32) -> std::io::Result<File> {
     // Before the file has a name.
     rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
     Ok(file)
-}
-
-/// A temporary name of a file; dropped without [`TemporaryFile::rename`], it is removed.
-#[derive(Debug)]
-pub struct TemporaryFile {
-    folder: Arc<OwnedFd>,
-    number: u64,
-}
-
-impl TemporaryFile {
-    /// Creates an empty file in an open folder, with these permissions less the process's mask. It
-    /// is locked until the last copy of its descriptor is closed.
-    ///
-    /// # Errors
-    /// The folder is full or may not be written.
-    pub fn create(folder: &Arc<OwnedFd>, mode: u32) -> Result<(File, TemporaryFile), IoError> {
-        let flags =
-            OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let mode = Mode::from_raw_mode(mode);
-        TemporaryFile::named(folder, |name| {
-            let file = retry_on_intr(|| rustix::fs::openat(folder, name, flags, mode))?;
-            // Where there are no locks, nothing is removed either. Before this one was taken,
-            // another process may have removed the file.
-            let locked = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive);
-            let removed = rustix::fs::fstat(&file)?.st_nlink == 0;
-            if removed || locked == Err(Errno::WOULDBLOCK) {
-                let _ = rustix::fs::unlinkat(folder, name, AtFlags::empty());
-                return Err(Errno::EXIST);
-            }
-            Ok(File::from(file))
-        })
-    }
-
-    /// Names a file that has no name.
-    fn link(file: &File, folder: &Arc<OwnedFd>) -> Result<TemporaryFile, IoError> {
-        let open = open_name(file);
-        let (_, temporary) = TemporaryFile::named(folder, |name| {
-            rustix::fs::linkat(
-                rustix::fs::CWD,
-                &open,
-                folder,
-                name,
-                AtFlags::SYMLINK_FOLLOW,
-            )
-        })?;
-        Ok(temporary)
-    }
-
-    /// Has `make` make a file of a new name.
-    fn named<T>(
-        folder: &Arc<OwnedFd>,
-        make: impl Fn(&str) -> Result<T, Errno>,
-    ) -> Result<(T, TemporaryFile), IoError> {
-        let _open = GATE.read().unwrap_or_else(PoisonError::into_inner);
-        for _ in 0..TEMPORARY_NAMES_MAX {
-            let number = NEXT.fetch_add(1, Relaxed);
-            match make(&temporary_name(number)) {
-                Ok(made) => {
-                    let folder = Arc::clone(folder);
-                    temporary_files().insert(number, Arc::clone(&folder));
-                    return Ok((made, TemporaryFile { folder, number }));
-                }
-                Err(Errno::EXIST) => {}
-                Err(errno) => return Err(explain("create", errno)),
-            }
-        }
-        let cause = "the folder is full of temporary files .millstream-*.tmp";
-        Err(refuse("create", Errno::EXIST, cause))
-    }
-
-    /// Renames the file to `name` in an open folder of the same file system.
-    ///
-    /// # Errors
-    /// What the system says; the file is removed then.
-    pub fn rename(
-        self,
-        folder: BorrowedFd<'_>,
-        name: impl rustix::path::Arg + Copy,
-    ) -> Result<(), IoError> {
-        let _open = GATE.read().unwrap_or_else(PoisonError::into_inner);
-        let own = temporary_name(self.number);
-        retry_on_intr(|| rustix::fs::renameat(&self.folder, &own, folder, name))
-            .map_err(|errno| explain("rename", errno))?;
-        temporary_files().remove(&self.number);
-        Ok(())
-    }
-}
-
-impl Drop for TemporaryFile {
-    fn drop(&mut self) {
-        // Renamed, or removed by `abandon_temporary_files`, if it is no longer listed.
-        let listed = temporary_files().remove(&self.number);
-        if let Some(folder) = listed {
-            let name = temporary_name(self.number);
-            let _ = rustix::fs::unlinkat(folder, name, AtFlags::empty());
-        }
-    }
-}
-
-fn temporary_files() -> MutexGuard<'static, BTreeMap<u64, Arc<OwnedFd>>> {
-    TEMPORARY.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Not made of the target's name, which may be as long as names can be.
-fn temporary_name(number: u64) -> String {
-    format!("{PREFIX}{}-{number}{SUFFIX}", std::process::id())
-}
-
-/// Removes the temporary files in a folder that killed processes left. Blocks.
-pub fn remove_leftovers(folder: &Path) {
-    let left = temporary_files_in(folder);
-    if left.is_empty() {
-        return;
-    }
-    // Listed anew: what a living process has locked was there before its other files.
-    let now = temporary_files_in(folder).into_iter();
-    let alive: BTreeSet<String> = now
-        .filter(|(path, _)| is_locked(path))
-        .map(|(_, process)| process)
-        .collect();
-    for (path, process) in left {
-        if !alive.contains(&process) {
-            let _ = fs::remove_file(path);
-        }
-    }
-}
-
-/// Files in a folder with temporary names, each with its process.
-fn temporary_files_in(folder: &Path) -> Vec<(PathBuf, String)> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        let numbers = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
-        let numbers = numbers.and_then(|name| name.strip_suffix(SUFFIX));
-        if let Some((process, _)) = numbers.and_then(|numbers| numbers.split_once('-')) {
-            found.push((entry.path(), process.to_owned()));
-        }
-    }
-    found
-}
-
-/// Whether a process holds a file's lock, or may hold it.
-fn is_locked(path: &Path) -> bool {
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let locked = rustix::fs::open(path, flags, Mode::empty())
-        .and_then(|file| rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive));
-    locked.is_err_and(|errno| errno != Errno::NOENT)
-}
-
-/// Removes every temporary file of this process and lets no other be made or renamed: a thread
-/// that tries waits for ever. For a thread that handles signals: the process must end soon after.
-///
-/// A thread that hangs while it creates or renames a file is waited for at most two seconds; then
-/// nothing is removed, since the removal could hang as well.
-pub fn abandon_temporary_files() {
-    let begun = Instant::now();
-    let gate = loop {
-        match GATE.try_write() {
-            Ok(guard) => break guard,
-            Err(TryLockError::Poisoned(poisoned)) => break poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) if begun.elapsed() < ABANDON_WAIT => {
-                std::thread::sleep(Duration::from_millis(1));
-            }
-            Err(TryLockError::WouldBlock) => return,
-        }
-    };
-    std::mem::forget(gate);
-    let abandoned = std::mem::take(&mut *temporary_files());
-    for (number, folder) in abandoned {
-        let _ = rustix::fs::unlinkat(folder, temporary_name(number), AtFlags::empty());
-    }
 }
 
 /// Renames, and syncs the folder of the new name.
@@ -464,17 +397,20 @@ fn folder_of(path: &Path) -> &Path {
     }
 }
 
-fn open_folder(path: &Path) -> Result<OwnedFd, IoError> {
+fn open_folder(path: &Path) -> Result<Folder, IoError> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     retry_on_intr(|| rustix::fs::open(path, flags, Mode::empty()))
+        .map(Folder)
         .map_err(|errno| explain("open the folder", errno))
 }
 
 /// As [`open_folder`]; a folder that may be written and not read cannot be synced.
-fn open_unreadable_folder(path: &Path) -> Result<OwnedFd, IoError> {
+fn open_unreadable_folder(path: &Path) -> Result<Folder, IoError> {
     open_folder(path).or_else(|error| {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        rustix::fs::open(path, flags, Mode::empty()).map_err(|_| error)
+        rustix::fs::open(path, flags, Mode::empty())
+            .map(Folder)
+            .map_err(|_| error)
     })
 }
 
@@ -502,19 +438,6 @@ mod tests {
     use std::os::unix::fs::MetadataExt as _;
 
     use super::*;
-
-    #[test]
-    fn thousands_of_files_may_be_temporary_at_once() {
-        let path = tempfile::tempdir().expect("a temporary folder");
-        let folder = Arc::new(open_folder(path.path()).expect("opened"));
-        let count = 3 * TEMPORARY_NAMES_MAX as usize;
-        let created = || TemporaryFile::create(&folder, 0o666).expect("a file").1;
-        let temporary: Vec<TemporaryFile> = (0..count).map(|_| created()).collect();
-        let files = || fs::read_dir(path.path()).expect("ours").count();
-        assert_eq!(files(), count);
-        drop(temporary);
-        assert_eq!(files(), 0);
-    }
 
     #[test]
     fn a_dropped_file_leaves_nothing_and_an_unnamed_one_has_no_name() {

@@ -1,0 +1,36 @@
+//! Features of io_uring that tests can hide. Part of the settings on every system, so that programs
+//! need not ask which it is.
+
+/// Features to do without although the kernel has them: with it, tests run the code for old
+/// kernels. `true` hides the feature.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct FeatureMask {
+    /// A timeout as an argument of the enter call (5.11). Without: a timeout operation in the ring.
+    pub ext_arg: bool,
+    /// No interrupts of the owner for finished work (5.19).
+    pub coop_taskrun: bool,
+    /// The promise that one thread uses the ring (6.0).
+    pub single_issuer: bool,
+    /// Finished work waits for the owner's call (6.1).
+    pub defer_taskrun: bool,
+    /// A table of registered memory that can be filled later (5.13).
+    pub registration: bool,
+    /// A completion queue with room for all that is in flight. Without: the smallest, which
+    /// overflows.
+    pub large_completion_queue: bool,
+}
+
+impl FeatureMask {
+    /// Hides what Linux 5.10, the oldest supported kernel, lacks.
+    #[must_use]
+    pub fn linux_5_10() -> FeatureMask {
+        FeatureMask {
+            ext_arg: true,
+            coop_taskrun: true,
+            single_issuer: true,
+            defer_taskrun: true,
+            registration: true,
+            large_completion_queue: false,
+        }
+    }
+}

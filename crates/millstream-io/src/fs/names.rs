@@ -1,0 +1,141 @@
+//! Names that a system forbids. Windows reserves more than other systems, and silently changes or
+//! redirects some of what it reserves: a file `aux.txt` is a port, and `a.` is `a`. So such names
+//! are refused, with the reason, before the system sees them.
+
+/// Characters that no part of a name may have on Windows, beside those below a space.
+const FORBIDDEN: [char; 8] = ['<', '>', ':', '"', '|', '?', '*', '\\'];
+
+/// Names of devices in every folder, whatever follows after a dot.
+const DEVICES: [&str; 6] = ["con", "prn", "aux", "nul", "conin$", "conout$"];
+
+/// Names of devices with a number behind them.
+const NUMBERED: [&str; 2] = ["com", "lpt"];
+
+/// Longest part of a name, in units of UTF-16.
+const PART_UNITS_MAX: usize = 255;
+
+/// Why this system does not take a relative name with parts between `/`, such as those of packages;
+/// `None` if it does. Linux takes all that it can express.
+#[must_use]
+pub fn refused(name: &[u8]) -> Option<&'static str> {
+    if cfg!(windows) {
+        refused_by_windows(name)
+    } else {
+        None
+    }
+}
+
+/// Why Windows does not take a relative name with parts between `/`.
+#[must_use]
+pub fn refused_by_windows(name: &[u8]) -> Option<&'static str> {
+    let Ok(name) = std::str::from_utf8(name) else {
+        return Some("the name is not UTF-8, which Windows needs");
+    };
+    if name.starts_with(r"\\") {
+        return Some(
+            r"the name begins with \\, as only those of servers and devices do on Windows",
+        );
+    }
+    let mut letters = name.chars();
+    if letters
+        .next()
+        .is_some_and(|letter| letter.is_ascii_alphabetic())
+        && letters.next() == Some(':')
+    {
+        return Some("the name begins with a drive on Windows");
+    }
+    name.split('/').find_map(part_refused_by_windows)
+}
+
+/// Why Windows does not take one part of a name.
+pub(crate) fn part_refused_by_windows(part: &str) -> Option<&'static str> {
+    if part.contains(|letter| letter < ' ' || FORBIDDEN.contains(&letter)) {
+        return Some(r#"Windows forbids control characters and < > : " | ? * \ in names"#);
+    }
+    // The folders `.` and `..` are no names.
+    if part.ends_with(['.', ' ']) && part != "." && part != ".." {
+        return Some("Windows drops dots and spaces at the end of a name");
+    }
+    let stem = part.split('.').next().unwrap_or(part).trim_end_matches(' ');
+    if is_device(&stem.to_lowercase()) {
+        return Some(
+            "Windows reserves the name for a device (con, prn, aux, nul, com1, lpt1, ...)",
+        );
+    }
+    if part.encode_utf16().count() > PART_UNITS_MAX {
+        return Some("Windows takes at most 255 characters between two slashes");
+    }
+    None
+}
+
+fn is_device(stem: &str) -> bool {
+    let numbered = |device| {
+        let number = stem.strip_prefix(device).map(|number| number.chars());
+        number.is_some_and(|mut number| {
+            // Superscript digits count.
+            let digit = number
+                .next()
+                .is_some_and(|it| it.is_ascii_digit() || "¹²³".contains(it));
+            digit && number.next().is_none()
+        })
+    };
+    DEVICES.contains(&stem) || NUMBERED.into_iter().any(numbered)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn windows_refuses_what_it_reserves_and_tells_why() {
+        let long = "x".repeat(256);
+        for (name, reason) in [
+            ("con", "device"),
+            ("a/AUX", "device"),
+            ("nul.txt", "device"),
+            ("com1", "device"),
+            ("LPT9.a.b", "device"),
+            ("com\u{b9}", "device"),
+            ("aux .txt", "device"),
+            ("CONOUT$", "device"),
+            ("a.", "end of a name"),
+            ("a /b", "end of a name"),
+            ("a/...", "end of a name"),
+            ("a\tb", "control characters"),
+            ("ab:stream", "control characters"),
+            ("what?", "control characters"),
+            (r"a\b", "control characters"),
+            (r"\\?\C:\a", "servers and devices"),
+            (r"\\.\pipe\a", "servers and devices"),
+            ("C:a", "drive"),
+            ("c:/a", "drive"),
+            (&long, "255"),
+        ] {
+            let found = refused_by_windows(name.as_bytes());
+            assert!(
+                found.is_some_and(|found| found.contains(reason)),
+                "{name}: {found:?}"
+            );
+        }
+        assert!(refused_by_windows(b"a\xff").is_some_and(|found| found.contains("UTF-8")));
+    }
+
+    #[test]
+    fn windows_takes_ordinary_names() {
+        for name in [
+            "a",
+            "a.txt",
+            "console",
+            "com",
+            "com10",
+            "lpt",
+            "nullify.txt",
+            ".hidden",
+            "a b",
+        ] {
+            assert_eq!(refused_by_windows(name.as_bytes()), None, "{name}");
+        }
+        assert_eq!(refused_by_windows("tex/größe/漢字.png".as_bytes()), None);
+        assert_eq!(refused(b"con").is_some(), cfg!(windows));
+    }
+}

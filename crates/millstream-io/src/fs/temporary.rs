@@ -1,0 +1,183 @@
+//! Temporary names of files that get another name when they are whole.
+//!
+//! A temporary name tells its process, and goes with its [`TemporaryFile`]. What a killed process
+//! left, [`remove_leftovers`] removes. [`abandon_temporary_files`] is for a program that ends by a
+//! signal.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
+use std::time::{Duration, Instant};
+
+use super::os::{self, Folder};
+use crate::error::{Errno, IoError};
+use crate::limits::{ABANDON_WAIT, TEMPORARY_NAMES_MAX};
+
+/// The folders of this process's temporary files, by the number in the name.
+static TEMPORARY: Mutex<BTreeMap<u64, Arc<Folder>>> = Mutex::new(BTreeMap::new());
+
+/// Held shared while a temporary name is made or renamed. Taken for good by
+/// [`abandon_temporary_files`].
+static GATE: RwLock<()> = RwLock::new(());
+
+/// The number in the next name: there may be thousands at once, and each name is tried once.
+static NEXT: AtomicU64 = AtomicU64::new(0);
+
+/// Temporary names begin and end so.
+const PREFIX: &str = ".millstream-";
+const SUFFIX: &str = ".tmp";
+
+/// A temporary name of a file; dropped without [`TemporaryFile::rename`], it is removed.
+#[derive(Debug)]
+pub struct TemporaryFile {
+    folder: Arc<Folder>,
+    number: u64,
+}
+
+impl TemporaryFile {
+    /// Creates an empty file in an open folder, with these permissions less the process's mask
+    /// (Windows has no such permissions). As long as it is open, or its process lives,
+    /// [`remove_leftovers`] leaves it alone.
+    ///
+    /// # Errors
+    /// The folder is full or may not be written.
+    pub fn create(folder: &Arc<Folder>, mode: u32) -> Result<(File, TemporaryFile), IoError> {
+        TemporaryFile::named(folder, |name| folder.create_file(name, mode))
+    }
+
+    /// Has `make` make a file of a new name.
+    pub(super) fn named<T>(
+        folder: &Arc<Folder>,
+        make: impl Fn(&str) -> Result<T, IoError>,
+    ) -> Result<(T, TemporaryFile), IoError> {
+        let _open = GATE.read().unwrap_or_else(PoisonError::into_inner);
+        for _ in 0..TEMPORARY_NAMES_MAX {
+            let number = NEXT.fetch_add(1, Relaxed);
+            match make(&temporary_name(number)) {
+                Ok(made) => {
+                    let folder = Arc::clone(folder);
+                    temporary_files().insert(number, Arc::clone(&folder));
+                    return Ok((made, TemporaryFile { folder, number }));
+                }
+                Err(error) if error.errno == Errno::EXISTS => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let cause = "the folder is full of temporary files .millstream-*.tmp";
+        Err(IoError::because("create", Errno::EXISTS, cause))
+    }
+
+    /// Renames the file to `name` in an open folder of the same file system.
+    ///
+    /// # Errors
+    /// What the system says; the file is removed then.
+    pub fn rename(self, folder: &Folder, name: &OsStr) -> Result<(), IoError> {
+        let _open = GATE.read().unwrap_or_else(PoisonError::into_inner);
+        self.folder.rename(&self.name(), folder, name)?;
+        temporary_files().remove(&self.number);
+        Ok(())
+    }
+
+    /// The name in its folder.
+    #[must_use]
+    pub fn name(&self) -> String {
+        temporary_name(self.number)
+    }
+}
+
+impl Drop for TemporaryFile {
+    fn drop(&mut self) {
+        // Renamed, or removed by `abandon_temporary_files`, if it is no longer listed.
+        let listed = temporary_files().remove(&self.number);
+        if let Some(folder) = listed {
+            folder.remove(&self.name());
+        }
+    }
+}
+
+fn temporary_files() -> MutexGuard<'static, BTreeMap<u64, Arc<Folder>>> {
+    TEMPORARY.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Not made of the target's name, which may be as long as names can be.
+fn temporary_name(number: u64) -> String {
+    format!("{PREFIX}{}-{number}{SUFFIX}", std::process::id())
+}
+
+/// Removes the temporary files in a folder that killed processes left. Blocks.
+pub fn remove_leftovers(folder: &Path) {
+    let left = temporary_files_in(folder);
+    if left.is_empty() {
+        return;
+    }
+    // Listed anew: what a living process has in use was there before its other files.
+    let now = temporary_files_in(folder).into_iter();
+    let alive: BTreeSet<String> = now
+        .filter(|(path, process)| os::is_in_use(path, process))
+        .map(|(_, process)| process)
+        .collect();
+    for (path, process) in left {
+        if !alive.contains(&process) {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+/// Files in a folder with temporary names, each with its process.
+fn temporary_files_in(folder: &Path) -> Vec<(PathBuf, String)> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let numbers = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
+        let numbers = numbers.and_then(|name| name.strip_suffix(SUFFIX));
+        if let Some((process, _)) = numbers.and_then(|numbers| numbers.split_once('-')) {
+            found.push((entry.path(), process.to_owned()));
+        }
+    }
+    found
+}
+
+/// Removes every temporary file of this process and lets no other be made or renamed: a thread
+/// that tries waits for ever. For a thread that handles signals: the process must end soon after.
+///
+/// A thread that hangs while it creates or renames a file is waited for at most two seconds; then
+/// nothing is removed, since the removal could hang as well.
+pub fn abandon_temporary_files() {
+    let begun = Instant::now();
+    let gate = loop {
+        match GATE.try_write() {
+            Ok(guard) => break guard,
+            Err(TryLockError::Poisoned(poisoned)) => break poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) if begun.elapsed() < ABANDON_WAIT => {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            Err(TryLockError::WouldBlock) => return,
+        }
+    };
+    std::mem::forget(gate);
+    let abandoned = std::mem::take(&mut *temporary_files());
+    for (number, folder) in abandoned {
+        folder.remove(&temporary_name(number));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thousands_of_files_may_be_temporary_at_once() {
+        let path = tempfile::tempdir().expect("a temporary folder");
+        let folder = Arc::new(Folder::open(path.path()).expect("opened"));
+        let count = 3 * TEMPORARY_NAMES_MAX as usize;
+        let created = || TemporaryFile::create(&folder, 0o666).expect("a file").1;
+        let temporary: Vec<TemporaryFile> = (0..count).map(|_| created()).collect();
+        let files = || fs::read_dir(path.path()).expect("ours").count();
+        assert_eq!(files(), count);
+        drop(temporary);
+        assert_eq!(files(), 0);
+    }
+}

@@ -1,0 +1,216 @@
+//! The files of Windows.
+//!
+//! Every handle is overlapped, and associated with the completion port of the storage's device, if
+//! it has one, as soon as it is open: on the thread that opens, which may wait. Blocking calls wait
+//! for an event of their own thread. Files are opened so that others may read, write, rename and
+//! delete them meanwhile: an asset under work does not block its editor.
+//!
+//! Windows tells neither what of a file is cached nor reads only what is cached: `cached` and
+//! `read_cached` have no answer.
+
+use std::os::windows::io::{AsRawHandle as _, IntoRawHandle as _, OwnedHandle};
+use std::path::Path;
+use std::sync::Arc;
+
+use windows_sys::Win32::Storage::FileSystem as system;
+
+use super::{FileSystem, OpenMode, Opened};
+use crate::device::Descriptor;
+use crate::device::system::{Attached, Port};
+use crate::error::{Errno, IoError};
+pub(super) use cause::{explain, refuse};
+pub use evict::{cached_bytes, evict};
+pub(super) use replace::is_in_use;
+pub use replace::{AtomicFile, Folder, create_unnamed};
+use volume::Volumes;
+
+pub(super) mod calls;
+mod cause;
+mod evict;
+mod name;
+mod replace;
+mod volume;
+
+/// The operating system's files. Caches what it learns about volumes.
+#[derive(Debug, Default)]
+pub struct OsFileSystem {
+    volumes: Volumes,
+    port: Option<Arc<Port>>,
+    functions: calls::Functions,
+}
+
+impl OsFileSystem {
+    /// A file system with an empty cache of volumes.
+    #[must_use]
+    pub fn new() -> OsFileSystem {
+        OsFileSystem::default()
+    }
+
+    /// A file system whose files are associated with the port of a device.
+    #[must_use]
+    pub fn with_port(port: Arc<Port>) -> OsFileSystem {
+        OsFileSystem {
+            port: Some(port),
+            ..OsFileSystem::default()
+        }
+    }
+
+    /// One with other calls in the system's place.
+    #[cfg(test)]
+    pub(crate) fn with_functions(functions: calls::Functions) -> OsFileSystem {
+        OsFileSystem {
+            functions,
+            ..OsFileSystem::default()
+        }
+    }
+
+    /// The properties of a file just opened; the descriptor takes the handle.
+    fn describe(&self, file: OwnedHandle, mode: OpenMode) -> Result<Opened, IoError> {
+        let about = calls::about(&file).map_err(|errno| explain("open", errno))?;
+        if about.is_folder {
+            return Err(refuse(
+                "open",
+                Errno::IS_FOLDER,
+                "it is a folder, not a file",
+            ));
+        }
+        let volume = self.volumes.of(&file, about.identity.device);
+        let direct = volume.direct();
+        if mode.direct && direct.is_none() {
+            let cause = "no direct I/O known on this network share";
+            return Err(refuse("open", Errno::INVALID, cause));
+        }
+        if mode.truncate && about.len > 0 {
+            calls::truncate(&file).map_err(|errno| explain("truncate", errno))?;
+        }
+        let port = self
+            .port
+            .as_ref()
+            .map(|port| port.attach(file.as_raw_handle()));
+        let port: Option<Attached> = port
+            .transpose()
+            .map_err(|errno| explain("CreateIoCompletionPort", errno))?;
+        let alignment = volume.alignment.filter(|_| mode.direct).unwrap_or(1);
+        Ok(Opened {
+            len: if mode.truncate { 0 } else { about.len },
+            identity: about.identity,
+            mount: about.identity.device.max(1),
+            mount_kind: volume.kind,
+            direct,
+            rotating: volume.rotating,
+            position: None,
+            descriptor: Descriptor::of(file.into_raw_handle(), alignment, port),
+        })
+    }
+}
+
+impl FileSystem for OsFileSystem {
+    fn open(&self, path: &Path, mode: OpenMode) -> Result<Opened, IoError> {
+        if mode.truncate && !mode.write {
+            let cause = "a file can only be truncated if it is opened for writing";
+            return Err(refuse("open", Errno::INVALID, cause));
+        }
+        let name = name::wide(path)?;
+        let file = (self.functions.open)(&name, mode)
+            .map_err(|errno| cause::explain_open(&name, errno))?;
+        if !calls::is_disk_file(&file) {
+            let cause = "it is a pipe, a console or another device, not a file";
+            return Err(refuse("open", Errno::NOT_A_FILE, cause));
+        }
+        self.describe(file, mode)
+    }
+
+    fn close(&self, descriptor: Descriptor) -> Result<(), IoError> {
+        calls::close(descriptor).map_err(|errno| explain("close", errno))
+    }
+
+    fn cached(&self, _: Descriptor, _: u64, _: u64) -> Option<u64> {
+        None
+    }
+
+    fn len(&self, descriptor: Descriptor) -> Result<u64, IoError> {
+        calls::len(descriptor.handle()).map_err(|errno| explain("GetFileSizeEx", errno))
+    }
+
+    fn read_at(
+        &self,
+        descriptor: Descriptor,
+        offset: u64,
+        into: &mut [u8],
+    ) -> Result<usize, IoError> {
+        let mut done = 0;
+        while done < into.len() {
+            let at = end_of("read", offset, done)?;
+            match calls::read_at(descriptor, at, &mut into[done..]) {
+                Ok(0) => break,
+                Ok(read) => done += read,
+                // A direct read that reached the end of the file stops at an offset where no direct
+                // read may start.
+                Err(Errno::INVALID) if done > 0 => break,
+                Err(Errno::INVALID) => {
+                    let cause = "an offset beyond any file, or a direct read that is not aligned";
+                    return Err(refuse("read", Errno::INVALID, cause));
+                }
+                Err(errno) => return Err(explain("read", errno)),
+            }
+        }
+        Ok(done)
+    }
+
+    fn read_cached(&self, _: Descriptor, _: u64, _: &mut [u8]) -> Option<usize> {
+        None
+    }
+
+    fn write_at(&self, descriptor: Descriptor, offset: u64, bytes: &[u8]) -> Result<(), IoError> {
+        let mut done = 0;
+        while done < bytes.len() {
+            let at = end_of("write", offset, done)?;
+            match calls::write_at(descriptor, at, &bytes[done..]) {
+                Ok(0) => return Err(refuse("write", Errno::IO, "the file system took no bytes")),
+                Ok(written) => done += written,
+                Err(errno) => return Err(explain("write", errno)),
+            }
+        }
+        Ok(())
+    }
+
+    fn sync(&self, descriptor: Descriptor, _data_only: bool) -> Result<(), IoError> {
+        calls::sync(descriptor.handle()).map_err(|errno| explain("FlushFileBuffers", errno))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> Result<(), IoError> {
+        replace::rename(from, to)
+    }
+
+    fn replace(&self, path: &Path, content: &[u8]) -> Result<(), IoError> {
+        replace::replace(path, content)
+    }
+
+    fn remove(&self, path: &Path) -> Result<(), IoError> {
+        let removed = std::fs::remove_file(name::verbatim(path)?);
+        removed.map_err(|error| cause::explain_io("DeleteFile", &error))
+    }
+}
+
+/// The serial number and the properties of the volume that a file or folder is on.
+pub(super) fn volume_of(path: &Path) -> Result<(u64, volume::Volume), IoError> {
+    let name = name::wide(path)?;
+    let (access, flags) = (
+        system::FILE_READ_ATTRIBUTES,
+        system::FILE_FLAG_BACKUP_SEMANTICS,
+    );
+    calls::open_as(&name, access, calls::ALL, system::OPEN_EXISTING, flags)
+        .and_then(|file| {
+            let serial = calls::about(&file)?.identity.device;
+            Ok((serial, Volumes::default().of(&file, serial)))
+        })
+        .map_err(|errno| explain("open", errno))
+}
+
+fn end_of(call: &'static str, offset: u64, done: usize) -> Result<u64, IoError> {
+    let end = offset.checked_add(done as u64);
+    end.ok_or_else(|| refuse(call, Errno::TOO_LARGE, "the range ends beyond any file"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,312 @@
+//! The system's calls on files, as functions over handles and values.
+//!
+//! # Safety
+//! Every call passes open handles (those of a [`Descriptor`] by its contract) and addresses of
+//! values on the caller's stack, of the size that the call is defined to use.
+#![expect(
+    unsafe_code,
+    reason = "system calls; see the section Safety of this file"
+)]
+
+use std::mem::size_of;
+use std::os::windows::io::{AsRawHandle, FromRawHandle as _, OwnedHandle};
+use std::ptr::{null, null_mut};
+
+use windows_sys::Win32::Foundation::{
+    CloseHandle, GENERIC_READ, GENERIC_WRITE, HANDLE, INVALID_HANDLE_VALUE, STILL_ACTIVE,
+};
+use windows_sys::Win32::Storage::FileSystem as system;
+use windows_sys::Win32::System::IO::DeviceIoControl;
+use windows_sys::Win32::System::Threading::{
+    GetExitCodeProcess, OpenProcess, PROCESS_QUERY_LIMITED_INFORMATION,
+};
+
+use super::super::{Identity, OpenMode};
+use crate::device::system::move_at;
+use crate::device::{Descriptor, Verb};
+use crate::error::Errno;
+
+/// The calls that may hang on a server or find a volume gone. A table, so that tests can put such
+/// outcomes in their place.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Functions {
+    /// Opens a file by its name, which ends with 0.
+    pub(crate) open: fn(&[u16], OpenMode) -> Result<OwnedHandle, Errno>,
+}
+
+impl Default for Functions {
+    fn default() -> Functions {
+        Functions { open }
+    }
+}
+
+/// What this crate wants to know of an open file.
+pub(super) struct About {
+    pub(super) len: u64,
+    pub(super) is_folder: bool,
+    /// The volume's serial number, and the file's number on it.
+    pub(super) identity: Identity,
+}
+
+/// 100 ns steps from 1601 to 1970.
+const UNIX_EPOCH_TICKS: i64 = 116_444_736_000_000_000;
+
+fn open(name: &[u16], mode: OpenMode) -> Result<OwnedHandle, Errno> {
+    let access = GENERIC_READ | if mode.write { GENERIC_WRITE } else { 0 };
+    let disposition = match (mode.create, mode.exclusive) {
+        (true, true) => system::CREATE_NEW,
+        (true, false) => system::OPEN_ALWAYS,
+        (false, _) => system::OPEN_EXISTING,
+    };
+    let direct = if mode.direct {
+        system::FILE_FLAG_NO_BUFFERING
+    } else {
+        0
+    };
+    open_as(
+        name,
+        access,
+        ALL,
+        disposition,
+        system::FILE_FLAG_OVERLAPPED | direct,
+    )
+}
+
+/// Others may do anything with the file meanwhile.
+pub(super) const ALL: u32 =
+    system::FILE_SHARE_READ | system::FILE_SHARE_WRITE | system::FILE_SHARE_DELETE;
+
+/// Opens a file by its name, which ends with 0.
+pub(super) fn open_as(
+    name: &[u16],
+    access: u32,
+    share: u32,
+    disposition: u32,
+    flags: u32,
+) -> Result<OwnedHandle, Errno> {
+    assert!(name.last() == Some(&0), "a name for the system ends with 0");
+    // SAFETY: the name is a string that ends with 0; the rest are numbers.
+    let file = unsafe {
+        system::CreateFileW(
+            name.as_ptr(),
+            access,
+            share,
+            null(),
+            disposition,
+            flags,
+            null_mut(),
+        )
+    };
+    if file == INVALID_HANDLE_VALUE {
+        return Err(Errno::last());
+    }
+    // SAFETY: a handle just made, which nothing else owns.
+    Ok(unsafe { OwnedHandle::from_raw_handle(file) })
+}
+
+/// Closes a handle, which its holder gives up.
+pub(super) fn close(descriptor: Descriptor) -> Result<(), Errno> {
+    // SAFETY: passes a number; the caller gives the handle up.
+    check(unsafe { CloseHandle(descriptor.handle()) })
+}
+
+fn check(done: i32) -> Result<(), Errno> {
+    if done == 0 {
+        Err(Errno::last())
+    } else {
+        Ok(())
+    }
+}
+
+/// Whether a handle is of a file on a disk, or of a folder.
+pub(super) fn is_disk_file(file: &OwnedHandle) -> bool {
+    // SAFETY: asks about an open handle.
+    unsafe { system::GetFileType(file.as_raw_handle()) == system::FILE_TYPE_DISK }
+}
+
+/// The attributes of a name, which ends with 0.
+pub(super) fn attributes(name: &[u16]) -> Result<u32, Errno> {
+    assert!(name.last() == Some(&0), "a name for the system ends with 0");
+    // SAFETY: the name is a string that ends with 0.
+    match unsafe { system::GetFileAttributesW(name.as_ptr()) } {
+        system::INVALID_FILE_ATTRIBUTES => Err(Errno::last()),
+        found => Ok(found),
+    }
+}
+
+/// One struct that the system tells about an open file.
+pub(super) fn info<T: Default>(file: &OwnedHandle, class: i32) -> Result<T, Errno> {
+    let mut about = T::default();
+    // SAFETY: the callers ask for the class whose struct `T` is; the system writes one of them.
+    check(unsafe {
+        system::GetFileInformationByHandleEx(
+            file.as_raw_handle(),
+            class,
+            (&raw mut about).cast(),
+            size_of::<T>() as u32,
+        )
+    })?;
+    Ok(about)
+}
+
+/// Length, kind and identity of an open file.
+pub(super) fn about(file: &OwnedHandle) -> Result<About, Errno> {
+    let mut plain = system::BY_HANDLE_FILE_INFORMATION::default();
+    // SAFETY: the system writes one struct.
+    check(unsafe { system::GetFileInformationByHandle(file.as_raw_handle(), &raw mut plain) })?;
+    let wide = |high: u32, low: u32| u64::from(high) << 32 | u64::from(low);
+    let written = plain.ftLastWriteTime;
+    let ticks = wide(written.dwHighDateTime, written.dwLowDateTime) as i64;
+    let (mut device, mut number) = (
+        u64::from(plain.dwVolumeSerialNumber),
+        wide(plain.nFileIndexHigh, plain.nFileIndexLow),
+    );
+    // File systems with numbers of 128 bits (ReFS) tell them only so.
+    if let Ok(id) = info::<system::FILE_ID_INFO>(file, system::FileIdInfo) {
+        device = id.VolumeSerialNumber;
+        let bytes = u128::from_le_bytes(id.FileId.Identifier);
+        number = bytes as u64 ^ ((bytes >> 64) as u64).rotate_left(32);
+    }
+    Ok(About {
+        len: wide(plain.nFileSizeHigh, plain.nFileSizeLow),
+        is_folder: plain.dwFileAttributes & system::FILE_ATTRIBUTE_DIRECTORY != 0,
+        identity: Identity {
+            device,
+            inode: number,
+            modified_ns: i128::from(ticks - UNIX_EPOCH_TICKS) * 100,
+        },
+    })
+}
+
+/// Current length of an open file.
+pub(crate) fn len(file: HANDLE) -> Result<u64, Errno> {
+    let mut len = 0;
+    // SAFETY: the system writes one number.
+    check(unsafe { system::GetFileSizeEx(file, &raw mut len) })?;
+    Ok(u64::try_from(len).unwrap_or(0))
+}
+
+/// Makes an open file empty.
+pub(super) fn truncate(file: &OwnedHandle) -> Result<(), Errno> {
+    set_info(file, system::FileEndOfFileInfo, &0_i64)
+}
+
+/// Sets one struct of an open file. `info` is the one of `class`.
+fn set_info<T>(file: &OwnedHandle, class: i32, info: &T) -> Result<(), Errno> {
+    // SAFETY: the callers pass the class whose struct `T` is; the system reads one of them.
+    check(unsafe {
+        system::SetFileInformationByHandle(
+            file.as_raw_handle(),
+            class,
+            std::ptr::from_ref(info).cast(),
+            size_of::<T>() as u32,
+        )
+    })
+}
+
+/// Renames durably; in place of what has the other name. Names end with 0.
+pub(super) fn rename(from: &[u16], to: &[u16]) -> Result<(), Errno> {
+    assert!(
+        from.last() == Some(&0) && to.last() == Some(&0),
+        "names end with 0"
+    );
+    let flags = system::MOVEFILE_REPLACE_EXISTING | system::MOVEFILE_WRITE_THROUGH;
+    // SAFETY: both names are strings that end with 0.
+    check(unsafe { system::MoveFileExW(from.as_ptr(), to.as_ptr(), flags) })
+}
+
+/// Puts a file in the place of another, whose owner and permissions it gets. Names end with 0.
+pub(super) fn replace(old: &[u16], new: &[u16]) -> Result<(), Errno> {
+    assert!(
+        old.last() == Some(&0) && new.last() == Some(&0),
+        "names end with 0"
+    );
+    let flags = system::REPLACEFILE_IGNORE_MERGE_ERRORS;
+    // SAFETY: both names are strings that end with 0; there is no backup, and nothing else.
+    check(unsafe {
+        system::ReplaceFileW(old.as_ptr(), new.as_ptr(), null(), flags, null(), null())
+    })
+}
+
+/// Whether a process lives, or may.
+pub(super) fn is_process_alive(process: u32) -> bool {
+    // SAFETY: asks for a handle, which is closed below.
+    let handle = unsafe { OpenProcess(PROCESS_QUERY_LIMITED_INFORMATION, 0, process) };
+    if handle.is_null() {
+        return Errno::last() != Errno::INVALID;
+    }
+    // SAFETY: a handle just made, which nothing else owns.
+    let process = unsafe { OwnedHandle::from_raw_handle(handle) };
+    let mut status = 0;
+    // SAFETY: the system writes one number.
+    let known = unsafe { GetExitCodeProcess(process.as_raw_handle(), &raw mut status) };
+    known == 0 || status == STILL_ACTIVE as u32
+}
+
+/// Makes the bytes of a file durable.
+pub(super) fn sync(file: HANDLE) -> Result<(), Errno> {
+    // SAFETY: passes an open handle.
+    check(unsafe { system::FlushFileBuffers(file) })
+}
+
+/// Reads at an offset, blocking; 0 at the end of the file.
+pub(super) fn read_at(file: Descriptor, offset: u64, into: &mut [u8]) -> Result<usize, Errno> {
+    // SAFETY: the slice is this call's alone.
+    unsafe { move_at(Verb::Read, file, offset, into.as_mut_ptr(), into.len()) }
+}
+
+/// Writes at an offset, blocking.
+pub(super) fn write_at(file: Descriptor, offset: u64, bytes: &[u8]) -> Result<usize, Errno> {
+    // SAFETY: the slice does not change meanwhile, and a write only reads it.
+    unsafe {
+        move_at(
+            Verb::Write,
+            file,
+            offset,
+            bytes.as_ptr().cast_mut(),
+            bytes.len(),
+        )
+    }
+}
+
+/// The name of an open file, with the volume's as `kind` says.
+pub(super) fn final_name(file: &impl AsRawHandle, kind: u32) -> Result<Vec<u16>, Errno> {
+    // The longest path there is.
+    let mut name = vec![0; 1 << 15];
+    // SAFETY: the system writes at most as many characters as there is room for.
+    let len = unsafe {
+        system::GetFinalPathNameByHandleW(
+            file.as_raw_handle(),
+            name.as_mut_ptr(),
+            name.len() as u32,
+            kind,
+        )
+    };
+    if len == 0 || len as usize >= name.len() {
+        return Err(Errno::last());
+    }
+    name.truncate(len as usize);
+    Ok(name)
+}
+
+/// Asks a device with one struct and is answered with another.
+pub(super) fn control<I, O: Default>(file: &OwnedHandle, code: u32, asked: &I) -> Result<O, Errno> {
+    let (mut answer, mut bytes) = (O::default(), 0);
+    // SAFETY: the callers pass the code that reads an `I` and writes an `O`.
+    check(unsafe {
+        DeviceIoControl(
+            file.as_raw_handle(),
+            code,
+            std::ptr::from_ref(asked).cast(),
+            size_of::<I>() as u32,
+            (&raw mut answer).cast(),
+            size_of::<O>() as u32,
+            &raw mut bytes,
+            null_mut(),
+        )
+    })?;
+    if (bytes as usize) < size_of::<O>() {
+        return Err(Errno::UNSUPPORTED);
+    }
+    Ok(answer)
+}

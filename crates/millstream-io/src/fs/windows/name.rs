@@ -1,0 +1,72 @@
+//! Names for the system: UTF-16, and verbatim (`\\?\`), so that they may be long and are taken as
+//! they stand.
+
+use std::fs::File;
+use std::io;
+use std::os::windows::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::{Component, Path, PathBuf, Prefix};
+
+use windows_sys::Win32::Foundation::ERROR_INVALID_NAME;
+use windows_sys::Win32::Storage::FileSystem::{FILE_NAME_NORMALIZED, VOLUME_NAME_DOS};
+
+use super::calls;
+use super::cause::refuse;
+use crate::error::{Errno, IoError};
+use crate::fs::names::part_refused_by_windows;
+
+/// The name in the system's characters, with a 0 at its end.
+pub(super) fn wide(path: &Path) -> Result<Vec<u16>, IoError> {
+    let path = verbatim(path)?;
+    Ok(path.as_os_str().encode_wide().chain([0]).collect())
+}
+
+/// The absolute name that the system takes as it stands. Reads the current folder, no file.
+pub(super) fn verbatim(path: &Path) -> Result<PathBuf, IoError> {
+    let invalid = |cause| refuse("open", Errno(ERROR_INVALID_NAME as i32), cause);
+    if path.as_os_str().encode_wide().any(|unit| unit == 0) {
+        return Err(invalid("the name holds a zero character"));
+    }
+    if let Some(Component::Prefix(prefix)) = path.components().next() {
+        match prefix.kind() {
+            kind if kind.is_verbatim() => return Ok(path.to_owned()),
+            Prefix::DeviceNS(_) => {
+                return Err(refuse(
+                    "open",
+                    Errno::NOT_A_FILE,
+                    "it is a device, not a file",
+                ));
+            }
+            Prefix::Disk(_) if !path.has_root() => {
+                return Err(invalid(
+                    "the name is relative to the current folder of a drive (C:name); write C:\\name",
+                ));
+            }
+            _ => {}
+        }
+    }
+    for part in path.components() {
+        if let Component::Normal(part) = part
+            && let Some(cause) = part_refused_by_windows(&part.to_string_lossy())
+        {
+            return Err(invalid(cause));
+        }
+    }
+    let absolute = std::path::absolute(path);
+    let absolute = absolute.map_err(|error| super::cause::explain_io("open", &error))?;
+    let text = absolute.as_os_str();
+    let text: Vec<u16> = match absolute.components().next() {
+        Some(Component::Prefix(prefix)) if matches!(prefix.kind(), Prefix::UNC(..)) => {
+            let rest = text.encode_wide().skip(2);
+            r"\\?\UNC\".encode_utf16().chain(rest).collect()
+        }
+        _ => r"\\?\".encode_utf16().chain(text.encode_wide()).collect(),
+    };
+    Ok(PathBuf::from(std::ffi::OsString::from_wide(&text)))
+}
+
+/// The name of an open file.
+pub(super) fn of_open(file: &File) -> io::Result<PathBuf> {
+    let name = calls::final_name(file, FILE_NAME_NORMALIZED | VOLUME_NAME_DOS);
+    let name = name.map_err(|errno| io::Error::from_raw_os_error(errno.0))?;
+    Ok(PathBuf::from(std::ffi::OsString::from_wide(&name)))
+}

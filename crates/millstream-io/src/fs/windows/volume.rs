@@ -1,0 +1,102 @@
+//! What holds for every file of a volume, asked once and remembered.
+
+use std::collections::HashMap;
+use std::os::windows::io::OwnedHandle;
+use std::sync::{PoisonError, RwLock};
+
+use windows_sys::Win32::Storage::FileSystem as system;
+use windows_sys::Win32::System::Ioctl::{
+    DEVICE_SEEK_PENALTY_DESCRIPTOR, IOCTL_STORAGE_QUERY_PROPERTY, PropertyStandardQuery,
+    STORAGE_PROPERTY_QUERY, StorageDeviceSeekPenaltyProperty,
+};
+
+use super::super::{DirectAlignment, MountKind};
+use super::calls;
+use crate::limits::{MEMORY_ALIGNMENT, MOUNTS_REMEMBERED_MAX};
+
+/// What holds for every file of a volume.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Volume {
+    pub(crate) kind: MountKind,
+    /// What unbuffered transfers must be multiples of; `None` where there are none.
+    pub(crate) alignment: Option<u32>,
+    pub(crate) rotating: bool,
+}
+
+impl Volume {
+    /// What direct I/O needs on it.
+    pub(crate) fn direct(&self) -> Option<DirectAlignment> {
+        self.alignment.map(|bytes| DirectAlignment {
+            memory: bytes,
+            offset: bytes,
+        })
+    }
+}
+
+/// Volumes met so far, by serial number.
+#[derive(Debug, Default)]
+pub(crate) struct Volumes(RwLock<HashMap<u64, Volume>>);
+
+impl Volumes {
+    /// The volume of an open file.
+    pub(crate) fn of(&self, file: &OwnedHandle, serial: u64) -> Volume {
+        let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(volume) = known.get(&serial) {
+            return *volume;
+        }
+        drop(known);
+        let volume = examine(file);
+        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= MOUNTS_REMEMBERED_MAX {
+            known.clear();
+        }
+        known.insert(serial, volume);
+        volume
+    }
+}
+
+fn examine(file: &OwnedHandle) -> Volume {
+    let remote =
+        calls::info::<system::FILE_REMOTE_PROTOCOL_INFO>(file, system::FileRemoteProtocolInfo);
+    if remote.is_ok_and(|remote| remote.Protocol != 0) {
+        return Volume {
+            kind: MountKind::Slow,
+            alignment: None,
+            rotating: false,
+        };
+    }
+    Volume {
+        kind: MountKind::Local,
+        alignment: Some(alignment(file)),
+        rotating: is_rotating(file).unwrap_or(false),
+    }
+}
+
+/// The sector of the volume, or a page, which is right on any, where the system does not tell.
+fn alignment(file: &OwnedHandle) -> u32 {
+    let storage = calls::info::<system::FILE_STORAGE_INFO>(file, system::FileStorageInfo);
+    let sector = storage.map_or(0, |storage| storage.LogicalBytesPerSector);
+    match sector.is_power_of_two() {
+        true => sector,
+        false => MEMORY_ALIGNMENT as u32,
+    }
+}
+
+/// Whether seeks cost on the disk of a file, if the system tells.
+fn is_rotating(file: &OwnedHandle) -> Option<bool> {
+    let kind = system::FILE_NAME_NORMALIZED | system::VOLUME_NAME_GUID;
+    let name = calls::final_name(file, kind).ok()?;
+    // \\?\Volume{...}\folder\file: the volume itself has no backslash at its end.
+    let end = name.iter().position(|&unit| unit == u16::from(b'}'))? + 1;
+    let mut volume = name[..end].to_vec();
+    volume.push(0);
+    let volume = calls::open_as(&volume, 0, calls::ALL, system::OPEN_EXISTING, 0).ok()?;
+    let asked = STORAGE_PROPERTY_QUERY {
+        PropertyId: StorageDeviceSeekPenaltyProperty,
+        QueryType: PropertyStandardQuery,
+        AdditionalParameters: [0],
+    };
+    let answer: DEVICE_SEEK_PENALTY_DESCRIPTOR =
+        calls::control(&volume, IOCTL_STORAGE_QUERY_PROPERTY, &asked).ok()?;
+    Some(answer.IncursSeekPenalty)
+}

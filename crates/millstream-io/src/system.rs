@@ -1,0 +1,36 @@
+//! What Windows tells of the machine, for limits and for people.
+#![expect(unsafe_code, reason = "asks the system for numbers")]
+
+use std::mem::size_of;
+
+use windows_sys::Wdk::System::SystemServices::RtlGetVersion;
+use windows_sys::Win32::System::SystemInformation::{
+    GlobalMemoryStatusEx, MEMORYSTATUSEX, OSVERSIONINFOW,
+};
+
+/// Memory of the machine, and what of it is free, in bytes.
+pub(crate) fn memory() -> (u64, u64) {
+    let mut status = MEMORYSTATUSEX {
+        dwLength: size_of::<MEMORYSTATUSEX>() as u32,
+        ..MEMORYSTATUSEX::default()
+    };
+    // SAFETY: the system writes one struct, whose size it is told.
+    unsafe { GlobalMemoryStatusEx(&raw mut status) };
+    (status.ullTotalPhys, status.ullAvailPhys)
+}
+
+/// The version: `Windows 10.0.19045`.
+pub(crate) fn version() -> String {
+    let mut version = OSVERSIONINFOW {
+        dwOSVersionInfoSize: size_of::<OSVERSIONINFOW>() as u32,
+        ..OSVERSIONINFOW::default()
+    };
+    // SAFETY: the system writes one struct, whose size it is told.
+    unsafe { RtlGetVersion(&raw mut version) };
+    let (major, minor, build) = (
+        version.dwMajorVersion,
+        version.dwMinorVersion,
+        version.dwBuildNumber,
+    );
+    format!("Windows {major}.{minor}.{build}")
+}
