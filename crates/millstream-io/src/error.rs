@@ -12,9 +12,9 @@ pub struct Errno(pub i32);
 mod numbers {
     pub(super) use libc::{
         EAGAIN as AGAIN, EBADF as BAD_DESCRIPTOR, ECANCELED as CANCELED, EEXIST as EXISTS,
-        EFBIG as TOO_LARGE, EINTR as INTERRUPTED, EINVAL as INVALID, EIO as IO,
-        EISDIR as IS_FOLDER, ENOENT as NOT_FOUND, ENOMEM as NO_MEMORY, ENOSPC as NO_SPACE,
-        ENOSYS as UNSUPPORTED, ENXIO as NOT_A_FILE, ESTALE as STALE,
+        EFBIG as TOO_LARGE, EINTR as INTERRUPTED, EINVAL as BAD_NAME, EINVAL as INVALID, EIO as IO,
+        EISDIR as IS_FOLDER, ELOOP as LINK_CIRCLE, ENOENT as NOT_FOUND, ENOMEM as NO_MEMORY,
+        ENOSPC as NO_SPACE, ENOSYS as UNSUPPORTED, ENXIO as NOT_A_FILE, ESTALE as STALE,
     };
 }
 
@@ -25,12 +25,14 @@ mod numbers {
 
     pub(super) const AGAIN: i32 = system::ERROR_NO_SYSTEM_RESOURCES as i32;
     pub(super) const BAD_DESCRIPTOR: i32 = system::ERROR_INVALID_HANDLE as i32;
+    pub(super) const BAD_NAME: i32 = system::ERROR_INVALID_NAME as i32;
     pub(super) const CANCELED: i32 = system::ERROR_OPERATION_ABORTED as i32;
     pub(super) const EXISTS: i32 = system::ERROR_FILE_EXISTS as i32;
     pub(super) const INTERRUPTED: i32 = system::ERROR_RETRY as i32;
     pub(super) const INVALID: i32 = system::ERROR_INVALID_PARAMETER as i32;
     pub(super) const IO: i32 = system::ERROR_IO_DEVICE as i32;
     pub(super) const IS_FOLDER: i32 = system::ERROR_DIRECTORY_NOT_SUPPORTED as i32;
+    pub(super) const LINK_CIRCLE: i32 = system::ERROR_CANT_RESOLVE_FILENAME as i32;
     pub(super) const NOT_A_FILE: i32 = system::ERROR_BAD_FILE_TYPE as i32;
     pub(super) const NOT_FOUND: i32 = system::ERROR_FILE_NOT_FOUND as i32;
     pub(super) const NO_MEMORY: i32 = system::ERROR_NOT_ENOUGH_MEMORY as i32;
@@ -61,10 +63,14 @@ impl Errno {
     pub const NO_SPACE: Errno = Errno(numbers::NO_SPACE);
     /// No file has the name (`ENOENT`).
     pub const NOT_FOUND: Errno = Errno(numbers::NOT_FOUND);
+    /// The system takes no such name (`EINVAL`).
+    pub const BAD_NAME: Errno = Errno(numbers::BAD_NAME);
     /// A file has the name already (`EEXIST`).
     pub const EXISTS: Errno = Errno(numbers::EXISTS);
     /// The path is a folder (`EISDIR`).
     pub const IS_FOLDER: Errno = Errno(numbers::IS_FOLDER);
+    /// Symbolic links lead to each other (`ELOOP`).
+    pub const LINK_CIRCLE: Errno = Errno(numbers::LINK_CIRCLE);
     /// The descriptor is of no open file, or was not opened for this (`EBADF`).
     pub const BAD_DESCRIPTOR: Errno = Errno(numbers::BAD_DESCRIPTOR);
     /// The file is, or would become, too long (`EFBIG`).

@@ -10,6 +10,7 @@ use crate::device::Descriptor;
 use crate::error::IoError;
 use crate::limits::CACHED_EIGHTHS;
 
+pub mod file;
 #[cfg(target_os = "linux")]
 mod linux;
 pub mod local;

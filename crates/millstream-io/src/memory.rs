@@ -1,5 +1,6 @@
 //! Memory that devices fill: huge-page-backed regions, a bounded arena, and recycled buffers.
 
+pub mod advice;
 pub mod arena;
 pub mod buffer;
 pub mod destination;

@@ -2,14 +2,19 @@
 
 #![expect(
     unsafe_code,
-    reason = "forks, and plays an application's allocator, which is raw memory"
+    reason = "plays an application's allocator, which is raw memory"
 )]
+
+#[cfg(target_os = "linux")]
+#[path = "memory/pages.rs"]
+mod pages;
 
 use std::alloc::Layout;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
+use millstream_io::Errno;
 use millstream_io::limits::{HUGE_PAGE_BYTES, MEMORY_ALIGNMENT};
 use millstream_io::memory::{Arena, Block, Buffer, BufferPool, Region, RegionAllocator};
 
@@ -47,27 +52,6 @@ unsafe impl RegionAllocator for Counting {
     }
 }
 
-fn resident_bytes() -> usize {
-    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
-    statm.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * MEMORY_ALIGNMENT
-}
-
-/// Whether the page at `address` is mapped in this process.
-fn is_mapped(address: *mut u8) -> bool {
-    let mut residency = 0_u8;
-    // SAFETY: mincore reads nothing of the range, it only says whether it is mapped.
-    unsafe { libc::mincore(address.cast(), MEMORY_ALIGNMENT, &raw mut residency) == 0 }
-}
-
-/// Whether all pages of a range have memory.
-fn is_resident(address: *mut u8, len: usize) -> bool {
-    let mut residency = vec![0_u8; len / MEMORY_ALIGNMENT];
-    // SAFETY: as above, with a byte for each page.
-    let result = unsafe { libc::mincore(address.cast(), len, residency.as_mut_ptr()) };
-    assert_eq!(result, 0);
-    residency.iter().all(|page| page & 1 == 1)
-}
-
 #[test]
 fn region_is_zeroed_aligned_and_rounded() {
     for len in [1, 4096, 4097, HUGE_PAGE_BYTES - 1, HUGE_PAGE_BYTES, 5 * MIB] {
@@ -89,39 +73,8 @@ fn region_is_zeroed_aligned_and_rounded() {
 fn region_refuses_absurd_lengths() {
     for len in [0, usize::MAX, isize::MAX as usize, 1 << 60] {
         let error = Region::new(len, None).unwrap_err();
-        assert_eq!(error.errno.0, libc::ENOMEM, "{error}");
+        assert_eq!(error.errno, Errno::NO_MEMORY, "{error}");
     }
-}
-
-#[test]
-fn region_is_unmapped_unless_leaked() {
-    let region = Region::new(4 * MIB, None).unwrap();
-    let address = region.pointer();
-    assert!(is_mapped(address));
-    region.leak();
-    drop(region);
-    assert!(is_mapped(address), "a leaked region stays");
-    // Another thread of this test run may map something at an address just unmapped, so what must
-    // be gone is counted with the application's allocator in the tests below.
-}
-
-#[test]
-fn region_is_not_inherited_by_fork() {
-    let region = Region::new(HUGE_PAGE_BYTES, None).unwrap();
-    let address = region.pointer();
-    // SAFETY: the child calls mincore and _exit only, which are safe after a fork of a threaded
-    // process.
-    let child = unsafe { libc::fork() };
-    if child == 0 {
-        let code = i32::from(is_mapped(address));
-        // SAFETY: ends the child at once.
-        unsafe { libc::_exit(code) };
-    }
-    let mut status = 0;
-    // SAFETY: waits for the child made above.
-    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
-    assert!(libc::WIFEXITED(status));
-    assert_eq!(libc::WEXITSTATUS(status), 0, "the child has the region");
 }
 
 #[test]
@@ -217,21 +170,6 @@ fn arena_that_goes_before_its_blocks_leaves_them_usable() {
     drop(arena);
     block.as_mut_slice().fill(9);
     assert!(block.as_slice().iter().all(|&byte| byte == 9));
-}
-
-#[test]
-fn arena_costs_no_memory_until_it_is_used() {
-    let before = resident_bytes();
-    let mut arena = Arena::new(1 << 30, None).unwrap();
-    let blocks: Vec<Block> = (0..100).map(|_| arena.take(4096).unwrap()).collect();
-    let grown = resident_bytes().saturating_sub(before);
-    assert!(
-        grown < 256 * MIB,
-        "an untouched gibibyte costs {grown} bytes"
-    );
-    for block in blocks {
-        arena.give(block);
-    }
 }
 
 #[test]
@@ -351,40 +289,6 @@ fn buffers_outlive_their_pool_and_end_on_any_thread() {
 }
 
 #[test]
-fn fresh_memory_is_touched_ahead_and_given_back_with_the_pool() {
-    let probe = Region::new(MEMORY_ALIGNMENT, None).unwrap();
-    // SAFETY: advice on a page of a region.
-    let probed = unsafe {
-        let page = probe.pointer().cast();
-        libc::madvise(page, MEMORY_ALIGNMENT, libc::MADV_POPULATE_WRITE)
-    };
-    if probed != 0 {
-        println!("SKIP: {}", std::io::Error::last_os_error());
-        return;
-    }
-    let allocator = Arc::new(Counting::default());
-    for own in [
-        None,
-        Some(Arc::clone(&allocator) as Arc<dyn RegionAllocator>),
-    ] {
-        let pool = BufferPool::new(0, own);
-        let buffer = pool.take(32 * MIB).unwrap();
-        let start = std::time::Instant::now();
-        buffer.touch_ahead();
-        while !is_resident(buffer.base(), 32 * MIB) {
-            assert!(start.elapsed().as_secs() < 20, "it is not touched");
-            std::thread::yield_now();
-        }
-        assert!(buffer.iter().all(|&byte| byte == 0));
-        // One that goes while it is being touched.
-        let other = pool.take(64 * MIB).unwrap();
-        other.touch_ahead();
-        drop((buffer, other, pool));
-    }
-    assert_eq!(allocator.out_bytes.load(SeqCst), 0);
-}
-
-#[test]
 fn leaked_buffer_is_never_reused_nor_unmapped() {
     let allocator = Arc::new(Counting::default());
     let pool = BufferPool::new(64 * MIB, Some(allocator.clone()));
@@ -434,6 +338,6 @@ fn empty_buffers_and_absurd_lengths() {
         1 << 50,
     ] {
         let error = pool.take(len).unwrap_err();
-        assert_eq!(error.errno.0, libc::ENOMEM, "{error}");
+        assert_eq!(error.errno, Errno::NO_MEMORY, "{error}");
     }
 }

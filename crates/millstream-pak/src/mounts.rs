@@ -1,8 +1,6 @@
 //! Mounts: packages and folders over one another, as one source.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -140,8 +138,9 @@ impl Mounts {
     pub fn writable_path(&self, name: &[u8]) -> Result<Option<PathBuf>> {
         let clean = clean_name(name)?;
         crate::names::check(&clean)?;
+        let path = crate::names::path(&clean)?;
         Ok(self.writable.and_then(|nth| match &self.layers[nth] {
-            Layer::Folder(folder) => Some(folder.root().join(OsStr::from_bytes(&clean))),
+            Layer::Folder(folder) => Some(folder.root().join(path)),
             Layer::Package(_) => None,
         }))
     }
@@ -224,7 +223,7 @@ impl Mounts {
 }
 
 fn list_loose(root: &Path, folder: &[u8], found: &mut BTreeSet<Vec<u8>>) -> Result<()> {
-    let path = root.join(OsStr::from_bytes(folder));
+    let path = root.join(crate::names::path(folder)?);
     let failed = |error| Error::io(&path, "read the folder", error);
     let list = match std::fs::read_dir(&path) {
         Ok(list) => list,
@@ -234,7 +233,7 @@ fn list_loose(root: &Path, folder: &[u8], found: &mut BTreeSet<Vec<u8>>) -> Resu
     };
     for entry in list {
         let entry = entry.map_err(failed)?;
-        let mut name = entry.file_name().as_bytes().to_vec();
+        let mut name = entry.file_name().as_encoded_bytes().to_vec();
         // Links count as what they lead to; those that lead nowhere are no entries.
         match std::fs::metadata(entry.path()) {
             Ok(about) if about.is_dir() => name.push(b'/'),

@@ -6,6 +6,7 @@
 //! package should unpack everywhere.
 
 use std::fmt::Write as _;
+use std::path::Path;
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -95,6 +96,15 @@ fn push_hex(text: &mut String, bytes: &[u8]) {
     for byte in bytes {
         write!(text, "\\x{byte:02x}").expect("a String takes every write");
     }
+}
+
+/// The path of a name, relative to a folder that has it as a file.
+///
+/// # Errors
+/// `BadName`: this system takes no such name.
+pub(crate) fn path(name: &[u8]) -> Result<&Path> {
+    millstream_io::fs::names::path(name)
+        .map_err(|error| Error::new(ErrorKind::BadName, error.cause).entry(name))
 }
 
 /// Whether a name is as packages write it, so that it need not be cleaned before it is looked up.

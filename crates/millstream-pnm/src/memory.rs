@@ -4,12 +4,8 @@
 //! less of it with huge pages. A system backs memory with huge pages only where whole ones lie in
 //! it, and places a mapping at the border of one only if its length is a multiple of theirs: so an
 //! allocation is made that long (which takes addresses, and no memory).
-//!
-//! # Safety
-//! The advice changes how the system backs memory, and nothing that a program can see but speed.
-#![expect(unsafe_code, reason = "madvise takes an address")]
 
-use rustix::mm::{Advice, madvise};
+use millstream_io::memory::advice;
 
 use crate::limits::{ALLOCATOR_BYTES, HUGE_PAGE_BYTES};
 
@@ -30,29 +26,8 @@ fn huge_bytes(bytes: usize) -> usize {
 pub(crate) fn ask_for_huge_pages(pointer: *mut u8, bytes: usize) {
     let bytes = huge_bytes(bytes);
     if bytes > 0 {
-        // The end is rounded down: behind it may be a page of somebody else.
-        let over = (pointer.addr() + bytes) % rustix::param::page_size();
-        advise(pointer, bytes - over, Advice::LinuxHugepage);
+        advice::ask_for_huge_pages(pointer, bytes);
     }
-}
-
-/// Has the system back memory that was never touched, at once instead of page by page.
-pub(crate) fn touch(pointer: *mut u8, bytes: usize) {
-    advise(pointer, bytes, Advice::LinuxPopulateWrite);
-}
-
-fn advise(pointer: *mut u8, bytes: usize, advice: Advice) {
-    // The begin is rounded down: on the first byte's page are the allocator's words before it, and
-    // without them its huge page would not be whole.
-    let into_page = pointer.addr() % rustix::param::page_size();
-    // SAFETY: neither advice changes what is in the memory, see the module.
-    let _ = unsafe {
-        madvise(
-            pointer.wrapping_sub(into_page).cast(),
-            bytes + into_page,
-            advice,
-        )
-    };
 }
 
 #[cfg(test)]
@@ -73,13 +48,5 @@ mod tests {
             assert!(asked >= bytes && asked < bytes + ALLOCATOR_BYTES + HUGE_PAGE_BYTES);
             assert_eq!((asked + ALLOCATOR_BYTES) % HUGE_PAGE_BYTES, 0);
         }
-    }
-
-    #[test]
-    fn touched_memory_keeps_what_is_in_it() {
-        let mut memory = vec![7u8; 3 * HUGE_PAGE_BYTES];
-        touch(memory[5..].as_mut_ptr(), memory.len() - 5);
-        ask_for_huge_pages(memory.as_mut_ptr(), 3 * HUGE_PAGE_BYTES);
-        assert!(memory.iter().all(|&byte| byte == 7));
     }
 }

@@ -30,13 +30,12 @@
 //! ```
 
 use std::collections::HashMap;
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use millstream::{Error, ErrorKind, FileId, FileOptions, Queue, QueueOptions, Read, Storage};
+use millstream_io::fs::file::{self, About};
+use millstream_io::fs::names;
 
 /// Where a source has an entry. Plain data, valid for the source that returned it; a loose file
 /// that changed makes its requests fail with `StaleFile`, and is to be found again.
@@ -118,16 +117,7 @@ pub struct Folder {
 #[derive(Clone, Copy)]
 struct Known {
     file: FileId,
-    state: State,
-}
-
-/// What tells one state of a file from another.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct State {
-    device: u64,
-    inode: u64,
-    len: u64,
-    modified: (i64, i64),
+    state: About,
 }
 
 impl Folder {
@@ -168,25 +158,13 @@ impl Folder {
 impl Source for Folder {
     fn find(&self, name: &[u8]) -> Result<Option<Located>, Error> {
         let name = clean_name(name)?;
-        let path = self.root.join(OsStr::from_bytes(&name));
-        let about = match std::fs::metadata(&path) {
-            Ok(about) => about,
-            Err(error) => {
-                let error = Error::from_os("stat", &error);
-                return match error.kind() {
-                    ErrorKind::NotFound => Ok(None),
-                    _ => Err(error.at(Some(Arc::from(path)), 0, u64::MAX)),
-                };
-            }
-        };
-        if !about.is_file() {
-            return Ok(None);
-        }
-        let state = State {
-            device: about.dev(),
-            inode: about.ino(),
-            len: about.len(),
-            modified: (about.mtime(), about.mtime_nsec()),
+        let path = names::path(&name).map_err(|error| wrong_name(&name, error.cause))?;
+        let path = self.root.join(path);
+        let state = match file::about(&path).map_err(Error::from) {
+            Ok(about) if about.is_file => about,
+            Ok(_) => return Ok(None),
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error.at(Some(Arc::from(path)), 0, u64::MAX)),
         };
         let mut files = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(found) = files.get(&name[..]) {
@@ -234,10 +212,7 @@ pub fn check_range(entry: &Located, offset: u64, len: u64) -> Result<(), Error> 
 /// # Errors
 /// `InvalidArgument`: the name is empty or absolute, has a part `..`, or holds a NUL.
 pub fn clean_name(name: &[u8]) -> Result<Vec<u8>, Error> {
-    let wrong = |cause| {
-        let shown = String::from_utf8_lossy(name);
-        Err(Error::new(ErrorKind::InvalidArgument, cause).named(Some(Arc::from(&*shown))))
-    };
+    let wrong = |cause| Err(wrong_name(name, cause));
     if name.starts_with(b"/") {
         return wrong("the name is absolute");
     }
@@ -260,6 +235,11 @@ pub fn clean_name(name: &[u8]) -> Result<Vec<u8>, Error> {
         return wrong("the name is empty");
     }
     Ok(clean)
+}
+
+fn wrong_name(name: &[u8], cause: &'static str) -> Error {
+    let shown = String::from_utf8_lossy(name);
+    Error::new(ErrorKind::InvalidArgument, cause).named(Some(Arc::from(&*shown)))
 }
 
 impl std::fmt::Debug for Folder {

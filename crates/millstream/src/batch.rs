@@ -4,10 +4,11 @@
 //! [`Queue::submit`] is a batch of one. Signal, status and close entries take effect once
 //! everything before them in the queue has completed; they hold nothing back.
 
-use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::Duration;
+
+use millstream_io::BorrowedEvent;
 
 use crate::destination::Memory;
 use crate::error::{Error, ErrorKind};
@@ -280,12 +281,12 @@ impl Queue {
     }
 
     /// The completion queue as an eventfd, created by the first call: readable whenever completions
-    /// arrived since it was read last.
+    /// arrived since it was read last. On Windows an event object, set until it is reset.
     ///
     /// # Errors
     /// The system has no descriptor left.
-    pub fn completion_eventfd(&self) -> Result<BorrowedFd<'_>, Error> {
-        Ok(self.shared().posted_eventfd()?.as_fd())
+    pub fn completion_eventfd(&self) -> Result<BorrowedEvent<'_>, Error> {
+        Ok(self.shared().posted_eventfd()?.event())
     }
 }
 

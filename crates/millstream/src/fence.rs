@@ -7,12 +7,11 @@
 //! assert!(!fence.has_reached(4));
 //! ```
 
-use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, OnceLock, Weak};
 use std::task::Waker;
 use std::time::Duration;
 
-use millstream_io::EventFd;
+use millstream_io::{BorrowedEvent, EventFd};
 
 use crate::error::Error;
 use crate::park;
@@ -119,13 +118,13 @@ impl Fence {
 
     /// The fence as an eventfd, created by the first call: readable after every signal that raised
     /// the fence since then, and at once if the fence is above 0. Reading it resets it; the value
-    /// itself is [`Fence::value`].
+    /// itself is [`Fence::value`]. On Windows an event object, set until it is reset.
     ///
     /// # Errors
     /// The system has no descriptor left.
-    pub fn eventfd(&self) -> Result<BorrowedFd<'_>, Error> {
+    pub fn eventfd(&self) -> Result<BorrowedEvent<'_>, Error> {
         if let Some(eventfd) = self.0.eventfd.get() {
-            return Ok(eventfd.as_fd());
+            return Ok(eventfd.event());
         }
         let created = EventFd::new()?;
         let eventfd = self.0.eventfd.get_or_init(|| created);
@@ -136,7 +135,7 @@ impl Fence {
         if self.0.value.load(Ordering::SeqCst) > 0 {
             eventfd.signal();
         }
-        Ok(eventfd.as_fd())
+        Ok(eventfd.event())
     }
 
     /// Has a storage notified of every signal from now on. The caller looks at the value

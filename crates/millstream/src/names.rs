@@ -3,9 +3,7 @@
 //! call.
 
 use std::collections::HashMap;
-use std::ffi::OsString;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use crate::destination::FileOptions;
@@ -139,30 +137,19 @@ impl Names {
 /// `path` without `.` and empty parts, if it has any. `..` stays: only the system knows what it
 /// means behind a symbolic link.
 fn cleaned(path: &Path) -> Option<PathBuf> {
-    let bytes = path.as_os_str().as_bytes();
+    let bytes = path.as_os_str().as_encoded_bytes();
     let odd = bytes.starts_with(b"./")
         || bytes.windows(2).any(|pair| pair == b"//")
         || bytes.windows(3).any(|three| three == b"/./");
     if !odd {
         return None;
     }
-    let mut clean: Vec<u8> = Vec::with_capacity(bytes.len());
-    if bytes.starts_with(b"/") {
-        clean.push(b'/');
+    let parts = path.components().filter(|part| *part != Component::CurDir);
+    let clean: PathBuf = parts.collect();
+    match clean.as_os_str().is_empty() {
+        true => Some(PathBuf::from(".")),
+        false => Some(clean),
     }
-    for part in bytes.split(|&byte| byte == b'/') {
-        if part.is_empty() || part == b"." {
-            continue;
-        }
-        if !clean.is_empty() && !clean.ends_with(b"/") {
-            clean.push(b'/');
-        }
-        clean.extend_from_slice(part);
-    }
-    if clean.is_empty() {
-        clean.push(b'.');
-    }
-    Some(PathBuf::from(OsString::from_vec(clean)))
 }
 
 #[cfg(test)]

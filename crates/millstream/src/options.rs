@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use millstream_codec::CodecId;
-use millstream_io::device::uring::FeatureMask;
+use millstream_io::device::FeatureMask;
 use millstream_io::log::LogHook;
 use millstream_io::memory::RegionAllocator;
 use millstream_io::{Access, Backend, DiskModel, ThreadSettings};

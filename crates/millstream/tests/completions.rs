@@ -1,9 +1,11 @@
 //! Completion queues: posted requests come back with user data, result and memory, once each.
 
+#[cfg(target_os = "linux")]
+#[path = "completions/eventfd.rs"]
+mod eventfd;
 mod support;
 
 use std::collections::BTreeSet;
-use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -12,7 +14,6 @@ use millstream::{
     Buffer, Completion, Destination, ErrorKind, Fence, FileOp, Group, Place, Queue, Read, Write,
     limits,
 };
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use support::{PATIENCE, each_backend, each_backend_and_pumped};
 
 /// Waits for `count` completions and takes them, a few at a time; there are no more.
@@ -184,39 +185,6 @@ fn a_wait_for_completions_ends_with_the_first_one_or_with_its_timeout() {
         );
         assert_eq!(completions(&queue, 1).len(), 1);
         assert!(!queue.wait_completions(short).expect("may wait"), "taken");
-    });
-}
-
-fn is_readable(eventfd: BorrowedFd<'_>) -> bool {
-    let mut polled = [PollFd::new(&eventfd, PollFlags::IN)];
-    let at_once = Timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    poll(&mut polled, Some(&at_once)).expect("polled") == 1
-}
-
-#[test]
-fn the_eventfd_is_readable_when_completions_have_arrived() {
-    each_backend_and_pumped(|bench| {
-        let queue = bench.queue();
-        let file = bench.file("data", 1000);
-        let eventfd = queue.completion_eventfd().expect("an eventfd");
-        assert!(!is_readable(eventfd), "nothing has completed");
-        for _ in 0..3 {
-            queue.post(Read::range(file, 0, 1)).expect("room");
-            assert!(bench.wait_for(|| is_readable(eventfd)));
-            rustix::io::read(eventfd, &mut [0; 8]).expect("readable");
-            assert!(!is_readable(eventfd), "reading resets it");
-            completions(&queue, 1);
-        }
-        // An eventfd that is created late misses nothing.
-        let other = bench.queue();
-        other.post(Read::range(file, 0, 1)).expect("room");
-        assert!(other.wait_completions(Some(PATIENCE)).expect("may wait"));
-        let late = other.completion_eventfd().expect("an eventfd");
-        assert!(is_readable(late));
-        completions(&other, 1);
     });
 }
 

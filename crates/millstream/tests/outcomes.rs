@@ -172,10 +172,13 @@ fn the_source_of_an_error_is_the_systems_or_the_codecs() {
         let queue = bench.queue();
         let missing = Read::whole(bench.open("missing"));
         let error = outcome(&queue, missing).result.expect_err("missing");
-        assert_eq!(error.errno(), Some(libc::ENOENT));
+        assert_eq!(error.errno(), Some(millstream_io::Errno::NOT_FOUND.0));
         let source = error.source().expect("the system's error");
         let source = source.downcast_ref::<millstream_io::IoError>();
-        assert_eq!(source.expect("of its type").errno.0, libc::ENOENT);
+        assert_eq!(
+            source.expect("of its type").errno,
+            millstream_io::Errno::NOT_FOUND
+        );
         let mut stored = support::encoded(CodecId::ZLIB, &bench.bytes(10_000));
         stored.truncate(stored.len() - 10);
         let damaged = bench.file_of("damaged", &stored);

@@ -142,12 +142,10 @@ impl Iocp {
         for segment in unsafe { operation.segments.as_slice() } {
             let len = segment.len().min(OPERATION_BYTES_MAX);
             let overlapped = self.slots.add(slot, operation.file, offset, len);
-            let refused = i64::try_from(offset).is_err()
-                || !operation.file.takes(offset, segment.pointer(), len);
-            let started = match refused {
-                true => Started::Failed(Errno::INVALID),
-                false if len == 0 => Started::Moved(0),
-                false => {
+            let started = match operation.file.check(offset, segment.pointer(), len) {
+                Err(errno) => Started::Failed(errno),
+                Ok(()) if len == 0 => Started::Moved(0),
+                Ok(()) => {
                     let transfer = Transfer {
                         verb: operation.verb,
                         handle: operation.file.handle(),

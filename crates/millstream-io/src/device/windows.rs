@@ -84,9 +84,14 @@ impl Descriptor {
 
     /// Whether the handle takes a transfer of `len` bytes at `offset` of the file: an unbuffered one
     /// moves whole sectors between aligned addresses.
-    pub(crate) fn takes(self, offset: u64, pointer: *const u8, len: usize) -> bool {
+    pub(crate) fn check(self, offset: u64, pointer: *const u8, len: usize) -> Result<(), Errno> {
+        if self.handle().is_null() {
+            return Err(Errno::BAD_DESCRIPTOR);
+        }
         let mask = (1_u64 << ((self.0 & ALIGNMENT_BITS) >> ALIGNMENT_SHIFT)) - 1;
-        (offset | pointer.addr() as u64 | len as u64) & mask == 0
+        let aligned = (offset | pointer.addr() as u64 | len as u64) & mask == 0;
+        let valid = aligned && i64::try_from(offset).is_ok();
+        if valid { Ok(()) } else { Err(Errno::INVALID) }
     }
 }
 
@@ -237,9 +242,7 @@ pub(crate) unsafe fn move_at(
     pointer: *mut u8,
     len: usize,
 ) -> Result<usize, Errno> {
-    if i64::try_from(offset).is_err() || !file.takes(offset, pointer, len) {
-        return Err(Errno::INVALID);
-    }
+    file.check(offset, pointer, len)?;
     EVENT.with(|event| {
         let event = event.as_ref().map_err(|errno| *errno)?.as_raw_handle();
         // The lowest bit says that a completion port is to get no packet.
@@ -336,6 +339,13 @@ impl Port {
         unsafe { PostQueuedCompletionStatus(self.0.as_raw_handle(), 0, 0, null()) };
     }
 
+    /// Brings the packet of a transfer, in the system's place.
+    #[cfg(test)]
+    pub(crate) fn deliver(&self, overlapped: *mut OVERLAPPED, moved: u32) {
+        // SAFETY: tests pass the OVERLAPPED of a transfer that they began and the system did not.
+        unsafe { PostQueuedCompletionStatus(self.0.as_raw_handle(), moved, KEY_FILE, overlapped) };
+    }
+
     /// Hands the packets that are there to `each`, or waits for the first; whether there may be
     /// more. Packets of [`Port::wake`] only end the wait.
     pub(crate) fn take(&self, wait_ms: u32, mut each: impl FnMut(Packet)) -> Result<bool, Errno> {
@@ -398,9 +408,18 @@ mod tests {
             (handle, Some(Attached::Skips))
         );
         let aligned: *const u8 = std::ptr::without_provenance(8192);
-        assert!(direct.takes(4096, aligned, 4096) && plain.takes(1, aligned.wrapping_add(3), 5));
-        assert!(!direct.takes(512, aligned, 4096) && !direct.takes(0, aligned, 100));
-        assert!(!direct.takes(0, aligned.wrapping_add(8), 4096));
+        for (file, offset, shift, len, wanted) in [
+            (direct, 4096, 0, 4096, Ok(())),
+            (plain, 1, 3, 5, Ok(())),
+            (direct, 512, 0, 4096, Err(Errno::INVALID)),
+            (direct, 0, 0, 100, Err(Errno::INVALID)),
+            (direct, 0, 8, 4096, Err(Errno::INVALID)),
+            (plain, 1 << 63, 0, 1, Err(Errno::INVALID)),
+            (Descriptor(u64::MAX), 0, 0, 1, Err(Errno::BAD_DESCRIPTOR)),
+        ] {
+            let found = file.check(offset, aligned.wrapping_add(shift), len);
+            assert_eq!(found, wanted, "{offset} {shift} {len}");
+        }
         for number in [u64::MAX, u64::from(u32::MAX), 1 << 50] {
             assert!(Descriptor(number).handle().is_null() && Descriptor(number).port().is_none());
         }

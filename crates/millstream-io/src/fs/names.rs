@@ -2,6 +2,11 @@
 //! redirects some of what it reserves: a file `aux.txt` is a port, and `a.` is `a`. So such names
 //! are refused, with the reason, before the system sees them.
 
+use std::ffi::OsStr;
+use std::path::Path;
+
+use crate::error::{Errno, IoError};
+
 /// Characters that no part of a name may have on Windows, beside those below a space.
 const FORBIDDEN: [char; 8] = ['<', '>', ':', '"', '|', '?', '*', '\\'];
 
@@ -14,15 +19,55 @@ const NUMBERED: [&str; 2] = ["com", "lpt"];
 /// Longest part of a name, in units of UTF-16.
 const PART_UNITS_MAX: usize = 255;
 
-/// Why this system does not take a relative name with parts between `/`, such as those of packages;
-/// `None` if it does. Linux takes all that it can express.
-#[must_use]
-pub fn refused(name: &[u8]) -> Option<&'static str> {
+/// The path of a relative name with parts between `/`, such as those of packages.
+///
+/// # Errors
+/// Windows does not take the name; Unix takes all.
+pub fn path(name: &[u8]) -> Result<&Path, IoError> {
+    match refused(name) {
+        Some(cause) => Err(IoError::because("open", Errno::BAD_NAME, cause)),
+        None => os_str(name).map(Path::new),
+    }
+}
+
+/// Why this system does not take a relative name with parts between `/`.
+fn refused(name: &[u8]) -> Option<&'static str> {
     if cfg!(windows) {
         refused_by_windows(name)
     } else {
         None
     }
+}
+
+/// Bytes as the system's text: on Windows UTF-8.
+///
+/// # Errors
+/// They are not UTF-8, on Windows.
+pub fn os_str(bytes: &[u8]) -> Result<&OsStr, IoError> {
+    #[cfg(unix)]
+    {
+        use std::os::unix::ffi::OsStrExt as _;
+        Ok(OsStr::from_bytes(bytes))
+    }
+    #[cfg(windows)]
+    {
+        let cause = "the name is not UTF-8, which Windows needs";
+        let text = std::str::from_utf8(bytes);
+        text.map(OsStr::new)
+            .map_err(|_| IoError::because("open", Errno::BAD_NAME, cause))
+    }
+}
+
+/// The bytes of a relative path, with `/` between its parts as in packages on every system.
+#[must_use]
+pub fn bytes(path: &Path) -> Vec<u8> {
+    let mut name = path.as_os_str().as_encoded_bytes().to_vec();
+    if cfg!(windows) {
+        name.iter_mut()
+            .filter(|byte| **byte == b'\\')
+            .for_each(|byte| *byte = b'/');
+    }
+    name
 }
 
 /// Why Windows does not take a relative name with parts between `/`.
@@ -136,6 +181,18 @@ mod tests {
             assert_eq!(refused_by_windows(name.as_bytes()), None, "{name}");
         }
         assert_eq!(refused_by_windows("tex/größe/漢字.png".as_bytes()), None);
-        assert_eq!(refused(b"con").is_some(), cfg!(windows));
+    }
+
+    #[test]
+    fn names_are_paths_of_every_system_and_back() {
+        let found = path("tex/größe.png".as_bytes()).unwrap();
+        assert_eq!(found, Path::new("tex").join("größe.png"));
+        assert_eq!(
+            bytes(&Path::new("tex").join("größe.png")),
+            "tex/größe.png".as_bytes()
+        );
+        for name in [&b"con"[..], b"a\\..\\..\\b", b"c:/a", b"a\xff"] {
+            assert_eq!(path(name).is_err(), cfg!(windows), "{name:?}");
+        }
     }
 }

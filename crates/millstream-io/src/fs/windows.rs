@@ -192,18 +192,33 @@ impl FileSystem for OsFileSystem {
     }
 }
 
+/// What a path leads to, through links.
+pub(super) fn about(path: &Path) -> Result<super::file::About, IoError> {
+    let file = open_to_look(path)?;
+    let about = calls::about(&file).map_err(|errno| explain("open", errno))?;
+    Ok(super::file::About {
+        is_file: !about.is_folder,
+        len: about.len,
+        identity: about.identity,
+    })
+}
+
 /// The serial number and the properties of the volume that a file or folder is on.
 pub(super) fn volume_of(path: &Path) -> Result<(u64, volume::Volume), IoError> {
+    let file = open_to_look(path)?;
+    let about = calls::about(&file).map_err(|errno| explain("open", errno))?;
+    let serial = about.identity.device;
+    Ok((serial, Volumes::default().of(&file, serial)))
+}
+
+/// Opens a file or folder, to ask about it alone.
+fn open_to_look(path: &Path) -> Result<OwnedHandle, IoError> {
     let name = name::wide(path)?;
     let (access, flags) = (
         system::FILE_READ_ATTRIBUTES,
         system::FILE_FLAG_BACKUP_SEMANTICS,
     );
     calls::open_as(&name, access, calls::ALL, system::OPEN_EXISTING, flags)
-        .and_then(|file| {
-            let serial = calls::about(&file)?.identity.device;
-            Ok((serial, Volumes::default().of(&file, serial)))
-        })
         .map_err(|errno| explain("open", errno))
 }
 

@@ -1,17 +1,17 @@
 //! Devices with files, memory with canaries, and the loop of an owner.
 
 use std::collections::HashMap;
-use std::fs::File;
-use std::io::Write;
-use std::os::fd::{AsRawFd, IntoRawFd};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+#[cfg(target_os = "linux")]
+use millstream_io::device::FeatureMask;
 use millstream_io::device::sim::{Sim, SimFileOptions, SimFiles, SimOptions};
 use millstream_io::device::threads::{Threads, ThreadsOptions};
-use millstream_io::device::uring::{FeatureMask, Uring, UringOptions};
+#[cfg(target_os = "linux")]
+use millstream_io::device::uring::{Uring, UringOptions};
 use millstream_io::device::{Abandoned, Completion, Device};
+use millstream_io::fs::OsFileSystem;
 use millstream_io::{Descriptor, FileSystem, OpenMode, Operation, Segment, Segments, Verb};
 
 const POISON: u8 = 0xa5;
@@ -138,7 +138,8 @@ pub(crate) fn lend(device: &mut dyn Device, operation: Operation) -> Result<(), 
 enum Files {
     Real {
         folder: tempfile::TempDir,
-        open: HashMap<Descriptor, File>,
+        files: OsFileSystem,
+        open: HashMap<Descriptor, PathBuf>,
     },
     Sim {
         files: SimFiles,
@@ -155,8 +156,13 @@ pub(crate) struct Rig {
 
 impl Rig {
     pub(crate) fn real(name: &'static str, device: Box<dyn Device>) -> Rig {
+        Rig::with_files(name, device, OsFileSystem::new())
+    }
+
+    fn with_files(name: &'static str, device: Box<dyn Device>, files: OsFileSystem) -> Rig {
         let files = Files::Real {
             folder: tempfile::tempdir().unwrap(),
+            files,
             open: HashMap::new(),
         };
         Rig {
@@ -198,19 +204,20 @@ impl Rig {
 
     fn open(&mut self, content: &[u8], write: bool, direct: bool) -> Option<Descriptor> {
         match &mut self.files {
-            Files::Real { folder, open } => {
+            Files::Real {
+                folder,
+                files,
+                open,
+            } => {
                 let path = folder.path().join(format!("file{}", open.len()));
-                File::create(&path).unwrap().write_all(content).unwrap();
-                let flags = if direct { libc::O_DIRECT } else { 0 };
-                let mut options = File::options();
-                let file = options
-                    .read(true)
-                    .write(write)
-                    .custom_flags(flags)
-                    .open(path)
-                    .ok()?;
-                let descriptor = descriptor(file.as_raw_fd() as u64);
-                open.insert(descriptor, file);
+                std::fs::write(&path, content).unwrap();
+                let mode = OpenMode {
+                    write,
+                    direct,
+                    ..OpenMode::default()
+                };
+                let descriptor = files.open(&path, mode).ok()?.descriptor;
+                open.insert(descriptor, path);
                 Some(descriptor)
             }
             Files::Sim { files, paths } => {
@@ -230,12 +237,7 @@ impl Rig {
 
     pub(crate) fn content(&self, descriptor: Descriptor) -> Vec<u8> {
         match &self.files {
-            Files::Real { open, .. } => {
-                let file = &open[&descriptor];
-                let mut bytes = vec![0; file.metadata().unwrap().len() as usize];
-                file.read_exact_at(&mut bytes, 0).unwrap();
-                bytes
-            }
+            Files::Real { open, .. } => std::fs::read(&open[&descriptor]).unwrap(),
             Files::Sim { files, paths } => files.content(&paths[&descriptor]).unwrap(),
         }
     }
@@ -251,6 +253,8 @@ impl Rig {
         }
     }
 
+    /// For tests of many operations, which the simulator logs.
+    #[cfg(target_os = "linux")]
     pub(crate) fn forget_log(&self) {
         if let Files::Sim { files, .. } = &self.files {
             drop(files.take_log());
@@ -307,14 +311,23 @@ impl Rig {
     pub(crate) fn drop_device(&mut self) {
         drop(self.take_device());
         if let Files::Real { open, .. } = &mut self.files {
-            for (_, file) in open.drain() {
-                let _ = file.into_raw_fd();
+            open.clear();
+        }
+    }
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        if let Files::Real { files, open, .. } = &mut self.files {
+            for (descriptor, _) in open.drain() {
+                files.close(descriptor).unwrap();
             }
         }
     }
 }
 
 /// Rings with the flags of this kernel and of older ones; none where io_uring is refused.
+#[cfg(target_os = "linux")]
 pub(crate) fn rings() -> Vec<(&'static str, bool, FeatureMask)> {
     let new = FeatureMask::default();
     let masked = |change: fn(&mut FeatureMask)| {
@@ -352,6 +365,7 @@ pub(crate) fn rings() -> Vec<(&'static str, bool, FeatureMask)> {
     ]
 }
 
+#[cfg(target_os = "linux")]
 pub(crate) fn ring(depth: u32, single_issuer: bool, mask: FeatureMask) -> Option<Uring> {
     let options = UringOptions {
         depth,
@@ -382,12 +396,35 @@ pub(crate) fn descriptor(number: u64) -> Descriptor {
     unsafe { Descriptor::from_raw(number) }
 }
 
+/// The devices that this system has beside threads and the simulator.
+#[cfg(target_os = "linux")]
+fn native(depth: usize) -> Vec<Rig> {
+    let rings = rings()
+        .into_iter()
+        .filter_map(|(name, single_issuer, mask)| {
+            let ring = ring(depth as u32, single_issuer, mask)?;
+            Some(Rig::real(name, Box::new(ring)))
+        });
+    rings.collect()
+}
+
+#[cfg(windows)]
+fn native(depth: usize) -> Vec<Rig> {
+    use millstream_io::device::iocp::{Iocp, IocpOptions, Port};
+    let port = Port::new().unwrap();
+    let files = OsFileSystem::with_port(std::sync::Arc::clone(&port));
+    let options = IocpOptions {
+        depth,
+        ..IocpOptions::default()
+    };
+    let device = Box::new(Iocp::new(port, &options).unwrap());
+    vec![Rig::with_files("iocp", device, files)]
+}
+
 /// Runs a test over every device of this depth.
 pub(crate) fn each(depth: usize, test: impl Fn(&mut Rig)) {
-    for (name, single_issuer, mask) in rings() {
-        if let Some(ring) = ring(depth as u32, single_issuer, mask) {
-            test(&mut Rig::real(name, Box::new(ring)));
-        }
+    for mut rig in native(depth) {
+        test(&mut rig);
     }
     test(&mut Rig::real("threads", Box::new(threads(8, depth))));
     test(&mut Rig::real("one thread", Box::new(threads(1, depth))));

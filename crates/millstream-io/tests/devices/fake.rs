@@ -197,7 +197,7 @@ fn the_file_system_keeps_its_contract() {
     let missing = files
         .open(Path::new("none"), OpenMode::default())
         .unwrap_err();
-    assert_eq!(missing.errno, Errno(libc::ENOENT));
+    assert_eq!(missing.errno, Errno::NOT_FOUND);
     let direct = OpenMode {
         direct: true,
         ..OpenMode::default()
@@ -240,7 +240,7 @@ fn the_file_system_keeps_its_contract() {
         files.close(descriptor).unwrap();
         assert_eq!(
             files.close(descriptor).unwrap_err().errno,
-            Errno(libc::EBADF)
+            Errno::BAD_DESCRIPTOR
         );
     }
     assert_eq!(files.open_count(), 0);
@@ -257,7 +257,7 @@ fn operations_on_a_closed_file_are_counted() {
     sim.wait(None, &mut || false).unwrap();
     let mut completions = Vec::new();
     sim.reap(&mut completions);
-    assert_eq!(completions[0].moved(), Err(Errno(libc::EBADF)));
+    assert_eq!(completions[0].moved(), Err(Errno::BAD_DESCRIPTOR));
     assert_eq!(files.counts().stale_operations, 1);
 }
 
@@ -297,7 +297,7 @@ fn a_device_that_breaks_reports_it_and_accounts_for_every_operation() {
     let deadline = Instant::now() + Duration::from_secs(10);
     let abandoned = Box::new(sim).shutdown(deadline, &mut last).operations;
     let canceled: Vec<_> = last.iter().map(|one| (one.id, one.moved())).collect();
-    let wanted = Err(Errno(libc::ECANCELED));
+    let wanted = Err(Errno::CANCELED);
     assert_eq!(canceled, [(6, wanted), (7, wanted)]);
     let mut all: Vec<u64> = completions.iter().map(|one| one.id).collect();
     all.extend(&abandoned);
@@ -334,6 +334,6 @@ fn a_device_may_be_broken_from_the_start() {
     let mut completions = Vec::new();
     let abandoned = Box::new(sim).shutdown(Instant::now(), &mut completions);
     assert!(abandoned.operations.is_empty());
-    assert_eq!(completions[0].moved(), Err(Errno(libc::ECANCELED)));
+    assert_eq!(completions[0].moved(), Err(Errno::CANCELED));
     assert_eq!(files.counts().reads, 0);
 }

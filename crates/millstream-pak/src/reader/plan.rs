@@ -1,13 +1,13 @@
 //! From an entry and a range to a request: which blocks, and whether they need decoding.
 
 use std::fs::File;
-use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
 use zerocopy::IntoBytes as _;
 
 use millstream::{BlockSource, BlockTable, CodecId, Decode, Read};
+use millstream_io::fs::file::read_exact_at;
 
 use super::tables::Tables;
 use super::{Package, Storing};
@@ -288,7 +288,7 @@ impl BaseFile {
         // The name may lead to another file by now. The header's root covers the tables.
         let header = &base.tables().header;
         let mut found = [0; HEADER_BYTES];
-        let read = file.read_exact_at(&mut found, 0);
+        let read = read_exact_at(&file, &mut found, 0);
         if read.is_err() || found[..] != header.as_bytes()[..] {
             let cause = "the base was replaced after it was opened";
             return Err(Error::new(ErrorKind::Base, cause).of(path));
@@ -302,7 +302,7 @@ impl BaseFile {
 
 impl BlockSource for BaseFile {
     fn read_at(&self, offset: u64, into: &mut [u8]) -> std::result::Result<(), millstream::Error> {
-        self.file.read_exact_at(into, offset).map_err(|error| {
+        read_exact_at(&self.file, into, offset).map_err(|error| {
             let (kind, cause) = match error.kind() {
                 std::io::ErrorKind::UnexpectedEof => (
                     millstream::ErrorKind::PastEnd,

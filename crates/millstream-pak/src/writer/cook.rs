@@ -6,10 +6,10 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
-use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
 
 use millstream_io::fs::create_unnamed;
+use millstream_io::fs::file::write_all_at;
 
 use super::PackOptions;
 use super::item::{Content, Item};
@@ -95,7 +95,7 @@ struct Spool {
 impl Spool {
     fn keep(&mut self, bytes: &[u8]) -> Result<Content> {
         let at = self.len;
-        self.file.write_all_at(bytes, at).map_err(spooling)?;
+        write_all_at(&self.file, bytes, at).map_err(spooling)?;
         self.len += bytes.len() as u64;
         Ok(Content::Range(Arc::clone(&self.file), at))
     }

@@ -9,12 +9,11 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use millstream_io::fs::file::{is_direct, set_direct, write_all_at};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::error::{Error, Result};
@@ -47,8 +46,6 @@ impl Memory {
 pub(super) struct DirectWriter {
     /// Of the same open file as the caller's.
     file: Arc<File>,
-    /// What flags it had.
-    own_flags: OFlags,
     /// The write in progress, with its offset.
     writing: Option<(u64, JoinHandle<Written>)>,
 }
@@ -59,16 +56,14 @@ type Written = (Memory, io::Result<()>);
 impl DirectWriter {
     /// `None` where there are no direct writes.
     pub(super) fn new(file: &File) -> Option<DirectWriter> {
-        let own_flags = fcntl_getfl(file).ok()?;
         // A file that is direct already is its owner's affair: not all that follows is aligned.
-        if own_flags.contains(OFlags::DIRECT) {
+        if is_direct(file).ok()? {
             return None;
         }
         let ours = Arc::new(file.try_clone().ok()?);
-        fcntl_setfl(file, own_flags | OFlags::DIRECT).ok()?;
+        set_direct(file, true).ok()?;
         Some(DirectWriter {
             file: ours,
-            own_flags,
             writing: None,
         })
     }
@@ -85,9 +80,9 @@ impl DirectWriter {
         offset: u64,
     ) -> Result<Option<Memory>> {
         let before = self.wait()?;
-        let (file, own_flags) = (Arc::clone(&self.file), self.own_flags);
+        let file = Arc::clone(&self.file);
         let write = move || {
-            let written = write(&file, own_flags, &memory.bytes()[..bytes], offset);
+            let written = write(&file, &memory.bytes()[..bytes], offset);
             (memory, written)
         };
         let builder = std::thread::Builder::new().name(String::from("pack write"));
@@ -119,15 +114,15 @@ impl Drop for DirectWriter {
     fn drop(&mut self) {
         let _ = self.wait();
         // After the last write; what stays direct is only slower.
-        let _ = fcntl_setfl(&self.file, self.own_flags);
+        let _ = set_direct(&self.file, false);
     }
 }
 
-fn write(file: &File, own_flags: OFlags, bytes: &[u8], offset: u64) -> io::Result<()> {
-    match file.write_all_at(bytes, offset) {
+fn write(file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
+    match write_all_at(file, bytes, offset) {
         Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
-            fcntl_setfl(file, own_flags)?;
-            file.write_all_at(bytes, offset)
+            set_direct(file, false)?;
+            write_all_at(file, bytes, offset)
         }
         written => written,
     }

@@ -1,17 +1,18 @@
 //! Inputs of a package, and the file that becomes one.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Read as _};
-use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::UNIX_EPOCH;
 
 use millstream_io::IoError;
 use millstream_io::fs::AtomicFile;
+use millstream_io::fs::file::{open_plain, read_exact_at};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::metadata::Metadata;
+use crate::names;
 
 /// An input of a package.
 #[derive(Debug, Clone)]
@@ -89,7 +90,7 @@ impl Item {
 
     pub(super) fn path(&self) -> PathBuf {
         match &self.content {
-            Content::Below(root) => root.join(std::ffi::OsStr::from_bytes(&self.name)),
+            Content::Below(root) => root.join(names::path(&self.name).expect("names of files are")),
             Content::File(path) => path.to_path_buf(),
             Content::Range(..) | Content::Memory(..) => PathBuf::new(),
         }
@@ -114,7 +115,7 @@ impl Item {
             }
             Content::Range(file, at) => {
                 into.resize(start + len, 0);
-                let read = file.read_exact_at(&mut into[start..], at + offset);
+                let read = read_exact_at(file, &mut into[start..], at + offset);
                 read.map_err(|error| Error::io(Path::new(""), "read the spool", error))
             }
             Content::Below(_) | Content::File(_) => {
@@ -127,7 +128,7 @@ impl Item {
                     return Err(self.changed(&path));
                 }
                 into.resize(start + len, 0);
-                match file.read_exact_at(&mut into[start..], offset) {
+                match read_exact_at(&file, &mut into[start..], offset) {
                     Ok(()) => Ok(()),
                     Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
                         Err(self.ended_early(&path, &file))
@@ -183,12 +184,20 @@ impl Item {
     }
 }
 
-/// Seconds since 1970, and nanoseconds.
+/// Seconds since 1970, and nanoseconds; both negative before.
 pub(super) type Time = (i64, i64);
 
 /// When a file was last modified.
 pub(super) fn modified(about: &fs::Metadata) -> Time {
-    (about.mtime(), about.mtime_nsec())
+    let Ok(modified) = about.modified() else {
+        return (0, 0);
+    };
+    let (sign, since) = match modified.duration_since(UNIX_EPOCH) {
+        Ok(after) => (1, after),
+        Err(before) => (-1, before.duration()),
+    };
+    let seconds = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
+    (sign * seconds, sign * i64::from(since.subsec_nanos()))
 }
 
 /// Refuses all but regular files.
@@ -203,13 +212,6 @@ pub(super) fn check_kind(path: &Path, about: &fs::Metadata) -> Result<()> {
         "not a regular file: only files are packed"
     };
     Err(Error::new(ErrorKind::NotAFile, cause).of(path))
-}
-
-/// Opens a file that must not be a link, and never waits on a FIFO.
-fn open_plain(path: &Path) -> io::Result<File> {
-    let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
-    let flags = i32::try_from(flags.bits()).expect("flags of open fit");
-    OpenOptions::new().read(true).custom_flags(flags).open(path)
 }
 
 /// Has `write` fill a file that replaces `path` once it is complete and synced.

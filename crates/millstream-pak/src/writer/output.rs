@@ -15,9 +15,8 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt as _;
 
-use rustix::io::{Errno, pwritev};
+use millstream_io::fs::file::{write_all_at, write_both_at};
 
 use super::direct::{DirectWriter, Memory, PAGE_BYTES, failed};
 use crate::error::Result;
@@ -97,11 +96,10 @@ impl<'a> Output<'a> {
         let mut parts = [&self.memory.bytes()[..self.gathered], bytes];
         let end = self.end() + bytes.len() as u64;
         while self.written < end {
-            let slices = parts.map(io::IoSlice::new);
-            let wrote = match pwritev(self.file, &slices, self.written) {
-                Err(Errno::INTR) => continue,
+            let wrote = match write_both_at(self.file, parts[0], parts[1], self.written) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Ok(0) => Err(io::ErrorKind::WriteZero.into()),
-                wrote => wrote.map_err(io::Error::from),
+                wrote => wrote,
             };
             let wrote = wrote.map_err(|error| failed(error, self.written))?;
             self.written += wrote as u64;
@@ -128,7 +126,7 @@ impl<'a> Output<'a> {
         match &mut self.direct {
             None => {
                 let bytes = &self.memory.bytes()[..self.gathered];
-                let written = self.file.write_all_at(bytes, self.written);
+                let written = write_all_at(self.file, bytes, self.written);
                 written.map_err(|error| failed(error, self.written))?;
             }
             Some(direct) => {
@@ -151,7 +149,7 @@ impl<'a> Output<'a> {
         self.flush()?;
         self.direct.take().map_or(Ok(()), DirectWriter::finish)?;
         for &(bytes, offset) in pieces {
-            let written = self.file.write_all_at(bytes, offset);
+            let written = write_all_at(self.file, bytes, offset);
             written.map_err(|error| failed(error, offset))?;
         }
         Ok(self.written)
@@ -160,12 +158,10 @@ impl<'a> Output<'a> {
 
 #[cfg(test)]
 mod tests {
-    use rustix::fs::{OFlags, fcntl_getfl};
-
     use super::*;
 
     fn is_direct(file: &File) -> bool {
-        fcntl_getfl(file).unwrap().contains(OFlags::DIRECT)
+        millstream_io::fs::file::is_direct(file).unwrap()
     }
 
     /// Pieces of all lengths and paddings, and what the file must then hold.

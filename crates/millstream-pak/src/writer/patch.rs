@@ -7,9 +7,9 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
-use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
+use millstream_io::fs::file::read_exact_at;
 use zerocopy::little_endian::U64;
 
 use super::build::{Builder, Entry, Features};
@@ -292,7 +292,7 @@ fn open(package: &Package) -> Result<File> {
 fn read_block(package: &Package, file: &File, block: &BlockRecord) -> Result<Vec<u8>> {
     let mut stored = vec![0; block.stored_bytes.get() as usize];
     let offset = block.offset.get();
-    let read = file.read_exact_at(&mut stored, offset);
+    let read = read_exact_at(file, &mut stored, offset);
     read.map_err(|error| Error::io(package.path(), "read", error).at(offset))?;
     if xxhash_rust::xxh3::xxh3_64(&stored) != block.checksum.get() {
         let cause = "the checksum of a stored block does not match: its bytes are damaged";

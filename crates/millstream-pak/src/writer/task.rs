@@ -13,9 +13,7 @@
 //! of. Neither is trusted: what does not fit the plan, or the bytes that are there, is an error.
 
 use std::borrow::Cow;
-use std::ffi::OsStr;
 use std::ops::Range;
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -450,8 +448,12 @@ fn item_of(part: &TaskPart<'_>, tail: &mut &[u8]) -> Result<Item> {
     }
     let (content, modified) = match &part.file {
         Some(file) => {
-            let path = Path::new(OsStr::from_bytes(&file.path));
-            (Content::File(Arc::from(path)), Some(file.modified))
+            let path = millstream_io::fs::names::os_str(&file.path)
+                .map_err(|_| corrupt("a path of the task is not UTF-8"))?;
+            (
+                Content::File(Arc::from(Path::new(path))),
+                Some(file.modified),
+            )
         }
         None => {
             let bytes = split(tail, part.bytes)?;

@@ -5,14 +5,12 @@
 //! ends, and no name leads out of the tree. A file behind a link is an item of its own, whose bytes
 //! the package stores once.
 
-use std::ffi::OsStr;
 use std::fs::{self, DirEntry};
 use std::io;
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::io::Errno;
+use millstream_io::Errno;
 
 use super::item::{Content, Item, check_kind, modified};
 use crate::error::{Error, ErrorKind, Result};
@@ -51,7 +49,13 @@ pub fn walk_with(root: &Path, links: Links) -> (Vec<Item>, Vec<Error>) {
         errors: Vec::new(),
     };
     while let Some(folder) = walk.folders.pop() {
-        let path = walk.path_of(&folder);
+        let path = match walk.path_of(&folder) {
+            Ok(path) => path,
+            Err(error) => {
+                walk.errors.push(error.of(&walk.root));
+                continue;
+            }
+        };
         let listed = fs::read_dir(&path).and_then(|list| list.collect::<io::Result<Vec<_>>>());
         match listed {
             Ok(listed) => {
@@ -98,10 +102,10 @@ struct Below {
 }
 
 impl Walk {
-    fn path_of(&self, folder: &Below) -> PathBuf {
+    fn path_of(&self, folder: &Below) -> Result<PathBuf> {
         match &folder.real {
-            Some(real) => real.clone(),
-            None => self.root.join(OsStr::from_bytes(&folder.name)),
+            Some(real) => Ok(real.clone()),
+            None => Ok(self.root.join(names::path(&folder.name)?)),
         }
     }
 
@@ -110,7 +114,7 @@ impl Walk {
         if !name.is_empty() {
             name.push(b'/');
         }
-        name.extend_from_slice(entry.file_name().as_bytes());
+        name.extend_from_slice(entry.file_name().as_encoded_bytes());
         let path = entry.path();
         let find = |error| Error::io(&path, "find", error);
         let mut about = fs::symlink_metadata(&path).map_err(find)?;
@@ -136,6 +140,7 @@ impl Walk {
         }
         check_kind(&path, &about)?;
         names::check(&below.name)?;
+        names::path(&below.name)?;
         self.items.push(Item {
             name: below.name,
             len: about.len(),
@@ -161,7 +166,7 @@ impl Walk {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 return wrong("a dangling symbolic link");
             }
-            Err(error) if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => {
+            Err(error) if error.raw_os_error() == Some(Errno::LINK_CIRCLE.0) => {
                 return wrong("a symbolic link that leads to itself");
             }
             Err(error) => return Err(Error::io(link, "follow the link", error)),
@@ -178,7 +183,7 @@ impl Walk {
 
     /// Enters a folder through a link, unless the walk is inside of it already.
     fn enter(&mut self, folder: &Below, target: &Path, below: &mut Below) -> Result<()> {
-        let here = self.path_of(folder);
+        let here = self.path_of(folder)?;
         let here = fs::canonicalize(&here).map_err(|error| Error::io(&here, "find", error))?;
         below.inside.push(here);
         let wrong = |cause| Err(Error::new(ErrorKind::NotAFile, cause));

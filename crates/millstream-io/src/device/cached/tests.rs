@@ -174,7 +174,7 @@ fn results_say_how_much_was_in_the_cache() {
         .iter()
         .map(|done| done.result)
         .collect();
-    assert_eq!(results, [100, 30, 0, -i64::from(libc::EINVAL)]);
+    assert_eq!(results, [100, 30, 0, -i64::from(Errno::INVALID.0)]);
     assert_eq!((second[39], second[40]), (99, 0));
 
     let mut unknown = device(Fake::new(None), 0, 8);
@@ -306,9 +306,6 @@ fn shutdown_gives_back_what_no_thread_began_and_reports_what_hangs() {
     assert_eq!(abandoned.operations, [0]);
     let ids: Vec<u64> = done.iter().map(|completion| completion.id).collect();
     assert_eq!(ids, [1, 2, 3, 4, 5, 6, 7]);
-    assert!(
-        done.iter()
-            .all(|one| one.moved() == Err(Errno(libc::ECANCELED)))
-    );
+    assert!(done.iter().all(|one| one.moved() == Err(Errno::CANCELED)));
     fs.set_shut(false);
 }

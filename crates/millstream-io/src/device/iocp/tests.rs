@@ -1,1 +1,167 @@
+//! Outcomes that files of this machine do not have, put in the system's place: calls that end at
+//! once, a volume that is gone, a server that hangs.
 
+use std::cell::RefCell;
+use std::ptr::null_mut;
+
+use windows_sys::Win32::Foundation::{ERROR_DEVICE_NOT_CONNECTED, ERROR_HANDLE_EOF, HANDLE};
+use windows_sys::Win32::System::IO::OVERLAPPED;
+
+use super::*;
+use crate::device::{Descriptor, Segment, Segments, Verb};
+
+/// What the calls of this test do and did; a device calls on its owner's thread.
+#[derive(Default)]
+struct Script {
+    outcomes: Vec<Started>,
+    started: Vec<*mut OVERLAPPED>,
+    canceled: Vec<*mut OVERLAPPED>,
+}
+
+thread_local! {
+    static SCRIPT: RefCell<Script> = RefCell::default();
+}
+
+unsafe fn start(transfer: &Transfer) -> Started {
+    SCRIPT.with_borrow_mut(|script| {
+        script.started.push(transfer.overlapped);
+        script.outcomes.remove(0)
+    })
+}
+
+unsafe fn cancel(_: HANDLE, overlapped: *mut OVERLAPPED) {
+    SCRIPT.with_borrow_mut(|script| script.canceled.push(overlapped));
+}
+
+/// A device whose calls go as the script says.
+fn device(outcomes: &[Started]) -> (Box<Iocp>, Arc<Port>) {
+    SCRIPT.replace(Script {
+        outcomes: outcomes.to_vec(),
+        ..Script::default()
+    });
+    let port = Port::new().unwrap();
+    let functions = Functions { start, cancel };
+    let options = IocpOptions::default();
+    let device = Iocp::with(Arc::clone(&port), &options, functions).unwrap();
+    (Box::new(device), port)
+}
+
+fn started() -> Vec<*mut OVERLAPPED> {
+    SCRIPT.with_borrow(|script| script.started.clone())
+}
+
+fn file(attached: Attached) -> Descriptor {
+    Descriptor::of(std::ptr::without_provenance_mut(0x1000), 1, Some(attached))
+}
+
+/// Pushes and submits a read of as many segments of 100 bytes; nothing touches the memory.
+fn read(device: &mut Iocp, id: u64, attached: Attached, segments: &[Segment]) {
+    let operation = Operation {
+        id,
+        verb: Verb::Read,
+        file: file(attached),
+        offset: 0,
+        segments: Segments::list(segments),
+        offload: false,
+        mount: 0,
+    };
+    // SAFETY: the calls of the script touch no memory, and the list outlives the test.
+    assert_eq!(unsafe { device.push(&[operation]) }, 1);
+    device.submit().unwrap();
+}
+
+fn segments(count: usize) -> Vec<Segment> {
+    vec![Segment::new(null_mut(), 100); count]
+}
+
+fn reaped(device: &mut Iocp) -> Vec<Completion> {
+    let mut completions = Vec::new();
+    device.reap(&mut completions);
+    completions
+}
+
+#[test]
+fn a_read_that_ends_at_once_waits_for_the_reap() {
+    let (mut device, _) = device(&[Started::Moved(100), Started::Moved(60)]);
+    let list = segments(2);
+    read(&mut device, 7, Attached::Skips, &list);
+    device.wait(None, &mut || false).unwrap();
+    assert_eq!(reaped(&mut device), [Completion { id: 7, result: 160 }]);
+    assert_eq!((device.in_flight(), reaped(&mut device).len()), (0, 0));
+}
+
+#[test]
+fn where_a_packet_follows_the_packet_counts() {
+    let (mut device, port) = device(&[Started::Moved(100)]);
+    let list = segments(1);
+    read(&mut device, 7, Attached::Posts, &list);
+    assert_eq!(reaped(&mut device), []);
+    port.deliver(started()[0], 100);
+    device.wait(None, &mut || false).unwrap();
+    assert_eq!(reaped(&mut device), [Completion { id: 7, result: 100 }]);
+}
+
+#[test]
+fn segments_end_in_any_order_and_count_up_to_the_gap() {
+    let (mut device, port) = device(&[Started::Pending; 3]);
+    let list = segments(3);
+    read(&mut device, 7, Attached::Skips, &list);
+    for (index, moved) in [(2, 100), (0, 100), (1, 30)] {
+        assert_eq!(reaped(&mut device), []);
+        port.deliver(started()[index], moved);
+    }
+    assert_eq!(reaped(&mut device), [Completion { id: 7, result: 130 }]);
+}
+
+#[test]
+fn a_removed_volume_is_an_error_of_its_operation_and_nothing_follows() {
+    let gone = Errno(ERROR_DEVICE_NOT_CONNECTED as i32);
+    let end = Errno(ERROR_HANDLE_EOF as i32);
+    let outcomes = [
+        Started::Failed(gone),
+        Started::Failed(end),
+        Started::Moved(100),
+        Started::Failed(gone),
+    ];
+    let (mut device, _) = device(&outcomes);
+    let list = segments(2);
+    for id in 0..3 {
+        read(&mut device, id, Attached::Skips, &list);
+    }
+    let results: Vec<_> = reaped(&mut device).iter().map(Completion::moved).collect();
+    assert_eq!(results, [Err(gone), Ok(0), Ok(100)]);
+    assert_eq!(started().len(), 4, "nothing is started behind a gap");
+}
+
+#[test]
+fn what_hangs_is_canceled_and_then_abandoned_in_bounded_time() {
+    let (mut device, _) = device(&[Started::Pending; 2]);
+    let list = segments(2);
+    read(&mut device, 7, Attached::Skips, &list);
+    let begun = Instant::now();
+    let mut completions = Vec::new();
+    let deadline = begun + Duration::from_millis(200);
+    let abandoned = device.shutdown(deadline, &mut completions);
+    assert_eq!((abandoned.operations, completions), (vec![7], vec![]));
+    assert!(begun.elapsed() < Duration::from_secs(10));
+    SCRIPT.with_borrow(|script| assert_eq!(script.canceled, script.started));
+}
+
+#[test]
+fn what_a_cancel_ends_is_no_longer_abandoned() {
+    let (mut device, port) = device(&[Started::Pending]);
+    let list = segments(1);
+    read(&mut device, 7, Attached::Skips, &list);
+    let overlapped = started()[0].expose_provenance();
+    let bell = device.doorbell();
+    let thread = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(50));
+        port.deliver(std::ptr::with_exposed_provenance_mut(overlapped), 40);
+        bell.ring();
+    });
+    let mut completions = Vec::new();
+    let abandoned = device.shutdown(Instant::now() + Duration::from_secs(20), &mut completions);
+    thread.join().unwrap();
+    assert!(abandoned.operations.is_empty());
+    assert_eq!(completions, [Completion { id: 7, result: 40 }]);
+}

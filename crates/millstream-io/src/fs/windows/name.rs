@@ -6,7 +6,6 @@ use std::io;
 use std::os::windows::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Component, Path, PathBuf, Prefix};
 
-use windows_sys::Win32::Foundation::ERROR_INVALID_NAME;
 use windows_sys::Win32::Storage::FileSystem::{FILE_NAME_NORMALIZED, VOLUME_NAME_DOS};
 
 use super::calls;
@@ -22,7 +21,7 @@ pub(super) fn wide(path: &Path) -> Result<Vec<u16>, IoError> {
 
 /// The absolute name that the system takes as it stands. Reads the current folder, no file.
 pub(super) fn verbatim(path: &Path) -> Result<PathBuf, IoError> {
-    let invalid = |cause| refuse("open", Errno(ERROR_INVALID_NAME as i32), cause);
+    let invalid = |cause| refuse("open", Errno::BAD_NAME, cause);
     if path.as_os_str().encode_wide().any(|unit| unit == 0) {
         return Err(invalid("the name holds a zero character"));
     }

@@ -25,11 +25,10 @@ pub(super) fn map(len: usize, align: usize) -> Result<NonNull<u8>, IoError> {
     // aligning moves the start by at most `slack`.
     let committed = unsafe { VirtualAlloc(start, len, MEM_COMMIT, PAGE_READWRITE) };
     NonNull::new(committed.cast::<u8>()).ok_or_else(|| {
-        let errno = Errno::last();
         // SAFETY: the reservation made above.
         unsafe { VirtualFree(reserved, 0, MEM_RELEASE) };
         let cause = "not enough memory; the paging file may be too small";
-        IoError::because("VirtualAlloc", errno, cause)
+        IoError::because("VirtualAlloc", Errno::NO_MEMORY, cause)
     })
 }
 
@@ -38,7 +37,7 @@ fn reserve(len: usize) -> Result<*mut c_void, IoError> {
     let reserved = unsafe { VirtualAlloc(std::ptr::null(), len, MEM_RESERVE, PAGE_NOACCESS) };
     if reserved.is_null() {
         let cause = "not enough address space";
-        return Err(IoError::because("VirtualAlloc", Errno::last(), cause));
+        return Err(IoError::because("VirtualAlloc", Errno::NO_MEMORY, cause));
     }
     Ok(reserved)
 }

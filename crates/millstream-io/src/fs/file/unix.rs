@@ -1,0 +1,118 @@
+//! Calls on the files of Unix.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::Path;
+
+use rustix::fs::OFlags;
+
+use super::About;
+use crate::error::{Errno, IoError};
+use crate::fs::Identity;
+
+/// Reads at an offset; 0 at the end of the file. Blocks.
+///
+/// # Errors
+/// What the system says.
+pub fn read_at(file: &File, into: &mut [u8], offset: u64) -> io::Result<usize> {
+    file.read_at(into, offset)
+}
+
+/// Writes at an offset; the number of bytes that were written. Blocks.
+///
+/// # Errors
+/// What the system says.
+pub fn write_at(file: &File, bytes: &[u8], offset: u64) -> io::Result<usize> {
+    file.write_at(bytes, offset)
+}
+
+/// Writes two pieces behind each other, in one call where the system has one; the number of bytes
+/// that were written. Blocks.
+///
+/// # Errors
+/// What the system says.
+pub fn write_both_at(file: &File, first: &[u8], second: &[u8], offset: u64) -> io::Result<usize> {
+    #[cfg(not(target_vendor = "apple"))]
+    {
+        let slices = [first, second].map(io::IoSlice::new);
+        Ok(rustix::io::pwritev(file, &slices, offset)?)
+    }
+    #[cfg(target_vendor = "apple")]
+    {
+        let one = if first.is_empty() { second } else { first };
+        file.write_at(one, offset)
+    }
+}
+
+/// What a path leads to, through links. Blocks.
+///
+/// # Errors
+/// What the system says.
+pub fn about(path: &Path) -> Result<About, IoError> {
+    let about = std::fs::metadata(path).map_err(|error| {
+        IoError::new("stat", error.raw_os_error().map_or(Errno::INVALID, Errno))
+    })?;
+    let modified_ns = i128::from(about.mtime()) * 1_000_000_000 + i128::from(about.mtime_nsec());
+    Ok(About {
+        is_file: about.is_file(),
+        len: about.len(),
+        identity: Identity {
+            device: about.dev(),
+            inode: about.ino(),
+            modified_ns,
+        },
+    })
+}
+
+/// Opens a file to read that must not be a link, and never waits on a FIFO.
+///
+/// # Errors
+/// It is a link, or what the system says.
+pub fn open_plain(path: &Path) -> io::Result<File> {
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let flags = i32::try_from(flags.bits()).expect("flags of open fit");
+    OpenOptions::new().read(true).custom_flags(flags).open(path)
+}
+
+/// Tells the system that a file will be read from its begin to its end. A hint.
+pub fn expect_sequential(file: &File) {
+    #[cfg(target_os = "linux")]
+    let _ = rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::Sequential);
+    #[cfg(not(target_os = "linux"))]
+    let _ = file;
+}
+
+/// Whether reads and writes of an open file go past the page cache.
+///
+/// # Errors
+/// What the system says.
+pub fn is_direct(file: &File) -> io::Result<bool> {
+    #[cfg(target_os = "linux")]
+    {
+        Ok(rustix::fs::fcntl_getfl(file)?.contains(OFlags::DIRECT))
+    }
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = file;
+        Ok(false)
+    }
+}
+
+/// Has reads and writes of an open file go past the page cache, or through it again.
+///
+/// # Errors
+/// The system or the file system has no such switch.
+pub fn set_direct(file: &File, direct: bool) -> io::Result<()> {
+    #[cfg(target_os = "linux")]
+    {
+        let mut flags = rustix::fs::fcntl_getfl(file)?;
+        flags.set(OFlags::DIRECT, direct);
+        Ok(rustix::fs::fcntl_setfl(file, flags)?)
+    }
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = (file, direct);
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}

@@ -1,0 +1,82 @@
+//! Calls on the files of Windows.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::windows::fs::{FileExt as _, OpenOptionsExt as _};
+use std::path::Path;
+
+use windows_sys::Win32::Storage::FileSystem::FILE_FLAG_OPEN_REPARSE_POINT;
+
+use super::About;
+use crate::error::IoError;
+use crate::fs::os;
+
+/// Reads at an offset; 0 at the end of the file. Blocks. Moves the file's own position.
+///
+/// # Errors
+/// What the system says.
+pub fn read_at(file: &File, into: &mut [u8], offset: u64) -> io::Result<usize> {
+    file.seek_read(into, offset)
+}
+
+/// Writes at an offset; the number of bytes that were written. Blocks. Moves the file's own
+/// position.
+///
+/// # Errors
+/// What the system says.
+pub fn write_at(file: &File, bytes: &[u8], offset: u64) -> io::Result<usize> {
+    file.seek_write(bytes, offset)
+}
+
+/// Writes two pieces behind each other, in one call where the system has one; the number of bytes
+/// that were written. Blocks.
+///
+/// # Errors
+/// What the system says.
+pub fn write_both_at(file: &File, first: &[u8], second: &[u8], offset: u64) -> io::Result<usize> {
+    write_at(file, if first.is_empty() { second } else { first }, offset)
+}
+
+/// What a path leads to, through links. Blocks.
+///
+/// # Errors
+/// What the system says.
+pub fn about(path: &Path) -> Result<About, IoError> {
+    os::about(path)
+}
+
+/// Opens a file to read that must not be a link.
+///
+/// # Errors
+/// It is a link, or what the system says.
+pub fn open_plain(path: &Path) -> io::Result<File> {
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(FILE_FLAG_OPEN_REPARSE_POINT)
+        .open(path)?;
+    match file.metadata()?.is_symlink() {
+        true => Err(io::Error::other("it is a symbolic link")),
+        false => Ok(file),
+    }
+}
+
+/// Tells the system that a file will be read from its begin to its end: Windows is told when a file
+/// is opened, or not at all.
+pub fn expect_sequential(_: &File) {}
+
+/// Whether reads and writes of an open file go past the page cache: not of one that the standard
+/// library opened.
+///
+/// # Errors
+/// Never.
+pub fn is_direct(_: &File) -> io::Result<bool> {
+    Ok(false)
+}
+
+/// Has reads and writes of an open file go past the page cache, or through it again.
+///
+/// # Errors
+/// Always: Windows decides when a file is opened.
+pub fn set_direct(_: &File, _: bool) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}

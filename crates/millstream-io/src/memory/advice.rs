@@ -1,0 +1,51 @@
+//! Advice about memory of the application: how the system backs it. Nothing that a program can see
+//! but speed depends on it, and what the system refuses is left as it is.
+#![cfg_attr(
+    target_os = "linux",
+    expect(unsafe_code, reason = "madvise takes an address")
+)]
+
+/// Asks for huge pages behind `bytes` of memory. The begin is rounded down to a page, so that an
+/// allocator's words before the memory do not keep its first huge page from being whole; the end is
+/// rounded down, since behind it may be a page of another's.
+pub fn ask_for_huge_pages(pointer: *mut u8, bytes: usize) {
+    #[cfg(target_os = "linux")]
+    {
+        let over = (pointer.addr() + bytes) % rustix::param::page_size();
+        if let Some(bytes) = bytes.checked_sub(over) {
+            advise(pointer, bytes, rustix::mm::Advice::LinuxHugepage);
+        }
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = (pointer, bytes);
+}
+
+/// Has the system back memory that was never touched at once, instead of page by page as it is
+/// touched. May block.
+pub fn populate(pointer: *mut u8, bytes: usize) {
+    #[cfg(target_os = "linux")]
+    advise(pointer, bytes, rustix::mm::Advice::LinuxPopulateWrite);
+    #[cfg(not(target_os = "linux"))]
+    let _ = (pointer, bytes);
+}
+
+#[cfg(target_os = "linux")]
+fn advise(pointer: *mut u8, bytes: usize, advice: rustix::mm::Advice) {
+    let into_page = pointer.addr() % rustix::param::page_size();
+    let start = pointer.wrapping_sub(into_page).cast();
+    // SAFETY: neither advice changes what is in the memory, and the kernel checks the range.
+    let _ = unsafe { rustix::mm::madvise(start, bytes + into_page, advice) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_keeps_what_is_in_it() {
+        let mut memory = vec![7u8; 6 << 20];
+        populate(memory[5..].as_mut_ptr(), memory.len() - 5);
+        ask_for_huge_pages(memory.as_mut_ptr(), memory.len());
+        assert!(memory.iter().all(|&byte| byte == 7));
+    }
+}
