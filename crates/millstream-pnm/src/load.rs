@@ -10,10 +10,9 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
-use rustix::fs::{Advice, fadvise};
+use millstream_io::fs::file;
 
 use crate::decode::{Building, Options};
 use crate::error::{Error, ErrorKind, Fault};
@@ -106,8 +105,7 @@ impl Loader {
         let first = if len <= WINDOW_BYTES as u64 {
             WINDOW_BYTES
         } else {
-            // A hint; nothing depends on it.
-            let _ = fadvise(file, 0, None, Advice::Sequential);
+            file::expect_sequential(file);
             HEAD_BYTES
         };
         let mut windows = Windows {
@@ -226,7 +224,7 @@ impl Windows<'_> {
 /// One read, repeated if a signal came between.
 fn read_at(file: &File, into: &mut [u8], offset: u64) -> io::Result<usize> {
     loop {
-        match file.read_at(into, offset) {
+        match file::read_at(file, into, offset) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             result => return result,
         }

@@ -185,7 +185,7 @@ impl<T: Text> Shared<'_, T> {
             if begin >= end {
                 return;
             }
-            crate::memory::touch(self.out.wrapping_add(begin), end - begin);
+            millstream_io::memory::advice::populate(self.out.wrapping_add(begin), end - begin);
         }
     }
 
