@@ -5,6 +5,7 @@
 //! doorbell has a blocking eventfd, because a ring reads it; see `device/doorbell.rs`.)
 
 #[cfg_attr(target_os = "linux", path = "eventfd/linux.rs")]
+#[cfg_attr(target_os = "macos", path = "eventfd/macos.rs")]
 #[cfg_attr(windows, path = "eventfd/windows.rs")]
 mod system;
 

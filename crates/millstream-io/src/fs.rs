@@ -10,13 +10,19 @@ use crate::device::Descriptor;
 use crate::error::IoError;
 use crate::limits::CACHED_EIGHTHS;
 
+#[cfg(not(target_os = "linux"))]
+mod atomic;
 pub mod file;
 #[cfg(target_os = "linux")]
 mod linux;
 pub mod local;
+#[cfg(target_os = "macos")]
+mod macos;
 pub mod names;
 pub mod probe;
 mod temporary;
+#[cfg(unix)]
+mod unix;
 pub mod view;
 #[cfg(windows)]
 mod windows;
@@ -24,6 +30,8 @@ mod windows;
 #[cfg(target_os = "linux")]
 use linux as os;
 pub use local::LocalFile;
+#[cfg(target_os = "macos")]
+use macos as os;
 pub use os::{AtomicFile, Folder, OsFileSystem, cached_bytes, create_unnamed, evict};
 pub use temporary::{TemporaryFile, abandon_temporary_files, remove_leftovers};
 pub use view::MappedView;

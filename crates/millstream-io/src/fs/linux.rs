@@ -16,6 +16,8 @@ use std::path::Path;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Statx, StatxFlags};
 use rustix::io::{Errno, retry_on_intr};
 
+use super::unix::{self, refuse_type};
+pub(crate) use super::unix::{borrow, explain, refuse};
 use super::{FileSystem, Identity, MountKind, OpenMode, Opened};
 use crate::device::Descriptor;
 use crate::error::IoError;
@@ -24,13 +26,10 @@ pub(super) use replace::is_in_use;
 pub use replace::{AtomicFile, Folder, create_unnamed};
 
 use cached::CacheProbe;
-pub(crate) use call::borrow;
-pub(crate) use cause::{explain, refuse};
 use mount::{Mount, Mounts};
 
 mod cached;
 mod call;
-mod cause;
 pub(crate) mod disk;
 pub(crate) mod mount;
 mod replace;
@@ -135,7 +134,7 @@ impl FileSystem for OsFileSystem {
     }
 
     fn close(&self, descriptor: Descriptor) -> Result<(), IoError> {
-        call::close(descriptor).map_err(|errno| explain("close", errno))
+        unix::close(descriptor)
     }
 
     fn cached(&self, descriptor: Descriptor, offset: u64, len: u64) -> Option<u64> {
@@ -154,26 +153,7 @@ impl FileSystem for OsFileSystem {
         offset: u64,
         into: &mut [u8],
     ) -> Result<usize, IoError> {
-        let file = borrow(&descriptor).map_err(|errno| explain("read", errno))?;
-        let mut done = 0;
-        while done < into.len() {
-            let at = offset
-                .checked_add(done as u64)
-                .ok_or_else(|| refuse("read", Errno::OVERFLOW, "the range ends beyond any file"))?;
-            match retry_on_intr(|| rustix::io::pread(file, &mut into[done..], at)) {
-                Ok(0) => break,
-                Ok(read) => done += read,
-                // A direct read that reached the end of the file stops at an offset where no direct
-                // read may start.
-                Err(Errno::INVAL) if done > 0 => break,
-                Err(Errno::INVAL) => {
-                    let cause = "an offset beyond any file, or a direct read that is not aligned";
-                    return Err(refuse("read", Errno::INVAL, cause));
-                }
-                Err(errno) => return Err(explain("read", errno)),
-            }
-        }
-        Ok(done)
+        unix::read_at(descriptor, offset, into)
     }
 
     fn read_cached(&self, descriptor: Descriptor, offset: u64, into: &mut [u8]) -> Option<usize> {
@@ -182,19 +162,7 @@ impl FileSystem for OsFileSystem {
     }
 
     fn write_at(&self, descriptor: Descriptor, offset: u64, bytes: &[u8]) -> Result<(), IoError> {
-        let file = borrow(&descriptor).map_err(|errno| explain("write", errno))?;
-        let mut done = 0;
-        while done < bytes.len() {
-            let at = offset.checked_add(done as u64).ok_or_else(|| {
-                refuse("write", Errno::OVERFLOW, "the range ends beyond any file")
-            })?;
-            match retry_on_intr(|| rustix::io::pwrite(file, &bytes[done..], at)) {
-                Ok(0) => return Err(refuse("write", Errno::IO, "the file system took no bytes")),
-                Ok(written) => done += written,
-                Err(errno) => return Err(explain("write", errno)),
-            }
-        }
-        Ok(())
+        unix::write_at(descriptor, offset, bytes)
     }
 
     fn sync(&self, descriptor: Descriptor, data_only: bool) -> Result<(), IoError> {
@@ -219,7 +187,7 @@ impl FileSystem for OsFileSystem {
     }
 
     fn remove(&self, path: &Path) -> Result<(), IoError> {
-        retry_on_intr(|| rustix::fs::unlink(path)).map_err(|errno| explain("unlink", errno))
+        unix::remove(path)
     }
 }
 
@@ -266,23 +234,6 @@ fn mount_number(status: &Statx, is_block: bool) -> u64 {
         mount::device_number(status)
     };
     number.max(1) // 0 means no mount; no file system has the number 0:0.
-}
-
-fn refuse_type(found: FileType) -> IoError {
-    match found {
-        FileType::Directory => refuse("open", Errno::ISDIR, "it is a folder, not a file"),
-        FileType::Fifo => refuse("open", Errno::NXIO, "it is a FIFO (named pipe), not a file"),
-        FileType::Socket => refuse("open", Errno::NXIO, "it is a socket, not a file"),
-        FileType::CharacterDevice => {
-            let cause = "it is a character device (a terminal, /dev/null), not a file";
-            refuse("open", Errno::NXIO, cause)
-        }
-        _ => refuse(
-            "open",
-            Errno::NXIO,
-            "it is neither a file nor a block device",
-        ),
-    }
 }
 
 fn refuse_direct(kind: MountKind) -> IoError {

@@ -10,6 +10,7 @@ use crate::error::IoError;
 use crate::thread::available_cores;
 
 #[cfg_attr(target_os = "linux", path = "probe/linux.rs")]
+#[cfg_attr(target_os = "macos", path = "probe/macos.rs")]
 #[cfg_attr(windows, path = "probe/windows.rs")]
 mod system;
 

@@ -8,20 +8,24 @@
 //! Windows tells neither what of a file is cached nor reads only what is cached: `cached` and
 //! `read_cached` have no answer.
 
+use std::fs::File;
 use std::os::windows::io::{AsRawHandle as _, IntoRawHandle as _, OwnedHandle};
 use std::path::Path;
 use std::sync::Arc;
 
 use windows_sys::Win32::Storage::FileSystem as system;
 
+pub use super::atomic::{AtomicFile, create_unnamed};
 use super::{FileSystem, OpenMode, Opened};
 use crate::device::Descriptor;
 use crate::device::system::{Attached, Port};
 use crate::error::{Errno, IoError};
+pub(super) use cause::explain_io;
 pub(super) use cause::{explain, refuse};
 pub use evict::{cached_bytes, evict};
+pub(super) use name::verbatim as absolute;
+pub use replace::Folder;
 pub(super) use replace::is_in_use;
-pub use replace::{AtomicFile, Folder, create_unnamed};
 use volume::Volumes;
 
 pub(super) mod calls;
@@ -183,7 +187,7 @@ impl FileSystem for OsFileSystem {
     }
 
     fn replace(&self, path: &Path, content: &[u8]) -> Result<(), IoError> {
-        replace::replace(path, content)
+        super::atomic::replace(path, content)
     }
 
     fn remove(&self, path: &Path) -> Result<(), IoError> {
@@ -201,6 +205,17 @@ pub(super) fn about(path: &Path) -> Result<super::file::About, IoError> {
         len: about.len,
         identity: about.identity,
     })
+}
+
+/// Whether two open files are the same file on a disk.
+pub(super) fn are_same(one: &File, other: &File) -> bool {
+    let identity = |file: &File| {
+        let about = calls::about(file)
+            .ok()
+            .filter(|_| calls::is_disk_file(file))?;
+        Some((about.identity.device, about.identity.inode))
+    };
+    identity(one).is_some_and(|one| identity(other) == Some(one))
 }
 
 /// The serial number and the properties of the volume that a file or folder is on.

@@ -2,9 +2,7 @@
 //!
 //! # Safety
 //! Every call passes numbers, and addresses of values on the caller's stack of exactly the size
-//! that the call is defined to use. A [`Descriptor`] is expected to be open: the caller of a
-//! [`FileSystem`](crate::FileSystem) opened it and has not closed it. Otherwise the call fails with
-//! `EBADF` or reaches a file opened since; memory safety does not depend on it.
+//! that the call is defined to use.
 #![expect(
     unsafe_code,
     reason = "raw system calls; see the section Safety of this file"
@@ -15,38 +13,12 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use rustix::io::Errno;
 use rustix::ioctl::{Getter, Updater, opcode};
 
-use crate::device::Descriptor;
-
 /// `cachestat` (6.5); one number on every architecture but alpha.
 const SYS_CACHESTAT: libc::c_long = 451;
 
 /// `FIEMAP_EXTENT_UNKNOWN | DELALLOC | ENCODED | DATA_INLINE`: the extent has no meaningful
 /// position on the disk.
 const EXTENT_WITHOUT_POSITION: u32 = 0x2 | 0x4 | 0x8 | 0x200;
-
-/// Borrows a descriptor for safe bindings; `EBADF` if no file can have it.
-pub(crate) fn borrow(descriptor: &Descriptor) -> Result<BorrowedFd<'_>, Errno> {
-    let fd = descriptor.fd();
-    if fd < 0 {
-        return Err(Errno::BADF);
-    }
-    // SAFETY: open by the contract of Descriptor (module Safety), and not -1.
-    Ok(unsafe { BorrowedFd::borrow_raw(fd) })
-}
-
-/// Closes. The descriptor is closed even if an error is returned.
-pub(super) fn close(descriptor: Descriptor) -> Result<(), Errno> {
-    // SAFETY: a number is passed; the caller gives the descriptor up.
-    if unsafe { libc::close(descriptor.fd()) } == 0 {
-        return Ok(());
-    }
-    match last() {
-        // Linux has released the descriptor even then; a second close could hit another thread's
-        // file.
-        Errno::INTR => Ok(()),
-        errno => Err(errno),
-    }
-}
 
 /// Bytes of a block device.
 pub(super) fn block_device_bytes(file: BorrowedFd<'_>) -> Result<u64, Errno> {

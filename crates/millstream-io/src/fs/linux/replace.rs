@@ -19,10 +19,9 @@ use std::sync::Arc;
 use rustix::fs::{AtFlags, FileType, FlockOperation, Gid, Mode, OFlags, Stat, Uid, XattrFlags};
 use rustix::io::{Errno, retry_on_intr};
 
-use super::cause::{explain, refuse};
-use super::refuse_type;
 use crate::error::IoError;
 use crate::fs::temporary::{TemporaryFile, remove_leftovers};
+use crate::fs::unix::{explain, refuse, refuse_type};
 
 /// The attribute with a file's access control list.
 const ACCESS_LIST: &str = "system.posix_acl_access";

@@ -8,7 +8,8 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
 use crate::device::Descriptor;
 use crate::error::IoError;
-use crate::fs::os::{borrow, explain, len_of, refuse};
+use crate::fs::os::len_of;
+use crate::fs::unix::{borrow, explain, refuse};
 
 /// What offsets of mappings are multiples of.
 pub(super) fn granularity() -> u64 {

@@ -119,7 +119,7 @@ fn check(done: i32) -> Result<(), Errno> {
 }
 
 /// Whether a handle is of a file on a disk, or of a folder.
-pub(super) fn is_disk_file(file: &OwnedHandle) -> bool {
+pub(super) fn is_disk_file(file: &impl AsRawHandle) -> bool {
     // SAFETY: asks about an open handle.
     unsafe { system::GetFileType(file.as_raw_handle()) == system::FILE_TYPE_DISK }
 }
@@ -135,7 +135,7 @@ pub(super) fn attributes(name: &[u16]) -> Result<u32, Errno> {
 }
 
 /// One struct that the system tells about an open file.
-pub(super) fn info<T: Default>(file: &OwnedHandle, class: i32) -> Result<T, Errno> {
+pub(super) fn info<T: Default>(file: &impl AsRawHandle, class: i32) -> Result<T, Errno> {
     let mut about = T::default();
     // SAFETY: the callers ask for the class whose struct `T` is; the system writes one of them.
     check(unsafe {
@@ -150,7 +150,7 @@ pub(super) fn info<T: Default>(file: &OwnedHandle, class: i32) -> Result<T, Errn
 }
 
 /// Length, kind and identity of an open file.
-pub(super) fn about(file: &OwnedHandle) -> Result<About, Errno> {
+pub(super) fn about(file: &impl AsRawHandle) -> Result<About, Errno> {
     let mut plain = system::BY_HANDLE_FILE_INFORMATION::default();
     // SAFETY: the system writes one struct.
     check(unsafe { system::GetFileInformationByHandle(file.as_raw_handle(), &raw mut plain) })?;

@@ -26,7 +26,7 @@ pub(super) fn explain_open(name: &[u16], errno: Errno) -> IoError {
 }
 
 /// The error of a call of the standard library.
-pub(super) fn explain_io(call: &'static str, error: &std::io::Error) -> IoError {
+pub(in crate::fs) fn explain_io(call: &'static str, error: &std::io::Error) -> IoError {
     explain(call, error.raw_os_error().map_or(Errno::IO, Errno))
 }
 

@@ -20,7 +20,7 @@ pub(super) fn wide(path: &Path) -> Result<Vec<u16>, IoError> {
 }
 
 /// The absolute name that the system takes as it stands. Reads the current folder, no file.
-pub(super) fn verbatim(path: &Path) -> Result<PathBuf, IoError> {
+pub(in crate::fs) fn verbatim(path: &Path) -> Result<PathBuf, IoError> {
     let invalid = |cause| refuse("open", Errno::BAD_NAME, cause);
     if path.as_os_str().encode_wide().any(|unit| unit == 0) {
         return Err(invalid("the name holds a zero character"));

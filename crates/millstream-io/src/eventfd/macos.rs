@@ -1,0 +1,63 @@
+//! A pipe, which is readable from a signal until it is cleared.
+
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
+
+use rustix::fs::{OFlags, fcntl_setfl};
+use rustix::pipe::pipe;
+
+use crate::error::{Errno, IoError};
+
+/// An event, set from a signal until it is cleared.
+#[derive(Debug)]
+pub struct EventFd {
+    reader: OwnedFd,
+    writer: OwnedFd,
+}
+
+/// A borrowed event: a file descriptor.
+pub type BorrowedEvent<'a> = BorrowedFd<'a>;
+
+/// The number of an event, for C.
+#[must_use]
+pub fn number_of(event: BorrowedEvent<'_>) -> i32 {
+    event.as_raw_fd()
+}
+
+impl EventFd {
+    /// Makes an event that is not set.
+    ///
+    /// # Errors
+    /// No descriptor is left.
+    pub fn new() -> Result<EventFd, IoError> {
+        let made = || {
+            let (reader, writer) = pipe()?;
+            for end in [&reader, &writer] {
+                fcntl_setfl(end, OFlags::NONBLOCK)?;
+                rustix::io::fcntl_setfd(end, rustix::io::FdFlags::CLOEXEC)?;
+            }
+            Ok(EventFd { reader, writer })
+        };
+        made().map_err(|errno: rustix::io::Errno| IoError::new("pipe", Errno(errno.raw_os_error())))
+    }
+
+    /// Sets the event. Never blocks; from any thread.
+    pub fn signal(&self) {
+        // A full pipe is readable anyway.
+        let _ = rustix::io::write(&self.writer, &[1]);
+    }
+
+    /// Takes all signals back; whether there was one. Never blocks.
+    pub fn clear(&self) -> bool {
+        let mut any = false;
+        while rustix::io::read(&self.reader, &mut [0; 64]).is_ok_and(|bytes| bytes > 0) {
+            any = true;
+        }
+        any
+    }
+
+    /// The event for other event loops.
+    #[must_use]
+    pub fn event(&self) -> BorrowedEvent<'_> {
+        self.reader.as_fd()
+    }
+}
