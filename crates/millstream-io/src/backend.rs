@@ -8,7 +8,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::device::threads::{Threads, ThreadsOptions};
-use crate::device::{Device, Doorbell, FeatureMask};
+use crate::device::{Device, Doorbell, FeatureMask, UringFeatures};
 use crate::error::{Errno, IoError};
 use crate::fs::{FileSystem, OsFileSystem};
 use crate::limits::IO_THREADS_DEFAULT;
@@ -168,12 +168,37 @@ fn ring(options: &BackendOptions) -> Result<Made, IoError> {
 
 #[cfg(not(target_os = "linux"))]
 fn ring(_: &BackendOptions) -> Result<Made, IoError> {
+    Err(no_rings())
+}
+
+/// What a ring with so many bytes of memory registered uses: for people, and for a program that
+/// reports them.
+///
+/// # Errors
+/// io_uring is absent or forbidden, or there is no memory.
+#[cfg(target_os = "linux")]
+pub fn ring_features(registered_bytes: usize) -> Result<UringFeatures, IoError> {
+    use crate::device::uring::{Uring, UringOptions, describe};
+    let mut ring = Uring::new(UringOptions::default())?;
+    let region = crate::memory::Region::new(registered_bytes, None)?;
+    ring.register(&region);
+    Ok(describe(&ring))
+}
+
+/// What a ring with so many bytes of memory registered uses: for people, and for a program that
+/// reports them.
+///
+/// # Errors
+/// Always: only Linux has io_uring.
+#[cfg(not(target_os = "linux"))]
+pub fn ring_features(_: usize) -> Result<UringFeatures, IoError> {
+    Err(no_rings())
+}
+
+#[cfg(not(target_os = "linux"))]
+fn no_rings() -> IoError {
     let cause = "only Linux has io_uring";
-    Err(IoError::because(
-        "io_uring_setup",
-        Errno::UNSUPPORTED,
-        cause,
-    ))
+    IoError::because("io_uring_setup", Errno::UNSUPPORTED, cause)
 }
 
 /// A completion port, and the file system that associates its files with it.

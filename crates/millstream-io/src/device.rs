@@ -36,7 +36,7 @@ pub mod threads;
 pub mod uring;
 
 pub use doorbell::Doorbell;
-pub use features::FeatureMask;
+pub use features::{FeatureMask, UringFeatures};
 
 /// The owner's name for an operation; a device only carries it.
 pub type OperationId = u64;

@@ -2,11 +2,14 @@
 #![expect(unsafe_code, reason = "asks the system for numbers")]
 
 use std::mem::size_of;
+use std::time::Duration;
 
 use windows_sys::Wdk::System::SystemServices::RtlGetVersion;
+use windows_sys::Win32::Foundation::FILETIME;
 use windows_sys::Win32::System::SystemInformation::{
     GlobalMemoryStatusEx, MEMORYSTATUSEX, OSVERSIONINFOW,
 };
+use windows_sys::Win32::System::Threading::{GetCurrentProcess, GetProcessTimes};
 
 /// Memory of the machine, and what of it is free, in bytes.
 pub(crate) fn memory() -> (u64, u64) {
@@ -17,6 +20,17 @@ pub(crate) fn memory() -> (u64, u64) {
     // SAFETY: the system writes one struct, whose size it is told.
     unsafe { GlobalMemoryStatusEx(&raw mut status) };
     (status.ullTotalPhys, status.ullAvailPhys)
+}
+
+/// Processor time of all threads of this process.
+pub(crate) fn processor_time() -> Duration {
+    let mut times = [FILETIME::default(); 4];
+    let [created, ended, kernel, user] = &mut times;
+    // SAFETY: passes the pseudo-handle of this process; the system writes four structs.
+    unsafe { GetProcessTimes(GetCurrentProcess(), created, ended, kernel, user) };
+    let ticks =
+        |time: FILETIME| u64::from(time.dwHighDateTime) << 32 | u64::from(time.dwLowDateTime);
+    Duration::from_nanos((ticks(times[2]) + ticks(times[3])) * 100)
 }
 
 /// The version: `Windows 10.0.19045`.

@@ -1,5 +1,5 @@
-//! Features of io_uring that tests can hide. Part of the settings on every system, so that programs
-//! need not ask which it is.
+//! Features of io_uring: those that a ring uses, and those that tests hide. On every system, so that
+//! programs need not ask which it is.
 
 /// Features to do without although the kernel has them: with it, tests run the code for old
 /// kernels. `true` hides the feature.
@@ -33,4 +33,29 @@ impl FeatureMask {
             large_completion_queue: false,
         }
     }
+}
+
+/// What a ring uses; see [`ring_features`](crate::backend::ring_features).
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct UringFeatures {
+    /// `IORING_SETUP_SINGLE_ISSUER`.
+    pub single_issuer: bool,
+    /// `IORING_SETUP_DEFER_TASKRUN`.
+    pub defer_taskrun: bool,
+    /// `IORING_SETUP_COOP_TASKRUN`.
+    pub coop_taskrun: bool,
+    /// `IORING_SETUP_TASKRUN_FLAG`.
+    pub task_run_flag: bool,
+    /// `IORING_FEAT_EXT_ARG`.
+    pub ext_arg: bool,
+    /// `IORING_FEAT_RSRC_TAGS`.
+    pub resource_tags: bool,
+    /// Entries of the submission queue.
+    pub submission_entries: u32,
+    /// Entries of the completion queue.
+    pub completion_entries: u32,
+    /// Bytes of memory registered.
+    pub registered_bytes: usize,
+    /// Why not all memory offered is registered; empty if it is.
+    pub registered_why_not: &'static str,
 }

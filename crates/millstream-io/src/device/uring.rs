@@ -38,7 +38,7 @@ mod registered;
 mod slots;
 
 pub use super::FeatureMask;
-pub use probe::UringFeatures;
+pub use super::features::UringFeatures;
 use registered::Registered;
 use slots::{Slots, Staged};
 

@@ -10,8 +10,28 @@ use super::Identity;
 mod system;
 
 pub use system::{
-    about, expect_sequential, is_direct, open_plain, read_at, set_direct, write_at, write_both_at,
+    about, are_same, check_writable, expect_sequential, is_direct, is_of_procfs, kind, open,
+    open_plain, read_at, set_direct, write_at, write_both_at,
 };
+
+/// What stands behind a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A regular file.
+    File,
+    /// A folder.
+    Folder,
+    /// A symbolic link.
+    Link,
+    /// A FIFO: to open it waits for a writer.
+    Fifo,
+    /// A socket.
+    Socket,
+    /// A device, of blocks or characters.
+    Device,
+    /// Something else.
+    Other,
+}
 
 /// What a path leads to, through links.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,10 +121,36 @@ mod tests {
         assert_eq!(about(&path("a")).unwrap(), first);
         assert_ne!(about(&path("b")).unwrap().identity, first.identity);
         assert!(!about(folder.path()).unwrap().is_file);
+        let kinds = [path("a"), folder.path().to_owned()]
+            .map(|path| kind(&std::fs::metadata(path).unwrap()));
+        assert_eq!(kinds, [Kind::File, Kind::Folder]);
+        let [one, same, other] = ["a", "a", "b"].map(|name| open(&path(name)).unwrap());
+        assert!(are_same(&one, &same) && !are_same(&one, &other));
+        assert!(!is_of_procfs(folder.path()));
         let missing = about(&path("none")).unwrap_err();
         assert_eq!(missing.errno, Errno::NOT_FOUND);
         std::fs::write(path("a"), "more").unwrap();
         assert_eq!(about(&path("a")).unwrap().len, 4);
+    }
+
+    #[test]
+    fn a_file_that_may_not_be_written_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        assert!(check_writable(&path).is_err());
+        std::fs::write(&path, "bytes").unwrap();
+        check_writable(&path).unwrap();
+        let mut permissions = std::fs::metadata(&path).unwrap().permissions();
+        permissions.set_readonly(true);
+        std::fs::set_permissions(&path, permissions.clone()).unwrap();
+        // Root may write everything on Unix.
+        let refused = check_writable(&path).map_err(|error| error.kind());
+        assert!(cfg!(unix) || refused == Err(io::ErrorKind::PermissionDenied));
+        #[cfg(windows)]
+        {
+            permissions.set_readonly(false);
+            std::fs::set_permissions(&path, permissions).unwrap();
+        }
     }
 
     #[test]

@@ -8,35 +8,11 @@ use std::time::Duration;
 use io_uring::IoUring;
 
 use crate::device::FeatureMask;
+use crate::device::features::UringFeatures;
 use crate::error::{Errno, IoError};
 use crate::limits::{
     URING_OWN_ENTRIES, URING_SETUP_RETRY_NS, URING_SETUP_TRIES, URING_SUBMISSION_ENTRIES,
 };
-
-/// What a ring uses; see [`describe`](super::describe).
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct UringFeatures {
-    /// `IORING_SETUP_SINGLE_ISSUER`.
-    pub single_issuer: bool,
-    /// `IORING_SETUP_DEFER_TASKRUN`.
-    pub defer_taskrun: bool,
-    /// `IORING_SETUP_COOP_TASKRUN`.
-    pub coop_taskrun: bool,
-    /// `IORING_SETUP_TASKRUN_FLAG`.
-    pub task_run_flag: bool,
-    /// `IORING_FEAT_EXT_ARG`.
-    pub ext_arg: bool,
-    /// `IORING_FEAT_RSRC_TAGS`.
-    pub resource_tags: bool,
-    /// Entries of the submission queue.
-    pub submission_entries: u32,
-    /// Entries of the completion queue.
-    pub completion_entries: u32,
-    /// Bytes of memory registered.
-    pub registered_bytes: usize,
-    /// Why not all memory offered is registered; empty if it is.
-    pub registered_why_not: &'static str,
-}
 
 /// Set-up flags that are tried together.
 #[derive(Clone, Copy)]

@@ -1,13 +1,13 @@
 //! Calls on the files of Unix.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io;
-use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{FileExt as _, FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
 use rustix::fs::OFlags;
 
-use super::About;
+use super::{About, Kind};
 use crate::error::{Errno, IoError};
 use crate::fs::Identity;
 
@@ -65,12 +65,72 @@ pub fn about(path: &Path) -> Result<About, IoError> {
     })
 }
 
+/// What stands behind the name whose metadata this is.
+#[must_use]
+pub fn kind(about: &Metadata) -> Kind {
+    let kind = about.file_type();
+    match () {
+        () if kind.is_file() => Kind::File,
+        () if kind.is_dir() => Kind::Folder,
+        () if kind.is_symlink() => Kind::Link,
+        () if kind.is_fifo() => Kind::Fifo,
+        () if kind.is_socket() => Kind::Socket,
+        () if kind.is_block_device() || kind.is_char_device() => Kind::Device,
+        () => Kind::Other,
+    }
+}
+
+/// Whether two open files are the same stored bytes: one regular file, or one block device.
+#[must_use]
+pub fn are_same(one: &File, other: &File) -> bool {
+    let (Ok(one), Ok(other)) = (one.metadata(), other.metadata()) else {
+        return false;
+    };
+    let stored = one.is_file() || one.file_type().is_block_device();
+    stored && (one.dev(), one.ino()) == (other.dev(), other.ino())
+}
+
+/// Whether this user may write a file, by its permissions.
+///
+/// # Errors
+/// Not, or what the system says.
+pub fn check_writable(path: &Path) -> io::Result<()> {
+    Ok(rustix::fs::access(path, rustix::fs::Access::WRITE_OK)?)
+}
+
+/// Whether a folder is one of procfs, whose links lead to what is open already.
+#[must_use]
+pub fn is_of_procfs(folder: &Path) -> bool {
+    #[cfg(target_os = "linux")]
+    {
+        let about = rustix::fs::statfs(folder);
+        about.is_ok_and(|about| about.f_type == rustix::fs::PROC_SUPER_MAGIC)
+    }
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = folder;
+        false
+    }
+}
+
+/// Opens a file to read, and never waits on a FIFO.
+///
+/// # Errors
+/// What the system says.
+pub fn open(path: &Path) -> io::Result<File> {
+    open_with(path, OFlags::empty())
+}
+
 /// Opens a file to read that must not be a link, and never waits on a FIFO.
 ///
 /// # Errors
 /// It is a link, or what the system says.
 pub fn open_plain(path: &Path) -> io::Result<File> {
-    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+    open_with(path, OFlags::NOFOLLOW)
+}
+
+fn open_with(path: &Path, flags: OFlags) -> io::Result<File> {
+    let flags = flags | OFlags::NONBLOCK | OFlags::NOCTTY;
     let flags = i32::try_from(flags.bits()).expect("flags of open fit");
     OpenOptions::new().read(true).custom_flags(flags).open(path)
 }

@@ -1,13 +1,13 @@
 //! Calls on the files of Windows.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io;
 use std::os::windows::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
 use windows_sys::Win32::Storage::FileSystem::FILE_FLAG_OPEN_REPARSE_POINT;
 
-use super::About;
+use super::{About, Kind};
 use crate::error::IoError;
 use crate::fs::os;
 
@@ -43,6 +43,48 @@ pub fn write_both_at(file: &File, first: &[u8], second: &[u8], offset: u64) -> i
 /// What the system says.
 pub fn about(path: &Path) -> Result<About, IoError> {
     os::about(path)
+}
+
+/// What stands behind the name whose metadata this is.
+#[must_use]
+pub fn kind(about: &Metadata) -> Kind {
+    match () {
+        () if about.is_file() => Kind::File,
+        () if about.is_dir() => Kind::Folder,
+        () if about.is_symlink() => Kind::Link,
+        () => Kind::Other,
+    }
+}
+
+/// Whether two open files are the same stored bytes.
+#[must_use]
+pub fn are_same(one: &File, other: &File) -> bool {
+    os::are_same(one, other)
+}
+
+/// Whether this user may write a file, by its attributes.
+///
+/// # Errors
+/// It is read-only, or what the system says.
+pub fn check_writable(path: &Path) -> io::Result<()> {
+    match std::fs::metadata(path)?.permissions().readonly() {
+        true => Err(io::ErrorKind::PermissionDenied.into()),
+        false => Ok(()),
+    }
+}
+
+/// Whether a folder is one of procfs: Windows has none.
+#[must_use]
+pub fn is_of_procfs(_: &Path) -> bool {
+    false
+}
+
+/// Opens a file to read.
+///
+/// # Errors
+/// What the system says.
+pub fn open(path: &Path) -> io::Result<File> {
+    File::open(path)
 }
 
 /// Opens a file to read that must not be a link.
