@@ -461,12 +461,14 @@ struct mst_buffer;
 
 /** Which device serves a storage. */
 typedef int32_t mst_backend;
-/** io_uring, or threads where the system refuses it. */
+/** io_uring or a completion port, or threads where the system has neither. */
 #define MST_BACKEND_AUTO 0
-/** io_uring; an error where the system refuses it. */
+/** io_uring; an error where the system has none, or refuses it. */
 #define MST_BACKEND_URING 1
 /** A pool of threads. */
 #define MST_BACKEND_THREADS 2
+/** A completion port of Windows; an error elsewhere. */
+#define MST_BACKEND_IOCP 3
 
 /** Whether reads go through the page cache. */
 typedef int32_t mst_access;
@@ -841,7 +843,8 @@ MST_API mst_result mst_fence_wait(
 
 /**
  * An eventfd that is readable after every signal that raised the fence; reading it resets it. It
- * belongs to the fence, and must not be closed.
+ * belongs to the fence, and must not be closed. On Windows the handle of an event object, which
+ * stays set until it is reset.
  */
 MST_API mst_result mst_fence_eventfd(mst_fence *fence, int *fd);
 
@@ -1478,7 +1481,8 @@ MST_API mst_result mst_queue_wait(mst_queue *queue, uint64_t timeout_ns);
 
 /**
  * An eventfd that is readable whenever completions arrived since it was read last. It belongs to
- * the queue, and must not be closed.
+ * the queue, and must not be closed. On Windows the handle of an event object, which stays set
+ * until it is reset.
  */
 MST_API mst_result mst_queue_eventfd(mst_queue *queue, int *fd);
 

@@ -1,9 +1,9 @@
 //! Groups, fences and status arrays: completion of many requests at once.
 
 use std::ffi::c_int;
-use std::os::fd::AsRawFd;
 
 use millstream::{Fence, Group, StatusArray};
+use millstream_io::eventfd::number_of;
 
 use crate::desc::{Descriptor, at, border, fill_sized, limit, out};
 use crate::error::{Failure, MST_ERROR_NOT_READY, invalid, mst_result};
@@ -151,13 +151,14 @@ pub unsafe extern "C" fn mst_fence_wait(
 }
 
 /// An eventfd that is readable after every signal that raised the fence; reading it resets it. It
-/// belongs to the fence, and must not be closed.
+/// belongs to the fence, and must not be closed. On Windows the handle of an event object, which
+/// stays set until it is reset.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mst_fence_eventfd(fence: *mut mst_fence, fd: *mut c_int) -> mst_result {
     border(|| {
         // SAFETY: see `mst_group_create`.
         let (fence, fd) = unsafe { (at(fence)?, out(fd)?) };
-        fd.write(fence.0.eventfd()?.as_raw_fd());
+        fd.write(number_of(fence.0.eventfd()?));
         Ok(())
     })
 }

@@ -1,9 +1,8 @@
 //! What crosses the border: pointers that may be NULL, descriptors of other sizes, texts, and
 //! panics that must not.
 
-use std::ffi::{CStr, OsStr, c_char};
+use std::ffi::{CStr, c_char};
 use std::mem::MaybeUninit;
-use std::os::unix::ffi::OsStrExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::time::Duration;
@@ -66,7 +65,10 @@ pub(crate) unsafe fn path<'a>(pointer: *const c_char) -> Result<&'a Path, Failur
     // SAFETY: the caller's promise.
     match unsafe { text(pointer)? } {
         [] => Err(invalid(c"a path is empty")),
-        bytes => Ok(Path::new(OsStr::from_bytes(bytes))),
+        bytes => {
+            let name = millstream_io::fs::names::os_str(bytes);
+            Ok(Path::new(name.map_err(millstream::Error::from)?))
+        }
     }
 }
 

@@ -6,7 +6,6 @@
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int};
-use std::os::unix::ffi::OsStrExt;
 
 use millstream::ErrorKind;
 
@@ -164,7 +163,7 @@ impl From<millstream::Error> for mst_error {
         mst_error {
             result: result_of(error.kind()),
             message: Cow::Owned(c_text(error.to_string())),
-            path: error.path().map(|path| c_text(path.as_os_str().as_bytes())),
+            path: error.path().map(|path| c_text(path.as_os_str().as_encoded_bytes())),
             offset: error.offset(),
             length: error.len(),
             errno: error.errno().unwrap_or(0),

@@ -2,9 +2,9 @@
 
 use std::ffi::{c_char, c_int};
 use std::mem::MaybeUninit;
-use std::os::fd::AsRawFd;
 
 use millstream::{Batch, Completion, Delivery, FileId, Priority, Queue, QueueOptions, Request};
+use millstream_io::eventfd::number_of;
 
 use crate::completion::{mst_fence, mst_group, mst_status_array};
 use crate::desc::{
@@ -384,13 +384,14 @@ pub unsafe extern "C" fn mst_queue_wait(queue: *mut mst_queue, timeout_ns: u64) 
 }
 
 /// An eventfd that is readable whenever completions arrived since it was read last. It belongs to
-/// the queue, and must not be closed.
+/// the queue, and must not be closed. On Windows the handle of an event object, which stays set
+/// until it is reset.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mst_queue_eventfd(queue: *mut mst_queue, fd: *mut c_int) -> mst_result {
     border(|| {
         // SAFETY: see `mst_queue_create`.
         let (queue, fd) = unsafe { (at(queue)?, out(fd)?) };
-        fd.write(queue.0.completion_eventfd()?.as_raw_fd());
+        fd.write(number_of(queue.0.completion_eventfd()?));
         Ok(())
     })
 }

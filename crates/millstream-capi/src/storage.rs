@@ -36,12 +36,14 @@ pub struct mst_buffer(pub(crate) Buffer);
 
 /// Which device serves a storage.
 pub type mst_backend = i32;
-/// io_uring, or threads where the system refuses it.
+/// io_uring or a completion port, or threads where the system has neither.
 pub const MST_BACKEND_AUTO: mst_backend = 0;
-/// io_uring; an error where the system refuses it.
+/// io_uring; an error where the system has none, or refuses it.
 pub const MST_BACKEND_URING: mst_backend = 1;
 /// A pool of threads.
 pub const MST_BACKEND_THREADS: mst_backend = 2;
+/// A completion port of Windows; an error elsewhere.
+pub const MST_BACKEND_IOCP: mst_backend = 3;
 
 /// Whether reads go through the page cache.
 pub type mst_access = i32;
@@ -380,6 +382,7 @@ unsafe fn options_of(desc: &mst_storage_desc) -> Result<StorageOptions, Failure>
     options.backend = match desc.backend {
         MST_BACKEND_AUTO => Backend::Auto,
         MST_BACKEND_URING => Backend::Uring,
+        MST_BACKEND_IOCP => Backend::Iocp,
         MST_BACKEND_THREADS => Backend::Threads,
         _ => return Err(invalid(c"unknown backend")),
     };
