@@ -31,6 +31,11 @@ pub trait DeviceSink: Send + Sync + 'static {
         false
     }
 
+    /// Whether it is given one part more of each request, [`PartForm::Last`]. Always the same.
+    fn wants_last(&self) -> bool {
+        false
+    }
+
     /// Takes a part, to move its bytes and then to call [`DevicePart::finish`], on any thread.
     /// Called on a worker thread: it may copy the bytes, and should not wait for the device. A
     /// panic fails the request.
@@ -47,6 +52,9 @@ pub enum PartForm {
     Encoded(CodecId),
     /// One tile of a GDeflate stream.
     Tile,
+    /// No bytes: all other parts of the request were answered, and none failed. Its range is all
+    /// that landed, and the request completes with its answer.
+    Last,
 }
 
 /// What a task for a sink says beside the bytes.

@@ -19,6 +19,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use millstream_codec::CodecId;
+use millstream_io::error::guard;
 use millstream_io::{Arena, Block, Buffer};
 
 use crate::decode::jobs::{
@@ -87,6 +88,7 @@ enum Stage {
     Decoding,
     Verifying,
     Scattering,
+    Landed,
     Finished,
 }
 
@@ -769,9 +771,40 @@ impl Staged {
                 // The engine makes the job: it knows the pieces.
                 return Ok(Step::Done);
             }
+            self.stage = Stage::Landed;
         }
-        self.stage = Stage::Finished;
+        if self.stage == Stage::Landed {
+            self.stage = Stage::Finished;
+            if let Some(task) = self.last_part(context.user_data) {
+                context.give(task);
+                return Ok(Step::Wait);
+            }
+        }
         Ok(Step::Done)
+    }
+
+    /// The part that ends all others of a request, for a device that wants it.
+    fn last_part(&self, user_data: u64) -> Option<Task> {
+        let sink = self.memory.as_ref()?.device.as_ref()?;
+        // After a panic it is given the part, which can fail the request.
+        guard(|| sink.wants_last())
+            .unwrap_or(true)
+            .then_some(())?;
+        let landed = self.landed_len().unwrap_or(0);
+        Some(Task::Decode(DecodeTask {
+            codec: CodecId::STORED,
+            method: Method::Device(DevicePlace {
+                sink: Arc::clone(sink),
+                form: PartForm::Last,
+                raw: 0..landed,
+            }),
+            source: JobSource::Memory(Stored::Shared(Arc::from([]))),
+            start: 0,
+            len: 0,
+            raw: Lent::new(std::ptr::null_mut(), 0),
+            user_data,
+            block: None,
+        }))
     }
 
     /// Whether raw bytes were gathered, and are not where they belong yet.
@@ -781,7 +814,7 @@ impl Staged {
 
     /// Moves raw bytes that were gathered to their destination: a device, or `pieces`.
     pub(crate) fn scatter(&mut self, user_data: u64, pieces: Vec<Lent>) -> Task {
-        self.stage = Stage::Finished;
+        self.stage = Stage::Landed;
         let (raw_len, skip) = self.raw_and_skip();
         let shown = self.landed_len().unwrap_or(raw_len);
         let memory = self.memory.as_mut().expect("it was gathered there");

@@ -19,6 +19,8 @@ struct Remote {
     memory: Mutex<Vec<u8>>,
     taken: Mutex<Vec<(PartForm, Range<u64>)>>,
     decodes_gdeflate: bool,
+    /// Whether it is given last parts, and what it answers them.
+    last: Option<fn() -> Result<(), Error>>,
     /// Parts are answered by who receives them, and not at once.
     later: Option<Mutex<Sender<DevicePart>>>,
 }
@@ -85,7 +87,20 @@ impl DeviceSink for Remote {
         self.decodes_gdeflate && codec == CodecId::GDEFLATE
     }
 
+    fn wants_last(&self) -> bool {
+        self.last.is_some()
+    }
+
     fn take(&self, part: DevicePart) {
+        if let (PartForm::Last, Some(answer)) = (part.form(), self.last) {
+            assert!(part.bytes().is_empty());
+            let mut taken = self.taken.lock().expect("no panic");
+            let landed: u64 = taken.iter().map(|(_, raw)| raw.end - raw.start).sum();
+            assert_eq!(part.range(), 0..landed, "all others have landed");
+            taken.push((PartForm::Last, part.range()));
+            drop(taken);
+            return part.finish(answer());
+        }
         match &self.later {
             Some(later) => later
                 .lock()
@@ -404,6 +419,44 @@ fn a_device_that_panics_or_has_no_room_fails_its_request_alone() {
             ErrorKind::Application
         );
         load(rig, Read::whole(file), &raw, true);
+    });
+}
+
+#[test]
+fn a_last_part_comes_behind_all_others_and_decides() {
+    let refuse = || Err(Error::new(ErrorKind::DeviceLost, "it went"));
+    each_backend(|rig| {
+        let raw = bytes(1_500_000);
+        let file = rig.file_of("raw", &raw);
+        let encoded = |codec| {
+            let stored: Arc<[u8]> = Arc::from(encoded(codec, &raw));
+            Read::memory(stored).decode(Decode::codec(codec).raw_len(raw.len() as u64))
+        };
+        let all = [
+            (Read::whole(file), raw.len()),
+            (Read::range(file, 5, 0), 0),
+            (encoded(CodecId::GDEFLATE), raw.len()),
+            // Workers decode it.
+            (encoded(CodecId::ZSTD), raw.len()),
+        ];
+        for (read, len) in all {
+            let remote = Arc::new(Remote {
+                decodes_gdeflate: true,
+                last: Some(|| Ok(())),
+                ..Remote::new(raw.len())
+            });
+            rig.run(read.into_device(remote.clone())).expect("landed");
+            assert!(remote.holds(&raw[..len]));
+            let forms = remote.forms();
+            let lasts = forms.iter().filter(|form| **form == PartForm::Last);
+            assert_eq!((lasts.count(), forms.last()), (1, Some(&PartForm::Last)));
+        }
+        let remote = Remote {
+            last: Some(refuse),
+            ..Remote::new(raw.len())
+        };
+        let error = rig.failure(Read::whole(file).into_device(Arc::new(remote)));
+        assert_eq!(error.kind(), ErrorKind::DeviceLost);
     });
 }
 
