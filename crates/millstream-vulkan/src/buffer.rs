@@ -11,9 +11,10 @@ use std::sync::atomic::Ordering;
 use ash::vk;
 use millstream::{CodecId, DevicePart, DeviceSink, Error, ErrorKind};
 
-use crate::batch::barrier;
-use crate::context::Commands;
-use crate::memory::{DeviceBuffer, Target};
+use crate::batch::{COPY_WRITES, HOST_READS, barrier, handover_of};
+use crate::context::{Commands, Context};
+use crate::memory::DeviceBuffer;
+use crate::target::Target;
 use crate::threads::Shared;
 
 /// A range of a buffer on the device, to be passed to
@@ -36,7 +37,23 @@ impl GpuBuffer {
     /// request is on its way to it.
     #[must_use]
     pub fn vk_buffer(&self) -> vk::Buffer {
-        self.target.buffer()
+        self.target.buffer().expect("it is a buffer").0
+    }
+
+    /// The barrier by which the family that the range is handed over to acquires it, once its
+    /// request has completed; `uses` is what for. `None`: it is not handed over.
+    #[must_use]
+    pub fn acquire(&self, uses: vk::AccessFlags) -> Option<vk::BufferMemoryBarrier<'static>> {
+        match *self.target {
+            Target::Adopted {
+                buffer,
+                offset,
+                len,
+                handover: Some(to),
+            } => handover_of((buffer, offset, len), (self.shared.context.family, to))
+                .map(|barrier| barrier.dst_access_mask(uses)),
+            _ => None,
+        }
     }
 
     /// Copies bytes of a buffer that the library made back. Blocks until the device has done so;
@@ -55,41 +72,48 @@ impl GpuBuffer {
             let cause = "the bytes to read back are not inside of the buffer";
             return Err(Error::new(ErrorKind::InvalidArgument, cause));
         }
-        let context = &self.shared.context;
-        if bytes.is_empty() {
-            return Ok(Vec::new());
-        }
         let size = bytes.end - bytes.start;
-        let len = usize::try_from(size).expect("inside of a buffer");
-        let usage = vk::BufferUsageFlags::TRANSFER_DST;
-        let mut back = DeviceBuffer::mapped(context, len, usage)?;
-        let mut commands = Commands::new(context)?;
-        commands.submit(|device, commands| {
-            let region = vk::BufferCopy {
-                src_offset: self.target.offset() + bytes.start,
-                dst_offset: 0,
-                size,
-            };
-            let (from, to) = (self.target.buffer(), back.buffer);
-            // SAFETY: inside of both buffers, see above.
-            unsafe { device.cmd_copy_buffer(commands, from, to, &[region]) };
-            barrier(
-                device,
-                commands,
-                (
-                    vk::PipelineStageFlags::TRANSFER,
-                    vk::AccessFlags::TRANSFER_WRITE,
-                ),
-                (vk::PipelineStageFlags::HOST, vk::AccessFlags::HOST_READ),
-            );
-        })?;
-        if let Err(error) = commands.wait() {
-            // The device may still use them.
-            std::mem::forget((back, commands, Arc::clone(&self.target)));
-            return Err(error);
-        }
-        Ok(back.bytes().to_vec())
+        let (from, offset) = self.target.buffer().expect("it is a buffer");
+        read_back(
+            &self.shared.context,
+            &self.target,
+            size,
+            |device, commands, to| {
+                let region = vk::BufferCopy {
+                    src_offset: offset + bytes.start,
+                    dst_offset: 0,
+                    size,
+                };
+                // SAFETY: inside of both buffers, see above.
+                unsafe { device.cmd_copy_buffer(commands, from, to, &[region]) };
+            },
+        )
     }
+}
+
+/// Runs commands that copy `len` bytes of a destination to the buffer they are given; the bytes.
+pub(crate) fn read_back(
+    context: &Arc<Context>,
+    target: &Arc<Target>,
+    len: u64,
+    record: impl FnOnce(&ash::Device, vk::CommandBuffer, vk::Buffer),
+) -> Result<Vec<u8>, Error> {
+    if len == 0 {
+        return Ok(Vec::new());
+    }
+    let len = usize::try_from(len).expect("no more than a destination has");
+    let mut back = DeviceBuffer::mapped(context, len, vk::BufferUsageFlags::TRANSFER_DST)?;
+    let mut commands = Commands::new(context)?;
+    commands.submit(|device, commands| {
+        record(device, commands, back.buffer);
+        barrier(device, commands, COPY_WRITES, HOST_READS);
+    })?;
+    if let Err(error) = commands.wait() {
+        // The device may still use them.
+        std::mem::forget((back, commands, Arc::clone(target)));
+        return Err(error);
+    }
+    Ok(back.bytes().to_vec())
 }
 
 impl DeviceSink for GpuBuffer {
@@ -101,6 +125,10 @@ impl DeviceSink for GpuBuffer {
         codec == CodecId::GDEFLATE && self.shared.decodes.load(Ordering::Relaxed)
     }
 
+    fn wants_last(&self) -> bool {
+        self.target.wants_last()
+    }
+
     fn take(&self, part: DevicePart) {
         self.shared.take(part, Arc::clone(&self.target));
     }
@@ -110,7 +138,6 @@ impl std::fmt::Debug for GpuBuffer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("GpuBuffer")
             .field("buffer", &self.target.buffer())
-            .field("offset", &self.target.offset())
             .field("len", &self.target.len())
             .finish_non_exhaustive()
     }

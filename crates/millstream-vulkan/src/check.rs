@@ -9,7 +9,7 @@ use ash::vk;
 use gdeflate::{Encoder, Level};
 use millstream::Error;
 
-use crate::batch::{Batch, Copy};
+use crate::batch::{Batch, Copy, CopyTo, Source};
 use crate::context::Context;
 use crate::decoder::{Decoder, GOOD};
 use crate::limits;
@@ -32,12 +32,12 @@ pub(crate) fn refusal(
     let usage = vk::BufferUsageFlags::TRANSFER_DST;
     let mut landed = DeviceBuffer::mapped(context, tiles.len() * limits::TILE_BYTES, usage)?;
     for (index, tile) in tiles.iter().enumerate() {
-        let from = batch.add_tile(&tile.stored, tile.raw_len);
+        let from = Source::Tile(batch.add_tile(&tile.stored, tile.raw_len));
+        let at = (index * limits::TILE_BYTES) as u64;
         batch.add_copy(Copy {
             from,
-            to: landed.buffer,
-            at: (index * limits::TILE_BYTES) as u64,
-            len: tile.raw_len,
+            skip: 0,
+            to: CopyTo::Buffer(landed.buffer, at, tile.raw_len as u64),
         });
     }
     if let Err(error) = batch.submit().and_then(|()| batch.wait()) {

@@ -52,6 +52,8 @@ pub(crate) struct Context {
     lock: Mutex<()>,
     lost: AtomicBool,
     memory: vk::PhysicalDeviceMemoryProperties,
+    instance: Instance,
+    physical: vk::PhysicalDevice,
     /// What was created here, to be destroyed: in this order.
     owned: Option<(Box<Messenger>, Instance)>,
     /// Keeps the loader's library.
@@ -117,6 +119,8 @@ impl Context {
             lock: Mutex::new(()),
             lost: AtomicBool::new(false),
             memory,
+            instance: instance.clone(),
+            physical,
             owned: None,
             _entry: adopted.entry,
         }
@@ -163,6 +167,42 @@ impl Context {
             None => Err(Error::new(
                 ErrorKind::OutOfMemory,
                 format!("the device has no memory that is {properties:?}"),
+            )),
+        }
+    }
+
+    /// Whether the device makes such images.
+    pub(crate) fn allows_image(&self, info: &vk::ImageCreateInfo<'_>) -> Result<(), Error> {
+        let (physical, kind, tiling) = (self.physical, info.image_type, info.tiling);
+        // SAFETY: asks the device.
+        let allowed = unsafe {
+            self.instance.get_physical_device_image_format_properties(
+                physical,
+                info.format,
+                kind,
+                tiling,
+                info.usage,
+                info.flags,
+            )
+        };
+        let (most, wanted) = match allowed {
+            Ok(most) => (most, info.extent),
+            Err(vk::Result::ERROR_FORMAT_NOT_SUPPORTED) => {
+                let cause = format!("the device has no such images of {:?}", info.format);
+                return Err(Error::new(ErrorKind::Limit, cause));
+            }
+            Err(error) => return Err(vulkan("vkGetPhysicalDeviceImageFormatProperties", error)),
+        };
+        let fits = wanted.width <= most.max_extent.width
+            && wanted.height <= most.max_extent.height
+            && wanted.depth <= most.max_extent.depth
+            && info.mip_levels <= most.max_mip_levels
+            && info.array_layers <= most.max_array_layers;
+        match fits {
+            true => Ok(()),
+            false => Err(Error::new(
+                ErrorKind::Limit,
+                format!("the device has images of at most {most:?}"),
             )),
         }
     }

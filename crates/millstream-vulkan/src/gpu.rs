@@ -15,7 +15,10 @@ use crate::buffer::GpuBuffer;
 use crate::check::refusal;
 use crate::context::{AdoptedDevice, Context};
 use crate::decoder::Decoder;
-use crate::memory::{DeviceBuffer, Target};
+use crate::image::{GpuImage, ImageOptions};
+use crate::memory::DeviceBuffer;
+use crate::target::Target;
+use crate::texels::AdoptedImage;
 use crate::threads::{Shared, start};
 
 /// How to use a device.
@@ -111,7 +114,8 @@ impl Gpu {
     /// What the driver says.
     ///
     /// # Safety
-    /// The handles belong together, and outlive the `Gpu` and every [`GpuBuffer`] of it. Other code
+    /// The handles belong together, and outlive the `Gpu` and every [`GpuBuffer`] and
+    /// [`GpuImage`] of it. Other code
     /// submits to the queue only as [`AdoptedDevice::access`] says. After a request has failed with
     /// `DeviceLost` the device is idle before it is destroyed.
     pub unsafe fn adopt(adopted: AdoptedDevice, options: &GpuOptions) -> Result<Gpu, Error> {
@@ -153,7 +157,18 @@ impl Gpu {
         Ok(GpuBuffer::new(&self.shared, Target::Managed(made)))
     }
 
-    /// A range of a buffer of the application's, which was made with `TRANSFER_DST`.
+    /// Makes an image in the device's memory, as a destination of all its texels: level by level,
+    /// the largest first, each with all layers.
+    ///
+    /// # Errors
+    /// `Limit`: the device has no such images; `InvalidArgument`; `OutOfMemory`.
+    pub fn image(&self, options: &ImageOptions) -> Result<Arc<GpuImage>, Error> {
+        GpuImage::create(&self.shared, options)
+    }
+
+    /// A range of a buffer of the application's, which was made with `TRANSFER_DST`. `handover` is
+    /// the family that is to own the range of an exclusive buffer, and then has to
+    /// [acquire](GpuBuffer::acquire) it; its content before is discarded.
     ///
     /// # Safety
     /// The buffer belongs to the device, has the range, and outlives every request into it. Other
@@ -161,13 +176,33 @@ impl Gpu {
     /// a request has failed with `DeviceLost` the buffer and the range are left alone until
     /// `vkDeviceWaitIdle` has returned.
     #[must_use]
-    pub unsafe fn adopt_buffer(&self, buffer: vk::Buffer, offset: u64, len: u64) -> Arc<GpuBuffer> {
+    pub unsafe fn adopt_buffer(
+        &self,
+        (buffer, offset, len): (vk::Buffer, u64, u64),
+        handover: Option<u32>,
+    ) -> Arc<GpuBuffer> {
         let target = Target::Adopted {
             buffer,
             offset,
             len,
+            handover,
         };
         GpuBuffer::new(&self.shared, target)
+    }
+
+    /// Levels and layers of an image of the application's. A request must bring all bytes of its
+    /// regions.
+    ///
+    /// # Errors
+    /// `InvalidArgument`: the format is not of color, the regions are none, empty, or of layers
+    /// that overlap in part, or there is no layout to hand it over in.
+    ///
+    /// # Safety
+    /// As of [`Gpu::adopt_buffer`]. The format is the image's, the regions are texels of it that
+    /// do not overlap, and it is in the state `before` when a request begins to write: if another
+    /// family owns it, that family has released it.
+    pub unsafe fn adopt_image(&self, image: AdoptedImage) -> Result<Arc<GpuImage>, Error> {
+        GpuImage::adopt(&self.shared, image)
     }
 
     /// Which device it is, who decodes, and why.

@@ -39,12 +39,18 @@ mod buffer;
 mod check;
 mod context;
 mod decoder;
+mod format;
 mod gpu;
+mod image;
 pub mod limits;
 mod memory;
 mod pieces;
+mod target;
+mod texels;
 mod threads;
 
 pub use buffer::GpuBuffer;
 pub use context::{AdoptedDevice, QueueAccess, QueueLock};
 pub use gpu::{Gpu, GpuOptions, GpuReport, GpuStats, Tier};
+pub use image::{GpuImage, ImageOptions};
+pub use texels::{AdoptedImage, ImageRegion, ImageState};

@@ -14,6 +14,11 @@ pub const UPLOAD_BYTES: usize = 8 << 20;
 /// Longest piece of raw bytes that is copied at once.
 pub const COPY_BYTES: usize = 2 << 20;
 
+/// What a piece may need in an upload buffer beyond its bytes: two texel blocks that become whole
+/// with it, of at most 32 bytes, and three times what brings an offset to a multiple of 4 and of
+/// such a block.
+pub const PADDING_MAX: usize = 2 * 32 + 3 * 32;
+
 /// A batch that is not full waits so long for more.
 pub const GATHER_WAIT: Duration = Duration::from_micros(200);
 

@@ -1,4 +1,4 @@
-//! Buffers with memory of their own, and those of the application.
+//! Buffers and images with memory of their own.
 #![expect(unsafe_code, reason = "creates and destroys objects of Vulkan")]
 
 use std::sync::Arc;
@@ -76,12 +76,7 @@ impl DeviceBuffer {
         };
         // SAFETY: the buffer was created above.
         let needs = unsafe { device.get_buffer_memory_requirements(buffer) };
-        let info = vk::MemoryAllocateInfo::default()
-            .allocation_size(needs.size)
-            .memory_type_index(context.memory_type(needs.memory_type_bits, properties)?);
-        // SAFETY: the type is one of the device's.
-        let memory = unsafe { device.allocate_memory(&info, None) };
-        made.memory = memory.map_err(|error| vulkan("vkAllocateMemory", error))?;
+        made.memory = allocate(context, needs, properties)?;
         // SAFETY: memory of a type that the buffer allows, as large as it needs.
         let bound = unsafe { device.bind_buffer_memory(buffer, made.memory, 0) };
         bound.map_err(|error| vulkan("vkBindBufferMemory", error))?;
@@ -115,35 +110,57 @@ impl Drop for DeviceBuffer {
     }
 }
 
-/// Where requests land.
-pub(crate) enum Target {
-    Managed(DeviceBuffer),
-    Adopted {
-        buffer: vk::Buffer,
-        offset: u64,
-        len: u64,
-    },
+/// An image and its memory.
+pub(crate) struct DeviceImage {
+    context: Arc<Context>,
+    pub(crate) image: vk::Image,
+    memory: vk::DeviceMemory,
 }
 
-impl Target {
-    pub(crate) fn buffer(&self) -> vk::Buffer {
-        match self {
-            Target::Managed(buffer) => buffer.buffer,
-            Target::Adopted { buffer, .. } => *buffer,
-        }
+impl DeviceImage {
+    pub(crate) fn new(
+        context: &Arc<Context>,
+        info: &vk::ImageCreateInfo<'_>,
+    ) -> Result<DeviceImage, Error> {
+        let device = &context.device;
+        // SAFETY: the caller's description; what was made is destroyed with `made`.
+        let image = unsafe { device.create_image(info, None) };
+        let mut made = DeviceImage {
+            context: Arc::clone(context),
+            image: image.map_err(|error| vulkan("vkCreateImage", error))?,
+            memory: vk::DeviceMemory::null(),
+        };
+        // SAFETY: the image was created above.
+        let needs = unsafe { device.get_image_memory_requirements(made.image) };
+        made.memory = allocate(context, needs, vk::MemoryPropertyFlags::DEVICE_LOCAL)?;
+        // SAFETY: memory of a type that the image allows, as large as it needs.
+        let bound = unsafe { device.bind_image_memory(made.image, made.memory, 0) };
+        bound.map_err(|error| vulkan("vkBindImageMemory", error))?;
+        Ok(made)
     }
+}
 
-    pub(crate) fn offset(&self) -> u64 {
-        match self {
-            Target::Managed(_) => 0,
-            Target::Adopted { offset, .. } => *offset,
+impl Drop for DeviceImage {
+    fn drop(&mut self) {
+        let device = &self.context.device;
+        // SAFETY: as of a buffer.
+        unsafe {
+            device.destroy_image(self.image, None);
+            device.free_memory(self.memory, None);
         }
     }
+}
 
-    pub(crate) fn len(&self) -> u64 {
-        match self {
-            Target::Managed(buffer) => buffer.len() as u64,
-            Target::Adopted { len, .. } => *len,
-        }
-    }
+/// Memory for a buffer or an image.
+fn allocate(
+    context: &Context,
+    needs: vk::MemoryRequirements,
+    properties: vk::MemoryPropertyFlags,
+) -> Result<vk::DeviceMemory, Error> {
+    let info = vk::MemoryAllocateInfo::default()
+        .allocation_size(needs.size)
+        .memory_type_index(context.memory_type(needs.memory_type_bits, properties)?);
+    // SAFETY: the type is one of the device's.
+    let memory = unsafe { context.device.allocate_memory(&info, None) };
+    memory.map_err(|error| vulkan("vkAllocateMemory", error))
 }

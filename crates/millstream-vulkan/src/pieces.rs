@@ -10,7 +10,7 @@ use gdeflate::{ParseOptions, TileStream};
 use millstream::{CodecId, DevicePart, Error, ErrorKind, PartForm};
 
 use crate::limits;
-use crate::memory::Target;
+use crate::target::Target;
 
 /// A part on its way to the device.
 pub(crate) struct Part {
@@ -26,6 +26,8 @@ pub(crate) enum Work {
     Copy,
     /// One tile of GDeflate.
     Tile,
+    /// All bytes have landed: what is to be done then.
+    Last,
 }
 
 /// A piece of a part.
@@ -76,8 +78,15 @@ pub(crate) fn cut(part: DevicePart, target: Arc<Target>) -> Vec<Piece> {
     let plans = match plan(part.form(), part.bytes(), part.range()) {
         // A sink of the application's, which this one stands behind, may have promised more room.
         _ if part.range().end > target.len() => {
-            let cause = "the part reaches past the end of the buffer";
+            let cause = "the part reaches past the end of the destination";
             part.finish(Err(Error::new(ErrorKind::DestinationTooSmall, cause)));
+            return Vec::new();
+        }
+        // Texels that did not land would have undefined content.
+        _ if part.form() == PartForm::Last && target.is_short(part.range().end) => {
+            let (landed, room) = (part.range().end, target.len());
+            let cause = format!("{landed} bytes landed in an image of {room} bytes");
+            part.finish(Err(Error::new(ErrorKind::RawSize, cause)));
             return Vec::new();
         }
         Ok(plans) if plans.is_empty() => {
@@ -128,6 +137,12 @@ fn plan(form: PartForm, bytes: &[u8], range: Range<u64>) -> Result<Vec<Plan>, Er
             bytes: 0..bytes.len(),
             at: range.start,
             raw_len: raw_len as usize,
+        }]),
+        PartForm::Last => Ok(vec![Plan {
+            work: Work::Last,
+            bytes: 0..0,
+            at: range.start,
+            raw_len: 0,
         }]),
         PartForm::Encoded(codec) if codec != CodecId::GDEFLATE => Err(Error::new(
             ErrorKind::InvalidArgument,

@@ -21,12 +21,12 @@ use std::time::Instant;
 use ash::vk;
 use millstream::{DevicePart, Error, ErrorKind, Priority};
 
-use crate::batch::{Batch, Copy, Source};
+use crate::batch::Batch;
 use crate::context::Context;
 use crate::decoder::{Decoder, GOOD, LIMIT};
 use crate::limits;
-use crate::memory::Target;
 use crate::pieces::{Piece, Work, corrupt, cut};
+use crate::target::Target;
 
 /// What a device's handle, its buffers and its threads share.
 pub(crate) struct Shared {
@@ -265,8 +265,9 @@ impl Sending {
         let decode = |stored: &[u8]| decoder.decode_tile(stored, &mut raw);
         match piece.part.with_bytes(piece.bytes.clone(), decode) {
             Ok(()) => {
-                let from = filled.batch.add_bytes(&raw);
-                filled.add_from(piece, from);
+                let target = Arc::clone(&piece.part.target);
+                target.add_bytes(&mut filled.batch, piece.at, &raw);
+                filled.pieces.push((piece, None));
             }
             Err(error) => piece.part.piece_ended(Err(corrupt(&error))),
         }
@@ -281,28 +282,26 @@ impl Shared {
             && stored_len.is_multiple_of(4)
             && stored_len <= limits::TILE_STORED_BYTES_MAX
             && piece.raw_len <= limits::TILE_BYTES
+            && piece.part.target.takes_tile(piece.at, piece.raw_len)
     }
 }
 
 impl Filled {
     fn add(&mut self, piece: Piece) {
-        let (work, raw_len) = (piece.work, piece.raw_len);
-        let batch = &mut self.batch;
-        let from = piece
-            .part
-            .with_bytes(piece.bytes.clone(), |bytes| match work {
-                Work::Copy => batch.add_bytes(bytes),
-                Work::Tile => batch.add_tile(bytes, raw_len),
-            });
-        self.add_from(piece, from);
-    }
-
-    fn add_from(&mut self, piece: Piece, from: Source) {
-        self.batch.add_copy(copy_of(&piece, from));
-        let tile = match from {
-            Source::Tile(tile) => Some(tile),
-            Source::Upload(_) => None,
-        };
+        let (target, batch) = (Arc::clone(&piece.part.target), &mut self.batch);
+        let (at, raw_len) = (piece.at, piece.raw_len);
+        let bytes = piece.bytes.clone();
+        let tile = piece.part.with_bytes(bytes, |bytes| match piece.work {
+            Work::Copy => {
+                target.add_bytes(batch, at, bytes);
+                None
+            }
+            Work::Tile => Some(target.add_tile(batch, (at, raw_len), bytes)),
+            Work::Last => {
+                target.add_last(batch);
+                None
+            }
+        });
         self.pieces.push((piece, tile));
     }
 
@@ -322,17 +321,6 @@ impl Filled {
             piece.part.piece_ended(Err(error.clone()));
         }
         std::mem::forget(self.batch);
-    }
-}
-
-/// The copy that brings a piece's raw bytes to its destination.
-fn copy_of(piece: &Piece, from: Source) -> Copy {
-    let target = &piece.part.target;
-    Copy {
-        from,
-        to: target.buffer(),
-        at: target.offset() + piece.at,
-        len: piece.raw_len,
     }
 }
 
@@ -394,8 +382,8 @@ impl Done {
             return Err(lost());
         }
         self.fix.clear();
-        let from = self.fix.add_bytes(&raw);
-        self.fix.add_copy(copy_of(piece, from));
+        let target = &piece.part.target;
+        target.add_bytes(&mut self.fix, piece.at, &raw);
         let fixed = self.fix.submit().and_then(|()| self.fix.wait());
         if fixed.is_err() {
             std::mem::forget(Arc::clone(&piece.part.target));

@@ -787,9 +787,7 @@ impl Staged {
     fn last_part(&self, user_data: u64) -> Option<Task> {
         let sink = self.memory.as_ref()?.device.as_ref()?;
         // After a panic it is given the part, which can fail the request.
-        guard(|| sink.wants_last())
-            .unwrap_or(true)
-            .then_some(())?;
+        guard(|| sink.wants_last()).unwrap_or(true).then_some(())?;
         let landed = self.landed_len().unwrap_or(0);
         Some(Task::Decode(DecodeTask {
             codec: CodecId::STORED,

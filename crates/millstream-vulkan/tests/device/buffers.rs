@@ -1,91 +1,14 @@
-//! Requests that land in device memory, on whatever Vulkan device there is (lavapipe is enough),
-//! under the validation layer if there is one.
+//! Requests that land in buffers.
 
 use std::ops::Range;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use ash::vk;
-use millstream::{CodecId, Decode, Error, ErrorKind, Queue, Read, Storage};
-use millstream_vulkan::{Gpu, GpuBuffer, GpuOptions, Tier};
+use millstream::{CodecId, Decode, ErrorKind, Read};
+use millstream_vulkan::Tier;
 
-/// A device and a storage; one test has them at a time.
-struct Rig {
-    gpu: Gpu,
-    queue: Queue,
-    storage: Storage,
-    _alone: MutexGuard<'static, ()>,
-}
-
-static ALONE: Mutex<()> = Mutex::new(());
-
-fn rig() -> Option<Rig> {
-    rig_with(true)
-}
-
-fn rig_with(decode: bool) -> Option<Rig> {
-    let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut options = GpuOptions::default();
-    (options.validation, options.decode) = (true, decode);
-    let gpu = match Gpu::create(options) {
-        Ok(gpu) => gpu,
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            eprintln!("SKIP: {error}");
-            return None;
-        }
-        Err(error) => panic!("{error}"),
-    };
-    let storage = Storage::new(Default::default()).expect("a storage");
-    Some(Rig {
-        gpu,
-        queue: storage.queue(Default::default()).expect("a queue"),
-        storage,
-        _alone: alone,
-    })
-}
-
-impl Rig {
-    fn buffer(&self, len: usize) -> Arc<GpuBuffer> {
-        let usage = vk::BufferUsageFlags::VERTEX_BUFFER;
-        self.gpu.buffer(len as u64, usage).expect("a buffer")
-    }
-
-    /// What a request leaves in a buffer of so many bytes.
-    fn load(&self, read: Read, len: usize) -> Result<Vec<u8>, Error> {
-        let buffer = self.buffer(len.max(1));
-        let mut ticket = self
-            .queue
-            .submit(read.into_device(buffer.clone()))
-            .expect("accepted");
-        assert_eq!(ticket.outcome().result?, len as u64);
-        Ok(buffer.read_back(0..len as u64).expect("read back"))
-    }
-
-    /// The validation layer has nothing to say.
-    fn end(self) {
-        assert_eq!(self.gpu.stats().validation_messages, 0);
-    }
-}
-
-fn gdeflate(stored: &[u8]) -> Read {
-    Read::memory(Arc::from(stored)).decode(Decode::codec(CodecId::GDEFLATE))
-}
-
-/// Compressible bytes, different for each seed.
-fn bytes(len: usize, seed: u64) -> Vec<u8> {
-    let mut random = fastrand::Rng::with_seed(seed);
-    let words: Vec<u32> = (0..200).map(|_| random.u32(..)).collect();
-    let mut out = Vec::with_capacity(len + 4);
-    while out.len() < len {
-        out.extend(words[random.usize(0..200)].to_le_bytes());
-    }
-    out.truncate(len);
-    out
-}
-
-fn encoded(raw: &[u8]) -> Vec<u8> {
-    gdeflate::compress(raw, gdeflate::Level::DEFAULT, 1).expect("encoded")
-}
+use crate::rig::{bytes, encoded, gdeflate, rig, rig_with};
 
 #[test]
 fn a_device_decodes_once_it_knows_the_answers() {
@@ -239,7 +162,7 @@ fn bytes_around_a_range_stay_as_they_are() {
         #[expect(unsafe_code, reason = "a range of a buffer of the application's")]
         let range = unsafe {
             rig.gpu
-                .adopt_buffer(buffer.vk_buffer(), offset, raw.len() as u64)
+                .adopt_buffer((buffer.vk_buffer(), offset, raw.len() as u64), None)
         };
         let read = match stored {
             true => Read::memory(Arc::from(&raw[..])),
@@ -267,7 +190,7 @@ fn many_requests_at_once_land_each_in_its_place() {
         #[expect(unsafe_code, reason = "a range of a buffer of the application's")]
         let range = unsafe {
             rig.gpu
-                .adopt_buffer(buffer.vk_buffer(), index as u64 * 100_000, 100_000)
+                .adopt_buffer((buffer.vk_buffer(), index as u64 * 100_000, 100_000), None)
         };
         let read = match index % 3 {
             0 => Read::memory(Arc::from(&raw[..])),

@@ -1,0 +1,218 @@
+//! Images of the device as destinations.
+#![expect(unsafe_code, reason = "records copies")]
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use ash::vk;
+use millstream::{CodecId, DevicePart, DeviceSink, Error, ErrorKind};
+
+use crate::batch::barriers_of;
+use crate::buffer::read_back;
+use crate::memory::DeviceImage;
+use crate::target::{Target, texels};
+use crate::texels::{AdoptedImage, ImageRegion, ImageState, ImageTarget, Transition};
+use crate::threads::Shared;
+
+/// An image to be made by [`Gpu::image`](crate::Gpu::image).
+#[derive(Debug, Clone, Copy)]
+pub struct ImageOptions {
+    /// Its format: one plane of color.
+    pub format: vk::Format,
+    /// Its size. More than one slice makes it three-dimensional.
+    pub extent: vk::Extent3D,
+    /// Mip levels, the largest first.
+    pub mip_levels: u32,
+    /// Array layers.
+    pub layers: u32,
+    /// What the application does with it; copies to and from it are added.
+    pub usage: vk::ImageUsageFlags,
+    /// The layout that a request leaves it in.
+    pub layout: vk::ImageLayout,
+}
+
+/// Levels and layers of an image on the device, to be passed to
+/// [`Read::into_device`](millstream::Read::into_device). A request must bring all of their bytes.
+/// One request at a time lands in it; after one that failed the content is undefined, and the
+/// layout as before or `TRANSFER_DST_OPTIMAL`, so the next is to discard it.
+pub struct GpuImage {
+    shared: Arc<Shared>,
+    target: Arc<Target>,
+}
+
+impl GpuImage {
+    pub(crate) fn adopt(shared: &Arc<Shared>, about: AdoptedImage) -> Result<Arc<GpuImage>, Error> {
+        let target = Target::Image(ImageTarget::new(about)?, None);
+        Ok(Arc::new(GpuImage {
+            shared: Arc::clone(shared),
+            target: Arc::new(target),
+        }))
+    }
+
+    pub(crate) fn create(
+        shared: &Arc<Shared>,
+        options: &ImageOptions,
+    ) -> Result<Arc<GpuImage>, Error> {
+        let regions = whole(options).ok_or_else(|| {
+            let cause = "an image has more mip levels than sizes";
+            Error::new(ErrorKind::InvalidArgument, cause)
+        })?;
+        let mut about = AdoptedImage {
+            image: vk::Image::null(),
+            format: options.format,
+            regions,
+            before: ImageState::UNDEFINED,
+            handover: ImageState {
+                layout: options.layout,
+                family: None,
+            },
+        };
+        // What is wrong with it is found before the device is asked.
+        ImageTarget::new(about.clone())?;
+        let copies = vk::ImageUsageFlags::TRANSFER_DST | vk::ImageUsageFlags::TRANSFER_SRC;
+        let info = vk::ImageCreateInfo::default()
+            .image_type(match options.extent.depth {
+                1 => vk::ImageType::TYPE_2D,
+                _ => vk::ImageType::TYPE_3D,
+            })
+            .format(options.format)
+            .extent(options.extent)
+            .mip_levels(options.mip_levels)
+            .array_layers(options.layers)
+            .samples(vk::SampleCountFlags::TYPE_1)
+            .tiling(vk::ImageTiling::OPTIMAL)
+            .usage(options.usage | copies);
+        shared.context.allows_image(&info)?;
+        let made = DeviceImage::new(&shared.context, &info)?;
+        about.image = made.image;
+        let target = Target::Image(ImageTarget::new(about)?, Some(made));
+        Ok(Arc::new(GpuImage {
+            shared: Arc::clone(shared),
+            target: Arc::new(target),
+        }))
+    }
+
+    fn texels(&self) -> &ImageTarget {
+        match &*self.target {
+            Target::Image(image, _) => image,
+            _ => unreachable!("made of an image"),
+        }
+    }
+
+    /// The image. One that the library made is destroyed with its last `GpuImage`, once no request
+    /// is on its way to it.
+    #[must_use]
+    pub fn vk_image(&self) -> vk::Image {
+        self.texels().about.image
+    }
+
+    /// Bytes of all its regions: what a request must bring.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.target.len()
+    }
+
+    /// The barriers by which the family that the image is handed over to acquires it, once its
+    /// request has completed; `uses` is what for. None, if no other family is.
+    #[must_use]
+    pub fn acquire(&self, uses: vk::AccessFlags) -> Vec<vk::ImageMemoryBarrier<'static>> {
+        let transitions = self.texels().acquire(self.shared.context.family, uses);
+        transitions.iter().map(Transition::barrier).collect()
+    }
+
+    /// Copies all texels of an image that the library made back, in the order of its regions.
+    /// Blocks until the device has done so; for tools and tests.
+    ///
+    /// # Errors
+    /// `InvalidArgument`: the image is the application's, or no request has landed in it;
+    /// `DeviceLost`, `OutOfMemory`.
+    pub fn read_back(&self) -> Result<Vec<u8>, Error> {
+        let image = self.texels();
+        let is_made = matches!(&*self.target, Target::Image(_, Some(_)));
+        if !is_made || !image.has_landed() {
+            let cause = "only an image of the library that was loaded is read back";
+            return Err(Error::new(ErrorKind::InvalidArgument, cause));
+        }
+        let (from, len) = (image.about.image, image.len());
+        let handed_over = image.about.handover.layout;
+        let layout = vk::ImageLayout::TRANSFER_SRC_OPTIMAL;
+        let family = self.shared.context.family;
+        let turn = |layouts, accesses| {
+            let transitions = image.transitions(layouts, (family, family), accesses);
+            let barriers = transitions.iter().map(Transition::barrier).collect();
+            (Vec::new(), barriers)
+        };
+        read_back(
+            &self.shared.context,
+            &self.target,
+            len,
+            |device, commands, to| {
+                let all = vk::PipelineStageFlags::ALL_COMMANDS;
+                let uses = vk::AccessFlags::MEMORY_READ | vk::AccessFlags::MEMORY_WRITE;
+                let there = turn((handed_over, layout), (uses, uses));
+                barriers_of(device, commands, (all, all), there);
+                for copy in image.copies(0..len) {
+                    let mut region = texels(&copy);
+                    region.buffer_offset = copy.at;
+                    // SAFETY: texels of the image, and bytes of a buffer of its length.
+                    unsafe {
+                        device.cmd_copy_image_to_buffer(commands, from, layout, to, &[region])
+                    };
+                }
+                let back = turn((layout, handed_over), (uses, uses));
+                barriers_of(device, commands, (all, all), back);
+            },
+        )
+    }
+}
+
+/// All levels of an image, the largest first, each with all layers.
+fn whole(options: &ImageOptions) -> Option<Vec<ImageRegion>> {
+    let vk::Extent3D {
+        width,
+        height,
+        depth,
+    } = options.extent;
+    let largest = width.max(height).max(depth).max(1);
+    let halved = |side: u32, level: u32| (side >> level).max(side.min(1));
+    let region = |mip_level: u32| ImageRegion {
+        mip_level,
+        layers: 0..options.layers,
+        offset: vk::Offset3D::default(),
+        extent: vk::Extent3D {
+            width: halved(width, mip_level),
+            height: halved(height, mip_level),
+            depth: halved(depth, mip_level),
+        },
+    };
+    (options.mip_levels <= largest.ilog2() + 1)
+        .then(|| (0..options.mip_levels).map(region).collect())
+}
+
+impl DeviceSink for GpuImage {
+    fn room(&self) -> u64 {
+        self.target.len()
+    }
+
+    fn decodes(&self, codec: CodecId) -> bool {
+        codec == CodecId::GDEFLATE
+            && self.target.takes_tiles()
+            && self.shared.decodes.load(Ordering::Relaxed)
+    }
+
+    fn wants_last(&self) -> bool {
+        self.target.wants_last()
+    }
+
+    fn take(&self, part: DevicePart) {
+        self.shared.take(part, Arc::clone(&self.target));
+    }
+}
+
+impl std::fmt::Debug for GpuImage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("GpuImage")
+            .field("about", &self.texels().about)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,158 @@
+//! Where requests land: which copies bring their bytes there.
+
+use std::sync::Arc;
+
+use ash::vk;
+
+use crate::batch::{Batch, Copy, CopyTo, Source};
+use crate::memory::{DeviceBuffer, DeviceImage};
+use crate::texels::{ImageTarget, TexelCopy};
+
+/// See the header.
+pub(crate) enum Target {
+    Managed(DeviceBuffer),
+    Adopted {
+        buffer: vk::Buffer,
+        offset: u64,
+        len: u64,
+        /// The family that is to own it.
+        handover: Option<u32>,
+    },
+    /// An image, and its memory if it is not the application's.
+    Image(ImageTarget, Option<DeviceImage>),
+}
+
+impl Target {
+    pub(crate) fn len(&self) -> u64 {
+        match self {
+            Target::Managed(buffer) => buffer.len() as u64,
+            Target::Adopted { len, .. } => *len,
+            Target::Image(image, _) => image.len(),
+        }
+    }
+
+    /// Of a buffer: the buffer, and where it begins in it.
+    pub(crate) fn buffer(&self) -> Option<(vk::Buffer, u64)> {
+        match self {
+            Target::Managed(buffer) => Some((buffer.buffer, 0)),
+            Target::Adopted { buffer, offset, .. } => Some((*buffer, *offset)),
+            Target::Image(..) => None,
+        }
+    }
+
+    /// Whether something is to be done once all bytes have landed.
+    pub(crate) fn wants_last(&self) -> bool {
+        match self {
+            Target::Managed(_) => false,
+            Target::Adopted { handover, .. } => handover.is_some(),
+            Target::Image(..) => true,
+        }
+    }
+
+    /// Whether so many bytes are too few: an image is filled.
+    pub(crate) fn is_short(&self, landed: u64) -> bool {
+        matches!(self, Target::Image(image, _) if landed < image.len())
+    }
+
+    /// Whether a tile whose raw bytes belong here can go from the device's scratch.
+    pub(crate) fn takes_tile(&self, at: u64, raw_len: usize) -> bool {
+        match self {
+            Target::Image(image, _) => image.is_whole(&(at..at + raw_len as u64)),
+            _ => true,
+        }
+    }
+
+    /// Whether tiles of streams can: they begin at multiples of their length.
+    pub(crate) fn takes_tiles(&self) -> bool {
+        match self {
+            Target::Image(image, _) => image.block.bytes.is_power_of_two(),
+            _ => true,
+        }
+    }
+
+    /// Adds what brings raw bytes to `at`.
+    pub(crate) fn add_bytes(self: &Arc<Target>, batch: &mut Batch, at: u64, bytes: &[u8]) {
+        let Target::Image(image, _) = &**self else {
+            let from = batch.add_bytes(bytes, 1);
+            return self.add_run(batch, (from, at, bytes.len()));
+        };
+        for (at, run) in image.split(at, bytes) {
+            // Offsets of copies to images are multiples of a texel block.
+            let from = batch.add_bytes(&run, image.block.bytes as usize);
+            self.add_run(batch, (from, at, run.len()));
+        }
+    }
+
+    /// Adds what brings the raw bytes of a tile to `at`.
+    pub(crate) fn add_tile(
+        self: &Arc<Target>,
+        batch: &mut Batch,
+        (at, raw_len): (u64, usize),
+        stored: &[u8],
+    ) -> u32 {
+        let tile = batch.add_tile(stored, raw_len);
+        self.add_run(batch, (Source::Tile(tile), at, raw_len));
+        tile
+    }
+
+    /// Adds what is to be done once all bytes have landed.
+    pub(crate) fn add_last(&self, batch: &mut Batch) {
+        let family = batch.family();
+        match self {
+            Target::Managed(_) => {}
+            Target::Adopted {
+                buffer,
+                offset,
+                len,
+                handover,
+            } => {
+                if let Some(to) = *handover {
+                    batch.add_release((*buffer, *offset, *len), to);
+                }
+            }
+            Target::Image(image, _) => batch.add_end(image.end(family)),
+        }
+    }
+
+    /// The copies of a run of bytes; of an image, of whole texel blocks.
+    fn add_run(self: &Arc<Target>, batch: &mut Batch, (from, at, len): (Source, u64, usize)) {
+        if let Some((buffer, offset)) = self.buffer() {
+            return batch.add_copy(Copy {
+                from,
+                skip: 0,
+                to: CopyTo::Buffer(buffer, offset + at, len as u64),
+            });
+        }
+        let Target::Image(image, _) = &**self else {
+            unreachable!("everything else is a buffer")
+        };
+        let begin = image.begin(batch.family());
+        if !begin.is_empty() {
+            batch.add_begin(begin, Arc::clone(self));
+        }
+        for copy in image.copies(at..at + len as u64) {
+            batch.add_copy(Copy {
+                from,
+                skip: copy.at - at,
+                to: CopyTo::Image(image.about.image, texels(&copy)),
+            });
+        }
+    }
+
+    /// A batch that was to begin to write to it does not run.
+    pub(crate) fn forget_begin(&self) {
+        if let Target::Image(image, _) = self {
+            image.forget_begin();
+        }
+    }
+}
+
+/// The region of a copy, whose offset in the source is added when it is recorded.
+pub(crate) fn texels(copy: &TexelCopy) -> vk::BufferImageCopy {
+    vk::BufferImageCopy {
+        image_subresource: copy.subresource,
+        image_offset: copy.offset,
+        image_extent: copy.extent,
+        ..vk::BufferImageCopy::default()
+    }
+}

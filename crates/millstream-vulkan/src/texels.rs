@@ -1,0 +1,636 @@
+//! Images of the device as destinations: which texels the bytes of a request are.
+//!
+//! The bytes are those of the regions, one after the other, each packed as
+//! `vkCmdCopyBufferToImage` takes it: rows of texel blocks, slices, layers. Parts of a request
+//! begin and end anywhere, also within a row or a texel block. So a run of whole blocks becomes up
+//! to three copies a slice (the rest of a row, whole rows, the begin of a row), and a block whose
+//! bytes come in several parts waits until it is whole.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use ash::vk;
+use millstream::{Error, ErrorKind};
+
+use crate::format::{TEXEL_BYTES_MAX, TexelBlock};
+
+/// The layout of an image, and the family of queues that owns it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ImageState {
+    /// The layout.
+    pub layout: vk::ImageLayout,
+    /// The family that owns an image which families do not share; `None`: the family that loads,
+    /// or the image is shared concurrently.
+    pub family: Option<u32>,
+}
+
+impl ImageState {
+    /// No content, no owner: what an image is in first.
+    pub const UNDEFINED: ImageState = ImageState {
+        layout: vk::ImageLayout::UNDEFINED,
+        family: None,
+    };
+
+    /// To be sampled by queues of the family that loads.
+    pub const SAMPLED: ImageState = ImageState {
+        layout: vk::ImageLayout::SHADER_READ_ONLY_OPTIMAL,
+        family: None,
+    };
+}
+
+/// Part of an image: some texels of some layers of a mip level.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ImageRegion {
+    /// The mip level.
+    pub mip_level: u32,
+    /// The array layers, whose texels follow one another.
+    pub layers: Range<u32>,
+    /// The first texel; a multiple of the format's texel block.
+    pub offset: vk::Offset3D,
+    /// Texels; a multiple of the format's texel block, or up to the edge of the level.
+    pub extent: vk::Extent3D,
+}
+
+/// An image of the application's, as a destination.
+#[derive(Debug, Clone)]
+pub struct AdoptedImage {
+    /// Made with `TRANSFER_DST`.
+    pub image: vk::Image,
+    /// Its format: one plane of color.
+    pub format: vk::Format,
+    /// Where the bytes go, in this order.
+    pub regions: Vec<ImageRegion>,
+    /// What the levels and layers of the regions are in when a request begins to write.
+    /// [`ImageState::UNDEFINED`] discards their content.
+    pub before: ImageState,
+    /// What they are in once the request has completed.
+    pub handover: ImageState,
+}
+
+/// A copy of texels: bytes of the destination, and the region they are.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct TexelCopy {
+    pub(crate) at: u64,
+    pub(crate) subresource: vk::ImageSubresourceLayers,
+    pub(crate) offset: vk::Offset3D,
+    pub(crate) extent: vk::Extent3D,
+}
+
+/// A change of layout and owner of the layers of one level.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Transition {
+    image: vk::Image,
+    layouts: (vk::ImageLayout, vk::ImageLayout),
+    families: (u32, u32),
+    accesses: (vk::AccessFlags, vk::AccessFlags),
+    range: vk::ImageSubresourceRange,
+}
+
+impl Transition {
+    pub(crate) fn barrier(&self) -> vk::ImageMemoryBarrier<'static> {
+        let (from, to) = match self.families {
+            (from, to) if from == to => (vk::QUEUE_FAMILY_IGNORED, vk::QUEUE_FAMILY_IGNORED),
+            families => families,
+        };
+        vk::ImageMemoryBarrier::default()
+            .image(self.image)
+            .old_layout(self.layouts.0)
+            .new_layout(self.layouts.1)
+            .src_queue_family_index(from)
+            .dst_queue_family_index(to)
+            .src_access_mask(self.accesses.0)
+            .dst_access_mask(self.accesses.1)
+            .subresource_range(self.range)
+    }
+}
+
+/// See the header.
+pub(crate) struct ImageTarget {
+    pub(crate) about: AdoptedImage,
+    pub(crate) block: TexelBlock,
+    len: u64,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Whether it is in the layout to be copied to.
+    begun: bool,
+    /// Whether it was handed over since.
+    landed: bool,
+    straddling: HashMap<u64, Straddling>,
+}
+
+/// A texel block of which some bytes are known.
+#[derive(Default)]
+struct Straddling {
+    bytes: [u8; TEXEL_BYTES_MAX],
+    /// A bit for each byte that is known.
+    known: u32,
+}
+
+impl ImageTarget {
+    pub(crate) fn new(about: AdoptedImage) -> Result<ImageTarget, Error> {
+        let invalid = |cause: &'static str| Error::new(ErrorKind::InvalidArgument, cause);
+        let block = TexelBlock::of(about.format)
+            .ok_or_else(|| invalid("images of this format are not loaded"))?;
+        let mut len = 0_u64;
+        for (index, region) in about.regions.iter().enumerate() {
+            let bytes = region_len(region, block).filter(|bytes| *bytes > 0);
+            len = bytes
+                .and_then(|bytes| len.checked_add(bytes))
+                .ok_or_else(|| invalid("a region of no or too many texels"))?;
+            let others = &about.regions[..index];
+            if !others.iter().all(|other| same_or_apart(region, other)) {
+                // Each level and layer has one transition.
+                return Err(invalid("layers of regions of one level overlap in part"));
+            }
+        }
+        if about.handover.layout == vk::ImageLayout::UNDEFINED || len == 0 {
+            return Err(invalid(
+                "an image without regions or a layout to leave it in",
+            ));
+        }
+        Ok(ImageTarget {
+            about,
+            block,
+            len,
+            state: Mutex::default(),
+        })
+    }
+
+    /// Bytes of all regions.
+    pub(crate) fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Whether a range begins and ends between texel blocks.
+    pub(crate) fn is_whole(&self, range: &Range<u64>) -> bool {
+        range.start.is_multiple_of(self.block.bytes) && range.end.is_multiple_of(self.block.bytes)
+    }
+
+    /// The copies that bring a range of whole texel blocks to the image.
+    pub(crate) fn copies(&self, range: Range<u64>) -> Vec<TexelCopy> {
+        debug_assert!(self.is_whole(&range), "{range:?}");
+        let mut copies = Vec::new();
+        let mut begin = 0;
+        for region in &self.about.regions {
+            let Some(len) = region_len(region, self.block) else {
+                break;
+            };
+            let wanted = range.start.max(begin)..range.end.min(begin + len);
+            if !wanted.is_empty() {
+                let inside = wanted.start - begin..wanted.end - begin;
+                slices(region, self.block, inside, |mut copy| {
+                    copy.at += begin;
+                    copies.push(copy);
+                });
+            }
+            begin += len;
+        }
+        copies
+    }
+
+    /// Splits bytes that belong at `at`: runs of whole blocks, those among them that became whole
+    /// with these bytes, each with where it belongs.
+    pub(crate) fn split<'a>(&self, at: u64, bytes: &'a [u8]) -> Vec<(u64, Cow<'a, [u8]>)> {
+        let (size, end) = (self.block.bytes, at + bytes.len() as u64);
+        let first = at.next_multiple_of(size).min(end);
+        let last = (end - end % size).max(first);
+        let (head, rest) = bytes.split_at((first - at) as usize);
+        let (whole, tail) = rest.split_at((last - first) as usize);
+        let ends = [(at, head), (last, tail)].into_iter();
+        let mut runs: Vec<_> = ends
+            .filter_map(|(at, bytes)| self.straddle(at, bytes))
+            .map(|(at, block)| (at, Cow::Owned(block)))
+            .collect();
+        if !whole.is_empty() {
+            runs.push((first, Cow::Borrowed(whole)));
+        }
+        runs
+    }
+
+    /// Takes in bytes of one block; the block and where it belongs, if it is whole now.
+    fn straddle(&self, at: u64, bytes: &[u8]) -> Option<(u64, Vec<u8>)> {
+        if bytes.is_empty() {
+            return None;
+        }
+        let size = self.block.bytes as usize;
+        let (block, begin) = (at - at % self.block.bytes, (at % self.block.bytes) as usize);
+        let mut state = self.state();
+        let straddling = state.straddling.entry(block).or_default();
+        straddling.bytes[begin..begin + bytes.len()].copy_from_slice(bytes);
+        straddling.known |= (u32::MAX >> (32 - bytes.len())) << begin;
+        if straddling.known.count_ones() as usize != size {
+            return None;
+        }
+        let whole = state.straddling.remove(&block);
+        whole.map(|whole| (block, whole.bytes[..size].to_vec()))
+    }
+
+    /// Transitions to be recorded before its first copy.
+    pub(crate) fn begin(&self, family: u32) -> Vec<Transition> {
+        let mut state = self.state();
+        if state.begun {
+            return Vec::new();
+        }
+        (state.begun, state.landed) = (true, false);
+        drop(state);
+        let before = self.about.before;
+        let is_kept = before.layout != vk::ImageLayout::UNDEFINED;
+        let from = before.family.filter(|_| is_kept).unwrap_or(family);
+        let layouts = (before.layout, vk::ImageLayout::TRANSFER_DST_OPTIMAL);
+        // Copies of an earlier request may have been the last to write.
+        let writes = vk::AccessFlags::TRANSFER_WRITE;
+        self.transitions(layouts, (from, family), (writes, writes))
+    }
+
+    /// What [`ImageTarget::begin`] returned is not going to run.
+    pub(crate) fn forget_begin(&self) {
+        self.state().begun = false;
+    }
+
+    /// Whether a request has landed in it, and none has begun since.
+    pub(crate) fn has_landed(&self) -> bool {
+        self.state().landed
+    }
+
+    /// Transitions to be recorded behind its last copy.
+    pub(crate) fn end(&self, family: u32) -> Vec<Transition> {
+        *self.state() = State {
+            landed: true,
+            ..State::default()
+        };
+        let to = self.about.handover.family.unwrap_or(family);
+        let uses = match to == family {
+            true => vk::AccessFlags::MEMORY_READ | vk::AccessFlags::MEMORY_WRITE,
+            // The other family acquires it, and says for what.
+            false => vk::AccessFlags::empty(),
+        };
+        let accesses = (vk::AccessFlags::TRANSFER_WRITE, uses);
+        self.transitions(self.handed_over(), (family, to), accesses)
+    }
+
+    /// The transitions by which another family acquires it; none, if there is no other.
+    pub(crate) fn acquire(&self, family: u32, uses: vk::AccessFlags) -> Vec<Transition> {
+        match self.about.handover.family {
+            Some(to) if to != family => {
+                let accesses = (vk::AccessFlags::empty(), uses);
+                self.transitions(self.handed_over(), (family, to), accesses)
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn handed_over(&self) -> (vk::ImageLayout, vk::ImageLayout) {
+        (
+            vk::ImageLayout::TRANSFER_DST_OPTIMAL,
+            self.about.handover.layout,
+        )
+    }
+
+    /// One transition for each level and its layers.
+    pub(crate) fn transitions(
+        &self,
+        layouts: (vk::ImageLayout, vk::ImageLayout),
+        families: (u32, u32),
+        accesses: (vk::AccessFlags, vk::AccessFlags),
+    ) -> Vec<Transition> {
+        let regions = &self.about.regions;
+        let is_first = |(index, region): &(usize, &ImageRegion)| {
+            let same = |other: &ImageRegion| {
+                other.mip_level == region.mip_level && other.layers == region.layers
+            };
+            !regions[..*index].iter().any(same)
+        };
+        let transition = |(_, region): (usize, &ImageRegion)| Transition {
+            image: self.about.image,
+            layouts,
+            families,
+            accesses,
+            range: vk::ImageSubresourceRange {
+                aspect_mask: vk::ImageAspectFlags::COLOR,
+                base_mip_level: region.mip_level,
+                level_count: 1,
+                base_array_layer: region.layers.start,
+                layer_count: region.layers.end - region.layers.start,
+            },
+        };
+        let firsts = regions.iter().enumerate().filter(is_first);
+        firsts.map(transition).collect()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether transitions of two regions are the same or have nothing in common.
+fn same_or_apart(a: &ImageRegion, b: &ImageRegion) -> bool {
+    let apart = a.layers.end <= b.layers.start || b.layers.end <= a.layers.start;
+    a.mip_level != b.mip_level || a.layers == b.layers || apart
+}
+
+/// Texel blocks of a row, and rows of a slice.
+fn blocks(region: &ImageRegion, block: TexelBlock) -> (u64, u64) {
+    let (width, height) = (region.extent.width, region.extent.height);
+    (
+        u64::from(width.div_ceil(block.width)),
+        u64::from(height.div_ceil(block.height)),
+    )
+}
+
+/// Bytes of a region; `None`: more than a number holds.
+fn region_len(region: &ImageRegion, block: TexelBlock) -> Option<u64> {
+    let (columns, rows) = blocks(region, block);
+    let layers = region.layers.end.checked_sub(region.layers.start)?;
+    let slices = u64::from(layers).checked_mul(u64::from(region.extent.depth))?;
+    columns
+        .checked_mul(rows)?
+        .checked_mul(slices)?
+        .checked_mul(block.bytes)
+}
+
+/// The copies of a range of a region's bytes.
+fn slices(
+    region: &ImageRegion,
+    block: TexelBlock,
+    range: Range<u64>,
+    mut add: impl FnMut(TexelCopy),
+) {
+    let (columns, rows) = blocks(region, block);
+    let slice_len = columns * rows * block.bytes;
+    for slice in range.start / slice_len..range.end.div_ceil(slice_len) {
+        let begin = slice * slice_len;
+        let wanted = range.start.max(begin)..range.end.min(begin + slice_len);
+        let (mut at, end) = (
+            (wanted.start - begin) / block.bytes,
+            (wanted.end - begin) / block.bytes,
+        );
+        while at < end {
+            let (row, column) = (at / columns, at % columns);
+            // Whole rows at once, or part of one.
+            let (width, height) = match column {
+                0 if end - at >= columns => (columns, (end - at) / columns),
+                _ => ((end - at).min(columns - column), 1),
+            };
+            let first = begin + at * block.bytes;
+            add(copy_of(
+                region,
+                block,
+                slice,
+                (column, row, width, height),
+                first,
+            ));
+            at += width * height;
+        }
+    }
+}
+
+/// The copy of some texel blocks of a slice.
+fn copy_of(
+    region: &ImageRegion,
+    block: TexelBlock,
+    slice: u64,
+    (column, row, width, height): (u64, u64, u64, u64),
+    at: u64,
+) -> TexelCopy {
+    let depth = u64::from(region.extent.depth);
+    // Blocks at the edge reach past it.
+    let texels = |first: u64, count: u64, size: u32, extent: u32| {
+        let begin = first as u32 * size;
+        (begin, (count as u32 * size).min(extent - begin))
+    };
+    let (x, width) = texels(column, width, block.width, region.extent.width);
+    let (y, height) = texels(row, height, block.height, region.extent.height);
+    TexelCopy {
+        at,
+        subresource: vk::ImageSubresourceLayers {
+            aspect_mask: vk::ImageAspectFlags::COLOR,
+            mip_level: region.mip_level,
+            base_array_layer: region.layers.start + (slice / depth) as u32,
+            layer_count: 1,
+        },
+        offset: vk::Offset3D {
+            x: region.offset.x + x as i32,
+            y: region.offset.y + y as i32,
+            z: region.offset.z + (slice % depth) as i32,
+        },
+        extent: vk::Extent3D {
+            width,
+            height,
+            depth: 1,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn region(mip_level: u32, layers: Range<u32>, extent: (u32, u32, u32)) -> ImageRegion {
+        ImageRegion {
+            mip_level,
+            layers,
+            offset: vk::Offset3D { x: 12, y: 24, z: 1 },
+            extent: vk::Extent3D {
+                width: extent.0,
+                height: extent.1,
+                depth: extent.2,
+            },
+        }
+    }
+
+    fn target(format: vk::Format, regions: Vec<ImageRegion>) -> Result<ImageTarget, Error> {
+        ImageTarget::new(AdoptedImage {
+            image: vk::Image::null(),
+            format,
+            regions,
+            before: ImageState::UNDEFINED,
+            handover: ImageState::SAMPLED,
+        })
+    }
+
+    /// A texel block: mip level, layer, and its place.
+    type Place = (u32, u32, i32, i32, i32);
+
+    /// The blocks of all regions, in the order of their bytes.
+    fn places(target: &ImageTarget) -> Vec<Place> {
+        let mut places = Vec::new();
+        let block = target.block;
+        for region in &target.about.regions {
+            let (offset, extent) = (region.offset, region.extent);
+            for layer in region.layers.clone() {
+                for z in 0..extent.depth as i32 {
+                    for y in (0..extent.height as i32).step_by(block.height as usize) {
+                        for x in (0..extent.width as i32).step_by(block.width as usize) {
+                            let at = (offset.x + x, offset.y + y, offset.z + z);
+                            places.push((region.mip_level, layer, at.0, at.1, at.2));
+                        }
+                    }
+                }
+            }
+        }
+        places
+    }
+
+    /// The blocks that a copy writes, in the order of its bytes.
+    fn written(copy: &TexelCopy, block: TexelBlock) -> Vec<Place> {
+        let (at, extent) = (copy.offset, copy.extent);
+        assert_eq!((copy.subresource.layer_count, extent.depth), (1, 1));
+        let (level, layer) = (
+            copy.subresource.mip_level,
+            copy.subresource.base_array_layer,
+        );
+        let mut places = Vec::new();
+        for y in (0..extent.height as i32).step_by(block.height as usize) {
+            for x in (0..extent.width as i32).step_by(block.width as usize) {
+                places.push((level, layer, at.x + x, at.y + y, at.z));
+            }
+        }
+        places
+    }
+
+    #[test]
+    fn copies_of_any_cut_write_each_block_once_with_its_bytes() {
+        let formats = [
+            vk::Format::R8_UNORM,
+            vk::Format::R8G8B8_UNORM,
+            vk::Format::R16G16B16A16_SFLOAT,
+            vk::Format::BC1_RGB_UNORM_BLOCK,
+            vk::Format::BC7_UNORM_BLOCK,
+            vk::Format::ASTC_5X4_UNORM_BLOCK,
+        ];
+        for (seed, format) in (0..).zip(formats.iter().cycle().take(60)) {
+            let mut random = fastrand::Rng::with_seed(seed);
+            let mut sides = fastrand::Rng::with_seed(!seed);
+            let mut side = |most: u32| sides.u32(1..most);
+            let regions = vec![
+                region(0, 2..4, (side(40), side(40), side(4))),
+                region(1, 0..1, (side(40), side(9), 1)),
+                region(2, 0..3, (1, 1, 1)),
+            ];
+            let target = target(*format, regions).expect("regions");
+            let (expected, block) = (places(&target), target.block);
+            assert_eq!(target.len(), expected.len() as u64 * block.bytes);
+            let bytes: Vec<u8> = (0..target.len()).map(|_| random.u8(..)).collect();
+
+            let mut cuts: Vec<usize> = (0..9).map(|_| random.usize(0..=bytes.len())).collect();
+            cuts.extend([0, bytes.len()]);
+            cuts.sort_unstable();
+            let mut parts: Vec<_> = cuts.windows(2).map(|cut| cut[0]..cut[1]).collect();
+            random.shuffle(&mut parts);
+            let mut got = HashMap::new();
+            let mut land = |at: u64, bytes: &[u8]| {
+                for copy in target.copies(at..at + bytes.len() as u64) {
+                    let mut from = (copy.at - at) as usize;
+                    for place in written(&copy, block) {
+                        let to = from + block.bytes as usize;
+                        assert!(got.insert(place, bytes[from..to].to_vec()).is_none());
+                        from = to;
+                    }
+                }
+            };
+            for part in parts {
+                for (at, run) in target.split(part.start as u64, &bytes[part]) {
+                    land(at, &run);
+                }
+            }
+            assert_eq!(got.len(), expected.len(), "seed {seed}");
+            for (place, bytes) in expected.iter().zip(bytes.chunks(block.bytes as usize)) {
+                assert!(got[place] == bytes, "seed {seed}: {place:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn whole_rows_are_one_copy() {
+        let target = target(
+            vk::Format::BC7_UNORM_BLOCK,
+            vec![region(0, 0..1, (16, 64, 1))],
+        );
+        let target = target.expect("regions");
+        assert_eq!(target.len(), 4 * 16 * 16);
+        assert_eq!(target.copies(0..1024).len(), 1);
+        let cut = target.copies(16..1008);
+        let extents: Vec<_> = cut
+            .iter()
+            .map(|copy| (copy.extent.width, copy.extent.height))
+            .collect();
+        assert_eq!(extents, [(12, 4), (16, 56), (12, 4)]);
+    }
+
+    #[test]
+    fn another_family_acquires_what_was_released() {
+        let regions = vec![region(0, 0..2, (8, 8, 1)), region(1, 0..2, (4, 4, 1))];
+        let mut target = target(vk::Format::R8_UNORM, regions).expect("regions");
+        assert!(target.acquire(3, vk::AccessFlags::SHADER_READ).is_empty());
+        target.about.handover.family = Some(7);
+        assert!(target.acquire(7, vk::AccessFlags::SHADER_READ).is_empty());
+        let acquired = target.acquire(3, vk::AccessFlags::SHADER_READ);
+        let released = target.end(3);
+        assert_eq!((released.len(), acquired.len()), (2, 2));
+        for (released, acquired) in released.iter().zip(&acquired) {
+            let (released, acquired) = (released.barrier(), acquired.barrier());
+            let families = |barrier: &vk::ImageMemoryBarrier<'_>| {
+                (
+                    barrier.src_queue_family_index,
+                    barrier.dst_queue_family_index,
+                )
+            };
+            assert_eq!((families(&released), families(&acquired)), ((3, 7), (3, 7)));
+            assert_eq!(released.old_layout, acquired.old_layout);
+            assert_eq!(released.new_layout, acquired.new_layout);
+            let range = |barrier: &vk::ImageMemoryBarrier<'_>| {
+                let range = barrier.subresource_range;
+                (
+                    range.base_mip_level,
+                    range.base_array_layer,
+                    range.layer_count,
+                )
+            };
+            assert_eq!(range(&released), range(&acquired));
+            assert_eq!(released.dst_access_mask, vk::AccessFlags::empty());
+            assert_eq!(acquired.dst_access_mask, vk::AccessFlags::SHADER_READ);
+        }
+    }
+
+    #[test]
+    fn an_image_is_acquired_only_if_its_content_is_kept() {
+        let mut target =
+            target(vk::Format::R8_UNORM, vec![region(0, 0..1, (8, 8, 1))]).expect("a region");
+        let mut families_of = |layout| {
+            target.about.before = ImageState {
+                layout,
+                family: Some(9),
+            };
+            let begin = target.begin(2);
+            assert!(target.begin(2).is_empty(), "once");
+            target.forget_begin();
+            begin[0].families
+        };
+        assert_eq!(families_of(vk::ImageLayout::UNDEFINED), (2, 2));
+        assert_eq!(families_of(vk::ImageLayout::GENERAL), (9, 2));
+    }
+
+    #[test]
+    fn regions_that_make_no_image_are_refused() {
+        let fine = || region(0, 0..2, (8, 8, 1));
+        let rgba = vk::Format::R8G8B8A8_UNORM;
+        assert!(target(rgba, vec![fine(), fine(), region(0, 2..3, (4, 4, 1))]).is_ok());
+        let refused = [
+            target(vk::Format::D32_SFLOAT, vec![fine()]),
+            target(rgba, Vec::new()),
+            target(rgba, vec![region(0, 1..1, (8, 8, 1))]),
+            target(rgba, vec![region(0, 0..1, (0, 8, 1))]),
+            target(rgba, vec![fine(), region(0, 1..3, (4, 4, 1))]),
+            target(rgba, vec![region(0, 0..u32::MAX, (u32::MAX, u32::MAX, 1))]),
+        ];
+        for refused in refused {
+            let error = refused.map(drop).expect_err("no image");
+            assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! Requests that land in images: texels of all levels and layers, however the bytes are cut.
+
+use std::sync::Arc;
+
+use ash::vk;
+use millstream::{CodecId, Decode, Error, ErrorKind, Read};
+use millstream_pak::{Coding, Item, PackOptions, Package, write_file};
+use millstream_vulkan::{AdoptedImage, GpuImage, ImageOptions, ImageRegion, ImageState, Tier};
+
+use crate::rig::{Rig, bytes, encoded, gdeflate, rig, rig_with};
+
+fn options(format: vk::Format, sides: (u32, u32, u32), levels: u32, layers: u32) -> ImageOptions {
+    ImageOptions {
+        format,
+        extent: vk::Extent3D {
+            width: sides.0,
+            height: sides.1,
+            depth: sides.2,
+        },
+        mip_levels: levels,
+        layers,
+        usage: vk::ImageUsageFlags::SAMPLED,
+        layout: vk::ImageLayout::SHADER_READ_ONLY_OPTIMAL,
+    }
+}
+
+fn run(rig: &Rig, read: Read, image: &Arc<GpuImage>) -> Result<u64, Error> {
+    let submitted = rig.queue.submit(read.into_device(image.clone()));
+    submitted.expect("accepted").outcome().result
+}
+
+/// Loads the same bytes into an image in each way that bytes come.
+fn load(rig: &Rig, image: &Arc<GpuImage>, seed: u64) {
+    let len = image.bytes() as usize;
+    let raw = bytes(len, seed);
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("raw");
+    // Windows of a file begin at multiples of its blocks: texels come in two parts.
+    let shifted = [&[0; 77], &raw[..]].concat();
+    std::fs::write(&path, shifted).expect("written");
+    let file = rig.storage.open(&path, Default::default());
+    let mut zstd = Vec::new();
+    millstream_codec::compress(CodecId::ZSTD, 3, &mut &raw[..], &mut zstd).expect("encoded");
+    let decode = Decode::codec(CodecId::ZSTD).raw_len(len as u64);
+    let reads = [
+        Read::range(file, 77, len as u64),
+        gdeflate(&encoded(&raw)),
+        Read::memory(Arc::from(zstd)).decode(decode),
+    ];
+    for (index, read) in reads.into_iter().enumerate() {
+        assert_eq!(run(rig, read, image).expect("landed"), len as u64);
+        let landed = image.read_back().expect("read back");
+        assert!(landed == raw, "seed {seed}, read {index}: wrong texels");
+        let empty = image.bytes() as usize;
+        let other = Read::memory(Arc::from(vec![0xa5; empty]));
+        run(rig, other, image).expect("landed");
+    }
+}
+
+#[test]
+fn texels_of_all_levels_and_layers_land() {
+    let Some(rig) = rig() else { return };
+    use vk::Format as F;
+    let images = [
+        (F::R8G8B8A8_UNORM, (300, 200, 1), 9, 3),
+        (F::R8_UNORM, (1000, 777, 1), 1, 1),
+        (F::R16G16_SFLOAT, (129, 65, 1), 3, 5),
+        (F::R32G32B32A32_SFLOAT, (100, 100, 1), 2, 1),
+        (F::BC7_UNORM_BLOCK, (1024, 512, 1), 11, 1),
+        (F::BC1_RGBA_UNORM_BLOCK, (250, 130, 1), 8, 2),
+        (F::BC4_UNORM_BLOCK, (64, 64, 1), 7, 1),
+        (F::R8G8B8A8_UNORM, (40, 30, 20), 3, 1),
+    ];
+    let mut loaded = 0;
+    for (seed, (format, sides, levels, layers)) in (0..).zip(images) {
+        match rig.gpu.image(&options(format, sides, levels, layers)) {
+            Ok(image) => load(&rig, &image, seed),
+            Err(error) if error.kind() == ErrorKind::Limit => continue,
+            Err(error) => panic!("{format:?}: {error}"),
+        }
+        loaded += 1;
+    }
+    assert!(loaded >= 5, "{loaded} formats");
+    if rig.gpu.report().tier != Tier::Cpu {
+        assert!(rig.gpu.stats().tiles > 0);
+    }
+    rig.end();
+}
+
+#[test]
+fn images_land_where_workers_decode() {
+    let Some(rig) = rig_with(false) else { return };
+    let image = rig
+        .gpu
+        .image(&options(vk::Format::R8G8B8A8_UNORM, (64, 64, 1), 7, 2));
+    load(&rig, &image.expect("an image"), 1);
+    rig.end();
+}
+
+#[test]
+fn an_entry_of_a_package_lands_in_an_image() {
+    let Some(rig) = rig() else { return };
+    let image = rig.gpu.image(&options(
+        vk::Format::BC7_UNORM_BLOCK,
+        (2048, 1024, 1),
+        12,
+        1,
+    ));
+    let Ok(image) = image else { return };
+    let raw = bytes(image.bytes() as usize, 9);
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("textures.mpak");
+    for codec in [CodecId::GDEFLATE, CodecId::LZ4, CodecId::STORED] {
+        let packing = PackOptions {
+            coding: Coding::Fixed(codec),
+            ..PackOptions::default()
+        };
+        let items = vec![Item::from_bytes("texture", raw.clone())];
+        write_file(items, &packing, &path).expect("packed");
+        let package = Package::open(&rig.storage, &path).expect("opened");
+        let read = package
+            .request(0)
+            .expect("a request")
+            .into_device(image.clone());
+        rig.queue
+            .submit(read)
+            .expect("accepted")
+            .wait()
+            .expect("landed");
+        assert!(image.read_back().expect("read back") == raw, "{codec:?}");
+    }
+    rig.end();
+}
+
+#[test]
+fn a_rectangle_of_an_image_changes_and_nothing_else() {
+    let Some(rig) = rig() else { return };
+    let rgba = vk::Format::R8G8B8A8_UNORM;
+    let atlas = rig
+        .gpu
+        .image(&options(rgba, (256, 128, 1), 1, 2))
+        .expect("an image");
+    let mut expected = bytes(256 * 128 * 4 * 2, 1);
+    run(&rig, Read::memory(Arc::from(&expected[..])), &atlas).expect("landed");
+    let region = |x, y, layer| ImageRegion {
+        mip_level: 0,
+        layers: layer..layer + 1,
+        offset: vk::Offset3D { x, y, z: 0 },
+        extent: vk::Extent3D {
+            width: 33,
+            height: 21,
+            depth: 1,
+        },
+    };
+    // SAFETY: the image outlives the requests below, and is as they say.
+    #[expect(unsafe_code, reason = "layers of an image of the application's")]
+    let tiles = unsafe {
+        rig.gpu.adopt_image(AdoptedImage {
+            image: atlas.vk_image(),
+            format: rgba,
+            regions: vec![region(7, 100, 1), region(40, 100, 1), region(223, 0, 0)],
+            before: ImageState::SAMPLED,
+            handover: ImageState::SAMPLED,
+        })
+    };
+    let tiles = tiles.expect("regions");
+    assert_eq!(tiles.bytes(), 3 * 33 * 21 * 4);
+    for (seed, is_encoded) in [(2, false), (3, true)] {
+        let raw = bytes(3 * 33 * 21 * 4, seed);
+        let read = match is_encoded {
+            true => gdeflate(&encoded(&raw)),
+            false => Read::memory(Arc::from(&raw[..])),
+        };
+        run(&rig, read, &tiles).expect("landed");
+        let places = [(7, 100, 1), (40, 100, 1), (223, 0, 0)];
+        for ((x, y, layer), texels) in places.into_iter().zip(raw.chunks(33 * 21 * 4)) {
+            for (row, texels) in texels.chunks(33 * 4).enumerate() {
+                let at = ((layer * 128 + y + row) * 256 + x) * 4;
+                expected[at..at + texels.len()].copy_from_slice(texels);
+            }
+        }
+        assert!(atlas.read_back().expect("read back") == expected);
+    }
+    let error = tiles.read_back().expect_err("the application's");
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    rig.end();
+}
+
+#[test]
+fn a_request_that_does_not_fill_an_image_fails_and_the_next_lands() {
+    let Some(rig) = rig() else { return };
+    let image = rig
+        .gpu
+        .image(&options(vk::Format::R8G8B8A8_UNORM, (200, 100, 1), 1, 1));
+    let image = image.expect("an image");
+    let raw = bytes(80_000, 4);
+    let error = image.read_back().expect_err("nothing landed");
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    let mut broken = encoded(&raw);
+    let middle = broken.len() / 2;
+    broken[middle..middle + 64].fill(0xff);
+    let reads = [
+        (Read::memory(Arc::from(&raw[..79_999])), ErrorKind::RawSize),
+        (Read::memory(Arc::from(&raw[..0])), ErrorKind::RawSize),
+        (
+            Read::memory(Arc::from(vec![0; 80_001])),
+            ErrorKind::DestinationTooSmall,
+        ),
+        (gdeflate(&broken), ErrorKind::Corrupt),
+    ];
+    for (read, kind) in reads {
+        let error = run(&rig, read, &image).expect_err("refused");
+        assert_eq!(error.kind(), kind, "{error}");
+        run(&rig, gdeflate(&encoded(&raw)), &image).expect("landed");
+        assert!(image.read_back().expect("read back") == raw);
+    }
+    rig.end();
+}
+
+#[test]
+fn images_that_the_device_lacks_are_refused() {
+    let Some(rig) = rig() else { return };
+    let rgba = vk::Format::R8G8B8A8_UNORM;
+    let refused = [
+        (options(rgba, (1 << 20, 1, 1), 1, 1), ErrorKind::Limit),
+        (options(rgba, (8, 8, 1), 5, 1), ErrorKind::InvalidArgument),
+        (options(rgba, (8, 8, 1), 1, 0), ErrorKind::InvalidArgument),
+        (
+            options(vk::Format::D32_SFLOAT, (8, 8, 1), 1, 1),
+            ErrorKind::InvalidArgument,
+        ),
+    ];
+    for (options, kind) in refused {
+        let error = rig.gpu.image(&options).expect_err("refused");
+        assert_eq!(error.kind(), kind, "{error}");
+    }
+    rig.end();
+}

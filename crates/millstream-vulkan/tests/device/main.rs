@@ -1,0 +1,6 @@
+//! Requests that land in device memory, on whatever Vulkan device there is (lavapipe is enough),
+//! under the validation layer if there is one.
+
+mod buffers;
+mod images;
+mod rig;
