@@ -11,6 +11,7 @@
 //! memory of the library, and is given as raw bytes. A part keeps the memory of its bytes, and its
 //! request does not complete before all its parts are answered.
 
+use std::any::Any;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -20,7 +21,8 @@ use crate::error::Error;
 use crate::priority::Priority;
 
 /// A destination that moves bytes itself; see [`Read::into_device`](crate::Read::into_device).
-pub trait DeviceSink: Send + Sync + 'static {
+/// Whoever is handed one finds its type by [`Any`].
+pub trait DeviceSink: Any + Send + Sync {
     /// Bytes that it has room for. Always the same.
     fn room(&self) -> u64;
 
