@@ -18,7 +18,7 @@ use crate::decoder::Decoder;
 use crate::image::{GpuImage, ImageOptions};
 use crate::memory::DeviceBuffer;
 use crate::target::Target;
-use crate::texels::AdoptedImage;
+use crate::texels::{AdoptedImage, ImageRegion};
 use crate::threads::{Shared, start};
 
 /// How to use a device.
@@ -163,7 +163,21 @@ impl Gpu {
     /// # Errors
     /// `Limit`: the device has no such images; `InvalidArgument`; `OutOfMemory`.
     pub fn image(&self, options: &ImageOptions) -> Result<Arc<GpuImage>, Error> {
-        GpuImage::create(&self.shared, options)
+        GpuImage::create(&self.shared, options, None)
+    }
+
+    /// As [`Gpu::image`], as a destination of bytes in another order: each region with where its
+    /// bytes begin among those of a request, in ascending order, at multiples of a texel block.
+    /// Bytes that belong to no region are dropped.
+    ///
+    /// # Errors
+    /// As [`Gpu::image`]; `InvalidArgument` for a region that is not inside of the image.
+    pub fn image_at(
+        &self,
+        options: &ImageOptions,
+        regions: Vec<(u64, ImageRegion)>,
+    ) -> Result<Arc<GpuImage>, Error> {
+        GpuImage::create(&self.shared, options, Some(regions))
     }
 
     /// A range of a buffer of the application's, which was made with `TRANSFER_DST`. `handover` is

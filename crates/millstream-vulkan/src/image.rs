@@ -9,6 +9,7 @@ use millstream::{CodecId, DevicePart, DeviceSink, Error, ErrorKind};
 
 use crate::batch::barriers_of;
 use crate::buffer::read_back;
+use crate::format::TexelBlock;
 use crate::memory::DeviceImage;
 use crate::target::{Target, texels};
 use crate::texels::{AdoptedImage, ImageRegion, ImageState, ImageTarget, Transition};
@@ -42,7 +43,7 @@ pub struct GpuImage {
 
 impl GpuImage {
     pub(crate) fn adopt(shared: &Arc<Shared>, about: AdoptedImage) -> Result<Arc<GpuImage>, Error> {
-        let target = Target::Image(ImageTarget::new(about)?, None);
+        let target = Target::Image(ImageTarget::new(about, None)?, None);
         Ok(Arc::new(GpuImage {
             shared: Arc::clone(shared),
             target: Arc::new(target),
@@ -52,11 +53,18 @@ impl GpuImage {
     pub(crate) fn create(
         shared: &Arc<Shared>,
         options: &ImageOptions,
+        placed: Option<Vec<(u64, ImageRegion)>>,
     ) -> Result<Arc<GpuImage>, Error> {
-        let regions = whole(options).ok_or_else(|| {
-            let cause = "an image has more mip levels than sizes";
-            Error::new(ErrorKind::InvalidArgument, cause)
-        })?;
+        let invalid = |cause: &'static str| Error::new(ErrorKind::InvalidArgument, cause);
+        let levels = whole(options);
+        let levels = levels.ok_or_else(|| invalid("an image has more mip levels than sizes"))?;
+        let (starts, regions): (Option<Vec<u64>>, Vec<ImageRegion>) = match placed {
+            None => (None, levels.clone()),
+            Some(placed) => {
+                let (starts, regions) = placed.into_iter().unzip();
+                (Some(starts), regions)
+            }
+        };
         let mut about = AdoptedImage {
             image: vk::Image::null(),
             format: options.format,
@@ -68,7 +76,16 @@ impl GpuImage {
             },
         };
         // What is wrong with it is found before the device is asked.
-        ImageTarget::new(about.clone())?;
+        let block = ImageTarget::new(about.clone(), starts.as_deref())?.block;
+        if !about
+            .regions
+            .iter()
+            .all(|region| is_inside(region, &levels, block))
+        {
+            return Err(invalid(
+                "a region is not inside of the image, or cuts a texel block",
+            ));
+        }
         let copies = vk::ImageUsageFlags::TRANSFER_DST | vk::ImageUsageFlags::TRANSFER_SRC;
         let info = vk::ImageCreateInfo::default()
             .image_type(match options.extent.depth {
@@ -85,7 +102,8 @@ impl GpuImage {
         shared.context.allows_image(&info)?;
         let made = DeviceImage::new(&shared.context, &info)?;
         about.image = made.image;
-        let target = Target::Image(ImageTarget::new(about)?, Some(made));
+        let target = ImageTarget::new(about, starts.as_deref())?;
+        let target = Target::Image(target, Some(made));
         Ok(Arc::new(GpuImage {
             shared: Arc::clone(shared),
             target: Arc::new(target),
@@ -120,7 +138,8 @@ impl GpuImage {
         transitions.iter().map(Transition::barrier).collect()
     }
 
-    /// Copies all texels of an image that the library made back, in the order of its regions.
+    /// Copies all texels of an image that the library made back, each where a request has them.
+    /// Bytes that belong to no region are undefined.
     /// Blocks until the device has done so; for tools and tests.
     ///
     /// # Errors
@@ -187,6 +206,26 @@ fn whole(options: &ImageOptions) -> Option<Vec<ImageRegion>> {
     };
     (options.mip_levels <= largest.ilog2() + 1)
         .then(|| (0..options.mip_levels).map(region).collect())
+}
+
+/// Whether a region lies in one of these levels, and is made of whole texel blocks.
+fn is_inside(region: &ImageRegion, levels: &[ImageRegion], block: TexelBlock) -> bool {
+    let Some(level) = levels.get(region.mip_level as usize) else {
+        return false;
+    };
+    let (offset, extent, sides) = (region.offset, region.extent, level.extent);
+    let fits = |begin: i32, len: u32, side: u32, block: u32| {
+        let Ok(begin) = u32::try_from(begin) else {
+            return false;
+        };
+        let end = begin.checked_add(len).filter(|end| *end <= side);
+        let whole = end.is_some_and(|end| end == side || end.is_multiple_of(block));
+        whole && begin.is_multiple_of(block)
+    };
+    region.layers.end <= level.layers.end
+        && fits(offset.x, extent.width, sides.width, block.width)
+        && fits(offset.y, extent.height, sides.height, block.height)
+        && fits(offset.z, extent.depth, sides.depth, 1)
 }
 
 impl DeviceSink for GpuImage {

@@ -110,6 +110,8 @@ impl Transition {
 pub(crate) struct ImageTarget {
     pub(crate) about: AdoptedImage,
     pub(crate) block: TexelBlock,
+    /// Where the bytes of each region begin.
+    starts: Vec<u64>,
     len: u64,
     state: Mutex<State>,
 }
@@ -132,15 +134,23 @@ struct Straddling {
 }
 
 impl ImageTarget {
-    pub(crate) fn new(about: AdoptedImage) -> Result<ImageTarget, Error> {
+    /// The bytes of the regions follow one another, or begin at `starts`.
+    pub(crate) fn new(about: AdoptedImage, starts: Option<&[u64]>) -> Result<ImageTarget, Error> {
         let invalid = |cause: &'static str| Error::new(ErrorKind::InvalidArgument, cause);
         let block = TexelBlock::of(about.format)
             .ok_or_else(|| invalid("images of this format are not loaded"))?;
-        let mut len = 0_u64;
+        let (mut len, mut begins) = (0_u64, Vec::with_capacity(about.regions.len()));
         for (index, region) in about.regions.iter().enumerate() {
+            let begin = starts.map_or(len, |starts| starts[index]);
+            if begin < len || !begin.is_multiple_of(block.bytes) {
+                return Err(invalid(
+                    "bytes of a region overlap, or begin within a texel block",
+                ));
+            }
+            begins.push(begin);
             let bytes = region_len(region, block).filter(|bytes| *bytes > 0);
             len = bytes
-                .and_then(|bytes| len.checked_add(bytes))
+                .and_then(|bytes| begin.checked_add(bytes))
                 .ok_or_else(|| invalid("a region of no or too many texels"))?;
             let others = &about.regions[..index];
             if !others.iter().all(|other| same_or_apart(region, other)) {
@@ -156,12 +166,13 @@ impl ImageTarget {
         Ok(ImageTarget {
             about,
             block,
+            starts: begins,
             len,
             state: Mutex::default(),
         })
     }
 
-    /// Bytes of all regions.
+    /// Bytes up to the end of the last region.
     pub(crate) fn len(&self) -> u64 {
         self.len
     }
@@ -175,8 +186,7 @@ impl ImageTarget {
     pub(crate) fn copies(&self, range: Range<u64>) -> Vec<TexelCopy> {
         debug_assert!(self.is_whole(&range), "{range:?}");
         let mut copies = Vec::new();
-        let mut begin = 0;
-        for region in &self.about.regions {
+        for (region, &begin) in self.about.regions.iter().zip(&self.starts) {
             let Some(len) = region_len(region, self.block) else {
                 break;
             };
@@ -188,7 +198,6 @@ impl ImageTarget {
                     copies.push(copy);
                 });
             }
-            begin += len;
         }
         copies
     }
@@ -444,13 +453,36 @@ mod tests {
     }
 
     fn target(format: vk::Format, regions: Vec<ImageRegion>) -> Result<ImageTarget, Error> {
-        ImageTarget::new(AdoptedImage {
+        let about = AdoptedImage {
             image: vk::Image::null(),
             format,
             regions,
             before: ImageState::UNDEFINED,
             handover: ImageState::SAMPLED,
-        })
+        };
+        ImageTarget::new(about, None)
+    }
+
+    #[test]
+    fn regions_may_have_gaps_between_their_bytes() {
+        let rgba = vk::Format::R8G8B8A8_UNORM;
+        let regions = vec![region(1, 0..1, (2, 2, 1)), region(0, 0..1, (4, 4, 1))];
+        let about = target(rgba, regions).expect("an image").about;
+        let placed = ImageTarget::new(about.clone(), Some(&[64, 128])).expect("an image");
+        assert_eq!(placed.len(), 128 + 64);
+        let copies = placed.copies(0..192);
+        let found: Vec<_> = copies
+            .iter()
+            .map(|copy| (copy.at, copy.extent.width))
+            .collect();
+        assert_eq!(found, [(64, 2), (128, 4)]);
+        assert!(placed.copies(0..64).is_empty() && placed.copies(80..128).is_empty());
+        for wrong in [[64, 76], [66, 128], [128, 64], [0, u64::MAX - 3]] {
+            assert!(
+                ImageTarget::new(about.clone(), Some(&wrong)).is_err(),
+                "{wrong:?}"
+            );
+        }
     }
 
     /// A texel block: mip level, layer, and its place.

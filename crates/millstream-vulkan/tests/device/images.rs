@@ -133,6 +133,49 @@ fn an_entry_of_a_package_lands_in_an_image() {
 }
 
 #[test]
+fn levels_land_from_bytes_with_a_header_and_gaps() {
+    let Some(rig) = rig() else { return };
+    let about = options(vk::Format::R8G8B8A8_UNORM, (256, 200, 1), 3, 1);
+    let level = |mip_level: u32| ImageRegion {
+        mip_level,
+        layers: 0..1,
+        offset: vk::Offset3D::default(),
+        extent: vk::Extent3D {
+            width: 256 >> mip_level,
+            height: 200 >> mip_level,
+            depth: 1,
+        },
+    };
+    let starts = [64, 64 + 12_800 + 4, 70_000];
+    let lens = [12_800, 51_200, 204_800];
+    let placed: Vec<(u64, ImageRegion)> = starts.into_iter().zip([2, 1, 0].map(level)).collect();
+    let image = rig.gpu.image_at(&about, placed.clone()).expect("an image");
+    let raw = bytes(image.bytes() as usize, 3);
+    for read in [gdeflate(&encoded(&raw)), Read::memory(raw.clone().into())] {
+        assert_eq!(run(&rig, read, &image).expect("landed"), raw.len() as u64);
+        let landed = image.read_back().expect("read back");
+        for (start, len) in starts.into_iter().zip(lens) {
+            let range = start as usize..start as usize + len;
+            assert!(landed[range.clone()] == raw[range], "bytes from {start} on");
+        }
+    }
+    let wrong = |change: fn(&mut (u64, ImageRegion))| {
+        let mut placed = placed.clone();
+        change(&mut placed[2]);
+        let refused = rig.gpu.image_at(&about, placed).expect_err("refused");
+        assert_eq!(refused.kind(), ErrorKind::InvalidArgument);
+    };
+    wrong(|(at, _)| *at = 70_001);
+    wrong(|(at, _)| *at = 64);
+    wrong(|(_, region)| region.mip_level = 3);
+    wrong(|(_, region)| region.layers = 1..2);
+    wrong(|(_, region)| region.extent.width = 257);
+    wrong(|(_, region)| region.offset.x = -1);
+    wrong(|(_, region)| region.extent.depth = 0);
+    rig.end();
+}
+
+#[test]
 fn a_rectangle_of_an_image_changes_and_nothing_else() {
     let Some(rig) = rig() else { return };
     let rgba = vk::Format::R8G8B8A8_UNORM;
