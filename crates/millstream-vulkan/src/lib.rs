@@ -39,6 +39,7 @@ mod buffer;
 mod check;
 mod context;
 mod decoder;
+mod devices;
 mod format;
 mod gpu;
 mod image;
@@ -51,6 +52,7 @@ mod threads;
 
 pub use buffer::GpuBuffer;
 pub use context::{AdoptedDevice, QueueAccess, QueueLock};
+pub use devices::{GpuDevice, devices};
 pub use gpu::{Gpu, GpuOptions, GpuReport, GpuStats, Tier};
 pub use image::{GpuImage, ImageOptions};
 pub use texels::{AdoptedImage, ImageRegion, ImageState};
