@@ -95,6 +95,11 @@ pub struct PackOptions<'a> {
     pub share_below: Option<u32>,
     /// Dictionaries for short entries.
     pub dictionaries: Dictionaries<'a>,
+    /// What the GPU of the target decodes of GDeflate, in units of 10^6 raw bytes a second. Blocks
+    /// of entries that are loaded into its memory as they are (images with levels ready for upload,
+    /// and the buffers that the record of a scene names) are then GDeflate if that loads faster,
+    /// else stored, and hold nothing else. `None`: no entry is.
+    pub gpu_megabytes_per_second: Option<f64>,
     /// Threads that encode; 0 for one on each core.
     pub threads: usize,
     /// Names are compared without regard to ASCII case.
@@ -119,6 +124,7 @@ impl Default for PackOptions<'_> {
             block_bytes: None,
             share_below: None,
             dictionaries: Dictionaries::Auto,
+            gpu_megabytes_per_second: None,
             threads: 0,
             fold_case: false,
             describers: Vec::new(),
@@ -218,6 +224,10 @@ fn check_options(options: &PackOptions<'_>) -> Result<()> {
         .is_some_and(|bytes| u64::from(bytes) > SHARED_BYTES_MAX)
     {
         return wrong("entries of more than 32 KiB do not share blocks");
+    }
+    let gpu = options.gpu_megabytes_per_second;
+    if gpu.is_some_and(|rate| !(rate.is_finite() && rate > 0.0)) {
+        return wrong("the rate of the target's GPU must be more than 0");
     }
     match options.coding {
         Coding::Auto(target) => {

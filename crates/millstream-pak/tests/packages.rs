@@ -8,6 +8,7 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 
 use millstream::CodecId;
+use millstream_pak::metadata::{Dependency, Kind, Metadata, Mip, Role};
 use millstream_pak::{
     BatchOptions, Change, Coding, Dictionaries, ErrorKind, Item, Mounts, PackOptions, PackPlan,
     Package, PackageOptions, Piece, SecretKey, Target, diff, encode_task, verify, write_file,
@@ -253,6 +254,82 @@ fn auto_takes_gdeflate_where_it_wins_and_the_same_on_any_number_of_threads() {
     }
     let found = verify(&bench.storage, &package, None, &mut |_| true).expect("verified");
     assert_eq!(found.failures, 0, "{:?}", found.errors);
+}
+
+#[test]
+fn entries_for_a_gpu_hold_gdeflate_and_stored_blocks_of_their_own() {
+    let bench = Bench::new();
+    let mut random = fastrand::Rng::with_seed(41);
+    let [mesh, image, text] = [60_000, 30_000, 20_000].map(|count| vertices(&mut random, count));
+    let noise = support::noise(&mut random, 300_000);
+    let small = vertices(&mut random, 500);
+    let mut levels = Metadata::new(Kind::IMAGE);
+    levels.mips = vec![Mip {
+        row_bytes: 4096,
+        bytes: image.len() as u64,
+        ..Mip::default()
+    }];
+    let mut scene = Metadata::new(Kind::SCENE);
+    for name in ["mesh", "noise", "small"] {
+        let role = Role::BUFFER;
+        let name = String::from(name);
+        scene.dependencies.push(Dependency { role, name });
+    }
+    let entries = [
+        ("copy of the mesh", mesh.clone(), Metadata::default()),
+        ("image", image, levels),
+        ("mesh", mesh, Metadata::default()),
+        ("noise", noise, Metadata::default()),
+        ("scene", vec![b' '; 40_000], scene),
+        ("small", small, Metadata::default()),
+        ("text", text, Metadata::default()),
+    ];
+    let items = entries.clone().map(|(name, bytes, record)| {
+        let item = Item::from_bytes(name, bytes);
+        match record == Metadata::default() {
+            true => item,
+            false => item.metadata(record),
+        }
+    });
+    let options = || PackOptions {
+        coding: Coding::Fixed(CodecId::ZSTD),
+        gpu_megabytes_per_second: Some(10_000.0),
+        ..PackOptions::default()
+    };
+    let path = bench.path("gpu.mpak");
+    let report = write_file(items.to_vec(), &options(), &path).expect("packed");
+    let package = bench.open(&path);
+    for (name, bytes, _) in &entries {
+        let found = package.lookup(name.as_bytes()).expect("asked");
+        let found = found.expect("there");
+        let codecs = package.storing(found.index).expect("a table").codecs;
+        let expected = match *name {
+            "text" | "scene" => CodecId::ZSTD,
+            "noise" => CodecId::STORED,
+            _ => CodecId::GDEFLATE,
+        };
+        assert_eq!(codecs, [expected], "{name}");
+        assert!(!found.shared, "{name}");
+        assert!(
+            bench.load(&package, name).expect("loaded") == *bytes,
+            "{name}"
+        );
+    }
+    assert_eq!(report.duplicates, 1);
+
+    // Blocks that other machines encode are the same.
+    let plan = PackPlan::new(items.to_vec(), options()).expect("a plan");
+    let task = plan.task(0..plan.block_count()).expect("a task");
+    let again = bench.path("again.mpak");
+    let made = plan.write_file([encode_task(&task).expect("encoded")], &again);
+    assert_eq!(made.expect("packed"), report);
+
+    let wrong = PackOptions {
+        gpu_megabytes_per_second: Some(0.0),
+        ..PackOptions::default()
+    };
+    let refused = write_file(items.to_vec(), &wrong, &path).expect_err("refused");
+    assert_eq!(refused.kind(), ErrorKind::InvalidArgument);
 }
 
 #[test]

@@ -47,6 +47,7 @@ pub(crate) fn pack(args: &PackArgs) -> Result<(), Ending> {
         coding,
         level: args.level,
         block_bytes,
+        gpu_megabytes_per_second: args.target_gpu,
         threads: args.threads.map_or(0, |threads| threads as usize),
         describers: describers.iter().map(|it| &**it).collect(),
         cooks: cook.iter().map(|it| it as &dyn Cook).collect(),

@@ -8,6 +8,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::choose::{AUTO_ZSTD_LEVEL, CANDIDATES, CostModel, shrinks};
 use super::encoder::BlockEncoder;
+use super::plan::BlockKind;
 use super::{Coding, PackOptions};
 use crate::error::Result;
 
@@ -39,11 +40,14 @@ impl<'a> Encoded<'a> {
 
 /// The block as it is encoded; `None` where it is stored as it is.
 pub(super) fn encode_block(
-    raw: &[u8],
+    (raw, kind): (&[u8], BlockKind),
     options: &PackOptions<'_>,
     (model, with): (&CostModel, Option<&DictionaryEncoder>),
     encoder: &mut BlockEncoder<'_>,
 ) -> Result<Option<Encoded<'static>>> {
+    if let (BlockKind::Gpu, Some(rate)) = (kind, options.gpu_megabytes_per_second) {
+        return encode_for_gpu(raw, (model, rate), encoder);
+    }
     match options.coding {
         Coding::Fixed(CodecId::STORED) => Ok(None),
         Coding::Fixed(codec) => {
@@ -70,6 +74,22 @@ pub(super) fn encode_block(
             Ok(encoded)
         }
     }
+}
+
+/// A block that a GPU decodes: GDeflate, if that loads faster.
+fn encode_for_gpu(
+    raw: &[u8],
+    (model, rate): (&CostModel, f64),
+    encoder: &mut BlockEncoder<'_>,
+) -> Result<Option<Encoded<'static>>> {
+    let codec = CodecId::GDEFLATE;
+    let level = millstream_codec::default_level(codec);
+    let stored = encoder.encode((codec, level), None, raw)?;
+    if stored.len() >= raw.len() || !model.gains_on_gpu(rate, raw.len(), stored.len()) {
+        encoder.keep(stored);
+        return Ok(None);
+    }
+    Ok(Some(Encoded::new(codec, Cow::Owned(stored), None)))
 }
 
 /// What `auto` chooses from, beside the block as it is.

@@ -201,6 +201,18 @@ impl CostModel {
         chosen
     }
 
+    /// Whether a block that a GPU decodes, at `rate` × 10^6 raw bytes a second, loads faster as so
+    /// many bytes of GDeflate than stored. The device reads other blocks meanwhile, so the slower
+    /// of both counts.
+    pub(super) fn gains_on_gpu(&self, rate: f64, raw_bytes: usize, gdeflate_bytes: usize) -> bool {
+        let (stored, _) = self.target.cost(CodecId::STORED, raw_bytes, raw_bytes);
+        let (read, _) = self
+            .target
+            .cost(CodecId::GDEFLATE, raw_bytes, gdeflate_bytes);
+        let decode = raw_bytes as f64 * 1000.0 / rate;
+        read.max(decode) < stored
+    }
+
     /// Whether GDeflate could be taken for a block, by what others made of it. It encodes at a
     /// third of zlib's rate, so that to try it on every block would make packing take half as long
     /// again; and it shrinks what zlib shrinks.
@@ -287,6 +299,17 @@ mod tests {
         assert!(!model.may_take_gdeflate(262_144, &[(CodecId::ZLIB, 260_000)]));
         let fast = CostModel::new(target(14_000.0, 1));
         assert!(!fast.may_take_gdeflate(262_144, &[(CodecId::ZLIB, 75_000)]));
+    }
+
+    #[test]
+    fn a_gpu_decodes_what_shrinks_unless_the_disk_is_faster() {
+        let gains =
+            |disk, gpu, bytes| CostModel::new(target(disk, 4)).gains_on_gpu(gpu, 262_144, bytes);
+        assert!(gains(3500.0, 25_000.0, 131_072));
+        assert!(gains(3500.0, 25_000.0, 250_000));
+        // No page of the disk less.
+        assert!(!gains(3500.0, 25_000.0, 262_143));
+        assert!(!gains(14_000.0, 10_000.0, 131_072));
     }
 
     #[test]

@@ -17,7 +17,7 @@ use super::block::encode_block;
 use super::choose::{AUTO_ZSTD_LEVEL, CostModel};
 use super::encoder::{BlockEncoder, FreeBuffers};
 use super::parallel::{in_parallel, thread_count};
-use super::plan::{Plan, shared_units};
+use super::plan::{BlockKind, Plan, shared_units};
 use super::{Coding, Dictionaries, PackOptions};
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::{DICTIONARY_BYTES_MAX, DICTIONARY_RAW_BYTES_MIN, DICTIONARY_UNITS_MAX};
@@ -174,7 +174,12 @@ fn prices(
     let price = |with| {
         let written = FreeBuffers::default();
         let mut blocks = BlockEncoder::new(&written);
-        let encoded = encode_block(&raw, options, (model, with), &mut blocks)?;
+        let encoded = encode_block(
+            (&raw, BlockKind::Shared),
+            options,
+            (model, with),
+            &mut blocks,
+        )?;
         let (codec, stored_bytes) = match &encoded {
             Some(encoded) => (encoded.codec, encoded.stored.len()),
             None => (CodecId::STORED, raw.len()),

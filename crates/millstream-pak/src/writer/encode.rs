@@ -18,7 +18,7 @@ use super::build::{Builder, Entry, Features};
 use super::choose::{CostModel, Target};
 use super::encoder::{BlockEncoder, FreeBuffers};
 use super::parallel::thread_count;
-use super::plan::{Part, Plan, Unit};
+use super::plan::{BlockKind, Part, Plan, Unit};
 use super::window::Window;
 use super::{Coding, PackOptions, PackReport, dictionary, tree};
 use crate::error::{Error, ErrorKind, Result};
@@ -65,7 +65,7 @@ pub(super) fn encode(
                     let unit = &plan.units[nth];
                     let worker = std::panic::AssertUnwindSafe(|| {
                         let how = (options, model, with);
-                        let parts = (&plan.parts(unit)[..], unit.is_shared());
+                        let parts = (&plan.parts(unit)[..], plan.kind(unit));
                         encode_parts(parts, how, &mut encoder, &mut raw)
                     });
                     let done = std::panic::catch_unwind(worker)
@@ -198,10 +198,10 @@ type How<'a> = (
     Option<&'a DictionaryEncoder>,
 );
 
-/// Encodes a block of these parts; those of several items if it is `shared`. What is read goes into
-/// `buffer`, unless it lies in memory as it is.
+/// Encodes a block of these parts. What is read goes into `buffer`, unless it lies in memory as it
+/// is.
 pub(super) fn encode_parts<'a>(
-    (parts, shared): (&[Part<'a>], bool),
+    (parts, kind): (&[Part<'a>], BlockKind),
     (options, model, with): How<'_>,
     encoder: &mut BlockEncoder<'_>,
     buffer: &mut Vec<u8>,
@@ -224,8 +224,8 @@ pub(super) fn encode_parts<'a>(
         (bytes, rest) = rest.split_at(part.len);
         hashes.push(tree::block(bytes, part.offset, part.is_whole()));
     }
-    let with = with.filter(|_| shared);
-    let encoded = match encode_block(raw, options, (model, with), encoder)? {
+    let with = with.filter(|_| kind == BlockKind::Shared);
+    let encoded = match encode_block((raw, kind), options, (model, with), encoder)? {
         Some(encoded) => encoded,
         None => {
             let stored = match in_memory {

@@ -5,7 +5,9 @@
 //! only the first is stored. Short inputs share blocks; a shared block ends with its folder once it
 //! is half full.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+
+use serde::{Deserialize, Serialize};
 
 use super::PackOptions;
 use super::item::Item;
@@ -16,7 +18,7 @@ use crate::limits::{
     BLOCK_SHIFT_DEFAULT, BLOCK_SHIFT_MAX, BLOCK_SHIFT_RANGED, SHARED_BLOCK_BYTES,
     SHARED_BLOCK_CLOSE_BYTES, SHARED_BYTES_MAX,
 };
-use crate::metadata::Metadata;
+use crate::metadata::{Metadata, Role};
 use crate::names;
 
 /// What is to be written.
@@ -36,6 +38,14 @@ impl Plan {
             Ok(item.len as usize)
         };
         items.iter().map(read).collect()
+    }
+
+    pub(super) fn kind(&self, unit: &Unit) -> BlockKind {
+        match unit {
+            Unit::Shared(_) => BlockKind::Shared,
+            Unit::Part { item, .. } if self.items[*item as usize].on_gpu => BlockKind::Gpu,
+            Unit::Part { .. } => BlockKind::Own,
+        }
     }
 
     /// What stands in a block, in order.
@@ -90,7 +100,20 @@ pub(super) struct Planned {
     pub(super) offset_in_block: u32,
     pub(super) block_shift: u8,
     pub(super) shared: bool,
+    /// It is loaded into the memory of a GPU.
+    pub(super) on_gpu: bool,
     pub(super) metadata: Option<Vec<u8>>,
+}
+
+/// What a block holds, which decides how it is encoded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum BlockKind {
+    /// Bytes of one item.
+    Own,
+    /// Several items.
+    Shared,
+    /// Bytes of one item, which a GPU decodes.
+    Gpu,
 }
 
 /// A block to be.
@@ -99,12 +122,6 @@ pub(super) enum Unit {
     Shared(Vec<u32>),
     /// A part of an item.
     Part { item: u32, nth: u32 },
-}
-
-impl Unit {
-    pub(super) fn is_shared(&self) -> bool {
-        matches!(self, Unit::Shared(_))
-    }
 }
 
 pub(super) fn plan(mut items: Vec<Item>, options: &PackOptions<'_>) -> Result<Plan> {
@@ -116,6 +133,7 @@ pub(super) fn plan(mut items: Vec<Item>, options: &PackOptions<'_>) -> Result<Pl
     put_in_order(&mut items, &options.order);
     let described = describe_all(&items, options)?;
     let same = same::find(&items, thread_count(options))?;
+    let on_gpu = on_gpu(&items, &described, &same, options);
     let mut plan = Plan {
         raw_bytes: items.iter().map(|item| item.len).sum(),
         items: Vec::with_capacity(items.len()),
@@ -126,8 +144,10 @@ pub(super) fn plan(mut items: Vec<Item>, options: &PackOptions<'_>) -> Result<Pl
     let mut open: Vec<u32> = Vec::new();
     let mut open_bytes = 0;
     for (nth, ((item, record), same_as)) in items.into_iter().zip(described).zip(same).enumerate() {
+        let on_gpu = on_gpu[nth];
         let nth = u32::try_from(nth).expect("checked against the limit when written");
-        let shared = item.len > 0 && item.len < share_below && same_as.is_none();
+        // Tiles of blocks that are shared would not begin where their bytes land.
+        let shared = item.len > 0 && item.len < share_below && same_as.is_none() && !on_gpu;
         let before = plan
             .items
             .last()
@@ -148,6 +168,7 @@ pub(super) fn plan(mut items: Vec<Item>, options: &PackOptions<'_>) -> Result<Pl
             unit_count: 0,
             offset_in_block: 0,
             shared,
+            on_gpu,
         };
         if shared {
             planned.offset_in_block = open_bytes as u32;
@@ -168,6 +189,33 @@ pub(super) fn plan(mut items: Vec<Item>, options: &PackOptions<'_>) -> Result<Pl
     }
     close_shared(&mut plan, &mut open, &mut open_bytes);
     Ok(plan)
+}
+
+/// Which items are loaded into the memory of the target's GPU as they are: images whose rows are
+/// those of their levels, and the buffers of scenes. Items that have their blocks from another one
+/// decide for that one too.
+fn on_gpu(
+    items: &[Item],
+    records: &[Option<Box<Metadata>>],
+    same: &[Option<Same>],
+    options: &PackOptions<'_>,
+) -> Vec<bool> {
+    let mut on_gpu = vec![false; items.len()];
+    if options.gpu_megabytes_per_second.is_none() {
+        return on_gpu;
+    }
+    let known = || records.iter().flatten();
+    let dependencies = known().flat_map(|record| &record.dependencies);
+    let buffers = dependencies.filter(|dependency| dependency.role == Role::BUFFER);
+    let buffers: HashSet<&[u8]> = buffers.map(|buffer| buffer.name.as_bytes()).collect();
+    for (nth, item) in items.iter().enumerate() {
+        let mut mips = records[nth].iter().flat_map(|record| &record.mips);
+        if buffers.contains(&item.name[..]) || mips.any(|mip| mip.row_bytes > 0) {
+            let (original, _) = same[nth].unwrap_or((nth as u32, [0; 32]));
+            on_gpu[original as usize] = true;
+        }
+    }
+    on_gpu
 }
 
 fn close_shared(plan: &mut Plan, open: &mut Vec<u32>, open_bytes: &mut usize) {

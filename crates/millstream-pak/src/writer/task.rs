@@ -26,7 +26,7 @@ use super::dictionary::{self, Made};
 use super::encode::{Done, cost_model, encode_parts, write_units};
 use super::encoder::{BlockEncoder, FreeBuffers};
 use super::item::{self, Content, Item, Time};
-use super::plan::{self, Part, Plan, Unit};
+use super::plan::{self, BlockKind, Part, Plan, Unit};
 use super::{Coding, PackOptions, PackReport, Target, check_options, cook};
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::{BLOCK_SHIFT_MAX, TASK_RAW_BYTES_MAX};
@@ -129,7 +129,7 @@ impl<'a> PackPlan<'a> {
             let parts = self.plan.parts(unit);
             let parts = parts.iter().map(|part| part_head(part, &mut tail));
             Ok(TaskBlock {
-                shared: unit.is_shared(),
+                kind: self.plan.kind(unit),
                 parts: parts.collect::<Result<_>>()?,
             })
         });
@@ -143,6 +143,7 @@ impl<'a> PackPlan<'a> {
                 Coding::Fixed(codec) => TaskCoding::Fixed(codec.0),
             },
             level: self.options.level,
+            gpu_megabytes_per_second: self.options.gpu_megabytes_per_second,
             first,
             blocks: blocks.collect::<Result<_>>()?,
             dictionary_bytes: self.dictionary.as_ref().map(|made| made.bytes.len() as u32),
@@ -213,11 +214,14 @@ impl<'a> PackPlan<'a> {
     ) -> Result<Done<'static>> {
         let codec = CodecId(block.codec);
         let raw_bytes = self.unit_bytes(unit);
-        let has_dictionary = self.dictionary.is_some() && unit.is_shared();
+        let kind = self.plan.kind(unit);
+        let has_dictionary = self.dictionary.is_some() && kind == BlockKind::Shared;
+        let on_gpu = [CodecId::STORED, CodecId::GDEFLATE];
         let fits = block.hashes.len() == self.plan.parts(unit).len()
             && (codec == CodecId::STORED || !millstream_codec::block_level_range(codec).is_empty())
             && (codec != CodecId::STORED || stored.len() as u64 == raw_bytes)
             && stored.len() as u64 <= raw_bytes
+            && (kind != BlockKind::Gpu || on_gpu.contains(&codec))
             && (!block.dictionary || (has_dictionary && codec == CodecId::ZSTD));
         if !fits || block.checksum != xxh3_64(stored) {
             return Err(corrupt("an encoded block is damaged, or not of this plan"));
@@ -284,7 +288,7 @@ pub fn encode_task(task: &[u8]) -> Result<Vec<u8>> {
                 "a block of the task, or all, are longer than they may be",
             ));
         }
-        let done = encode_parts((&parts, block.shared), how, &mut encoder, &mut buffer)?;
+        let done = encode_parts((&parts, block.kind), how, &mut encoder, &mut buffer)?;
         stored.extend_from_slice(&done.encoded.stored);
         blocks.push(OutcomeBlock {
             codec: done.encoded.codec.0,
@@ -314,6 +318,7 @@ fn options_of(task: &Task<'_>) -> Result<PackOptions<'static>> {
             TaskCoding::Fixed(codec) => Coding::Fixed(CodecId(codec)),
         },
         level: task.level,
+        gpu_megabytes_per_second: task.gpu_megabytes_per_second,
         ..PackOptions::default()
     };
     check_options(&options)?;
@@ -327,6 +332,7 @@ struct Task<'a> {
     version: Cow<'a, str>,
     coding: TaskCoding,
     level: Option<i32>,
+    gpu_megabytes_per_second: Option<f64>,
     dictionary_bytes: Option<u32>,
     /// The number of the first block.
     first: u32,
@@ -345,7 +351,7 @@ enum TaskCoding {
 
 #[derive(Serialize, Deserialize)]
 struct TaskBlock<'a> {
-    shared: bool,
+    kind: BlockKind,
     #[serde(borrow)]
     parts: Vec<TaskPart<'a>>,
 }
