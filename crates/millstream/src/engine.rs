@@ -160,6 +160,7 @@ impl Engine {
     ) -> Result<Engine, Error> {
         let options = &shared.options;
         let arena = Arena::new(options.staging_bytes, options.allocator.clone())?;
+        shared.set_staging(arena.region());
         let capacity = arena.capacity() as u64;
         shared.counters.staging_capacity_bytes.set(capacity);
         let block_bytes = options.block_bytes as u64;

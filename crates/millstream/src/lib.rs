@@ -124,7 +124,7 @@ pub use millstream_codec::{
 };
 pub use millstream_io::fs::{AtomicFile, LocalFile};
 pub use millstream_io::log::{LogHook, LogLevel};
-pub use millstream_io::memory::RegionAllocator;
+pub use millstream_io::memory::{Region, RegionAllocator};
 pub use millstream_io::thread::{Cores, Scheduling, ThreadSettings};
 pub use millstream_io::{
     Access, Backend, Buffer, BufferPool, Destination, DeviceKind, DeviceMaker, DiskModel, Identity,

@@ -11,6 +11,7 @@ use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
 use millstream_io::log::{Log, LogHook, LogLevel};
+use millstream_io::memory::Region;
 use millstream_io::{BufferPool, Doorbell, FileSystem, ForkGuard, Opened};
 
 use crate::decode::jobs::{JobResult, JobSink};
@@ -112,6 +113,7 @@ pub(crate) struct Shared<Q> {
     report: Mutex<Option<CloseReport>>,
     closed: Waiters,
     bell: OnceLock<Doorbell>,
+    staging: OnceLock<Arc<Region>>,
     pump: Mutex<Option<Box<dyn Pump>>>,
     fork: ForkGuard,
     /// Queues that live.
@@ -143,10 +145,20 @@ impl<Q: Send + Sync + 'static> Shared<Q> {
             report: Mutex::new(None),
             closed: Waiters::default(),
             bell: OnceLock::new(),
+            staging: OnceLock::new(),
             pump: Mutex::new(None),
             fork: ForkGuard::new(),
             queues: AtomicU32::new(0),
         })
+    }
+
+    pub(crate) fn set_staging(&self, region: &Arc<Region>) {
+        self.staging.get_or_init(|| Arc::clone(region));
+    }
+
+    pub(crate) fn staging(&self) -> Arc<Region> {
+        let region = self.staging.get().expect("a storage has started");
+        Arc::clone(region)
     }
 
     pub(crate) fn set_bell(&self, bell: Doorbell) {

@@ -26,6 +26,7 @@ use std::time::{Duration, Instant};
 
 use millstream_io::fs::LocalFile;
 use millstream_io::log::LogLevel;
+use millstream_io::memory::Region;
 use millstream_io::{Buffer, BufferPool, DeviceKind, OpenMode};
 
 use crate::batch::Queue;
@@ -272,6 +273,14 @@ impl Storage {
     #[must_use]
     pub fn buffer_pool(&self) -> Arc<BufferPool> {
         Arc::clone(&self.mailbox().buffers)
+    }
+
+    /// The memory that staging is in, for devices that read it themselves. Which bytes of it a part
+    /// has, and for how long, [`DevicePart::bytes`](crate::DevicePart::bytes) alone tells; the rest
+    /// changes at any time. It stays mapped while a handle of it lives.
+    #[must_use]
+    pub fn staging(&self) -> Arc<Region> {
+        self.mailbox().staging()
     }
 
     /// Writes a line to the storage's log, if it has one: for crates on top of it.
