@@ -43,6 +43,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     );
 
     let storage = Storage::new(Default::default())?;
+    match gpu.import_staging(&storage) {
+        Ok(()) => println!("the device reads staging itself"),
+        Err(error) => println!("bytes are copied once: {error}"),
+    }
     let queue = storage.queue(Default::default())?;
     let package = Package::open(&storage, &path)?;
     let begin = Instant::now();

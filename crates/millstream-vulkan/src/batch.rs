@@ -7,15 +7,18 @@
 //! destination is undefined; it reaches no other.
 #![expect(unsafe_code, reason = "every call of Vulkan is unsafe")]
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use ash::vk;
 use millstream::Error;
 
-use crate::context::{Commands, Context};
+use crate::commands::Commands;
+use crate::context::Context;
 use crate::decoder::{Bound, Decoder, TileEntry};
 use crate::limits;
 use crate::memory::DeviceBuffer;
+use crate::queue::{GpuPoint, Queue};
 use crate::target::Target;
 use crate::texels::Transition;
 
@@ -26,6 +29,33 @@ pub(crate) enum Source {
     Upload(usize),
     /// The raw bytes of a tile.
     Tile(u32),
+    /// An offset of imported staging.
+    Staging(vk::Buffer, u64),
+}
+
+/// Bytes of the processor's, and where the device finds them if it does.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Bytes<'a> {
+    pub(crate) bytes: &'a [u8],
+    pub(crate) imported: Option<(vk::Buffer, u64)>,
+}
+
+impl<'a> Bytes<'a> {
+    /// In memory that the device does not see.
+    pub(crate) fn new(bytes: &'a [u8]) -> Bytes<'a> {
+        Bytes {
+            bytes,
+            imported: None,
+        }
+    }
+
+    pub(crate) fn range(&self, range: Range<usize>) -> Bytes<'a> {
+        let moved = |(buffer, offset)| (buffer, offset + range.start as u64);
+        Bytes {
+            imported: self.imported.map(moved),
+            bytes: &self.bytes[range],
+        }
+    }
 }
 
 /// Where a copy's bytes go.
@@ -51,16 +81,25 @@ type Release = (vk::Buffer, u64, u64, u32);
 
 /// See the header.
 pub(crate) struct Batch {
+    context: Arc<Context>,
     decoder: Option<Arc<Decoder>>,
     upload: DeviceBuffer,
     scratch: DeviceBuffer,
     table: DeviceBuffer,
     statuses: DeviceBuffer,
     bound: Option<Bound>,
-    commands: Commands,
+    commands: Option<Commands>,
+    /// Reached once the device is done with it.
+    done: GpuPoint,
     family: u32,
     uploaded: usize,
     tiles: u32,
+    /// Raw bytes of copies.
+    raw_bytes: usize,
+    /// Bytes that the device reads from staging itself.
+    imported_bytes: usize,
+    /// From staging to the upload buffer, before tiles are decoded.
+    fetches: Vec<(vk::Buffer, vk::BufferCopy)>,
     copies: Vec<Copy>,
     /// Before all copies: images that are written from this batch on.
     begins: Vec<Transition>,
@@ -74,6 +113,7 @@ impl Batch {
     /// Without a decoder it only copies.
     pub(crate) fn new(
         context: &Arc<Context>,
+        queue: &Arc<Queue>,
         decoder: Option<Arc<Decoder>>,
     ) -> Result<Batch, Error> {
         let storage = vk::BufferUsageFlags::STORAGE_BUFFER;
@@ -83,7 +123,8 @@ impl Batch {
         } else {
             0
         };
-        let upload = DeviceBuffer::mapped(context, limits::UPLOAD_BYTES, source)?;
+        let fetched = source | vk::BufferUsageFlags::TRANSFER_DST;
+        let upload = DeviceBuffer::mapped(context, limits::UPLOAD_BYTES, fetched)?;
         let scratch = DeviceBuffer::local(context, tiles * limits::TILE_BYTES, source)?;
         let table = DeviceBuffer::mapped(context, tiles * size_of::<TileEntry>(), storage)?;
         let statuses = DeviceBuffer::mapped(context, tiles * size_of::<u32>(), storage)?;
@@ -91,6 +132,7 @@ impl Batch {
             Some(decoder) => Some(Bound::new(decoder, [&upload, &scratch, &table, &statuses])?),
             None => None,
         };
+        let commands = Commands::new(context, queue)?;
         Ok(Batch {
             decoder,
             upload,
@@ -98,10 +140,15 @@ impl Batch {
             table,
             statuses,
             bound,
-            commands: Commands::new(context)?,
-            family: context.family,
+            context: Arc::clone(context),
+            done: commands.done(),
+            commands: Some(commands),
+            family: queue.family,
             uploaded: 0,
             tiles: 0,
+            raw_bytes: 0,
+            imported_bytes: 0,
+            fetches: Vec::new(),
             copies: Vec::new(),
             begins: Vec::new(),
             begun: Vec::new(),
@@ -115,37 +162,65 @@ impl Batch {
         self.family
     }
 
-    /// Whether so many more bytes fit, and one more tile if they are one.
-    pub(crate) fn has_room(&self, bytes: usize, is_tile: bool) -> bool {
+    /// Whether a piece fits that has so many raw bytes, and so many for the upload buffer.
+    pub(crate) fn has_room(&self, (bytes, raw_len): (usize, usize), is_tile: bool) -> bool {
         let tiles = self.tiles as usize + usize::from(is_tile);
         let padded = self.uploaded + bytes + limits::PADDING_MAX;
-        padded <= self.upload.len() && tiles <= limits::BATCH_TILES
+        padded <= self.upload.len()
+            && tiles <= limits::BATCH_TILES
+            && (self.raw_bytes == 0 || self.raw_bytes + raw_len <= limits::BATCH_BYTES)
     }
 
-    /// Takes bytes in that were looked at by [`Batch::has_room`], at a multiple of `align` and of
-    /// 4; where they are.
-    pub(crate) fn add_bytes(&mut self, bytes: &[u8], align: usize) -> Source {
+    /// Takes bytes in that were looked at by [`Batch::has_room`], to be copied from a multiple of
+    /// `align` and of 4 if it is not 1; where they are.
+    pub(crate) fn add_bytes(&mut self, bytes: Bytes<'_>, align: usize) -> Source {
         let step = match align % 4 {
+            _ if align == 1 => 1,
             0 => align,
             2 => align * 2,
             _ => align * 4,
         };
-        let begin = self.uploaded.next_multiple_of(step);
-        let end = begin + bytes.len();
-        self.upload.bytes()[begin..end].copy_from_slice(bytes);
-        self.uploaded = end.next_multiple_of(4);
-        Source::Upload(begin)
+        match bytes.imported {
+            Some((buffer, offset)) if offset.is_multiple_of(step as u64) => {
+                self.imported_bytes += bytes.bytes.len();
+                Source::Staging(buffer, offset)
+            }
+            _ => {
+                let begin = self.reserve(bytes.bytes.len(), step);
+                let upload = &mut self.upload.bytes()[begin..];
+                upload[..bytes.bytes.len()].copy_from_slice(bytes.bytes);
+                Source::Upload(begin)
+            }
+        }
+    }
+
+    /// Room in the upload buffer, at a multiple of `step` and of 4.
+    fn reserve(&mut self, len: usize, step: usize) -> usize {
+        let begin = self.uploaded.next_multiple_of(step.max(4));
+        self.uploaded = (begin + len).next_multiple_of(4);
+        begin
     }
 
     /// Takes in a tile that is decoded to `raw_len` bytes; its number.
-    pub(crate) fn add_tile(&mut self, stored: &[u8], raw_len: usize) -> u32 {
-        let tile = self.tiles;
-        let Source::Upload(at) = self.add_bytes(stored, 4) else {
-            unreachable!("bytes go into the upload buffer")
-        };
+    pub(crate) fn add_tile(&mut self, stored: Bytes<'_>, raw_len: usize) -> u32 {
+        let (tile, len) = (self.tiles, stored.bytes.len());
+        let at = self.reserve(len, 4);
+        match stored.imported {
+            Some((from, src_offset)) => {
+                // The shader reads a tile more than once, and words of it in no order.
+                let region = vk::BufferCopy {
+                    src_offset,
+                    dst_offset: at as u64,
+                    size: len as u64,
+                };
+                self.fetches.push((from, region));
+                self.imported_bytes += len;
+            }
+            None => self.upload.bytes()[at..at + len].copy_from_slice(stored.bytes),
+        }
         let words = [
             at / 4,
-            stored.len() / 4,
+            len / 4,
             tile as usize * limits::TILE_BYTES / 4,
             raw_len,
         ];
@@ -160,6 +235,11 @@ impl Batch {
 
     pub(crate) fn add_copy(&mut self, copy: Copy) {
         self.copies.push(copy);
+    }
+
+    /// Counts what copies bring.
+    pub(crate) fn add_raw_bytes(&mut self, len: usize) {
+        self.raw_bytes += len;
     }
 
     /// Transitions before all copies, of an image.
@@ -178,69 +258,75 @@ impl Batch {
         self.releases.push((buffer, offset, len, to));
     }
 
-    /// Bytes and tiles of the batch.
-    pub(crate) fn contents(&self) -> (usize, u32) {
-        (self.uploaded, self.tiles)
+    /// Bytes that the processor wrote, bytes that the device reads from staging, and tiles.
+    pub(crate) fn contents(&self) -> (usize, usize, u32) {
+        let fetched: u64 = self.fetches.iter().map(|(_, region)| region.size).sum();
+        let written = self.uploaded - fetched as usize;
+        (written, self.imported_bytes, self.tiles)
     }
 
     /// Gives it to the device.
     pub(crate) fn submit(&mut self) -> Result<(), Error> {
         self.statuses.bytes().fill(0);
-        let Batch {
-            decoder,
-            bound,
-            commands,
-            tiles,
-            copies,
-            upload,
-            scratch,
-            begins,
-            ends,
-            releases,
-            family,
-            ..
-        } = self;
-        let done = commands.submit(|device, commands| {
-            if let (Some(decoder), Some(bound), 1..) = (decoder, bound, *tiles) {
-                decoder.record(commands, bound, *tiles);
-                barrier(device, commands, SHADER_WRITES, COPY_READS);
-            }
-            if !begins.is_empty() {
-                let barriers = begins.iter().map(Transition::barrier);
-                let barriers = (Vec::new(), barriers.collect());
-                let copies = vk::PipelineStageFlags::TRANSFER;
-                barriers_of(device, commands, (copies, copies), barriers);
-            }
-            for copy in copies.iter() {
-                record_copy(device, commands, copy, upload, scratch);
-            }
-            barrier(device, commands, COPY_WRITES, LATER_READS);
-            if !(ends.is_empty() && releases.is_empty()) {
-                let release = |(buffer, offset, len, to): &Release| {
-                    let barrier = handover_of((*buffer, *offset, *len), (*family, *to))?;
-                    Some(barrier.src_access_mask(vk::AccessFlags::TRANSFER_WRITE))
-                };
-                let released = releases.iter().filter_map(release);
-                let ended = ends.iter().map(Transition::barrier);
-                let barriers = (released.collect(), ended.collect());
-                let stages = (
-                    vk::PipelineStageFlags::TRANSFER,
-                    vk::PipelineStageFlags::ALL_COMMANDS,
-                );
-                barriers_of(device, commands, stages, barriers);
-            }
-        });
+        // The commands are apart, so that they can record what they are part of.
+        let mut commands = self.commands.take().expect("one submission at a time");
+        let done = commands.submit(|_, buffer| self.record(buffer));
+        self.done = commands.done();
+        self.commands = Some(commands);
         if done.is_err() {
-            for target in &self.begun {
-                target.forget_begin();
-            }
+            self.forget();
         }
         done
     }
 
+    /// Records it into commands of the application, whose submission reaches `done`.
+    pub(crate) fn hand_over(&mut self, commands: vk::CommandBuffer, done: GpuPoint) {
+        self.statuses.bytes().fill(0);
+        self.record(commands);
+        self.done = done;
+    }
+
+    /// What it was to begin does not run.
+    pub(crate) fn forget(&mut self) {
+        for target in self.begun.drain(..) {
+            target.forget_begin();
+        }
+    }
+
+    fn record(&self, commands: vk::CommandBuffer) {
+        let device = &self.context.device;
+        if let (Some(decoder), Some(bound), 1..) = (&self.decoder, &self.bound, self.tiles) {
+            for (from, region) in &self.fetches {
+                let to = self.upload.buffer;
+                // SAFETY: inside of staging, and of the upload buffer.
+                unsafe { device.cmd_copy_buffer(commands, *from, to, &[*region]) };
+            }
+            if !self.fetches.is_empty() {
+                barrier(device, commands, COPY_WRITES, SHADER_READS);
+            }
+            decoder.record(commands, bound, self.tiles);
+            barrier(device, commands, SHADER_WRITES, COPY_READS);
+        }
+        let copies = vk::PipelineStageFlags::TRANSFER;
+        let begins: Vec<_> = self.begins.iter().map(Transition::barrier).collect();
+        barriers_of(device, commands, (copies, copies), (&[], &begins));
+        for copy in &self.copies {
+            record_copy(device, commands, copy, &self.upload, &self.scratch);
+        }
+        barrier(device, commands, COPY_WRITES, LATER_READS);
+        let release = |(buffer, offset, len, to): &Release| {
+            let barrier = handover_of((*buffer, *offset, *len), (self.family, *to))?;
+            Some(barrier.src_access_mask(vk::AccessFlags::TRANSFER_WRITE))
+        };
+        let releases: Vec<_> = self.releases.iter().filter_map(release).collect();
+        let ends: Vec<_> = self.ends.iter().map(Transition::barrier).collect();
+        let stages = (copies, vk::PipelineStageFlags::ALL_COMMANDS);
+        barriers_of(device, commands, stages, (&releases, &ends));
+    }
+
     /// Waits until the device is done with it.
     pub(crate) fn wait(&self) -> Result<(), Error> {
-        self.commands.wait()
+        self.context.wait(self.done)
     }
 
     /// The status of a tile; after [`Batch::wait`].
@@ -252,6 +338,8 @@ impl Batch {
     /// Empties it, to be filled again.
     pub(crate) fn clear(&mut self) {
         (self.uploaded, self.tiles) = (0, 0);
+        (self.raw_bytes, self.imported_bytes) = (0, 0);
+        self.fetches.clear();
         self.copies.clear();
         self.begins.clear();
         self.begun.clear();
@@ -270,6 +358,7 @@ fn record_copy(
     let (from, offset) = match copy.from {
         Source::Upload(at) => (upload.buffer, at),
         Source::Tile(tile) => (scratch.buffer, tile as usize * limits::TILE_BYTES),
+        Source::Staging(buffer, at) => (buffer, at as usize),
     };
     let src_offset = offset as u64 + copy.skip;
     match copy.to {
@@ -295,6 +384,10 @@ fn record_copy(
 /// Stages, and how they use memory.
 pub(crate) type Uses = (vk::PipelineStageFlags, vk::AccessFlags);
 
+const SHADER_READS: Uses = (
+    vk::PipelineStageFlags::COMPUTE_SHADER,
+    vk::AccessFlags::SHADER_READ,
+);
 const SHADER_WRITES: Uses = (
     vk::PipelineStageFlags::COMPUTE_SHADER,
     vk::AccessFlags::SHADER_WRITE,
@@ -338,20 +431,23 @@ pub(crate) fn barrier(
 }
 
 /// Barriers of buffers and images.
-type Barriers = (
-    Vec<vk::BufferMemoryBarrier<'static>>,
-    Vec<vk::ImageMemoryBarrier<'static>>,
+type Barriers<'a> = (
+    &'a [vk::BufferMemoryBarrier<'static>],
+    &'a [vk::ImageMemoryBarrier<'static>],
 );
 
 pub(crate) fn barriers_of(
     device: &ash::Device,
     commands: vk::CommandBuffer,
     (from, to): (vk::PipelineStageFlags, vk::PipelineStageFlags),
-    (buffers, images): Barriers,
+    (buffers, images): Barriers<'_>,
 ) {
+    if buffers.is_empty() && images.is_empty() {
+        return;
+    }
     let none = vk::DependencyFlags::empty();
     // SAFETY: as above; ranges and layers of destinations.
-    unsafe { device.cmd_pipeline_barrier(commands, from, to, none, &[], &buffers, &images) };
+    unsafe { device.cmd_pipeline_barrier(commands, from, to, none, &[], buffers, images) };
 }
 
 /// The barrier by which a range of a buffer goes from one family to another, if it does. Both

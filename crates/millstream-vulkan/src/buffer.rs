@@ -12,7 +12,8 @@ use ash::vk;
 use millstream::{CodecId, DevicePart, DeviceSink, Error, ErrorKind};
 
 use crate::batch::{COPY_WRITES, HOST_READS, barrier, handover_of};
-use crate::context::{Commands, Context};
+use crate::commands::Commands;
+use crate::context::Context;
 use crate::memory::DeviceBuffer;
 use crate::target::Target;
 use crate::threads::Shared;
@@ -50,8 +51,11 @@ impl GpuBuffer {
                 offset,
                 len,
                 handover: Some(to),
-            } => handover_of((buffer, offset, len), (self.shared.context.family, to))
-                .map(|barrier| barrier.dst_access_mask(uses)),
+            } => handover_of(
+                (buffer, offset, len),
+                (self.shared.context.compute.family, to),
+            )
+            .map(|barrier| barrier.dst_access_mask(uses)),
             _ => None,
         }
     }
@@ -101,9 +105,13 @@ pub(crate) fn read_back(
     if len == 0 {
         return Ok(Vec::new());
     }
+    if context.compute.is_recorded() {
+        let cause = "nothing is read back where the application submits";
+        return Err(Error::new(ErrorKind::InvalidArgument, cause));
+    }
     let len = usize::try_from(len).expect("no more than a destination has");
     let mut back = DeviceBuffer::mapped(context, len, vk::BufferUsageFlags::TRANSFER_DST)?;
-    let mut commands = Commands::new(context)?;
+    let mut commands = Commands::new(context, &context.compute)?;
     commands.submit(|device, commands| {
         record(device, commands, back.buffer);
         barrier(device, commands, COPY_WRITES, HOST_READS);

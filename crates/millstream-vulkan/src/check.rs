@@ -9,7 +9,7 @@ use ash::vk;
 use gdeflate::{Encoder, Level};
 use millstream::Error;
 
-use crate::batch::{Batch, Copy, CopyTo, Source};
+use crate::batch::{Batch, Bytes, Copy, CopyTo, Source};
 use crate::context::Context;
 use crate::decoder::{Decoder, GOOD};
 use crate::limits;
@@ -27,12 +27,12 @@ pub(crate) fn refusal(
     context: &Arc<Context>,
     decoder: &Arc<Decoder>,
 ) -> Result<Option<String>, Error> {
-    let mut batch = Batch::new(context, Some(Arc::clone(decoder)))?;
+    let mut batch = Batch::new(context, &context.compute, Some(Arc::clone(decoder)))?;
     let tiles = known();
     let usage = vk::BufferUsageFlags::TRANSFER_DST;
     let mut landed = DeviceBuffer::mapped(context, tiles.len() * limits::TILE_BYTES, usage)?;
     for (index, tile) in tiles.iter().enumerate() {
-        let from = Source::Tile(batch.add_tile(&tile.stored, tile.raw_len));
+        let from = Source::Tile(batch.add_tile(Bytes::new(&tile.stored), tile.raw_len));
         let at = (index * limits::TILE_BYTES) as u64;
         batch.add_copy(Copy {
             from,

@@ -4,19 +4,23 @@
     reason = "declares what an application promises of its handles"
 )]
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 
-use ash::vk;
-use millstream::{Error, ErrorKind};
+use ash::{Instance, vk};
+use millstream::{Error, ErrorKind, Fence, Storage};
 
 use crate::buffer::GpuBuffer;
 use crate::check::refusal;
 use crate::context::{AdoptedDevice, Context};
+use crate::create::GpuWanted;
 use crate::decoder::Decoder;
 use crate::image::{GpuImage, ImageOptions};
+use crate::import::Imported;
 use crate::memory::DeviceBuffer;
+use crate::points::Points;
+use crate::queue::GpuPoint;
 use crate::target::Target;
 use crate::texels::{AdoptedImage, ImageRegion};
 use crate::threads::{Shared, start};
@@ -74,6 +78,8 @@ pub struct GpuStats {
     pub batches: u64,
     /// Bytes that the processor wrote for the device: stored tiles and raw bytes.
     pub uploaded_bytes: u64,
+    /// Such bytes that the device read from staging itself, see [`Gpu::import_staging`].
+    pub imported_bytes: u64,
     /// Tiles that the device was given to decode.
     pub tiles: u64,
     /// Tiles of these that it refused.
@@ -90,6 +96,7 @@ pub struct GpuStats {
 pub struct Gpu {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
+    points: OnceLock<Points>,
     reason: String,
 }
 
@@ -106,18 +113,34 @@ impl Gpu {
         )
     }
 
+    /// What to make a device with, so that it is of most use here: families of queues, extensions
+    /// and features, beside the feature `timelineSemaphore`.
+    ///
+    /// # Errors
+    /// `Limit`: it lacks what is needed.
+    ///
+    /// # Safety
+    /// The physical device is one of the instance's.
+    pub unsafe fn wanted(
+        instance: &Instance,
+        physical: vk::PhysicalDevice,
+    ) -> Result<GpuWanted, Error> {
+        GpuWanted::of(instance, physical)
+    }
+
     /// Uses a device of the application's. It needs Vulkan 1.2, the feature `timelineSemaphore`,
-    /// and a queue that computes and copies. Buffers that are used by a queue of another family
-    /// must be shared concurrently.
+    /// and a queue that computes and copies; what else is of use [`Gpu::wanted`] says. Where the
+    /// application submits to that queue ([`QueueAccess::Recorded`](crate::QueueAccess::Recorded)),
+    /// workers decode: the device cannot be tested.
     ///
     /// # Errors
     /// What the driver says.
     ///
     /// # Safety
-    /// The handles belong together, and outlive the `Gpu` and every [`GpuBuffer`] and
-    /// [`GpuImage`] of it. Other code
-    /// submits to the queue only as [`AdoptedDevice::access`] says. After a request has failed with
-    /// `DeviceLost` the device is idle before it is destroyed.
+    /// The handles belong together, and outlive the `Gpu` and every [`GpuBuffer`] and [`GpuImage`]
+    /// of it. The features were enabled. Other code submits to the queues only as their
+    /// [`QueueAccess`](crate::QueueAccess) says; one queue is given twice only if it is locked.
+    /// After a request has failed with `DeviceLost` the device is idle before it is destroyed.
     pub unsafe fn adopt(adopted: AdoptedDevice, options: &GpuOptions) -> Result<Gpu, Error> {
         Gpu::new(Context::adopt(adopted), options)
     }
@@ -125,6 +148,7 @@ impl Gpu {
     fn new(context: Context, options: &GpuOptions) -> Result<Gpu, Error> {
         let context = Arc::new(context);
         let (decoder, reason) = match options.decode {
+            true if context.compute.is_recorded() => (None, "the application submits".into()),
             true => decoder_of(&context)?,
             false => (None, "decoding on the device is off".into()),
         };
@@ -132,8 +156,79 @@ impl Gpu {
         Ok(Gpu {
             shared,
             threads,
+            points: OnceLock::new(),
             reason,
         })
+    }
+
+    /// Lets the device read the staging of a storage itself, so that bytes need no copy by the
+    /// processor on their way. Pins that memory. Without this call, and where it fails, they are
+    /// copied once. The memory stays mapped as long as the `Gpu` lives.
+    ///
+    /// # Errors
+    /// `Limit`: `VK_EXT_external_memory_host` was not enabled, or staging is not aligned as the
+    /// device needs it; what the driver says.
+    pub fn import_staging(&self, storage: &Storage) -> Result<(), Error> {
+        let staging = storage.staging();
+        let mut imports = self
+            .shared
+            .imports
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        if !imports.iter().any(|import| import.is_of(&staging)) {
+            imports.push(Imported::new(&self.shared.context, staging)?);
+        }
+        Ok(())
+    }
+
+    /// Records what waits for a queue that the application alone submits to: to be called once a
+    /// frame, on any thread. `None`: nothing does. At most 3 batches are recorded at once, and the
+    /// next ones wait until those have run.
+    ///
+    /// # Safety
+    /// The commands are being recorded, outside of a render pass, for a queue of the adopted
+    /// family. They are submitted, and that submission signals the point. The points of later
+    /// calls are submitted later.
+    pub unsafe fn record(&self, commands: vk::CommandBuffer) -> Option<GpuPoint> {
+        self.shared.compute.recorder.as_ref()?.record(commands)
+    }
+
+    /// A fence that reaches 1 once the device has reached a point: `read.write_after(&fence, 1)`
+    /// reads at once, and writes when the device no longer uses what is there. Without the `Gpu`
+    /// it is never reached; of a device that is lost, at once.
+    ///
+    /// # Errors
+    /// `OutOfMemory`, with the first call alone, which starts a thread.
+    ///
+    /// # Safety
+    /// The semaphore is a timeline of the device, and lives until the fence is reached or the `Gpu`
+    /// dropped.
+    pub unsafe fn fence(&self, point: GpuPoint) -> Result<Fence, Error> {
+        Ok(self.points()?.fence(point))
+    }
+
+    /// Signals a point once a fence has reached a value, for submissions that wait for it on the
+    /// device: `batch.signal(&fence, value)` raises it once all requests before have completed,
+    /// well or badly. If the `Gpu` is dropped before, the point is not signaled.
+    ///
+    /// # Errors
+    /// As of [`Gpu::fence`].
+    ///
+    /// # Safety
+    /// The semaphore is a timeline of the device that is below the value until then, and lives
+    /// until it is signaled or the `Gpu` dropped. Nothing else signals it between.
+    pub unsafe fn signal(&self, fence: &Fence, value: u64, point: GpuPoint) -> Result<(), Error> {
+        self.points()?.signal(fence, value, point);
+        Ok(())
+    }
+
+    /// The thread that waits for points, started when it is needed first.
+    fn points(&self) -> Result<&Points, Error> {
+        if let Some(points) = self.points.get() {
+            return Ok(points);
+        }
+        let points = Points::new(&self.shared.context)?;
+        Ok(self.points.get_or_init(|| points))
     }
 
     /// Makes a buffer in the device's memory. `usage` is what the application does with it; copies
@@ -244,6 +339,7 @@ impl Gpu {
         GpuStats {
             batches: counters.batches.load(Ordering::Relaxed),
             uploaded_bytes: counters.uploaded_bytes.load(Ordering::Relaxed),
+            imported_bytes: counters.imported_bytes.load(Ordering::Relaxed),
             tiles: counters.tiles.load(Ordering::Relaxed),
             refused: counters.refused.load(Ordering::Relaxed),
             disagreed: counters.disagreed.load(Ordering::Relaxed),
@@ -256,11 +352,24 @@ impl Drop for Gpu {
     fn drop(&mut self) {
         self.shared.close();
         let own = std::thread::current().id();
+        // The last answer of a thread may drop the handle.
+        let is_own = self
+            .threads
+            .iter()
+            .any(|thread| thread.thread().id() == own);
         for thread in self.threads.drain(..) {
-            // The last answer of a thread may drop the handle.
             if thread.thread().id() != own {
                 let _ = thread.join();
             }
+        }
+        if !is_own {
+            // Nothing is in flight. Destinations may live on.
+            let mut imports = self
+                .shared
+                .imports
+                .write()
+                .unwrap_or_else(PoisonError::into_inner);
+            imports.clear();
         }
     }
 }

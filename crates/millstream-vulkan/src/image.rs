@@ -134,7 +134,9 @@ impl GpuImage {
     /// request has completed; `uses` is what for. None, if no other family is.
     #[must_use]
     pub fn acquire(&self, uses: vk::AccessFlags) -> Vec<vk::ImageMemoryBarrier<'static>> {
-        let transitions = self.texels().acquire(self.shared.context.family, uses);
+        let transitions = self
+            .texels()
+            .acquire(self.shared.context.compute.family, uses);
         transitions.iter().map(Transition::barrier).collect()
     }
 
@@ -155,11 +157,11 @@ impl GpuImage {
         let (from, len) = (image.about.image, image.len());
         let handed_over = image.about.handover.layout;
         let layout = vk::ImageLayout::TRANSFER_SRC_OPTIMAL;
-        let family = self.shared.context.family;
+        let family = self.shared.context.compute.family;
         let turn = |layouts, accesses| {
             let transitions = image.transitions(layouts, (family, family), accesses);
-            let barriers = transitions.iter().map(Transition::barrier).collect();
-            (Vec::new(), barriers)
+            let barriers = transitions.iter().map(Transition::barrier);
+            barriers.collect::<Vec<_>>()
         };
         read_back(
             &self.shared.context,
@@ -169,7 +171,7 @@ impl GpuImage {
                 let all = vk::PipelineStageFlags::ALL_COMMANDS;
                 let uses = vk::AccessFlags::MEMORY_READ | vk::AccessFlags::MEMORY_WRITE;
                 let there = turn((handed_over, layout), (uses, uses));
-                barriers_of(device, commands, (all, all), there);
+                barriers_of(device, commands, (all, all), (&[], &there));
                 for copy in image.copies(0..len) {
                     let mut region = texels(&copy);
                     region.buffer_offset = copy.at;
@@ -179,7 +181,7 @@ impl GpuImage {
                     };
                 }
                 let back = turn((layout, handed_over), (uses, uses));
-                barriers_of(device, commands, (all, all), back);
+                barriers_of(device, commands, (all, all), (&[], &back));
             },
         )
     }

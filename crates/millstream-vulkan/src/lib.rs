@@ -1,13 +1,13 @@
 //! GPU memory as a destination of Millstream's requests, through Vulkan.
 //!
-//! A request reads stored bytes as any other does, and [`GpuBuffer`] brings them to the device: raw
-//! bytes by copies, GDeflate by a compute shader that decodes one tile in each workgroup. Codecs
-//! that the device does not decode are decoded by workers first. One ticket, group or fence tells
-//! when the bytes are in device memory.
+//! A request reads stored bytes as any other does, and [`GpuBuffer`] or [`GpuImage`] brings them to
+//! the device: raw bytes by copies, GDeflate by a compute shader that decodes one tile in each
+//! workgroup. Codecs that the device does not decode are decoded by workers first. One ticket,
+//! group or fence tells when the bytes are in device memory.
 //!
 //! ```text
-//! part → pieces → batch: upload ─ copy ──────────────→ buffer
-//!                               └ decode → scratch ─ copy ↗
+//! part → pieces → batch: upload, or staging ─ copy ──────────────→ buffer, image
+//!                                          └ decode → scratch ─ copy ↗
 //! ```
 //!
 //! The decoder of the CPU is the authority: a tile that the device refuses is decoded again there,
@@ -37,22 +37,32 @@
 mod batch;
 mod buffer;
 mod check;
+mod commands;
 mod context;
+mod create;
 mod decoder;
 mod devices;
+mod done;
 mod format;
 mod gpu;
 mod image;
+mod import;
 pub mod limits;
 mod memory;
 mod pieces;
+mod points;
+mod queue;
+mod record;
+mod sending;
 mod target;
 mod texels;
 mod threads;
 
 pub use buffer::GpuBuffer;
-pub use context::{AdoptedDevice, QueueAccess, QueueLock};
+pub use context::AdoptedDevice;
+pub use create::{GpuFeatures, GpuWanted};
 pub use devices::{GpuDevice, devices};
 pub use gpu::{Gpu, GpuOptions, GpuReport, GpuStats, Tier};
 pub use image::{GpuImage, ImageOptions};
+pub use queue::{AdoptedQueue, GpuPoint, QueueAccess, QueueLock};
 pub use texels::{AdoptedImage, ImageRegion, ImageState};

@@ -11,6 +11,12 @@ pub const BATCH_TILES: usize = 64;
 /// Bytes of a batch's upload buffer: stored bytes of tiles, and raw bytes to copy.
 pub const UPLOAD_BYTES: usize = 8 << 20;
 
+/// Raw bytes of a batch: what is copied from imported staging takes no room of the upload buffer.
+pub const BATCH_BYTES: usize = 16 << 20;
+
+/// Staging is imported in pieces of this size, which drivers take.
+pub const IMPORT_BYTES: usize = 64 << 20;
+
 /// Longest piece of raw bytes that is copied at once.
 pub const COPY_BYTES: usize = 2 << 20;
 

@@ -61,10 +61,11 @@ impl DeviceBuffer {
         properties: vk::MemoryPropertyFlags,
     ) -> Result<DeviceBuffer, Error> {
         let device = &context.device;
-        let info = vk::BufferCreateInfo::default()
+        let families = context.families();
+        let info = sharing(vk::BufferCreateInfo::default(), &families)
             .size(len.max(4) as u64)
             .usage(usage);
-        // SAFETY: a valid description of a buffer that is used by one family.
+        // SAFETY: a valid description.
         let buffer = unsafe { device.create_buffer(&info, None) };
         let buffer = buffer.map_err(|error| vulkan("vkCreateBuffer", error))?;
         let mut made = DeviceBuffer {
@@ -107,6 +108,19 @@ impl Drop for DeviceBuffer {
             device.destroy_buffer(self.buffer, None);
             device.free_memory(self.memory, None);
         }
+    }
+}
+
+/// Of a buffer that all of the queues use.
+pub(crate) fn sharing<'a>(
+    info: vk::BufferCreateInfo<'a>,
+    families: &'a [u32],
+) -> vk::BufferCreateInfo<'a> {
+    match families {
+        [_] => info,
+        several => info
+            .sharing_mode(vk::SharingMode::CONCURRENT)
+            .queue_family_indices(several),
     }
 }
 

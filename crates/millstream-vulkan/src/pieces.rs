@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use gdeflate::{ParseOptions, TileStream};
-use millstream::{CodecId, DevicePart, Error, ErrorKind, PartForm};
+use millstream::{CodecId, DevicePart, Error, ErrorKind, PartForm, Priority};
 
 use crate::limits;
 use crate::target::Target;
@@ -15,6 +15,7 @@ use crate::target::Target;
 /// A part on its way to the device.
 pub(crate) struct Part {
     pub(crate) target: Arc<Target>,
+    pub(crate) priority: Priority,
     part: Mutex<Option<DevicePart>>,
     pieces: AtomicUsize,
     error: Mutex<Option<Error>>,
@@ -26,6 +27,8 @@ pub(crate) enum Work {
     Copy,
     /// One tile of GDeflate.
     Tile,
+    /// A tile that the device refused, with this status: the processor decodes it.
+    Refused(u32),
     /// All bytes have landed: what is to be done then.
     Last,
 }
@@ -41,16 +44,27 @@ pub(crate) struct Piece {
     pub(crate) raw_len: usize,
 }
 
-impl Part {
-    /// Looks at a piece's bytes.
-    pub(crate) fn with_bytes<T>(&self, range: Range<usize>, look: impl FnOnce(&[u8]) -> T) -> T {
-        let part = self.part.lock().unwrap_or_else(PoisonError::into_inner);
+impl Piece {
+    /// Looks at its bytes.
+    pub(crate) fn with_bytes<T>(&self, look: impl FnOnce(&[u8]) -> T) -> T {
+        let part = self
+            .part
+            .part
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let part = part.as_ref().expect("a part has pieces that did not end");
-        look(&part.bytes()[range])
+        look(&part.bytes()[self.bytes.clone()])
     }
 
+    /// It is done with.
+    pub(crate) fn end(self, result: Result<(), Error>) {
+        self.part.piece_ended(result);
+    }
+}
+
+impl Part {
     /// One piece less.
-    pub(crate) fn piece_ended(&self, result: Result<(), Error>) {
+    fn piece_ended(&self, result: Result<(), Error>) {
         if let Err(error) = result {
             let mut first = self.error.lock().unwrap_or_else(PoisonError::into_inner);
             first.get_or_insert(error);
@@ -101,6 +115,7 @@ pub(crate) fn cut(part: DevicePart, target: Arc<Target>) -> Vec<Piece> {
     };
     let part = Arc::new(Part {
         target,
+        priority: part.priority(),
         part: Mutex::new(Some(part)),
         pieces: AtomicUsize::new(plans.len()),
         error: Mutex::new(None),

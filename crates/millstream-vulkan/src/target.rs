@@ -1,10 +1,11 @@
 //! Where requests land: which copies bring their bytes there.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use ash::vk;
 
-use crate::batch::{Batch, Copy, CopyTo, Source};
+use crate::batch::{Batch, Bytes, Copy, CopyTo, Source};
 use crate::memory::{DeviceBuffer, DeviceImage};
 use crate::texels::{ImageTarget, TexelCopy};
 
@@ -40,6 +41,14 @@ impl Target {
         }
     }
 
+    /// Whether any queue may write to it: one that is handed over belongs to the queue that does.
+    pub(crate) fn is_shared(&self) -> bool {
+        matches!(
+            self,
+            Target::Managed(_) | Target::Adopted { handover: None, .. }
+        )
+    }
+
     /// Whether something is to be done once all bytes have landed.
     pub(crate) fn wants_last(&self) -> bool {
         match self {
@@ -71,15 +80,22 @@ impl Target {
     }
 
     /// Adds what brings raw bytes to `at`.
-    pub(crate) fn add_bytes(self: &Arc<Target>, batch: &mut Batch, at: u64, bytes: &[u8]) {
+    pub(crate) fn add_bytes(self: &Arc<Target>, batch: &mut Batch, at: u64, bytes: Bytes<'_>) {
         let Target::Image(image, _) = &**self else {
             let from = batch.add_bytes(bytes, 1);
-            return self.add_run(batch, (from, at, bytes.len()));
+            return self.add_run(batch, (from, at, bytes.bytes.len()));
         };
-        for (at, run) in image.split(at, bytes) {
+        for (first, run) in image.split(at, bytes.bytes) {
+            let run = match &run {
+                Cow::Borrowed(run) => {
+                    let begin = (first - at) as usize;
+                    bytes.range(begin..begin + run.len())
+                }
+                Cow::Owned(run) => Bytes::new(run),
+            };
             // Offsets of copies to images are multiples of a texel block.
-            let from = batch.add_bytes(&run, image.block.bytes as usize);
-            self.add_run(batch, (from, at, run.len()));
+            let from = batch.add_bytes(run, image.block.bytes as usize);
+            self.add_run(batch, (from, first, run.bytes.len()));
         }
     }
 
@@ -88,7 +104,7 @@ impl Target {
         self: &Arc<Target>,
         batch: &mut Batch,
         (at, raw_len): (u64, usize),
-        stored: &[u8],
+        stored: Bytes<'_>,
     ) -> u32 {
         let tile = batch.add_tile(stored, raw_len);
         self.add_run(batch, (Source::Tile(tile), at, raw_len));
@@ -116,12 +132,10 @@ impl Target {
 
     /// The copies of a run of bytes; of an image, of whole texel blocks.
     fn add_run(self: &Arc<Target>, batch: &mut Batch, (from, at, len): (Source, u64, usize)) {
+        batch.add_raw_bytes(len);
         if let Some((buffer, offset)) = self.buffer() {
-            return batch.add_copy(Copy {
-                from,
-                skip: 0,
-                to: CopyTo::Buffer(buffer, offset + at, len as u64),
-            });
+            let to = CopyTo::Buffer(buffer, offset + at, len as u64);
+            return batch.add_copy(Copy { from, skip: 0, to });
         }
         let Target::Image(image, _) = &**self else {
             unreachable!("everything else is a buffer")
@@ -131,11 +145,9 @@ impl Target {
             batch.add_begin(begin, Arc::clone(self));
         }
         for copy in image.copies(at..at + len as u64) {
-            batch.add_copy(Copy {
-                from,
-                skip: copy.at - at,
-                to: CopyTo::Image(image.about.image, texels(&copy)),
-            });
+            let to = CopyTo::Image(image.about.image, texels(&copy));
+            let skip = copy.at - at;
+            batch.add_copy(Copy { from, skip, to });
         }
     }
 

@@ -1,51 +1,71 @@
-//! The two threads of a device: one fills and submits batches, one waits for them and answers.
+//! The queues that parts go to, and what their threads share.
 //!
 //! ```text
-//! pieces → ms-gpu-send → batch → device → ms-gpu-done → answers
-//!              ↑                                │
-//!              └──────── empty batches ─────────┘
+//! pieces → send: batch → queue → done: answers
+//!           ↑                     │
+//!           └── empty batches ────┘
 //! ```
 //!
-//! Pieces wait by priority and arrival. A batch is submitted as soon as nothing is left to add; it
-//! waits for more for a moment only while others are in flight. When the device is lost, everything
-//! ends with that error, and batches in flight are leaked: the device may still use their memory.
+//! Each queue has a thread that fills batches and submits them (`sending`), and one that waits for
+//! them and answers (`done`).
 
-use std::cmp::Reverse;
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread::JoinHandle;
-use std::time::Instant;
 
 use ash::vk;
-use millstream::{DevicePart, Error, ErrorKind, Priority};
+use millstream::{DevicePart, Error, ErrorKind, PartForm};
 
-use crate::batch::Batch;
+use crate::batch::{Batch, Bytes};
 use crate::context::Context;
-use crate::decoder::{Decoder, GOOD, LIMIT};
+use crate::decoder::Decoder;
+use crate::done::Done;
+use crate::import::Imported;
 use crate::limits;
-use crate::pieces::{Piece, Work, corrupt, cut};
+use crate::pieces::{Piece, cut};
+use crate::queue::Queue;
+use crate::record::Recorder;
+use crate::sending::Sending;
 use crate::target::Target;
 
-/// What a device's handle, its buffers and its threads share.
+/// What a device's handle, its destinations and its threads share.
 pub(crate) struct Shared {
     pub(crate) context: Arc<Context>,
-    sender: Mutex<Option<Sender<Arrival>>>,
+    pub(crate) compute: Arc<Lane>,
+    /// For raw bytes, if there is a queue that only copies.
+    transfer: Option<Arc<Lane>>,
     /// Whether the device decodes.
     pub(crate) decodes: AtomicBool,
-    in_flight: AtomicU64,
+    pub(crate) imports: RwLock<Vec<Imported>>,
     pub(crate) counters: Counters,
 }
 
-/// The pieces of a part.
-type Arrival = (Priority, Vec<Piece>);
+/// The way to the threads of a queue.
+pub(crate) struct Lane {
+    sender: Mutex<Option<Sender<Message>>>,
+    /// Of a queue that the application submits to.
+    pub(crate) recorder: Option<Recorder>,
+}
+
+/// What the sending thread is told.
+pub(crate) enum Message {
+    /// The pieces of a part.
+    Arrived(Vec<Piece>),
+    /// A piece whose tile the device refused.
+    Refused(Piece),
+    /// A batch that the device is done with; none, if it is lost.
+    Retired(Option<Box<Batch>>),
+    /// Nothing arrives any more.
+    Close,
+}
 
 /// See [`GpuStats`](crate::GpuStats).
 #[derive(Default)]
 pub(crate) struct Counters {
     pub(crate) batches: AtomicU64,
     pub(crate) uploaded_bytes: AtomicU64,
+    pub(crate) imported_bytes: AtomicU64,
     pub(crate) tiles: AtomicU64,
     pub(crate) refused: AtomicU64,
     pub(crate) disagreed: AtomicU64,
@@ -54,229 +74,29 @@ pub(crate) struct Counters {
 impl Shared {
     /// Takes a part in; a failure ends it.
     pub(crate) fn take(&self, part: DevicePart, target: Arc<Target>) {
-        let priority = part.priority();
+        let is_copied = part.form() == PartForm::Raw && target.is_shared();
+        let transfer = self.transfer.as_ref().filter(|_| is_copied);
+        let lane = transfer.unwrap_or(&self.compute);
         let pieces = cut(part, target);
-        if pieces.is_empty() {
-            return;
-        }
-        let sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner);
-        let refused = match &*sender {
-            Some(sender) => sender.send((priority, pieces)).err().map(|error| error.0.1),
-            None => Some(pieces),
-        };
-        drop(sender);
-        for piece in refused.into_iter().flatten() {
-            let cause = "the GPU's handle was dropped";
-            piece
-                .part
-                .piece_ended(Err(Error::new(ErrorKind::Closed, cause)));
+        if !pieces.is_empty() {
+            lane.give(pieces);
         }
     }
 
     /// Lets the threads end once everything before has been answered.
     pub(crate) fn close(&self) {
-        self.sender
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
-    }
-}
-
-/// A batch, and whose answers it brings.
-struct Filled {
-    batch: Batch,
-    pieces: Vec<(Piece, Option<u32>)>,
-}
-
-/// Starts the threads of a device.
-pub(crate) fn start(
-    context: Arc<Context>,
-    decoder: Option<Arc<Decoder>>,
-) -> Result<(Arc<Shared>, Vec<JoinHandle<()>>), Error> {
-    let (sender, work) = channel();
-    let (to_send, free) = channel();
-    let (to_done, filled) = channel();
-    for _ in 0..limits::BATCHES {
-        let batch = Batch::new(&context, decoder.clone())?;
-        to_send.send(batch).expect("its receiver is here");
-    }
-    let fix = Batch::new(&context, None)?;
-    let shared = Arc::new(Shared {
-        context,
-        sender: Mutex::new(Some(sender)),
-        decodes: AtomicBool::new(decoder.is_some()),
-        in_flight: AtomicU64::new(0),
-        counters: Counters::default(),
-    });
-    let mut threads = Vec::new();
-    let sending = Sending {
-        shared: Arc::clone(&shared),
-        work,
-        free,
-        filled: to_done,
-        spare: None,
-        pending: BTreeMap::new(),
-        arrivals: 0,
-        decoder: gdeflate::Decoder::new(),
-    };
-    threads.push(spawn("ms-gpu-send", move || sending.run())?);
-    let done = Done {
-        shared: Arc::clone(&shared),
-        fix,
-        decoder: gdeflate::Decoder::new(),
-    };
-    match spawn("ms-gpu-done", move || done.run(&filled, to_send)) {
-        Ok(thread) => threads.push(thread),
-        Err(error) => {
-            shared.close();
-            return Err(error);
-        }
-    }
-    Ok((shared, threads))
-}
-
-fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, Error> {
-    let started = std::thread::Builder::new().name(name.into()).spawn(body);
-    started.map_err(|error| Error::from_os("starting a thread", &error))
-}
-
-/// The thread that fills and submits batches.
-struct Sending {
-    shared: Arc<Shared>,
-    work: Receiver<Arrival>,
-    free: Receiver<Batch>,
-    filled: Sender<Filled>,
-    /// A batch that the device did not take.
-    spare: Option<Batch>,
-    pending: BTreeMap<(Reverse<Priority>, u64), Piece>,
-    arrivals: u64,
-    decoder: gdeflate::Decoder,
-}
-
-impl Sending {
-    fn run(mut self) {
-        loop {
-            if self.pending.is_empty() {
-                match self.work.recv() {
-                    Ok(work) => self.arrive(work),
-                    Err(_) => return,
-                }
-            }
-            if self.shared.context.is_lost() {
-                self.fail_all();
-                continue;
-            }
-            // None comes back from a device that was lost meanwhile.
-            match self.spare.take().ok_or(()).or_else(|()| self.free.recv()) {
-                Ok(batch) => self.fill_and_submit(batch),
-                Err(_) => self.fail_all(),
+        let lanes = [Some(&self.compute), self.transfer.as_ref()];
+        for lane in lanes.into_iter().flatten() {
+            let mut sender = lane.sender.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(sender) = sender.take() {
+                // A thread that has ended needs no message.
+                let _ = sender.send(Message::Close);
             }
         }
     }
 
-    fn arrive(&mut self, (priority, pieces): Arrival) {
-        for piece in pieces {
-            self.pending
-                .insert((Reverse(priority), self.arrivals), piece);
-            self.arrivals += 1;
-        }
-    }
-
-    fn fail_all(&mut self) {
-        for (_, piece) in std::mem::take(&mut self.pending) {
-            piece.part.piece_ended(Err(lost()));
-        }
-    }
-
-    fn fill_and_submit(&mut self, batch: Batch) {
-        let mut filled = Filled {
-            batch,
-            pieces: Vec::new(),
-        };
-        filled.batch.clear();
-        let until = Instant::now() + limits::GATHER_WAIT;
-        loop {
-            let is_full = !self.add_pending(&mut filled);
-            let busy = self.shared.in_flight.load(Ordering::Relaxed) > 0;
-            let left = match busy {
-                true => until.saturating_duration_since(Instant::now()),
-                false => std::time::Duration::ZERO,
-            };
-            if is_full {
-                break;
-            }
-            match self.work.recv_timeout(left) {
-                Ok(work) => self.arrive(work),
-                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => break,
-            }
-        }
-        let (bytes, tiles) = filled.batch.contents();
-        let counters = &self.shared.counters;
-        counters.batches.fetch_add(1, Ordering::Relaxed);
-        counters
-            .uploaded_bytes
-            .fetch_add(bytes as u64, Ordering::Relaxed);
-        counters
-            .tiles
-            .fetch_add(u64::from(tiles), Ordering::Relaxed);
-        self.shared.in_flight.fetch_add(1, Ordering::Relaxed);
-        if let Err(error) = filled.batch.submit() {
-            self.shared.in_flight.fetch_sub(1, Ordering::Relaxed);
-            match self.shared.context.is_lost() {
-                true => filled.fail(&error),
-                false => self.spare = Some(filled.refuse(&error)),
-            }
-            return;
-        }
-        if let Err(back) = self.filled.send(filled) {
-            back.0.fail(&lost());
-        }
-    }
-
-    /// Adds what is pending, most important first; false: the batch is full.
-    fn add_pending(&mut self, filled: &mut Filled) -> bool {
-        while let Some(first) = self.pending.first_entry() {
-            let piece = first.get();
-            let here = piece.work == Work::Tile && !self.shared.suits(piece);
-            let bytes = if here {
-                piece.raw_len
-            } else {
-                piece.bytes.len()
-            };
-            if !filled
-                .batch
-                .has_room(bytes, piece.work == Work::Tile && !here)
-            {
-                return false;
-            }
-            let piece = first.remove();
-            match here {
-                true => self.add_decoded(filled, piece),
-                false => filled.add(piece),
-            }
-        }
-        true
-    }
-
-    /// Adds a tile that the processor decodes.
-    fn add_decoded(&mut self, filled: &mut Filled, piece: Piece) {
-        let mut raw = vec![0; piece.raw_len];
-        let decoder = &mut self.decoder;
-        let decode = |stored: &[u8]| decoder.decode_tile(stored, &mut raw);
-        match piece.part.with_bytes(piece.bytes.clone(), decode) {
-            Ok(()) => {
-                let target = Arc::clone(&piece.part.target);
-                target.add_bytes(&mut filled.batch, piece.at, &raw);
-                filled.pieces.push((piece, None));
-            }
-            Err(error) => piece.part.piece_ended(Err(corrupt(&error))),
-        }
-    }
-}
-
-impl Shared {
     /// Whether the device decodes this tile.
-    fn suits(&self, piece: &Piece) -> bool {
+    pub(crate) fn suits(&self, piece: &Piece) -> bool {
         let stored_len = piece.bytes.len();
         self.decodes.load(Ordering::Relaxed)
             && stored_len.is_multiple_of(4)
@@ -284,115 +104,160 @@ impl Shared {
             && piece.raw_len <= limits::TILE_BYTES
             && piece.part.target.takes_tile(piece.at, piece.raw_len)
     }
+
+    /// Bytes of a part, and where the device finds them.
+    pub(crate) fn found<'a>(&self, bytes: &'a [u8]) -> Bytes<'a> {
+        let imports = self.imports.read().unwrap_or_else(PoisonError::into_inner);
+        Bytes {
+            bytes,
+            imported: imports.iter().find_map(|import| import.find(bytes)),
+        }
+    }
+}
+
+impl Lane {
+    fn give(&self, pieces: Vec<Piece>) {
+        let sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner);
+        let refused = match &*sender {
+            Some(sender) => sender
+                .send(Message::Arrived(pieces))
+                .err()
+                .map(|error| error.0),
+            None => Some(Message::Arrived(pieces)),
+        };
+        drop(sender);
+        if let Some(Message::Arrived(pieces)) = refused {
+            for piece in pieces {
+                piece.end(Err(closed()));
+            }
+        }
+    }
+}
+
+/// A batch, and whose answers it brings.
+pub(crate) struct Filled {
+    pub(crate) batch: Batch,
+    /// Pieces, and the numbers of their tiles.
+    pub(crate) pieces: Vec<(Piece, Option<u32>)>,
 }
 
 impl Filled {
-    fn add(&mut self, piece: Piece) {
-        let (target, batch) = (Arc::clone(&piece.part.target), &mut self.batch);
-        let (at, raw_len) = (piece.at, piece.raw_len);
-        let bytes = piece.bytes.clone();
-        let tile = piece.part.with_bytes(bytes, |bytes| match piece.work {
-            Work::Copy => {
-                target.add_bytes(batch, at, bytes);
-                None
-            }
-            Work::Tile => Some(target.add_tile(batch, (at, raw_len), bytes)),
-            Work::Last => {
-                target.add_last(batch);
-                None
-            }
-        });
-        self.pieces.push((piece, tile));
-    }
-
     /// Ends everything in it, which the device did not take; the batch.
-    fn refuse(self, error: &Error) -> Batch {
+    pub(crate) fn refuse(mut self, error: &Error) -> Batch {
+        self.batch.forget();
         for (piece, _) in self.pieces {
-            piece.part.piece_ended(Err(error.clone()));
+            piece.end(Err(error.clone()));
         }
         self.batch
     }
 
     /// Ends everything in it. The device may still use its memory and write to the destinations:
     /// both are leaked.
-    fn fail(self, error: &Error) {
+    pub(crate) fn fail(self, error: &Error) {
         for (piece, _) in self.pieces {
             std::mem::forget(Arc::clone(&piece.part.target));
-            piece.part.piece_ended(Err(error.clone()));
+            piece.end(Err(error.clone()));
         }
         std::mem::forget(self.batch);
     }
 }
 
-/// The thread that waits for batches.
-struct Done {
-    shared: Arc<Shared>,
-    /// For tiles that the processor decodes again.
-    fix: Batch,
-    decoder: gdeflate::Decoder,
+/// A lane to be, and what its threads need of it.
+struct Ends {
+    lane: Arc<Lane>,
+    batches: Vec<Batch>,
+    to_send: Sender<Message>,
+    messages: Receiver<Message>,
+    to_done: Sender<Filled>,
+    filled: Receiver<Filled>,
 }
 
-impl Done {
-    fn run(mut self, filled: &Receiver<Filled>, free: Sender<Batch>) {
-        let mut free = Some(free);
-        while let Ok(mut filled) = filled.recv() {
-            let waited = filled.batch.wait();
-            self.shared.in_flight.fetch_sub(1, Ordering::Relaxed);
-            if let Err(error) = waited {
-                // The other thread may be waiting for a batch, and none comes back any more.
-                free = None;
-                filled.fail(&error);
-                continue;
-            }
-            for (piece, tile) in std::mem::take(&mut filled.pieces) {
-                let status = tile.map_or(GOOD, |tile| filled.batch.status(tile));
-                let result = match status {
-                    GOOD => Ok(()),
-                    status => self.decode_again(&piece, status),
-                };
-                piece.part.piece_ended(result);
-            }
-            // Once the other thread has ended, it is not filled again.
-            if let Some(free) = &free {
-                let _ = free.send(filled.batch);
-            }
-        }
-        if self.shared.context.is_lost() {
-            std::mem::forget(self.fix);
-        }
+impl Ends {
+    fn new(
+        context: &Arc<Context>,
+        queue: &Arc<Queue>,
+        decoder: Option<&Arc<Decoder>>,
+    ) -> Result<Ends, Error> {
+        let (to_send, messages) = channel();
+        let (to_done, filled) = channel();
+        let recorder = match queue.is_recorded() {
+            true => Some(Recorder::new(context, to_done.clone())?),
+            false => None,
+        };
+        let batch = |_| Batch::new(context, queue, decoder.cloned());
+        Ok(Ends {
+            lane: Arc::new(Lane {
+                sender: Mutex::new(Some(to_send.clone())),
+                recorder,
+            }),
+            batches: (0..limits::BATCHES).map(batch).collect::<Result<_, _>>()?,
+            to_send,
+            messages,
+            to_done,
+            filled,
+        })
     }
 
-    /// The device refused a tile: what the processor says of it counts.
-    fn decode_again(&mut self, piece: &Piece, status: u32) -> Result<(), Error> {
-        let counters = &self.shared.counters;
-        counters.refused.fetch_add(1, Ordering::Relaxed);
-        let mut raw = vec![0; piece.raw_len];
-        let decoder = &mut self.decoder;
-        let decode = |stored: &[u8]| decoder.decode_tile(stored, &mut raw);
-        let decoded = piece.part.with_bytes(piece.bytes.clone(), decode);
-        decoded.map_err(|error| corrupt(&error))?;
-        if status != LIMIT {
-            let disagreed = counters.disagreed.fetch_add(1, Ordering::Relaxed) + 1;
-            if disagreed >= limits::DISAGREEMENTS_MAX {
-                self.shared.decodes.store(false, Ordering::Relaxed);
-            }
-        }
-        if self.shared.context.is_lost() {
-            // It may still be in use.
-            return Err(lost());
-        }
-        self.fix.clear();
-        let target = &piece.part.target;
-        target.add_bytes(&mut self.fix, piece.at, &raw);
-        let fixed = self.fix.submit().and_then(|()| self.fix.wait());
-        if fixed.is_err() {
-            std::mem::forget(Arc::clone(&piece.part.target));
-        }
-        fixed
+    /// Starts the threads, which end when the lane is closed.
+    fn start(self, shared: &Arc<Shared>, number: usize) -> Result<[JoinHandle<()>; 2], Error> {
+        let done = Done {
+            shared: Arc::clone(shared),
+            filled: self.filled,
+            back: self.to_send,
+        };
+        let sending = Sending::new(
+            shared,
+            self.lane,
+            (self.messages, self.to_done),
+            self.batches,
+        );
+        // The waiting one ends by itself where the other does not start.
+        let done = spawn(format!("ms-gpu-done-{number}"), move || done.run())?;
+        let sending = spawn(format!("ms-gpu-send-{number}"), move || sending.run())?;
+        Ok([sending, done])
     }
 }
 
-fn lost() -> Error {
+/// Starts the threads of a device.
+pub(crate) fn start(
+    context: Arc<Context>,
+    decoder: Option<Arc<Decoder>>,
+) -> Result<(Arc<Shared>, Vec<JoinHandle<()>>), Error> {
+    let compute = Ends::new(&context, &context.compute, decoder.as_ref())?;
+    let transfer = context.transfer.as_ref();
+    let transfer = transfer.map(|queue| Ends::new(&context, queue, None));
+    let transfer = transfer.transpose()?;
+    let shared = Arc::new(Shared {
+        compute: Arc::clone(&compute.lane),
+        transfer: transfer.as_ref().map(|ends| Arc::clone(&ends.lane)),
+        context,
+        decodes: AtomicBool::new(decoder.is_some()),
+        imports: RwLock::default(),
+        counters: Counters::default(),
+    });
+    let mut threads = Vec::new();
+    for (number, ends) in [Some(compute), transfer].into_iter().flatten().enumerate() {
+        match ends.start(&shared, number) {
+            Ok(started) => threads.extend(started),
+            Err(error) => {
+                shared.close();
+                return Err(error);
+            }
+        }
+    }
+    Ok((shared, threads))
+}
+
+fn spawn(name: String, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, Error> {
+    let started = std::thread::Builder::new().name(name).spawn(body);
+    started.map_err(|error| Error::from_os("starting a thread", &error))
+}
+
+pub(crate) fn lost() -> Error {
     let result = vk::Result::ERROR_DEVICE_LOST;
     Error::new(ErrorKind::DeviceLost, result.to_string())
+}
+
+pub(crate) fn closed() -> Error {
+    Error::new(ErrorKind::Closed, "the GPU's handle was dropped")
 }

@@ -8,7 +8,10 @@ use std::sync::atomic::{AtomicI64, AtomicPtr, Ordering::SeqCst};
 
 use ash::vk;
 use millstream::{CodecId, Decode, ErrorKind, Read, Storage};
-use millstream_vulkan::{AdoptedDevice, Gpu, GpuOptions, ImageOptions, Tier};
+use millstream_vulkan::{AdoptedDevice, Gpu, GpuOptions, ImageOptions, QueueAccess, Tier};
+
+use crate::application::Application;
+use crate::rig::alone;
 
 /// The function that was replaced.
 static REAL: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
@@ -84,37 +87,6 @@ fn functions() -> Vec<(&'static CStr, Pointer)> {
     ]
 }
 
-/// A device of the application's.
-struct Application {
-    entry: ash::Entry,
-    instance: ash::Instance,
-    physical: vk::PhysicalDevice,
-    device: ash::Device,
-}
-
-fn application() -> Option<Application> {
-    // SAFETY: the system's loader, and valid descriptions; what a failure leaves is leaked.
-    unsafe {
-        let entry = ash::Entry::load().ok()?;
-        let about = vk::ApplicationInfo::default().api_version(vk::API_VERSION_1_2);
-        let info = vk::InstanceCreateInfo::default().application_info(&about);
-        let instance = entry.create_instance(&info, None).ok()?;
-        let physical = *instance.enumerate_physical_devices().ok()?.first()?;
-        let priorities = [1.0];
-        let queues = [vk::DeviceQueueCreateInfo::default().queue_priorities(&priorities)];
-        let mut features = vk::PhysicalDeviceVulkan12Features::default().timeline_semaphore(true);
-        let info = vk::DeviceCreateInfo::default();
-        let info = info.queue_create_infos(&queues).push_next(&mut features);
-        let device = instance.create_device(physical, &info, None).ok()?;
-        Some(Application {
-            entry,
-            instance,
-            physical,
-            device,
-        })
-    }
-}
-
 impl Application {
     /// The device, one function of which fails after so many calls.
     fn failing(&self, function: &CStr, replaced_by: Pointer, after: i64) -> AdoptedDevice {
@@ -133,16 +105,9 @@ impl Application {
         // SAFETY: the device's own functions, and one of the same signature.
         let device = unsafe { ash::Device::load_with(load, handle) };
         assert!(!REAL.load(SeqCst).is_null(), "{function:?}");
-        AdoptedDevice {
-            entry: self.entry.clone(),
-            instance: self.instance.clone(),
-            physical: self.physical,
-            // SAFETY: the device has one queue, of the first family.
-            queue: unsafe { self.device.get_device_queue(0, 0) },
-            device,
-            family: 0,
-            access: Default::default(),
-        }
+        let mut adopted = self.adopted(QueueAccess::Own, false);
+        adopted.device = device;
+        adopted
     }
 }
 
@@ -221,7 +186,7 @@ fn fail_everywhere(
     afters: &[i64],
     check: impl Fn(&str, Result<(Tier, Outcome), ErrorKind>),
 ) {
-    let Some(application) = application() else {
+    let Some(application) = Application::new(false) else {
         println!("SKIP: no Vulkan device");
         return;
     };
@@ -249,6 +214,7 @@ fn fail_everywhere(
 
 #[test]
 fn a_device_that_fails_in_any_call_fails_its_requests_and_no_others() {
+    let _alone = alone();
     let lost = (vk::Result::ERROR_DEVICE_LOST, i64::MAX);
     fail_everywhere(lost, &[0, 1, 9], |call, came| {
         let lost = |kind: &ErrorKind| *kind == ErrorKind::DeviceLost;

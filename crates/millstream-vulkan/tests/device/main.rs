@@ -1,6 +1,9 @@
 //! Requests that land in device memory, on whatever Vulkan device there is (lavapipe is enough),
 //! under the validation layer if there is one.
 
+mod adopted;
+mod application;
 mod buffers;
 mod images;
+mod lost;
 mod rig;

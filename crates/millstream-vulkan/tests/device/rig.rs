@@ -16,12 +16,17 @@ pub(crate) struct Rig {
 
 static ALONE: Mutex<()> = Mutex::new(());
 
+/// Held by a test that has a device.
+pub(crate) fn alone() -> MutexGuard<'static, ()> {
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 pub(crate) fn rig() -> Option<Rig> {
     rig_with(true)
 }
 
 pub(crate) fn rig_with(decode: bool) -> Option<Rig> {
-    let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let alone = alone();
     let mut options = GpuOptions::default();
     (options.validation, options.decode) = (true, decode);
     let gpu = match Gpu::create(options) {

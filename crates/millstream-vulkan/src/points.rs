@@ -1,0 +1,202 @@
+//! Fences of Millstream and timeline semaphores of Vulkan, each of which can follow the other.
+//!
+//! One thread waits for all of them: for semaphores in `vkWaitSemaphores`, together with one of its
+//! own, which a fence's waker raises. So a request that is to write only once the device has
+//! reached a point is gated by a fence, as any other, and holds up no batch.
+#![expect(unsafe_code, reason = "waits for and signals semaphores")]
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context as Poller, Wake, Waker};
+use std::thread::JoinHandle;
+
+use ash::vk;
+use millstream::{Error, Fence, Reached};
+
+use crate::commands::Timeline;
+use crate::context::Context;
+use crate::queue::GpuPoint;
+
+/// The thread, and what it waits for. Dropping it stops it; what has not been reached by then is
+/// never signaled.
+pub(crate) struct Points {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    context: Arc<Context>,
+    /// Raised whenever something changes.
+    bell: Timeline,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    rung: u64,
+    /// The thread has ended, or is to end.
+    stopped: bool,
+    added: Waited,
+}
+
+/// What is waited for.
+#[derive(Default)]
+struct Waited {
+    /// Fences that reach 1 once the device has reached a point.
+    points: Vec<(GpuPoint, Fence)>,
+    /// Points that are signaled once a fence has reached a value.
+    fences: Vec<(Reached, GpuPoint)>,
+}
+
+impl Points {
+    pub(crate) fn new(context: &Arc<Context>) -> Result<Points, Error> {
+        let shared = Arc::new(Shared {
+            context: Arc::clone(context),
+            bell: Timeline::new(context)?,
+            state: Mutex::default(),
+        });
+        let for_thread = Arc::clone(&shared);
+        let named = std::thread::Builder::new().name("ms-gpu-points".into());
+        let thread = named.spawn(move || run(&for_thread));
+        Ok(Points {
+            thread: Some(thread.map_err(|error| Error::from_os("starting a thread", &error))?),
+            shared,
+        })
+    }
+
+    /// A fence that reaches 1 once the device has reached a point, or is lost.
+    pub(crate) fn fence(&self, point: GpuPoint) -> Fence {
+        let fence = Fence::new(0);
+        let mut state = self.shared.state();
+        if state.stopped {
+            fence.signal(1);
+            return fence;
+        }
+        state.added.points.push((point, fence.clone()));
+        self.shared.ring(&mut state);
+        fence
+    }
+
+    /// Signals a point once a fence has reached a value.
+    pub(crate) fn signal(&self, fence: &Fence, value: u64, point: GpuPoint) {
+        let mut state = self.shared.state();
+        if !state.stopped {
+            state.added.fences.push((fence.at(value), point));
+            self.shared.ring(&mut state);
+        }
+    }
+}
+
+impl Drop for Points {
+    fn drop(&mut self) {
+        let mut state = self.shared.state();
+        state.stopped = true;
+        self.shared.ring(&mut state);
+        drop(state);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Wakes the thread; the values of a semaphore only grow, so under the lock.
+    fn ring(&self, state: &mut State) {
+        state.rung += 1;
+        let bell = GpuPoint {
+            semaphore: self.bell.semaphore,
+            value: state.rung,
+        };
+        // A device that is lost wakes it by itself.
+        let _ = self.signal(bell);
+    }
+
+    fn signal(&self, point: GpuPoint) -> Result<(), Error> {
+        let info = vk::SemaphoreSignalInfo::default()
+            .semaphore(point.semaphore)
+            .value(point.value);
+        // SAFETY: a timeline semaphore below that value: the thread's own, or as the application
+        // promises of its own.
+        let signaled = unsafe { self.context.device.signal_semaphore(&info) };
+        signaled.map_err(|error| self.context.failed("vkSignalSemaphore", error))
+    }
+
+    /// Waits until a point is reached, or something has changed since `rung`.
+    fn wait(&self, rung: u64, points: &[(GpuPoint, Fence)]) {
+        let (mut semaphores, mut values) = (vec![self.bell.semaphore], vec![rung + 1]);
+        semaphores.extend(points.iter().map(|(point, _)| point.semaphore));
+        values.extend(points.iter().map(|(point, _)| point.value));
+        let info = vk::SemaphoreWaitInfo::default()
+            .flags(vk::SemaphoreWaitFlags::ANY)
+            .semaphores(&semaphores)
+            .values(&values);
+        // SAFETY: semaphores of this device, which live.
+        let waited = unsafe { self.context.device.wait_semaphores(&info, u64::MAX) };
+        if let Err(error) = waited {
+            self.context.lose("vkWaitSemaphores", error);
+        }
+    }
+
+    fn has_reached(&self, point: GpuPoint) -> bool {
+        let device = &self.context.device;
+        // SAFETY: as above.
+        let value = unsafe { device.get_semaphore_counter_value(point.semaphore) };
+        match value {
+            Ok(value) => value >= point.value,
+            Err(error) => {
+                self.context.lose("vkGetSemaphoreCounterValue", error);
+                false
+            }
+        }
+    }
+}
+
+/// A fence has changed.
+impl Wake for Shared {
+    fn wake(self: Arc<Self>) {
+        self.ring(&mut self.state());
+    }
+}
+
+fn run(shared: &Arc<Shared>) {
+    let waker = Waker::from(Arc::clone(shared));
+    let mut waited = Waited::default();
+    loop {
+        let mut state = shared.state();
+        let (rung, stopped) = (state.rung, state.stopped);
+        waited.points.append(&mut state.added.points);
+        waited.fences.append(&mut state.added.fences);
+        let is_lost = shared.context.is_lost();
+        state.stopped |= is_lost;
+        drop(state);
+        if is_lost {
+            // Requests behind these points fail, as the device that they write to is lost.
+            waited.points.iter().for_each(|(_, fence)| fence.signal(1));
+        }
+        if stopped || is_lost {
+            return;
+        }
+        waited.points.retain(|(point, fence)| {
+            let is_reached = shared.has_reached(*point);
+            if is_reached {
+                fence.signal(1);
+            }
+            !is_reached
+        });
+        // Outside of the lock, which the waker takes.
+        let mut poller = Poller::from_waker(&waker);
+        waited.fences.retain_mut(|(reached, point)| {
+            let is_reached = Pin::new(reached).poll(&mut poller).is_ready();
+            if is_reached {
+                let _ = shared.signal(*point);
+            }
+            !is_reached
+        });
+        shared.wait(rung, &waited.points);
+    }
+}

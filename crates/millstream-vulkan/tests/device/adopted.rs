@@ -1,0 +1,296 @@
+//! Devices of an application: its queues, its locks, its submissions, and staging that the device
+//! reads itself.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use ash::vk;
+use millstream::{CodecId, Decode, Error, ErrorKind, Fence, Queue, Read, Storage, StorageOptions};
+use millstream_vulkan::{AdoptedDevice, Gpu, GpuBuffer, GpuOptions, GpuPoint, QueueAccess, Tier};
+
+use crate::application::Application;
+use crate::rig::{alone, bytes, encoded, gdeflate};
+
+fn application(validation: bool) -> Option<Application> {
+    let application = Application::new(validation);
+    if application.is_none() {
+        eprintln!("SKIP: no Vulkan device");
+    }
+    application
+}
+
+#[expect(unsafe_code, reason = "adopts a device of the application's")]
+fn adopt(adopted: AdoptedDevice) -> Gpu {
+    // SAFETY: the handles belong together, and are never destroyed.
+    unsafe { Gpu::adopt(adopted, &GpuOptions::default()) }.expect("adopted")
+}
+
+fn load(queue: &Queue, gpu: &Gpu, read: Read, raw: &[u8]) -> Arc<GpuBuffer> {
+    let usage = vk::BufferUsageFlags::VERTEX_BUFFER;
+    let buffer = gpu.buffer(raw.len() as u64, usage).expect("a buffer");
+    let mut ticket = queue
+        .submit(read.into_device(buffer.clone()))
+        .expect("accepted");
+    ticket.wait().expect("landed");
+    buffer
+}
+
+fn is_right(buffer: &GpuBuffer, raw: &[u8]) -> bool {
+    buffer.read_back(0..raw.len() as u64).expect("read back") == raw
+}
+
+#[test]
+fn raw_bytes_go_by_the_queue_that_copies_and_tiles_by_the_other() {
+    let _alone = alone();
+    let Some(application) = application(true) else {
+        return;
+    };
+    let gpu = adopt(application.adopted(application.locked(), true));
+    let storage = Storage::new(Default::default()).expect("a storage");
+    let queue = storage.queue(Default::default()).expect("a queue");
+    for seed in 0..8 {
+        let raw = bytes(700_000, seed);
+        let copied = load(&queue, &gpu, Read::memory(Arc::from(&raw[..])), &raw);
+        let decoded = load(&queue, &gpu, gdeflate(&encoded(&raw)), &raw);
+        assert!(is_right(&copied, &raw) && is_right(&decoded, &raw));
+    }
+    assert!(gpu.stats().tiles > 0);
+    drop(gpu);
+    application.end();
+}
+
+#[test]
+fn staging_that_is_imported_is_read_by_the_device_itself() {
+    let _alone = alone();
+    let Some(application) = application(true) else {
+        return;
+    };
+    if !application.wanted.features.external_memory_host {
+        eprintln!("SKIP: the device lacks VK_EXT_external_memory_host");
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let raw = bytes(9_000_001, 7);
+    let (plain, tiles) = (folder.path().join("plain"), folder.path().join("tiles"));
+    std::fs::write(&plain, &raw).expect("written");
+    std::fs::write(&tiles, encoded(&raw)).expect("written");
+    for (staging_bytes, is_twice) in [(1 << 20, false), (128 << 20, true)] {
+        let gpu = adopt(application.adopted(application.locked(), is_twice));
+        let mut options = StorageOptions::default();
+        options.staging_bytes = staging_bytes;
+        let storage = Storage::new(options).expect("a storage");
+        let queue = storage.queue(Default::default()).expect("a queue");
+        gpu.import_staging(&storage).expect("imported");
+        gpu.import_staging(&storage).expect("once");
+        let open = |path| storage.open(path, Default::default());
+        let (plain, tiles) = (open(&plain), open(&tiles));
+        let copied = load(&queue, &gpu, Read::whole(plain), &raw);
+        let part = &raw[77..][..3_000_003];
+        let shifted = load(&queue, &gpu, Read::range(plain, 77, 3_000_003), part);
+        let tiles = Read::whole(tiles).decode(Decode::codec(CodecId::GDEFLATE));
+        let decoded = load(&queue, &gpu, tiles, &raw);
+        assert!(is_right(&copied, &raw) && is_right(&decoded, &raw));
+        assert!(is_right(&shifted, &raw[77..][..3_000_003]));
+        let stats = gpu.stats();
+        assert!(stats.imported_bytes >= 12_000_004, "{stats:?}");
+        // What goes from the application's own memory is copied.
+        let small = load(
+            &queue,
+            &gpu,
+            Read::memory(Arc::from(&raw[..99])),
+            &raw[..99],
+        );
+        assert!(is_right(&small, &raw[..99]));
+        drop((gpu, storage));
+    }
+    application.end();
+}
+
+#[test]
+fn staging_is_not_imported_without_the_extension() {
+    let _alone = alone();
+    let Some(application) = application(true) else {
+        return;
+    };
+    let gpu = adopt(application.plain());
+    let storage = Storage::new(Default::default()).expect("a storage");
+    let queue = storage.queue(Default::default()).expect("a queue");
+    let error = gpu.import_staging(&storage).expect_err("not enabled");
+    assert_eq!(error.kind(), ErrorKind::Limit, "{error}");
+    let raw = bytes(100_000, 8);
+    let copied = load(&queue, &gpu, Read::memory(Arc::from(&raw[..])), &raw);
+    assert!(is_right(&copied, &raw));
+    assert_eq!(gpu.stats().imported_bytes, 0);
+    drop(gpu);
+    application.end();
+}
+
+/// Records and submits what waits, until told to stop.
+#[expect(unsafe_code, reason = "submits as an application does")]
+fn frames(application: &Application, gpu: &Gpu, stop: &AtomicBool) -> u64 {
+    let (device, mut submitted) = (&application.device, 0);
+    // SAFETY: valid descriptions; the device is idle before a pool is reset or destroyed, and
+    // nothing else submits.
+    unsafe {
+        let info = vk::CommandPoolCreateInfo::default();
+        let info = info.queue_family_index(application.wanted.compute);
+        let pool = device.create_command_pool(&info, None).expect("a pool");
+        let info = vk::CommandBufferAllocateInfo::default().command_pool(pool);
+        let info = info.command_buffer_count(1);
+        let commands = device.allocate_command_buffers(&info).expect("a buffer")[0];
+        while !stop.load(Ordering::Relaxed) {
+            device
+                .reset_command_pool(pool, Default::default())
+                .expect("reset");
+            device
+                .begin_command_buffer(commands, &Default::default())
+                .expect("begun");
+            let point = gpu.record(commands);
+            device.end_command_buffer(commands).expect("ended");
+            if let Some(point) = point {
+                let (commands, semaphores) = ([commands], [point.semaphore]);
+                let values = [point.value];
+                let mut timeline =
+                    vk::TimelineSemaphoreSubmitInfo::default().signal_semaphore_values(&values);
+                let info = vk::SubmitInfo::default().command_buffers(&commands);
+                let info = info.signal_semaphores(&semaphores).push_next(&mut timeline);
+                let submitting =
+                    device.queue_submit(application.queue, &[info], Default::default());
+                submitting.expect("submitted");
+                submitted += 1;
+            }
+            device.device_wait_idle().expect("idle");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        device.destroy_command_pool(pool, None);
+    }
+    submitted
+}
+
+#[test]
+fn an_application_submits_what_was_recorded() {
+    let _alone = alone();
+    let Some(application) = application(true) else {
+        return;
+    };
+    let gpu = adopt(application.adopted(QueueAccess::Recorded, false));
+    assert_eq!(gpu.report().tier, Tier::Cpu, "a device that was not tested");
+    let other = adopt(application.adopted(QueueAccess::Own, false));
+    let storage = Storage::new(Default::default()).expect("a storage");
+    let queue = storage.queue(Default::default()).expect("a queue");
+    let raws: Vec<_> = (0..40).map(|seed| bytes(900_000, seed)).collect();
+    let landing = other
+        .buffer(40 * 900_000, vk::BufferUsageFlags::VERTEX_BUFFER)
+        .expect("a buffer");
+    let stop = AtomicBool::new(false);
+    let submitted = std::thread::scope(|scope| {
+        let frames = scope.spawn(|| frames(&application, &gpu, &stop));
+        let mut tickets = Vec::new();
+        for (index, raw) in raws.iter().enumerate() {
+            // SAFETY: the buffer is the device's, and outlives the requests.
+            #[expect(unsafe_code, reason = "a range of a buffer of the application's")]
+            let range = unsafe {
+                gpu.adopt_buffer((landing.vk_buffer(), index as u64 * 900_000, 900_000), None)
+            };
+            let read = match index % 2 {
+                0 => Read::memory(Arc::from(&raw[..])),
+                _ => gdeflate(&encoded(raw)),
+            };
+            tickets.push(queue.submit(read.into_device(range)).expect("accepted"));
+        }
+        for mut ticket in tickets {
+            ticket.wait().expect("landed");
+        }
+        stop.store(true, Ordering::Relaxed);
+        frames.join().expect("no panic")
+    });
+    assert!(submitted > 0);
+    assert!(is_right(&landing, &raws.concat()));
+
+    // What nobody records ends with the handle.
+    let buffer = gpu
+        .buffer(99, vk::BufferUsageFlags::VERTEX_BUFFER)
+        .expect("a buffer");
+    let error = buffer
+        .read_back(0..9)
+        .map(drop)
+        .expect_err("the application submits");
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    let read = Read::memory(Arc::from(&raws[0][..99])).into_device(buffer);
+    let mut ticket = queue.submit(read).expect("accepted");
+    std::thread::sleep(Duration::from_millis(20));
+    assert!(!ticket.is_complete());
+    drop(gpu);
+    let error: Error = ticket.outcome().result.expect_err("not submitted");
+    assert_eq!(error.kind(), ErrorKind::Closed);
+    drop((landing, other));
+    application.end();
+}
+
+#[test]
+#[expect(unsafe_code, reason = "semaphores of the application's")]
+fn requests_write_after_a_point_and_signal_one() {
+    let _alone = alone();
+    // Without the layer: some of its versions take the wait for any of several semaphores for a wait
+    // for all, and then wait 10 seconds for the others.
+    let Some(application) = application(false) else {
+        return;
+    };
+    let gpu = adopt(application.adopted(QueueAccess::Own, false));
+    let storage = Storage::new(Default::default()).expect("a storage");
+    let queue = storage.queue(Default::default()).expect("a queue");
+    let (used, landed) = (application.timeline(), application.timeline());
+    let raws = [bytes(300_000, 1), bytes(300_000, 2)];
+    let buffer = load(
+        &queue,
+        &gpu,
+        Read::memory(Arc::from(&raws[0][..])),
+        &raws[0],
+    );
+    for round in 1..20 {
+        let raw = &raws[round as usize % 2];
+        let point = |semaphore| GpuPoint {
+            semaphore,
+            value: round,
+        };
+        let landing = Fence::new(0);
+        // SAFETY: the semaphores are the device's, and are not destroyed.
+        let gate = unsafe {
+            gpu.signal(&landing, round, point(landed))
+                .expect("a thread");
+            gpu.fence(point(used)).expect("a thread")
+        };
+        let mut batch = queue.batch();
+        let read = Read::memory(Arc::from(&raw[..])).write_after(&gate, 1);
+        let mut ticket = batch
+            .add(read.into_device(buffer.clone()))
+            .expect("accepted");
+        batch.signal(&landing, round).expect("accepted");
+        batch.submit();
+        if round < 4 {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        assert!(!ticket.is_complete() && !landing.has_reached(round));
+        assert!(
+            is_right(&buffer, &raws[(round as usize + 1) % 2]),
+            "{round}: too early"
+        );
+        application.reach(used, round);
+        assert!(application.wait(landed, round), "{round}: not signaled");
+        assert!(is_right(&buffer, raw));
+        ticket.wait().expect("landed");
+    }
+    // Without the handle it is never reached.
+    let late = GpuPoint {
+        semaphore: used,
+        value: 100,
+    };
+    // SAFETY: as above.
+    let gate = unsafe { gpu.fence(late) }.expect("a thread");
+    drop((buffer, gpu));
+    application.reach(used, 100);
+    std::thread::sleep(Duration::from_millis(5));
+    assert!(!gate.has_reached(1));
+    application.end();
+}
