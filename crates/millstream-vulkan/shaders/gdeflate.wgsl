@@ -1,5 +1,6 @@
-// GDeflate tile decoder, baseline: one workgroup of 32 lanes a tile, workgroup memory and barriers,
-// no subgroup operation, no 64-bit or 8-bit type, no atomic on the output.
+// GDeflate tile decoder: one workgroup of 32 lanes a tile, no 64-bit or 8-bit type, no atomic on the
+// output. How lanes learn what the others say, `exchange`, and `main` are in a file of their own:
+// workgroup.wgsl with workgroup memory and barriers alone, subgroup.wgsl for subgroups of 32.
 //
 // Invariants
 // 1. `cursor`, `out`, `prev_from`, `prev_to`, `parity`, `pending`, `code` have the same value in all
@@ -429,42 +430,6 @@ fn produce(buf: u32, start: u32, end: u32) {
   }
 }
 
-// Takes in what lane j said; to be called for all lanes in order.
-fn heard(j: u32) {
-  let it = info[parity + j];
-  let bit = 1u << j;
-  if (!s_ended || (s_pending & bit) != 0u) {
-    s_active |= bit;
-    s_flags |= it;
-    s_need |= ((it >> 19u) & 1u) << j;
-    s_matches |= ((it >> 20u) & 1u) << j;
-    if (j == lane) { s_before = s_sum; }
-    s_sum += it & LEN_MASK;
-    s_ended = s_ended || (it & EOB) != 0u;
-  }
-}
-
-// All lanes say their item and learn what the others said, in lane order.
-fn exchange(item: u32) {
-  info[parity + lane] = item;
-  storageBarrier();
-  workgroupBarrier();
-  s_need = 0u;
-  s_matches = 0u;
-  s_active = 0u;
-  s_flags = 0u;
-  s_sum = 0u;
-  s_before = 0u;
-  heard(0u); heard(1u); heard(2u); heard(3u);
-  heard(4u); heard(5u); heard(6u); heard(7u);
-  heard(8u); heard(9u); heard(10u); heard(11u);
-  heard(12u); heard(13u); heard(14u); heard(15u);
-  heard(16u); heard(17u); heard(18u); heard(19u);
-  heard(20u); heard(21u); heard(22u); heard(23u);
-  heard(24u); heard(25u); heard(26u); heard(27u);
-  heard(28u); heard(29u); heard(30u); heard(31u);
-}
-
 fn decode() -> u32 {
   if (tile.src_words < 32u) { return TRUNCATED; }
   if (tile.raw_len > 65536u || tile.src_words > 65536u) { return ARGUMENT; }
@@ -637,10 +602,9 @@ fn decode() -> u32 {
   return OK;
 }
 
-@compute @workgroup_size(32)
-fn main(@builtin(local_invocation_index) index: u32, @builtin(workgroup_id) group: vec3<u32>) {
+fn run(index: u32, group: u32) {
   lane = index;
-  tile = tiles[group.x];
+  tile = tiles[group];
   let verdict = decode();
-  if (lane == 0u) { status[group.x] = verdict; }
+  if (lane == 0u) { status[group] = verdict; }
 }

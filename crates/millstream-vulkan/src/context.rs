@@ -32,6 +32,7 @@ pub struct AdoptedDevice {
 pub(crate) struct Context {
     pub(crate) device: ash::Device,
     pub(crate) name: String,
+    pub(crate) features: GpuFeatures,
     /// The queue that computes, and the one that copies if there is one.
     pub(crate) compute: Arc<Queue>,
     pub(crate) transfer: Option<Arc<Queue>>,
@@ -69,6 +70,7 @@ impl Context {
         Context {
             device: adopted.device,
             name: name.to_string_lossy().into_owned(),
+            features: adopted.features,
             compute: Arc::new(Queue::new(adopted.compute)),
             transfer: adopted.transfer.map(|queue| Arc::new(Queue::new(queue))),
             host,

@@ -18,8 +18,8 @@ const VALIDATION: &CStr = c"VK_LAYER_KHRONOS_validation";
 pub struct GpuFeatures {
     /// The extension `VK_EXT_external_memory_host`: staging is read by the device itself.
     pub external_memory_host: bool,
-    /// The extension `VK_EXT_subgroup_size_control` and its feature `subgroupSizeControl`, on a
-    /// device with subgroups of 32.
+    /// The extension `VK_EXT_subgroup_size_control` with its features `subgroupSizeControl` and
+    /// `computeFullSubgroups`, on a device that has subgroups of 32 with ballots and sums.
     pub subgroups_of_32: bool,
 }
 
@@ -60,7 +60,10 @@ impl GpuWanted {
             Error::new(ErrorKind::Limit, cause)
         };
         let mut sizes = vk::PhysicalDeviceSubgroupSizeControlProperties::default();
-        let mut properties = vk::PhysicalDeviceProperties2::default().push_next(&mut sizes);
+        let mut subgroups = vk::PhysicalDeviceSubgroupProperties::default();
+        let mut properties = vk::PhysicalDeviceProperties2::default()
+            .push_next(&mut sizes)
+            .push_next(&mut subgroups);
         let mut timeline = vk::PhysicalDeviceVulkan12Features::default();
         let mut control = vk::PhysicalDeviceSubgroupSizeControlFeatures::default();
         let mut features = vk::PhysicalDeviceFeatures2::default()
@@ -99,12 +102,15 @@ impl GpuWanted {
             let copies = family.queue_flags.contains(vk::QueueFlags::TRANSFER);
             copies && !family.queue_flags.intersects(others) && family.queue_count > 0
         });
+        let operations = vk::SubgroupFeatureFlags::BALLOT | vk::SubgroupFeatureFlags::ARITHMETIC;
+        let compute_stage = vk::ShaderStageFlags::COMPUTE;
         let subgroups_of_32 = has(ext::subgroup_size_control::NAME)
             && control.subgroup_size_control == vk::TRUE
+            && control.compute_full_subgroups == vk::TRUE
+            && subgroups.supported_operations.contains(operations)
+            && subgroups.supported_stages.contains(compute_stage)
             && (sizes.min_subgroup_size..=sizes.max_subgroup_size).contains(&32)
-            && sizes
-                .required_subgroup_size_stages
-                .contains(vk::ShaderStageFlags::COMPUTE);
+            && sizes.required_subgroup_size_stages.contains(compute_stage);
         Ok(GpuWanted {
             features: GpuFeatures {
                 external_memory_host: has(ext::external_memory_host::NAME),
@@ -291,7 +297,8 @@ fn create_device(
     let extensions: Vec<_> = extensions.iter().map(|name| name.as_ptr()).collect();
     let mut timeline = vk::PhysicalDeviceVulkan12Features::default().timeline_semaphore(true);
     let mut control = vk::PhysicalDeviceSubgroupSizeControlFeatures::default()
-        .subgroup_size_control(wanted.features.subgroups_of_32);
+        .subgroup_size_control(wanted.features.subgroups_of_32)
+        .compute_full_subgroups(wanted.features.subgroups_of_32);
     let mut info = vk::DeviceCreateInfo::default()
         .queue_create_infos(&queues)
         .enabled_extension_names(&extensions)

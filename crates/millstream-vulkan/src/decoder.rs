@@ -1,9 +1,11 @@
-//! The shader that decodes tiles: `shaders/gdeflate.wgsl`, committed as SPIR-V.
+//! The shaders that decode tiles: `shaders/gdeflate.wgsl` with one of two exchanges between lanes,
+//! committed as SPIR-V.
 //!
 //! A workgroup of 32 lanes decodes a tile. It checks everything it reads, writes nothing outside of
 //! its tile, and leaves a status for it: [`GOOD`], or the reason it was refused.
 #![expect(unsafe_code, reason = "every call of Vulkan is unsafe")]
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use ash::vk;
@@ -12,7 +14,28 @@ use millstream::Error;
 use crate::context::{Context, vulkan};
 use crate::memory::DeviceBuffer;
 
-const SPIRV: &[u8] = include_bytes!("../shaders/gdeflate.spv");
+#[cfg(test)]
+mod tests;
+
+/// A shader, as SPIR-V.
+pub(crate) struct Shader {
+    words: Cow<'static, [u8]>,
+    /// Subgroups of this size alone run it right.
+    subgroup_size: Option<u32>,
+}
+
+impl Shader {
+    /// For subgroups of any size.
+    pub(crate) const WORKGROUP: Shader = Shader {
+        words: Cow::Borrowed(include_bytes!("../shaders/workgroup.spv")),
+        subgroup_size: None,
+    };
+    /// For [`GpuFeatures::subgroups_of_32`](crate::GpuFeatures).
+    pub(crate) const SUBGROUP: Shader = Shader {
+        words: Cow::Borrowed(include_bytes!("../shaders/subgroup.spv")),
+        subgroup_size: Some(32),
+    };
+}
 
 /// The status of a tile that was decoded. 0: the shader did not come to it.
 pub(crate) const GOOD: u32 = 1;
@@ -34,7 +57,7 @@ pub(crate) struct Decoder {
 }
 
 impl Decoder {
-    pub(crate) fn new(context: &Arc<Context>) -> Result<Decoder, Error> {
+    pub(crate) fn new(context: &Arc<Context>, shader: &Shader) -> Result<Decoder, Error> {
         let device = &context.device;
         let binding = |binding| {
             vk::DescriptorSetLayoutBinding::default()
@@ -61,13 +84,14 @@ impl Decoder {
             let layout = device.create_pipeline_layout(&info, None);
             made.layout = layout.map_err(|error| vulkan("vkCreatePipelineLayout", error))?;
         }
-        made.pipeline = made.pipeline()?;
+        made.pipeline = made.pipeline(shader)?;
         Ok(made)
     }
 
-    fn pipeline(&self) -> Result<vk::Pipeline, Error> {
+    fn pipeline(&self, shader: &Shader) -> Result<vk::Pipeline, Error> {
         let device = &self.context.device;
-        let words: Vec<u32> = SPIRV
+        let words: Vec<u32> = shader
+            .words
             .as_chunks::<4>()
             .0
             .iter()
@@ -77,10 +101,17 @@ impl Decoder {
         // SAFETY: the module was validated when it was made.
         let module = unsafe { device.create_shader_module(&info, None) };
         let module = module.map_err(|error| vulkan("vkCreateShaderModule", error))?;
-        let stage = vk::PipelineShaderStageCreateInfo::default()
+        let mut size = vk::PipelineShaderStageRequiredSubgroupSizeCreateInfo::default()
+            .required_subgroup_size(shader.subgroup_size.unwrap_or(0));
+        let mut stage = vk::PipelineShaderStageCreateInfo::default()
             .stage(vk::ShaderStageFlags::COMPUTE)
             .module(module)
             .name(c"main");
+        if shader.subgroup_size.is_some() {
+            stage = stage
+                .flags(vk::PipelineShaderStageCreateFlags::REQUIRE_FULL_SUBGROUPS)
+                .push_next(&mut size);
+        }
         let info = vk::ComputePipelineCreateInfo::default()
             .stage(stage)
             .layout(self.layout);

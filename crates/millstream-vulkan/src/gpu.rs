@@ -15,7 +15,7 @@ use crate::buffer::GpuBuffer;
 use crate::check::refusal;
 use crate::context::{AdoptedDevice, Context};
 use crate::create::GpuWanted;
-use crate::decoder::Decoder;
+use crate::decoder::{Decoder, Shader};
 use crate::image::{GpuImage, ImageOptions};
 use crate::import::Imported;
 use crate::memory::DeviceBuffer;
@@ -56,6 +56,8 @@ pub enum Tier {
     Cpu,
     /// The device, with workgroup memory and barriers alone, whatever the size of its subgroups.
     Workgroup,
+    /// The device, with operations of subgroups of 32.
+    Subgroup,
 }
 
 /// What [`Gpu::report`] tells.
@@ -97,6 +99,7 @@ pub struct Gpu {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
     points: OnceLock<Points>,
+    tier: Tier,
     reason: String,
 }
 
@@ -147,17 +150,18 @@ impl Gpu {
 
     fn new(context: Context, options: &GpuOptions) -> Result<Gpu, Error> {
         let context = Arc::new(context);
-        let (decoder, reason) = match options.decode {
-            true if context.compute.is_recorded() => (None, "the application submits".into()),
-            true => decoder_of(&context)?,
-            false => (None, "decoding on the device is off".into()),
+        let chosen = match options.decode {
+            true if context.compute.is_recorded() => Chosen::none("the application submits"),
+            true => Chosen::of(&context)?,
+            false => Chosen::none("decoding on the device is off"),
         };
-        let (shared, threads) = start(context, decoder)?;
+        let (shared, threads) = start(context, chosen.decoder)?;
         Ok(Gpu {
             shared,
             threads,
             points: OnceLock::new(),
-            reason,
+            tier: chosen.tier,
+            reason: chosen.reason,
         })
     }
 
@@ -322,7 +326,7 @@ impl Gpu {
         GpuReport {
             device: self.shared.context.name.clone(),
             tier: match decodes {
-                true => Tier::Workgroup,
+                true => self.tier,
                 false => Tier::Cpu,
             },
             reason: match self.stats().disagreed < crate::limits::DISAGREEMENTS_MAX {
@@ -382,14 +386,50 @@ impl std::fmt::Debug for Gpu {
     }
 }
 
-/// The decoder of a device, if it passes the known-answer test; and why it is used or not.
-fn decoder_of(context: &Arc<Context>) -> Result<(Option<Arc<Decoder>>, String), Error> {
-    let decoder = match Decoder::new(context) {
-        Ok(decoder) => Arc::new(decoder),
-        Err(error) => return Ok((None, format!("the shader does not compile: {error}"))),
-    };
-    match refusal(context, &decoder)? {
-        None => Ok((Some(decoder), "it passes the known-answer test".into())),
-        Some(reason) => Ok((None, reason)),
+/// What decodes on a device, and why it is this.
+struct Chosen {
+    decoder: Option<Arc<Decoder>>,
+    tier: Tier,
+    reason: String,
+}
+
+impl Chosen {
+    fn none(reason: &str) -> Chosen {
+        Chosen {
+            decoder: None,
+            tier: Tier::Cpu,
+            reason: reason.into(),
+        }
+    }
+
+    /// The best tier whose shader passes the known-answer test.
+    fn of(context: &Arc<Context>) -> Result<Chosen, Error> {
+        let mut refusals = Vec::new();
+        let mut tiers = vec![(Tier::Workgroup, Shader::WORKGROUP)];
+        match context.features.subgroups_of_32 {
+            true => tiers.insert(0, (Tier::Subgroup, Shader::SUBGROUP)),
+            false => refusals.push("subgroups of 32 are not enabled".to_string()),
+        }
+        for (tier, shader) in tiers {
+            let refused = match Decoder::new(context, &shader) {
+                Ok(decoder) => {
+                    let decoder = Arc::new(decoder);
+                    match refusal(context, &decoder)? {
+                        None => {
+                            refusals.push("it passes the known-answer test".into());
+                            return Ok(Chosen {
+                                decoder: Some(decoder),
+                                tier,
+                                reason: refusals.join("; "),
+                            });
+                        }
+                        Some(reason) => reason,
+                    }
+                }
+                Err(error) => format!("the shader does not compile: {error}"),
+            };
+            refusals.push(format!("{tier:?}: {refused}"));
+        }
+        Ok(Chosen::none(&refusals.join("; ")))
     }
 }

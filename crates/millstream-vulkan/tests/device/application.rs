@@ -46,7 +46,8 @@ impl Application {
             let mut timeline =
                 vk::PhysicalDeviceVulkan12Features::default().timeline_semaphore(true);
             let mut control = vk::PhysicalDeviceSubgroupSizeControlFeatures::default()
-                .subgroup_size_control(wanted.features.subgroups_of_32);
+                .subgroup_size_control(wanted.features.subgroups_of_32)
+                .compute_full_subgroups(wanted.features.subgroups_of_32);
             let info = vk::DeviceCreateInfo::default()
                 .queue_create_infos(&queues)
                 .enabled_extension_names(&extensions)

@@ -14,7 +14,7 @@ use crate::rig::{bytes, encoded, gdeflate, rig, rig_with};
 fn a_device_decodes_once_it_knows_the_answers() {
     let Some(rig) = rig() else { return };
     let report = rig.gpu.report();
-    assert_eq!(report.tier, Tier::Workgroup, "{}", report.reason);
+    assert_ne!(report.tier, Tier::Cpu, "{}", report.reason);
     assert!(!report.device.is_empty());
     rig.end();
 }
@@ -140,7 +140,7 @@ fn tiles_of_more_blocks_than_the_shader_takes_do_not_count_against_it() {
     }
     let stats = rig.gpu.stats();
     assert_eq!((stats.refused, stats.disagreed), (5, 0));
-    assert_eq!(rig.gpu.report().tier, Tier::Workgroup);
+    assert_ne!(rig.gpu.report().tier, Tier::Cpu);
     rig.end();
 }
 
