@@ -7,10 +7,11 @@
 //! destination is undefined; it reaches no other.
 #![expect(unsafe_code, reason = "every call of Vulkan is unsafe")]
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use ash::vk;
+use ash::vk::{self, Handle};
 use millstream::Error;
 
 use crate::commands::Commands;
@@ -101,6 +102,8 @@ pub(crate) struct Batch {
     /// From staging to the upload buffer, before tiles are decoded.
     fetches: Vec<(vk::Buffer, vk::BufferCopy)>,
     copies: Vec<Copy>,
+    /// Bytes of buffers that copies write: buffer, first byte, and the end.
+    written: BTreeMap<(u64, u64), u64>,
     /// Before all copies: images that are written from this batch on.
     begins: Vec<Transition>,
     begun: Vec<Arc<Target>>,
@@ -150,6 +153,7 @@ impl Batch {
             imported_bytes: 0,
             fetches: Vec::new(),
             copies: Vec::new(),
+            written: BTreeMap::new(),
             begins: Vec::new(),
             begun: Vec::new(),
             ends: Vec::new(),
@@ -233,7 +237,18 @@ impl Batch {
         tile
     }
 
+    /// Whether a copy writes some of these bytes already. Copies of a batch run in any order, those
+    /// of the next batch behind them.
+    pub(crate) fn writes(&self, buffer: vk::Buffer, range: Range<u64>) -> bool {
+        let buffer = buffer.as_raw();
+        let before = self.written.range(..(buffer, range.end)).next_back();
+        before.is_some_and(|((other, _), end)| *other == buffer && *end > range.start)
+    }
+
     pub(crate) fn add_copy(&mut self, copy: Copy) {
+        if let CopyTo::Buffer(buffer, at, len) = copy.to {
+            self.written.insert((buffer.as_raw(), at), at + len);
+        }
         self.copies.push(copy);
     }
 
@@ -313,7 +328,7 @@ impl Batch {
         for copy in &self.copies {
             record_copy(device, commands, copy, &self.upload, &self.scratch);
         }
-        barrier(device, commands, COPY_WRITES, LATER_READS);
+        barrier(device, commands, COPY_WRITES, LATER_USES);
         let release = |(buffer, offset, len, to): &Release| {
             let barrier = handover_of((*buffer, *offset, *len), (self.family, *to))?;
             Some(barrier.src_access_mask(vk::AccessFlags::TRANSFER_WRITE))
@@ -341,6 +356,7 @@ impl Batch {
         (self.raw_bytes, self.imported_bytes) = (0, 0);
         self.fetches.clear();
         self.copies.clear();
+        self.written.clear();
         self.begins.clear();
         self.begun.clear();
         self.ends.clear();
@@ -405,12 +421,14 @@ pub(crate) const COPY_WRITES: Uses = (
     vk::AccessFlags::TRANSFER_WRITE,
 );
 /// Whatever is submitted later, and the processor.
-const LATER_READS: Uses = (
+const LATER_USES: Uses = (
     vk::PipelineStageFlags::from_raw(
         vk::PipelineStageFlags::ALL_COMMANDS.as_raw() | vk::PipelineStageFlags::HOST.as_raw(),
     ),
     vk::AccessFlags::from_raw(
-        vk::AccessFlags::MEMORY_READ.as_raw() | vk::AccessFlags::HOST_READ.as_raw(),
+        vk::AccessFlags::MEMORY_READ.as_raw()
+            | vk::AccessFlags::MEMORY_WRITE.as_raw()
+            | vk::AccessFlags::HOST_READ.as_raw(),
     ),
 );
 pub(crate) const HOST_READS: Uses = (vk::PipelineStageFlags::HOST, vk::AccessFlags::HOST_READ);

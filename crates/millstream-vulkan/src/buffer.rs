@@ -20,7 +20,7 @@ use crate::threads::Shared;
 
 /// A range of a buffer on the device, to be passed to
 /// [`Read::into_device`](millstream::Read::into_device). Several requests may use one at once; of
-/// two that write the same bytes either may be last.
+/// two that write the same bytes either may be last, by the queue that both go by.
 pub struct GpuBuffer {
     shared: Arc<Shared>,
     target: Arc<Target>,

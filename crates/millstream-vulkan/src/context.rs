@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use ash::{Entry, Instance, ext, vk};
 use millstream::{Error, ErrorKind};
 
-use crate::create::{Created, GpuFeatures};
+use crate::create::{Created, GpuFeatures, GpuWanted};
 use crate::queue::{AdoptedQueue, GpuPoint, Queue};
 
 /// A device of the application's.
@@ -52,12 +52,45 @@ impl Context {
     /// As [`GpuOptions`](crate::GpuOptions) says.
     pub(crate) fn create(device: Option<usize>, validation: bool) -> Result<Context, Error> {
         let (adopted, created) = Created::new(device, validation)?;
-        let mut context = Context::adopt(adopted);
+        let mut context = Context::new(adopted);
         context.owned = Some(created);
         Ok(context)
     }
 
-    pub(crate) fn adopt(adopted: AdoptedDevice) -> Context {
+    /// Of an application, which may give what does not fit.
+    pub(crate) fn adopt(adopted: AdoptedDevice) -> Result<Context, Error> {
+        let (instance, physical) = (&adopted.instance, adopted.physical);
+        let has = GpuWanted::of(instance, physical)?.features;
+        let claims = adopted.features;
+        if (claims.external_memory_host && !has.external_memory_host)
+            || (claims.subgroups_of_32 && !has.subgroups_of_32)
+        {
+            let cause = "the device lacks a feature that is said to be enabled";
+            return Err(Error::new(ErrorKind::InvalidArgument, cause));
+        }
+        // SAFETY: a device of the instance.
+        let families = unsafe { instance.get_physical_device_queue_family_properties(physical) };
+        let check = |queue: &AdoptedQueue, does: vk::QueueFlags| {
+            let family = families.get(queue.family as usize);
+            match family.is_some_and(|family| family.queue_flags.intersects(does)) {
+                true => Ok(()),
+                false => Err(Error::new(
+                    ErrorKind::Limit,
+                    format!("queues of family {} do not {does:?}", queue.family),
+                )),
+            }
+        };
+        let computes = vk::QueueFlags::COMPUTE;
+        check(&adopted.compute, computes)?;
+        if let Some(transfer) = &adopted.transfer {
+            // Those that compute or draw copy, too, and need not say so.
+            let copies = vk::QueueFlags::TRANSFER | vk::QueueFlags::GRAPHICS | computes;
+            check(transfer, copies)?;
+        }
+        Ok(Context::new(adopted))
+    }
+
+    fn new(adopted: AdoptedDevice) -> Context {
         let (instance, physical) = (adopted.instance, adopted.physical);
         // SAFETY: the physical device is one of the instance's.
         let (memory, properties) = unsafe {

@@ -137,7 +137,8 @@ impl Gpu {
     /// workers decode: the device cannot be tested.
     ///
     /// # Errors
-    /// What the driver says.
+    /// `Limit`: the device or a family of its queues lacks what is needed; `InvalidArgument`: a
+    /// feature is said to be enabled that it has not; what the driver says.
     ///
     /// # Safety
     /// The handles belong together, and outlive the `Gpu` and every [`GpuBuffer`] and [`GpuImage`]
@@ -145,7 +146,7 @@ impl Gpu {
     /// [`QueueAccess`](crate::QueueAccess) says; one queue is given twice only if it is locked.
     /// After a request has failed with `DeviceLost` the device is idle before it is destroyed.
     pub unsafe fn adopt(adopted: AdoptedDevice, options: &GpuOptions) -> Result<Gpu, Error> {
-        Gpu::new(Context::adopt(adopted), options)
+        Gpu::new(Context::adopt(adopted)?, options)
     }
 
     fn new(context: Context, options: &GpuOptions) -> Result<Gpu, Error> {

@@ -172,7 +172,10 @@ impl Sending {
                 true => piece.raw_len,
                 false => piece.bytes.len(),
             };
-            if !filled.batch.has_room((bytes, piece.raw_len), on_device) {
+            let batch = &filled.batch;
+            if !batch.has_room((bytes, piece.raw_len), on_device)
+                || piece.part.target.is_written(batch, piece.at, piece.raw_len)
+            {
                 return false;
             }
             let piece = first.remove();

@@ -79,6 +79,14 @@ impl Target {
         }
     }
 
+    /// Whether a batch writes some of these bytes already. Of an image, requests are not to.
+    pub(crate) fn is_written(&self, batch: &Batch, at: u64, raw_len: usize) -> bool {
+        self.buffer().is_some_and(|(buffer, offset)| {
+            let begin = offset + at;
+            batch.writes(buffer, begin..begin + raw_len as u64)
+        })
+    }
+
     /// Adds what brings raw bytes to `at`.
     pub(crate) fn add_bytes(self: &Arc<Target>, batch: &mut Batch, at: u64, bytes: Bytes<'_>) {
         let Target::Image(image, _) = &**self else {

@@ -1,5 +1,6 @@
 //! Devices of an application: its queues, its locks, its submissions, and staging that the device
 //! reads itself.
+#![expect(unsafe_code, reason = "calls Vulkan as an application does")]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,7 +21,6 @@ fn application(validation: bool) -> Option<Application> {
     application
 }
 
-#[expect(unsafe_code, reason = "adopts a device of the application's")]
 fn adopt(adopted: AdoptedDevice) -> Gpu {
     // SAFETY: the handles belong together, and are never destroyed.
     unsafe { Gpu::adopt(adopted, &GpuOptions::default()) }.expect("adopted")
@@ -127,7 +127,6 @@ fn staging_is_not_imported_without_the_extension() {
 }
 
 /// Records and submits what waits, until told to stop.
-#[expect(unsafe_code, reason = "submits as an application does")]
 fn frames(application: &Application, gpu: &Gpu, stop: &AtomicBool) -> u64 {
     let (device, mut submitted) = (&application.device, 0);
     // SAFETY: valid descriptions; the device is idle before a pool is reset or destroyed, and
@@ -189,7 +188,6 @@ fn an_application_submits_what_was_recorded() {
         let mut tickets = Vec::new();
         for (index, raw) in raws.iter().enumerate() {
             // SAFETY: the buffer is the device's, and outlives the requests.
-            #[expect(unsafe_code, reason = "a range of a buffer of the application's")]
             let range = unsafe {
                 gpu.adopt_buffer((landing.vk_buffer(), index as u64 * 900_000, 900_000), None)
             };
@@ -229,7 +227,6 @@ fn an_application_submits_what_was_recorded() {
 }
 
 #[test]
-#[expect(unsafe_code, reason = "semaphores of the application's")]
 fn requests_write_after_a_point_and_signal_one() {
     let _alone = alone();
     // Without the layer: some of its versions take the wait for any of several semaphores for a wait
@@ -292,5 +289,69 @@ fn requests_write_after_a_point_and_signal_one() {
     application.reach(used, 100);
     std::thread::sleep(Duration::from_millis(5));
     assert!(!gate.has_reached(1));
+    application.end();
+}
+
+/// The families of queues that a device seems to have: one that only copies.
+unsafe extern "system" fn one_that_copies(
+    _: vk::PhysicalDevice,
+    count: *mut u32,
+    families: *mut vk::QueueFamilyProperties,
+) {
+    // SAFETY: as `vkGetPhysicalDeviceQueueFamilyProperties` is called: null, or with room for one.
+    unsafe {
+        if !families.is_null() {
+            *families = vk::QueueFamilyProperties {
+                queue_flags: vk::QueueFlags::TRANSFER,
+                queue_count: 1,
+                ..Default::default()
+            };
+        }
+        *count = 1;
+    }
+}
+
+#[test]
+fn a_device_that_does_not_compute_or_lacks_a_feature_is_refused() {
+    let _alone = alone();
+    let Some(application) = application(true) else {
+        return;
+    };
+    let refused = |adopted: AdoptedDevice| {
+        // SAFETY: the handles belong together; what does not fit is looked at first.
+        let adopted = unsafe { Gpu::adopt(adopted, &GpuOptions::default()) };
+        adopted.map(drop).expect_err("refused")
+    };
+    let mut elsewhere = application.plain();
+    elsewhere.compute.family = 99;
+    assert_eq!(refused(elsewhere).kind(), ErrorKind::Limit);
+    if !application.wanted.features.subgroups_of_32 {
+        let mut claims = application.plain();
+        claims.features.subgroups_of_32 = true;
+        assert_eq!(refused(claims).kind(), ErrorKind::InvalidArgument);
+    }
+
+    let handle = application.instance.handle();
+    let load = |name: &std::ffi::CStr| match name {
+        name if name == c"vkGetPhysicalDeviceQueueFamilyProperties" => {
+            one_that_copies as *const std::ffi::c_void
+        }
+        // SAFETY: asks for a function of the instance.
+        name => unsafe {
+            application
+                .entry
+                .get_instance_proc_addr(handle, name.as_ptr())
+        }
+        .map_or(std::ptr::null(), |real| real as *const std::ffi::c_void),
+    };
+    // SAFETY: the instance's own functions, and one of the same signature.
+    let instance = unsafe { ash::Instance::load_with(load, handle) };
+    let adopted = AdoptedDevice {
+        instance,
+        ..application.plain()
+    };
+    let error = refused(adopted);
+    assert_eq!(error.kind(), ErrorKind::Limit);
+    assert!(error.to_string().contains("computes"), "{error}");
     application.end();
 }

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use ash::vk;
 use millstream::{CodecId, Decode, ErrorKind, Read};
-use millstream_vulkan::Tier;
+use millstream_vulkan::{GpuBuffer, Tier};
 
-use crate::rig::{bytes, encoded, gdeflate, rig, rig_with};
+use crate::rig::{Rig, bytes, encoded, gdeflate, rig, rig_with};
 
 #[test]
 fn a_device_decodes_once_it_knows_the_answers() {
@@ -71,33 +71,166 @@ fn every_good_vector_is_decoded_and_every_broken_one_refused() {
     rig.end();
 }
 
+/// Bytes between destinations, which nothing may write.
+const GUARD: usize = 29;
+
+/// A number that the environment sets.
+fn set(name: &str, default: u64) -> u64 {
+    let set = std::env::var(name).ok();
+    set.map_or(default, |set| set.parse().expect("a number"))
+}
+
+/// A range of a buffer of the library's, as if it were the application's.
+fn range(rig: &Rig, buffer: &GpuBuffer, offset: usize, len: usize) -> Arc<GpuBuffer> {
+    let range = (buffer.vk_buffer(), offset as u64, len as u64);
+    // SAFETY: the buffer is the device's, and outlives the requests of the test.
+    #[expect(unsafe_code, reason = "a range of a buffer of the application's")]
+    unsafe {
+        rig.gpu.adopt_buffer(range, None)
+    }
+}
+
+/// A stream with some bits turned over, and how many raw bytes it had.
+fn mutated(seed: u64) -> (Vec<u8>, usize) {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let raw = bytes(random.usize(1..9000), seed);
+    let mut stored = encoded(&raw);
+    let begin = stored.len().min(16);
+    for _ in 0..random.usize(1..4) {
+        let at = random.usize(begin..stored.len());
+        stored[at] ^= 1 << random.u8(0..8);
+    }
+    (stored, raw.len())
+}
+
+/// `MILLSTREAM_MUTATIONS=100000 MILLSTREAM_MUTATIONS_FROM=37000` runs so many, or goes on with them.
 #[test]
 fn mutated_tiles_end_as_the_processor_says() {
     let Some(rig) = rig() else { return };
-    let count = std::env::var("MILLSTREAM_MUTATIONS").ok();
-    let count: u64 = count.map_or(300, |count| count.parse().expect("a number"));
+    let first = set("MILLSTREAM_MUTATIONS_FROM", 0);
+    let last = first.max(set("MILLSTREAM_MUTATIONS", 320));
     let (mut good, mut bad) = (0, 0);
-    for seed in 0..count {
-        let mut random = fastrand::Rng::with_seed(seed);
-        let raw = bytes(random.usize(1..9000), seed);
-        let mut stored = encoded(&raw);
-        let begin = stored.len().min(16);
-        for _ in 0..random.usize(1..3) {
-            let at = random.usize(begin..stored.len());
-            stored[at] ^= 1 << random.u8(0..8);
-        }
-        let expected = gdeflate::decompress(&stored, 1);
-        match (rig.load(gdeflate(&stored), raw.len()), expected) {
-            (Ok(landed), Ok(raw)) => {
-                assert!(landed == raw, "seed {seed}: wrong bytes");
-                good += 1;
+    for round in (first..last).step_by(64) {
+        let tiles: Vec<_> = (round..last.min(round + 64)).map(mutated).collect();
+        let len = tiles.iter().map(|(_, raw_len)| raw_len + GUARD).sum();
+        let buffer = rig.buffer(len);
+        let fill = Read::memory(Arc::from(vec![0xa5; len])).into_device(buffer.clone());
+        rig.queue
+            .submit(fill)
+            .expect("accepted")
+            .wait()
+            .expect("landed");
+        let mut at = 0;
+        let submit = |(stored, raw_len): &(Vec<u8>, usize)| {
+            let read = gdeflate(stored).into_device(range(&rig, &buffer, at, *raw_len));
+            at += raw_len + GUARD;
+            rig.queue.submit(read).expect("accepted")
+        };
+        let mut tickets: Vec<_> = tiles.iter().map(submit).collect();
+        let results: Vec<_> = tickets
+            .iter_mut()
+            .map(|ticket| ticket.outcome().result)
+            .collect();
+        let landed = buffer.read_back(0..len as u64).expect("read back");
+        let mut at = 0;
+        for ((seed, (stored, raw_len)), result) in (round..).zip(tiles).zip(results) {
+            match (result, gdeflate::decompress(&stored, 1)) {
+                (Ok(_), Ok(raw)) => {
+                    assert!(landed[at..at + raw_len] == raw, "seed {seed}: wrong bytes");
+                    good += 1;
+                }
+                (Err(_), Err(_)) => bad += 1,
+                (landed, expected) => panic!("seed {seed}: {landed:?}, expected {expected:?}"),
             }
-            (Err(_), Err(_)) => bad += 1,
-            (landed, expected) => panic!("seed {seed}: {landed:?}, expected {expected:?}"),
+            let guard = &landed[at + raw_len..][..GUARD];
+            assert!(
+                guard.iter().all(|byte| *byte == 0xa5),
+                "seed {seed}: a stray byte"
+            );
+            at += raw_len + GUARD;
+        }
+        if round % 6400 == 0 && round > first {
+            println!("{round} of {last} tiles: {good} good, {bad} broken");
         }
     }
-    assert!(good > 0 && bad > 0, "{good} good, {bad} broken");
+    assert!(
+        last - first < 64 || (good > 0 && bad > 0),
+        "{good} good, {bad} broken"
+    );
     assert_eq!(rig.gpu.stats().disagreed, 0);
+    rig.end();
+}
+
+/// `MILLSTREAM_LOADS=100000` loads so many.
+#[test]
+fn memory_does_not_grow_with_loads() {
+    let Some(rig) = rig_with(true, false) else {
+        return;
+    };
+    let raw = bytes(3000, 1);
+    let reads: [Arc<[u8]>; 2] = [Arc::from(&raw[..]), Arc::from(encoded(&raw))];
+    let buffer = rig.buffer(64 * 3001);
+    let load = |rounds: u64| {
+        for _ in 0..rounds {
+            let submit = |index: usize| {
+                let read = Read::memory(Arc::clone(&reads[index % 2]));
+                let read = match index % 2 {
+                    0 => read,
+                    _ => read.decode(Decode::codec(CodecId::GDEFLATE)),
+                };
+                let read = read.into_device(range(&rig, &buffer, index * 3001, 3000));
+                rig.queue.submit(read).expect("accepted")
+            };
+            for mut ticket in (0..64).map(submit).collect::<Vec<_>>() {
+                ticket.wait().expect("landed");
+            }
+        }
+    };
+    let rounds = set("MILLSTREAM_LOADS", 6400) / 64;
+    load(rounds.min(50));
+    let before = resident_bytes();
+    load(rounds);
+    let grown = resident_bytes().saturating_sub(before);
+    println!("{} loads: {grown} bytes more", rounds * 64);
+    // Pages that an allocator keeps, whatever their number of loads is.
+    assert!(
+        grown < 2 << 20,
+        "{grown} bytes more after {} loads",
+        rounds * 64
+    );
+}
+
+fn resident_bytes() -> u64 {
+    let pages = std::fs::read_to_string("/proc/self/statm").expect("Linux");
+    let pages = pages.split(' ').nth(1).and_then(|pages| pages.parse().ok());
+    pages.map_or(0, |pages: u64| pages * 4096)
+}
+
+#[test]
+fn of_requests_that_overlap_any_may_be_last() {
+    let Some(rig) = rig() else { return };
+    let raws: Vec<_> = (0..16).map(|seed| vec![seed as u8 + 1; 5000]).collect();
+    let buffer = rig.buffer(20_000);
+    let mut tickets = Vec::new();
+    for (index, raw) in raws.iter().enumerate() {
+        let read = match index % 2 {
+            0 => Read::memory(Arc::from(&raw[..])),
+            _ => gdeflate(&encoded(raw)),
+        };
+        let read = read.into_device(range(&rig, &buffer, index * 1000, 5000));
+        tickets.push(rig.queue.submit(read).expect("accepted"));
+    }
+    for mut ticket in tickets {
+        ticket.wait().expect("landed");
+    }
+    let landed = buffer.read_back(0..20_000).expect("read back");
+    for (at, byte) in landed.iter().enumerate() {
+        let index = usize::from(*byte) - 1;
+        assert!(
+            (index * 1000..index * 1000 + 5000).contains(&at),
+            "{at}: {byte}"
+        );
+    }
     rig.end();
 }
 
@@ -157,13 +290,8 @@ fn bytes_around_a_range_stay_as_they_are() {
         .expect("landed");
     let raw = bytes(100_003, 4);
     let mut expected = all;
-    for (offset, stored) in [(13_u64, false), (500_001, true)] {
-        // SAFETY: the buffer is the device's, and outlives the requests below.
-        #[expect(unsafe_code, reason = "a range of a buffer of the application's")]
-        let range = unsafe {
-            rig.gpu
-                .adopt_buffer((buffer.vk_buffer(), offset, raw.len() as u64), None)
-        };
+    for (offset, stored) in [(13, false), (500_001, true)] {
+        let range = range(&rig, &buffer, offset, raw.len());
         let read = match stored {
             true => Read::memory(Arc::from(&raw[..])),
             false => gdeflate(&encoded(&raw)),
@@ -173,7 +301,7 @@ fn bytes_around_a_range_stay_as_they_are() {
             .expect("accepted")
             .wait()
             .expect("landed");
-        expected[offset as usize..][..raw.len()].copy_from_slice(&raw);
+        expected[offset..][..raw.len()].copy_from_slice(&raw);
     }
     assert!(buffer.read_back(0..1 << 20).expect("read back") == expected);
     rig.end();
@@ -186,12 +314,7 @@ fn many_requests_at_once_land_each_in_its_place() {
     let raws: Vec<Vec<u8>> = (0..64).map(|seed| bytes(100_000, 100 + seed)).collect();
     let mut tickets = Vec::new();
     for (index, raw) in raws.iter().enumerate() {
-        // SAFETY: as above.
-        #[expect(unsafe_code, reason = "a range of a buffer of the application's")]
-        let range = unsafe {
-            rig.gpu
-                .adopt_buffer((buffer.vk_buffer(), index as u64 * 100_000, 100_000), None)
-        };
+        let range = range(&rig, &buffer, index * 100_000, 100_000);
         let read = match index % 3 {
             0 => Read::memory(Arc::from(&raw[..])),
             1 => gdeflate(&encoded(raw)),
@@ -223,7 +346,9 @@ fn many_requests_at_once_land_each_in_its_place() {
 
 #[test]
 fn without_decoding_on_the_device_workers_decode() {
-    let Some(rig) = rig_with(false) else { return };
+    let Some(rig) = rig_with(false, true) else {
+        return;
+    };
     assert_eq!(rig.gpu.report().tier, Tier::Cpu);
     let raw = bytes(300_000, 5);
     assert!(

@@ -89,7 +89,9 @@ fn texels_of_all_levels_and_layers_land() {
 
 #[test]
 fn images_land_where_workers_decode() {
-    let Some(rig) = rig_with(false) else { return };
+    let Some(rig) = rig_with(false, true) else {
+        return;
+    };
     let image = rig
         .gpu
         .image(&options(vk::Format::R8G8B8A8_UNORM, (64, 64, 1), 7, 2));

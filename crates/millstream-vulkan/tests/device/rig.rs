@@ -22,13 +22,13 @@ pub(crate) fn alone() -> MutexGuard<'static, ()> {
 }
 
 pub(crate) fn rig() -> Option<Rig> {
-    rig_with(true)
+    rig_with(true, true)
 }
 
-pub(crate) fn rig_with(decode: bool) -> Option<Rig> {
+pub(crate) fn rig_with(decode: bool, validation: bool) -> Option<Rig> {
     let alone = alone();
     let mut options = GpuOptions::default();
-    (options.validation, options.decode) = (true, decode);
+    (options.validation, options.decode) = (validation, decode);
     let gpu = match Gpu::create(options) {
         Ok(gpu) => gpu,
         Err(error) if error.kind() == ErrorKind::NotFound => {
