@@ -16,10 +16,10 @@ mod glb;
 mod mips;
 
 use std::collections::{BTreeMap, HashSet};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::convert::Infallible;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use millstream_pak::{Cook, CookError, Cooked, CookedEntry, Inputs};
+use millstream_pak::{Cook, CookError, Cooked, CookedEntry, Inputs, in_parallel};
 
 use crate::image::{Format, HEADER_BYTES, ImageLimits, Layout, decode_vec};
 use crate::limits;
@@ -175,31 +175,11 @@ impl SceneCook {
 
     /// Cooks images on all cores; those that cannot be decoded are left out.
     fn cook_all<'o>(&self, orders: &'o [Order]) -> Vec<(&'o Order, Vec<u8>)> {
-        let next = AtomicUsize::new(0);
-        let made: Mutex<Vec<(usize, Vec<u8>)>> = Mutex::default();
-        let work = || {
-            loop {
-                let index = next.fetch_add(1, Ordering::Relaxed);
-                let Some(order) = orders.get(index) else {
-                    return;
-                };
-                if let Some(raw) = self.cook_image(order) {
-                    let mut made = made.lock().unwrap_or_else(PoisonError::into_inner);
-                    made.push((index, raw));
-                }
-            }
-        };
         let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        std::thread::scope(|scope| {
-            for _ in 1..threads.min(orders.len()) {
-                scope.spawn(work);
-            }
-            work();
-        });
-        let mut made = made.into_inner().unwrap_or_else(PoisonError::into_inner);
-        made.sort_unstable_by_key(|(index, _)| *index);
-        made.into_iter()
-            .map(|(index, raw)| (&orders[index], raw))
+        let cook = |nth: usize| Ok::<_, Infallible>(self.cook_image(&orders[nth]));
+        let Ok(made) = in_parallel(orders.len(), threads, cook);
+        let made = orders.iter().zip(made);
+        made.filter_map(|(order, raw)| Some((order, raw?)))
             .collect()
     }
 

@@ -23,8 +23,7 @@ use std::collections::{HashMap, HashSet};
 use std::future::poll_fn;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Poll, Wake, Waker};
+use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
 use millstream::{Batch, Group, Priority, Queue, QueueOptions, Storage};
@@ -431,51 +430,18 @@ impl std::fmt::Debug for Load {
     }
 }
 
-/// Wakes the waiting thread, and remembers which load it was for.
-struct Alarm {
-    thread: Waker,
-    rung: AtomicBool,
-}
-
-impl Alarm {
-    fn rung(thread: &Waker) -> Arc<Alarm> {
-        Arc::new(Alarm {
-            thread: thread.clone(),
-            rung: AtomicBool::new(true),
-        })
-    }
-}
-
-impl Wake for Alarm {
-    fn wake(self: Arc<Self>) {
-        self.wake_by_ref();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        self.rung.store(true, Ordering::Release);
-        self.thread.wake_by_ref();
-    }
-}
-
 /// Drives all of these loads, and blocks until each is complete, at most `timeout`. Pumps storages
 /// without threads. Returns at once on a thread of the storage.
 pub fn wait_all(loads: &mut [Load], timeout: Option<Duration>) {
     let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-    let mut open: Vec<&mut Load> = loads.iter_mut().collect();
-    // `Storage::wait` pumps a storage without threads: the first load's, until that is complete.
-    while let Some(first) = open.first() {
-        let storage = first.loader.storage.clone();
-        let mut alarms = Vec::new();
+    // `Storage::wait` pumps a storage without threads: that of the first load that is not complete.
+    while let Some(first) = loads.iter().position(|load| !load.is_done()) {
+        let storage = loads[first].loader.storage.clone();
         let first_complete = poll_fn(|context| {
-            if alarms.is_empty() {
-                alarms.resize_with(open.len(), || Alarm::rung(context.waker()));
+            for load in loads.iter_mut() {
+                let _ = load.poll(context.waker());
             }
-            for (load, alarm) in open.iter_mut().zip(&alarms) {
-                if alarm.rung.swap(false, Ordering::AcqRel) {
-                    let _ = load.poll(&Waker::from(Arc::clone(alarm)));
-                }
-            }
-            match open[0].is_done() {
+            match loads[first].is_done() {
                 true => Poll::Ready(()),
                 false => Poll::Pending,
             }
@@ -484,6 +450,5 @@ pub fn wait_all(loads: &mut [Load], timeout: Option<Duration>) {
         if !matches!(storage.wait(first_complete, left), Ok(Some(()))) {
             return;
         }
-        open.retain(|load| !load.is_done());
     }
 }

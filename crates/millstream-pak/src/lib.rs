@@ -66,6 +66,7 @@ pub use reader::tables::is_package;
 pub use reader::visit::visit;
 pub use reader::{EntryInfo, Package, PackageOptions, Storing};
 pub use sign::{PublicKey, SecretKey};
+pub use writer::parallel::in_parallel;
 pub use writer::patch::{Change, Difference, diff, write_patch, write_patch_file};
 pub use writer::{
     Coding, Dictionaries, Item, Links, PackOptions, PackPlan, PackReport, Target, encode_task,

@@ -25,7 +25,7 @@ mod encoder;
 pub(crate) mod item;
 mod output;
 mod packed;
-mod parallel;
+pub(crate) mod parallel;
 pub(crate) mod patch;
 mod plan;
 mod same;

@@ -131,14 +131,17 @@ fn errors_name_the_place() {
     assert!(offset == 0 && matches!(kind, ErrorKind::EmptyField));
     let full = parse_into::<u16>(b"1 2 3", Separators::WhiteSpace, &mut [0; 2]).unwrap_err();
     assert!(full.offset == 4 && matches!(full.kind, ErrorKind::NoRoom));
-    assert!(parse::<f64>(b"inf", Separators::WhiteSpace).is_err());
-    assert!(parse::<f64>(b"1e", Separators::WhiteSpace).is_err());
+    for text in [&b"inf"[..], b"1e"] {
+        let wrong = parse::<f64>(text, Separators::WhiteSpace).unwrap_err();
+        assert!(matches!(wrong.kind, ErrorKind::NotANumber), "{wrong:?}");
+    }
     assert_eq!(parse::<u8>(b" \n", Separators::Commas), Ok(vec![]));
     assert_eq!(
         parse::<i8>(b"-128 127 +5", Separators::WhiteSpace),
         Ok(vec![-128, 127, 5])
     );
-    assert!(parse::<i8>(b"-129", Separators::WhiteSpace).is_err());
+    let wrong = parse::<i8>(b"-129", Separators::WhiteSpace).unwrap_err();
+    assert!(matches!(wrong.kind, ErrorKind::NumberTooLarge), "{wrong:?}");
 }
 
 #[test]

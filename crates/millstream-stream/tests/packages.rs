@@ -2,6 +2,7 @@
 
 mod support;
 
+use std::path::Path;
 use std::sync::Arc;
 
 use millstream::{CodecId, QueueOptions, Storage, StorageOptions};
@@ -9,7 +10,10 @@ use millstream_pak::{Coding, Item, PackOptions, Package, write_file};
 use millstream_source::Source;
 use millstream_stream::blob::{self, BlobRef, BufferBlob};
 use millstream_stream::limits::FILE_BUFFER_BYTES;
-use millstream_stream::{Mode, PackageStream, ReadStream, ReadTyped, Stream, StreamView};
+use millstream_stream::{
+    ErrorKind, Mode, PackageStream, ReadStream, ReadTyped, Stream, StreamView, Streams,
+    WindowStream, WriteTyped,
+};
 use support::{Scene, assert_same, scene, walk};
 
 /// All that packages use.
@@ -60,7 +64,9 @@ fn every_codec_is_read_sought_and_viewed_as_the_bytes_that_were_packed() {
         let mut whole = vec![0; bytes.len()];
         stream.read_slice(&mut whole).unwrap();
         assert!(whole == bytes, "{codec:?}");
-        assert!(stream.read_u8().is_err(), "the end is an error");
+        let error = stream.read_u8().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::PastEnd);
+        assert_eq!((error.position(), error.len()), (bytes.len() as u64, 1));
         let mut random = fastrand::Rng::with_seed(seed);
         for _ in 0..40 {
             let at = random.usize(..bytes.len() - 8);
@@ -73,10 +79,32 @@ fn every_codec_is_read_sought_and_viewed_as_the_bytes_that_were_packed() {
         let mut view = StreamView::new(stream, begin, 8, Mode::Read).unwrap();
         let expected = *bytes[begin as usize..].first_chunk().unwrap();
         assert_eq!(view.read_u64_le().unwrap(), u64::from_le_bytes(expected));
-        assert!(view.read_u8().is_err(), "the window ends");
-        assert!(open(b"empty").read_u8().is_err());
-        assert!(PackageStream::open(&storage, &source, b"none").is_err());
+        assert_eq!(view.read_u8().unwrap_err().kind(), ErrorKind::PastEnd);
+        let error = open(b"empty").read_u8().unwrap_err();
+        assert_eq!((error.kind(), error.position()), (ErrorKind::PastEnd, 0));
+        let missing = PackageStream::open(&storage, &source, b"none");
+        assert_eq!(missing.unwrap_err().kind(), ErrorKind::NotFound);
     }
+}
+
+#[test]
+fn an_entry_is_read_only_and_ends_with_its_stream() {
+    let storage = Storage::new(StorageOptions::default()).unwrap();
+    let coding = Coding::Fixed(CodecId::LZ4_BLOCK);
+    let bytes = content(1000);
+    let (source, _) = packed(&storage, coding, &[("a", &bytes)]);
+    let streams = Streams::new(&storage).unwrap();
+    let mut stream = streams.open_entry(&source, b"a").unwrap();
+    assert_eq!((stream.mode(), stream.path()), (Mode::Read, Path::new("a")));
+    assert_eq!(stream.write_u8(1).unwrap_err().kind(), ErrorKind::WrongMode);
+    stream.sync().unwrap();
+    stream.seek_to(2000).unwrap();
+    let error = stream.read_u8().unwrap_err();
+    assert_eq!((error.kind(), error.position()), (ErrorKind::PastEnd, 2000));
+    stream.seek_to(4).unwrap();
+    assert_eq!(stream.window().unwrap(), &bytes[4..]);
+    stream.close().unwrap();
+    assert_eq!(stream.read_u8().unwrap_err().kind(), ErrorKind::Closed);
 }
 
 #[test]
@@ -130,6 +158,7 @@ fn a_blob_is_used_where_a_package_or_a_request_put_it() {
         assert_same(&owned.root, &source.root);
         assert_eq!(walk(&owned.root), walk(&seen.root));
         // Another layout in the same place is refused.
-        assert!(BlobRef::<u64>::new(&buffer).is_err());
+        let refused = BlobRef::<u64>::new(&buffer);
+        assert_eq!(refused.unwrap_err().kind(), ErrorKind::Schema);
     }
 }

@@ -137,7 +137,7 @@ fn train(plan: &Plan, units: &[&[u32]], options: &PackOptions<'_>) -> Result<Opt
         let encoded =
             millstream_codec::encode_block(CodecId::ZSTD, 1, &mut scratch, &raw, &mut quick);
         let shrinks = encoded.is_ok() && quick.len() < raw.len() - raw.len() / 4;
-        Ok(shrinks.then_some((raw, lens)))
+        Ok::<_, Error>(shrinks.then_some((raw, lens)))
     })?;
     let (mut samples, mut lens) = (Vec::new(), Vec::new());
     for (raw, each) in read.into_iter().flatten() {

@@ -4,20 +4,31 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::PackOptions;
-use crate::error::{Error, Result};
 
-/// Runs `work` for `0..count` on several threads; the results in order. The first error by number.
-pub(super) fn in_parallel<T: Send>(
+/// Runs `work` for `0..count` on several threads; returns the results in order. For cooks and the
+/// packer itself.
+///
+/// ```
+/// let squares = millstream_pak::in_parallel(4, 2, |n| Ok::<_, ()>(n * n));
+/// assert_eq!(squares, Ok(vec![0, 1, 4, 9]));
+/// ```
+///
+/// # Errors
+/// The first error by number, of those that `work` returned before it was stopped.
+///
+/// # Panics
+/// If `work` does.
+pub fn in_parallel<T: Send, E: Send>(
     count: usize,
     threads: usize,
-    work: impl Fn(usize) -> Result<T> + Sync,
-) -> Result<Vec<T>> {
+    work: impl Fn(usize) -> Result<T, E> + Sync,
+) -> Result<Vec<T>, E> {
     let next = AtomicUsize::new(0);
     // Errors stand apart: they are many times as long as most results, and there is one at most.
     let all: Vec<Option<T>> = (0..count).map(|_| None).collect();
-    let results = Mutex::new((all, None::<(usize, Error)>));
+    let results = Mutex::new((all, None::<(usize, E)>));
     std::thread::scope(|scope| {
-        for _ in 0..threads.min(count) {
+        for _ in 0..threads.max(1).min(count) {
             scope.spawn(|| {
                 loop {
                     let nth = next.fetch_add(1, Ordering::Relaxed);
