@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use millstream::{Batch, Buffer, ErrorKind, FileId, FileOptions, Queue, Read, Storage, Ticket};
-use millstream_pak::{BatchOptions, ContentCheck, Package};
+use millstream_pak::{BatchOptions, ContentCheck};
 use serde::Serialize;
 use xxhash_rust::xxh3::Xxh3Default;
 
@@ -339,38 +339,15 @@ impl Loader<'_> {
                 break;
             }
         }
-        self.enqueue(package, &parts, &asked, tally)
-    }
-
-    /// Submits parts of a package, by what is asked for each, as one batch; each by itself if they
-    /// cannot be planned together.
-    fn enqueue(
-        &self,
-        package: &Package,
-        parts: &[Part],
-        asked: &[millstream_pak::Piece],
-        tally: &mut Tally,
-    ) -> Vec<Piece> {
         let options = BatchOptions {
             timeout: self.timeout,
             ..BatchOptions::default()
         };
-        let mut submit = |asked: &[millstream_pak::Piece]| {
-            let batch = package.enqueue_pieces(self.queue, asked, &options)?;
-            tally.requests += batch.requests() as u64;
-            Ok(Arc::new(batch))
-        };
-        let whole = submit(asked);
-        let pieces = parts.iter().enumerate().map(|(nth, part)| {
-            let load = match &whole {
-                Ok(batch) => Ok(Load::Together(Arc::clone(batch), nth)),
-                // One of them cannot be planned: each by itself tells which.
-                Err(_) => submit(&asked[nth..=nth]).map(|batch| Load::Together(batch, 0)),
-            };
-            Piece {
-                part: *part,
-                ticket: load.map_err(|error| package::describe(package.path(), &error)),
-            }
+        let batch = Arc::new(package.enqueue_each(self.queue, &asked, &options));
+        tally.requests += batch.requests() as u64;
+        let pieces = parts.into_iter().enumerate().map(|(nth, part)| Piece {
+            part,
+            ticket: Ok(Load::Together(Arc::clone(&batch), nth)),
         });
         pieces.collect()
     }

@@ -4,7 +4,6 @@ use std::path::Path;
 
 use millstream::{CodecId, Queue, QueueOptions, Storage, StorageOptions};
 use millstream_pak::{DictionaryUse, Error, Package, Storing};
-use serde_json::{Value, json};
 
 use crate::failure::{self, Ending, Failure, refused};
 use crate::size;
@@ -99,20 +98,6 @@ pub(crate) fn dictionary_rows(table: &mut Table, uses: &[DictionaryUse]) {
         );
         table.row("dictionary", one.bytes, remark);
     }
-}
-
-/// The dictionaries of a package as JSON, in the order of their numbers.
-pub(crate) fn dictionary_values(uses: &[DictionaryUse]) -> Vec<Value> {
-    let value = |one: &DictionaryUse| {
-        json!({
-            "bytes": one.bytes,
-            "blocks": one.blocks,
-            "entries": one.entries,
-            "raw_bytes": one.raw_bytes,
-            "stored_bytes": one.stored_bytes,
-        })
-    };
-    uses.iter().map(value).collect()
 }
 
 /// Whether a file named in the call is a package: by its first bytes.

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::args::InfoArgs;
 use crate::failure::{Ending, Failure, refused, shown};
 use crate::output;
-use crate::package::{dictionary_rows, dictionary_values, is_package};
+use crate::package::{dictionary_rows, is_package};
 use crate::size;
 use crate::table::Table;
 
@@ -308,7 +308,7 @@ fn document(path: &Path, found: &Found) -> Value {
     // Only for a package: the document of other places has no such key.
     match &found.dictionaries {
         None => {}
-        Some(Ok(uses)) => document["place"]["dictionaries"] = dictionary_values(uses).into(),
+        Some(Ok(uses)) => document["place"]["dictionaries"] = json!(uses),
         Some(Err(why)) => document["place"]["dictionaries"] = json!({ "refused": why }),
     }
     document

@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::args::VerifyArgs;
 use crate::failure::{Ending, Failure, Failures};
 use crate::output;
-use crate::package::{Reading, describe, dictionary_rows, dictionary_values};
+use crate::package::{Reading, describe, dictionary_rows};
 use crate::progress::Progress;
 use crate::size;
 use crate::table::Table;
@@ -25,7 +25,7 @@ pub(crate) fn verify(args: &VerifyArgs) -> Result<(), Ending> {
             "entries": found.entries,
             "blocks": found.blocks,
             "raw_bytes": found.raw_bytes,
-            "dictionaries": dictionary_values(&uses),
+            "dictionaries": uses,
             "signed": found.signed,
             "signature_verified": found.signature_verified,
             "failed": failures.count(),

@@ -35,13 +35,6 @@ impl Load {
             (_, true) => len.min(limits::GLB_HEAD_BYTES),
             (_, false) => len,
         };
-        if head_bytes > limits::JSON_BYTES_MAX {
-            let cause = format!(
-                "{head_bytes} bytes of JSON exceed the limit of {}",
-                limits::JSON_BYTES_MAX
-            );
-            return Err(Error::new(ErrorKind::Limit, "", cause).in_file(&self.shown()));
-        }
         self.request_head(head_bytes)?;
         let fetches = promised.map(|(fetches, _)| fetches).unwrap_or_default();
         for fetch in fetches {
@@ -68,6 +61,13 @@ impl Load {
 
     fn request_head(&mut self, head_bytes: u64) -> Result<()> {
         let shown = self.shown();
+        if head_bytes > limits::JSON_BYTES_MAX {
+            let cause = format!(
+                "{head_bytes} bytes of JSON exceed the limit of {}",
+                limits::JSON_BYTES_MAX
+            );
+            return Err(Error::new(ErrorKind::Limit, "", cause).in_file(&shown));
+        }
         let request = self.source.request_range(&self.located, 0, head_bytes);
         let request = request.map_err(|error| Error::of_request("", &shown, &error))?;
         let request = request
@@ -139,13 +139,6 @@ impl Load {
 
     /// Requests the whole JSON, which is longer than predicted, in a batch of its own.
     fn request_longer_head(&mut self, head_bytes: u64) -> Result<()> {
-        if head_bytes > limits::JSON_BYTES_MAX {
-            let cause = format!(
-                "{head_bytes} bytes of JSON exceed the limit of {}",
-                limits::JSON_BYTES_MAX
-            );
-            return Err(Error::new(ErrorKind::Limit, "", cause));
-        }
         if self.canceled {
             return Err(Error::new(ErrorKind::Canceled, "", "was canceled"));
         }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use millstream::{Buffer, CodecId, ErrorKind, Group, Priority, Queue, Read, Ticket};
 
 use super::{Package, plan};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::format::{BlockRecord, block_flag};
 use crate::limits::{RUN_BYTES_MAX, RUN_GAP_MAX, RUN_RAW_BYTES_MAX};
 
@@ -57,10 +57,14 @@ impl Deref for Loaded {
 
 /// Entries on their way; see the module. Dropping it detaches the requests.
 pub struct Batch {
-    members: Vec<Member>,
+    package: Package,
+    pieces: Vec<Piece>,
+    /// In the order of the pieces; `None`: the piece could not be requested.
+    members: Vec<Option<Member>>,
     runs: Vec<Mutex<Run>>,
 }
 
+#[derive(Clone, Copy)]
 struct Member {
     run: usize,
     start: usize,
@@ -155,36 +159,69 @@ impl Package {
         pieces: &[Piece],
         options: &BatchOptions,
     ) -> Result<Batch> {
-        let mut planned = Vec::with_capacity(pieces.len());
-        for (nth, piece) in pieces.iter().enumerate() {
-            let one = plan_piece(self, nth, piece);
-            planned.push(one.map_err(|error| self.blame(piece.index, error))?);
-        }
+        let planned = pieces.iter().enumerate().map(|(nth, piece)| {
+            plan_piece(self, nth, piece).map_err(|error| self.blame(piece.index, error))
+        });
+        let planned = planned.collect::<Result<_>>()?;
+        self.enqueue(queue, pieces, planned, options, true)
+    }
+
+    /// As [`Package::enqueue_pieces`], but a piece that cannot be requested does not hold up the
+    /// others: waiting for it returns its error.
+    #[must_use]
+    pub fn enqueue_each(&self, queue: &Queue, pieces: &[Piece], options: &BatchOptions) -> Batch {
+        let planned = pieces.iter().enumerate();
+        let planned = planned.flat_map(|(nth, piece)| plan_piece(self, nth, piece));
+        let batch = self.enqueue(queue, pieces, planned.collect(), options, false);
+        batch.expect("errors belong to their pieces")
+    }
+
+    /// Enqueues what was planned; of an error, fails as a whole if it is `strict`.
+    fn enqueue(
+        &self,
+        queue: &Queue,
+        pieces: &[Piece],
+        mut planned: Vec<Planned>,
+        options: &BatchOptions,
+        strict: bool,
+    ) -> Result<Batch> {
         planned.sort_unstable_by_key(|one| (one.plain, one.begin(), one.span_first, one.nth));
         let mut batch = Batch {
-            members: Vec::new(),
+            package: self.clone(),
+            pieces: pieces.to_vec(),
+            members: vec![None; pieces.len()],
             runs: Vec::new(),
         };
         let mut requests = queue.batch();
-        let mut places: Vec<(usize, Member)> = Vec::with_capacity(pieces.len());
         let mut rest = &planned[..];
         while !rest.is_empty() {
             let run = run_len(rest);
             let (now, later) = rest.split_at(run);
             rest = later;
-            let mut request = self.run_request(now, batch.runs.len(), &mut places)?;
+            let made = self.run_request(now, batch.runs.len());
+            let (mut request, members) = match made {
+                Err(error) if strict => return Err(error),
+                Err(_) => continue,
+                Ok(made) => made,
+            };
             if self.0.options.name_requests && (now.len() == 1 || queue.is_traced()) {
                 let names = self.names_of(now, pieces);
                 if !names.is_empty() {
                     request = request.name(names);
                 }
             }
-            let ticket = requests.add(with_options(request, options))?;
-            batch.runs.push(Mutex::new(Run::Pending(ticket)));
+            batch.runs.push(Mutex::new(
+                match requests.add(with_options(request, options)) {
+                    Ok(ticket) => Run::Pending(ticket),
+                    Err(error) if strict => return Err(error.into()),
+                    Err(error) => Run::Failed(error),
+                },
+            ));
+            for (nth, member) in members {
+                batch.members[nth] = Some(member);
+            }
         }
         requests.submit();
-        places.sort_unstable_by_key(|(nth, _)| *nth);
-        batch.members = places.into_iter().map(|(_, member)| member).collect();
         Ok(batch)
     }
 
@@ -200,12 +237,8 @@ impl Package {
     }
 
     /// The request of a run, and where in its raw bytes each member lies.
-    fn run_request(
-        &self,
-        run: &[Planned],
-        nth_run: usize,
-        places: &mut Vec<(usize, Member)>,
-    ) -> Result<Read> {
+    fn run_request(&self, run: &[Planned], nth_run: usize) -> Result<(Read, Vec<(usize, Member)>)> {
+        let mut places = Vec::with_capacity(run.len());
         let mut place = |one: &Planned, start: u64| {
             let member = Member {
                 run: nth_run,
@@ -216,7 +249,8 @@ impl Package {
         };
         if let [one] = run {
             place(one, 0);
-            return plan::request_of(self, &one.blocks, one.skip, one.len);
+            let request = plan::request_of(self, &one.blocks, one.skip, one.len)?;
+            return Ok((request, places));
         }
         if run[0].plain {
             let start = run[0].begin();
@@ -224,7 +258,8 @@ impl Package {
             for one in run {
                 place(one, one.begin() - start);
             }
-            return Ok(Read::range(self.tables().file.id, start, end - start));
+            let request = Read::range(self.tables().file.id, start, end - start);
+            return Ok((request, places));
         }
         let mut blocks: Vec<BlockRecord> = Vec::new();
         let (mut raw, mut next, mut last) = (0u64, None, None);
@@ -244,7 +279,7 @@ impl Package {
             };
             place(one, at + one.skip);
         }
-        plan::request_of(self, &blocks, 0, raw)
+        Ok((plan::request_of(self, &blocks, 0, raw)?, places))
     }
 }
 
@@ -339,7 +374,9 @@ impl Batch {
     /// # Panics
     /// There is no such piece.
     pub fn wait(&self, nth: usize) -> Result<Loaded> {
-        let member = &self.members[nth];
+        let Some(member) = self.members[nth] else {
+            return Err(self.refusal(nth));
+        };
         let mut run = self.runs[member.run]
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
@@ -360,6 +397,18 @@ impl Batch {
             Run::Failed(error) => Err(error.clone().into()),
             Run::Pending(_) => unreachable!("waited for above"),
         }
+    }
+
+    /// Why a piece could not be requested: found out again, as errors cannot be copied.
+    fn refusal(&self, nth: usize) -> Error {
+        let (package, piece) = (&self.package, &self.pieces[nth]);
+        let again = plan_piece(package, nth, piece)
+            .and_then(|one| plan::request_of(package, &one.blocks, one.skip, one.len));
+        let error = again.err().unwrap_or_else(|| {
+            let cause = "the entry could not be requested, but can be now";
+            Error::new(crate::ErrorKind::Io, cause)
+        });
+        package.blame(piece.index, error)
     }
 
     /// Cancels what has not completed; waits for it then fail with `Canceled`.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use millstream::Dictionary;
+use serde::Serialize;
 
 use super::Package;
 use super::tables::Tables;
@@ -11,7 +12,7 @@ use crate::format::BlockRecord;
 use crate::limits::{DICTIONARY_BYTES_MAX, PAGE_BYTES};
 
 /// What a dictionary of a package is used for.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct DictionaryUse {
     /// Its own bytes.

@@ -11,7 +11,7 @@ use millstream::Queue;
 use super::batch::{Batch, BatchOptions, Loaded, Piece};
 use super::content::ContentCheck;
 use super::{Package, plan};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::limits::{VISIT_AHEAD, VISIT_GROUP_BYTES, VISIT_GROUP_PIECES, VISIT_PIECE_BYTES};
 
 /// Loads entries and shows their pieces to `each`, until it breaks. An entry of no bytes is shown
@@ -45,16 +45,16 @@ pub fn visit(
     }
     pieces.sort_by_key(|(place, _)| *place);
     let pieces: Vec<Piece> = pieces.into_iter().map(|(_, piece)| piece).collect();
-    let mut ahead: VecDeque<(&[Piece], Group)> = VecDeque::new();
+    let mut ahead: VecDeque<(&[Piece], Batch)> = VecDeque::new();
     let mut rest = &pieces[..];
     let mut check = None;
     loop {
         while ahead.len() < VISIT_AHEAD && !rest.is_empty() {
             let (group, later) = rest.split_at(group_len(rest));
             rest = later;
-            ahead.push_back((group, enqueue(package, queue, group, options)));
+            ahead.push_back((group, package.enqueue_each(queue, group, options)));
         }
-        let Some((group, mut loads)) = ahead.pop_front() else {
+        let Some((group, loads)) = ahead.pop_front() else {
             return;
         };
         for (nth, piece) in group.iter().enumerate() {
@@ -121,44 +121,4 @@ fn group_len(rest: &[Piece]) -> usize {
         }
     }
     rest.len()
-}
-
-enum Group {
-    Together(Batch),
-    /// Some of them cannot be planned: each has its own batch, or its error.
-    Apart(Vec<Option<Result<Batch>>>),
-}
-
-fn enqueue(package: &Package, queue: &Queue, pieces: &[Piece], options: &BatchOptions) -> Group {
-    match package.enqueue_pieces(queue, pieces, options) {
-        Ok(batch) => Group::Together(batch),
-        Err(_) => {
-            let alone = |piece: &Piece| {
-                Some(package.enqueue_pieces(queue, std::slice::from_ref(piece), options))
-            };
-            Group::Apart(pieces.iter().map(alone).collect())
-        }
-    }
-}
-
-impl Group {
-    fn wait(&mut self, nth: usize) -> Result<Loaded> {
-        match self {
-            Group::Together(batch) => batch.wait(nth),
-            Group::Apart(loads) => match loads[nth].take() {
-                Some(load) => load?.wait(0),
-                None => Err(Error::new(crate::ErrorKind::NotFound, "shown already")),
-            },
-        }
-    }
-
-    fn cancel(&self) {
-        match self {
-            Group::Together(batch) => batch.cancel(),
-            Group::Apart(loads) => {
-                let loads = loads.iter().flatten().flatten();
-                loads.for_each(Batch::cancel);
-            }
-        }
-    }
 }
