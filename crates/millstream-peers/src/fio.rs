@@ -60,39 +60,26 @@ pub fn version() -> io::Result<String> {
 /// # Errors
 /// It is not installed, fails, takes too long, or says what this does not understand.
 pub fn run(job: &Job<'_>) -> io::Result<Figures> {
+    let rw = if job.random { "randread" } else { "read" };
+    let direct = u8::from(job.access == Access::Direct);
+    let words = format!(
+        "--name=job --readonly --thread --output-format=json --ioengine=io_uring --fixedbufs \
+         --registerfiles --invalidate=0 --rw={rw} --direct={direct} --bs={} --iodepth={} \
+         --io_size={} --filename",
+        job.request_bytes,
+        job.depth,
+        job.requests * job.request_bytes
+    );
     let child = Command::new("fio")
-        .args([
-            "--name=job",
-            "--readonly",
-            "--thread",
-            "--output-format=json",
-        ])
-        .args([
-            "--ioengine=io_uring",
-            "--fixedbufs",
-            "--registerfiles",
-            "--invalidate=0",
-        ])
-        .arg(format!(
-            "--rw={}",
-            if job.random { "randread" } else { "read" }
-        ))
-        .arg(format!(
-            "--direct={}",
-            u8::from(job.access == Access::Direct)
-        ))
-        .arg(format!("--bs={}", job.request_bytes))
-        .arg(format!("--iodepth={}", job.depth))
-        .arg(format!("--io_size={}", job.requests * job.request_bytes))
-        .arg("--filename")
+        .args(words.split_whitespace())
         .arg(job.file)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
         .map_err(|error| io::Error::new(error.kind(), format!("fio: {error}")))?;
-    figures_of(&output_of(child)?)
-        .ok_or_else(|| io::Error::other("fio's output is not as expected"))
+    let figures = figures_of(&output_of(child)?);
+    figures.ok_or_else(|| io::Error::other("fio's output is not as expected"))
 }
 
 /// What it printed; what it prints is far less than a pipe holds.

@@ -101,11 +101,6 @@ impl Loan {
         &self.files[read.file as usize]
     }
 
-    /// Reads that the plan has.
-    pub(crate) fn len(&self) -> usize {
-        self.reads.len()
-    }
-
     /// Keeps the first failure; nothing more is taken after it.
     pub(crate) fn fail(&self, error: io::Error) {
         self.next.store(self.reads.len(), Ordering::Relaxed);

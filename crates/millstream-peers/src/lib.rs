@@ -45,13 +45,7 @@
 
 use std::io;
 
-#[cfg(feature = "async-fs")]
-mod async_files;
-#[cfg(feature = "compio")]
-mod compio_ring;
 pub mod fio;
-#[cfg(feature = "glommio")]
-mod glommio_ring;
 #[cfg(has_rivals)]
 mod lent;
 mod plan;
@@ -59,10 +53,13 @@ mod plan;
 mod pools;
 #[cfg(feature = "sdl")]
 mod sdl;
-#[cfg(test)]
-mod tests;
-#[cfg(feature = "tokio")]
-mod tokio_tasks;
+#[cfg(any(
+    feature = "async-fs",
+    feature = "compio",
+    feature = "glommio",
+    feature = "tokio"
+))]
+mod tasks;
 
 pub use plan::{Plan, Read};
 
@@ -78,18 +75,11 @@ pub enum Access {
 /// Reads files in its own way. Every method blocks until nothing of it is at work any more,
 /// whatever came out: the memory that it was lent is the caller's again.
 pub trait Peer {
-    /// Opens the files of the plan, in place of those that were open. Without an implementation
-    /// nothing: for rivals whose tasks open files themselves, through the page cache.
+    /// Opens the files of the plan, in place of those that were open.
     ///
     /// # Errors
     /// A file cannot be opened, or not in this way.
-    fn open(&mut self, plan: &Plan, access: Access) -> io::Result<()> {
-        let _ = plan;
-        match access {
-            Access::Direct => Err(io::Error::other("its own buffers are not aligned")),
-            Access::Buffered => Ok(()),
-        }
-    }
+    fn open(&mut self, plan: &Plan, access: Access) -> io::Result<()>;
 
     /// Reads everything that the plan says, of the files opened with the same plan.
     ///
@@ -158,17 +148,17 @@ impl std::fmt::Debug for Rival {
 pub fn rivals() -> Vec<Rival> {
     vec![
         #[cfg(feature = "tokio")]
-        tokio_tasks::FILES,
+        tasks::tokio::FILES,
         #[cfg(feature = "tokio")]
-        tokio_tasks::BLOCKING,
+        tasks::tokio::BLOCKING,
         #[cfg(feature = "compio")]
-        compio_ring::RIVAL,
+        tasks::compio::RIVAL,
         #[cfg(feature = "glommio")]
-        glommio_ring::RIVAL,
+        tasks::glommio::RIVAL,
         #[cfg(feature = "rayon")]
         pools::PREAD,
         #[cfg(feature = "async-fs")]
-        async_files::RIVAL,
+        tasks::async_fs::RIVAL,
         #[cfg(feature = "memmap2")]
         pools::MAP,
         #[cfg(feature = "sdl")]
@@ -196,8 +186,14 @@ fn named(error: io::Error, path: &std::path::Path) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
-/// The error of a call of something that was not opened before.
+/// The error of direct reads into memory that a library brings.
 #[cfg(has_rivals)]
+fn unaligned() -> io::Error {
+    io::Error::other("its own buffers are not aligned")
+}
+
+/// The error of a call of something that was not opened before.
+#[cfg(any(feature = "rayon", feature = "memmap2", feature = "sdl"))]
 fn not_open() -> io::Error {
     io::Error::other("no files are open")
 }

@@ -287,12 +287,19 @@ impl Sdl {
     }
 
     /// Reads the plan with up to `depth` reads in flight; `file_of` gives the file of a read and
-    /// whether to close it after.
-    fn run(&self, plan: &Plan, destination: &mut [u8], file_of: &mut FileOf<'_>) -> io::Result<()> {
+    /// whether to close it after. Returns the nanoseconds that each call held its caller.
+    fn run(
+        &self,
+        plan: &Plan,
+        destination: &mut [u8],
+        depth: usize,
+        file_of: &mut FileOf<'_>,
+    ) -> io::Result<Vec<u64>> {
         let lease = Loan::lend(plan, destination)?;
         let loan = lease.loan();
-        let mut slots: Vec<Option<InFlight>> = (0..self.depth).map(|_| None).collect();
-        let mut free: Vec<usize> = (0..self.depth).rev().collect();
+        let mut slots: Vec<Option<InFlight>> = (0..depth).map(|_| None).collect();
+        let mut free: Vec<usize> = (0..depth).rev().collect();
+        let mut held_ns = Vec::with_capacity(plan.reads().len());
         // Outcomes that are still to come: of reads and of closes.
         let mut expected = 0;
         loop {
@@ -301,7 +308,9 @@ impl Sdl {
                     break;
                 };
                 let begun = file_of(&loan, &read, slot).and_then(|(file, close)| {
+                    let start = Instant::now();
                     let result = self.begin(file, read, &mut room, slot);
+                    held_ns.push(start.elapsed().as_nanos() as u64);
                     if close && result.is_err() && self.close_one(file) {
                         expected += 1;
                     }
@@ -329,7 +338,15 @@ impl Sdl {
             }
         }
         drop((slots, loan));
-        lease.finish()
+        lease.finish().map(|()| held_ns)
+    }
+
+    /// Reads of files that are open.
+    fn read_open(&self, plan: &Plan, destination: &mut [u8], depth: usize) -> io::Result<Vec<u64>> {
+        self.run(plan, destination, depth, &mut |_, read, slot| {
+            let handles = self.files.get(read.file as usize).ok_or_else(not_open)?;
+            Ok((handles[slot % handles.len()], false))
+        })
     }
 
     /// Looks at a read's outcome; whether its file's close is on its way.
@@ -369,48 +386,18 @@ impl Peer for Sdl {
     }
 
     fn read(&mut self, plan: &Plan, destination: &mut [u8]) -> io::Result<()> {
-        self.run(plan, destination, &mut |_, read, slot| {
-            let handles = self.files.get(read.file as usize).ok_or_else(not_open)?;
-            Ok((handles[slot % handles.len()], false))
-        })
+        self.read_open(plan, destination, self.depth).map(drop)
     }
 
     fn load(&mut self, plan: &Plan, destination: &mut [u8]) -> io::Result<()> {
-        self.run(plan, destination, &mut |loan, read, _| {
+        let open = &mut |loan: &Loan, read: &Read, _: usize| {
             self.open_one(loan.path(read)).map(|file| (file, true))
-        })
+        };
+        self.run(plan, destination, self.depth, open).map(drop)
     }
 
     fn hand_over(&mut self, plan: &Plan, destination: &mut [u8]) -> io::Result<Vec<u64>> {
-        let lease = Loan::lend(plan, destination)?;
-        let loan = lease.loan();
-        let mut held_ns = Vec::with_capacity(loan.len());
-        let mut rooms: Vec<(Read, Room)> = Vec::with_capacity(loan.len());
-        while let Some((read, mut room)) = loan.take() {
-            let slot = rooms.len();
-            let file = self
-                .files
-                .get(read.file as usize)
-                .map(|all| all[slot % all.len()]);
-            let start = Instant::now();
-            let begun = file
-                .ok_or_else(not_open)
-                .and_then(|file| self.begin(file, read, &mut room, slot));
-            held_ns.push(start.elapsed().as_nanos() as u64);
-            match begun {
-                Ok(()) => rooms.push((read, room)),
-                Err(error) => loan.fail(error),
-            }
-        }
-        for _ in 0..rooms.len() {
-            let outcome = self.next();
-            let (read, _) = &rooms[outcome.userdata as usize];
-            if outcome.result != COMPLETE || outcome.bytes_transferred != u64::from(read.len) {
-                loan.fail(named(io::ErrorKind::UnexpectedEof.into(), loan.path(read)));
-            }
-        }
-        drop((rooms, loan));
-        lease.finish().map(|()| held_ns)
+        self.read_open(plan, destination, plan.reads().len())
     }
 }
 
