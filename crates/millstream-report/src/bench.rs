@@ -4,7 +4,7 @@
 //! the study's figures beside ours, maps, curves and every case, then the machine, who was skipped
 //! and how to read it all. It is made of rows alone and works with whatever rows there are.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::cases::{self, Case, distinct};
 use crate::markup::figure;
@@ -19,7 +19,7 @@ pub mod summary;
 pub use detail::{Published, Study};
 
 /// A goal and how it stands, as the benchmark judged it.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Goal {
     /// Workload of the rows.
     pub workload: String,
@@ -37,6 +37,19 @@ pub struct Goal {
     pub reached: bool,
     /// Whether another run could come out the other way.
     pub within_noise: bool,
+}
+
+impl Goal {
+    /// `reached` or `missed`, with doubt where there is some.
+    #[must_use]
+    pub fn word(&self) -> &'static str {
+        match (self.reached, self.within_noise) {
+            (true, false) => "reached",
+            (true, true) => "reached, within noise",
+            (false, false) => "missed",
+            (false, true) => "missed, within noise",
+        }
+    }
 }
 
 /// What a report contains.
@@ -142,7 +155,7 @@ fn goals(body: &mut Html, goals: &[Goal]) {
         ("here", Set::Number),
         ("", Set::Words),
     ];
-    for (reached, word, heading) in [(false, "missed", "Missed"), (true, "reached", "Reached")] {
+    for (reached, heading) in [(false, "Missed"), (true, "Reached")] {
         let these: Vec<&Goal> = goals
             .iter()
             .filter(|goal| goal.reached == reached)
@@ -158,8 +171,8 @@ fn goals(body: &mut Html, goals: &[Goal]) {
                     goal.bound.clone().into(),
                     figure(goal.value).into(),
                     match goal.within_noise {
-                        true => Cell::of(format!("{word}, within noise"), "doubt"),
-                        false => Cell::of(word, word),
+                        true => Cell::of(goal.word(), "doubt"),
+                        false => Cell::of(goal.word(), goal.word()),
                     },
                 ],
             );

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::error::{Error, Result};
@@ -11,7 +11,7 @@ use crate::limits::{NAME_CHARS_MAX, ROWS_BYTES_MAX, ROWS_MAX};
 use crate::markup::{self, shorten};
 
 /// Which direction is good.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Better {
     /// Rates.
@@ -21,7 +21,7 @@ pub enum Better {
 }
 
 /// The figures of one contender in one case.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Figures {
     /// What was measured.
     pub metric: String,
@@ -44,6 +44,9 @@ pub struct Figures {
     /// How the contender was set up.
     #[serde(default)]
     pub params: BTreeMap<String, Value>,
+    /// The runs in their order, where the benchmark itself made the row; not written.
+    #[serde(skip)]
+    pub samples: Vec<f64>,
 }
 
 impl Figures {
@@ -54,12 +57,14 @@ impl Figures {
     }
 
     /// A parameter that is a number.
-    pub(crate) fn number(&self, name: &str) -> Option<f64> {
+    #[must_use]
+    pub fn number(&self, name: &str) -> Option<f64> {
         self.params.get(name)?.as_f64()
     }
 
     /// A parameter that is a text.
-    pub(crate) fn text(&self, name: &str) -> Option<&str> {
+    #[must_use]
+    pub fn text(&self, name: &str) -> Option<&str> {
         self.params.get(name)?.as_str()
     }
 
@@ -74,7 +79,7 @@ impl Figures {
 }
 
 /// What came out.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(
     untagged,
     expecting = "a row has either `skipped` or all of metric, unit, better and figures"
@@ -90,7 +95,7 @@ pub enum Finding {
 }
 
 /// One figure of one contender in one case.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     /// The workload's name.
     pub workload: String,
@@ -113,10 +118,11 @@ impl Row {
         }
     }
 
-    /// Cuts names to what is shown. The cells of a map come under one case, told apart by
+    /// The row as pages show it: names are cut to what is shown. The cells of a map come under one case, told apart by
     /// parameters. Only figures of one cell are comparable, so each becomes a case of its own:
     /// `heat direct random 4K depth 8`.
-    fn arrange(&mut self) {
+    #[must_use]
+    pub fn arranged(mut self) -> Row {
         for name in [&mut self.workload, &mut self.case, &mut self.contender] {
             *name = shorten(name, NAME_CHARS_MAX);
         }
@@ -129,6 +135,7 @@ impl Row {
                 self.case += &format!(" {} depth {depth}", markup::size(bytes));
             }
         }
+        self
     }
 }
 
@@ -160,9 +167,9 @@ pub fn parse(text: &[u8]) -> Result<Vec<Row>> {
             error
         };
         let what = "no row as `millstream-bench --rows` writes it";
-        let mut row: Row =
+        let row: Row =
             serde_json::from_slice(line).map_err(|error| at(Error::json(line, what, &error)))?;
-        row.arrange();
+        let row = row.arranged();
         let metric = row.figures().map(|figures| &figures.metric);
         let key = format!(
             "{}\n{}\n{}\n{metric:?}",
@@ -202,6 +209,7 @@ pub(crate) mod tests {
                 max: median + ci95,
                 ci95: Some(ci95),
                 params: BTreeMap::new(),
+                samples: Vec::new(),
             }),
         }
     }
