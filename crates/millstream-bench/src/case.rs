@@ -7,13 +7,13 @@
 //! costs and finds what cannot run. A contender that fails is out of the case with its reason in a
 //! row; wrong bytes are a failure of the whole benchmark, whoever delivered them.
 
-use std::cell::RefCell;
-use std::rc::Rc;
+use millstream_report::rows::Row;
 
 use crate::clock::{Moment, Span};
 use crate::error::{Error, Result};
 use crate::memory::Destination;
-use crate::rows::{Better, Metric, Params, Row, is_ours};
+use crate::metric::Metric;
+use crate::rows::{self, Params, is_ours};
 use crate::stats;
 
 /// Bytes between two poisoned stripes: a page, the smallest unit that a read could leave out.
@@ -51,98 +51,105 @@ impl Work {
     }
 
     /// Work whose time the contender has taken itself.
-    pub(crate) fn took(self, span: Span) -> Work {
-        Work {
-            span: Some(span),
-            ..self
-        }
+    pub(crate) fn took(mut self, span: Span) -> Work {
+        self.span = Some(span);
+        self
     }
 
     /// Work of which a digest can be checked.
-    pub(crate) fn with_digest(self, digest: u64) -> Work {
-        Work {
-            digest: Some(digest),
-            ..self
-        }
+    pub(crate) fn with_digest(mut self, digest: u64) -> Work {
+        self.digest = Some(digest);
+        self
+    }
+
+    /// The same with figures that the contender has taken.
+    pub(crate) fn with(mut self, extra: Figures) -> Work {
+        self.extra = extra;
+        self
     }
 
     /// Nothing but figures.
     pub(crate) fn figures(extra: Figures) -> Work {
-        Work {
-            extra,
-            ..Work::default()
-        }
+        Work::default().with(extra)
     }
 }
 
-/// What is done before a run.
-type Prepare = Box<dyn FnMut() -> Result<()>>;
-/// The timed part.
-type Run = Box<dyn FnMut(&mut Destination) -> Result<Work>>;
-/// Whether the bytes of the destination and the work are right.
-type Check<'a> = Box<dyn Fn(&[u8], &Work) -> Result<()> + 'a>;
-/// Makes figures of a run.
-type Figure<'a> = Box<dyn Fn(&Span, &Work) -> Figures + 'a>;
-
 /// One way to do a case's work.
-pub(crate) struct Contender {
+pub(crate) trait Method {
+    /// What it does before each run, untimed.
+    fn prepare(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    /// The timed part.
+    fn run(&mut self, into: &mut Destination) -> Result<Work>;
+}
+
+impl<F: FnMut(&mut Destination) -> Result<Work>> Method for F {
+    fn run(&mut self, into: &mut Destination) -> Result<Work> {
+        self(into)
+    }
+}
+
+/// A method that makes anew, before each run and untimed, what it works with (a storage, say).
+pub(crate) struct Fresh<S, M, R> {
+    made: Option<S>,
+    make: M,
+    run: R,
+}
+
+/// A method that works with what `make` makes before each run.
+pub(crate) fn fresh<S, M, R>(make: M, run: R) -> Fresh<S, M, R>
+where
+    M: FnMut() -> Result<S>,
+    R: FnMut(&mut S, &mut Destination) -> Result<Work>,
+{
+    let made = None;
+    Fresh { made, make, run }
+}
+
+impl<S, M, R> Method for Fresh<S, M, R>
+where
+    M: FnMut() -> Result<S>,
+    R: FnMut(&mut S, &mut Destination) -> Result<Work>,
+{
+    fn prepare(&mut self) -> Result<()> {
+        // The old one ends first: two at once would share the machine.
+        self.made = None;
+        self.made = Some((self.make)()?);
+        Ok(())
+    }
+
+    fn run(&mut self, into: &mut Destination) -> Result<Work> {
+        let made = self.made.as_mut();
+        (self.run)(made.ok_or(Error::new("run without a preparation"))?, into)
+    }
+}
+
+/// A method under the name of who uses it.
+pub(crate) struct Contender<'a> {
     /// Its name in rows; ours begin with `millstream`.
     pub(crate) name: String,
     /// How it is set up.
     pub(crate) params: Params,
-    /// What it does before each run, untimed.
-    pub(crate) prepare: Prepare,
-    /// The timed part.
-    pub(crate) run: Run,
+    /// What it does.
+    pub(crate) method: Box<dyn Method + 'a>,
 }
 
-impl Contender {
-    /// A contender without a preparation of its own.
-    pub(crate) fn new<R>(name: impl Into<String>, run: R) -> Contender
-    where
-        R: FnMut(&mut Destination) -> Result<Work> + 'static,
-    {
-        Contender {
-            name: name.into(),
-            params: Params::new(),
-            prepare: Box::new(|| Ok(())),
-            run: Box::new(run),
-        }
-    }
-
-    /// A contender that makes anew, before each run and untimed, what it works with (a storage, an
-    /// open file).
-    pub(crate) fn prepared<S: 'static>(
-        name: impl Into<String>,
-        mut make: impl FnMut() -> Result<S> + 'static,
-        mut run: impl FnMut(&mut S, &mut Destination) -> Result<Work> + 'static,
-    ) -> Contender {
-        let made = Rc::new(RefCell::new(None));
-        let state = Rc::clone(&made);
-        let prepare = move || {
-            // The old one ends first: two at once would share the machine.
-            made.replace(None);
-            made.replace(Some(make()?));
-            Ok(())
-        };
-        let run = move |destination: &mut Destination| {
-            let mut state = state.borrow_mut();
-            let state = state.as_mut();
-            let state = state.ok_or_else(|| Error::new("run without a preparation"))?;
-            run(state, destination)
-        };
-        Contender {
-            prepare: Box::new(prepare),
-            ..Contender::new(name, run)
-        }
-    }
-
-    /// The same with a parameter in its rows.
-    pub(crate) fn with(mut self, name: &str, value: impl Into<serde_json::Value>) -> Contender {
+impl Contender<'_> {
+    /// Adds a parameter to its rows.
+    pub(crate) fn with(&mut self, name: &str, value: impl Into<serde_json::Value>) -> &mut Self {
         self.params.insert(name.into(), value.into());
         self
     }
 }
+
+/// What is done before each run.
+type Prepare<'a> = Box<dyn FnMut() -> Result<()> + 'a>;
+/// Whether the bytes of the destination and the work are right.
+type Check<'a> = Box<dyn Fn(&[u8], &Work) -> Result<()> + 'a>;
+/// Makes figures of a run.
+type Figure<'a> = Box<dyn Fn(&Span, &Work) -> Figures + 'a>;
 
 /// One case: the same work for everyone.
 pub(crate) struct Case<'a> {
@@ -154,71 +161,101 @@ pub(crate) struct Case<'a> {
     pub(crate) runs: usize,
     /// Whether one uncounted round goes ahead; not where a run takes seconds by design.
     pub(crate) warm_up: bool,
-    /// Bytes of the destination that results lie in.
-    pub(crate) destination_len: usize,
+    /// Whether rows `limit` are added: of the contender that is best by the first figure and not
+    /// ours.
+    pub(crate) limit: bool,
     /// Everyone who takes part.
-    pub(crate) contenders: Vec<Contender>,
+    pub(crate) contenders: Vec<Contender<'a>>,
     /// Rows of those that cannot.
     pub(crate) skipped: Vec<Row>,
-    prepare: Box<dyn Fn() -> Result<()> + 'a>,
+    destination_len: usize,
+    prepare: Prepare<'a>,
     check: Check<'a>,
     figures: Figure<'a>,
-    has_limit: bool,
 }
 
 impl<'a> Case<'a> {
-    /// A case whose contenders take their figures themselves, and need neither preparation nor
-    /// check.
+    /// A case without preparation, check and figures.
     pub(crate) fn new(workload: &'static str, name: impl Into<String>, runs: usize) -> Case<'a> {
         Case {
             workload,
             name: name.into(),
             runs,
             warm_up: true,
-            destination_len: 0,
+            limit: false,
             contenders: Vec::new(),
             skipped: Vec::new(),
+            destination_len: 0,
             prepare: Box::new(|| Ok(())),
             check: Box::new(|_, _| Ok(())),
             figures: Box::new(|_, _| Vec::new()),
-            has_limit: false,
         }
     }
 
-    /// Adds a contender that is a function.
-    pub(crate) fn add<R>(&mut self, name: impl Into<String>, run: R)
-    where
-        R: FnMut(&mut Destination) -> Result<Work> + 'static,
-    {
-        self.push(Contender::new(name, run));
+    /// Adds a contender.
+    pub(crate) fn push(
+        &mut self,
+        name: impl Into<String>,
+        method: impl Method + 'a,
+    ) -> &mut Contender<'a> {
+        self.contenders.push(Contender {
+            name: name.into(),
+            params: Params::new(),
+            method: Box::new(method),
+        });
+        self.contenders.last_mut().expect("just added")
     }
 
-    /// Adds a contender.
-    pub(crate) fn push(&mut self, contender: Contender) {
-        self.contenders.push(contender);
+    /// Adds a contender that is a function.
+    pub(crate) fn add<R>(&mut self, name: impl Into<String>, run: R) -> &mut Contender<'a>
+    where
+        R: FnMut(&mut Destination) -> Result<Work> + 'a,
+    {
+        self.push(name, run)
     }
 
     /// Adds a contender, or the reason why there is none.
-    pub(crate) fn try_push(&mut self, name: &str, contender: Result<Contender>) {
-        match contender {
-            Ok(contender) => self.push(contender),
-            Err(why) => self.skip(name, &why.to_string()),
+    pub(crate) fn try_push(
+        &mut self,
+        name: &str,
+        method: Result<impl Method + 'a>,
+    ) -> Option<&mut Contender<'a>> {
+        match method {
+            Ok(method) => Some(self.push(name, method)),
+            Err(why) => {
+                self.skip(name, &why.to_string());
+                None
+            }
+        }
+    }
+
+    /// Puts other methods around those of some contenders.
+    pub(crate) fn wrap(
+        &mut self,
+        these: impl std::ops::RangeBounds<usize>,
+        around: fn(Box<dyn Method + 'a>) -> Box<dyn Method + 'a>,
+    ) {
+        let range = (these.start_bound().cloned(), these.end_bound().cloned());
+        for contender in &mut self.contenders[range] {
+            let nothing = |_: &mut Destination| Ok(Work::default());
+            let method = std::mem::replace(&mut contender.method, Box::new(nothing));
+            contender.method = around(method);
         }
     }
 
     /// Leaves a contender out.
     pub(crate) fn skip(&mut self, name: &str, why: &str) {
-        let row = Row::skipped(self.workload, &self.name, name, why);
+        let row = rows::skipped(self.workload, &self.name, name, why);
         self.skipped.push(row);
     }
 
     /// Sets what is done before each run, untimed, after the contender's own preparation: it makes
     /// the files cold or warm.
-    pub(crate) fn prepare(&mut self, prepare: impl Fn() -> Result<()> + 'a) {
+    pub(crate) fn prepare(&mut self, prepare: impl FnMut() -> Result<()> + 'a) {
         self.prepare = Box::new(prepare);
     }
 
-    /// Sets what tells, untimed, after each run, whether the first `len` bytes of the destination
+    /// Sets what looks, untimed, after each run, whether the first `len` bytes of the destination
     /// and the work are right.
     pub(crate) fn check(&mut self, len: usize, check: impl Fn(&[u8], &Work) -> Result<()> + 'a) {
         self.destination_len = len;
@@ -230,69 +267,56 @@ impl<'a> Case<'a> {
         self.figures = Box::new(figures);
     }
 
-    /// Adds rows `limit`: of the contender that is best by the first figure and not ours.
-    pub(crate) fn with_limit(&mut self) {
-        self.has_limit = true;
-    }
-
     /// Runs the case; its rows, and the failures of the benchmark.
-    pub(crate) fn take_turns(self, destination: &mut Destination) -> (Vec<Row>, Vec<String>) {
+    pub(crate) fn take_turns(mut self, destination: &mut Destination) -> (Vec<Row>, Vec<String>) {
+        let contenders = std::mem::take(&mut self.contenders).into_iter();
+        let mut turns: Vec<_> = contenders
+            .map(|contender| (contender, Ok(Samples::default())))
+            .collect();
         let mut failures = Vec::new();
-        let mut turns: Vec<(&'_ mut Contender, Samples, Option<String>)> = Vec::new();
-        let mut case = self;
-        let mut contenders = std::mem::take(&mut case.contenders);
-        for contender in &mut contenders {
-            turns.push((contender, Samples::default(), None));
-        }
-        for round in usize::from(!case.warm_up)..=case.runs {
-            for (contender, samples, out) in turns.iter_mut().filter(|turn| turn.2.is_none()) {
-                match case.one_run(contender, destination) {
+        for round in usize::from(!self.warm_up)..=self.runs {
+            for (contender, outcome) in &mut turns {
+                let Ok(samples) = outcome else { continue };
+                match self.one_run(contender, destination) {
                     Ok(figures) if round > 0 => samples.extend(figures),
                     Ok(_) => {}
                     Err(stop) => {
                         let name = &contender.name;
                         if stop.wrong || is_ours(name) {
-                            let why =
-                                format!("{} {} {name}: {}", case.workload, case.name, stop.why);
-                            failures.push(why);
+                            let (workload, case) = (self.workload, &self.name);
+                            failures.push(format!("{workload} {case} {name}: {}", stop.why));
                         }
-                        *out = Some(stop.why);
+                        *outcome = Err(stop.why);
                     }
                 }
             }
         }
         let mut rows = Vec::new();
-        for (contender, samples, out) in turns {
-            let name = &contender.name;
-            match out {
-                Some(why) => rows.push(Row::skipped(case.workload, &case.name, name, &why)),
-                None => {
-                    rows.extend(samples.rows(case.workload, &case.name, name, &contender.params))
-                }
+        for (contender, outcome) in turns {
+            let (workload, case, name) = (self.workload, &*self.name, &*contender.name);
+            match outcome {
+                Err(why) => rows.push(rows::skipped(workload, case, name, &why)),
+                Ok(samples) => rows.extend(samples.rows(workload, case, name, &contender.params)),
             }
         }
-        if case.has_limit {
-            rows.extend(limit_of(&case, &rows));
+        if self.limit {
+            rows.extend(limit_of(&self, &rows));
         }
         (rows, failures)
     }
 
     fn one_run(
-        &self,
-        contender: &mut Contender,
+        &mut self,
+        contender: &mut Contender<'_>,
         destination: &mut Destination,
     ) -> std::result::Result<Figures, Stop> {
-        let stopped = |error: Error| Stop {
-            why: error.to_string(),
-            wrong: false,
-        };
         poison(&mut destination[..self.destination_len]);
-        (contender.prepare)().map_err(stopped)?;
-        (self.prepare)().map_err(stopped)?;
+        contender.method.prepare()?;
+        (self.prepare)()?;
         let start = Moment::now();
-        let work = (contender.run)(destination);
+        let work = contender.method.run(destination);
         let span = start.elapsed();
-        let work = work.map_err(stopped)?;
+        let work = work?;
         (self.check)(&destination[..self.destination_len], &work).map_err(|error| Stop {
             why: format!("wrong result: {error}"),
             wrong: true,
@@ -303,9 +327,19 @@ impl<'a> Case<'a> {
     }
 }
 
+/// Why a contender is out.
 struct Stop {
     why: String,
     wrong: bool,
+}
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Stop {
+        Stop {
+            why: error.to_string(),
+            wrong: false,
+        }
+    }
 }
 
 /// Spoils some bytes of every page, so that a result of an earlier run cannot pass for this one's.
@@ -320,11 +354,10 @@ fn poison(memory: &mut [u8]) {
 
 /// The figures of a contender's runs, by metric.
 #[derive(Debug, Default)]
-pub(crate) struct Samples(Vec<(Metric, Vec<f64>)>);
+struct Samples(Vec<(Metric, Vec<f64>)>);
 
 impl Samples {
-    /// Adds the figures of one run.
-    pub(crate) fn extend(&mut self, figures: Figures) {
+    fn extend(&mut self, figures: Figures) {
         for (metric, value) in figures {
             match self.0.iter_mut().find(|(known, _)| *known == metric) {
                 Some((_, values)) => values.push(value),
@@ -334,15 +367,9 @@ impl Samples {
     }
 
     /// A row for each metric.
-    pub(crate) fn rows(
-        self,
-        workload: &'static str,
-        case: &str,
-        contender: &str,
-        params: &Params,
-    ) -> Vec<Row> {
+    fn rows(self, workload: &str, case: &str, contender: &str, params: &Params) -> Vec<Row> {
         let row = |(metric, values)| {
-            Row::figures(workload, case, contender, metric, values, params.clone())
+            rows::figures([workload, case, contender], metric, values, params.clone())
         };
         self.0.into_iter().map(row).collect()
     }
@@ -351,49 +378,39 @@ impl Samples {
 /// The rows of the best contender that is not ours, once more under the name `limit`.
 fn limit_of(case: &Case<'_>, rows: &[Row]) -> Vec<Row> {
     let theirs = || rows.iter().filter(|row| !is_ours(&row.contender));
-    let metric = theirs().find_map(|row| Some(row.figures.as_ref().ok()?.metric));
-    let best = theirs()
-        .filter_map(|row| Some((row, stats::median(row.samples_of(metric?.name)?))))
-        .max_by(|(_, a), (_, b)| match metric.map(|metric| metric.better) {
-            Some(Better::Lower) => b.total_cmp(a),
-            _ => a.total_cmp(b),
-        });
-    let Some((best, _)) = best else {
+    let first = theirs().find_map(Row::figures);
+    let medians = theirs().filter_map(|row| {
+        let figures = row.figures()?;
+        (figures.metric == first?.metric).then(|| (row, stats::median(&figures.samples), figures))
+    });
+    let best = medians.max_by(|(_, a, figures), (_, b, _)| rows::order(figures.better, *a, *b));
+    let Some((best, ..)) = best else {
         let why = "no contender but ours ran";
-        return vec![Row::skipped(case.workload, &case.name, "limit", why)];
+        return vec![rows::skipped(case.workload, &case.name, "limit", why)];
     };
     let theirs = rows.iter().filter(|row| row.contender == best.contender);
-    let as_limit = |row: &Row| {
-        let mut row = row.clone();
-        let is = std::mem::replace(&mut row.contender, "limit".into());
-        if let Ok(figures) = &mut row.figures {
-            figures.params.insert("is".into(), is.into());
-        }
-        row
-    };
-    theirs.map(as_limit).collect()
+    theirs.map(rows::as_limit).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const RATE: Metric = Metric::higher("rate", "1/s");
-
-    type Log = Rc<RefCell<Vec<&'static str>>>;
+    use crate::error::ensure;
+    use std::cell::RefCell;
 
     /// Contenders that fill the destination with a byte, or fail if it is 0; 13 is wrong.
     fn run(contenders: &[(&'static str, u8)]) -> (Vec<Row>, Vec<String>, Vec<&'static str>) {
-        let log = Log::default();
+        let log = RefCell::new(Vec::new());
         let mut case = Case::new("test", "case", 2);
         case.check(POISON_STEP_BYTES, |bytes, work| {
             let right = bytes.iter().all(|byte| u64::from(*byte) == work.bytes);
             ensure(right && work.bytes != 13, "bytes differ")
         });
-        case.figures(|_, work| vec![(RATE, work.bytes as f64)]);
-        case.with_limit();
+        let rate = Metric::of("rate MB/s");
+        case.figures(move |_, work| vec![(rate, work.bytes as f64)]);
+        case.limit = true;
         for &(name, byte) in contenders {
-            let log = Rc::clone(&log);
+            let log = &log;
             case.add(name, move |destination| {
                 log.borrow_mut().push(name);
                 ensure(byte != 0, "no way")?;
@@ -405,33 +422,23 @@ mod tests {
         (rows, failures, log.take())
     }
 
-    use crate::error::ensure;
-
     #[test]
-    fn contenders_take_turns_with_one_round_ahead() {
-        let (rows, failures, log) = run(&[("a", 1), ("b", 2)]);
-        assert_eq!(log, ["a", "b", "a", "b", "a", "b"]);
-        assert_eq!(rows[0].samples_of("rate").unwrap(), [1.0, 1.0]);
+    fn contenders_take_turns_with_one_round_ahead_and_the_best_rival_is_the_limit() {
+        let (rows, failures, log) = run(&[("a", 3), ("b", 2), ("millstream", 9)]);
+        assert_eq!(log, ["a", "b", "millstream"].repeat(3));
         assert!(failures.is_empty());
-    }
-
-    #[test]
-    fn the_limit_is_the_best_that_is_not_ours() {
-        let (rows, _, _) = run(&[("a", 3), ("b", 2), ("millstream", 9)]);
+        assert_eq!(rows[0].figures().unwrap().samples, [3.0, 3.0]);
         let limit = rows.iter().find(|row| row.contender == "limit").unwrap();
-        assert_eq!(limit.samples_of("rate").unwrap(), [3.0, 3.0]);
+        assert_eq!(limit.figures().unwrap().samples, [3.0, 3.0]);
+        assert_eq!(limit.figures().unwrap().text("is"), Some("a"));
     }
 
     #[test]
-    fn who_fails_is_out_with_a_reason_and_only_ours_fail_the_benchmark() {
+    fn who_fails_is_out_with_a_reason_and_only_ours_and_wrong_bytes_fail_the_benchmark() {
         let (rows, failures, log) = run(&[("a", 0), ("millstream", 0), ("b", 3)]);
         assert_eq!(log, ["a", "millstream", "b", "b", "b"]);
-        assert_eq!(rows[0], Row::skipped("test", "case", "a", "no way"));
+        assert_eq!(rows[0], rows::skipped("test", "case", "a", "no way"));
         assert_eq!(failures, ["test case millstream: no way"]);
-    }
-
-    #[test]
-    fn wrong_bytes_of_anyone_fail_the_benchmark() {
         let (_, failures, _) = run(&[("a", 13)]);
         assert!(failures[0].contains("wrong result"), "{failures:?}");
     }

@@ -14,90 +14,221 @@
 //! GDeflate's reference codec is no contender: it is not to be had as a library, and not to be
 //! trusted with a process.
 
-use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::case::Case;
-use crate::codecs::data::Corpus;
-use crate::codecs::pieces::{RATE, rate};
+use gdeflate::limits::TILE_RAW_BYTES;
+use serde::Deserialize;
+
+use crate::case::{Case, Figures, Method, Work};
+use crate::cases::{Bytes, Instance};
+use crate::clock::Moment;
+use crate::codecs::coders::Coder;
+use crate::codecs::data::Raw;
+use crate::corpus::BLOCK_BYTES;
 use crate::error::{Result, ensure};
-use crate::limits;
+use crate::limits::CODEC_THREADS;
 use crate::memory::Destination;
+use crate::metric::Metric;
 use crate::session::Session;
+use crate::threads;
 
 pub(crate) mod coders;
 pub(crate) mod data;
-pub(crate) mod pieces;
-pub(crate) mod tiles;
 
-const WORKLOAD: &str = "codecs";
-/// Levels of the tiles: stored, fast, as a build would, as small as it gets.
-const LEVELS: [u8; 4] = [tiles::STORED_LEVEL, 1, 9, 12];
+/// How often each piece is decoded where threads share the work: waking a thread takes as long as
+/// decoding several tiles.
+const SCALING_PASSES: usize = 16;
 
-/// Adds contenders to a case.
-type Add<'a> = Box<dyn Fn(&mut Case<'_>, &Arc<Corpus>) -> Result<()> + 'a>;
+/// What `cases.toml` says of a case.
+#[derive(Deserialize)]
+struct At {
+    corpus: String,
+    /// `decode`, `encode`, or `threads`.
+    way: String,
+    level: Option<i32>,
+}
 
 /// Runs the workload.
 pub(crate) fn run(session: &mut Session<'_>) -> Result<()> {
+    let Some(size) = session.cases("codecs", "corpus").pop() else {
+        return Ok(());
+    };
+    #[derive(Deserialize)]
+    struct Size {
+        bytes: Bytes,
+    }
     session.say("corpus: codecs");
-    let bytes = session.size(limits::CODEC_CORPUS_BYTES, limits::QUICK_CODEC_CORPUS_BYTES);
+    let bytes = size.at::<Size>().bytes.len();
     let mut corpora = data::made(bytes);
     if let Some(folder) = &session.options.corpus {
         corpora.extend(data::found(folder, bytes)?);
     }
     let mut destination = Destination::new(bytes)?;
-    let mut cases: Vec<(String, Add<'_>)> = Vec::new();
-    let levels = session.size(&LEVELS[..], &LEVELS[..3]);
-    for &level in levels {
-        let decode = format!("tiles level {level} decode");
-        cases.push((
-            decode,
-            Box::new(move |case, of| tiles::add_decoders(case, of, level)),
-        ));
-        if level != tiles::STORED_LEVEL {
-            let encode = format!("tiles level {level} encode");
-            cases.push((
-                encode,
-                Box::new(move |case, of| tiles::add_encoders(case, of, level)),
-            ));
-        }
-    }
-    let threads = format!("tiles on {} threads", limits::CODEC_THREADS);
-    cases.push((threads, Box::new(|case, of| tiles::add_scaling(case, of))));
-    cases.push(("blocks decode".into(), Box::new(coders::add_decoders)));
-    cases.push(("blocks encode".into(), Box::new(coders::add_encoders)));
-    for corpus in corpora {
-        let corpus = Arc::new(corpus);
-        for (name, add) in &cases {
-            // Of what is stored, memory and not the decoder would be shown.
-            if name.ends_with("threads") && !corpus.compresses {
-                continue;
-            }
-            if let Some(mut case) = session.begin(WORKLOAD, format!("{} {name}", corpus.name)) {
-                add(&mut case, &corpus)?;
-                measure(session, case, &corpus, &mut destination)?;
-            }
+    let names: Vec<String> = corpora.iter().map(|raw| raw.name.clone()).collect();
+    for instance in session.cases_with("codecs", "coders", "corpus", names) {
+        let at: At = instance.at();
+        let raw = corpora.iter().find(|raw| raw.name == at.corpus);
+        let raw = raw.expect("a corpus that was just named");
+        // Of what is stored, memory and not the decoder would be shown.
+        if at.way != "threads" || raw.compresses {
+            one(session, &instance, &at, raw, &mut destination)?;
         }
     }
     Ok(())
 }
 
 /// All contenders leave the corpus' raw bytes in the destination.
-fn measure<'a>(
+fn one(
     session: &mut Session<'_>,
-    mut case: Case<'a>,
-    corpus: &'a Corpus,
+    instance: &Instance,
+    at: &At,
+    raw: &Raw,
     destination: &mut Destination,
 ) -> Result<()> {
-    if case.name.ends_with(" encode") {
-        case.runs = case.runs.min(limits::CODEC_ENCODE_RUNS_MAX);
+    let mut case = session.begin(instance);
+    let piece = if at.level.is_some() {
+        TILE_RAW_BYTES
+    } else {
+        BLOCK_BYTES
+    };
+    for name in instance.contenders() {
+        add(&mut case, name, at, &raw.bytes, piece)?;
     }
-    case.check(corpus.raw.len(), |bytes, _| {
-        ensure(bytes == &corpus.raw[..], "other bytes than the corpus has")
-    });
-    // Decoding is what the span holds, unless a contender says what it is in figures of its own.
-    case.figures(|span, work| match work.bytes {
-        0 => Vec::new(),
-        bytes => vec![(RATE, rate(bytes as usize, span.cpu))],
+    case.check(raw.bytes.len(), |bytes, _| {
+        ensure(bytes == &raw.bytes[..], "other bytes than the corpus has")
     });
     session.run(case, destination).map(drop)
+}
+
+/// Adds a contender of `cases.toml`.
+fn add<'a>(
+    case: &mut Case<'a>,
+    name: &'static str,
+    at: &At,
+    raw: &'a [u8],
+    piece: usize,
+) -> Result<()> {
+    let coder = coders::of(name, at.level);
+    let (mut coder, level) = match coder {
+        Ok(coder) => coder,
+        Err(why) => {
+            case.skip(name, &why.to_string());
+            return Ok(());
+        }
+    };
+    let contender = match &*at.way {
+        "threads" => {
+            let others = (1..CODEC_THREADS).map(|_| coders::of(name, at.level).map(|it| it.0));
+            let mut coders = vec![coder];
+            coders.extend(others.collect::<Result<Vec<_>>>()?);
+            case.push(name, scaling(coders, raw, piece)?)
+        }
+        "encode" => case.push(name, encoder(coder, raw, piece)),
+        _ => {
+            let pieces = Pieces::encode(raw, piece, &mut coder)?;
+            case.add(name, move |into| {
+                pieces.decode(&mut coder, into)?;
+                let work = Work::of(pieces.raw_len as u64, 0);
+                Ok(work.with(pieces.ratio()))
+            })
+        }
+    };
+    if let Some(level) = level {
+        contender.with("level", level);
+    }
+    Ok(())
+}
+
+/// A corpus in pieces, each encoded by itself.
+pub(crate) struct Pieces {
+    pub(crate) stored: Vec<Vec<u8>>,
+    raw_len: usize,
+    piece_bytes: usize,
+}
+
+impl Pieces {
+    pub(crate) fn encode(raw: &[u8], piece_bytes: usize, coder: &mut Coder) -> Result<Pieces> {
+        let mut encode = |raw: &[u8]| {
+            let mut stored = Vec::new();
+            (coder.encode)(raw, &mut stored)?;
+            Ok(stored)
+        };
+        let stored = raw.chunks(piece_bytes).map(&mut encode);
+        Ok(Pieces {
+            stored: stored.collect::<Result<_>>()?,
+            raw_len: raw.len(),
+            piece_bytes,
+        })
+    }
+
+    /// Each piece with the place of its raw bytes.
+    fn with_places<'a>(
+        &'a self,
+        raw: &'a mut [u8],
+    ) -> impl Iterator<Item = (&'a [u8], &'a mut [u8])> {
+        let places = raw[..self.raw_len].chunks_mut(self.piece_bytes);
+        self.stored.iter().map(Vec::as_slice).zip(places)
+    }
+
+    pub(crate) fn decode(&self, coder: &mut Coder, raw: &mut [u8]) -> Result<()> {
+        let mut pieces = self.with_places(raw);
+        pieces.try_for_each(|(stored, raw)| (coder.decode)(stored, raw))
+    }
+
+    fn ratio(&self) -> Figures {
+        let stored: usize = self.stored.iter().map(Vec::len).sum();
+        let ratio = Metric::of("ratio raw/stored");
+        vec![(ratio, self.raw_len as f64 / stored as f64)]
+    }
+}
+
+/// Encodes a corpus. What it made is decoded after the clock has stopped, to be checked.
+fn encoder(mut coder: Coder, raw: &[u8], piece: usize) -> impl Method {
+    move |into: &mut Destination| {
+        let start = Moment::now();
+        let pieces = Pieces::encode(raw, piece, &mut coder)?;
+        let span = start.elapsed();
+        pieces.decode(&mut coder, into)?;
+        let work = Work::of(raw.len() as u64, 0).took(span);
+        Ok(work.with(pieces.ratio()))
+    }
+}
+
+/// Decodes on one thread, then on several, with one decoder per thread.
+fn scaling(mut coders: Vec<Coder>, raw: &[u8], piece: usize) -> Result<impl Method + use<>> {
+    let pieces = Pieces::encode(raw, piece, &mut coders[0])?;
+    let coders: Vec<_> = coders.into_iter().map(Mutex::new).collect();
+    Ok(move |into: &mut Destination| {
+        let alone = seconds_on(1, &coders, &pieces, into)?;
+        let together = seconds_on(CODEC_THREADS, &coders, &pieces, into)?;
+        let megabytes = (SCALING_PASSES * pieces.raw_len) as f64 / 1e6;
+        Ok(Work::figures(vec![
+            (Metric::of("decode MB/s"), megabytes / together),
+            (Metric::of("scaling times"), alone / together),
+        ]))
+    })
+}
+
+fn seconds_on(
+    threads: usize,
+    coders: &[Mutex<Coder>],
+    pieces: &Pieces,
+    raw: &mut [u8],
+) -> Result<f64> {
+    // A coder is taken once, and a piece by one thread at a time; the locks hand them over.
+    let work: Vec<_> = pieces.with_places(raw).map(Mutex::new).collect();
+    let next_coder = AtomicUsize::new(0);
+    let taken = || {
+        let coder = &coders[next_coder.fetch_add(1, Ordering::Relaxed)];
+        coder.lock().expect("a thread that panics fails its case")
+    };
+    let decode = |coder: &mut std::sync::MutexGuard<'_, Coder>, nth: usize| {
+        let piece = work[nth % work.len()].lock();
+        let mut piece = piece.expect("a thread that panics fails its case");
+        let (stored, raw) = &mut *piece;
+        (coder.decode)(stored, raw)
+    };
+    let items = 0..SCALING_PASSES * work.len();
+    Ok(threads::each(threads, items, taken, decode)?.wall)
 }

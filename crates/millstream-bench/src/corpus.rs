@@ -6,21 +6,17 @@
 //! whole, so that an interrupted benchmark never leaves half a corpus behind. Two benchmarks at
 //! once may both make a file; both make the same one.
 
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::{fs, io};
 
-use millstream_io::fs::AtomicFile;
+use millstream_codec::{CodecId, Scratch, default_level, encode_block};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::error::{Context, Result};
-use crate::files::make_folder;
-use crate::limits;
+use crate::error::{Context, Error, Result, ensure};
+use crate::files::{make_folder, replace};
 
-mod encode;
 pub(crate) mod generate;
-
-pub(crate) use encode::Form;
 
 /// Counts changes of the generator or the encoders; files of another version are made again.
 const GENERATOR_VERSION: u32 = 1;
@@ -29,6 +25,86 @@ const SEED: u64 = 0x4D49_4C4C;
 /// Largest record that is read: the block table of 1 GiB (4096 blocks of up to 7 digits) is far
 /// below.
 const RECORD_BYTES_MAX: u64 = 4 << 20;
+/// Raw bytes of one block of the corpora that are cut into independent blocks. The engine's decode
+/// jobs are of this size, and larger blocks gain under 1 % of ratio.
+pub(crate) const BLOCK_BYTES: usize = 256 << 10;
+
+/// A stored form. Two families: one stream, as the studies had it, where nothing can be decoded
+/// before all in front of it is; and independent blocks of [`BLOCK_BYTES`] behind each other, with
+/// a table beside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Form {
+    /// As it is.
+    Stored,
+    Zlib,
+    /// One frame.
+    Zstd,
+    /// One frame whose blocks depend on one another.
+    Lz4,
+    ZlibBlocks,
+    /// Frames of one block each: a valid multi-frame stream, too.
+    ZstdBlocks,
+    Lz4Blocks,
+    /// One frame of independent blocks.
+    Lz4Frame,
+}
+
+impl Form {
+    /// Extension of its file and its name in a case.
+    pub(crate) fn name(self) -> &'static str {
+        self.about().0
+    }
+
+    /// Codec of the whole file as one stream; for bare blocks, of each block.
+    pub(crate) fn codec(self) -> CodecId {
+        self.about().1
+    }
+
+    fn about(self) -> (&'static str, CodecId) {
+        match self {
+            Form::Stored => ("stored", CodecId::STORED),
+            Form::Zlib => ("zlib", CodecId::ZLIB),
+            Form::Zstd => ("zstd", CodecId::ZSTD),
+            Form::Lz4 => ("lz4", CodecId::LZ4),
+            Form::ZlibBlocks => ("zlib-blocks", CodecId::ZLIB),
+            Form::ZstdBlocks => ("zstd-blocks", CodecId::ZSTD),
+            Form::Lz4Blocks => ("lz4-blocks", CodecId::LZ4_BLOCK),
+            Form::Lz4Frame => ("lz4-frame", CodecId::LZ4),
+        }
+    }
+
+    /// The stored bytes, and the stored length of every block where the form has blocks.
+    fn encode(self, raw: Vec<u8>) -> Result<(Vec<u8>, Vec<u32>)> {
+        let (codec, mut scratch) = (self.codec(), Scratch::default());
+        let (mut out, mut lens) = (Vec::new(), Vec::new());
+        match self {
+            Form::Stored => return Ok((raw, lens)),
+            Form::Lz4 => return Ok((linked_lz4(&raw)?, lens)),
+            Form::ZlibBlocks | Form::ZstdBlocks | Form::Lz4Blocks => {
+                for block in raw.chunks(BLOCK_BYTES) {
+                    let before = out.len();
+                    encode_block(codec, default_level(codec), &mut scratch, block, &mut out)?;
+                    lens.push((out.len() - before) as u32);
+                }
+            }
+            _ => encode_block(codec, default_level(codec), &mut scratch, &raw, &mut out)?,
+        }
+        Ok((out, lens))
+    }
+}
+
+/// One frame whose blocks depend on one another, which the engine's encoder does not make.
+fn linked_lz4(raw: &[u8]) -> Result<Vec<u8>> {
+    use lz4_flex::frame::{BlockMode, BlockSize, FrameEncoder, FrameInfo};
+    let info = FrameInfo::new()
+        .block_mode(BlockMode::Linked)
+        .block_size(BlockSize::Max256KB)
+        .content_size(Some(raw.len() as u64));
+    let mut encoder = FrameEncoder::with_frame_info(info, Vec::new());
+    std::io::Write::write_all(&mut encoder, raw).what("lz4")?;
+    encoder.finish().what("lz4")
+}
 
 /// What is known of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,18 +124,15 @@ struct Record {
 pub(crate) struct BlockSpan {
     /// First stored byte in the file.
     pub(crate) stored_offset: u64,
-    /// Stored bytes.
     pub(crate) stored_len: u32,
     /// First raw byte.
     pub(crate) raw_offset: u64,
-    /// Raw bytes.
     pub(crate) raw_len: u32,
 }
 
 /// A verified file of the corpus.
 #[derive(Debug, Clone)]
 pub(crate) struct CorpusFile {
-    /// Where it is.
     pub(crate) path: PathBuf,
     /// How it is stored.
     pub(crate) form: Form,
@@ -77,15 +150,27 @@ pub(crate) struct CorpusFile {
 
 impl CorpusFile {
     /// Any file, as it is.
-    pub(crate) fn stored(path: &Path, len: u64, xxh3: u64) -> CorpusFile {
-        CorpusFile {
+    pub(crate) fn stored(path: &Path) -> Result<CorpusFile> {
+        let bytes = fs::read(path).on("read", path)?;
+        Ok(CorpusFile {
             path: path.to_path_buf(),
             form: Form::Stored,
-            stored_len: len,
-            raw_len: len,
-            raw_xxh3: xxh3,
-            raw_word_sum: 0,
+            stored_len: bytes.len() as u64,
+            raw_len: bytes.len() as u64,
+            raw_xxh3: xxh3_64(&bytes),
+            raw_word_sum: word_sum(&bytes),
             blocks: Vec::new(),
+        })
+    }
+
+    /// An error unless these are the raw bytes.
+    pub(crate) fn check(&self, bytes: &[u8]) -> Result<()> {
+        match xxh3_64(bytes) == self.raw_xxh3 {
+            true => Ok(()),
+            false => {
+                let path = self.path.display();
+                Err(Error::new(format!("other bytes than {path} has")))
+            }
         }
     }
 }
@@ -119,51 +204,57 @@ impl Corpus {
     /// The file of `raw_len` generated bytes in `form`, verified or made.
     pub(crate) fn big(&self, raw_len: u64, form: Form) -> Result<CorpusFile> {
         let path = self.folder.join(format!("big-{raw_len}.{}", form.name()));
-        self.file(&path, SEED, raw_len, form)
+        file(path, SEED, raw_len, form)
     }
 
     /// `count` stored files of log-normal size, verified or made.
     pub(crate) fn small(&self, count: usize) -> Result<Vec<CorpusFile>> {
         let folder = self.folder.join(format!("small-{count}"));
         make_folder(&folder)?;
-        let sizes = generate::small_sizes(
-            SEED,
-            count,
-            limits::SMALL_BYTES_MIN,
-            limits::SMALL_BYTES_MAX,
-            limits::SMALL_BYTES_MEAN,
-        );
-        sizes
-            .iter()
-            .enumerate()
-            .map(|(index, size)| {
-                // Names in mixed case and of some length, as an engine's asset names are: what the
-                // study's case-folding lookups had to work on.
-                let path = folder.join(format!(
-                    "Textures_Level{:02}_Asset{index:04}.Bin",
-                    index % 40
-                ));
-                self.file(&path, SEED + 1 + index as u64, *size, Form::Stored)
-            })
-            .collect()
-    }
-
-    fn file(&self, path: &Path, seed: u64, raw_len: u64, form: Form) -> Result<CorpusFile> {
-        let record_path = record_path(path);
-        let record = match verified(path, &record_path, seed, raw_len) {
-            Some(record) => record,
-            None => make(path, &record_path, seed, raw_len, form)?,
+        let sizes = generate::small_sizes(SEED, count);
+        let small = |(index, size): (usize, &u64)| {
+            // Names in mixed case and of some length, as an engine's asset names are: what the
+            // study's case-folding lookups had to work on.
+            let name = format!("Textures_Level{:02}_Asset{index:04}.Bin", index % 40);
+            file(
+                folder.join(name),
+                SEED + 1 + index as u64,
+                *size,
+                Form::Stored,
+            )
         };
-        Ok(CorpusFile {
-            path: path.to_owned(),
-            form,
-            stored_len: record.stored_len,
-            raw_len,
-            raw_xxh3: record.raw_xxh3,
-            raw_word_sum: record.raw_word_sum,
-            blocks: spans(&record),
-        })
+        sizes.iter().enumerate().map(small).collect()
     }
+}
+
+/// A file, verified or made.
+fn file(path: PathBuf, seed: u64, raw_len: u64, form: Form) -> Result<CorpusFile> {
+    let record_path = record_path(&path);
+    let record = match verified(&path, &record_path, seed, raw_len) {
+        Some(record) => record,
+        None => make(&path, &record_path, seed, raw_len, form)?,
+    };
+    let mut stored_offset = 0;
+    let span = |(index, stored_len): (usize, &u32)| {
+        let raw_offset = (index * BLOCK_BYTES) as u64;
+        let span = BlockSpan {
+            stored_offset,
+            stored_len: *stored_len,
+            raw_offset,
+            raw_len: (raw_len - raw_offset).min(BLOCK_BYTES as u64) as u32,
+        };
+        stored_offset += u64::from(*stored_len);
+        span
+    };
+    Ok(CorpusFile {
+        path,
+        form,
+        stored_len: record.stored_len,
+        raw_len,
+        raw_xxh3: record.raw_xxh3,
+        raw_word_sum: record.raw_word_sum,
+        blocks: record.block_lens.iter().enumerate().map(span).collect(),
+    })
 }
 
 fn record_path(path: &Path) -> PathBuf {
@@ -172,74 +263,49 @@ fn record_path(path: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
-fn spans(record: &Record) -> Vec<BlockSpan> {
-    let mut stored_offset = 0;
-    let block = limits::CODEC_BLOCK_BYTES as u64;
-    let mut spans = Vec::with_capacity(record.block_lens.len());
-    for (index, stored_len) in record.block_lens.iter().enumerate() {
-        let raw_offset = index as u64 * block;
-        spans.push(BlockSpan {
-            stored_offset,
-            stored_len: *stored_len,
-            raw_offset,
-            raw_len: (record.raw_len - raw_offset).min(block) as u32,
-        });
-        stored_offset += u64::from(*stored_len);
-    }
-    spans
-}
-
 /// The record, if it and the file are what the generator would make; `None` means: make it.
 fn verified(path: &Path, record_path: &Path, seed: u64, raw_len: u64) -> Option<Record> {
-    let len = fs::metadata(record_path).ok()?.len();
-    if len > RECORD_BYTES_MAX {
+    if fs::metadata(record_path).ok()?.len() > RECORD_BYTES_MAX {
         return None;
     }
     let record: Record = serde_json::from_slice(&fs::read(record_path).ok()?).ok()?;
     let blocks = record.block_lens.len() as u64;
     let stored: u64 = record.block_lens.iter().map(|len| u64::from(*len)).sum();
-    let blocks_fit = blocks == 0
-        || blocks == raw_len.div_ceil(limits::CODEC_BLOCK_BYTES as u64)
-            && stored == record.stored_len;
-    let fits = record.generator_version == GENERATOR_VERSION
-        && record.seed == seed
-        && record.raw_len == raw_len
-        && blocks_fit
-        && fs::metadata(path).ok()?.len() == record.stored_len;
-    if !fits {
+    let are_all = blocks == raw_len.div_ceil(BLOCK_BYTES as u64) && stored == record.stored_len;
+    let of_this = (GENERATOR_VERSION, seed, raw_len);
+    let is_of_this = (record.generator_version, record.seed, record.raw_len) == of_this;
+    if !is_of_this || (blocks > 0 && !are_all) {
         return None;
     }
-    let stored = fs::read(path).ok()?;
-    (xxh3_64(&stored) == record.stored_xxh3).then_some(record)
+    let bytes = fs::read(path).ok()?;
+    let is_whole = bytes.len() as u64 == record.stored_len && xxh3_64(&bytes) == record.stored_xxh3;
+    is_whole.then_some(record)
 }
 
 fn make(path: &Path, record_path: &Path, seed: u64, raw_len: u64, form: Form) -> Result<Record> {
     let mut raw = vec![0; usize::try_from(raw_len)?];
     generate::fill(seed, &mut raw);
     let (raw_xxh3, raw_word_sum) = (xxh3_64(&raw), word_sum(&raw));
-    let encoded = encode::encode(form, raw)?;
+    let (bytes, block_lens) = form.encode(raw)?;
+    ensure(
+        block_lens.len() < 1 << 20,
+        "more blocks than a record holds",
+    )?;
     let record = Record {
         generator_version: GENERATOR_VERSION,
         seed,
-        stored_len: encoded.bytes.len() as u64,
-        stored_xxh3: xxh3_64(&encoded.bytes),
+        stored_len: bytes.len() as u64,
+        stored_xxh3: xxh3_64(&bytes),
         raw_len,
         raw_xxh3,
         raw_word_sum,
-        block_lens: encoded.block_lens,
+        block_lens,
     };
     // A stale record beside a new file would only cause another making; the other way round as
     // well.
-    replace(path, &encoded.bytes)?;
+    replace(path, &bytes)?;
     replace(record_path, &serde_json::to_vec(&record)?)?;
     Ok(record)
-}
-
-/// Replaces a file as a whole: an interrupted run leaves no half of it under its name.
-pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
-    let new = AtomicFile::create(path);
-    let written = new.and_then(|new| new.write_and_commit(bytes, AtomicFile::KEEP_PERMISSIONS));
-    written.map_err(io::Error::from).on("write", path)
 }
 
 /// Sum of the little-endian 64-bit words (the last one filled with zeros): what a contender that
@@ -272,10 +338,11 @@ mod tests {
 
         let good = corpus.big(100_000, Form::Stored).unwrap();
         let content = fs::read(&good.path).unwrap();
-        assert_eq!(xxh3_64(&content), good.raw_xxh3);
+        good.check(&content).unwrap();
         let mut flipped = content.clone();
         flipped[50_000] ^= 1;
         for bad in [&flipped[..], &content[..99_999], &[]] {
+            assert!(good.check(bad).is_err());
             fs::write(&good.path, bad).unwrap();
             corpus.big(100_000, Form::Stored).unwrap();
             assert!(fs::read(&good.path).unwrap() == content);

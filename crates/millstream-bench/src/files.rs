@@ -1,11 +1,14 @@
-//! Opening and reading files without the engine.
+//! Files without the engine, and their state in the page cache: cold and warm.
+//!
+//! `drop_caches` is never used: it needs root and slows down the whole machine. The host of a
+//! virtual machine may still cache; no guest can tell.
 
 use std::fs::File;
-use std::io::Read;
-use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::io::{self, copy, sink};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
 
-use rustix::fs::{Mode, OFlags, open};
+use millstream_io::fs::{AtomicFile, cached_bytes, evict};
 
 use crate::error::{Context, Error, Result};
 
@@ -13,42 +16,15 @@ use crate::error::{Context, Error, Result};
 pub(crate) const DIRECT_ALIGNMENT: u64 = 4096;
 
 /// Opens for reading past the page cache.
-pub(crate) fn open_direct(path: &Path) -> Result<OwnedFd> {
-    let flags = OFlags::RDONLY | OFlags::DIRECT | OFlags::CLOEXEC;
-    open(path, flags, Mode::empty()).on("open for direct reads", path)
+pub(crate) fn open_direct(path: &Path) -> Result<File> {
+    let mut options = File::options();
+    let opened = options.read(true).custom_flags(libc::O_DIRECT).open(path);
+    opened.on("open for direct reads", path)
 }
 
 /// Opens for reading through the page cache.
 pub(crate) fn open_buffered(path: &Path) -> Result<File> {
     File::open(path).on("open", path)
-}
-
-/// Reads until `into` is full or the file ends.
-pub(crate) fn read_up_to(file: &mut File, into: &mut [u8]) -> std::io::Result<usize> {
-    let mut done = 0;
-    while done < into.len() {
-        match file.read(&mut into[done..]) {
-            Ok(0) => break,
-            Ok(read) => done += read,
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(done)
-}
-
-/// Fills `into` from `offset` on.
-pub(crate) fn pread(file: &OwnedFd, into: &mut [u8], offset: u64) -> Result<()> {
-    let mut done = 0;
-    while done < into.len() {
-        match rustix::io::pread(file, &mut into[done..], offset + done as u64) {
-            Ok(0) => return Err(Error::new(format!("the file ends in a read at {offset}"))),
-            Ok(read) => done += read,
-            Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(error).what("pread"),
-        }
-    }
-    Ok(())
 }
 
 /// Makes a folder with its parents.
@@ -61,7 +37,91 @@ pub(crate) fn remove(path: &Path) -> Result<()> {
     std::fs::remove_file(path).on("remove", path)
 }
 
+/// Replaces a file as a whole: an interrupted run leaves no half of it under its name.
+pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
+    let new = AtomicFile::create(path);
+    let written = new.and_then(|new| new.write_and_commit(bytes, AtomicFile::KEEP_PERMISSIONS));
+    written.map_err(io::Error::from).on("write", path)
+}
+
 /// Bytes of a file.
 pub(crate) fn len_of(path: &Path) -> Result<u64> {
     Ok(std::fs::metadata(path).on("find", path)?.len())
+}
+
+/// What is in a folder, by name.
+pub(crate) fn list(folder: &Path) -> Result<Vec<PathBuf>> {
+    let entries = std::fs::read_dir(folder).on("list", folder)?;
+    let paths: io::Result<Vec<PathBuf>> = entries.map(|entry| Ok(entry?.path())).collect();
+    let mut paths = paths.on("list", folder)?;
+    paths.sort();
+    Ok(paths)
+}
+
+/// Most files that are looked at below a folder, and the deepest folder.
+const WALK_FILES_MAX: usize = 100_000;
+const WALK_DEPTH_MAX: usize = 16;
+
+/// Regular files below a folder, by name; links are not followed, so that nothing is walked twice.
+pub(crate) fn walk(folder: &Path) -> Result<Vec<PathBuf>> {
+    let (mut files, mut folders) = (Vec::new(), vec![(folder.to_owned(), 0)]);
+    while let Some((folder, depth)) = folders.pop() {
+        for path in list(&folder)? {
+            let kind = path.symlink_metadata().on("look at", &path)?.file_type();
+            if kind.is_dir() && depth < WALK_DEPTH_MAX {
+                folders.push((path, depth + 1));
+            } else if kind.is_file() && files.len() < WALK_FILES_MAX {
+                files.push(path);
+            }
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// Evicts a file from the page cache and verifies that its pages are gone.
+pub(crate) fn drop_path(path: &Path) -> Result<()> {
+    evict(&open_buffered(path)?).on("evict from the page cache", path)
+}
+
+/// Evicts files.
+pub(crate) fn drop_all(paths: &[PathBuf]) -> Result<()> {
+    paths.iter().try_for_each(|path| drop_path(path))
+}
+
+/// Whether any of a file is in the page cache.
+pub(crate) fn is_cached(path: &Path) -> Result<bool> {
+    let cached = cached_bytes(&open_buffered(path)?).on("look for cached pages of", path)?;
+    let cached = cached.ok_or_else(|| Error::new("the system does not report cached pages"))?;
+    Ok(cached > 0)
+}
+
+/// Reads the whole file once, so that the next run finds it in the page cache.
+pub(crate) fn warm_path(path: &Path) -> Result<()> {
+    let mut file = open_buffered(path)?;
+    copy(&mut file, &mut sink()).map(drop).on("read", path)
+}
+
+/// Makes files cold, or warm.
+pub(crate) fn make_ready(paths: &[PathBuf], is_cold: bool) -> Result<()> {
+    let make = if is_cold { drop_path } else { warm_path };
+    paths.iter().try_for_each(|path| make(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_warm_after_a_read_and_cold_after_an_eviction() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        std::fs::write(&path, vec![7u8; 1 << 20]).unwrap();
+        warm_path(&path).unwrap();
+        assert!(is_cached(&path).unwrap());
+        match drop_path(&path) {
+            Ok(()) => assert!(!is_cached(&path).unwrap()),
+            Err(error) => println!("SKIP: {error}"),
+        }
+    }
 }

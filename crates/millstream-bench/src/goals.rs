@@ -6,14 +6,14 @@
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
+use millstream_report::bench::Goal as Verdict;
+use millstream_report::rows::{Figures, Row};
 use serde::Deserialize;
 
 use crate::heat_map;
 use crate::pattern;
-use crate::rows::{Metric, Row};
+use crate::rows::{order, samples_of};
 use crate::stats;
-
-pub use crate::verdict::{Bound, Verdict};
 
 /// How a figure is made of ours and theirs.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
@@ -41,8 +41,8 @@ struct Goal {
     figure: Option<Figure>,
     #[serde(default)]
     theirs: Vec<String>,
-    #[serde(flatten)]
-    bound: Bound,
+    at_least: Option<f64>,
+    at_most: Option<f64>,
 }
 
 fn ours() -> String {
@@ -75,12 +75,11 @@ static GOALS: LazyLock<Goals> = LazyLock::new(|| {
 });
 
 /// Judges every goal that the rows have figures for.
-#[must_use]
-pub fn judge(rows: &[Row]) -> Vec<Verdict> {
+pub(crate) fn judge(rows: &[Row]) -> Vec<Verdict> {
     let mut verdicts = Vec::new();
     for (workload, goals) in &GOALS.goals {
         for goal in goals {
-            let here = rows.iter().filter(|row| row.workload == workload);
+            let here = rows.iter().filter(|row| row.workload == *workload);
             for row in here.filter(|row| goal.is_of(row)) {
                 verdicts.extend(verdict(goal, row, rows));
             }
@@ -91,147 +90,121 @@ pub fn judge(rows: &[Row]) -> Vec<Verdict> {
 }
 
 fn verdict(goal: &Goal, row: &Row, rows: &[Row]) -> Option<Verdict> {
-    let figures = row.figures.as_ref().ok()?;
-    let (metric, figure, ours) = (figures.metric, goal.figure(), &figures.samples);
-    if metric.name != goal.metric {
-        return None;
-    }
-    let rival = match figure {
-        Figure::Amount => None,
-        _ => Some(best_of(goal, row, metric, rows)?),
-    };
-    let (value, low, high) = match (figure, &rival) {
-        (Figure::Ratio, Some((_, theirs))) => {
-            let it = stats::compare(ours, theirs)?;
-            (it.ratio, it.low, it.high)
+    let figures = row.figures().filter(|it| it.metric == goal.metric)?;
+    let (figure, ours, unit) = (goal.figure(), &*figures.samples, &figures.unit);
+    let metric = &goal.metric;
+    let rival = || best_of(goal, row, figures, rows);
+    let (what, it) = match figure {
+        Figure::Amount => (format!("{metric}, {unit}"), stats::interval(ours)?),
+        Figure::Ratio => {
+            let (name, theirs) = rival()?;
+            (
+                format!("{metric} over {name}"),
+                stats::compare(ours, theirs)?,
+            )
         }
-        (Figure::Speedup, Some((_, theirs))) => {
-            let it = stats::compare(theirs, ours)?;
-            (it.ratio, it.low, it.high)
+        Figure::Speedup => {
+            let (name, theirs) = rival()?;
+            (
+                format!("times as fast as {name}"),
+                stats::compare(theirs, ours)?,
+            )
         }
-        (Figure::Distance, Some((_, theirs))) => {
+        Figure::Distance => {
+            let (name, theirs) = rival()?;
+            let pairs: Vec<f64> = ours.iter().zip(theirs).map(|(a, b)| a - b).collect();
             let value = stats::median(ours) - stats::median(theirs);
-            let pairs: Vec<f64> = ours.iter().zip(*theirs).map(|(a, b)| a - b).collect();
-            interval(value, &pairs)
+            let interval = stats::interval(&pairs)?.holding(value);
+            (format!("{metric} beyond {name}, {unit}"), interval)
         }
-        _ => interval(stats::median(ours), ours),
     };
-    let what = match (&rival, figure) {
-        (Some((name, _)), Figure::Ratio) => format!("{} over {name}", metric.name),
-        (Some((name, _)), Figure::Speedup) => format!("times as fast as {name}"),
-        (Some((name, _)), _) => format!("{} beyond {name}, {}", metric.name, metric.unit),
-        (None, _) => format!("{}, {}", metric.name, metric.unit),
+    let names = [&*row.workload, &*row.case, &*goal.ours];
+    let (bound, least) = match (goal.at_least, goal.at_most) {
+        (Some(bound), _) => (bound, true),
+        (_, most) => (most?, false),
     };
-    let limit = goal.bound.limit();
-    Some(Verdict {
-        workload: row.workload,
-        case: row.case.clone(),
-        contender: goal.ours.clone(),
-        what,
-        metric,
-        value,
-        bound: goal.bound,
-        reached: goal.bound.holds(value),
-        within_noise: low <= limit && limit <= high,
-    })
-}
-
-/// The value with the t-interval of its samples, widened to hold it.
-fn interval(value: f64, samples: &[f64]) -> (f64, f64, f64) {
-    match stats::summarize(samples) {
-        Some(summary) => {
-            let half = summary.ci95.unwrap_or(f64::INFINITY);
-            let low = (summary.mean - half).min(value);
-            (value, low, (summary.mean + half).max(value))
-        }
-        None => (value, f64::NEG_INFINITY, f64::INFINITY),
-    }
+    Some(heat_map::verdict(names, what, it, bound, least))
 }
 
 /// The best of the goal's rivals in the case of `ours`.
 fn best_of<'a>(
     goal: &Goal,
     ours: &Row,
-    metric: Metric,
+    figures: &Figures,
     rows: &'a [Row],
 ) -> Option<(&'a str, &'a [f64])> {
-    let group = |name: &String| GOALS.groups.get(name).cloned();
-    let theirs = goal.theirs.iter();
-    let theirs = theirs.flat_map(|name| group(name).unwrap_or_else(|| vec![name.clone()]));
-    let theirs: Vec<String> = theirs.collect();
+    let is_named = |row: &&Row| {
+        goal.theirs.iter().any(|name| match GOALS.groups.get(name) {
+            Some(group) => group.contains(&row.contender),
+            None => *name == row.contender,
+        })
+    };
     rows.iter()
         .filter(|row| row.workload == ours.workload && row.case == ours.case)
-        .filter(|row| theirs.contains(&row.contender))
-        .filter_map(|row| Some((&*row.contender, row.samples_of(metric.name)?)))
-        .max_by(|(_, a), (_, b)| metric.order(stats::median(a), stats::median(b)))
+        .filter(is_named)
+        .filter_map(|row| Some((&*row.contender, samples_of(row, &figures.metric)?)))
+        .max_by(|(_, a), (_, b)| order(figures.better, stats::median(a), stats::median(b)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rows::Params;
+    use crate::metric::Metric;
+    use crate::rows::{self, Params};
 
     /// Judges rows of one case: who, and what they reached.
     fn judged(
-        (workload, case): (&'static str, &str),
-        metric: Metric,
+        (workload, case): (&str, &str),
+        metric: &'static str,
         all: &[(&str, &[f64])],
-    ) -> Vec<(String, &'static str)> {
+    ) -> Vec<String> {
         let row = |(who, samples): &(&str, &[f64])| {
-            Row::figures(workload, case, who, metric, samples.to_vec(), Params::new())
+            let names = [workload, case, who];
+            rows::figures(names, Metric::of(metric), samples.to_vec(), Params::new())
         };
-        let rows: Vec<Row> = all.iter().map(row).collect();
-        let verdicts = judge(&rows);
-        let shown = |it: &Verdict| (format!("{} {:.1}", it.what, it.value), it.word());
+        let verdicts = judge(&all.iter().map(row).collect::<Vec<Row>>());
+        let shown = |it: &Verdict| format!("{} {:.1} {}", it.what, it.value, it.word());
         verdicts.iter().map(shown).collect()
     }
 
     #[test]
     fn goals_are_judged_against_the_best_of_the_named_rivals() {
-        let (case, rate) = (
-            ("read", "100MB cold stored"),
-            Metric::higher("rate", "MB/s"),
-        );
+        let case = ("read", "100MB cold stored");
         let ours: (&str, &[f64]) = ("millstream", &[98.0, 99.0, 98.5]);
-        let rows = [
-            ours,
-            ("limit", &[100.0, 100.5, 100.2]),
-            ("read", &[90.0, 91.0, 90.5]),
-        ];
-        let expected = [
-            ("rate over limit 1.0", "reached"),
-            ("rate over read 1.1", "missed"),
-        ];
-        assert_eq!(
-            judged(case, rate, &rows),
-            expected.map(|(what, word)| (what.to_owned(), word))
+        let limit: (&str, &[f64]) = ("limit", &[100.0, 100.5, 100.2]);
+        let rows = [ours, limit, ("read", &[90.0, 91.0, 90.5])];
+        let expected = ["rate over limit 1.0 reached", "rate over read 1.1 missed"];
+        assert_eq!(judged(case, "rate MB/s", &rows), expected);
+        assert!(judged(case, "rate MB/s", &rows[..1]).is_empty(), "no rival");
+        assert!(
+            judged(case, "rate MB/s", &rows[1..]).is_empty(),
+            "no row of ours"
         );
-        assert!(judged(case, rate, &rows[..1]).is_empty(), "no rival");
-        assert!(judged(case, rate, &rows[1..]).is_empty(), "no row of ours");
 
-        let (case, total) = (("startup", "2096 files cold"), Metric::lower("total", "ms"));
         let ours: (&str, &[f64]) = ("millstream", &[10.0, 10.0]);
         let rows = [ours, ("std", &[30.0, 30.0]), ("std-8", &[12.0, 12.0])];
-        let expected = ("times as fast as std-8 1.2".to_owned(), "reached");
-        assert_eq!(judged(case, total, &rows), [expected]);
+        let expected = ["times as fast as std-8 1.2 reached"];
+        assert_eq!(
+            judged(("startup", "9 files cold"), "total ms", &rows),
+            expected
+        );
 
-        let (case, p50) = (("requests", "single 4K cold"), Metric::lower("p50", "us"));
         let ours: (&str, &[f64]) = ("millstream", &[100.0, 130.0, 112.0]);
         let rows = [ours, ("pread", &[100.0, 100.0, 100.0])];
-        let expected = (
-            "p50 beyond pread, us 12.0".to_owned(),
-            "reached, within noise",
+        let expected = ["p50 beyond pread, us 12.0 reached, within noise"];
+        assert_eq!(
+            judged(("requests", "single 4K cold"), "p50 us", &rows),
+            expected
         );
-        assert_eq!(judged(case, p50, &rows), [expected]);
     }
 
     #[test]
-    fn every_goal_is_of_a_workload_that_exists() {
-        assert_eq!(GOALS.goals.values().flatten().count(), 88);
+    fn every_goal_is_of_a_workload_that_exists_and_has_a_bound() {
         for (workload, goals) in &GOALS.goals {
             assert!(crate::Workload::from_name(workload).is_some(), "{workload}");
             for goal in goals {
                 assert_eq!(goal.theirs.is_empty(), goal.figure() == Figure::Amount);
+                assert!(goal.at_least.is_some() != goal.at_most.is_some());
             }
         }
     }

@@ -6,14 +6,15 @@
 //! a corpus from a seed, lets contenders take turns, checks every byte they deliver, and gives a
 //! [`Report`] of rows, tables and goals.
 //!
-//! Where to find what: `session` a run as the workloads see it; `case` how contenders take turns;
-//! [`corpus`] what is read; `memory` where to; `cold` and `throttle` in what state of the machine;
+//! Where to find what: `cases` the cases, which are data (`cases.toml`); `case` how contenders take
+//! turns; `metric` what figures are made of a run; `session` a run as the workloads see it;
+//! [`corpus`] what is read; `memory` where to; `files` and `throttle` in what state of the machine;
 //! `read`, `requests`, `startup`, `packages`, `streams`, `pnm`, `scenes`, `codecs` and `python` the
-//! workloads; `ring` the bare ring; `setup` and `lend` Millstream's storages and the memory lent to
+//! workloads; `ring` the bare ring; `ours` and `lend` Millstream's storages and the memory lent to
 //! them; [`null_device`] what a request costs without a device; `peers` the rivals behind the
-//! feature of that name; [`stats`], [`rows`], [`goals`], `heat_map`, `table` and `summary` what is
-//! made of the figures. The tables of goals (`goals.toml`), of the studies' figures (`study.toml`)
-//! and of the summary (`summary.toml`) are data.
+//! feature of that name, `compiled` those in C; [`stats`], `rows`, `goals`, `heat_map`, `table` and
+//! `summary` what is made of the figures. The tables of goals (`goals.toml`), of the studies' figures
+//! (`study.toml`) and of the summary (`summary.toml`) are data, too.
 //!
 //! ```no_run
 //! use millstream_bench::{Options, Workload, run};
@@ -24,20 +25,22 @@
 //! # Ok::<(), millstream_bench::error::Error>(())
 //! ```
 
-mod busy;
 mod case;
+mod cases;
 pub mod clock;
 mod codecs;
-mod cold;
+mod compiled;
 pub mod corpus;
 pub mod error;
 mod files;
-pub mod goals;
+mod goals;
 mod heat_map;
 mod lend;
 pub mod limits;
 mod memory;
+mod metric;
 pub mod null_device;
+mod ours;
 mod packages;
 mod pattern;
 mod peers;
@@ -46,19 +49,17 @@ mod python;
 mod read;
 mod requests;
 mod ring;
-pub mod rows;
+mod rows;
 mod scenes;
 mod session;
-mod setup;
 mod startup;
 pub mod stats;
 mod streams;
 pub mod study;
 mod summary;
 mod table;
+mod threads;
 mod throttle;
-mod together;
-mod verdict;
 mod workload;
 
 pub use session::{Options, Progress};

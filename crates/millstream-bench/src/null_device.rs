@@ -18,17 +18,16 @@ use millstream_io::device::Device;
 use millstream_io::device::null::NullDevice;
 use millstream_io::device::sim::{Sim, SimFileOptions, SimFiles, SimOptions};
 
+use crate::case::Figures;
 use crate::clock::{Moment, Span};
 use crate::error::Result;
 use crate::lend::Loan;
 use crate::memory::Destination;
-use crate::rows::Metric;
-use crate::setup::{opened, queue_for};
+use crate::metric::Metric;
+use crate::ours::{opened, queue_for};
 
 pub use through_c::ThroughC;
 
-/// Processor time of all threads of the process per request.
-pub(crate) const COST: Metric = Metric::lower("cost", "ns/request");
 /// Requests of a batch.
 pub const BATCH_REQUESTS: usize = 1000;
 /// Bytes of a request.
@@ -190,6 +189,12 @@ pub(crate) fn request(file: FileId, index: usize) -> (Read, std::ops::Range<usiz
     let place = index * REQUEST_BYTES..(index + 1) * REQUEST_BYTES;
     let offset = (index * 2 * REQUEST_BYTES) as u64;
     (Read::range(file, offset, REQUEST_BYTES as u64), place)
+}
+
+/// The figure of requests on this device: processor time of all threads of the process.
+pub(crate) fn cost(span: &Span, requests: usize) -> Figures {
+    let cost = Metric::of("cost ns/request");
+    vec![(cost, span.cpu * 1e9 / requests as f64)]
 }
 
 /// Takes so many completions as there is room for, which are on their way.

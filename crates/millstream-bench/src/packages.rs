@@ -2,7 +2,6 @@
 //!
 //! - opening a large package cold, up to the first lookup, beside a bare read of its tables;
 //! - lookups by name and by hash;
-//! - short texts with a dictionary and without;
 //! - a start-up of many small files from a package, beside the loose files read by threads and by
 //!   every rival;
 //! - a folder of real data (`packages/NAME` below the corpus folder; links to files are followed),
@@ -14,30 +13,51 @@
 //! Loaded bytes lie in buffers of the storage, which are recycled; they are compared with the
 //! hashes of the loose files outside of the timed part.
 
+use std::path::PathBuf;
+
 use crate::error::Result;
+use crate::files::{list, make_folder};
 use crate::session::Session;
 
 pub(crate) mod batch;
-pub(crate) mod codings;
 pub(crate) mod folder;
 pub(crate) mod kinds;
-pub(crate) mod memory;
+pub(crate) mod mixed;
 pub(crate) mod packing;
 pub(crate) mod tables;
-pub(crate) mod texts;
 #[cfg(feature = "peers")]
 pub(crate) mod zipped;
 
+/// Counts up when packages are made otherwise: those of an earlier build are not used again.
+const MADE: u32 = 6;
+
 /// Runs the workload.
 pub(crate) fn run(session: &mut Session<'_>) -> Result<()> {
-    let folder = batch::made_folder(session)?;
+    let folder = session
+        .corpus
+        .folder()
+        .join(format!("packages-made-{MADE}"));
+    make_folder(&folder)?;
     // First, while the process has no free memory that would hide what packing takes.
-    memory::run(session, &folder)?;
+    packing::peak(session, &folder)?;
     tables::run(session, &folder)?;
     folder::start_up(session, &folder)?;
-    texts::run(session, &folder)?;
-    kinds::run(session, &folder)?;
-    codings::run(session, &folder)?;
-    packing::run(session, &folder)?;
-    folder::run(session, &folder)
+    let real = real_folders(session);
+    kinds::run(session, &folder, &real)?;
+    mixed::run(session, &folder)?;
+    packing::rate(session, &folder)?;
+    folder::real(session, &folder, &real)
+}
+
+/// Folders of real data, with their names.
+fn real_folders(session: &Session<'_>) -> Vec<(String, PathBuf)> {
+    let all = list(&session.corpus.folder().join("packages")).unwrap_or_default();
+    let named = |path: PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        (name.into_owned(), path)
+    };
+    all.into_iter()
+        .filter(|path| path.is_dir())
+        .map(named)
+        .collect()
 }

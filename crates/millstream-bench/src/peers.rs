@@ -12,9 +12,357 @@
 //!
 //! Without the feature the crate has no rivals, and no case has any of them.
 
-mod contenders;
-mod realtime;
-mod remote;
-mod sweep;
+use std::collections::HashMap;
+use std::os::unix::fs::FileExt;
 
-pub(crate) use contenders::Peers;
+use millstream_peers::{Access, Plan, Read, Rival, fio, rivals};
+
+use crate::case::{Case, Method, Work};
+use crate::clock::{Moment, Span};
+use crate::corpus::CorpusFile;
+use crate::error::{Context, Error, Result};
+use crate::files::{DIRECT_ALIGNMENT, drop_path, open_buffered};
+use crate::limits::POOL_THREADS;
+use crate::memory::Destination;
+use crate::requests::cells::{Cell, Mode, UNSEEN, held, random_jobs};
+use crate::ring::ReadJob;
+use crate::startup::plan::Plan as Startup;
+
+pub(crate) mod realtime;
+mod remote;
+
+use remote::Remote;
+
+/// Why a rival is left out of reads at random places.
+const NO_SEEKS: &str = "its files read ahead after every seek; it reads whole files elsewhere";
+/// Files in flight that are tried in `startup`.
+const FILE_DEPTHS: [usize; 4] = [4, 8, 32, 128];
+/// Files that a trial loads at most.
+const TRIAL_FILES: usize = 256;
+/// Blocks and depths that are tried in `read`.
+const BLOCKS: [(u32, usize); 5] = [
+    (128 << 10, 8),
+    (256 << 10, 8),
+    (512 << 10, 4),
+    (1 << 20, 4),
+    (1 << 20, 8),
+];
+/// Threads that are tried.
+const THREADS: [usize; 4] = [4, 8, 16, 32];
+/// Requests from this size on are large: what serves them best is another number.
+const LARGE_BYTES: usize = 256 << 10;
+/// Size and number of the requests that stand for small and large ones.
+const SMALL_TRIAL: (usize, usize) = (4 << 10, 512);
+const LARGE_TRIAL: (usize, usize) = (1 << 20, 32);
+/// Tries of each: the better one counts.
+const TRIES: usize = 2;
+/// Seed of the places that trials read.
+const SEED: u64 = 0x5EEB;
+
+/// Numbers of threads that were found, by rival, mode and whether requests are large.
+#[derive(Debug, Default)]
+pub(crate) struct Sweeps(HashMap<(&'static str, &'static str, bool), usize>);
+
+impl Sweeps {
+    /// Adds contenders of a cell of requests.
+    pub(crate) fn cell(
+        &mut self,
+        case: &mut Case<'_>,
+        file: &CorpusFile,
+        cell: Cell,
+        jobs: &[ReadJob],
+    ) {
+        let access = access_of(cell.mode);
+        for rival in rivals() {
+            if !rival.accesses.contains(&access) {
+                continue;
+            }
+            if !rival.seeks {
+                case.skip(rival.name, NO_SEEKS);
+                continue;
+            }
+            let depth = self.depth(rival, file, cell);
+            let plan = plan_of(file, jobs);
+            add(case, rival, depth, plan, Way::Requests(access));
+        }
+    }
+
+    /// The depth that a rival gets in a cell: the cell's, or less where its reads are threads.
+    fn depth(&mut self, rival: Rival, file: &CorpusFile, cell: Cell) -> usize {
+        if !rival.threads || cell.depth <= THREADS[0] {
+            return cell.depth;
+        }
+        let large = cell.size >= LARGE_BYTES;
+        let key = (rival.name, cell.mode.name(), large);
+        let best = self.0.entry(key).or_insert_with(|| {
+            let (size, count) = if large { LARGE_TRIAL } else { SMALL_TRIAL };
+            let jobs = random_jobs(file.stored_len, size, count, SEED);
+            let trial = |threads| read_time(rival, file, cell.mode, &jobs, threads, TRIES);
+            // A rival that fails here will say why in its case; until then any number does.
+            best_of(&THREADS, trial).unwrap_or(THREADS[1])
+        });
+        (*best).min(cell.depth)
+    }
+}
+
+/// Seconds that the jobs take at best.
+fn read_time(
+    rival: Rival,
+    file: &CorpusFile,
+    mode: Mode,
+    jobs: &[ReadJob],
+    depth: usize,
+    tries: usize,
+) -> Result<f64> {
+    let plan = plan_of(file, jobs)?;
+    let mut destination = Destination::new(plan.destination_len())?;
+    let mut remote = Remote::start(rival, depth)?;
+    let mut best = f64::INFINITY;
+    for _ in 0..tries {
+        mode.make_ready(file)?;
+        remote.open(&plan, access_of(mode))?;
+        best = best.min(remote.read(&plan, &mut destination)?.wall);
+        remote.close()?;
+    }
+    Ok(best)
+}
+
+/// Adds contenders that hand over reads one by one.
+pub(crate) fn hand_over(case: &mut Case<'_>, file: &CorpusFile, mode: Mode, jobs: &[ReadJob]) {
+    // A rival that cannot hand over is skipped in its case, with the reason.
+    for rival in rivals() {
+        let way = Way::HandOver(access_of(mode));
+        add(case, rival, POOL_THREADS, plan_of(file, jobs), way);
+    }
+}
+
+/// Adds contenders that load many files.
+pub(crate) fn startup(case: &mut Case<'_>, plan: &Startup) {
+    for rival in rivals() {
+        let load_time = |depth: usize| {
+            let trial = whole_files(plan, TRIAL_FILES)?;
+            let mut destination = Destination::new(trial.destination_len())?;
+            let mut remote = Remote::start(rival, depth)?;
+            trial.files().iter().try_for_each(|path| drop_path(path))?;
+            Ok(remote.run(&mut destination, load(&trial))?.0.wall)
+        };
+        let depth = best_of(&FILE_DEPTHS, load_time).unwrap_or(POOL_THREADS);
+        let way = Way::Files(plan.entries.len() as u64);
+        add(case, rival, depth, whole_files(plan, usize::MAX), way);
+    }
+}
+
+/// Adds contenders that read one big file.
+pub(crate) fn read(case: &mut Case<'_>, file: &CorpusFile) {
+    for rival in rivals() {
+        let access = *rival.accesses.first().unwrap_or(&Access::Buffered);
+        let file_time = |(block, depth)| {
+            let plan = blocks_of(file, block, access)?;
+            let mut destination = Destination::new(plan.destination_len())?;
+            let mut remote = Remote::start(rival, depth)?;
+            drop_path(&file.path)?;
+            let task = open_and_read(&plan, access);
+            Ok(remote.run(&mut destination, task)?.0.wall)
+        };
+        let (block, depth) = best_of(&BLOCKS, file_time).unwrap_or(BLOCKS[0]);
+        let way = Way::File(access, file.stored_len as usize);
+        add(case, rival, depth, blocks_of(file, block, access), way);
+    }
+}
+
+/// Adds fio in a cell, of which it reads `requests` requests; its bytes cannot be checked.
+pub(crate) fn fio<'a>(
+    case: &mut Case<'a>,
+    file: &'a CorpusFile,
+    cell: Cell,
+    requests: u64,
+    random: bool,
+) {
+    let version = match fio::version() {
+        Ok(version) => version,
+        Err(why) => return case.skip("fio", &why.to_string()),
+    };
+    let run = move |_: &mut Destination| {
+        let figures = fio::run(&fio::Job {
+            file: &file.path,
+            request_bytes: cell.size as u64,
+            requests,
+            depth: cell.depth,
+            access: access_of(cell.mode),
+            random,
+        })?;
+        let span = Span {
+            wall: figures.seconds,
+            cpu: figures.cpu_seconds,
+        };
+        let work = Work::of(figures.bytes, figures.requests as usize);
+        Ok(work.took(span).with_digest(UNSEEN))
+    };
+    let contender = case.add("fio", run);
+    contender.with("version", version).with("checked", false);
+}
+
+/// How a rival is used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// Files are open before the clock starts.
+    Requests(Access),
+    /// As above, and the calls are timed.
+    HandOver(Access),
+    /// The one file, of so many bytes, is opened within the time that counts.
+    File(Access, usize),
+    /// Every read is a file; so many requests count as served.
+    Files(u64),
+}
+
+/// A rival at work.
+struct AtWork {
+    plan: Plan,
+    way: Way,
+    remote: Remote,
+}
+
+/// Adds a rival, or the reason why it cannot run.
+fn add(case: &mut Case<'_>, rival: Rival, depth: usize, plan: Result<Plan>, way: Way) {
+    let started = plan.and_then(|plan| {
+        let remote = Remote::start(rival, depth)?;
+        Ok(AtWork { plan, way, remote })
+    });
+    if let Some(contender) = case.try_push(rival.name, started) {
+        contender.with("version", rival.version);
+        contender
+            .with("at_depth", depth)
+            .with("copies", rival.copies);
+    }
+}
+
+type Held = std::io::Result<Vec<u64>>;
+
+/// Opens, reads and closes a file for every read of the plan.
+fn load(plan: &Plan) -> impl FnOnce(&mut dyn millstream_peers::Peer, &mut [u8]) -> Held + use<> {
+    let plan = plan.clone();
+    move |peer, into| peer.load(&plan, into).map(|()| Vec::new())
+}
+
+/// Opens the plan's files and reads.
+fn open_and_read(
+    plan: &Plan,
+    access: Access,
+) -> impl FnOnce(&mut dyn millstream_peers::Peer, &mut [u8]) -> Held + use<> {
+    let plan = plan.clone();
+    move |peer, into| {
+        peer.open(&plan, access)?;
+        peer.read(&plan, into).map(|()| Vec::new())
+    }
+}
+
+impl Method for AtWork {
+    fn prepare(&mut self) -> Result<()> {
+        match self.way {
+            Way::Requests(access) | Way::HandOver(access) => self.remote.open(&self.plan, access),
+            _ => Ok(()),
+        }
+    }
+
+    fn run(&mut self, into: &mut Destination) -> Result<Work> {
+        let plan = self.plan.clone();
+        let (span, held_ns) = match self.way {
+            Way::Requests(_) => (self.remote.read(&plan, into)?, Vec::new()),
+            Way::HandOver(_) => {
+                let of = plan.clone();
+                self.remote
+                    .run(into, move |peer, into| peer.hand_over(&of, into))?
+            }
+            Way::File(access, _) => self.remote.run(into, open_and_read(&plan, access))?,
+            Way::Files(_) => self.remote.run(into, load(&plan))?,
+        };
+        // Nothing stays open: a map would keep its pages in the cache, and the next one warm.
+        self.remote.close()?;
+        let bytes = plan.reads().iter().map(|read| u64::from(read.len)).sum();
+        let work = Work::of(bytes, plan.reads().len()).took(span);
+        Ok(match self.way {
+            Way::Requests(_) => work,
+            Way::HandOver(_) => work.with(held(held_ns)),
+            Way::Files(requests) => Work { requests, ..work }.with(held_all(&span)),
+            Way::File(_, len) => {
+                let rest = read_rest(&plan, &mut into[..len])?;
+                Work::of(len as u64, 1).took(Span {
+                    wall: span.wall + rest.wall,
+                    cpu: span.cpu + rest.cpu,
+                })
+            }
+        })
+    }
+}
+
+/// The figure of those whose caller is held all of the time.
+pub(crate) fn held_all(span: &Span) -> crate::case::Figures {
+    vec![(crate::metric::Metric::of("held ms"), span.wall * 1e3)]
+}
+
+/// The files of a start-up that are wanted, at most so many.
+fn whole_files(plan: &Startup, count: usize) -> Result<Plan> {
+    let wanted: Vec<_> = plan.wanted().take(count).collect();
+    let paths = wanted.iter().map(|entry| entry.file.path.clone());
+    let reads = wanted.iter().enumerate().map(|(index, entry)| Read {
+        file: index as u32,
+        offset: 0,
+        place: entry.place.start,
+        len: entry.place.len() as u32,
+    });
+    Ok(Plan::new(paths.collect(), reads.collect())?)
+}
+
+/// One file in blocks; direct readers leave out its last bytes, less than a block of a device.
+fn blocks_of(file: &CorpusFile, block: u32, access: Access) -> Result<Plan> {
+    let len = match access {
+        Access::Direct => file.stored_len / DIRECT_ALIGNMENT * DIRECT_ALIGNMENT,
+        Access::Buffered => file.stored_len,
+    };
+    let block = u64::from(block);
+    let jobs = (0..len).step_by(block as usize).map(|offset| {
+        let len = (len - offset).min(block) as usize;
+        ReadJob::new(offset, offset as usize, len)
+    });
+    plan_of(file, &jobs.collect::<Vec<_>>())
+}
+
+/// Reads through the page cache what a direct reader left out at the end of a file.
+fn read_rest(plan: &Plan, into: &mut [u8]) -> Result<Span> {
+    let (start, from) = (Moment::now(), plan.destination_len());
+    if from < into.len() {
+        let path = &plan.files()[0];
+        let read = open_buffered(path)?.read_exact_at(&mut into[from..], from as u64);
+        read.on("read", path)?;
+    }
+    Ok(start.elapsed())
+}
+
+/// The candidate with the least time; none if none ran.
+fn best_of<T: Copy>(candidates: &[T], trial: impl Fn(T) -> Result<f64>) -> Option<T> {
+    let times = candidates
+        .iter()
+        .filter_map(|it| Some((*it, trial(*it).ok()?)));
+    times
+        .min_by(|a, b| a.1.total_cmp(&b.1))
+        .map(|(best, _)| best)
+}
+
+fn access_of(mode: Mode) -> Access {
+    match mode {
+        Mode::Direct => Access::Direct,
+        Mode::Cold | Mode::Warm => Access::Buffered,
+    }
+}
+
+/// The requests of a case as the rivals' plan.
+fn plan_of(file: &CorpusFile, jobs: &[ReadJob]) -> Result<Plan> {
+    let reads = jobs.iter().map(|job| Read {
+        file: 0,
+        offset: job.offset,
+        place: job.place,
+        len: job.len,
+    });
+    let plan = Plan::new(vec![file.path.clone()], reads.collect());
+    plan.map_err(|error| Error::new(format!("plan of a rival: {error}")))
+}

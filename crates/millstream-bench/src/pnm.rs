@@ -11,157 +11,260 @@
 //! order. The study's stages 1 and 2 are compiled from C++ and C when the benchmark runs, where
 //! there are compilers; stages 3 to 5 are rebuilt in `stages`.
 
-use crate::case::{Case, Contender, Work};
-use crate::cold;
+use std::path::PathBuf;
+
+use serde::Deserialize;
+
+use crate::case::{Case, Method, Work};
+use crate::clock::{Moment, Span};
+use crate::compiled;
 use crate::corpus::word_sum;
-use crate::error::{Error, Result};
-use crate::limits;
+use crate::error::{Result, ensure};
+use crate::files::make_ready;
+use crate::limits::PNM_TWICE_BYTES;
 use crate::memory::Destination;
-use crate::rows::{Metric, Params, Row};
+use crate::metric::Metric;
+use crate::read::rings::Straight;
+use crate::rows::{Params, figures, samples_of};
 use crate::session::Session;
 use crate::stats;
 
-pub(crate) mod compiled;
 pub(crate) mod loads;
 pub(crate) mod pictures;
 pub(crate) mod stages;
-pub(crate) mod ticks;
 
 use pictures::{Kind, Picture};
 
-const WORKLOAD: &str = "pnm";
-/// Ticks of the time-stamp counter for each byte of the file.
-const TICKS: Metric = Metric::lower("ticks", "c/B");
-/// The whole load.
-const MICROS: Metric = Metric::lower("time", "us");
-/// The most expensive size over the cheapest.
-const SPREAD: Metric = Metric::lower("dearest/cheapest", "times");
-/// Cost against size.
-const LINEAR_CASE: &str = "P3 10 KB to 1 GB in memory, reused";
-
-/// Cases: whether it is text, the size, the picture, whether it is cold.
-const CASES: [(bool, &str, Kind, bool); 14] = [
-    (true, "big", Kind::Photo, false),
-    (true, "big", Kind::Flat, false),
-    (true, "big", Kind::Noise, false),
-    (true, "medium", Kind::Photo, false),
-    (true, "medium", Kind::Flat, false),
-    (true, "small", Kind::Photo, false),
-    (true, "small", Kind::Flat, false),
-    (true, "big", Kind::Photo, true),
-    (true, "big", Kind::Flat, true),
-    (false, "big", Kind::Photo, false),
-    (false, "big", Kind::Flat, false),
-    (false, "medium", Kind::Flat, false),
-    (false, "small", Kind::Flat, false),
-    (false, "big", Kind::Flat, true),
+/// Rivals that are compiled: their names, files, and how libraries are asked for. A program gets
+/// the file's name, loads it twice, and prints for the second time the nanoseconds, and length and
+/// sum of the samples.
+const COMPILED: [(&str, [(&str, &str); 2], &str); 5] = [
+    (
+        "stage-1",
+        [("stage1.cpp", include_str!("pnm/stage1.cpp")), COMMON],
+        "",
+    ),
+    (
+        "stage-2",
+        [("stage2.c", include_str!("pnm/stage2.c")), COMMON],
+        "",
+    ),
+    (
+        "netpbm",
+        [("netpbm.c", include_str!("pnm/netpbm.c")), COMMON],
+        "-lnetpbm",
+    ),
+    (
+        "opencv",
+        [("opencv.cpp", include_str!("pnm/opencv.cpp")), COMMON],
+        "pkg-config opencv4",
+    ),
+    (
+        "ffmpeg",
+        [("ffmpeg.c", include_str!("pnm/ffmpeg.c")), COMMON],
+        "pkg-config libavcodec libavutil",
+    ),
 ];
+/// What all sources share.
+const COMMON: (&str, &str) = ("rival.h", include_str!("pnm/rival.h"));
+/// Take so long a byte that a quick run leaves them out of its big files.
+const SLOW: [&str; 2] = ["stage-1", "stage-2"];
+
+/// What `cases.toml` says of a case.
+#[derive(Deserialize)]
+struct At {
+    format: String,
+    kind: Kind,
+    state: String,
+    /// Pixels across and down.
+    pixels: (u32, u32),
+}
+
+/// Programs that could be built, or why not.
+type Programs = Vec<(&'static str, std::result::Result<PathBuf, String>)>;
 
 /// Runs the workload.
 pub(crate) fn run(session: &mut Session<'_>) -> Result<()> {
-    let compiled = compiled::Programs::build(session.corpus.folder());
-    for (plain, word, kind, is_cold) in CASES {
-        let size = match word {
-            "big" => session.size(limits::PNM_BIG, limits::PNM_QUICK_BIG),
-            "medium" => limits::PNM_MEDIUM,
-            _ => limits::PNM_SMALL,
-        };
-        let format = if plain { "P3" } else { "P6" };
-        let warmth = if is_cold { "cold" } else { "warm" };
-        let name = format!("{format} {word} {} {warmth}", kind.name());
-        if let Some(case) = session.begin(WORKLOAD, name) {
-            let picture = Picture::new(session.corpus.folder(), kind, size, plain)?;
-            one(session, case, &picture, is_cold, &compiled)?;
+    let folder = session.corpus.folder().join("pnm-rivals");
+    let build = |(name, files, libraries): &(&'static str, [(&str, &str); 2], &str)| {
+        let built = compiled::build(&folder, files, libraries);
+        (*name, built.map_err(|why| why.to_string()))
+    };
+    let instances = session.cases("pnm", "load");
+    let programs = match instances.is_empty() {
+        true => Programs::new(),
+        false => COMPILED.iter().map(build).collect(),
+    };
+    for instance in instances {
+        let at: At = instance.at();
+        let picture = Picture::new(session.corpus.folder(), at.kind, at.pixels, &at.format)?;
+        let picture = &picture;
+        let mut case = session.begin(&instance);
+        add_compiled(&mut case, &programs, picture, session.options.quick);
+        for name in instance.contenders() {
+            match name {
+                _ if name.starts_with("ring-") => {
+                    let (before, len) = (case.contenders.len(), picture.file_len as u64);
+                    Straight::add(&mut case, name, &picture.path, len);
+                    case.wrap(before.., |method| Box::new(Summed(method)));
+                }
+                _ if loads::add(&mut case, name, picture) => {}
+                _ => stages::add(&mut case, name, picture),
+            }
         }
+        if picture.file_len < PNM_TWICE_BYTES {
+            case.wrap(.., |method| Box::new(Twice(method)));
+        }
+        let is_cold = at.state == "cold";
+        let paths = [picture.path.clone()];
+        case.prepare(move || make_ready(&paths, is_cold));
+        case.check(picture.image_len, |bytes, work| check(picture, bytes, work));
+        let ticks = ticks_per_second() / picture.file_len as f64;
+        case.figures(move |span, _| {
+            let [ticks_a_byte, time] = ["ticks c/B", "time us"].map(Metric::of);
+            vec![(ticks_a_byte, span.wall * ticks), (time, span.wall * 1e6)]
+        });
+        let len = picture.file_len.max(picture.image_len) + (1 << 21);
+        session.run(case, &mut Destination::new(len)?)?;
     }
     linear(session)
 }
 
-fn one<'a>(
-    session: &mut Session<'_>,
-    mut case: Case<'a>,
+fn add_compiled<'a>(
+    case: &mut Case<'a>,
+    programs: &'a Programs,
     picture: &'a Picture,
-    is_cold: bool,
-    compiled: &compiled::Programs,
-) -> Result<()> {
-    compiled.add(&mut case, picture, session.options.quick);
-    stages::add(&mut case, picture);
-    loads::add(&mut case, picture, is_cold);
-    if picture.file_len < limits::PNM_TWICE_BYTES {
-        let contenders = std::mem::take(&mut case.contenders).into_iter();
-        case.contenders = contenders.map(twice).collect();
-    }
-    case.prepare(move || match is_cold {
-        true => cold::drop_path(&picture.path),
-        false => cold::warm_path(&picture.path),
-    });
-    case.check(picture.image_len, |bytes, work| check(picture, bytes, work));
-    let ticks = ticks::per_second() / picture.file_len as f64;
-    case.figures(move |span, _| vec![(TICKS, span.wall * ticks), (MICROS, span.wall * 1e6)]);
-    case.with_limit();
-    let len = picture.file_len.max(picture.image_len) + (1 << 21);
-    session.run(case, &mut Destination::new(len)?).map(drop)
-}
-
-/// A contender that does its work once more, untimed, right before.
-fn twice(contender: Contender) -> Contender {
-    let prepare = std::rc::Rc::new(std::cell::RefCell::new(contender.prepare));
-    let (again, mut run) = (prepare.clone(), contender.run);
-    let both = move |destination: &mut Destination| {
-        run(destination)?;
-        (again.borrow_mut())()?;
-        run(destination)
-    };
-    Contender {
-        prepare: Box::new(move || (prepare.borrow_mut())()),
-        params: contender.params,
-        ..Contender::new(contender.name, both)
+    quick: bool,
+) {
+    for (name, program) in programs {
+        match program {
+            _ if quick && SLOW.contains(name) && picture.file_len > 1 << 20 => {
+                case.skip(name, "not in a quick run");
+            }
+            Err(why) => case.skip(name, why),
+            Ok(program) => {
+                case.add(*name, |_| {
+                    let [ns, bytes, sum] = compiled::run(program, &[&picture.path])?;
+                    let wall = ns as f64 / 1e9;
+                    let span = Span { wall, cpu: wall };
+                    Ok(Work::of(bytes, 1).with_digest(sum).took(span))
+                });
+            }
+        }
     }
 }
 
-/// Image contenders tell the sum of their samples; those that only read, of the file's bytes.
+type Boxed<'a> = Box<dyn Method + 'a>;
+
+/// A method that does its work once more, untimed, right before.
+struct Twice<'a>(Boxed<'a>);
+
+impl Method for Twice<'_> {
+    fn prepare(&mut self) -> Result<()> {
+        self.0.prepare()
+    }
+
+    fn run(&mut self, into: &mut Destination) -> Result<Work> {
+        self.0.run(into)?;
+        self.0.prepare()?;
+        self.0.run(into)
+    }
+}
+
+/// A method that reads the file, and says what it has read.
+struct Summed<'a>(Boxed<'a>);
+
+impl Method for Summed<'_> {
+    fn run(&mut self, into: &mut Destination) -> Result<Work> {
+        let start = Moment::now();
+        let work = self.0.run(into)?;
+        let span = start.elapsed();
+        let sum = word_sum(&into[..work.bytes as usize]);
+        Ok(work.took(span).with_digest(sum))
+    }
+}
+
+/// Image contenders give the sum of their samples; those that only read, of the file's bytes.
 fn check(picture: &Picture, image: &[u8], work: &Work) -> Result<()> {
+    let is_file = work.bytes == picture.file_len as u64;
     let right = match work.digest {
-        Some(sum) if work.bytes == picture.file_len as u64 => sum == picture.file_word_sum,
+        Some(sum) if is_file => sum == picture.file_word_sum,
         Some(sum) => work.bytes == picture.image_len as u64 && sum == picture.image_word_sum,
-        None if work.bytes == picture.file_len as u64 => true,
-        None => word_sum(image) == picture.image_word_sum,
+        None => is_file || word_sum(image) == picture.image_word_sum,
     };
-    if right {
-        return Ok(());
-    }
-    let path = picture.path.display();
-    Err(Error::new(format!(
-        "{} bytes that are not what {path} holds",
-        work.bytes
-    )))
+    ensure(right, "other samples than the picture has")
 }
 
 /// What a byte costs in texts of 10 KB to 1 GB, in memory, on one thread, into a reused image.
 fn linear(session: &mut Session<'_>) -> Result<()> {
-    if !session.wants(LINEAR_CASE) {
-        return Ok(());
+    #[derive(Deserialize)]
+    struct At {
+        pixels: (u32, u32),
     }
-    let sizes = session.size(&limits::PNM_LINEAR[..], &limits::PNM_LINEAR[..4]);
-    let per_second = ticks::per_second();
+    let per_second = ticks_per_second();
     let mut medians = Vec::new();
-    for &(label, size) in sizes {
-        let name = format!("P3 {label} in memory, reused");
-        session.say(&format!("{WORKLOAD}: {name}"));
-        let mut case = Case::new(WORKLOAD, name, session.runs());
-        let text = pictures::text(Kind::Photo, size);
-        let mut again_and_again = loads::decode_again_and_again(text);
+    for instance in session.cases("pnm", "linear") {
+        let text = pictures::text(Kind::Photo, instance.at::<At>().pixels);
+        let mut case = session.begin(&instance);
+        let mut decode = loads::decode_again_and_again(text);
         case.add("millstream", move |_| {
-            let ticks = again_and_again()? * per_second;
-            Ok(Work::figures(vec![(TICKS, ticks)]))
+            let ticks = decode()? * per_second;
+            Ok(Work::figures(vec![(Metric::of("ticks c/B"), ticks)]))
         });
         let rows = session.run(case, &mut Destination::new(0)?)?;
-        medians.extend(rows[0].samples_of(TICKS.name).map(stats::median));
+        medians.extend(samples_of(&rows[0], "ticks").map(stats::median));
+    }
+    if medians.len() < 2 {
+        return Ok(());
     }
     let most = medians.iter().copied().fold(0.0, f64::max);
     let least = medians.iter().copied().fold(f64::INFINITY, f64::min);
-    let spread = vec![most / least];
-    let params = Params::new();
-    let row = Row::figures(WORKLOAD, LINEAR_CASE, "millstream", SPREAD, spread, params);
-    session.keep(vec![row])
+    let names = ["pnm", "P3 10 KB to 1 GB in memory, reused", "millstream"];
+    let spread = Metric::of("dearest/cheapest times");
+    session.keep(vec![figures(
+        names,
+        spread,
+        vec![most / least],
+        Params::new(),
+    )])
+}
+
+/// Ticks of the time-stamp counter in a second; where there is no such counter, nanoseconds.
+fn ticks_per_second() -> f64 {
+    use std::sync::LazyLock;
+    use std::time::{Duration, Instant};
+    /// How long it is looked at: the clock's own resolution is then a millionth of it.
+    const LOOK: Duration = Duration::from_millis(50);
+    static RATE: LazyLock<f64> = LazyLock::new(|| {
+        let (clock, begun) = (Instant::now(), ticks());
+        while clock.elapsed() < LOOK {
+            std::hint::spin_loop();
+        }
+        match ticks().wrapping_sub(begun) {
+            0 => 1e9,
+            ticks => ticks as f64 / clock.elapsed().as_secs_f64(),
+        }
+    });
+    *RATE
+}
+
+#[cfg(target_arch = "x86_64")]
+#[expect(unsafe_code, reason = "an instruction")]
+fn ticks() -> u64 {
+    // SAFETY: every x86-64 machine has the counter.
+    unsafe { std::arch::x86_64::_rdtsc() }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn ticks() -> u64 {
+    0
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_counter_ticks_a_hundred_million_to_ten_thousand_million_times_a_second() {
+        let rate = super::ticks_per_second();
+        assert!((1e8..1e10).contains(&rate), "{rate}");
+    }
 }

@@ -16,157 +16,131 @@ mod records;
 mod worker;
 
 use std::path::Path;
-use std::rc::Rc;
 
+use serde::Deserialize;
 use serde_json::json;
 
-use crate::case::{Contender, Work};
+use crate::case::{Case, Method, Work, fresh};
+use crate::cases::Bytes;
 use crate::clock::Moment;
-use crate::cold;
 use crate::corpus::{Form, word_sum};
 use crate::error::{Context, Result, ensure};
-use crate::limits;
+use crate::files::{drop_all, drop_path, walk, warm_path};
 use crate::memory::Destination;
-use crate::read::rings;
-use crate::rows::Metric;
+use crate::metric::Metric;
+use crate::read::rings::Straight;
 use crate::session::Session;
 use model::Model;
-use worker::Python;
-
-const WORKLOAD: &str = "python";
-const RATE: Metric = Metric::higher("rate", "MB/s");
-const TOTAL: Metric = Metric::lower("total", "ms");
-/// Wall time of the caller, from the first request of a batch to the last result of it.
-const COST: Metric = Metric::lower("cost", "us/request");
-/// Processor time of the whole process.
-const CPU: Metric = Metric::lower("cpu", "ms/100MB");
-const CPU_REQUEST: Metric = Metric::lower("cpu", "us/request");
-/// The peak of resident memory, less the largest tensor.
-const BEYOND: Metric = Metric::lower("beyond-largest", "MiB");
+use worker::{Python, Worker};
 
 /// Requests of a batch, and bytes of each.
 const BATCH: usize = 1000;
 const REQUEST_BYTES: usize = 64;
 
-/// Contenders that load a model, as `worker.py` names them.
-const LOADERS: [&str; 5] = [
-    "millstream",
-    "safetensors",
-    "safetensors-read",
-    "fastsafetensors",
-    "runai-model-streamer",
-];
-/// Contenders that read records.
-const READERS: [&str; 6] = [
-    "millstream",
-    "millstream-dataset",
-    "files-8",
-    "zipfile",
-    "h5py",
-    "lmdb",
-];
-
 /// Runs the workload.
 pub(crate) fn run(session: &mut Session<'_>) -> Result<()> {
     let program = session.options.python.clone();
-    let python = Python::find(program.unwrap_or_else(|| "python3".into()));
-    let python = match python {
-        Ok(python) => Rc::new(python),
-        Err(why) => return session.skip(WORKLOAD, "all", "millstream", &why),
-    };
-    models(session, &python)?;
-    records(session, &python)?;
-    requests(session, &python)
+    match Python::find(program.unwrap_or_else(|| "python3".into())) {
+        Ok(python) => {
+            models(session, &python)?;
+            records(session, &python)?;
+            requests(session, &python)
+        }
+        Err(why) => {
+            let all = session.cases("python", "all");
+            all.iter()
+                .try_for_each(|all| session.skip(all, "millstream", &why))
+        }
+    }
 }
 
-fn models(session: &mut Session<'_>, python: &Rc<Python>) -> Result<()> {
-    let size = session.size("4 GiB", "17 MB");
-    let names = ["cold", "warm", "iterated"].map(|state| format!("model of {size} {state}"));
-    if !names.iter().any(|name| session.wants(name)) {
-        return Ok(());
+fn models(session: &mut Session<'_>, python: &Python) -> Result<()> {
+    #[derive(Deserialize)]
+    struct At {
+        state: String,
+        /// Numbers across a model, in its inner layers, and words that it knows.
+        shape: (usize, usize, usize),
     }
-    session.say("corpus: model");
-    let scale = session.size(model::Scale::Full, model::Scale::Quick);
-    let model = Model::made(session.corpus.folder(), scale)?;
-    // A run takes seconds, and its spread is small.
-    let runs = session.runs().min(limits::THROTTLED_RUNS_MAX);
-    let arguments = json!({ "path": model.path });
-    for (name, make_so) in [
-        (&names[0], drop_after_read as fn(&Path) -> Result<()>),
-        (&names[1], cold::warm_path),
-    ] {
-        let Some(mut case) = session.begin(WORKLOAD, name) else {
-            continue;
+    for instance in session.cases("python", "model") {
+        let At { state, shape } = instance.at();
+        session.say("corpus: model");
+        let model = &Model::made(session.corpus.folder(), shape)?;
+        let (arguments, path) = (json!({ "path": model.path }), &model.path);
+        let mut case = session.begin(&instance);
+        let task = if state == "iterated" {
+            "iterate"
+        } else {
+            "model"
         };
-        case.runs = runs;
-        case.try_push("ring", ring_into_new_memory(&model));
-        for name in LOADERS {
-            case.push(contender(name, "model", python, &arguments));
+        for name in instance.contenders() {
+            match name {
+                "ring" => {
+                    case.try_push(name, ring_into_new_memory(model));
+                }
+                _ => add(&mut case, name, task, python, &arguments),
+            }
         }
-        case.prepare(|| make_so(&model.path));
-        case.check(0, |_, work| check(work, model.digest));
-        case.figures(|span, work| {
-            let megabytes = work.bytes as f64 / 1e6;
-            let cpu = span.cpu * 1e3 / megabytes * 100.0;
-            vec![(RATE, megabytes / span.wall), (CPU, cpu)]
+        case.prepare(move || match &*state {
+            "warm" => warm_path(path),
+            _ => drop_after_read(path),
         });
+        case.check(0, |_, work| check(work, model.digest));
+        if task == "iterate" {
+            // The peak of resident memory, less the largest tensor.
+            let largest = model.largest as f64 / 1_048_576.0;
+            case.figures(move |_, work| {
+                let peaks = work.extra.iter();
+                let beyond = Metric::of("beyond-largest MiB");
+                peaks.map(|(_, peak)| (beyond, peak - largest)).collect()
+            });
+        }
         session.run(case, &mut Destination::new(0)?)?;
     }
-    let Some(mut case) = session.begin(WORKLOAD, &names[2]) else {
-        return Ok(());
-    };
-    case.runs = runs;
-    case.push(contender("millstream", "iterate", python, &arguments));
-    case.check(0, |_, work| check(work, model.digest));
-    case.prepare(|| cold::drop_path(&model.path));
-    let largest = model.largest as f64 / 1048576.0;
-    case.figures(move |_, work| {
-        let peaks = work.extra.iter();
-        peaks.map(|(_, peak)| (BEYOND, peak - largest)).collect()
-    });
-    session.run(case, &mut Destination::new(0)?).map(drop)
+    Ok(())
 }
 
-fn records(session: &mut Session<'_>, python: &Rc<Python>) -> Result<()> {
-    let count = session.size(10_000, 200);
-    let Some(mut case) = session.begin(WORKLOAD, format!("{count} records cold")) else {
-        return Ok(());
-    };
-    session.say("corpus: records");
-    let records = records::made(session.corpus.folder(), count)?;
-    let arguments = json!({ "folder": records.folder });
-    for name in READERS {
-        case.push(contender(name, "records", python, &arguments));
+fn records(session: &mut Session<'_>, python: &Python) -> Result<()> {
+    #[derive(Deserialize)]
+    struct At {
+        count: usize,
     }
-    // What each contender made of the records, and the records themselves.
-    let (folder, digest) = (records.folder, records.digest);
-    case.prepare(move || cold::drop_all(&records::files_in(&folder)?));
-    case.check(0, move |_, work| check(work, digest));
-    case.figures(|span, _| vec![(TOTAL, span.wall * 1e3)]);
-    session.run(case, &mut Destination::new(0)?).map(drop)
+    for instance in session.cases("python", "records") {
+        session.say("corpus: records");
+        let At { count } = instance.at();
+        let (folder, digest) = records::made(session.corpus.folder(), count)?;
+        let arguments = json!({ "folder": folder });
+        let mut case = session.begin(&instance);
+        for name in instance.contenders() {
+            add(&mut case, name, "records", python, &arguments);
+        }
+        // What each contender made of the records, and the records themselves.
+        case.prepare(|| drop_all(&walk(&folder)?));
+        case.check(0, move |_, work| check(work, digest));
+        session.run(case, &mut Destination::new(0)?)?;
+    }
+    Ok(())
 }
 
-fn requests(session: &mut Session<'_>, python: &Rc<Python>) -> Result<()> {
-    let Some(mut case) = session.begin(WORKLOAD, "batches of 1000 warm reads") else {
-        return Ok(());
-    };
-    let file = session.corpus.big(limits::BIG_BYTES, Form::Stored)?;
-    let path = file.path;
-    let expected = digest(batch_of(&std::fs::read(&path).on("read", &path)?));
-    let arguments = json!({ "path": path, "batches": session.size(200, 5) });
-    for name in ["millstream", "pread"] {
-        case.push(contender(name, "requests", python, &arguments));
+fn requests(session: &mut Session<'_>, python: &Python) -> Result<()> {
+    #[derive(Deserialize)]
+    struct At {
+        batches: usize,
+        size: Bytes,
     }
-    case.prepare(move || cold::warm_path(&path));
-    case.check(0, move |_, work| check(work, expected));
-    case.figures(|span, work| {
-        let count = work.requests as f64;
-        vec![
-            (COST, span.wall * 1e6 / count),
-            (CPU_REQUEST, span.cpu * 1e6 / count),
-        ]
-    });
-    session.run(case, &mut Destination::new(0)?).map(drop)
+    for instance in session.cases("python", "requests") {
+        let At { batches, size } = instance.at();
+        let path = session.corpus.big(size.0, Form::Stored)?.path;
+        let expected = digest(batch_of(&std::fs::read(&path).on("read", &path)?));
+        let arguments = json!({ "path": path, "batches": batches });
+        let mut case = session.begin(&instance);
+        for name in instance.contenders() {
+            add(&mut case, name, "requests", python, &arguments);
+        }
+        case.prepare(|| warm_path(&path));
+        case.check(0, move |_, work| check(work, expected));
+        session.run(case, &mut Destination::new(0)?)?;
+    }
+    Ok(())
 }
 
 /// What a batch of `worker.py` reads of a file.
@@ -177,39 +151,38 @@ fn batch_of(file: &[u8]) -> impl Iterator<Item = &[u8]> {
         .map(|start| &file[start..start + REQUEST_BYTES])
 }
 
-/// A contender of `worker.py`.
-fn contender(
-    name: &str,
+/// Adds a contender of `worker.py`.
+fn add<'a>(
+    case: &mut Case<'a>,
+    name: &'static str,
     task: &'static str,
-    python: &Rc<Python>,
+    python: &'a Python,
     arguments: &serde_json::Value,
-) -> Contender {
-    let (python, arguments, of) = (Rc::clone(python), arguments.clone(), name.to_owned());
-    let make = move || python.start(task, &of, &arguments);
-    Contender::prepared(name, make, |worker, _| worker.run())
+) {
+    let arguments = arguments.clone();
+    let make = move || python.start(task, name, &arguments);
+    case.push(name, fresh(make, |worker: &mut Worker, _| worker.run()));
 }
 
 /// Reads a file, and drops it from the page cache: so everyone finds as much memory that the
 /// hypervisor has at hand, whoever came before.
 fn drop_after_read(path: &Path) -> Result<()> {
-    cold::warm_path(path)?;
-    cold::drop_path(path)
+    warm_path(path)?;
+    drop_path(path)
 }
 
 /// The whole file by direct reads into memory that was never used, as loaders have it.
-fn ring_into_new_memory(model: &Model) -> Result<Contender> {
-    let mut straight = rings::device(&model.path)?;
-    let (len, tensors) = (model.file_bytes, model.tensors.clone());
-    let run = move |_: &mut Destination| {
+fn ring_into_new_memory(model: &Model) -> Result<impl Method> {
+    let mut straight = Straight::device(&model.path)?;
+    Ok(move |_: &mut Destination| {
         let start = Moment::now();
-        let room = (len as usize).next_multiple_of(1 << 20);
+        let room = (model.file_bytes as usize).next_multiple_of(1 << 20);
         let mut memory = Destination::untouched(room)?;
-        let work = (straight.run)(&mut memory)?;
+        let work = straight.run(&mut memory)?;
         let span = start.elapsed();
-        let pieces = tensors.iter().map(|range| &memory[range.clone()]);
+        let pieces = model.tensors.iter().map(|range| &memory[range.clone()]);
         Ok(work.took(span).with_digest(digest(pieces)))
-    };
-    Ok(Contender::new("ring", run))
+    })
 }
 
 /// What tells whether all pieces (tensors, records) arrived whole, in whatever order: the sum of

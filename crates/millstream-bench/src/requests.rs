@@ -8,19 +8,15 @@
 
 use crate::corpus::Form;
 use crate::error::Result;
-use crate::limits;
+use crate::limits::{QUICK_RANDOM_BYTES, RANDOM_BYTES};
 use crate::requests::cells::PageHashes;
 use crate::session::Session;
 
+pub(crate) mod callers;
 pub(crate) mod cells;
 pub(crate) mod engine;
-pub(crate) mod frame;
 pub(crate) mod grid;
-pub(crate) mod held;
-pub(crate) mod latency;
-pub(crate) mod ours;
 pub(crate) mod realtime;
-pub(crate) mod rivals;
 pub(crate) mod scale;
 pub(crate) mod staging;
 pub(crate) mod systems;
@@ -30,14 +26,14 @@ pub(crate) fn run(session: &mut Session<'_>) -> Result<()> {
     engine::run(session)?;
     scale::run(session)?;
     staging::run(session)?;
-    let len = session.size(limits::RANDOM_BYTES, limits::QUICK_RANDOM_BYTES);
     session.say("corpus: a file for random reads");
+    let len = session.size(RANDOM_BYTES, QUICK_RANDOM_BYTES);
     let file = session.corpus.big(len, Form::Stored)?;
     let pages = PageHashes::of(&file.path)?;
     grid::run(session, &file, &pages)?;
-    grid::heat_maps(session, &file, &pages)?;
-    latency::run(session, &file, &pages)?;
+    callers::single(session, &file, &pages)?;
     realtime::run(session, &file, &pages)?;
-    frame::run(session, &file, &pages)?;
-    held::run(session, &file, &pages)
+    callers::frame(session, &file, &pages)?;
+    callers::held(session, &file, &pages)?;
+    callers::opens(session)
 }

@@ -18,9 +18,10 @@
     reason = "the kernel writes to memory named by raw pointers"
 )]
 
+use std::fs::File;
 use std::marker::PhantomData;
 use std::ops::Range;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, RawFd};
 use std::time::Instant;
 
 use io_uring::{IoUring, opcode, squeue, types};
@@ -135,7 +136,7 @@ impl BareRing {
         &mut self,
         destination: &mut [u8],
         style: ReadStyle,
-        open: &mut dyn FnMut() -> Result<Option<(OwnedFd, ReadJob)>>,
+        open: &mut dyn FnMut() -> Result<Option<(File, ReadJob)>>,
     ) -> Result<()> {
         // Open until the end of the call: a file cannot be closed under its read.
         let mut files = Vec::new();

@@ -17,13 +17,14 @@ use std::sync::Arc;
 
 use millstream_gltf::image::{ImageLimits, Layout, decode_vec};
 use millstream_gltf::model::{BufferPlace, ImagePlace, Model};
+use serde::Deserialize;
 
-use crate::case::{Case, Contender, Work};
+use crate::case::Work;
+use crate::cases::Instance;
 use crate::clock::Moment;
-use crate::cold;
 use crate::error::{Error, Result, ensure};
+use crate::files::make_ready;
 use crate::memory::Destination;
-use crate::rows::Metric;
 use crate::scenes::digest::Digest;
 use crate::scenes::files::Files;
 use crate::scenes::memory::{KeptHeap, Recycled};
@@ -37,46 +38,34 @@ pub(crate) mod ours;
 #[cfg(feature = "peers")]
 pub(crate) mod peer;
 
-const WORKLOAD: &str = "scenes";
-/// From the first look at the scene's name to the last decoded image.
-const TOTAL: Metric = Metric::lower("total", "ms");
-/// Processor time of the whole process.
-const CPU: Metric = Metric::lower("cpu", "ms");
-/// GLBs of the case with many.
-const GLB_COUNT: usize = 82;
-const QUICK_GLB_COUNT: usize = 6;
-/// Counted rounds with a large scene: a round takes seconds.
-const LARGE_RUNS_MAX: usize = 5;
-/// Images of a scene that is large.
-const LARGE_IMAGES: usize = 15;
-
-/// Generated scenes: name, images, side of an image.
-const SCENES: [(&str, usize, u32); 3] = [
-    ("small", 4, 256),
-    ("medium", 8, 1024),
-    ("large", LARGE_IMAGES, 2048),
-];
-const QUICK_SCENES: [(&str, usize, u32); 2] = [("small", 4, 256), ("medium", 4, 512)];
+/// What `cases.toml` says of a case with one scene.
+#[derive(Deserialize)]
+struct At {
+    state: String,
+    /// Images, and the side of one.
+    #[serde(default)]
+    images: usize,
+    #[serde(default)]
+    side: u32,
+}
 
 /// Runs the workload.
 pub(crate) fn run(session: &mut Session<'_>) -> Result<()> {
     let _heap = KeptHeap::new();
     let memory = Recycled::new();
-    let scenes = session.size(&SCENES[..], &QUICK_SCENES[..]);
-    for (name, images, side) in scenes {
-        if ["cold", "warm"]
-            .iter()
-            .any(|state| session.wants(&format!("{name} {state}")))
-        {
-            session.say(&format!("corpus: scene {name}"));
-            let gltf = generate::scene(session.corpus.folder(), *images, *side)?;
-            scene(session, name, Files::of(gltf)?, &memory)?;
-        }
+    let folder = session.corpus.folder().to_owned();
+    for instance in session.cases("scenes", "made") {
+        let at: At = instance.at();
+        let gltf = generate::scene(&folder, at.images, at.side)?;
+        one(session, &instance, &Files::of(gltf)?, &memory)?;
     }
-    let count = session.size(GLB_COUNT, QUICK_GLB_COUNT);
-    if let Some(case) = session.begin(WORKLOAD, format!("{count} GLBs warm")) {
-        let paths = generate::glbs(session.corpus.folder(), count)?;
-        many(session, case, paths, &memory)?;
+    #[derive(Deserialize)]
+    struct Many {
+        count: usize,
+    }
+    for instance in session.cases("scenes", "many") {
+        let paths = generate::glbs(&folder, instance.at::<Many>().count)?;
+        many(session, &instance, &paths, &memory)?;
     }
     // Scenes in the application's own corpus.
     let Some(folder) = session.options.corpus.clone() else {
@@ -85,82 +74,74 @@ pub(crate) fn run(session: &mut Session<'_>) -> Result<()> {
     let found = files::find(&folder)?;
     for files in found.loose {
         let name = files.gltf.file_stem().unwrap_or_default();
-        let name = format!("corpus {}", name.to_string_lossy());
-        scene(session, &name, files, &memory)?;
-    }
-    let name = format!("corpus {} GLBs warm", found.glbs.len());
-    if found.glbs.is_empty() {
-        return Ok(());
-    }
-    session
-        .begin(WORKLOAD, name)
-        .map_or(Ok(()), |case| many(session, case, found.glbs, &memory))
-}
-
-/// One scene, cold and warm.
-fn scene(
-    session: &mut Session<'_>,
-    name: &str,
-    files: Files,
-    memory: &Arc<Recycled>,
-) -> Result<()> {
-    let files = Arc::new(files);
-    for state in ["cold", "warm"] {
-        let Some(mut case) = session.begin(WORKLOAD, format!("{name} {state}")) else {
-            continue;
-        };
-        let expected = Loaded::new(&files)?.digest();
-        case.push(serial(&files));
-        #[cfg(feature = "peers")]
-        case.push(peer::import(&files));
-        let packages = session.corpus.folder();
-        ours::add(&mut case, &files, packages, memory, expected);
-        if name == "large" {
-            case.runs = case.runs.min(LARGE_RUNS_MAX);
+        let name = name.to_string_lossy().into_owned();
+        for instance in session.cases_with("scenes", "corpus", "name", [name]) {
+            one(session, &instance, &files, &memory)?;
         }
-        case.check(0, move |_, work| {
-            let right = work.digest.is_none_or(|digest| digest == expected);
-            ensure(right, "other pixels or vertices than the serial reader has")
-        });
-        measure(session, case, files.all(), state == "cold")?;
+    }
+    let count = Some(found.glbs.len() as i64).filter(|count| *count > 0);
+    for instance in session.cases_with("scenes", "corpus-many", "count", count) {
+        many(session, &instance, &found.glbs, &memory)?;
     }
     Ok(())
 }
 
-fn many(
+fn one(
     session: &mut Session<'_>,
-    mut case: Case<'_>,
-    paths: Vec<PathBuf>,
+    instance: &Instance,
+    files: &Files,
     memory: &Arc<Recycled>,
 ) -> Result<()> {
-    ours::add_many(&mut case, &paths, memory);
-    case.runs = case.runs.min(LARGE_RUNS_MAX);
-    measure(session, case, paths, false)
+    let expected = Loaded::new(files)?.digest();
+    let mut case = session.begin(instance);
+    for name in instance.contenders() {
+        match name {
+            "serial" => {
+                case.add(name, |_| serial(files));
+            }
+            "gltf-import" => {
+                #[cfg(feature = "peers")]
+                case.add(name, |_| peer::import(files));
+            }
+            _ => ours::add(
+                &mut case,
+                name,
+                files,
+                session.corpus.folder(),
+                memory,
+                expected,
+            ),
+        }
+    }
+    case.check(0, move |_, work| {
+        let right = work.digest.is_none_or(|digest| digest == expected);
+        ensure(right, "other pixels or vertices than the serial reader has")
+    });
+    let is_cold = instance.at::<At>().state == "cold";
+    let paths = files.all();
+    case.prepare(move || make_ready(&paths, is_cold));
+    session.run(case, &mut Destination::new(0)?).map(drop)
 }
 
-fn measure(
+fn many(
     session: &mut Session<'_>,
-    mut case: Case<'_>,
-    paths: Vec<PathBuf>,
-    is_cold: bool,
+    instance: &Instance,
+    paths: &[PathBuf],
+    memory: &Arc<Recycled>,
 ) -> Result<()> {
-    case.prepare(move || match is_cold {
-        true => cold::drop_all(&paths),
-        false => paths.iter().try_for_each(|path| cold::warm_path(path)),
-    });
-    case.figures(|span, _| vec![(TOTAL, span.wall * 1e3), (CPU, span.cpu * 1e3)]);
+    let mut case = session.begin(instance);
+    let all = instance.contenders();
+    all.for_each(|name| ours::add_many(&mut case, name, paths, memory));
+    case.prepare(|| make_ready(paths, false));
     session.run(case, &mut Destination::new(0)?).map(drop)
 }
 
 /// One file after the other, one image after the other.
-fn serial(files: &Arc<Files>) -> Contender {
-    let files = Arc::clone(files);
-    Contender::new("serial", move |_| {
-        let start = Moment::now();
-        let loaded = Loaded::new(&files)?;
-        let span = start.elapsed();
-        Ok(Work::default().took(span).with_digest(loaded.digest()))
-    })
+fn serial(files: &Files) -> Result<Work> {
+    let start = Moment::now();
+    let loaded = Loaded::new(files)?;
+    let span = start.elapsed();
+    Ok(Work::default().took(span).with_digest(loaded.digest()))
 }
 
 struct Loaded {

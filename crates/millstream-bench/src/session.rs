@@ -3,13 +3,17 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use millstream_report::rows::Row;
+use toml::{Table, Value};
+
 use crate::case::Case;
+use crate::cases::{self, Instance};
 use crate::corpus::Corpus;
 use crate::error::{Error, Result};
 use crate::limits;
 use crate::memory::Destination;
-use crate::peers::Peers;
-use crate::rows::{self, Row};
+use crate::metric::Metric;
+use crate::rows;
 
 /// Receives a line about what runs now.
 pub type Progress = dyn Fn(&str) + Send + Sync;
@@ -41,7 +45,6 @@ pub struct Options {
 pub(crate) struct Session<'a> {
     pub(crate) options: &'a Options,
     pub(crate) corpus: Corpus,
-    pub(crate) peers: Peers,
     pub(crate) rows: Vec<Row>,
     pub(crate) failures: Vec<String>,
 }
@@ -49,11 +52,7 @@ pub(crate) struct Session<'a> {
 impl Session<'_> {
     /// Counted rounds.
     pub(crate) fn runs(&self) -> usize {
-        let default = if self.options.quick {
-            limits::QUICK_RUNS
-        } else {
-            limits::RUNS
-        };
+        let default = self.size(limits::RUNS, limits::QUICK_RUNS);
         self.options.runs.unwrap_or(default)
     }
 
@@ -62,10 +61,49 @@ impl Session<'_> {
         if self.options.quick { quick } else { full }
     }
 
-    /// Whether a case is to run.
-    pub(crate) fn wants(&self, case: &str) -> bool {
-        let only = self.options.only.as_deref();
-        only.is_none_or(|part| case.contains(part))
+    /// The cases of a kind that are to run.
+    pub(crate) fn cases(&self, workload: &str, kind: &str) -> Vec<Instance> {
+        self.cases_of(workload, kind, &Table::new())
+    }
+
+    /// The same with a variable whose values were found at run time.
+    pub(crate) fn cases_with<T: Into<Value>>(
+        &self,
+        workload: &str,
+        kind: &str,
+        name: &str,
+        values: impl IntoIterator<Item = T>,
+    ) -> Vec<Instance> {
+        let values = Value::Array(values.into_iter().map(Into::into).collect());
+        self.cases_of(
+            workload,
+            kind,
+            &Table::from_iter([(name.to_owned(), values)]),
+        )
+    }
+
+    fn cases_of(&self, workload: &str, kind: &str, found: &Table) -> Vec<Instance> {
+        let mut all = cases::of(workload, kind, self.options.quick, found);
+        if let Some(part) = &self.options.only {
+            all.retain(|case| case.name.contains(part));
+        }
+        all
+    }
+
+    /// Announces a case and makes it, without contenders.
+    pub(crate) fn begin<'a>(&self, instance: &Instance) -> Case<'a> {
+        self.say(&format!("{}: {}", instance.workload, instance.name));
+        let family = instance.family;
+        let runs = self.runs().min(family.runs_max) * family.runs_times;
+        let mut case = Case::new(instance.workload, instance.name.as_str(), runs);
+        (case.warm_up, case.limit) = (family.warm_up, family.limit);
+        let figures = family.figures.iter();
+        let metrics: Vec<Metric> = figures.map(|text| Metric::of(text.as_str())).collect();
+        case.figures(move |span, work| {
+            let figures = metrics.iter().map(|it| (*it, it.figure(span, work)));
+            figures.collect()
+        });
+        case
     }
 
     /// Reports what runs now.
@@ -73,20 +111,6 @@ impl Session<'_> {
         if let Some(progress) = &self.options.progress {
             progress(what);
         }
-    }
-
-    /// Announces a case, if it is to run.
-    pub(crate) fn begin<'a>(
-        &self,
-        workload: &'static str,
-        name: impl Into<String>,
-    ) -> Option<Case<'a>> {
-        let name = name.into();
-        if !self.wants(&name) {
-            return None;
-        }
-        self.say(&format!("{workload}: {name}"));
-        Some(Case::new(workload, name, self.runs()))
     }
 
     /// Runs a case and keeps what came out; its rows for who makes more of them.
@@ -103,14 +127,8 @@ impl Session<'_> {
     }
 
     /// Keeps a row that says why a contender has no figures.
-    pub(crate) fn skip(
-        &mut self,
-        workload: &'static str,
-        case: &str,
-        contender: &str,
-        why: &Error,
-    ) -> Result<()> {
-        let row = Row::skipped(workload, case, contender, &why.to_string());
+    pub(crate) fn skip(&mut self, of: &Instance, contender: &str, why: &Error) -> Result<()> {
+        let row = rows::skipped(of.workload, &of.name, contender, &why.to_string());
         self.keep(vec![row])
     }
 
@@ -122,10 +140,5 @@ impl Session<'_> {
         }
         self.rows.extend(rows);
         Ok(())
-    }
-
-    /// Keeps a reason not to trust the rest.
-    pub(crate) fn fail(&mut self, failure: String) {
-        self.failures.push(failure);
     }
 }

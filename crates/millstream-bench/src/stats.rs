@@ -7,23 +7,16 @@
 //! free of the slow drift of a shared machine, and the t-interval of the logarithms of these
 //! ratios says how far the ratio of medians may be trusted.
 
-use serde::Serialize;
-
 /// Summary of the runs of one figure.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Summary {
-    /// Runs.
-    pub n: usize,
-    /// Smallest.
-    pub min: f64,
-    /// Middle (of an even number: mean of the two middle ones).
-    pub median: f64,
-    /// Arithmetic mean.
-    pub mean: f64,
-    /// Largest.
-    pub max: f64,
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Summary {
+    pub(crate) min: f64,
+    /// Of an even number the mean of the two middle ones.
+    pub(crate) median: f64,
+    pub(crate) mean: f64,
+    pub(crate) max: f64,
     /// Half width of the 95 % t-interval of the mean; `None` for a single run.
-    pub ci95: Option<f64>,
+    pub(crate) ci95: Option<f64>,
 }
 
 /// Quantiles 0.975 of Student's t for 1 to 30 degrees of freedom; beyond, the normal's 1.96.
@@ -44,7 +37,6 @@ pub(crate) fn summarize(samples: &[f64]) -> Option<Summary> {
     sorted.sort_by(f64::total_cmp);
     let (mean, ci95) = mean_and_interval(samples);
     Some(Summary {
-        n: sorted.len(),
         min: sorted[0],
         median: median_of_sorted(&sorted),
         mean,
@@ -112,49 +104,58 @@ pub(crate) fn geometric_mean(values: &[f64]) -> Option<f64> {
     positive.then(|| (sum / values.len() as f64).exp())
 }
 
-/// How one contender compares with another.
+/// A figure, and between what bounds it may be trusted.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Comparison {
-    /// Median of the one over median of the other.
-    pub(crate) ratio: f64,
-    /// The ratio is trusted from here.
+pub(crate) struct Interval {
+    pub(crate) value: f64,
     pub(crate) low: f64,
-    /// The ratio is trusted to here.
     pub(crate) high: f64,
 }
 
-impl Comparison {
-    /// Whether a claim that the ratio is above or below `threshold` is not carried by the runs.
+impl Interval {
+    /// Whether a claim that the figure is above or below `threshold` is not carried by the runs.
     pub(crate) fn within_noise(&self, threshold: f64) -> bool {
         self.low <= threshold && threshold <= self.high
     }
+
+    /// Another figure with these bounds, widened to hold it.
+    pub(crate) fn holding(self, value: f64) -> Interval {
+        Interval {
+            value,
+            low: self.low.min(value),
+            high: self.high.max(value),
+        }
+    }
 }
 
-/// Compares `ours` with `theirs`, sample by sample of the same rounds. With a single round, or if
-/// the rounds differ in number, the bounds are infinite: nothing is known about the spread.
-pub(crate) fn compare(ours: &[f64], theirs: &[f64]) -> Option<Comparison> {
-    let ratio = median(ours) / median(theirs);
-    if !ratio.is_finite() {
+/// The median with the t-interval of the mean; `None` of nothing.
+pub(crate) fn interval(samples: &[f64]) -> Option<Interval> {
+    let summary = summarize(samples)?;
+    let half = summary.ci95.unwrap_or(f64::INFINITY);
+    let (low, high) = (summary.mean - half, summary.mean + half);
+    let value = summary.median;
+    Some(Interval { value, low, high }.holding(value))
+}
+
+/// The ratio of `ours` to `theirs`, judged sample by sample of the same rounds. With a single
+/// round, or if the rounds differ in number, the bounds are infinite: nothing is known about the
+/// spread.
+pub(crate) fn compare(ours: &[f64], theirs: &[f64]) -> Option<Interval> {
+    let value = median(ours) / median(theirs);
+    if !value.is_finite() {
         return None;
     }
     let positive = ours.iter().chain(theirs).all(|x| *x > 0.0);
     if ours.len() != theirs.len() || ours.len() < 2 || !positive {
-        return Some(Comparison {
-            ratio,
-            low: 0.0,
-            high: f64::INFINITY,
-        });
+        let (low, high) = (0.0, f64::INFINITY);
+        return Some(Interval { value, low, high });
     }
     let logs: Vec<f64> = ours.iter().zip(theirs).map(|(a, b)| (a / b).ln()).collect();
     let (mean, half) = mean_and_interval(&logs);
     let half = half.unwrap_or(f64::INFINITY);
-    // The interval is about the geometric mean of the ratios; it is widened, where needed, to hold
-    // the ratio of medians that is reported.
-    Some(Comparison {
-        ratio,
-        low: (mean - half).exp().min(ratio),
-        high: (mean + half).exp().max(ratio),
-    })
+    let (low, high) = ((mean - half).exp(), (mean + half).exp());
+    // The interval is about the geometric mean of the ratios, and the ratio of medians is reported.
+    Some(Interval { value, low, high }.holding(value))
 }
 
 #[cfg(test)]
@@ -165,7 +166,7 @@ mod tests {
     #[test]
     fn a_known_sample_gives_known_figures() {
         let summary = summarize(&[4.0, 1.0, 3.0, 2.0]).unwrap();
-        assert_eq!((summary.n, summary.min, summary.max), (4, 1.0, 4.0));
+        assert_eq!((summary.min, summary.max), (1.0, 4.0));
         assert_eq!((summary.median, summary.mean), (2.5, 2.5));
         // Standard deviation 1.2910, over sqrt(4), times t(3) = 3.182.
         assert!((summary.ci95.unwrap() - 2.0540).abs() < 1e-3);
@@ -185,7 +186,7 @@ mod tests {
         let theirs = [1.0, 2.0, 4.0, 8.0, 16.0];
         let ours: Vec<f64> = theirs.iter().map(|x| x * 1.1).collect();
         let comparison = compare(&ours, &theirs).unwrap();
-        assert!((comparison.ratio - 1.1).abs() < 1e-9);
+        assert!((comparison.value - 1.1).abs() < 1e-9);
         assert!(!comparison.within_noise(1.0));
     }
 
@@ -201,7 +202,7 @@ mod tests {
         ) {
             let (ours, theirs): (Vec<f64>, Vec<f64>) = pairs.into_iter().unzip();
             let comparison = compare(&ours, &theirs).unwrap();
-            prop_assert!(comparison.within_noise(comparison.ratio));
+            prop_assert!(comparison.within_noise(comparison.value));
         }
     }
 }

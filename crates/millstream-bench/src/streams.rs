@@ -5,43 +5,27 @@
 //! the same bytes in calls of one size; the figures are nanoseconds a call, by the wall and of
 //! processor time. A file's case counts everything from its open to its close; all is cached.
 //! Contenders that read four bytes at a time add the words up, so that no call can be left out.
+//! In the cases called `disturbed` another process writes to the same disk all the while.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 
 use millstream::Storage;
+use serde::Deserialize;
 
-use crate::error::{Context, Result};
-use crate::files::make_folder;
-use crate::limits;
+use crate::case::Case;
+use crate::cases::{Bytes, Instance};
+use crate::error::{Context, Result, ensure};
+use crate::files::{make_folder, remove, replace};
+use crate::limits::STREAM_LARGE_BYTES;
 use crate::memory::Destination;
+use crate::ours::Setup;
 use crate::session::Session;
-use crate::setup::Setup;
-use crate::streams::load::Load;
+use crate::streams::load::{Load, sync};
 
-pub(crate) mod calls;
-pub(crate) mod cpp;
-pub(crate) mod disturb;
-pub(crate) mod files;
+pub(crate) mod contenders;
 pub(crate) mod load;
-pub(crate) mod memory;
 pub(crate) mod objects;
-
-/// Sizes of calls: from a field to a texture.
-const CHUNKS: [usize; 11] = [
-    4,
-    16,
-    64,
-    256,
-    1 << 10,
-    4 << 10,
-    16 << 10,
-    64 << 10,
-    256 << 10,
-    1 << 20,
-    4 << 20,
-];
-
-const QUICK_CHUNKS: [usize; 3] = [4, 1 << 10, 256 << 10];
 
 /// Where files are written and read, and through which storage.
 pub(crate) struct Place {
@@ -49,34 +33,125 @@ pub(crate) struct Place {
     storage: Storage,
 }
 
+/// What `cases.toml` says of a case.
+#[derive(Deserialize)]
+struct At {
+    /// Bytes of a call: from a field to a texture; `bulk` is one call for all.
+    chunk: String,
+    /// `memory write`, `memory read`, `file read`, `file write new`, `file write existing`.
+    way: String,
+}
+
 /// Runs the workload.
 pub(crate) fn run(session: &mut Session<'_>) -> Result<()> {
-    let mut destination = Destination::new(limits::STREAM_LARGE_BYTES)?;
+    let mut destination = Destination::new(STREAM_LARGE_BYTES)?;
     let place = Place {
         folder: session.corpus.folder().join("streams"),
         storage: Setup::default().storage()?,
     };
     make_folder(&place.folder)?;
-    let chunks = session.size(CHUNKS.to_vec(), QUICK_CHUNKS.to_vec());
-    for chunk in chunks {
-        let (load, name) = (Load::new(chunk), size_name(chunk));
-        memory::writes(session, &load, &name, &mut destination)?;
-        memory::reads(session, &load, &name, &mut destination)?;
-        files::all(session, &load, &name, &place, &mut destination)?;
+    for instance in session.cases("streams", "calls") {
+        calls(session, &instance, &place, &mut destination)?;
     }
-    let bulk = Load::new(limits::STREAM_BYTES);
-    files::all(session, &bulk, "bulk", &place, &mut destination)?;
-    disturb::run(session, &place, &mut destination)?;
-    objects::run(session, &place, &mut destination)?;
+    objects::run(session, &place)?;
     std::fs::remove_dir_all(&place.folder).on("remove", &place.folder)
 }
 
-/// A size as a case names it.
-fn size_name(len: usize) -> String {
-    match len {
-        _ if len.is_multiple_of(1 << 20) => format!("{}M", len >> 20),
-        _ if len.is_multiple_of(1 << 10) => format!("{}K", len >> 10),
-        _ => len.to_string(),
+fn calls(
+    session: &mut Session<'_>,
+    instance: &Instance,
+    place: &Place,
+    destination: &mut Destination,
+) -> Result<()> {
+    let At { chunk, way } = instance.at();
+    let load = &Load::new(Bytes::parse(&chunk).map(Bytes::len));
+    let disturber = way
+        .contains("disturbed")
+        .then(|| Disturber::start(&place.folder));
+    let _disturber = match disturber.transpose() {
+        Ok(disturber) => disturber,
+        Err(error) => return session.skip(instance, "millstream", &error),
+    };
+    let path = match way.starts_with("file read") {
+        true => load.file(&place.folder)?,
+        false => place.folder.join("written"),
+    };
+    let mut case = session.begin(instance);
+    let len = load.bytes.len();
+    match &*way {
+        "memory write" => {
+            let all = instance.contenders();
+            all.for_each(|name| contenders::memory_write(&mut case, name, load));
+            let wanted = Some(load.sign_of(&load.bytes));
+            case.check(len, move |_, work| {
+                ensure(work.digest == wanted, "other bytes than were written")
+            });
+        }
+        "memory read" => {
+            let all = instance.contenders();
+            all.for_each(|name| contenders::memory_read(&mut case, name, load));
+            case.check(len, |bytes, work| load.check(bytes, work));
+        }
+        _ if way.starts_with("file read") => {
+            for name in instance.contenders() {
+                contenders::file_read(&mut case, name, load, place, &path)?;
+            }
+            case.check(len, |bytes, work| load.check(bytes, work));
+        }
+        _ => {
+            replace(&path, &load.bytes)?;
+            for name in instance.contenders() {
+                contenders::file_write(&mut case, name, load, place, &path)?;
+            }
+            written(&mut case, load, &path, way != "file write existing");
+        }
+    }
+    session.run(case, destination).map(drop)
+}
+
+/// Prepares and checks the file that a case writes.
+fn written<'a>(case: &mut Case<'a>, load: &'a Load, path: &Path, is_new: bool) {
+    let (before, after) = (path.to_owned(), path.to_owned());
+    // What is dirty from the last run is written back before the next one, untimed.
+    case.prepare(move || match is_new {
+        true => remove(&before),
+        false => sync(&before),
+    });
+    case.check(load.bytes.len(), move |_, _| {
+        let bytes = std::fs::read(&after).on("read", &after)?;
+        let right = bytes == load.bytes[..];
+        ensure(right, "the file holds other bytes than were written")
+    });
+}
+
+/// The study's disturbance: a process that writes and syncs, until it is dropped.
+struct Disturber {
+    child: Child,
+    path: PathBuf,
+}
+
+impl Disturber {
+    fn start(folder: &Path) -> Result<Disturber> {
+        let path = folder.join("disturbance");
+        let script = "while :; do dd if=/dev/zero of=\"$1\" bs=1M count=64 conv=fsync; done";
+        let child = Command::new("sh")
+            .args(["-c", script, "sh"])
+            .arg(&path)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .what("start a process that writes")?;
+        Ok(Disturber { child, path })
+    }
+}
+
+impl Drop for Disturber {
+    fn drop(&mut self) {
+        // It may have ended by itself; then there is nothing to end. A `dd` that it started goes on
+        // to its end, which is near.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = std::fs::remove_file(&self.path);
     }
 }
 

@@ -1,14 +1,14 @@
 //! What a run of the benchmark is made of: options in, a report out.
 
+use millstream_report::bench::Goal;
+use millstream_report::rows::Row;
+
 use crate::corpus::Corpus;
 use crate::error::{Error, Result};
-use crate::limits;
-use crate::peers::Peers;
-use crate::rows::{self, Row};
+use crate::limits::{RUNS_MAX, THROTTLE_MBPS_MIN};
 use crate::session::{Options, Session};
-use crate::{
-    codecs, goals, packages, pnm, python, read, requests, scenes, startup, streams, summary, table,
-};
+use crate::{codecs, packages, pnm, python, read, requests, scenes, startup, streams};
+use crate::{goals, heat_map, rows, summary, table};
 
 /// The workloads of this crate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -33,6 +33,9 @@ pub enum Workload {
     Python,
 }
 
+/// Runs a workload.
+type Run = fn(&mut Session<'_>) -> Result<()>;
+
 impl Workload {
     /// All there are, in the order in which they run.
     pub const ALL: [Workload; 9] = [
@@ -47,20 +50,24 @@ impl Workload {
         Workload::Python,
     ];
 
+    fn about(self) -> (&'static str, Run) {
+        match self {
+            Workload::Read => ("read", read::run),
+            Workload::Requests => ("requests", requests::run),
+            Workload::Startup => ("startup", startup::run),
+            Workload::Scenes => ("scenes", scenes::run),
+            Workload::Packages => ("packages", packages::run),
+            Workload::Codecs => ("codecs", codecs::run),
+            Workload::Pnm => ("pnm", pnm::run),
+            Workload::Streams => ("streams", streams::run),
+            Workload::Python => ("python", python::run),
+        }
+    }
+
     /// Its name, in rows and on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
-        match self {
-            Workload::Read => "read",
-            Workload::Requests => "requests",
-            Workload::Startup => "startup",
-            Workload::Scenes => "scenes",
-            Workload::Packages => "packages",
-            Workload::Codecs => "codecs",
-            Workload::Pnm => "pnm",
-            Workload::Streams => "streams",
-            Workload::Python => "python",
-        }
+        self.about().0
     }
 
     /// The workload of a name.
@@ -78,15 +85,26 @@ pub struct Report {
     /// Wrong bytes of anyone, and failures of our own contenders: reasons not to trust the rest.
     pub failures: Vec<String>,
     /// The goals that these rows can judge.
-    pub goals: Vec<goals::Verdict>,
+    pub goals: Vec<Goal>,
 }
 
 impl Report {
     /// Tables and goals as text for a terminal.
     #[must_use]
     pub fn render(&self) -> String {
-        table::render(&self.rows, &self.failures, &self.goals)
-            + &summary::render(&self.rows, &self.goals)
+        let mut text = String::new();
+        let same = |a: &Row, b: &Row| a.workload == b.workload && a.case == b.case;
+        for rows in self.rows.chunk_by(same) {
+            text += &match heat_map::is_map(&rows[0]) {
+                true => heat_map::render(&rows.iter().collect::<Vec<_>>(), &self.goals),
+                false => table::case(rows, &self.goals),
+            };
+        }
+        text += &table::goals(&self.goals);
+        for failure in &self.failures {
+            text += &format!("FAILED: {failure}\n");
+        }
+        text + &summary::render(&self.rows, &self.goals)
     }
 }
 
@@ -100,28 +118,16 @@ pub fn run(options: &Options, workloads: &[Workload]) -> Result<Report> {
     if let Some(path) = &options.rows {
         rows::check(path)?;
     }
-    let corpus = Corpus::open(options.corpus.as_deref())?;
     let mut session = Session {
         options,
-        corpus,
-        peers: Peers::default(),
+        corpus: Corpus::open(options.corpus.as_deref())?,
         rows: Vec::new(),
         failures: Vec::new(),
     };
     for workload in workloads {
-        match workload {
-            Workload::Read => read::run(&mut session)?,
-            Workload::Requests => requests::run(&mut session)?,
-            Workload::Startup => startup::run(&mut session)?,
-            Workload::Scenes => scenes::run(&mut session)?,
-            Workload::Packages => packages::run(&mut session)?,
-            Workload::Codecs => codecs::run(&mut session)?,
-            Workload::Pnm => pnm::run(&mut session)?,
-            Workload::Streams => streams::run(&mut session)?,
-            Workload::Python => python::run(&mut session)?,
-        }
+        (workload.about().1)(&mut session)?;
     }
-    let (rows, failures) = (session.rows, session.failures);
+    let Session { rows, failures, .. } = session;
     let goals = goals::judge(&rows);
     Ok(Report {
         rows,
@@ -131,21 +137,60 @@ pub fn run(options: &Options, workloads: &[Workload]) -> Result<Report> {
 }
 
 fn check(options: &Options) -> Result<()> {
-    if options
-        .runs
-        .is_some_and(|runs| runs == 0 || runs > limits::RUNS_MAX)
-    {
-        return Err(Error::new(format!(
-            "runs must be 1 to {}",
-            limits::RUNS_MAX
-        )));
+    let runs = options.runs.unwrap_or(1);
+    if runs == 0 || runs > RUNS_MAX {
+        return Err(Error::new(format!("runs must be 1 to {RUNS_MAX}")));
     }
-    if options
-        .throttle
-        .iter()
-        .any(|rate| !rate.is_finite() || *rate < limits::THROTTLE_MBPS_MIN)
-    {
-        return Err(Error::new("a throttle is a rate in MB/s, 0.1 or more"));
+    let is_rate = |rate: &f64| rate.is_finite() && *rate >= THROTTLE_MBPS_MIN;
+    match options.throttle.iter().all(is_rate) {
+        true => Ok(()),
+        false => Err(Error::new("a throttle is a rate in MB/s, 0.1 or more")),
     }
-    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metric::Metric;
+    use crate::rows::{Params, as_limit, figures, skipped};
+
+    #[test]
+    fn a_report_shows_contenders_limit_study_goals_and_what_the_machine_delivers() {
+        let row = |who, samples: [f64; 3]| {
+            let names = ["read", "100MB cold stored", who];
+            figures(
+                names,
+                Metric::of("rate MB/s"),
+                samples.to_vec(),
+                Params::new(),
+            )
+        };
+        let rows = vec![
+            row("stdio", [50.0, 51.0, 52.0]),
+            row("millstream", [99.0, 100.2, 101.5]),
+            as_limit(&row("ring", [1000.0, 1001.0, 1002.0])),
+            skipped("read", "100MB cold stored", "async-8", "no io_uring"),
+        ];
+        let report = Report {
+            goals: goals::judge(&rows),
+            rows,
+            failures: vec!["something".into()],
+        };
+        let text = report.render();
+        for part in [
+            "read: 100MB cold stored",
+            "limit (ring)",
+            "47.847 / 48.828 / 48.527",
+            "async-8 skipped: no io_uring",
+            "0.050",
+            "goals: 0 of 1 reached",
+            "FAILED: something",
+            "| disk, one file cold",
+            "1001 MB/s | 100.2 MB/s | 0.100 |",
+            "0 of 1",
+        ] {
+            assert!(text.contains(part), "{part} is missing in\n{text}");
+        }
+        assert_eq!(Report::default().render(), "");
+    }
 }

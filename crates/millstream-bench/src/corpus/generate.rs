@@ -42,9 +42,14 @@ pub(crate) enum Kind {
     Text,
     Table,
     Pixels,
+    /// Block-compressed texels.
+    Textures,
+    /// Plain sound.
+    Audio,
 }
 
 impl Kind {
+    /// Of which the mixed corpora are made.
     pub(crate) const ALL: [Kind; 5] = [
         Kind::Noise,
         Kind::Vertices,
@@ -60,16 +65,30 @@ impl Kind {
             Kind::Text => "text",
             Kind::Table => "table",
             Kind::Pixels => "pixels",
+            Kind::Textures => "textures",
+            Kind::Audio => "audio",
         }
     }
 
-    pub(crate) fn fill(self, rng: &mut Rng, chunk: &mut [u8]) {
+    /// So many bytes of one kind.
+    pub(crate) fn made(self, seed: u64, bytes: usize) -> Vec<u8> {
+        let mut raw = vec![0; bytes];
+        let mut rng = Rng::with_seed(seed);
+        for chunk in raw.chunks_mut(CHUNK_BYTES) {
+            self.fill(&mut rng, chunk);
+        }
+        raw
+    }
+
+    fn fill(self, rng: &mut Rng, chunk: &mut [u8]) {
         match self {
             Kind::Noise => rng.fill(chunk),
             Kind::Vertices => vertices(rng, chunk),
             Kind::Text => text(rng, chunk),
             Kind::Table => table(rng, chunk),
             Kind::Pixels => pixels(rng, chunk),
+            Kind::Textures => texture(rng, chunk),
+            Kind::Audio => sound(rng, chunk),
         }
     }
 }
@@ -132,28 +151,66 @@ fn pixels(rng: &mut Rng, chunk: &mut [u8]) {
     }
 }
 
-/// Sizes of `count` small files: log-normal between the bounds, scaled to a mean.
-///
-/// Many files are small and a few hold most bytes, as in every game's folder.
-pub(crate) fn small_sizes(seed: u64, count: usize, min: u64, max: u64, mean: u64) -> Vec<u64> {
-    /// Spread of the logarithm: with it the smallest files of 2096 are near 1 KiB and the largest
-    /// near 300 KiB.
-    const SIGMA: f64 = 1.1;
+/// Blocks of BC1: two colours that wander from block to block, and two bits for each of 16 texels,
+/// which of smooth blocks are one of a few patterns.
+fn texture(rng: &mut Rng, chunk: &mut [u8]) {
+    let patterns: Vec<u32> = (0..64).map(|_| rng.u32(..)).collect();
+    let (mut light, mut dark) = (rng.u16(..), rng.u16(..));
+    for block in chunk.chunks_exact_mut(8) {
+        if rng.u8(..) < 160 {
+            light = light.wrapping_add(rng.u16(..4) * 0x21);
+            dark = dark.wrapping_sub(rng.u16(..4) * 0x21);
+        }
+        let texels = match rng.u8(..10) {
+            0..6 => patterns[rng.usize(..patterns.len())],
+            6..8 => 0,
+            _ => rng.u32(..),
+        };
+        block[..2].copy_from_slice(&light.to_le_bytes());
+        block[2..4].copy_from_slice(&dark.to_le_bytes());
+        block[4..].copy_from_slice(&texels.to_le_bytes());
+    }
+}
+
+/// Samples of 16 bits for two ears: three tones that fade, and the noise of a room.
+fn sound(rng: &mut Rng, chunk: &mut [u8]) {
+    let tones = [0; 3].map(|_| (rng.f32() * 0.2 + 0.005, rng.f32() * 5000.0));
+    for (nth, frame) in chunk.chunks_exact_mut(4).enumerate() {
+        let at = nth as f32;
+        let fade = (-at / 20_000.0).exp();
+        let tone = |(pitch, loud): (f32, f32)| (at * pitch).sin() * loud * fade;
+        let both: f32 = tones.into_iter().map(tone).sum();
+        for (ear, bytes) in frame.chunks_exact_mut(2).enumerate() {
+            let noise = (rng.f32() - 0.5) * 40.0;
+            let sample = (both * (1.0 - 0.2 * ear as f32) + noise) as i16;
+            bytes.copy_from_slice(&sample.to_le_bytes());
+        }
+    }
+}
+
+/// Bytes of the smallest, the largest and the mean of the small files: 86.5 MB over 2096 files.
+const SMALL_MIN: u64 = 1 << 10;
+const SMALL_MAX: u64 = 300 << 10;
+const SMALL_MEAN: f64 = 41_270.0;
+/// Spread of the logarithm: with it the smallest files of 2096 are near 1 KiB and the largest near
+/// 300 KiB.
+const SMALL_SIGMA: f64 = 1.1;
+
+/// Sizes of `count` small files: log-normal between the bounds, scaled to a mean. Many files are
+/// small and a few hold most bytes, as in every game's folder.
+pub(crate) fn small_sizes(seed: u64, count: usize) -> Vec<u64> {
     let mut rng = Rng::with_seed(seed);
-    let raw: Vec<f64> = (0..count)
-        .map(|_| (SIGMA * normal(&mut rng)).exp())
-        .collect();
+    let raw = (0..count).map(|_| (SMALL_SIGMA * normal(&mut rng)).exp());
+    let raw: Vec<f64> = raw.collect();
     // The bounds cut more off the top than off the bottom, so one scaling falls short; a few
     // settle.
-    let mut scale = mean as f64 * count as f64 / raw.iter().sum::<f64>();
+    let mut scale = SMALL_MEAN * count as f64 / raw.iter().sum::<f64>();
     let mut sizes = Vec::new();
     for _ in 0..20 {
-        sizes = raw
-            .iter()
-            .map(|value| ((value * scale) as u64).clamp(min, max))
-            .collect();
+        let size = |value: &f64| ((value * scale) as u64).clamp(SMALL_MIN, SMALL_MAX);
+        sizes = raw.iter().map(size).collect();
         let got = sizes.iter().sum::<u64>() as f64 / count.max(1) as f64;
-        scale *= mean as f64 / got;
+        scale *= SMALL_MEAN / got;
     }
     sizes
 }
@@ -167,7 +224,7 @@ fn normal(rng: &mut Rng) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limits;
+    use millstream_codec::{CodecId, Scratch, encode_block};
 
     #[test]
     fn a_file_is_a_prefix_of_every_longer_one_and_seeds_differ() {
@@ -187,24 +244,20 @@ mod tests {
     fn zlib_makes_it_about_as_small_as_the_studys_file() {
         let mut bytes = vec![0; 8 << 20];
         fill(7, &mut bytes);
-        let mut compressor =
-            libdeflater::Compressor::new(libdeflater::CompressionLvl::new(6).unwrap());
-        let mut out = vec![0; compressor.zlib_compress_bound(bytes.len())];
-        let len = compressor.zlib_compress(&bytes, &mut out).unwrap();
+        let mut out = Vec::new();
+        let (codec, mut scratch) = (CodecId::ZLIB, Scratch::default());
+        encode_block(codec, 6, &mut scratch, &bytes, &mut out).unwrap();
+        let len = out.len();
         let ratio = len as f64 / bytes.len() as f64;
         assert!((0.60..0.68).contains(&ratio), "ratio {ratio}");
     }
 
     #[test]
     fn small_files_are_as_many_and_as_large_together_as_asked_for() {
-        let (min, max) = (limits::SMALL_BYTES_MIN, limits::SMALL_BYTES_MAX);
-        let (count, mean) = (limits::SMALL_COUNT, limits::SMALL_BYTES_MEAN);
-        let sizes = small_sizes(3, count, min, max, mean);
-        assert!(sizes.len() == count && sizes.iter().all(|size| (min..=max).contains(size)));
-        let (total, wanted) = (
-            sizes.iter().sum::<u64>() as f64,
-            (mean * count as u64) as f64,
-        );
+        let sizes = small_sizes(3, 2096);
+        let are_within = sizes.iter().all(|it| (SMALL_MIN..=SMALL_MAX).contains(it));
+        assert!(sizes.len() == 2096 && are_within);
+        let (total, wanted) = (sizes.iter().sum::<u64>() as f64, SMALL_MEAN * 2096.0);
         assert!((total / wanted - 1.0).abs() < 0.02, "{total} of {wanted}");
     }
 }

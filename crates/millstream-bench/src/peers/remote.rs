@@ -10,6 +10,7 @@
     reason = "lends memory to a thread that may be given up on"
 )]
 
+use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 
 use millstream_peers::{Access, Peer, Plan, Rival};
@@ -19,24 +20,11 @@ use crate::error::{Context, Error, Result};
 use crate::limits::PEER_TIME_MAX;
 use crate::memory::Destination;
 
-/// What a rival is to do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Task {
-    /// Open the plan's files.
-    Open(Access),
-    /// Read of the open files.
-    Read,
-    /// Open the plan's files and read.
-    OpenAndRead(Access),
-    /// Open, read and close a file for every read.
-    Load,
-    /// Hand the reads over one by one.
-    HandOver,
-}
+/// What a rival is to do; the nanoseconds that each call held its caller, where it takes them.
+type Task = dyn FnOnce(&mut dyn Peer, &mut [u8]) -> io::Result<Vec<u64>> + Send;
 
 struct Order {
-    task: Task,
-    plan: Plan,
+    task: Box<Task>,
     memory: Memory,
 }
 
@@ -46,7 +34,7 @@ struct Memory(*mut u8, usize);
 unsafe impl Send for Memory {}
 
 /// What came of an order: the time that it took, and how long each call held its caller.
-pub(super) type Answer = std::io::Result<(Span, Vec<u64>)>;
+type Answer = io::Result<(Span, Vec<u64>)>;
 
 /// A rival at work.
 pub(super) struct Remote {
@@ -59,21 +47,18 @@ impl Remote {
     pub(super) fn start(rival: Rival, depth: usize) -> Result<Remote> {
         let (orders, taken) = channel();
         let (answer, answers) = channel();
-        std::thread::Builder::new()
-            .name(rival.name.into())
-            .spawn(move || match rival.start(depth) {
-                Ok(peer) => {
-                    let started = Ok((Moment::now().elapsed(), Vec::new()));
-                    if answer.send(started).is_ok() {
-                        serve(peer, &taken, &answer);
-                    }
+        let thread = std::thread::Builder::new().name(rival.name.into());
+        let serve = move || match rival.start(depth) {
+            Ok(peer) => {
+                let started = Ok((Moment::now().elapsed(), Vec::new()));
+                if answer.send(started).is_ok() {
+                    serve(peer, &taken, &answer);
                 }
-                Err(error) => {
-                    // An error means that the receiver is gone.
-                    let _ = answer.send(Err(error));
-                }
-            })
-            .what("start a thread")?;
+            }
+            // An error of `send` means that the receiver is gone.
+            Err(error) => drop(answer.send(Err(error))),
+        };
+        thread.spawn(serve).what("start a thread")?;
         let remote = Remote { orders, answers };
         remote.answer()??;
         Ok(remote)
@@ -81,71 +66,71 @@ impl Remote {
 
     /// The next answer; an outer error if there will be none.
     fn answer(&self) -> Result<Answer> {
-        match self.answers.recv_timeout(PEER_TIME_MAX) {
-            Ok(answer) => Ok(answer),
-            Err(RecvTimeoutError::Timeout) => {
-                let limit = PEER_TIME_MAX.as_secs();
-                Err(Error::new(format!("gave no answer in {limit} s")))
-            }
-            Err(RecvTimeoutError::Disconnected) => Err(Error::new("its thread is gone")),
-        }
+        self.answers
+            .recv_timeout(PEER_TIME_MAX)
+            .map_err(|error| match error {
+                RecvTimeoutError::Timeout => {
+                    Error::new(format!("gave no answer in {} s", PEER_TIME_MAX.as_secs()))
+                }
+                RecvTimeoutError::Disconnected => Error::new("its thread is gone"),
+            })
+    }
+
+    /// Opens the plan's files in place of those that were open.
+    pub(super) fn open(&mut self, plan: &Plan, access: Access) -> Result<()> {
+        let plan = plan.clone();
+        let open =
+            move |peer: &mut dyn Peer, _: &mut [u8]| peer.open(&plan, access).map(|()| Vec::new());
+        // Nothing is read: any memory will do.
+        self.run(&mut Destination::new(0)?, open).map(drop)
     }
 
     /// Closes the files that are open.
     pub(super) fn close(&mut self) -> Result<()> {
         let none = Plan::new(Vec::new(), Vec::new())?;
-        // Nothing is read: any memory will do.
-        let mut nowhere = Destination::new(0)?;
-        let task = Task::Open(Access::Buffered);
-        self.run(task, &none, &mut nowhere).map(|_| ())
+        self.open(&none, Access::Buffered)
+    }
+
+    /// Reads what the plan says of the files that are open.
+    pub(super) fn read(&mut self, plan: &Plan, into: &mut Destination) -> Result<Span> {
+        let plan = plan.clone();
+        let read =
+            move |peer: &mut dyn Peer, into: &mut [u8]| peer.read(&plan, into).map(|()| Vec::new());
+        Ok(self.run(into, read)?.0)
     }
 
     /// Has a task done.
     pub(super) fn run(
         &mut self,
-        task: Task,
-        plan: &Plan,
-        destination: &mut Destination,
+        into: &mut Destination,
+        task: impl FnOnce(&mut dyn Peer, &mut [u8]) -> io::Result<Vec<u64>> + Send + 'static,
     ) -> Result<(Span, Vec<u64>)> {
         let order = Order {
-            task,
-            plan: plan.clone(),
-            memory: Memory(destination.as_mut_ptr(), destination.len()),
+            task: Box::new(task),
+            memory: Memory(into.as_mut_ptr(), into.len()),
         };
         if self.orders.send(order).is_err() {
             return Err(Error::new("its thread is gone"));
         }
-        match self.answer() {
-            Ok(answer) => answer.map_err(Error::from),
-            Err(error) => {
-                let len = destination.len();
-                let fresh = Destination::new(len).unwrap_or_else(|_| {
+        self.answer()
+            .map(|answer| answer.map_err(Error::from))
+            .unwrap_or_else(|error| {
+                let fresh = Destination::new(into.len()).unwrap_or_else(|_| {
                     // Without fresh memory the old one would be used under a write.
                     std::process::abort()
                 });
-                std::mem::forget(std::mem::replace(destination, fresh));
+                std::mem::forget(std::mem::replace(into, fresh));
                 Err(error)
-            }
-        }
+            })
     }
 }
 
 fn serve(mut peer: Box<dyn Peer>, orders: &Receiver<Order>, answers: &Sender<Answer>) {
-    while let Ok(Order { task, plan, memory }) = orders.recv() {
+    while let Ok(Order { task, memory }) = orders.recv() {
         // SAFETY: see the module.
-        let destination = unsafe { std::slice::from_raw_parts_mut(memory.0, memory.1) };
+        let into = unsafe { std::slice::from_raw_parts_mut(memory.0, memory.1) };
         let start = Moment::now();
-        let held = |result: std::io::Result<()>| result.map(|()| Vec::new());
-        let result = match task {
-            Task::Open(access) => held(peer.open(&plan, access)),
-            Task::Read => held(peer.read(&plan, destination)),
-            Task::OpenAndRead(access) => {
-                let opened = peer.open(&plan, access);
-                held(opened.and_then(|()| peer.read(&plan, destination)))
-            }
-            Task::Load => held(peer.load(&plan, destination)),
-            Task::HandOver => peer.hand_over(&plan, destination),
-        };
+        let result = task(peer.as_mut(), into);
         let span = start.elapsed();
         if answers.send(result.map(|held| (span, held))).is_err() {
             return;

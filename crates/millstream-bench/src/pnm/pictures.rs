@@ -4,15 +4,18 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use millstream_pnm::{Format, Header, Image, Samples, TupleType, encode};
+use serde::Deserialize;
 
-use crate::corpus::{replace, word_sum};
+use crate::corpus::word_sum;
 use crate::error::{Context, Result};
+use crate::files::replace;
 
 /// The seed of all pictures.
 const SEED: u64 = 0x504E_4D33;
 
 /// What a picture looks like.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub(super) enum Kind {
     /// Smooth with noise.
     Photo,
@@ -49,8 +52,9 @@ impl Picture {
         folder: &Path,
         kind: Kind,
         (width, height): (u32, u32),
-        plain: bool,
+        format: &str,
     ) -> Result<Picture> {
+        let plain = format == "P3";
         let image = image(kind, (width, height), plain);
         let bytes = encoded(&image)?;
         let digit = if plain { 3 } else { 6 };

@@ -169,19 +169,8 @@ fn print(args: &Args, report: &Report, failures: &[String]) -> io::Result<()> {
 }
 
 fn document(report: &Report, failures: &[String]) -> Value {
-    let goals = report.goals.iter().map(|goal| {
-        json!({
-            "workload": goal.workload,
-            "case": goal.case,
-            "contender": goal.contender,
-            "what": goal.what,
-            "value": goal.value,
-            "reached": goal.reached,
-            "within_noise": goal.within_noise,
-        })
-    });
-    let goals: Vec<Value> = goals.collect();
-    let mut document = json!({ "rows": report.rows, "failures": report.failures, "goals": goals });
+    let mut document =
+        json!({ "rows": report.rows, "failures": report.failures, "goals": report.goals });
     if let Some(first) = failures.first() {
         let path = "bench";
         document["error"] =

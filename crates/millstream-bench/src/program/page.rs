@@ -9,6 +9,7 @@ use millstream_bench::{Options, Report, study};
 use millstream_io::fs::AtomicFile;
 use millstream_report::bench as page;
 use millstream_report::record::Version;
+use millstream_report::rows::Row;
 
 use crate::{Args, machine, record};
 
@@ -63,36 +64,16 @@ pub(crate) fn html(
     facts.push(("load before".into(), load(load_before)));
     facts.push(("load after".into(), load(machine::load_average())));
     facts.push(("call".into(), call(args)));
-    let mut lines = Vec::new();
-    for row in &report.rows {
-        serde_json::to_writer(&mut lines, row).map_err(|error| error.to_string())?;
-        lines.push(b'\n');
-    }
-    let rows = millstream_report::rows::parse(&lines).map_err(|error| error.to_string())?;
+    let rows: Vec<Row> = report.rows.iter().cloned().map(Row::arranged).collect();
     let studies = report.rows.iter().filter_map(|row| {
         Some(page::Study {
-            workload: row.workload.to_owned(),
+            workload: row.workload.clone(),
             case: row.case.clone(),
             contender: row.contender.clone(),
-            figures: study::beside(row.workload, &row.case, &row.contender)?.to_owned(),
+            figures: study::beside(&row.workload, &row.case, &row.contender)?.to_owned(),
         })
     });
-    let goals = report.goals.iter().map(|goal| page::Goal {
-        workload: goal.workload.to_owned(),
-        case: goal.case.clone(),
-        contender: goal.contender.clone(),
-        what: goal.what.clone(),
-        bound: goal.bound_text(),
-        value: goal.value,
-        reached: goal.reached,
-        within_noise: goal.within_noise,
-    });
-    let published = study::published().iter().map(|table| page::Published {
-        workload: table.workload.clone(),
-        caption: table.caption.clone(),
-        columns: table.columns.clone(),
-        lines: table.lines.clone(),
-    });
+    let studies = studies.collect();
     let earlier = record::of_this_machine(args.rows.as_deref());
     for cause in earlier.left_out {
         facts.push(("record left out".into(), cause));
@@ -106,9 +87,9 @@ pub(crate) fn html(
     }
     Ok(page::page(&page::Run {
         rows,
-        goals: goals.collect(),
-        studies: studies.collect(),
-        published: published.collect(),
+        goals: report.goals.clone(),
+        studies,
+        published: study::published().to_vec(),
         failures: report.failures.clone(),
         facts,
         history,

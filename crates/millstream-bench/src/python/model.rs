@@ -10,17 +10,9 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 
 use super::digest;
-use crate::corpus::{generate, replace};
+use crate::corpus::generate;
 use crate::error::{Context, Result};
-
-/// How large a model is.
-#[derive(Clone, Copy)]
-pub(super) enum Scale {
-    /// The embedding and ten layers of a 7B-class model in float16: 4.0 GiB.
-    Full,
-    /// As many tensors of a sixteenth of the width.
-    Quick,
-}
+use crate::files::replace;
 
 /// A file, and what is in it.
 pub(super) struct Model {
@@ -38,11 +30,9 @@ const LAYERS: usize = 10;
 const BYTES_PER_NUMBER: usize = 2;
 const SEED: u64 = 0x5AFE;
 
-fn shapes(scale: Scale) -> BTreeMap<String, Vec<usize>> {
-    let (width, inner, words) = match scale {
-        Scale::Full => (4096, 11_008, 32_000),
-        Scale::Quick => (256, 688, 2000),
-    };
+/// The embedding and ten layers of a model in float16, by its width, the width of its inner layers
+/// and the words that it knows.
+fn shapes((width, inner, words): (usize, usize, usize)) -> BTreeMap<String, Vec<usize>> {
     let layer = [
         ("input_layernorm", vec![width]),
         ("mlp.down_proj", vec![width, inner]),
@@ -66,9 +56,9 @@ fn shapes(scale: Scale) -> BTreeMap<String, Vec<usize>> {
 
 impl Model {
     /// The model in `folder`, which is written if it is not there.
-    pub(super) fn made(folder: &Path, scale: Scale) -> Result<Model> {
+    pub(super) fn made(folder: &Path, shape: (usize, usize, usize)) -> Result<Model> {
         let (mut header, mut tensors, mut end) = (serde_json::Map::new(), Vec::new(), 0);
-        for (name, shape) in shapes(scale) {
+        for (name, shape) in shapes(shape) {
             let begin = end;
             end += shape.iter().product::<usize>() * BYTES_PER_NUMBER;
             tensors.push(begin..end);
@@ -123,10 +113,12 @@ fn digest_of(path: &Path, front: usize, tensors: &[Range<usize>]) -> std::io::Re
 mod tests {
     use super::*;
 
+    const SHAPE: (usize, usize, usize) = (256, 688, 2000);
+
     #[test]
     fn a_model_is_found_again_and_damage_shows_in_its_digest() {
         let folder = tempfile::tempdir().unwrap();
-        let first = Model::made(folder.path(), Scale::Quick).unwrap();
+        let first = Model::made(folder.path(), SHAPE).unwrap();
         let mut bytes = std::fs::read(&first.path).unwrap();
         assert_eq!(bytes.len() as u64, first.file_bytes);
         let head = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
@@ -136,15 +128,15 @@ mod tests {
         let end = embedding["data_offsets"][1].as_u64().unwrap() as usize;
         assert_eq!((end, first.tensors[0].end), (first.largest, 8 + head + end));
         assert_eq!(first.tensors.last().unwrap().end, bytes.len());
-        let again = Model::made(folder.path(), Scale::Quick).unwrap();
+        let again = Model::made(folder.path(), SHAPE).unwrap();
         assert_eq!(again.digest, first.digest);
         let middle = bytes.len() / 2;
         bytes[middle] ^= 1;
         std::fs::write(&first.path, &bytes).unwrap();
-        let damaged = Model::made(folder.path(), Scale::Quick).unwrap();
+        let damaged = Model::made(folder.path(), SHAPE).unwrap();
         assert_ne!(damaged.digest, first.digest);
         std::fs::write(&first.path, &bytes[..middle]).unwrap();
-        let made = Model::made(folder.path(), Scale::Quick).unwrap();
+        let made = Model::made(folder.path(), SHAPE).unwrap();
         assert_eq!(made.digest, first.digest);
     }
 }

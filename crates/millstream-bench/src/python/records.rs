@@ -10,15 +10,9 @@ use crate::files::make_folder;
 const RECORD_BYTES: usize = 20_000;
 const SEED: u64 = 0x12EC;
 
-/// A folder with a folder `files`; beside it the contenders put their containers.
-pub(super) struct Records {
-    pub(super) folder: PathBuf,
-    /// The digest of all records.
-    pub(super) digest: u64,
-}
-
-/// The records in `corpus`, which are written if they are not there.
-pub(super) fn made(corpus: &Path, count: usize) -> Result<Records> {
+/// The folder of the records in `corpus`, which are written if they are not there, and the digest of
+/// all. It has a folder `files`, beside which the contenders put their containers.
+pub(super) fn made(corpus: &Path, count: usize) -> Result<(PathBuf, u64)> {
     let folder = corpus.join(format!("records-{count}"));
     let name = |folder: &Path, nth: usize| folder.join("files").join(format!("{nth:05}.bin"));
     if !folder.exists() {
@@ -38,19 +32,5 @@ pub(super) fn made(corpus: &Path, count: usize) -> Result<Records> {
         let record = std::fs::read(&path).on("read", &path)?;
         sum = sum.wrapping_add(digest([&record[..]]));
     }
-    let digest = sum;
-    Ok(Records { folder, digest })
-}
-
-/// All files below a folder.
-pub(super) fn files_in(folder: &Path) -> Result<Vec<PathBuf>> {
-    let mut files = Vec::new();
-    for entry in std::fs::read_dir(folder).on("list", folder)? {
-        let entry = entry?;
-        match entry.file_type()?.is_dir() {
-            true => files.extend(files_in(&entry.path())?),
-            false => files.push(entry.path()),
-        }
-    }
-    Ok(files)
+    Ok((folder, sum))
 }

@@ -10,11 +10,9 @@ use serde_json::Value;
 use crate::case::Work;
 use crate::clock::Span;
 use crate::error::{Context, Error, Result};
-use crate::rows::Metric;
+use crate::metric::Metric;
 
 const SCRIPT: &str = include_str!("worker.py");
-/// Resident memory at the peak of a run, less what was resident before.
-const PEAK: Metric = Metric::lower("peak", "MiB");
 
 /// An interpreter that has the package.
 pub(super) struct Python {
@@ -94,9 +92,10 @@ impl Worker {
             requests: answer.requests,
             digest: answer.digest,
             span: Some(Span { wall, cpu }),
+            // Resident memory at the peak of a run, less what was resident before.
             extra: answer
                 .peak
-                .map(|peak| (PEAK, peak / 1048576.0))
+                .map(|peak| (Metric::of("peak MiB"), peak / 1_048_576.0))
                 .into_iter()
                 .collect(),
         })

@@ -7,6 +7,7 @@ use millstream_gltf::model::{BufferPlace, ImagePlace, Model};
 
 use super::generate;
 use crate::error::{Context, Result};
+use crate::files::{len_of, walk};
 
 /// A loose scene on disk.
 pub(crate) struct Files {
@@ -73,11 +74,8 @@ impl Files {
 
 /// Most scenes with files of their own that are taken from a corpus, the largest first.
 const FOUND_MAX: usize = 2;
-/// Most folders below a corpus.
-const FOLDERS_MAX: usize = 10_000;
 
 /// Scenes in the application's own corpus.
-#[derive(Default)]
 pub(crate) struct Found {
     /// With files of their own.
     pub(crate) loose: Vec<Files>,
@@ -87,48 +85,29 @@ pub(crate) struct Found {
 
 /// Looks for scenes below a folder, past the generated ones.
 pub(crate) fn find(corpus: &Path) -> Result<Found> {
-    let mut found = Found::default();
-    let mut folders = vec![corpus.to_owned()];
-    let mut count = 0;
-    while let Some(folder) = folders.pop() {
-        count += 1;
-        if count > FOLDERS_MAX {
-            break;
-        }
-        let listed = std::fs::read_dir(&folder).on("list the corpus", &folder)?;
-        for entry in listed.flatten() {
-            let path = entry.path();
-            let name = entry.file_name().to_string_lossy().into_owned();
-            let extension = path.extension().and_then(std::ffi::OsStr::to_str);
-            let generated = [generate::PREFIX, generate::GLB_PREFIX];
-            match entry.file_type() {
-                Ok(kind) if kind.is_dir() => {
-                    let made = generated.iter().any(|prefix| name.starts_with(prefix));
-                    if !(made && folder == corpus) {
-                        folders.push(path);
-                    }
-                }
-                Ok(kind) if kind.is_file() => match extension {
-                    Some("glb") => found.glbs.push(path),
-                    // What is no scene is no part of the corpus.
-                    Some("gltf") => found.loose.extend(Files::of(path).ok()),
-                    _ => {}
-                },
-                _ => {}
-            }
-        }
-    }
-    found.glbs.sort_unstable();
-    let bytes = |files: &Files| -> u64 {
-        let sizes = files
+    let mut all = walk(corpus)?;
+    all.retain(|path| {
+        let below = path.strip_prefix(corpus).unwrap_or(path);
+        let top = below.iter().next().unwrap_or_default().to_string_lossy();
+        let generated = [generate::PREFIX, generate::GLB_PREFIX];
+        !generated.iter().any(|prefix| top.starts_with(prefix))
+    });
+    let has = |ending: &'static str| {
+        move |path: &&PathBuf| path.extension().is_some_and(|it| it == ending)
+    };
+    // What is no scene is no part of the corpus.
+    let loose = all.iter().filter(has("gltf"));
+    let mut loose: Vec<Files> = loose
+        .filter_map(|path| Files::of(path.clone()).ok())
+        .collect();
+    loose.sort_by_cached_key(|files| {
+        let lens = files
             .all()
             .into_iter()
-            .filter_map(|path| path.metadata().ok());
-        sizes.map(|about| about.len()).sum()
-    };
-    found
-        .loose
-        .sort_by_cached_key(|files| std::cmp::Reverse(bytes(files)));
-    found.loose.truncate(FOUND_MAX);
-    Ok(found)
+            .filter_map(|path| len_of(&path).ok());
+        std::cmp::Reverse(lens.sum::<u64>())
+    });
+    loose.truncate(FOUND_MAX);
+    let glbs = all.iter().filter(has("glb")).cloned().collect();
+    Ok(Found { loose, glbs })
 }

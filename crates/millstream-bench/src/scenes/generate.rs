@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use fastrand::Rng;
 
-use crate::corpus::replace;
 use crate::error::{Error, Result};
-use crate::together;
+use crate::files::replace;
+use crate::threads;
 
 /// Names the generator; another one makes other files.
 const VERSION: u32 = 2;
@@ -123,7 +123,7 @@ pub(crate) fn scene(corpus: &Path, images: usize, side: u32) -> Result<PathBuf> 
 
 /// Does `work` for all numbers below `count`, on all cores.
 fn on_all_cores(count: usize, work: &(dyn Fn(usize) -> Result<()> + Sync)) -> Result<()> {
-    together::each(together::cores(), 0..count, || (), |(), index| work(index)).map(drop)
+    threads::each(threads::cores(), 0..count, || (), |(), index| work(index)).map(drop)
 }
 
 /// Makes GLBs of three images each, unless they are there.

@@ -10,23 +10,23 @@ use millstream_gltf::record::SceneDescriber;
 use millstream_gltf::{ErrorKind, Load, Loader, LoaderOptions, Scene, wait_all};
 use millstream_pak::{PackOptions, Package, walk, write_file};
 
-use crate::case::{Case, Contender, Work};
+use crate::case::{Case, Work, fresh};
 use crate::clock::Moment;
-use crate::cold;
 use crate::error::{Error, Result, ensure};
+use crate::files::{is_cached, make_ready};
 use crate::memory::Destination;
-use crate::rows::Metric;
+use crate::metric::Metric;
 use crate::scenes::digest::Digest;
 use crate::scenes::files::Files;
 use crate::scenes::memory::Recycled;
 
 /// Share of the load in which the two workers did not decode: 1 - decoding / (2 x time).
-const CORES_IDLE: Metric = Metric::lower("cores idle", "part");
+const CORES_IDLE: &str = "cores idle part";
 /// Share of the load in which nothing was in flight although requests waited.
-const DEVICE_IDLE: Metric = Metric::lower("device idle", "part");
+const DEVICE_IDLE: &str = "device idle part";
 /// Until all buffers and the small levels of all images that have levels are there, as a share of
 /// the load. Of an image without levels nothing can be drawn before all of it is decoded.
-const DRAWABLE: Metric = Metric::lower("first drawable", "part");
+const DRAWABLE: &str = "first drawable part";
 /// What a program keeps that loads one scene after another: so much as one takes.
 const RETAINED_BYTES: usize = 512 << 20;
 
@@ -39,58 +39,48 @@ fn storage(memory: &Arc<Recycled>) -> Result<Storage> {
     Ok(Storage::new(options)?)
 }
 
-/// Contenders: name, the file of their package, whether they load one, and what it is cooked for.
-/// `urgent` is the scene of BC7 for a program that wants to draw soon: what it draws first goes
-/// before all else, and bulk in flight is kept short for it.
-const FORMS: [(&str, &str, bool, Option<Target>); 5] = [
-    ("millstream", "", false, None),
-    ("millstream-package", "millstream-package", true, None),
-    (
-        "millstream-cooked",
-        "millstream-cooked",
-        true,
-        Some(Target::Rgba8),
-    ),
-    ("millstream-bc7", "millstream-bc7", true, Some(Target::Bc7)),
-    (URGENT, "millstream-bc7", true, Some(Target::Bc7)),
-];
-const URGENT: &str = "millstream-bc7-urgent";
-
-/// Adds contenders that load one scene.
-pub(super) fn add(
-    case: &mut Case<'_>,
-    files: &Arc<Files>,
+/// Adds a contender of `cases.toml` that loads one scene. `urgent` is the scene of BC7 for a program
+/// that wants to draw soon: what it draws first goes before all else, and bulk in flight is kept
+/// short for it.
+pub(super) fn add<'a>(
+    case: &mut Case<'a>,
+    name: &'static str,
+    files: &'a Files,
     packages: &Path,
-    memory: &Arc<Recycled>,
+    memory: &'a Arc<Recycled>,
     expected: u64,
 ) {
-    for (name, stem, is_packed, target) in FORMS {
-        let package = match is_packed {
-            true => package(files, packages, stem, target).map(Some),
-            false => Ok(None),
+    let (stem, target) = match name {
+        "millstream-cooked" => (name, Some(Target::Rgba8)),
+        "millstream-bc7" | URGENT => ("millstream-bc7", Some(Target::Bc7)),
+        _ => (name, None),
+    };
+    let package = match name {
+        "millstream" => Ok(None),
+        _ => package(files, packages, stem, target).map(Some),
+    };
+    let method = package.map(|package| {
+        let scene = OneScene {
+            files,
+            expected,
+            package,
+            shows_cores: target.is_none(),
+            urgent: name == URGENT,
         };
-        let memory = Arc::clone(memory);
-        let contender = package.map(|package| {
-            let scene = OneScene {
-                files: Arc::clone(files),
-                expected,
-                package,
-                shows_cores: target.is_none(),
-                urgent: name == URGENT,
-            };
-            let run = move |kept: &mut Option<Storage>, _: &mut Destination| {
-                // It ends with the run: the next one's storage gets its memory.
-                let storage = kept.take().ok_or_else(|| Error::new("run twice"))?;
-                scene.load(&storage)
-            };
-            Contender::prepared(name, move || storage(&memory).map(Some), run)
-        });
-        case.try_push(name, contender);
-    }
+        let run = move |kept: &mut Option<Storage>, _: &mut Destination| {
+            // It ends with the run: the next one's storage gets its memory.
+            let storage = kept.take().ok_or_else(|| Error::new("run twice"))?;
+            scene.load(&storage)
+        };
+        fresh(move || storage(memory).map(Some), run)
+    });
+    case.try_push(name, method);
 }
 
-struct OneScene {
-    files: Arc<Files>,
+const URGENT: &str = "millstream-bc7-urgent";
+
+struct OneScene<'a> {
+    files: &'a Files,
     expected: u64,
     /// The package that it is loaded from, else from its files.
     package: Option<PathBuf>,
@@ -121,7 +111,7 @@ fn package(files: &Files, folder: &Path, name: &str, target: Option<Target>) -> 
     Ok(path)
 }
 
-impl OneScene {
+impl OneScene<'_> {
     fn load(&self, storage: &Storage) -> Result<Work> {
         let mut options = LoaderOptions::default();
         if self.urgent {
@@ -153,17 +143,19 @@ impl OneScene {
             extra.push((DRAWABLE, drawable.as_secs_f64() / span.wall));
         }
         let digest = self.digest(&scene)?;
-        Ok(Work::figures(extra).took(span).with_digest(digest))
+        let extra = extra
+            .into_iter()
+            .map(|(text, share)| (Metric::of(text), share));
+        Ok(Work::figures(extra.collect())
+            .took(span)
+            .with_digest(digest))
     }
 
     /// Opens a package, which is then as cold or as warm as the scene's files.
     fn open_package(&self, storage: &Storage, path: &Path) -> Result<Package> {
         let package = Package::open(storage, path)?;
         package.preload()?;
-        match cold::cached_of(&self.files.gltf)? {
-            true => cold::warm_path(path)?,
-            false => cold::drop_path(path)?,
-        }
+        make_ready(&[path.to_owned()], !is_cached(&self.files.gltf)?)?;
         Ok(package)
     }
 
@@ -191,14 +183,16 @@ impl OneScene {
     }
 }
 
-/// Adds contenders that load many scenes.
-pub(super) fn add_many(case: &mut Case<'_>, paths: &[PathBuf], memory: &Arc<Recycled>) {
-    for (name, at_once) in [("millstream", true), ("millstream-serial", false)] {
-        let (paths, memory) = (paths.to_vec(), Arc::clone(memory));
-        let make = move || storage(&memory);
-        let run = move |storage: &mut Storage, _: &mut Destination| many(storage, &paths, at_once);
-        case.push(Contender::prepared(name, make, run));
-    }
+/// Adds a contender that loads many scenes.
+pub(super) fn add_many<'a>(
+    case: &mut Case<'a>,
+    name: &'static str,
+    paths: &'a [PathBuf],
+    memory: &'a Arc<Recycled>,
+) {
+    let at_once = name == "millstream";
+    let run = move |storage: &mut Storage, _: &mut Destination| many(storage, paths, at_once);
+    case.push(name, fresh(move || storage(memory), run));
 }
 
 /// Loads many scenes, all at once or one after another.

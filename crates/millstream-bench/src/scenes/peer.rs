@@ -1,28 +1,23 @@
 //! The rival `gltf-import`: the crate `gltf`, with all its images.
 
-use std::sync::Arc;
-
 use millstream_gltf::model::Model;
 
-use crate::case::{Contender, Work};
+use crate::case::Work;
 use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::scenes::digest::Digest;
 use crate::scenes::files::Files;
 
-pub(super) fn import(files: &Arc<Files>) -> Contender {
-    let files = Arc::clone(files);
-    Contender::new("gltf-import", move |_| {
-        let start = Moment::now();
-        let imported = gltf::import(&files.gltf);
-        let span = start.elapsed();
-        let (_, buffers, images) = imported?;
-        let work = Work::default().took(span);
-        match files.is_exact {
-            true => Ok(work.with_digest(digest_of(&files, &buffers, &images)?)),
-            false => Ok(work),
-        }
-    })
+pub(super) fn import(files: &Files) -> Result<Work> {
+    let start = Moment::now();
+    let imported = gltf::import(&files.gltf);
+    let span = start.elapsed();
+    let (_, buffers, images) = imported?;
+    let work = Work::default().took(span);
+    match files.is_exact {
+        true => Ok(work.with_digest(digest_of(files, &buffers, &images)?)),
+        false => Ok(work),
+    }
 }
 
 fn digest_of(

@@ -16,19 +16,14 @@ use serde::{Deserialize, Serialize};
 use super::Place;
 use crate::case::{Case, Work};
 use crate::clock::Moment;
-use crate::cold;
 use crate::error::{Context, Error, Result, ensure};
-use crate::files::{open_buffered, remove};
-use crate::limits::OBJECTS;
+use crate::files::{drop_path, open_buffered, remove};
 use crate::memory::Destination;
-use crate::rows::Metric;
 use crate::session::Session;
-use crate::streams::load::{WORKLOAD, practised};
+use crate::streams::load::practised;
 
-/// By the wall, for all objects.
-const TIME: Metric = Metric::lower("objects_time", "ns/object");
-/// Processor time of the whole process.
-const CPU: Metric = Metric::lower("objects_cpu", "ns/object");
+/// Objects of the cases.
+const OBJECTS: usize = 100_000;
 
 millstream_stream::stored_enum! {
     /// What an object is.
@@ -128,53 +123,36 @@ fn digest<'a>(objects: impl Iterator<Item = (u32, &'a str)>) -> u64 {
     })
 }
 
-fn digest_in_place(objects: &[Object]) -> u64 {
-    digest(
-        objects
-            .iter()
-            .map(|object| (object.id, object.name.as_str())),
-    )
-}
-
-pub(super) fn run(
-    session: &mut Session<'_>,
-    place: &Place,
-    destination: &mut Destination,
-) -> Result<()> {
-    let names = ["objects cold", "objects warm", "objects save"];
-    if !names.iter().any(|name| session.wants(name)) {
+/// Runs the cases.
+pub(super) fn run(session: &mut Session<'_>, place: &Place) -> Result<()> {
+    let instances = session.cases("streams", "objects");
+    if instances.is_empty() {
         return Ok(());
     }
-    let objects = Rc::new(sources());
+    let objects = sources();
     let wanted = digest(objects.iter().map(|object| (object.id, &*object.name)));
-    let blob = blob::build::<Array<Object>, _>(&*objects)?;
+    let blob = blob::build::<Array<Object>, _>(&objects)?;
     let path = place.folder.join("objects.blob");
     std::fs::write(&path, &*blob).on("write", &path)?;
-    for name in names {
-        let Some(mut case) = session.begin(WORKLOAD, name) else {
-            continue;
-        };
-        let mut wanted = Some(wanted);
-        match name {
+    for instance in instances {
+        let mut case = session.begin(&instance);
+        let mut wanted = wanted;
+        match &*instance.name {
             "objects cold" => {
-                add_cold(&mut case, &path, blob.len(), wanted.unwrap_or(0));
-                let path = path.clone();
-                case.prepare(move || cold::drop_path(&path));
+                add_cold(&mut case, &path, blob.len(), wanted);
+                case.prepare(|| drop_path(&path));
             }
             "objects warm" => add_warm(&mut case, &objects, &blob)?,
             _ => {
-                wanted = Some(0);
+                wanted = 0;
                 add_savers(&mut case, &objects, place)?;
             }
         }
         case.check(0, move |_, work| {
-            ensure(work.digest == wanted, "other objects than were saved")
+            let right = work.digest == Some(wanted);
+            ensure(right, "other objects than were saved")
         });
-        let each = 1e9 / OBJECTS as f64;
-        case.figures(move |span, _| vec![(TIME, span.wall * each), (CPU, span.cpu * each)]);
-        let mut of_blob = Destination::new(blob.len())?;
-        let is_cold = name == "objects cold";
-        session.run(case, if is_cold { &mut of_blob } else { destination })?;
+        session.run(case, &mut Destination::new(blob.len())?)?;
     }
     remove(&path)
 }
@@ -183,14 +161,8 @@ fn work(digest: u64) -> Work {
     Work::of(0, OBJECTS).with_digest(digest)
 }
 
-/// Work that began at `start` and ends here; then what it made is looked at.
-fn timed(start: Moment, check: impl FnOnce() -> u64) -> Work {
-    let span = start.elapsed();
-    work(check()).took(span)
-}
-
 /// From a file that is not cached: read in one call.
-fn add_cold(case: &mut Case<'_>, path: &Path, len: usize, wanted: u64) {
+fn add_cold<'a>(case: &mut Case<'a>, path: &'a Path, len: usize, wanted: u64) {
     type Use = fn(&[u8], u64) -> Result<u64>;
     let uses: [(&str, Use); 3] = [
         ("read", |_, wanted| Ok(wanted)),
@@ -202,10 +174,9 @@ fn add_cold(case: &mut Case<'_>, path: &Path, len: usize, wanted: u64) {
         }),
     ];
     for (name, used) in uses {
-        let path = path.to_owned();
         case.add(name, move |into| {
-            let read = open_buffered(&path)?.read_exact(&mut into[..len]);
-            read.on("read", &path)?;
+            let read = open_buffered(path)?.read_exact(&mut into[..len]);
+            read.on("read", path)?;
             Ok(work(used(&into[..len], wanted)?))
         });
     }
@@ -225,75 +196,92 @@ fn trusted(bytes: &[u8], wanted: u64) -> Result<u64> {
     Ok(if last { wanted } else { 0 })
 }
 
-/// From bytes in memory: until the objects can be used. That they are right is checked afterwards.
-fn add_warm(case: &mut Case<'_>, objects: &[ObjectSource], blob: &AlignedBytes) -> Result<()> {
-    let of = AlignedBytes::from_slice(blob);
-    practised(case, "millstream", move |_| {
+/// Adds one who makes objects usable; that they are right is looked at afterwards.
+fn add_parser<'a, T>(
+    case: &mut Case<'a>,
+    name: &str,
+    parse: impl Fn() -> Result<T> + 'a,
+    all: impl Fn(&T) -> u64 + 'a,
+) {
+    let method = move |_: &mut Destination| {
         let start = Moment::now();
-        let objects = blob::view::<Array<Object>>(&of)?;
-        Ok(timed(start, || digest_in_place(objects)))
+        let objects = parse()?;
+        let span = start.elapsed();
+        Ok(work(all(&objects)).took(span))
+    };
+    case.push(name, practised(method));
+}
+
+/// From bytes in memory: until the objects can be used.
+fn add_warm<'a>(
+    case: &mut Case<'a>,
+    objects: &[ObjectSource],
+    blob: &'a AlignedBytes,
+) -> Result<()> {
+    let parse = || Ok(blob::view::<Array<Object>>(blob)?);
+    add_parser(case, "millstream", parse, |objects| {
+        digest(objects.iter().map(|it| (it.id, it.name.as_str())))
     });
     let theirs = theirs(objects);
+    let all = |objects: &Vec<TheirObject>| digest(objects.iter().map(|it| (it.id, &*it.name)));
     let config = bincode::config::standard();
     let encoded = bincode::serde::encode_to_vec(&theirs, config)?;
-    practised(case, "bincode", move |_| {
-        let start = Moment::now();
-        let (objects, _): (Vec<TheirObject>, usize) =
-            bincode::serde::decode_from_slice(&encoded, config)?;
-        let all = || digest(objects.iter().map(|it| (it.id, &*it.name)));
-        Ok(timed(start, all))
-    });
+    let parse = move || Ok(bincode::serde::decode_from_slice(&encoded, config)?.0);
+    add_parser(case, "bincode", parse, all);
     let encoded = postcard::to_allocvec(&theirs)?;
-    practised(case, "postcard", move |_| {
-        let start = Moment::now();
-        let objects: Vec<TheirObject> = postcard::from_bytes(&encoded)?;
-        let all = || digest(objects.iter().map(|it| (it.id, &*it.name)));
-        Ok(timed(start, all))
-    });
+    add_parser(
+        case,
+        "postcard",
+        move || Ok(postcard::from_bytes(&encoded)?),
+        all,
+    );
     let encoded = rkyv::to_bytes::<rkyv::rancor::Error>(&theirs)?;
-    practised(case, "rkyv", move |_| {
+    let method = move |_: &mut Destination| {
         let start = Moment::now();
         let objects =
             rkyv::access::<rkyv::Archived<Vec<TheirObject>>, rkyv::rancor::Error>(&encoded)?;
-        let all = || {
-            let all = objects.iter();
-            digest(all.map(|it| (it.id.to_native(), it.name.as_str())))
-        };
-        Ok(timed(start, all))
-    });
+        let span = start.elapsed();
+        let all = objects.iter();
+        let all = digest(all.map(|it| (it.id.to_native(), it.name.as_str())));
+        Ok(work(all).took(span))
+    };
+    case.push("rkyv", practised(method));
     Ok(())
 }
 
 /// To memory and to a file.
-fn add_savers(case: &mut Case<'_>, objects: &Rc<Vec<ObjectSource>>, place: &Place) -> Result<()> {
-    let (of, mut kept) = (Rc::clone(objects), Some(MemoryStream::new()));
-    practised(case, "millstream", move |_| {
+fn add_savers<'a>(case: &mut Case<'a>, objects: &'a [ObjectSource], place: &Place) -> Result<()> {
+    let mut kept = Some(MemoryStream::new());
+    let save = move |_: &mut Destination| {
         let mut stream = kept.take().unwrap_or_default();
         stream.clear();
-        kept = Some(archive(&of, stream)?);
+        kept = Some(archive(objects, stream)?);
         Ok(work(0))
-    });
+    };
+    case.push("millstream", practised(save));
     let streams = millstream_stream::Streams::new(&place.storage)?;
-    let (of, path) = (Rc::clone(objects), place.folder.join("objects.archive"));
-    practised(case, "millstream-file", move |_| {
-        let mut stream = archive(&of, streams.create(&path)?)?;
-        stream.close()?;
+    let path = place.folder.join("objects.archive");
+    let save = move |_: &mut Destination| {
+        archive(objects, streams.create(&path)?)?.close()?;
         Ok(work(0))
-    });
+    };
+    case.push("millstream-file", practised(save));
     let theirs = Rc::new(theirs(objects));
     let (of, mut out) = (Rc::clone(&theirs), Vec::new());
-    practised(case, "postcard", move |_| {
+    let save = move |_: &mut Destination| {
         out.clear();
         out = postcard::to_extend(&*of, std::mem::take(&mut out))?;
         Ok(work(0))
-    });
+    };
+    case.push("postcard", practised(save));
     let mut out = Vec::new();
-    practised(case, "bincode", move |_| {
+    let save = move |_: &mut Destination| {
         out.clear();
         let config = bincode::config::standard();
         bincode::serde::encode_into_std_write(&*theirs, &mut out, config)?;
         Ok(work(0))
-    });
+    };
+    case.push("bincode", practised(save));
     Ok(())
 }
 

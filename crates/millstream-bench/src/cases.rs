@@ -1,0 +1,200 @@
+//! The cases, as data (`cases.toml`): workload, contenders, sizes, figures.
+//!
+//! A family of cases has a name such as `{mode} {size} depth {depth}` and a list of values for each
+//! variable in it; it stands for every combination of them. The contenders are names that the
+//! workload's code knows; the goals (`goals.toml`) and the studies' figures (`study.toml`) name
+//! cases and contenders as they come out here.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use serde::{Deserialize, Deserializer, de};
+use toml::{Table, Value};
+
+/// Cases that differ in their variables; see `cases.toml`.
+#[derive(Deserialize)]
+pub(crate) struct Family {
+    name: String,
+    /// Figures made of a run's time and work, as `Metric::of` reads them.
+    #[serde(default)]
+    pub(crate) figures: Vec<String>,
+    #[serde(default)]
+    contenders: Vec<String>,
+    /// Whether rows `limit` are added.
+    #[serde(default)]
+    pub(crate) limit: bool,
+    /// Most counted rounds, where a run takes seconds or spreads little.
+    #[serde(default = "unlimited")]
+    pub(crate) runs_max: usize,
+    /// Counted rounds for each one asked for, where a run takes a millisecond.
+    #[serde(default = "once")]
+    pub(crate) runs_times: usize,
+    /// Whether an uncounted round goes ahead.
+    #[serde(default = "yes")]
+    pub(crate) warm_up: bool,
+    /// The variables: a value, a list of values, or one of these for each size of a run.
+    #[serde(flatten)]
+    variables: Table,
+}
+
+fn unlimited() -> usize {
+    usize::MAX
+}
+
+fn once() -> usize {
+    1
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// Families by workload and kind.
+type Families = BTreeMap<String, BTreeMap<String, Vec<Family>>>;
+
+static FAMILIES: LazyLock<Families> = LazyLock::new(|| {
+    toml::from_str(include_str!("cases.toml")).expect("a table of this crate, which tests read")
+});
+
+/// One case of a family.
+#[derive(Clone)]
+pub(crate) struct Instance {
+    pub(crate) workload: &'static str,
+    pub(crate) name: String,
+    pub(crate) family: &'static Family,
+    values: Table,
+}
+
+impl Instance {
+    /// The values of its variables.
+    ///
+    /// # Panics
+    /// If `cases.toml` has other variables, which every run of the workload would show.
+    pub(crate) fn at<T: de::DeserializeOwned>(&self) -> T {
+        let values = Value::Table(self.values.clone()).try_into();
+        values.unwrap_or_else(|error| panic!("the variables of {:?}: {error}", self.name))
+    }
+
+    /// Names of those who take part.
+    pub(crate) fn contenders(&self) -> impl Iterator<Item = &'static str> + use<> {
+        self.family.contenders.iter().map(String::as_str)
+    }
+}
+
+/// The cases of a kind of a workload; `found` are variables whose values are known at run time
+/// only.
+pub(crate) fn of(workload: &str, kind: &str, quick: bool, found: &Table) -> Vec<Instance> {
+    let entry = FAMILIES.get_key_value(workload);
+    let (workload, kinds) = entry.expect("a workload of cases.toml");
+    let families = kinds.get(kind).expect("a kind of cases.toml");
+    let instances = families.iter().flat_map(|family| {
+        let all = family.variables.iter().chain(found);
+        product(all, quick).into_iter().map(move |values| Instance {
+            workload,
+            name: named(&family.name, &values),
+            family,
+            values,
+        })
+    });
+    instances.collect()
+}
+
+/// Every combination of values.
+fn product<'a>(
+    variables: impl Iterator<Item = (&'a String, &'a Value)>,
+    quick: bool,
+) -> Vec<Table> {
+    let size = if quick { "quick" } else { "full" };
+    let mut all = vec![Table::new()];
+    for (name, value) in variables {
+        let value = value.get(size).unwrap_or(value);
+        let values = value.as_array().cloned();
+        let values = values.unwrap_or_else(|| vec![value.clone()]);
+        let with = |table: Table| {
+            let each = values.iter().map(move |value| {
+                let mut table = table.clone();
+                table.insert(name.clone(), value.clone());
+                table
+            });
+            each.collect::<Vec<Table>>()
+        };
+        all = all.into_iter().flat_map(with).collect();
+    }
+    all
+}
+
+fn named(pattern: &str, values: &Table) -> String {
+    let mut name = pattern.to_owned();
+    for (variable, value) in values {
+        let number = value.as_integer().map(|number| number.to_string());
+        let shown = number.or_else(|| value.as_str().map(str::to_owned));
+        name = name.replace(&format!("{{{variable}}}"), &shown.unwrap_or_default());
+    }
+    name
+}
+
+/// A number of bytes, as text such as `64K` (powers of 1024) or `100MB` (powers of 1000).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Bytes(pub(crate) u64);
+
+impl Bytes {
+    /// As an index.
+    pub(crate) fn len(self) -> usize {
+        self.0 as usize
+    }
+
+    pub(crate) fn parse(text: &str) -> Option<Bytes> {
+        let end = text.find(|it: char| !it.is_ascii_digit());
+        let (number, unit) = text.split_at(end.unwrap_or(text.len()));
+        let unit = match unit.trim() {
+            "" => 1,
+            "K" | "KiB" => 1 << 10,
+            "M" | "MiB" => 1 << 20,
+            "G" | "GiB" => 1 << 30,
+            "MB" => 1_000_000,
+            _ => return None,
+        };
+        Some(Bytes(number.parse::<u64>().ok()? * unit))
+    }
+}
+
+impl<'de> Deserialize<'de> for Bytes {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Bytes, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        Bytes::parse(&text).ok_or_else(|| de::Error::custom(format!("{text:?} is no size")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_family_makes_cases_with_names_of_their_own() {
+        for quick in [true, false] {
+            let kinds = FAMILIES
+                .iter()
+                .flat_map(|(workload, kinds)| kinds.keys().map(move |kind| (workload, kind)));
+            for (workload, kind) in kinds {
+                assert!(crate::Workload::from_name(workload).is_some(), "{workload}");
+                for case in of(workload, kind, quick, &Table::new()) {
+                    for figure in &case.family.figures {
+                        crate::metric::Metric::of(figure.as_str());
+                    }
+                }
+            }
+        }
+        let grid = of("requests", "grid", false, &Table::new());
+        assert_eq!(grid.len(), 60);
+        assert_eq!(grid[0].name, "direct 4K depth 1");
+        assert_eq!(grid[59].name, "warm 1M depth 128");
+    }
+
+    #[test]
+    fn sizes_are_read_with_their_units() {
+        let sizes = ["4", "64K", "1M", "100MB", "4 GiB"].map(|it| Bytes::parse(it).map(|it| it.0));
+        let expected = [4, 65_536, 1 << 20, 100_000_000, 4 << 30];
+        assert_eq!(sizes, expected.map(Some));
+        assert_eq!(Bytes::parse("1 parsec"), None);
+    }
+}

@@ -1,0 +1,156 @@
+//! What the cases of workload `packages` share: how packages are made, and the load of all entries
+//! in one batch.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use millstream::{CodecId, Storage};
+use millstream_pak::{BatchOptions, Coding, Item, PackOptions, Package, Target};
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::case::{Case, Method, Work};
+use crate::clock::Moment;
+use crate::error::{Error, Result};
+use crate::files::drop_all;
+use crate::limits::BATCH_RETAINED_BYTES;
+use crate::memory::Destination;
+use crate::metric::Metric;
+use crate::ours::{Setup, queue_for};
+use crate::threads::cores;
+
+/// Bytes of the blocks that packing makes.
+pub(super) const BLOCK_BYTES: usize = 256 << 10;
+/// Rate that `auto` chooses for where nothing throttles.
+const UNTHROTTLED_MBPS: f64 = 3500.0;
+
+/// What a package must deliver.
+pub(super) struct Wanted {
+    pub(super) name: String,
+    pub(super) xxh3: u64,
+}
+
+/// Options of packing.
+pub(super) fn options(coding: Coding) -> PackOptions<'static> {
+    PackOptions {
+        coding,
+        ..PackOptions::default()
+    }
+}
+
+/// Packs, if the package of that name is not there yet.
+pub(super) fn packed(
+    path: &Path,
+    coding: Coding,
+    items: impl FnOnce() -> Result<Vec<Item>>,
+) -> Result<()> {
+    if !path.exists() {
+        millstream_pak::write_file(items()?, &options(coding), path)?;
+    }
+    Ok(())
+}
+
+/// The coding that is chosen for a disk of so many MB/s, or for one that is not throttled, on this
+/// machine's cores.
+pub(super) fn auto(rate: Option<f64>) -> Coding {
+    Coding::Auto(Target {
+        megabytes_per_second: rate.unwrap_or(UNTHROTTLED_MBPS),
+        cores: cores() as u32,
+    })
+}
+
+/// The codec of a word in the names of contenders and cases.
+pub(super) fn codec_of(word: &str) -> CodecId {
+    match word {
+        "lz4" => CodecId::LZ4_BLOCK,
+        word => CodecId::from_name(word).expect("a codec of cases.toml"),
+    }
+}
+
+/// The coding of a contender: `millstream` is `auto`, others name a codec.
+pub(super) fn coding_of(contender: &str, rate: Option<f64>) -> Coding {
+    match contender.strip_prefix("millstream-") {
+        Some(word) => Coding::Fixed(codec_of(word)),
+        None => auto(rate),
+    }
+}
+
+/// The figure of a package's bytes over the raw bytes.
+pub(super) fn size_of(package_bytes: u64, raw_bytes: u64) -> (Metric, f64) {
+    let share = package_bytes as f64 / raw_bytes as f64;
+    (Metric::of("size of raw"), share)
+}
+
+/// All entries of a package, in one batch.
+pub(super) struct Batch {
+    package: PathBuf,
+    wanted: Arc<Vec<Wanted>>,
+    /// So many such batches, each enqueued before the one ahead of it is waited for.
+    passes: usize,
+    /// Kept between runs, so that its buffers are recycled, as those of all contenders are.
+    storage: Storage,
+}
+
+impl Batch {
+    /// So many passes, of which some are run now if there are several: their memory is what later
+    /// ones get.
+    pub(super) fn new(package: &Path, wanted: &Arc<Vec<Wanted>>, passes: usize) -> Result<Batch> {
+        let setup = Setup {
+            retained_bytes: Some(BATCH_RETAINED_BYTES),
+            ..Setup::direct()
+        };
+        let mut batch = Batch {
+            package: package.to_path_buf(),
+            wanted: Arc::clone(wanted),
+            passes: passes.min(3),
+            storage: setup.storage()?,
+        };
+        if passes > 1 {
+            batch.load()?;
+        }
+        batch.passes = passes;
+        Ok(batch)
+    }
+
+    fn load(&self) -> Result<Work> {
+        let queue = queue_for(&self.storage, self.wanted.len() * self.passes.min(2))?;
+        let begun = Moment::now();
+        let package = Package::open(&self.storage, &self.package)?;
+        let mut entries = Vec::with_capacity(self.wanted.len());
+        for wanted in self.wanted.iter() {
+            let found = package.lookup(wanted.name.as_bytes())?;
+            entries.push(found.ok_or_else(|| Error::new("a name is missing"))?.index);
+        }
+        let (mut ahead, mut loaded) = (None, Vec::new());
+        let (mut bytes, mut requests) = (0, 0);
+        for pass in 0..=self.passes {
+            let enqueue = || package.enqueue_all(&queue, &entries, &BatchOptions::default());
+            let next = (pass < self.passes).then(enqueue).transpose()?;
+            let Some(batch) = std::mem::replace(&mut ahead, next) else {
+                continue;
+            };
+            let wait = |nth| batch.wait(nth).map_err(Error::from);
+            loaded = (0..batch.len()).map(wait).collect::<Result<Vec<_>>>()?;
+            bytes += loaded.iter().map(|bytes| bytes.len() as u64).sum::<u64>();
+            requests += batch.requests();
+        }
+        let span = begun.elapsed();
+        // The bytes of the last pass: those before it were given back for it.
+        for (bytes, wanted) in loaded.iter().zip(self.wanted.iter()) {
+            if xxh3_64(bytes) != wanted.xxh3 {
+                return Err(Error::new(format!("other bytes than {} has", wanted.name)));
+            }
+        }
+        Ok(Work::of(bytes, requests).took(span))
+    }
+}
+
+impl Method for Batch {
+    fn run(&mut self, _: &mut Destination) -> Result<Work> {
+        self.load()
+    }
+}
+
+/// Files are cold before each run.
+pub(super) fn loads_cold(case: &mut Case<'_>, files: Vec<PathBuf>) {
+    case.prepare(move || drop_all(&files));
+}

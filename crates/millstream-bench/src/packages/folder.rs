@@ -1,0 +1,184 @@
+//! Folders of files as packages, beside the same files loose: the small files of a start-up, and
+//! real data in folders `packages/NAME` below the corpus folder.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use millstream_pak::Item;
+use serde::Deserialize;
+
+use super::batch::{Batch, Wanted, coding_of, loads_cold, packed, size_of};
+use crate::case::{Case, Method, Work};
+use crate::cases::Instance;
+use crate::corpus::CorpusFile;
+use crate::error::{Error, Result};
+use crate::files::{len_of, list};
+use crate::limits::POOL_THREADS;
+use crate::memory::Destination;
+use crate::peers;
+use crate::read::rings::Straight;
+use crate::rows::{Params, figures};
+use crate::session::Session;
+use crate::startup::plan::{Plan, std_threads};
+
+/// Files by their names in a package.
+type Named = Vec<(String, CorpusFile)>;
+
+/// The small files of a start-up.
+pub(super) fn start_up(session: &mut Session<'_>, made: &Path) -> Result<()> {
+    #[derive(Deserialize)]
+    struct At {
+        count: usize,
+    }
+    for instance in session.cases("packages", "start-up") {
+        let At { count } = instance.at();
+        let root = session.corpus.folder().to_owned();
+        let named = |file: CorpusFile| {
+            let name = file.path.strip_prefix(&root).unwrap_or(&file.path);
+            (name.to_string_lossy().into_owned(), file)
+        };
+        let files: Named = session
+            .corpus
+            .small(count)?
+            .into_iter()
+            .map(named)
+            .collect();
+        one(session, &instance, made, &format!("small-{count}"), &files)?;
+    }
+    Ok(())
+}
+
+/// Real data.
+pub(super) fn real(
+    session: &mut Session<'_>,
+    made: &Path,
+    folders: &[(String, PathBuf)],
+) -> Result<()> {
+    for (name, folder) in folders {
+        for instance in session.cases_with("packages", "real", "name", [name.as_str()]) {
+            let mut files = Named::new();
+            find(folder, "", &mut files)?;
+            files.sort_by(|a, b| a.0.cmp(&b.0));
+            one(session, &instance, made, name, &files)?;
+        }
+    }
+    Ok(())
+}
+
+/// The files below a folder by their names, links to files being followed: distributions replace a
+/// file that another package has too by a link, which packing refuses.
+fn find(folder: &Path, below: &str, files: &mut Named) -> Result<()> {
+    for path in list(folder)? {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let name = format!("{below}{name}");
+        if path.is_dir() && !path.is_symlink() {
+            find(&path, &format!("{name}/"), files)?;
+            continue;
+        }
+        // Dangling links and links to what is no file are left out.
+        match path.canonicalize() {
+            Ok(target) if target.is_file() => files.push((name, CorpusFile::stored(&target)?)),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Packages beside the device, and beside the same files without one: by threads of the standard
+/// library, by every rival, and in a zip.
+fn one(
+    session: &mut Session<'_>,
+    instance: &Instance,
+    made: &Path,
+    stem: &str,
+    files: &Named,
+) -> Result<()> {
+    let wanted = files.iter().map(|(name, file)| Wanted {
+        name: name.clone(),
+        xxh3: file.raw_xxh3,
+    });
+    let wanted = Arc::new(wanted.collect());
+    let raw: u64 = files.iter().map(|(_, file)| file.raw_len).sum();
+    let plan = Plan::of_all(files.iter().map(|(_, file)| file.clone()).collect());
+    let mut case = session.begin(instance);
+    let mut packages: Vec<PathBuf> = Vec::new();
+    for name in instance.contenders() {
+        match name {
+            "device" => {
+                case.try_push(name, Straight::device(&packages[0]));
+            }
+            "std-8" => {
+                let loose = std_threads(&plan, POOL_THREADS);
+                case.push(name, Checked(Box::new(loose), &plan));
+            }
+            "zip" => zip(&mut case, made, stem, files, &mut packages)?,
+            _ => {
+                let path = made.join(format!("{stem}-{name}.mpak"));
+                packed(&path, coding_of(name, None), || {
+                    let item = |(name, file): &(String, CorpusFile)| {
+                        Item::from_file(name.as_str(), &file.path).map_err(Error::from)
+                    };
+                    files.iter().map(item).collect()
+                })?;
+                let (size, share) = size_of(len_of(&path)?, raw);
+                let names = ["packages", &instance.name, name];
+                session.keep(vec![figures(names, size, vec![share], Params::new())])?;
+                case.push(name, Batch::new(&path, &wanted, 1)?);
+                packages.push(path);
+            }
+        }
+    }
+    let mut loose = Case::new("packages", case.name.as_str(), 1);
+    peers::startup(&mut loose, &plan);
+    case.skipped.append(&mut loose.skipped);
+    for contender in loose.contenders {
+        let checked = case.push(contender.name, Checked(contender.method, &plan));
+        checked.params = contender.params;
+    }
+    let lens = packages.iter().map(|path| len_of(path));
+    let largest = lens.collect::<Result<Vec<u64>>>()?.into_iter().max();
+    let paths = [plan.paths(), packages].concat();
+    loads_cold(&mut case, paths);
+    case.check(plan.destination_len, |_, _| Ok(()));
+    let len = (largest.unwrap_or(0) as usize).max(plan.destination_len) + (1 << 20);
+    session.run(case, &mut Destination::new(len)?).map(drop)
+}
+
+#[cfg(feature = "peers")]
+fn zip<'a>(
+    case: &mut Case<'a>,
+    made: &Path,
+    stem: &str,
+    files: &'a Named,
+    packages: &mut Vec<PathBuf>,
+) -> Result<()> {
+    let path = made.join(format!("{stem}.zip"));
+    case.push("zip", super::zipped::zip(&path, files)?);
+    packages.push(path);
+    Ok(())
+}
+
+#[cfg(not(feature = "peers"))]
+fn zip(case: &mut Case<'_>, _: &Path, _: &str, _: &Named, _: &mut Vec<PathBuf>) -> Result<()> {
+    case.skip("zip", "built without the feature `peers`");
+    Ok(())
+}
+
+/// A method whose bytes are checked where the plan has them; packages bring buffers of their own,
+/// and check those themselves.
+struct Checked<'a>(Box<dyn Method + 'a>, &'a Plan);
+
+impl Method for Checked<'_> {
+    fn prepare(&mut self) -> Result<()> {
+        self.0.prepare()
+    }
+
+    fn run(&mut self, into: &mut Destination) -> Result<Work> {
+        let work = self.0.run(into)?;
+        // Outside of the time that counts: all of these take their own.
+        debug_assert!(work.span.is_some(), "timed with the check");
+        self.1.check(into)?;
+        let bytes = self.1.wanted().map(|entry| entry.file.raw_len).sum();
+        Ok(Work { bytes, ..work })
+    }
+}

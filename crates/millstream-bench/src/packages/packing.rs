@@ -1,0 +1,175 @@
+//! Packing: its rate beside the codec alone, and the most memory that it takes.
+//!
+//! The contender `codec` encodes the same blocks on as many threads, each into one buffer that it
+//! uses over and over, and throws them away. Packing does more: it looks for equal contents, hashes
+//! raw bytes (BLAKE3) and stored ones (XXH3), and writes them in order into a file, on the same
+//! cores; `millstream-synced` also waits until the file is on the disk, and renames it.
+//!
+//! The kernel keeps the most memory that a process ever had resident, and forgets it when asked;
+//! the figure is that less what was resident before. Two inputs try it: one file that is longer
+//! than memory should ever be (mostly a hole, with noise that no codec shrinks in between), and a
+//! million entries, which cost tables and names. What the packer is given counts too: the list of
+//! inputs is made after the first look.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+
+use millstream::CodecId;
+use millstream_codec::{Scratch, default_level, encode_block};
+use millstream_pak::{Coding, Item};
+use serde::Deserialize;
+
+use super::batch::{BLOCK_BYTES, auto, codec_of, options};
+use super::mixed::{Inputs, inputs, items};
+use super::tables;
+use crate::case::Work;
+use crate::cases::{Bytes, Instance};
+use crate::clock::{Moment, Span};
+use crate::error::{Context, Error, Result};
+use crate::files::remove;
+use crate::memory::Destination;
+use crate::metric::Metric;
+use crate::session::Session;
+use crate::threads;
+
+/// Noise in the long file begins at multiples of this ...
+const NOISE_STEP_BYTES: u64 = 64 << 20;
+/// ... and has this many bytes: more than all blocks that are held at once.
+const NOISE_BYTES: usize = 20 << 20;
+
+/// The rate of packing.
+pub(super) fn rate(session: &mut Session<'_>, folder: &Path) -> Result<()> {
+    #[derive(Deserialize)]
+    struct At {
+        files: usize,
+        codec: String,
+    }
+    for instance in session.cases("packages", "pack") {
+        let At { files, codec } = instance.at();
+        let (inputs, codec) = (inputs(files), codec_of(&codec));
+        let raw: usize = inputs.iter().map(|(_, bytes)| bytes.len()).sum();
+        let mut case = session.begin(&instance);
+        for name in instance.contenders() {
+            let (inputs, path) = (&inputs, folder.join(format!("packing-{name}.mpak")));
+            case.add(name, move |_| {
+                let span = match name {
+                    "codec" => codec_alone(codec, inputs)?,
+                    _ => packing(codec, inputs, &path, name == "millstream-synced")?,
+                };
+                Ok(Work::of(raw as u64, 1).took(span))
+            });
+        }
+        session.run(case, &mut Destination::new(0)?)?;
+    }
+    Ok(())
+}
+
+fn packing(codec: CodecId, inputs: &Inputs, path: &Path, synced: bool) -> Result<Span> {
+    let (items, options) = (items(inputs), options(Coding::Fixed(codec)));
+    if synced {
+        let begun = Moment::now();
+        millstream_pak::write_file(items, &options, path)?;
+        let span = begun.elapsed();
+        return remove(path).map(|()| span);
+    }
+    let file = File::create(path).on("make", path)?;
+    let begun = Moment::now();
+    millstream_pak::write(items, &options, &file)?;
+    let span = begun.elapsed();
+    // The next one makes a new file: neither what this left unwritten nor its end is its work.
+    file.sync_all().on("sync", path)?;
+    remove(path).map(|()| span)
+}
+
+/// The codec on all cores, for the same blocks.
+fn codec_alone(codec: CodecId, inputs: &Inputs) -> Result<Span> {
+    let blocks = inputs
+        .iter()
+        .flat_map(|(_, bytes)| bytes.chunks(BLOCK_BYTES));
+    let state = || (Scratch::default(), Vec::new());
+    let encode = |(scratch, out): &mut (Scratch, Vec<u8>), block: &[u8]| {
+        out.clear();
+        encode_block(codec, default_level(codec), scratch, block, out)?;
+        Ok(())
+    };
+    threads::each(threads::cores(), blocks, state, encode)
+}
+
+/// The most memory that packing takes.
+pub(super) fn peak(session: &mut Session<'_>, folder: &Path) -> Result<()> {
+    #[derive(Deserialize)]
+    struct Long {
+        size: Bytes,
+        codec: String,
+    }
+    for instance in session.cases("packages", "peak-long") {
+        let Long { size, codec } = instance.at();
+        let coding = match &*codec {
+            "auto" => auto(None),
+            codec => Coding::Fixed(codec_of(codec)),
+        };
+        let long = folder.join("long.bin");
+        write_long(&long, size.0).on("write", &long)?;
+        let item = || Ok(vec![Item::from_file("long.bin", &long)?]);
+        one_peak(session, &instance, folder, coding, &item)?;
+        remove(&long)?;
+    }
+    #[derive(Deserialize)]
+    struct Many {
+        count: usize,
+    }
+    for instance in session.cases("packages", "peak-many") {
+        let Many { count } = instance.at();
+        let stored = Coding::Fixed(CodecId::STORED);
+        let items = || Ok(tables::named_items(count));
+        one_peak(session, &instance, folder, stored, &items)?;
+    }
+    Ok(())
+}
+
+fn one_peak(
+    session: &mut Session<'_>,
+    instance: &Instance,
+    folder: &Path,
+    coding: Coding,
+    items: &dyn Fn() -> Result<Vec<Item>>,
+) -> Result<()> {
+    // Written to, 5 sets the most of this process to what it has now.
+    if let Err(error) = fs::write("/proc/self/clear_refs", "5") {
+        let why = format!("the kernel does not forget the most memory: {error}");
+        return session.skip(instance, "millstream", &Error::new(why));
+    }
+    let path = folder.join("peak.mpak");
+    let mut case = session.begin(instance);
+    case.add("millstream", |_| {
+        let before = resident("VmRSS:")?;
+        let file = File::create(&path).on("make", &path)?;
+        let packed = millstream_pak::write(items()?, &options(coding), &file);
+        let most = resident("VmHWM:")?;
+        remove(&path)?;
+        packed?;
+        let peak = most.saturating_sub(before) as f64 / 1024.0;
+        Ok(Work::figures(vec![(Metric::of("peak MiB"), peak)]))
+    });
+    session.run(case, &mut Destination::new(0)?).map(drop)
+}
+
+/// A figure of this process, in KiB.
+fn resident(word: &str) -> Result<u64> {
+    let status = fs::read_to_string("/proc/self/status").what("read /proc/self/status")?;
+    let line = status.lines().find_map(|line| line.strip_prefix(word));
+    let number = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
+    number.ok_or_else(|| Error::new(format!("/proc/self/status has no {word}")))
+}
+
+fn write_long(path: &Path, bytes: u64) -> std::io::Result<()> {
+    let file = File::create(path)?;
+    file.set_len(bytes)?;
+    let mut noise = vec![0; NOISE_BYTES];
+    for at in (0..bytes).step_by(NOISE_STEP_BYTES as usize) {
+        fastrand::Rng::with_seed(at).fill(&mut noise);
+        file.write_all_at(&noise, at)?;
+    }
+    Ok(())
+}

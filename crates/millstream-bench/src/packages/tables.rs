@@ -1,0 +1,172 @@
+//! Opening, lookups, and what tiny files cost.
+
+use std::cell::RefCell;
+use std::hint::black_box;
+use std::path::{Path, PathBuf};
+
+use fastrand::Rng;
+use millstream::{CodecId, FileOptions, Read, Storage};
+use millstream_pak::{Coding, EntryInfo, Item, Package};
+use serde::Deserialize;
+
+use super::batch::{auto, packed, size_of};
+use crate::case::{Case, Work, fresh};
+use crate::error::{Result, ensure};
+use crate::files::{drop_path, len_of};
+use crate::memory::Destination;
+use crate::ours::{Setup, queue_for};
+use crate::session::Session;
+
+/// Lookups of one sample: fewer would find their entries in the caches.
+const LOOKUPS: usize = 1 << 20;
+/// Files of the case about tiny ones, and bytes of each.
+const TINY_COUNT: usize = 100_000;
+const TINY_BYTES: usize = 200;
+/// Stands for the digest of lookups whose results lie in `found`.
+const IN_FOUND: u64 = 1;
+
+pub(super) fn run(session: &mut Session<'_>, folder: &Path) -> Result<()> {
+    #[derive(Deserialize)]
+    struct At {
+        count: usize,
+    }
+    let mut destination = Destination::new(0)?;
+    for instance in session.cases("packages", "open") {
+        let At { count } = instance.at();
+        let path = pack_names(folder, count)?;
+        let mut case = session.begin(&instance);
+        add_first_lookups(&mut case, &path, count)?;
+        case.prepare(|| drop_path(&path));
+        session.run(case, &mut destination)?;
+    }
+    for instance in session.cases("packages", "lookup") {
+        let At { count } = instance.at();
+        let names = Names::new(&pack_names(folder, count)?, count)?;
+        let mut case = session.begin(&instance);
+        names.add(&mut case);
+        session.run(case, &mut destination)?;
+    }
+    for instance in session.cases("packages", "tiny") {
+        let path = folder.join("tiny.mpak");
+        packed(&path, auto(None), || {
+            let mut random = Rng::with_seed(0x7141);
+            let mut item = |nth: usize| {
+                // Noise: what could shrink would hide what the tables cost.
+                let bytes: Vec<u8> = (0..TINY_BYTES).map(|_| random.u8(..)).collect();
+                Item::from_bytes(format!("tiny/{:03}/{nth:06}.bin", nth / 200), bytes)
+            };
+            Ok((0..TINY_COUNT).map(&mut item).collect())
+        })?;
+        let size = size_of(len_of(&path)?, (TINY_COUNT * TINY_BYTES) as u64);
+        let mut case = session.begin(&instance);
+        case.add("millstream", move |_| Ok(Work::figures(vec![size])));
+        session.run(case, &mut destination)?;
+    }
+    Ok(())
+}
+
+fn name_of(nth: usize) -> String {
+    let (folder, below) = (nth % 499, nth % 17);
+    format!("assets/{folder:03}/{below:02}/object-{nth:07}.bin")
+}
+
+/// Many names with a few bytes each.
+pub(super) fn named_items(count: usize) -> Vec<Item> {
+    let item = |nth| Item::from_bytes(name_of(nth), (nth as u32).to_le_bytes());
+    (0..count).map(item).collect()
+}
+
+/// The package of so many names in `folder`, made if it is not there.
+fn pack_names(folder: &Path, count: usize) -> Result<PathBuf> {
+    let path = folder.join(format!("names-{count}.mpak"));
+    let stored = Coding::Fixed(CodecId::STORED);
+    packed(&path, stored, || Ok(named_items(count)))?;
+    Ok(path)
+}
+
+/// Open and first lookup, and a bare read of the same tables.
+fn add_first_lookups<'a>(case: &mut Case<'a>, path: &'a Path, count: usize) -> Result<()> {
+    let hot = Package::open(&Setup::direct().storage()?, path)?.hot_bytes();
+    let make = || Setup::direct().storage();
+    let first = move |storage: &mut Storage, _: &mut Destination| {
+        let package = Package::open(storage, path)?;
+        let found = package.lookup(name_of(count / 2).as_bytes())?;
+        ensure(found.is_some(), "a name is missing")?;
+        Ok(Work::default())
+    };
+    case.push("millstream", fresh(make, first));
+    let make = move || {
+        let storage = Setup::direct().storage()?;
+        let (queue, file) = (
+            queue_for(&storage, 1)?,
+            storage.open(path, FileOptions::default()),
+        );
+        Ok((storage, queue, file))
+    };
+    let bare = move |(_, queue, file): &mut (Storage, millstream::Queue, _),
+                     _: &mut Destination| {
+        black_box(queue.submit(Read::range(*file, 0, hot))?.wait()?.len());
+        Ok(Work::default())
+    };
+    case.push("hot-read", fresh(make, bare));
+    Ok(())
+}
+
+/// A package, and names to look up in it.
+struct Names {
+    package: Package,
+    names: Vec<String>,
+    hashes: Vec<u64>,
+    found: RefCell<Vec<Option<EntryInfo>>>,
+    /// Dropped last, after the package that uses it.
+    _storage: Storage,
+}
+
+impl Names {
+    fn new(path: &Path, count: usize) -> Result<Names> {
+        let storage = Setup::default().storage()?;
+        let package = Package::open(&storage, path)?;
+        package.preload()?;
+        let mut random = Rng::with_seed(0x100C);
+        let names = (0..LOOKUPS).map(|_| name_of(random.usize(..count)));
+        let names: Vec<String> = names.collect();
+        let hashes = names.iter().map(|name| package.hash_name(name.as_bytes()));
+        Ok(Names {
+            hashes: hashes.collect(),
+            found: RefCell::new(vec![None; LOOKUPS]),
+            names,
+            package,
+            _storage: storage,
+        })
+    }
+
+    /// Lookups one by one by name, and many at once by name and by hash.
+    fn add<'a>(&'a self, case: &mut Case<'a>) {
+        let looked_up = || Work::of(0, LOOKUPS);
+        case.add("millstream", move |_| {
+            let mut hits = 0;
+            for name in &self.names {
+                let hit = self.package.lookup(name.as_bytes())?;
+                hits += usize::from(hit.is_some());
+            }
+            ensure(hits == LOOKUPS, "a name is missing")?;
+            Ok(looked_up())
+        });
+        case.add("millstream-names", move |_| {
+            self.package
+                .lookup_names(&self.names, &mut self.found.borrow_mut())?;
+            Ok(looked_up().with_digest(IN_FOUND))
+        });
+        case.add("millstream-hashes", move |_| {
+            self.package
+                .lookup_hashes(&self.hashes, &mut self.found.borrow_mut())?;
+            Ok(looked_up().with_digest(IN_FOUND))
+        });
+        case.check(0, |_, work| {
+            let mut found = self.found.borrow_mut();
+            let all = work.digest != Some(IN_FOUND) || found.iter().all(Option::is_some);
+            found.fill(None);
+            ensure(all, "a name is missing")
+        });
+    }
+}

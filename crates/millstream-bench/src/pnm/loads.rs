@@ -1,0 +1,190 @@
+//! Our own ways to an image, and the crate `image`.
+
+use std::path::Path;
+
+use millstream::{CodecId, Decode, FileOptions, Read, Storage, StorageOptions};
+use millstream_pnm::{Image, Kernel, Loader, Mapped, Options, decode_into, view};
+
+use super::pictures::Picture;
+use crate::case::{Case, Method, Work, fresh};
+use crate::clock::{Moment, Span};
+use crate::corpus::word_sum;
+use crate::error::{Context, Error, Result};
+use crate::limits::PNM_LINEAR_BYTES_MIN;
+use crate::memory::Destination;
+use crate::ours::{queue_for, serve};
+
+/// The codec's number in the engine.
+const PNM: CodecId = CodecId(0x90);
+
+/// Adds a contender of `cases.toml`; whether it is one of these.
+pub(super) fn add<'a>(case: &mut Case<'a>, name: &'static str, picture: &'a Picture) -> bool {
+    let fastest = Kernel::fastest();
+    let (threads, reused) = match name {
+        "millstream" => (Options::default().threads, false),
+        "millstream-reused" => (1, true),
+        "millstream-2-threads" => (2, false),
+        "millstream-2-threads-reused" => (2, true),
+        "millstream-engine" => {
+            case.push(name, engine(picture));
+            return true;
+        }
+        "millstream-view" | "millstream-view-touched" => {
+            let touch = name == "millstream-view-touched";
+            case.add(name, move |_| viewed(picture, touch));
+            return true;
+        }
+        "millstream-kernels" => {
+            for &kernel in Kernel::ALL.iter().filter(|kernel| kernel.is_available()) {
+                let name = format!("millstream-{}", kernel.name());
+                case.push(name, Loaded::new(picture, kernel, 1, false));
+            }
+            return true;
+        }
+        "image" => {
+            #[cfg(feature = "peers")]
+            case.push(name, Imaged(&picture.path));
+            return true;
+        }
+        _ => return false,
+    };
+    case.push(name, Loaded::new(picture, fastest, threads, reused));
+    true
+}
+
+/// Gives memory that is free back to the system, so that the next image is fresh.
+pub(super) fn give_memory_back() {
+    #![expect(unsafe_code, reason = "the allocator has no safe interface")]
+    // SAFETY: it only releases memory that is free.
+    #[cfg(target_env = "gnu")]
+    unsafe {
+        libc::malloc_trim(0)
+    };
+}
+
+/// The file read and parsed into an image, a fresh one or that of the run before.
+struct Loaded<'a> {
+    path: &'a Path,
+    loader: Loader,
+    image: Image,
+    reused: bool,
+}
+
+impl<'a> Loaded<'a> {
+    fn new(picture: &'a Picture, kernel: Kernel, threads: usize, reused: bool) -> Loaded<'a> {
+        let options = Options {
+            kernel,
+            threads,
+            ..Options::default()
+        };
+        Loaded {
+            path: &picture.path,
+            loader: Loader::new(options),
+            image: Image::empty(),
+            reused,
+        }
+    }
+}
+
+impl Method for Loaded<'_> {
+    fn prepare(&mut self) -> Result<()> {
+        if !self.reused {
+            self.image = Image::empty();
+        }
+        give_memory_back();
+        Ok(())
+    }
+
+    fn run(&mut self, _: &mut Destination) -> Result<Work> {
+        let start = Moment::now();
+        let loaded = self.loader.load(self.path, &mut self.image);
+        let span = start.elapsed();
+        loaded?;
+        Ok(made(self.image.samples.as_bytes(), span))
+    }
+}
+
+/// The work of having made these samples.
+pub(super) fn made(samples: &[u8], span: Span) -> Work {
+    let work = Work::of(samples.len() as u64, 1).took(span);
+    work.with_digest(word_sum(samples))
+}
+
+/// The image parsed by the engine's workers while it is read, into the recycled destination.
+fn engine(picture: &Picture) -> impl Method {
+    let (path, len) = (&picture.path, picture.image_len);
+    let first = path.with_extension("first");
+    let make = move || {
+        let mut options = StorageOptions::default();
+        millstream_pnm::codec::register(&mut options, PNM);
+        let storage = Storage::new(options)?;
+        // Another image first, as in a program that has loaded something: the first request that is
+        // decoded has the kernel pin all staging memory, once in the life of a storage.
+        std::fs::write(&first, "P2 1 1 1 0\n").on("write", &first)?;
+        let queue = queue_for(&storage, 1)?;
+        queue.submit(parsed(&storage, &first))?.wait()?;
+        Ok((storage, queue))
+    };
+    let run = move |(storage, queue): &mut (Storage, _), into: &mut Destination| {
+        let start = Moment::now();
+        serve(queue, &mut into[..len], [(parsed(storage, path), 0..len)])?;
+        Ok(Work::of(len as u64, 1).took(start.elapsed()))
+    };
+    fresh(make, run)
+}
+
+/// The request of a file's image.
+fn parsed(storage: &Storage, path: &Path) -> Read {
+    let file = storage.open(path, FileOptions::default());
+    Read::whole(file).decode(Decode::codec(PNM))
+}
+
+/// A view of samples that lie in the file as in memory.
+fn viewed(picture: &Picture, touch: bool) -> Result<Work> {
+    let start = Moment::now();
+    #[expect(unsafe_code, reason = "maps a file of the corpus")]
+    // SAFETY: nothing changes the corpus while a case runs.
+    let mapped = unsafe { Mapped::open(&picture.path, touch) }?;
+    let viewed = view(mapped.bytes())?;
+    let viewed = viewed.ok_or_else(|| Error::new("no view of this file"))?;
+    if touch {
+        std::hint::black_box(word_sum(viewed.samples));
+    }
+    Ok(made(viewed.samples, start.elapsed()))
+}
+
+/// The crate `image`.
+#[cfg(feature = "peers")]
+struct Imaged<'a>(&'a Path);
+
+#[cfg(feature = "peers")]
+impl Method for Imaged<'_> {
+    fn prepare(&mut self) -> Result<()> {
+        give_memory_back();
+        Ok(())
+    }
+
+    fn run(&mut self, _: &mut Destination) -> Result<Work> {
+        let start = Moment::now();
+        let opened = image::open(self.0);
+        let span = start.elapsed();
+        Ok(made(opened?.as_bytes(), span))
+    }
+}
+
+/// Seconds per byte of decoding a text in memory on one thread, a short one many times.
+pub(super) fn decode_again_and_again(text: Vec<u8>) -> impl FnMut() -> Result<f64> {
+    let options = Options {
+        threads: 1,
+        ..Options::default()
+    };
+    let mut image = Image::empty();
+    let times = PNM_LINEAR_BYTES_MIN.div_ceil(text.len());
+    move || {
+        let start = Moment::now();
+        for _ in 0..times {
+            decode_into(&text, &options, &mut image)?;
+        }
+        Ok(start.elapsed().wall / (text.len() * times) as f64)
+    }
+}

@@ -1,0 +1,161 @@
+//! The study's rivals, as it had them: stdio, the system's read call with a sequential hint, and
+//! maps; and what a thread a core makes of independent blocks.
+//!
+//! Stored bytes go straight to the destination; streams are decoded piece by piece out of a buffer
+//! of [`PIECE_BYTES`], on the same thread.
+//!
+//! # Safety
+//! stdio is called as C does: the stream is open between `fopen` and the one `fclose` of its
+//! guard, and `fread` gets a slice's pointer and length. A mapping of a file that shrinks raises
+//! SIGBUS when read. The files here are the corpus', verified just before and written by nobody
+//! but a benchmark that renames new ones into place, which leaves mapped ones alone.
+#![expect(unsafe_code, reason = "stdio has no safe wrapper; maps files")]
+
+use std::ffi::CString;
+use std::fs::File;
+use std::io::{Error as Os, Read as _};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::ptr::NonNull;
+
+use memmap2::{Advice, Mmap, MmapOptions};
+use millstream_codec::{Scratch, decode_block};
+use rustix::fs::fadvise;
+
+use super::sink::Sink;
+use crate::case::Work;
+use crate::corpus::{BLOCK_BYTES, CorpusFile, word_sum};
+use crate::error::{Context, Result, ensure};
+use crate::files::open_buffered;
+use crate::threads;
+
+/// Bytes of a piece of a stream, and of a window of a map: the study's block.
+pub(super) const PIECE_BYTES: usize = 128 << 10;
+
+/// `fread`, whole file.
+pub(super) fn stdio(file: &CorpusFile, into: &mut [u8]) -> Result<Work> {
+    let mut stream = Stream::open(&file.path)?;
+    deliver(file, into, &mut |into| stream.read(into))
+}
+
+/// One `read` call with `POSIX_FADV_SEQUENTIAL`.
+pub(super) fn read_call(corpus: &CorpusFile, into: &mut [u8]) -> Result<Work> {
+    let mut file = open_buffered(&corpus.path)?;
+    fadvise(&file, 0, None, rustix::fs::Advice::Sequential).on("posix_fadvise", &corpus.path)?;
+    let mut read = |into: &mut [u8]| file.read(into).on("read", &corpus.path);
+    deliver(corpus, into, &mut read)
+}
+
+/// Delivers a file's raw bytes from a function that reads the next bytes of it.
+fn deliver(
+    file: &CorpusFile,
+    into: &mut [u8],
+    read: &mut dyn FnMut(&mut [u8]) -> Result<usize>,
+) -> Result<Work> {
+    let raw = &mut into[..file.raw_len as usize];
+    if file.blocks.is_empty() && file.form == crate::corpus::Form::Stored {
+        let mut filled = 0;
+        while filled < raw.len() {
+            match read(&mut raw[filled..])? {
+                0 => break,
+                len => filled += len,
+            }
+        }
+        return Ok(Work::of(filled as u64, 1));
+    }
+    let mut sink = Sink::new(file.form.codec(), raw)?;
+    let mut piece = vec![0; PIECE_BYTES];
+    loop {
+        match read(&mut piece)? {
+            0 => return Ok(Work::of(sink.finish()?, 1)),
+            len => sink.take(&piece[..len])?,
+        }
+    }
+}
+
+/// Windows of so many bytes, each mapped, copied (or decoded) and unmapped.
+pub(super) fn map_copied(corpus: &CorpusFile, window: usize, into: &mut [u8]) -> Result<Work> {
+    let file = open_buffered(&corpus.path)?;
+    let raw = &mut into[..corpus.raw_len as usize];
+    let mut sink = Sink::new(corpus.form.codec(), raw)?;
+    let stored_len = corpus.stored_len as usize;
+    for offset in (0..stored_len).step_by(window) {
+        let mapping = map(&file, offset, window.min(stored_len - offset))?;
+        // Piece by piece also out of a whole mapping: the library's copy of many megabytes at once
+        // takes four pages in turn, which defeats the kernel's read-ahead (measured: 18 MB/s
+        // instead of 700).
+        let mut pieces = mapping.chunks(PIECE_BYTES);
+        pieces.try_for_each(|piece| sink.take(piece))?;
+    }
+    Ok(Work::of(sink.finish()?, 1))
+}
+
+/// The whole file mapped and every byte looked at, nothing copied: the use in place.
+pub(super) fn map_touched(corpus: &CorpusFile) -> Result<Work> {
+    let file = open_buffered(&corpus.path)?;
+    let sum = word_sum(&map(&file, 0, corpus.stored_len as usize)?);
+    Ok(Work::of(corpus.raw_len, 1).with_digest(sum))
+}
+
+/// Maps a part of a file that is read from its beginning to its end.
+pub(crate) fn map(file: &File, offset: usize, len: usize) -> Result<Mmap> {
+    let mut options = MmapOptions::new();
+    // SAFETY: the file does not shrink (see the module's header).
+    let map = unsafe { options.offset(offset as u64).len(len).map(file) };
+    let map = map.what("map a file")?;
+    // The advice changes no content; without it the reads are slower.
+    let _ = map.advise(Advice::Sequential);
+    Ok(map)
+}
+
+/// Independent blocks on all cores: each thread takes the next block of the table, reads it and
+/// decodes it into its place. Spawning the threads is part of the run, as a program that loads once
+/// would have it.
+pub(crate) fn blocks(corpus: &CorpusFile, into: &mut [u8]) -> Result<Work> {
+    let file = open_buffered(&corpus.path)?;
+    let raw = &mut into[..corpus.raw_len as usize];
+    threads::each(
+        threads::cores(),
+        corpus.blocks.iter().zip(raw.chunks_mut(BLOCK_BYTES)),
+        || (Scratch::default(), Vec::new()),
+        |(scratch, stored), (span, place)| {
+            stored.resize(span.stored_len as usize, 0);
+            let read = file.read_exact_at(stored, span.stored_offset);
+            read.on("read", &corpus.path)?;
+            let len = decode_block(corpus.form.codec(), scratch, stored, place)?;
+            ensure(len == place.len(), "a block has too few raw bytes")
+        },
+    )?;
+    Ok(Work::of(corpus.raw_len, corpus.blocks.len()))
+}
+
+/// A `FILE *`, closed on drop.
+struct Stream(NonNull<libc::FILE>);
+
+impl Stream {
+    fn open(path: &Path) -> Result<Stream> {
+        let name = CString::new(path.as_os_str().as_bytes())?;
+        // SAFETY: both strings end with a zero byte and live across the call.
+        let stream = unsafe { libc::fopen(name.as_ptr(), c"rb".as_ptr()) };
+        let stream = NonNull::new(stream).map(Stream);
+        stream.ok_or_else(Os::last_os_error).on("fopen", path)
+    }
+
+    fn read(&mut self, into: &mut [u8]) -> Result<usize> {
+        // SAFETY: the stream is open; the slice has room for len items of one byte.
+        let read = unsafe { libc::fread(into.as_mut_ptr().cast(), 1, into.len(), self.0.as_ptr()) };
+        // SAFETY: the stream is open.
+        if read < into.len() && unsafe { libc::ferror(self.0.as_ptr()) } != 0 {
+            return Err(Os::last_os_error()).what("fread");
+        }
+        Ok(read)
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        // SAFETY: opened in `open`, closed here alone.
+        unsafe { libc::fclose(self.0.as_ptr()) };
+    }
+}

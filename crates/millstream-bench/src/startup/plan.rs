@@ -1,0 +1,153 @@
+//! What workload `startup` loads, and the contender that loads it with the standard library.
+
+use std::io::Read;
+use std::ops::Range;
+use std::path::PathBuf;
+
+use fastrand::Rng;
+
+use crate::case::{Method, Work};
+use crate::corpus::CorpusFile;
+use crate::error::{Context, Result};
+use crate::files::open_buffered;
+use crate::limits::{CANCEL_ONE_IN, SUBMIT_THREADS};
+use crate::memory::Destination;
+use crate::metric::Metric;
+use crate::threads;
+
+/// Results lie at multiples of this in the destination, so that direct reads could land in place.
+const PLACE_ALIGNMENT: usize = 4096;
+
+/// The study's priorities.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Priority {
+    Min,
+    Low,
+    BelowNormal,
+    Normal,
+    High,
+    Max,
+}
+
+const PRIORITIES: [Priority; 6] = [
+    Priority::Min,
+    Priority::Low,
+    Priority::BelowNormal,
+    Priority::Normal,
+    Priority::High,
+    Priority::Max,
+];
+
+impl Priority {
+    /// As one of the engine's four.
+    pub(crate) fn of_engine(self) -> millstream::Priority {
+        match self {
+            Priority::Min | Priority::Low => millstream::Priority::Low,
+            Priority::BelowNormal | Priority::Normal => millstream::Priority::Normal,
+            Priority::High => millstream::Priority::High,
+            Priority::Max => millstream::Priority::Realtime,
+        }
+    }
+}
+
+/// One request of the plan: the whole of a file.
+#[derive(Debug, Clone)]
+pub(crate) struct Entry {
+    pub(crate) index: usize,
+    pub(crate) file: CorpusFile,
+    /// Where it lands in the destination.
+    pub(crate) place: Range<usize>,
+    pub(crate) priority: Priority,
+    /// Whether it is canceled right after it was queued.
+    pub(crate) canceled: bool,
+}
+
+/// Everything that is requested, the same for everyone.
+pub(crate) struct Plan {
+    pub(crate) entries: Vec<Entry>,
+    pub(crate) destination_len: usize,
+}
+
+impl Plan {
+    /// Every file once, at the same priority, none canceled.
+    pub(crate) fn of_all(files: Vec<CorpusFile>) -> Plan {
+        let mut plan = Plan::new(files, 0);
+        for entry in &mut plan.entries {
+            entry.priority = Priority::Normal;
+            entry.canceled = false;
+        }
+        plan
+    }
+
+    pub(crate) fn new(files: Vec<CorpusFile>, seed: u64) -> Plan {
+        let mut rng = Rng::with_seed(seed);
+        let mut at = 0;
+        let entry = |(index, file): (usize, CorpusFile)| {
+            let place = at..at + file.raw_len as usize;
+            at = place.end.next_multiple_of(PLACE_ALIGNMENT);
+            Entry {
+                index,
+                file,
+                place,
+                priority: PRIORITIES[rng.usize(..PRIORITIES.len())],
+                canceled: index % CANCEL_ONE_IN == CANCEL_ONE_IN - 1,
+            }
+        };
+        let entries = files.into_iter().enumerate().map(entry).collect();
+        Plan {
+            entries,
+            destination_len: at,
+        }
+    }
+
+    /// The requests of a queuing thread: every so many-th, as systems of an engine would
+    /// interleave.
+    pub(crate) fn share(&self, thread: usize) -> impl Iterator<Item = &Entry> {
+        self.entries.iter().skip(thread).step_by(SUBMIT_THREADS)
+    }
+
+    /// Requests that must be served.
+    pub(crate) fn wanted(&self) -> impl Iterator<Item = &Entry> {
+        self.entries.iter().filter(|entry| !entry.canceled)
+    }
+
+    /// All files.
+    pub(crate) fn paths(&self) -> Vec<PathBuf> {
+        let paths = self.entries.iter().map(|entry| entry.file.path.clone());
+        paths.collect()
+    }
+
+    /// That everything wanted has come.
+    pub(crate) fn check(&self, bytes: &[u8]) -> Result<()> {
+        let mut wanted = self.wanted();
+        wanted.try_for_each(|entry| entry.file.check(&bytes[entry.place.clone()]))
+    }
+}
+
+/// The standard library: one file after the other, or on several threads.
+pub(crate) fn std_threads(plan: &Plan, threads: usize) -> impl Method {
+    move |into: &mut Destination| {
+        let wanted = places(plan, into).into_iter();
+        let wanted = wanted.filter(|(entry, _)| !entry.canceled);
+        let read = |(): &mut (), (entry, into): (&Entry, &mut [u8])| {
+            let path = &entry.file.path;
+            open_buffered(path)?.read_exact(into).on("read", path)
+        };
+        let span = threads::each(threads, wanted, || (), read)?;
+        let held = vec![(Metric::of("held ms"), span.wall * 1e3)];
+        Ok(Work::of(0, plan.entries.len()).took(span).with(held))
+    }
+}
+
+/// Every request with its part of the destination.
+fn places<'a>(plan: &'a Plan, destination: &'a mut [u8]) -> Vec<(&'a Entry, &'a mut [u8])> {
+    let (mut rest, mut at) = (destination, 0);
+    let place = |entry: &'a Entry| {
+        let (_, tail) = std::mem::take(&mut rest).split_at_mut(entry.place.start - at);
+        let (place, tail) = tail.split_at_mut(entry.place.len());
+        at = entry.place.end;
+        rest = tail;
+        (entry, place)
+    };
+    plan.entries.iter().map(place).collect()
+}

@@ -1,0 +1,338 @@
+//! The study's I/O thread, tick by tick as it was, and with its cure.
+//!
+//! Any thread queues and cancels. Each tick of the I/O thread
+//! 1. opens handles ahead for **all** outstanding requests, looking each up by its file's name,
+//! 2. copies out the next request by priority, then by index,
+//! 3. serves it: finds the handle by name once more, reads, counts down.
+//!
+//! As it was, names are compared and hashed case-insensitively at every look-up; n requests make n
+//! ticks over up to n requests each, so the cost grows with the square of the queue. The cure
+//! leaves all as it is but for the key: a 32-bit hash, made once, when the request is queued.
+//!
+//! Two decisions where the study is silent. The thread takes what was queued over into a list of
+//! its own at the begin of a tick, so that the scan does not hold up those who queue. And handles
+//! stay open to the end (the study destroyed them by requests), which spares it re-opens.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::fs::File;
+use std::hash::{BuildHasherDefault, Hash, Hasher};
+use std::hint::black_box;
+use std::os::unix::fs::FileExt;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Instant;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::case::{Case, Method, Work};
+use crate::clock::Moment;
+use crate::error::{Context, Error, Result};
+use crate::files::open_buffered;
+use crate::limits::SUBMIT_THREADS;
+use crate::memory::Destination;
+use crate::metric::Metric;
+use crate::requests::cells::held;
+use crate::startup::plan::{Entry, Plan};
+use crate::threads::joined;
+
+/// Descriptors that the rest of the process may need.
+const DESCRIPTORS_SPARE: u64 = 128;
+
+/// How a handle is known.
+trait Key: Eq + Hash + Clone + Send + 'static {
+    /// From a file's name, when a request is queued.
+    fn of(name: &str) -> Self;
+}
+
+/// A name whose every hash and comparison folds the case of every letter.
+#[derive(Clone)]
+struct FoldedName(String);
+
+impl Key for FoldedName {
+    fn of(name: &str) -> FoldedName {
+        FoldedName(name.to_owned())
+    }
+}
+
+impl Hash for FoldedName {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        for letter in self.0.chars() {
+            letter.to_lowercase().for_each(|folded| folded.hash(state));
+        }
+    }
+}
+
+impl PartialEq for FoldedName {
+    fn eq(&self, other: &FoldedName) -> bool {
+        let ours = self.0.chars().flat_map(char::to_lowercase);
+        let theirs = other.0.chars().flat_map(char::to_lowercase);
+        ours.eq(theirs)
+    }
+}
+
+impl Eq for FoldedName {}
+
+/// The cure: a 32-bit hash of the folded name, made once.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct NameHash(u32);
+
+impl Key for NameHash {
+    fn of(name: &str) -> NameHash {
+        let mut hash = Fnv::default();
+        hash.write(name.to_ascii_lowercase().as_bytes());
+        // Fold, so that the upper half counts.
+        let hash = hash.finish();
+        NameHash((hash ^ (hash >> 32)) as u32)
+    }
+}
+
+impl Hash for NameHash {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u32(self.0);
+    }
+}
+
+/// FNV-1a: a plain string hash of the study's time. Of a 32-bit hash it takes the number itself.
+#[derive(Clone, Copy)]
+struct Fnv(u64);
+
+impl Default for Fnv {
+    fn default() -> Fnv {
+        Fnv(0xCBF2_9CE4_8422_2325)
+    }
+}
+
+impl Hasher for Fnv {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01B3);
+        }
+    }
+
+    fn write_u32(&mut self, value: u32) {
+        // One multiplication spreads an already good hash over the table's index and tag bits.
+        self.0 = (self.0 ^ u64::from(value)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    }
+}
+
+/// The handles, by their key.
+type Handles<K, V> = HashMap<K, V, BuildHasherDefault<Fnv>>;
+
+/// What the queuing threads send to the I/O thread.
+enum Message<'a, K> {
+    Queue(&'a Entry, K),
+    /// The index of a request.
+    Cancel(usize),
+}
+
+/// The study's thread as a contender, with case-insensitive names.
+pub(super) fn as_it_was(plan: &Plan) -> Result<impl Method> {
+    contender::<FoldedName>(plan)
+}
+
+/// With hashes made once.
+pub(super) fn cured(plan: &Plan) -> Result<impl Method> {
+    contender::<NameHash>(plan)
+}
+
+fn contender<K: Key>(plan: &Plan) -> Result<impl Method> {
+    raise_descriptors(plan.entries.len() as u64 + DESCRIPTORS_SPARE)?;
+    Ok(move |into: &mut Destination| {
+        let start = Moment::now();
+        let (sender, receiver) = channel();
+        let (ended, held_ns) = std::thread::scope(|scope| {
+            let io = scope.spawn(move || Ticker::<K>::default().run(&receiver, into));
+            let queuing = (0..SUBMIT_THREADS).map(|thread| {
+                let sender = sender.clone();
+                scope.spawn(move || queue(plan, thread, &sender))
+            });
+            let queuing: Vec<_> = queuing.collect();
+            // The I/O thread ends when nobody can send any more.
+            drop(sender);
+            let held_ns: Result<Vec<_>> = queuing.into_iter().map(joined).collect();
+            Ok::<_, Error>((joined(io)?, held_ns?.concat()))
+        })?;
+        Ok(Work::of(0, ended).took(start.elapsed()).with(held(held_ns)))
+    })
+}
+
+/// Raises this process' soft limit of descriptors: the study keeps a handle per file.
+fn raise_descriptors(need: u64) -> Result<()> {
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current.is_none_or(|current| current >= need) {
+        return Ok(());
+    }
+    if limit.maximum.is_some_and(|maximum| maximum < need) {
+        let why = format!("{need} open files are more than this process' hard limit allows");
+        return Err(Error::new(why));
+    }
+    let raised = Rlimit {
+        current: Some(need),
+        maximum: limit.maximum,
+    };
+    setrlimit(Resource::Nofile, raised).what("raise RLIMIT_NOFILE")
+}
+
+/// One queuing thread; nanoseconds of each of its calls.
+fn queue<'a, K: Key>(
+    plan: &'a Plan,
+    thread: usize,
+    sender: &Sender<Message<'a, K>>,
+) -> Result<Vec<u64>> {
+    let mut held_ns = Vec::new();
+    for entry in plan.share(thread) {
+        let start = Instant::now();
+        let key = K::of(&entry.file.path.to_string_lossy());
+        // An error means that the I/O thread has failed, which says why.
+        let _ = sender.send(Message::Queue(entry, key));
+        if entry.canceled {
+            let _ = sender.send(Message::Cancel(entry.index));
+        }
+        held_ns.push(start.elapsed().as_nanos() as u64);
+    }
+    Ok(held_ns)
+}
+
+/// The I/O thread.
+struct Ticker<'a, K> {
+    outstanding: Vec<(&'a Entry, K)>,
+    handles: Handles<K, File>,
+    ended: usize,
+}
+
+impl<K> Default for Ticker<'_, K> {
+    fn default() -> Self {
+        Ticker {
+            outstanding: Vec::new(),
+            handles: Handles::default(),
+            ended: 0,
+        }
+    }
+}
+
+impl<'a, K: Key> Ticker<'a, K> {
+    /// Ticks until all that was queued has ended; how many requests that were.
+    fn run(mut self, receiver: &Receiver<Message<'a, K>>, into: &mut [u8]) -> Result<usize> {
+        loop {
+            // Sleeps only if there is nothing to do.
+            if self.outstanding.is_empty() {
+                match receiver.recv() {
+                    Ok(message) => self.take(message),
+                    Err(_) => return Ok(self.ended),
+                }
+            }
+            while let Ok(message) = receiver.try_recv() {
+                self.take(message);
+            }
+            self.open_ahead()?;
+            if let Some(next) = self.next() {
+                let (entry, key) = self.outstanding.swap_remove(next);
+                self.serve(entry, &key, into)?;
+                self.ended += 1;
+            }
+        }
+    }
+
+    fn take(&mut self, message: Message<'a, K>) {
+        match message {
+            Message::Queue(entry, key) => self.outstanding.push((entry, key)),
+            // One that comes after its request was served finds nothing.
+            Message::Cancel(index) => {
+                let before = self.outstanding.len();
+                self.outstanding.retain(|(entry, _)| entry.index != index);
+                self.ended += before - self.outstanding.len();
+            }
+        }
+    }
+
+    /// Step 1: for every outstanding request, in every tick.
+    fn open_ahead(&mut self) -> Result<()> {
+        for (entry, key) in &self.outstanding {
+            if !self.handles.contains_key(key) {
+                let file = open_buffered(&entry.file.path)?;
+                self.handles.insert(key.clone(), file);
+            }
+        }
+        Ok(())
+    }
+
+    /// Step 2: the most urgent; of these, the one that was asked for first.
+    fn next(&self) -> Option<usize> {
+        let order = |place: &usize| {
+            let (entry, _) = &self.outstanding[*place];
+            (Reverse(entry.priority), entry.index)
+        };
+        (0..self.outstanding.len()).min_by_key(order)
+    }
+
+    /// Step 3.
+    fn serve(&self, entry: &Entry, key: &K, into: &mut [u8]) -> Result<()> {
+        let file = self.handles.get(key);
+        let file = file.ok_or_else(|| Error::new("a handle opened ahead is gone"))?;
+        let read = file.read_exact_at(&mut into[entry.place.clone()], 0);
+        read.on("read", &entry.file.path)
+    }
+}
+
+/// Look-ups of one run, as rounds over all names.
+const ROUNDS: usize = 20;
+
+/// What finding a handle by its name costs, without any read: names compared with folded case,
+/// hashes made once, and an index into an array, which is what the engine's file ids are.
+pub(super) fn add_lookups(case: &mut Case<'_>, plan: &Plan) {
+    let names = plan
+        .entries
+        .iter()
+        .map(|entry| entry.file.path.to_string_lossy());
+    let names: Vec<String> = names.map(Into::into).collect();
+    by_key::<FoldedName>(case, "folded-name", &names);
+    by_key::<NameHash>(case, "hash-32", &names);
+    let array: Vec<usize> = (0..names.len()).collect();
+    let ids: Vec<usize> = (0..names.len()).rev().collect();
+    case.add("array", move |_| {
+        Ok(look_up_all(ids.len(), |index| {
+            array.get(ids[index]).copied()
+        }))
+    });
+}
+
+fn by_key<K: Key>(case: &mut Case<'_>, name: &str, names: &[String]) {
+    let keys: Vec<K> = names.iter().map(|name| K::of(name)).collect();
+    let numbered = keys.iter().cloned().enumerate();
+    let handles: Handles<K, usize> = numbered.map(|(index, key)| (key, index)).collect();
+    case.add(name, move |_| {
+        let lookup = |index: usize| handles.get(&keys[index]).copied();
+        Ok(look_up_all(keys.len(), lookup))
+    });
+}
+
+/// Nanoseconds of one look-up.
+fn look_up_all(count: usize, lookup: impl Fn(usize) -> Option<usize>) -> Work {
+    let start = Instant::now();
+    for _ in 0..ROUNDS {
+        for index in 0..count {
+            black_box(lookup(black_box(index)));
+        }
+    }
+    let each = start.elapsed().as_nanos() as f64 / (ROUNDS * count) as f64;
+    Work::figures(vec![(Metric::of("lookup ns"), each)])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_differ_in_case_alone_are_one_handle() {
+        let mut handles: Handles<FoldedName, u32> = Handles::default();
+        handles.insert(FoldedName::of("Textures/Stone.DDS"), 1);
+        assert!(handles.contains_key(&FoldedName::of("textures/STONE.dds")));
+        assert!(!handles.contains_key(&FoldedName::of("textures/stone.dd")));
+        assert!(NameHash::of("Stone") == NameHash::of("sTONE"));
+        assert!(NameHash::of("Stone") != NameHash::of("Stane"));
+    }
+}

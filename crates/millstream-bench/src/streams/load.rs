@@ -1,0 +1,192 @@
+//! What a case of workload `streams` moves, and the calls that move it, over our traits and over
+//! the standard library's.
+
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use millstream_stream::{ReadStream, ReadTyped, WriteStream, WriteTyped};
+
+use crate::case::{Method, Work};
+use crate::clock::Moment;
+use crate::error::{Context, Result, ensure};
+use crate::files::open_buffered;
+use crate::limits::{STREAM_LARGE_BYTES, STREAM_PRACTICE};
+use crate::memory::Destination;
+
+/// Bytes that a case moves, as the study's: 100,000 vectors of three floats.
+const STREAM_BYTES: usize = 1_200_000;
+
+/// What a case moves: how many bytes, in calls of what size.
+#[derive(Debug)]
+pub(crate) struct Load {
+    pub(crate) chunk: usize,
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl Load {
+    /// In calls of so many bytes, or in one.
+    pub(crate) fn new(chunk: Option<usize>) -> Load {
+        let chunk = chunk.unwrap_or(STREAM_BYTES);
+        let len = if chunk > STREAM_BYTES / 4 && chunk != STREAM_BYTES {
+            STREAM_LARGE_BYTES
+        } else {
+            STREAM_BYTES
+        };
+        let mut random = fastrand::Rng::with_seed(7);
+        let bytes = (0..len).map(|_| random.u8(..)).collect();
+        Load { chunk, bytes }
+    }
+
+    fn calls(&self) -> usize {
+        self.bytes.len().div_ceil(self.chunk)
+    }
+
+    /// The sum of the words, which readers of four bytes deliver.
+    pub(crate) fn digest(&self) -> u64 {
+        let words = self.bytes.as_chunks::<4>().0.iter();
+        let words = words.map(|word| u64::from(u32::from_le_bytes(*word)));
+        words.fold(0, u64::wrapping_add)
+    }
+
+    /// Of what was written, the length and the last word: a sum of all would cost as much as the
+    /// write.
+    pub(crate) fn sign_of(&self, bytes: &[u8]) -> u64 {
+        let same_len = bytes.len() == self.bytes.len();
+        let last = bytes.last_chunk::<4>().copied().unwrap_or_default();
+        u64::from(u32::from_le_bytes(last)) << 1 | u64::from(same_len)
+    }
+
+    pub(crate) fn work(&self, digest: Option<u64>) -> Work {
+        Work {
+            digest,
+            ..Work::of(self.bytes.len() as u64, self.calls())
+        }
+    }
+
+    /// A file of the load, cached.
+    pub(crate) fn file(&self, folder: &Path) -> Result<PathBuf> {
+        let path = folder.join(format!("streams-{}", self.bytes.len()));
+        std::fs::write(&path, &self.bytes).on("write", &path)?;
+        sync(&path)?;
+        Ok(path)
+    }
+
+    /// Whether what was read is the load.
+    pub(crate) fn check(&self, bytes: &[u8], work: &Work) -> Result<()> {
+        let right = match work.digest {
+            Some(sum) => sum == self.digest(),
+            None => bytes == self.bytes,
+        };
+        ensure(right, "other bytes than the file's")
+    }
+
+    /// Writes the load to a stream of ours.
+    #[inline(never)]
+    pub(crate) fn write<W: WriteStream>(&self, out: &mut W) -> Result<()> {
+        if self.chunk == 4 {
+            for word in self.bytes.as_chunks::<4>().0 {
+                out.write_u32_le(u32::from_le_bytes(*word))?;
+            }
+            return Ok(());
+        }
+        for chunk in self.bytes.chunks(self.chunk) {
+            out.write_slice(chunk)?;
+        }
+        Ok(())
+    }
+
+    /// Reads the load from a stream of ours; the sum, where the calls are of four bytes.
+    #[inline(never)]
+    pub(crate) fn read<R: ReadStream>(&self, input: &mut R, into: &mut [u8]) -> Result<Work> {
+        if self.chunk == 4 {
+            let mut sum = 0u64;
+            for _ in 0..self.calls() {
+                sum = sum.wrapping_add(u64::from(input.read_u32_le()?));
+            }
+            return Ok(self.work(Some(sum)));
+        }
+        for chunk in into[..self.bytes.len()].chunks_mut(self.chunk) {
+            input.read_slice(chunk)?;
+        }
+        Ok(self.work(None))
+    }
+
+    /// Writes the load to a writer of the standard library.
+    #[inline(never)]
+    pub(crate) fn std_write(&self, out: &mut impl Write) -> Result<()> {
+        if self.chunk == 4 {
+            for word in self.bytes.as_chunks::<4>().0 {
+                out.write_all(word).what("write")?;
+            }
+            return Ok(());
+        }
+        for chunk in self.bytes.chunks(self.chunk) {
+            out.write_all(chunk).what("write")?;
+        }
+        Ok(())
+    }
+
+    /// Reads the load from a reader of the standard library.
+    #[inline(never)]
+    pub(crate) fn std_read(&self, input: &mut impl Read, into: &mut [u8]) -> Result<Work> {
+        if self.chunk == 4 {
+            let mut sum = 0u64;
+            for _ in 0..self.calls() {
+                let mut word = [0; 4];
+                input.read_exact(&mut word).what("read")?;
+                sum = sum.wrapping_add(u64::from(u32::from_le_bytes(word)));
+            }
+            return Ok(self.work(Some(sum)));
+        }
+        for chunk in into[..self.bytes.len()].chunks_mut(self.chunk) {
+            input.read_exact(chunk).what("read")?;
+        }
+        Ok(self.work(None))
+    }
+}
+
+/// A method that practises, untimed, right before it counts, as the rivals do that are programs of
+/// their own: a run is shorter than it takes to bring back what the contender before it has
+/// displaced from the caches.
+pub(crate) fn practised(mut run: impl FnMut(&mut Destination) -> Result<Work>) -> impl Method {
+    move |into: &mut Destination| {
+        practise(&mut || run(into))?;
+        let start = Moment::now();
+        let mut work = run(into)?;
+        work.span.get_or_insert(start.elapsed());
+        Ok(work)
+    }
+}
+
+/// A method that writes the load to a file, and practises before the case's preparation makes the
+/// file what it must be.
+pub(crate) struct Writer<'a, R> {
+    pub(crate) load: &'a Load,
+    pub(crate) run: R,
+}
+
+impl<R: FnMut(&Load) -> Result<()>> Method for Writer<'_, R> {
+    fn prepare(&mut self) -> Result<()> {
+        practise(&mut || (self.run)(self.load))
+    }
+
+    fn run(&mut self, _: &mut Destination) -> Result<Work> {
+        (self.run)(self.load)?;
+        Ok(self.load.work(None))
+    }
+}
+
+/// Runs until the machine has done with what the contender before left behind: the pages of a
+/// process, say, which it clears away for a while.
+fn practise<T>(run: &mut dyn FnMut() -> Result<T>) -> Result<()> {
+    let start = Instant::now();
+    while start.elapsed() < STREAM_PRACTICE {
+        run()?;
+    }
+    Ok(())
+}
+
+pub(crate) fn sync(path: &Path) -> Result<()> {
+    open_buffered(path)?.sync_all().on("fsync", path)
+}
