@@ -1,13 +1,27 @@
 /* Every kind of request and every way to learn of its completion. The argument is an empty folder. */
 #include "check.h"
 
+#ifdef _WIN32
+#include <windows.h>
+#else
 #include <poll.h>
+#endif
 
 enum { LENGTH = 300000 };
 
 static mst_storage *storage;
 static mst_queue *queue;
 static const char *folder;
+
+/* Waits for an exported event. */
+static bool becomes_ready(int event) {
+#ifdef _WIN32
+    return WaitForSingleObject((HANDLE)(intptr_t)event, 20000) == WAIT_OBJECT_0;
+#else
+    struct pollfd ready = {.fd = event, .events = POLLIN};
+    return poll(&ready, 1, 20000) == 1;
+#endif
+}
 
 static mst_file open_file(const char *name, uint32_t flags) {
     mst_file_desc desc = {.size = sizeof desc, .flags = flags};
@@ -148,8 +162,7 @@ static void a_batch_completes_in_the_completion_queue(mst_file file) {
     }
     OK(mst_batch_submit(batch));
     while (total < COUNT) {
-        struct pollfd ready = {.fd = fd, .events = POLLIN};
-        CHECK(poll(&ready, 1, 20000) == 1);
+        CHECK(becomes_ready(fd));
         OK(mst_queue_wait(queue, MST_FOREVER));
         OK(mst_queue_drain(queue, done, 64, &count));
         CHECK(count > 0);
@@ -227,8 +240,7 @@ static void groups_fences_and_statuses_tell_of_many(mst_file file) {
     EXPECT(MST_ERROR_INVALID_ARGUMENT, mst_batch_status(batch, statuses, 2));
     int fd;
     OK(mst_fence_eventfd(fence, &fd));
-    struct pollfd ready = {.fd = fd, .events = POLLIN};
-    CHECK(poll(&ready, 1, 20000) == 1);
+    CHECK(becomes_ready(fd));
     mst_batch_free(batch);
     mst_status_array_free(statuses);
     mst_fence_free(fence);
