@@ -77,16 +77,20 @@ pub struct Iocp {
 }
 
 impl Iocp {
-    /// Makes the device over a port, which associates the files of an
-    /// [`OsFileSystem`](crate::fs::OsFileSystem) with it.
+    /// Makes the device over a port. Files of other ports must not be pushed to it; those of no
+    /// port, such as an [`OsFileSystem`](crate::fs::OsFileSystem) without one opens, go to threads.
     ///
     /// # Errors
     /// Not even one thread can be started.
+    ///
+    /// # Panics
+    /// The port has a device.
     pub fn new(port: Arc<Port>, options: &IocpOptions) -> Result<Iocp, IoError> {
         Iocp::with(port, options, Functions::SYSTEM)
     }
 
     fn with(port: Arc<Port>, options: &IocpOptions, functions: Functions) -> Result<Iocp, IoError> {
+        port.claim();
         let bell = Doorbell::port(Arc::clone(&port));
         let depth = options.depth.max(1);
         let pool = Threads::new(ThreadsOptions {

@@ -17,6 +17,7 @@ use std::ffi::c_void;
 use std::os::windows::io::{AsRawHandle as _, FromRawHandle as _, OwnedHandle};
 use std::ptr::{null, null_mut};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use windows_sys::Win32::Foundation::{
     ERROR_HANDLE_EOF, ERROR_IO_PENDING, HANDLE, INVALID_HANDLE_VALUE, RtlNtStatusToDosError,
@@ -288,9 +289,13 @@ thread_local! {
 /// The key of packets of files; the doorbell's have 0.
 const KEY_FILE: usize = 1;
 
-/// A completion port: where overlapped calls on associated handles report their ends.
+/// A completion port: where overlapped calls on associated handles report their ends. It has at
+/// most one device.
 #[derive(Debug)]
-pub struct Port(OwnedHandle);
+pub struct Port {
+    handle: OwnedHandle,
+    has_device: AtomicBool,
+}
 
 /// A packet of a transfer that has ended.
 pub(crate) struct Packet {
@@ -309,16 +314,27 @@ impl Port {
         if port.is_null() {
             return Err(IoError::new("CreateIoCompletionPort", Errno::last()));
         }
-        // SAFETY: a handle just made, which nothing else owns.
-        Ok(Arc::new(Port(unsafe {
-            OwnedHandle::from_raw_handle(port)
-        })))
+        Ok(Arc::new(Port {
+            // SAFETY: a handle just made, which nothing else owns.
+            handle: unsafe { OwnedHandle::from_raw_handle(port) },
+            has_device: AtomicBool::new(false),
+        }))
+    }
+
+    /// Makes a device its owner, which alone takes its packets.
+    ///
+    /// # Panics
+    /// It has a device: the two would take each other's packets.
+    pub(super) fn claim(&self) {
+        let before = self.has_device.swap(true, Ordering::Relaxed);
+        assert!(!before, "a completion port has one device");
     }
 
     /// Associates a handle, once and for good.
     pub(crate) fn attach(&self, handle: HANDLE) -> Result<Attached, Errno> {
         // SAFETY: passes two open handles and numbers.
-        let port = unsafe { CreateIoCompletionPort(handle, self.0.as_raw_handle(), KEY_FILE, 0) };
+        let port =
+            unsafe { CreateIoCompletionPort(handle, self.handle.as_raw_handle(), KEY_FILE, 0) };
         if port.is_null() {
             return Err(Errno::last());
         }
@@ -336,14 +352,16 @@ impl Port {
     pub(crate) fn wake(&self) {
         // A packet that the system has no memory for is lost: so no sleep of the owner is long.
         // SAFETY: a packet without an OVERLAPPED.
-        unsafe { PostQueuedCompletionStatus(self.0.as_raw_handle(), 0, 0, null()) };
+        unsafe { PostQueuedCompletionStatus(self.handle.as_raw_handle(), 0, 0, null()) };
     }
 
     /// Brings the packet of a transfer, in the system's place.
     #[cfg(test)]
     pub(crate) fn deliver(&self, overlapped: *mut OVERLAPPED, moved: u32) {
         // SAFETY: tests pass the OVERLAPPED of a transfer that they began and the system did not.
-        unsafe { PostQueuedCompletionStatus(self.0.as_raw_handle(), moved, KEY_FILE, overlapped) };
+        unsafe {
+            PostQueuedCompletionStatus(self.handle.as_raw_handle(), moved, KEY_FILE, overlapped)
+        };
     }
 
     /// Hands the packets that are there to `each`, or waits for the first; whether there may be
@@ -354,7 +372,7 @@ impl Port {
         // SAFETY: the system writes at most as many entries as there are, and their number.
         let taken = unsafe {
             GetQueuedCompletionStatusEx(
-                self.0.as_raw_handle(),
+                self.handle.as_raw_handle(),
                 entries.as_mut_ptr(),
                 PACKETS_MAX as u32,
                 &raw mut count,

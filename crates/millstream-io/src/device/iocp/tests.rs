@@ -165,3 +165,10 @@ fn what_a_cancel_ends_is_no_longer_abandoned() {
     assert!(abandoned.operations.is_empty());
     assert_eq!(completions, [Completion { id: 7, result: 40 }]);
 }
+
+#[test]
+#[should_panic(expected = "a completion port has one device")]
+fn a_port_has_one_device() {
+    let (_device, port) = device(&[]);
+    let _ = Iocp::new(port, &IocpOptions::default());
+}

@@ -17,6 +17,10 @@ use windows_sys::Win32::Foundation::{
 };
 use windows_sys::Win32::Storage::FileSystem as system;
 use windows_sys::Win32::System::IO::DeviceIoControl;
+use windows_sys::Win32::System::Ioctl::{
+    DEVICE_SEEK_PENALTY_DESCRIPTOR, IOCTL_STORAGE_QUERY_PROPERTY, PropertyStandardQuery,
+    STORAGE_PROPERTY_QUERY, StorageDeviceSeekPenaltyProperty,
+};
 use windows_sys::Win32::System::Threading::{
     GetExitCodeProcess, OpenProcess, PROCESS_QUERY_LIMITED_INFORMATION,
 };
@@ -134,10 +138,28 @@ pub(super) fn attributes(name: &[u16]) -> Result<u32, Errno> {
     }
 }
 
+/// Whether a server is behind an open file, as far as the system tells.
+pub(super) fn is_remote(file: &impl AsRawHandle) -> bool {
+    // SAFETY: the struct of the class.
+    let remote: Result<system::FILE_REMOTE_PROTOCOL_INFO, Errno> =
+        unsafe { info(file, system::FileRemoteProtocolInfo) };
+    remote.is_ok_and(|remote| remote.Protocol != 0)
+}
+
+/// Bytes of a sector of the volume of an open file.
+pub(super) fn sector_bytes(file: &impl AsRawHandle) -> Result<u32, Errno> {
+    // SAFETY: the struct of the class.
+    let storage: system::FILE_STORAGE_INFO = unsafe { info(file, system::FileStorageInfo)? };
+    Ok(storage.LogicalBytesPerSector)
+}
+
 /// One struct that the system tells about an open file.
-pub(super) fn info<T: Default>(file: &impl AsRawHandle, class: i32) -> Result<T, Errno> {
+///
+/// # Safety
+/// `T` is the struct of the class: plain numbers, of which the system writes one.
+unsafe fn info<T: Default>(file: &impl AsRawHandle, class: i32) -> Result<T, Errno> {
     let mut about = T::default();
-    // SAFETY: the callers ask for the class whose struct `T` is; the system writes one of them.
+    // SAFETY: by the contract of this function.
     check(unsafe {
         system::GetFileInformationByHandleEx(
             file.as_raw_handle(),
@@ -162,7 +184,9 @@ pub(super) fn about(file: &impl AsRawHandle) -> Result<About, Errno> {
         wide(plain.nFileIndexHigh, plain.nFileIndexLow),
     );
     // File systems with numbers of 128 bits (ReFS) tell them only so.
-    if let Ok(id) = info::<system::FILE_ID_INFO>(file, system::FileIdInfo) {
+    // SAFETY: the struct of the class.
+    let id: Result<system::FILE_ID_INFO, Errno> = unsafe { info(file, system::FileIdInfo) };
+    if let Ok(id) = id {
         device = id.VolumeSerialNumber;
         let bytes = u128::from_le_bytes(id.FileId.Identifier);
         number = bytes as u64 ^ ((bytes >> 64) as u64).rotate_left(32);
@@ -188,18 +212,14 @@ pub(crate) fn len(file: HANDLE) -> Result<u64, Errno> {
 
 /// Makes an open file empty.
 pub(super) fn truncate(file: &OwnedHandle) -> Result<(), Errno> {
-    set_info(file, system::FileEndOfFileInfo, &0_i64)
-}
-
-/// Sets one struct of an open file. `info` is the one of `class`.
-fn set_info<T>(file: &OwnedHandle, class: i32, info: &T) -> Result<(), Errno> {
-    // SAFETY: the callers pass the class whose struct `T` is; the system reads one of them.
+    let end = 0_i64;
+    // SAFETY: the class is that of the file's end, of which the system reads one number.
     check(unsafe {
         system::SetFileInformationByHandle(
             file.as_raw_handle(),
-            class,
-            std::ptr::from_ref(info).cast(),
-            size_of::<T>() as u32,
+            system::FileEndOfFileInfo,
+            (&raw const end).cast(),
+            size_of::<i64>() as u32,
         )
     })
 }
@@ -289,24 +309,26 @@ pub(super) fn final_name(file: &impl AsRawHandle, kind: u32) -> Result<Vec<u16>,
     Ok(name)
 }
 
-/// Asks a device with one struct and is answered with another.
-pub(super) fn control<I, O: Default>(file: &OwnedHandle, code: u32, asked: &I) -> Result<O, Errno> {
-    let (mut answer, mut bytes) = (O::default(), 0);
-    // SAFETY: the callers pass the code that reads an `I` and writes an `O`.
+/// Whether seeks cost on the disk of an open volume.
+pub(super) fn has_seek_penalty(volume: &OwnedHandle) -> Result<bool, Errno> {
+    let asked = STORAGE_PROPERTY_QUERY {
+        PropertyId: StorageDeviceSeekPenaltyProperty,
+        QueryType: PropertyStandardQuery,
+        AdditionalParameters: [0],
+    };
+    let (mut answer, mut bytes) = (DEVICE_SEEK_PENALTY_DESCRIPTOR::default(), 0);
+    // SAFETY: the system reads the one struct and writes the other, and a number.
     check(unsafe {
         DeviceIoControl(
-            file.as_raw_handle(),
-            code,
-            std::ptr::from_ref(asked).cast(),
-            size_of::<I>() as u32,
+            volume.as_raw_handle(),
+            IOCTL_STORAGE_QUERY_PROPERTY,
+            (&raw const asked).cast(),
+            size_of_val(&asked) as u32,
             (&raw mut answer).cast(),
-            size_of::<O>() as u32,
+            size_of_val(&answer) as u32,
             &raw mut bytes,
             null_mut(),
         )
     })?;
-    if (bytes as usize) < size_of::<O>() {
-        return Err(Errno::UNSUPPORTED);
-    }
-    Ok(answer)
+    Ok(answer.IncursSeekPenalty)
 }

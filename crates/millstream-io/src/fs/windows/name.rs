@@ -1,6 +1,7 @@
 //! Names for the system: UTF-16, and verbatim (`\\?\`), so that they may be long and are taken as
 //! they stand.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::os::windows::ffi::{OsStrExt as _, OsStringExt as _};
@@ -22,6 +23,9 @@ pub(super) fn wide(path: &Path) -> Result<Vec<u16>, IoError> {
 /// The absolute name that the system takes as it stands. Reads the current folder, no file.
 pub(in crate::fs) fn verbatim(path: &Path) -> Result<PathBuf, IoError> {
     let invalid = |cause| refuse("open", Errno::BAD_NAME, cause);
+    if path.as_os_str().is_empty() {
+        return Err(refuse("open", Errno::NOT_FOUND, "the name is empty"));
+    }
     if path.as_os_str().encode_wide().any(|unit| unit == 0) {
         return Err(invalid("the name holds a zero character"));
     }
@@ -61,6 +65,20 @@ pub(in crate::fs) fn verbatim(path: &Path) -> Result<PathBuf, IoError> {
         _ => r"\\?\".encode_utf16().chain(text.encode_wide()).collect(),
     };
     Ok(PathBuf::from(std::ffi::OsString::from_wide(&text)))
+}
+
+/// A single part below a verbatim name, where the system would take whatever it is given.
+pub(super) fn part(part: &OsStr) -> Result<&OsStr, IoError> {
+    let cause = match part.to_str() {
+        None => Some("the name is not UTF-8, which Windows needs"),
+        Some("." | ".." | "") => Some("it is no name"),
+        Some(text) if text.contains('/') => Some("it is more than one name"),
+        Some(text) => part_refused_by_windows(text),
+    };
+    match cause {
+        Some(cause) => Err(refuse("open", Errno::BAD_NAME, cause)),
+        None => Ok(part),
+    }
 }
 
 /// The name of an open file.

@@ -51,7 +51,7 @@ impl Folder {
     /// # Errors
     /// A link or a file stands there; else what the system says.
     pub fn enter(&self, part: &OsStr) -> Result<Folder, IoError> {
-        let path = self.path.join(part);
+        let path = self.path.join(name::part(part)?);
         match fs::create_dir(&path) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
                 return Err(explain_io("open the folder", &error));
@@ -106,7 +106,7 @@ impl Folder {
         let file = OpenOptions::new().write(true).open(&own);
         let flushed = file.and_then(|file| file.sync_all());
         flushed.map_err(|error| explain_io("FlushFileBuffers", &error))?;
-        put(&own, &to.path.join(new))
+        put(&own, &to.path.join(name::part(new)?))
     }
 
     /// Removes a file's name, if it can be.

@@ -208,7 +208,9 @@ fn a_folder_is_entered_but_never_through_what_is_none() {
             .unwrap(),
     );
     assert!(folder.path().join("a/b").is_dir());
-    assert!(root.enter("file".as_ref()).is_err());
+    for none in ["file", "..", "con", "a/b", ""] {
+        assert!(root.enter(none.as_ref()).is_err(), "{none}");
+    }
     let (mut file, temporary) = crate::fs::TemporaryFile::create(&inner, 0).unwrap();
     file.write_all(b"abc").unwrap();
     temporary.rename(&root, "here".as_ref()).unwrap();

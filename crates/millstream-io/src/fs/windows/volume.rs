@@ -5,10 +5,6 @@ use std::os::windows::io::OwnedHandle;
 use std::sync::{PoisonError, RwLock};
 
 use windows_sys::Win32::Storage::FileSystem as system;
-use windows_sys::Win32::System::Ioctl::{
-    DEVICE_SEEK_PENALTY_DESCRIPTOR, IOCTL_STORAGE_QUERY_PROPERTY, PropertyStandardQuery,
-    STORAGE_PROPERTY_QUERY, StorageDeviceSeekPenaltyProperty,
-};
 
 use super::super::{DirectAlignment, MountKind};
 use super::calls;
@@ -56,29 +52,24 @@ impl Volumes {
 }
 
 fn examine(file: &OwnedHandle) -> Volume {
-    let remote =
-        calls::info::<system::FILE_REMOTE_PROTOCOL_INFO>(file, system::FileRemoteProtocolInfo);
-    if remote.is_ok_and(|remote| remote.Protocol != 0) {
+    if calls::is_remote(file) {
         return Volume {
             kind: MountKind::Slow,
             alignment: None,
             rotating: false,
         };
     }
+    // Where the system does not tell its sector, a page is right on any volume.
+    let sector = calls::sector_bytes(file).unwrap_or(0);
+    let known = sector.is_power_of_two();
     Volume {
         kind: MountKind::Local,
-        alignment: Some(alignment(file)),
+        alignment: Some(if known {
+            sector
+        } else {
+            MEMORY_ALIGNMENT as u32
+        }),
         rotating: is_rotating(file).unwrap_or(false),
-    }
-}
-
-/// The sector of the volume, or a page, which is right on any, where the system does not tell.
-fn alignment(file: &OwnedHandle) -> u32 {
-    let storage = calls::info::<system::FILE_STORAGE_INFO>(file, system::FileStorageInfo);
-    let sector = storage.map_or(0, |storage| storage.LogicalBytesPerSector);
-    match sector.is_power_of_two() {
-        true => sector,
-        false => MEMORY_ALIGNMENT as u32,
     }
 }
 
@@ -88,15 +79,7 @@ fn is_rotating(file: &OwnedHandle) -> Option<bool> {
     let name = calls::final_name(file, kind).ok()?;
     // \\?\Volume{...}\folder\file: the volume itself has no backslash at its end.
     let end = name.iter().position(|&unit| unit == u16::from(b'}'))? + 1;
-    let mut volume = name[..end].to_vec();
-    volume.push(0);
+    let volume: Vec<u16> = name[..end].iter().copied().chain([0]).collect();
     let volume = calls::open_as(&volume, 0, calls::ALL, system::OPEN_EXISTING, 0).ok()?;
-    let asked = STORAGE_PROPERTY_QUERY {
-        PropertyId: StorageDeviceSeekPenaltyProperty,
-        QueryType: PropertyStandardQuery,
-        AdditionalParameters: [0],
-    };
-    let answer: DEVICE_SEEK_PENALTY_DESCRIPTOR =
-        calls::control(&volume, IOCTL_STORAGE_QUERY_PROPERTY, &asked).ok()?;
-    Some(answer.IncursSeekPenalty)
+    calls::has_seek_penalty(&volume).ok()
 }
