@@ -1,8 +1,7 @@
 //! Heat maps as text, and their goals.
 //!
 //! A map is all rows of one case whose parameters say size and depth. Contenders are of three
-//! kinds: ours; `ring` and `fio`, which are the limit (registered memory, nothing on top); and
-//! libraries. A cell's best library is found cell by cell, so that none is measured beside a
+//! kinds: ours; the bare ring, which is the limit (registered memory, nothing on top); and libraries. A cell's best library is found cell by cell, so that none is measured beside a
 //! rival's weakness.
 
 use std::collections::BTreeMap;
@@ -21,7 +20,7 @@ pub(crate) const SIZE_PARAM: &str = "size_bytes";
 /// See [`SIZE_PARAM`].
 pub(crate) const DEPTH_PARAM: &str = "depth";
 /// Not libraries: what the kernel and the device can.
-const LIMITS: [&str; 4] = ["ring", "ring-async", "fio", "limit"];
+const LIMITS: [&str; 3] = ["ring", "ring-async", "limit"];
 const OURS: &str = "millstream";
 /// No cell may be below this part of the best rival's, beyond its interval.
 const CELL_LEAST: f64 = 0.9;
@@ -162,7 +161,7 @@ fn verdicts_of(map: &Map<'_>) -> Vec<Verdict> {
     let means: [(&str, _, Counts, bool); 3] = [
         ("mean rate over the best library's", RATE, is_library, true),
         (
-            "mean rate over the best of all, ring and fio too",
+            "mean rate over the best of all, the bare ring too",
             RATE,
             is_rival,
             true,

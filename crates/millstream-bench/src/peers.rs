@@ -15,7 +15,7 @@
 use std::collections::HashMap;
 use std::os::unix::fs::FileExt;
 
-use millstream_peers::{Access, Plan, Read, Rival, fio, rivals};
+use millstream_peers::{Access, Plan, Read, Rival, rivals};
 
 use crate::case::{Case, Method, Work};
 use crate::clock::{Moment, Span};
@@ -24,7 +24,7 @@ use crate::error::{Context, Error, Result};
 use crate::files::{DIRECT_ALIGNMENT, drop_path, open_buffered};
 use crate::limits::POOL_THREADS;
 use crate::memory::Destination;
-use crate::requests::cells::{Cell, Mode, UNSEEN, held, random_jobs};
+use crate::requests::cells::{Cell, Mode, held, random_jobs};
 use crate::ring::ReadJob;
 use crate::startup::plan::Plan as Startup;
 
@@ -168,38 +168,6 @@ pub(crate) fn read(case: &mut Case<'_>, file: &CorpusFile) {
         let way = Way::File(access, file.stored_len as usize);
         add(case, rival, depth, blocks_of(file, block, access), way);
     }
-}
-
-/// Adds fio in a cell, of which it reads `requests` requests; its bytes cannot be checked.
-pub(crate) fn fio<'a>(
-    case: &mut Case<'a>,
-    file: &'a CorpusFile,
-    cell: Cell,
-    requests: u64,
-    random: bool,
-) {
-    let version = match fio::version() {
-        Ok(version) => version,
-        Err(why) => return case.skip("fio", &why.to_string()),
-    };
-    let run = move |_: &mut Destination| {
-        let figures = fio::run(&fio::Job {
-            file: &file.path,
-            request_bytes: cell.size as u64,
-            requests,
-            depth: cell.depth,
-            access: access_of(cell.mode),
-            random,
-        })?;
-        let span = Span {
-            wall: figures.seconds,
-            cpu: figures.cpu_seconds,
-        };
-        let work = Work::of(figures.bytes, figures.requests as usize);
-        Ok(work.took(span).with_digest(UNSEEN))
-    };
-    let contender = case.add("fio", run);
-    contender.with("version", version).with("checked", false);
 }
 
 /// How a rival is used.

@@ -67,14 +67,13 @@ impl ReadJob {
 pub(crate) struct ReadStyle {
     /// Reads in flight at most.
     pub(crate) depth: usize,
-    /// Register the destination and the file for the time of the call, untimed.
+    /// Register the destination (of at most 1 GiB: `SZ_1G` in io_uring's rsrc.c) and the file for the
+    /// time of the call, untimed.
     pub(crate) registered: bool,
     /// `IOSQE_ASYNC`: hand every read to a helper thread of the kernel at once.
     pub(crate) offload: bool,
 }
 
-/// Largest piece of memory that the kernel registers as one buffer (`SZ_1G` in io_uring's rsrc.c).
-const REGISTERED_BYTES_MAX: usize = 1 << 30;
 /// Tries of reads that end with `EINTR` or `EAGAIN`.
 const RETRIES_MAX: u32 = 100;
 /// Entries pushed before they are submitted: the device then works while the rest is prepared.
@@ -261,15 +260,13 @@ impl<'a> Reads<'a> {
 
     /// Registers the destination and the file.
     fn register(&mut self, file: RawFd) -> Result<()> {
-        let starts = (0..self.len).step_by(REGISTERED_BYTES_MAX);
-        let buffer = |start: usize| libc::iovec {
-            iov_base: self.base.wrapping_add(start).cast(),
-            iov_len: REGISTERED_BYTES_MAX.min(self.len - start),
+        let buffer = libc::iovec {
+            iov_base: self.base.cast(),
+            iov_len: self.len,
         };
-        let buffers: Vec<libc::iovec> = starts.map(buffer).collect();
         let submitter = self.ring.submitter();
-        // SAFETY: the buffers lie in the destination; they are unregistered in `drop`.
-        match unsafe { submitter.register_buffers(&buffers) } {
+        // SAFETY: the buffer is the destination; it is unregistered in `drop`.
+        match unsafe { submitter.register_buffers(&[buffer]) } {
             // RLIMIT_MEMLOCK of an ordinary user: go on unregistered, as the engine does.
             Err(error) if error.raw_os_error() == Some(libc::ENOMEM) => return Ok(()),
             registered => registered.what("register buffers")?,
@@ -312,17 +309,11 @@ impl<'a> Reads<'a> {
         let slot = self.free.pop().expect("no more reads than slots");
         // SAFETY: the place was just seen to lie in the destination.
         let pointer = unsafe { self.base.add(job.place) };
-        let buffer = job.place / REGISTERED_BYTES_MAX;
-        let end = (job.place + job.len as usize).saturating_sub(1);
-        let entry = if !self.registered {
-            let read = opcode::Read::new(types::Fd(file), pointer, job.len);
-            read.offset(job.offset).build()
-        } else if end / REGISTERED_BYTES_MAX == buffer {
-            let read = opcode::ReadFixed::new(types::Fixed(0), pointer, job.len, buffer as u16);
+        let entry = if self.registered {
+            let read = opcode::ReadFixed::new(types::Fixed(0), pointer, job.len, 0);
             read.offset(job.offset).build()
         } else {
-            // Across the border of two registered pieces: a plain read.
-            let read = opcode::Read::new(types::Fixed(0), pointer, job.len);
+            let read = opcode::Read::new(types::Fd(file), pointer, job.len);
             read.offset(job.offset).build()
         };
         let flags = match self.offload {

@@ -28,7 +28,7 @@ use crate::peers::{self, held_all};
 use crate::requests::cells::held;
 use crate::ring::{BareRing, ReadJob, ReadStyle};
 use crate::session::Session;
-use crate::startup::plan::{Plan, std_threads};
+use crate::startup::plan::{PRIORITIES, Plan, std_threads};
 use crate::threads::joined;
 
 pub(crate) mod plan;
@@ -153,7 +153,7 @@ fn queue(storage: &Storage, plan: &Plan, loan: &Loan<'_>, thread: usize) -> Resu
     for (number, entry) in plan.share(thread).enumerate() {
         let start = Instant::now();
         let file = storage.open(&entry.file.path, FileOptions::default());
-        let request = Read::whole(file).priority(entry.priority.of_engine());
+        let request = Read::whole(file).priority(PRIORITIES[entry.priority]);
         if entry.canceled {
             batch.add(request, entry.place.clone())?.cancel();
         } else {

@@ -23,8 +23,6 @@
 //! | `memmap2` | a map of the file, copied out of on a pool of rayon |
 //! | `sdl-ring`, `sdl-threads` | SDL 3's AsyncIO with its io_uring and with its threads |
 //!
-//! [`fio`] runs the program of that name, which reads into memory of its own.
-//!
 //! ```
 //! use millstream_peers::{Access, Plan, Read, rivals};
 //!
@@ -45,7 +43,6 @@
 
 use std::io;
 
-pub mod fio;
 #[cfg(has_rivals)]
 mod lent;
 mod plan;

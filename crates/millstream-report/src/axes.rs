@@ -1,10 +1,6 @@
-//! Cases that are points of one picture: cells of a heat map, places along a curve.
-//!
-//! A cell of a map says where it is by the parameters `size_bytes` and `depth` of its rows, or by a
-//! name such as `direct 64K depth 32`. Places along a curve are cases whose names differ in one
-//! number only (`file read 4`, `file read 1K`, `file read 256K`).
+//! Cells of heat maps. One says where it is by the parameters `size_bytes` and `depth` of its rows, or
+//! by a name such as `direct 64K depth 32`.
 
-use crate::cases::{Case, distinct};
 use crate::rows::Row;
 
 /// Where a row's cell is.
@@ -61,62 +57,9 @@ fn quantity(token: &str) -> Option<f64> {
     Some(number * unit)
 }
 
-/// Cases along one quantity.
-#[derive(Debug, Clone)]
-pub(crate) struct Family<'c, 'a> {
-    /// The common name, `…` where the number stood.
-    pub(crate) name: String,
-    /// The places, in order.
-    pub(crate) places: Vec<(f64, &'c Case<'a>)>,
-}
-
-/// The families among cases of one workload: three places or more, each case in one family.
-pub(crate) fn families<'c, 'a>(cases: &[&'c Case<'a>]) -> Vec<Family<'c, 'a>> {
-    let all = cases.iter().flat_map(|case| {
-        let places = places(case.name).into_iter();
-        places.map(move |(name, value)| (name, value, *case))
-    });
-    let all: Vec<(String, f64, &Case<'_>)> = all.collect();
-    let mut taken: Vec<&str> = Vec::new();
-    let mut families = Vec::new();
-    for (name, ..) in distinct(all.iter(), |it| &it.0) {
-        let members = all
-            .iter()
-            .filter(|it| it.0 == *name && !taken.contains(&it.2.name));
-        let mut places: Vec<(f64, &Case<'_>)> = members.map(|it| (it.1, it.2)).collect();
-        places.sort_by(|a, b| a.0.total_cmp(&b.0));
-        places.dedup_by(|a, b| a.0 == b.0);
-        if places.len() >= 3 {
-            taken.extend(places.iter().map(|(_, case)| case.name));
-            let name = name.clone();
-            families.push(Family { name, places });
-        }
-    }
-    families
-}
-
-/// The families that a case's name may belong to, one for each number in it, and the number.
-fn places(name: &str) -> Vec<(String, f64)> {
-    let tokens: Vec<&str> = name.split_whitespace().collect();
-    let place = |at: usize| {
-        let mut value = quantity(tokens[at])?;
-        let mut words = tokens.clone();
-        words[at] = "…";
-        // The unit of `100 KB` is a word of its own.
-        let unit = tokens.get(at + 1).filter(|next| next.ends_with('B'));
-        if let Some(times) = unit.and_then(|unit| quantity(&format!("1{unit}"))) {
-            value *= times;
-            words.remove(at + 1);
-        }
-        Some((words.join(" "), value))
-    };
-    (0..tokens.len()).filter_map(place).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cases::cases;
     use crate::rows::Better;
     use crate::rows::tests::{row, with};
 
@@ -139,28 +82,5 @@ mod tests {
             ("heat direct random", (4096, 8))
         );
         assert_eq!(cell(&of_case("single 4K cold")), None);
-    }
-
-    #[test]
-    fn cases_that_differ_in_a_number_are_a_family() {
-        let names = [
-            "file read 4",
-            "file read 1K",
-            "file read 256K",
-            "file read bulk",
-            "P3 10 KB in memory",
-            "P3 1 MB in memory",
-            "P3 100 KB in memory",
-            "lookup 10",
-            "lookup 100",
-        ];
-        let rows = names.map(of_case);
-        let cases = cases(&rows);
-        let found = families(&cases.iter().collect::<Vec<_>>());
-        let values = |family: &Family<'_, '_>| family.places.iter().map(|it| it.0).collect();
-        let shown: Vec<(&str, Vec<f64>)> = found.iter().map(|it| (&*it.name, values(it))).collect();
-        let reads = vec![4.0, 1024.0, 262_144.0];
-        let images = vec![1e4, 1e5, 1e6];
-        assert_eq!(shown, [("file read …", reads), ("P3 … in memory", images)]);
     }
 }

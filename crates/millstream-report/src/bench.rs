@@ -1,7 +1,7 @@
 //! The report of a benchmark: a run as a page.
 //!
 //! First the answer (ours over the best rival, a dot a case; the goals), then each workload with
-//! the study's figures beside ours, maps, curves and every case, then the machine, who was skipped
+//! the study's figures beside ours, maps and every case, then the machine, who was skipped
 //! and how to read it all. It is made of rows alone and works with whatever rows there are.
 
 use serde::{Deserialize, Serialize};

@@ -30,8 +30,6 @@ pub const TRACE_TABLE_ROWS: usize = 20;
 pub const ROWS_BYTES_MAX: u64 = 1 << 28;
 /// Rows of a page.
 pub const ROWS_MAX: usize = 200_000;
-/// Lines of one curve; the rest stands in the table beside it.
-pub const SERIES_MAX: usize = 8;
 /// Cells of a heat map across or down.
 pub const HEAT_SIDE_MAX: usize = 24;
 /// Versions of a record that are drawn, the newest.

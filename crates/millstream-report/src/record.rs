@@ -1,15 +1,13 @@
-//! Records: runs of several versions on one machine, drawn over the versions.
+//! Records: runs of several versions on one machine, side by side.
 //!
 //! A record is a folder: `machine.json` says which machine it is, and `<version>.jsonl` holds the
 //! rows of the run of each version. Versions are ordered as versions are, number by number.
 
-use crate::cases::{cases, distinct};
-use crate::chart::Whose;
-use crate::chart::curve::{self, Curves, Series};
+use crate::cases::cases;
 use crate::limits::RECORD_VERSIONS_MAX;
 use crate::markup::{count, figure};
-use crate::page::{Html, Set, Table};
-use crate::rows::{Figures, Row};
+use crate::page::{Cell, Html, Set, Table};
+use crate::rows::Row;
 
 /// A version's run.
 #[derive(Debug, Clone, PartialEq)]
@@ -38,90 +36,36 @@ pub fn arrange(versions: &mut Vec<Version>) {
     versions.drain(..old);
 }
 
-/// Ours and the best rival in a case of a version, given by its place.
-struct Point<'a> {
-    case: (&'a str, &'a str),
-    version: usize,
-    ours: &'a Figures,
-    rival: Option<&'a Figures>,
-}
-
-/// Writes a picture for every case that two versions or more measured, and a table.
+/// Writes a table of ours, a column for each version.
 pub(crate) fn write(body: &mut Html, versions: &[Version]) {
     let names: Vec<&str> = versions.iter().map(|it| &*it.name).collect();
     let number = count(versions.len(), "version");
     body.paragraph("", &format!("{number}: {}.", names.join(", ")));
-    let points = points(versions);
-    let mut cards = Html::default();
     let mut columns = vec![("case", Set::Name), ("", Set::Name)];
     columns.extend(names.iter().map(|name| (*name, Set::Number)));
     let mut table = Table::new("Ours, the first metric of each case", &columns);
-    for first in distinct(&points, |point| point.case) {
-        let of_case = points.iter().filter(|point| point.case == first.case);
-        let points: Vec<&Point<'_>> = of_case.collect();
-        let name = format!("{}: {}", first.case.0, first.case.1);
-        if let Some(curves) = curves(&name, &points, &names) {
-            cards.figure(&curve::draw(&curves), "");
-        }
-        let mut line = vec![name.into(), first.ours.unit.clone().into()];
-        for version in 0..versions.len() {
-            let point = points.iter().find(|point| point.version == version);
-            line.push(point.map_or("".into(), |it| figure(it.ours.median).into()));
-        }
-        table.row("", line);
-    }
-    if cards.is_empty() {
-        let words = "No case was measured in two versions, so there is nothing to draw yet.";
-        body.paragraph("", words);
-    }
-    body.cards(&cards);
-    body.folded("All figures", &table);
-}
-
-fn points(versions: &[Version]) -> Vec<Point<'_>> {
-    let mut points = Vec::new();
-    for (version, run) in versions.iter().enumerate() {
-        for case in cases(&run.rows) {
-            points.extend(case.verdict().map(|verdict| Point {
-                case: (case.workload, case.name),
-                version,
-                ours: verdict.figures,
-                rival: verdict.rival.map(|rival| rival.1),
-            }));
+    // Workload, case and unit, and the figures of each version: a unit that has changed is a line
+    // of its own.
+    let mut lines: Vec<([&str; 3], Vec<Cell>)> = Vec::new();
+    for (nth, version) in versions.iter().enumerate() {
+        for case in cases(&version.rows) {
+            let Some(verdict) = case.verdict() else {
+                continue;
+            };
+            let key = [case.workload, case.name, &*verdict.figures.unit];
+            let at = lines.iter().position(|line| line.0 == key);
+            let at = at.unwrap_or_else(|| {
+                lines.push((key, vec![Cell::default(); versions.len()]));
+                lines.len() - 1
+            });
+            lines[at].1[nth] = figure(verdict.figures.median).into();
         }
     }
-    points
-}
-
-fn curves(heading: &str, points: &[&Point<'_>], versions: &[&str]) -> Option<Curves> {
-    let first = points.first()?.ours;
-    let same = || points.iter().filter(|point| point.ours.unit == first.unit);
-    if same().count() < 2 {
-        return None;
+    for ([workload, case, unit], figures) in lines {
+        let names = vec![format!("{workload}: {case}").into(), unit.into()];
+        table.row("", [names, figures].concat());
     }
-    let ours = same().map(|it| (it.version as f64, it.ours.median));
-    let rivals = same().filter_map(|it| Some((it.version as f64, it.rival?.median)));
-    let series = |label: &str, whose, points| Series {
-        label: label.into(),
-        whose,
-        points,
-    };
-    let mut series = vec![
-        series("millstream", Whose::Ours, ours.collect()),
-        series("best rival", Whose::Rival, rivals.collect()),
-    ];
-    series.retain(|series| !series.points.is_empty());
-    let names = versions.iter().enumerate();
-    Some(Curves {
-        heading: heading.to_owned(),
-        across: "version".into(),
-        up: format!("{} {}", first.metric, first.axis()),
-        names: names
-            .map(|(at, name)| (at as f64, (*name).to_owned()))
-            .collect(),
-        log_across: false,
-        series,
-    })
+    body.table(&table);
 }
 
 #[cfg(test)]

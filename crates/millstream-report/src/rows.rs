@@ -67,15 +67,6 @@ impl Figures {
     pub fn text(&self, name: &str) -> Option<&str> {
         self.params.get(name)?.as_str()
     }
-
-    /// The unit and which direction is good, for an axis.
-    pub(crate) fn axis(&self) -> String {
-        let direction = match self.better {
-            Better::Higher => "more",
-            Better::Lower => "less",
-        };
-        format!("{}, {direction} is better", self.unit)
-    }
 }
 
 /// What came out.

@@ -231,7 +231,7 @@ fn a_benchmarks_page_fits_a_phone() {
         "138.12",
         "xxxxxxxx",
         "heat outline",
-        "line-ours",
+        "0.1.0",
         "it means nothing",
         "class=\"good\"",
         "0.2.0",

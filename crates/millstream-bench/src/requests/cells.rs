@@ -19,8 +19,6 @@ use crate::stats;
 
 /// Bytes of a page: the unit of hashes, and the smallest request.
 pub(crate) const PAGE_BYTES: usize = 4096;
-/// Stands for the digest of who delivers no bytes to look at.
-pub(crate) const UNSEEN: u64 = 0xF10;
 
 /// How the file is read, and in what state of the cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]

@@ -4,8 +4,8 @@
 //! parameters `size_bytes` and `depth`. A cell of a map reads as many requests as a bare ring reads
 //! in a fixed short time, found by a trial; then contenders take turns on them as in every case.
 //! The depth is a bound: a cell of 4 MiB × 256 has fewer requests than that, all handed over at
-//! once. `ring` and `fio` show what the kernel and the device can, with registered memory; the rest
-//! are libraries.
+//! once. `ring` shows what the kernel and the device can, with registered memory; the rest are
+//! libraries.
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -23,8 +23,8 @@ use crate::heat_map::{DEPTH_PARAM, SIZE_PARAM};
 use crate::limits::{CELL_BYTES_MAX, CELL_REQUESTS_MAX, HEAT_REQUESTS_MIN, POOL_THREADS};
 use crate::memory::Destination;
 use crate::ours::{BATCH, Ready, Setup};
-use crate::peers::{self, Sweeps};
-use crate::requests::cells::{Cell, Mode, PageHashes, UNSEEN, random_jobs, work_of};
+use crate::peers::Sweeps;
+use crate::requests::cells::{Cell, Mode, PageHashes, random_jobs, work_of};
 use crate::ring::{BareRing, ReadJob, ReadStyle};
 use crate::session::Session;
 use crate::threads;
@@ -137,9 +137,6 @@ fn heat_cell(
     let threads = cell.depth.min(POOL_THREADS);
     add_bare(&mut case, instance, file, cell, &jobs, threads);
     sweeps.cell(&mut case, file, cell, &jobs);
-    if !session.options.quick && cfg!(feature = "peers") {
-        peers::fio(&mut case, file, cell, jobs.len() as u64, random);
-    }
     add_ours(&mut case, "millstream", file, cell, &jobs);
     for contender in &mut case.contenders {
         contender.with(SIZE_PARAM, cell.size);
@@ -164,9 +161,6 @@ fn measure<'a>(
     let mut destination = Destination::new(jobs.len() * cell.size)?;
     case.prepare(move || cell.mode.make_ready(file));
     case.check(jobs.len() * cell.size, move |bytes, work| {
-        if work.digest == Some(UNSEEN) {
-            return Ok(());
-        }
         let all = work.requests == jobs.len() as u64;
         ensure(all, "not every request ended")?;
         pages.check(jobs, bytes)

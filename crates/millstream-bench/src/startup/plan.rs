@@ -18,37 +18,18 @@ use crate::threads;
 /// Results lie at multiples of this in the destination, so that direct reads could land in place.
 const PLACE_ALIGNMENT: usize = 4096;
 
-/// The study's priorities.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Priority {
-    Min,
-    Low,
-    BelowNormal,
-    Normal,
-    High,
-    Max,
-}
-
-const PRIORITIES: [Priority; 6] = [
-    Priority::Min,
-    Priority::Low,
-    Priority::BelowNormal,
-    Priority::Normal,
-    Priority::High,
-    Priority::Max,
+/// The study's priorities: min, low, below normal, normal, high, max.
+pub(crate) type Priority = usize;
+/// Each as one of the engine's four.
+pub(crate) const PRIORITIES: [millstream::Priority; 6] = [
+    millstream::Priority::Low,
+    millstream::Priority::Low,
+    millstream::Priority::Normal,
+    millstream::Priority::Normal,
+    millstream::Priority::High,
+    millstream::Priority::Realtime,
 ];
-
-impl Priority {
-    /// As one of the engine's four.
-    pub(crate) fn of_engine(self) -> millstream::Priority {
-        match self {
-            Priority::Min | Priority::Low => millstream::Priority::Low,
-            Priority::BelowNormal | Priority::Normal => millstream::Priority::Normal,
-            Priority::High => millstream::Priority::High,
-            Priority::Max => millstream::Priority::Realtime,
-        }
-    }
-}
+const NORMAL: Priority = 3;
 
 /// One request of the plan: the whole of a file.
 #[derive(Debug, Clone)]
@@ -73,7 +54,7 @@ impl Plan {
     pub(crate) fn of_all(files: Vec<CorpusFile>) -> Plan {
         let mut plan = Plan::new(files, 0);
         for entry in &mut plan.entries {
-            entry.priority = Priority::Normal;
+            entry.priority = NORMAL;
             entry.canceled = false;
         }
         plan
@@ -89,7 +70,7 @@ impl Plan {
                 index,
                 file,
                 place,
-                priority: PRIORITIES[rng.usize(..PRIORITIES.len())],
+                priority: rng.usize(..PRIORITIES.len()),
                 canceled: index % CANCEL_ONE_IN == CANCEL_ONE_IN - 1,
             }
         };

@@ -1,22 +1,19 @@
-//! Objects: 100,000 of 100 bytes with three offsets each, used in place, parsed, and saved.
+//! Objects: 100,000 of 100 bytes with three offsets each, used in place and parsed.
 //!
 //! `objects cold` reads the file of blobs past its cold cache in one call; ours then use it in
 //! place. `objects warm` begins with the bytes in memory and ends when every object could be used:
-//! each contender adds up one field of all and the lengths of their names. `objects save` writes
-//! all of them.
+//! each contender adds up one field of all and the lengths of their names.
 
 use std::io::Read;
 use std::path::Path;
-use std::rc::Rc;
 
 use millstream_stream::blob::{self, AlignedBytes, Array, Ref, Stored, Text};
-use millstream_stream::{ArchiveWriter, MemoryStream, WriteTyped};
 use serde::{Deserialize, Serialize};
 
 use super::Place;
 use crate::case::{Case, Work};
 use crate::clock::Moment;
-use crate::error::{Context, Error, Result, ensure};
+use crate::error::{Context, Result, ensure};
 use crate::files::{drop_path, open_buffered, remove};
 use crate::memory::Destination;
 use crate::session::Session;
@@ -136,17 +133,12 @@ pub(super) fn run(session: &mut Session<'_>, place: &Place) -> Result<()> {
     std::fs::write(&path, &*blob).on("write", &path)?;
     for instance in instances {
         let mut case = session.begin(&instance);
-        let mut wanted = wanted;
         match &*instance.name {
             "objects cold" => {
                 add_cold(&mut case, &path, blob.len(), wanted);
                 case.prepare(|| drop_path(&path));
             }
-            "objects warm" => add_warm(&mut case, &objects, &blob)?,
-            _ => {
-                wanted = 0;
-                add_savers(&mut case, &objects, place)?;
-            }
+            _ => add_warm(&mut case, &objects, &blob)?,
         }
         case.check(0, move |_, work| {
             let right = work.digest == Some(wanted);
@@ -247,60 +239,4 @@ fn add_warm<'a>(
     };
     case.push("rkyv", practised(method));
     Ok(())
-}
-
-/// To memory and to a file.
-fn add_savers<'a>(case: &mut Case<'a>, objects: &'a [ObjectSource], place: &Place) -> Result<()> {
-    let mut kept = Some(MemoryStream::new());
-    let save = move |_: &mut Destination| {
-        let mut stream = kept.take().unwrap_or_default();
-        stream.clear();
-        kept = Some(archive(objects, stream)?);
-        Ok(work(0))
-    };
-    case.push("millstream", practised(save));
-    let streams = millstream_stream::Streams::new(&place.storage)?;
-    let path = place.folder.join("objects.archive");
-    let save = move |_: &mut Destination| {
-        archive(objects, streams.create(&path)?)?.close()?;
-        Ok(work(0))
-    };
-    case.push("millstream-file", practised(save));
-    let theirs = Rc::new(theirs(objects));
-    let (of, mut out) = (Rc::clone(&theirs), Vec::new());
-    let save = move |_: &mut Destination| {
-        out.clear();
-        out = postcard::to_extend(&*of, std::mem::take(&mut out))?;
-        Ok(work(0))
-    };
-    case.push("postcard", practised(save));
-    let mut out = Vec::new();
-    let save = move |_: &mut Destination| {
-        out.clear();
-        let config = bincode::config::standard();
-        bincode::serde::encode_into_std_write(&*theirs, &mut out, config)?;
-        Ok(work(0))
-    };
-    case.push("bincode", practised(save));
-    Ok(())
-}
-
-/// Writes all objects as an archive; field by field, as an engine does.
-fn archive<W: millstream_stream::WriteStream>(objects: &[ObjectSource], out: W) -> Result<W> {
-    let mut archive = ArchiveWriter::new(out, 1)?;
-    for object in objects {
-        let written = archive.object(1, 1, |fields| {
-            fields.write_u32_le(object.id)?;
-            fields.write_u32_le(object.layer)?;
-            fields.write_string(&object.name)?;
-            fields.write_plain_vec(&object.places)?;
-            fields.write_f32_le(object.part.weight)?;
-            fields.write_u32_le(object.part.count)?;
-            fields.write_u32_le(object.kind as u32)?;
-            fields.write_u32_le(object.flags)?;
-            fields.write_plain(&object.pose)
-        });
-        written?;
-    }
-    archive.finish().map_err(Error::from)
 }

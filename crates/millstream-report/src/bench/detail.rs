@@ -1,18 +1,15 @@
-//! A workload in full: the study's figures beside ours, maps, curves, who was idle, every case.
+//! A workload in full: the study's figures beside ours, maps, every case.
 
 use serde::Deserialize;
 
-use crate::axes::{self, Family};
+use crate::axes;
 use crate::bench::maps;
-use crate::cases::{Case, distinct};
+use crate::cases::Case;
 use crate::chart::Whose;
-use crate::chart::bar::{self, Bar};
-use crate::chart::curve::{self, Curves, Series};
 use crate::compare::{Standing, compare, spread};
-use crate::markup::{figure, size};
+use crate::markup::figure;
 use crate::page::{Cell, Html, Set, Table};
 use crate::rows::Figures;
-use crate::svg::Svg;
 
 /// A figure of a published study, to stand beside a row.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -57,17 +54,6 @@ pub(crate) fn workload(body: &mut Html, cases: &[Case<'_>], studies: &[Study]) {
     };
     let (cells, plain): (Vec<&Case<'_>>, Vec<&Case<'_>>) =
         cases.iter().partition(|case| mapped(case));
-    cards(
-        body,
-        "How figures change with size",
-        axes::families(&plain).iter().filter_map(curve_of),
-    );
-    let idle = ["device idle", "cores idle"];
-    cards(
-        body,
-        "Stalls",
-        idle.iter().filter_map(|metric| stalls(cases, metric)),
-    );
     for (index, case) in plain.iter().enumerate() {
         one_case(body, case, studies, index < OPEN_CASES);
     }
@@ -133,63 +119,9 @@ fn study<'s>(studies: &'s [Study], case: &Case<'_>, contender: &str) -> Option<&
     studies.iter().find(of).map(|study| &*study.figures)
 }
 
-/// Writes pictures under a heading, if there are any.
-fn cards(body: &mut Html, heading: &str, pictures: impl Iterator<Item = Svg>) {
-    let mut cards = Html::default();
-    pictures.for_each(|picture| cards.figure(&picture, ""));
-    if !cards.is_empty() {
-        body.heading(heading);
-        body.cards(&cards);
-    }
-}
-
-fn curve_of(family: &Family<'_, '_>) -> Option<Svg> {
-    let metric = family.places.iter().find_map(|(_, case)| case.primary())?;
-    let points = |name: &str| {
-        let points = family.places.iter().filter_map(|(x, case)| {
-            let figures = case.figures(name, &metric.metric)?;
-            (figures.unit == metric.unit).then_some((*x, figures.median))
-        });
-        points.collect()
-    };
-    let names = family.places.iter().flat_map(|(_, case)| case.contenders());
-    let series = distinct(names, |name| *name)
-        .into_iter()
-        .map(|name| Series {
-            label: name.to_owned(),
-            whose: Whose::of(name),
-            points: points(name),
-        });
-    let series: Vec<Series> = series.filter(|series| series.points.len() > 1).collect();
-    (!series.is_empty()).then(|| {
-        curve::draw(&Curves {
-            heading: format!("{}: {}", family.name, metric.metric),
-            across: "the number in the name".into(),
-            up: metric.axis(),
-            names: family.places.iter().map(|(x, _)| (*x, size(*x))).collect(),
-            log_across: family.places.iter().all(|(x, _)| *x > 0.0),
-            series,
-        })
-    })
-}
-
-/// Who was idle, where cases have it: shares of the load in which device or cores had nothing to
-/// do though requests waited.
-fn stalls(cases: &[Case<'_>], metric: &str) -> Option<Svg> {
-    let bars = cases.iter().flat_map(|case| {
-        let figures = case.of_metric(metric).into_iter();
-        figures.map(|(name, it)| bar(format!("{}, {name}", case.name), name, it, Vec::new()))
-    });
-    let bars: Vec<Bar> = bars.collect();
-    let note = "share of the load, less is better";
-    (!bars.is_empty()).then(|| bar::draw(&format!("Stalls: {metric}"), note, &bars))
-}
-
 fn one_case(body: &mut Html, case: &Case<'_>, studies: &[Study], open: bool) {
     let mut inside = Html::default();
     if let Some(metric) = case.primary() {
-        let picture = bar::draw(&metric.metric, &metric.axis(), &bars(case, metric));
-        inside.figure(&picture, NOTE);
         figures(&mut inside, case, metric, studies);
     }
     let skipped = case.skipped();
@@ -221,45 +153,6 @@ fn remark(case: &Case<'_>) -> Cell {
         words.push_str(&format!(", {:.2} of the limit", limit.ratio));
     }
     Cell::of(words, class)
-}
-
-/// What the shapes of a case's picture mean.
-const NOTE: &str = "Bar or upper dot: median; whisker: 95 % interval of the mean; line below: \
-                    least to greatest run, with dots at quantiles of the requests.";
-
-/// Quantiles as metrics of their own, or as parameters.
-const QUANTILES: [&str; 4] = ["p50", "p90", "p99", "p999"];
-
-fn bars(case: &Case<'_>, metric: &Figures) -> Vec<Bar> {
-    let quantile = |name: &str, figures: &Figures, quantile: &str| {
-        let of_requests = metric.metric == "p50" && quantile != "p50";
-        let by_row = || Some(case.figures(name, quantile)?.median);
-        figures
-            .number(quantile)
-            .or_else(|| of_requests.then(by_row)?)
-    };
-    let bar = |(name, figures): (&str, &Figures)| {
-        let marks = QUANTILES.iter().filter_map(|it| {
-            let value = quantile(name, figures, it)?;
-            Some(((*it).to_owned(), value))
-        });
-        bar(name.to_owned(), name, figures, marks.collect())
-    };
-    case.of_metric(&metric.metric)
-        .into_iter()
-        .map(bar)
-        .collect()
-}
-
-fn bar(label: String, contender: &str, figures: &Figures, marks: Vec<(String, f64)>) -> Bar {
-    Bar {
-        label,
-        whose: Whose::of(contender),
-        value: figures.median,
-        ends: (figures.min, figures.max),
-        interval: figures.interval(),
-        marks,
-    }
 }
 
 fn figures(body: &mut Html, case: &Case<'_>, primary: &Figures, studies: &[Study]) {

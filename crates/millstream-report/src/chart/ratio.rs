@@ -3,10 +3,9 @@
 //! Green dots lead beyond their interval, red ones trail beyond it, gray ones do neither. The
 //! stroke is the geometric mean.
 
-use crate::chart::Rows;
+use crate::chart::{MARGIN, TOP, WIDTH, titled};
 use crate::compare::Standing;
-use crate::scale::Scale;
-use crate::svg::Svg;
+use crate::svg::{Anchor, SMALL, Svg, TEXT, fit, text_width, widest};
 
 /// A line of dots.
 #[derive(Debug, Clone)]
@@ -16,59 +15,66 @@ pub(crate) struct Ratios<'a> {
     pub(crate) dots: Vec<(f64, Standing, String)>,
 }
 
-/// The axis ends here; dots beyond stand at its end.
-const ENDS: (f64, f64) = (0.1, 10.0);
+/// Ticks of the axis; dots beyond the last ones stand at its ends.
+const TICKS: [f64; 7] = [0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0];
+const ROW: f64 = 30.0;
+/// Longest name of a line; longer ones are cut.
+const LABEL_MAX: f64 = 164.0;
+const NOTE: &str = "green: ahead, gray: within the interval, red: behind, stroke: geometric mean";
 
-/// Draws lines of dots.
+/// Draws lines of dots, with a name to the left of each and the mean to the right.
 pub(crate) fn draw(heading: &str, lines: &[Ratios<'_>]) -> Svg {
     let mean = |line: &Ratios<'_>| geometric_mean(line.dots.iter().map(|dot| dot.0));
-    let name = |line| mean(line).map_or(String::new(), |mean| format!("{mean:.2}"));
-    let frame = Rows {
-        heading,
-        note: "green: ahead, gray: within the interval, red: behind, stroke: geometric mean",
-        unit: "×",
-        row_height: 30.0,
-        names: lines
-            .iter()
-            .map(|line| (line.label, name(line), false))
-            .collect(),
-    };
-    frame.draw(
-        |places| scale(lines, places),
-        |svg, scale, index, middle| {
-            svg.line(
-                &[
-                    (scale.at(1.0), middle - 15.0),
-                    (scale.at(1.0), middle + 15.0),
-                ],
-                "axis",
-            );
-            for (nth, (ratio, standing, tip)) in lines[index].dots.iter().enumerate() {
-                // Three heights, so that dots of nearly the same ratio can be told apart.
-                let offset = [0.0, -6.0, 6.0][nth % 3];
-                svg.dot(
-                    (scale.at(*ratio), middle + offset),
-                    3.6,
-                    standing.dot(),
-                    tip,
-                );
-            }
-            if let Some(x) = mean(&lines[index]).map(|mean| scale.at(mean)) {
-                svg.line(&[(x, middle - 12.0), (x, middle + 12.0)], "median");
-            }
-        },
-    )
-}
-
-fn scale(lines: &[Ratios<'_>], places: (f64, f64)) -> Scale {
+    let shown = |line| mean(line).map_or(String::new(), |mean| format!("{mean:.2}"));
+    let means: Vec<String> = lines.iter().map(shown).collect();
+    let said = lines.iter().zip(&means);
+    let said: Vec<String> = said
+        .map(|(line, mean)| format!("{} {mean}", line.label))
+        .collect();
+    let label = format!("{heading}. {NOTE}. {}", said.join(", "));
+    let bottom = TOP + ROW * lines.len() as f64;
+    let mut svg = titled(bottom + 34.0, heading, &label);
+    let names = widest(lines.iter().map(|it| it.label), TEXT).min(LABEL_MAX);
+    let left = MARGIN + names + 10.0;
+    let right = WIDTH - MARGIN - widest(means.iter().map(|it| &**it), TEXT) - 10.0;
     let ratios = || {
         lines
             .iter()
             .flat_map(|line| line.dots.iter().map(|it| it.0))
     };
-    let least = ratios().fold(0.5, f64::min).max(ENDS.0);
-    let most = ratios().fold(2.0, f64::max).min(ENDS.1);
-    Scale::log(least, most, places)
+    let least = ratios().fold(0.5, f64::min).max(TICKS[0]) / 1.1;
+    let most = ratios().fold(2.0, f64::max).min(TICKS[6]) * 1.1;
+    let at = |ratio: f64| {
+        let share = (ratio.clamp(least, most) / least).ln() / (most / least).ln();
+        left + (right - left) * share
+    };
+    for tick in TICKS
+        .into_iter()
+        .filter(|tick| (least..=most).contains(tick))
+    {
+        let class = if tick == 1.0 { "axis" } else { "grid" };
+        svg.line(&[(at(tick), TOP - 3.0), (at(tick), bottom)], class);
+        let text = format!("{tick}×");
+        if text_width(&text, SMALL) < right - left {
+            svg.text(at(tick), bottom + 13.0, "tick", Anchor::Middle, &text);
+        }
+    }
+    for ((index, line), shown) in lines.iter().enumerate().zip(&means) {
+        let middle = TOP + ROW * (index as f64 + 0.5);
+        let name = fit(line.label, names, TEXT);
+        svg.text(left - 10.0, middle + 4.0, "label", Anchor::End, &name);
+        svg.text(WIDTH - MARGIN, middle + 4.0, "label", Anchor::End, shown);
+        for (nth, (ratio, standing, tip)) in line.dots.iter().enumerate() {
+            // Three heights, so that dots of nearly the same ratio can be told apart.
+            let place = (at(*ratio), middle + [0.0, -6.0, 6.0][nth % 3]);
+            svg.dot(place, 3.6, standing.dot(), tip);
+        }
+        if let Some(x) = mean(line).map(at) {
+            svg.line(&[(x, middle - 12.0), (x, middle + 12.0)], "median");
+        }
+    }
+    svg.text(WIDTH - MARGIN, bottom + 28.0, "note", Anchor::End, NOTE);
+    svg
 }
 
 /// The geometric mean of the positive values; `None` if there are none.
@@ -78,9 +84,25 @@ pub(crate) fn geometric_mean(ratios: impl Iterator<Item = f64>) -> Option<f64> {
     (count > 0.0).then(|| f64::exp(sum / count))
 }
 
-#[test]
-fn the_mean_is_geometric() {
-    let mean = geometric_mean([0.5, 2.0, f64::NAN, -1.0].into_iter());
-    assert!(mean.is_some_and(|it| (it - 1.0).abs() < 1e-12));
-    assert_eq!(geometric_mean(std::iter::empty()), None);
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn the_mean_is_geometric() {
+        let mean = geometric_mean([0.5, 2.0, f64::NAN, -1.0].into_iter());
+        assert!(mean.is_some_and(|it| (it - 1.0).abs() < 1e-12));
+        assert_eq!(geometric_mean(std::iter::empty()), None);
+    }
+
+    proptest! {
+        #[test]
+        fn odd_figures_do_no_harm(values in prop::collection::vec(any::<f64>(), 0..5)) {
+            let dots = values.into_iter().map(|it| (it, Standing::Level, String::new()));
+            let dots = dots.collect();
+            let text = draw("t", &[Ratios { label: "a", dots }]).inline();
+            prop_assert!(!text.contains("\"NaN") && !text.contains("\"inf"), "{text}");
+        }
+    }
 }
