@@ -72,7 +72,8 @@ pub(crate) struct LoadArgs {
     /// Files, folders and packages
     #[arg(value_name = "PATH", required = true, value_hint = ValueHint::AnyPath)]
     pub(crate) paths: Vec<PathBuf>,
-    /// The device: io_uring, a pool of threads, or the first of them that the system allows
+    /// The device: io_uring, a completion port of Windows, a pool of threads, or the best of them
+    /// that the system allows
     #[arg(long, value_enum, default_value_t)]
     pub(crate) backend: BackendWord,
     /// Past the page cache: where it pays, always (an error where the file system cannot), never
@@ -122,11 +123,13 @@ pub(crate) struct LoadArgs {
 /// The words of `--backend`.
 #[derive(Debug, Clone, Copy, Default, ValueEnum)]
 pub(crate) enum BackendWord {
-    /// io_uring, or threads where it is refused
+    /// io_uring or a completion port, or threads where the system has neither
     #[default]
     Auto,
     /// io_uring, an error where it is refused
     Uring,
+    /// A completion port, an error but on Windows
+    Iocp,
     /// A pool of threads
     Threads,
 }

@@ -4,8 +4,7 @@
 //! pages the system does not report, is reported on standard error and loaded all the same: it is
 //! no failure, but the figures may not be those of a cold load then.
 
-use std::fs::OpenOptions;
-use std::os::unix::fs::OpenOptionsExt as _;
+use millstream_io::fs::file;
 
 use crate::failure;
 use crate::walk::Found;
@@ -24,13 +23,8 @@ pub(crate) fn drop_files(found: &[Found]) {
             continue;
         }
         before = Some(&one.path);
-        // Not waiting, in case a FIFO has taken the file's place.
-        let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
-        let Ok(file) = OpenOptions::new()
-            .read(true)
-            .custom_flags(flags)
-            .open(&one.path)
-        else {
+        // A FIFO may have taken the file's place.
+        let Ok(file) = file::open(&one.path) else {
             continue;
         };
         if let Err(error) = millstream_io::fs::evict(&file) {

@@ -2,15 +2,16 @@
 //!
 //! Status 1 means that something failed: standard error then holds one line with the number of
 //! failures and the first of them, then the next ones, with file, offset and likely cause. Where
-//! the reader of a pipe goes away, the program ends by SIGPIPE, without a message. Status 2 is a
-//! usage error.
+//! the reader of a pipe goes away, the program ends by SIGPIPE (on Windows with status 1), without a
+//! message. Status 2 is a usage error.
 
 use std::ffi::OsStr;
 use std::fmt;
 use std::io;
-use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
 
 use millstream::ErrorKind;
+use millstream_io::IoError;
 use millstream_pak::names;
 use serde_json::{Value, json};
 
@@ -35,9 +36,9 @@ pub(crate) struct Failure {
     kind: String,
 }
 
-/// A name as text.
+/// A name or path as text; on Windows with `/` for the backslashes of paths, which escape others.
 pub(crate) fn shown(name: impl AsRef<OsStr>) -> String {
-    names::escape(name.as_ref().as_bytes())
+    names::escape(&millstream_io::fs::names::bytes(Path::new(name.as_ref())))
 }
 
 impl Failure {
@@ -55,6 +56,16 @@ impl Failure {
     pub(crate) fn io(place: impl AsRef<OsStr>, doing: &str, error: &io::Error) -> Failure {
         let cause = format!("cannot {doing}: {}", explain(error));
         Failure::new(place, cause).kind(&error.kind())
+    }
+
+    /// A call of the crate `millstream-io` on a file failed; `doing` completes "cannot".
+    pub(crate) fn system(place: impl AsRef<OsStr>, doing: &str, error: &IoError) -> Failure {
+        let system = io::Error::from_raw_os_error(error.errno.0);
+        let cause = match error.cause {
+            "" => explain(&system),
+            cause => format!("{system}: {cause}"),
+        };
+        Failure::new(place, format!("cannot {doing}: {cause}")).kind(&system.kind())
     }
 
     /// The same failure with a kind: the name of an enumeration's variant, in snake case.
@@ -108,20 +119,47 @@ impl fmt::Display for Failure {
 
 /// The system's words for an error, with a likely cause where they alone do not help.
 pub(crate) fn explain(error: &io::Error) -> String {
-    let hint = match error.raw_os_error() {
-        Some(libc::ENOSPC) => "the disk is full",
-        Some(libc::EDQUOT) => "the user's share of the disk is used up",
-        Some(libc::EFBIG) => "beyond the limit of ulimit -f or of the file system",
-        Some(libc::EIO) => "the device failed, or was removed",
-        Some(libc::EMFILE) => "ulimit -n is too low",
-        Some(libc::ELOOP) => "links that lead to each other",
-        Some(libc::EBADF) => "it was closed when the program started",
-        Some(libc::ENXIO) => "a socket, or a device that is not there",
-        Some(libc::ETXTBSY) => "the program in it is running",
-        Some(libc::ESTALE) => "the network file system has lost the file",
-        _ => return error.to_string(),
-    };
-    format!("{error}: {hint}")
+    match error.raw_os_error().and_then(hint) {
+        Some(hint) => format!("{error}: {hint}"),
+        None => error.to_string(),
+    }
+}
+
+#[cfg(unix)]
+fn hint(code: i32) -> Option<&'static str> {
+    Some(match code {
+        libc::ENOSPC => "the disk is full",
+        libc::EDQUOT => "the user's share of the disk is used up",
+        libc::EFBIG => "beyond the limit of ulimit -f or of the file system",
+        libc::EIO => "the device failed, or was removed",
+        libc::EMFILE => "ulimit -n is too low",
+        libc::ELOOP => "links that lead to each other",
+        libc::EBADF => "it was closed when the program started",
+        libc::ENXIO => "a socket, or a device that is not there",
+        libc::ETXTBSY => "the program in it is running",
+        libc::ESTALE => "the network file system has lost the file",
+        _ => return None,
+    })
+}
+
+#[cfg(windows)]
+fn hint(code: i32) -> Option<&'static str> {
+    use windows_sys::Win32::Foundation as system;
+    Some(match code as u32 {
+        system::ERROR_DISK_FULL | system::ERROR_HANDLE_DISK_FULL => "the disk is full",
+        system::ERROR_SHARING_VIOLATION => "another program has opened it for itself alone",
+        system::ERROR_LOCK_VIOLATION => "another program has locked a part of it",
+        system::ERROR_ACCESS_DENIED => "it is read-only, in use, being deleted, or not permitted",
+        system::ERROR_INVALID_NAME => {
+            "Windows forbids the name: a device, a drive without a folder, a dot or space at the \
+             end, or one of < > : \" | ? *"
+        }
+        system::ERROR_INVALID_HANDLE => "it was closed when the program started",
+        system::ERROR_IO_DEVICE | system::ERROR_DEVICE_NOT_CONNECTED => {
+            "the device failed, or was removed"
+        }
+        _ => return None,
+    })
 }
 
 /// Why the engine does not start: a usage error, or a failure.
@@ -260,7 +298,7 @@ mod tests {
             Failures::new(1, [failure]).summary(),
             "1 failure, the first: a\\x0ab: at offset 12: cut"
         );
-        let error = io::Error::from_raw_os_error(libc::ENOSPC);
+        let error = io::Error::from_raw_os_error(millstream_io::Errno::NO_SPACE.0);
         let failure = Failure::io("x", "write", &error);
         assert!(failure.to_string().ends_with("the disk is full"));
         assert_eq!(failure.document()["kind"], "storage_full");

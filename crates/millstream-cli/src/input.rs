@@ -5,9 +5,10 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::AsFd as _;
-use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
+
+use millstream_io::Errno;
+use millstream_io::fs::file::{self, Kind};
 
 use crate::failure::Failure;
 use crate::limits::IO_CHUNK_BYTES;
@@ -32,9 +33,7 @@ impl Input {
     pub(crate) fn open(name: &OsStr, label: &'static str) -> Result<Input, Failure> {
         let stdin = name == "-";
         let opened = if stdin {
-            standard::check(0)
-                .and_then(|()| io::stdin().as_fd().try_clone_to_owned())
-                .map(File::from)
+            standard::input()
         } else {
             refuse_fifo(Path::new(name))?;
             File::open(name)
@@ -42,7 +41,7 @@ impl Input {
         let checked = opened.and_then(|file| {
             let metadata = file.metadata()?;
             if metadata.is_dir() {
-                return Err(io::Error::from_raw_os_error(libc::EISDIR));
+                return Err(io::Error::from_raw_os_error(Errno::IS_FOLDER.0));
             }
             Ok((file, metadata.is_file().then_some(metadata.len())))
         });
@@ -94,7 +93,7 @@ impl Input {
 /// # Errors
 /// It is one.
 pub(crate) fn refuse_fifo(path: &Path) -> Result<(), Failure> {
-    let is_fifo = std::fs::metadata(path).is_ok_and(|about| about.file_type().is_fifo());
+    let is_fifo = std::fs::metadata(path).is_ok_and(|about| file::kind(&about) == Kind::Fifo);
     if !is_fifo || follow_links(path).is_ok_and(|found| found.is_none()) {
         return Ok(());
     }

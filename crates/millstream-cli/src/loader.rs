@@ -12,7 +12,6 @@
 //! rest is not read.
 
 use std::collections::VecDeque;
-use std::ffi::OsStr;
 use std::io::{BufWriter, Write as _};
 use std::path::Path;
 use std::sync::Arc;
@@ -20,6 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use millstream::{Batch, Buffer, ErrorKind, FileId, FileOptions, Queue, Read, Storage, Ticket};
+use millstream_io::thread::processor_time;
 use millstream_pak::{BatchOptions, ContentCheck};
 use serde::Serialize;
 use xxhash_rust::xxh3::Xxh3Default;
@@ -76,8 +76,8 @@ impl Hashes {
         !matches!(self, Hashes::Unwanted)
     }
 
-    fn add(&mut self, name: &OsStr, hash: u64) -> Result<(), Ending> {
-        let (hash, name) = (format!("{hash:016x}"), failure::shown(name));
+    fn add(&mut self, name: &[u8], hash: u64) -> Result<(), Ending> {
+        let (hash, name) = (format!("{hash:016x}"), names::escape(name));
         match self {
             Hashes::Unwanted => Ok(()),
             Hashes::Kept(list) => {
@@ -297,7 +297,7 @@ impl Loader<'_> {
             request = request.timeout(timeout);
         }
         if self.traced {
-            request = request.name(found.name.to_string_lossy());
+            request = request.name(String::from_utf8_lossy(&found.name));
         }
         let added = batch.add(request);
         if part.last {
@@ -477,13 +477,4 @@ pub(crate) fn describe(path: &Path, error: &millstream::Error) -> Failure {
     let offset = Some(error.offset()).filter(|_| !matches!(error.len(), 0 | u64::MAX));
     let failure = Failure::new(error.path().unwrap_or(path), cause);
     failure.kind(&error.kind()).at(offset)
-}
-
-/// Processor time of all threads of the program so far.
-pub(crate) fn processor_time() -> Duration {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    Duration::new(
-        time.tv_sec.unsigned_abs(),
-        u32::try_from(time.tv_nsec).unwrap_or(0),
-    )
 }

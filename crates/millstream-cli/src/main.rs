@@ -92,7 +92,7 @@ fn report(ending: Ending, json: bool) -> ExitCode {
             tell(&failures.summary());
             ExitCode::from(STATUS_FAILED)
         }
-        Ending::ClosedPipe => signals::end_by(libc::SIGPIPE),
+        Ending::ClosedPipe => signals::end_by_closed_pipe(),
         Ending::Interrupted => signals::end_by_last(),
         Ending::Usage(message) => {
             tell(&message);

@@ -14,17 +14,16 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions};
-use std::io::{self, IsTerminal as _, Write};
-use std::os::fd::AsFd as _;
-use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use millstream_io::fs::AtomicFile;
+use millstream_io::Errno;
+use millstream_io::fs::{AtomicFile, file};
 use serde_json::Value;
 
 use crate::failure::{Ending, Failure};
 use crate::limits::LINKS_MAX;
-use crate::{progress, standard};
+use crate::standard;
 
 /// Where a command writes to. Dropped without [`Output::finish`], it leaves nothing behind.
 pub(crate) struct Output {
@@ -47,7 +46,7 @@ impl Output {
     /// The target is a folder or a socket, may not be written, or its folder is missing or full.
     pub(crate) fn create(name: &OsStr) -> Result<Output, Failure> {
         let opened = if name == "-" {
-            open_stdout()
+            standard::output().map(Target::Through)
         } else {
             open_path(Path::new(name))
         };
@@ -71,15 +70,9 @@ impl Output {
 
     /// Whether the bytes end up in the very file that `input` is.
     pub(crate) fn writes_into(&self, input: &File) -> bool {
-        let Target::Through(file) = &self.target else {
-            return false;
-        };
-        match (file.metadata(), input.metadata()) {
-            (Ok(ours), Ok(theirs)) => {
-                let stored = ours.is_file() || ours.file_type().is_block_device();
-                stored && (ours.dev(), ours.ino()) == (theirs.dev(), theirs.ino())
-            }
-            _ => false,
+        match &self.target {
+            Target::Through(ours) => file::are_same(ours, input),
+            Target::File(_) => false,
         }
     }
 
@@ -188,19 +181,10 @@ pub(crate) fn refuse_beside_json(json: bool, name: &OsStr, what: &str) -> Result
     }
 }
 
-fn open_stdout() -> io::Result<Target> {
-    if io::stdout().is_terminal() {
-        progress::silence();
-    }
-    standard::check(1)?;
-    let descriptor = io::stdout().as_fd().try_clone_to_owned()?;
-    Ok(Target::Through(File::from(descriptor)))
-}
-
 fn open_path(path: &Path) -> io::Result<Target> {
     let replaces = match std::fs::metadata(path) {
         Ok(metadata) if metadata.is_dir() => {
-            return Err(io::Error::from_raw_os_error(libc::EISDIR));
+            return Err(io::Error::from_raw_os_error(Errno::IS_FOLDER.0));
         }
         Ok(metadata) if metadata.is_file() => true,
         // By its own name: the links of /dev/fd lead to pipes that have no other.
@@ -216,10 +200,10 @@ fn open_path(path: &Path) -> io::Result<Target> {
         return Ok(Target::Through(file));
     };
     if target.file_name().is_none() || ends_with_slash(&target) {
-        return Err(io::Error::from_raw_os_error(libc::EISDIR));
+        return Err(io::Error::from_raw_os_error(Errno::IS_FOLDER.0));
     }
     if replaces {
-        rustix::fs::access(&target, rustix::fs::Access::WRITE_OK)?;
+        file::check_writable(&target)?;
     }
     Ok(Target::File(AtomicFile::create(&target)?))
 }
@@ -234,13 +218,13 @@ pub(crate) fn follow_links(path: &Path) -> io::Result<Option<PathBuf>> {
             return Ok(Some(path));
         };
         let folder = folder_of(&path);
-        if rustix::fs::statfs(folder).is_ok_and(|fs| fs.f_type == rustix::fs::PROC_SUPER_MAGIC) {
+        if file::is_of_procfs(folder) {
             return Ok(None);
         }
         // An absolute link replaces the whole path here.
         path = folder.join(link);
     }
-    Err(io::Error::from_raw_os_error(libc::ELOOP))
+    Err(io::Error::from_raw_os_error(Errno::LINK_CIRCLE.0))
 }
 
 fn folder_of(path: &Path) -> &Path {
@@ -251,7 +235,8 @@ fn folder_of(path: &Path) -> &Path {
 }
 
 fn ends_with_slash(path: &Path) -> bool {
-    path.as_os_str().as_encoded_bytes().ends_with(b"/")
+    let last = path.as_os_str().as_encoded_bytes().last();
+    last.is_some_and(|&last| std::path::is_separator(char::from(last)))
 }
 
 /// Writes text to standard output.

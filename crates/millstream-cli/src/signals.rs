@@ -1,108 +1,40 @@
-//! Interruption: Ctrl-C, Ctrl-\, SIGTERM and a lost terminal end the program, and leave no partial
+//! Interruption: Ctrl-C, a request to end and a lost terminal end the program, and leave no partial
 //! file.
 //!
-//! A thread of its own waits for the signals. It does not ask the working threads to stop, since
+//! A thread of its own learns of the interruption. It does not ask the working threads to stop, since
 //! those may hang in a read that never returns: it removes every unfinished output (no output can
-//! be begun or finished from then on) and ends the process by the same signal, which tells a shell
+//! be begun or finished from then on) and ends the process as interrupted, which tells a shell
 //! that runs a script to end it, too. A command that has
 //! something to say about an interruption (`load` counts what was canceled) sets a canceler for a
 //! while, and then has [`INTERRUPT_GRACE`] to end by itself.
-//!
-//! The signals are blocked in every thread and waited for by this one alone. A handler would not
-//! do: the kernel may choose the main thread for it, and where that hangs in a read of a network or
-//! FUSE file system, the handler would run when the read returns, if ever.
-//!
-//! Signals that the parent had ignored stay ignored: `nohup` and a shell's background jobs rely
-//! on it. SIGXFSZ is ignored so that `ulimit -f` is an error of the write, which is cleaned up, and
-//! not the end of the process, which would not be. SIGPIPE is ignored by Rust's runtime already.
-//!
-//! # Safety
-//! Calls of the C library on signal sets and actions that live on this file's stack frames.
-#![expect(
-    unsafe_code,
-    reason = "blocking, awaiting, ignoring and raising signals have no safe binding"
-)]
 
 use std::io;
-use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use millstream_io::fs::abandon_temporary_files;
 
-use crate::failure::{self, STATUS_FAILED};
+use crate::failure;
 use crate::limits::INTERRUPT_GRACE;
 use crate::progress;
 
-/// The signals that end the program, with their names.
-const ENDING: [(libc::c_int, &str); 4] = [
-    (libc::SIGINT, "SIGINT"),
-    (libc::SIGTERM, "SIGTERM"),
-    (libc::SIGHUP, "SIGHUP"),
-    (libc::SIGQUIT, "SIGQUIT"),
-];
+#[cfg_attr(unix, path = "signals/unix.rs")]
+#[cfg_attr(windows, path = "signals/windows.rs")]
+mod system;
 
-/// Starts to watch for signals. Called once, before anything else of the program: threads inherit
-/// what is blocked.
+pub(crate) use system::end_by_closed_pipe;
+
+/// Starts to watch for interruptions. Called once, before anything else of the program: threads
+/// inherit what is blocked.
 ///
 /// # Errors
-/// The system refuses a thread.
+/// The system refuses.
 pub(crate) fn watch() -> io::Result<()> {
-    // SAFETY: SIGXFSZ is a signal, and to ignore it installs no code.
-    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
-    let watched = block();
-    std::thread::Builder::new()
-        .name(String::from("signals"))
-        .spawn(move || {
-            let signal = next(&watched, None).expect("there is no timeout");
-            interrupt(signal, &watched);
-        })?;
-    Ok(())
+    system::watch()
 }
 
-/// Blocks the ending signals that are not ignored, in this thread and those it will start.
-fn block() -> libc::sigset_t {
-    let mut set = MaybeUninit::<libc::sigset_t>::zeroed();
-    // SAFETY: sigemptyset initialises the set (whose memory is zeroed and of the right type, so
-    // that it is initialised whatever the call returns); the other calls get the initialised set
-    // and numbers of signals, and a null pointer where an old set could be stored.
-    unsafe {
-        libc::sigemptyset(set.as_mut_ptr());
-        for (signal, _) in ENDING {
-            if !is_ignored(signal) {
-                libc::sigaddset(set.as_mut_ptr(), signal);
-            }
-        }
-        libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), std::ptr::null_mut());
-        set.assume_init()
-    }
-}
-
-/// Waits for one of the signals, at most `longest`.
-fn next(watched: &libc::sigset_t, longest: Option<Duration>) -> Option<libc::c_int> {
-    let deadline = longest.map(|longest| Instant::now() + longest);
-    loop {
-        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        let time = left.map(|left| libc::timespec {
-            tv_sec: libc::time_t::try_from(left.as_secs()).unwrap_or(libc::time_t::MAX),
-            tv_nsec: left.subsec_nanos().into(),
-        });
-        let time = time.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-        // SAFETY: the set is initialised (see `block`); the pointer to the time is null or to a
-        // local that lives across the call; nothing is stored through the null pointer.
-        let signal = unsafe { libc::sigtimedwait(watched, std::ptr::null_mut(), time) };
-        if signal > 0 {
-            return Some(signal);
-        }
-        // EINTR (a debugger, a stop and continue) means to wait on.
-        if io::Error::last_os_error().raw_os_error() == Some(libc::EAGAIN) {
-            return None;
-        }
-    }
-}
-
-/// What an interruption calls first, on the signal thread.
+/// What an interruption calls first, on its thread.
 type Canceler = Box<dyn Fn() + Send>;
 
 static CANCELER: Mutex<Option<Canceler>> = Mutex::new(None);
@@ -116,12 +48,12 @@ pub(crate) fn set_canceler(cancel: Option<Canceler>) {
 /// The signal that interrupted the program; 0 for none.
 static LAST: AtomicI32 = AtomicI32::new(0);
 
-fn interrupt(signal: libc::c_int, watched: &libc::sigset_t) {
+/// Ends the program, interrupted by a signal of this number and name. `wait` waits for another one,
+/// at most so long.
+fn interrupt(signal: i32, name: &str, wait: impl FnOnce(Duration)) -> ! {
     LAST.store(signal, Ordering::Release);
     abandon_temporary_files();
     progress::silence();
-    let known = ENDING.iter().find(|(number, _)| *number == signal);
-    let (_, name) = known.expect("one of those that are waited for");
     failure::tell(&format!("interrupted by {name}"));
     let canceler = CANCELER
         .lock()
@@ -130,39 +62,12 @@ fn interrupt(signal: libc::c_int, watched: &libc::sigset_t) {
     if let Some(cancel) = canceler {
         cancel();
         // The command ends the process long before, usually; another signal does, too.
-        next(watched, Some(INTERRUPT_GRACE));
+        wait(INTERRUPT_GRACE);
     }
-    end_by(signal);
+    system::end_by(signal);
 }
 
 /// Ends the process by the signal that interrupted it.
 pub(crate) fn end_by_last() -> ! {
-    end_by(LAST.load(Ordering::Acquire))
-}
-
-/// Ends the process by a signal, as if nothing had waited for it or ignored it.
-pub(crate) fn end_by(signal: libc::c_int) -> ! {
-    let mut set = MaybeUninit::<libc::sigset_t>::zeroed();
-    // SAFETY: the default action installs no code; sigemptyset initializes the set before it is
-    // used (see `block`); raise sends to this thread alone, which has just unblocked the signal.
-    unsafe {
-        libc::signal(signal, libc::SIG_DFL);
-        libc::sigemptyset(set.as_mut_ptr());
-        libc::sigaddset(set.as_mut_ptr(), signal);
-        libc::pthread_sigmask(libc::SIG_UNBLOCK, set.as_ptr(), std::ptr::null_mut());
-        libc::raise(signal);
-    }
-    // The signal was 0, or the process is the first of its namespace, which signals do not end.
-    std::process::exit(i32::from(STATUS_FAILED));
-}
-
-fn is_ignored(signal: libc::c_int) -> bool {
-    let mut action = MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: with a null new action the call changes nothing and only writes `action`, which is
-    // zeroed memory of the right type made above, so it is initialised whatever the call returns.
-    let action = unsafe {
-        libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr());
-        action.assume_init()
-    };
-    action.sa_sigaction == libc::SIG_IGN
+    system::end_by(LAST.load(Ordering::Acquire))
 }

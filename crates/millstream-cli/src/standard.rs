@@ -1,43 +1,63 @@
-//! Whether standard input and output were open when the program started.
+//! Standard input and output as files.
 //!
-//! Rust's runtime opens `/dev/null` in the place of standard streams that are closed, before
-//! `main`: what is written there would be lost, and what is read would be an empty input. So the
-//! loader calls a function of this file first, which notes what was closed.
-//!
-//! # Safety
-//! The function that the loader calls runs before Rust's runtime: it makes one system call for each
-//! stream and sets an atomic, and needs nothing of the runtime.
-#![expect(
-    unsafe_code,
-    reason = "what runs before the runtime is named in a section of the executable"
-)]
+//! They are files of the system, past the buffers of the standard library, whose runtime moreover
+//! puts the null device in the place of streams that are closed: what is written there would be
+//! lost, and what is read would be an empty input.
 
-use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::fs::File;
+use std::io::{self, IsTerminal as _};
+#[cfg(unix)]
+use std::os::fd::AsFd as _;
+#[cfg(windows)]
+use std::os::windows::io::AsHandle as _;
 
-static CLOSED: [AtomicBool; 2] = [const { AtomicBool::new(false) }; 2];
+use millstream_io::Errno;
 
-// SAFETY: entries of `.init_array` are functions of the C convention; `note` is one, and ignores
-// the arguments that some C libraries pass.
-#[used]
-#[unsafe(link_section = ".init_array")]
-static NOTE: extern "C" fn() = note;
+use crate::progress;
 
-extern "C" fn note() {
-    for (descriptor, closed) in (0..).zip(&CLOSED) {
-        // SAFETY: F_GETFD takes no argument and changes nothing, whatever the descriptor is.
-        let flags = unsafe { libc::fcntl(descriptor, libc::F_GETFD) };
-        closed.store(flags == -1, Ordering::Relaxed);
-    }
-}
+#[cfg_attr(unix, path = "standard/unix.rs")]
+#[cfg_attr(windows, path = "standard/windows.rs")]
+mod system;
 
-/// Refuses standard input (0) or output (1) that was closed.
+/// Refuses standard input (0) or output (1) that was closed when the program started.
 ///
 /// # Errors
 /// It was: EBADF.
-pub(crate) fn check(descriptor: usize) -> io::Result<()> {
-    match CLOSED[descriptor].load(Ordering::Relaxed) {
-        true => Err(io::Error::from_raw_os_error(libc::EBADF)),
+pub(crate) fn check(stream: usize) -> io::Result<()> {
+    match system::is_closed(stream) {
+        true => Err(io::Error::from_raw_os_error(Errno::BAD_DESCRIPTOR.0)),
         false => Ok(()),
     }
+}
+
+/// Standard input.
+///
+/// # Errors
+/// It was closed, or the system has no descriptor left.
+pub(crate) fn input() -> io::Result<File> {
+    check(0)?;
+    let stream = io::stdin();
+    #[cfg(unix)]
+    let owned = stream.as_fd().try_clone_to_owned()?;
+    #[cfg(windows)]
+    let owned = stream.as_handle().try_clone_to_owned()?;
+    Ok(File::from(owned))
+}
+
+/// Standard output; on a terminal no progress is shown from now on.
+///
+/// # Errors
+/// As [`input`].
+pub(crate) fn output() -> io::Result<File> {
+    check(1)?;
+    let stream = io::stdout();
+    if stream.is_terminal() {
+        progress::silence();
+        system::prepare_terminal();
+    }
+    #[cfg(unix)]
+    let owned = stream.as_fd().try_clone_to_owned()?;
+    #[cfg(windows)]
+    let owned = stream.as_handle().try_clone_to_owned()?;
+    Ok(File::from(owned))
 }

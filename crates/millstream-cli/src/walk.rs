@@ -10,13 +10,12 @@
 //! as wholes, so the order does not depend on the file system's. The list is held in memory: about
 //! 200 bytes a file.
 
-use std::ffi::OsString;
 use std::fs::Metadata;
 use std::io;
-use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 
+use millstream_io::fs::file::{self, Kind};
+use millstream_io::fs::names;
 use millstream_pak::Package;
 use walkdir::WalkDir;
 
@@ -28,8 +27,8 @@ use crate::limits::{LIST_FILES_MIN, LIST_OVERHEAD};
 pub(crate) struct Found {
     /// Where it is.
     pub(crate) path: PathBuf,
-    /// Its name in the output, as bytes.
-    pub(crate) name: OsString,
+    /// Its name in the output, with `/` between its parts.
+    pub(crate) name: Vec<u8>,
     /// Its length when it was seen, or why it cannot be loaded.
     pub(crate) len: Result<u64, Failure>,
     /// Where it is, if it is an entry of a package.
@@ -38,10 +37,10 @@ pub(crate) struct Found {
 
 impl Found {
     /// A file, or why it cannot be loaded.
-    pub(crate) fn file(path: &Path, name: impl Into<OsString>, len: Result<u64, Failure>) -> Found {
+    pub(crate) fn file(path: &Path, name: &Path, len: Result<u64, Failure>) -> Found {
         Found {
             path: path.to_path_buf(),
-            name: name.into(),
+            name: names::bytes(name),
             len,
             entry: None,
         }
@@ -49,7 +48,7 @@ impl Found {
 
     /// What a path of the call names: its name is that of the file.
     pub(crate) fn named(path: &Path, len: Result<u64, Failure>) -> Found {
-        Found::file(path, path.file_name().unwrap_or(path.as_os_str()), len)
+        Found::file(path, path.file_name().map_or(path, Path::new), len)
     }
 }
 
@@ -68,7 +67,7 @@ pub(crate) fn find(path: &Path, found: &mut Vec<Found>) -> Result<(), Failure> {
     let begin = found.len();
     find_below(path, found)?;
     // No two files below a folder have one name.
-    found[begin..].sort_unstable_by(|a, b| a.name.as_bytes().cmp(b.name.as_bytes()));
+    found[begin..].sort_unstable_by(|a, b| a.name.cmp(&b.name));
     Ok(())
 }
 
@@ -136,17 +135,12 @@ fn look_at(path: &Path) -> Option<Result<u64, Failure>> {
 
 /// The length of a regular file; of anything else why it is not loaded.
 fn loadable(path: &Path, metadata: &Metadata) -> Result<u64, Failure> {
-    let kind = metadata.file_type();
-    let what = if kind.is_file() {
-        return Ok(metadata.len());
-    } else if kind.is_fifo() {
-        "a FIFO"
-    } else if kind.is_socket() {
-        "a socket"
-    } else if kind.is_block_device() || kind.is_char_device() {
-        "a device"
-    } else {
-        "not a file"
+    let what = match file::kind(metadata) {
+        Kind::File => return Ok(metadata.len()),
+        Kind::Fifo => "a FIFO",
+        Kind::Socket => "a socket",
+        Kind::Device => "a device",
+        Kind::Folder | Kind::Link | Kind::Other => "not a file",
     };
     Err(Failure::new(
         path,

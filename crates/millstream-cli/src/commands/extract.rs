@@ -10,15 +10,14 @@
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::ops::ControlFlow;
-use std::os::fd::{AsFd as _, OwnedFd};
-use std::os::unix::ffi::OsStrExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use millstream_io::fs::{TemporaryFile, remove_leftovers};
+use millstream_io::IoError;
+use millstream_io::fs::names::{os_str, path};
+use millstream_io::fs::{Folder, TemporaryFile, remove_leftovers};
 use millstream_pak::{BatchOptions, ErrorKind, Loaded, Piece, names};
-use rustix::fs::{Mode, OFlags};
 use serde_json::json;
 
 use crate::args::ExtractArgs;
@@ -127,7 +126,7 @@ fn chosen(args: &ExtractArgs, reading: &Reading) -> Result<Vec<u32>, Ending> {
     }
     let mut chosen = Vec::new();
     for pattern in &args.patterns {
-        let found = matching(pattern.as_bytes())?;
+        let found = matching(pattern.as_encoded_bytes())?;
         if found.is_empty() {
             let cause = format!("no entry matches '{}'", shown(pattern));
             return Err(Failure::new(&args.package, cause).into());
@@ -176,7 +175,7 @@ struct Extraction<'a> {
     reading: &'a Reading,
     folder: &'a Path,
     /// The folder, from which every other is opened.
-    root: Arc<OwnedFd>,
+    root: Arc<Folder>,
     /// Locked, which the files of a group are not: they are closed.
     _alive: (File, TemporaryFile),
     /// The entry being written.
@@ -190,10 +189,9 @@ impl<'a> Extraction<'a> {
     fn new(reading: &'a Reading, folder: &'a Path) -> Result<Extraction<'a>, Ending> {
         let failed = |error: io::Error| Failure::io(folder, "make the folder", &error);
         std::fs::create_dir_all(folder).map_err(failed)?;
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         remove_leftovers(folder);
-        let root = rustix::fs::open(folder, flags, Mode::empty());
-        let root = Arc::new(root.map_err(|errno| failed(errno.into()))?);
+        let root = Folder::open(folder);
+        let root = Arc::new(root.map_err(|error| failed(error.into()))?);
         let alive = TemporaryFile::create(&root, 0o600);
         Ok(Extraction {
             reading,
@@ -228,7 +226,8 @@ impl<'a> Extraction<'a> {
                 let moved = file.write_all(&bytes);
                 moved.map_err(|error| {
                     let name = self.reading.package.name(piece.index).unwrap_or(b"?");
-                    self.unwritten(name, &error).at(piece.offset)
+                    let place = self.place(name);
+                    Failure::io(place, "write", &error).at(piece.offset)
                 })
             }
             Err(error) => Err(self.reading.failure(&error)),
@@ -248,6 +247,7 @@ impl<'a> Extraction<'a> {
         let name = reading.package.name(index);
         let name = name.map_err(|error| reading.failure(&error))?;
         names::check(name).map_err(|error| reading.failure(&error))?;
+        path(name).map_err(|error| self.unwritten(name, &error))?;
         let created = TemporaryFile::create(&self.root, 0o666);
         let (file, temporary) =
             created.map_err(|error| Failure::io(self.folder, "write", &error.into()))?;
@@ -285,8 +285,8 @@ impl<'a> Extraction<'a> {
         if group.is_empty() {
             return;
         }
-        if let Err(errno) = rustix::fs::syncfs(&self.root) {
-            let failure = Failure::io(self.folder, "write", &errno.into());
+        if let Err(error) = self.root.sync_files() {
+            let failure = Failure::io(self.folder, "write", &error.into());
             group
                 .iter()
                 .for_each(|_| self.outcome.failures.add(failure.clone()));
@@ -311,7 +311,7 @@ impl<'a> Extraction<'a> {
             }
         }
         // The names too; where the file system cannot, the files are safe already.
-        let _ = rustix::fs::fsync(&self.root);
+        let _ = self.root.sync();
     }
 
     /// Renames a file of the folder onto a name below it, without following any link. `target` is
@@ -320,49 +320,33 @@ impl<'a> Extraction<'a> {
         &self,
         temporary: TemporaryFile,
         name: &[u8],
-        target: &mut Option<(Vec<u8>, OwnedFd)>,
-    ) -> io::Result<()> {
+        target: &mut Option<(Vec<u8>, Folder)>,
+    ) -> Result<(), IoError> {
         let Some(slash) = name.iter().rposition(|&byte| byte == b'/') else {
-            return Ok(temporary.rename(self.root.as_fd(), name)?);
+            return temporary.rename(&self.root, os_str(name)?);
         };
         let (folders, last) = (&name[..slash], &name[slash + 1..]);
         let (_, held) = match target.take().filter(|(held, _)| held == folders) {
             Some(same) => target.insert(same),
             None => target.insert((folders.to_vec(), self.enter_all(folders)?)),
         };
-        Ok(temporary.rename(held.as_fd(), last)?)
+        temporary.rename(held, os_str(last)?)
     }
 
     /// Opens a folder below the root, each part of its name from the one before.
-    fn enter_all(&self, folders: &[u8]) -> io::Result<OwnedFd> {
+    fn enter_all(&self, folders: &[u8]) -> Result<Folder, IoError> {
         let mut parts = folders.split(|&byte| byte == b'/');
-        let first = enter(&self.root, parts.next().unwrap_or_default())?;
-        parts.try_fold(first, |at, part| enter(&at, part))
+        let first = self.root.enter(os_str(parts.next().unwrap_or_default())?)?;
+        parts.try_fold(first, |at, part| at.enter(os_str(part)?))
     }
 
     /// An entry cannot be written.
-    fn unwritten(&self, name: &[u8], error: &io::Error) -> Failure {
-        let path = self.folder.join(std::ffi::OsStr::from_bytes(name));
-        Failure::io(path, "write", error)
+    fn unwritten(&self, name: &[u8], error: &IoError) -> Failure {
+        Failure::system(self.place(name), "write", error)
     }
-}
 
-/// Opens a folder in another, made if it is not there; never a link.
-fn enter(folder: &OwnedFd, part: &[u8]) -> io::Result<OwnedFd> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let open = || rustix::fs::openat(folder, part, flags, Mode::empty());
-    match open() {
-        Ok(found) => Ok(found),
-        Err(rustix::io::Errno::NOENT) => {
-            match rustix::fs::mkdirat(folder, part, Mode::from(0o777)) {
-                Ok(()) | Err(rustix::io::Errno::EXIST) => {}
-                Err(errno) => return Err(errno.into()),
-            }
-            Ok(open()?)
-        }
-        Err(rustix::io::Errno::LOOP | rustix::io::Errno::NOTDIR) => Err(io::Error::other(
-            "a link or a file stands where a folder of the name would be",
-        )),
-        Err(errno) => Err(errno.into()),
+    /// Where an entry would be, for messages.
+    fn place(&self, name: &[u8]) -> PathBuf {
+        self.folder.join(os_str(name).unwrap_or_default())
     }
 }

@@ -6,13 +6,14 @@ use std::path::Path;
 use millstream::{DeviceKind, Storage, StorageOptions};
 use millstream_codec::CodecId;
 use millstream_io::MountKind;
-use millstream_io::device::uring::{self, Uring, UringFeatures, UringOptions};
+use millstream_io::backend::ring_features;
+use millstream_io::device::UringFeatures;
 use millstream_io::fs::probe::{self, Machine, Place};
-use millstream_io::{Device as _, Region};
 use millstream_pak::{DictionaryUse, Package};
 use serde_json::{Value, json};
 
 use crate::args::InfoArgs;
+use crate::commands::load::backend_name;
 use crate::failure::{Ending, Failure, refused, shown};
 use crate::output;
 use crate::package::{dictionary_rows, is_package};
@@ -38,11 +39,13 @@ pub(crate) fn info(args: &InfoArgs) -> Result<(), Ending> {
     })?;
     // Before the storage: the kernel gives back a ring's share of locked memory only some time
     // after the ring is gone.
-    let ring = ring();
+    let staging = millstream::limits::STAGING_BYTES_DEFAULT;
+    let ring = ring_features(staging).map_err(|error| error.to_string());
     let storage = Storage::new(StorageOptions::default()).map_err(refused)?;
-    let (backend, reason) = match storage.device_kind() {
-        DeviceKind::Uring => ("uring", String::from("the system allows io_uring")),
-        _ => ("threads", String::from(storage.device_reason())),
+    let backend = backend_name(&storage);
+    let reason = match storage.device_kind() {
+        DeviceKind::Uring => String::from("the system allows io_uring"),
+        _ => String::from(storage.device_reason()),
     };
     let uses = || {
         let package = Package::open(&storage, &args.path)?;
@@ -64,15 +67,6 @@ pub(crate) fn info(args: &InfoArgs) -> Result<(), Ending> {
     } else {
         output::print(&table(&args.path, &found))
     }
-}
-
-/// A ring's features, with as much memory registered as the engine would; or why there is none.
-fn ring() -> Result<UringFeatures, String> {
-    let mut ring = Uring::new(UringOptions::default()).map_err(|error| error.to_string())?;
-    let staging = millstream::limits::STAGING_BYTES_DEFAULT;
-    let region = Region::new(staging, None).map_err(|error| error.to_string())?;
-    ring.register(&region);
-    Ok(uring::describe(&ring))
 }
 
 fn mount_word(kind: MountKind) -> &'static str {
@@ -222,10 +216,10 @@ fn place_rows(table: &mut Table, path: &Path, place: &Place) {
         ),
         None => table.row("direct I/O", "no", "or no file there to ask with"),
     };
-    let cachestat = if place.cachestat {
-        "told by cachestat"
-    } else {
-        "told by a NOWAIT read"
+    let cachestat = match place.cachestat {
+        true => "told by cachestat",
+        false if cfg!(windows) => "not told by the system",
+        false => "told by a NOWAIT read",
     };
     table.row("what is cached", "", cachestat);
 }

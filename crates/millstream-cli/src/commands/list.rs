@@ -2,7 +2,6 @@
 
 use std::ffi::OsStr;
 use std::ops::ControlFlow;
-use std::os::unix::ffi::OsStrExt as _;
 
 use millstream_pak::{BatchOptions, EntryInfo, Metadata, Package, names};
 use serde::Serialize;
@@ -88,7 +87,7 @@ fn row(package: &Package, info: &EntryInfo) -> millstream_pak::Result<Row> {
 pub(crate) fn cat(args: &CatArgs) -> Result<(), Ending> {
     let reading = Reading::open_over(&args.package, args.base.as_deref())?;
     let package = &reading.package;
-    let found = package.lookup(args.name.as_bytes());
+    let found = package.lookup(args.name.as_encoded_bytes());
     let found = found
         .map_err(|error| reading.failure(&error))?
         .filter(|found| !found.gone);

@@ -1,8 +1,7 @@
 //! `load`: files into memory through the engine, and where the time went.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::io::{BufWriter, Write as _};
-use std::os::unix::ffi::OsStringExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -129,7 +128,7 @@ fn entries(package: &Package, path: &Path, found: &mut Vec<Found>) -> Result<(),
         }
         let one = Found {
             path: path.to_path_buf(),
-            name: OsString::from_vec(package.name(index).map_err(failed)?.to_vec()),
+            name: package.name(index).map_err(failed)?.to_vec(),
             len: Ok(info.raw_bytes),
             entry: Some(PackageEntry {
                 package: package.clone(),
@@ -146,6 +145,7 @@ fn options(args: &LoadArgs) -> Result<StorageOptions, Ending> {
     options.backend = match args.backend {
         BackendWord::Auto => Backend::Auto,
         BackendWord::Uring => Backend::Uring,
+        BackendWord::Iocp => Backend::Iocp,
         BackendWord::Threads => Backend::Threads,
     };
     options.access = match args.direct {
@@ -245,9 +245,10 @@ fn ending(tally: Tally, stopped: bool) -> Result<(), Ending> {
     }
 }
 
-fn backend_name(storage: &Storage) -> &'static str {
+pub(crate) fn backend_name(storage: &Storage) -> &'static str {
     match storage.device_kind() {
         DeviceKind::Uring => "uring",
+        DeviceKind::Iocp => "iocp",
         DeviceKind::Threads => "threads",
         DeviceKind::Sim | DeviceKind::Cached | DeviceKind::Null => {
             unreachable!("options() asks for none of them")

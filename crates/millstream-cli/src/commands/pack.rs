@@ -1,7 +1,6 @@
 //! `pack`: a folder becomes a package.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::sync::Mutex;
 use std::time::Instant;
@@ -146,7 +145,7 @@ fn find(folder: &Path, links: Links) -> Result<Vec<Item>, Ending> {
 fn name_below(folder: &Path, package: &Path) -> Option<Vec<u8>> {
     let package = package.canonicalize().ok()?;
     let below = package.strip_prefix(folder.canonicalize().ok()?).ok()?;
-    Some(below.as_os_str().as_bytes().to_vec())
+    Some(millstream_io::fs::names::bytes(below))
 }
 
 /// The names of the inputs in the order in which a trace's requests were submitted. A trace of

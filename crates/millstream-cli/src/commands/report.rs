@@ -2,7 +2,6 @@
 
 use std::ffi::OsStr;
 use std::io::Read as _;
-use std::os::unix::ffi::OsStrExt as _;
 
 use millstream_report::limits::TRACE_BYTES_MAX;
 use millstream_report::trace;
@@ -18,7 +17,7 @@ pub(crate) fn report(args: &ReportArgs) -> Result<(), Ending> {
     output::refuse_beside_json(args.json, &args.output, "FILE.html")?;
     let text = read(&args.trace)?;
     let name = shown(&args.trace);
-    let place = match args.trace.as_bytes() {
+    let place = match args.trace.as_encoded_bytes() {
         b"-" => OsStr::new("standard input"),
         _ => &args.trace,
     };

@@ -11,6 +11,7 @@ use millstream_gltf::{
     Error, ErrorKind, Event, EventKind, Load, Loader, LoaderOptions, Progress, State, image,
     wait_all,
 };
+use millstream_io::thread::processor_time;
 use millstream_pak::Package;
 use serde::Serialize;
 use serde_json::json;
@@ -20,7 +21,7 @@ use crate::commands::load::{
     cancel_on_interruption, check_trace, close, end_of_load, format_seconds,
 };
 use crate::failure::{Ending, Failure, Failures, refused, shown};
-use crate::loader::{describe, processor_time};
+use crate::loader::describe;
 use crate::output::Output;
 use crate::progress;
 use crate::table::Table;
@@ -105,7 +106,7 @@ pub(crate) fn scene(args: &SceneArgs) -> Result<(), Ending> {
 fn check_kind(file: &Path) -> Result<(), Failure> {
     match std::fs::metadata(file) {
         Ok(about) if about.is_dir() => {
-            let error = std::io::Error::from_raw_os_error(libc::EISDIR);
+            let error = std::io::Error::from_raw_os_error(millstream_io::Errno::IS_FOLDER.0);
             Err(Failure::io(file, "read", &error))
         }
         Ok(about) if !about.is_file() => {

@@ -1,0 +1,121 @@
+//! Signals of Unix: Ctrl-C, Ctrl-\, SIGTERM and a lost terminal.
+//!
+//! The signals are blocked in every thread and waited for by one of their own alone. A handler
+//! would not do: the kernel may choose the main thread for it, and where that hangs in a read of a
+//! network or FUSE file system, the handler would run when the read returns, if ever.
+//!
+//! Signals that the parent had ignored stay ignored: `nohup` and a shell's background jobs rely
+//! on it. SIGXFSZ is ignored so that `ulimit -f` is an error of the write, which is cleaned up, and
+//! not the end of the process, which would not be. SIGPIPE is ignored by Rust's runtime already.
+//!
+//! # Safety
+//! Calls of the C library on signal sets and actions that live on this file's stack frames.
+#![expect(
+    unsafe_code,
+    reason = "blocking, awaiting, ignoring and raising signals have no safe binding"
+)]
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::time::{Duration, Instant};
+
+use crate::failure::STATUS_FAILED;
+
+/// The signals that end the program, with their names.
+const ENDING: [(libc::c_int, &str); 4] = [
+    (libc::SIGINT, "SIGINT"),
+    (libc::SIGTERM, "SIGTERM"),
+    (libc::SIGHUP, "SIGHUP"),
+    (libc::SIGQUIT, "SIGQUIT"),
+];
+
+/// Starts the thread that waits for the signals; to be called before another is started.
+pub(super) fn watch() -> io::Result<()> {
+    // SAFETY: SIGXFSZ is a signal, and to ignore it installs no code.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+    let watched = block();
+    std::thread::Builder::new()
+        .name(String::from("signals"))
+        .spawn(move || {
+            let signal = next(&watched, None).expect("there is no timeout");
+            let known = ENDING.iter().find(|(number, _)| *number == signal);
+            let (_, name) = known.expect("one of those that are waited for");
+            super::interrupt(signal, name, |longest| {
+                next(&watched, Some(longest));
+            });
+        })?;
+    Ok(())
+}
+
+/// Blocks the ending signals that are not ignored, in this thread and those it will start.
+fn block() -> libc::sigset_t {
+    let mut set = MaybeUninit::<libc::sigset_t>::zeroed();
+    // SAFETY: sigemptyset initialises the set (whose memory is zeroed and of the right type, so
+    // that it is initialised whatever the call returns); the other calls get the initialised set
+    // and numbers of signals, and a null pointer where an old set could be stored.
+    unsafe {
+        libc::sigemptyset(set.as_mut_ptr());
+        for (signal, _) in ENDING {
+            if !is_ignored(signal) {
+                libc::sigaddset(set.as_mut_ptr(), signal);
+            }
+        }
+        libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), std::ptr::null_mut());
+        set.assume_init()
+    }
+}
+
+/// Waits for one of the signals, at most `longest`.
+fn next(watched: &libc::sigset_t, longest: Option<Duration>) -> Option<libc::c_int> {
+    let deadline = longest.map(|longest| Instant::now() + longest);
+    loop {
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let time = left.map(|left| libc::timespec {
+            tv_sec: libc::time_t::try_from(left.as_secs()).unwrap_or(libc::time_t::MAX),
+            tv_nsec: left.subsec_nanos().into(),
+        });
+        let time = time.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+        // SAFETY: the set is initialised (see `block`); the pointer to the time is null or to a
+        // local that lives across the call; nothing is stored through the null pointer.
+        let signal = unsafe { libc::sigtimedwait(watched, std::ptr::null_mut(), time) };
+        if signal > 0 {
+            return Some(signal);
+        }
+        // EINTR (a debugger, a stop and continue) means to wait on.
+        if io::Error::last_os_error().raw_os_error() == Some(libc::EAGAIN) {
+            return None;
+        }
+    }
+}
+
+/// Ends the process as one whose reader has gone.
+pub(crate) fn end_by_closed_pipe() -> ! {
+    end_by(libc::SIGPIPE)
+}
+
+/// Ends the process by a signal, as if nothing had waited for it or ignored it.
+pub(super) fn end_by(signal: libc::c_int) -> ! {
+    let mut set = MaybeUninit::<libc::sigset_t>::zeroed();
+    // SAFETY: the default action installs no code; sigemptyset initializes the set before it is
+    // used (see `block`); raise sends to this thread alone, which has just unblocked the signal.
+    unsafe {
+        libc::signal(signal, libc::SIG_DFL);
+        libc::sigemptyset(set.as_mut_ptr());
+        libc::sigaddset(set.as_mut_ptr(), signal);
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, set.as_ptr(), std::ptr::null_mut());
+        libc::raise(signal);
+    }
+    // The signal was 0, or the process is the first of its namespace, which signals do not end.
+    std::process::exit(i32::from(STATUS_FAILED));
+}
+
+fn is_ignored(signal: libc::c_int) -> bool {
+    let mut action = MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: with a null new action the call changes nothing and only writes `action`, which is
+    // zeroed memory of the right type made above, so it is initialised whatever the call returns.
+    let action = unsafe {
+        libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr());
+        action.assume_init()
+    };
+    action.sa_sigaction == libc::SIG_IGN
+}

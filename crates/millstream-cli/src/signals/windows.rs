@@ -1,0 +1,58 @@
+//! Interruptions of Windows: Ctrl-C, Ctrl-Break, a closed console, and the end of the session. The
+//! system calls a function for them on a thread that it starts.
+#![expect(unsafe_code, reason = "installs a function that the system calls")]
+
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use windows_sys::Win32::Foundation::STATUS_CONTROL_C_EXIT;
+use windows_sys::Win32::System::Console::{
+    CTRL_BREAK_EVENT, CTRL_C_EVENT, CTRL_CLOSE_EVENT, CTRL_LOGOFF_EVENT, CTRL_SHUTDOWN_EVENT,
+    SetConsoleCtrlHandler,
+};
+
+use crate::failure::STATUS_FAILED;
+
+/// What ends the program, with its name.
+const ENDING: [(u32, &str); 5] = [
+    (CTRL_C_EVENT, "Ctrl-C"),
+    (CTRL_BREAK_EVENT, "Ctrl-Break"),
+    (CTRL_CLOSE_EVENT, "the end of the console"),
+    (CTRL_LOGOFF_EVENT, "the end of the session"),
+    (CTRL_SHUTDOWN_EVENT, "the end of the system"),
+];
+
+/// Has the system call [`interrupted`].
+pub(super) fn watch() -> io::Result<()> {
+    // SAFETY: the function has the signature that the system calls, and lives as long as the
+    // process.
+    match unsafe { SetConsoleCtrlHandler(Some(interrupted), 1) } {
+        0 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}
+
+/// Called by the system, each time on a thread of its own.
+unsafe extern "system" fn interrupted(event: u32) -> i32 {
+    static BEGUN: AtomicBool = AtomicBool::new(false);
+    let Some((_, name)) = ENDING.iter().find(|(number, _)| *number == event) else {
+        return 0;
+    };
+    if BEGUN.swap(true, Ordering::AcqRel) {
+        end_by(STATUS_CONTROL_C_EXIT);
+    }
+    super::interrupt(STATUS_CONTROL_C_EXIT, name, std::thread::sleep)
+}
+
+/// Ends the process as one whose reader has gone: Windows has no status for it.
+pub(crate) fn end_by_closed_pipe() -> ! {
+    end_by(0)
+}
+
+/// Ends the process with a status of the system.
+pub(super) fn end_by(status: i32) -> ! {
+    match status {
+        0 => std::process::exit(i32::from(STATUS_FAILED)),
+        status => std::process::exit(status),
+    }
+}
