@@ -52,9 +52,8 @@ impl Descriptor {
     ///
     /// # Safety
     /// Devices and file systems read and write the file that has this number: it is open and its
-    /// use is the caller's, as with [`BorrowedFd::borrow_raw`], or it is no file's.
-    ///
-    /// [`BorrowedFd::borrow_raw`]: std::os::fd::BorrowedFd::borrow_raw
+    /// use is the caller's, as with `BorrowedFd::borrow_raw` (on Windows a handle opened for
+    /// overlapped calls), or it is no file's.
     #[expect(unsafe_code, reason = "declares the contract of using a file")]
     #[must_use]
     pub unsafe fn from_raw(number: u64) -> Descriptor {

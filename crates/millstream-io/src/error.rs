@@ -3,7 +3,8 @@
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// An error number of the system: `errno`, or on Windows what `GetLastError` returns. Kept as a number so that it travels in a completion without an allocation.
+/// An error number of the system: `errno`, or on Windows what `GetLastError` returns. Kept as a
+/// number so that it travels in a completion without an allocation.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Errno(pub i32);
 

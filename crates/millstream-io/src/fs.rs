@@ -1,8 +1,8 @@
 //! Files: opening, identity, alignment, and the operations on names.
 //!
 //! A [`FileSystem`] is what the engine's workers call; [`OsFileSystem`] is the system's own, the
-//! simulator brings another (`device::sim`). All calls may block and are made on workers only, but for
-//! [`FileSystem::cached`], which costs under a microsecond.
+//! simulator brings another (`device::sim`). All calls may block and are made on workers only, but
+//! for [`FileSystem::cached`], which costs under a microsecond.
 
 use std::path::Path;
 

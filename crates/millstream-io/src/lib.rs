@@ -1,9 +1,9 @@
 //! Devices, files and memory: the only crate of Millstream that talks to the operating system.
 //!
-//! The way of the data through this crate: an [`Operation`] is pushed to a [`Device`]
-//! (`uring`, `iocp`, `threads` or `sim`, siblings of one shape), which moves bytes between a file that a
-//! [`FileSystem`] opened and memory from a [`Arena`] or a [`BufferPool`] (or the caller's own),
-//! and gives the operation back as a [`Completion`].
+//! The way of the data through this crate: an [`Operation`] is pushed to a [`Device`] (`uring`,
+//! `iocp`, `threads` or `sim`, siblings of one shape), which moves bytes between a file that a
+//! [`FileSystem`] opened and memory from a [`Arena`] or a [`BufferPool`] (or the caller's own), and
+//! gives the operation back as a [`Completion`].
 //!
 //! Nothing here knows of requests, priorities or codecs; that is the crate `millstream`.
 

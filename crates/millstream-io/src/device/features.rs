@@ -1,5 +1,5 @@
-//! Features of io_uring: those that a ring uses, and those that tests hide. On every system, so that
-//! programs need not ask which it is.
+//! Features of io_uring: those that a ring uses, and those that tests hide. On every system, so
+//! that programs need not ask which it is.
 
 /// Features to do without although the kernel has them: with it, tests run the code for old
 /// kernels. `true` hides the feature.

@@ -83,8 +83,8 @@ impl Descriptor {
         })
     }
 
-    /// Whether the handle takes a transfer of `len` bytes at `offset` of the file: an unbuffered one
-    /// moves whole sectors between aligned addresses.
+    /// Whether the handle takes a transfer of `len` bytes at `offset` of the file: an unbuffered
+    /// one moves whole sectors between aligned addresses.
     pub(crate) fn check(self, offset: u64, pointer: *const u8, len: usize) -> Result<(), Errno> {
         if self.handle().is_null() {
             return Err(Errno::BAD_DESCRIPTOR);

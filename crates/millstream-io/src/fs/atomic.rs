@@ -1,6 +1,6 @@
-//! Files that are replaced as a whole, where the system has no files without a name: the new content
-//! goes under a temporary name to the target's folder, and is made durable before it takes the
-//! target's name.
+//! Files that are replaced as a whole, where the system has no files without a name: the new
+//! content goes under a temporary name to the target's folder, and is made durable before it takes
+//! the target's name.
 
 use std::ffi::OsString;
 use std::fs::{self, File};

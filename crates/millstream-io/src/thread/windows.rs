@@ -1,6 +1,6 @@
 //! Settings of threads on Windows: priorities for nice values, and sets of cores by number. Which
-//! cores are the fast ones is not looked up, so [`Cores::Performance`] and [`Cores::Efficiency`] are
-//! any core; there is no [`Scheduling::Batch`](super::Scheduling::Batch).
+//! cores are fast is not looked up, so [`Cores::Performance`] and [`Cores::Efficiency`] are any
+//! core; there is no [`Scheduling::Batch`](super::Scheduling::Batch).
 #![expect(
     unsafe_code,
     reason = "sets the priority and the cores of the calling thread"
