@@ -1,5 +1,7 @@
 //! Disks that are full or fail: what was there before stays, whole, and nothing is left beside it.
 
+#![cfg(target_os = "linux")]
+
 mod support;
 
 use std::path::Path;

@@ -688,6 +688,8 @@ fn a_package_that_is_refused_leaves_the_file_open_for_others() {
     }
 }
 
+/// Looks for it in procfs.
+#[cfg(target_os = "linux")]
 #[test]
 fn a_package_that_is_refused_is_closed() {
     let bench = Bench::new();

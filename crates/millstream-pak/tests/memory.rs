@@ -1,4 +1,6 @@
-//! Verifying holds a page of a packed section at a time, not the section.
+//! Verifying holds a page of a packed section at a time, not the section: as procfs tells.
+
+#![cfg(target_os = "linux")]
 
 mod support;
 
