@@ -65,7 +65,39 @@ fn block() -> libc::sigset_t {
     }
 }
 
+/// Waits for one of the signals, at most `longest`: macOS has no call for that, so it looks now and
+/// then.
+#[cfg(not(target_os = "linux"))]
+fn next(watched: &libc::sigset_t, longest: Option<Duration>) -> Option<libc::c_int> {
+    let deadline = longest.map(|longest| Instant::now() + longest);
+    loop {
+        let mut pending = MaybeUninit::<libc::sigset_t>::zeroed();
+        // SAFETY: the call writes the set, which is zeroed memory of the right type.
+        let pending = unsafe {
+            libc::sigpending(pending.as_mut_ptr());
+            pending.assume_init()
+        };
+        // SAFETY: both sets are initialized.
+        let is_due = |signal| unsafe {
+            libc::sigismember(&raw const pending, signal) == 1
+                && libc::sigismember(watched, signal) == 1
+        };
+        if deadline.is_none() || ENDING.into_iter().any(|(signal, _)| is_due(signal)) {
+            let mut signal = 0;
+            // SAFETY: the set is initialized; the call writes one number.
+            if unsafe { libc::sigwait(watched, &raw mut signal) } == 0 {
+                return Some(signal);
+            }
+        }
+        if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            return None;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
 /// Waits for one of the signals, at most `longest`.
+#[cfg(target_os = "linux")]
 fn next(watched: &libc::sigset_t, longest: Option<Duration>) -> Option<libc::c_int> {
     let deadline = longest.map(|longest| Instant::now() + longest);
     loop {
