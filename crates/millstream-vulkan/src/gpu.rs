@@ -282,7 +282,9 @@ impl Gpu {
 
     /// A range of a buffer of the application's, which was made with `TRANSFER_DST`. `handover` is
     /// the family that is to own the range of an exclusive buffer, and then has to
-    /// [acquire](GpuBuffer::acquire) it; its content before is discarded.
+    /// [acquire](GpuBuffer::acquire) it; its content before is discarded. Without one the families
+    /// of the adopted queues and of those that use the buffer are one, or it is shared
+    /// concurrently.
     ///
     /// # Safety
     /// The buffer belongs to the device, has the range, and outlives every request into it. Other

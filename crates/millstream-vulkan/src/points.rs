@@ -18,6 +18,9 @@ use crate::commands::Timeline;
 use crate::context::Context;
 use crate::queue::GpuPoint;
 
+/// The thread looks for a loss, and for what it was not woken for, so often.
+const LOOK_AGAIN_NS: u64 = 100_000_000;
+
 /// The thread, and what it waits for. Dropping it stops it; what has not been reached by then is
 /// never signaled.
 pub(crate) struct Points {
@@ -94,7 +97,13 @@ impl Drop for Points {
         state.stopped = true;
         self.shared.ring(&mut state);
         drop(state);
-        if let Some(thread) = self.thread.take() {
+        let own = std::thread::current().id();
+        // A waker that the thread calls may drop the handle.
+        if let Some(thread) = self
+            .thread
+            .take()
+            .filter(|thread| thread.thread().id() != own)
+        {
             let _ = thread.join();
         }
     }
@@ -105,15 +114,16 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Wakes the thread; the values of a semaphore only grow, so under the lock.
+    /// Wakes the thread; the values of a semaphore only grow, so under the lock. If it fails, the
+    /// thread looks by itself before long.
     fn ring(&self, state: &mut State) {
-        state.rung += 1;
         let bell = GpuPoint {
             semaphore: self.bell.semaphore,
-            value: state.rung,
+            value: state.rung + 1,
         };
-        // A device that is lost wakes it by itself.
-        let _ = self.signal(bell);
+        if self.signal(bell).is_ok() {
+            state.rung += 1;
+        }
     }
 
     fn signal(&self, point: GpuPoint) -> Result<(), Error> {
@@ -136,8 +146,10 @@ impl Shared {
             .semaphores(&semaphores)
             .values(&values);
         // SAFETY: semaphores of this device, which live.
-        let waited = unsafe { self.context.device.wait_semaphores(&info, u64::MAX) };
-        if let Err(error) = waited {
+        let waited = unsafe { self.context.device.wait_semaphores(&info, LOOK_AGAIN_NS) };
+        if let Err(error) = waited
+            && error != vk::Result::TIMEOUT
+        {
             self.context.lose("vkWaitSemaphores", error);
         }
     }
@@ -149,7 +161,7 @@ impl Shared {
         match value {
             Ok(value) => value >= point.value,
             Err(error) => {
-                self.context.lose("vkGetSemaphoreCounterValue", error);
+                let _ = self.context.failed("vkGetSemaphoreCounterValue", error);
                 false
             }
         }
@@ -192,10 +204,8 @@ fn run(shared: &Arc<Shared>) {
         let mut poller = Poller::from_waker(&waker);
         waited.fences.retain_mut(|(reached, point)| {
             let is_reached = Pin::new(reached).poll(&mut poller).is_ready();
-            if is_reached {
-                let _ = shared.signal(*point);
-            }
-            !is_reached
+            // Where the system is short of memory, it is tried again.
+            !(is_reached && shared.signal(*point).is_ok())
         });
         shared.wait(rung, &waited.points);
     }

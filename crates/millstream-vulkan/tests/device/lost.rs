@@ -5,10 +5,13 @@
 use std::ffi::{CStr, c_void};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicPtr, Ordering::SeqCst};
+use std::time::Duration;
 
 use ash::vk;
 use millstream::{CodecId, Decode, ErrorKind, Read, Storage};
-use millstream_vulkan::{AdoptedDevice, Gpu, GpuOptions, ImageOptions, QueueAccess, Tier};
+use millstream_vulkan::{
+    AdoptedDevice, Gpu, GpuOptions, GpuPoint, ImageOptions, QueueAccess, Tier,
+};
 
 use crate::application::Application;
 use crate::rig::alone;
@@ -58,6 +61,8 @@ replacement!(begins(commands: vk::CommandBuffer, info: Pointer));
 replacement!(ends(commands: vk::CommandBuffer));
 replacement!(resets(device: vk::Device, pool: u64, flags: u32));
 replacement!(submits(queue: vk::Queue, count: u32, submits: Pointer, fence: u64));
+replacement!(signals(device: vk::Device, info: Pointer));
+replacement!(counts(device: vk::Device, semaphore: u64, value: Pointer));
 replacement!(waits(device: vk::Device, info: Pointer, timeout: u64));
 
 /// Every function of a device that the library calls and that can fail.
@@ -84,6 +89,8 @@ fn functions() -> Vec<(&'static CStr, Pointer)> {
         (c"vkEndCommandBuffer", ends as Pointer),
         (c"vkQueueSubmit", submits as Pointer),
         (c"vkWaitSemaphores", waits as Pointer),
+        (c"vkSignalSemaphore", signals as Pointer),
+        (c"vkGetSemaphoreCounterValue", counts as Pointer),
     ]
 }
 
@@ -134,12 +141,30 @@ const IMAGE: ImageOptions = ImageOptions {
 
 /// Loads raw and encoded bytes into a buffer and an image of the device, several times, and host
 /// memory beside.
-fn load(gpu: &Gpu, storage: &Storage) -> Outcome {
+fn load(gpu: &Gpu, storage: &Storage, used: vk::Semaphore) -> Outcome {
     let queue = storage.queue(Default::default()).expect("a queue");
     let raw = vec![7; 200_000];
     let stored = gdeflate::compress(&raw, gdeflate::Level::DEFAULT, 1).expect("encoded");
     let (raw, stored): (Arc<[u8]>, Arc<[u8]>) = (Arc::from(raw), Arc::from(stored));
     let mut outcome = Outcome::default();
+    match gpu.import_staging(storage) {
+        Err(error) if error.kind() != ErrorKind::Limit => outcome.errors.push(error.kind()),
+        _ => {}
+    }
+    let point = GpuPoint {
+        semaphore: used,
+        value: 1,
+    };
+    for _ in 0..2 {
+        // SAFETY: the semaphore is the device's, and is not destroyed.
+        match unsafe { gpu.fence(point) } {
+            Ok(fence) => {
+                let reached = fence.wait(1, Some(Duration::from_secs(20)));
+                assert!(reached.expect("no storage thread"), "a request would wait");
+            }
+            Err(error) => outcome.errors.push(error.kind()),
+        }
+    }
     for _ in 0..4 {
         let buffer = gpu.buffer(200_000, vk::BufferUsageFlags::VERTEX_BUFFER);
         let (buffer, image) = match (buffer, gpu.image(&IMAGE)) {
@@ -180,11 +205,25 @@ fn load(gpu: &Gpu, storage: &Storage) -> Outcome {
     outcome
 }
 
-/// Runs everything, with each function failing after so many calls. `check` gets what came out.
+/// The functions that decoding calls first, and those that every batch calls. Others are looked at
+/// without a shader: each device compiles it, which takes a second.
+const DECODING: [&CStr; 8] = [
+    c"vkCreateDescriptorSetLayout",
+    c"vkCreatePipelineLayout",
+    c"vkCreateShaderModule",
+    c"vkCreateComputePipelines",
+    c"vkCreateDescriptorPool",
+    c"vkAllocateDescriptorSets",
+    c"vkQueueSubmit",
+    c"vkWaitSemaphores",
+];
+
+/// Runs everything, with each function failing after so many calls. `check` gets what came out, of
+/// a device that was to decode or not.
 fn fail_everywhere(
     (result, times): (vk::Result, i64),
     afters: &[i64],
-    check: impl Fn(&str, Result<(Tier, Outcome), ErrorKind>),
+    check: impl Fn(&str, bool, Result<(Tier, Outcome), ErrorKind>),
 ) {
     let Some(application) = Application::new(false) else {
         println!("SKIP: no Vulkan device");
@@ -193,16 +232,20 @@ fn fail_everywhere(
     RESULT.store(i64::from(result.as_raw()), SeqCst);
     FAILING.store(times, SeqCst);
     let storage = Storage::new(Default::default()).expect("a storage");
+    let used = application.timeline();
+    application.reach(used, 1);
     for (function, replaced_by) in functions() {
+        let mut options = GpuOptions::default();
+        options.decode = DECODING.contains(&function);
         for &after in afters {
             let adopted = application.failing(function, replaced_by, after);
             // SAFETY: the handles belong together; the device is never destroyed, because what a
             // lost one still uses is leaked.
-            let gpu = unsafe { Gpu::adopt(adopted, &GpuOptions::default()) };
-            let came = gpu.map(|gpu| (gpu.report().tier, load(&gpu, &storage)));
+            let gpu = unsafe { Gpu::adopt(adopted, &options) };
+            let came = gpu.map(|gpu| (gpu.report().tier, load(&gpu, &storage, used)));
             let came = came.map_err(|error| error.kind());
             if LEFT.load(SeqCst) < 0 {
-                check(&format!("{function:?} after {after}"), came);
+                check(&format!("{function:?} after {after}"), options.decode, came);
             } else {
                 assert!(after > 0, "{function:?} is not called");
                 assert!(came.is_ok_and(|(_, outcome)| outcome.errors.is_empty()));
@@ -216,12 +259,12 @@ fn fail_everywhere(
 fn a_device_that_fails_in_any_call_fails_its_requests_and_no_others() {
     let _alone = alone();
     let lost = (vk::Result::ERROR_DEVICE_LOST, i64::MAX);
-    fail_everywhere(lost, &[0, 1, 9], |call, came| {
+    fail_everywhere(lost, &[0, 1, 9], |call, decodes, came| {
         let lost = |kind: &ErrorKind| *kind == ErrorKind::DeviceLost;
         match came {
             Err(kind) => assert!(lost(&kind), "{call}: {kind:?}"),
             // Without a shader workers decode.
-            Ok((Tier::Cpu, outcome)) => assert_eq!(outcome.errors, [], "{call}"),
+            Ok((Tier::Cpu, outcome)) if decodes => assert_eq!(outcome.errors, [], "{call}"),
             Ok((_, Outcome { errors, .. })) => {
                 assert!(!errors.is_empty(), "{call}: nothing failed");
                 assert!(errors.iter().all(lost), "{call}: {errors:?}");
@@ -230,7 +273,7 @@ fn a_device_that_fails_in_any_call_fails_its_requests_and_no_others() {
     });
     // Memory is short once.
     let short = (vk::Result::ERROR_OUT_OF_HOST_MEMORY, 1);
-    fail_everywhere(short, &[1, 9], |call, came| {
+    fail_everywhere(short, &[1, 9], |call, _, came| {
         // A wait that fails leaves open what the device does.
         let (expected, landed) = match call.contains("vkWaitSemaphores") {
             true => (ErrorKind::DeviceLost, 0),
