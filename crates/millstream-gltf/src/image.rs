@@ -46,6 +46,7 @@ use std::sync::Arc;
 
 use millstream::Buffer;
 
+use crate::device::DeviceMemory;
 use crate::limits;
 
 pub use codec::{CODEC, ImageLimits, decode, decode_vec, decoded_bytes, probe, register};
@@ -303,10 +304,16 @@ impl Layout {
 #[derive(Clone)]
 pub struct Image {
     layout: Layout,
-    /// The header and the smallest levels.
-    small: Arc<Buffer>,
-    /// The other levels, and where in the image they begin.
-    large: Option<(usize, Arc<Buffer>)>,
+    place: Place,
+}
+
+/// Where the bytes of an image are.
+#[derive(Clone)]
+enum Place {
+    /// In memory: the header and the smallest levels; the other levels, and where in the image they
+    /// begin.
+    Host(Arc<Buffer>, Option<(usize, Arc<Buffer>)>),
+    Device(DeviceMemory),
 }
 
 impl Image {
@@ -321,22 +328,38 @@ impl Image {
         let first = first.ok_or("the image's bytes are truncated")?;
         Ok(Image {
             layout: layout.starting_at(first),
-            small: Arc::new(bytes),
-            large: None,
+            place: Place::Host(Arc::new(bytes), None),
         })
+    }
+
+    /// An image on a device.
+    pub(crate) fn on_device(layout: Layout, memory: DeviceMemory) -> Image {
+        let place = Place::Device(memory);
+        Image { layout, place }
+    }
+
+    /// The memory of the device that it lies in; its levels are not in memory then.
+    #[must_use]
+    pub fn device(&self) -> Option<&DeviceMemory> {
+        match &self.place {
+            Place::Device(memory) => Some(memory),
+            Place::Host(..) => None,
+        }
     }
 
     /// The image with the levels that a prefix lacked: `bytes` are those from `start` on.
     pub(crate) fn with_larger(&self, start: usize, bytes: Buffer) -> Result<Image, &'static str> {
-        let whole = Layout::parse(&self.small)?;
+        let Place::Host(small, _) = &self.place else {
+            return Err("the image is not in memory");
+        };
+        let whole = Layout::parse(small)?;
         let joined = self.layout.prefix_bytes(self.layout.first_level);
         let first = (whole.first_level..self.layout.first_level)
             .find(|&level| whole.prefix_bytes(level) <= start + bytes.len());
         match first {
             Some(first) if start == joined.next_multiple_of(LEVEL_ALIGNMENT) => Ok(Image {
                 layout: whole.starting_at(first),
-                small: Arc::clone(&self.small),
-                large: Some((start, Arc::new(bytes))),
+                place: Place::Host(Arc::clone(small), Some((start, Arc::new(bytes)))),
             }),
             _ => Err("the image's large levels do not follow its small ones"),
         }
@@ -348,15 +371,16 @@ impl Image {
         &self.layout
     }
 
-    /// Pixels or blocks of a level; `None` if it is not present.
+    /// Pixels or blocks of a level; `None` if it is not present, or on a device.
     #[must_use]
     pub fn level(&self, level: u32) -> Option<&[u8]> {
         let range = self.layout.level(level)?;
-        match &self.large {
-            Some((start, large)) if range.start >= *start => {
+        match &self.place {
+            Place::Host(_, Some((start, large))) if range.start >= *start => {
                 large.get(range.start - start..range.end - start)
             }
-            _ => self.small.get(range),
+            Place::Host(small, _) => small.get(range),
+            Place::Device(_) => None,
         }
     }
 
@@ -369,7 +393,12 @@ impl Image {
     /// Bytes of memory.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
-        self.small.len() + self.large.as_ref().map_or(0, |(_, large)| large.len())
+        match &self.place {
+            Place::Host(small, large) => {
+                small.len() + large.as_ref().map_or(0, |(_, large)| large.len())
+            }
+            Place::Device(_) => self.layout.bytes(),
+        }
     }
 }
 

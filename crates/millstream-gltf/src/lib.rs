@@ -32,8 +32,8 @@
 //! ```
 //!
 //! Modules: [`model`] the JSON and its checks; [`glb`], [`uri`] the containers of bytes;
-//! `plan` what a scene needs; [`load`] the batches; [`image`] decoding; [`accessor`] and [`scene`]
-//! the result; `record` and `cook` (features) what packages hold of scenes.
+//! `plan` what a scene needs; [`load`] the batches; [`device`] scenes in the memory of a GPU;
+//! [`image`] decoding; [`accessor`] and [`scene`] the result; `record` and `cook` (features) what packages hold of scenes.
 //!
 //! Not supported, which each item's error says: Draco and meshopt compression (without an
 //! uncompressed copy), Basis Universal textures, glTF 1. Basis and current meshopt decoders are
@@ -50,6 +50,7 @@ pub mod accessor;
 pub mod cook;
 #[cfg(feature = "pak")]
 mod describe;
+pub mod device;
 pub mod error;
 mod fields;
 pub mod glb;
@@ -67,6 +68,7 @@ pub mod uri;
 pub use accessor::{Element, Elements};
 #[cfg(feature = "pak")]
 pub use describe::ImageDescriber;
+pub use device::{DeviceMemory, SceneDevice};
 pub use error::{Error, ErrorKind, Result};
 pub use load::{Event, EventKind, Load, Loader, LoaderOptions, Progress, wait_all};
 pub use scene::{Scene, State};

@@ -15,6 +15,7 @@
 //! for its first batch.
 
 mod budget;
+mod device;
 mod issue;
 mod item;
 mod start;
@@ -29,6 +30,7 @@ use std::time::{Duration, Instant};
 use millstream::{Batch, Group, Priority, Queue, QueueOptions, Storage};
 use millstream_source::{Folder, Located, Source};
 
+use crate::device::SceneDevice;
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits;
 use crate::scene::{Scene, State};
@@ -51,6 +53,10 @@ pub struct LoaderOptions {
     pub memory_max: u64,
     /// Whether to load images.
     pub load_images: bool,
+    /// The device in whose memory buffers and images land ([`device`](crate::device)). Their bytes
+    /// count towards `memory_max` as others do. Images land as a whole: those that exceed the limit
+    /// fail. `None`, the default: they land in memory.
+    pub device: Option<Arc<dyn SceneDevice>>,
 }
 
 impl Default for LoaderOptions {
@@ -61,6 +67,7 @@ impl Default for LoaderOptions {
             images: Priority::Low,
             memory_max: limits::SCENE_BYTES_MAX_DEFAULT,
             load_images: true,
+            device: None,
         }
     }
 }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use millstream::Buffer;
 
 use crate::accessor::{Elements, SparseBytes};
+use crate::device::DeviceMemory;
 use crate::error::{Error, ErrorKind, Result};
 use crate::image::Image;
 use crate::model::Model;
@@ -60,13 +61,24 @@ pub(crate) enum Bytes {
     Landed(Buffer),
     /// In memory that others share: the head of a GLB, the bytes of a data URI.
     Part(SameBytes, Range<usize>),
+    /// On a device.
+    Device(DeviceMemory),
 }
 
 impl Bytes {
+    /// Those in memory.
     pub(crate) fn as_slice(&self) -> &[u8] {
         match self {
             Bytes::Landed(buffer) => buffer,
             Bytes::Part(bytes, range) => &bytes.as_slice()[range.clone()],
+            Bytes::Device(_) => &[],
+        }
+    }
+
+    pub(crate) fn len(&self) -> u64 {
+        match self {
+            Bytes::Device(memory) => memory.room(),
+            bytes => bytes.as_slice().len() as u64,
         }
     }
 }
@@ -88,7 +100,19 @@ impl BufferBytes {
         self.segments.insert(at, (start, bytes));
     }
 
-    /// The bytes of a range, if they are loaded.
+    /// The ranges that are loaded, in ascending order; and the memory of the device that each lies
+    /// in, if it does.
+    pub fn ranges(&self) -> impl Iterator<Item = (Range<u64>, Option<&DeviceMemory>)> {
+        self.segments.iter().map(|(start, bytes)| {
+            let memory = match bytes {
+                Bytes::Device(memory) => Some(memory),
+                _ => None,
+            };
+            (*start..start + bytes.len(), memory)
+        })
+    }
+
+    /// The bytes of a range, if they are loaded into memory.
     #[must_use]
     pub fn get(&self, offset: u64, len: u64) -> Option<&[u8]> {
         let after = self.segments.partition_point(|(start, _)| *start <= offset);
@@ -151,7 +175,7 @@ impl Scene {
     /// The bytes of a view.
     ///
     /// # Errors
-    /// The view does not exist or is invalid, or its bytes are not loaded.
+    /// The view does not exist or is invalid, or its bytes are not loaded, or lie on a device.
     pub fn view(&self, view: usize) -> Result<&[u8]> {
         let place = format!("bufferViews[{view}]");
         let missing = || Error::new(ErrorKind::Invalid, place.clone(), "does not exist");
@@ -160,11 +184,11 @@ impl Scene {
         match &self.buffers[about.buffer] {
             State::Failed(error) => Err(error.clone()),
             State::Ready(bytes) => bytes.get(about.offset, about.len).ok_or_else(|| {
-                Error::new(
-                    ErrorKind::Invalid,
-                    place,
-                    "holds an image, whose stored bytes are not kept",
-                )
+                let cause = match bytes.ranges().any(|(_, memory)| memory.is_some()) {
+                    true => "lies on a device",
+                    false => "holds an image, whose stored bytes are not kept",
+                };
+                Error::new(ErrorKind::Invalid, place, cause)
             }),
             _ => Err(Error::new(ErrorKind::Read, place, "is not loaded yet")),
         }

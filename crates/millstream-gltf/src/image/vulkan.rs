@@ -125,7 +125,7 @@ impl Format {
     }
 
     /// Its number in `VkFormat`; that of the other encoding where it has only one.
-    #[cfg(feature = "pak")]
+    #[cfg(any(feature = "pak", feature = "vulkan"))]
     pub(crate) fn vulkan(self, srgb: bool) -> u32 {
         let of_format = || DECODED.iter().filter(|(_, format, _)| *format == self);
         let found = of_format().find(|(.., encoded)| *encoded == srgb);

@@ -5,16 +5,19 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use millstream::{Buffer, Decode, Outcome, Read};
+use millstream::{Buffer, Decode, Read, Ticket};
 use millstream_source::Located;
 
-use super::item::{Content, Item, Task};
+use super::item::{Content, Flight, Item, Landed, Task};
 use super::{Event, Load};
 use crate::error::{Error, ErrorKind, Result};
 use crate::image::{self, Image, LEVEL_ALIGNMENT, Layout};
 use crate::limits;
 use crate::plan::{Fetch, Origin, Purpose, SameBytes};
 use crate::scene::{BufferBytes, Bytes, State};
+
+/// What came of a request.
+type Completed = std::result::Result<Landed, millstream::Error>;
 
 impl Load {
     /// Adds what has to be fetched: one item, or two for an image with levels.
@@ -71,9 +74,13 @@ impl Load {
             canceled: false,
             task: Task::Waiting,
         };
-        match layout.filter(has_halves) {
-            None => self.push(whole),
-            Some(layout) => self.push_halves(whole, layout),
+        match layout {
+            Some(layout) if self.loader.options.device.is_some() => self.push(Item {
+                content: Content::OnDevice(layout),
+                ..whole
+            }),
+            Some(layout) if has_halves(&layout) => self.push_halves(whole, layout),
+            _ => self.push(whole),
         }
         Ok(())
     }
@@ -207,6 +214,7 @@ impl Load {
         let (start, len) = match (&item.origin, item.content) {
             (_, Content::SmallLevels(_)) => (0, item.stored_bytes),
             (_, Content::LargeLevels(layout)) => (large_start(&layout) as u64, item.stored_bytes),
+            (_, Content::OnDevice(layout)) => (0, layout.bytes() as u64),
             (Origin::Entry { range, .. }, _) => {
                 let start = range.as_ref().map_or(0, |range| range.start);
                 (start, item.stored_bytes)
@@ -233,7 +241,10 @@ impl Load {
             self.progress.files += 1;
         }
         let decodes = self.plain && !item.geometry;
-        self.add_request(index, request, decodes)
+        match self.device_memory(index, len)? {
+            Some(memory) => self.add_device_request(index, request, (memory, len)),
+            None => self.add_request(index, request, decodes),
+        }
     }
 
     /// Uses bytes in memory as a buffer, or requests that an image is decoded from them.
@@ -243,7 +254,8 @@ impl Load {
         bytes: &SameBytes,
         range: Range<usize>,
     ) -> Result<()> {
-        if self.items[index].geometry {
+        let memory = self.device_memory(index, range.len() as u64)?;
+        if self.items[index].geometry && memory.is_none() {
             // The head of a package's entry may begin anywhere within a page.
             let bytes = match self.misplaced(index, &bytes.as_slice()[range.clone()]) {
                 None => Bytes::Part(bytes.clone(), range),
@@ -265,19 +277,19 @@ impl Load {
                 Arc::from(&bytes.as_slice()[range])
             }
         };
-        self.add_request(index, Read::memory(stored), true)
+        match memory {
+            // A copy has taken its bytes of the budget already.
+            Some(memory) => {
+                let bytes = stored.len() as u64 - self.items[index].held_bytes;
+                self.add_device_request(index, Read::memory(stored), (memory, bytes))
+            }
+            None => self.add_request(index, Read::memory(stored), true),
+        }
     }
 
     /// Adds a request to the batch.
     fn add_request(&mut self, index: usize, mut request: Read, decodes: bool) -> Result<()> {
         let item = &mut self.items[index];
-        if self.canceled || item.canceled {
-            return Err(Error::new(
-                ErrorKind::Canceled,
-                &item.place[..],
-                "was canceled",
-            ));
-        }
         if decodes {
             let pool = self.loader.storage.buffer_pool();
             request = request
@@ -289,16 +301,34 @@ impl Load {
         } else {
             return Err(no_room(&item.place, &item.file));
         }
+        let ticket = self.add_to_batch(index, request)?;
+        self.items[index].task = Task::Running(Flight::Host(ticket));
+        Ok(())
+    }
+
+    /// Adds the request of an item, which is in flight then.
+    pub(super) fn add_to_batch<T: 'static>(
+        &mut self,
+        index: usize,
+        request: Read<T>,
+    ) -> Result<Ticket<T>> {
+        let item = &self.items[index];
+        if self.canceled || item.canceled {
+            return Err(Error::new(
+                ErrorKind::Canceled,
+                &item.place[..],
+                "was canceled",
+            ));
+        }
         let request = request
             .priority(item.priority)
             .group(&self.group)
             .name(&item.file[..]);
         let added = self.batch.add(request);
         let ticket = added.map_err(|error| Error::of_request(&item.place, &item.file, &error))?;
-        item.task = Task::Running(ticket);
         self.running.push(index);
         self.progress.requests += 1;
-        Ok(())
+        Ok(ticket)
     }
 
     /// Handles completions; ready once no item is in flight or waiting.
@@ -329,18 +359,18 @@ impl Load {
         }
     }
 
-    /// Polls all requests in flight; returns the outcomes of those that have completed.
-    fn take_completed(&mut self, waker: &Waker) -> Vec<(usize, Outcome<Buffer>)> {
+    /// Polls all requests in flight; returns the results of those that have completed.
+    fn take_completed(&mut self, waker: &Waker) -> Vec<(usize, Completed)> {
         let mut context = Context::from_waker(waker);
         let mut ended = Vec::new();
         let items = &mut self.items;
         self.running.retain(|&index| {
-            let Task::Running(ticket) = &mut items[index].task else {
+            let Task::Running(flight) = &mut items[index].task else {
                 return false;
             };
-            match ticket.poll_outcome(&mut context) {
-                Poll::Ready(outcome) => {
-                    ended.push((index, outcome));
+            match flight.poll(&mut context) {
+                Poll::Ready(result) => {
+                    ended.push((index, result));
                     false
                 }
                 Poll::Pending => true,
@@ -350,15 +380,15 @@ impl Load {
     }
 
     /// Handles the completion of a request.
-    fn completed(&mut self, index: usize, outcome: Outcome<Buffer>) {
+    fn completed(&mut self, index: usize, result: Completed) {
         let item = &mut self.items[index];
-        match outcome.into_result() {
+        match result {
             _ if item.dropped => {
                 self.give_back_all(index);
                 self.end_item(index);
             }
-            Ok(buffer) if item.purpose.is_none() => item.task = Task::Landed(buffer),
-            Ok(buffer) => self.landed(index, buffer),
+            Ok(landed) if item.purpose.is_none() => item.task = Task::Landed(landed),
+            Ok(landed) => self.landed(index, landed),
             Err(error) => {
                 let error = match item.supplied.was_refused() {
                     true => no_room(&item.place, &item.file),
@@ -383,11 +413,15 @@ impl Load {
     }
 
     /// Handles bytes of an item whose purpose is known.
-    fn landed(&mut self, index: usize, buffer: Buffer) {
+    fn landed(&mut self, index: usize, landed: Landed) {
         if self.items[index].is_over() {
             // Its other half failed before this one was handled.
             return self.give_back_all(index);
         }
+        let buffer = match landed {
+            Landed::Host(buffer) => buffer,
+            Landed::Device(memory) => return self.landed_on_device(index, memory),
+        };
         let buffer = match self.aligned(index, buffer) {
             Ok(buffer) => buffer,
             Err(error) => return self.fail_item(index, error),
@@ -407,13 +441,14 @@ impl Load {
                     self.fail_item(index, error);
                 }
             }
-            Content::Raw => self.image_landed(index, Image::new(buffer)),
+            Content::Raw => self.pixels_landed(index, buffer),
             Content::Pixels => {
                 self.give_back(index);
-                self.image_landed(index, Image::new(buffer));
+                self.pixels_landed(index, buffer);
             }
+            Content::OnDevice(_) => unreachable!("it lands on the device"),
             Content::SmallLevels(_) | Content::LargeLevels(_) => {
-                item.task = Task::Landed(buffer);
+                item.task = Task::Landed(Landed::Host(buffer));
                 self.settle_halves(index);
             }
         }
@@ -452,11 +487,11 @@ impl Load {
         Ok(moved)
     }
 
-    fn buffer_landed(&mut self, index: usize, bytes: Bytes) {
+    pub(super) fn buffer_landed(&mut self, index: usize, bytes: Bytes) {
         let Some(Purpose::Buffer { buffer, start }) = self.items[index].purpose else {
             unreachable!("bytes of a buffer have one")
         };
-        self.note(index, bytes.as_slice().len() as u64, false);
+        self.note(index, bytes.len(), false);
         let left = self.outstanding.get_mut(&buffer);
         let more = left.is_some_and(|left| {
             *left -= 1;
@@ -482,7 +517,7 @@ impl Load {
         };
     }
 
-    fn image_landed(&mut self, index: usize, image: Result<Image, &'static str>) {
+    pub(super) fn image_landed(&mut self, index: usize, image: Result<Image, &'static str>) {
         match image {
             Ok(image) => {
                 self.end_item(index);
@@ -534,14 +569,16 @@ impl Load {
 
     /// Takes the buffer of an item that has landed, which completes the item.
     fn take_landed(&mut self, index: usize) -> Option<Buffer> {
-        let buffer = self.items[index].take_landed()?;
+        let Landed::Host(buffer) = self.items[index].take_landed()? else {
+            unreachable!("halves land in memory");
+        };
         self.end_item(index);
         self.note(index, buffer.len() as u64, false);
         Some(buffer)
     }
 
     /// Fails an item whose image is invalid.
-    fn fail_image(&mut self, index: usize, cause: &'static str) {
+    pub(super) fn fail_image(&mut self, index: usize, cause: &'static str) {
         let item = &self.items[index];
         let error = Error::new(ErrorKind::Image, &item.place[..], cause).in_file(&item.file);
         self.fail_item(index, error);
@@ -641,7 +678,7 @@ impl Load {
         }
     }
 
-    fn end_item(&mut self, index: usize) {
+    pub(super) fn end_item(&mut self, index: usize) {
         if !self.items[index].is_over() {
             self.items[index].task = Task::Ended;
             self.progress.ended += 1;
@@ -695,9 +732,9 @@ impl Load {
             item.place.clone_from(&fetch.place);
             (index, item.take_landed())
         });
-        for (index, buffer) in unseen.collect::<Vec<_>>() {
-            if let Some(buffer) = buffer {
-                self.landed(index, buffer);
+        for (index, landed) in unseen.collect::<Vec<_>>() {
+            if let Some(landed) = landed {
+                self.landed(index, landed);
             }
         }
         true
@@ -717,7 +754,7 @@ fn find_promised(wanted: &Origin, promised: &HashMap<Origin, usize>) -> Option<u
     promised.get(wanted).or_else(whole).copied()
 }
 
-fn no_room(place: &str, file: &str) -> Error {
+pub(super) fn no_room(place: &str, file: &str) -> Error {
     let cause = "the memory limit of the scene (`memory_max`) is reached";
     Error::new(ErrorKind::Limit, place, cause).in_file(file)
 }

@@ -1,12 +1,14 @@
 //! One item of a load.
 
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use millstream::{Buffer, Priority, Ticket};
 use millstream_source::Located;
 
 use super::EventKind;
 use super::budget::Supplied;
+use crate::device::DeviceMemory;
 use crate::image::Layout;
 use crate::plan::{Origin, Purpose};
 
@@ -21,6 +23,51 @@ pub(super) enum Content {
     SmallLevels(Layout),
     /// The bytes after them, up to the end or to the memory limit.
     LargeLevels(Layout),
+    /// A whole image ready for upload, which lands on the device.
+    OnDevice(Layout),
+}
+
+/// What has landed for an item.
+pub(super) enum Landed {
+    Host(Buffer),
+    Device(DeviceMemory),
+}
+
+/// A request in flight, and where it lands.
+pub(super) enum Flight {
+    Host(Ticket<Buffer>),
+    Device(Ticket<()>, DeviceMemory),
+}
+
+impl Flight {
+    pub(super) fn poll(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<Landed, millstream::Error>> {
+        match self {
+            Flight::Host(ticket) => ticket
+                .poll_outcome(context)
+                .map(|outcome| outcome.into_result().map(Landed::Host)),
+            Flight::Device(ticket, memory) => ticket.poll_outcome(context).map(|outcome| {
+                let landed = outcome.into_result();
+                landed.map(|()| Landed::Device(memory.clone()))
+            }),
+        }
+    }
+
+    fn cancel(&self) {
+        match self {
+            Flight::Host(ticket) => ticket.cancel(),
+            Flight::Device(ticket, _) => ticket.cancel(),
+        };
+    }
+
+    fn reprioritize(&self, priority: Priority) {
+        match self {
+            Flight::Host(ticket) => ticket.reprioritize(priority, None),
+            Flight::Device(ticket, _) => ticket.reprioritize(priority, None),
+        };
+    }
 }
 
 /// The state of an item.
@@ -28,9 +75,9 @@ pub(super) enum Task {
     /// Not requested yet.
     Waiting,
     /// Requested.
-    Running(Ticket<Buffer>),
+    Running(Flight),
     /// Landed, and its purpose is not known yet, or its other half is missing.
-    Landed(Buffer),
+    Landed(Landed),
     /// Complete.
     Ended,
 }
@@ -118,10 +165,10 @@ impl Item {
         matches!(self.task, Task::Ended)
     }
 
-    /// Takes the buffer, if it has landed; the item waits then.
-    pub(super) fn take_landed(&mut self) -> Option<Buffer> {
+    /// Takes what has landed, if it has; the item waits then.
+    pub(super) fn take_landed(&mut self) -> Option<Landed> {
         match std::mem::replace(&mut self.task, Task::Waiting) {
-            Task::Landed(buffer) => Some(buffer),
+            Task::Landed(landed) => Some(landed),
             task => {
                 self.task = task;
                 None
@@ -131,15 +178,15 @@ impl Item {
 
     pub(super) fn cancel(&mut self) {
         self.canceled = true;
-        if let Task::Running(ticket) = &self.task {
-            ticket.cancel();
+        if let Task::Running(flight) = &self.task {
+            flight.cancel();
         }
     }
 
     pub(super) fn set_priority(&mut self, priority: Priority) {
         self.priority = priority;
-        if let Task::Running(ticket) = &self.task {
-            ticket.reprioritize(priority, None);
+        if let Task::Running(flight) = &self.task {
+            flight.reprioritize(priority);
         }
     }
 

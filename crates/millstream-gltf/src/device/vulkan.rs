@@ -1,0 +1,54 @@
+//! Buffers and images of a Vulkan device.
+
+use std::sync::Arc;
+
+use ash::vk;
+use millstream::{DeviceSink, Error};
+use millstream_vulkan::{Gpu, ImageOptions, ImageRegion};
+
+use super::SceneDevice;
+use crate::image::Layout;
+
+impl SceneDevice for Gpu {
+    /// For vertices and indices, and to be read by shaders.
+    fn buffer(&self, len: u64) -> Result<Arc<dyn DeviceSink>, Error> {
+        let usage = vk::BufferUsageFlags::VERTEX_BUFFER
+            | vk::BufferUsageFlags::INDEX_BUFFER
+            | vk::BufferUsageFlags::STORAGE_BUFFER;
+        Ok(Gpu::buffer(self, len, usage)?)
+    }
+
+    /// To be sampled. Where the format has only one of both encodings of colors, it is that one.
+    fn image(&self, layout: &Layout) -> Result<Arc<dyn DeviceSink>, Error> {
+        let first = layout.first_level();
+        let extent = |level| {
+            let (width, height) = layout.size(level);
+            vk::Extent3D {
+                width,
+                height,
+                depth: 1,
+            }
+        };
+        let about = ImageOptions {
+            format: vk::Format::from_raw(layout.format().vulkan(layout.is_srgb()).cast_signed()),
+            extent: extent(first),
+            mip_levels: layout.levels() - first,
+            layers: 1,
+            usage: vk::ImageUsageFlags::SAMPLED,
+            layout: vk::ImageLayout::SHADER_READ_ONLY_OPTIMAL,
+        };
+        let place = |level: u32| {
+            let bytes = layout.level(level).expect("it is present");
+            let region = ImageRegion {
+                mip_level: level - first,
+                layers: 0..1,
+                offset: vk::Offset3D::default(),
+                extent: extent(level),
+            };
+            (bytes.start as u64, region)
+        };
+        // The smallest level comes first.
+        let levels = (first..layout.levels()).rev().map(place).collect();
+        Ok(self.image_at(&about, levels)?)
+    }
+}
