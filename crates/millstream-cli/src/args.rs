@@ -234,7 +234,8 @@ pub(crate) struct StreamArgs {
 Examples:
   millstream scene helmet/FlightHelmet.gltf
   millstream pack helmet -o helmet.mpak --cook scene
-  millstream scene helmet.mpak --trace scene.json")]
+  millstream scene helmet.mpak --trace scene.json
+  millstream scene helmet.mpak --gpu --hash")]
 pub(crate) struct SceneArgs {
     /// A scene (.gltf or .glb), or a package with scenes
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
@@ -242,6 +243,15 @@ pub(crate) struct SceneArgs {
     /// Load what is sound of a scene with mistakes; they are still failures
     #[arg(long)]
     pub(crate) partial: bool,
+    /// Load buffers and images into the memory of a Vulkan device, the one with the number N of
+    /// those that `info` lists [default: the first discrete one, else any]
+    #[cfg(feature = "gpu")]
+    #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true)]
+    pub(crate) gpu: Option<Option<usize>>,
+    /// Print a hash of each range of a buffer and of each image (XXH3-64 of the bytes in memory, or
+    /// read back from the device) instead of the table
+    #[arg(long)]
+    pub(crate) hash: bool,
     /// Write what happened when as Chrome trace-event JSON
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, value_parser = path_words())]
     pub(crate) trace: Option<OsString>,

@@ -67,8 +67,8 @@ pub(crate) enum Hashes {
 /// A file's name and hash, as text.
 #[derive(Debug, Serialize)]
 pub(crate) struct Hashed {
-    hash: String,
-    name: String,
+    pub(crate) hash: String,
+    pub(crate) name: String,
 }
 
 impl Hashes {

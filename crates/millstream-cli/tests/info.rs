@@ -40,6 +40,18 @@ fn the_document_holds_what_was_promised() {
     assert!(document["place"]["rotating"].is_boolean());
     assert!(document["kernels"]["gdeflate"].is_string());
     assert!(document["kernels"]["pnm"].is_string());
+    match &document["vulkan"]["devices"] {
+        Value::Null => assert!(document["vulkan"]["refused"].is_string(), "{document}"),
+        devices => {
+            let device = &devices[0];
+            assert!(device["name"].is_string() && device["extensions"].is_array());
+            assert!(
+                device["reason"]
+                    .as_str()
+                    .is_some_and(|reason| !reason.is_empty())
+            );
+        }
+    }
     let codecs = document["codecs"].as_array().expect("a list");
     assert_eq!(codecs.len(), 6);
     assert!(document["limits"]["staging_bytes"].as_u64() >= Some(1));
@@ -69,6 +81,7 @@ fn the_table_names_every_subject() {
         "kernel",
         "processors",
         "direct I/O",
+        "GPU",
         "codec",
         "limit",
     ] {

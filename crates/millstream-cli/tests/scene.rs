@@ -96,6 +96,59 @@ fn a_scene_takes_two_batches_loose_and_one_from_a_package_cooked_or_not() {
     }
 }
 
+/// Loose, packed, cooked, and packed for a GPU, the same bytes land in memory and on a device.
+#[test]
+#[cfg(feature = "gpu")]
+fn a_scene_on_a_device_has_the_hashes_of_one_in_memory() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| folder.path().join(name).to_str().expect("plain").to_owned();
+    let loose = scene(&folder.path().join("in"));
+    let probe = run(&mut millstream(&["scene", &loose, "--gpu"]));
+    if !probe.status.success() {
+        let errors = String::from_utf8_lossy(&probe.stderr);
+        assert!(errors.contains("Vulkan"), "{errors}");
+        println!("SKIP: {errors}");
+        return;
+    }
+    let source = at("in");
+    let packings = [
+        ("plain.mpak", &[][..]),
+        ("cooked.mpak", &["--cook", "scene-levels"]),
+        ("gpu.mpak", &["--cook", "scene-levels", "--target-gpu"]),
+    ];
+    let mut files = vec![loose];
+    for (name, options) in packings {
+        let package = at(name);
+        let words = [&["pack", &source, "-o", &package], options].concat();
+        expect_quiet_success(&run(&mut millstream(&words)));
+        files.push(package);
+    }
+    for file in &files {
+        let host = document(&["scene", file, "--json", "--hash"]);
+        let device = document(&["scene", file, "--json", "--hash", "--gpu"]);
+        let hashes = host["hashes"].as_array().expect("hashes");
+        assert_eq!(hashes.len(), 3, "{file}");
+        assert_eq!(hashes[0]["name"], "buffers[0] 0..36");
+        assert_eq!(device["hashes"], host["hashes"], "{file}");
+        assert_eq!(device["batches"], host["batches"], "{file}");
+        assert!(device["gpu"]["device"].is_string() && host["gpu"].is_null());
+        let printed = run(&mut millstream(&["scene", file, "--hash", "--gpu"]));
+        expect_quiet_success(&printed);
+        let first = format!(
+            "{}  buffers[0] 0..36\n",
+            hashes[0]["hash"].as_str().expect("text")
+        );
+        let text = String::from_utf8_lossy(&printed.stdout);
+        assert!(text.starts_with(&first), "{text}");
+    }
+    let refused = run(&mut millstream(&["scene", &files[0], "--gpu=99"]));
+    let errors = expect_status(&refused, 1);
+    assert!(
+        errors.contains("the GPU: there is no such Vulkan device"),
+        "{errors}"
+    );
+}
+
 #[test]
 fn a_broken_scene_fails_and_the_sound_rest_loads_with_partial() {
     let folder = tempfile::tempdir().expect("a folder");

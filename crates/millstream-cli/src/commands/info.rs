@@ -20,6 +20,8 @@ use crate::package::{dictionary_rows, is_package};
 use crate::size;
 use crate::table::Table;
 
+mod vulkan;
+
 /// What was found out.
 struct Found {
     backend: &'static str,
@@ -27,6 +29,7 @@ struct Found {
     ring: Result<UringFeatures, String>,
     machine: Machine,
     place: Place,
+    gpus: Result<Vec<vulkan::Device>, String>,
     /// Of a PATH that is a package; or why its tables cannot be read.
     dictionaries: Option<Result<Vec<DictionaryUse>, String>>,
 }
@@ -60,6 +63,7 @@ pub(crate) fn info(args: &InfoArgs) -> Result<(), Ending> {
         ring,
         machine: probe::machine(),
         place,
+        gpus: vulkan::devices(),
         dictionaries,
     };
     if args.json {
@@ -84,6 +88,7 @@ fn table(path: &Path, found: &Found) -> String {
     ring_rows(&mut table, found);
     machine_rows(&mut table, &found.machine);
     place_rows(&mut table, path, &found.place);
+    vulkan::rows(&mut table, &found.gpus);
     match &found.dictionaries {
         None => {}
         Some(Ok(uses)) => dictionary_rows(&mut table, uses),
@@ -295,6 +300,7 @@ fn document(path: &Path, found: &Found) -> Value {
             "direct_offset_alignment": place.direct.map(|direct| direct.offset),
             "cachestat": place.cachestat,
         },
+        "vulkan": vulkan::document(&found.gpus),
         "codecs": codecs,
         "kernels": BTreeMap::from(kernels()),
         "limits": limits,

@@ -21,11 +21,15 @@ use crate::commands::load::{
     cancel_on_interruption, check_trace, close, end_of_load, format_seconds,
 };
 use crate::failure::{Ending, Failure, Failures, refused, shown};
-use crate::loader::describe;
+use crate::loader::{Hashed, describe};
 use crate::output::Output;
 use crate::progress;
 use crate::table::Table;
 use crate::{output, package, size};
+
+#[cfg(feature = "gpu")]
+mod gpu;
+mod hashes;
 
 /// What `--json` tells.
 #[derive(Debug, Default, Serialize)]
@@ -39,6 +43,10 @@ struct Document {
     failed: u64,
     seconds: f64,
     cpu_seconds: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gpu: Option<serde_json::Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hashes: Option<Vec<Hashed>>,
 }
 
 /// What came of the scenes.
@@ -57,8 +65,14 @@ pub(crate) fn scene(args: &SceneArgs) -> Result<(), Ending> {
     let mut options = StorageOptions::default();
     image::register(&mut options, image::ImageLimits::default());
     let storage = Storage::new(options).map_err(refused)?;
-    let loader = Loader::new(&storage, LoaderOptions::default())
-        .map_err(|error| failure(&args.file, &error))?;
+    let mut options = LoaderOptions::default();
+    #[cfg(feature = "gpu")]
+    let gpu = args.gpu.map(gpu::open).transpose()?;
+    #[cfg(feature = "gpu")]
+    if let Some(gpu) = &gpu {
+        options.device = Some(Arc::clone(gpu) as _);
+    }
+    let loader = Loader::new(&storage, options).map_err(|error| failure(&args.file, &error))?;
     // Before the work, so that a trace that cannot be written fails now.
     let trace = args.trace.as_deref().map(Output::create).transpose()?;
     if trace.is_some() {
@@ -70,7 +84,7 @@ pub(crate) fn scene(args: &SceneArgs) -> Result<(), Ending> {
     let mut outcome = match begin(&loader, &storage, &args.file) {
         Ok(mut loads) => {
             watch(&mut loads);
-            collect(&args.file, loads)
+            collect(args, loads)?
         }
         Err(Ending::Failed(failures)) => Outcome {
             failures,
@@ -85,10 +99,17 @@ pub(crate) fn scene(args: &SceneArgs) -> Result<(), Ending> {
         .saturating_sub(processor_begun)
         .as_secs_f64();
     outcome.document.stored_bytes = storage.stats().stored_bytes;
+    #[cfg(feature = "gpu")]
+    {
+        outcome.document.gpu = gpu.map(|gpu| gpu::document(&gpu));
+    }
     let (stopped, traced) = end_of_load(&interrupted, trace, &storage);
     let refused = stopped || outcome.failures.count() > 0 && !args.partial;
     if !args.json && !refused {
-        output::print(&table(&outcome))?;
+        match &outcome.document.hashes {
+            Some(hashes) => output::print(&hashes::lines(hashes))?,
+            None => output::print(&table(&outcome))?,
+        }
     }
     let mut ended = match stopped {
         true => Err(Ending::Interrupted),
@@ -152,8 +173,9 @@ fn watch(loads: &mut [Load]) {
     }
 }
 
-fn collect(file: &Path, loads: Vec<Load>) -> Outcome {
-    let mut outcome = Outcome::default();
+fn collect(args: &SceneArgs, loads: Vec<Load>) -> Result<Outcome, Ending> {
+    let (file, mut outcome) = (&*args.file, Outcome::default());
+    outcome.document.hashes = args.hash.then(Vec::new);
     for load in loads {
         let Progress {
             batches,
@@ -173,6 +195,9 @@ fn collect(file: &Path, loads: Vec<Load>) -> Outcome {
             Ok(scene) => {
                 let there = |image: &&State<_>| image.get().is_some();
                 document.images += scene.images().iter().filter(there).count() as u64;
+                if let Some(hashes) = &mut outcome.document.hashes {
+                    hashes::add(hashes, &scene).map_err(refused)?;
+                }
                 for problem in scene.problems() {
                     outcome.failures.add(failure(file, problem));
                 }
@@ -183,7 +208,7 @@ fn collect(file: &Path, loads: Vec<Load>) -> Outcome {
         }
     }
     outcome.events.sort_by_key(|event| event.at);
-    outcome
+    Ok(outcome)
 }
 
 /// An error of the scene in `file`, as the program words failures: of the file that it is about,
@@ -261,5 +286,10 @@ fn table(outcome: &Outcome) -> String {
                 size::display(document.stored_bytes)
             ),
         );
+    if let Some(gpu) = &document.gpu {
+        let text = |name: &str| String::from(gpu[name].as_str().unwrap_or_default());
+        let tiles = format!("{} decoded {} tiles", text("tier"), gpu["tiles"]);
+        table.row("GPU", tiles, text("device"));
+    }
     table.text()
 }

@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::image::{Image, Layout};
 use crate::scene::Bytes;
 
-impl Load<'_> {
+impl Load {
     /// Memory of the device for `len` bytes of an item; `None`: it lands in memory first.
     pub(super) fn device_memory(&self, index: usize, len: u64) -> Result<Option<DeviceMemory>> {
         let Some(device) = &self.loader.options.device else {

@@ -1,0 +1,43 @@
+//! The Vulkan device that scenes are loaded into.
+
+use std::sync::Arc;
+
+use millstream::{Error, ErrorKind};
+use millstream_gltf::DeviceMemory;
+use millstream_vulkan::{Gpu, GpuBuffer, GpuImage, GpuOptions};
+use serde_json::{Value, json};
+
+use crate::failure::{Ending, Failure};
+
+/// The device of a number, or the best.
+pub(super) fn open(number: Option<usize>) -> Result<Arc<Gpu>, Ending> {
+    let mut options = GpuOptions::default();
+    options.device = number;
+    let opened = Gpu::create(options);
+    let opened = opened.map_err(|error| Failure::new("the GPU", error.cause()))?;
+    Ok(Arc::new(opened))
+}
+
+/// Which device it is, and what it did.
+pub(super) fn document(gpu: &Gpu) -> Value {
+    let (report, stats) = (gpu.report(), gpu.stats());
+    json!({
+        "device": report.device,
+        "tier": format!("{:?}", report.tier).to_lowercase(),
+        "reason": report.reason,
+        "batches": stats.batches,
+        "uploaded_bytes": stats.uploaded_bytes,
+        "tiles": stats.tiles,
+    })
+}
+
+/// Bytes of the device's memory, copied back.
+pub(super) fn read_back(memory: &DeviceMemory) -> Result<Vec<u8>, Error> {
+    if let Some(buffer) = memory.get::<GpuBuffer>() {
+        return buffer.read_back(0..memory.room());
+    }
+    match memory.get::<GpuImage>() {
+        Some(image) => image.read_back(),
+        None => Err(Error::new(ErrorKind::InvalidArgument, "no memory of a GPU")),
+    }
+}

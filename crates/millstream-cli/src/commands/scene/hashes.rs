@@ -1,0 +1,65 @@
+//! Hashes of what a scene loaded: the same wherever it landed.
+
+use millstream::Error;
+use millstream_gltf::Scene;
+use millstream_gltf::image::Image;
+use xxhash_rust::xxh3::{Xxh3Default, xxh3_64};
+
+use crate::loader::Hashed;
+
+/// Adds a hash of each range of a buffer and of each image that was loaded.
+pub(super) fn add(hashes: &mut Vec<Hashed>, scene: &Scene) -> Result<(), Error> {
+    let mut push = |hash: u64, name: String| {
+        let hash = format!("{hash:016x}");
+        hashes.push(Hashed { hash, name });
+    };
+    for (nth, state) in scene.buffers().iter().enumerate() {
+        for (range, memory) in state.get().iter().flat_map(|bytes| bytes.ranges()) {
+            let len = range.end - range.start;
+            let in_memory = state.get().and_then(|bytes| bytes.get(range.start, len));
+            let hash = match memory {
+                Some(memory) => xxh3_64(&read_back(memory)?),
+                None => xxh3_64(in_memory.expect("it is loaded")),
+            };
+            push(
+                hash,
+                format!("buffers[{nth}] {}..{}", range.start, range.end),
+            );
+        }
+    }
+    for (nth, state) in scene.images().iter().enumerate() {
+        if let Some(image) = state.get() {
+            push(hash_of(image)?, format!("images[{nth}]"));
+        }
+    }
+    Ok(())
+}
+
+/// Of all levels, the largest first.
+fn hash_of(image: &Image) -> Result<u64, Error> {
+    let back = image.device().map(read_back).transpose()?;
+    let layout = image.layout();
+    let mut hasher = Xxh3Default::new();
+    for level in layout.first_level()..layout.levels() {
+        let bytes = match &back {
+            Some(back) => &back[layout.level(level).expect("it is present")],
+            None => image.level(level).expect("it is present"),
+        };
+        hasher.update(bytes);
+    }
+    Ok(hasher.digest())
+}
+
+#[cfg(feature = "gpu")]
+use super::gpu::read_back;
+
+#[cfg(not(feature = "gpu"))]
+fn read_back(_: &millstream_gltf::DeviceMemory) -> Result<Vec<u8>, Error> {
+    unreachable!("this build has no GPU")
+}
+
+/// As `load --hash` prints them.
+pub(super) fn lines(hashes: &[Hashed]) -> String {
+    let line = |one: &Hashed| format!("{}  {}\n", one.hash, one.name);
+    hashes.iter().map(line).collect()
+}
