@@ -67,7 +67,9 @@ pub(crate) fn scene(args: &SceneArgs) -> Result<(), Ending> {
     let storage = Storage::new(options).map_err(refused)?;
     let mut options = LoaderOptions::default();
     #[cfg(feature = "gpu")]
-    let gpu = args.gpu.map(gpu::open).transpose()?;
+    let gpu = args.gpu.map(|number| gpu::open(number, &storage));
+    #[cfg(feature = "gpu")]
+    let gpu = gpu.transpose()?;
     #[cfg(feature = "gpu")]
     if let Some(gpu) = &gpu {
         options.device = Some(Arc::clone(gpu) as _);

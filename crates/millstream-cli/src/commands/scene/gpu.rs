@@ -2,20 +2,22 @@
 
 use std::sync::Arc;
 
-use millstream::{Error, ErrorKind};
+use millstream::{Error, ErrorKind, Storage};
 use millstream_gltf::DeviceMemory;
 use millstream_vulkan::{Gpu, GpuBuffer, GpuImage, GpuOptions};
 use serde_json::{Value, json};
 
 use crate::failure::{Ending, Failure};
 
-/// The device of a number, or the best.
-pub(super) fn open(number: Option<usize>) -> Result<Arc<Gpu>, Ending> {
+/// The device of a number, or the best, for requests of `storage`.
+pub(super) fn open(number: Option<usize>, storage: &Storage) -> Result<Arc<Gpu>, Ending> {
     let mut options = GpuOptions::default();
     options.device = number;
     let opened = Gpu::create(options);
-    let opened = opened.map_err(|error| Failure::new("the GPU", error.cause()))?;
-    Ok(Arc::new(opened))
+    let gpu = opened.map_err(|error| Failure::new("the GPU", error.cause()))?;
+    // Where the device cannot read staging itself, bytes are copied once.
+    let _ = gpu.import_staging(storage);
+    Ok(Arc::new(gpu))
 }
 
 /// Which device it is, and what it did.
