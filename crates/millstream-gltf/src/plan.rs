@@ -3,6 +3,10 @@
 //! Every buffer that views use is one fetch, or, where images lie in it, one fetch for each stretch
 //! of it between images (stretches with small gaps are one). Every wanted image is one fetch;
 //! images with the same bytes share it.
+#![expect(
+    clippy::mutable_key_type,
+    reason = "origins in memory are compared by address, which their content cannot change"
+)]
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;

@@ -1,4 +1,8 @@
 //! Requests of items, and the handling of their completions.
+#![expect(
+    clippy::mutable_key_type,
+    reason = "origins in memory are compared by address, which their content cannot change"
+)]
 
 use std::collections::HashMap;
 use std::ops::Range;

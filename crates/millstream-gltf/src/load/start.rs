@@ -1,4 +1,8 @@
 //! The first batch: the JSON or the GLB's head, and what a package's record predicts.
+#![expect(
+    clippy::mutable_key_type,
+    reason = "origins in memory are compared by address, which their content cannot change"
+)]
 
 use std::collections::HashMap;
 use std::sync::Arc;
