@@ -1,9 +1,9 @@
 //! File streams: the engine reads ahead and writes behind while the caller works on a buffer.
 //!
-//! A stream that reads keeps [`READS_AHEAD`](crate::limits::READS_AHEAD) requests in flight ahead
-//! of its position. A stream that writes submits each full buffer and continues in another, with at
-//! most [`WRITES_BEHIND`](crate::limits::WRITES_BEHIND) in flight. A stream of both modes does one
-//! at a time: before it reads, what it has written is submitted and waited for.
+//! A stream that reads keeps [`READS_AHEAD`] requests in flight ahead of its position. A stream
+//! that writes submits each full buffer and continues in another, with at most
+//! [`WRITES_BEHIND`](crate::limits::WRITES_BEHIND) in flight. A stream of both modes does one at a
+//! time: before it reads, what it has written is submitted and waited for.
 //!
 //! For small files another thread costs more than the work: a wake-up of engine, worker and caller
 //! took 60 to 180 µs on a virtual machine, opening a cached file and reading 1.2 MB of it 35 µs. So
@@ -25,7 +25,8 @@
 //!
 //! An entry of a [`Source`] is a file that is only read ([`Streams::open_entry`]): the source reads
 //! and decodes only the blocks that hold a window. Windows begin at multiples of
-//! [`FILE_BUFFER_BYTES`](crate::limits::FILE_BUFFER_BYTES), the size of blocks, so that reading in order decodes no block twice.
+//! [`FILE_BUFFER_BYTES`](crate::limits::FILE_BUFFER_BYTES), the size of blocks, so that reading in
+//! order decodes no block twice.
 //!
 //! ```
 //! use millstream::{Storage, StorageOptions};

@@ -3,7 +3,8 @@
 //! lz4_flex has a frame decoder too, but it pulls from a `Read`; here bytes are pushed, and cut
 //! anywhere. A block decodes as a whole, so its stored bytes are collected first, unless the input
 //! holds them all; its raw bytes go to the caller's memory if they have room there, and through
-//! `pending` otherwise. So frames in one piece are decoded as they would be without a stream. Blocks that are linked see the 64 KiB before them through
+//! `pending` otherwise. So frames in one piece are decoded as they would be without a stream.
+//! Blocks that are linked see the 64 KiB before them through
 //! `history`; independent blocks skip that copy.
 
 use xxhash_rust::xxh32::Xxh32;
