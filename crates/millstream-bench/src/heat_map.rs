@@ -76,7 +76,7 @@ impl<'a> Map<'a> {
         metric: &'m str,
         counts: Counts,
     ) -> impl Iterator<Item = &'a [f64]> + use<'a, 'm> {
-        let rows = self.cells[&place].iter().copied();
+        let rows = self.cells.get(&place).into_iter().flatten().copied();
         let rows = rows.filter(move |row| counts(&row.contender));
         rows.filter_map(move |row| samples_of(row, metric))
     }
