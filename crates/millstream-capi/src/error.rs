@@ -163,7 +163,9 @@ impl From<millstream::Error> for mst_error {
         mst_error {
             result: result_of(error.kind()),
             message: Cow::Owned(c_text(error.to_string())),
-            path: error.path().map(|path| c_text(path.as_os_str().as_encoded_bytes())),
+            path: error
+                .path()
+                .map(|path| c_text(path.as_os_str().as_encoded_bytes())),
             offset: error.offset(),
             length: error.len(),
             errno: error.errno().unwrap_or(0),

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 use millstream::{Batch, Buffer, ErrorKind, FileId, FileOptions, Queue, Read, Storage, Ticket};
 use millstream_io::thread::processor_time;
-use millstream_pak::{BatchOptions, ContentCheck};
+use millstream_pak::{BatchOptions, ContentCheck, names};
 use serde::Serialize;
 use xxhash_rust::xxh3::Xxh3Default;
 

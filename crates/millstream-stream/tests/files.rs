@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use millstream::{LogLevel, Storage, StorageOptions};
 use millstream_stream::{
-    ErrorKind, MemoryStream, Mode, OpenOptions, ReadStream, ReadTyped, Shared, Stream, StreamView,
-    Streams, WriteStream, WriteTyped, limits,
+    ErrorKind, MemoryStream, Mode, OpenOptions, ReadTyped, Shared, Stream, StreamView, Streams,
+    WriteStream, WriteTyped,
 };
 
 /// File systems of our own, which fail.

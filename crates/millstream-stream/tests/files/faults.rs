@@ -1,10 +1,8 @@
 //! What becomes of errors: file systems and disks that fail.
 
-use std::time::{Duration, Instant};
-
 use millstream::Storage;
 use millstream_stream::{
-    ErrorKind, ReadStream, ReadTyped, Stream, StreamView, WriteStream, WriteTyped, limits,
+    ErrorKind, Mode, ReadStream, ReadTyped, Stream, StreamView, WriteStream, WriteTyped, limits,
 };
 use millstream_testing::{Call, Effect, FaultFs, LoopExt4, Rule, or_skip};
 
