@@ -11,7 +11,7 @@ use millstream::CodecId;
 use millstream_pak::format::{BlockRecord, Header, section};
 use millstream_pak::{
     BatchOptions, Coding, Dictionaries, ErrorKind, Item, Mounts, PackOptions, PackReport, Package,
-    Target, diff, verify, write_file, write_patch_file,
+    Piece, Target, diff, verify, write_file, write_patch_file,
 };
 use millstream_source::Source;
 use support::{Bench, items};
@@ -362,4 +362,49 @@ fn every_field_of_dictionaries_is_checked() {
         let found = verify(&bench.storage, &package, None, &mut |_| true).expect("verified");
         assert!(found.failures > 0, "{what}: verified");
     }
+}
+
+#[test]
+fn a_broken_dictionary_holds_up_only_the_entries_that_need_it() {
+    if !can_make() {
+        return;
+    }
+    let bench = Bench::new();
+    let mut entries = texts(1500, 8);
+    let mut random = fastrand::Rng::with_seed(8);
+    let long: Vec<u8> = (0..40_000).map(|_| random.u8(..)).collect();
+    entries.push((String::from("zz/long"), long.clone()));
+    let zstd = Coding::Fixed(CodecId::ZSTD);
+    packed(&bench, "valid", &entries, zstd, Dictionaries::Made);
+    let mut sheet = Sheet(std::fs::read(bench.path("valid")).expect("read"));
+    sheet.section(section::DICTIONARIES)[2] ^= 1;
+    seal::seal(&mut sheet.0);
+    let path = bench.path("changed");
+    std::fs::write(&path, &sheet.0).expect("written");
+    let package = bench.open_changed(&path, "magic", true).expect("it opens");
+
+    let piece = |index| Piece {
+        index,
+        offset: 0,
+        len: package.info(index).expect("an entry").raw_bytes,
+    };
+    let pieces: Vec<Piece> = (0..package.len()).map(piece).collect();
+    let whole = package.lookup(b"zz/long").expect("asked").expect("there");
+    let (queue, options) = (bench.queue(), BatchOptions::default());
+    let strict = package.enqueue_pieces(&queue, &pieces, &options);
+    assert_eq!(strict.expect_err("refused").kind(), ErrorKind::Corrupt);
+    let batch = package.enqueue_each(&queue, &pieces, &options);
+    let mut failed = 0;
+    for (nth, piece) in pieces.iter().enumerate() {
+        match batch.wait(nth) {
+            Ok(bytes) if piece.index == whole.index => assert!(bytes[..] == long[..]),
+            Ok(_) => {}
+            Err(error) => {
+                failed += 1;
+                assert_ne!(piece.index, whole.index, "{error}");
+                assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+            }
+        }
+    }
+    assert!(failed > 1000, "{failed}");
 }

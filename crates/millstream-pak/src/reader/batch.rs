@@ -194,15 +194,23 @@ impl Package {
         };
         let mut requests = queue.batch();
         let mut rest = &planned[..];
+        // Of a run that cannot be requested, each member is tried by itself.
+        let mut alone = 0;
         while !rest.is_empty() {
-            let run = run_len(rest);
+            let run = if alone > 0 { 1 } else { run_len(rest) };
             let (now, later) = rest.split_at(run);
-            rest = later;
-            let made = self.run_request(now, batch.runs.len());
-            let (mut request, members) = match made {
+            let made = match self.run_request(now, batch.runs.len()) {
                 Err(error) if strict => return Err(error),
-                Err(_) => continue,
-                Ok(made) => made,
+                Err(_) if run > 1 => {
+                    alone = run;
+                    continue;
+                }
+                made => made.ok(),
+            };
+            rest = later;
+            alone = alone.saturating_sub(1);
+            let Some((mut request, members)) = made else {
+                continue;
             };
             if self.0.options.name_requests && (now.len() == 1 || queue.is_traced()) {
                 let names = self.names_of(now, pieces);
