@@ -20,8 +20,7 @@ use crate::decoder::{Bound, Decoder, TileEntry};
 use crate::limits;
 use crate::memory::DeviceBuffer;
 use crate::queue::{GpuPoint, Queue};
-use crate::target::Target;
-use crate::texels::Transition;
+use crate::texels::{ImageTarget, Transition};
 
 /// Where a copy's bytes are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -106,7 +105,7 @@ pub(crate) struct Batch {
     written: BTreeMap<(u64, u64), u64>,
     /// Before all copies: images that are written from this batch on.
     begins: Vec<Transition>,
-    begun: Vec<Arc<Target>>,
+    begun: Vec<Arc<ImageTarget>>,
     /// Behind all copies: what is handed over.
     ends: Vec<Transition>,
     releases: Vec<Release>,
@@ -258,9 +257,9 @@ impl Batch {
     }
 
     /// Transitions before all copies, of an image.
-    pub(crate) fn add_begin(&mut self, begin: Vec<Transition>, target: Arc<Target>) {
+    pub(crate) fn add_begin(&mut self, begin: Vec<Transition>, image: &Arc<ImageTarget>) {
         self.begins.extend(begin);
-        self.begun.push(target);
+        self.begun.push(Arc::clone(image));
     }
 
     /// Transitions behind all copies.
@@ -303,8 +302,8 @@ impl Batch {
 
     /// What it was to begin does not run.
     pub(crate) fn forget(&mut self) {
-        for target in self.begun.drain(..) {
-            target.forget_begin();
+        for image in self.begun.drain(..) {
+            image.forget_begin();
         }
     }
 

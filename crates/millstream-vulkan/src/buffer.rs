@@ -14,9 +14,9 @@ use millstream::{CodecId, DevicePart, DeviceSink, Error, ErrorKind};
 use crate::batch::{COPY_WRITES, HOST_READS, barrier, handover_of};
 use crate::commands::Commands;
 use crate::context::Context;
+use crate::lane::Shared;
 use crate::memory::DeviceBuffer;
 use crate::target::Target;
-use crate::threads::Shared;
 
 /// A range of a buffer on the device, to be passed to
 /// [`Read::into_device`](millstream::Read::into_device). Several requests may use one at once; of

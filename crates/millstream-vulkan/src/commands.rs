@@ -6,7 +6,8 @@ use std::sync::Arc;
 use ash::vk;
 use millstream::Error;
 
-use crate::context::{Context, vulkan};
+use crate::context::Context;
+use crate::error::vulkan;
 use crate::queue::{GpuPoint, Queue};
 
 /// A timeline semaphore, of value 0 at first.
@@ -95,7 +96,8 @@ impl Commands {
             semaphore: self.timeline.semaphore,
             value: self.submitted + 1,
         };
-        self.queue.submit(&self.context, self.buffer, done)?;
+        let submitted = self.queue.submit(device, self.buffer, done);
+        submitted.map_err(|error| self.context.failed("vkQueueSubmit", error))?;
         self.submitted = done.value;
         Ok(())
     }

@@ -7,26 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use ash::{Entry, Instance, ext, vk};
 use millstream::{Error, ErrorKind};
 
-use crate::create::{Created, GpuFeatures, GpuWanted};
+use crate::create::{AdoptedDevice, Created, GpuFeatures, GpuWanted};
+use crate::error::vulkan;
 use crate::queue::{AdoptedQueue, GpuPoint, Queue};
-
-/// A device of the application's.
-pub struct AdoptedDevice {
-    /// The loader.
-    pub entry: Entry,
-    /// Of Vulkan 1.2 or later.
-    pub instance: Instance,
-    /// Where `device` comes from.
-    pub physical: vk::PhysicalDevice,
-    /// With the feature `timelineSemaphore`.
-    pub device: ash::Device,
-    /// What else was enabled of what [`Gpu::wanted`](crate::Gpu::wanted) names.
-    pub features: GpuFeatures,
-    /// A queue that computes and copies.
-    pub compute: AdoptedQueue,
-    /// A queue that copies while the other one computes.
-    pub transfer: Option<AdoptedQueue>,
-}
 
 /// See the header.
 pub(crate) struct Context {
@@ -224,16 +207,4 @@ impl Drop for Context {
         unsafe { self.device.destroy_device(None) };
         created.destroy(&self.instance);
     }
-}
-
-/// An error of a call that makes something.
-pub(crate) fn vulkan(call: &'static str, result: vk::Result) -> Error {
-    let kind = match result {
-        vk::Result::ERROR_DEVICE_LOST => ErrorKind::DeviceLost,
-        vk::Result::ERROR_OUT_OF_DEVICE_MEMORY | vk::Result::ERROR_OUT_OF_HOST_MEMORY => {
-            ErrorKind::OutOfMemory
-        }
-        _ => ErrorKind::Io,
-    };
-    Error::new(kind, format!("{call}: {result}"))
 }

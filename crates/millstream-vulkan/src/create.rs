@@ -7,10 +7,28 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use ash::{Entry, Instance, ext, vk};
 use millstream::{Error, ErrorKind};
 
-use crate::context::{AdoptedDevice, vulkan};
+use crate::error::vulkan;
 use crate::queue::{AdoptedQueue, QueueAccess};
 
 const VALIDATION: &CStr = c"VK_LAYER_KHRONOS_validation";
+
+/// A device of the application's.
+pub struct AdoptedDevice {
+    /// The loader.
+    pub entry: Entry,
+    /// Of Vulkan 1.2 or later.
+    pub instance: Instance,
+    /// Where `device` comes from.
+    pub physical: vk::PhysicalDevice,
+    /// With the feature `timelineSemaphore`.
+    pub device: ash::Device,
+    /// What else was enabled of what [`Gpu::wanted`](crate::Gpu::wanted) names.
+    pub features: GpuFeatures,
+    /// A queue that computes and copies.
+    pub compute: AdoptedQueue,
+    /// A queue that copies while the other one computes.
+    pub transfer: Option<AdoptedQueue>,
+}
 
 /// What a device can have enabled, beside the feature `timelineSemaphore`, which it must.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

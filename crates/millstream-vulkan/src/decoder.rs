@@ -11,7 +11,8 @@ use std::sync::Arc;
 use ash::vk;
 use millstream::Error;
 
-use crate::context::{Context, vulkan};
+use crate::context::Context;
+use crate::error::vulkan;
 use crate::memory::DeviceBuffer;
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::ffi::CStr;
 use ash::{Entry, Instance, vk};
 use millstream::{Error, ErrorKind};
 
-use crate::context::vulkan;
+use crate::error::vulkan;
 use crate::gpu::{Gpu, GpuOptions, GpuReport};
 
 /// A Vulkan device, as [`devices`] found it.

@@ -5,8 +5,9 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender};
 
 use crate::decoder::GOOD;
+use crate::filled::Filled;
+use crate::lane::{Message, Shared};
 use crate::pieces::Work;
-use crate::threads::{Filled, Message, Shared};
 
 /// See the header.
 pub(crate) struct Done {

@@ -13,17 +13,18 @@ use millstream::{Error, ErrorKind, Fence, Storage};
 
 use crate::buffer::GpuBuffer;
 use crate::check::refusal;
-use crate::context::{AdoptedDevice, Context};
-use crate::create::GpuWanted;
+use crate::context::Context;
+use crate::create::{AdoptedDevice, GpuWanted};
 use crate::decoder::{Decoder, Shader};
 use crate::image::{GpuImage, ImageOptions};
 use crate::import::Imported;
+use crate::lane::Shared;
 use crate::memory::DeviceBuffer;
 use crate::points::Points;
 use crate::queue::GpuPoint;
 use crate::target::Target;
 use crate::texels::{AdoptedImage, ImageRegion};
-use crate::threads::{Shared, start};
+use crate::threads::start;
 
 /// How to use a device.
 #[derive(Debug, Clone)]

@@ -10,10 +10,10 @@ use millstream::{CodecId, DevicePart, DeviceSink, Error, ErrorKind};
 use crate::batch::barriers_of;
 use crate::buffer::read_back;
 use crate::format::TexelBlock;
+use crate::lane::Shared;
 use crate::memory::DeviceImage;
 use crate::target::{Target, texels};
 use crate::texels::{AdoptedImage, ImageRegion, ImageState, ImageTarget, Transition};
-use crate::threads::Shared;
 
 /// An image to be made by [`Gpu::image`](crate::Gpu::image).
 #[derive(Debug, Clone, Copy)]
@@ -43,7 +43,7 @@ pub struct GpuImage {
 
 impl GpuImage {
     pub(crate) fn adopt(shared: &Arc<Shared>, about: AdoptedImage) -> Result<Arc<GpuImage>, Error> {
-        let target = Target::Image(ImageTarget::new(about, None)?, None);
+        let target = Target::Image(Arc::new(ImageTarget::new(about, None)?), None);
         Ok(Arc::new(GpuImage {
             shared: Arc::clone(shared),
             target: Arc::new(target),
@@ -103,7 +103,7 @@ impl GpuImage {
         let made = DeviceImage::new(&shared.context, &info)?;
         about.image = made.image;
         let target = ImageTarget::new(about, starts.as_deref())?;
-        let target = Target::Image(target, Some(made));
+        let target = Target::Image(Arc::new(target), Some(made));
         Ok(Arc::new(GpuImage {
             shared: Arc::clone(shared),
             target: Arc::new(target),

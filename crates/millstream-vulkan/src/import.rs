@@ -10,7 +10,8 @@ use std::sync::Arc;
 use ash::vk;
 use millstream::{Error, ErrorKind, Region};
 
-use crate::context::{Context, vulkan};
+use crate::context::Context;
+use crate::error::vulkan;
 use crate::limits;
 use crate::memory::sharing;
 

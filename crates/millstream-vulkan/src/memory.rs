@@ -6,7 +6,8 @@ use std::sync::Arc;
 use ash::vk;
 use millstream::Error;
 
-use crate::context::{Context, vulkan};
+use crate::context::Context;
+use crate::error::vulkan;
 
 /// A buffer, its memory, and where that is mapped.
 pub(crate) struct DeviceBuffer {

@@ -4,9 +4,6 @@
 use std::sync::{Mutex, PoisonError};
 
 use ash::vk;
-use millstream::Error;
-
-use crate::context::Context;
 
 /// Who submits to a queue.
 #[derive(Default)]
@@ -70,10 +67,10 @@ impl Queue {
     /// Submits commands, whose completion reaches `done`.
     pub(crate) fn submit(
         &self,
-        context: &Context,
+        device: &ash::Device,
         commands: vk::CommandBuffer,
         done: GpuPoint,
-    ) -> Result<(), Error> {
+    ) -> Result<(), vk::Result> {
         assert!(!self.is_recorded(), "the application submits");
         let (commands, semaphores, values) = ([commands], [done.semaphore], [done.value]);
         let mut timeline =
@@ -88,7 +85,7 @@ impl Queue {
             let none = vk::Fence::null();
             // SAFETY: commands that were recorded to their end; whoever else submits to the queue
             // is locked out, see `QueueAccess`.
-            result = unsafe { context.device.queue_submit(self.queue, &submits, none) };
+            result = unsafe { device.queue_submit(self.queue, &submits, none) };
         };
         match &self.access {
             QueueAccess::Locked(locked) => locked(&mut call),
@@ -97,6 +94,6 @@ impl Queue {
                 call();
             }
         }
-        result.map_err(|error| context.failed("vkQueueSubmit", error))
+        result
     }
 }

@@ -8,8 +8,9 @@ use millstream::Error;
 
 use crate::commands::Timeline;
 use crate::context::Context;
+use crate::error::lost;
+use crate::filled::Filled;
 use crate::queue::GpuPoint;
-use crate::threads::Filled;
 
 /// See the header.
 pub(crate) struct Recorder {
@@ -67,7 +68,7 @@ impl Recorder {
                 .expect("nothing waits once it is closed");
             if let Err(back) = done.send(filled) {
                 // Its thread is gone, and the device is going to use the memory.
-                back.0.fail(&crate::threads::lost());
+                back.0.fail(&lost());
             }
         }
         Some(point)

@@ -16,10 +16,12 @@ use millstream::{Error, Priority};
 
 use crate::batch::{Batch, Bytes};
 use crate::decoder::LIMIT;
+use crate::error::{closed, lost};
+use crate::filled::Filled;
+use crate::lane::{Lane, Message, Shared};
 use crate::limits;
 use crate::pieces::{Piece, Work, corrupt};
 use crate::record::Recorder;
-use crate::threads::{Filled, Lane, Message, Shared, closed, lost};
 
 /// See the header.
 pub(crate) struct Sending {

@@ -20,7 +20,7 @@ pub(crate) enum Target {
         handover: Option<u32>,
     },
     /// An image, and its memory if it is not the application's.
-    Image(ImageTarget, Option<DeviceImage>),
+    Image(Arc<ImageTarget>, Option<DeviceImage>),
 }
 
 impl Target {
@@ -150,19 +150,12 @@ impl Target {
         };
         let begin = image.begin(batch.family());
         if !begin.is_empty() {
-            batch.add_begin(begin, Arc::clone(self));
+            batch.add_begin(begin, image);
         }
         for copy in image.copies(at..at + len as u64) {
             let to = CopyTo::Image(image.about.image, texels(&copy));
             let skip = copy.at - at;
             batch.add_copy(Copy { from, skip, to });
-        }
-    }
-
-    /// A batch that was to begin to write to it does not run.
-    pub(crate) fn forget_begin(&self) {
-        if let Target::Image(image, _) = self {
-            image.forget_begin();
         }
     }
 }

@@ -229,8 +229,8 @@ fn an_application_submits_what_was_recorded() {
 #[test]
 fn requests_write_after_a_point_and_signal_one() {
     let _alone = alone();
-    // Without the layer: some of its versions take the wait for any of several semaphores for a wait
-    // for all, and then wait 10 seconds for the others.
+    // Without the layer: some of its versions take the wait for any of several semaphores for a
+    // wait for all, and then wait 10 seconds for the others.
     let Some(application) = application(false) else {
         return;
     };

@@ -103,7 +103,7 @@ fn mutated(seed: u64) -> (Vec<u8>, usize) {
     (stored, raw.len())
 }
 
-/// `MILLSTREAM_MUTATIONS=100000 MILLSTREAM_MUTATIONS_FROM=37000` runs so many, or goes on with them.
+/// `MILLSTREAM_MUTATIONS=100000` runs so many; with `MILLSTREAM_MUTATIONS_FROM=37000` it goes on.
 #[test]
 fn mutated_tiles_end_as_the_processor_says() {
     let first = set("MILLSTREAM_MUTATIONS_FROM", 0);

@@ -1,0 +1,121 @@
+//! The queues that parts go to, and what their threads share.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use millstream::{DevicePart, PartForm};
+
+use crate::batch::{Batch, Bytes};
+use crate::context::Context;
+use crate::error::closed;
+use crate::import::Imported;
+use crate::limits;
+use crate::pieces::{Piece, cut};
+use crate::record::Recorder;
+use crate::target::Target;
+
+/// What a device's handle, its destinations and its threads share.
+pub(crate) struct Shared {
+    pub(crate) context: Arc<Context>,
+    pub(crate) compute: Arc<Lane>,
+    /// For raw bytes, if there is a queue that only copies.
+    pub(crate) transfer: Option<Arc<Lane>>,
+    /// Whether the device decodes.
+    pub(crate) decodes: AtomicBool,
+    pub(crate) imports: RwLock<Vec<Imported>>,
+    pub(crate) counters: Counters,
+}
+
+/// The way to the threads of a queue.
+pub(crate) struct Lane {
+    pub(crate) sender: Mutex<Option<Sender<Message>>>,
+    /// Of a queue that the application submits to.
+    pub(crate) recorder: Option<Recorder>,
+}
+
+/// What the sending thread is told.
+pub(crate) enum Message {
+    /// The pieces of a part.
+    Arrived(Vec<Piece>),
+    /// A piece whose tile the device refused.
+    Refused(Piece),
+    /// A batch that the device is done with; none, if it is lost.
+    Retired(Option<Box<Batch>>),
+    /// Nothing arrives any more.
+    Close,
+}
+
+/// See [`GpuStats`](crate::GpuStats).
+#[derive(Default)]
+pub(crate) struct Counters {
+    pub(crate) batches: AtomicU64,
+    pub(crate) uploaded_bytes: AtomicU64,
+    pub(crate) imported_bytes: AtomicU64,
+    pub(crate) tiles: AtomicU64,
+    pub(crate) refused: AtomicU64,
+    pub(crate) disagreed: AtomicU64,
+}
+
+impl Shared {
+    /// Takes a part in; a failure ends it.
+    pub(crate) fn take(&self, part: DevicePart, target: Arc<Target>) {
+        let is_copied = part.form() == PartForm::Raw && target.is_shared();
+        let transfer = self.transfer.as_ref().filter(|_| is_copied);
+        let lane = transfer.unwrap_or(&self.compute);
+        let pieces = cut(part, target);
+        if !pieces.is_empty() {
+            lane.give(pieces);
+        }
+    }
+
+    /// Lets the threads end once everything before has been answered.
+    pub(crate) fn close(&self) {
+        let lanes = [Some(&self.compute), self.transfer.as_ref()];
+        for lane in lanes.into_iter().flatten() {
+            let mut sender = lane.sender.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(sender) = sender.take() {
+                // A thread that has ended needs no message.
+                let _ = sender.send(Message::Close);
+            }
+        }
+    }
+
+    /// Whether the device decodes this tile.
+    pub(crate) fn suits(&self, piece: &Piece) -> bool {
+        let stored_len = piece.bytes.len();
+        self.decodes.load(Ordering::Relaxed)
+            && stored_len.is_multiple_of(4)
+            && stored_len <= limits::TILE_STORED_BYTES_MAX
+            && piece.raw_len <= limits::TILE_BYTES
+            && piece.part.target.takes_tile(piece.at, piece.raw_len)
+    }
+
+    /// Bytes of a part, and where the device finds them.
+    pub(crate) fn found<'a>(&self, bytes: &'a [u8]) -> Bytes<'a> {
+        let imports = self.imports.read().unwrap_or_else(PoisonError::into_inner);
+        Bytes {
+            bytes,
+            imported: imports.iter().find_map(|import| import.find(bytes)),
+        }
+    }
+}
+
+impl Lane {
+    fn give(&self, pieces: Vec<Piece>) {
+        let sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner);
+        let refused = match &*sender {
+            Some(sender) => sender
+                .send(Message::Arrived(pieces))
+                .err()
+                .map(|error| error.0),
+            None => Some(Message::Arrived(pieces)),
+        };
+        drop(sender);
+        if let Some(Message::Arrived(pieces)) = refused {
+            for piece in pieces {
+                piece.end(Err(closed()));
+            }
+        }
+    }
+}
