@@ -61,8 +61,8 @@ pub(crate) enum Bytes {
     Landed(Buffer),
     /// In memory that others share: the head of a GLB, the bytes of a data URI.
     Part(SameBytes, Range<usize>),
-    /// On a device.
-    Device(DeviceMemory),
+    /// So many on a device.
+    Device(DeviceMemory, u64),
 }
 
 impl Bytes {
@@ -71,13 +71,13 @@ impl Bytes {
         match self {
             Bytes::Landed(buffer) => buffer,
             Bytes::Part(bytes, range) => &bytes.as_slice()[range.clone()],
-            Bytes::Device(_) => &[],
+            Bytes::Device(..) => &[],
         }
     }
 
     pub(crate) fn len(&self) -> u64 {
         match self {
-            Bytes::Device(memory) => memory.room(),
+            Bytes::Device(_, len) => *len,
             bytes => bytes.as_slice().len() as u64,
         }
     }
@@ -105,7 +105,7 @@ impl BufferBytes {
     pub fn ranges(&self) -> impl Iterator<Item = (Range<u64>, Option<&DeviceMemory>)> {
         self.segments.iter().map(|(start, bytes)| {
             let memory = match bytes {
-                Bytes::Device(memory) => Some(memory),
+                Bytes::Device(memory, _) => Some(memory),
                 _ => None,
             };
             (*start..start + bytes.len(), memory)

@@ -189,3 +189,48 @@ fn what_a_device_has_no_room_for_fails_and_the_rest_lands() {
     assert_eq!(causes.len(), 1, "{causes:?}");
     assert!(causes[0].contains("memory_max"), "{causes:?}");
 }
+
+/// A device that nothing is to be asked of.
+#[derive(Debug)]
+struct Untouched;
+
+impl SceneDevice for Untouched {
+    fn buffer(&self, len: u64) -> Result<Arc<dyn DeviceSink>, Error> {
+        unreachable!("{len} bytes are beyond the limit")
+    }
+
+    fn image(&self, layout: &Layout) -> Result<Arc<dyn DeviceSink>, Error> {
+        unreachable!("{layout:?} is beyond the limit")
+    }
+}
+
+#[test]
+fn a_device_is_asked_for_no_more_than_the_limit() {
+    let base = tempfile::tempdir().expect("a folder");
+    let folder = base.path().join("scene");
+    std::fs::create_dir_all(&folder).expect("made");
+    support::make(33, 1, 2, 100).write_loose(&folder);
+    let path = base.path().join("scene.mpak");
+    let cook = SceneCook::new(Target::Rgba8Levels);
+    let packing = PackOptions {
+        describers: vec![&SceneDescriber],
+        cooks: vec![&cook],
+        ..PackOptions::default()
+    };
+    write_file(walk(&folder).0, &packing, &path).expect("packed");
+    for (path, entry) in [
+        (&folder.join("scene.gltf"), None),
+        (&path, Some("scene.gltf")),
+    ] {
+        let mut limited = options(None);
+        limited.device = Some(Arc::new(Untouched));
+        limited.memory_max = 10;
+        let (scene, _) = load(path, entry, limited);
+        let problems = support::problems(&scene);
+        assert_eq!(problems.len(), 3, "{problems:?}");
+        assert!(
+            problems.iter().all(|it| it.contains("memory_max")),
+            "{problems:?}"
+        );
+    }
+}

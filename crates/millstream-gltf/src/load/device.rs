@@ -13,33 +13,34 @@ use crate::image::{Image, Layout};
 use crate::scene::Bytes;
 
 impl Load {
-    /// Memory of the device for `len` bytes of an item; `None`: it lands in memory first.
-    pub(super) fn device_memory(&self, index: usize, len: u64) -> Result<Option<DeviceMemory>> {
-        let Some(device) = &self.loader.options.device else {
-            return Ok(None);
-        };
+    /// Whether `len` bytes of an item land on the device by the next request.
+    pub(super) fn lands_on_device(&self, index: usize, len: u64) -> bool {
         let item = &self.items[index];
-        let made = match item.content {
-            Content::OnDevice(layout) => device.image(&layout),
-            _ if item.geometry && len > 0 => device.buffer(len),
-            _ => return Ok(None),
-        };
-        let made = made.map_err(|error| Error::of_request(&item.place, &item.file, &error))?;
-        Ok(Some(DeviceMemory::new(made)))
+        let is_ready = matches!(item.content, Content::OnDevice(_)) || item.geometry && len > 0;
+        is_ready && self.loader.options.device.is_some()
     }
 
-    /// Adds a request that lands on the device, and takes `bytes` more of the budget.
+    /// Adds a request that brings `len` bytes to memory of the device, and takes `charge` more of
+    /// the budget, before there is any.
     pub(super) fn add_device_request(
         &mut self,
         index: usize,
         request: Read,
-        (memory, bytes): (DeviceMemory, u64),
+        (len, charge): (u64, u64),
     ) -> Result<()> {
         let item = &mut self.items[index];
-        if !self.budget.take(bytes) {
+        if !self.budget.take(charge) {
             return Err(no_room(&item.place, &item.file));
         }
-        item.held_bytes += bytes;
+        item.held_bytes += charge;
+        let device = self.loader.options.device.as_ref();
+        let device = device.expect("the item lands on it");
+        let made = match item.content {
+            Content::OnDevice(layout) => device.image(&layout),
+            _ => device.buffer(len),
+        };
+        let made = made.map_err(|error| Error::of_request(&item.place, &item.file, &error))?;
+        let memory = DeviceMemory::new(made);
         let ticket = self.add_to_batch(index, request.into_device(memory.sink()))?;
         self.items[index].task = Task::Running(Flight::Device(ticket, memory));
         Ok(())
@@ -65,23 +66,24 @@ impl Load {
     /// the image took in memory is what it takes there, and is free soon.
     fn upload(&mut self, index: usize, mut buffer: Buffer, layout: Layout) -> Result<()> {
         self.items[index].content = Content::OnDevice(layout);
-        let memory = self.device_memory(index, layout.bytes() as u64)?;
-        let memory = memory.expect("there is a device");
         // Without the work space of the decoder, which the device has no room for.
         let start = buffer.as_ptr().addr() - buffer.base().addr();
         buffer.set_view(start, layout.bytes());
-        self.add_device_request(index, Read::buffer(Arc::new(buffer)), (memory, 0))
+        let len = layout.bytes() as u64;
+        self.add_device_request(index, Read::buffer(Arc::new(buffer)), (len, 0))
     }
 
     /// Handles bytes of an item that have landed on the device.
     pub(super) fn landed_on_device(&mut self, index: usize, memory: DeviceMemory) {
-        match self.items[index].content {
+        let item = &self.items[index];
+        match item.content {
             Content::OnDevice(layout) => {
                 self.image_landed(index, Ok(Image::on_device(layout, memory)));
             }
             _ => {
+                let bytes = Bytes::Device(memory, item.stored_bytes);
                 self.end_item(index);
-                self.buffer_landed(index, Bytes::Device(memory));
+                self.buffer_landed(index, bytes);
             }
         }
     }

@@ -245,9 +245,9 @@ impl Load {
             self.progress.files += 1;
         }
         let decodes = self.plain && !item.geometry;
-        match self.device_memory(index, len)? {
-            Some(memory) => self.add_device_request(index, request, (memory, len)),
-            None => self.add_request(index, request, decodes),
+        match self.lands_on_device(index, len) {
+            true => self.add_device_request(index, request, (len, len)),
+            false => self.add_request(index, request, decodes),
         }
     }
 
@@ -258,8 +258,9 @@ impl Load {
         bytes: &SameBytes,
         range: Range<usize>,
     ) -> Result<()> {
-        let memory = self.device_memory(index, range.len() as u64)?;
-        if self.items[index].geometry && memory.is_none() {
+        let len = range.len() as u64;
+        let on_device = self.lands_on_device(index, len);
+        if self.items[index].geometry && !on_device {
             // The head of a package's entry may begin anywhere within a page.
             let bytes = match self.misplaced(index, &bytes.as_slice()[range.clone()]) {
                 None => Bytes::Part(bytes.clone(), range),
@@ -281,13 +282,11 @@ impl Load {
                 Arc::from(&bytes.as_slice()[range])
             }
         };
-        match memory {
-            // A copy has taken its bytes of the budget already.
-            Some(memory) => {
-                let bytes = stored.len() as u64 - self.items[index].held_bytes;
-                self.add_device_request(index, Read::memory(stored), (memory, bytes))
-            }
-            None => self.add_request(index, Read::memory(stored), true),
+        // A copy has taken its bytes of the budget already.
+        let charge = len - self.items[index].held_bytes;
+        match on_device {
+            true => self.add_device_request(index, Read::memory(stored), (len, charge)),
+            false => self.add_request(index, Read::memory(stored), true),
         }
     }
 

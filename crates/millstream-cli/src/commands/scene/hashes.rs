@@ -17,14 +17,14 @@ pub(super) fn add(hashes: &mut Vec<Hashed>, scene: &Scene) -> Result<(), Error> 
         for (range, memory) in state.get().iter().flat_map(|bytes| bytes.ranges()) {
             let len = range.end - range.start;
             let in_memory = state.get().and_then(|bytes| bytes.get(range.start, len));
-            let hash = match memory {
-                Some(memory) => xxh3_64(&read_back(memory)?),
-                None => xxh3_64(in_memory.expect("it is loaded")),
+            let hash = match (memory, in_memory) {
+                (Some(memory), _) => xxh3_64(&read_back(memory)?),
+                (None, Some(bytes)) => xxh3_64(bytes),
+                // An empty range, beside another one that begins there.
+                (None, None) => continue,
             };
-            push(
-                hash,
-                format!("buffers[{nth}] {}..{}", range.start, range.end),
-            );
+            let name = format!("buffers[{nth}] {}..{}", range.start, range.end);
+            push(hash, name);
         }
     }
     for (nth, state) in scene.images().iter().enumerate() {
