@@ -8,7 +8,7 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 
 use millstream::CodecId;
-use millstream_pak::metadata::{Dependency, Kind, Metadata, Mip, Role};
+use millstream_pak::metadata::{Container, Dependency, Image, Kind, Metadata, Mip, Role};
 use millstream_pak::{
     BatchOptions, Change, Coding, Dictionaries, ErrorKind, Item, Mounts, PackOptions, PackPlan,
     Package, PackageOptions, Piece, SecretKey, Target, diff, encode_task, verify, write_file,
@@ -264,6 +264,10 @@ fn entries_for_a_gpu_hold_gdeflate_and_stored_blocks_of_their_own() {
     let noise = support::noise(&mut random, 300_000);
     let small = vertices(&mut random, 500);
     let mut levels = Metadata::new(Kind::IMAGE);
+    levels.image = Some(Image {
+        container: Container::DDS,
+        ..Image::default()
+    });
     levels.mips = vec![Mip {
         row_bytes: 4096,
         bytes: image.len() as u64,

@@ -18,7 +18,7 @@ use crate::limits::{
     BLOCK_SHIFT_DEFAULT, BLOCK_SHIFT_MAX, BLOCK_SHIFT_RANGED, SHARED_BLOCK_BYTES,
     SHARED_BLOCK_CLOSE_BYTES, SHARED_BYTES_MAX,
 };
-use crate::metadata::{Metadata, Role};
+use crate::metadata::{Container, Metadata, Role};
 use crate::names;
 
 /// What is to be written.
@@ -191,8 +191,8 @@ pub(super) fn plan(mut items: Vec<Item>, options: &PackOptions<'_>) -> Result<Pl
     Ok(plan)
 }
 
-/// Which items are loaded into the memory of the target's GPU as they are: images whose rows are
-/// those of their levels, and the buffers of scenes. Items that have their blocks from another one
+/// Which items are loaded into the memory of the target's GPU as they are: images, and the buffers
+/// of scenes. Items that have their blocks from another one
 /// decide for that one too.
 fn on_gpu(
     items: &[Item],
@@ -209,13 +209,21 @@ fn on_gpu(
     let buffers = dependencies.filter(|dependency| dependency.role == Role::BUFFER);
     let buffers: HashSet<&[u8]> = buffers.map(|buffer| buffer.name.as_bytes()).collect();
     for (nth, item) in items.iter().enumerate() {
-        let mut mips = records[nth].iter().flat_map(|record| &record.mips);
-        if buffers.contains(&item.name[..]) || mips.any(|mip| mip.row_bytes > 0) {
+        let is_image = records[nth].as_deref().is_some_and(is_ready_for_upload);
+        if is_image || buffers.contains(&item.name[..]) {
             let (original, _) = same[nth].unwrap_or((nth as u32, [0; 32]));
             on_gpu[original as usize] = true;
         }
     }
     on_gpu
+}
+
+/// Whether an entry is an image whose levels lie in it as a GPU takes them.
+fn is_ready_for_upload(record: &Metadata) -> bool {
+    let container = record.image.map(|image| image.container);
+    let containers = [Container::OTHER, Container::DDS, Container::KTX2];
+    container.is_some_and(|container| containers.contains(&container))
+        && record.mips.iter().any(|mip| mip.row_bytes > 0)
 }
 
 fn close_shared(plan: &mut Plan, open: &mut Vec<u32>, open_bytes: &mut usize) {
