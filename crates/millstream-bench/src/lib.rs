@@ -9,8 +9,9 @@
 //! Where to find what: `cases` the cases, which are data (`cases.toml`); `case` how contenders take
 //! turns; `metric` what figures are made of a run; `session` a run as the workloads see it;
 //! [`corpus`] what is read; `memory` where to; `files` and `throttle` in what state of the machine;
-//! `read`, `requests`, `startup`, `packages`, `streams`, `pnm`, `scenes`, `codecs` and `python` the
-//! workloads; `ring` the bare ring; `ours` and `lend` Millstream's storages and the memory lent to
+//! `read`, `requests`, `startup`, `packages`, `streams`, `pnm`, `scenes`, `codecs`, `gpu` and
+//! `python` the workloads; `ring` the bare ring; `ours` and `lend` Millstream's storages and the
+//! memory lent to
 //! them; [`null_device`] what a request costs without a device; `peers` the rivals behind the
 //! feature of that name, `compiled` those in C; [`stats`], `rows`, `goals`, `heat_map`, `table` and
 //! `summary` what is made of the figures. The tables of goals (`goals.toml`), of the studies' figures
@@ -34,6 +35,7 @@ pub mod corpus;
 pub mod error;
 mod files;
 mod goals;
+mod gpu;
 mod heat_map;
 mod lend;
 pub mod limits;

@@ -7,7 +7,7 @@ use crate::corpus::Corpus;
 use crate::error::{Error, Result};
 use crate::limits::{RUNS_MAX, THROTTLE_MBPS_MIN};
 use crate::session::{Options, Session};
-use crate::{codecs, packages, pnm, python, read, requests, scenes, startup, streams};
+use crate::{codecs, gpu, packages, pnm, python, read, requests, scenes, startup, streams};
 use crate::{goals, heat_map, rows, summary, table};
 
 /// The workloads of this crate.
@@ -29,6 +29,8 @@ pub enum Workload {
     Pnm,
     /// Fields and objects through streams, and objects used in place.
     Streams,
+    /// Into the memory of a Vulkan device.
+    Gpu,
     /// The package for Python beside what Python programs use.
     Python,
 }
@@ -38,7 +40,7 @@ type Run = fn(&mut Session<'_>) -> Result<()>;
 
 impl Workload {
     /// All there are, in the order in which they run.
-    pub const ALL: [Workload; 9] = [
+    pub const ALL: [Workload; 10] = [
         Workload::Read,
         Workload::Requests,
         Workload::Startup,
@@ -47,6 +49,7 @@ impl Workload {
         Workload::Codecs,
         Workload::Pnm,
         Workload::Streams,
+        Workload::Gpu,
         Workload::Python,
     ];
 
@@ -60,6 +63,7 @@ impl Workload {
             Workload::Codecs => ("codecs", codecs::run),
             Workload::Pnm => ("pnm", pnm::run),
             Workload::Streams => ("streams", streams::run),
+            Workload::Gpu => ("gpu", gpu::run),
             Workload::Python => ("python", python::run),
         }
     }

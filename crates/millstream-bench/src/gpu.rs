@@ -1,0 +1,267 @@
+//! Workload `gpu`: entries of a package into the memory of a Vulkan device.
+//!
+//! Everyone ends with the same raw bytes in device buffers, which are read back and hashed outside
+//! of the timed part. `through-memory` reads (and decodes) into memory first and uploads from there
+//! with a second request; `straight` is one request from the file to the buffer; `from-memory` has
+//! the stored bytes in memory, so that only upload and decoding count. Where the device decodes,
+//! the tier stands in the contender's name. All requests of a run are submitted at once; latencies
+//! are those of single requests afterwards.
+//!
+//! On a device that is a processor (lavapipe) the figures say nothing of GPUs.
+
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Instant;
+
+use ash::vk::BufferUsageFlags;
+use millstream::{Buffer, CodecId, Decode, Queue, Read, Storage, Ticket};
+use millstream_pak::{Coding, Item, PackOptions, Package};
+use millstream_vulkan::{Gpu, GpuBuffer, GpuOptions, Tier};
+use serde::Deserialize;
+use xxhash_rust::xxh3::{Xxh3Default, xxh3_64};
+
+use crate::case::{Case, Work};
+use crate::cases::Bytes;
+use crate::clock::Moment;
+use crate::error::{Result, ensure};
+use crate::files::{drop_path, make_folder};
+use crate::memory::Destination;
+use crate::metric::Metric;
+use crate::ours::{Setup, queue_for};
+use crate::session::Session;
+use crate::stats;
+
+/// What `cases.toml` says of a case.
+#[derive(Deserialize)]
+struct At {
+    /// Raw bytes of a run, and of a request.
+    total: Bytes,
+    bytes: Bytes,
+    /// Single requests whose latency is taken.
+    single: usize,
+}
+
+/// Runs the workload.
+pub(crate) fn run(session: &mut Session<'_>) -> Result<()> {
+    let folder = session.corpus.folder().join("gpu");
+    make_folder(&folder)?;
+    for instance in session.cases("gpu", "entries") {
+        let at: At = instance.at();
+        let field = Rc::new(Field::new(&folder, at.total.len(), at.bytes.len())?);
+        let mut case = session.begin(&instance);
+        if let Err(why) = add_contenders(&mut case, &field, at.single) {
+            case.skip("millstream", &why.to_string());
+        }
+        case.prepare(|| {
+            drop_path(&field.stored)?;
+            drop_path(&field.encoded)
+        });
+        case.check(0, |_, work| {
+            ensure(
+                work.digest == Some(field.hash),
+                "the device has other bytes",
+            )
+        });
+        let (rate, cpu) = (Metric::of("rate MB/s"), Metric::of("cpu s/GiB"));
+        case.figures(move |span, work| {
+            let gib = work.bytes as f64 / f64::from(1 << 30);
+            vec![(rate, rate.figure(span, work)), (cpu, span.cpu / gib)]
+        });
+        session.run(case, &mut Destination::new(0)?)?;
+    }
+    Ok(())
+}
+
+/// What is loaded: the same entries stored, as GDeflate, and as streams of GDeflate in memory.
+struct Field {
+    stored: PathBuf,
+    encoded: PathBuf,
+    streams: Vec<Arc<[u8]>>,
+    request_bytes: usize,
+    hash: u64,
+}
+
+impl Field {
+    fn new(folder: &Path, raw_bytes: usize, request_bytes: usize) -> Result<Field> {
+        let raw = heights(raw_bytes);
+        let entries = || raw.chunks(request_bytes).enumerate();
+        let pack = |codec: CodecId| {
+            let name = format!("{}-{}.mpak", codec.name(), request_bytes >> 10);
+            let path = folder.join(format!("{}-{name}", raw_bytes >> 20));
+            let items = entries().map(|(nth, raw)| Item::from_bytes(name_of(nth), raw));
+            let options = PackOptions {
+                coding: Coding::Fixed(codec),
+                share_below: Some(0),
+                ..PackOptions::default()
+            };
+            millstream_pak::write_file(items.collect(), &options, &path)?;
+            Result::Ok(path)
+        };
+        let encode = |(_, raw)| gdeflate::compress(raw, gdeflate::Level::DEFAULT, 1);
+        let streams = entries().map(encode);
+        let streams = streams.map(|stream| Ok(Arc::from(stream?)));
+        Ok(Field {
+            stored: pack(CodecId::STORED)?,
+            encoded: pack(CodecId::GDEFLATE)?,
+            streams: streams.collect::<Result<_>>()?,
+            request_bytes,
+            hash: xxh3_64(&raw),
+        })
+    }
+}
+
+fn name_of(nth: usize) -> String {
+    format!("{nth:05}")
+}
+
+/// Heights of a landscape, which change slowly.
+fn heights(bytes: usize) -> Vec<u8> {
+    let mut random = fastrand::Rng::with_seed(0x69F0);
+    let mut height = 0i16;
+    let mut step = || {
+        height = height.wrapping_add(random.i16(-20..=20));
+        height.to_le_bytes()
+    };
+    (0..bytes / 2).flat_map(|_| step()).collect()
+}
+
+/// How bytes come to the device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Route {
+    ThroughMemory,
+    Straight,
+    FromMemory,
+}
+
+fn add_contenders(case: &mut Case<'_>, field: &Rc<Field>, single: usize) -> Result<()> {
+    let tier = Gpu::create(GpuOptions::default())?.report().tier;
+    let decodes = tier != Tier::Cpu;
+    let tier = format!("{tier:?}").to_lowercase();
+    let device = [
+        (format!("millstream-{tier}"), Route::Straight),
+        (format!("millstream-{tier}-from-memory"), Route::FromMemory),
+    ];
+    let contenders = [
+        (
+            "millstream-stored-through-memory",
+            &field.stored,
+            Route::ThroughMemory,
+        ),
+        ("millstream-stored", &field.stored, Route::Straight),
+        (
+            "millstream-cpu-through-memory",
+            &field.encoded,
+            Route::ThroughMemory,
+        ),
+        ("millstream-cpu", &field.encoded, Route::Straight),
+    ];
+    for (name, path, route) in contenders {
+        let bench = Bench::new(field, path, false)?;
+        case.add(name, move |_| bench.run(route, single));
+    }
+    for (name, route) in device.into_iter().filter(|_| decodes) {
+        let bench = Bench::new(field, &field.encoded, true)?;
+        case.add(name, move |_| bench.run(route, single));
+    }
+    Ok(())
+}
+
+/// A device, and buffers for all entries of a package.
+struct Bench {
+    field: Rc<Field>,
+    /// The numbers of the entries, by name.
+    entries: Vec<u32>,
+    buffers: Vec<Arc<GpuBuffer>>,
+    package: Package,
+    queue: Queue,
+    _gpu: Gpu,
+    _storage: Storage,
+}
+
+/// The first request for an entry.
+enum First {
+    Host(Ticket<Buffer>),
+    Device(Ticket<()>),
+}
+
+impl Bench {
+    fn new(field: &Rc<Field>, path: &Path, decode: bool) -> Result<Bench> {
+        let mut options = GpuOptions::default();
+        options.decode = decode;
+        let gpu = Gpu::create(options)?;
+        let storage = Setup::default().storage()?;
+        // Where the device cannot read staging itself, bytes are copied once.
+        let _ = gpu.import_staging(&storage);
+        let package = Package::open(&storage, path)?;
+        let count = field.streams.len();
+        let entry = |nth| Ok(package.lookup(name_of(nth).as_bytes())?.map(|it| it.index));
+        let entries = (0..count).map(entry).collect::<Result<Option<_>>>()?;
+        let usage = BufferUsageFlags::VERTEX_BUFFER;
+        let buffer = |_| Ok(gpu.buffer(field.request_bytes as u64, usage)?);
+        Ok(Bench {
+            entries: entries.unwrap_or_default(),
+            buffers: (0..count).map(buffer).collect::<Result<_>>()?,
+            queue: queue_for(&storage, count)?,
+            field: Rc::clone(field),
+            package,
+            _gpu: gpu,
+            _storage: storage,
+        })
+    }
+
+    fn run(&self, route: Route, single: usize) -> Result<Work> {
+        let all = 0..self.buffers.len();
+        let begun = Moment::now();
+        let first = all.clone().map(|nth| self.begin(route, nth));
+        let first = first.collect::<Result<Vec<_>>>()?;
+        let landing = first.into_iter().enumerate();
+        let landing = landing.map(|(nth, first)| self.upload(nth, first));
+        for mut ticket in landing.collect::<Result<Vec<_>>>()? {
+            ticket.wait()?;
+        }
+        let span = begun.elapsed();
+        let mut hasher = Xxh3Default::new();
+        for buffer in &self.buffers {
+            hasher.update(&buffer.read_back(0..self.field.request_bytes as u64)?);
+        }
+        let one = |nth| {
+            let begun = Instant::now();
+            self.upload(nth, self.begin(route, nth)?)?.wait()?;
+            Ok(begun.elapsed().as_nanos() as u64)
+        };
+        let mut latencies = all.take(single).map(one).collect::<Result<Vec<u64>>>()?;
+        let mut quantile = |of| stats::percentile(&mut latencies, of) as f64 / 1e3;
+        let bytes = self.buffers.len() * self.field.request_bytes;
+        let mut work = Work::of(bytes as u64, self.buffers.len());
+        let (p50, p99) = (Metric::of("p50 us"), Metric::of("p99 us"));
+        work.extra = vec![(p50, quantile(0.5)), (p99, quantile(0.99))];
+        Ok(work.took(span).with_digest(hasher.digest()))
+    }
+
+    fn begin(&self, route: Route, nth: usize) -> Result<First> {
+        let read = match route {
+            Route::FromMemory => {
+                let decode = Decode::codec(CodecId::GDEFLATE);
+                Read::memory(Arc::clone(&self.field.streams[nth])).decode(decode)
+            }
+            _ => self.package.request(self.entries[nth])?,
+        };
+        Ok(match route {
+            Route::ThroughMemory => First::Host(self.queue.submit(read)?),
+            _ => First::Device(self.submit(read, nth)?),
+        })
+    }
+
+    fn upload(&self, nth: usize, first: First) -> Result<Ticket<()>> {
+        match first {
+            First::Device(ticket) => Ok(ticket),
+            First::Host(mut ticket) => self.submit(Read::buffer(Arc::new(ticket.wait()?)), nth),
+        }
+    }
+
+    fn submit(&self, read: Read, nth: usize) -> Result<Ticket<()>> {
+        let buffer = Arc::clone(&self.buffers[nth]);
+        Ok(self.queue.submit(read.into_device(buffer))?)
+    }
+}
