@@ -108,6 +108,7 @@ pub(crate) struct Batch {
     begun: Vec<Arc<ImageTarget>>,
     /// Behind all copies: what is handed over.
     ends: Vec<Transition>,
+    ended: Vec<Arc<ImageTarget>>,
     releases: Vec<Release>,
 }
 
@@ -156,6 +157,7 @@ impl Batch {
             begins: Vec::new(),
             begun: Vec::new(),
             ends: Vec::new(),
+            ended: Vec::new(),
             releases: Vec::new(),
         })
     }
@@ -263,8 +265,9 @@ impl Batch {
     }
 
     /// Transitions behind all copies.
-    pub(crate) fn add_end(&mut self, end: Vec<Transition>) {
+    pub(crate) fn add_end(&mut self, end: Vec<Transition>, image: &Arc<ImageTarget>) {
         self.ends.extend(end);
+        self.ended.push(Arc::clone(image));
     }
 
     /// Releases a range of a buffer to another family, behind all copies.
@@ -300,8 +303,11 @@ impl Batch {
         self.done = done;
     }
 
-    /// What it was to begin does not run.
+    /// What it was to begin and to end does not run.
     pub(crate) fn forget(&mut self) {
+        for image in self.ended.drain(..) {
+            image.forget_end();
+        }
         for image in self.begun.drain(..) {
             image.forget_begin();
         }
@@ -359,6 +365,7 @@ impl Batch {
         self.begins.clear();
         self.begun.clear();
         self.ends.clear();
+        self.ended.clear();
         self.releases.clear();
     }
 }

@@ -193,7 +193,7 @@ impl Gpu {
     ///
     /// # Safety
     /// The commands are being recorded, outside of a render pass, for a queue of the adopted
-    /// family. They are submitted, and that submission signals the point. The points of later
+    /// family. They are submitted once, and that submission signals the point. The points of later
     /// calls are submitted later.
     pub unsafe fn record(&self, commands: vk::CommandBuffer) -> Option<GpuPoint> {
         self.shared.compute.recorder.as_ref()?.record(commands)

@@ -89,6 +89,7 @@ impl Part {
 
 /// Cuts a part; what is wrong with it ends it.
 pub(crate) fn cut(part: DevicePart, target: Arc<Target>) -> Vec<Piece> {
+    target.expect(part.request());
     let plans = match plan(part.form(), part.bytes(), part.range()) {
         // A sink of the application's, which this one stands behind, may have promised more room.
         _ if part.range().end > target.len() => {

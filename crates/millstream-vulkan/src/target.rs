@@ -41,6 +41,13 @@ impl Target {
         }
     }
 
+    /// A part of a request is going to come. Of an image, those of an earlier one are over.
+    pub(crate) fn expect(&self, request: u64) {
+        if let Target::Image(image, _) = self {
+            image.expect(request);
+        }
+    }
+
     /// Whether any queue may write to it: one that is handed over belongs to the queue that does.
     pub(crate) fn is_shared(&self) -> bool {
         matches!(
@@ -134,12 +141,27 @@ impl Target {
                     batch.add_release((*buffer, *offset, *len), to);
                 }
             }
-            Target::Image(image, _) => batch.add_end(image.end(family)),
+            Target::Image(image, _) => {
+                self.add_begin(batch, image);
+                batch.add_end(image.end(family), image);
+            }
+        }
+    }
+
+    /// What comes before the first copy to an image.
+    fn add_begin(&self, batch: &mut Batch, image: &Arc<ImageTarget>) {
+        let begin = image.begin(batch.family());
+        if !begin.is_empty() {
+            batch.add_begin(begin, image);
         }
     }
 
     /// The copies of a run of bytes; of an image, of whole texel blocks.
     fn add_run(self: &Arc<Target>, batch: &mut Batch, (from, at, len): (Source, u64, usize)) {
+        if len == 0 {
+            // Vulkan has no copies of nothing.
+            return;
+        }
         batch.add_raw_bytes(len);
         if let Some((buffer, offset)) = self.buffer() {
             let to = CopyTo::Buffer(buffer, offset + at, len as u64);
@@ -148,10 +170,7 @@ impl Target {
         let Target::Image(image, _) = &**self else {
             unreachable!("everything else is a buffer")
         };
-        let begin = image.begin(batch.family());
-        if !begin.is_empty() {
-            batch.add_begin(begin, image);
-        }
+        self.add_begin(batch, image);
         for copy in image.copies(at..at + len as u64) {
             let to = CopyTo::Image(image.about.image, texels(&copy));
             let skip = copy.at - at;

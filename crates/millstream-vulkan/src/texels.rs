@@ -122,6 +122,8 @@ struct State {
     begun: bool,
     /// Whether it was handed over since.
     landed: bool,
+    /// The request whose blocks these are.
+    request: u64,
     straddling: HashMap<u64, Straddling>,
 }
 
@@ -256,9 +258,24 @@ impl ImageTarget {
         self.transitions(layouts, (from, family), (writes, writes))
     }
 
+    /// A part of a request is going to come. What is left of one that failed does not count.
+    pub(crate) fn expect(&self, request: u64) {
+        let mut state = self.state();
+        if state.request != request {
+            state.request = request;
+            state.straddling.clear();
+        }
+    }
+
     /// What [`ImageTarget::begin`] returned is not going to run.
     pub(crate) fn forget_begin(&self) {
         self.state().begun = false;
+    }
+
+    /// What [`ImageTarget::end`] returned is not going to run.
+    pub(crate) fn forget_end(&self) {
+        let mut state = self.state();
+        (state.begun, state.landed) = (true, false);
     }
 
     /// Whether a request has landed in it, and none has begun since.
@@ -268,10 +285,10 @@ impl ImageTarget {
 
     /// Transitions to be recorded behind its last copy.
     pub(crate) fn end(&self, family: u32) -> Vec<Transition> {
-        *self.state() = State {
-            landed: true,
-            ..State::default()
-        };
+        let mut state = self.state();
+        assert!(state.begun, "transitions begin before they end");
+        (state.begun, state.landed) = (false, true);
+        drop(state);
         let to = self.about.handover.family.unwrap_or(family);
         let uses = match to == family {
             true => vk::AccessFlags::MEMORY_READ | vk::AccessFlags::MEMORY_WRITE,
@@ -578,6 +595,30 @@ mod tests {
     }
 
     #[test]
+    fn halves_of_blocks_that_a_failed_request_left_do_not_count() {
+        let target = target(vk::Format::R32_UINT, vec![region(0, 0..1, (2, 1, 1))]);
+        let target = target.expect("a region");
+        target.expect(1);
+        assert!(target.split(2, &[9, 9]).is_empty());
+        target.expect(2);
+        assert!(target.split(0, &[1, 2]).is_empty());
+        target.expect(2);
+        let runs = target.split(2, &[3, 4, 5, 6, 7, 8]);
+        let runs: Vec<_> = runs.iter().map(|(at, run)| (*at, &run[..])).collect();
+        assert_eq!(runs, [(0, &[1, 2, 3, 4][..]), (4, &[5, 6, 7, 8])]);
+    }
+
+    #[test]
+    fn an_end_that_does_not_run_leaves_it_begun() {
+        let target = target(vk::Format::R8_UNORM, vec![region(0, 0..1, (8, 8, 1))]);
+        let target = target.expect("a region");
+        assert!(!target.begin(0).is_empty() && !target.has_landed());
+        assert!(!target.end(0).is_empty() && target.has_landed());
+        target.forget_end();
+        assert!(target.begin(0).is_empty() && !target.has_landed());
+    }
+
+    #[test]
     fn whole_rows_are_one_copy() {
         let target = target(
             vk::Format::BC7_UNORM_BLOCK,
@@ -602,6 +643,7 @@ mod tests {
         target.about.handover.family = Some(7);
         assert!(target.acquire(7, vk::AccessFlags::SHADER_READ).is_empty());
         let acquired = target.acquire(3, vk::AccessFlags::SHADER_READ);
+        assert_eq!(target.begin(3).len(), 2);
         let released = target.end(3);
         assert_eq!((released.len(), acquired.len()), (2, 2));
         for (released, acquired) in released.iter().zip(&acquired) {

@@ -72,6 +72,7 @@ pub(crate) trait PartTask: Send {
     fn bytes(&self) -> &[u8];
     fn priority(&self) -> Priority;
     fn user_data(&self) -> u64;
+    fn request(&self) -> u64;
     fn end(self: Box<Self>, result: Result<(), Error>);
 }
 
@@ -115,6 +116,12 @@ impl DevicePart {
     #[must_use]
     pub fn user_data(&self) -> u64 {
         self.task.user_data()
+    }
+
+    /// A number that all parts of its request have, and those of no other request.
+    #[must_use]
+    pub fn request(&self) -> u64 {
+        self.task.request()
     }
 
     /// Answers: the raw bytes are where they belong, or why they are not.

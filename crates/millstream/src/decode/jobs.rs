@@ -307,6 +307,11 @@ impl PartTask for Job {
         Job::user_data(self)
     }
 
+    fn request(&self) -> u64 {
+        let task = self.task.as_ref();
+        task.map_or(0, |task| task.request.to_bits())
+    }
+
     fn end(mut self: Box<Self>, result: Result<(), Error>) {
         let len = self.decode_task().map_or(0, |task| task.raw.len);
         Job::end(&mut self, result.map(|()| len));
