@@ -1,7 +1,8 @@
 //! Heat maps as text, and their goals.
 //!
 //! A map is all rows of one case whose parameters say size and depth. Contenders are of three
-//! kinds: ours; the bare ring, which is the limit (registered memory, nothing on top); and libraries. A cell's best library is found cell by cell, so that none is measured beside a
+//! kinds: ours; the bare ring, which is the limit (registered memory, nothing on top); and
+//! libraries. A cell's best library is found cell by cell, so that none is measured beside a
 //! rival's weakness.
 
 use std::collections::BTreeMap;

@@ -2,7 +2,6 @@
 
 use millstream_report::rows::Better;
 
-use crate::case::Work;
 use crate::clock::Span;
 
 /// What a figure measures.
@@ -37,10 +36,10 @@ impl Metric {
 
     /// The figure of a run. Those whose name ends with `cpu` are of processor time, as are rates
     /// a second of it; all others are of time by the wall.
-    pub(crate) fn figure(self, span: &Span, work: &Work) -> f64 {
+    pub(crate) fn figure(self, span: &Span, bytes: u64, requests: u64) -> f64 {
         let of_cpu = self.name.ends_with("cpu") || self.unit == "MB/cpu-s";
         let seconds = if of_cpu { span.cpu } else { span.wall };
-        let megabytes = work.bytes as f64 / 1e6;
+        let megabytes = bytes as f64 / 1e6;
         let (time, per) = self.unit.split_once('/').unwrap_or((self.unit, ""));
         let scale = match time {
             "ns" => 1e9,
@@ -49,10 +48,10 @@ impl Metric {
         };
         match (time, per) {
             ("MB", _) => megabytes / seconds.max(1e-9),
-            ("1", _) => work.requests as f64 / seconds,
+            ("1", _) => requests as f64 / seconds,
             (_, "") => seconds * scale,
             (_, "100MB") => seconds * scale / megabytes * 100.0,
-            _ => seconds * scale / work.requests as f64,
+            _ => seconds * scale / requests as f64,
         }
     }
 }
@@ -67,7 +66,6 @@ mod tests {
             wall: 2.0,
             cpu: 0.5,
         };
-        let work = Work::of(200_000_000, 1000);
         for (text, better, figure) in [
             ("rate MB/s", Better::Higher, 100.0),
             ("decode MB/cpu-s", Better::Higher, 400.0),
@@ -79,7 +77,7 @@ mod tests {
         ] {
             let metric = Metric::of(text);
             assert_eq!(format!("{} {}", metric.name, metric.unit), text);
-            let got = metric.figure(&span, &work);
+            let got = metric.figure(&span, 200_000_000, 1000);
             assert_eq!((metric.better, got), (better, figure), "{text}");
         }
         let size = Metric::of("staging-peak of bound");

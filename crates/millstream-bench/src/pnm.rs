@@ -35,10 +35,15 @@ pub(crate) mod stages;
 
 use pictures::{Kind, Picture};
 
-/// Rivals that are compiled: their names, files, and how libraries are asked for. A program gets
-/// the file's name, loads it twice, and prints for the second time the nanoseconds, and length and
-/// sum of the samples.
-const COMPILED: [(&str, [(&str, &str); 2], &str); 5] = [
+/// A rival's name, its files, and how its libraries are asked for.
+type Compiled = (
+    &'static str,
+    [(&'static str, &'static str); 2],
+    &'static str,
+);
+/// Rivals that are compiled. A program gets the file's name, loads it twice, and prints for the
+/// second time the nanoseconds, and length and sum of the samples.
+const COMPILED: [Compiled; 5] = [
     (
         "stage-1",
         [("stage1.cpp", include_str!("pnm/stage1.cpp")), COMMON],
@@ -86,7 +91,7 @@ type Programs = Vec<(&'static str, std::result::Result<PathBuf, String>)>;
 /// Runs the workload.
 pub(crate) fn run(session: &mut Session<'_>) -> Result<()> {
     let folder = session.corpus.folder().join("pnm-rivals");
-    let build = |(name, files, libraries): &(&'static str, [(&str, &str); 2], &str)| {
+    let build = |(name, files, libraries): &Compiled| {
         let built = compiled::build(&folder, files, libraries);
         (*name, built.map_err(|why| why.to_string()))
     };

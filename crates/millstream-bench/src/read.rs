@@ -124,6 +124,13 @@ fn one(session: &mut Session<'_>, instance: &Instance) -> Result<()> {
 /// Adds a contender of `cases.toml`.
 fn add<'a>(case: &mut Case<'a>, name: &'static str, files: &'a Files) {
     let file = &files.file;
+    if name == "async-8" {
+        case.try_push(name, rings::outstanding(file));
+        return;
+    }
+    if name.starts_with("ring-") {
+        return Straight::add(case, name, &file.path, file.stored_len);
+    }
     let whole_map = (file.stored_len as usize).max(1);
     match name {
         "stdio" => case.add(name, |into| rivals::stdio(file, into)),
@@ -133,17 +140,10 @@ fn add<'a>(case: &mut Case<'a>, name: &'static str, files: &'a Files) {
         }),
         "map-copy" => case.add(name, move |into| rivals::map_copied(file, whole_map, into)),
         "map-touch" => case.add(name, |_| rivals::map_touched(file)),
-        "async-8" => {
-            case.try_push(name, rings::outstanding(file));
-            return;
-        }
         "blocks-threads" => {
             let blocks = files.blocks.as_ref().expect("a form with blocks");
             let run = |into: &mut Destination| rivals::blocks(blocks, into);
             case.add(name, run).with("form", blocks.form.name())
-        }
-        _ if name.starts_with("ring-") => {
-            return Straight::add(case, name, &file.path, file.stored_len);
         }
         _ => {
             let (of, with_table) = match name {

@@ -67,8 +67,8 @@ impl ReadJob {
 pub(crate) struct ReadStyle {
     /// Reads in flight at most.
     pub(crate) depth: usize,
-    /// Register the destination (of at most 1 GiB: `SZ_1G` in io_uring's rsrc.c) and the file for the
-    /// time of the call, untimed.
+    /// Register the destination (of at most 1 GiB: `SZ_1G` in io_uring's rsrc.c) and the file for
+    /// the time of the call, untimed.
     pub(crate) registered: bool,
     /// `IOSQE_ASYNC`: hand every read to a helper thread of the kernel at once.
     pub(crate) offload: bool,

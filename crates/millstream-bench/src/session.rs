@@ -100,7 +100,9 @@ impl Session<'_> {
         let figures = family.figures.iter();
         let metrics: Vec<Metric> = figures.map(|text| Metric::of(text.as_str())).collect();
         case.figures(move |span, work| {
-            let figures = metrics.iter().map(|it| (*it, it.figure(span, work)));
+            let figures = metrics
+                .iter()
+                .map(|it| (*it, it.figure(span, work.bytes, work.requests)));
             figures.collect()
         });
         case

@@ -1,5 +1,5 @@
-//! Cells of heat maps. One says where it is by the parameters `size_bytes` and `depth` of its rows, or
-//! by a name such as `direct 64K depth 32`.
+//! Cells of heat maps. One says where it is by the parameters `size_bytes` and `depth` of its rows,
+//! or by a name such as `direct 64K depth 32`.
 
 use crate::rows::Row;
 

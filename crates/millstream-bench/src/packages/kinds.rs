@@ -92,7 +92,7 @@ fn one(session: &mut Session<'_>, folder: &Path, instance: &Instance, raw: &[u8]
         0 => Vec::new(),
         _ => {
             let decode = crate::metric::Metric::of("decode MB/s");
-            vec![(decode, decode.figure(span, work))]
+            vec![(decode, decode.figure(span, work.bytes, work.requests))]
         }
     });
     session

@@ -10,8 +10,8 @@ use crate::files::make_folder;
 const RECORD_BYTES: usize = 20_000;
 const SEED: u64 = 0x12EC;
 
-/// The folder of the records in `corpus`, which are written if they are not there, and the digest of
-/// all. It has a folder `files`, beside which the contenders put their containers.
+/// The folder of the records in `corpus`, which are written if they are not there, and the digest
+/// of all. It has a folder `files`, beside which the contenders put their containers.
 pub(super) fn made(corpus: &Path, count: usize) -> Result<(PathBuf, u64)> {
     let folder = corpus.join(format!("records-{count}"));
     let name = |folder: &Path, nth: usize| folder.join("files").join(format!("{nth:05}.bin"));

@@ -59,7 +59,8 @@ impl Straight {
         })
     }
 
-    /// A whole file in the shape that is best on devices of NVMe class: blocks of 512 KiB, eight in flight.
+    /// A whole file in the shape that is best on devices of NVMe class: blocks of 512 KiB, eight
+    /// in flight.
     pub(crate) fn device(path: &Path) -> Result<Straight> {
         Straight::new(path, len_of(path)?, 512, 8)
     }

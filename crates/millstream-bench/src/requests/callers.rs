@@ -20,6 +20,7 @@ use crate::peers;
 use crate::requests::cells::{
     Mode, PAGE_BYTES, PageHashes, held as held_by, percentiles, random_jobs,
 };
+use crate::requests::systems::Reader;
 use crate::ring::{BareRing, ReadJob};
 use crate::session::Session;
 use crate::threads::Hogs;
@@ -50,7 +51,7 @@ pub(super) fn single(
         let places = &places[..count];
         let mut case = session.begin(&instance);
         for name in instance.contenders() {
-            let read: Box<dyn FnMut(&ReadJob, &mut [u8]) -> Result<()>> = match name {
+            let read: Reader<'_> = match name {
                 "pread" => {
                     let fd = at.mode.open(file)?;
                     Box::new(move |job, into| fd.read_exact_at(into, job.offset).what("pread"))

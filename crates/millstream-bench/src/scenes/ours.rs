@@ -39,9 +39,9 @@ fn storage(memory: &Arc<Recycled>) -> Result<Storage> {
     Ok(Storage::new(options)?)
 }
 
-/// Adds a contender of `cases.toml` that loads one scene. `urgent` is the scene of BC7 for a program
-/// that wants to draw soon: what it draws first goes before all else, and bulk in flight is kept
-/// short for it.
+/// Adds a contender of `cases.toml` that loads one scene. `urgent` is the scene of BC7 for a
+/// program that wants to draw soon: what it draws first goes before all else, and bulk in flight is
+/// kept short for it.
 pub(super) fn add<'a>(
     case: &mut Case<'a>,
     name: &'static str,
