@@ -39,6 +39,19 @@ fn refused(name: &[u8]) -> Option<&'static str> {
     }
 }
 
+/// Refuses a path that names no file but would be opened as something else, before any call on it:
+/// on Windows a device (`con`, which waits for keys), and what is relative to a drive.
+///
+/// # Errors
+/// The path is such a one, with the reason; never on Unix.
+pub fn check(path: &Path) -> Result<(), IoError> {
+    #[cfg(windows)]
+    super::os::absolute(path)?;
+    #[cfg(unix)]
+    let _ = path;
+    Ok(())
+}
+
 /// Bytes as the system's text: on Windows UTF-8.
 ///
 /// # Errors
@@ -194,5 +207,9 @@ mod tests {
         for name in [&b"con"[..], b"a\\..\\..\\b", b"c:/a", b"a\xff"] {
             assert_eq!(path(name).is_err(), cfg!(windows), "{name:?}");
         }
+        for name in ["con", "a/aux.txt", "C:a", r"\\.\pipe\a", "what?"] {
+            assert_eq!(check(Path::new(name)).is_err(), cfg!(windows), "{name}");
+        }
+        check(&std::env::temp_dir().join("file")).unwrap();
     }
 }

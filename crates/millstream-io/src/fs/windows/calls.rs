@@ -101,10 +101,32 @@ pub(super) fn open_as(
             null_mut(),
         )
     };
+    // SAFETY: what the call made.
+    unsafe { opened(file) }
+}
+
+/// Opens an open file once more.
+pub(super) fn open_again(
+    file: &impl AsRawHandle,
+    access: u32,
+    share: u32,
+    flags: u32,
+) -> Result<OwnedHandle, Errno> {
+    // SAFETY: passes an open handle and numbers.
+    let again = unsafe { system::ReOpenFile(file.as_raw_handle(), access, share, flags) };
+    // SAFETY: what the call made.
+    unsafe { opened(again) }
+}
+
+/// The handle that a call just made, or why it made none.
+///
+/// # Safety
+/// Nothing else owns the handle.
+unsafe fn opened(file: HANDLE) -> Result<OwnedHandle, Errno> {
     if file == INVALID_HANDLE_VALUE {
         return Err(Errno::last());
     }
-    // SAFETY: a handle just made, which nothing else owns.
+    // SAFETY: by the contract of this function.
     Ok(unsafe { OwnedHandle::from_raw_handle(file) })
 }
 

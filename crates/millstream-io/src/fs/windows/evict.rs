@@ -1,12 +1,12 @@
 //! The cache of the system, which Windows lets nobody look into.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
-use std::os::windows::fs::OpenOptionsExt as _;
 
+use windows_sys::Win32::Foundation::GENERIC_READ;
 use windows_sys::Win32::Storage::FileSystem::FILE_FLAG_NO_BUFFERING;
 
-use super::{calls, name};
+use super::calls;
 
 /// Bytes of a whole file that are in the page cache: Windows does not report them.
 ///
@@ -22,11 +22,8 @@ pub fn cached_bytes(_: &File) -> io::Result<Option<u64>> {
 /// # Errors
 /// The file cannot be opened.
 pub fn evict(file: &File) -> io::Result<()> {
-    let path = name::of_open(file)?;
-    OpenOptions::new()
-        .read(true)
-        .share_mode(calls::ALL)
-        .custom_flags(FILE_FLAG_NO_BUFFERING)
-        .open(path)?;
-    Ok(())
+    let again = calls::open_again(file, GENERIC_READ, calls::ALL, FILE_FLAG_NO_BUFFERING);
+    again
+        .map(drop)
+        .map_err(|errno| io::Error::from_raw_os_error(errno.0))
 }

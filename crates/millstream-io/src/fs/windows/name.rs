@@ -2,14 +2,9 @@
 //! they stand.
 
 use std::ffi::OsStr;
-use std::fs::File;
-use std::io;
 use std::os::windows::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Component, Path, PathBuf, Prefix};
 
-use windows_sys::Win32::Storage::FileSystem::{FILE_NAME_NORMALIZED, VOLUME_NAME_DOS};
-
-use super::calls;
 use super::cause::refuse;
 use crate::error::{Errno, IoError};
 use crate::fs::names::part_refused_by_windows;
@@ -79,11 +74,4 @@ pub(super) fn part(part: &OsStr) -> Result<&OsStr, IoError> {
         Some(cause) => Err(refuse("open", Errno::BAD_NAME, cause)),
         None => Ok(part),
     }
-}
-
-/// The name of an open file.
-pub(super) fn of_open(file: &File) -> io::Result<PathBuf> {
-    let name = calls::final_name(file, FILE_NAME_NORMALIZED | VOLUME_NAME_DOS);
-    let name = name.map_err(|errno| io::Error::from_raw_os_error(errno.0))?;
-    Ok(PathBuf::from(std::ffi::OsString::from_wide(&name)))
 }
