@@ -12,6 +12,7 @@ use std::path::Path;
 
 use millstream::ErrorKind;
 use millstream_io::IoError;
+use millstream_io::fs::names as file_names;
 use millstream_pak::names;
 use serde_json::{Value, json};
 
@@ -38,7 +39,15 @@ pub(crate) struct Failure {
 
 /// A name or path as text; on Windows with `/` for the backslashes of paths, which escape others.
 pub(crate) fn shown(name: impl AsRef<OsStr>) -> String {
-    names::escape(&millstream_io::fs::names::bytes(Path::new(name.as_ref())))
+    names::escape(&file_names::bytes(Path::new(name.as_ref())))
+}
+
+/// Refuses a path of the call that names no file, before any call of the standard library on it.
+///
+/// # Errors
+/// See [`names::check`](file_names::check); `doing` completes "cannot".
+pub(crate) fn check_path(path: &Path, doing: &str) -> Result<(), Failure> {
+    file_names::check(path).map_err(|error| Failure::system(path, doing, &error))
 }
 
 impl Failure {
@@ -92,6 +101,15 @@ impl Failure {
             "offset": self.offset,
             "message": self.cause,
         })
+    }
+
+    /// The same failure of what has a name below its place.
+    pub(crate) fn below(mut self, name: &[u8]) -> Failure {
+        if !self.place.ends_with('/') {
+            self.place.push('/');
+        }
+        self.place.push_str(&names::escape(name));
+        self
     }
 
     /// The same failure with words before its cause.

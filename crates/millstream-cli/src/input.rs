@@ -10,7 +10,7 @@ use std::path::Path;
 use millstream_io::Errno;
 use millstream_io::fs::file::{self, Kind};
 
-use crate::failure::Failure;
+use crate::failure::{Failure, check_path};
 use crate::limits::IO_CHUNK_BYTES;
 use crate::output::follow_links;
 use crate::progress::Progress;
@@ -35,6 +35,7 @@ impl Input {
         let opened = if stdin {
             standard::input()
         } else {
+            check_path(Path::new(name), "read")?;
             refuse_fifo(Path::new(name))?;
             File::open(name)
         };

@@ -21,7 +21,7 @@ use millstream_io::Errno;
 use millstream_io::fs::{AtomicFile, file};
 use serde_json::Value;
 
-use crate::failure::{Ending, Failure};
+use crate::failure::{Ending, Failure, check_path};
 use crate::limits::LINKS_MAX;
 use crate::standard;
 
@@ -48,6 +48,7 @@ impl Output {
         let opened = if name == "-" {
             standard::output().map(Target::Through)
         } else {
+            check_path(Path::new(name), "write")?;
             open_path(Path::new(name))
         };
         let target = opened.map_err(|error| Failure::io(name, "write", &error))?;

@@ -5,7 +5,7 @@ use std::path::Path;
 use millstream::{CodecId, Queue, QueueOptions, Storage, StorageOptions};
 use millstream_pak::{DictionaryUse, Error, Package, Storing};
 
-use crate::failure::{self, Ending, Failure, refused};
+use crate::failure::{self, Ending, Failure, check_path, refused};
 use crate::size;
 use crate::table::Table;
 
@@ -104,7 +104,8 @@ pub(crate) fn dictionary_rows(table: &mut Table, uses: &[DictionaryUse]) {
 pub(crate) fn is_package(path: &Path) -> bool {
     use std::io::Read as _;
     // Never a FIFO or a device: opening one may wait, or do anything.
-    if !std::fs::metadata(path).is_ok_and(|about| about.is_file()) {
+    let is_file = |about: std::fs::Metadata| about.is_file();
+    if check_path(path, "read").is_err() || !std::fs::metadata(path).is_ok_and(is_file) {
         return false;
     }
     let mut head = [0; 8];

@@ -19,7 +19,7 @@ use millstream_io::fs::names;
 use millstream_pak::Package;
 use walkdir::WalkDir;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, check_path};
 use crate::limits::{LIST_FILES_MIN, LIST_OVERHEAD};
 
 /// Something that a path of the call names, or that was found below it.
@@ -95,6 +95,9 @@ pub(crate) fn push(found: &mut Vec<Found>, one: Found) -> Result<(), Failure> {
 }
 
 fn find_below(root: &Path, found: &mut Vec<Found>) -> Result<(), Failure> {
+    if let Err(failure) = check_path(root, "access") {
+        return push(found, Found::named(root, Err(failure)));
+    }
     if let Some(len) = look_at(root) {
         return push(found, Found::named(root, len));
     }

@@ -1,6 +1,8 @@
 //! `compress` and `decompress`: every codec there and back, against the usual tools, and on bytes
 //! that are wrong.
 
+#![cfg(unix)]
+
 mod common;
 
 use std::process::Command;

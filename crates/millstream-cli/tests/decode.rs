@@ -1,5 +1,7 @@
 //! `decode`: every format to raw samples, the document, and what is refused.
 
+#![cfg(unix)]
+
 mod common;
 
 use std::os::unix::fs::FileExt as _;

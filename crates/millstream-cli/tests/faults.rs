@@ -1,5 +1,7 @@
 //! The program on a file system that fails: errors, hangs, and a kernel without io_uring.
 
+#![cfg(unix)]
+
 mod common;
 
 use std::io::{BufRead as _, BufReader};

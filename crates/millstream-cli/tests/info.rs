@@ -1,5 +1,7 @@
 //! `info`: facts about the machine and a place on it.
 
+#![cfg(unix)]
+
 mod common;
 
 use common::{SmallDisk, expect_quiet_success, expect_status, millstream, run};

@@ -1,5 +1,7 @@
 //! `load`: every byte right, whatever the words, and what cannot be loaded said.
 
+#![cfg(unix)]
+
 mod common;
 
 use std::io::Read as _;

@@ -1,5 +1,7 @@
 //! Outputs: whole or not there, whatever happens on the way.
 
+#![cfg(unix)]
+
 mod common;
 
 use std::io::{Read as _, Write as _};

@@ -1,5 +1,7 @@
 //! Packages through the program: pack, list, extract, cat, verify, diff and load.
 
+#![cfg(unix)]
+
 mod common;
 
 use std::collections::BTreeMap;

@@ -1,6 +1,8 @@
 //! What is shown on a terminal while a command works, and what is not. The terminals are those of
 //! the tool `script`.
 
+#![cfg(unix)]
+
 mod common;
 
 use std::io::{Read as _, Write as _};

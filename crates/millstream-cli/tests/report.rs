@@ -1,5 +1,7 @@
 //! `report`: a page, or an error and no file.
 
+#![cfg(unix)]
+
 mod common;
 
 use std::path::Path;

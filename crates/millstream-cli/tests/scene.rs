@@ -1,5 +1,7 @@
 //! `scene`: loose, in a package, cooked, and broken.
 
+#![cfg(unix)]
+
 mod common;
 
 use std::path::Path;

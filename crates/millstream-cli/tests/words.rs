@@ -1,5 +1,7 @@
 //! The words of calls: help, versions, completions, manual pages, and what is refused.
 
+#![cfg(unix)]
+
 mod common;
 
 use common::{CODECS, expect_quiet_success, expect_status, millstream, names_in, run};

@@ -10,7 +10,7 @@
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -21,7 +21,7 @@ use millstream_pak::{BatchOptions, ErrorKind, Loaded, Piece, names};
 use serde_json::json;
 
 use crate::args::ExtractArgs;
-use crate::failure::{Ending, Failure, Failures, shown};
+use crate::failure::{Ending, Failure, Failures, check_path, shown};
 use crate::limits::{EXTRACT_BYTES_MIN, EXTRACT_RATIO_MAX};
 use crate::output;
 use crate::package::Reading;
@@ -188,6 +188,7 @@ struct Extraction<'a> {
 impl<'a> Extraction<'a> {
     fn new(reading: &'a Reading, folder: &'a Path) -> Result<Extraction<'a>, Ending> {
         let failed = |error: io::Error| Failure::io(folder, "make the folder", &error);
+        check_path(folder, "make the folder")?;
         std::fs::create_dir_all(folder).map_err(failed)?;
         remove_leftovers(folder);
         let root = Folder::open(folder);
@@ -226,8 +227,8 @@ impl<'a> Extraction<'a> {
                 let moved = file.write_all(&bytes);
                 moved.map_err(|error| {
                     let name = self.reading.package.name(piece.index).unwrap_or(b"?");
-                    let place = self.place(name);
-                    Failure::io(place, "write", &error).at(piece.offset)
+                    let failure = Failure::io(self.folder, "write", &error);
+                    failure.below(name).at(piece.offset)
                 })
             }
             Err(error) => Err(self.reading.failure(&error)),
@@ -342,11 +343,6 @@ impl<'a> Extraction<'a> {
 
     /// An entry cannot be written.
     fn unwritten(&self, name: &[u8], error: &IoError) -> Failure {
-        Failure::system(self.place(name), "write", error)
-    }
-
-    /// Where an entry would be, for messages.
-    fn place(&self, name: &[u8]) -> PathBuf {
-        self.folder.join(os_str(name).unwrap_or_default())
+        Failure::system(self.folder, "write", error).below(name)
     }
 }

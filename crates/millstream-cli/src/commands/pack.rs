@@ -15,7 +15,7 @@ use millstream_pak::{
 use serde_json::json;
 
 use crate::args::PackArgs;
-use crate::failure::{Ending, Failure, Failures, shown};
+use crate::failure::{Ending, Failure, Failures, check_path, shown};
 use crate::input::refuse_fifo;
 use crate::limits::FAILURES_LISTED;
 use crate::output::{self, Output};
@@ -133,6 +133,7 @@ fn links(word: &str) -> Links {
 
 /// The files below the folder; everything that cannot be packed is a failure.
 fn find(folder: &Path, links: Links) -> Result<Vec<Item>, Ending> {
+    check_path(folder, "read")?;
     let (items, errors) = millstream_pak::walk_with(folder, links);
     let listed = errors.iter().take(FAILURES_LISTED);
     let listed = listed.map(|error| describe(folder, error));
@@ -153,6 +154,7 @@ fn name_below(folder: &Path, package: &Path) -> Option<Vec<u8>> {
 /// request.
 fn order(trace: &Path, items: &[Item]) -> Result<Vec<Vec<u8>>, Ending> {
     let wrong = |cause: String| Failure::new(trace, cause);
+    check_path(trace, "read")?;
     refuse_fifo(trace)?;
     let text = std::fs::read(trace);
     let text = text.map_err(|error| Failure::io(trace, "read", &error))?;

@@ -20,7 +20,7 @@ use crate::args::SceneArgs;
 use crate::commands::load::{
     cancel_on_interruption, check_trace, close, end_of_load, format_seconds,
 };
-use crate::failure::{Ending, Failure, Failures, refused, shown};
+use crate::failure::{Ending, Failure, Failures, check_path, refused, shown};
 use crate::loader::{Hashed, describe};
 use crate::output::Output;
 use crate::progress;
@@ -127,6 +127,7 @@ pub(crate) fn scene(args: &SceneArgs) -> Result<(), Ending> {
 
 /// Reports what is not a file; the load reports what is missing.
 fn check_kind(file: &Path) -> Result<(), Failure> {
+    check_path(file, "read")?;
     match std::fs::metadata(file) {
         Ok(about) if about.is_dir() => {
             let error = std::io::Error::from_raw_os_error(millstream_io::Errno::IS_FOLDER.0);
