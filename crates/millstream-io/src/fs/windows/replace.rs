@@ -145,6 +145,13 @@ fn uncreated(error: &io::Error) -> IoError {
 /// Renames durably.
 pub(super) fn rename(from: &Path, to: &Path) -> Result<(), IoError> {
     let (from, to) = (name::verbatim(from)?, name::verbatim(to)?);
-    let moved = calls::rename(&name::wide(&from)?, &name::wide(&to)?);
-    moved.or_else(|errno| fs::rename(from, to).map_err(|_| explain("MoveFileEx", errno)))
+    let (old, new) = (name::wide(&to)?, name::wide(&from)?);
+    // The second replaces also what others have open, where system and file system are recent; the
+    // third everywhere, but the file gets the permissions of the old one.
+    calls::rename(&new, &old).or_else(|errno| {
+        let renamed = fs::rename(from, to).is_ok() || calls::replace(&old, &new).is_ok();
+        renamed
+            .then_some(())
+            .ok_or_else(|| explain("MoveFileEx", errno))
+    })
 }
