@@ -148,6 +148,10 @@ mod tests {
         assert!(cfg!(unix) || refused == Err(io::ErrorKind::PermissionDenied));
         #[cfg(windows)]
         {
+            #[expect(
+                clippy::permissions_set_readonly_false,
+                reason = "on Windows it is an attribute, without which the folder cannot be removed"
+            )]
             permissions.set_readonly(false);
             std::fs::set_permissions(&path, permissions).unwrap();
         }
