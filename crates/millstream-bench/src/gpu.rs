@@ -66,7 +66,10 @@ pub(crate) fn run(session: &mut Session<'_>) -> Result<()> {
         let (rate, cpu) = (Metric::of("rate MB/s"), Metric::of("cpu s/GiB"));
         case.figures(move |span, work| {
             let gib = work.bytes as f64 / f64::from(1 << 30);
-            vec![(rate, rate.figure(span, work)), (cpu, span.cpu / gib)]
+            vec![
+                (rate, rate.figure(span, work.bytes, work.requests)),
+                (cpu, span.cpu / gib),
+            ]
         });
         session.run(case, &mut Destination::new(0)?)?;
     }
