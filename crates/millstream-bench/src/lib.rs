@@ -11,11 +11,10 @@
 //! [`corpus`] what is read; `memory` where to; `files` and `throttle` in what state of the machine;
 //! `read`, `requests`, `startup`, `packages`, `streams`, `pnm`, `scenes`, `codecs`, `gpu` and
 //! `python` the workloads; `ring` the bare ring; `ours` and `lend` Millstream's storages and the
-//! memory lent to
-//! them; [`null_device`] what a request costs without a device; `peers` the rivals behind the
-//! feature of that name, `compiled` those in C; [`stats`], `rows`, `goals`, `heat_map`, `table` and
-//! `summary` what is made of the figures. The tables of goals (`goals.toml`), of the studies'
-//! figures (`study.toml`) and of the summary (`summary.toml`) are data, too.
+//! memory lent to them; [`null_device`] what a request costs without a device; `peers` the rivals
+//! behind the feature of that name, `compiled` those in C; [`stats`], `rows`, `goals`, `heat_map`,
+//! `table` and `summary` what is made of the figures. The tables of goals (`goals.toml`), of the
+//! studies' figures (`study.toml`) and of the summary (`summary.toml`) are data, too.
 //!
 //! ```no_run
 //! use millstream_bench::{Options, Workload, run};

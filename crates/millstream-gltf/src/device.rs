@@ -12,7 +12,6 @@
 #[cfg(feature = "vulkan")]
 mod vulkan;
 
-use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
@@ -35,39 +34,4 @@ pub trait SceneDevice: fmt::Debug + Send + Sync {
     /// # Errors
     /// The device has no such image, or no memory for it.
     fn image(&self, layout: &Layout) -> Result<Arc<dyn DeviceSink>, Error>;
-}
-
-/// Memory of a device in which bytes of a scene have landed. Cheap to clone.
-#[derive(Clone)]
-pub struct DeviceMemory(Arc<dyn DeviceSink>);
-
-impl DeviceMemory {
-    pub(crate) fn new(sink: Arc<dyn DeviceSink>) -> DeviceMemory {
-        DeviceMemory(sink)
-    }
-
-    pub(crate) fn sink(&self) -> Arc<dyn DeviceSink> {
-        Arc::clone(&self.0)
-    }
-
-    /// Bytes that it has room for.
-    #[must_use]
-    pub fn room(&self) -> u64 {
-        self.0.room()
-    }
-
-    /// What the [`SceneDevice`] made, if its type is `T`.
-    #[must_use]
-    pub fn get<T: DeviceSink>(&self) -> Option<Arc<T>> {
-        let any: Arc<dyn Any + Send + Sync> = self.sink();
-        any.downcast().ok()
-    }
-}
-
-impl fmt::Debug for DeviceMemory {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DeviceMemory")
-            .field("room", &self.room())
-            .finish_non_exhaustive()
-    }
 }

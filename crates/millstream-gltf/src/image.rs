@@ -46,7 +46,7 @@ use std::sync::Arc;
 
 use millstream::Buffer;
 
-use crate::device::DeviceMemory;
+use crate::device_memory::DeviceMemory;
 use crate::limits;
 
 pub use codec::{CODEC, ImageLimits, decode, decode_vec, decoded_bytes, probe, register};

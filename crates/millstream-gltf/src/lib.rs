@@ -33,7 +33,8 @@
 //!
 //! Modules: [`model`] the JSON and its checks; [`glb`], [`uri`] the containers of bytes;
 //! `plan` what a scene needs; [`load`] the batches; [`device`] scenes in the memory of a GPU;
-//! [`image`] decoding; [`accessor`] and [`scene`] the result; `record` and `cook` (features) what packages hold of scenes.
+//! [`image`] decoding; [`accessor`] and [`scene`] the result; `record` and `cook` (features) what
+//! packages hold of scenes.
 //!
 //! Not supported, which each item's error says: Draco and meshopt compression (without an
 //! uncompressed copy), Basis Universal textures, glTF 1. Basis and current meshopt decoders are
@@ -51,6 +52,7 @@ pub mod cook;
 #[cfg(feature = "pak")]
 mod describe;
 pub mod device;
+mod device_memory;
 pub mod error;
 mod fields;
 pub mod glb;
@@ -68,7 +70,8 @@ pub mod uri;
 pub use accessor::{Element, Elements};
 #[cfg(feature = "pak")]
 pub use describe::ImageDescriber;
-pub use device::{DeviceMemory, SceneDevice};
+pub use device::SceneDevice;
+pub use device_memory::DeviceMemory;
 pub use error::{Error, ErrorKind, Result};
 pub use load::{Event, EventKind, Load, Loader, LoaderOptions, Progress, wait_all};
 pub use scene::{Scene, State};

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use millstream::Buffer;
 
 use crate::accessor::{Elements, SparseBytes};
-use crate::device::DeviceMemory;
+use crate::device_memory::DeviceMemory;
 use crate::error::{Error, ErrorKind, Result};
 use crate::image::Image;
 use crate::model::Model;

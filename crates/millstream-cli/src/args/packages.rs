@@ -56,9 +56,9 @@ pub(crate) struct PackArgs {
     #[arg(long, value_name = "N", default_value_t = 4,
         value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) target_cores: u32,
-    /// The target has a GPU that decodes GDeflate, N × 10^6 raw bytes a second [10000]: cooked images
-    /// and the buffers of scenes, which are loaded into its memory, hold GDeflate and stored blocks
-    /// alone
+    /// The target has a GPU that decodes GDeflate, N × 10^6 raw bytes a second [10000]: cooked
+    /// images and the buffers of scenes, which are loaded into its memory, hold GDeflate and stored
+    /// blocks alone
     #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true,
         default_missing_value = "10000", value_parser = super::rate)]
     pub(crate) target_gpu: Option<f64>,

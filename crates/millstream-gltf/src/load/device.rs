@@ -7,7 +7,7 @@ use millstream::{Buffer, Read};
 use super::Load;
 use super::issue::no_room;
 use super::item::{Content, Flight, Task};
-use crate::device::DeviceMemory;
+use crate::device_memory::DeviceMemory;
 use crate::error::{Error, Result};
 use crate::image::{Image, Layout};
 use crate::scene::Bytes;

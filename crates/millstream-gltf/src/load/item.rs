@@ -8,7 +8,7 @@ use millstream_source::Located;
 
 use super::EventKind;
 use super::budget::Supplied;
-use crate::device::DeviceMemory;
+use crate::device_memory::DeviceMemory;
 use crate::image::Layout;
 use crate::plan::{Origin, Purpose};
 
