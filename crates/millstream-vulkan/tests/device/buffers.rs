@@ -151,7 +151,7 @@ fn mutated_tiles_end_as_the_processor_says() {
             );
             at += raw_len + GUARD;
         }
-        if (round - first) % 6400 == 0 && round > first {
+        if (round - first).is_multiple_of(6400) && round > first {
             println!("{round} of {last} tiles: {good} good, {bad} broken");
         }
     }
