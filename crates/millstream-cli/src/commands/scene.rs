@@ -65,15 +65,16 @@ pub(crate) fn scene(args: &SceneArgs) -> Result<(), Ending> {
     let mut options = StorageOptions::default();
     image::register(&mut options, image::ImageLimits::default());
     let storage = Storage::new(options).map_err(refused)?;
-    let mut options = LoaderOptions::default();
     #[cfg(feature = "gpu")]
     let gpu = args.gpu.map(|number| gpu::open(number, &storage));
     #[cfg(feature = "gpu")]
     let gpu = gpu.transpose()?;
+    let mut options = LoaderOptions::default();
     #[cfg(feature = "gpu")]
-    if let Some(gpu) = &gpu {
-        options.device = Some(Arc::clone(gpu) as _);
-    }
+    let device = gpu.clone().map(|gpu| gpu as _);
+    #[cfg(not(feature = "gpu"))]
+    let device = None;
+    options.device = device;
     let loader = Loader::new(&storage, options).map_err(|error| failure(&args.file, &error))?;
     // Before the work, so that a trace that cannot be written fails now.
     let trace = args.trace.as_deref().map(Output::create).transpose()?;
