@@ -2,8 +2,8 @@
 //!
 //! Status 1 means that something failed: standard error then holds one line with the number of
 //! failures and the first of them, then the next ones, with file, offset and likely cause. Where
-//! the reader of a pipe goes away, the program ends by SIGPIPE (on Windows with status 1), without a
-//! message. Status 2 is a usage error.
+//! the reader of a pipe goes away, the program ends by SIGPIPE (on Windows with status 1), without
+//! a message. Status 2 is a usage error.
 
 use std::ffi::OsStr;
 use std::fmt;
