@@ -45,11 +45,6 @@ fn logged(storage: &Storage, lines: &Mutex<Vec<String>>, word: &str) -> Vec<Stri
     }
 }
 
-/// What the log says was lost.
-fn lost(storage: &Storage, lines: &Mutex<Vec<String>>) -> Vec<String> {
-    logged(storage, lines, "lost")
-}
-
 #[test]
 fn modes_closing_and_ends_are_checked_on_every_call_through_views_too() {
     let folder = tempfile::tempdir().unwrap();
