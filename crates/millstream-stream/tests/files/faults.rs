@@ -1,12 +1,19 @@
 //! What becomes of errors: file systems and disks that fail.
 
+use std::sync::Mutex;
+
 use millstream::Storage;
 use millstream_stream::{
     ErrorKind, Mode, ReadStream, ReadTyped, Stream, StreamView, WriteStream, WriteTyped, limits,
 };
 use millstream_testing::{Call, Effect, FaultFs, LoopExt4, Rule, or_skip};
 
-use super::{lost, storage};
+use super::{logged, storage};
+
+/// What the log says was lost.
+fn lost(storage: &Storage, lines: &Mutex<Vec<String>>) -> Vec<String> {
+    logged(storage, lines, "lost")
+}
 
 /// Most requests that were in flight at once.
 fn in_flight_max(storage: &Storage) -> usize {
