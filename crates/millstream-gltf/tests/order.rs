@@ -380,7 +380,11 @@ fn a_buffer_in_the_head_of_a_binary_scene_is_aligned_wherever_the_head_landed() 
     let package = base.path().join("scenes.mpak");
     let (items, _) = millstream_pak::walk(&folder);
     millstream_pak::write_file(items, &Default::default(), &package).expect("packed");
-    let file = std::fs::File::open(&package).expect("opened");
+    let file = std::fs::File::options()
+        .read(true)
+        .write(true)
+        .open(&package);
+    let file = file.expect("opened");
     file.sync_all().expect("on the disk");
     let opened = millstream_pak::Package::open(&storage, &package).expect("opened");
     let opened: Arc<dyn millstream_source::Source> = Arc::new(opened);

@@ -147,7 +147,14 @@ fn native(options: BackendOptions) -> (Maker, Arc<dyn FileSystem>) {
 /// The best device of the system, or threads.
 #[cfg(windows)]
 fn native(options: BackendOptions) -> (Maker, Arc<dyn FileSystem>) {
-    port(options)
+    let (make, files) = port(options.clone());
+    let make = move || {
+        make().or_else(|error| {
+            let reason = format!("a completion port is not available: {error}");
+            pool(&options, reason)
+        })
+    };
+    (Box::new(make), files)
 }
 
 #[cfg(target_os = "linux")]

@@ -7,7 +7,7 @@
 //!
 //! What an overlapped call would do on the owner's thread goes to a pool of threads beside the
 //! port, which rings the same bell: offloaded operations (a buffered read copies inside the call,
-//! a write that extends its file waits for the disk), and files that the port does not know.
+//! a write that extends its file waits for the disk), and files that no port knows, or another one.
 //!
 //! # Safety
 //! The memory of a transfer and its `OVERLAPPED` stay in place until the transfer has ended: the
@@ -126,7 +126,9 @@ impl Iocp {
         let mut pushed = std::mem::take(&mut self.pushed);
         for operation in pushed.drain(..) {
             match operation.file.port() {
-                Some(attached) if !operation.offload => self.start(&operation, attached),
+                Some(port) if !operation.offload && port.number == self.port.number() => {
+                    self.start(&operation, port.kind);
+                }
                 _ => {
                     // SAFETY: lent to this device, and so to its pool.
                     let taken = unsafe { self.pool().push(&[operation]) };
@@ -169,7 +171,7 @@ impl Iocp {
                 Started::Moved(moved) => self.slots.ended(overlapped, Ok(moved)),
                 Started::Failed(errno) => {
                     self.slots
-                        .ended(overlapped, super::system::outcome(0, errno));
+                        .failed(overlapped, super::system::outcome(0, errno));
                     // What follows a hole is of no use.
                     break;
                 }
@@ -183,6 +185,9 @@ impl Iocp {
         let (slots, ready) = (&mut self.slots, &mut self.ready);
         loop {
             let taken = self.port.take(wait_ms, |packet| {
+                if Slots::is_retired(packet.overlapped) {
+                    return;
+                }
                 slots.ended(packet.overlapped, packet.result);
                 ready.extend(slots.take_if_ended(Slots::slot_of(packet.overlapped)));
             });
@@ -226,9 +231,8 @@ impl Iocp {
         }
         self.wait_until(deadline, completions);
         self.reap(completions);
-        // What is left of the pool hangs, and gets no more time.
         let pool = self.pool.take().expect("shut down once");
-        let mut abandoned = pool.shutdown(Instant::now(), completions);
+        let mut abandoned = pool.shutdown(deadline, completions);
         abandoned.operations.extend(self.slots.held());
         abandoned
     }

@@ -17,7 +17,7 @@ use std::ffi::c_void;
 use std::os::windows::io::{AsRawHandle as _, FromRawHandle as _, OwnedHandle};
 use std::ptr::{null, null_mut};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use windows_sys::Win32::Foundation::{
     ERROR_HANDLE_EOF, ERROR_IO_PENDING, HANDLE, INVALID_HANDLE_VALUE, RtlNtStatusToDosError,
@@ -48,23 +48,28 @@ const ALIGNMENT_BITS: u64 = 0x1f << ALIGNMENT_SHIFT;
 const ATTACHED: u64 = 1 << 40;
 /// A call that succeeds at once sends no packet to the port.
 const SKIPS: u64 = 1 << 41;
+/// Where the number of the port stands, in the bits that are left.
+const PORT_SHIFT: u32 = 42;
+const PORT_BITS: u64 = !0 << PORT_SHIFT;
+/// Ports made so far: a device serves the files of its own alone, since packets of others would
+/// reach another device.
+static PORTS: AtomicU64 = AtomicU64::new(0);
 
 impl Descriptor {
     /// The descriptor of a handle. `alignment` is what an unbuffered handle asks for, else 1.
-    pub(crate) fn of(handle: HANDLE, alignment: u32, port: Option<Attached>) -> Descriptor {
+    pub(crate) fn of(handle: HANDLE, alignment: u32, port: Option<Attachment>) -> Descriptor {
         assert!(alignment.is_power_of_two(), "alignments are powers of two");
-        let port = match port {
-            None => 0,
-            Some(Attached::Posts) => ATTACHED,
-            Some(Attached::Skips) => ATTACHED | SKIPS,
-        };
+        let port = port.map_or(0, |port| {
+            let skips = u64::from(port.kind == Attached::Skips) * SKIPS;
+            ATTACHED | skips | port.number << PORT_SHIFT
+        });
         let alignment = u64::from(alignment.trailing_zeros()) << ALIGNMENT_SHIFT;
         Descriptor(handle.addr() as u64 & HANDLE_BITS | alignment | port)
     }
 
     /// The handle; the invalid one if the number is no descriptor.
     pub(crate) fn handle(self) -> HANDLE {
-        let known = HANDLE_BITS | ALIGNMENT_BITS | ATTACHED | SKIPS;
+        let known = HANDLE_BITS | ALIGNMENT_BITS | ATTACHED | SKIPS | PORT_BITS;
         match self.0 & !known == 0 && self.0 & HANDLE_BITS < HANDLE_BITS {
             true => std::ptr::without_provenance_mut((self.0 & HANDLE_BITS) as usize),
             // The all-ones number is the calling process to some calls; zero is nothing to all.
@@ -73,13 +78,14 @@ impl Descriptor {
     }
 
     /// How its handle is associated with a completion port.
-    pub(super) fn port(self) -> Option<Attached> {
-        let skips = self.0 & SKIPS != 0;
+    pub(super) fn port(self) -> Option<Attachment> {
         let attached = self.0 & ATTACHED != 0 && !self.handle().is_null();
-        attached.then_some(if skips {
-            Attached::Skips
-        } else {
-            Attached::Posts
+        attached.then_some(Attachment {
+            kind: match self.0 & SKIPS != 0 {
+                true => Attached::Skips,
+                false => Attached::Posts,
+            },
+            number: self.0 >> PORT_SHIFT,
         })
     }
 
@@ -94,6 +100,14 @@ impl Descriptor {
         let valid = aligned && i64::try_from(offset).is_ok();
         if valid { Ok(()) } else { Err(Errno::INVALID) }
     }
+}
+
+/// How a handle is associated with a port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Attachment {
+    pub(crate) kind: Attached,
+    /// The number of the port, in 22 bits.
+    pub(crate) number: u64,
 }
 
 /// What the port of a handle gets when a call succeeds at once.
@@ -294,6 +308,7 @@ const KEY_FILE: usize = 1;
 #[derive(Debug)]
 pub struct Port {
     handle: OwnedHandle,
+    number: u64,
     has_device: AtomicBool,
 }
 
@@ -317,6 +332,7 @@ impl Port {
         Ok(Arc::new(Port {
             // SAFETY: a handle just made, which nothing else owns.
             handle: unsafe { OwnedHandle::from_raw_handle(port) },
+            number: PORTS.fetch_add(1, Ordering::Relaxed) & (PORT_BITS >> PORT_SHIFT),
             has_device: AtomicBool::new(false),
         }))
     }
@@ -331,7 +347,7 @@ impl Port {
     }
 
     /// Associates a handle, once and for good.
-    pub(crate) fn attach(&self, handle: HANDLE) -> Result<Attached, Errno> {
+    pub(crate) fn attach(&self, handle: HANDLE) -> Result<Attachment, Errno> {
         // SAFETY: passes two open handles and numbers.
         let port =
             unsafe { CreateIoCompletionPort(handle, self.handle.as_raw_handle(), KEY_FILE, 0) };
@@ -341,11 +357,17 @@ impl Port {
         let modes = FILE_SKIP_COMPLETION_PORT_ON_SUCCESS | FILE_SKIP_SET_EVENT_ON_HANDLE;
         // SAFETY: passes an open handle and a number.
         let set = unsafe { SetFileCompletionNotificationModes(handle, modes as u8) };
-        Ok(if set != 0 {
-            Attached::Skips
-        } else {
-            Attached::Posts
-        })
+        let kind = match set != 0 {
+            true => Attached::Skips,
+            false => Attached::Posts,
+        };
+        let number = self.number;
+        Ok(Attachment { kind, number })
+    }
+
+    /// Its number among the ports of the process, as the descriptors of its files have it.
+    pub(super) fn number(&self) -> u64 {
+        self.number
     }
 
     /// Ends the owner's sleep in [`Port::take`], or its next one.
@@ -420,11 +442,12 @@ mod tests {
             (plain.raw(), plain.handle(), plain.port()),
             (0x1234, handle, None)
         );
-        let direct = Descriptor::of(handle, 4096, Some(Attached::Skips));
-        assert_eq!(
-            (direct.handle(), direct.port()),
-            (handle, Some(Attached::Skips))
-        );
+        let port = Attachment {
+            kind: Attached::Skips,
+            number: 5,
+        };
+        let direct = Descriptor::of(handle, 4096, Some(port));
+        assert_eq!((direct.handle(), direct.port()), (handle, Some(port)));
         let aligned: *const u8 = std::ptr::without_provenance(8192);
         for (file, offset, shift, len, wanted) in [
             (direct, 4096, 0, 4096, Ok(())),

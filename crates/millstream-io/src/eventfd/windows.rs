@@ -51,8 +51,10 @@ impl EventFd {
     pub fn clear(&self) -> bool {
         // SAFETY: an open handle of an event.
         let set = unsafe { WaitForSingleObject(self.0.as_raw_handle(), 0) } == WAIT_OBJECT_0;
-        // SAFETY: as above.
-        unsafe { ResetEvent(self.0.as_raw_handle()) };
+        if set {
+            // SAFETY: as above.
+            unsafe { ResetEvent(self.0.as_raw_handle()) };
+        }
         set
     }
 

@@ -107,6 +107,16 @@ fn temporary_name(number: u64) -> String {
     format!("{PREFIX}{}-{number}{SUFFIX}", std::process::id())
 }
 
+/// A name for a file that is replaced, for as long as that takes; what a killed process left is
+/// removed as its temporary files are.
+#[cfg(windows)]
+pub(super) fn backup_name() -> String {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    static BACKUPS: AtomicU64 = AtomicU64::new(0);
+    let number = BACKUPS.fetch_add(1, Ordering::Relaxed);
+    format!("{PREFIX}{}-old-{number}{SUFFIX}", std::process::id())
+}
+
 /// Removes the temporary files in a folder that killed processes left. Blocks.
 pub fn remove_leftovers(folder: &Path) {
     let left = temporary_files_in(folder);

@@ -18,7 +18,7 @@ use windows_sys::Win32::Storage::FileSystem as system;
 pub use super::atomic::{AtomicFile, create_unnamed};
 use super::{FileSystem, OpenMode, Opened};
 use crate::device::Descriptor;
-use crate::device::system::{Attached, Port};
+use crate::device::system::{Attachment, Port};
 use crate::error::{Errno, IoError};
 pub(super) use cause::explain_io;
 pub(super) use cause::{explain, refuse};
@@ -91,14 +91,14 @@ impl OsFileSystem {
             .port
             .as_ref()
             .map(|port| port.attach(file.as_raw_handle()));
-        let port: Option<Attached> = port
+        let port: Option<Attachment> = port
             .transpose()
             .map_err(|errno| explain("CreateIoCompletionPort", errno))?;
         let alignment = volume.alignment.filter(|_| mode.direct).unwrap_or(1);
         Ok(Opened {
             len: if mode.truncate { 0 } else { about.len },
             identity: about.identity,
-            mount: about.identity.device.max(1),
+            mount: volume.mount(about.identity.device),
             mount_kind: volume.kind,
             direct,
             rotating: volume.rotating,

@@ -8,12 +8,19 @@
 //! Blocks are made by [`Slots::add`] and freed when the slots are dropped, which their owner does
 //! only while nothing is in the system.
 
+use std::collections::VecDeque;
+
 use windows_sys::Win32::Foundation::HANDLE;
 use windows_sys::Win32::System::IO::OVERLAPPED;
 
 use crate::device::system::overlapped_at;
 use crate::device::{Completion, Descriptor, OperationId};
 use crate::error::Errno;
+
+/// The slot of blocks that are not used again.
+const RETIRED: u32 = u32::MAX;
+/// How many of them are kept: packets of calls before so many failures have been taken.
+const RETIRED_MAX: usize = 1024;
 
 /// What the system has of one transfer.
 #[repr(C)]
@@ -50,6 +57,8 @@ pub(super) struct Slots {
     slots: Vec<Slot>,
     free: Vec<u32>,
     in_system: usize,
+    /// Blocks of calls that failed at once, oldest first.
+    retired: VecDeque<*mut Block>,
 }
 
 // SAFETY: the blocks are plain memory of the slots' owner, and of the system.
@@ -135,6 +144,36 @@ impl Slots {
         self.in_system -= 1;
     }
 
+    /// A transfer failed inside the call that began it. No packet follows then; but a driver's
+    /// warning may have queued one all the same, so its block is used by no other transfer.
+    pub(super) fn failed(&mut self, overlapped: *mut OVERLAPPED, result: Result<u32, Errno>) {
+        self.ended(overlapped, result);
+        let block: *mut Block = overlapped.cast();
+        // SAFETY: as in `slot_of`; the call has ended, and the system writes to none of the numbers.
+        let (slot, transfer) = unsafe { ((*block).slot, (*block).transfer) };
+        // SAFETY: as above.
+        unsafe { (*block).slot = RETIRED };
+        let fresh = Block {
+            overlapped: overlapped_at(0, std::ptr::null_mut()),
+            slot,
+            transfer,
+        };
+        let parts = &mut self.slots[slot as usize].parts;
+        parts[transfer as usize].block = Box::into_raw(Box::new(fresh));
+        self.retired.push_back(block);
+        if self.retired.len() > RETIRED_MAX
+            && let Some(oldest) = self.retired.pop_front()
+        {
+            // SAFETY: made by `add` or above, and not in the system.
+            drop(unsafe { Box::from_raw(oldest) });
+        }
+    }
+
+    /// Whether a packet is of a transfer that had failed before.
+    pub(super) fn is_retired(overlapped: *mut OVERLAPPED) -> bool {
+        Slots::slot_of(overlapped) == RETIRED
+    }
+
     /// The completion of an operation whose transfers have all ended; its slot is free then. The
     /// bytes up to the first gap count.
     pub(super) fn take_if_ended(&mut self, slot: u32) -> Option<Completion> {
@@ -192,6 +231,10 @@ impl Drop for Slots {
         for part in self.slots.iter().flat_map(|slot| &slot.parts) {
             // SAFETY: made by `add`, and not in the system.
             drop(unsafe { Box::from_raw(part.block) });
+        }
+        for block in self.retired.drain(..) {
+            // SAFETY: as above.
+            drop(unsafe { Box::from_raw(block) });
         }
     }
 }

@@ -8,6 +8,7 @@ use windows_sys::Win32::Foundation::{ERROR_DEVICE_NOT_CONNECTED, ERROR_HANDLE_EO
 use windows_sys::Win32::System::IO::OVERLAPPED;
 
 use super::*;
+use crate::device::system::Attachment;
 use crate::device::{Descriptor, Segment, Segments, Verb};
 
 /// What the calls of this test do and did; a device calls on its owner's thread.
@@ -50,8 +51,10 @@ fn started() -> Vec<*mut OVERLAPPED> {
     SCRIPT.with_borrow(|script| script.started.clone())
 }
 
-fn file(attached: Attached) -> Descriptor {
-    Descriptor::of(std::ptr::without_provenance_mut(0x1000), 1, Some(attached))
+fn file(port: &Port, kind: Attached) -> Descriptor {
+    let number = port.number();
+    let port = Some(Attachment { kind, number });
+    Descriptor::of(std::ptr::without_provenance_mut(0x1000), 1, port)
 }
 
 /// Pushes and submits a read of as many segments of 100 bytes; nothing touches the memory.
@@ -59,7 +62,7 @@ fn read(device: &mut Iocp, id: u64, attached: Attached, segments: &[Segment]) {
     let operation = Operation {
         id,
         verb: Verb::Read,
-        file: file(attached),
+        file: file(&device.port, attached),
         offset: 0,
         segments: Segments::list(segments),
         offload: false,
@@ -131,6 +134,44 @@ fn a_removed_volume_is_an_error_of_its_operation_and_nothing_follows() {
     let results: Vec<_> = reaped(&mut device).iter().map(Completion::moved).collect();
     assert_eq!(results, [Err(gone), Ok(0), Ok(100)]);
     assert_eq!(started().len(), 4, "nothing is started behind a gap");
+}
+
+#[test]
+fn a_packet_behind_a_failure_ends_no_other_transfer() {
+    let gone = Errno(ERROR_DEVICE_NOT_CONNECTED as i32);
+    let (mut device, port) = device(&[Started::Failed(gone), Started::Pending]);
+    let list = segments(1);
+    read(&mut device, 7, Attached::Posts, &list);
+    assert_eq!(reaped(&mut device)[0].moved(), Err(gone));
+    read(&mut device, 8, Attached::Posts, &list);
+    port.deliver(started()[0], 100);
+    assert_eq!(reaped(&mut device), []);
+    port.deliver(started()[1], 60);
+    assert_eq!(reaped(&mut device), [Completion { id: 8, result: 60 }]);
+}
+
+#[test]
+fn files_of_another_port_go_to_the_pool() {
+    let (mut device, _) = device(&[]);
+    let other = Port::new().unwrap();
+    let list = segments(1);
+    let operation = Operation {
+        id: 7,
+        verb: Verb::Read,
+        file: file(&other, Attached::Skips),
+        offset: 0,
+        segments: Segments::list(&list),
+        offload: false,
+        mount: 0,
+    };
+    // SAFETY: there is no such handle, so no call touches the memory.
+    assert_eq!(unsafe { device.push(&[operation]) }, 1);
+    device.submit().unwrap();
+    let mut completions = Vec::new();
+    let until = Instant::now() + Duration::from_secs(20);
+    Box::new(*device).shutdown(until, &mut completions);
+    assert_eq!((completions.len(), completions[0].id), (1, 7));
+    assert_eq!(started().len(), 0, "the port is not asked");
 }
 
 #[test]

@@ -257,17 +257,18 @@ pub(super) fn rename(from: &[u16], to: &[u16]) -> Result<(), Errno> {
     check(unsafe { system::MoveFileExW(from.as_ptr(), to.as_ptr(), flags) })
 }
 
-/// Puts a file in the place of another, whose owner and permissions it gets. Names end with 0.
-pub(super) fn replace(old: &[u16], new: &[u16]) -> Result<(), Errno> {
+/// Puts a file in the place of another, whose owner and permissions it gets; the other is named
+/// `backup` then. Names end with 0.
+pub(super) fn replace(old: &[u16], new: &[u16], backup: &[u16]) -> Result<(), Errno> {
+    let names = [old, new, backup];
     assert!(
-        old.last() == Some(&0) && new.last() == Some(&0),
+        names.iter().all(|name| name.last() == Some(&0)),
         "names end with 0"
     );
     let flags = system::REPLACEFILE_IGNORE_MERGE_ERRORS;
-    // SAFETY: both names are strings that end with 0; there is no backup, and nothing else.
-    check(unsafe {
-        system::ReplaceFileW(old.as_ptr(), new.as_ptr(), null(), flags, null(), null())
-    })
+    let [old, new, backup] = names.map(<[u16]>::as_ptr);
+    // SAFETY: the names are strings that end with 0; the rest is reserved.
+    check(unsafe { system::ReplaceFileW(old, new, backup, flags, null(), null()) })
 }
 
 /// Whether a process lives, or may.

@@ -25,14 +25,16 @@ pub(in crate::fs) fn verbatim(path: &Path) -> Result<PathBuf, IoError> {
         return Err(invalid("the name holds a zero character"));
     }
     if let Some(Component::Prefix(prefix)) = path.components().next() {
+        let device = || refuse("open", Errno::NOT_A_FILE, "it is a device, not a file");
         match prefix.kind() {
-            kind if kind.is_verbatim() => return Ok(path.to_owned()),
-            Prefix::DeviceNS(_) => {
-                return Err(refuse(
-                    "open",
-                    Errno::NOT_A_FILE,
-                    "it is a device, not a file",
-                ));
+            Prefix::DeviceNS(_) | Prefix::Verbatim(_) => return Err(device()),
+            // The places of a server's pipes.
+            Prefix::UNC(_, share) | Prefix::VerbatimUNC(_, share)
+                if ["pipe", "mailslot"]
+                    .iter()
+                    .any(|it| share.eq_ignore_ascii_case(it)) =>
+            {
+                return Err(device());
             }
             Prefix::Disk(_) if !path.has_root() => {
                 return Err(invalid(
@@ -49,6 +51,9 @@ pub(in crate::fs) fn verbatim(path: &Path) -> Result<PathBuf, IoError> {
             return Err(invalid(cause));
         }
     }
+    if is_verbatim(path) {
+        return Ok(path.to_owned());
+    }
     let absolute = std::path::absolute(path);
     let absolute = absolute.map_err(|error| super::cause::explain_io("open", &error))?;
     let text = absolute.as_os_str();
@@ -60,6 +65,11 @@ pub(in crate::fs) fn verbatim(path: &Path) -> Result<PathBuf, IoError> {
         _ => r"\\?\".encode_utf16().chain(text.encode_wide()).collect(),
     };
     Ok(PathBuf::from(std::ffi::OsString::from_wide(&text)))
+}
+
+fn is_verbatim(path: &Path) -> bool {
+    let first = path.components().next();
+    matches!(first, Some(Component::Prefix(prefix)) if prefix.kind().is_verbatim())
 }
 
 /// A single part below a verbatim name, where the system would take whatever it is given.

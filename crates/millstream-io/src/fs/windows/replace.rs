@@ -14,6 +14,7 @@ use windows_sys::Win32::Storage::FileSystem as system;
 use super::cause::{explain, explain_io, refuse};
 use super::{calls, name};
 use crate::error::{Errno, IoError};
+use crate::fs::temporary;
 
 /// A folder that is held open, so that nobody renames or removes it meanwhile.
 #[derive(Debug)]
@@ -118,15 +119,28 @@ impl Folder {
 /// Puts a file in the place of another, or where none is.
 fn put(from: &Path, to: &Path) -> Result<(), IoError> {
     let (old, new) = (name::wide(to)?, name::wide(from)?);
-    let replaced = match calls::attributes(&old) {
-        Ok(_) => calls::replace(&old, &new).is_ok(),
-        Err(_) => false,
-    };
+    let replaced = calls::attributes(&old).is_ok() && replace(from, to)?;
     if replaced || calls::rename(&new, &old).is_ok() {
         return Ok(());
     }
     // Replaces also what others have open, where the system and the file system are recent.
     fs::rename(from, to).map_err(|error| explain_io("MoveFileEx", &error))
+}
+
+/// Replaces a file by another, which gets its permissions; whether it is done. If not, both files
+/// have their names still: the call has a backup, without which a failure halfway would leave
+/// neither (the last steps are a rename of the old file, and one of the new).
+fn replace(from: &Path, to: &Path) -> Result<bool, IoError> {
+    let backup = to.with_file_name(temporary::backup_name());
+    let names = (name::wide(to)?, name::wide(from)?, name::wide(&backup)?);
+    if calls::replace(&names.0, &names.1, &names.2).is_ok() {
+        let _ = fs::remove_file(&backup);
+        return Ok(true);
+    }
+    if calls::attributes(&names.0).is_err() && calls::attributes(&names.2).is_ok() {
+        calls::rename(&names.2, &names.0).map_err(|errno| explain("ReplaceFile", errno))?;
+    }
+    Ok(false)
 }
 
 /// Whether the process of a temporary file lives.
@@ -149,7 +163,7 @@ pub(super) fn rename(from: &Path, to: &Path) -> Result<(), IoError> {
     // The second replaces also what others have open, where system and file system are recent; the
     // third everywhere, but the file gets the permissions of the old one.
     calls::rename(&new, &old).or_else(|errno| {
-        let renamed = fs::rename(from, to).is_ok() || calls::replace(&old, &new).is_ok();
+        let renamed = fs::rename(&from, &to).is_ok() || replace(&from, &to)?;
         renamed
             .then_some(())
             .ok_or_else(|| explain("MoveFileEx", errno))

@@ -27,32 +27,43 @@ impl Volume {
             offset: bytes,
         })
     }
+
+    /// The number of its mount, not 0: a share may have the serial number of a volume of this
+    /// machine.
+    pub(crate) fn mount(&self, serial: u64) -> u64 {
+        match self.kind {
+            MountKind::Slow => !serial.max(1),
+            _ => serial.max(1),
+        }
+    }
 }
 
-/// Volumes met so far, by serial number.
+/// Volumes met so far, by serial number, and whether a server has them: a server passes its own
+/// numbers on, and some have none.
 #[derive(Debug, Default)]
-pub(crate) struct Volumes(RwLock<HashMap<u64, Volume>>);
+pub(crate) struct Volumes(RwLock<HashMap<(u64, bool), Volume>>);
 
 impl Volumes {
     /// The volume of an open file.
     pub(crate) fn of(&self, file: &OwnedHandle, serial: u64) -> Volume {
+        let key = (serial, calls::is_remote(file));
         let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(volume) = known.get(&serial) {
+        if let Some(volume) = known.get(&key) {
             return *volume;
         }
         drop(known);
-        let volume = examine(file);
+        let volume = examine(file, key.1);
         let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= MOUNTS_REMEMBERED_MAX {
             known.clear();
         }
-        known.insert(serial, volume);
+        known.insert(key, volume);
         volume
     }
 }
 
-fn examine(file: &OwnedHandle) -> Volume {
-    if calls::is_remote(file) {
+fn examine(file: &OwnedHandle, is_remote: bool) -> Volume {
+    if is_remote {
         return Volume {
             kind: MountKind::Slow,
             alignment: None,
