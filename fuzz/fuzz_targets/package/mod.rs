@@ -1,6 +1,7 @@
 //! Hostile packages: a whole one with changes, sealed again, so that its hashes are right and its
-//! fields are not; or, where the input begins so, bytes of any kind. They are files of the simulated
-//! disk of a storage without threads: an execution makes no system call and wakes nothing.
+//! fields are not; or, where the input begins so, bytes of any kind. They are files of the
+//! simulated disk of a storage without threads, so an execution makes no system call and wakes
+//! nothing.
 
 use std::sync::{Arc, OnceLock};
 

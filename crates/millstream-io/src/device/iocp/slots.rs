@@ -149,7 +149,7 @@ impl Slots {
     pub(super) fn failed(&mut self, overlapped: *mut OVERLAPPED, result: Result<u32, Errno>) {
         self.ended(overlapped, result);
         let block: *mut Block = overlapped.cast();
-        // SAFETY: as in `slot_of`; the call has ended, and the system writes to none of the numbers.
+        // SAFETY: as in `slot_of`; the call has ended, and the system writes to neither number.
         let (slot, transfer) = unsafe { ((*block).slot, (*block).transfer) };
         // SAFETY: as above.
         unsafe { (*block).slot = RETIRED };
