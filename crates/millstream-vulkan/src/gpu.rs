@@ -250,6 +250,10 @@ impl Gpu {
                 "a buffer of no or too many bytes",
             )
         };
+        if usage.contains(vk::BufferUsageFlags::SHADER_DEVICE_ADDRESS) {
+            let cause = "buffers with a device address are made by the application, and adopted";
+            return Err(Error::new(ErrorKind::InvalidArgument, cause));
+        }
         let len = usize::try_from(len)
             .ok()
             .filter(|len| *len > 0)

@@ -1,6 +1,7 @@
 //! The queues of a device, and who submits to them.
 #![expect(unsafe_code, reason = "every call of Vulkan is unsafe")]
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, PoisonError};
 
 use ash::vk;
@@ -80,20 +81,26 @@ impl Queue {
             .signal_semaphores(&semaphores)
             .push_next(&mut timeline);
         let submits = [submit];
-        let mut result = Ok(());
+        let mut result = None;
         let mut call = || {
             let none = vk::Fence::null();
+            // Once: the commands are for one submission.
             // SAFETY: commands that were recorded to their end; whoever else submits to the queue
             // is locked out, see `QueueAccess`.
-            result = unsafe { device.queue_submit(self.queue, &submits, none) };
+            result
+                .get_or_insert_with(|| unsafe { device.queue_submit(self.queue, &submits, none) });
         };
         match &self.access {
-            QueueAccess::Locked(locked) => locked(&mut call),
+            // A panic of the application's changes nothing of what the device has by then.
+            QueueAccess::Locked(locked) => {
+                let _ = catch_unwind(AssertUnwindSafe(|| locked(&mut call)));
+            }
             QueueAccess::Own | QueueAccess::Recorded => {
                 let _held = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
                 call();
             }
         }
-        result
+        // A lock that did not call has submitted nothing.
+        result.unwrap_or(Err(vk::Result::ERROR_UNKNOWN))
     }
 }
