@@ -72,7 +72,11 @@ fn images_as_rgba8_are_pixel_for_pixel_those_of_the_loose_scene() {
 #[test]
 fn images_that_are_read_from_the_device_before_the_json_are_aligned() {
     let packed = packed(21, 300, Target::Rgba8Levels);
-    let file = std::fs::File::open(&packed.path).expect("opened");
+    let file = std::fs::File::options()
+        .read(true)
+        .write(true)
+        .open(&packed.path);
+    let file = file.expect("opened");
     file.sync_all().expect("on the disk");
     let storage = support::storage(Backend::Auto);
     let loader = Loader::new(&storage, LoaderOptions::default()).expect("a loader");
