@@ -17,7 +17,7 @@ pub(crate) fn memory() -> (u64, u64) {
         dwLength: size_of::<MEMORYSTATUSEX>() as u32,
         ..MEMORYSTATUSEX::default()
     };
-    // SAFETY: the system writes one struct, whose size it is told.
+    // SAFETY: the system writes one struct of the size passed.
     unsafe { GlobalMemoryStatusEx(&raw mut status) };
     (status.ullTotalPhys, status.ullAvailPhys)
 }
@@ -39,7 +39,7 @@ pub(crate) fn version() -> String {
         dwOSVersionInfoSize: size_of::<OSVERSIONINFOW>() as u32,
         ..OSVERSIONINFOW::default()
     };
-    // SAFETY: the system writes one struct, whose size it is told.
+    // SAFETY: the system writes one struct of the size passed.
     unsafe { RtlGetVersion(&raw mut version) };
     let (major, minor, build) = (
         version.dwMajorVersion,

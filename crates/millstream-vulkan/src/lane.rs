@@ -34,7 +34,7 @@ pub(crate) struct Lane {
     pub(crate) recorder: Option<Recorder>,
 }
 
-/// What the sending thread is told.
+/// A message to the sending thread.
 pub(crate) enum Message {
     /// The pieces of a part.
     Arrived(Vec<Piece>),

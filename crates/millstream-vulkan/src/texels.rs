@@ -3,7 +3,7 @@
 //! The bytes are those of the regions, one after the other, each packed as
 //! `vkCmdCopyBufferToImage` takes it: rows of texel blocks, slices, layers. Parts of a request
 //! begin and end anywhere, also within a row or a texel block. So a run of whole blocks becomes up
-//! to three copies a slice (the rest of a row, whole rows, the begin of a row), and a block whose
+//! to three copies a slice (the rest of a row, whole rows, the start of a row), and a block whose
 //! bytes come in several parts waits until it is whole.
 
 use std::borrow::Cow;

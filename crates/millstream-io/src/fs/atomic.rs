@@ -24,7 +24,8 @@ pub struct AtomicFile {
 }
 
 impl AtomicFile {
-    /// For [`AtomicFile::commit`]: Windows keeps the permissions of a replaced file in any case.
+    /// For [`AtomicFile::commit`]: `ReplaceFile` keeps the permissions of a file that is replaced,
+    /// a rename in its place does not.
     pub const KEEP_ALL: u32 = 0o7777;
 
     /// As [`AtomicFile::KEEP_ALL`].

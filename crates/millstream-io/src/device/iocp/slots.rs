@@ -128,7 +128,7 @@ impl Slots {
     /// The slot of a transfer that has ended.
     pub(super) fn slot_of(overlapped: *mut OVERLAPPED) -> u32 {
         // SAFETY: an `OVERLAPPED` of a port's file is the first field of a block, which lives as
-        // long as the slots; nobody writes to the numbers meanwhile.
+        // long as the slots; the numbers do not change meanwhile.
         unsafe { (*overlapped.cast::<Block>()).slot }
     }
 

@@ -102,8 +102,7 @@ pub fn open_plain(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Tells the system that a file will be read from its begin to its end: Windows is told when a file
-/// is opened, or not at all.
+/// Does nothing: Windows takes the hint that a file will be read in order only when it is opened.
 pub fn expect_sequential(_: &File) {}
 
 /// Whether reads and writes of an open file go past the page cache: not of one that the standard

@@ -1,4 +1,4 @@
-//! The cache of the system, which Windows lets nobody look into.
+//! The cache of the system, whose content Windows does not report.
 
 use std::fs::File;
 use std::io;

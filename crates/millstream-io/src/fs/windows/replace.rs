@@ -16,7 +16,7 @@ use super::{calls, name};
 use crate::error::{Errno, IoError};
 use crate::fs::temporary;
 
-/// A folder that is held open, so that nobody renames or removes it meanwhile.
+/// A folder that is held open, so that it is not renamed or removed meanwhile.
 #[derive(Debug)]
 pub struct Folder {
     path: PathBuf,
@@ -70,7 +70,7 @@ impl Folder {
         Ok(folder)
     }
 
-    /// Makes the bytes of temporary files durable: on Windows their rename does.
+    /// Does nothing: on Windows a temporary file is flushed before its rename.
     ///
     /// # Errors
     /// Never.
@@ -78,7 +78,8 @@ impl Folder {
         Ok(())
     }
 
-    /// Makes the names in the folder durable: on Windows renames do.
+    /// Does nothing: Windows has no call that makes the names of a folder durable. `MoveFileEx`
+    /// writes a name through, `ReplaceFile` does not.
     ///
     /// # Errors
     /// Never.
