@@ -29,11 +29,20 @@ fn windows(folder: &Path, words: &[&str]) -> Option<Command> {
     Some(command)
 }
 
-/// Runs a command that must not wait for anything.
+/// Runs a command that must not wait for anything. Wine rarely ends with status 1, without a word,
+/// before the program begins: then it is run again, since the program says why it fails each time.
 fn run_in_time(mut command: Command) -> Output {
-    let mut child = command.spawn().expect("the command starts");
-    wait(&mut child);
-    child.wait_with_output().expect("it has ended")
+    let mut once = || {
+        let mut child = command.spawn().expect("the command starts");
+        wait(&mut child);
+        child.wait_with_output().expect("it has ended")
+    };
+    let output = once();
+    let silent = output.stdout.is_empty() && output.stderr.is_empty();
+    match output.status.code() {
+        Some(1) if silent => once(),
+        _ => output,
+    }
 }
 
 /// What this system's program prints.
