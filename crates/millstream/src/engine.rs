@@ -246,7 +246,7 @@ impl Engine {
         worked |= self.issue_all();
         worked |= self.send_jobs();
         worked |= self.handle_events();
-        self.push_all(worked);
+        worked |= self.push_all(worked);
         self.settle();
         worked
     }
@@ -430,8 +430,8 @@ impl Engine {
         worked
     }
 
-    /// Pushes what is outgoing and starts it.
-    fn push_all(&mut self, worked: bool) {
+    /// Pushes what is outgoing and starts it; whether the device broke, which leaves events.
+    fn push_all(&mut self, worked: bool) -> bool {
         let carried = self.lanes.has_unsubmitted();
         for lane in [Lane::Main, Lane::Cached, Lane::Slow] {
             self.lanes.push(lane, self.transfers.outgoing(lane));
@@ -444,9 +444,11 @@ impl Engine {
             true => Start::BeforeDry,
             false => Start::AsleepSoon,
         };
-        if let Err(error) = self.lanes.submit(when) {
-            self.main_broke(&error.into());
+        let submitted = self.lanes.submit(when);
+        if let Err(error) = &submitted {
+            self.main_broke(&error.clone().into());
         }
+        submitted.is_err()
     }
 
     /// Sleeps until something arrives, at most `longest`; after a short look for mail if the last
@@ -475,6 +477,7 @@ impl Engine {
         let timeout = self.until_next_timer().into_iter().chain(longest).min();
         if let Err(error) = self.lanes.wait(timeout, awake) {
             self.main_broke(&error.into());
+            self.settle();
         }
         self.last_gap = started.elapsed();
     }
@@ -542,6 +545,8 @@ impl Pump for Engine {
             let mut worked = self.round();
             if let Err(error) = self.lanes.submit(Start::Now) {
                 self.main_broke(&error.into());
+                self.settle();
+                worked = true;
             }
             let jobs = Arc::clone(&self.jobs);
             while let Some(job) = jobs.pop() {

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use millstream::{
     Access, Backend, CloseReport, CodecId, Decode, DeviceMaker, ErrorKind, FileId, FileOptions,
-    Queue, QueueOptions, Read, Storage, StorageOptions,
+    Group, Queue, QueueOptions, Read, Storage, StorageOptions,
 };
 use millstream_io::device::Abandoned;
 use millstream_io::device::sim::{Sim, SimFileOptions, SimOptions};
@@ -297,5 +297,43 @@ fn a_ring_that_the_kernel_refuses_to_enter_later_is_replaced_by_threads() {
     for (case, access) in [("direct", Access::Direct), ("buffered", Access::Buffered)] {
         let child = Child::of(this_test!()).case(case).leaks_on_purpose();
         or_skip!(child.run(|| break_the_ring(access)));
+    }
+}
+
+#[test]
+fn a_pump_tells_of_all_that_a_broken_device_has_ended() {
+    for (break_after, reads) in (0..6).flat_map(|after| [1, 40, 300].map(|reads| (after, reads))) {
+        let (sim, files) = Sim::new(SimOptions {
+            break_after: Some(break_after),
+            depth: 16,
+            ..SimOptions::default()
+        });
+        files.add("f", vec![7; 4096], SimFileOptions::default());
+        let make = move || -> Result<Box<dyn Device>, IoError> { Ok(Box::new(sim)) };
+        let maker = DeviceMaker::new(make);
+        let mut options = options_with(Backend::Custom(maker, Arc::new(files)));
+        options.merge = false;
+        options.threads.pumped = true;
+        let storage = Storage::new(options).expect("a storage");
+        let queue = storage.queue(QueueOptions::default()).expect("a queue");
+        let file = storage.open("f", FileOptions::default());
+        let group = Group::new();
+        for index in 0..reads {
+            let read = Read::range(file, index, 1).group(&group);
+            queue.detach(read).expect("room");
+        }
+        let begun = Instant::now();
+        while group.remaining() > 0 {
+            assert!(begun.elapsed() < PATIENCE, "requests do not complete");
+            storage.pump();
+            let stats = storage.stats();
+            let counted = stats.done + stats.failed + stats.canceled;
+            let told = group.done() + group.failed() + group.canceled();
+            assert_eq!(counted, told, "broken after {break_after} of {reads} reads");
+        }
+        assert!(
+            group.failed() > 0 || break_after >= reads,
+            "the device broke"
+        );
     }
 }
