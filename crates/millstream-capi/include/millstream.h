@@ -980,8 +980,8 @@ MST_API mst_result mst_source_find_many(
 
 /**
  * Lists what a folder of the source holds: names of entries and, with a `/` at their end, of
- * folders, in the order of their bytes. An empty name is the root. Reads all names when it is
- * first called.
+ * folders, in the order of their bytes. An empty name is the root. A folder that is not there has
+ * nothing. Reads all names when it is first called.
  */
 MST_API mst_result mst_source_list(
     const mst_source *source,

@@ -323,8 +323,8 @@ fn find_some(source: &mst_source, names: &[&[u8]], hits: &mut [mst_entry]) -> Re
 }
 
 /// Lists what a folder of the source holds: names of entries and, with a `/` at their end, of
-/// folders, in the order of their bytes. An empty name is the root. Reads all names when it is
-/// first called.
+/// folders, in the order of their bytes. An empty name is the root. A folder that is not there has
+/// nothing. Reads all names when it is first called.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mst_source_list(
     source: *const mst_source,
@@ -340,7 +340,7 @@ pub unsafe extern "C" fn mst_source_list(
             Kind::Package(package) => package.folder(folder)?,
             Kind::Mounts(mounts) => mounts.folder(folder)?,
         };
-        for name in names {
+        for name in names.into_iter().flatten() {
             // SAFETY: a function of the application, with its own pointer.
             if !unsafe { visit(user, name.as_ptr().cast(), name.len()) } {
                 break;

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use millstream::{CodecId, Queue, QueueOptions, Storage, StorageOptions};
-use millstream_pak::{DictionaryUse, Error, Package, Storing};
+use millstream_pak::{DictionaryUse, EntryInfo, Error, Package, Storing};
 
 use crate::failure::{self, Ending, Failure, check_path, refused};
 use crate::size;
@@ -12,6 +12,8 @@ use crate::table::Table;
 /// An open package with what reads it.
 pub(crate) struct Reading {
     pub(crate) package: Package,
+    /// The base of a patch: its entries are there, too, unless the patch has their names.
+    pub(crate) base: Option<Package>,
     pub(crate) queue: Queue,
     pub(crate) storage: Storage,
 }
@@ -34,16 +36,32 @@ impl Reading {
         let open =
             |path: &Path| Package::open(&storage, path).map_err(|error| describe(path, &error));
         let mut package = open(path)?;
-        if let Some(base) = base {
-            let over = package.with_base(&open(base)?);
+        let base = base.map(open).transpose()?;
+        if let Some(base) = &base {
+            let over = package.with_base(base);
             package = over.map_err(|error| describe(path, &error))?;
         }
         let queue = storage.queue(QueueOptions::default()).map_err(refused)?;
         Ok(Reading {
             package,
+            base,
             queue,
             storage,
         })
+    }
+
+    /// The entry of a name and the package that has it: the patch, or its base.
+    ///
+    /// # Errors
+    /// The tables are damaged.
+    pub(crate) fn find(&self, name: &[u8]) -> Result<Option<(&Package, EntryInfo)>, Failure> {
+        for package in [&self.package].into_iter().chain(&self.base) {
+            let found = package.lookup(name);
+            if let Some(info) = found.map_err(|error| describe(package.path(), &error))? {
+                return Ok((!info.gone).then_some((package, info)));
+            }
+        }
+        Ok(None)
     }
 
     /// An error of this package as the program words it.

@@ -404,9 +404,30 @@ fn a_patch_turns_one_package_into_the_other() {
     expect_status(&other, 1);
     let loaded = run(&mut millstream(&["load", "--hash", &before, &patch]));
     expect_quiet_success(&loaded);
-    let out = packed.path("patched");
+    let unchanged = run(millstream(&["cat", &patch, "words/deep/6.txt"]).args(over));
+    assert!(unchanged.stdout == packed.files["words/deep/6.txt"]);
+    let gone = run(millstream(&["cat", &patch, "noise/1"]).args(over));
+    expect_status(&gone, 1);
+    let (out, whole) = (packed.path("patched"), packed.path("whole"));
     expect_quiet_success(&run(millstream(&["extract", &patch, &out]).args(over)));
-    assert!(std::fs::read(Path::new(&out).join("noise/7")).expect("extracted") == changed);
+    expect_quiet_success(&run(&mut millstream(&["extract", &after, &whole])));
+    let hashes = |folder: &str| {
+        let loaded = run(millstream(&["load", "--hash", "."]).current_dir(folder));
+        expect_quiet_success(&loaded);
+        String::from_utf8(loaded.stdout).expect("text")
+    };
+    assert_eq!(hashes(&out), hashes(&whole));
+    let some = packed.path("some");
+    expect_quiet_success(&run(millstream(&[
+        "extract", &patch, &some, "noise", "added",
+    ])
+    .args(over)));
+    assert!(std::fs::read(Path::new(&some).join("noise/7")).expect("extracted") == changed);
+    assert_eq!(names_in(Path::new(&some)), ["added", "noise"]);
+    expect_status(
+        &run(millstream(&["extract", &patch, &some, "noise/1"]).args(over)),
+        1,
+    );
     let same = run(&mut millstream(&["diff", &before, &before]));
     expect_quiet_success(&same);
     assert!(same.stdout.is_empty());

@@ -39,7 +39,8 @@ use crate::{Package, PackageOptions};
 /// mounts.mount_folder(&storage, folder.join("mod"))?;
 /// let changed = mounts.find(b"b.txt")?.ok_or("there is one")?;
 /// assert_eq!(changed.raw_bytes(), 7);
-/// assert_eq!(mounts.folder(b"")?, [b"a.txt".to_vec(), b"b.txt".to_vec()]);
+/// assert_eq!(mounts.folder(b"")?, Some(vec![b"a.txt".to_vec(), b"b.txt".to_vec()]));
+/// assert_eq!(mounts.folder(b"none")?, None);
 /// # std::fs::remove_dir_all(&folder)?;
 /// # Ok(())
 /// # }
@@ -154,26 +155,30 @@ impl Mounts {
     }
 
     /// What a folder holds in all layers: names of entries and, with a `/` at their end, of
-    /// folders, sorted by their bytes. An empty name is the root. Reads loose folders.
+    /// folders, sorted by their bytes; `None` if no layer has such a folder. An empty name is the
+    /// root. Reads loose folders.
     ///
     /// # Errors
     /// A folder or a package's names cannot be read.
-    pub fn folder(&self, name: &[u8]) -> Result<Vec<Vec<u8>>> {
+    pub fn folder(&self, name: &[u8]) -> Result<Option<Vec<Vec<u8>>>> {
         let clean = match name {
             b"" => Vec::new(),
             name => clean_name(name)?,
         };
         let mut found: BTreeSet<Vec<u8>> = BTreeSet::new();
+        let mut exists = clean.is_empty();
         for layer in &self.layers {
-            match layer {
+            let listed = match layer {
                 Layer::Package(package) => {
                     package.hide_gone(&clean, &mut found)?;
-                    found.extend(package.folder(&clean)?);
+                    package.folder(&clean)?
                 }
-                Layer::Folder(folder) => list_loose(folder.root(), &clean, &mut found)?,
-            }
+                Layer::Folder(folder) => list_loose(folder.root(), &clean)?,
+            };
+            exists |= listed.is_some();
+            found.extend(listed.into_iter().flatten());
         }
-        Ok(found.into_iter().collect())
+        Ok(exists.then(|| found.into_iter().collect()))
     }
 
     /// Names of loose files that were found before and are no longer what they were: another
@@ -222,15 +227,16 @@ impl Mounts {
     }
 }
 
-fn list_loose(root: &Path, folder: &[u8], found: &mut BTreeSet<Vec<u8>>) -> Result<()> {
+fn list_loose(root: &Path, folder: &[u8]) -> Result<Option<Vec<Vec<u8>>>> {
     let path = root.join(crate::names::path(folder)?);
     let failed = |error| Error::io(&path, "read the folder", error);
     let list = match std::fs::read_dir(&path) {
         Ok(list) => list,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-        Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => return Ok(()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => return Ok(None),
         Err(error) => return Err(failed(error)),
     };
+    let mut found = Vec::new();
     for entry in list {
         let entry = entry.map_err(failed)?;
         let mut name = entry.file_name().as_encoded_bytes().to_vec();
@@ -240,9 +246,9 @@ fn list_loose(root: &Path, folder: &[u8], found: &mut BTreeSet<Vec<u8>>) -> Resu
             Ok(about) if about.is_file() => {}
             _ => continue,
         }
-        found.insert(name);
+        found.push(name);
     }
-    Ok(())
+    Ok(Some(found))
 }
 
 impl Source for Mounts {

@@ -401,11 +401,12 @@ impl Package {
     }
 
     /// What a folder of the package holds: names of its entries and, with a `/` at their end, of
-    /// its folders, sorted by their bytes. An empty name is the package's root.
+    /// its folders, sorted by their bytes; `None` if it has no entry there. An empty name is the
+    /// package's root, which is always there.
     ///
     /// # Errors
     /// As [`Package::by_name`].
-    pub fn folder(&self, folder: &[u8]) -> Result<Vec<Vec<u8>>> {
+    pub fn folder(&self, folder: &[u8]) -> Result<Option<Vec<Vec<u8>>>> {
         let mut found: Vec<Vec<u8>> = Vec::new();
         for &index in self.by_name()? {
             let Some(rest) = below(folder, self.name(index)?) else {
@@ -424,7 +425,8 @@ impl Package {
         }
         found.sort_unstable();
         found.dedup();
-        Ok(found)
+        let exists = folder.is_empty() || !found.is_empty();
+        Ok(exists.then_some(found))
     }
 
     /// A request for all raw bytes of an entry; see [`Package::range`].

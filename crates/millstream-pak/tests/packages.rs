@@ -511,7 +511,7 @@ fn patches_hold_what_changed_and_turn_one_package_into_the_other() {
     let mut listed = Vec::new();
     let mut folders = vec![Vec::new()];
     while let Some(folder) = folders.pop() {
-        for part in mounts.folder(&folder).expect("listed") {
+        for part in mounts.folder(&folder).expect("listed").expect("there") {
             let mut name = folder.clone();
             name.extend_from_slice(if name.is_empty() { b"" } else { b"/" });
             match part.strip_suffix(b"/") {
@@ -587,15 +587,30 @@ fn loose_files_hide_packages_and_are_reloaded_when_they_change() {
     std::fs::create_dir_all(saved.parent().expect("a folder")).expect("made");
     std::fs::write(&saved, b"saved").expect("written");
     assert_eq!(load("saves/1").as_deref(), Some("saved"));
-    assert_eq!(
-        mounts.folder(b"").expect("listed"),
-        [
-            b"a".to_vec(),
-            b"b".to_vec(),
-            b"dir/".to_vec(),
-            b"saves/".to_vec()
-        ]
-    );
+    std::fs::create_dir(loose.join("empty")).expect("made");
+    let folder = |name: &str| {
+        let parts = mounts.folder(name.as_bytes()).expect("listed")?;
+        Some(
+            parts
+                .iter()
+                .map(|part| String::from_utf8_lossy(part).into_owned())
+                .collect(),
+        )
+    };
+    let list = |parts: &[&str]| {
+        Some(
+            parts
+                .iter()
+                .map(|part| String::from(*part))
+                .collect::<Vec<_>>(),
+        )
+    };
+    assert_eq!(folder(""), list(&["a", "b", "dir/", "empty/", "saves/"]));
+    assert_eq!(folder("dir"), list(&["c"]));
+    assert_eq!(folder("empty"), list(&[]));
+    assert_eq!(folder("none"), None);
+    assert_eq!(folder("a"), None, "an entry of a package is no folder");
+    assert_eq!(folder("saves/1"), None, "a loose file is no folder");
 }
 
 #[test]

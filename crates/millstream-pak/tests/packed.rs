@@ -112,7 +112,14 @@ fn packed_sections_say_the_same_page_by_page_and_at_once() {
             assert_eq!(Metadata::decode(told).expect("decoded"), record_of(nth));
         }
         assert_eq!(package.lookup(b"textures/none").expect("asked"), None);
-        assert_eq!(package.folder(b"textures").expect("listed").len(), 61);
+        assert_eq!(
+            package
+                .folder(b"textures")
+                .expect("listed")
+                .expect("there")
+                .len(),
+            61
+        );
         let found = verify(&bench.storage, &package, None, &mut |_| true).expect("verified");
         assert_eq!(found.failures, 0, "{:?}", found.errors);
     }

@@ -129,7 +129,7 @@ pub(crate) struct ExtractArgs {
     /// Which entries: * and ? but for /, ** for anything; a folder for all below it [default: all]
     #[arg(value_name = "GLOB")]
     pub(crate) patterns: Vec<OsString>,
-    /// The package that PAK, a patch, was made over: what did not change is read there
+    /// The package that PAK, a patch, was made over: its entries are there, too
     #[arg(long, value_name = "PAK", value_hint = ValueHint::FilePath)]
     pub(crate) base: Option<PathBuf>,
     /// Print a JSON document about the work
@@ -149,7 +149,7 @@ pub(crate) struct CatArgs {
     /// The entry
     #[arg(value_name = "NAME", value_parser = path_words())]
     pub(crate) name: OsString,
-    /// The package that PAK, a patch, was made over: what did not change is read there
+    /// The package that PAK, a patch, was made over: its entries are there, too
     #[arg(long, value_name = "PAK", value_hint = ValueHint::FilePath)]
     pub(crate) base: Option<PathBuf>,
     /// Print a JSON document about the entry instead of its bytes

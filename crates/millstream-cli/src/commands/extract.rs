@@ -17,14 +17,14 @@ use std::time::Instant;
 use millstream_io::IoError;
 use millstream_io::fs::names::{os_str, path};
 use millstream_io::fs::{Folder, TemporaryFile, remove_leftovers};
-use millstream_pak::{BatchOptions, ErrorKind, Loaded, Piece, names};
+use millstream_pak::{BatchOptions, ErrorKind, Loaded, Package, Piece, names};
 use serde_json::json;
 
 use crate::args::ExtractArgs;
-use crate::failure::{Ending, Failure, Failures, check_path, shown};
+use crate::failure::{Ending, Failure, Failures, check_path};
 use crate::limits::{EXTRACT_BYTES_MIN, EXTRACT_RATIO_MAX};
 use crate::output;
-use crate::package::Reading;
+use crate::package::{Reading, describe};
 use crate::progress::Progress;
 use crate::size;
 use crate::table::Table;
@@ -64,22 +64,26 @@ pub(crate) fn extract(args: &ExtractArgs) -> Result<(), Ending> {
 fn work(args: &ExtractArgs) -> Result<Outcome, Ending> {
     let reading = Reading::open_over(&args.package, args.base.as_deref())?;
     let entries = chosen(args, &reading)?;
-    check_size(args, &reading, &entries)?;
-    let mut extraction = Extraction::new(&reading, &args.folder)?;
+    check_size(args, &entries)?;
+    let mut extraction = Extraction::new(&reading.package, &args.folder)?;
     let mut progress = Progress::new("extracting", None);
     let options = BatchOptions::default();
-    let queue = &reading.queue;
-    millstream_pak::visit(
-        &reading.package,
-        queue,
-        &entries,
-        &options,
-        &mut |piece, loaded| {
-            progress.advance(piece.len);
-            extraction.take(piece, loaded);
-            ControlFlow::Continue(())
-        },
-    );
+    for (package, indices) in entries {
+        extraction.package = package;
+        millstream_pak::visit(
+            package,
+            &reading.queue,
+            &indices,
+            &options,
+            &mut |piece, loaded| {
+                progress.advance(piece.len);
+                extraction.take(piece, loaded);
+                ControlFlow::Continue(())
+            },
+        );
+        // Of an entry whose last piece never came the error did.
+        extraction.end();
+    }
     extraction.name_group();
     Ok(extraction.outcome)
 }
@@ -114,44 +118,70 @@ fn tell(args: &ExtractArgs, outcome: Outcome, began: bool, seconds: f64) -> Resu
     failures.ending()
 }
 
-/// The entries that the patterns name; a pattern that names none is a failure.
-fn chosen(args: &ExtractArgs, reading: &Reading) -> Result<Vec<u32>, Ending> {
-    let package = &reading.package;
-    let matching = |pattern: &[u8]| {
-        let found = package.matching(pattern);
-        found.map_err(|error| Ending::from(reading.failure(&error)))
-    };
-    if args.patterns.is_empty() {
-        return matching(b"**");
+/// Entries of a package.
+type Entries<'a> = (&'a Package, Vec<u32>);
+
+/// Entries that the patterns name, of a patch and then of its base; a pattern that names none is a
+/// failure.
+fn chosen<'a>(args: &ExtractArgs, reading: &'a Reading) -> Result<Vec<Entries<'a>>, Ending> {
+    let mut patterns: Vec<&[u8]> = args
+        .patterns
+        .iter()
+        .map(|it| it.as_encoded_bytes())
+        .collect();
+    if patterns.is_empty() {
+        patterns.push(b"**");
     }
-    let mut chosen = Vec::new();
-    for pattern in &args.patterns {
-        let found = matching(pattern.as_encoded_bytes())?;
-        if found.is_empty() {
-            let cause = format!("no entry matches '{}'", shown(pattern));
+    let mut chosen = vec![(&reading.package, Vec::new())];
+    chosen.extend(reading.base.iter().map(|base| (base, Vec::new())));
+    for pattern in patterns {
+        let mut matches = false;
+        for (package, indices) in &mut chosen {
+            let found = matching(reading, package, pattern);
+            let found = found.map_err(|error| describe(package.path(), &error))?;
+            matches |= !found.is_empty();
+            indices.extend(found);
+        }
+        if !matches && !args.patterns.is_empty() {
+            let cause = format!("no entry matches '{}'", names::escape(pattern));
             return Err(Failure::new(&args.package, cause).into());
         }
-        chosen.extend(found);
     }
-    chosen.sort_unstable();
-    chosen.dedup();
+    for (_, indices) in &mut chosen {
+        indices.sort_unstable();
+        indices.dedup();
+    }
     Ok(chosen)
 }
 
+/// Entries of a package whose names match; of a base those that its patch does not have or remove.
+fn matching(reading: &Reading, of: &Package, pattern: &[u8]) -> millstream_pak::Result<Vec<u32>> {
+    let mut found = of.matching(pattern)?;
+    if std::ptr::eq(of, &reading.package) {
+        return Ok(found);
+    }
+    let mut kept = Vec::with_capacity(found.len());
+    for index in found.drain(..) {
+        if reading.package.lookup(of.name(index)?)?.is_none() {
+            kept.push(index);
+        }
+    }
+    Ok(kept)
+}
+
 /// Refuses entries with more raw bytes than were allowed: any number of them may share a block.
-fn check_size(args: &ExtractArgs, reading: &Reading, entries: &[u32]) -> Result<(), Failure> {
-    let mut file_bytes = reading.package.file_bytes();
-    if let Some(base) = &args.base {
-        file_bytes += std::fs::metadata(base).map_or(0, |about| about.len());
+fn check_size(args: &ExtractArgs, entries: &[Entries<'_>]) -> Result<(), Failure> {
+    let (mut file_bytes, mut raw_bytes) = (0u64, 0u64);
+    for (package, indices) in entries {
+        file_bytes = file_bytes.saturating_add(package.file_bytes());
+        for &index in indices {
+            let info = package.info(index);
+            // What cannot be looked at fails by itself.
+            raw_bytes = raw_bytes.saturating_add(info.map_or(0, |info| info.raw_bytes));
+        }
     }
     let usual = EXTRACT_BYTES_MIN.max(file_bytes.saturating_mul(EXTRACT_RATIO_MAX));
     let most = args.max_bytes.unwrap_or(usual);
-    let mut raw_bytes = 0u64;
-    for &index in entries {
-        let info = reading.package.info(index);
-        // What cannot be looked at fails by itself.
-        raw_bytes = raw_bytes.saturating_add(info.map_or(0, |info| info.raw_bytes));
-    }
     if raw_bytes <= most {
         return Ok(());
     }
@@ -172,7 +202,8 @@ struct Written {
 type Writing = Result<(File, Written), Failure>;
 
 struct Extraction<'a> {
-    reading: &'a Reading,
+    /// Of the entries that come.
+    package: &'a Package,
     folder: &'a Path,
     /// The folder, from which every other is opened.
     root: Arc<Folder>,
@@ -186,7 +217,7 @@ struct Extraction<'a> {
 }
 
 impl<'a> Extraction<'a> {
-    fn new(reading: &'a Reading, folder: &'a Path) -> Result<Extraction<'a>, Ending> {
+    fn new(package: &'a Package, folder: &'a Path) -> Result<Extraction<'a>, Ending> {
         let failed = |error: io::Error| Failure::io(folder, "make the folder", &error);
         check_path(folder, "make the folder")?;
         std::fs::create_dir_all(folder).map_err(failed)?;
@@ -195,7 +226,7 @@ impl<'a> Extraction<'a> {
         let root = Arc::new(root.map_err(|error| failed(error.into()))?);
         let alive = TemporaryFile::create(&root, 0o600);
         Ok(Extraction {
-            reading,
+            package,
             folder,
             root,
             _alive: alive.map_err(|error| failed(error.into()))?,
@@ -226,28 +257,27 @@ impl<'a> Extraction<'a> {
                 written.raw_bytes += bytes.len() as u64;
                 let moved = file.write_all(&bytes);
                 moved.map_err(|error| {
-                    let name = self.reading.package.name(piece.index).unwrap_or(b"?");
+                    let name = self.package.name(piece.index).unwrap_or(b"?");
                     let failure = Failure::io(self.folder, "write", &error);
                     failure.below(name).at(piece.offset)
                 })
             }
-            Err(error) => Err(self.reading.failure(&error)),
+            Err(error) => Err(describe(self.package.path(), &error)),
         };
         if let Err(failure) = written {
             self.current = Some((piece.index, Err(failure)));
             return;
         }
-        let whole = self.reading.package.info(piece.index);
+        let whole = self.package.info(piece.index);
         if whole.is_ok_and(|info| piece.offset + piece.len == info.raw_bytes) {
             self.end();
         }
     }
 
     fn begin(&self, index: u32) -> Result<(File, Written), Failure> {
-        let reading = self.reading;
-        let name = reading.package.name(index);
-        let name = name.map_err(|error| reading.failure(&error))?;
-        names::check(name).map_err(|error| reading.failure(&error))?;
+        let failed = |error| describe(self.package.path(), &error);
+        let name = self.package.name(index).map_err(failed)?;
+        names::check(name).map_err(failed)?;
         path(name).map_err(|error| self.unwritten(name, &error))?;
         let created = TemporaryFile::create(&self.root, 0o666);
         let (file, temporary) =
@@ -277,10 +307,6 @@ impl<'a> Extraction<'a> {
 
     /// Makes the files of a group durable, and gives them their names.
     fn name_group(&mut self) {
-        if self.current.is_some() {
-            // Its last piece never came: its error did.
-            self.end();
-        }
         self.group_bytes = 0;
         let group = std::mem::take(&mut self.group);
         if group.is_empty() {

@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::args::{CatArgs, ListArgs};
 use crate::failure::{Ending, Failure, shown};
 use crate::output::{self, Output};
-use crate::package::{Reading, codec_word, hex};
+use crate::package::{Reading, codec_word, describe, hex};
 
 /// An entry as `--json` tells it.
 #[derive(Debug, Serialize)]
@@ -86,18 +86,13 @@ fn row(package: &Package, info: &EntryInfo) -> millstream_pak::Result<Row> {
 /// Runs `cat`.
 pub(crate) fn cat(args: &CatArgs) -> Result<(), Ending> {
     let reading = Reading::open_over(&args.package, args.base.as_deref())?;
-    let package = &reading.package;
-    let found = package.lookup(args.name.as_encoded_bytes());
-    let found = found
-        .map_err(|error| reading.failure(&error))?
-        .filter(|found| !found.gone);
-    let Some(found) = found else {
+    let Some((package, found)) = reading.find(args.name.as_encoded_bytes())? else {
         let name = shown(&args.name);
         let cause = format!("the package has no entry '{name}'");
         return Err(Failure::new(&args.package, cause).into());
     };
     if args.json {
-        let row = row(package, &found).map_err(|error| reading.failure(&error))?;
+        let row = row(package, &found).map_err(|error| describe(package.path(), &error))?;
         return output::print_json(&row);
     }
     let mut output = Output::create(OsStr::new("-"))?;
@@ -111,7 +106,7 @@ pub(crate) fn cat(args: &CatArgs) -> Result<(), Ending> {
         &mut |_, loaded| {
             ended = match loaded {
                 Ok(bytes) => output.put(&bytes),
-                Err(error) => Err(reading.failure(&error).into()),
+                Err(error) => Err(describe(package.path(), &error).into()),
             };
             match ended {
                 Ok(()) => ControlFlow::Continue(()),
