@@ -178,6 +178,7 @@ pub unsafe extern "C" fn mst_package_open(
             verify: desc.flags & MST_PACKAGE_NO_VERIFY == 0,
             confirm_names: desc.flags & MST_PACKAGE_TRUST_HASHES == 0,
             name_requests: desc.flags & MST_PACKAGE_NO_NAMES == 0,
+            ..PackageOptions::default()
         };
         let mut package = Package::open_with(&storage.storage, name, options)?;
         // SAFETY: as above.

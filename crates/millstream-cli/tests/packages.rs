@@ -442,27 +442,29 @@ fn a_signature_is_made_and_verified() {
     let public_key = "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a";
     std::fs::write(&secret, secret_key).expect("written");
     std::fs::write(&public, public_key).expect("written");
-    let packed = Packed::new(&["--sign", text(&secret)]);
+    let packed = Packed::new(&["--sign", text(&secret), "--content-version", "7"]);
     let package = packed.path("p.mpak");
-    let verified = told(&["verify", &package, "--key", text(&public), "--json"]);
+    let with_key = ["--key", text(&public)];
+    let verified = told(&["verify", &package, with_key[0], with_key[1], "--json"]);
     assert_eq!(verified["signature_verified"], true);
+    assert_eq!(verified["content_version"], 7);
+    let about = told(&["info", &package, "--json"]);
+    assert_eq!(about["place"]["content_version"], 7);
+    let min_version = |command: &str, number: &str| {
+        let words = [command, &package, "--min-version", number];
+        run(&mut millstream(&words))
+    };
+    for command in ["verify", "load"] {
+        expect_status(&min_version(command, "7"), 0);
+        let errors = expect_status(&min_version(command, "8"), 1);
+        assert!(errors.contains("is 7,") && errors.contains('8'), "{errors}");
+        assert!(errors.contains(&package), "{errors}");
+    }
     std::fs::write(&public, secret_key.replace('9', "1")).expect("written");
-    let output = run(&mut millstream(&[
-        "verify",
-        &package,
-        "--key",
-        text(&public),
-    ]));
-    expect_status(&output, 1);
+    expect_status(&run(millstream(&["verify", &package]).args(with_key)), 1);
     let unsigned = Packed::new(&[]).path("p.mpak");
     std::fs::write(&public, public_key).expect("written");
-    let output = run(&mut millstream(&[
-        "verify",
-        &unsigned,
-        "--key",
-        text(&public),
-    ]));
-    expect_status(&output, 1);
+    expect_status(&run(millstream(&["verify", &unsigned]).args(with_key)), 1);
 }
 
 #[test]

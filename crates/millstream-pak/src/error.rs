@@ -42,6 +42,8 @@ pub enum ErrorKind {
     Base = 16,
     /// The caller asked to stop.
     Stopped = 17,
+    /// The package's content version is below the least that the caller accepts.
+    Outdated = 18,
 }
 
 /// An error with its circumstances.
@@ -186,6 +188,10 @@ impl Error {
             ErrorKind::InvalidArgument => (Kind::InvalidArgument, "an entry of another package"),
             ErrorKind::Base => (Kind::NotFound, "the patch's base is not mounted"),
             ErrorKind::Limit => (Kind::Limit, "a bound of the package format"),
+            ErrorKind::Outdated => (
+                Kind::InvalidArgument,
+                "the package is older than the least version accepted",
+            ),
             _ => (
                 Kind::Corrupt,
                 "the package's tables are damaged: `millstream verify` says where",

@@ -64,8 +64,10 @@ pub struct Header {
     pub data_bytes: U64,
     /// Root hash of the base of a patch; else zeros.
     pub base_root: [u8; 32],
+    /// Of a signed package, a number that its maker raises with each release; else 0.
+    pub content_version: U64,
     /// Zeros.
-    pub reserved: [u8; 128],
+    pub reserved: [u8; 120],
     /// The section table.
     pub sections: [SectionRecord; SECTIONS_MAX],
     /// Zeros.

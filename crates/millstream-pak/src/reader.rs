@@ -82,6 +82,9 @@ pub struct PackageOptions {
     pub verify: bool,
     /// Give every request the name of its entry, for errors and traces.
     pub name_requests: bool,
+    /// The least [`Package::content_version`] to accept; opening refuses lower ones. Of a package
+    /// whose signature is verified this keeps out an older one of the same key.
+    pub min_version: u64,
 }
 
 impl Default for PackageOptions {
@@ -90,6 +93,7 @@ impl Default for PackageOptions {
             confirm_names: true,
             verify: true,
             name_requests: true,
+            min_version: 0,
         }
     }
 }
@@ -134,7 +138,7 @@ impl Package {
     /// As [`Package::open`], with options.
     ///
     /// # Errors
-    /// As [`Package::open`].
+    /// As [`Package::open`]; or [`ErrorKind::Outdated`].
     pub fn open_with(
         storage: &Storage,
         path: impl AsRef<Path>,
@@ -149,15 +153,22 @@ impl Package {
     /// thread. The first poll begins the reads; dropping it closes the file.
     ///
     /// # Errors
-    /// As [`Package::open`].
+    /// As [`Package::open_with`].
     pub async fn open_async(
         storage: Storage,
         path: PathBuf,
         options: PackageOptions,
     ) -> Result<Package> {
         let opened = Tables::open(&storage, &path).await;
+        let tables = opened.map_err(|error| error.of(&path))?;
+        let (version, least) = (tables.header.content_version.get(), options.min_version);
+        if version < least {
+            let cause =
+                format!("the content version is {version}, and at least {least} is required");
+            return Err(Error::new(ErrorKind::Outdated, cause).of(&path).at(128));
+        }
         Ok(Package(Arc::new(Inner {
-            tables: opened.map_err(|error| error.of(&path))?,
+            tables,
             base: None,
             options,
             dictionaries: OnceLock::new(),
@@ -231,6 +242,13 @@ impl Package {
     #[must_use]
     pub fn folds_case(&self) -> bool {
         self.tables().fold_case
+    }
+
+    /// The number that [`PackOptions::content_version`](crate::PackOptions::content_version) gave
+    /// the package, 0 if none did. It is the signer's if the signature is verified, else anyone's.
+    #[must_use]
+    pub fn content_version(&self) -> u64 {
+        self.tables().header.content_version.get()
     }
 
     /// Bytes of the whole file.

@@ -112,6 +112,10 @@ pub struct PackOptions<'a> {
     pub order: Vec<Vec<u8>>,
     /// Signs the package.
     pub sign: Option<&'a SecretKey>,
+    /// A number to raise with each release, so that a reader which asks for a
+    /// [`min_version`](crate::PackageOptions::min_version) refuses the releases before. Readers of
+    /// format 1 that do not know of it refuse packages in which it is not 0.
+    pub content_version: u64,
     /// Called with the raw bytes done so far; returns whether to go on.
     pub progress: Option<&'a (dyn Fn(u64) -> bool + Sync)>,
 }
@@ -131,6 +135,7 @@ impl Default for PackOptions<'_> {
             cooks: Vec::new(),
             order: Vec::new(),
             sign: None,
+            content_version: 0,
             progress: None,
         }
     }

@@ -4,8 +4,8 @@
 //! that not the hashes but the check of the field itself must find it: as if someone had made the
 //! package so.
 
-#[path = "support/seal.rs"]
-mod seal;
+#[path = "support/sheet.rs"]
+mod sheet;
 mod support;
 
 use std::path::PathBuf;
@@ -16,45 +16,9 @@ use millstream_pak::format::{Header, section};
 use millstream_pak::{
     BatchOptions, Coding, ErrorKind, Item, PackOptions, Package, SecretKey, verify, visit, write,
 };
+use sheet::Sheet;
 use support::Bench;
 use zerocopy::{FromBytes, IntoBytes};
-
-/// The changed package, in memory.
-struct Sheet {
-    bytes: Vec<u8>,
-}
-
-impl Sheet {
-    fn header(&mut self) -> &mut Header {
-        Header::mut_from_bytes(&mut self.bytes[..4096]).expect("a header")
-    }
-
-    /// The bytes of a section.
-    fn section(&mut self, kind: u32) -> &mut [u8] {
-        let record = self
-            .header()
-            .sections
-            .iter()
-            .find(|it| it.kind.get() == kind);
-        let record = *record.expect("the section is there");
-        let start = record.offset.get() as usize;
-        &mut self.bytes[start..start + record.raw_bytes.get() as usize]
-    }
-
-    fn record(&mut self, kind: u32) -> &mut millstream_pak::format::SectionRecord {
-        let found = self
-            .header()
-            .sections
-            .iter_mut()
-            .find(|it| it.kind.get() == kind);
-        found.expect("the section is there")
-    }
-
-    /// Makes all hashes right again.
-    fn seal(&mut self) {
-        seal::seal(&mut self.bytes);
-    }
-}
 
 /// By what a fault is found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

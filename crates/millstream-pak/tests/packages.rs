@@ -13,7 +13,7 @@ use millstream_io::fs::OsFileSystem;
 use millstream_pak::metadata::{Container, Dependency, Image, Kind, Metadata, Mip, Role};
 use millstream_pak::{
     BatchOptions, Change, Coding, Dictionaries, ErrorKind, Item, Mounts, PackOptions, PackPlan,
-    Package, PackageOptions, Piece, SecretKey, Target, diff, encode_task, verify, write_file,
+    Package, PackageOptions, Piece, Target, diff, encode_task, verify, write_file,
     write_patch_file,
 };
 use millstream_source::Source;
@@ -611,43 +611,6 @@ fn loose_files_hide_packages_and_are_reloaded_when_they_change() {
     assert_eq!(folder("none"), None);
     assert_eq!(folder("a"), None, "an entry of a package is no folder");
     assert_eq!(folder("saves/1"), None, "a loose file is no folder");
-}
-
-#[test]
-fn a_signature_tells_whose_package_it_is() {
-    let bench = Bench::new();
-    let (ours, other) = (
-        SecretKey::from_bytes(&[1; 32]),
-        SecretKey::from_bytes(&[2; 32]),
-    );
-    let path = bench.path("signed.mpak");
-    let options = PackOptions {
-        sign: Some(&ours),
-        ..PackOptions::default()
-    };
-    write_file(items(&entries(8)), &options, &path).expect("packed");
-    let package = bench.open(&path);
-    let check = |key: &SecretKey| {
-        verify(&bench.storage, &package, Some(&key.public()), &mut |_| true).expect("verified")
-    };
-    let found = check(&ours);
-    assert!(
-        found.failures == 0 && found.signature_verified,
-        "{:?}",
-        found.errors
-    );
-    let found = check(&other);
-    assert_eq!(found.failures, 1);
-    assert_eq!(
-        found.errors.first().map(|error| error.kind()),
-        Some(ErrorKind::Signature)
-    );
-    let unsigned =
-        bench.open(&bench.pack("plain.mpak", &entries(8), Coding::Fixed(CodecId::STORED)));
-    let found = verify(&bench.storage, &unsigned, Some(&ours.public()), &mut |_| {
-        true
-    });
-    assert_eq!(found.expect("verified").failures, 1);
 }
 
 #[test]

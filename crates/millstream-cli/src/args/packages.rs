@@ -23,7 +23,8 @@ Examples:
   millstream pack game/data -o game.mpak --target-mbps 550 --target-cores 8
   millstream pack game/data -o game.mpak --cook scene-bc7 --target-gpu
   millstream load game.mpak --trace start.json
-  millstream pack game/data -o game.mpak --order start.json --sign secret.pem")]
+  millstream pack game/data -o game.mpak --order start.json
+  millstream pack game/data -o game.mpak --sign secret.pem --content-version 7")]
 pub(crate) struct PackArgs {
     /// The folder to pack
     #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
@@ -49,6 +50,10 @@ pub(crate) struct PackArgs {
     /// Sign with an Ed25519 secret key (PEM, 64 hexadecimal digits, or 32 bytes)
     #[arg(long, value_name = "KEY", value_hint = ValueHint::FilePath)]
     pub(crate) sign: Option<PathBuf>,
+    /// A number to raise with each release of a signed package: `verify` and `load` refuse those
+    /// below their --min-version
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) content_version: u64,
     /// What the target's disk reads, in 10^6 bytes a second; auto chooses codecs for it
     #[arg(long, value_name = "N", default_value_t = 3500.0, value_parser = super::rate)]
     pub(crate) target_mbps: f64,
@@ -165,6 +170,7 @@ pub(crate) struct CatArgs {
 Examples:
   millstream verify game.mpak
   millstream verify game.mpak --key public.pem
+  millstream verify game.mpak --key public.pem --min-version 7
   millstream verify game-1.1.patch.mpak --base game-1.0.mpak")]
 pub(crate) struct VerifyArgs {
     /// The package
@@ -173,6 +179,10 @@ pub(crate) struct VerifyArgs {
     /// Ed25519 public key (PEM, 64 hexadecimal digits, or 32 bytes)
     #[arg(long, value_name = "PUB", value_hint = ValueHint::FilePath)]
     pub(crate) key: Option<PathBuf>,
+    /// Fail unless PAK was packed with this --content-version or a higher one; only a package that
+    /// is verified with --key cannot claim another
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) min_version: u64,
     /// The package that PAK, a patch, was made over: what did not change is read there
     #[arg(long, value_name = "PAK", value_hint = ValueHint::FilePath)]
     pub(crate) base: Option<PathBuf>,

@@ -62,7 +62,7 @@ pub(crate) fn extract(args: &ExtractArgs) -> Result<(), Ending> {
 }
 
 fn work(args: &ExtractArgs) -> Result<Outcome, Ending> {
-    let reading = Reading::open_over(&args.package, args.base.as_deref())?;
+    let reading = Reading::open_over(&args.package, args.base.as_deref(), 0)?;
     let entries = chosen(args, &reading)?;
     check_size(args, &entries)?;
     let mut extraction = Extraction::new(&reading.package, &args.folder)?;

@@ -30,8 +30,9 @@ struct Found {
     machine: Machine,
     place: Place,
     gpus: Result<Vec<vulkan::Device>, String>,
-    /// Of a PATH that is a package; or why its tables cannot be read.
-    dictionaries: Option<Result<Vec<DictionaryUse>, String>>,
+    /// Of a PATH that is a package: its content version and dictionaries; or why its tables cannot
+    /// be read.
+    package: Option<Result<(u64, Vec<DictionaryUse>), String>>,
 }
 
 /// Runs `info`.
@@ -50,12 +51,12 @@ pub(crate) fn info(args: &InfoArgs) -> Result<(), Ending> {
         DeviceKind::Uring => String::from("the system allows io_uring"),
         _ => String::from(storage.device_reason()),
     };
-    let uses = || {
+    let about = || {
         let package = Package::open(&storage, &args.path)?;
-        package.dictionary_uses()
+        Ok((package.content_version(), package.dictionary_uses()?))
     };
-    let dictionaries =
-        is_package(&args.path).then(|| uses().map_err(|error| String::from(error.cause())));
+    let cause = |error: millstream_pak::Error| String::from(error.cause());
+    let package = is_package(&args.path).then(|| about().map_err(cause));
     drop(storage);
     let found = Found {
         backend,
@@ -64,7 +65,7 @@ pub(crate) fn info(args: &InfoArgs) -> Result<(), Ending> {
         machine: probe::machine(),
         place,
         gpus: vulkan::devices(),
-        dictionaries,
+        package,
     };
     if args.json {
         output::print_json(&document(&args.path, &found))
@@ -89,9 +90,12 @@ fn table(path: &Path, found: &Found) -> String {
     machine_rows(&mut table, &found.machine);
     place_rows(&mut table, path, &found.place);
     vulkan::rows(&mut table, &found.gpus);
-    match &found.dictionaries {
+    match &found.package {
         None => {}
-        Some(Ok(uses)) => dictionary_rows(&mut table, uses),
+        Some(Ok((version, uses))) => {
+            table.row("content", version, "version of the package's content");
+            dictionary_rows(&mut table, uses);
+        }
         Some(Err(why)) => {
             table.row("dictionary", "?", &**why);
         }
@@ -305,10 +309,13 @@ fn document(path: &Path, found: &Found) -> Value {
         "kernels": BTreeMap::from(kernels()),
         "limits": limits,
     });
-    // Only for a package: the document of other places has no such key.
-    match &found.dictionaries {
+    // Only for a package: the document of other places has no such keys.
+    match &found.package {
         None => {}
-        Some(Ok(uses)) => document["place"]["dictionaries"] = json!(uses),
+        Some(Ok((version, uses))) => {
+            document["place"]["content_version"] = json!(version);
+            document["place"]["dictionaries"] = json!(uses);
+        }
         Some(Err(why)) => document["place"]["dictionaries"] = json!({ "refused": why }),
     }
     document

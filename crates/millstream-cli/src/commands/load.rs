@@ -81,6 +81,7 @@ pub(crate) fn check_trace(name: Option<&OsStr>) -> Result<(), Ending> {
 fn find(storage: &Storage, args: &LoadArgs) -> Result<Vec<Found>, Failure> {
     let options = PackageOptions {
         verify: !args.no_verify,
+        min_version: args.min_version,
         ..PackageOptions::default()
     };
     let mut found = Vec::new();

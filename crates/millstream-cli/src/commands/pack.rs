@@ -52,6 +52,7 @@ pub(crate) fn pack(args: &PackArgs) -> Result<(), Ending> {
         cooks: cook.iter().map(|it| it as &dyn Cook).collect(),
         order,
         sign: sign.as_ref(),
+        content_version: args.content_version,
         progress: Some(&|done| {
             let mut progress = progress.lock().expect("no one panics with it");
             progress.reach(done);

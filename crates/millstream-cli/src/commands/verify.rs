@@ -28,6 +28,7 @@ pub(crate) fn verify(args: &VerifyArgs) -> Result<(), Ending> {
             "dictionaries": uses,
             "signed": found.signed,
             "signature_verified": found.signature_verified,
+            "content_version": found.content_version,
             "failed": failures.count(),
             "first_error": failures.first().map(Failure::to_string),
             "seconds": seconds,
@@ -48,6 +49,11 @@ pub(crate) fn verify(args: &VerifyArgs) -> Result<(), Ending> {
         dictionary_rows(&mut table, &uses);
         table
             .row("signature", signature, "")
+            .row(
+                "content",
+                found.content_version,
+                "version of the package's content",
+            )
             .row("time", format!("{seconds:.2} s"), "");
         output::print(&table.text())?;
     }
@@ -60,7 +66,8 @@ fn look(
     args: &VerifyArgs,
     key: Option<&PublicKey>,
 ) -> Result<(Verification, Failures, Vec<DictionaryUse>), Ending> {
-    let reading = match Reading::open_over(&args.package, args.base.as_deref()) {
+    let opened = Reading::open_over(&args.package, args.base.as_deref(), args.min_version);
+    let reading = match opened {
         Ok(reading) => reading,
         Err(Ending::Failed(failures)) => {
             return Ok((Verification::default(), failures, Vec::new()));

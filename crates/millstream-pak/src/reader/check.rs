@@ -36,6 +36,8 @@ pub struct Verification {
     pub signed: bool,
     /// Whether it was compared with a key, and is right.
     pub signature_verified: bool,
+    /// The package's [`content_version`](Package::content_version).
+    pub content_version: u64,
     /// Things that are wrong.
     pub failures: u64,
     /// The first ten of them.
@@ -76,7 +78,10 @@ pub fn verify(
     key: Option<&PublicKey>,
     progress: &mut dyn FnMut(u64) -> bool,
 ) -> Result<Verification> {
-    let mut found = Verification::default();
+    let mut found = Verification {
+        content_version: package.content_version(),
+        ..Verification::default()
+    };
     // Opened anew: what is in memory already says nothing of the file.
     let mut opened = Package::open(storage, package.path())?;
     if opened.root() != package.root() {

@@ -199,7 +199,7 @@ fn check_header(header: &Header, len: u64) -> Result<()> {
     }
     let zeros = header.reserved.iter().chain(&header.reserved_tail);
     if zeros.into_iter().any(|&byte| byte != 0) {
-        return Err(corrupt("reserved bytes of the header are not zero").at(128));
+        return Err(corrupt("reserved bytes of the header are not zero").at(136));
     }
     Ok(())
 }

@@ -44,6 +44,7 @@ pub(crate) struct Entry<'a> {
 pub(crate) struct Features<'a> {
     pub(crate) fold_case: bool,
     pub(crate) base_root: Option<[u8; 32]>,
+    pub(crate) content_version: u64,
     pub(crate) sign: Option<&'a SecretKey>,
 }
 
@@ -307,6 +308,7 @@ impl<'a> Builder<'a> {
         header.data_offset = U64::new(self.layout.data_offset);
         header.data_bytes = U64::new(data_bytes);
         header.base_root = features.base_root.unwrap_or_default();
+        header.content_version = U64::new(features.content_version);
         header.sections[..sections.len()].copy_from_slice(sections);
         header.root = header.digest();
         header

@@ -133,6 +133,7 @@ pub(super) fn write_units<'a>(
     let features = Features {
         fold_case: options.fold_case,
         base_root: None,
+        content_version: options.content_version,
         sign: options.sign,
     };
     (report.root, report.file_bytes) = builder.finish(entries, &features)?;

@@ -98,7 +98,7 @@ fn content(package: &Package, index: u32) -> Result<[u8; 32]> {
 }
 
 /// Writes the patch that, mounted over `a`, has the entries of `b`, into an empty file; see
-/// [`write()`](crate::write()).
+/// [`write()`](crate::write()). It has the content version of `b`.
 ///
 /// # Errors
 /// A package is damaged, or a patch itself, or the file cannot be written.
@@ -154,6 +154,7 @@ pub fn write_patch(
     let features = Features {
         fold_case: b.folds_case(),
         base_root: Some(a.root()),
+        content_version: b.content_version(),
         sign,
     };
     (report.root, report.file_bytes) = builder.finish(entries, &features)?;
