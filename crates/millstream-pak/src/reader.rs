@@ -363,7 +363,7 @@ impl Package {
     /// # Errors
     /// There is no such entry, or its tables are damaged.
     pub fn storing(&self, index: u32) -> Result<Storing> {
-        plan::storing(self, index)
+        plan::storing(self, index).map_err(|error| self.blame(index, error))
     }
 
     /// Brings names and metadata into memory and checks them, and makes dictionaries ready, so that

@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use millstream::{QueueOptions, Read, Storage};
-use zerocopy::{FromBytes as _, IntoBytes as _};
+use zerocopy::{FromBytes as _, FromZeros as _, IntoBytes as _};
 
 use super::batch::BatchOptions;
 use super::section::PageView;
@@ -16,7 +16,9 @@ use super::tables::Tables;
 use super::visit::visit;
 use super::{Package, plan};
 use crate::error::{Error, ErrorKind, Result, corrupt};
-use crate::format::{MetadataPlace, SectionRecord, block_flag, section, section_flag};
+use crate::format::{
+    EntryRecord, MetadataPlace, SectionRecord, block_flag, entry_flag, section, section_flag,
+};
 use crate::limits::{HEADER_BYTES, METADATA_BYTES_MAX, TABLE_QUEUE_CAPACITY, VERIFY_ERRORS};
 use crate::metadata::Metadata;
 use crate::names;
@@ -157,7 +159,7 @@ fn check_sections(tables: &Tables, found: &mut Verification) -> bool {
         .filter(|record| !known(record))
     {
         if record.flags.get() & section_flag::UNHASHED == 0 {
-            let section = super::section::Section::new(record, false);
+            let section = super::section::Section::new(&tables.path, record, false);
             found.take(section.check_pages(&tables.file));
         }
     }
@@ -208,11 +210,26 @@ fn check_entry(package: &Package, index: u32, before: &mut Option<u64>) -> Resul
     if !(start..end).contains(&index) {
         return wrong("the entry is not in the bucket of its hash");
     }
-    if !package.info(index)?.gone {
+    if !entry.is(entry_flag::GONE) {
         let span = plan::span(tables, index, 0, entry.raw_bytes.get())?;
         plan::blocks_of(tables, &span)?;
+    } else if !is_rightly_gone(package, index, &entry)? {
+        return wrong("an entry is gone from a package that is no patch, or has a content");
     }
     Ok(entry.name_offset.get())
+}
+
+/// Whether an entry that is gone may be, and is nothing but a name.
+fn is_rightly_gone(package: &Package, index: u32, entry: &EntryRecord) -> Result<bool> {
+    let bare = EntryRecord {
+        hash: entry.hash,
+        name_offset: entry.name_offset,
+        block_shift: entry.block_shift,
+        flags: entry_flag::GONE,
+        ..EntryRecord::new_zeroed()
+    };
+    let content = package.content_hash(index)?.unwrap_or_default();
+    Ok(package.base_root().is_some() && *entry == bare && content == [0; 32])
 }
 
 /// Checks a name, and that it has the entry's hash. No two entries have one hash, so none have one

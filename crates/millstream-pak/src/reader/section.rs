@@ -10,8 +10,9 @@
 //! so that no decoder sees bytes that were not packed so, and the length of each stands behind the
 //! hashes. What is decoded is never more than the header said, which the stored bytes bound.
 
-use std::sync::OnceLock;
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use millstream::{Buffer, CodecId, Read};
 use millstream_codec::Scratch;
@@ -23,6 +24,8 @@ use crate::limits::{PAGE_BYTES, SECTION_AT_ONCE_BYTES};
 
 /// A section, see the module.
 pub(crate) struct Section {
+    /// The package, for errors.
+    path: Arc<Path>,
     pub(crate) kind: u32,
     offset: u64,
     /// Bytes in memory.
@@ -64,7 +67,7 @@ struct PageIndex {
 impl Section {
     /// A section whose record was checked against the file's length (and, for a hot one, against
     /// what was read).
-    pub(crate) fn new(record: &SectionRecord, hot: bool) -> Section {
+    pub(crate) fn new(path: &Arc<Path>, record: &SectionRecord, hot: bool) -> Section {
         let usize = |bytes: u64| usize::try_from(bytes).expect("checked by the caller");
         let bytes = usize(record.raw_bytes.get());
         let pages = bytes.div_ceil(PAGE_BYTES);
@@ -82,6 +85,7 @@ impl Section {
             }
         };
         Section {
+            path: Arc::clone(path),
             kind: record.kind.get(),
             offset: record.offset.get(),
             bytes,
@@ -372,13 +376,13 @@ impl Section {
             let fits = (1..=self.page_bytes(page)).contains(&(len as usize));
             if !fits || at > self.stored_bytes as u64 {
                 let cause = "a packed page has an impossible length";
-                return Err(self.wrong(0, cause).at(self.hashes_offset));
+                return Err(self.wrong(0, cause));
             }
             starts.push(at);
         }
         if at != self.stored_bytes as u64 {
             let cause = "its packed pages are not all of it";
-            return Err(self.wrong(0, cause).at(self.hashes_offset));
+            return Err(self.wrong(0, cause));
         }
         let starts = starts.into_boxed_slice();
         Ok(PageIndex { hashes, starts })
@@ -414,7 +418,7 @@ impl Section {
             "the page hashes of section {} are not those of the header",
             self.kind
         );
-        Err(corrupt(cause).at(self.hashes_offset))
+        Err(corrupt(cause).at(self.hashes_offset).of(&self.path))
     }
 
     fn check_page(&self, hashes: &[u8], page: usize, bytes: &[u8]) -> Result<()> {
@@ -438,6 +442,6 @@ impl Section {
         } else {
             offset.min(self.bytes)
         };
-        error.at(self.offset + within as u64)
+        error.at(self.offset + within as u64).of(&self.path)
     }
 }

@@ -1,7 +1,8 @@
 //! Opening: one read brings the header and the hot sections (two, if the table is large), and the
 //! header's own fields are checked. Nothing is done per entry.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::Arc;
 
 use millstream::Storage;
 use zerocopy::FromBytes;
@@ -23,7 +24,7 @@ const HOT_SLACK_BYTES: u64 = 64 << 10;
 
 /// What is known of an open package.
 pub(crate) struct Tables {
-    pub(crate) path: PathBuf,
+    pub(crate) path: Arc<Path>,
     pub(crate) file: OpenFile,
     pub(crate) header: Box<Header>,
     pub(crate) buckets: Section,
@@ -48,12 +49,12 @@ impl Tables {
 
     fn new(path: &Path, file: OpenFile, header: Box<Header>, bucket_bits: u32) -> Result<Tables> {
         let found = Sections::new(&header)?;
-        let take = |kind| found.take(&header, kind);
+        let path: Arc<Path> = Arc::from(path);
+        let take = |kind| found.take(&path, &header, kind);
         let need =
             |kind| take(kind).ok_or_else(|| corrupt(format!("section {kind} is missing")).at(256));
         let signature = found.record(section::SIGNATURE).copied();
         Ok(Tables {
-            path: path.to_path_buf(),
             buckets: need(section::BUCKETS)?,
             bucket_bits,
             entries: need(section::ENTRIES)?,
@@ -65,6 +66,7 @@ impl Tables {
             contents: take(section::CONTENTS),
             signature,
             fold_case: header.required.get() & feature::FOLD_CASE != 0,
+            path,
             file,
             header,
         })
@@ -264,12 +266,12 @@ impl<'a> Sections<'a> {
         found.map(|(_, record)| *record)
     }
 
-    fn take(&self, header: &Header, kind: u32) -> Option<Section> {
+    fn take(&self, path: &Arc<Path>, header: &Header, kind: u32) -> Option<Section> {
         let record = self.record(kind)?;
         let end = record.offset.get() + record.stored_bytes.get();
         let hashes_end = record.hashes_offset.get() + record.hashes_bytes();
         let hot = end.max(hashes_end) <= header.hot_bytes.get() && !record.is_packed();
-        Some(Section::new(record, hot))
+        Some(Section::new(path, record, hot))
     }
 }
 

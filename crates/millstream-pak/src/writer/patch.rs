@@ -14,7 +14,7 @@ use zerocopy::little_endian::U64;
 
 use super::build::{Builder, Entry, Features};
 use super::item::replace;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, corrupt};
 use crate::format::{BlockRecord, block_flag, entry_flag};
 use crate::reader::plan;
 use crate::sign::SecretKey;
@@ -83,7 +83,13 @@ pub fn diff(a: &Package, b: &Package) -> Result<Vec<Difference>> {
 
 fn live(package: &Package) -> Result<Vec<u32>> {
     let mut live = Vec::new();
+    let mut before = None;
     for &index in package.by_name()? {
+        let name = package.name(index)?;
+        if before == Some(name) {
+            return Err(package.blame(index, corrupt("another entry has the same name")));
+        }
+        before = Some(name);
         if !package.info(index)?.gone {
             live.push(index);
         }
@@ -168,7 +174,12 @@ fn wanted(b: &Package, differences: Vec<Difference>) -> Result<Vec<Wanted>> {
     for difference in differences {
         let index = match difference.change {
             Change::Removed => None,
-            _ => b.lookup(&difference.name)?.map(|info| info.index),
+            _ => {
+                let found = b.lookup(&difference.name);
+                found
+                    .map_err(|error| error.of(b.path()))?
+                    .map(|info| info.index)
+            }
         };
         let first_block = match index {
             Some(index) => b.tables().entry(index)?.first_block.get(),
@@ -297,7 +308,7 @@ fn read_block(package: &Package, file: &File, block: &BlockRecord) -> Result<Vec
     read.map_err(|error| Error::io(package.path(), "read", error).at(offset))?;
     if xxhash_rust::xxh3::xxh3_64(&stored) != block.checksum.get() {
         let cause = "the checksum of a stored block does not match: its bytes are damaged";
-        return Err(crate::error::corrupt(cause).of(package.path()).at(offset));
+        return Err(corrupt(cause).of(package.path()).at(offset));
     }
     Ok(stored)
 }
