@@ -232,7 +232,8 @@ fn of_view(model: &Model, file: &SceneFile<'_>, view: usize) -> Result<Origin, &
 }
 
 /// Returns for each buffer the ranges that views other than images need; the whole buffer if no
-/// image lies in it.
+/// image lies in it. They begin at multiples of 4, so that in memory of a device, which holds a
+/// range from its beginning, offsets of vertices and indices stay the multiples that they are.
 fn stretches(model: &Model) -> Vec<Vec<Range<u64>>> {
     let mut of_image = vec![false; model.views.len()];
     for image in model.images.iter().flatten() {
@@ -247,7 +248,7 @@ fn stretches(model: &Model) -> Vec<Vec<Range<u64>>> {
         if of_image {
             holds_image[view.buffer] = true;
         } else {
-            ranges[view.buffer].push(view.offset..view.offset + view.len);
+            ranges[view.buffer].push(view.offset & !3..view.offset + view.len);
         }
     }
     for ((buffer, ranges), holds_image) in model.buffers.iter().zip(&mut ranges).zip(holds_image) {
@@ -317,6 +318,25 @@ mod tests {
         let ranges = [1000..1300, 601_000..601_010, 1300..501_300];
         assert_eq!(origins, ranges.map(entry));
         assert_eq!(plan.fetches[2].purpose, Purpose::Images(vec![0, 1]));
+    }
+
+    #[test]
+    fn ranges_between_images_begin_at_multiples_of_4() {
+        let plan = planned(
+            r#"{"asset":{"version":"2.0"},"buffers":[{"byteLength":200000}],"bufferViews":[
+            {"buffer":0,"byteLength":50001},{"buffer":0,"byteOffset":50002,"byteLength":6},
+            {"buffer":0,"byteOffset":190003,"byteLength":1}],
+            "images":[{"bufferView":0}]}"#,
+            Some(1000..201_000),
+        );
+        let starts = plan.fetches.iter().filter_map(|fetch| match fetch.purpose {
+            Purpose::Buffer { start, .. } => Some((start, fetch.origin.clone())),
+            Purpose::Images(_) => None,
+        });
+        let entry = |range| Origin::range(Arc::from(&b"dir/scene.glb"[..]), range);
+        let expected = [(50_000, 51_000..51_008), (190_000, 191_000..191_004)];
+        let expected = expected.map(|(start, range)| (start, entry(range)));
+        assert_eq!(starts.collect::<Vec<_>>(), expected);
     }
 
     #[test]
