@@ -1,6 +1,6 @@
 //! Every field of a package is given values that it must not have, and the hashes are made right
-//! again, as if someone had made the package so. Opening, loading, verifying, comparing and mounting
-//! it give errors that name the file, or the bytes that the sound package has.
+//! again, as if someone had made the package so. Opening, loading, verifying, comparing and
+//! mounting it give errors that name the file, or the bytes that the sound package has.
 
 #[path = "support/disk.rs"]
 mod disk;

@@ -3,12 +3,14 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use ash::{Entry, Instance, ext, vk};
 use millstream::{Error, ErrorKind};
 
 use crate::create::{AdoptedDevice, Created, GpuFeatures, GpuWanted};
-use crate::error::vulkan;
+use crate::error::{is_short, lost, vulkan};
+use crate::limits;
 use crate::queue::{AdoptedQueue, GpuPoint, Queue};
 
 /// See the header.
@@ -21,6 +23,7 @@ pub(crate) struct Context {
     pub(crate) transfer: Option<Arc<Queue>>,
     /// Of `VK_EXT_external_memory_host`.
     pub(crate) host: Option<ext::external_memory_host::Device>,
+    families: Vec<u32>,
     lost: AtomicBool,
     memory: vk::PhysicalDeviceMemoryProperties,
     pub(crate) instance: Instance,
@@ -83,6 +86,9 @@ impl Context {
         let name = properties.device_name_as_c_str().unwrap_or(c"?");
         let host = adopted.features.external_memory_host;
         let host = host.then(|| ext::external_memory_host::Device::new(&instance, &adopted.device));
+        let mut families = vec![adopted.compute.family];
+        let transfer = adopted.transfer.as_ref().map(|queue| queue.family);
+        families.extend(transfer.filter(|family| *family != families[0]));
         Context {
             device: adopted.device,
             name: name.to_string_lossy().into_owned(),
@@ -90,6 +96,7 @@ impl Context {
             compute: Arc::new(Queue::new(adopted.compute)),
             transfer: adopted.transfer.map(|queue| Arc::new(Queue::new(queue))),
             host,
+            families,
             lost: AtomicBool::new(false),
             memory,
             instance,
@@ -99,11 +106,28 @@ impl Context {
         }
     }
 
-    /// The families of its queues, each once.
-    pub(crate) fn families(&self) -> Vec<u32> {
-        let transfer = self.transfer.as_ref().map(|queue| queue.family);
-        let other = transfer.filter(|family| *family != self.compute.family);
-        [self.compute.family].into_iter().chain(other).collect()
+    /// The families of its queues and of the application's that use what is made here, each once.
+    pub(crate) fn families(&self) -> &[u32] {
+        &self.families
+    }
+
+    /// Also of queues of these families.
+    pub(crate) fn share(&mut self, families: &[u32]) -> Result<(), Error> {
+        // SAFETY: a device of the instance.
+        let known = unsafe {
+            let instance = &self.instance;
+            instance.get_physical_device_queue_family_properties(self.physical)
+        };
+        for family in families {
+            if *family as usize >= known.len() {
+                let cause = format!("the device has no queue family {family}");
+                return Err(Error::new(ErrorKind::Limit, cause));
+            }
+            if !self.families.contains(family) {
+                self.families.push(*family);
+            }
+        }
+        Ok(())
     }
 
     /// Messages of the validation layer, errors and warnings.
@@ -126,8 +150,12 @@ impl Context {
 
     /// Counts the device as lost; the error for whoever waits for it.
     pub(crate) fn lose(&self, call: &'static str, result: vk::Result) -> Error {
-        self.lost.store(true, Ordering::Release);
+        self.set_lost();
         Error::new(ErrorKind::DeviceLost, format!("{call}: {result}"))
+    }
+
+    pub(crate) fn set_lost(&self) {
+        self.lost.store(true, Ordering::Release);
     }
 
     pub(crate) fn memory_type(
@@ -185,16 +213,34 @@ impl Context {
     }
 
     /// Waits for a value of a timeline semaphore, as long as the device takes: of one that hangs
-    /// the driver says in finite time that it is lost. Any error counts as a loss, because the
-    /// device may still use what it was given.
+    /// the driver says in finite time that it is lost, or the application does. A call that fails
+    /// for want of memory says nothing about the device and is repeated, for
+    /// [`limits::WAIT_RETRIES`] at most; any other error counts as a loss, because the device may
+    /// still use what it was given.
     pub(crate) fn wait(&self, point: GpuPoint) -> Result<(), Error> {
         let (semaphores, values) = ([point.semaphore], [point.value]);
         let info = vk::SemaphoreWaitInfo::default()
             .semaphores(&semaphores)
             .values(&values);
-        // SAFETY: a semaphore of this device.
-        let waited = unsafe { self.device.wait_semaphores(&info, u64::MAX) };
-        waited.map_err(|error| self.lose("vkWaitSemaphores", error))
+        let slice = limits::WAIT_SLICE.as_nanos() as u64;
+        let mut until = None;
+        loop {
+            // SAFETY: a semaphore of this device.
+            let waited = unsafe { self.device.wait_semaphores(&info, slice) };
+            match waited {
+                Ok(()) => return Ok(()),
+                Err(vk::Result::TIMEOUT) if self.is_lost() => return Err(lost()),
+                Err(vk::Result::TIMEOUT) => until = None,
+                Err(error) if is_short(error) => {
+                    let now = Instant::now();
+                    if now >= *until.get_or_insert(now + limits::WAIT_RETRIES) {
+                        return Err(self.lose("vkWaitSemaphores", error));
+                    }
+                    std::thread::sleep(limits::WAIT_PAUSE);
+                }
+                Err(error) => return Err(self.lose("vkWaitSemaphores", error)),
+            }
+        }
     }
 }
 

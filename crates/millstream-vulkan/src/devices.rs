@@ -46,13 +46,8 @@ pub fn devices() -> Result<Vec<GpuDevice>, Error> {
     let application = vk::ApplicationInfo::default().api_version(vk::API_VERSION_1_2);
     let info = vk::InstanceCreateInfo::default().application_info(&application);
     // SAFETY: a valid description.
-    let instance = match unsafe { entry.create_instance(&info, None) } {
-        Ok(instance) => instance,
-        Err(vk::Result::ERROR_INCOMPATIBLE_DRIVER) => {
-            return Err(Error::new(ErrorKind::NotFound, "no Vulkan driver"));
-        }
-        Err(error) => return Err(vulkan("vkCreateInstance", error)),
-    };
+    let instance = unsafe { entry.create_instance(&info, None) };
+    let instance = instance.map_err(|error| vulkan("vkCreateInstance", error))?;
     // SAFETY: the instance was just made.
     let listed = unsafe { instance.enumerate_physical_devices() };
     let describe = |(index, one): (usize, &vk::PhysicalDevice)| describe(&instance, *one, index);

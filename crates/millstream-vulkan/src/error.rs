@@ -6,13 +6,23 @@ use millstream::{Error, ErrorKind};
 /// An error of a call that makes something.
 pub(crate) fn vulkan(call: &'static str, result: vk::Result) -> Error {
     let kind = match result {
-        vk::Result::ERROR_DEVICE_LOST => ErrorKind::DeviceLost,
-        vk::Result::ERROR_OUT_OF_DEVICE_MEMORY | vk::Result::ERROR_OUT_OF_HOST_MEMORY => {
-            ErrorKind::OutOfMemory
+        vk::Result::ERROR_INCOMPATIBLE_DRIVER => {
+            return Error::new(ErrorKind::NotFound, "no Vulkan driver");
         }
+        vk::Result::ERROR_DEVICE_LOST => ErrorKind::DeviceLost,
+        _ if is_short(result) => ErrorKind::OutOfMemory,
         _ => ErrorKind::Io,
     };
     Error::new(kind, format!("{call}: {result}"))
+}
+
+/// Whether a call failed for want of memory.
+pub(crate) fn is_short(result: vk::Result) -> bool {
+    let short = [
+        vk::Result::ERROR_OUT_OF_HOST_MEMORY,
+        vk::Result::ERROR_OUT_OF_DEVICE_MEMORY,
+    ];
+    short.contains(&result)
 }
 
 /// The device was lost before.

@@ -22,6 +22,7 @@ use crate::lane::Shared;
 use crate::memory::DeviceBuffer;
 use crate::points::Points;
 use crate::queue::GpuPoint;
+use crate::record::Recorded;
 use crate::target::Target;
 use crate::texels::{AdoptedImage, ImageRegion};
 use crate::threads::start;
@@ -37,6 +38,11 @@ pub struct GpuOptions {
     pub validation: bool,
     /// Whether the device decodes what it can. On by default; off, workers decode everything.
     pub decode: bool,
+    /// Families of queues, beside those of the device's queues here, that use the buffers and
+    /// images which the library makes, also those of scenes: they are shared concurrently, and
+    /// need no transfer of ownership. Empty by default: a buffer or image then belongs to the
+    /// family that computes.
+    pub families: Vec<u32>,
 }
 
 impl Default for GpuOptions {
@@ -45,6 +51,7 @@ impl Default for GpuOptions {
             device: None,
             validation: false,
             decode: true,
+            families: Vec::new(),
         }
     }
 }
@@ -95,7 +102,8 @@ pub struct GpuStats {
 }
 
 /// A device that requests land on. Dropping it waits for all parts that it was given, and requests
-/// that still have parts to come end with `Closed`.
+/// that still have parts to come end with `Closed`. Where a completion drops it, on a thread of its
+/// own, it does not wait.
 pub struct Gpu {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
@@ -143,14 +151,15 @@ impl Gpu {
     ///
     /// # Safety
     /// The handles belong together, and outlive the `Gpu` and every [`GpuBuffer`] and [`GpuImage`]
-    /// of it. The features were enabled. Other code submits to the queues only as their
+    /// of it; if a completion drops the `Gpu`, also what it was given before. The features were enabled. Other code submits to the queues only as their
     /// [`QueueAccess`](crate::QueueAccess) says; one queue is given twice only if it is locked.
     /// After a request has failed with `DeviceLost` the device is idle before it is destroyed.
     pub unsafe fn adopt(adopted: AdoptedDevice, options: &GpuOptions) -> Result<Gpu, Error> {
         Gpu::new(Context::adopt(adopted)?, options)
     }
 
-    fn new(context: Context, options: &GpuOptions) -> Result<Gpu, Error> {
+    fn new(mut context: Context, options: &GpuOptions) -> Result<Gpu, Error> {
+        context.share(&options.families)?;
         let context = Arc::new(context);
         let chosen = match options.decode {
             true if context.compute.is_recorded() => Chosen::none("the application submits"),
@@ -189,13 +198,15 @@ impl Gpu {
 
     /// Records what waits for a queue that the application alone submits to: to be called once a
     /// frame, on any thread. `None`: nothing does. At most 3 batches are recorded at once, and the
-    /// next ones wait until those have run.
+    /// next ones wait until those have run. `None` also while an earlier recording is not settled,
+    /// see [`Recorded`].
     ///
     /// # Safety
     /// The commands are being recorded, outside of a render pass, for a queue of the adopted
-    /// family. They are submitted once, and that submission signals the point. The points of later
-    /// calls are submitted later.
-    pub unsafe fn record(&self, commands: vk::CommandBuffer) -> Option<GpuPoint> {
+    /// family. They are submitted at most once, in the order in which they were recorded, and before
+    /// [`Recorded::submitted`] is called; never once the [`Recorded`] was dropped without that call.
+    /// That submission signals the point, or a later one to the queue.
+    pub unsafe fn record(&self, commands: vk::CommandBuffer) -> Option<Recorded<'_>> {
         self.shared.compute.recorder.as_ref()?.record(commands)
     }
 
@@ -235,6 +246,22 @@ impl Gpu {
         }
         let points = Points::new(&self.shared.context)?;
         Ok(self.points.get_or_init(|| points))
+    }
+
+    /// The application knows that the device is lost: what is on its way ends with `DeviceLost`, and
+    /// so does what comes later. Only needed where the application submits
+    /// ([`QueueAccess::Recorded`](crate::QueueAccess::Recorded)); elsewhere the driver says so.
+    /// Memory that the device may still use is leaked.
+    pub fn lost(&self) {
+        self.shared.lose();
+    }
+
+    /// Whether the device was lost. A request that was canceled before reports that and not the
+    /// loss: free memory of the application's that it was to land in only where this says no, or
+    /// once `vkDeviceWaitIdle` has returned.
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        self.shared.context.is_lost()
     }
 
     /// Makes a buffer in the device's memory. `usage` is what the application does with it; copies
@@ -294,8 +321,8 @@ impl Gpu {
     /// # Safety
     /// The buffer belongs to the device, has the range, and outlives every request into it. Other
     /// code does not use the range from the submission of a request until it has completed. After
-    /// a request has failed with `DeviceLost` the buffer and the range are left alone until
-    /// `vkDeviceWaitIdle` has returned.
+    /// a request has failed with `DeviceLost`, or was canceled and [`Gpu::is_lost`], the buffer and
+    /// the range are left alone until `vkDeviceWaitIdle` has returned.
     #[must_use]
     pub unsafe fn adopt_buffer(
         &self,
@@ -364,25 +391,18 @@ impl Drop for Gpu {
     fn drop(&mut self) {
         self.shared.close();
         let own = std::thread::current().id();
-        // The last answer of a thread may drop the handle.
-        let is_own = self
-            .threads
-            .iter()
-            .any(|thread| thread.thread().id() == own);
+        let is_own = |thread: &JoinHandle<()>| thread.thread().id() == own;
+        if self.threads.iter().any(is_own) {
+            // An answer of a thread drops the handle. The threads wait for one another, so they end
+            // by themselves once it has returned.
+            return;
+        }
         for thread in self.threads.drain(..) {
-            if thread.thread().id() != own {
-                let _ = thread.join();
-            }
+            let _ = thread.join();
         }
-        if !is_own {
-            // Nothing is in flight. Destinations may live on.
-            let mut imports = self
-                .shared
-                .imports
-                .write()
-                .unwrap_or_else(PoisonError::into_inner);
-            imports.clear();
-        }
+        // Nothing is in flight. Destinations may live on.
+        let imports = self.shared.imports.write();
+        imports.unwrap_or_else(PoisonError::into_inner).clear();
     }
 }
 

@@ -34,8 +34,8 @@ pub struct ImageOptions {
 
 /// Levels and layers of an image on the device, to be passed to
 /// [`Read::into_device`](millstream::Read::into_device). A request must bring all of their bytes.
-/// One request at a time lands in it; after one that failed the content is undefined, and the
-/// layout as before or `TRANSFER_DST_OPTIMAL`, so the next is to discard it.
+/// One request at a time lands in it, and another one beside it fails. After one that failed the
+/// content is undefined, and [`GpuImage::state`] tells the layout, which the next one knows, too.
 pub struct GpuImage {
     shared: Arc<Shared>,
     target: Arc<Target>,
@@ -99,6 +99,13 @@ impl GpuImage {
             .samples(vk::SampleCountFlags::TYPE_1)
             .tiling(vk::ImageTiling::OPTIMAL)
             .usage(options.usage | copies);
+        let families = shared.context.families();
+        let info = match families {
+            [_] => info,
+            several => info
+                .sharing_mode(vk::SharingMode::CONCURRENT)
+                .queue_family_indices(several),
+        };
         shared.context.allows_image(&info)?;
         let made = DeviceImage::new(&shared.context, &info)?;
         about.image = made.image;
@@ -128,6 +135,14 @@ impl GpuImage {
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.target.len()
+    }
+
+    /// What the requests so far leave its levels and layers in: the state that the last one handed
+    /// them over in; `TRANSFER_DST_OPTIMAL` if that one failed on its way; the state before, if it
+    /// wrote nothing, or if none has begun. To be asked for while no request is on its way.
+    #[must_use]
+    pub fn state(&self) -> ImageState {
+        self.texels().left_in()
     }
 
     /// The barriers by which the family that the image is handed over to acquires it, once its

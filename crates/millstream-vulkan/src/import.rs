@@ -64,9 +64,8 @@ impl Imported {
         let device = &self.context.device;
         let pointer = self.region.pointer().wrapping_add(begin).cast();
         let kind = vk::ExternalMemoryHandleTypeFlags::HOST_ALLOCATION_EXT;
-        let families = self.context.families();
         let mut external = vk::ExternalMemoryBufferCreateInfo::default().handle_types(kind);
-        let info = sharing(vk::BufferCreateInfo::default(), &families)
+        let info = sharing(vk::BufferCreateInfo::default(), self.context.families())
             .size(len as u64)
             .usage(vk::BufferUsageFlags::TRANSFER_SRC)
             .push_next(&mut external);

@@ -44,6 +44,8 @@ pub(crate) enum Message {
     Retired(Option<Box<Batch>>),
     /// Nothing arrives any more.
     Close,
+    /// The application knows that the device is lost.
+    Lost,
 }
 
 /// See [`GpuStats`](crate::GpuStats).
@@ -78,6 +80,17 @@ impl Shared {
                 // A thread that has ended needs no message.
                 let _ = sender.send(Message::Close);
             }
+        }
+    }
+
+    /// Ends everything with `DeviceLost`.
+    pub(crate) fn lose(&self) {
+        self.context.set_lost();
+        let lanes = [Some(&self.compute), self.transfer.as_ref()];
+        for lane in lanes.into_iter().flatten() {
+            let sender = lane.sender.lock().unwrap_or_else(PoisonError::into_inner);
+            // A thread that has ended needs no message.
+            let _ = sender.as_ref().map(|sender| sender.send(Message::Lost));
         }
     }
 

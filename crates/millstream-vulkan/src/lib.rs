@@ -67,4 +67,5 @@ pub use devices::{GpuDevice, devices};
 pub use gpu::{Gpu, GpuOptions, GpuReport, GpuStats, Tier};
 pub use image::{GpuImage, ImageOptions};
 pub use queue::{AdoptedQueue, GpuPoint, QueueAccess, QueueLock};
+pub use record::Recorded;
 pub use texels::{AdoptedImage, ImageRegion, ImageState};

@@ -28,6 +28,15 @@ pub const PADDING_MAX: usize = 2 * 32 + 3 * 32;
 /// A batch that is not full waits so long for more.
 pub const GATHER_WAIT: Duration = Duration::from_micros(200);
 
+/// A wait for the device looks so often whether it was lost.
+pub const WAIT_SLICE: Duration = Duration::from_millis(100);
+
+/// A wait that fails for want of memory is repeated after so long.
+pub const WAIT_PAUSE: Duration = Duration::from_millis(1);
+
+/// After so long of nothing but such failures the device counts as lost.
+pub const WAIT_RETRIES: Duration = Duration::from_secs(10);
+
 /// So many tiles that the device refuses and the CPU does not, and it decodes no more.
 pub const DISAGREEMENTS_MAX: u64 = 3;
 

@@ -80,6 +80,7 @@ impl Part {
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)
                 .take();
+            self.target.part_ended();
             if let Some(part) = part {
                 part.finish(error.map_or(Ok(()), Err));
             }
@@ -89,28 +90,10 @@ impl Part {
 
 /// Cuts a part; what is wrong with it ends it.
 pub(crate) fn cut(part: DevicePart, target: Arc<Target>) -> Vec<Piece> {
-    target.expect(part.request());
-    let plans = match plan(part.form(), part.bytes(), part.range()) {
-        // A sink of the application's, which this one stands behind, may have promised more room.
-        _ if part.range().end > target.len() => {
-            let cause = "the part reaches past the end of the destination";
-            part.finish(Err(Error::new(ErrorKind::DestinationTooSmall, cause)));
-            return Vec::new();
-        }
-        // Texels that did not land would have undefined content.
-        _ if part.form() == PartForm::Last && target.is_short(part.range().end) => {
-            let (landed, room) = (part.range().end, target.len());
-            let cause = format!("{landed} bytes landed in an image of {room} bytes");
-            part.finish(Err(Error::new(ErrorKind::RawSize, cause)));
-            return Vec::new();
-        }
-        Ok(plans) if plans.is_empty() => {
-            part.finish(Ok(()));
-            return Vec::new();
-        }
-        Ok(plans) => plans,
-        Err(error) => {
-            part.finish(Err(error));
+    let plans = match admit(&part, &target) {
+        Ok(plans) if !plans.is_empty() => plans,
+        ended => {
+            part.finish(ended.map(drop));
             return Vec::new();
         }
     };
@@ -129,6 +112,26 @@ pub(crate) fn cut(part: DevicePart, target: Arc<Target>) -> Vec<Piece> {
         raw_len: plan.raw_len,
     };
     plans.into_iter().map(piece).collect()
+}
+
+/// The plans of a part that its destination expects from now on, if there are any.
+fn admit(part: &DevicePart, target: &Target) -> Result<Vec<Plan>, Error> {
+    let (end, room) = (part.range().end, target.len());
+    // A sink of the application's, which this one stands behind, may have promised more room.
+    if end > room {
+        let cause = "the part reaches past the end of the destination";
+        return Err(Error::new(ErrorKind::DestinationTooSmall, cause));
+    }
+    // Texels that did not land would have undefined content.
+    if part.form() == PartForm::Last && target.is_short(end) {
+        let cause = format!("{end} bytes landed in an image of {room} bytes");
+        return Err(Error::new(ErrorKind::RawSize, cause));
+    }
+    let plans = plan(part.form(), part.bytes(), part.range())?;
+    if !plans.is_empty() {
+        target.expect(part)?;
+    }
+    Ok(plans)
 }
 
 /// A piece to be.

@@ -16,6 +16,8 @@ use millstream::{Error, Fence, Reached};
 
 use crate::commands::Timeline;
 use crate::context::Context;
+use crate::error::is_short;
+use crate::limits;
 use crate::queue::GpuPoint;
 
 /// The thread looks for a loss, and for what it was not woken for, so often.
@@ -147,10 +149,12 @@ impl Shared {
             .values(&values);
         // SAFETY: semaphores of this device, which live.
         let waited = unsafe { self.context.device.wait_semaphores(&info, LOOK_AGAIN_NS) };
-        if let Err(error) = waited
-            && error != vk::Result::TIMEOUT
-        {
-            self.context.lose("vkWaitSemaphores", error);
+        match waited {
+            Ok(()) | Err(vk::Result::TIMEOUT) => {}
+            Err(error) if is_short(error) => std::thread::sleep(limits::WAIT_PAUSE),
+            Err(error) => {
+                self.context.lose("vkWaitSemaphores", error);
+            }
         }
     }
 

@@ -89,6 +89,8 @@ impl Sending {
                 self.out -= 1;
                 self.free.extend(batch.map(|batch| *batch));
             }
+            // `run` looks for it.
+            Message::Lost => {}
             Message::Close => {
                 self.closing = true;
                 self.close_recorder(&closed());
@@ -136,7 +138,11 @@ impl Sending {
         if let Some(recorder) = &self.lane.recorder {
             match recorder.offer(filled) {
                 None => self.out += 1,
-                Some(filled) => self.free.push(filled.refuse(&closed())),
+                Some(filled) => {
+                    let is_lost = self.shared.context.is_lost();
+                    let error = if is_lost { lost() } else { closed() };
+                    self.free.push(filled.refuse(&error));
+                }
             }
             return;
         }

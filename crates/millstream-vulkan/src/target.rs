@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use ash::vk;
+use millstream::{DevicePart, Error, PartForm};
 
 use crate::batch::{Batch, Bytes, Copy, CopyTo, Source};
 use crate::memory::{DeviceBuffer, DeviceImage};
@@ -41,10 +42,19 @@ impl Target {
         }
     }
 
-    /// A part of a request is going to come. Of an image, those of an earlier one are over.
-    pub(crate) fn expect(&self, request: u64) {
+    /// A part of a request is going to come, which an image may refuse.
+    pub(crate) fn expect(&self, part: &DevicePart) -> Result<(), Error> {
+        let Target::Image(image, _) = self else {
+            return Ok(());
+        };
+        let bytes = (part.form() != PartForm::Last).then(|| part.range());
+        image.expect(part.request(), bytes)
+    }
+
+    /// A part that was expected is about to be answered.
+    pub(crate) fn part_ended(&self) {
         if let Target::Image(image, _) = self {
-            image.expect(request);
+            image.part_ended();
         }
     }
 

@@ -7,7 +7,7 @@
 //! bytes come in several parts waits until it is whole.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -63,7 +63,10 @@ pub struct AdoptedImage {
     /// Where the bytes go, in this order.
     pub regions: Vec<ImageRegion>,
     /// What the levels and layers of the regions are in when a request begins to write.
-    /// [`ImageState::UNDEFINED`] discards their content.
+    /// [`ImageState::UNDEFINED`] discards their content. Another family that owns them has released
+    /// them to the one that loads, from this layout to `TRANSFER_DST_OPTIMAL`. After a request that
+    /// failed [`GpuImage::state`](crate::GpuImage::state) tells, and the next one goes on from
+    /// there.
     pub before: ImageState,
     /// What they are in once the request has completed.
     pub handover: ImageState,
@@ -122,8 +125,12 @@ struct State {
     begun: bool,
     /// Whether it was handed over since.
     landed: bool,
-    /// The request whose blocks these are.
+    /// The request that writes to it, or did last.
     request: u64,
+    /// Parts of it that are on their way.
+    parts: usize,
+    /// What parts have brought of it, without a break: first byte and end.
+    brought: BTreeMap<u64, u64>,
     straddling: HashMap<u64, Straddling>,
 }
 
@@ -258,12 +265,43 @@ impl ImageTarget {
         self.transitions(layouts, (from, family), (writes, writes))
     }
 
-    /// A part of a request is going to come. What is left of one that failed does not count.
-    pub(crate) fn expect(&self, request: u64) {
+    /// A part of a request is going to come: bytes, or none behind all others. A request whose
+    /// parts come after those of another one takes the image over, because the other one may have
+    /// failed or been canceled; if it goes on instead, it is found incomplete at its end.
+    pub(crate) fn expect(&self, request: u64, bytes: Option<Range<u64>>) -> Result<(), Error> {
         let mut state = self.state();
         if state.request != request {
+            if state.parts > 0 {
+                return Err(another());
+            }
             state.request = request;
             state.straddling.clear();
+            state.brought.clear();
+        }
+        match bytes {
+            Some(bytes) => state.bring(bytes),
+            None if state.brought.first_key_value() == Some((&0, &self.len)) => {}
+            None => return Err(another()),
+        }
+        state.parts += 1;
+        Ok(())
+    }
+
+    /// A part that was expected has ended.
+    pub(crate) fn part_ended(&self) {
+        self.state().parts -= 1;
+    }
+
+    /// The state that the requests so far leave its levels and layers in.
+    pub(crate) fn left_in(&self) -> ImageState {
+        let state = self.state();
+        match (state.begun, state.landed) {
+            (true, _) => ImageState {
+                layout: vk::ImageLayout::TRANSFER_DST_OPTIMAL,
+                family: None,
+            },
+            (false, true) => self.about.handover,
+            (false, false) => self.about.before,
         }
     }
 
@@ -351,6 +389,25 @@ impl ImageTarget {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+impl State {
+    /// Joins a range with those that it touches.
+    fn bring(&mut self, range: Range<u64>) {
+        let (mut begin, mut end) = (range.start, range.end);
+        while let Some((&first, &last)) = self.brought.range(..=end).next_back()
+            && last >= begin
+        {
+            self.brought.remove(&first);
+            (begin, end) = (begin.min(first), end.max(last));
+        }
+        self.brought.insert(begin, end);
+    }
+}
+
+fn another() -> Error {
+    let cause = "another request writes to the image: one at a time can";
+    Error::new(ErrorKind::InvalidArgument, cause)
 }
 
 /// Whether transitions of two regions are the same or have nothing in common.
@@ -598,14 +655,48 @@ mod tests {
     fn halves_of_blocks_that_a_failed_request_left_do_not_count() {
         let target = target(vk::Format::R32_UINT, vec![region(0, 0..1, (2, 1, 1))]);
         let target = target.expect("a region");
-        target.expect(1);
+        let expect = |request, range| target.expect(request, Some(range)).expect("it is free");
+        expect(1, 2..4);
         assert!(target.split(2, &[9, 9]).is_empty());
-        target.expect(2);
+        target.part_ended();
+        expect(2, 0..2);
         assert!(target.split(0, &[1, 2]).is_empty());
-        target.expect(2);
+        expect(2, 2..8);
         let runs = target.split(2, &[3, 4, 5, 6, 7, 8]);
         let runs: Vec<_> = runs.iter().map(|(at, run)| (*at, &run[..])).collect();
         assert_eq!(runs, [(0, &[1, 2, 3, 4][..]), (4, &[5, 6, 7, 8])]);
+    }
+
+    #[test]
+    fn a_request_completes_only_if_all_bytes_are_its_own() {
+        let target = target(vk::Format::R8_UNORM, vec![region(0, 0..1, (8, 8, 1))]);
+        let target = target.expect("a region");
+        let brings = |request, range| {
+            let refused = target.expect(request, Some(range)).is_err();
+            if !refused {
+                target.part_ended();
+            }
+            !refused
+        };
+        let completes = |request| {
+            let refused = target.expect(request, None).is_err();
+            if !refused {
+                target.part_ended();
+            }
+            !refused
+        };
+        // In any order, and some bytes twice.
+        for range in [40..64, 8..16, 0..8, 12..40] {
+            assert!(!completes(1) && brings(1, range));
+        }
+        assert!(completes(1));
+        // Another one takes over between parts, but not while some are out.
+        assert!(brings(2, 0..32) && brings(1, 32..64) && brings(2, 32..64));
+        assert!(!completes(1) && !completes(2));
+        target.expect(3, Some(0..64)).expect("it is free");
+        assert!(!brings(4, 0..64));
+        target.part_ended();
+        assert!(completes(3) && brings(4, 0..64) && completes(4));
     }
 
     #[test]
@@ -614,8 +705,13 @@ mod tests {
         let target = target.expect("a region");
         assert!(!target.begin(0).is_empty() && !target.has_landed());
         assert!(!target.end(0).is_empty() && target.has_landed());
+        assert_eq!(target.left_in(), ImageState::SAMPLED);
         target.forget_end();
         assert!(target.begin(0).is_empty() && !target.has_landed());
+        let layout = vk::ImageLayout::TRANSFER_DST_OPTIMAL;
+        assert_eq!(target.left_in().layout, layout);
+        target.forget_begin();
+        assert_eq!(target.left_in(), ImageState::UNDEFINED);
     }
 
     #[test]

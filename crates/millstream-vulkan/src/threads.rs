@@ -46,7 +46,7 @@ impl Ends {
         let (to_send, messages) = channel();
         let (to_done, filled) = channel();
         let recorder = match queue.is_recorded() {
-            true => Some(Recorder::new(context, to_done.clone())?),
+            true => Some(Recorder::new(context, to_done.clone(), to_send.clone())?),
             false => None,
         };
         let batch = |_| Batch::new(context, queue, decoder.cloned());

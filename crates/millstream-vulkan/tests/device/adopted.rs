@@ -2,26 +2,19 @@
 //! reads itself.
 #![expect(unsafe_code, reason = "calls Vulkan as an application does")]
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ash::vk;
-use millstream::{CodecId, Decode, Error, ErrorKind, Fence, Queue, Read, Storage, StorageOptions};
-use millstream_vulkan::{AdoptedDevice, Gpu, GpuBuffer, GpuOptions, GpuPoint, QueueAccess, Tier};
+use millstream::{CodecId, Decode, ErrorKind, Fence, Queue, Read, Storage, StorageOptions};
+use millstream_vulkan::{
+    AdoptedDevice, Gpu, GpuBuffer, GpuOptions, GpuPoint, QueueAccess, QueueLock,
+};
 
 use crate::application::Application;
 use crate::rig::{alone, bytes, encoded, gdeflate};
 
-fn application(validation: bool) -> Option<Application> {
-    let application = Application::new(validation);
-    if application.is_none() {
-        eprintln!("SKIP: no Vulkan device");
-    }
-    application
-}
-
-fn adopt(adopted: AdoptedDevice) -> Gpu {
+pub(crate) fn adopt(adopted: AdoptedDevice) -> Gpu {
     // SAFETY: the handles belong together, and are never destroyed.
     unsafe { Gpu::adopt(adopted, &GpuOptions::default()) }.expect("adopted")
 }
@@ -36,14 +29,14 @@ fn load(queue: &Queue, gpu: &Gpu, read: Read, raw: &[u8]) -> Arc<GpuBuffer> {
     buffer
 }
 
-fn is_right(buffer: &GpuBuffer, raw: &[u8]) -> bool {
+pub(crate) fn is_right(buffer: &GpuBuffer, raw: &[u8]) -> bool {
     buffer.read_back(0..raw.len() as u64).expect("read back") == raw
 }
 
 #[test]
 fn raw_bytes_go_by_the_queue_that_copies_and_tiles_by_the_other() {
     let _alone = alone();
-    let Some(application) = application(true) else {
+    let Some(application) = Application::new(true) else {
         return;
     };
     let gpu = adopt(application.adopted(application.locked(), true));
@@ -63,7 +56,7 @@ fn raw_bytes_go_by_the_queue_that_copies_and_tiles_by_the_other() {
 #[test]
 fn staging_that_is_imported_is_read_by_the_device_itself() {
     let _alone = alone();
-    let Some(application) = application(true) else {
+    let Some(application) = Application::new(true) else {
         return;
     };
     if !application.wanted.features.external_memory_host {
@@ -110,7 +103,7 @@ fn staging_that_is_imported_is_read_by_the_device_itself() {
 #[test]
 fn staging_is_not_imported_without_the_extension() {
     let _alone = alone();
-    let Some(application) = application(true) else {
+    let Some(application) = Application::new(true) else {
         return;
     };
     let gpu = adopt(application.plain());
@@ -126,112 +119,12 @@ fn staging_is_not_imported_without_the_extension() {
     application.end();
 }
 
-/// Records and submits what waits, until told to stop.
-fn frames(application: &Application, gpu: &Gpu, stop: &AtomicBool) -> u64 {
-    let (device, mut submitted) = (&application.device, 0);
-    // SAFETY: valid descriptions; the device is idle before a pool is reset or destroyed, and
-    // nothing else submits.
-    unsafe {
-        let info = vk::CommandPoolCreateInfo::default();
-        let info = info.queue_family_index(application.wanted.compute);
-        let pool = device.create_command_pool(&info, None).expect("a pool");
-        let info = vk::CommandBufferAllocateInfo::default().command_pool(pool);
-        let info = info.command_buffer_count(1);
-        let commands = device.allocate_command_buffers(&info).expect("a buffer")[0];
-        while !stop.load(Ordering::Relaxed) {
-            device
-                .reset_command_pool(pool, Default::default())
-                .expect("reset");
-            device
-                .begin_command_buffer(commands, &Default::default())
-                .expect("begun");
-            let point = gpu.record(commands);
-            device.end_command_buffer(commands).expect("ended");
-            if let Some(point) = point {
-                let (commands, semaphores) = ([commands], [point.semaphore]);
-                let values = [point.value];
-                let mut timeline =
-                    vk::TimelineSemaphoreSubmitInfo::default().signal_semaphore_values(&values);
-                let info = vk::SubmitInfo::default().command_buffers(&commands);
-                let info = info.signal_semaphores(&semaphores).push_next(&mut timeline);
-                let submitting =
-                    device.queue_submit(application.queue, &[info], Default::default());
-                submitting.expect("submitted");
-                submitted += 1;
-            }
-            device.device_wait_idle().expect("idle");
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        device.destroy_command_pool(pool, None);
-    }
-    submitted
-}
-
-#[test]
-fn an_application_submits_what_was_recorded() {
-    let _alone = alone();
-    let Some(application) = application(true) else {
-        return;
-    };
-    let gpu = adopt(application.adopted(QueueAccess::Recorded, false));
-    assert_eq!(gpu.report().tier, Tier::Cpu, "a device that was not tested");
-    let other = adopt(application.adopted(QueueAccess::Own, false));
-    let storage = Storage::new(Default::default()).expect("a storage");
-    let queue = storage.queue(Default::default()).expect("a queue");
-    let raws: Vec<_> = (0..40).map(|seed| bytes(900_000, seed)).collect();
-    let landing = other
-        .buffer(40 * 900_000, vk::BufferUsageFlags::VERTEX_BUFFER)
-        .expect("a buffer");
-    let stop = AtomicBool::new(false);
-    let submitted = std::thread::scope(|scope| {
-        let frames = scope.spawn(|| frames(&application, &gpu, &stop));
-        let mut tickets = Vec::new();
-        for (index, raw) in raws.iter().enumerate() {
-            // SAFETY: the buffer is the device's, and outlives the requests.
-            let range = unsafe {
-                gpu.adopt_buffer((landing.vk_buffer(), index as u64 * 900_000, 900_000), None)
-            };
-            let read = match index % 2 {
-                0 => Read::memory(Arc::from(&raw[..])),
-                _ => gdeflate(&encoded(raw)),
-            };
-            tickets.push(queue.submit(read.into_device(range)).expect("accepted"));
-        }
-        for mut ticket in tickets {
-            ticket.wait().expect("landed");
-        }
-        stop.store(true, Ordering::Relaxed);
-        frames.join().expect("no panic")
-    });
-    assert!(submitted > 0);
-    assert!(is_right(&landing, &raws.concat()));
-
-    // What nobody records ends with the handle.
-    let buffer = gpu
-        .buffer(99, vk::BufferUsageFlags::VERTEX_BUFFER)
-        .expect("a buffer");
-    let error = buffer
-        .read_back(0..9)
-        .map(drop)
-        .expect_err("the application submits");
-    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
-    let read = Read::memory(Arc::from(&raws[0][..99])).into_device(buffer);
-    let mut ticket = queue.submit(read).expect("accepted");
-    std::thread::sleep(Duration::from_millis(20));
-    assert!(!ticket.is_complete());
-    drop(gpu);
-    let error: Error = ticket.outcome().result.expect_err("not submitted");
-    assert_eq!(error.kind(), ErrorKind::Closed);
-    drop((landing, other));
-    application.end();
-}
-
 #[test]
 fn requests_write_after_a_point_and_signal_one() {
     let _alone = alone();
     // Without the layer: some of its versions take the wait for any of several semaphores for a
     // wait for all, and then wait 10 seconds for the others.
-    let Some(application) = application(false) else {
+    let Some(application) = Application::new(false) else {
         return;
     };
     let gpu = adopt(application.adopted(QueueAccess::Own, false));
@@ -312,9 +205,38 @@ unsafe extern "system" fn one_that_copies(
 }
 
 #[test]
+fn a_thread_of_the_device_may_drop_it() {
+    let _alone = alone();
+    let Some(application) = Application::new(true) else {
+        return;
+    };
+    let slot = Arc::new(Mutex::new(None));
+    let in_lock = Arc::clone(&slot);
+    let lock: QueueLock = Box::new(move |call| {
+        drop(in_lock.lock().expect("no panic").take());
+        call();
+    });
+    let gpu = adopt(application.adopted(QueueAccess::Locked(lock), false));
+    let buffer = gpu.buffer(100_000, vk::BufferUsageFlags::VERTEX_BUFFER);
+    let buffer = buffer.expect("a buffer");
+    *slot.lock().expect("no panic") = Some(gpu);
+    let storage = Storage::new(Default::default()).expect("a storage");
+    let queue = storage.queue(Default::default()).expect("a queue");
+    let raw = bytes(100_000, 9);
+    let read = || Read::memory(Arc::from(&raw[..])).into_device(buffer.clone());
+    let mut ticket = queue.submit(read()).expect("accepted");
+    ticket.wait().expect("landed");
+    assert!(slot.lock().expect("no panic").is_none());
+    assert!(is_right(&buffer, &raw));
+    let late = queue.submit(read()).expect("accepted").outcome().result;
+    assert_eq!(late.expect_err("closed").kind(), ErrorKind::Closed);
+    application.end();
+}
+
+#[test]
 fn a_device_that_does_not_compute_or_lacks_a_feature_is_refused() {
     let _alone = alone();
-    let Some(application) = application(true) else {
+    let Some(application) = Application::new(true) else {
         return;
     };
     let refused = |adopted: AdoptedDevice| {
@@ -331,21 +253,8 @@ fn a_device_that_does_not_compute_or_lacks_a_feature_is_refused() {
         assert_eq!(refused(claims).kind(), ErrorKind::InvalidArgument);
     }
 
-    let handle = application.instance.handle();
-    let load = |name: &std::ffi::CStr| match name {
-        name if name == c"vkGetPhysicalDeviceQueueFamilyProperties" => {
-            one_that_copies as *const std::ffi::c_void
-        }
-        // SAFETY: asks for a function of the instance.
-        name => unsafe {
-            application
-                .entry
-                .get_instance_proc_addr(handle, name.as_ptr())
-        }
-        .map_or(std::ptr::null(), |real| real as *const std::ffi::c_void),
-    };
-    // SAFETY: the instance's own functions, and one of the same signature.
-    let instance = unsafe { ash::Instance::load_with(load, handle) };
+    // SAFETY: a function of that signature.
+    let instance = unsafe { application.with_families(one_that_copies) };
     let adopted = AdoptedDevice {
         instance,
         ..application.plain()

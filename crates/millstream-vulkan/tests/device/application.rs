@@ -29,14 +29,25 @@ pub(crate) struct Application {
 }
 
 impl Application {
-    /// `None`: there is no Vulkan device.
+    /// `None`, and a line that says so: there is no Vulkan loader, or no driver.
     pub(crate) fn new(validation: bool) -> Option<Application> {
-        // SAFETY: the system's loader, and valid descriptions.
+        // SAFETY: the system's loader.
+        let entry = match unsafe { ash::Entry::load() } {
+            Ok(entry) => entry,
+            Err(error) => return skip(&error),
+        };
+        let instance = match instance(&entry, validation) {
+            Ok(instance) => instance,
+            Err(error @ vk::Result::ERROR_INCOMPATIBLE_DRIVER) => return skip(&error),
+            Err(error) => panic!("an instance: {error}"),
+        };
+        // SAFETY: valid descriptions.
         unsafe {
-            let entry = ash::Entry::load().ok()?;
-            let instance = instance(&entry, validation)?;
-            let physical = *instance.enumerate_physical_devices().ok()?.first()?;
-            let wanted = Gpu::wanted(&instance, physical).ok()?;
+            let all = instance.enumerate_physical_devices().expect("devices");
+            let Some(&physical) = all.first() else {
+                return skip(&"no device");
+            };
+            let wanted = Gpu::wanted(&instance, physical).expect("a device that does");
             let priorities = [1.0];
             let queues = [vk::DeviceQueueCreateInfo::default()
                 .queue_family_index(wanted.compute)
@@ -53,7 +64,9 @@ impl Application {
                 .enabled_extension_names(&extensions)
                 .push_next(&mut timeline)
                 .push_next(&mut control);
-            let device = instance.create_device(physical, &info, None).ok()?;
+            let device = instance
+                .create_device(physical, &info, None)
+                .expect("a device");
             Some(Application {
                 queue: device.get_device_queue(wanted.compute, 0),
                 entry,
@@ -82,6 +95,27 @@ impl Application {
             compute: queue(access),
             transfer: is_twice.then(|| queue(self.locked())),
         }
+    }
+
+    /// The instance, whose devices seem to have other families of queues.
+    ///
+    /// # Safety
+    /// The function lists families as Vulkan's does.
+    pub(crate) unsafe fn with_families(
+        &self,
+        families: vk::PFN_vkGetPhysicalDeviceQueueFamilyProperties,
+    ) -> ash::Instance {
+        let handle = self.instance.handle();
+        let load = |name: &CStr| match name {
+            name if name == c"vkGetPhysicalDeviceQueueFamilyProperties" => {
+                families as *const std::ffi::c_void
+            }
+            // SAFETY: asks for a function of the instance.
+            name => unsafe { self.entry.get_instance_proc_addr(handle, name.as_ptr()) }
+                .map_or(std::ptr::null(), |real| real as *const std::ffi::c_void),
+        };
+        // SAFETY: the instance's own functions, and one of the same signature.
+        unsafe { ash::Instance::load_with(load, handle) }
     }
 
     /// A timeline semaphore at 0.
@@ -135,7 +169,12 @@ impl Application {
     }
 }
 
-fn instance(entry: &ash::Entry, validation: bool) -> Option<ash::Instance> {
+fn skip(why: &dyn std::fmt::Display) -> Option<Application> {
+    eprintln!("SKIP: no Vulkan device: {why}");
+    None
+}
+
+fn instance(entry: &ash::Entry, validation: bool) -> Result<ash::Instance, vk::Result> {
     let about = vk::ApplicationInfo::default().api_version(vk::API_VERSION_1_2);
     let enabled = [vk::ValidationFeatureEnableEXT::SYNCHRONIZATION_VALIDATION];
     let mut features = vk::ValidationFeaturesEXT::default().enabled_validation_features(&enabled);
@@ -148,24 +187,22 @@ fn instance(entry: &ash::Entry, validation: bool) -> Option<ash::Instance> {
     let (layers, extensions) = ([VALIDATION.as_ptr()], [ext::debug_utils::NAME.as_ptr()]);
     // SAFETY: valid descriptions; the layer was asked for.
     unsafe {
-        let known = entry.enumerate_instance_layer_properties().ok()?;
+        let known = entry.enumerate_instance_layer_properties()?;
         let has_layer = known
             .iter()
             .any(|layer| layer.layer_name_as_c_str() == Ok(VALIDATION));
         let info = vk::InstanceCreateInfo::default().application_info(&about);
         if !(validation && has_layer) {
-            return entry.create_instance(&info, None).ok();
+            return entry.create_instance(&info, None);
         }
         let info = info
             .enabled_layer_names(&layers)
             .enabled_extension_names(&extensions)
             .push_next(&mut features);
-        let instance = entry.create_instance(&info, None).ok()?;
+        let instance = entry.create_instance(&info, None)?;
         let functions = ext::debug_utils::Instance::new(entry, &instance);
-        functions
-            .create_debug_utils_messenger(&messenger, None)
-            .ok()?;
-        Some(instance)
+        functions.create_debug_utils_messenger(&messenger, None)?;
+        Ok(instance)
     }
 }
 

@@ -1,9 +1,10 @@
 //! Requests that land in images: texels of all levels and layers, however the bytes are cut.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use ash::vk;
-use millstream::{CodecId, Decode, Error, ErrorKind, Read};
+use millstream::{CodecId, Decode, DevicePart, DeviceSink, Error, ErrorKind, PartForm, Read};
 use millstream_pak::{Coding, Item, PackOptions, Package, write_file};
 use millstream_vulkan::{AdoptedImage, GpuImage, ImageOptions, ImageRegion, ImageState, Tier};
 
@@ -259,6 +260,62 @@ fn a_request_that_does_not_fill_an_image_fails_and_the_next_lands() {
         run(&rig, gdeflate(&encoded(&raw)), &image).expect("landed");
         assert!(image.read_back().expect("read back") == raw);
     }
+    rig.end();
+}
+
+/// Keeps what comes last from an image.
+struct Held {
+    image: Arc<GpuImage>,
+    last: Mutex<Option<DevicePart>>,
+}
+
+impl DeviceSink for Held {
+    fn room(&self) -> u64 {
+        self.image.room()
+    }
+
+    fn wants_last(&self) -> bool {
+        true
+    }
+
+    fn take(&self, part: DevicePart) {
+        match part.form() {
+            PartForm::Last => *self.last.lock().expect("no panic") = Some(part),
+            _ => self.image.take(part),
+        }
+    }
+}
+
+#[test]
+fn of_two_requests_in_an_image_at_a_time_one_fails() {
+    let Some(rig) = rig() else { return };
+    let about = options(vk::Format::R8G8B8A8_UNORM, (200, 100, 1), 1, 1);
+    let image = rig.gpu.image(&about).expect("an image");
+    let raws = [bytes(80_000, 5), bytes(80_000, 6)];
+    let [first, second] = raws.each_ref().map(|raw| Read::memory(Arc::from(&raw[..])));
+    let held = Arc::new(Held {
+        image: image.clone(),
+        last: Mutex::default(),
+    });
+    let queued = rig.queue.submit(first.into_device(held.clone()));
+    let mut queued = queued.expect("accepted");
+    let last = loop {
+        match held.last.lock().expect("no panic").take() {
+            Some(last) => break last,
+            None => std::thread::sleep(Duration::from_millis(1)),
+        }
+    };
+    let layout = vk::ImageLayout::TRANSFER_DST_OPTIMAL;
+    assert_eq!(image.state().layout, layout);
+    run(&rig, second, &image).expect("landed");
+    assert_eq!(image.state(), ImageState::SAMPLED);
+    image.take(last);
+    let error = queued
+        .outcome()
+        .result
+        .expect_err("the other one has landed");
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+    assert!(image.read_back().expect("read back") == raws[1]);
     rig.end();
 }
 

@@ -6,4 +6,6 @@ mod application;
 mod buffers;
 mod images;
 mod lost;
+mod recorded;
 mod rig;
+mod shared;
