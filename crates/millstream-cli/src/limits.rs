@@ -39,6 +39,13 @@ pub(crate) const PIECE_BYTES: u64 = 32 << 20;
 pub(crate) const WINDOW_BYTES: u64 = 256 << 20;
 const _: () = assert!(WINDOW_BYTES >= 4 * PIECE_BYTES);
 
+/// Of a package it asks for so many bytes, and so many times the package's own, if that is less: a
+/// small one may have entries of any size.
+pub(crate) const PACKAGE_WINDOW_BYTES: u64 = 16 << 20;
+
+/// See [`PACKAGE_WINDOW_BYTES`].
+pub(crate) const PACKAGE_WINDOW_RATIO: u64 = 64;
+
 /// Requests that `load` has enqueued and not claimed yet: eight times the default depth, so that
 /// the device has work while a quarter of the window is refilled.
 pub(crate) const WINDOW_REQUESTS: usize = 1024;

@@ -25,7 +25,10 @@ use serde::Serialize;
 use xxhash_rust::xxh3::Xxh3Default;
 
 use crate::failure::{self, Ending, Failure, Failures};
-use crate::limits::{BATCH_BYTES, BATCH_PIECES, PIECE_BYTES, WINDOW_BYTES, WINDOW_REQUESTS};
+use crate::limits::{
+    BATCH_BYTES, BATCH_PIECES, PACKAGE_WINDOW_BYTES, PACKAGE_WINDOW_RATIO, PIECE_BYTES,
+    WINDOW_BYTES, WINDOW_REQUESTS,
+};
 use crate::output::Output;
 use crate::package;
 use crate::progress::Progress;
@@ -247,10 +250,13 @@ impl Loader<'_> {
         tally: &mut Tally,
     ) {
         let mut batch = self.queue.batch();
-        while window.len() < WINDOW_REQUESTS && *window_bytes < WINDOW_BYTES {
+        while window.len() < WINDOW_REQUESTS {
             let Some(found) = self.found.get(cursor.index) else {
                 break;
             };
+            if *window_bytes >= window_of(found) {
+                break;
+            }
             if self.interrupted.load(Ordering::Acquire) {
                 tally.canceled += (self.found.len() - cursor.index) as u64;
                 cursor.index = self.found.len();
@@ -458,6 +464,14 @@ fn not_loaded(found: &Found, error: millstream_pak::Error) -> NotLoaded {
         None => error,
     };
     NotLoaded::Failed(package::describe(&found.path, &error))
+}
+
+/// Bytes of the window while it is filled with a file.
+fn window_of(found: &Found) -> u64 {
+    found.entry.as_ref().map_or(WINDOW_BYTES, |entry| {
+        let own = PACKAGE_WINDOW_RATIO.saturating_mul(entry.package.file_bytes());
+        WINDOW_BYTES.min(PACKAGE_WINDOW_BYTES.saturating_add(own))
+    })
 }
 
 /// Whether a quarter of the window is free.

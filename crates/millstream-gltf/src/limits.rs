@@ -33,6 +33,10 @@ pub const IMAGE_PIXELS_MAX_DEFAULT: u64 = 64 << 20;
 /// 4096 as RGBA8 takes 4 GiB.
 pub const SCENE_BYTES_MAX_DEFAULT: u64 = 8 << 30;
 
+/// Bytes that any image may be decoded to: 4096 × 4096 as RGBA8, and work space. Beyond that it may
+/// be [`DEFLATE_RATIO_MAX`] times as long as what it is decoded from.
+pub const IMAGE_BYTES_FREE: usize = 65 << 20;
+
 /// Width or height of an image: what graphics APIs guarantee is 16384.
 pub const IMAGE_SIDE_MAX: u32 = 1 << 16;
 

@@ -124,6 +124,10 @@ fn plan(stored: &[u8], limits: ImageLimits) -> Result<Plan, &'static str> {
         _ => 0,
     };
     let raw_bytes = layout.bytes() + work;
+    let share = raw_bytes as u64 / limits::DEFLATE_RATIO_MAX;
+    if raw_bytes > limits::IMAGE_BYTES_FREE && share > stored.len() as u64 {
+        return Err("the image is out of proportion to its bytes");
+    }
     if kind == Kind::Ready && raw_bytes > stored.len() {
         return Err("the image's bytes are truncated");
     }
