@@ -2,9 +2,9 @@
 //!
 //! A read fails because a file system fails it ([`fuse`]), a disk is full because it is small
 //! ([`loopdev`]), io_uring is refused by a seccomp filter ([`seccomp`]), an ordinary user is one
-//! ([`user`]). Each part needs something of the machine (root, `/dev/fuse`, `mkfs.ext4`); where
-//! that is missing it answers [`Unavailable`] and the test prints `SKIP: reason` by way of
-//! [`or_skip!`].
+//! ([`user`]), a program dies between two of its calls because a tracer kills it ([`calls`]). Each
+//! part needs something of the machine (root, `/dev/fuse`, `mkfs.ext4`); where that is missing it
+//! answers [`Unavailable`] and the test prints `SKIP: reason` by way of [`or_skip!`].
 //!
 //! What must not happen to the test process itself (a filter, another user, a low limit) happens
 //! in a [`child`], which is the same test, started once more in a process of its own.
@@ -13,10 +13,12 @@
 
 #![cfg(target_os = "linux")]
 
+pub mod calls;
 pub mod canary;
 pub mod child;
 pub mod fuse;
 pub mod loopdev;
+pub mod power;
 pub mod rss;
 pub mod seccomp;
 pub mod trace;
