@@ -280,8 +280,7 @@ impl<'a> Extraction<'a> {
         names::check(name).map_err(failed)?;
         path(name).map_err(|error| self.unwritten(name, &error))?;
         let created = TemporaryFile::create(&self.root, 0o666);
-        let (file, temporary) =
-            created.map_err(|error| Failure::io(self.folder, "write", &error.into()))?;
+        let (file, temporary) = created.map_err(|error| self.unwritten(name, &error))?;
         let name = name.to_vec();
         let written = Written {
             temporary,
@@ -337,8 +336,11 @@ impl<'a> Extraction<'a> {
                 }
             }
         }
-        // The names too; where the file system cannot, the files are safe already.
-        let _ = self.root.sync();
+        // The names too, which are in many folders.
+        if let Err(error) = self.root.sync_files() {
+            let failure = Failure::io(self.folder, "write", &error.into());
+            self.outcome.failures.add(failure);
+        }
     }
 
     /// Renames a file of the folder onto a name below it, without following any link. `target` is

@@ -93,7 +93,7 @@ impl FileSystem for OsFileSystem {
     fn rename(&self, from: &Path, to: &Path) -> Result<(), IoError> {
         fs::rename(from, to).map_err(|error| explain_io("rename", &error))?;
         let to = absolute(to)?;
-        Folder::open(to.parent().unwrap_or(&to))?.sync()
+        Folder::open(to.parent().unwrap_or(&to))?.sync_files()
     }
 
     fn replace(&self, path: &Path, content: &[u8]) -> Result<(), IoError> {
@@ -200,19 +200,11 @@ impl Folder {
             .map_err(|errno| explain("open the folder", errno))
     }
 
-    /// Makes the bytes of temporary files durable: their rename does.
-    ///
-    /// # Errors
-    /// Never.
-    pub fn sync_files(&self) -> Result<(), IoError> {
-        Ok(())
-    }
-
-    /// Makes the names in the folder durable.
+    /// Makes the names in the folder durable; a temporary file's bytes are before its rename.
     ///
     /// # Errors
     /// What the system says.
-    pub fn sync(&self) -> Result<(), IoError> {
+    pub fn sync_files(&self) -> Result<(), IoError> {
         rustix::fs::fsync(self.0.as_fd()).map_err(|errno| explain("sync the folder", errno))
     }
 

@@ -79,20 +79,12 @@ impl Folder {
         })
     }
 
-    /// Makes the bytes of all files on the folder's file system durable.
+    /// Makes the bytes and names of all files on the folder's file system durable.
     ///
     /// # Errors
     /// What the system says.
     pub fn sync_files(&self) -> Result<(), IoError> {
         rustix::fs::syncfs(self).map_err(|errno| explain("syncfs", errno))
-    }
-
-    /// Makes the names in the folder durable, where the file system can.
-    ///
-    /// # Errors
-    /// What the system says.
-    pub fn sync(&self) -> Result<(), IoError> {
-        sync_folder(self.as_fd())
     }
 
     /// Creates an empty file, locked until the last copy of its descriptor is closed, with these

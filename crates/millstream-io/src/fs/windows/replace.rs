@@ -70,20 +70,12 @@ impl Folder {
         Ok(folder)
     }
 
-    /// Does nothing: on Windows a temporary file is flushed before its rename.
+    /// Does nothing: on Windows a temporary file is flushed before its rename. No call makes the
+    /// names of a folder durable: `MoveFileEx` writes a name through, `ReplaceFile` does not.
     ///
     /// # Errors
     /// Never.
     pub fn sync_files(&self) -> Result<(), IoError> {
-        Ok(())
-    }
-
-    /// Does nothing: Windows has no call that makes the names of a folder durable. `MoveFileEx`
-    /// writes a name through, `ReplaceFile` does not.
-    ///
-    /// # Errors
-    /// Never.
-    pub fn sync(&self) -> Result<(), IoError> {
         Ok(())
     }
 
