@@ -65,7 +65,7 @@ fn fail_everywhere(case: Case, replaces: bool) -> Result<usize, Unavailable> {
         };
         for &error in errors {
             if !fails_at(&setting, case, number, error)? {
-                println!("{}: {failed} failed calls", case.words);
+                println!("{}: executions: {failed} errors", case.words);
                 return Ok(failed);
             }
             failed += 1;

@@ -26,7 +26,7 @@ fn kill_everywhere(case: Case, replaces: bool) -> Result<usize, Unavailable> {
         }
     }
     killed_after_last(&setting, places / sides.len())?;
-    println!("{}: killed in {} places", case.words, places + 1);
+    println!("{}: executions: {} kills", case.words, places + 1);
     Ok(places)
 }
 

@@ -44,7 +44,7 @@ fn crash(case: Case, replaces: bool) -> Result<u64, Unavailable> {
             }
         },
     );
-    println!("{}: {shown} disks", case.words);
+    println!("{}: executions: {shown} disks", case.words);
     Ok(shown)
 }
 
