@@ -66,13 +66,19 @@ pub(crate) struct Instance {
 }
 
 impl Instance {
-    /// The values of its variables.
+    /// The value of a variable.
     ///
     /// # Panics
-    /// If `cases.toml` has other variables, which every run of the workload would show.
-    pub(crate) fn at<T: de::DeserializeOwned>(&self) -> T {
-        let values = Value::Table(self.values.clone()).try_into();
-        values.unwrap_or_else(|error| panic!("the variables of {:?}: {error}", self.name))
+    /// If `cases.toml` has no such variable, which every run of the workload would show.
+    pub(crate) fn get<T: de::DeserializeOwned>(&self, variable: &str) -> T {
+        let value = self.find(variable);
+        value.unwrap_or_else(|| panic!("{:?} has no variable {variable}", self.name))
+    }
+
+    /// The same of a variable that not every case has.
+    pub(crate) fn find<T: de::DeserializeOwned>(&self, variable: &str) -> Option<T> {
+        let value = self.values.get(variable)?.clone().try_into();
+        Some(value.unwrap_or_else(|error| panic!("{variable} of {:?}: {error}", self.name)))
     }
 
     /// Names of those who take part.

@@ -18,7 +18,6 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use gdeflate::limits::TILE_RAW_BYTES;
-use serde::Deserialize;
 
 use crate::case::{Case, Figures, Method, Work};
 use crate::cases::{Bytes, Instance};
@@ -40,26 +39,13 @@ pub(crate) mod data;
 /// decoding several tiles.
 const SCALING_PASSES: usize = 16;
 
-/// What `cases.toml` says of a case.
-#[derive(Deserialize)]
-struct At {
-    corpus: String,
-    /// `decode`, `encode`, or `threads`.
-    way: String,
-    level: Option<i32>,
-}
-
 /// Runs the workload.
 pub(crate) fn run(session: &mut Session<'_>) -> Result<()> {
     let Some(size) = session.cases("codecs", "corpus").pop() else {
         return Ok(());
     };
-    #[derive(Deserialize)]
-    struct Size {
-        bytes: Bytes,
-    }
     session.say("corpus: codecs");
-    let bytes = size.at::<Size>().bytes.len();
+    let bytes = size.get::<Bytes>("bytes").len();
     let mut corpora = data::made(bytes);
     if let Some(folder) = &session.options.corpus {
         corpora.extend(data::found(folder, bytes)?);
@@ -67,12 +53,12 @@ pub(crate) fn run(session: &mut Session<'_>) -> Result<()> {
     let mut destination = Destination::new(bytes)?;
     let names: Vec<String> = corpora.iter().map(|raw| raw.name.clone()).collect();
     for instance in session.cases_with("codecs", "coders", "corpus", names) {
-        let at: At = instance.at();
-        let raw = corpora.iter().find(|raw| raw.name == at.corpus);
+        let corpus: String = instance.get("corpus");
+        let raw = corpora.iter().find(|raw| raw.name == corpus);
         let raw = raw.expect("a corpus that was just named");
         // Of what is stored, memory and not the decoder would be shown.
-        if at.way != "threads" || raw.compresses {
-            one(session, &instance, &at, raw, &mut destination)?;
+        if instance.get::<String>("way") != "threads" || raw.compresses {
+            one(session, &instance, raw, &mut destination)?;
         }
     }
     Ok(())
@@ -82,18 +68,25 @@ pub(crate) fn run(session: &mut Session<'_>) -> Result<()> {
 fn one(
     session: &mut Session<'_>,
     instance: &Instance,
-    at: &At,
     raw: &Raw,
     destination: &mut Destination,
 ) -> Result<()> {
     let mut case = session.begin(instance);
-    let piece = if at.level.is_some() {
+    let level: Option<i32> = instance.find("level");
+    let piece = if level.is_some() {
         TILE_RAW_BYTES
     } else {
         BLOCK_BYTES
     };
     for name in instance.contenders() {
-        add(&mut case, name, at, &raw.bytes, piece)?;
+        add(
+            &mut case,
+            name,
+            &instance.get::<String>("way"),
+            level,
+            &raw.bytes,
+            piece,
+        )?;
     }
     case.check(raw.bytes.len(), |bytes, _| {
         ensure(bytes == &raw.bytes[..], "other bytes than the corpus has")
@@ -101,25 +94,25 @@ fn one(
     session.run(case, destination).map(drop)
 }
 
-/// Adds a contender of `cases.toml`.
+/// Adds a contender of `cases.toml`; `way` is `decode`, `encode` or `threads`.
 fn add<'a>(
     case: &mut Case<'a>,
     name: &'static str,
-    at: &At,
+    way: &str,
+    level: Option<i32>,
     raw: &'a [u8],
     piece: usize,
 ) -> Result<()> {
-    let coder = coders::of(name, at.level);
-    let (mut coder, level) = match coder {
+    let (mut coder, shown) = match coders::of(name, level) {
         Ok(coder) => coder,
         Err(why) => {
             case.skip(name, &why.to_string());
             return Ok(());
         }
     };
-    let contender = match &*at.way {
+    let contender = match way {
         "threads" => {
-            let others = (1..CODEC_THREADS).map(|_| coders::of(name, at.level).map(|it| it.0));
+            let others = (1..CODEC_THREADS).map(|_| coders::of(name, level).map(|it| it.0));
             let mut coders = vec![coder];
             coders.extend(others.collect::<Result<Vec<_>>>()?);
             case.push(name, scaling(coders, raw, piece)?)
@@ -134,7 +127,7 @@ fn add<'a>(
             })
         }
     };
-    if let Some(level) = level {
+    if let Some(level) = shown {
         contender.with("level", level);
     }
     Ok(())

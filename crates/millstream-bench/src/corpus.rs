@@ -13,7 +13,7 @@ use millstream_codec::{CodecId, Scratch, default_level, encode_block};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::error::{Context, Error, Result, ensure};
+use crate::error::{Context, Error, Result};
 use crate::files::{make_folder, replace};
 
 pub(crate) mod generate;
@@ -22,9 +22,6 @@ pub(crate) mod generate;
 const GENERATOR_VERSION: u32 = 1;
 /// The seed of every corpus: figures of different machines are on the same bytes.
 const SEED: u64 = 0x4D49_4C4C;
-/// Largest record that is read: the block table of 1 GiB (4096 blocks of up to 7 digits) is far
-/// below.
-const RECORD_BYTES_MAX: u64 = 4 << 20;
 /// Raw bytes of one block of the corpora that are cut into independent blocks. The engine's decode
 /// jobs are of this size, and larger blocks gain under 1 % of ratio.
 pub(crate) const BLOCK_BYTES: usize = 256 << 10;
@@ -265,20 +262,10 @@ fn record_path(path: &Path) -> PathBuf {
 
 /// The record, if it and the file are what the generator would make; `None` means: make it.
 fn verified(path: &Path, record_path: &Path, seed: u64, raw_len: u64) -> Option<Record> {
-    if fs::metadata(record_path).ok()?.len() > RECORD_BYTES_MAX {
-        return None;
-    }
     let record: Record = serde_json::from_slice(&fs::read(record_path).ok()?).ok()?;
-    let blocks = record.block_lens.len() as u64;
-    let stored: u64 = record.block_lens.iter().map(|len| u64::from(*len)).sum();
-    let are_all = blocks == raw_len.div_ceil(BLOCK_BYTES as u64) && stored == record.stored_len;
     let of_this = (GENERATOR_VERSION, seed, raw_len);
     let is_of_this = (record.generator_version, record.seed, record.raw_len) == of_this;
-    if !is_of_this || (blocks > 0 && !are_all) {
-        return None;
-    }
-    let bytes = fs::read(path).ok()?;
-    let is_whole = bytes.len() as u64 == record.stored_len && xxh3_64(&bytes) == record.stored_xxh3;
+    let is_whole = is_of_this && xxh3_64(&fs::read(path).ok()?) == record.stored_xxh3;
     is_whole.then_some(record)
 }
 
@@ -287,10 +274,6 @@ fn make(path: &Path, record_path: &Path, seed: u64, raw_len: u64, form: Form) ->
     generate::fill(seed, &mut raw);
     let (raw_xxh3, raw_word_sum) = (xxh3_64(&raw), word_sum(&raw));
     let (bytes, block_lens) = form.encode(raw)?;
-    ensure(
-        block_lens.len() < 1 << 20,
-        "more blocks than a record holds",
-    )?;
     let record = Record {
         generator_version: GENERATOR_VERSION,
         seed,

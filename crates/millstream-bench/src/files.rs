@@ -37,8 +37,35 @@ pub(crate) fn remove(path: &Path) -> Result<()> {
     std::fs::remove_file(path).on("remove", path)
 }
 
-/// Replaces a file as a whole: an interrupted run leaves no half of it under its name.
-pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
+/// Makes sure, before the work of hours that makes its content, that a file can be written. Leaves
+/// no file that was not there.
+///
+/// # Errors
+/// It cannot be opened for writing.
+pub fn check_writable(path: &Path) -> Result<()> {
+    let about = std::fs::metadata(path);
+    // To open a FIFO for a moment would tell its reader that there is nothing.
+    if about.as_ref().is_ok_and(|it| !it.is_file() && !it.is_dir()) {
+        return Ok(());
+    }
+    let mut options = File::options();
+    let opened = options.create(true).append(true).open(path);
+    opened.on("write to", path)?;
+    match about {
+        Ok(_) => Ok(()),
+        Err(_) => remove(path),
+    }
+}
+
+/// Replaces a file as a whole: an interrupted run leaves no half of it under its name. A device or
+/// a pipe is written through.
+///
+/// # Errors
+/// It cannot be written.
+pub fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
+    if std::fs::metadata(path).is_ok_and(|about| !about.is_file()) {
+        return std::fs::write(path, bytes).on("write", path);
+    }
     let new = AtomicFile::create(path);
     let written = new.and_then(|new| new.write_and_commit(bytes, AtomicFile::KEEP_PERMISSIONS));
     written.map_err(io::Error::from).on("write", path)

@@ -18,7 +18,6 @@ use ash::vk::BufferUsageFlags;
 use millstream::{Buffer, CodecId, Decode, Queue, Read, Storage, Ticket};
 use millstream_pak::{Coding, Item, PackOptions, Package};
 use millstream_vulkan::{Gpu, GpuBuffer, GpuOptions, Tier};
-use serde::Deserialize;
 use xxhash_rust::xxh3::{Xxh3Default, xxh3_64};
 
 use crate::case::{Case, Work};
@@ -32,25 +31,16 @@ use crate::ours::{Setup, queue_for};
 use crate::session::Session;
 use crate::stats;
 
-/// What `cases.toml` says of a case.
-#[derive(Deserialize)]
-struct At {
-    /// Raw bytes of a run, and of a request.
-    total: Bytes,
-    bytes: Bytes,
-    /// Single requests whose latency is taken.
-    single: usize,
-}
-
 /// Runs the workload.
 pub(crate) fn run(session: &mut Session<'_>) -> Result<()> {
     let folder = session.corpus.folder().join("gpu");
     make_folder(&folder)?;
     for instance in session.cases("gpu", "entries") {
-        let at: At = instance.at();
-        let field = Rc::new(Field::new(&folder, at.total.len(), at.bytes.len())?);
+        // Raw bytes of a run, and of a request.
+        let [total, bytes] = ["total", "bytes"].map(|name| instance.get::<Bytes>(name).len());
+        let field = Rc::new(Field::new(&folder, total, bytes)?);
         let mut case = session.begin(&instance);
-        if let Err(why) = add_contenders(&mut case, &field, at.single) {
+        if let Err(why) = add_contenders(&mut case, &field, instance.get("single")) {
             case.skip("millstream", &why.to_string());
         }
         case.prepare(|| {
@@ -137,6 +127,7 @@ enum Route {
     FromMemory,
 }
 
+/// `single` is the number of requests whose latency is taken.
 fn add_contenders(case: &mut Case<'_>, field: &Rc<Field>, single: usize) -> Result<()> {
     let tier = Gpu::create(GpuOptions::default())?.report().tier;
     let decodes = tier != Tier::Cpu;

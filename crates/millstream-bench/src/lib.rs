@@ -63,5 +63,6 @@ mod threads;
 mod throttle;
 mod workload;
 
+pub use files::{check_writable, replace};
 pub use session::{Options, Progress};
 pub use workload::{Report, Workload, run};

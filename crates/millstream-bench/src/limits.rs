@@ -8,7 +8,7 @@ pub const RUNS: usize = 10;
 /// Runs in a quick benchmark: enough for a median.
 pub const QUICK_RUNS: usize = 3;
 /// Most runs of one contender that a caller may ask for.
-pub const RUNS_MAX: usize = 1000;
+pub const RUNS_MAX: i64 = 1000;
 /// Least rate of a throttle.
 pub const THROTTLE_MBPS_MIN: f64 = 0.1;
 /// Throttles below this many MB/s read a shorter file.
@@ -35,8 +35,6 @@ pub const PNM_TWICE_BYTES: usize = 1 << 20;
 pub const PNM_LINEAR_BYTES_MIN: usize = 4 << 20;
 /// Threads of the rivals that use a pool, as the figures of others were taken.
 pub const POOL_THREADS: usize = 8;
-/// Longest that a rival may take over one run; the slowest takes a few seconds under a throttle.
-pub const PEER_TIME_MAX: Duration = Duration::from_secs(60);
 /// Threads that submit in workload `startup`.
 pub const SUBMIT_THREADS: usize = 4;
 /// One of so many requests of workload `startup` is canceled right after it was queued.
@@ -50,4 +48,4 @@ pub const STREAM_PRACTICE: Duration = Duration::from_millis(2);
 /// has, because everyone's destination is recycled.
 pub const BATCH_RETAINED_BYTES: usize = 4 << 30;
 
-const _: () = assert!(QUICK_RUNS <= RUNS && RUNS <= RUNS_MAX);
+const _: () = assert!(QUICK_RUNS <= RUNS && RUNS <= RUNS_MAX as usize);

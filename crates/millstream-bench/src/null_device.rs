@@ -8,11 +8,10 @@ mod through_c;
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use millstream::{
-    Access, Backend, Completion, DeviceMaker, FileId, FileOptions, Group, Queue, Read, Stats,
-    Storage, StorageOptions,
+    Access, Backend, Completion, DeviceMaker, FileId, FileOptions, Queue, Read, Stats, Storage,
+    StorageOptions,
 };
 use millstream_io::device::Device;
 use millstream_io::device::null::NullDevice;
@@ -36,8 +35,6 @@ pub(crate) const REQUEST_BYTES: usize = 4096;
 pub(crate) const FILE_BYTES: u64 = 1 << 30;
 /// Path of the simulated file.
 pub(crate) const PATH: &str = "simulated.bin";
-/// From submission to a deadline, which is never missed.
-const DEADLINE: Duration = Duration::from_secs(60);
 
 /// How completions are delivered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,21 +45,11 @@ pub enum Delivery {
     Claimed,
     /// Posted to the completion queue, and taken from there.
     Posted,
-    /// Detached, counted in a group that is waited for.
-    Grouped,
-    /// Detached, with a deadline.
-    WithDeadline,
 }
 
 impl Delivery {
     /// All there are.
-    pub const ALL: [Delivery; 5] = [
-        Delivery::Detached,
-        Delivery::Claimed,
-        Delivery::Posted,
-        Delivery::Grouped,
-        Delivery::WithDeadline,
-    ];
+    pub const ALL: [Delivery; 3] = [Delivery::Detached, Delivery::Claimed, Delivery::Posted];
 
     /// Its name, in rows and messages.
     #[must_use]
@@ -71,8 +58,6 @@ impl Delivery {
             Delivery::Detached => "detached",
             Delivery::Claimed => "tickets claimed",
             Delivery::Posted => "posted and drained",
-            Delivery::Grouped => "with group",
-            Delivery::WithDeadline => "with deadline",
         }
     }
 }
@@ -140,26 +125,21 @@ impl NullDeviceBench {
         let mut tickets = Vec::with_capacity(BATCH_REQUESTS);
         let mut completions = Vec::new();
         completions.resize_with(BATCH_REQUESTS, Completion::default);
-        let group = Group::new();
         let start = Moment::now();
         for _ in 0..batches {
-            let deadline = Instant::now() + DEADLINE;
             for index in 0..BATCH_REQUESTS {
                 let (request, place) = request(self.file, index);
                 match delivery {
                     Delivery::Detached => batch.detach(request, place)?,
                     Delivery::Claimed => tickets.push(batch.add(request, place)?),
                     Delivery::Posted => batch.post(request, place)?,
-                    Delivery::Grouped => batch.detach(request.group(&group), place)?,
-                    Delivery::WithDeadline => batch.detach(request.deadline(deadline), place)?,
                 }
             }
             batch.submit();
             match delivery {
-                Delivery::Detached | Delivery::WithDeadline => loan.drain()?,
+                Delivery::Detached => loan.drain()?,
                 Delivery::Claimed => tickets.drain(..).try_for_each(|mut ticket| ticket.wait())?,
                 Delivery::Posted => drain_completions(queue, &mut completions)?,
-                Delivery::Grouped => group.wait(None).map(drop)?,
             }
         }
         let span = start.elapsed();

@@ -1,10 +1,5 @@
 //! The rivals of the crate `millstream-peers` as contenders: those behind the feature `peers`.
 //!
-//! Each runs on a thread of its own, for two reasons: some of them belong to the thread that
-//! started them, and one that hangs must not hang the benchmark. A rival that takes longer than
-//! [`limits::PEER_TIME_MAX`](crate::limits::PEER_TIME_MAX) is out, and the memory that it was lent
-//! is given up with it.
-//!
 //! A rival whose reads in flight are threads does not get better with ever more of them: how many
 //! serve it best is found by a short sweep ahead of the first case of a kind, and no case gives it
 //! more. Rivals on a ring get the depth of the case. In `read` and `startup`, which name no depth,
@@ -15,7 +10,7 @@
 use std::collections::HashMap;
 use std::os::unix::fs::FileExt;
 
-use millstream_peers::{Access, Plan, Read, Rival, rivals};
+use millstream_peers::{Access, Peer, Plan, Read, Rival, rivals};
 
 use crate::case::{Case, Method, Work};
 use crate::clock::{Moment, Span};
@@ -29,9 +24,6 @@ use crate::ring::ReadJob;
 use crate::startup::plan::Plan as Startup;
 
 pub(crate) mod realtime;
-mod remote;
-
-use remote::Remote;
 
 /// Why a rival is left out of reads at random places.
 const NO_SEEKS: &str = "its files read ahead after every seek; it reads whole files elsewhere";
@@ -114,15 +106,12 @@ fn read_time(
     depth: usize,
     tries: usize,
 ) -> Result<f64> {
-    let plan = plan_of(file, jobs)?;
-    let mut destination = Destination::new(plan.destination_len())?;
-    let mut remote = Remote::start(rival, depth)?;
+    let way = Way::Requests(access_of(mode));
+    let mut trial = AtWork::start(rival, depth, plan_of(file, jobs)?, way)?;
     let mut best = f64::INFINITY;
     for _ in 0..tries {
         mode.make_ready(file)?;
-        remote.open(&plan, access_of(mode))?;
-        best = best.min(remote.read(&plan, &mut destination)?.wall);
-        remote.close()?;
+        best = best.min(trial.time()?);
     }
     Ok(best)
 }
@@ -139,15 +128,13 @@ pub(crate) fn hand_over(case: &mut Case<'_>, file: &CorpusFile, mode: Mode, jobs
 /// Adds contenders that load many files.
 pub(crate) fn startup(case: &mut Case<'_>, plan: &Startup) {
     for rival in rivals() {
+        let way = Way::Files(plan.entries.len() as u64);
         let load_time = |depth: usize| {
             let trial = whole_files(plan, TRIAL_FILES)?;
-            let mut destination = Destination::new(trial.destination_len())?;
-            let mut remote = Remote::start(rival, depth)?;
             trial.files().iter().try_for_each(|path| drop_path(path))?;
-            Ok(remote.run(&mut destination, load(&trial))?.0.wall)
+            AtWork::start(rival, depth, trial, way)?.time()
         };
         let depth = best_of(&FILE_DEPTHS, load_time).unwrap_or(POOL_THREADS);
-        let way = Way::Files(plan.entries.len() as u64);
         add(case, rival, depth, whole_files(plan, usize::MAX), way);
     }
 }
@@ -156,16 +143,12 @@ pub(crate) fn startup(case: &mut Case<'_>, plan: &Startup) {
 pub(crate) fn read(case: &mut Case<'_>, file: &CorpusFile) {
     for rival in rivals() {
         let access = *rival.accesses.first().unwrap_or(&Access::Buffered);
+        let way = Way::File(access, file.stored_len as usize);
         let file_time = |(block, depth)| {
-            let plan = blocks_of(file, block, access)?;
-            let mut destination = Destination::new(plan.destination_len())?;
-            let mut remote = Remote::start(rival, depth)?;
             drop_path(&file.path)?;
-            let task = open_and_read(&plan, access);
-            Ok(remote.run(&mut destination, task)?.0.wall)
+            AtWork::start(rival, depth, blocks_of(file, block, access)?, way)?.time()
         };
         let (block, depth) = best_of(&BLOCKS, file_time).unwrap_or(BLOCKS[0]);
-        let way = Way::File(access, file.stored_len as usize);
         add(case, rival, depth, blocks_of(file, block, access), way);
     }
 }
@@ -183,19 +166,35 @@ enum Way {
     Files(u64),
 }
 
-/// A rival at work.
+/// A rival at work. Some belong to the thread that started them.
 struct AtWork {
     plan: Plan,
     way: Way,
-    remote: Remote,
+    peer: Box<dyn Peer>,
+}
+
+impl AtWork {
+    fn start(rival: Rival, depth: usize, plan: Plan, way: Way) -> Result<AtWork> {
+        let peer = rival.start(depth)?;
+        Ok(AtWork { plan, way, peer })
+    }
+
+    /// Seconds of one run, into memory of its own.
+    fn time(&mut self) -> Result<f64> {
+        let len = match self.way {
+            Way::File(_, len) => len,
+            _ => self.plan.destination_len(),
+        };
+        let mut destination = Destination::new(len)?;
+        self.prepare()?;
+        let span = self.run(&mut destination)?.span;
+        Ok(span.map_or(f64::INFINITY, |span| span.wall))
+    }
 }
 
 /// Adds a rival, or the reason why it cannot run.
 fn add(case: &mut Case<'_>, rival: Rival, depth: usize, plan: Result<Plan>, way: Way) {
-    let started = plan.and_then(|plan| {
-        let remote = Remote::start(rival, depth)?;
-        Ok(AtWork { plan, way, remote })
-    });
+    let started = plan.and_then(|plan| AtWork::start(rival, depth, plan, way));
     if let Some(contender) = case.try_push(rival.name, started) {
         contender.with("version", rival.version);
         contender
@@ -204,61 +203,39 @@ fn add(case: &mut Case<'_>, rival: Rival, depth: usize, plan: Result<Plan>, way:
     }
 }
 
-type Held = std::io::Result<Vec<u64>>;
-
-/// Opens, reads and closes a file for every read of the plan.
-fn load(plan: &Plan) -> impl FnOnce(&mut dyn millstream_peers::Peer, &mut [u8]) -> Held + use<> {
-    let plan = plan.clone();
-    move |peer, into| peer.load(&plan, into).map(|()| Vec::new())
-}
-
-/// Opens the plan's files and reads.
-fn open_and_read(
-    plan: &Plan,
-    access: Access,
-) -> impl FnOnce(&mut dyn millstream_peers::Peer, &mut [u8]) -> Held + use<> {
-    let plan = plan.clone();
-    move |peer, into| {
-        peer.open(&plan, access)?;
-        peer.read(&plan, into).map(|()| Vec::new())
-    }
-}
-
 impl Method for AtWork {
     fn prepare(&mut self) -> Result<()> {
         match self.way {
-            Way::Requests(access) | Way::HandOver(access) => self.remote.open(&self.plan, access),
+            Way::Requests(access) | Way::HandOver(access) => {
+                Ok(self.peer.open(&self.plan, access)?)
+            }
             _ => Ok(()),
         }
     }
 
     fn run(&mut self, into: &mut Destination) -> Result<Work> {
-        let plan = self.plan.clone();
-        let (span, held_ns) = match self.way {
-            Way::Requests(_) => (self.remote.read(&plan, into)?, Vec::new()),
-            Way::HandOver(_) => {
-                let of = plan.clone();
-                self.remote
-                    .run(into, move |peer, into| peer.hand_over(&of, into))?
+        let AtWork { plan, way, peer } = self;
+        let (start, mut held_ns) = (Moment::now(), Vec::new());
+        match *way {
+            Way::Requests(_) => peer.read(plan, into)?,
+            Way::HandOver(_) => held_ns = peer.hand_over(plan, into)?,
+            Way::Files(_) => peer.load(plan, into)?,
+            Way::File(access, len) => {
+                peer.open(plan, access)?;
+                peer.read(plan, into)?;
+                read_rest(plan, &mut into[..len])?;
             }
-            Way::File(access, _) => self.remote.run(into, open_and_read(&plan, access))?,
-            Way::Files(_) => self.remote.run(into, load(&plan))?,
-        };
+        }
+        let span = start.elapsed();
         // Nothing stays open: a map would keep its pages in the cache, and the next one warm.
-        self.remote.close()?;
+        peer.open(&Plan::new(Vec::new(), Vec::new())?, Access::Buffered)?;
         let bytes = plan.reads().iter().map(|read| u64::from(read.len)).sum();
         let work = Work::of(bytes, plan.reads().len()).took(span);
-        Ok(match self.way {
+        Ok(match *way {
             Way::Requests(_) => work,
             Way::HandOver(_) => work.with(held(held_ns)),
             Way::Files(requests) => Work { requests, ..work }.with(held_all(&span)),
-            Way::File(_, len) => {
-                let rest = read_rest(&plan, &mut into[..len])?;
-                Work::of(len as u64, 1).took(Span {
-                    wall: span.wall + rest.wall,
-                    cpu: span.cpu + rest.cpu,
-                })
-            }
+            Way::File(_, len) => Work::of(len as u64, 1).took(span),
         })
     }
 }
@@ -296,14 +273,14 @@ fn blocks_of(file: &CorpusFile, block: u32, access: Access) -> Result<Plan> {
 }
 
 /// Reads through the page cache what a direct reader left out at the end of a file.
-fn read_rest(plan: &Plan, into: &mut [u8]) -> Result<Span> {
-    let (start, from) = (Moment::now(), plan.destination_len());
+fn read_rest(plan: &Plan, into: &mut [u8]) -> Result<()> {
+    let from = plan.destination_len();
     if from < into.len() {
         let path = &plan.files()[0];
         let read = open_buffered(path)?.read_exact_at(&mut into[from..], from as u64);
         read.on("read", path)?;
     }
-    Ok(start.elapsed())
+    Ok(())
 }
 
 /// The candidate with the least time; none if none ran.

@@ -13,8 +13,6 @@
 
 use std::path::PathBuf;
 
-use serde::Deserialize;
-
 use crate::case::{Case, Method, Work};
 use crate::clock::{Moment, Span};
 use crate::compiled;
@@ -41,49 +39,30 @@ type Compiled = (
     [(&'static str, &'static str); 2],
     &'static str,
 );
+
+macro_rules! rival {
+    ($name:literal, $file:literal, $libraries:literal) => {
+        (
+            $name,
+            [($file, include_str!(concat!("pnm/", $file))), COMMON],
+            $libraries,
+        )
+    };
+}
+
 /// Rivals that are compiled. A program gets the file's name, loads it twice, and prints for the
 /// second time the nanoseconds, and length and sum of the samples.
 const COMPILED: [Compiled; 5] = [
-    (
-        "stage-1",
-        [("stage1.cpp", include_str!("pnm/stage1.cpp")), COMMON],
-        "",
-    ),
-    (
-        "stage-2",
-        [("stage2.c", include_str!("pnm/stage2.c")), COMMON],
-        "",
-    ),
-    (
-        "netpbm",
-        [("netpbm.c", include_str!("pnm/netpbm.c")), COMMON],
-        "-lnetpbm",
-    ),
-    (
-        "opencv",
-        [("opencv.cpp", include_str!("pnm/opencv.cpp")), COMMON],
-        "pkg-config opencv4",
-    ),
-    (
-        "ffmpeg",
-        [("ffmpeg.c", include_str!("pnm/ffmpeg.c")), COMMON],
-        "pkg-config libavcodec libavutil",
-    ),
+    rival!("stage-1", "stage1.cpp", ""),
+    rival!("stage-2", "stage2.c", ""),
+    rival!("netpbm", "netpbm.c", "-lnetpbm"),
+    rival!("opencv", "opencv.cpp", "pkg-config opencv4"),
+    rival!("ffmpeg", "ffmpeg.c", "pkg-config libavcodec libavutil"),
 ];
 /// What all sources share.
 const COMMON: (&str, &str) = ("rival.h", include_str!("pnm/rival.h"));
 /// Take so long a byte that a quick run leaves them out of its big files.
 const SLOW: [&str; 2] = ["stage-1", "stage-2"];
-
-/// What `cases.toml` says of a case.
-#[derive(Deserialize)]
-struct At {
-    format: String,
-    kind: Kind,
-    state: String,
-    /// Pixels across and down.
-    pixels: (u32, u32),
-}
 
 /// Programs that could be built, or why not.
 type Programs = Vec<(&'static str, std::result::Result<PathBuf, String>)>;
@@ -101,8 +80,9 @@ pub(crate) fn run(session: &mut Session<'_>) -> Result<()> {
         false => COMPILED.iter().map(build).collect(),
     };
     for instance in instances {
-        let at: At = instance.at();
-        let picture = Picture::new(session.corpus.folder(), at.kind, at.pixels, &at.format)?;
+        let format: String = instance.get("format");
+        let (kind, pixels) = (instance.get("kind"), instance.get("pixels"));
+        let picture = Picture::new(session.corpus.folder(), kind, pixels, &format)?;
         let picture = &picture;
         let mut case = session.begin(&instance);
         add_compiled(&mut case, &programs, picture, session.options.quick);
@@ -120,7 +100,7 @@ pub(crate) fn run(session: &mut Session<'_>) -> Result<()> {
         if picture.file_len < PNM_TWICE_BYTES {
             case.wrap(.., |method| Box::new(Twice(method)));
         }
-        let is_cold = at.state == "cold";
+        let is_cold = instance.get::<String>("state") == "cold";
         let paths = [picture.path.clone()];
         case.prepare(move || make_ready(&paths, is_cold));
         case.check(picture.image_len, |bytes, work| check(picture, bytes, work));
@@ -202,14 +182,10 @@ fn check(picture: &Picture, image: &[u8], work: &Work) -> Result<()> {
 
 /// What a byte costs in texts of 10 KB to 1 GB, in memory, on one thread, into a reused image.
 fn linear(session: &mut Session<'_>) -> Result<()> {
-    #[derive(Deserialize)]
-    struct At {
-        pixels: (u32, u32),
-    }
     let per_second = ticks_per_second();
     let mut medians = Vec::new();
     for instance in session.cases("pnm", "linear") {
-        let text = pictures::text(Kind::Photo, instance.at::<At>().pixels);
+        let text = pictures::text(Kind::Photo, instance.get("pixels"));
         let mut case = session.begin(&instance);
         let mut decode = loads::decode_again_and_again(text);
         case.add("millstream", move |_| {

@@ -17,7 +17,6 @@ mod worker;
 
 use std::path::Path;
 
-use serde::Deserialize;
 use serde_json::json;
 
 use crate::case::{Case, Method, Work, fresh};
@@ -55,16 +54,10 @@ pub(crate) fn run(session: &mut Session<'_>) -> Result<()> {
 }
 
 fn models(session: &mut Session<'_>, python: &Python) -> Result<()> {
-    #[derive(Deserialize)]
-    struct At {
-        state: String,
-        /// Numbers across a model, in its inner layers, and words that it knows.
-        shape: (usize, usize, usize),
-    }
     for instance in session.cases("python", "model") {
-        let At { state, shape } = instance.at();
+        let state: String = instance.get("state");
         session.say("corpus: model");
-        let model = &Model::made(session.corpus.folder(), shape)?;
+        let model = &Model::made(session.corpus.folder(), instance.get("shape"))?;
         let (arguments, path) = (json!({ "path": model.path }), &model.path);
         let mut case = session.begin(&instance);
         let task = if state == "iterated" {
@@ -100,14 +93,9 @@ fn models(session: &mut Session<'_>, python: &Python) -> Result<()> {
 }
 
 fn records(session: &mut Session<'_>, python: &Python) -> Result<()> {
-    #[derive(Deserialize)]
-    struct At {
-        count: usize,
-    }
     for instance in session.cases("python", "records") {
         session.say("corpus: records");
-        let At { count } = instance.at();
-        let (folder, digest) = records::made(session.corpus.folder(), count)?;
+        let (folder, digest) = records::made(session.corpus.folder(), instance.get("count"))?;
         let arguments = json!({ "folder": folder });
         let mut case = session.begin(&instance);
         for name in instance.contenders() {
@@ -122,13 +110,8 @@ fn records(session: &mut Session<'_>, python: &Python) -> Result<()> {
 }
 
 fn requests(session: &mut Session<'_>, python: &Python) -> Result<()> {
-    #[derive(Deserialize)]
-    struct At {
-        batches: usize,
-        size: Bytes,
-    }
     for instance in session.cases("python", "requests") {
-        let At { batches, size } = instance.at();
+        let (batches, size): (usize, Bytes) = (instance.get("batches"), instance.get("size"));
         let path = session.corpus.big(size.0, Form::Stored)?.path;
         let expected = digest(batch_of(&std::fs::read(&path).on("read", &path)?));
         let arguments = json!({ "path": path, "batches": batches });

@@ -8,7 +8,6 @@
 
 use millstream::{BlockTable, Decode, FileOptions, Read, Storage};
 use millstream_codec::{Scratch, decode_block};
-use serde::Deserialize;
 
 use crate::case::{Case, Method, Work, fresh};
 use crate::cases::{Bytes, Instance};
@@ -30,15 +29,6 @@ pub(crate) mod rivals;
 pub(crate) mod sink;
 
 use rings::Straight;
-
-/// What `cases.toml` says of a case.
-#[derive(Deserialize)]
-struct At {
-    size: Bytes,
-    form: Form,
-    /// MB/s of a throttle.
-    rate: Option<String>,
-}
 
 /// Runs the workload.
 pub(crate) fn run(session: &mut Session<'_>) -> Result<()> {
@@ -90,24 +80,26 @@ impl Files {
 }
 
 fn one(session: &mut Session<'_>, instance: &Instance) -> Result<()> {
-    let at: At = instance.at();
-    let mut destination = Destination::new(at.size.len() + DIRECT_ALIGNMENT as usize)?;
+    let (size, form): (Bytes, Form) = (instance.get("size"), instance.get("form"));
+    // MB/s of a throttle.
+    let rate: Option<String> = instance.find("rate");
+    let mut destination = Destination::new(size.len() + DIRECT_ALIGNMENT as usize)?;
     session.say(&format!("corpus: {}", instance.name));
-    let files = Files::of(&session.corpus, at.size.0, at.form)?;
+    let files = Files::of(&session.corpus, size.0, form)?;
     let mut case = session.begin(instance);
     for name in instance.contenders() {
         add(&mut case, name, &files);
     }
     // A throttled trial would take seconds, and the rivals' depths hardly matter then.
-    if at.form == Form::Stored && at.rate.is_none() {
+    if form == Form::Stored && rate.is_none() {
         peers::read(&mut case, &files.file);
     }
     let paths: Vec<_> = files.all().map(|it| it.path.clone()).collect();
     // Written just now, perhaps: what is still dirty must not be written back under a throttle.
     drop_all(&paths)?;
     case.prepare(move || drop_all(&paths));
-    case.check(at.size.len(), |bytes, work| check(&files.file, bytes, work));
-    let Some(rate) = at.rate.and_then(|rate| rate.parse::<f64>().ok()) else {
+    case.check(size.len(), |bytes, work| check(&files.file, bytes, work));
+    let Some(rate) = rate.and_then(|rate| rate.parse::<f64>().ok()) else {
         return session.run(case, &mut destination).map(drop);
     };
     let runs = case.runs;
@@ -253,7 +245,7 @@ mod tests {
         let corpus = Corpus::open(Some(folder.path())).unwrap();
         let mut destination = Destination::new(LEN as usize + DIRECT_ALIGNMENT as usize).unwrap();
         for instance in crate::cases::of("read", "cold", true, &toml::Table::new()) {
-            let files = Files::of(&corpus, LEN, instance.at::<At>().form).unwrap();
+            let files = Files::of(&corpus, LEN, instance.get("form")).unwrap();
             for damaged in [false, true] {
                 for file in files.all().filter(|_| damaged) {
                     let mut bytes = std::fs::read(&file.path).unwrap();

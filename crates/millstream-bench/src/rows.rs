@@ -103,22 +103,6 @@ pub(crate) fn append(path: &Path, rows: &[Row]) -> Result<()> {
     written.on("append rows to", path)
 }
 
-/// Looks whether rows could be appended to `path`, before the work of hours that makes them. Leaves
-/// no file that was not there.
-pub(crate) fn check(path: &Path) -> Result<()> {
-    let about = std::fs::metadata(path);
-    // To open a FIFO for a moment would tell its reader that there is nothing.
-    let is_special = |about: &std::fs::Metadata| !about.is_file() && !about.is_dir();
-    if about.as_ref().is_ok_and(is_special) {
-        return Ok(());
-    }
-    append(path, &[])?;
-    if about.is_err() {
-        std::fs::remove_file(path).on("append rows to", path)?;
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

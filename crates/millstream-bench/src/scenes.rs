@@ -17,7 +17,6 @@ use std::sync::Arc;
 
 use millstream_gltf::image::{ImageLimits, Layout, decode_vec};
 use millstream_gltf::model::{BufferPlace, ImagePlace, Model};
-use serde::Deserialize;
 
 use crate::case::Work;
 use crate::cases::Instance;
@@ -38,33 +37,17 @@ pub(crate) mod ours;
 #[cfg(feature = "peers")]
 pub(crate) mod peer;
 
-/// What `cases.toml` says of a case with one scene.
-#[derive(Deserialize)]
-struct At {
-    state: String,
-    /// Images, and the side of one.
-    #[serde(default)]
-    images: usize,
-    #[serde(default)]
-    side: u32,
-}
-
 /// Runs the workload.
 pub(crate) fn run(session: &mut Session<'_>) -> Result<()> {
     let _heap = KeptHeap::new();
     let memory = Recycled::new();
     let folder = session.corpus.folder().to_owned();
     for instance in session.cases("scenes", "made") {
-        let at: At = instance.at();
-        let gltf = generate::scene(&folder, at.images, at.side)?;
+        let gltf = generate::scene(&folder, instance.get("images"), instance.get("side"))?;
         one(session, &instance, &Files::of(gltf)?, &memory)?;
     }
-    #[derive(Deserialize)]
-    struct Many {
-        count: usize,
-    }
     for instance in session.cases("scenes", "many") {
-        let paths = generate::glbs(&folder, instance.at::<Many>().count)?;
+        let paths = generate::glbs(&folder, instance.get("count"))?;
         many(session, &instance, &paths, &memory)?;
     }
     // Scenes in the application's own corpus.
@@ -117,7 +100,7 @@ fn one(
         let right = work.digest.is_none_or(|digest| digest == expected);
         ensure(right, "other pixels or vertices than the serial reader has")
     });
-    let is_cold = instance.at::<At>().state == "cold";
+    let is_cold = instance.get::<String>("state") == "cold";
     let paths = files.all();
     case.prepare(move || make_ready(&paths, is_cold));
     session.run(case, &mut Destination::new(0)?).map(drop)

@@ -14,7 +14,6 @@
 use std::time::Instant;
 
 use millstream::{FileOptions, Read, Storage};
-use serde::Deserialize;
 
 use crate::case::{Case, Method, Work, fresh};
 use crate::clock::Moment;
@@ -39,18 +38,10 @@ const RING_DEPTH: usize = 64;
 /// Requests submitted at a time: the engine begins while the rest is added.
 const BATCH: usize = 32;
 
-/// What `cases.toml` says of a case.
-#[derive(Deserialize)]
-struct At {
-    count: usize,
-    #[serde(default)]
-    state: String,
-}
-
 /// Runs the workload.
 pub(crate) fn run(session: &mut Session<'_>) -> Result<()> {
     for instance in session.cases("startup", "files") {
-        let At { count, state } = instance.at();
+        let (count, state): (usize, String) = (instance.get("count"), instance.get("state"));
         session.say("corpus: small files");
         let plan = Plan::new(session.corpus.small(count)?, 0xF11E);
         let mut case = session.begin(&instance);
@@ -66,7 +57,7 @@ pub(crate) fn run(session: &mut Session<'_>) -> Result<()> {
         session.run(case, &mut Destination::new(plan.destination_len)?)?;
     }
     for instance in session.cases("startup", "lookup") {
-        let plan = Plan::new(session.corpus.small(instance.at::<At>().count)?, 0xF11E);
+        let plan = Plan::new(session.corpus.small(instance.get("count"))?, 0xF11E);
         let mut case = session.begin(&instance);
         study::add_lookups(&mut case, &plan);
         session.run(case, &mut Destination::new(0)?)?;

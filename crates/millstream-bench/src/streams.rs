@@ -11,7 +11,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use millstream::Storage;
-use serde::Deserialize;
 
 use crate::case::Case;
 use crate::cases::{Bytes, Instance};
@@ -31,15 +30,6 @@ pub(crate) mod objects;
 pub(crate) struct Place {
     folder: PathBuf,
     storage: Storage,
-}
-
-/// What `cases.toml` says of a case.
-#[derive(Deserialize)]
-struct At {
-    /// Bytes of a call: from a field to a texture; `bulk` is one call for all.
-    chunk: String,
-    /// `memory write`, `memory read`, `file read`, `file write new`, `file write existing`.
-    way: String,
 }
 
 /// Runs the workload.
@@ -63,7 +53,8 @@ fn calls(
     place: &Place,
     destination: &mut Destination,
 ) -> Result<()> {
-    let At { chunk, way } = instance.at();
+    // Bytes of a call: from a field to a texture; `bulk` is one call for all.
+    let (chunk, way): (String, String) = (instance.get("chunk"), instance.get("way"));
     let load = &Load::new(Bytes::parse(&chunk).map(Bytes::len));
     let disturber = way
         .contains("disturbed")

@@ -4,11 +4,11 @@ use millstream_report::bench::Goal;
 use millstream_report::rows::Row;
 
 use crate::corpus::Corpus;
-use crate::error::{Error, Result};
-use crate::limits::{RUNS_MAX, THROTTLE_MBPS_MIN};
+use crate::error::Result;
+use crate::files::check_writable;
 use crate::session::{Options, Session};
 use crate::{codecs, gpu, packages, pnm, python, read, requests, scenes, startup, streams};
-use crate::{goals, heat_map, rows, summary, table};
+use crate::{goals, heat_map, summary, table};
 
 /// The workloads of this crate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -115,12 +115,11 @@ impl Report {
 /// Runs workloads, in the order given.
 ///
 /// # Errors
-/// The corpus cannot be made, rows cannot be written, or an option makes no sense. What a
-/// contender cannot do is no error: it is a row that says why, or one of the report's failures.
+/// The corpus cannot be made, or rows cannot be written. What a contender cannot do is no error: it
+/// is a row that says why, or one of the report's failures.
 pub fn run(options: &Options, workloads: &[Workload]) -> Result<Report> {
-    check(options)?;
     if let Some(path) = &options.rows {
-        rows::check(path)?;
+        check_writable(path)?;
     }
     let mut session = Session {
         options,
@@ -138,18 +137,6 @@ pub fn run(options: &Options, workloads: &[Workload]) -> Result<Report> {
         failures,
         goals,
     })
-}
-
-fn check(options: &Options) -> Result<()> {
-    let runs = options.runs.unwrap_or(1);
-    if runs == 0 || runs > RUNS_MAX {
-        return Err(Error::new(format!("runs must be 1 to {RUNS_MAX}")));
-    }
-    let is_rate = |rate: &f64| rate.is_finite() && *rate >= THROTTLE_MBPS_MIN;
-    match options.throttle.iter().all(is_rate) {
-        true => Ok(()),
-        false => Err(Error::new("a throttle is a rate in MB/s, 0.1 or more")),
-    }
 }
 
 #[cfg(test)]

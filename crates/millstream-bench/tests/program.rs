@@ -48,7 +48,7 @@ fn outputs_that_cannot_be_written_fail_before_the_benchmark_begins() {
     let words = ["--quick", "--runs", "1", "pnm", "--corpus", "corpus"];
     let with = |more: &[&str]| bench(folder.path(), &[&words[..], more].concat());
     let errors = expect_status(&with(&["--rows", "none/rows"]), 1);
-    assert!(errors.contains("append rows to none/rows"), "{errors}");
+    assert!(errors.contains("write to none/rows"), "{errors}");
     let errors = expect_status(&with(&["--report", "none/page.html"]), 1);
     assert!(errors.contains("none/page.html"), "{errors}");
     let output = with(&["--rows", "none/rows", "--json"]);

@@ -14,7 +14,7 @@ use std::ptr::null_mut;
 use millstream::{FileId, Storage};
 use millstream_capi::*;
 
-use super::{BATCH_REQUESTS, DEADLINE, Delivery, REQUEST_BYTES};
+use super::{BATCH_REQUESTS, Delivery, REQUEST_BYTES};
 use crate::clock::{Moment, Span};
 use crate::error::{Error, Result};
 use crate::memory::Destination;
@@ -24,7 +24,6 @@ pub struct ThroughC<'a> {
     storage: *mut mst_storage,
     queue: *mut mst_queue,
     batch: *mut mst_batch,
-    group: *mut mst_group,
     file: mst_file,
     memory: *mut u8,
     borrowed: PhantomData<&'a mut Destination>,
@@ -40,7 +39,6 @@ impl<'a> ThroughC<'a> {
             storage: mst_storage::share(storage.clone()),
             queue: null_mut(),
             batch: null_mut(),
-            group: null_mut(),
             file: file.to_bits(),
             memory: destination.as_mut_ptr(),
             borrowed: PhantomData,
@@ -49,7 +47,6 @@ impl<'a> ThroughC<'a> {
         unsafe {
             checked(mst_queue_create(made.storage, null_mut(), &mut made.queue))?;
             checked(mst_batch_create(made.queue, &mut made.batch))?;
-            checked(mst_group_create(&mut made.group))?;
         }
         Ok(made)
     }
@@ -88,14 +85,6 @@ impl<'a> ThroughC<'a> {
                 Delivery::Detached => desc.options.flags = MST_REQUEST_DETACHED,
                 Delivery::Claimed => claimed = ticket,
                 Delivery::Posted => {}
-                Delivery::Grouped => {
-                    desc.options.flags = MST_REQUEST_DETACHED;
-                    desc.options.group = self.group;
-                }
-                Delivery::WithDeadline => {
-                    desc.options.flags = MST_REQUEST_DETACHED;
-                    desc.options.deadline_ns = DEADLINE.as_nanos() as u64;
-                }
             }
             // SAFETY: see the module.
             checked(unsafe { mst_batch_read(self.batch, &desc, claimed) })?;
@@ -112,15 +101,12 @@ impl<'a> ThroughC<'a> {
         // SAFETY: see the module; completions have room for as many as are asked for.
         unsafe {
             match delivery {
-                Delivery::Detached | Delivery::WithDeadline => {
-                    checked(mst_queue_wait_idle(self.queue, MST_FOREVER))
-                }
+                Delivery::Detached => checked(mst_queue_wait_idle(self.queue, MST_FOREVER)),
                 Delivery::Claimed => tickets.iter().try_for_each(|ticket| {
                     let completion = null_mut();
                     let wait = mst_ticket_wait(self.storage, *ticket, MST_FOREVER, completion);
                     checked(wait)
                 }),
-                Delivery::Grouped => checked(mst_group_wait(self.storage, self.group, MST_FOREVER)),
                 Delivery::Posted => self.take(completions),
             }
         }
@@ -164,7 +150,6 @@ impl Drop for ThroughC<'_> {
                 // The destination would be used again while requests may still write to it.
                 std::process::abort();
             }
-            mst_group_free(self.group);
             mst_queue_free(self.queue);
             mst_storage_free(self.storage);
         }

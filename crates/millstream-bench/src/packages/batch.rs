@@ -23,6 +23,10 @@ pub(super) const BLOCK_BYTES: usize = 256 << 10;
 /// Rate that `auto` chooses for where nothing throttles.
 const UNTHROTTLED_MBPS: f64 = 3500.0;
 
+/// The digest of those who have nothing to check in the destination: packages bring buffers of
+/// their own, and check those themselves.
+pub(super) const CHECKED: u64 = 1;
+
 /// What a package must deliver.
 pub(super) struct Wanted {
     pub(super) name: String,
@@ -140,7 +144,7 @@ impl Batch {
                 return Err(Error::new(format!("other bytes than {} has", wanted.name)));
             }
         }
-        Ok(Work::of(bytes, requests).took(span))
+        Ok(Work::of(bytes, requests).took(span).with_digest(CHECKED))
     }
 }
 

@@ -5,10 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use millstream_pak::Item;
-use serde::Deserialize;
 
-use super::batch::{Batch, Wanted, coding_of, loads_cold, packed, size_of};
-use crate::case::{Case, Method, Work};
+use super::batch::{Batch, CHECKED, Wanted, coding_of, loads_cold, packed, size_of};
+use crate::case::{Case, Method};
 use crate::cases::Instance;
 use crate::corpus::CorpusFile;
 use crate::error::{Error, Result};
@@ -26,12 +25,8 @@ type Named = Vec<(String, CorpusFile)>;
 
 /// The small files of a start-up.
 pub(super) fn start_up(session: &mut Session<'_>, made: &Path) -> Result<()> {
-    #[derive(Deserialize)]
-    struct At {
-        count: usize,
-    }
     for instance in session.cases("packages", "start-up") {
-        let At { count } = instance.at();
+        let count: usize = instance.get("count");
         let root = session.corpus.folder().to_owned();
         let named = |file: CorpusFile| {
             let name = file.path.strip_prefix(&root).unwrap_or(&file.path);
@@ -105,11 +100,14 @@ fn one(
     for name in instance.contenders() {
         match name {
             "device" => {
-                case.try_push(name, Straight::device(&packages[0]));
+                let device = Straight::device(&packages[0]);
+                let run = |mut device: Straight| {
+                    move |into: &mut Destination| Ok(device.run(into)?.with_digest(CHECKED))
+                };
+                case.try_push(name, device.map(run));
             }
             "std-8" => {
-                let loose = std_threads(&plan, POOL_THREADS);
-                case.push(name, Checked(Box::new(loose), &plan));
+                case.push(name, std_threads(&plan, POOL_THREADS));
             }
             "zip" => zip(&mut case, made, stem, files, &mut packages)?,
             _ => {
@@ -128,18 +126,15 @@ fn one(
             }
         }
     }
-    let mut loose = Case::new("packages", case.name.as_str(), 1);
-    peers::startup(&mut loose, &plan);
-    case.skipped.append(&mut loose.skipped);
-    for contender in loose.contenders {
-        let checked = case.push(contender.name, Checked(contender.method, &plan));
-        checked.params = contender.params;
-    }
+    peers::startup(&mut case, &plan);
     let lens = packages.iter().map(|path| len_of(path));
     let largest = lens.collect::<Result<Vec<u64>>>()?.into_iter().max();
     let paths = [plan.paths(), packages].concat();
     loads_cold(&mut case, paths);
-    case.check(plan.destination_len, |_, _| Ok(()));
+    case.check(plan.destination_len, |bytes, work| match work.digest {
+        Some(CHECKED) => Ok(()),
+        _ => plan.check(bytes),
+    });
     let len = (largest.unwrap_or(0) as usize).max(plan.destination_len) + (1 << 20);
     session.run(case, &mut Destination::new(len)?).map(drop)
 }
@@ -162,23 +157,4 @@ fn zip<'a>(
 fn zip(case: &mut Case<'_>, _: &Path, _: &str, _: &Named, _: &mut Vec<PathBuf>) -> Result<()> {
     case.skip("zip", "built without the feature `peers`");
     Ok(())
-}
-
-/// A method whose bytes are checked where the plan has them; packages bring buffers of their own,
-/// and check those themselves.
-struct Checked<'a>(Box<dyn Method + 'a>, &'a Plan);
-
-impl Method for Checked<'_> {
-    fn prepare(&mut self) -> Result<()> {
-        self.0.prepare()
-    }
-
-    fn run(&mut self, into: &mut Destination) -> Result<Work> {
-        let work = self.0.run(into)?;
-        // Outside of the time that counts: all of these take their own.
-        debug_assert!(work.span.is_some(), "timed with the check");
-        self.1.check(into)?;
-        let bytes = self.1.wanted().map(|entry| entry.file.raw_len).sum();
-        Ok(Work { bytes, ..work })
-    }
 }

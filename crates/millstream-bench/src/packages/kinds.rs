@@ -10,7 +10,6 @@ use std::path::{Path, PathBuf};
 use millstream::CodecId;
 use millstream_codec::{Scratch, decode_block, default_level, encode_block};
 use millstream_pak::Item;
-use serde::Deserialize;
 
 use super::batch::{BLOCK_BYTES, auto, codec_of, options, size_of};
 use crate::case::Work;
@@ -31,20 +30,14 @@ const ENDINGS: &Kinds = &[
     ("text", "xml json txt js po cfg glsl frag vert shader"),
 ];
 
-#[derive(Deserialize)]
-struct At {
-    kind: String,
-    bytes: Bytes,
-}
-
 pub(super) fn run(
     session: &mut Session<'_>,
     folder: &Path,
     real: &[(String, PathBuf)],
 ) -> Result<()> {
     for instance in session.cases("packages", "kind") {
-        let At { kind, bytes } = instance.at();
-        let kind = match &*kind {
+        let bytes: Bytes = instance.get("bytes");
+        let kind = match &*instance.get::<String>("kind") {
             "textures" => Kind::Textures,
             "meshes" => Kind::Vertices,
             "audio" => Kind::Audio,
@@ -54,7 +47,7 @@ pub(super) fn run(
     }
     for (name, path) in real {
         for instance in session.cases_with("packages", "kind-real", "name", [name.as_str()]) {
-            let At { kind, bytes } = instance.at();
+            let (kind, bytes): (String, Bytes) = (instance.get("kind"), instance.get("bytes"));
             let of_kind = ENDINGS.iter().filter(|(name, _)| *name == kind);
             let of_kind: Vec<_> = of_kind.copied().collect();
             for raw in data::of_kinds(path, bytes.len(), &of_kind)? {

@@ -10,7 +10,6 @@ use std::path::Path;
 use std::sync::Arc;
 
 use millstream_pak::Item;
-use serde::Deserialize;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::batch::{Batch, Wanted, coding_of, loads_cold, packed};
@@ -51,13 +50,9 @@ pub(super) fn items(inputs: &Inputs) -> Vec<Item> {
 }
 
 pub(super) fn run(session: &mut Session<'_>, folder: &Path) -> Result<()> {
-    #[derive(Deserialize)]
-    struct At {
-        files: usize,
-    }
     for instance in session.cases("packages", "mixed") {
-        let At { files } = instance.at();
-        one(session, folder, &instance, (None, 1), &inputs(files))?;
+        let inputs = inputs(instance.get("files"));
+        one(session, folder, &instance, (None, 1), &inputs)?;
     }
     for rate in session.options.throttle.clone() {
         let seconds = session.size(THROTTLED_SECONDS, QUICK_THROTTLED_SECONDS);

@@ -18,7 +18,6 @@ use std::path::Path;
 use millstream::CodecId;
 use millstream_codec::{Scratch, default_level, encode_block};
 use millstream_pak::{Coding, Item};
-use serde::Deserialize;
 
 use super::batch::{BLOCK_BYTES, auto, codec_of, options};
 use super::mixed::{Inputs, inputs, items};
@@ -28,7 +27,7 @@ use crate::cases::{Bytes, Instance};
 use crate::clock::{Moment, Span};
 use crate::error::{Context, Error, Result};
 use crate::files::remove;
-use crate::memory::Destination;
+use crate::memory::{Destination, resident_kib};
 use crate::metric::Metric;
 use crate::session::Session;
 use crate::threads;
@@ -40,14 +39,9 @@ const NOISE_BYTES: usize = 20 << 20;
 
 /// The rate of packing.
 pub(super) fn rate(session: &mut Session<'_>, folder: &Path) -> Result<()> {
-    #[derive(Deserialize)]
-    struct At {
-        files: usize,
-        codec: String,
-    }
     for instance in session.cases("packages", "pack") {
-        let At { files, codec } = instance.at();
-        let (inputs, codec) = (inputs(files), codec_of(&codec));
+        let codec = codec_of(&instance.get::<String>("codec"));
+        let inputs = inputs(instance.get("files"));
         let raw: usize = inputs.iter().map(|(_, bytes)| bytes.len()).sum();
         let mut case = session.begin(&instance);
         for name in instance.contenders() {
@@ -98,14 +92,9 @@ fn codec_alone(codec: CodecId, inputs: &Inputs) -> Result<Span> {
 
 /// The most memory that packing takes.
 pub(super) fn peak(session: &mut Session<'_>, folder: &Path) -> Result<()> {
-    #[derive(Deserialize)]
-    struct Long {
-        size: Bytes,
-        codec: String,
-    }
     for instance in session.cases("packages", "peak-long") {
-        let Long { size, codec } = instance.at();
-        let coding = match &*codec {
+        let size: Bytes = instance.get("size");
+        let coding = match &*instance.get::<String>("codec") {
             "auto" => auto(None),
             codec => Coding::Fixed(codec_of(codec)),
         };
@@ -115,12 +104,8 @@ pub(super) fn peak(session: &mut Session<'_>, folder: &Path) -> Result<()> {
         one_peak(session, &instance, folder, coding, &item)?;
         remove(&long)?;
     }
-    #[derive(Deserialize)]
-    struct Many {
-        count: usize,
-    }
     for instance in session.cases("packages", "peak-many") {
-        let Many { count } = instance.at();
+        let count = instance.get("count");
         let stored = Coding::Fixed(CodecId::STORED);
         let items = || Ok(tables::named_items(count));
         one_peak(session, &instance, folder, stored, &items)?;
@@ -143,24 +128,16 @@ fn one_peak(
     let path = folder.join("peak.mpak");
     let mut case = session.begin(instance);
     case.add("millstream", |_| {
-        let before = resident("VmRSS:")?;
+        let before = resident_kib("VmRSS:")?;
         let file = File::create(&path).on("make", &path)?;
         let packed = millstream_pak::write(items()?, &options(coding), &file);
-        let most = resident("VmHWM:")?;
+        let most = resident_kib("VmHWM:")?;
         remove(&path)?;
         packed?;
         let peak = most.saturating_sub(before) as f64 / 1024.0;
         Ok(Work::figures(vec![(Metric::of("peak MiB"), peak)]))
     });
     session.run(case, &mut Destination::new(0)?).map(drop)
-}
-
-/// A figure of this process, in KiB.
-fn resident(word: &str) -> Result<u64> {
-    let status = fs::read_to_string("/proc/self/status").what("read /proc/self/status")?;
-    let line = status.lines().find_map(|line| line.strip_prefix(word));
-    let number = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
-    number.ok_or_else(|| Error::new(format!("/proc/self/status has no {word}")))
 }
 
 fn write_long(path: &Path, bytes: u64) -> std::io::Result<()> {

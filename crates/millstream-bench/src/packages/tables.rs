@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use fastrand::Rng;
 use millstream::{CodecId, FileOptions, Read, Storage};
 use millstream_pak::{Coding, EntryInfo, Item, Package};
-use serde::Deserialize;
 
 use super::batch::{auto, packed, size_of};
 use crate::case::{Case, Work, fresh};
@@ -26,13 +25,9 @@ const TINY_BYTES: usize = 200;
 const IN_FOUND: u64 = 1;
 
 pub(super) fn run(session: &mut Session<'_>, folder: &Path) -> Result<()> {
-    #[derive(Deserialize)]
-    struct At {
-        count: usize,
-    }
     let mut destination = Destination::new(0)?;
     for instance in session.cases("packages", "open") {
-        let At { count } = instance.at();
+        let count = instance.get("count");
         let path = pack_names(folder, count)?;
         let mut case = session.begin(&instance);
         add_first_lookups(&mut case, &path, count)?;
@@ -40,7 +35,7 @@ pub(super) fn run(session: &mut Session<'_>, folder: &Path) -> Result<()> {
         session.run(case, &mut destination)?;
     }
     for instance in session.cases("packages", "lookup") {
-        let At { count } = instance.at();
+        let count = instance.get("count");
         let names = Names::new(&pack_names(folder, count)?, count)?;
         let mut case = session.begin(&instance);
         names.add(&mut case);

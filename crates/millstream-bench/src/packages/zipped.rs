@@ -10,6 +10,7 @@ use std::path::Path;
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipArchive, ZipWriter};
 
+use super::batch::CHECKED;
 use crate::case::{Method, Work};
 use crate::clock::Moment;
 use crate::corpus::CorpusFile;
@@ -62,6 +63,6 @@ pub(super) fn zip<'a>(
         let mut pieces = pieces.iter().zip(files);
         pieces.try_for_each(|(piece, (_, file))| file.check(piece))?;
         let bytes = files.iter().map(|(_, file)| file.raw_len).sum();
-        Ok(Work::of(bytes, files.len()).took(span))
+        Ok(Work::of(bytes, files.len()).took(span).with_digest(CHECKED))
     })
 }

@@ -16,9 +16,11 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::builder::PossibleValuesParser;
-use clap::{Parser, ValueHint};
+use clap::{Parser, ValueHint, value_parser};
 use indicatif::{ProgressBar, ProgressStyle};
-use millstream_bench::{Options, Progress, Report, Workload, limits, run};
+use millstream_bench::error::Result;
+use millstream_bench::{Options, Progress, Report, Workload};
+use millstream_bench::{check_writable, limits, replace, run};
 use serde_json::{Value, json};
 
 /// Measure Millstream beside its rivals, and both beside the limits of this machine.
@@ -48,8 +50,8 @@ struct Args {
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     corpus: Option<PathBuf>,
     /// Counted runs of every case
-    #[arg(long, value_name = "N", value_parser = run_count)]
-    runs: Option<usize>,
+    #[arg(long, value_name = "N", value_parser = value_parser!(u16).range(1..=limits::RUNS_MAX))]
+    runs: Option<u16>,
     /// Also read from a disk slowed down to these rates (needs root; 1 MB = 10^6 bytes)
     #[arg(long, value_name = "MBPS", value_delimiter = ',', value_parser = rate)]
     throttle: Vec<f64>,
@@ -64,7 +66,7 @@ struct Args {
     rows: Option<PathBuf>,
     /// Also write a page with pictures, tables and the machine's facts, as one file of HTML
     #[arg(long, value_name = "FILE.html", value_hint = ValueHint::FilePath)]
-    report: Option<OsString>,
+    report: Option<PathBuf>,
     /// Print one JSON document instead of tables
     #[arg(long)]
     json: bool,
@@ -74,13 +76,7 @@ fn workload_names() -> PossibleValuesParser {
     PossibleValuesParser::new(Workload::ALL.map(Workload::name))
 }
 
-fn run_count(text: &str) -> Result<usize, String> {
-    let range = 1..=limits::RUNS_MAX;
-    let count = text.parse().ok().filter(|count| range.contains(count));
-    count.ok_or_else(|| format!("from {} to {} runs", range.start(), range.end()))
-}
-
-fn rate(text: &str) -> Result<f64, String> {
+fn rate(text: &str) -> std::result::Result<f64, String> {
     let rate = text.parse().ok();
     let rate = rate.filter(|rate: &f64| rate.is_finite() && *rate >= limits::THROTTLE_MBPS_MIN);
     rate.ok_or_else(|| format!("a rate in MB/s, {} or more", limits::THROTTLE_MBPS_MIN))
@@ -93,12 +89,9 @@ fn main() -> ExitCode {
             let failures = report.failures.clone();
             (report, failures)
         }
-        Err(error) => (Report::default(), vec![error]),
+        Err(error) => (Report::default(), vec![error.to_string()]),
     };
     if let Err(error) = print(&args, &report, &failures) {
-        if error.kind() == io::ErrorKind::BrokenPipe {
-            end_by_closed_pipe();
-        }
         eprintln!("millstream-bench: cannot write to standard output: {error}");
         return ExitCode::FAILURE;
     }
@@ -112,7 +105,7 @@ fn main() -> ExitCode {
 }
 
 /// Runs the workloads and writes the page.
-fn measure(args: &Args) -> Result<Report, String> {
+fn measure(args: &Args) -> Result<Report> {
     let named = args.workloads.iter();
     let named: Vec<Workload> = named.filter_map(|name| Workload::from_name(name)).collect();
     let workloads = match named.is_empty() {
@@ -125,7 +118,7 @@ fn measure(args: &Args) -> Result<Report, String> {
     let options = Options {
         quick: args.quick,
         corpus: args.corpus.clone(),
-        runs: args.runs,
+        runs: args.runs.map(usize::from),
         throttle: args.throttle.clone(),
         only: args.only.clone(),
         rows: args.rows.clone(),
@@ -133,14 +126,14 @@ fn measure(args: &Args) -> Result<Report, String> {
         progress: Some(Box::new(progress) as Box<Progress>),
     };
     // Before the work, so that a page that cannot be written is reported now and not in an hour.
-    let page = args.report.as_deref().map(page::Output::create);
-    let page = page.transpose()?;
+    args.report.as_deref().map_or(Ok(()), check_writable)?;
     let load_before = machine::load_average();
     let report = run(&options, &workloads);
     bar.finish_and_clear();
-    let report = report.map_err(|error| error.to_string())?;
-    if let Some(page) = page {
-        page.write(&page::html(args, &options, &report, load_before)?)?;
+    let report = report?;
+    if let Some(path) = &args.report {
+        let html = page::html(&options, &report, load_before)?;
+        replace(path, html.as_bytes())?;
     }
     Ok(report)
 }
@@ -177,16 +170,4 @@ fn document(report: &Report, failures: &[String]) -> Value {
             json!({ "kind": "failed", "path": path, "offset": null, "message": first });
     }
     document
-}
-
-/// Ends the process as a program ends whose reader has closed the pipe.
-fn end_by_closed_pipe() -> ! {
-    // Rust's runtime ignores the signal, so it must get its default action back first.
-    #[expect(unsafe_code, reason = "a signal's action has no safe binding")]
-    // SAFETY: the default action installs no code, and raising has no preconditions.
-    unsafe {
-        libc::signal(libc::SIGPIPE, libc::SIG_DFL);
-        libc::raise(libc::SIGPIPE);
-    }
-    std::process::exit(1)
 }

@@ -6,7 +6,6 @@ use std::os::unix::fs::FileExt as _;
 use std::time::{Duration, Instant};
 
 use millstream::{FileOptions, Storage};
-use serde::Deserialize;
 
 use crate::case::{Case, Method, Work, fresh};
 use crate::cases::Instance;
@@ -38,22 +37,19 @@ pub(super) fn single(
     file: &CorpusFile,
     pages: &PageHashes,
 ) -> Result<()> {
-    #[derive(Deserialize)]
-    struct At {
-        mode: Mode,
-        requests: usize,
-    }
     for instance in session.cases("requests", "single") {
-        let at: At = instance.at();
+        let mode: Mode = instance.get("mode");
         let mut destination = Destination::new(PAGE_BYTES)?;
         let places = random_jobs(file.stored_len / STEP_BYTES, 1, usize::MAX, 0);
-        let count = places.len().min(at.requests + WARM_UP_COUNT);
+        let count = places
+            .len()
+            .min(instance.get::<usize>("requests") + WARM_UP_COUNT);
         let places = &places[..count];
         let mut case = session.begin(&instance);
         for name in instance.contenders() {
             let read: Reader<'_> = match name {
                 "pread" => {
-                    let fd = at.mode.open(file)?;
+                    let fd = mode.open(file)?;
                     Box::new(move |job, into| fd.read_exact_at(into, job.offset).what("pread"))
                 }
                 _ => {
@@ -68,7 +64,7 @@ pub(super) fn single(
             let run = one_by_one(read, places, pages);
             case.push(name, run).with("requests", count - WARM_UP_COUNT);
         }
-        case.prepare(|| at.mode.make_state(file));
+        case.prepare(|| mode.make_state(file));
         session.run(case, &mut destination)?;
     }
     Ok(())
@@ -111,12 +107,8 @@ pub(super) fn frame(
     file: &CorpusFile,
     pages: &PageHashes,
 ) -> Result<()> {
-    #[derive(Deserialize)]
-    struct At {
-        frames: usize,
-    }
     for instance in session.cases("requests", "frame") {
-        let At { frames } = instance.at();
+        let frames: usize = instance.get("frames");
         drop_path(&file.path)?;
         let mut case = session.begin(&instance);
         let hogs = Hogs::start()?;
@@ -199,14 +191,10 @@ const READ_BYTES: usize = 1 << 20;
 /// machine, where a wake may preempt it. Only the calls that the caller's own thread makes count,
 /// not the time until the bytes are there; but they are awaited and checked.
 pub(super) fn held(session: &mut Session<'_>, file: &CorpusFile, pages: &PageHashes) -> Result<()> {
-    #[derive(Deserialize)]
-    struct At {
-        mode: Mode,
-    }
     let jobs = random_jobs(file.stored_len, READ_BYTES, READS, 3);
     let mut destination = Destination::new(READS * READ_BYTES)?;
     for instance in session.cases("requests", "held") {
-        let At { mode } = instance.at();
+        let mode: Mode = instance.get("mode");
         let mut case = session.begin(&instance);
         for name in instance.contenders() {
             match name {
@@ -270,12 +258,8 @@ fn add_adds<'a>(case: &mut Case<'a>, file: &'a CorpusFile, jobs: &'a [ReadJob]) 
 
 /// How long the caller is held by thousands of opens.
 pub(super) fn opens(session: &mut Session<'_>) -> Result<()> {
-    #[derive(Deserialize)]
-    struct At {
-        count: usize,
-    }
     for instance in session.cases("requests", "opens") {
-        let At { count } = instance.at();
+        let count: usize = instance.get("count");
         let small = session.corpus.small(count)?;
         let mut case = session.begin(&instance);
         case.add("std", |_| {

@@ -10,13 +10,12 @@ use std::time::Instant;
 
 use millstream::Read;
 use millstream_io::device::sim::{Sim, SimFileOptions, SimOptions};
-use serde::Deserialize;
 
 use crate::case::{Figures, Work, fresh};
 use crate::cases::Instance;
-use crate::error::{Context, Error, Result};
+use crate::error::Result;
 use crate::lend::Loan;
-use crate::memory::Destination;
+use crate::memory::{Destination, resident_kib};
 use crate::metric::Metric;
 use crate::null_device::{
     self, BATCH_REQUESTS, Delivery, FILE_BYTES, NullDeviceBench, PATH, REQUEST_BYTES,
@@ -33,24 +32,14 @@ const SEEK_REQUESTS: usize = 1000;
 /// Staging of the case about memory: little, so that its limit is reached.
 const FLAT_STAGING_BYTES: usize = 1 << 20;
 
-/// What `cases.toml` says of a case.
-#[derive(Deserialize)]
-struct At {
-    /// Batches of one run.
-    #[serde(default)]
-    batches: usize,
-    #[serde(default)]
-    delivery: String,
-}
-
 /// Runs the cases.
 pub(super) fn run(session: &mut Session<'_>) -> Result<()> {
     for instance in session.cases("requests", "null") {
         null_cost(session, &instance)?;
     }
     for instance in session.cases("requests", "engine") {
-        let At { batches, .. } = instance.at();
-        let requests = batches.max(1) * BATCH_REQUESTS;
+        let batches: usize = instance.find("batches").unwrap_or(1);
+        let requests = batches * BATCH_REQUESTS;
         let mut case = session.begin(&instance);
         for contender in instance.contenders() {
             let mut run = 0;
@@ -74,7 +63,7 @@ pub(super) fn run(session: &mut Session<'_>) -> Result<()> {
 
 /// Requests on a device that does nothing; also through the library for C.
 fn null_cost(session: &mut Session<'_>, instance: &Instance) -> Result<()> {
-    let At { batches, delivery } = instance.at();
+    let (batches, delivery): (usize, String) = (instance.get("batches"), instance.get("delivery"));
     let delivery = Delivery::ALL.into_iter().find(|it| it.name() == delivery);
     let delivery = delivery.expect("a delivery of cases.toml");
     let requests = batches * BATCH_REQUESTS;
@@ -174,22 +163,14 @@ fn flat_memory(batches: usize) -> Result<Figures> {
         });
         serve(&queue, &mut destination, requests)?;
         if number == batches / 10 {
-            settled = resident_bytes()?;
+            settled = resident_kib("VmRSS:")?;
         }
     }
-    let grown = resident_bytes()?.saturating_sub(settled);
+    let grown = resident_kib("VmRSS:")?.saturating_sub(settled);
     let counts = storage.stats();
     let peak = counts.staging_peak_bytes as f64 / counts.staging_capacity_bytes as f64;
     Ok(vec![
         (Metric::of("staging-peak of bound"), peak),
-        (Metric::of("growth MiB"), grown as f64 / f64::from(1 << 20)),
+        (Metric::of("growth MiB"), grown as f64 / 1024.0),
     ])
-}
-
-/// Resident memory of this process.
-fn resident_bytes() -> Result<u64> {
-    let text = std::fs::read_to_string("/proc/self/statm").what("read /proc/self/statm")?;
-    let pages = text.split(' ').nth(1).and_then(|it| it.parse::<u64>().ok());
-    let pages = pages.ok_or_else(|| Error::new("/proc/self/statm is not as expected"))?;
-    Ok(pages * rustix::param::page_size() as u64)
 }

@@ -12,7 +12,6 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 
 use millstream::Access;
-use serde::Deserialize;
 
 use crate::case::{Case, Method, fresh};
 use crate::cases::{Bytes, Instance};
@@ -39,29 +38,6 @@ const TAKE_COUNT: usize = 4;
 /// and hundreds are made here.
 const STAGING_BYTES: usize = 4 << 20;
 
-/// What `cases.toml` says of a cell of the grid.
-#[derive(Deserialize)]
-struct GridAt {
-    mode: Mode,
-    /// `4K depth 1`.
-    cell: String,
-    /// At depth 1, and at others.
-    requests_serial_max: usize,
-    requests_max: usize,
-    bytes_max: Bytes,
-}
-
-/// What `cases.toml` says of a map.
-#[derive(Deserialize)]
-struct HeatAt {
-    mode: Mode,
-    order: String,
-    sizes: Vec<Bytes>,
-    depths: Vec<usize>,
-    /// Seconds that a contender's run in a cell is meant to take.
-    seconds: f64,
-}
-
 /// Runs the grid, then the maps; warm cells come last in each, and then everything is in the cache.
 pub(super) fn run(session: &mut Session<'_>, file: &CorpusFile, pages: &PageHashes) -> Result<()> {
     let mut sweeps = Sweeps::default();
@@ -69,15 +45,17 @@ pub(super) fn run(session: &mut Session<'_>, file: &CorpusFile, pages: &PageHash
         grid_cell(session, &instance, file, pages, &mut sweeps)?;
     }
     for instance in session.cases("requests", "heat") {
-        let at: HeatAt = instance.at();
-        if at.mode == Mode::Warm {
+        let mode: Mode = instance.get("mode");
+        if mode == Mode::Warm {
             warm_path(&file.path)?;
         }
-        for size in &at.sizes {
-            for &depth in &at.depths {
-                let (mode, size) = (at.mode, size.len());
+        let mut is_first = true;
+        for size in instance.get::<Vec<Bytes>>("sizes") {
+            for depth in instance.get::<Vec<usize>>("depths") {
+                let size = size.len();
                 let cell = Cell { mode, size, depth };
-                heat_cell(session, &instance, &at, file, pages, cell, &mut sweeps)?;
+                heat_cell(session, &instance, is_first, file, pages, cell, &mut sweeps)?;
+                is_first = false;
             }
         }
     }
@@ -91,20 +69,19 @@ fn grid_cell(
     pages: &PageHashes,
     sweeps: &mut Sweeps,
 ) -> Result<()> {
-    let at: GridAt = instance.at();
-    let (size, depth) = at.cell.split_once(" depth ").expect("a cell of cases.toml");
-    let (mode, depth) = (at.mode, depth.parse()?);
+    let (mode, cell): (Mode, String) = (instance.get("mode"), instance.get("cell"));
+    let (size, depth) = cell.split_once(" depth ").expect("a cell of cases.toml");
+    let depth = depth.parse()?;
     let size = Bytes::parse(size).expect("a size of cases.toml").len();
     let cell = Cell { mode, size, depth };
     if mode == Mode::Warm {
         warm_path(&file.path)?;
     }
-    let most = if depth == 1 {
-        at.requests_serial_max
-    } else {
-        at.requests_max
-    };
-    let count = most.min(at.bytes_max.len() / size);
+    let most: usize = instance.get(match depth {
+        1 => "requests_serial_max",
+        _ => "requests_max",
+    });
+    let count = most.min(instance.get::<Bytes>("bytes_max").len() / size);
     let jobs = random_jobs(file.stored_len, size, count, GRID_SEED);
     let mut case = session.begin(instance);
     let threads = if depth == 1 { 1 } else { POOL_THREADS };
@@ -124,14 +101,14 @@ fn grid_cell(
 fn heat_cell(
     session: &mut Session<'_>,
     instance: &Instance,
-    at: &HeatAt,
+    is_first: bool,
     file: &CorpusFile,
     pages: &PageHashes,
     cell: Cell,
     sweeps: &mut Sweeps,
 ) -> Result<()> {
-    let random = at.order == "random";
-    let count = requests_in(at.seconds, random, cell, file)?;
+    let random = instance.get::<String>("order") == "random";
+    let count = requests_in(instance.get("seconds"), random, cell, file)?;
     let jobs = heat_jobs(random, cell, file, count);
     let mut case = session.begin(instance);
     let threads = cell.depth.min(POOL_THREADS);
@@ -143,7 +120,7 @@ fn heat_cell(
         contender.with(DEPTH_PARAM, cell.depth);
     }
     // A contender that cannot run in one cell can run in none: one row is enough.
-    if (cell.size, cell.depth) != (at.sizes[0].len(), at.depths[0]) {
+    if !is_first {
         case.skipped.clear();
     }
     measure(session, case, file, pages, cell, &jobs)

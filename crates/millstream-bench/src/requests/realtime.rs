@@ -14,7 +14,6 @@ use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use millstream::{Priority, Queue, Ticket};
-use serde::Deserialize;
 
 use crate::case::{Figures, Work};
 use crate::corpus::CorpusFile;
@@ -108,13 +107,8 @@ impl System for Ours {
 
 /// Runs the case.
 pub(super) fn run(session: &mut Session<'_>, file: &CorpusFile, pages: &PageHashes) -> Result<()> {
-    #[derive(Deserialize)]
-    struct At {
-        /// Of a phase of a run.
-        milliseconds: u64,
-    }
     for instance in session.cases("requests", "realtime") {
-        let at: At = instance.at();
+        let phase = Duration::from_millis(instance.get("milliseconds"));
         drop_path(&file.path)?;
         let mut case = session.begin(&instance);
         let ready = Ready::new(&file.path, Setup::direct(), false, 1)?;
@@ -140,7 +134,7 @@ pub(super) fn run(session: &mut Session<'_>, file: &CorpusFile, pages: &PageHash
                     system: system.as_ref(),
                     file,
                     pages,
-                    phase: Duration::from_millis(at.milliseconds),
+                    phase,
                     seed,
                 };
                 run.all_phases().map(Work::figures)

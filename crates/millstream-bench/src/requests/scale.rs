@@ -13,7 +13,6 @@ use std::path::{Path, PathBuf};
 
 use millstream::{FileOptions, Queue, Read, Storage};
 use millstream_report::rows::Figures;
-use serde::Deserialize;
 
 use crate::case::{Case, Work, fresh};
 use crate::clock::Moment;
@@ -35,17 +34,11 @@ const NULL_BYTES: usize = 512;
 const LINKED_FILES: usize = 100;
 const LINKED_BYTES: usize = 1 << 10;
 
-/// What `cases.toml` says of a case.
-#[derive(Deserialize)]
-struct At {
-    count: usize,
-}
-
 /// Runs the series.
 pub(super) fn run(session: &mut Session<'_>) -> Result<()> {
     for series in ["requests", "files", "size"] {
         let instances = session.cases("requests", &format!("scale-{series}"));
-        let counts: Vec<usize> = instances.iter().map(|it| it.at::<At>().count).collect();
+        let counts: Vec<usize> = instances.iter().map(|it| it.get("count")).collect();
         let Some(&most) = counts.last() else { continue };
         let bytes = match series {
             "requests" => most * NULL_BYTES,

@@ -2,7 +2,6 @@
 //! storages that differ in nothing else. The rival is a thread a core, which reads and decodes.
 
 use millstream::{Decode, FileOptions, Read};
-use serde::Deserialize;
 
 use crate::case::Work;
 use crate::cases::Bytes;
@@ -16,27 +15,22 @@ use crate::session::Session;
 
 /// Runs the sweep.
 pub(super) fn run(session: &mut Session<'_>) -> Result<()> {
-    #[derive(Deserialize)]
-    struct At {
-        size: Bytes,
-        /// From four windows of one request to the default.
-        staging: Vec<String>,
-    }
     for instance in session.cases("requests", "staging") {
-        let at: At = instance.at();
-        let file = session.corpus.big(at.size.0, Form::ZstdBlocks)?;
+        let size: Bytes = instance.get("size");
+        let file = session.corpus.big(size.0, Form::ZstdBlocks)?;
         let mut case = session.begin(&instance);
         case.add("blocks-threads", |into| rivals::blocks(&file, into));
-        for name in &at.staging {
-            let bytes = Bytes::parse(name).expect("a size of cases.toml").len();
+        // From four windows of one request to the default.
+        for name in instance.get::<Vec<String>>("staging") {
+            let bytes = Bytes::parse(&name).expect("a size of cases.toml").len();
             let file = &file;
             let run = move |into: &mut Destination| all_blocks(file, bytes, into);
             let contender = case.add(format!("millstream-staging-{name}"), run);
             contender.with("staging_bytes", bytes);
         }
         case.prepare(|| drop_path(&file.path));
-        case.check(at.size.len(), |bytes, _| file.check(bytes));
-        session.run(case, &mut Destination::new(at.size.len())?)?;
+        case.check(size.len(), |bytes, _| file.check(bytes));
+        session.run(case, &mut Destination::new(size.len())?)?;
     }
     Ok(())
 }

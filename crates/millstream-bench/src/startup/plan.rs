@@ -110,13 +110,14 @@ pub(crate) fn std_threads(plan: &Plan, threads: usize) -> impl Method {
     move |into: &mut Destination| {
         let wanted = places(plan, into).into_iter();
         let wanted = wanted.filter(|(entry, _)| !entry.canceled);
+        let bytes = plan.wanted().map(|entry| entry.file.raw_len).sum();
         let read = |(): &mut (), (entry, into): (&Entry, &mut [u8])| {
             let path = &entry.file.path;
             open_buffered(path)?.read_exact(into).on("read", path)
         };
         let span = threads::each(threads, wanted, || (), read)?;
         let held = vec![(Metric::of("held ms"), span.wall * 1e3)];
-        Ok(Work::of(0, plan.entries.len()).took(span).with(held))
+        Ok(Work::of(bytes, plan.entries.len()).took(span).with(held))
     }
 }
 

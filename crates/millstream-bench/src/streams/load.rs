@@ -38,14 +38,20 @@ impl Load {
         Load { chunk, bytes }
     }
 
+    fn words(&self) -> &[[u8; 4]] {
+        self.bytes.as_chunks().0
+    }
+
     fn calls(&self) -> usize {
         self.bytes.len().div_ceil(self.chunk)
     }
 
     /// The sum of the words, which readers of four bytes deliver.
     pub(crate) fn digest(&self) -> u64 {
-        let words = self.bytes.as_chunks::<4>().0.iter();
-        let words = words.map(|word| u64::from(u32::from_le_bytes(*word)));
+        let words = self
+            .words()
+            .iter()
+            .map(|word| u64::from(u32::from_le_bytes(*word)));
         words.fold(0, u64::wrapping_add)
     }
 
@@ -81,68 +87,74 @@ impl Load {
         ensure(right, "other bytes than the file's")
     }
 
-    /// Writes the load to a stream of ours.
-    #[inline(never)]
-    pub(crate) fn write<W: WriteStream>(&self, out: &mut W) -> Result<()> {
-        if self.chunk == 4 {
-            for word in self.bytes.as_chunks::<4>().0 {
-                out.write_u32_le(u32::from_le_bytes(*word))?;
-            }
-            return Ok(());
+    /// Makes the calls of a write: of words, where the calls are of four bytes, or of slices.
+    #[inline(always)]
+    fn write_by<W>(
+        &self,
+        out: &mut W,
+        word: impl Fn(&mut W, &[u8; 4]) -> Result<()>,
+        slice: impl Fn(&mut W, &[u8]) -> Result<()>,
+    ) -> Result<()> {
+        match self.chunk {
+            4 => self.words().iter().try_for_each(|it| word(out, it)),
+            size => self.bytes.chunks(size).try_for_each(|it| slice(out, it)),
         }
-        for chunk in self.bytes.chunks(self.chunk) {
-            out.write_slice(chunk)?;
-        }
-        Ok(())
     }
 
-    /// Reads the load from a stream of ours; the sum, where the calls are of four bytes.
-    #[inline(never)]
-    pub(crate) fn read<R: ReadStream>(&self, input: &mut R, into: &mut [u8]) -> Result<Work> {
+    /// Makes the calls of a read; the sum of the words, where the calls are of four bytes.
+    #[inline(always)]
+    fn read_by<R>(
+        &self,
+        input: &mut R,
+        into: &mut [u8],
+        word: impl Fn(&mut R) -> Result<u32>,
+        slice: impl Fn(&mut R, &mut [u8]) -> Result<()>,
+    ) -> Result<Work> {
         if self.chunk == 4 {
             let mut sum = 0u64;
             for _ in 0..self.calls() {
-                sum = sum.wrapping_add(u64::from(input.read_u32_le()?));
+                sum = sum.wrapping_add(u64::from(word(input)?));
             }
             return Ok(self.work(Some(sum)));
         }
         for chunk in into[..self.bytes.len()].chunks_mut(self.chunk) {
-            input.read_slice(chunk)?;
+            slice(input, chunk)?;
         }
         Ok(self.work(None))
+    }
+
+    /// Writes the load to a stream of ours.
+    #[inline(never)]
+    pub(crate) fn write<W: WriteStream>(&self, out: &mut W) -> Result<()> {
+        let word = |out: &mut W, word: &[u8; 4]| Ok(out.write_u32_le(u32::from_le_bytes(*word))?);
+        self.write_by(out, word, |out, chunk| Ok(out.write_slice(chunk)?))
+    }
+
+    /// Reads the load from a stream of ours.
+    #[inline(never)]
+    pub(crate) fn read<R: ReadStream>(&self, input: &mut R, into: &mut [u8]) -> Result<Work> {
+        let word = |input: &mut R| Ok(input.read_u32_le()?);
+        self.read_by(input, into, word, |input, it| Ok(input.read_slice(it)?))
     }
 
     /// Writes the load to a writer of the standard library.
     #[inline(never)]
-    pub(crate) fn std_write(&self, out: &mut impl Write) -> Result<()> {
-        if self.chunk == 4 {
-            for word in self.bytes.as_chunks::<4>().0 {
-                out.write_all(word).what("write")?;
-            }
-            return Ok(());
-        }
-        for chunk in self.bytes.chunks(self.chunk) {
-            out.write_all(chunk).what("write")?;
-        }
-        Ok(())
+    pub(crate) fn std_write<W: Write>(&self, out: &mut W) -> Result<()> {
+        let word = |out: &mut W, word: &[u8; 4]| out.write_all(word).what("write");
+        self.write_by(out, word, |out, it| out.write_all(it).what("write"))
     }
 
     /// Reads the load from a reader of the standard library.
     #[inline(never)]
-    pub(crate) fn std_read(&self, input: &mut impl Read, into: &mut [u8]) -> Result<Work> {
-        if self.chunk == 4 {
-            let mut sum = 0u64;
-            for _ in 0..self.calls() {
-                let mut word = [0; 4];
-                input.read_exact(&mut word).what("read")?;
-                sum = sum.wrapping_add(u64::from(u32::from_le_bytes(word)));
-            }
-            return Ok(self.work(Some(sum)));
-        }
-        for chunk in into[..self.bytes.len()].chunks_mut(self.chunk) {
-            input.read_exact(chunk).what("read")?;
-        }
-        Ok(self.work(None))
+    pub(crate) fn std_read<R: Read>(&self, input: &mut R, into: &mut [u8]) -> Result<Work> {
+        let word = |input: &mut R| {
+            let mut word = [0; 4];
+            input.read_exact(&mut word).what("read")?;
+            Ok(u32::from_le_bytes(word))
+        };
+        self.read_by(input, into, word, |input, it| {
+            input.read_exact(it).what("read")
+        })
     }
 }
 
