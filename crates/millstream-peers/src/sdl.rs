@@ -7,10 +7,10 @@
 //! one, `native/liburing_ffi.c` stands in.
 //!
 //! # Safety
-//! The declarations below are those of `SDL_asyncio.h` (SDL 3.2 and later). A library stays loaded
-//! to the end of the process, so that its functions stay valid. Memory that SDL reads into is a
-//! [`Room`], kept in `rooms` until its outcome has come: `drain` waits for every outcome before a
-//! call ends.
+//! The declarations below are those of `SDL_asyncio.h` (SDL 3.2 and later). A library is leaked, so
+//! that it stays loaded to the end of the process and its functions stay valid. Memory that SDL
+//! reads into is a [`Room`], kept in its slot until its outcome has come: a call ends only after
+//! every outcome.
 #![expect(
     unsafe_code,
     reason = "calls a C library through pointers of its functions"
@@ -18,7 +18,6 @@
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::io;
-use std::mem::transmute;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::OnceLock;
@@ -101,24 +100,16 @@ const TASK_READ: c_int = 0;
 /// `SDL_ASYNCIO_COMPLETE`.
 const COMPLETE: c_int = 0;
 
-type OpenFile = unsafe extern "C" fn(*const c_char, *const c_char) -> *mut c_void;
-type ReadFile =
-    unsafe extern "C" fn(*mut c_void, *mut c_void, u64, u64, *mut c_void, *mut c_void) -> bool;
-type CloseFile = unsafe extern "C" fn(*mut c_void, bool, *mut c_void, *mut c_void) -> bool;
-type CreateQueue = unsafe extern "C" fn() -> *mut c_void;
-type DestroyQueue = unsafe extern "C" fn(*mut c_void);
-type WaitResult = unsafe extern "C" fn(*mut c_void, *mut Outcome, i32) -> bool;
-type GetError = unsafe extern "C" fn() -> *const c_char;
-
 /// SDL's functions.
 struct Library {
-    open: OpenFile,
-    read: ReadFile,
-    close: CloseFile,
-    create_queue: CreateQueue,
-    destroy_queue: DestroyQueue,
-    wait: WaitResult,
-    error: GetError,
+    open: unsafe extern "C" fn(*const c_char, *const c_char) -> *mut c_void,
+    read:
+        unsafe extern "C" fn(*mut c_void, *mut c_void, u64, u64, *mut c_void, *mut c_void) -> bool,
+    close: unsafe extern "C" fn(*mut c_void, bool, *mut c_void, *mut c_void) -> bool,
+    create_queue: unsafe extern "C" fn() -> *mut c_void,
+    destroy_queue: unsafe extern "C" fn(*mut c_void),
+    wait: unsafe extern "C" fn(*mut c_void, *mut Outcome, i32) -> bool,
+    error: unsafe extern "C" fn() -> *const c_char,
 }
 
 /// Loads the stand-in unless the system has the library itself.
@@ -134,28 +125,11 @@ fn provide_liburing_ffi() -> Result<(), String> {
     open_library(path).map(|_| ())
 }
 
-fn open_library(path: &str) -> Result<*mut c_void, String> {
-    let path = CString::new(path).map_err(|error| error.to_string())?;
-    // SAFETY: a string that ends in a zero; the libraries named in this file run no code of note
-    // when they are loaded.
-    let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
-    if handle.is_null() {
-        // SAFETY: dlerror gives a string of the calling thread, or nothing.
-        let why = unsafe { libc::dlerror() };
-        return Err(text_of(why));
-    }
-    Ok(handle)
-}
-
-/// A C string as text.
-fn text_of(text: *const c_char) -> String {
-    if text.is_null() {
-        return "no reason given".into();
-    }
-    // SAFETY: both callers pass strings that C libraries keep for the calling thread.
-    unsafe { CStr::from_ptr(text) }
-        .to_string_lossy()
-        .into_owned()
+fn open_library(path: &str) -> Result<&'static libloading::Library, String> {
+    // SAFETY: the libraries named in this file run no code of note when they are loaded.
+    let library = unsafe { libloading::Library::new(path) };
+    let library = library.map_err(|error| error.to_string())?;
+    Ok(Box::leak(Box::new(library)))
 }
 
 impl Library {
@@ -163,37 +137,28 @@ impl Library {
         if path.is_empty() {
             return Err(why.to_owned());
         }
-        let handle = open_library(path)?;
-        let symbol = |name: &CStr| {
-            // SAFETY: the handle is of a loaded library, the name ends in a zero.
-            let pointer = unsafe { libc::dlsym(handle, name.as_ptr()) };
-            if pointer.is_null() {
-                Err(format!("SDL has no {}", name.to_string_lossy()))
-            } else {
-                Ok(pointer)
-            }
-        };
-        // SAFETY: each symbol has the type that SDL_asyncio.h and SDL_error.h declare for it.
-        unsafe {
-            Ok(Library {
-                open: transmute::<*mut c_void, OpenFile>(symbol(c"SDL_AsyncIOFromFile")?),
-                read: transmute::<*mut c_void, ReadFile>(symbol(c"SDL_ReadAsyncIO")?),
-                close: transmute::<*mut c_void, CloseFile>(symbol(c"SDL_CloseAsyncIO")?),
-                create_queue: transmute::<*mut c_void, CreateQueue>(symbol(
-                    c"SDL_CreateAsyncIOQueue",
-                )?),
-                destroy_queue: transmute::<*mut c_void, DestroyQueue>(symbol(
-                    c"SDL_DestroyAsyncIOQueue",
-                )?),
-                wait: transmute::<*mut c_void, WaitResult>(symbol(c"SDL_WaitAsyncIOResult")?),
-                error: transmute::<*mut c_void, GetError>(symbol(c"SDL_GetError")?),
+        let library = open_library(path)?;
+        // SAFETY: each function has the type that SDL_asyncio.h and SDL_error.h declare for it.
+        let found = unsafe {
+            library.get(b"SDL_AsyncIOFromFile").and_then(|open| {
+                Ok(Library {
+                    open: *open,
+                    read: *library.get(b"SDL_ReadAsyncIO")?,
+                    close: *library.get(b"SDL_CloseAsyncIO")?,
+                    create_queue: *library.get(b"SDL_CreateAsyncIOQueue")?,
+                    destroy_queue: *library.get(b"SDL_DestroyAsyncIOQueue")?,
+                    wait: *library.get(b"SDL_WaitAsyncIOResult")?,
+                    error: *library.get(b"SDL_GetError")?,
+                })
             })
-        }
+        };
+        found.map_err(|error| error.to_string())
     }
 
     fn failed(&self) -> io::Error {
-        // SAFETY: SDL's string of the calling thread.
-        io::Error::other(text_of(unsafe { (self.error)() }))
+        // SAFETY: SDL's string of the calling thread, never null.
+        let text = unsafe { CStr::from_ptr((self.error)()) };
+        io::Error::other(text.to_string_lossy())
     }
 }
 

@@ -31,7 +31,10 @@ pub(crate) trait Library {
 
     /// The same file for another task; none where a file has one position, so that every task
     /// opens its own.
-    fn shared(file: &Self::File) -> Option<Self::File>;
+    fn shared(file: &Self::File) -> Option<Self::File> {
+        let _ = file;
+        None
+    }
 
     /// Sets the position of a file that has one.
     async fn seek(file: &mut Self::File, offset: u64) -> io::Result<()> {
@@ -42,7 +45,11 @@ pub(crate) trait Library {
     /// Fills the room with what the read says, from the file's position if it has one.
     async fn read(file: &mut Self::File, read: Read, room: Room) -> io::Result<()>;
 
-    async fn close(file: Self::File) -> io::Result<()>;
+    /// Closes a file whose drop does not.
+    async fn close(file: Self::File) -> io::Result<()> {
+        drop(file);
+        Ok(())
+    }
 
     /// Runs a future to its end.
     fn run<T>(&self, future: impl Future<Output = T>) -> T;

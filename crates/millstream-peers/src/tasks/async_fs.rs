@@ -36,20 +36,12 @@ impl Library for Files {
         File::open(path).await
     }
 
-    fn shared(_: &File) -> Option<File> {
-        None
-    }
-
     async fn seek(file: &mut File, offset: u64) -> io::Result<()> {
         file.seek(SeekFrom::Start(offset)).await.map(drop)
     }
 
     async fn read(file: &mut File, _: Read, mut room: Room) -> io::Result<()> {
         file.read_exact(room.bytes()).await
-    }
-
-    async fn close(_: File) -> io::Result<()> {
-        Ok(())
     }
 
     fn run<T>(&self, future: impl Future<Output = T>) -> T {

@@ -52,20 +52,12 @@ impl Library for Files {
         File::open(path).await
     }
 
-    fn shared(_: &File) -> Option<File> {
-        None
-    }
-
     async fn seek(file: &mut File, offset: u64) -> io::Result<()> {
         file.seek(SeekFrom::Start(offset)).await.map(drop)
     }
 
     async fn read(file: &mut File, _: Read, mut room: Room) -> io::Result<()> {
         file.read_exact(room.bytes()).await.map(drop)
-    }
-
-    async fn close(_: File) -> io::Result<()> {
-        Ok(())
     }
 
     fn run<T>(&self, future: impl Future<Output = T>) -> T {
@@ -94,10 +86,6 @@ impl Library for Blocking {
         let file = Arc::clone(file);
         let work = move || file.read_exact_at(room.bytes(), read.offset);
         spawn_blocking(work).await.map_err(io::Error::other)?
-    }
-
-    async fn close(_: Self::File) -> io::Result<()> {
-        Ok(())
     }
 
     fn run<T>(&self, future: impl Future<Output = T>) -> T {
