@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cases::{self, Case, distinct};
 use crate::markup::figure;
-use crate::page::{self, Cell, Html, Set, Table};
+use crate::page::{self, Cell, Html, Table};
 use crate::record::{self, Version};
 use crate::rows::Row;
 
@@ -147,20 +147,12 @@ fn goals(body: &mut Html, goals: &[Goal]) {
             goals.len()
         ),
     );
-    let columns = [
-        ("case", Set::Name),
-        ("ours", Set::Name),
-        ("what", Set::Words),
-        ("goal", Set::Number),
-        ("here", Set::Number),
-        ("", Set::Words),
-    ];
     for (reached, heading) in [(false, "Missed"), (true, "Reached")] {
         let these: Vec<&Goal> = goals
             .iter()
             .filter(|goal| goal.reached == reached)
             .collect();
-        let mut table = Table::new(heading, &columns);
+        let mut table = Table::new(heading, "case | ours | ~what | >goal | >here | ~");
         for goal in &these {
             table.row(
                 "",
@@ -195,12 +187,8 @@ fn skipped(body: &mut Html, cases: &[Case<'_>]) {
         return;
     }
     body.section("skipped", "Skipped");
-    let columns = [
-        ("contender", Set::Name),
-        ("why", Set::Words),
-        ("where", Set::Words),
-    ];
-    let mut table = Table::new("Who could not run here, and why", &columns);
+    let caption = "Who could not run here, and why";
+    let mut table = Table::new(caption, "contender | ~why | ~where");
     for (reason, first) in reasons {
         let place = match all.iter().filter(|(other, _)| other == reason).count() {
             1 => format!("{}: {}", first.workload, first.name),

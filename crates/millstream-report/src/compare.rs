@@ -21,30 +21,20 @@ pub(crate) enum Standing {
 }
 
 impl Standing {
-    /// The class of its dots.
-    pub(crate) fn dot(self) -> &'static str {
-        match self {
-            Standing::Ahead => "good",
-            Standing::Level => "level",
-            Standing::Behind => "bad",
-        }
-    }
-
-    /// The class of its text.
-    pub(crate) fn text(self) -> &'static str {
-        match self {
-            Standing::Ahead => "ahead",
-            Standing::Level => "",
-            Standing::Behind => "behind",
-        }
-    }
-
     /// The word for it.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Standing::Ahead => "ahead",
             Standing::Level => "within the interval",
             Standing::Behind => "behind",
+        }
+    }
+
+    /// The class of its text, and of its dots.
+    pub(crate) fn class(self) -> &'static str {
+        match self {
+            Standing::Level => "level",
+            other => other.word(),
         }
     }
 }

@@ -56,20 +56,34 @@ impl Cell {
 
 /// A table.
 #[derive(Debug, Clone)]
-pub(crate) struct Table<'a> {
+pub(crate) struct Table {
     caption: String,
-    columns: Vec<(&'a str, Set)>,
+    columns: Vec<(String, Set)>,
     body: String,
 }
 
-impl<'a> Table<'a> {
-    /// An empty table.
-    pub(crate) fn new(caption: impl Into<String>, columns: &[(&'a str, Set)]) -> Table<'a> {
-        Table {
+impl Table {
+    /// An empty table. The names of its columns stand between bars; that of a column of numbers
+    /// begins with `>`, that of one of sentences with `~`: `case | >time | ~remark`.
+    pub(crate) fn new(caption: impl Into<String>, columns: &'static str) -> Table {
+        let mut table = Table {
             caption: caption.into(),
-            columns: columns.to_vec(),
+            columns: Vec::new(),
             body: String::new(),
+        };
+        for name in columns.split('|').map(str::trim) {
+            match name.split_at_checked(1) {
+                Some((">", name)) => table.column(name, Set::Number),
+                Some(("~", name)) => table.column(name, Set::Words),
+                _ => table.column(name, Set::Name),
+            }
         }
+        table
+    }
+
+    /// Adds a column, ahead of all rows.
+    pub(crate) fn column(&mut self, name: &str, set: Set) {
+        self.columns.push((name.to_owned(), set));
     }
 
     /// Adds a row of a class (`ours`, `limit` or none); missing cells are empty.
@@ -145,7 +159,7 @@ impl Html {
     }
 
     /// Adds a table in a box of its own that scrolls where the page is narrower.
-    pub(crate) fn table(&mut self, table: &Table<'_>) {
+    pub(crate) fn table(&mut self, table: &Table) {
         let caption = escape(&table.caption);
         let _ = write!(
             self.markup,
@@ -194,7 +208,7 @@ impl Html {
     }
 
     /// Adds a closed part with a table in it.
-    pub(crate) fn folded(&mut self, heading: &str, table: &Table<'_>) {
+    pub(crate) fn folded(&mut self, heading: &str, table: &Table) {
         let mut inside = Html::default();
         inside.table(table);
         self.details(false, heading, &Cell::default(), &inside);

@@ -41,9 +41,10 @@ pub(crate) fn write(body: &mut Html, versions: &[Version]) {
     let names: Vec<&str> = versions.iter().map(|it| &*it.name).collect();
     let number = count(versions.len(), "version");
     body.paragraph("", &format!("{number}: {}.", names.join(", ")));
-    let mut columns = vec![("case", Set::Name), ("", Set::Name)];
-    columns.extend(names.iter().map(|name| (*name, Set::Number)));
-    let mut table = Table::new("Ours, the first metric of each case", &columns);
+    let mut table = Table::new("Ours, the first metric of each case", "case | ");
+    for name in names {
+        table.column(name, Set::Number);
+    }
     // Workload, case and unit, and the figures of each version: a unit that has changed is a line
     // of its own.
     let mut lines: Vec<([&str; 3], Vec<Cell>)> = Vec::new();

@@ -8,7 +8,7 @@ use std::cmp::Reverse;
 use crate::error::Result;
 use crate::limits::TRACE_TABLE_ROWS;
 use crate::markup::{count, figure, percent, seconds, whole};
-use crate::page::{self, Html, Script, Set, Table};
+use crate::page::{self, Html, Script, Table};
 
 mod lanes;
 mod parse;
@@ -164,16 +164,11 @@ fn terms(trace: &Trace, times: &Times, requests: usize) -> Vec<(String, String)>
     terms
 }
 
-fn requests_table(trace: &Trace, times: &Times) -> Table<'static> {
+fn requests_table(trace: &Trace, times: &Times) -> Table {
     let mut spans: Vec<&Span> = trace.spans_of(Lane::Queue).collect();
     spans.sort_by_key(|span| Reverse(span.length_ns()));
-    let columns = [
-        ("request", Set::Name),
-        ("from", Set::Number),
-        ("took", Set::Number),
-        ("bytes", Set::Number),
-    ];
-    let mut table = Table::new("The requests that took longest", &columns);
+    let columns = "request | >from | >took | >bytes";
+    let mut table = Table::new("The requests that took longest", columns);
     for span in spans.into_iter().take(TRACE_TABLE_ROWS) {
         table.row(
             "",
@@ -188,16 +183,9 @@ fn requests_table(trace: &Trace, times: &Times) -> Table<'static> {
     table
 }
 
-fn stalls_table(times: &Times) -> Table<'static> {
-    let columns = [
-        ("from", Set::Number),
-        ("for", Set::Number),
-        ("meanwhile", Set::Words),
-    ];
-    let mut table = Table::new(
-        "The longest times in which the device had nothing to do though requests waited",
-        &columns,
-    );
+fn stalls_table(times: &Times) -> Table {
+    let caption = "The longest times in which the device had nothing to do though requests waited";
+    let mut table = Table::new(caption, ">from | >for | ~meanwhile");
     for stall in &times.stalls {
         let words = match stall.workers {
             0 => "no worker decoded either".to_owned(),

@@ -233,7 +233,7 @@ fn a_benchmarks_page_fits_a_phone() {
         "heat outline",
         "0.1.0",
         "it means nothing",
-        "class=\"good\"",
+        "class=\"ahead\"",
         "0.2.0",
         "&lt;script&gt;",
     ] {

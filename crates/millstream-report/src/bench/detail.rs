@@ -69,15 +69,8 @@ pub(crate) fn workload(body: &mut Html, cases: &[Case<'_>], studies: &[Study]) {
 
 /// The study's figures beside what the same method gives here.
 fn founding(body: &mut Html, cases: &[Case<'_>], studies: &[Study]) {
-    let columns = [
-        ("case", Set::Name),
-        ("method", Set::Name),
-        ("here", Set::Number),
-        ("", Set::Name),
-        ("the study", Set::Words),
-    ];
     let caption = "The study's own figures, on its machines, beside the same experiment here";
-    let mut table = Table::new(caption, &columns);
+    let mut table = Table::new(caption, "case | method | >here | | ~the study");
     for (case, metric) in cases
         .iter()
         .filter_map(|case| Some((case, case.primary()?)))
@@ -103,9 +96,10 @@ fn founding(body: &mut Html, cases: &[Case<'_>], studies: &[Study]) {
 
 /// A study's table as it was published.
 pub(crate) fn published(body: &mut Html, published: &Published) {
-    let sets = std::iter::once(Set::Name).chain(std::iter::repeat(Set::Number));
-    let columns = published.columns.iter().map(String::as_str).zip(sets);
-    let mut table = Table::new(&*published.caption, &columns.collect::<Vec<_>>());
+    let mut table = Table::new(&*published.caption, "");
+    for name in published.columns.iter().skip(1) {
+        table.column(name, Set::Number);
+    }
     for line in &published.lines {
         table.row("", line.iter().map(|text| text.clone().into()).collect());
     }
@@ -144,7 +138,7 @@ fn remark(case: &Case<'_>) -> Cell {
     let mut class = "";
     if let Some((name, _, comparison)) = &verdict.rival {
         words.push_str(&format!(", {:.2} of {name}", comparison.ratio));
-        class = comparison.standing().text();
+        class = comparison.standing().class();
         if comparison.standing() == Standing::Level {
             words.push_str(" (within the interval)");
         }
@@ -162,18 +156,20 @@ fn figures(body: &mut Html, case: &Case<'_>, primary: &Figures, studies: &[Study
     let has_study = contenders
         .iter()
         .any(|name| study(studies, case, name).is_some());
-    let names: Vec<String> = metrics
-        .iter()
-        .map(|it| format!("{} {}", it.metric, it.unit))
-        .collect();
-    let mut columns = vec![("contender", Set::Name)];
-    for name in &names {
-        columns.extend([(&**name, Set::Number), ("least–most", Set::Number)]);
+    let mut table = Table::new(format!("{}: {}", case.workload, case.name), "contender");
+    for metric in &metrics {
+        let name = format!("{} {}", metric.metric, metric.unit);
+        table.column(&name, Set::Number);
+        table.column("least–most", Set::Number);
     }
-    columns.extend(limit.map(|_| ("of limit", Set::Number)));
-    columns.extend(has_study.then_some(("the study", Set::Words)));
-    columns.extend([("spread", Set::Words), ("set up", Set::Words)]);
-    let mut table = Table::new(format!("{}: {}", case.workload, case.name), &columns);
+    if limit.is_some() {
+        table.column("of limit", Set::Number);
+    }
+    if has_study {
+        table.column("the study", Set::Words);
+    }
+    table.column("spread", Set::Words);
+    table.column("set up", Set::Words);
     for contender in contenders {
         let mut line: Vec<Cell> = vec![case.label(contender).into()];
         for metric in &metrics {

@@ -202,11 +202,11 @@ fn words(body: &mut Html, map: &Maps<'_>) {
              ({rivals}); {tail}."
         ),
     );
-    let sizes = map.size_names();
-    let mut columns = vec![("in flight", Set::Number)];
-    columns.extend(sizes.iter().map(|name| (&**name, Set::Number)));
     let caption = "Ours over the best rival of the cell, more is better";
-    let mut table = Table::new(caption, &columns);
+    let mut table = Table::new(caption, ">in flight");
+    for name in map.size_names() {
+        table.column(&name, Set::Number);
+    }
     for depth in &map.depths {
         let mut line: Vec<Cell> = vec![depth.to_string().into()];
         line.extend(
@@ -214,7 +214,7 @@ fn words(body: &mut Html, map: &Maps<'_>) {
                 .iter()
                 .map(|size| match cells.get(&(*size, *depth)) {
                     Some((name, it)) => {
-                        Cell::of(format!("{:.2} {name}", it.ratio), it.standing().text())
+                        Cell::of(format!("{:.2} {name}", it.ratio), it.standing().class())
                     }
                     None => "–".into(),
                 }),

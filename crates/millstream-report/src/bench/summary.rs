@@ -6,7 +6,7 @@ use crate::cases::{Case, Verdict, cases};
 use crate::chart::ratio::{self, Ratios, geometric_mean};
 use crate::compare::{Comparison, Standing};
 use crate::markup::figure;
-use crate::page::{Cell, Html, Set, Table};
+use crate::page::{Cell, Html, Table};
 use crate::rows::Row;
 use crate::svg::Svg;
 
@@ -121,18 +121,11 @@ fn optional(value: Option<f64>) -> String {
     value.map_or("–".into(), |value| format!("{value:.2}"))
 }
 
-fn workloads(lines: &[Line<'_, '_>]) -> Table<'static> {
-    let columns = [
-        ("workload", Set::Name),
-        ("over the best rival", Set::Number),
-        ("ahead", Set::Number),
-        ("level", Set::Number),
-        ("behind", Set::Number),
-        ("of the limit", Set::Number),
-    ];
+fn workloads(lines: &[Line<'_, '_>]) -> Table {
+    let columns = "workload | >over the best rival | >ahead | >level | >behind | >of the limit";
     let caption =
         "Geometric means over the cases, more is better; how many cases lead, do neither, trail";
-    let mut table = Table::new(caption, &columns);
+    let mut table = Table::new(caption, columns);
     for line in lines {
         let [ratio, ahead, level, behind, limit] = line.columns();
         let of = |count: String, class| match &*count {
@@ -152,17 +145,9 @@ fn workloads(lines: &[Line<'_, '_>]) -> Table<'static> {
     table
 }
 
-fn every_case(lines: &[Line<'_, '_>]) -> Table<'static> {
-    let columns = [
-        ("case", Set::Name),
-        ("ours", Set::Number),
-        ("", Set::Name),
-        ("over", Set::Number),
-        ("the best rival", Set::Name),
-        ("", Set::Words),
-        ("of limit", Set::Number),
-    ];
-    let mut table = Table::new("The first metric of each case", &columns);
+fn every_case(lines: &[Line<'_, '_>]) -> Table {
+    let columns = "case | >ours | | >over | the best rival | ~ | >of limit";
+    let mut table = Table::new("The first metric of each case", columns);
     for (case, verdict) in lines.iter().flat_map(|line| &line.verdicts) {
         let figures = verdict.figures;
         let (rival, standing) = match verdict.rival {
@@ -178,7 +163,7 @@ fn every_case(lines: &[Line<'_, '_>]) -> Table<'static> {
                 figures.unit.clone().into(),
                 optional(verdict.rival.map(|it| it.2.ratio)).into(),
                 rival.into(),
-                Cell::of(words, standing.map_or("", Standing::text)),
+                Cell::of(words, standing.map_or("", Standing::class)),
                 optional(verdict.limit.map(|it| it.ratio)).into(),
             ],
         );

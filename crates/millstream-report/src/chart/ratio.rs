@@ -67,7 +67,7 @@ pub(crate) fn draw(heading: &str, lines: &[Ratios<'_>]) -> Svg {
         for (nth, (ratio, standing, tip)) in line.dots.iter().enumerate() {
             // Three heights, so that dots of nearly the same ratio can be told apart.
             let place = (at(*ratio), middle + [0.0, -6.0, 6.0][nth % 3]);
-            svg.dot(place, 3.6, standing.dot(), tip);
+            svg.dot(place, 3.6, standing.class(), tip);
         }
         if let Some(x) = mean(line).map(at) {
             svg.line(&[(x, middle - 12.0), (x, middle + 12.0)], "median");
