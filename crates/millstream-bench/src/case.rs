@@ -383,7 +383,7 @@ fn limit_of(case: &Case<'_>, rows: &[Row]) -> Vec<Row> {
         let figures = row.figures()?;
         (figures.metric == first?.metric).then(|| (row, stats::median(&figures.samples), figures))
     });
-    let best = medians.max_by(|(_, a, figures), (_, b, _)| rows::order(figures.better, *a, *b));
+    let best = medians.max_by(|(_, a, figures), (_, b, _)| figures.better.order(*a, *b));
     let Some((best, ..)) = best else {
         let why = "no contender but ours ran";
         return vec![rows::skipped(case.workload, &case.name, "limit", why)];

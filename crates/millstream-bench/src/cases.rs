@@ -150,17 +150,7 @@ impl Bytes {
     }
 
     pub(crate) fn parse(text: &str) -> Option<Bytes> {
-        let end = text.find(|it: char| !it.is_ascii_digit());
-        let (number, unit) = text.split_at(end.unwrap_or(text.len()));
-        let unit = match unit.trim() {
-            "" => 1,
-            "K" | "KiB" => 1 << 10,
-            "M" | "MiB" => 1 << 20,
-            "G" | "GiB" => 1 << 30,
-            "MB" => 1_000_000,
-            _ => return None,
-        };
-        Some(Bytes(number.parse::<u64>().ok()? * unit))
+        millstream_report::quantity(text).map(|bytes| Bytes(bytes as u64))
     }
 }
 

@@ -12,7 +12,7 @@ use serde::Deserialize;
 
 use crate::heat_map;
 use crate::pattern;
-use crate::rows::{order, samples_of};
+use crate::rows::samples_of;
 use crate::stats;
 
 /// How a figure is made of ours and theirs.
@@ -143,7 +143,7 @@ fn best_of<'a>(
         .filter(|row| row.workload == ours.workload && row.case == ours.case)
         .filter(is_named)
         .filter_map(|row| Some((&*row.contender, samples_of(row, &figures.metric)?)))
-        .max_by(|(_, a), (_, b)| order(figures.better, stats::median(a), stats::median(b)))
+        .max_by(|(_, a), (_, b)| figures.better.order(stats::median(a), stats::median(b)))
 }
 
 #[cfg(test)]

@@ -9,10 +9,11 @@ use std::collections::BTreeMap;
 
 use millstream_report::bench::Goal as Verdict;
 use millstream_report::rows::{Better, Row};
+use millstream_report::{geometric_mean, size as size_of};
 
-use crate::rows::{is_ours, order, samples_of};
+use crate::rows::{is_ours, samples_of};
 use crate::stats::{self, Interval};
-use crate::table::{new_table, size_name};
+use crate::table::new_table;
 
 /// How the name of a map begins.
 const PREFIX: &str = "heat ";
@@ -88,7 +89,7 @@ impl<'a> Map<'a> {
         let ratio = |place: &Place| {
             let ours = self.samples(*place, metric, |name| name == OURS).next()?;
             let theirs = self.samples(*place, metric, counts);
-            let best = theirs.max_by(|a, b| order(better, median(a), median(b)))?;
+            let best = theirs.max_by(|a, b| better.order(median(a), median(b)))?;
             Some((*place, stats::compare(ours, best)?))
         };
         self.cells.keys().filter_map(ratio).collect()
@@ -107,7 +108,7 @@ impl<'a> Map<'a> {
         for size in sizes {
             let cells = depths.iter().map(|depth| cell((size, *depth)));
             let cells = cells.map(Option::unwrap_or_default);
-            table.add_row(std::iter::once(size_name(size)).chain(cells));
+            table.add_row(std::iter::once(size_of(size as f64)).chain(cells));
         }
         *text += &format!("requests: {}: {head}\n{table}\n\n", self.case);
     }
@@ -201,8 +202,11 @@ fn verdicts_of(map: &Map<'_>) -> Vec<Verdict> {
 
 /// The geometric mean of the cells' ratios, with its bounds.
 fn mean_of(ratios: &[(Place, Interval)]) -> Option<Interval> {
+    // A bound that is not known in one cell is not known of their mean.
     let mean = |of: fn(&Interval) -> f64| {
-        stats::geometric_mean(&ratios.iter().map(|(_, it)| of(it)).collect::<Vec<f64>>())
+        let known = |it: f64| it.is_finite() && it > 0.0;
+        let all = ratios.iter().map(|(_, it)| of(it));
+        geometric_mean(all.clone()).filter(|_| all.into_iter().all(known))
     };
     let value = mean(|it| it.value)?;
     // Cells are measured apart, so the bounds of their mean are nearer than the mean of bounds, by

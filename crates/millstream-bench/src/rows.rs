@@ -3,13 +3,12 @@
 //! Rows with the same workload, case and metric are comparable: their contenders took turns in one
 //! run. They are written as JSON lines, appended, so that one file can hold a machine's history.
 
-use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::Path;
 
-use millstream_report::rows::{Better, Figures, Finding, Row};
+use millstream_report::rows::{Figures, Finding, Row};
 use serde_json::Value;
 
 use crate::error::{Context, Result};
@@ -76,14 +75,6 @@ pub(crate) fn as_limit(row: &Row) -> Row {
 pub(crate) fn samples_of<'a>(row: &'a Row, metric: &str) -> Option<&'a [f64]> {
     let figures = row.figures()?;
     (figures.metric == metric).then_some(&figures.samples)
-}
-
-/// The order of figures from worse to better.
-pub(crate) fn order(better: Better, a: f64, b: f64) -> Ordering {
-    match better {
-        Better::Higher => a.total_cmp(&b),
-        Better::Lower => b.total_cmp(&a),
-    }
 }
 
 /// Whether a contender of this name is ours: `millstream` or `millstream-…`.

@@ -97,13 +97,6 @@ pub(crate) fn slope(points: &[(f64, f64)]) -> Option<f64> {
     (spread > 0.0).then(|| along / spread)
 }
 
-/// Geometric mean; none of nothing, or of what is not positive.
-pub(crate) fn geometric_mean(values: &[f64]) -> Option<f64> {
-    let positive = !values.is_empty() && values.iter().all(|value| *value > 0.0);
-    let sum: f64 = values.iter().map(|value| value.ln()).sum();
-    positive.then(|| (sum / values.len() as f64).exp())
-}
-
 /// A figure, and between what bounds it may be trusted.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Interval {

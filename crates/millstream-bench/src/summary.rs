@@ -5,11 +5,11 @@ use std::sync::LazyLock;
 
 use millstream_report::bench::Goal;
 use millstream_report::rows::{Better, Figures, Row};
+use millstream_report::{figure, geometric_mean};
 use serde::Deserialize;
 
 use crate::pattern;
-use crate::stats;
-use crate::table::{new_table, number};
+use crate::table::new_table;
 
 /// A figure of the machine; see `summary.toml`.
 #[derive(Deserialize)]
@@ -41,12 +41,12 @@ pub(crate) fn render(rows: &[Row], goals: &[Goal]) -> String {
     for fact in &FACTS.facts {
         if let Some(theirs) = find(rows, fact, &fact.of) {
             let ours = find(rows, fact, &fact.ours);
-            let shown = |it: &Figures| format!("{} {}", number(it.median), it.unit);
+            let shown = |it: &Figures| format!("{} {}", figure(it.median), it.unit);
             facts.add_row([
                 fact.what.clone(),
                 shown(theirs),
                 ours.map_or(String::new(), shown),
-                ours.map_or(String::new(), |ours| number(goodness(ours, theirs))),
+                ours.map_or(String::new(), |ours| figure(goodness(ours, theirs))),
             ]);
         }
     }
@@ -55,13 +55,13 @@ pub(crate) fn render(rows: &[Row], goals: &[Goal]) -> String {
     for rows in rows.chunk_by(|a, b| a.workload == b.workload) {
         let name = &rows[0].workload;
         let cases: Vec<&[Row]> = rows.chunk_by(|a, b| a.case == b.case).collect();
-        let ratios: Vec<f64> = cases.iter().filter_map(|rows| of_limit(rows)).collect();
+        let ratios = cases.iter().filter_map(|rows| of_limit(rows));
         let goals: Vec<&Goal> = goals.iter().filter(|goal| goal.workload == *name).collect();
         let reached = goals.iter().filter(|goal| goal.reached).count();
         standing.add_row([
             name.clone(),
             cases.len().to_string(),
-            stats::geometric_mean(&ratios).map_or(String::new(), |mean| format!("{mean:.2}")),
+            geometric_mean(ratios).map_or(String::new(), |mean| format!("{mean:.2}")),
             format!("{reached} of {}", goals.len()),
         ]);
     }

@@ -3,6 +3,7 @@
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use millstream_report::bench::Goal;
 use millstream_report::rows::{Better, Figures, Row};
+use millstream_report::{distinct, figure};
 
 use crate::stats;
 use crate::study;
@@ -16,41 +17,11 @@ pub(crate) fn new_table() -> Table {
     table
 }
 
-/// A figure with three or four significant digits.
-pub(crate) fn number(value: f64) -> String {
-    match value.abs() {
-        size if size >= 1000.0 => format!("{value:.0}"),
-        size if size >= 100.0 => format!("{value:.1}"),
-        size if size >= 1.0 => format!("{value:.2}"),
-        _ => format!("{value:.3}"),
-    }
-}
-
-/// A size as a case names it.
-pub(crate) fn size_name(bytes: u64) -> String {
-    match bytes {
-        _ if bytes.is_multiple_of(1 << 20) => format!("{}M", bytes >> 20),
-        _ if bytes.is_multiple_of(1 << 10) => format!("{}K", bytes >> 10),
-        _ => bytes.to_string(),
-    }
-}
-
-/// The items, each once, in the order of their first.
-fn distinct<T: PartialEq>(items: impl Iterator<Item = T>) -> Vec<T> {
-    let mut all = Vec::new();
-    for item in items {
-        if !all.contains(&item) {
-            all.push(item);
-        }
-    }
-    all
-}
-
 /// The rows of one case, and its goals.
 pub(crate) fn case(rows: &[Row], goals: &[Goal]) -> String {
     let (workload, name) = (&rows[0].workload, &rows[0].case);
     let figures = rows.iter().filter_map(Row::figures);
-    let metrics = distinct(figures.map(|it| (&*it.metric, &*it.unit)));
+    let metrics = distinct(figures.map(|it| (&*it.metric, &*it.unit)), |it| *it);
     let (sound, skipped): (Vec<&Row>, Vec<&Row>) =
         rows.iter().partition(|row| row.figures().is_some());
     let find = |who: &str, (metric, unit): (&str, &str)| {
@@ -71,7 +42,7 @@ pub(crate) fn case(rows: &[Row], goals: &[Goal]) -> String {
     header.extend(limit.map(|_| "of limit".into()));
     header.extend(has_study.then(|| "the study".into()));
     table.set_header(header);
-    for who in distinct(sound.iter().map(|row| &*row.contender)) {
+    for who in distinct(sound.iter().map(|row| &*row.contender), |it| *it) {
         let mut line = vec![match limit.and_then(|limit| limit.text("is")) {
             Some(is) if who == "limit" => format!("limit ({is})"),
             _ => who.to_owned(),
@@ -99,7 +70,7 @@ pub(crate) fn case(rows: &[Row], goals: &[Goal]) -> String {
     }
     let here = |goal: &&Goal| goal.workload == *workload && goal.case == *name;
     for goal in goals.iter().filter(here) {
-        let (value, bound, word) = (number(goal.value), &goal.bound, goal.word());
+        let (value, bound, word) = (figure(goal.value), &goal.bound, goal.word());
         text += &format!(
             "  goal: {} {}: {value} ({bound}): {word}\n",
             goal.contender, goal.what
@@ -110,8 +81,8 @@ pub(crate) fn case(rows: &[Row], goals: &[Goal]) -> String {
 
 /// Median and range.
 fn cells(figures: &Figures) -> [String; 2] {
-    let range = format!("{}-{}", number(figures.min), number(figures.max));
-    [number(figures.median), range]
+    let range = format!("{}-{}", figure(figures.min), figure(figures.max));
+    [figure(figures.median), range]
 }
 
 /// How near to the limit, as goodness: 1 is the limit, less is worse.
@@ -142,7 +113,7 @@ pub(crate) fn goals(goals: &[Goal]) -> String {
             goal.contender.clone(),
             goal.what.clone(),
             goal.bound.clone(),
-            number(goal.value),
+            figure(goal.value),
             goal.word().to_owned(),
         ]);
     }

@@ -177,8 +177,8 @@ mod tests {
             "goals: 0 of 1 reached",
             "FAILED: something",
             "| disk, one file cold",
-            "1001 MB/s",
-            "100.2 MB/s",
+            "1,001 MB/s",
+            "100 MB/s",
             "0 of 1",
         ] {
             assert!(text.contains(part), "{part} is missing in\n{text}");

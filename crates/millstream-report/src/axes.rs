@@ -39,12 +39,13 @@ fn named_cell(tokens: &[&str]) -> Option<(f64, f64)> {
 
 /// A number with a unit of bytes or none: `4`, `64K`, `24MB`, `1GiB`. Letters K, M, G are powers of
 /// 1024, with a B powers of 1000.
-fn quantity(token: &str) -> Option<f64> {
+#[must_use]
+pub fn quantity(token: &str) -> Option<f64> {
     let token = token.trim_end_matches(',');
     let is_unit = |character: char| !character.is_ascii_digit() && character != '.';
     let (number, unit) = token.split_at(token.find(is_unit).unwrap_or(token.len()));
     let number: f64 = number.parse().ok()?;
-    let unit = match unit {
+    let unit = match unit.trim_start() {
         "" => 1.0,
         "K" | "KiB" => 1024.0,
         "M" | "MiB" => 1_048_576.0,

@@ -3,7 +3,7 @@
 
 use crate::chart::Whose;
 use crate::compare::{Comparison, compare};
-use crate::rows::{Better, Figures, Finding, Row};
+use crate::rows::{Figures, Finding, Row};
 
 /// All rows of one case.
 #[derive(Debug, Clone)]
@@ -163,17 +163,12 @@ fn same_form(one: &Figures, other: &Figures) -> bool {
 }
 
 fn best<'a>(all: impl Iterator<Item = (&'a str, &'a Figures)>) -> Option<(&'a str, &'a Figures)> {
-    all.reduce(|best, other| {
-        let better = match other.1.better {
-            Better::Higher => other.1.median > best.1.median,
-            Better::Lower => other.1.median < best.1.median,
-        };
-        if better { other } else { best }
-    })
+    // The first of several that are equal.
+    all.min_by(|(_, a), (_, b)| a.better.order(b.median, a.median))
 }
 
 /// The items with different keys, each the first with its key.
-pub(crate) fn distinct<T, K: PartialEq>(
+pub fn distinct<T, K: PartialEq>(
     items: impl IntoIterator<Item = T>,
     key: impl Fn(&T) -> K,
 ) -> Vec<T> {
@@ -210,6 +205,7 @@ pub(crate) fn cases(rows: &[Row]) -> Vec<Case<'_>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rows::Better;
     use crate::rows::tests::{row, with};
 
     fn rate(workload: &str, case: &str, contender: &str, median: f64) -> Row {

@@ -34,3 +34,8 @@ pub mod record;
 pub mod rows;
 mod svg;
 pub mod trace;
+
+pub use axes::quantity;
+pub use cases::distinct;
+pub use chart::ratio::geometric_mean;
+pub use markup::{figure, size};

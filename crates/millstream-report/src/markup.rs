@@ -37,7 +37,8 @@ pub(crate) fn shorten(text: &str, max: usize) -> String {
 }
 
 /// A number with its significant digits, thousands apart.
-pub(crate) fn figure(value: f64) -> String {
+#[must_use]
+pub fn figure(value: f64) -> String {
     match value.abs() {
         size if !size.is_finite() => "–".into(),
         0.0 => "0".into(),
@@ -73,7 +74,8 @@ pub(crate) fn brief(value: f64) -> String {
 }
 
 /// A size in powers of 1024, as options are written: `64K`, `1.5M`, `200`.
-pub(crate) fn size(bytes: f64) -> String {
+#[must_use]
+pub fn size(bytes: f64) -> String {
     scaled(
         bytes,
         &[

@@ -1,6 +1,7 @@
 //! Rows as `millstream-bench --rows` writes them: a JSON object a line, a figure or the reason why
 //! there is none.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap};
 
 use serde::{Deserialize, Serialize};
@@ -18,6 +19,17 @@ pub enum Better {
     Higher,
     /// Times.
     Lower,
+}
+
+impl Better {
+    /// The order of figures from worse to better.
+    #[must_use]
+    pub fn order(self, a: f64, b: f64) -> Ordering {
+        match self {
+            Better::Higher => a.total_cmp(&b),
+            Better::Lower => b.total_cmp(&a),
+        }
+    }
 }
 
 /// The figures of one contender in one case.

@@ -24,18 +24,23 @@ const OBJECTS: usize = 100_000;
 
 millstream_stream::stored_enum! {
     /// What an object is.
+    #[derive(Serialize, Deserialize, rkyv::Archive, rkyv::Serialize)]
     pub enum Kind: u32 { Rock = 0, Tree = 1, House = 2 }
 }
 millstream_stream::record! {
     /// What an object is made of.
-    pub struct Part from PartSource {
+    pub struct Part from
+    #[derive(Serialize, Deserialize, rkyv::Archive, rkyv::Serialize)]
+    PartSource {
         pub weight: f32 = f32,
         pub count: u32 = u32,
     }
 }
 millstream_stream::record! {
     /// An object of 100 bytes with three offsets.
-    pub struct Object from ObjectSource {
+    pub struct Object from
+    #[derive(Serialize, Deserialize, rkyv::Archive, rkyv::Serialize)]
+    ObjectSource {
         pub id: u32 = u32,
         pub layer: u32 = u32,
         pub name: Text = String,
@@ -47,32 +52,6 @@ millstream_stream::record! {
     }
 }
 const _: () = assert!(size_of::<Object>() == 100);
-
-/// The same for the rivals.
-#[derive(Serialize, Deserialize, rkyv::Archive, rkyv::Serialize)]
-struct TheirPart {
-    weight: f32,
-    count: u32,
-}
-
-#[derive(Serialize, Deserialize, rkyv::Archive, rkyv::Serialize, Clone, Copy)]
-enum TheirKind {
-    Rock,
-    Tree,
-    House,
-}
-
-#[derive(Serialize, Deserialize, rkyv::Archive, rkyv::Serialize)]
-struct TheirObject {
-    id: u32,
-    layer: u32,
-    name: String,
-    places: Vec<u32>,
-    part: Box<TheirPart>,
-    kind: TheirKind,
-    flags: u32,
-    pose: [f32; 16],
-}
 
 fn sources() -> Vec<ObjectSource> {
     let of = |index: usize| ObjectSource {
@@ -89,27 +68,6 @@ fn sources() -> Vec<ObjectSource> {
         pose: [index as f32; 16],
     };
     (0..OBJECTS).map(of).collect()
-}
-
-fn theirs(objects: &[ObjectSource]) -> Vec<TheirObject> {
-    let of = |object: &ObjectSource| TheirObject {
-        id: object.id,
-        layer: object.layer,
-        name: object.name.clone(),
-        places: object.places.clone(),
-        part: Box::new(TheirPart {
-            weight: object.part.weight,
-            count: object.part.count,
-        }),
-        kind: match object.kind {
-            Kind::Rock => TheirKind::Rock,
-            Kind::Tree => TheirKind::Tree,
-            Kind::House => TheirKind::House,
-        },
-        flags: object.flags,
-        pose: object.pose,
-    };
-    objects.iter().map(of).collect()
 }
 
 /// What every contender computes of the objects.
@@ -207,31 +165,30 @@ fn add_parser<'a, T>(
 /// From bytes in memory: until the objects can be used.
 fn add_warm<'a>(
     case: &mut Case<'a>,
-    objects: &[ObjectSource],
+    objects: &Vec<ObjectSource>,
     blob: &'a AlignedBytes,
 ) -> Result<()> {
     let parse = || Ok(blob::view::<Array<Object>>(blob)?);
     add_parser(case, "millstream", parse, |objects| {
         digest(objects.iter().map(|it| (it.id, it.name.as_str())))
     });
-    let theirs = theirs(objects);
-    let all = |objects: &Vec<TheirObject>| digest(objects.iter().map(|it| (it.id, &*it.name)));
+    let all = |objects: &Vec<ObjectSource>| digest(objects.iter().map(|it| (it.id, &*it.name)));
     let config = bincode::config::standard();
-    let encoded = bincode::serde::encode_to_vec(&theirs, config)?;
+    let encoded = bincode::serde::encode_to_vec(objects, config)?;
     let parse = move || Ok(bincode::serde::decode_from_slice(&encoded, config)?.0);
     add_parser(case, "bincode", parse, all);
-    let encoded = postcard::to_allocvec(&theirs)?;
+    let encoded = postcard::to_allocvec(objects)?;
     add_parser(
         case,
         "postcard",
         move || Ok(postcard::from_bytes(&encoded)?),
         all,
     );
-    let encoded = rkyv::to_bytes::<rkyv::rancor::Error>(&theirs)?;
+    let encoded = rkyv::to_bytes::<rkyv::rancor::Error>(objects)?;
     let method = move |_: &mut Destination| {
         let start = Moment::now();
         let objects =
-            rkyv::access::<rkyv::Archived<Vec<TheirObject>>, rkyv::rancor::Error>(&encoded)?;
+            rkyv::access::<rkyv::Archived<Vec<ObjectSource>>, rkyv::rancor::Error>(&encoded)?;
         let span = start.elapsed();
         let all = objects.iter();
         let all = digest(all.map(|it| (it.id.to_native(), it.name.as_str())));

@@ -21,7 +21,7 @@
 macro_rules! record {
     (
         $(#[$about:meta])*
-        $visibility:vis struct $name:ident from $source:ident {
+        $visibility:vis struct $name:ident from $(#[$source_about:meta])* $source:ident {
             $(
                 $(#[$field_about:meta])*
                 $field_visibility:vis $field:ident : $stored:ty = $native:ty
@@ -36,6 +36,7 @@ macro_rules! record {
         }
 
         /// What the record is built from.
+        $(#[$source_about])*
         #[derive(Debug, Clone)]
         $visibility struct $source {
             $($(#[$field_about])* $field_visibility $field: $native,)*
