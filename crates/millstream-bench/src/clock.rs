@@ -10,24 +10,23 @@ use rustix::time::{ClockId, clock_gettime};
 
 /// Both clocks at one moment.
 #[derive(Debug, Clone, Copy)]
-pub struct Moment {
+pub(crate) struct Moment {
     wall: Instant,
     cpu: Duration,
 }
 
 /// Time between two moments, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Span {
+pub(crate) struct Span {
     /// By the wall.
-    pub wall: f64,
+    pub(crate) wall: f64,
     /// Processor time of the process.
-    pub cpu: f64,
+    pub(crate) cpu: f64,
 }
 
 impl Moment {
     /// Now.
-    #[must_use]
-    pub fn now() -> Moment {
+    pub(crate) fn now() -> Moment {
         // The processor time first: what reading the wall costs then counts for neither.
         let cpu = process_cpu();
         Moment {
@@ -37,8 +36,7 @@ impl Moment {
     }
 
     /// From this moment until now.
-    #[must_use]
-    pub fn elapsed(&self) -> Span {
+    pub(crate) fn elapsed(&self) -> Span {
         let wall = self.wall.elapsed();
         Span {
             wall: wall.as_secs_f64(),

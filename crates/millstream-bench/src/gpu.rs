@@ -136,23 +136,13 @@ fn add_contenders(case: &mut Case<'_>, field: &Rc<Field>, single: usize) -> Resu
         (format!("millstream-{tier}"), Route::Straight),
         (format!("millstream-{tier}-from-memory"), Route::FromMemory),
     ];
-    let contenders = [
-        (
-            "millstream-stored-through-memory",
-            &field.stored,
-            Route::ThroughMemory,
-        ),
-        ("millstream-stored", &field.stored, Route::Straight),
-        (
-            "millstream-cpu-through-memory",
-            &field.encoded,
-            Route::ThroughMemory,
-        ),
-        ("millstream-cpu", &field.encoded, Route::Straight),
-    ];
-    for (name, path, route) in contenders {
-        let bench = Bench::new(field, path, false)?;
-        case.add(name, move |_| bench.run(route, single));
+    for (word, path) in [("stored", &field.stored), ("cpu", &field.encoded)] {
+        let through = format!("millstream-{word}-through-memory");
+        let straight = format!("millstream-{word}");
+        for (name, route) in [(through, Route::ThroughMemory), (straight, Route::Straight)] {
+            let bench = Bench::new(field, path, false)?;
+            case.add(name, move |_| bench.run(route, single));
+        }
     }
     for (name, route) in device.into_iter().filter(|_| decodes) {
         let bench = Bench::new(field, &field.encoded, true)?;

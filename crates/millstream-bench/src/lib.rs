@@ -11,8 +11,8 @@
 //! [`corpus`] what is read; `memory` where to; `files` and `throttle` in what state of the machine;
 //! `read`, `requests`, `startup`, `packages`, `streams`, `pnm`, `scenes`, `codecs`, `gpu` and
 //! `python` the workloads; `ring` the bare ring; `ours` and `lend` Millstream's storages and the
-//! memory lent to them; [`null_device`] what a request costs without a device; `peers` the rivals
-//! behind the feature of that name, `compiled` those in C; [`stats`], `rows`, `goals`, `heat_map`,
+//! memory lent to them; `null_device` what a request costs without a device; `peers` the rivals
+//! behind the feature of that name, `compiled` those in C; `stats`, `rows`, `goals`, `heat_map`,
 //! `table` and `summary` what is made of the figures. The tables of goals (`goals.toml`), of the
 //! studies' figures (`study.toml`) and of the summary (`summary.toml`) are data, too.
 //!
@@ -27,7 +27,7 @@
 
 mod case;
 mod cases;
-pub mod clock;
+mod clock;
 mod codecs;
 mod compiled;
 pub mod corpus;
@@ -40,7 +40,7 @@ mod lend;
 pub mod limits;
 mod memory;
 mod metric;
-pub mod null_device;
+mod null_device;
 mod ours;
 mod packages;
 mod pattern;
@@ -54,7 +54,7 @@ mod rows;
 mod scenes;
 mod session;
 mod startup;
-pub mod stats;
+mod stats;
 mod streams;
 pub mod study;
 mod summary;

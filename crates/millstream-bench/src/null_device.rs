@@ -10,12 +10,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use millstream::{
-    Access, Backend, Completion, DeviceMaker, FileId, FileOptions, Queue, Read, Stats, Storage,
+    Access, Backend, Completion, DeviceMaker, FileId, FileOptions, Queue, Read, Storage,
     StorageOptions,
 };
 use millstream_io::device::Device;
 use millstream_io::device::null::NullDevice;
 use millstream_io::device::sim::{Sim, SimFileOptions, SimFiles, SimOptions};
+use serde::Deserialize;
 
 use crate::case::Figures;
 use crate::clock::{Moment, Span};
@@ -25,10 +26,10 @@ use crate::memory::Destination;
 use crate::metric::Metric;
 use crate::ours::{opened, queue_for};
 
-pub use through_c::ThroughC;
+use through_c::ThroughC;
 
 /// Requests of a batch.
-pub const BATCH_REQUESTS: usize = 1000;
+pub(crate) const BATCH_REQUESTS: usize = 1000;
 /// Bytes of a request.
 pub(crate) const REQUEST_BYTES: usize = 4096;
 /// Bytes of the simulated file.
@@ -37,29 +38,17 @@ pub(crate) const FILE_BYTES: u64 = 1 << 30;
 pub(crate) const PATH: &str = "simulated.bin";
 
 /// How completions are delivered.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Delivery {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+pub(crate) enum Delivery {
     /// Detached; the queue is drained.
+    #[serde(rename = "detached")]
     Detached,
     /// Each request's ticket is waited for.
+    #[serde(rename = "tickets claimed")]
     Claimed,
     /// Posted to the completion queue, and taken from there.
+    #[serde(rename = "posted and drained")]
     Posted,
-}
-
-impl Delivery {
-    /// All there are.
-    pub const ALL: [Delivery; 3] = [Delivery::Detached, Delivery::Claimed, Delivery::Posted];
-
-    /// Its name, in rows and messages.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Delivery::Detached => "detached",
-            Delivery::Claimed => "tickets claimed",
-            Delivery::Posted => "posted and drained",
-        }
-    }
 }
 
 /// A storage over a device that does nothing, with its file open.
@@ -91,7 +80,7 @@ pub(crate) fn storage_on(
 }
 
 /// A storage over a device that does nothing, and memory for a batch.
-pub struct NullDeviceBench {
+pub(crate) struct NullDeviceBench {
     file: FileId,
     queue: Queue,
     destination: Destination,
@@ -101,10 +90,7 @@ pub struct NullDeviceBench {
 
 impl NullDeviceBench {
     /// Makes the storage.
-    ///
-    /// # Errors
-    /// The storage cannot be made.
-    pub fn new() -> Result<NullDeviceBench> {
+    pub(crate) fn new() -> Result<NullDeviceBench> {
         let (storage, file) = storage(None)?;
         Ok(NullDeviceBench {
             file,
@@ -115,10 +101,7 @@ impl NullDeviceBench {
     }
 
     /// Submits so many batches and waits for each; the time that all of them take.
-    ///
-    /// # Errors
-    /// A request fails.
-    pub fn run(&mut self, delivery: Delivery, batches: usize) -> Result<Span> {
+    pub(crate) fn run(&mut self, delivery: Delivery, batches: usize) -> Result<Span> {
         let queue = &self.queue;
         let loan = Loan::new(&mut self.destination, vec![queue.clone()]);
         let mut batch = loan.batch(0);
@@ -149,17 +132,8 @@ impl NullDeviceBench {
     }
 
     /// The same storage and memory, used through the library for C.
-    ///
-    /// # Errors
-    /// A queue cannot be made.
-    pub fn through_c(&mut self) -> Result<ThroughC<'_>> {
+    pub(crate) fn through_c(&mut self) -> Result<ThroughC<'_>> {
         ThroughC::new(&self.storage, self.file, &mut self.destination)
-    }
-
-    /// Counts of the storage.
-    #[must_use]
-    pub fn stats(&self) -> Stats {
-        self.storage.stats()
     }
 }
 
@@ -200,16 +174,16 @@ mod tests {
     #[test]
     fn every_delivery_completes_every_request() {
         let mut bench = NullDeviceBench::new().unwrap();
-        for delivery in Delivery::ALL {
-            let before = bench.stats().done;
+        for delivery in [Delivery::Detached, Delivery::Claimed, Delivery::Posted] {
+            let before = bench.storage.stats().done;
             bench.run(delivery, 3).unwrap();
-            let done = bench.stats().done - before;
-            assert_eq!(done, 3 * BATCH_REQUESTS as u64, "{}", delivery.name());
+            let done = bench.storage.stats().done - before;
+            assert_eq!(done, 3 * BATCH_REQUESTS as u64, "{delivery:?}");
             let mut through_c = bench.through_c().unwrap();
             through_c.run(delivery, 2).unwrap();
             drop(through_c);
-            let done = bench.stats().done - before;
-            assert_eq!(done, 5 * BATCH_REQUESTS as u64, "{}", delivery.name());
+            let done = bench.storage.stats().done - before;
+            assert_eq!(done, 5 * BATCH_REQUESTS as u64, "{delivery:?}");
         }
     }
 }

@@ -53,7 +53,7 @@ const SEED: u64 = 0x5EEB;
 
 /// Numbers of threads that were found, by rival, mode and whether requests are large.
 #[derive(Debug, Default)]
-pub(crate) struct Sweeps(HashMap<(&'static str, &'static str, bool), usize>);
+pub(crate) struct Sweeps(HashMap<(&'static str, Mode, bool), usize>);
 
 impl Sweeps {
     /// Adds contenders of a cell of requests.
@@ -85,7 +85,7 @@ impl Sweeps {
             return cell.depth;
         }
         let large = cell.size >= LARGE_BYTES;
-        let key = (rival.name, cell.mode.name(), large);
+        let key = (rival.name, cell.mode, large);
         let best = self.0.entry(key).or_insert_with(|| {
             let (size, count) = if large { LARGE_TRIAL } else { SMALL_TRIAL };
             let jobs = random_jobs(file.stored_len, size, count, SEED);

@@ -46,8 +46,7 @@ pub(crate) fn summarize(samples: &[f64]) -> Option<Summary> {
 }
 
 /// Median; NaN of nothing.
-#[must_use]
-pub fn median(samples: &[f64]) -> f64 {
+pub(crate) fn median(samples: &[f64]) -> f64 {
     let mut sorted = samples.to_vec();
     sorted.sort_by(f64::total_cmp);
     median_of_sorted(&sorted)

@@ -160,7 +160,8 @@ mod tests {
             corpus: Some(folder.path().to_owned()),
             ..Options::default()
         };
-        let report = run(&options, &[Workload::Streams]).unwrap();
+        let streams = Workload::from_name("streams").unwrap();
+        let report = run(&options, &[streams]).unwrap();
         assert!(report.failures.is_empty(), "{:?}", report.failures);
         assert!(report.goals.len() > 10, "{:?}", report.goals);
     }

@@ -10,74 +10,45 @@ use crate::session::{Options, Session};
 use crate::{codecs, gpu, packages, pnm, python, read, requests, scenes, startup, streams};
 use crate::{goals, heat_map, summary, table};
 
-/// The workloads of this crate.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Workload {
-    /// One big file into memory, as fast as possible.
-    Read,
-    /// Many small requests, batched.
-    Requests,
-    /// Thousands of small files before the first frame.
-    Startup,
-    /// glTF scenes, every image decoded.
-    Scenes,
-    /// Packages beside loose files.
-    Packages,
-    /// Decoding and encoding in memory.
-    Codecs,
-    /// Text images parsed at the speed of the disk.
-    Pnm,
-    /// Fields and objects through streams, and objects used in place.
-    Streams,
-    /// Into the memory of a Vulkan device.
-    Gpu,
-    /// The package for Python beside what Python programs use.
-    Python,
-}
-
 /// Runs a workload.
 type Run = fn(&mut Session<'_>) -> Result<()>;
+
+/// A workload of this crate; the module of its name says what it measures.
+#[derive(Debug, Clone, Copy)]
+pub struct Workload {
+    name: &'static str,
+    run: Run,
+}
 
 impl Workload {
     /// All there are, in the order in which they run.
     pub const ALL: [Workload; 10] = [
-        Workload::Read,
-        Workload::Requests,
-        Workload::Startup,
-        Workload::Scenes,
-        Workload::Packages,
-        Workload::Codecs,
-        Workload::Pnm,
-        Workload::Streams,
-        Workload::Gpu,
-        Workload::Python,
+        Workload::new("read", read::run),
+        Workload::new("requests", requests::run),
+        Workload::new("startup", startup::run),
+        Workload::new("scenes", scenes::run),
+        Workload::new("packages", packages::run),
+        Workload::new("codecs", codecs::run),
+        Workload::new("pnm", pnm::run),
+        Workload::new("streams", streams::run),
+        Workload::new("gpu", gpu::run),
+        Workload::new("python", python::run),
     ];
 
-    fn about(self) -> (&'static str, Run) {
-        match self {
-            Workload::Read => ("read", read::run),
-            Workload::Requests => ("requests", requests::run),
-            Workload::Startup => ("startup", startup::run),
-            Workload::Scenes => ("scenes", scenes::run),
-            Workload::Packages => ("packages", packages::run),
-            Workload::Codecs => ("codecs", codecs::run),
-            Workload::Pnm => ("pnm", pnm::run),
-            Workload::Streams => ("streams", streams::run),
-            Workload::Gpu => ("gpu", gpu::run),
-            Workload::Python => ("python", python::run),
-        }
+    const fn new(name: &'static str, run: Run) -> Workload {
+        Workload { name, run }
     }
 
     /// Its name, in rows and on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
-        self.about().0
+        self.name
     }
 
     /// The workload of a name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Workload> {
-        Workload::ALL.into_iter().find(|it| it.name() == name)
+        Workload::ALL.into_iter().find(|it| it.name == name)
     }
 }
 
@@ -128,7 +99,7 @@ pub fn run(options: &Options, workloads: &[Workload]) -> Result<Report> {
         failures: Vec::new(),
     };
     for workload in workloads {
-        (workload.about().1)(&mut session)?;
+        (workload.run)(&mut session)?;
     }
     let Session { rows, failures, .. } = session;
     let goals = goals::judge(&rows);

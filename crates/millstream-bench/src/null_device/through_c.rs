@@ -20,7 +20,7 @@ use crate::error::{Error, Result};
 use crate::memory::Destination;
 
 /// A storage shared with the library for C.
-pub struct ThroughC<'a> {
+pub(crate) struct ThroughC<'a> {
     storage: *mut mst_storage,
     queue: *mut mst_queue,
     batch: *mut mst_batch,
@@ -52,10 +52,7 @@ impl<'a> ThroughC<'a> {
     }
 
     /// Submits so many batches and waits for each; the time that all of them take.
-    ///
-    /// # Errors
-    /// A request fails.
-    pub fn run(&mut self, delivery: Delivery, batches: usize) -> Result<Span> {
+    pub(crate) fn run(&mut self, delivery: Delivery, batches: usize) -> Result<Span> {
         let mut tickets = vec![0; BATCH_REQUESTS];
         let mut completions = Vec::new();
         // SAFETY: zeroes are a completion without memory.

@@ -25,16 +25,6 @@ pub(super) enum Kind {
     Noise,
 }
 
-impl Kind {
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Kind::Photo => "photo",
-            Kind::Flat => "flat",
-            Kind::Noise => "noise",
-        }
-    }
-}
-
 /// A file, and what is in it.
 #[derive(Debug, Clone)]
 pub(crate) struct Picture {
@@ -58,7 +48,8 @@ impl Picture {
         let image = image(kind, (width, height), plain);
         let bytes = encoded(&image)?;
         let digit = if plain { 3 } else { 6 };
-        let path = folder.join(format!("{}-{width}x{height}.p{digit}.ppm", kind.name()));
+        let kind_name = format!("{kind:?}").to_lowercase();
+        let path = folder.join(format!("{kind_name}-{width}x{height}.p{digit}.ppm"));
         if fs::read(&path).map_or(true, |found| found != bytes) {
             replace(&path, &bytes)?;
         }
@@ -149,7 +140,7 @@ mod tests {
     fn a_photo_takes_about_three_and_a_half_bytes_of_text_a_sample() {
         for (kind, expected) in [(Kind::Photo, 3.6), (Kind::Flat, 3.5), (Kind::Noise, 3.57)] {
             let each = text(kind, (400, 300)).len() as f64 / 360_000.0;
-            assert!((each - expected).abs() < 0.25, "{} {each}", kind.name());
+            assert!((each - expected).abs() < 0.25, "{kind:?} {each}");
         }
     }
 }

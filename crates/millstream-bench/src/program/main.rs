@@ -41,7 +41,8 @@ Exit status: 0 all well; 1 a failure or wrong bytes; 2 a usage error."
 )]
 struct Args {
     /// What to measure
-    #[arg(value_name = "WORKLOAD", value_parser = workload_names())]
+    #[arg(value_name = "WORKLOAD")]
+    #[arg(value_parser = PossibleValuesParser::new(Workload::ALL.map(Workload::name)))]
     workloads: Vec<String>,
     /// Small data and few runs: a minute or two instead of twenty
     #[arg(long)]
@@ -70,10 +71,6 @@ struct Args {
     /// Print one JSON document instead of tables
     #[arg(long)]
     json: bool,
-}
-
-fn workload_names() -> PossibleValuesParser {
-    PossibleValuesParser::new(Workload::ALL.map(Workload::name))
 }
 
 fn rate(text: &str) -> std::result::Result<f64, String> {

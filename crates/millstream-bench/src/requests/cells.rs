@@ -21,7 +21,7 @@ use crate::stats;
 pub(crate) const PAGE_BYTES: usize = 4096;
 
 /// How the file is read, and in what state of the cache.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Mode {
     /// Past the cache.
@@ -54,14 +54,6 @@ impl Mode {
         match self {
             Mode::Direct => open_direct(&file.path),
             Mode::Cold | Mode::Warm => open_buffered(&file.path),
-        }
-    }
-
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Mode::Direct => "direct",
-            Mode::Cold => "cold",
-            Mode::Warm => "warm",
         }
     }
 }

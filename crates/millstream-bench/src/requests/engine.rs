@@ -17,9 +17,7 @@ use crate::error::Result;
 use crate::lend::Loan;
 use crate::memory::{Destination, resident_kib};
 use crate::metric::Metric;
-use crate::null_device::{
-    self, BATCH_REQUESTS, Delivery, FILE_BYTES, NullDeviceBench, PATH, REQUEST_BYTES,
-};
+use crate::null_device::{self, BATCH_REQUESTS, FILE_BYTES, NullDeviceBench, PATH, REQUEST_BYTES};
 use crate::ours::{queue_for, read_of, serve};
 use crate::requests::cells::{percentiles, random_jobs};
 use crate::ring::ReadJob;
@@ -63,9 +61,7 @@ pub(super) fn run(session: &mut Session<'_>) -> Result<()> {
 
 /// Requests on a device that does nothing; also through the library for C.
 fn null_cost(session: &mut Session<'_>, instance: &Instance) -> Result<()> {
-    let (batches, delivery): (usize, String) = (instance.get("batches"), instance.get("delivery"));
-    let delivery = Delivery::ALL.into_iter().find(|it| it.name() == delivery);
-    let delivery = delivery.expect("a delivery of cases.toml");
+    let (batches, delivery) = (instance.get("batches"), instance.get("delivery"));
     let requests = batches * BATCH_REQUESTS;
     let mut case = session.begin(instance);
     for name in instance.contenders() {

@@ -1,7 +1,8 @@
 //! The macros that declare what lies in blobs.
 
 /// Declares a record: the type that lies in a blob, and after `from` the ordinary type that it is
-/// built from. Each field has its type in the blob, `=`, and its ordinary type.
+/// built from, which may have attributes of its own. Each field has its type in the blob, `=`, and
+/// its ordinary type.
 ///
 /// ```
 /// use millstream_stream::blob::{self, Array, Text};
