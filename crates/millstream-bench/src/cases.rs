@@ -24,29 +24,14 @@ pub(crate) struct Family {
     #[serde(default)]
     pub(crate) limit: bool,
     /// Most counted rounds, where a run takes seconds or spreads little.
-    #[serde(default = "unlimited")]
-    pub(crate) runs_max: usize,
+    pub(crate) runs_max: Option<usize>,
     /// Counted rounds for each one asked for, where a run takes a millisecond.
-    #[serde(default = "once")]
-    pub(crate) runs_times: usize,
-    /// Whether an uncounted round goes ahead.
-    #[serde(default = "yes")]
-    pub(crate) warm_up: bool,
+    pub(crate) runs_times: Option<usize>,
+    /// Whether an uncounted round goes ahead, as one does by default.
+    pub(crate) warm_up: Option<bool>,
     /// The variables: a value, a list of values, or one of these for each size of a run.
     #[serde(flatten)]
     variables: Table,
-}
-
-fn unlimited() -> usize {
-    usize::MAX
-}
-
-fn once() -> usize {
-    1
-}
-
-fn yes() -> bool {
-    true
 }
 
 /// Families by workload and kind.

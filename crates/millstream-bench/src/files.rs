@@ -53,7 +53,8 @@ pub fn check_writable(path: &Path) -> Result<()> {
     opened.on("write to", path)?;
     match about {
         Ok(_) => Ok(()),
-        Err(_) => remove(path),
+        // Of a dangling link what it leads to, and not the link.
+        Err(_) => remove(&path.canonicalize().on("find", path)?),
     }
 }
 

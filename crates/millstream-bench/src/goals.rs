@@ -93,25 +93,18 @@ fn verdict(goal: &Goal, row: &Row, rows: &[Row]) -> Option<Verdict> {
     let figures = row.figures().filter(|it| it.metric == goal.metric)?;
     let (figure, ours, unit) = (goal.figure(), &*figures.samples, &figures.unit);
     let metric = &goal.metric;
-    let rival = || best_of(goal, row, figures, rows);
-    let (what, it) = match figure {
-        Figure::Amount => (format!("{metric}, {unit}"), stats::interval(ours)?),
-        Figure::Ratio => {
-            let (name, theirs) = rival()?;
-            (
-                format!("{metric} over {name}"),
-                stats::compare(ours, theirs)?,
-            )
+    let (what, it) = match (figure, best_of(goal, row, figures, rows)) {
+        (Figure::Amount, _) => (format!("{metric}, {unit}"), stats::interval(ours)?),
+        (_, None) => return None,
+        (Figure::Ratio, Some((name, theirs))) => {
+            let what = format!("{metric} over {name}");
+            (what, stats::compare(ours, theirs)?)
         }
-        Figure::Speedup => {
-            let (name, theirs) = rival()?;
-            (
-                format!("times as fast as {name}"),
-                stats::compare(theirs, ours)?,
-            )
+        (Figure::Speedup, Some((name, theirs))) => {
+            let what = format!("times as fast as {name}");
+            (what, stats::compare(theirs, ours)?)
         }
-        Figure::Distance => {
-            let (name, theirs) = rival()?;
+        (Figure::Distance, Some((name, theirs))) => {
             let pairs: Vec<f64> = ours.iter().zip(theirs).map(|(a, b)| a - b).collect();
             let value = stats::median(ours) - stats::median(theirs);
             let interval = stats::interval(&pairs)?.holding(value);

@@ -74,6 +74,16 @@ pub(crate) struct ReadStyle {
     pub(crate) offload: bool,
 }
 
+impl ReadStyle {
+    /// Plain reads, so many in flight.
+    pub(crate) fn plain(depth: usize) -> ReadStyle {
+        ReadStyle {
+            depth,
+            ..ReadStyle::default()
+        }
+    }
+}
+
 /// Tries of reads that end with `EINTR` or `EAGAIN`.
 const RETRIES_MAX: u32 = 100;
 /// Entries pushed before they are submitted: the device then works while the rest is prepared.
@@ -162,9 +172,8 @@ impl BareRing {
             "more jobs than the ring has entries",
         )?;
         let style = ReadStyle {
-            depth: jobs.len(),
             offload,
-            ..ReadStyle::default()
+            ..ReadStyle::plain(jobs.len())
         };
         let mut reads = Reads::new(self, destination, style);
         let mut held_ns = Vec::with_capacity(jobs.len());
@@ -191,10 +200,7 @@ impl BareRing {
         buffers: &mut [u8],
         consume: &mut dyn FnMut(&[u8]) -> Result<()>,
     ) -> Result<()> {
-        let style = ReadStyle {
-            depth: buffers.len() / block,
-            ..ReadStyle::default()
-        };
+        let style = ReadStyle::plain(buffers.len() / block);
         let mut reads = Reads::new(self, buffers, style);
         let window = reads.free.len() as u64;
         let blocks = len.div_ceil(block as u64);

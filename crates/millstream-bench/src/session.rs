@@ -94,9 +94,10 @@ impl Session<'_> {
     pub(crate) fn begin<'a>(&self, instance: &Instance) -> Case<'a> {
         self.say(&format!("{}: {}", instance.workload, instance.name));
         let family = instance.family;
-        let runs = self.runs().min(family.runs_max) * family.runs_times;
+        let runs = self.runs().min(family.runs_max.unwrap_or(usize::MAX));
+        let runs = runs * family.runs_times.unwrap_or(1);
         let mut case = Case::new(instance.workload, instance.name.as_str(), runs);
-        (case.warm_up, case.limit) = (family.warm_up, family.limit);
+        (case.warm_up, case.limit) = (family.warm_up.unwrap_or(true), family.limit);
         let figures = family.figures.iter();
         let metrics: Vec<Metric> = figures.map(|text| Metric::of(text.as_str())).collect();
         case.figures(move |span, work| {

@@ -97,10 +97,7 @@ fn add<'a>(case: &mut Case<'a>, name: &'static str, plan: &'a Plan) {
 
 /// The bare ring: the caller opens, the ring reads, both at once.
 fn ring_files(mut ring: BareRing, plan: &Plan) -> impl Method {
-    let style = ReadStyle {
-        depth: RING_DEPTH,
-        ..ReadStyle::default()
-    };
+    let style = ReadStyle::plain(RING_DEPTH);
     move |into: &mut Destination| {
         let start = Moment::now();
         let mut wanted = plan.wanted();

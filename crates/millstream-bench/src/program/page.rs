@@ -55,7 +55,8 @@ pub(crate) fn html(
 
 /// The call, which another run needs to be comparable.
 fn call() -> String {
-    let words: Vec<String> = std::env::args().collect();
+    let words: Vec<_> = std::env::args_os().collect();
     let peers = cfg!(feature = "peers");
-    words.join(" ") + if peers { ", with feature `peers`" } else { "" }
+    let words = words.join(" ".as_ref());
+    words.to_string_lossy().into_owned() + if peers { ", with feature `peers`" } else { "" }
 }

@@ -93,10 +93,7 @@ impl Method for Straight {
             }
         };
         let jobs: Vec<ReadJob> = (0..len).step_by(self.block as usize).map(job).collect();
-        let style = ReadStyle {
-            depth: self.depth,
-            ..ReadStyle::default()
-        };
+        let style = ReadStyle::plain(self.depth);
         self.ring.read_all(fd.as_raw_fd(), &jobs, into, style)?;
         Ok(Work::of(len, 1))
     }

@@ -52,10 +52,7 @@ impl System for NoPriorities {
 
     fn bulk(&self, bulk: &Bulk<'_>, into: &mut [u8]) -> Result<()> {
         let mut ring = BareRing::new(8)?;
-        let style = ReadStyle {
-            depth: 8,
-            ..ReadStyle::default()
-        };
+        let style = ReadStyle::plain(8);
         while bulk.goes_on() {
             ring.read_all(self.0.as_raw_fd(), bulk.jobs, into, style)?;
             bulk.arrived(bulk.batch_bytes());

@@ -15,12 +15,6 @@ pub(crate) struct Files {
     pub(crate) gltf: PathBuf,
     /// Names beside the scene's own that it needs.
     names: BTreeSet<Vec<u8>>,
-    /// Whether all decoders give the same pixels: those of a JPEG may differ in rounding.
-    #[cfg_attr(
-        not(feature = "peers"),
-        expect(dead_code, reason = "asked of another library's images")
-    )]
-    pub(crate) is_exact: bool,
 }
 
 impl Files {
@@ -39,16 +33,10 @@ impl Files {
                 names.insert(name.to_vec());
             }
         }
-        let images = model.images.iter().flatten();
-        let is_exact = images.into_iter().all(|image| match &image.place {
-            ImagePlace::Name(name) => name.to_ascii_lowercase().ends_with(b".png"),
-            _ => false,
-        });
         Ok(Files {
             folder: gltf.parent().unwrap_or(Path::new(".")).to_owned(),
             gltf,
             names,
-            is_exact,
         })
     }
 
