@@ -299,6 +299,11 @@ impl Batch {
     /// Records it into commands of the application, whose submission reaches `done`.
     pub(crate) fn hand_over(&mut self, commands: vk::CommandBuffer, done: GpuPoint) {
         self.statuses.bytes().fill(0);
+        // Barriers that the application recorded before know nothing of these copies.
+        let all = vk::PipelineStageFlags::ALL_COMMANDS;
+        let writes = vk::AccessFlags::MEMORY_WRITE;
+        let uses = vk::AccessFlags::MEMORY_READ | writes;
+        barrier(&self.context.device, commands, (all, writes), (all, uses));
         self.record(commands);
         self.done = done;
     }

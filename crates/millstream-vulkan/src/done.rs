@@ -6,7 +6,8 @@ use std::sync::mpsc::{Receiver, Sender};
 
 use crate::decoder::GOOD;
 use crate::filled::Filled;
-use crate::lane::{Message, Shared};
+use crate::lane::Shared;
+use crate::message::Message;
 use crate::pieces::Work;
 
 /// See the header.

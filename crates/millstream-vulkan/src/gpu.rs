@@ -151,7 +151,8 @@ impl Gpu {
     ///
     /// # Safety
     /// The handles belong together, and outlive the `Gpu` and every [`GpuBuffer`] and [`GpuImage`]
-    /// of it; if a completion drops the `Gpu`, also what it was given before. The features were enabled. Other code submits to the queues only as their
+    /// of it; if a thread of the `Gpu` drops it, also what it was given before. The features were
+    /// enabled. Other code submits to the queues only as their
     /// [`QueueAccess`](crate::QueueAccess) says; one queue is given twice only if it is locked.
     /// After a request has failed with `DeviceLost` the device is idle before it is destroyed.
     pub unsafe fn adopt(adopted: AdoptedDevice, options: &GpuOptions) -> Result<Gpu, Error> {
@@ -203,9 +204,9 @@ impl Gpu {
     ///
     /// # Safety
     /// The commands are being recorded, outside of a render pass, for a queue of the adopted
-    /// family. They are submitted at most once, in the order in which they were recorded, and before
-    /// [`Recorded::submitted`] is called; never once the [`Recorded`] was dropped without that call.
-    /// That submission signals the point, or a later one to the queue.
+    /// family. They are submitted at most once, in the order in which they were recorded, and
+    /// before [`Recorded::submitted`] is called; never once the [`Recorded`] was dropped without
+    /// that call. That submission signals the point, or a later one to the queue.
     pub unsafe fn record(&self, commands: vk::CommandBuffer) -> Option<Recorded<'_>> {
         self.shared.compute.recorder.as_ref()?.record(commands)
     }
@@ -248,8 +249,8 @@ impl Gpu {
         Ok(self.points.get_or_init(|| points))
     }
 
-    /// The application knows that the device is lost: what is on its way ends with `DeviceLost`, and
-    /// so does what comes later. Only needed where the application submits
+    /// The application knows that the device is lost: what is on its way ends with `DeviceLost`,
+    /// and so does what comes later. Only needed where the application submits
     /// ([`QueueAccess::Recorded`](crate::QueueAccess::Recorded)); elsewhere the driver says so.
     /// Memory that the device may still use is leaked.
     pub fn lost(&self) {

@@ -6,11 +6,12 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use millstream::{DevicePart, PartForm};
 
-use crate::batch::{Batch, Bytes};
+use crate::batch::Bytes;
 use crate::context::Context;
 use crate::error::closed;
 use crate::import::Imported;
 use crate::limits;
+use crate::message::Message;
 use crate::pieces::{Piece, cut};
 use crate::record::Recorder;
 use crate::target::Target;
@@ -32,20 +33,6 @@ pub(crate) struct Lane {
     pub(crate) sender: Mutex<Option<Sender<Message>>>,
     /// Of a queue that the application submits to.
     pub(crate) recorder: Option<Recorder>,
-}
-
-/// A message to the sending thread.
-pub(crate) enum Message {
-    /// The pieces of a part.
-    Arrived(Vec<Piece>),
-    /// A piece whose tile the device refused.
-    Refused(Piece),
-    /// A batch that the device is done with; none, if it is lost.
-    Retired(Option<Box<Batch>>),
-    /// Nothing arrives any more.
-    Close,
-    /// The application knows that the device is lost.
-    Lost,
 }
 
 /// See [`GpuStats`](crate::GpuStats).

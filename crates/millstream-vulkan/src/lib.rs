@@ -52,6 +52,7 @@ mod import;
 mod lane;
 pub mod limits;
 mod memory;
+mod message;
 mod pieces;
 mod points;
 mod queue;

@@ -10,7 +10,7 @@ use crate::commands::Timeline;
 use crate::context::Context;
 use crate::error::lost;
 use crate::filled::Filled;
-use crate::lane::Message;
+use crate::message::Message;
 use crate::queue::GpuPoint;
 
 /// See the header.
