@@ -1,0 +1,368 @@
+//! A device of wgpu's, and the submissions to its queue.
+//!
+//! wgpu alone submits to its queue, under a lock of its own. So the copies of requests are recorded
+//! into an encoder of wgpu's, and a second, empty submission signals the point that says when they
+//! have run: a signal covers everything that was submitted to the queue before. Whatever another
+//! thread submits in between may take the signal along, which is as good.
+#![expect(
+    unsafe_code,
+    reason = "lends handles of wgpu to the library, and makes buffers"
+)]
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use ash::{ext, vk};
+use millstream::{Error, ErrorKind, Storage};
+use millstream_vulkan::{
+    AdoptedDevice, AdoptedImage, AdoptedQueue, Gpu, GpuFeatures, GpuOptions, GpuReport, GpuStats,
+    ImageRegion, ImageState, QueueAccess,
+};
+
+use super::destination::{BufferDestination, Destination, TextureDestination};
+use super::wgpu;
+
+pub(super) use wgpu::hal::api::Vulkan;
+
+/// A device of wgpu's over Vulkan, whose buffers and textures requests land in. Workers decode;
+/// the device copies.
+pub struct WgpuDevice {
+    // Dropped first: it waits for what it has of the device.
+    pub(super) gpu: Gpu,
+    textures: Mutex<Vec<Weak<TextureDestination>>>,
+    adapter: wgpu::Adapter,
+    device: wgpu::Device,
+    queue: wgpu::Queue,
+}
+
+pub(super) fn invalid(cause: &'static str) -> Error {
+    Error::new(ErrorKind::InvalidArgument, cause)
+}
+
+pub(super) fn no_vulkan() -> Error {
+    Error::new(ErrorKind::Limit, "wgpu does not run on Vulkan here")
+}
+
+impl WgpuDevice {
+    /// Lets requests land in buffers and textures of a device.
+    ///
+    /// # Errors
+    /// `Limit`: wgpu does not run on Vulkan, or the device lacks Vulkan 1.2 with timeline
+    /// semaphores; what the driver says.
+    ///
+    /// # Safety
+    /// The three belong together, and the device is not destroyed ([`wgpu::Device::destroy`]) while
+    /// this or a destination of it lives. This is not dropped by a callback of a completion.
+    pub unsafe fn adopt(
+        adapter: &wgpu::Adapter,
+        device: &wgpu::Device,
+        queue: &wgpu::Queue,
+    ) -> Result<WgpuDevice, Error> {
+        // SAFETY: the handles are used while `device` is kept, and not destroyed.
+        let gpu = unsafe {
+            let hal = device.as_hal::<Vulkan>().ok_or_else(no_vulkan)?;
+            let instance = hal.shared_instance();
+            if instance.instance_api_version() < vk::API_VERSION_1_2 {
+                let cause = "wgpu's instance lacks Vulkan 1.2";
+                return Err(Error::new(ErrorKind::Limit, cause));
+            }
+            let mut features = GpuFeatures::default();
+            let extensions = hal.enabled_device_extensions();
+            features.external_memory_host = extensions.contains(&ext::external_memory_host::NAME);
+            let compute = AdoptedQueue {
+                queue: hal.raw_queue(),
+                family: hal.queue_family_index(),
+                access: QueueAccess::Recorded,
+            };
+            let adopted = AdoptedDevice {
+                entry: instance.entry().clone(),
+                instance: instance.raw_instance().clone(),
+                physical: hal.raw_physical_device(),
+                // wgpu enables timeline semaphores wherever a device has them.
+                device: hal.raw_device().clone(),
+                features,
+                compute,
+                transfer: None,
+            };
+            Gpu::adopt(adopted, &GpuOptions::default())?
+        };
+        Ok(WgpuDevice {
+            gpu,
+            textures: Mutex::default(),
+            adapter: adapter.clone(),
+            device: device.clone(),
+            queue: queue.clone(),
+        })
+    }
+
+    /// Makes a buffer in the device's memory, and returns all of it as a destination. One
+    /// allocation of Vulkan's: for buffers of some size.
+    ///
+    /// # Errors
+    /// `InvalidArgument`: no bytes, or other usages than of vertices, indices, uniforms, storage
+    /// and copies; `OutOfMemory`.
+    ///
+    /// # Safety
+    /// No command that wgpu runs uses the buffer before a request has filled it, or while one is on
+    /// its way to it, and it is not destroyed then.
+    pub unsafe fn buffer(
+        &self,
+        about: &wgpu::BufferDescriptor<'_>,
+    ) -> Result<Arc<BufferDestination>, Error> {
+        let usage = buffer_usage(about.usage)
+            .filter(|_| about.size > 0 && !about.mapped_at_creation)
+            .ok_or_else(|| invalid("a buffer of no bytes, or of a usage that is not loaded"))?;
+        let info = vk::BufferCreateInfo::default()
+            .size(about.size.next_multiple_of(4))
+            .usage(usage);
+        // SAFETY: the device is wgpu's, which destroys what it is given with the buffer.
+        let (buffer, handle) = unsafe {
+            let hal = self.device.as_hal::<Vulkan>().ok_or_else(no_vulkan)?;
+            let (handle, memory, len) = make_buffer(&hal, &info).map_err(failed)?;
+            drop(hal);
+            let made = wgpu::hal::vulkan::Buffer::from_raw_managed(handle, memory, 0, len);
+            let buffer = self.device.create_buffer_from_hal::<Vulkan>(made, about);
+            (buffer, handle)
+        };
+        // SAFETY: the destination keeps the buffer; the rest the caller promises.
+        let sink = unsafe { self.gpu.adopt_buffer((handle, 0, about.size), None) };
+        Ok(Destination::new(sink, buffer))
+    }
+
+    /// Returns regions of a texture as a destination. The bytes are those of the regions, one after
+    /// the other, without padding between rows.
+    ///
+    /// # Errors
+    /// `InvalidArgument`: the texture lacks the usage `COPY_DST` or `TEXTURE_BINDING`, has more
+    /// than one sample, or a format that is not of color; a region is empty, not inside of it, or
+    /// of layers that overlap with another one's in part; `Limit`: it is not one of Vulkan.
+    ///
+    /// # Safety
+    /// The texture is one of the device's, and the regions do not overlap. No command that wgpu
+    /// runs uses their levels and layers while a request is on its way to them, also of another
+    /// destination, or after one has failed, until another one has landed; two destinations of one
+    /// level and layer are not loaded at a time. The texture is not destroyed
+    /// ([`wgpu::Texture::destroy`]) while the destination lives. wgpu knows it as initialized: each
+    /// level and layer was written to, or cleared; else wgpu clears it with its first use, after
+    /// what has landed.
+    pub unsafe fn adopt_texture(
+        &self,
+        texture: &wgpu::Texture,
+        regions: Vec<ImageRegion>,
+    ) -> Result<Arc<TextureDestination>, Error> {
+        let needed = wgpu::TextureUsages::COPY_DST | wgpu::TextureUsages::TEXTURE_BINDING;
+        if !texture.usage().contains(needed) || texture.sample_count() != 1 {
+            return Err(invalid(
+                "a texture without the usages COPY_DST and TEXTURE_BINDING, or of several samples",
+            ));
+        }
+        if !regions.iter().all(|region| is_inside(region, texture)) {
+            return Err(invalid(
+                "a region that is not inside of the texture, or cuts a texel block",
+            ));
+        }
+        // SAFETY: the handle is not destroyed here.
+        let (image, format) = unsafe {
+            let hal = texture.as_hal::<Vulkan>().ok_or_else(no_vulkan)?;
+            let adapter = self.adapter.as_hal::<Vulkan>().ok_or_else(no_vulkan)?;
+            let format = adapter.texture_format_as_raw(texture.format());
+            (hal.raw_handle(), format)
+        };
+        let about = AdoptedImage {
+            image,
+            format,
+            regions,
+            // What wgpu leaves it in, see `submit`.
+            before: ImageState::SAMPLED,
+            handover: ImageState::SAMPLED,
+        };
+        // SAFETY: the destination keeps the texture; the rest the caller promises.
+        let sink = unsafe { self.gpu.adopt_image(about)? };
+        let destination = Destination::new(sink, texture.clone());
+        let mut textures = self.textures();
+        textures.retain(|one| one.strong_count() > 0);
+        textures.push(Arc::downgrade(&destination));
+        Ok(destination)
+    }
+
+    /// Submits the copies that wait, in two submissions of wgpu's: to be called once a frame, on
+    /// any thread. Returns whether there were any. If a callback of the application's panics in
+    /// there, the device counts as lost for all requests.
+    ///
+    /// Requests complete once the device has made their copies, without a poll of wgpu's. What is
+    /// submitted after that sees what has landed.
+    pub fn submit(&self) -> bool {
+        // wgpu does not let one encoder have commands of both kinds.
+        let encoder = || self.device.create_command_encoder(&Default::default());
+        let (mut before, mut copies) = (encoder(), encoder());
+        // SAFETY: the encoder records outside of a pass, and is submitted once and below; the empty
+        // submission behind it signals the point.
+        let recorded = unsafe {
+            copies.as_hal_mut::<Vulkan, _, _>(|encoder| {
+                encoder.and_then(|encoder| self.gpu.record(encoder.raw_handle()))
+            })
+        };
+        let Some(recorded) = recorded else {
+            return false;
+        };
+        let textures: Vec<_> = self.textures().iter().filter_map(Weak::upgrade).collect();
+        let sampled = textures.iter().map(|destination| wgpu::TextureTransition {
+            texture: destination.resource(),
+            selector: None,
+            state: wgpu::TextureUses::RESOURCE,
+        });
+        before.transition_resources(std::iter::empty(), sampled);
+        let point = recorded.point();
+        let submitting = catch_unwind(AssertUnwindSafe(|| {
+            self.queue.submit([before.finish(), copies.finish()]);
+            // SAFETY: the queue is not destroyed.
+            let queue = unsafe { self.queue.as_hal::<Vulkan>() }.expect("it was adopted");
+            queue.add_signal_semaphore(point.semaphore, Some(point.value));
+            drop(queue);
+            self.queue.submit([]);
+        }));
+        recorded.submitted();
+        if let Err(panic) = submitting {
+            // wgpu calls functions of the application's in between: the device may have the copies.
+            self.gpu.lost();
+            resume_unwind(panic);
+        }
+        true
+    }
+
+    /// Lets the device read the staging of a storage itself, see
+    /// [`Gpu::import_staging`](millstream_vulkan::Gpu::import_staging).
+    ///
+    /// # Errors
+    /// As of that; `Limit` where the device was not opened with `VK_EXT_external_memory_host`.
+    pub fn import_staging(&self, storage: &Storage) -> Result<(), Error> {
+        self.gpu.import_staging(storage)
+    }
+
+    /// The application knows that the device is lost, for example by
+    /// [`wgpu::Device::set_device_lost_callback`]: requests end with `DeviceLost`.
+    pub fn lost(&self) {
+        self.gpu.lost();
+    }
+
+    /// Returns which device it is, and who decodes.
+    #[must_use]
+    pub fn report(&self) -> GpuReport {
+        self.gpu.report()
+    }
+
+    /// Returns what was done so far.
+    #[must_use]
+    pub fn stats(&self) -> GpuStats {
+        self.gpu.stats()
+    }
+
+    fn textures(&self) -> std::sync::MutexGuard<'_, Vec<Weak<TextureDestination>>> {
+        self.textures.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl std::fmt::Debug for WgpuDevice {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("WgpuDevice")
+            .field("gpu", &self.gpu)
+            .finish_non_exhaustive()
+    }
+}
+
+fn failed(result: vk::Result) -> Error {
+    let kind = match result {
+        vk::Result::ERROR_DEVICE_LOST => ErrorKind::DeviceLost,
+        _ => ErrorKind::OutOfMemory,
+    };
+    Error::new(kind, format!("making a buffer: {result}"))
+}
+
+/// Whether a region is made of whole texel blocks of a texture.
+fn is_inside(region: &ImageRegion, texture: &wgpu::Texture) -> bool {
+    if region.mip_level >= texture.mip_level_count() {
+        return false;
+    }
+    let level = texture
+        .size()
+        .mip_level_size(region.mip_level, texture.dimension());
+    let (layers, depth) = match texture.dimension() {
+        wgpu::TextureDimension::D3 => (1, level.depth_or_array_layers),
+        _ => (level.depth_or_array_layers, 1),
+    };
+    let block = texture.format().block_dimensions();
+    let fits = |begin: i32, len: u32, side: u32, block: u32| {
+        let Ok(begin) = u32::try_from(begin) else {
+            return false;
+        };
+        let end = begin.checked_add(len).filter(|end| *end <= side);
+        let whole = end.is_some_and(|end| end == side || end.is_multiple_of(block));
+        whole && begin.is_multiple_of(block)
+    };
+    let (offset, extent) = (region.offset, region.extent);
+    region.layers.end <= layers
+        && fits(offset.x, extent.width, level.width, block.0)
+        && fits(offset.y, extent.height, level.height, block.1)
+        && fits(offset.z, extent.depth, depth, 1)
+}
+
+/// The usage of a buffer, copies to it among them; `None`: wgpu itself must make it.
+fn buffer_usage(usage: wgpu::BufferUsages) -> Option<vk::BufferUsageFlags> {
+    use vk::BufferUsageFlags as To;
+    use wgpu::BufferUsages as From;
+    let known = [
+        (From::COPY_SRC, To::TRANSFER_SRC),
+        (From::COPY_DST, To::TRANSFER_DST),
+        (From::VERTEX, To::VERTEX_BUFFER),
+        (From::INDEX, To::INDEX_BUFFER),
+        (From::UNIFORM, To::UNIFORM_BUFFER),
+        (From::STORAGE, To::STORAGE_BUFFER),
+    ];
+    let (mut left, mut made) = (usage, To::TRANSFER_DST);
+    for (from, to) in known {
+        if usage.contains(from) {
+            left.remove(from);
+            made |= to;
+        }
+    }
+    left.is_empty().then_some(made)
+}
+
+/// A buffer, its memory, and how much that is.
+unsafe fn make_buffer(
+    hal: &wgpu::hal::vulkan::Device,
+    info: &vk::BufferCreateInfo<'_>,
+) -> Result<(vk::Buffer, vk::DeviceMemory, u64), vk::Result> {
+    let (device, instance) = (hal.raw_device(), hal.shared_instance().raw_instance());
+    // SAFETY: a valid description; what was made before a failure is destroyed.
+    unsafe {
+        let kinds = instance.get_physical_device_memory_properties(hal.raw_physical_device());
+        let buffer = device.create_buffer(info, None)?;
+        let needs = device.get_buffer_memory_requirements(buffer);
+        let fits = |(index, kind): &(usize, &vk::MemoryType)| {
+            let local = vk::MemoryPropertyFlags::DEVICE_LOCAL;
+            needs.memory_type_bits >> index & 1 == 1 && kind.property_flags.contains(local)
+        };
+        let kind = kinds.memory_types_as_slice().iter().enumerate().find(fits);
+        let allocate = |index: usize| {
+            let info = vk::MemoryAllocateInfo::default()
+                .allocation_size(needs.size)
+                .memory_type_index(index as u32);
+            device.allocate_memory(&info, None)
+        };
+        let short = Err(vk::Result::ERROR_OUT_OF_DEVICE_MEMORY);
+        let memory = match kind.map_or(short, |(index, _)| allocate(index)) {
+            Ok(memory) => memory,
+            Err(error) => {
+                device.destroy_buffer(buffer, None);
+                return Err(error);
+            }
+        };
+        if let Err(error) = device.bind_buffer_memory(buffer, memory, 0) {
+            device.destroy_buffer(buffer, None);
+            device.free_memory(memory, None);
+            return Err(error);
+        }
+        Ok((buffer, memory, needs.size))
+    }
+}

@@ -1,0 +1,46 @@
+//! Buffers of the application's: wgpu 30 lends their handles.
+#![expect(unsafe_code, reason = "lends handles of wgpu")]
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use millstream::Error;
+
+use super::destination::{BufferDestination, Destination};
+use super::device::{Vulkan, WgpuDevice, invalid, no_vulkan};
+use super::wgpu;
+
+impl WgpuDevice {
+    /// Returns a range of a buffer as a destination.
+    ///
+    /// # Errors
+    /// `InvalidArgument`: the range is empty or not inside of the buffer, or the buffer lacks the
+    /// usage `COPY_DST`; `Limit`: it is not one of Vulkan.
+    ///
+    /// # Safety
+    /// The buffer is one of the device's. No command that wgpu runs uses the range while a request
+    /// is on its way to it, and the buffer is not destroyed then. wgpu knows the range as
+    /// initialized: it was written to, or cleared by `CommandEncoder::clear_buffer`, in a
+    /// submission; else wgpu clears it with its first use, after what has landed.
+    pub unsafe fn adopt_buffer(
+        &self,
+        buffer: &wgpu::Buffer,
+        range: Range<u64>,
+    ) -> Result<Arc<BufferDestination>, Error> {
+        if !buffer.usage().contains(wgpu::BufferUsages::COPY_DST) {
+            return Err(invalid("a buffer without the usage COPY_DST"));
+        }
+        if range.start >= range.end || range.end > buffer.size() {
+            return Err(invalid("a range that is empty or not inside of its buffer"));
+        }
+        // SAFETY: the handle is not destroyed here.
+        let handle = unsafe {
+            let hal = buffer.as_hal::<Vulkan>().ok_or_else(no_vulkan)?;
+            hal.raw_handle()
+        };
+        let place = (handle, range.start, range.end - range.start);
+        // SAFETY: the destination keeps the buffer; the rest the caller promises.
+        let sink = unsafe { self.gpu.adopt_buffer(place, None) };
+        Ok(Destination::new(sink, buffer.clone()))
+    }
+}
