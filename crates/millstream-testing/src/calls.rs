@@ -219,7 +219,12 @@ impl<F: FnMut(&Call) -> Answer> Tracer<'_, F> {
                 Event::Ended(status) if thread == self.process.cast_signed() => {
                     return Ok(ExitStatus::from_raw(status));
                 }
-                Event::Ended(_) => continue,
+                Event::Ended(_) => {
+                    // Its number may be given to another thread.
+                    self.started.remove(&thread);
+                    self.within.remove(&thread);
+                    continue;
+                }
                 Event::Call => {
                     // One that was killed meanwhile is in no call, and cannot be changed.
                     if let Ok(side) = ptrace::side(thread) {
