@@ -2,12 +2,17 @@
 //! fields are not; or, where the input begins so, bytes of any kind. They are files of the
 //! simulated disk of a storage without threads, so an execution makes no system call and wakes
 //! nothing.
+//!
+//! `crates/millstream-pak/tests/fuzzed.rs` runs the same functions as an ordinary test.
 
+use std::ops::ControlFlow;
 use std::sync::{Arc, OnceLock};
 
-use millstream::{Backend, CodecId, DeviceMaker, Storage, StorageOptions};
+use millstream::{Backend, CodecId, DeviceMaker, QueueOptions, Storage, StorageOptions};
 use millstream_io::device::sim::{Sim, SimFileOptions, SimFiles, SimOptions};
-use millstream_pak::{Coding, Dictionaries, Item, Metadata, PackOptions, Package, write};
+use millstream_pak::{
+    BatchOptions, Coding, Dictionaries, Item, Metadata, PackOptions, Package, visit, write,
+};
 
 #[path = "../../../crates/millstream-pak/tests/support/seal.rs"]
 mod seal;
@@ -36,7 +41,7 @@ fn machine() -> &'static Machine {
     })
 }
 
-pub fn storage() -> &'static Storage {
+fn storage() -> &'static Storage {
     &machine().storage
 }
 
@@ -89,7 +94,7 @@ fn packed(items: Vec<Item>, options: &PackOptions<'_>) -> Vec<u8> {
 }
 
 /// The package that an input means, opened; most are refused.
-pub fn open(data: &[u8]) -> Option<Package> {
+fn open(data: &[u8]) -> Option<Package> {
     let (&kind, rest) = data.split_first()?;
     let bytes = match kind {
         0 => rest.to_vec(),
@@ -99,6 +104,81 @@ pub fn open(data: &[u8]) -> Option<Package> {
     let options = SimFileOptions::default();
     machine().files.add(PATH, bytes, options);
     Package::open(storage(), PATH).ok()
+}
+
+/// Opens a package, and verifies one that opens.
+pub(crate) fn verify(data: &[u8]) {
+    if let Some(opened) = open(data) {
+        let found = millstream_pak::verify(storage(), &opened, None, &mut |_| true);
+        assert!(found.is_ok_and(|found| (found.failures > 0) != found.errors.is_empty()));
+    }
+}
+
+/// Looks names up in a package: by name, by hash, all of them.
+pub(crate) fn look_up(data: &[u8]) {
+    let Some(opened) = open(data) else {
+        return;
+    };
+    for name in ["long", "small/3", "none", "a/../b", ""] {
+        let _ = opened.lookup(name.as_bytes());
+    }
+    let hashes: Vec<u64> = data
+        .chunks_exact(8)
+        .map(|it| u64::from_le_bytes(it.try_into().expect("eight")))
+        .collect();
+    let mut found = vec![None; hashes.len()];
+    let _ = opened.lookup_hashes(&hashes, &mut found);
+    for index in 0..opened.len().min(1000) {
+        let _ = (
+            opened.name(index),
+            opened.metadata(index),
+            opened.storing(index),
+        );
+    }
+    let _ = (
+        opened.by_name(),
+        opened.matching(b"**"),
+        opened.folder(b"small"),
+    );
+}
+
+/// Raw bytes beyond which an entry says nothing new.
+const RAW_BYTES_MAX: u64 = 8 << 20;
+
+/// Reads entries of a package: those that are given have the length that it says.
+pub(crate) fn read(data: &[u8]) {
+    let Some(opened) = open(data) else {
+        return;
+    };
+    let queue = storage().queue(QueueOptions::default()).expect("a queue");
+    let short = |index: &u32| {
+        opened
+            .info(*index)
+            .is_ok_and(|it| it.raw_bytes <= RAW_BYTES_MAX)
+    };
+    let entries: Vec<u32> = (0..opened.len().min(64)).filter(short).collect();
+    visit(
+        &opened,
+        &queue,
+        &entries,
+        &BatchOptions::default(),
+        &mut |piece, loaded| {
+            if let Ok(bytes) = loaded {
+                assert_eq!(bytes.len() as u64, piece.len);
+            }
+            ControlFlow::Continue(())
+        },
+    );
+    for &index in entries.iter().take(8) {
+        let len = opened.info(index).map_or(0, |info| info.raw_bytes);
+        let (offset, len) = (len / 3, len / 2);
+        if let Ok(request) = opened.range(index, offset, len)
+            && let Ok(mut ticket) = queue.submit(request)
+            && let Ok(bytes) = ticket.wait()
+        {
+            assert_eq!(bytes.len() as u64, len);
+        }
+    }
 }
 
 /// Changes: a place of four bytes, a length, and so many bytes.
