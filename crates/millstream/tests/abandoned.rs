@@ -1,11 +1,19 @@
-//! What is out when a storage is closed, and comes back afterwards. The engine is leaked then, on
-//! purpose.
+//! What is out when a storage is closed, and comes back afterwards or never. The engine is leaked
+//! then, on purpose.
 
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use millstream::{DevicePart, DeviceSink, Read, Storage};
+use millstream::{
+    Backend, DeviceMaker, DevicePart, DeviceSink, FileOptions, Group, QueueOptions, Read, Storage,
+    StorageOptions,
+};
+use millstream_io::device::sim::{Sim, SimFileOptions, SimOptions};
+use millstream_io::{Device, IoError};
+
+/// Enough for a loaded machine.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A device that hands its parts over.
 struct HandsOver(Mutex<Sender<DevicePart>>);
@@ -42,4 +50,43 @@ fn a_part_of_a_device_outlives_its_storage() {
     };
     assert_eq!(part.bytes(), raw);
     part.finish(Ok(()));
+}
+
+#[test]
+fn a_pump_tells_of_all_that_a_broken_device_has_ended() {
+    for (break_after, reads) in (0..6).flat_map(|after| [1, 40, 300].map(|reads| (after, reads))) {
+        let (sim, files) = Sim::new(SimOptions {
+            break_after: Some(break_after),
+            depth: 16,
+            ..SimOptions::default()
+        });
+        files.add("f", vec![7; 4096], SimFileOptions::default());
+        let make = move || -> Result<Box<dyn Device>, IoError> { Ok(Box::new(sim)) };
+        let maker = DeviceMaker::new(make);
+        let mut options = StorageOptions::default();
+        options.backend = Backend::Custom(maker, Arc::new(files));
+        options.merge = false;
+        options.threads.pumped = true;
+        let storage = Storage::new(options).expect("a storage");
+        let queue = storage.queue(QueueOptions::default()).expect("a queue");
+        let file = storage.open("f", FileOptions::default());
+        let group = Group::new();
+        for index in 0..reads {
+            let read = Read::range(file, index, 1).group(&group);
+            queue.detach(read).expect("room");
+        }
+        let begun = Instant::now();
+        while group.remaining() > 0 {
+            assert!(begun.elapsed() < PATIENCE, "requests do not complete");
+            storage.pump();
+            let stats = storage.stats();
+            let counted = stats.done + stats.failed + stats.canceled;
+            let told = group.done() + group.failed() + group.canceled();
+            assert_eq!(counted, told, "broken after {break_after} of {reads} reads");
+        }
+        assert!(
+            group.failed() > 0 || break_after >= reads,
+            "the device broke"
+        );
+    }
 }
