@@ -109,8 +109,8 @@ pub(crate) struct LoadArgs {
     /// Do not verify what is read of packages, to measure what verification costs
     #[arg(long)]
     pub(crate) no_verify: bool,
-    /// Refuse packages named as PATH that were packed with a lower --content-version; `verify` with
-    /// a key tells whether they say what was signed
+    /// Refuse packages named as PATH that were packed with a lower --content-version, but for the
+    /// bases of newer patches; `verify` with a key shows whether the number is the signer's
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) min_version: u64,
     /// Print a line for each file: XXH3-64 (seed 0) of its bytes, two spaces, its name

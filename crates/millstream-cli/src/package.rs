@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use millstream::{CodecId, Queue, QueueOptions, Storage, StorageOptions};
-use millstream_pak::{DictionaryUse, EntryInfo, Error, Package, PackageOptions, Storing};
+use millstream_pak::{DictionaryUse, EntryInfo, Error, Package, Storing};
 
 use crate::failure::{self, Ending, Failure, check_path, refused};
 use crate::size;
@@ -24,29 +24,19 @@ impl Reading {
     /// # Errors
     /// The engine does not start, or the file is no whole package.
     pub(crate) fn open(path: &Path) -> Result<Reading, Ending> {
-        Reading::open_over(path, None, 0)
+        Reading::open_over(path, None)
     }
 
-    /// Opens a package of at least a content version, over the base of a patch if one is named,
-    /// which the patch knows by its root.
+    /// Opens a package, over the base of a patch if one is named.
     ///
     /// # Errors
-    /// As [`Reading::open`]; or the package is older, or no patch of this base.
-    pub(crate) fn open_over(
-        path: &Path,
-        base: Option<&Path>,
-        min_version: u64,
-    ) -> Result<Reading, Ending> {
+    /// As [`Reading::open`]; or the package is no patch of this base.
+    pub(crate) fn open_over(path: &Path, base: Option<&Path>) -> Result<Reading, Ending> {
         let storage = Storage::new(StorageOptions::default()).map_err(refused)?;
-        let open = |path: &Path, min_version| {
-            let options = PackageOptions {
-                min_version,
-                ..PackageOptions::default()
-            };
-            Package::open_with(&storage, path, options).map_err(|error| describe(path, &error))
-        };
-        let mut package = open(path, min_version)?;
-        let base = base.map(|base| open(base, 0)).transpose()?;
+        let open =
+            |path: &Path| Package::open(&storage, path).map_err(|error| describe(path, &error));
+        let mut package = open(path)?;
+        let base = base.map(open).transpose()?;
         if let Some(base) = &base {
             let over = package.with_base(base);
             package = over.map_err(|error| describe(path, &error))?;

@@ -434,6 +434,34 @@ fn a_patch_turns_one_package_into_the_other() {
 }
 
 #[test]
+fn the_base_of_a_new_enough_patch_may_be_older_and_no_other_package() {
+    let packed = Packed::new(&["--content-version", "6"]);
+    let (root, before) = (packed.path("in"), packed.path("p.mpak"));
+    let (after, patch) = (packed.path("q.mpak"), packed.path("patch.mpak"));
+    std::fs::write(Path::new(&root).join("added"), b"new").expect("written");
+    let pack = ["pack", &root, "-o", &after, "--content-version", "7"];
+    expect_quiet_success(&run(&mut millstream(&pack)));
+    let diff = ["diff", &before, &after, "-o", &patch];
+    expect_quiet_success(&run(&mut millstream(&diff)));
+    let load = |paths: &[&str], least: &str| {
+        let words = [&["load"], paths, &["--min-version", least]].concat();
+        run(&mut millstream(&words))
+    };
+    expect_status(&load(&[&before, &patch], "7"), 0);
+    for (paths, least) in [(&[&*before][..], "7"), (&[&before, &patch], "8")] {
+        let errors = expect_status(&load(paths, least), 1);
+        assert!(errors.contains("at least"), "{errors}");
+    }
+    let verify = ["verify", &patch, "--base", &before, "--min-version", "7"];
+    expect_status(&run(&mut millstream(&verify)), 0);
+    let verify = ["verify", &before, "--min-version", "7", "--json"];
+    let refused = run(&mut millstream(&verify));
+    expect_status(&refused, 1);
+    let told: serde_json::Value = serde_json::from_slice(&refused.stdout).expect("a document");
+    assert_eq!(told["content_version"], 6);
+}
+
+#[test]
 fn a_signature_is_made_and_verified() {
     let key = tempfile::tempdir().expect("a folder");
     let (secret, public) = (key.path().join("secret"), key.path().join("public"));

@@ -186,6 +186,7 @@ impl SceneCook {
     fn cook_image(&self, order: &Order) -> Option<Vec<u8>> {
         let limits = ImageLimits {
             pixels_max: limits::IMAGE_PIXELS_MAX_DEFAULT,
+            ..ImageLimits::default()
         };
         let mut raw = decode_vec(&order.stored, limits).ok()?;
         let layout = Layout::parse(&raw).ok()?;

@@ -33,8 +33,8 @@ pub const IMAGE_PIXELS_MAX_DEFAULT: u64 = 64 << 20;
 /// 4096 as RGBA8 takes 4 GiB.
 pub const SCENE_BYTES_MAX_DEFAULT: u64 = 8 << 30;
 
-/// Bytes that any image may be decoded to: 4096 × 4096 as RGBA8, and work space. Beyond that it may
-/// be [`DEFLATE_RATIO_MAX`] times as long as what it is decoded from.
+/// Bytes that any image may be decoded to: 4096 × 4096 as RGBA8, and work space. Beyond that
+/// `ImageLimits::ratio_max` holds.
 pub const IMAGE_BYTES_FREE: usize = 65 << 20;
 
 /// Width or height of an image: what graphics APIs guarantee is 16384.

@@ -165,18 +165,33 @@ impl Mounts {
             b"" => Vec::new(),
             name => clean_name(name)?,
         };
-        let mut found: BTreeSet<Vec<u8>> = BTreeSet::new();
-        let mut exists = clean.is_empty();
+        let (mut found, mut emptied) = (BTreeSet::new(), BTreeSet::new());
+        let (mut exists, mut loose) = (clean.is_empty(), clean.is_empty());
         for layer in &self.layers {
             let listed = match layer {
                 Layer::Package(package) => {
-                    package.hide_gone(&clean, &mut found)?;
+                    package.hide_gone(&clean, &mut found, &mut emptied)?;
+                    // A folder of packages is there while it has something; a loose one also empty.
+                    exists = exists && (loose || !found.is_empty());
                     package.folder(&clean)?
                 }
-                Layer::Folder(folder) => list_loose(folder.root(), &clean)?,
+                Layer::Folder(folder) => {
+                    let listed = list_loose(folder.root(), &clean)?;
+                    loose |= listed.is_some();
+                    listed
+                }
             };
             exists |= listed.is_some();
             found.extend(listed.into_iter().flatten());
+        }
+        for part in emptied {
+            let mut name = clean.clone();
+            name.extend_from_slice(if clean.is_empty() { b"" } else { b"/" });
+            name.extend_from_slice(&part[..part.len() - 1]);
+            if found.contains(&part) && self.folder(&name)?.is_none() {
+                found.remove(&part);
+                exists = exists && (loose || !found.is_empty());
+            }
         }
         Ok(exists.then(|| found.into_iter().collect()))
     }
@@ -310,8 +325,14 @@ impl Package {
         [index, self.mark()]
     }
 
-    /// Takes out of a folder's list what this patch says is gone.
-    fn hide_gone(&self, folder: &[u8], found: &mut BTreeSet<Vec<u8>>) -> Result<()> {
+    /// Takes out of a folder's list what this patch says is gone; adds to `emptied` the folders in
+    /// it, with their `/`, that may have nothing left.
+    fn hide_gone(
+        &self,
+        folder: &[u8],
+        found: &mut BTreeSet<Vec<u8>>,
+        emptied: &mut BTreeSet<Vec<u8>>,
+    ) -> Result<()> {
         if self.base_root().is_none() {
             return Ok(());
         }
@@ -319,7 +340,10 @@ impl Package {
             if self.info(index)?.gone
                 && let Some(rest) = crate::reader::below(folder, self.name(index)?)
             {
-                found.remove(rest);
+                match rest.iter().position(|&byte| byte == b'/') {
+                    Some(slash) => emptied.insert(rest[..=slash].to_vec()),
+                    None => found.remove(rest),
+                };
             }
         }
         Ok(())

@@ -161,19 +161,30 @@ impl Package {
     ) -> Result<Package> {
         let opened = Tables::open(&storage, &path).await;
         let tables = opened.map_err(|error| error.of(&path))?;
-        let (version, least) = (tables.header.content_version.get(), options.min_version);
-        if version < least {
-            let cause =
-                format!("the content version is {version}, and at least {least} is required");
-            return Err(Error::new(ErrorKind::Outdated, cause).of(&path).at(128));
-        }
-        Ok(Package(Arc::new(Inner {
+        let package = Package(Arc::new(Inner {
             tables,
             base: None,
             options,
             dictionaries: OnceLock::new(),
             by_name: OnceLock::new(),
-        })))
+        }));
+        package.require_version(options.min_version)?;
+        Ok(package)
+    }
+
+    /// Refuses a package of a lower [`content_version`](Package::content_version).
+    ///
+    /// # Errors
+    /// [`ErrorKind::Outdated`].
+    pub fn require_version(&self, least: u64) -> Result<()> {
+        let version = self.content_version();
+        if version >= least {
+            return Ok(());
+        }
+        let cause = format!("the content version is {version}, and at least {least} is required");
+        Err(Error::new(ErrorKind::Outdated, cause)
+            .of(self.path())
+            .at(128))
     }
 
     /// A patch with its base: blocks that the patch does not hold are read from the base's file.

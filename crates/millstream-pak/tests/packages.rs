@@ -460,6 +460,7 @@ fn patches_hold_what_changed_and_turn_one_package_into_the_other() {
     let big = support::words(&mut random, 20_000_000);
     let mut old = old;
     old.push((String::from("big"), big.clone()));
+    old.push((String::from("removed/all/x"), vec![1; 10]));
     let mut changed = big;
     changed[10_000_000] ^= 1;
     changed.extend_from_slice(&[1; 100]);
@@ -530,6 +531,9 @@ fn patches_hold_what_changed_and_turn_one_package_into_the_other() {
     let mut want: Vec<String> = new.iter().map(|(name, _)| name.clone()).collect();
     want.sort();
     assert_eq!(listed, want);
+    for gone in [&b"removed"[..], b"removed/all"] {
+        assert_eq!(mounts.folder(gone).expect("asked"), None);
+    }
     // The range of a patched entry that lies in its base alone.
     let found = mounts.find(b"big").expect("asked").expect("there");
     let request = mounts.request_range(&found, 1_000, 500).expect("a request");

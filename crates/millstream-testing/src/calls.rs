@@ -127,7 +127,7 @@ pub fn answered(
 ) -> Result<Ended, Unavailable> {
     let unavailable = |error: std::io::Error| Unavailable::because(error.to_string());
     let folder = folder.canonicalize().map_err(unavailable)?;
-    // Files: nobody has to empty them while the program runs.
+    // Files, since pipes would have to be emptied while the program runs.
     let (mut stdout, mut stderr) = (
         tempfile::tempfile().map_err(unavailable)?,
         tempfile::tempfile().map_err(unavailable)?,
@@ -152,7 +152,7 @@ pub fn answered(
         "still running after {TIME_MAX:?}: {command:?}"
     );
     if tracer.stops == 0 {
-        let reason = "a tracer is not told of system calls here";
+        let reason = "the system reports no system calls to a tracer";
         return Err(Unavailable::because(reason));
     }
     Ok(Ended {
@@ -305,10 +305,11 @@ impl Limit {
     fn of(child: &std::process::Child) -> Limit {
         let (ended, end) = mpsc::channel();
         // Not by its number, which another process may have by then.
-        let process = rustix::process::pidfd_open(Pid::from_child(child), PidfdFlags::empty());
+        let process = rustix::process::pidfd_open(Pid::from_child(child), PidfdFlags::empty())
+            .expect("the system has descriptors of processes");
         let watch = std::thread::spawn(move || {
             let late = end.recv_timeout(TIME_MAX) == Err(mpsc::RecvTimeoutError::Timeout);
-            if let (true, Ok(process)) = (late, process) {
+            if late {
                 // It may have ended just now.
                 let _ = rustix::process::pidfd_send_signal(process, Signal::KILL);
             }

@@ -4,8 +4,8 @@
 //! of a name is opened from the one before it without following links, so that neither a name nor a
 //! link that lies in the folder leads out of it. Files are written under temporary names in
 //! the folder, and renamed onto their targets, which replaces a link and does not follow it. The
-//! file system is synced once for each group of files, before they get their names: with a sync for
-//! each, thousands of small files would take minutes.
+//! file system is synced for each group of files before they get their names, and again afterwards:
+//! with a sync for each, thousands of small files would take minutes.
 
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -62,7 +62,7 @@ pub(crate) fn extract(args: &ExtractArgs) -> Result<(), Ending> {
 }
 
 fn work(args: &ExtractArgs) -> Result<Outcome, Ending> {
-    let reading = Reading::open_over(&args.package, args.base.as_deref(), 0)?;
+    let reading = Reading::open_over(&args.package, args.base.as_deref())?;
     let entries = chosen(args, &reading)?;
     check_size(args, &entries)?;
     let mut extraction = Extraction::new(&reading.package, &args.folder)?;

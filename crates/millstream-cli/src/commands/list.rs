@@ -85,7 +85,7 @@ fn row(package: &Package, info: &EntryInfo) -> millstream_pak::Result<Row> {
 
 /// Runs `cat`.
 pub(crate) fn cat(args: &CatArgs) -> Result<(), Ending> {
-    let reading = Reading::open_over(&args.package, args.base.as_deref(), 0)?;
+    let reading = Reading::open_over(&args.package, args.base.as_deref())?;
     let Some((package, found)) = reading.find(args.name.as_encoded_bytes())? else {
         let name = shown(&args.name);
         let cause = format!("the package has no entry '{name}'");

@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::io::{BufWriter, Write as _};
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -81,11 +82,10 @@ pub(crate) fn check_trace(name: Option<&OsStr>) -> Result<(), Ending> {
 fn find(storage: &Storage, args: &LoadArgs) -> Result<Vec<Found>, Failure> {
     let options = PackageOptions {
         verify: !args.no_verify,
-        min_version: args.min_version,
         ..PackageOptions::default()
     };
     let mut found = Vec::new();
-    let mut before = Vec::new();
+    let (mut before, mut packages) = (Vec::new(), Vec::new());
     for path in &args.paths {
         if !package::is_package(path) {
             walk::find(path, &mut found)?;
@@ -94,13 +94,37 @@ fn find(storage: &Storage, args: &LoadArgs) -> Result<Vec<Found>, Failure> {
         let begin = found.len();
         let listed = open(storage, path, options, &mut before)
             .map_err(|error| package::describe(path, &error))
-            .and_then(|package| entries(&package, path, &mut found));
-        if let Err(failure) = listed {
-            found.truncate(begin);
-            walk::push(&mut found, Found::named(path, Err(failure)))?;
+            .and_then(|package| entries(&package, path, &mut found).map(|()| package));
+        match listed {
+            Ok(package) => packages.push((package, begin..found.len())),
+            Err(failure) => {
+                found.truncate(begin);
+                walk::push(&mut found, Found::named(path, Err(failure)))?;
+            }
         }
     }
+    refuse_outdated(&packages, args.min_version, &mut found);
     Ok(found)
+}
+
+/// Puts an error in the place of the entries of each package that is older than it may be, but for
+/// the base of a patch that is not: a patch is made for this one base.
+fn refuse_outdated(packages: &[(Package, Range<usize>)], least: u64, found: &mut Vec<Found>) {
+    let patched: Vec<_> = packages
+        .iter()
+        .filter(|(package, _)| package.content_version() >= least)
+        .filter_map(|(package, _)| package.base_root())
+        .collect();
+    // From the end on: the places before stay as they are.
+    for (package, range) in packages.iter().rev() {
+        if let Err(error) = package.require_version(least)
+            && !patched.contains(&package.root())
+        {
+            let failure = package::describe(package.path(), &error);
+            let refused = Found::named(package.path(), Err(failure));
+            found.splice(range.clone(), [refused]);
+        }
+    }
 }
 
 /// Opens a package; a patch over its base, if that is among the packages named before it.

@@ -66,7 +66,7 @@ fn look(
     args: &VerifyArgs,
     key: Option<&PublicKey>,
 ) -> Result<(Verification, Failures, Vec<DictionaryUse>), Ending> {
-    let opened = Reading::open_over(&args.package, args.base.as_deref(), args.min_version);
+    let opened = Reading::open_over(&args.package, args.base.as_deref());
     let reading = match opened {
         Ok(reading) => reading,
         Err(Ending::Failed(failures)) => {
@@ -82,7 +82,10 @@ fn look(
     drop(progress);
     let found = found.map_err(|error| reading.failure(&error))?;
     let listed = found.errors.iter().map(|error| reading.failure(error));
-    let failures = Failures::new(found.failures, listed);
+    let mut failures = Failures::new(found.failures, listed);
+    if let Err(outdated) = reading.package.require_version(args.min_version) {
+        failures.add(reading.failure(&outdated));
+    }
     let uses = reading.package.dictionary_uses().unwrap_or_default();
     Ok((found, failures, uses))
 }

@@ -24,12 +24,16 @@ pub const CODEC: CodecId = CodecId(0x90);
 pub struct ImageLimits {
     /// Pixels of one image (of its largest level).
     pub pixels_max: u64,
+    /// How many times as long as its stored bytes an image of more than 65 MiB may be, decoded.
+    /// Plain images of one color may exceed the default, 1032, as deflate can do for bytes of PNG.
+    pub ratio_max: u64,
 }
 
 impl Default for ImageLimits {
     fn default() -> ImageLimits {
         ImageLimits {
             pixels_max: limits::IMAGE_PIXELS_MAX_DEFAULT,
+            ratio_max: limits::DEFLATE_RATIO_MAX,
         }
     }
 }
@@ -124,9 +128,9 @@ fn plan(stored: &[u8], limits: ImageLimits) -> Result<Plan, &'static str> {
         _ => 0,
     };
     let raw_bytes = layout.bytes() + work;
-    let share = raw_bytes as u64 / limits::DEFLATE_RATIO_MAX;
-    if raw_bytes > limits::IMAGE_BYTES_FREE && share > stored.len() as u64 {
-        return Err("the image is out of proportion to its bytes");
+    let most = (stored.len() as u64).saturating_mul(limits.ratio_max);
+    if raw_bytes > limits::IMAGE_BYTES_FREE && raw_bytes as u64 > most {
+        return Err("the image is more times as long as its stored bytes than the limit allows");
     }
     if kind == Kind::Ready && raw_bytes > stored.len() {
         return Err("the image's bytes are truncated");

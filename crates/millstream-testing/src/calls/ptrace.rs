@@ -52,7 +52,7 @@ pub(super) fn start(command: &mut Command) -> Result<Child, Unavailable> {
     };
     // SAFETY: the closure makes one system call, which is safe between fork and exec.
     unsafe { command.pre_exec(ask) };
-    let child = command
+    let mut child = command
         .spawn()
         .map_err(|error| Unavailable::because(format!("starting a traced program: {error}")))?;
     let options = libc::PTRACE_O_TRACESYSGOOD | libc::PTRACE_O_EXITKILL | libc::PTRACE_O_TRACECLONE;
@@ -66,8 +66,11 @@ pub(super) fn start(command: &mut Command) -> Result<Child, Unavailable> {
             Err(io::Error::last_os_error())
         }
     });
-    set.and_then(|()| resume(thread, 0))
-        .map_err(|error| Unavailable::because(format!("ptrace: {error}")))?;
+    if let Err(error) = set.and_then(|()| resume(thread, 0)) {
+        // It is stopped: nothing else would end it.
+        let _ = child.kill().and_then(|()| child.wait());
+        return Err(Unavailable::because(format!("ptrace: {error}")));
+    }
     Ok(child)
 }
 
