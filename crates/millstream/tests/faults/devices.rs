@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use millstream::{
     Access, Backend, CloseReport, CodecId, Decode, DeviceMaker, ErrorKind, FileId, FileOptions,
-    Group, Queue, QueueOptions, Read, Storage, StorageOptions,
+    Queue, QueueOptions, Read, Storage, StorageOptions,
 };
 use millstream_io::device::Abandoned;
 use millstream_io::device::sim::{Sim, SimFileOptions, SimOptions};
