@@ -103,12 +103,14 @@ pub(crate) struct Batch {
     copies: Vec<Copy>,
     /// Bytes of buffers that copies write: buffer, first byte, and the end.
     written: BTreeMap<(u64, u64), u64>,
-    /// Before all copies: images that are written from this batch on.
-    begins: Vec<Transition>,
-    begun: Vec<Arc<ImageTarget>>,
-    /// Behind all copies: what is handed over.
-    ends: Vec<Transition>,
-    ended: Vec<Arc<ImageTarget>>,
+    /// Images that copies write, or that are handed over.
+    images: Vec<Arc<ImageTarget>>,
+    /// Images of these that are handed over.
+    completed: Vec<Arc<ImageTarget>>,
+    /// Before all copies; see [`Batch::decide`].
+    begins: Vec<(Arc<ImageTarget>, Vec<Transition>)>,
+    /// Behind all copies.
+    ends: Vec<(Arc<ImageTarget>, Vec<Transition>)>,
     releases: Vec<Release>,
 }
 
@@ -154,17 +156,12 @@ impl Batch {
             fetches: Vec::new(),
             copies: Vec::new(),
             written: BTreeMap::new(),
+            images: Vec::new(),
+            completed: Vec::new(),
             begins: Vec::new(),
-            begun: Vec::new(),
             ends: Vec::new(),
-            ended: Vec::new(),
             releases: Vec::new(),
         })
-    }
-
-    /// The family of the queue that it is submitted to.
-    pub(crate) fn family(&self) -> u32 {
-        self.family
     }
 
     /// Whether a piece fits that has so many raw bytes, and so many for the upload buffer.
@@ -258,16 +255,18 @@ impl Batch {
         self.raw_bytes += len;
     }
 
-    /// Transitions before all copies, of an image.
-    pub(crate) fn add_begin(&mut self, begin: Vec<Transition>, image: &Arc<ImageTarget>) {
-        self.begins.extend(begin);
-        self.begun.push(Arc::clone(image));
+    /// An image that copies write, or that is handed over.
+    pub(crate) fn add_image(&mut self, image: &Arc<ImageTarget>) {
+        let last = self.images.last();
+        if !last.is_some_and(|last| Arc::ptr_eq(last, image)) {
+            self.images.push(Arc::clone(image));
+        }
     }
 
-    /// Transitions behind all copies.
-    pub(crate) fn add_end(&mut self, end: Vec<Transition>, image: &Arc<ImageTarget>) {
-        self.ends.extend(end);
-        self.ended.push(Arc::clone(image));
+    /// An image that is handed over behind all copies.
+    pub(crate) fn add_completed(&mut self, image: &Arc<ImageTarget>) {
+        self.add_image(image);
+        self.completed.push(Arc::clone(image));
     }
 
     /// Releases a range of a buffer to another family, behind all copies.
@@ -285,6 +284,7 @@ impl Batch {
     /// Gives it to the device.
     pub(crate) fn submit(&mut self) -> Result<(), Error> {
         self.statuses.bytes().fill(0);
+        self.decide();
         // The commands are apart, so that they can record what they are part of.
         let mut commands = self.commands.take().expect("one submission at a time");
         let done = commands.submit(|_, buffer| self.record(buffer));
@@ -299,6 +299,7 @@ impl Batch {
     /// Records it into commands of the application, whose submission reaches `done`.
     pub(crate) fn hand_over(&mut self, commands: vk::CommandBuffer, done: GpuPoint) {
         self.statuses.bytes().fill(0);
+        self.decide();
         // Barriers that the application recorded before know nothing of these copies.
         let all = vk::PipelineStageFlags::ALL_COMMANDS;
         let writes = vk::AccessFlags::MEMORY_WRITE;
@@ -308,12 +309,28 @@ impl Batch {
         self.done = done;
     }
 
-    /// What it was to begin and to end does not run.
+    /// Decides which transitions its images need. To be called when it is recorded, not when it is
+    /// filled: a batch before it may be refused in between, with the transitions in it.
+    fn decide(&mut self) {
+        let family = self.family;
+        for image in self.images.drain(..) {
+            let begin = image.begin(family);
+            if !begin.is_empty() {
+                self.begins.push((image, begin));
+            }
+        }
+        for image in self.completed.drain(..) {
+            let end = image.end(family);
+            self.ends.push((image, end));
+        }
+    }
+
+    /// The transitions that were decided do not run.
     pub(crate) fn forget(&mut self) {
-        for image in self.ended.drain(..) {
+        for (image, _) in self.ends.drain(..) {
             image.forget_end();
         }
-        for image in self.begun.drain(..) {
+        for (image, _) in self.begins.drain(..) {
             image.forget_begin();
         }
     }
@@ -333,7 +350,7 @@ impl Batch {
             barrier(device, commands, SHADER_WRITES, COPY_READS);
         }
         let copies = vk::PipelineStageFlags::TRANSFER;
-        let begins: Vec<_> = self.begins.iter().map(Transition::barrier).collect();
+        let begins = barriers(&self.begins);
         barriers_of(device, commands, (copies, copies), (&[], &begins));
         for copy in &self.copies {
             record_copy(device, commands, copy, &self.upload, &self.scratch);
@@ -344,7 +361,7 @@ impl Batch {
             Some(barrier.src_access_mask(vk::AccessFlags::TRANSFER_WRITE))
         };
         let releases: Vec<_> = self.releases.iter().filter_map(release).collect();
-        let ends: Vec<_> = self.ends.iter().map(Transition::barrier).collect();
+        let ends = barriers(&self.ends);
         let stages = (copies, vk::PipelineStageFlags::ALL_COMMANDS);
         barriers_of(device, commands, stages, (&releases, &ends));
     }
@@ -367,12 +384,19 @@ impl Batch {
         self.fetches.clear();
         self.copies.clear();
         self.written.clear();
+        self.images.clear();
+        self.completed.clear();
         self.begins.clear();
-        self.begun.clear();
         self.ends.clear();
-        self.ended.clear();
         self.releases.clear();
     }
+}
+
+fn barriers(
+    decided: &[(Arc<ImageTarget>, Vec<Transition>)],
+) -> Vec<vk::ImageMemoryBarrier<'static>> {
+    let transitions = decided.iter().flat_map(|(_, transitions)| transitions);
+    transitions.map(Transition::barrier).collect()
 }
 
 fn record_copy(

@@ -74,8 +74,8 @@ impl Recorder {
         None
     }
 
-    /// Records what waits, if it is anything and the last recording is settled: what images begin
-    /// and end with follows from the batches before.
+    /// Records what waits, if it is anything and the last recording is settled: the transitions of
+    /// images follow from which batches before it run.
     pub(crate) fn record(&self, commands: vk::CommandBuffer) -> Option<Recorded<'_>> {
         let mut state = self.state();
         let done = state.done.clone()?;

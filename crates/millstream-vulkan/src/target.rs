@@ -138,7 +138,6 @@ impl Target {
 
     /// Adds what is to be done once all bytes have landed.
     pub(crate) fn add_last(&self, batch: &mut Batch) {
-        let family = batch.family();
         match self {
             Target::Managed(_) => {}
             Target::Adopted {
@@ -151,18 +150,7 @@ impl Target {
                     batch.add_release((*buffer, *offset, *len), to);
                 }
             }
-            Target::Image(image, _) => {
-                self.add_begin(batch, image);
-                batch.add_end(image.end(family), image);
-            }
-        }
-    }
-
-    /// What comes before the first copy to an image.
-    fn add_begin(&self, batch: &mut Batch, image: &Arc<ImageTarget>) {
-        let begin = image.begin(batch.family());
-        if !begin.is_empty() {
-            batch.add_begin(begin, image);
+            Target::Image(image, _) => batch.add_completed(image),
         }
     }
 
@@ -180,7 +168,7 @@ impl Target {
         let Target::Image(image, _) = &**self else {
             unreachable!("everything else is a buffer")
         };
-        self.add_begin(batch, image);
+        batch.add_image(image);
         for copy in image.copies(at..at + len as u64) {
             let to = CopyTo::Image(image.about.image, texels(&copy));
             let skip = copy.at - at;
