@@ -93,6 +93,12 @@ impl GpuBuffer {
             },
         )
     }
+
+    /// Whether the device was lost, see [`Gpu::is_lost`](crate::Gpu::is_lost).
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        self.shared.context.is_lost()
+    }
 }
 
 /// Runs commands that copy `len` bytes of a destination to the buffer they are given; the bytes.

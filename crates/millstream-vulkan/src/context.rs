@@ -213,8 +213,8 @@ impl Context {
     }
 
     /// Waits for a value of a timeline semaphore, as long as the device takes: of one that hangs
-    /// the driver says in finite time that it is lost, or the application does. A call that fails
-    /// for want of memory says nothing about the device and is repeated, for
+    /// the driver says in finite time that it is lost, or the application does. A call that is
+    /// out of memory says nothing about the device and is repeated, for
     /// [`limits::WAIT_RETRIES`] at most; any other error counts as a loss, because the device may
     /// still use what it was given.
     pub(crate) fn wait(&self, point: GpuPoint) -> Result<(), Error> {

@@ -16,7 +16,7 @@ pub(crate) fn vulkan(call: &'static str, result: vk::Result) -> Error {
     Error::new(kind, format!("{call}: {result}"))
 }
 
-/// Whether a call failed for want of memory.
+/// Whether a call failed because the system or the device is out of memory.
 pub(crate) fn is_short(result: vk::Result) -> bool {
     let short = [
         vk::Result::ERROR_OUT_OF_HOST_MEMORY,

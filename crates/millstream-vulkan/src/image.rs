@@ -34,8 +34,9 @@ pub struct ImageOptions {
 
 /// Levels and layers of an image on the device, to be passed to
 /// [`Read::into_device`](millstream::Read::into_device). A request must bring all of their bytes.
-/// One request at a time lands in it, and another one beside it fails. After one that failed the
-/// content is undefined, and [`GpuImage::state`] tells the layout, which the next one knows, too.
+/// One request at a time lands in it: of two at a time one fails, or both do. After one that failed
+/// the content is undefined, and [`GpuImage::state`] returns the layout, from which the next one
+/// goes on.
 pub struct GpuImage {
     shared: Arc<Shared>,
     target: Arc<Target>,
@@ -199,6 +200,12 @@ impl GpuImage {
                 barriers_of(device, commands, (all, all), (&[], &back));
             },
         )
+    }
+
+    /// Whether the device was lost, see [`Gpu::is_lost`](crate::Gpu::is_lost).
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        self.shared.context.is_lost()
     }
 }
 

@@ -31,7 +31,7 @@ pub const GATHER_WAIT: Duration = Duration::from_micros(200);
 /// A wait for the device looks so often whether it was lost.
 pub const WAIT_SLICE: Duration = Duration::from_millis(100);
 
-/// A wait that fails for want of memory is repeated after so long.
+/// A wait that fails because it is out of memory is repeated after so long.
 pub const WAIT_PAUSE: Duration = Duration::from_millis(1);
 
 /// After so long of nothing but such failures the device counts as lost.

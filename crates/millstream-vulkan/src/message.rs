@@ -1,4 +1,4 @@
-//! What the sending thread of a queue is told.
+//! Messages to the sending thread of a queue.
 
 use crate::batch::Batch;
 use crate::pieces::Piece;

@@ -33,7 +33,9 @@ struct State {
 
 /// Commands that [`Gpu::record`](crate::Gpu::record) has recorded. To be settled before the next
 /// recording: by [`Recorded::submitted`], or by dropping it, which says that the commands are never
-/// submitted, and fails the requests in them with `NotSubmitted`.
+/// submitted, and fails the requests in them with `NotSubmitted`. One that is leaked
+/// ([`std::mem::forget`]) is never settled: nothing is recorded any more, its requests do not
+/// complete, and dropping the [`Gpu`](crate::Gpu) waits for them without end.
 #[must_use = "requests whose commands are not submitted fail"]
 pub struct Recorded<'a> {
     recorder: &'a Recorder,

@@ -51,7 +51,7 @@ impl Target {
         image.expect(part.request(), bytes)
     }
 
-    /// A part that was expected is about to be answered.
+    /// A part that was expected is about to be completed.
     pub(crate) fn part_ended(&self) {
         if let Target::Image(image, _) = self {
             image.part_ended();

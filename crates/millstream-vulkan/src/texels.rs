@@ -65,8 +65,8 @@ pub struct AdoptedImage {
     /// What the levels and layers of the regions are in when a request begins to write.
     /// [`ImageState::UNDEFINED`] discards their content. Another family that owns them has released
     /// them to the one that loads, from this layout to `TRANSFER_DST_OPTIMAL`. After a request that
-    /// failed [`GpuImage::state`](crate::GpuImage::state) tells, and the next one goes on from
-    /// there.
+    /// failed, [`GpuImage::state`](crate::GpuImage::state) returns their state, and the next one
+    /// goes on from there.
     pub before: ImageState,
     /// What they are in once the request has completed.
     pub handover: ImageState,

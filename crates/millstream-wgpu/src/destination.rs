@@ -19,18 +19,37 @@ pub type TextureDestination = Destination<wgpu::Texture, GpuImage>;
 pub struct Destination<R, S> {
     // Dropped before the resource, which keeps the device.
     sink: Arc<S>,
-    resource: R,
+    resource: Arc<R>,
+    /// Whether the device was lost.
+    is_lost: fn(&S) -> bool,
 }
 
 impl<R, S> Destination<R, S> {
-    pub(super) fn new(sink: Arc<S>, resource: R) -> Arc<Destination<R, S>> {
-        Arc::new(Destination { sink, resource })
+    pub(super) fn new(
+        sink: Arc<S>,
+        resource: R,
+        is_lost: fn(&S) -> bool,
+    ) -> Arc<Destination<R, S>> {
+        Arc::new(Destination {
+            sink,
+            resource: Arc::new(resource),
+            is_lost,
+        })
     }
 
     /// Returns the buffer or texture.
     #[must_use]
     pub fn resource(&self) -> &R {
         &self.resource
+    }
+}
+
+impl<R, S> Drop for Destination<R, S> {
+    fn drop(&mut self) {
+        if (self.is_lost)(&self.sink) {
+            // wgpu does not know of the copies, which may still run: the resource is leaked.
+            std::mem::forget(Arc::clone(&self.resource));
+        }
     }
 }
 
@@ -49,5 +68,20 @@ impl<R: Send + Sync + 'static, S: DeviceSink> DeviceSink for Destination<R, S> {
 
     fn take(&self, part: DevicePart) {
         self.sink.take(part);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_resource_outlives_a_lost_device() {
+        for (is_lost, left) in [(false, 1), (true, 2)] {
+            let resource = Arc::new(());
+            let sink = Arc::new(is_lost);
+            drop(Destination::new(sink, Arc::clone(&resource), |lost| *lost));
+            assert_eq!(Arc::strong_count(&resource), left);
+        }
     }
 }

@@ -15,8 +15,8 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use ash::{ext, vk};
 use millstream::{Error, ErrorKind, Storage};
 use millstream_vulkan::{
-    AdoptedDevice, AdoptedImage, AdoptedQueue, Gpu, GpuFeatures, GpuOptions, GpuReport, GpuStats,
-    ImageRegion, ImageState, QueueAccess,
+    AdoptedDevice, AdoptedImage, AdoptedQueue, Gpu, GpuBuffer, GpuFeatures, GpuImage, GpuOptions,
+    GpuReport, GpuStats, ImageRegion, ImageState, QueueAccess,
 };
 
 use super::destination::{BufferDestination, Destination, TextureDestination};
@@ -99,8 +99,8 @@ impl WgpuDevice {
     /// allocation of Vulkan's: for buffers of some size.
     ///
     /// # Errors
-    /// `InvalidArgument`: no bytes, or other usages than of vertices, indices, uniforms, storage
-    /// and copies; `OutOfMemory`.
+    /// `InvalidArgument`: no bytes, or more than the device's limit `max_buffer_size`, or other
+    /// usages than of vertices, indices, uniforms, storage and copies; `OutOfMemory`.
     ///
     /// # Safety
     /// No command that wgpu runs uses the buffer before a request has filled it, or while one is on
@@ -109,12 +109,13 @@ impl WgpuDevice {
         &self,
         about: &wgpu::BufferDescriptor<'_>,
     ) -> Result<Arc<BufferDestination>, Error> {
-        let usage = buffer_usage(about.usage)
-            .filter(|_| about.size > 0 && !about.mapped_at_creation)
-            .ok_or_else(|| invalid("a buffer of no bytes, or of a usage that is not loaded"))?;
-        let info = vk::BufferCreateInfo::default()
-            .size(about.size.next_multiple_of(4))
-            .usage(usage);
+        let sizes = 1..=self.device.limits().max_buffer_size;
+        let size = about.size.checked_next_multiple_of(4);
+        let (size, usage) = size
+            .zip(buffer_usage(about.usage))
+            .filter(|_| sizes.contains(&about.size) && !about.mapped_at_creation)
+            .ok_or_else(|| invalid("a buffer of no or too many bytes, or of a usage not loaded"))?;
+        let info = vk::BufferCreateInfo::default().size(size).usage(usage);
         // SAFETY: the device is wgpu's, which destroys what it is given with the buffer.
         let (buffer, handle) = unsafe {
             let hal = self.device.as_hal::<Vulkan>().ok_or_else(no_vulkan)?;
@@ -126,7 +127,7 @@ impl WgpuDevice {
         };
         // SAFETY: the destination keeps the buffer; the rest the caller promises.
         let sink = unsafe { self.gpu.adopt_buffer((handle, 0, about.size), None) };
-        Ok(Destination::new(sink, buffer))
+        Ok(Destination::new(sink, buffer, GpuBuffer::is_lost))
     }
 
     /// Returns regions of a texture as a destination. The bytes are those of the regions, one after
@@ -140,8 +141,9 @@ impl WgpuDevice {
     /// # Safety
     /// The texture is one of the device's, and the regions do not overlap. No command that wgpu
     /// runs uses their levels and layers while a request is on its way to them, also of another
-    /// destination, or after one has failed, until another one has landed; two destinations of one
-    /// level and layer are not loaded at a time. The texture is not destroyed
+    /// destination, or after one has failed, until another one has landed through the same
+    /// destination, which alone knows the layout then; no other destination of these levels and
+    /// layers is loaded meanwhile. The texture is not destroyed
     /// ([`wgpu::Texture::destroy`]) while the destination lives. wgpu knows it as initialized: each
     /// level and layer was written to, or cleared; else wgpu clears it with its first use, after
     /// what has landed.
@@ -178,7 +180,7 @@ impl WgpuDevice {
         };
         // SAFETY: the destination keeps the texture; the rest the caller promises.
         let sink = unsafe { self.gpu.adopt_image(about)? };
-        let destination = Destination::new(sink, texture.clone());
+        let destination = Destination::new(sink, texture.clone(), GpuImage::is_lost);
         let mut textures = self.textures();
         textures.retain(|one| one.strong_count() > 0);
         textures.push(Arc::downgrade(&destination));
@@ -187,7 +189,7 @@ impl WgpuDevice {
 
     /// Submits the copies that wait, in two submissions of wgpu's: to be called once a frame, on
     /// any thread. Returns whether there were any. If a callback of the application's panics in
-    /// there, the device counts as lost for all requests.
+    /// there, or wgpu has found the device to be lost, it counts as lost for all requests.
     ///
     /// Requests complete once the device has made their copies, without a poll of wgpu's. What is
     /// submitted after that sees what has landed.
@@ -198,8 +200,12 @@ impl WgpuDevice {
         // SAFETY: the encoder records outside of a pass, and is submitted once and below; the empty
         // submission behind it signals the point.
         let recorded = unsafe {
-            copies.as_hal_mut::<Vulkan, _, _>(|encoder| {
-                encoder.and_then(|encoder| self.gpu.record(encoder.raw_handle()))
+            copies.as_hal_mut::<Vulkan, _, _>(|encoder| match encoder {
+                Some(encoder) => self.gpu.record(encoder.raw_handle()),
+                None => {
+                    self.gpu.lost();
+                    None
+                }
             })
         };
         let Some(recorded) = recorded else {
@@ -211,9 +217,9 @@ impl WgpuDevice {
             selector: None,
             state: wgpu::TextureUses::RESOURCE,
         });
-        before.transition_resources(std::iter::empty(), sampled);
         let point = recorded.point();
         let submitting = catch_unwind(AssertUnwindSafe(|| {
+            before.transition_resources(std::iter::empty(), sampled);
             self.queue.submit([before.finish(), copies.finish()]);
             // SAFETY: the queue is not destroyed.
             let queue = unsafe { self.queue.as_hal::<Vulkan>() }.expect("it was adopted");
@@ -227,7 +233,18 @@ impl WgpuDevice {
             self.gpu.lost();
             resume_unwind(panic);
         }
+        if !self.takes_commands() {
+            // Perhaps nothing was submitted, and the point is never signaled.
+            self.gpu.lost();
+        }
         true
+    }
+
+    /// Whether wgpu has not found the device to be lost, of which submissions report nothing.
+    fn takes_commands(&self) -> bool {
+        let mut encoder = self.device.create_command_encoder(&Default::default());
+        // SAFETY: nothing is recorded.
+        unsafe { encoder.as_hal_mut::<Vulkan, _, _>(|encoder| encoder.is_some()) }
     }
 
     /// Lets the device read the staging of a storage itself, see

@@ -14,7 +14,6 @@
 //!
 //! wgpu alone submits to its queue, so nothing moves without `WgpuDevice::submit`, and workers
 //! decode. `examples/atlas.rs` is a whole program.
-//!
 
 #[cfg(feature = "wgpu-29")]
 pub mod v29;

@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use millstream::Error;
+use millstream_vulkan::GpuBuffer;
 
 use super::destination::{BufferDestination, Destination};
 use super::device::{Vulkan, WgpuDevice, invalid, no_vulkan};
@@ -41,6 +42,6 @@ impl WgpuDevice {
         let place = (handle, range.start, range.end - range.start);
         // SAFETY: the destination keeps the buffer; the rest the caller promises.
         let sink = unsafe { self.gpu.adopt_buffer(place, None) };
-        Ok(Destination::new(sink, buffer.clone()))
+        Ok(Destination::new(sink, buffer.clone(), GpuBuffer::is_lost))
     }
 }

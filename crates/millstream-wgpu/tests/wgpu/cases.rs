@@ -1,6 +1,8 @@
 //! What holds with every version of wgpu.
 #![expect(unsafe_code, reason = "promises that wgpu leaves destinations alone")]
 
+use std::time::Duration;
+
 use ash::vk;
 use millstream::ErrorKind;
 use millstream_vulkan::{ImageRegion, Tier};
@@ -46,7 +48,8 @@ fn buffers_of_other_usages_are_left_to_wgpu() {
     let usages = [wgpu::BufferUsages::MAP_READ, wgpu::BufferUsages::INDIRECT];
     let vertices = wgpu::BufferUsages::VERTEX;
     let refused = usages.map(|usage| about(64, usage | vertices));
-    for about in refused.iter().chain([&about(0, vertices)]) {
+    let sizes = [0, u64::MAX].map(|size| about(size, vertices));
+    for about in refused.iter().chain(&sizes) {
         // SAFETY: none is made.
         let error = unsafe { rig.gpu.buffer(about) }
             .map(drop)
@@ -177,9 +180,39 @@ fn what_nobody_submits_ends_with_the_device() {
     let buffer = unsafe { rig.gpu.buffer(&about(64, vertices)) }.expect("a buffer");
     let read = memory(&[7; 64]).into_device(buffer);
     let mut ticket = rig.queue.submit(read).expect("accepted");
+    while rig.gpu.stats().batches == 0 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
     drop(rig.gpu);
     let error = ticket.outcome().result.expect_err("not submitted");
     assert_eq!(error.kind(), ErrorKind::Closed, "{error}");
+}
+
+#[test]
+fn requests_fail_once_the_device_is_lost() {
+    for by_wgpu in [false, true] {
+        let Some(rig) = rig() else { return };
+        let vertices = wgpu::BufferUsages::VERTEX;
+        // SAFETY: nothing uses it.
+        let buffer = unsafe { rig.gpu.buffer(&about(64, vertices)) }.expect("a buffer");
+        let read = || memory(&[7; 64]).into_device(buffer.clone());
+        let mut waiting = rig.queue.submit(read()).expect("accepted");
+        while rig.gpu.stats().batches == 0 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        if by_wgpu {
+            // It takes no commands any more. Nothing is submitted that could use the buffer.
+            rig.device.destroy();
+            assert!(!rig.gpu.submit());
+        } else {
+            rig.gpu.lost();
+        }
+        let mut later = rig.queue.submit(read()).expect("accepted");
+        for ticket in [&mut waiting, &mut later] {
+            let error = ticket.outcome().result.expect_err("lost");
+            assert_eq!(error.kind(), ErrorKind::DeviceLost, "{error}");
+        }
+    }
 }
 
 #[cfg(feature = "noop")]
