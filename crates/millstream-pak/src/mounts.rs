@@ -249,6 +249,8 @@ fn list_loose(root: &Path, folder: &[u8]) -> Result<Option<Vec<Vec<u8>>>> {
         Ok(list) => list,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => return Ok(None),
+        // Wine has another error for a file.
+        Err(_) if path.is_file() => return Ok(None),
         Err(error) => return Err(failed(error)),
     };
     let mut found = Vec::new();
