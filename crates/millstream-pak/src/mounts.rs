@@ -166,6 +166,7 @@ impl Mounts {
             name => clean_name(name)?,
         };
         let (mut found, mut emptied) = (BTreeSet::new(), BTreeSet::new());
+        let mut loose_parts: BTreeSet<Vec<u8>> = BTreeSet::new();
         let (mut exists, mut loose) = (clean.is_empty(), clean.is_empty());
         for layer in &self.layers {
             let listed = match layer {
@@ -178,22 +179,50 @@ impl Mounts {
                 Layer::Folder(folder) => {
                     let listed = list_loose(folder.root(), &clean)?;
                     loose |= listed.is_some();
+                    loose_parts.extend(listed.iter().flatten().cloned());
                     listed
                 }
             };
             exists |= listed.is_some();
             found.extend(listed.into_iter().flatten());
         }
-        for part in emptied {
-            let mut name = clean.clone();
-            name.extend_from_slice(if clean.is_empty() { b"" } else { b"/" });
-            name.extend_from_slice(&part[..part.len() - 1]);
-            if found.contains(&part) && self.folder(&name)?.is_none() {
-                found.remove(&part);
-                exists = exists && (loose || !found.is_empty());
+        emptied.retain(|part| !loose_parts.contains(part));
+        for part in self.without_entries(&clean, emptied)? {
+            found.remove(&part);
+        }
+        exists = exists && (loose || !found.is_empty());
+        Ok(exists.then(|| found.into_iter().collect()))
+    }
+
+    /// Of folders in `folder`, with their `/`, those that have no entry of a package.
+    fn without_entries(
+        &self,
+        folder: &[u8],
+        mut parts: BTreeSet<Vec<u8>>,
+    ) -> Result<BTreeSet<Vec<u8>>> {
+        if parts.is_empty() {
+            return Ok(parts);
+        }
+        let mut there: BTreeSet<&[u8]> = BTreeSet::new();
+        for layer in &self.layers {
+            let Layer::Package(package) = layer else {
+                continue;
+            };
+            for index in 0..package.len() {
+                if let Some(rest) = crate::reader::below(folder, package.name(index)?)
+                    && parts.contains(first_folder(rest))
+                {
+                    match package.info(index)?.gone {
+                        true => there.remove(rest),
+                        false => there.insert(rest),
+                    };
+                }
             }
         }
-        Ok(exists.then(|| found.into_iter().collect()))
+        for rest in there {
+            parts.remove(first_folder(rest));
+        }
+        Ok(parts)
     }
 
     /// Names of loose files that were found before and are no longer what they were: another
@@ -242,6 +271,13 @@ impl Mounts {
     }
 }
 
+/// The first folder of a name, with its `/`; empty if there is none.
+fn first_folder(name: &[u8]) -> &[u8] {
+    let slash = name.iter().position(|&byte| byte == b'/');
+    slash.map_or(b"", |slash| &name[..=slash])
+}
+
+/// What a loose folder has below `root`, as [`Mounts::folder`] lists it.
 fn list_loose(root: &Path, folder: &[u8]) -> Result<Option<Vec<Vec<u8>>>> {
     let path = root.join(crate::names::path(folder)?);
     let failed = |error| Error::io(&path, "read the folder", error);
@@ -342,9 +378,9 @@ impl Package {
             if self.info(index)?.gone
                 && let Some(rest) = crate::reader::below(folder, self.name(index)?)
             {
-                match rest.iter().position(|&byte| byte == b'/') {
-                    Some(slash) => emptied.insert(rest[..=slash].to_vec()),
-                    None => found.remove(rest),
+                match first_folder(rest) {
+                    b"" => found.remove(rest),
+                    part => emptied.insert(part.to_vec()),
                 };
             }
         }

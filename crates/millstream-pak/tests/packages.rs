@@ -534,6 +534,8 @@ fn patches_hold_what_changed_and_turn_one_package_into_the_other() {
     for gone in [&b"removed"[..], b"removed/all"] {
         assert_eq!(mounts.folder(gone).expect("asked"), None);
     }
+    let all = mounts.folder(b"").expect("asked").expect("the root");
+    assert!(!all.contains(&b"removed/".to_vec()), "it has nothing left");
     // The range of a patched entry that lies in its base alone.
     let found = mounts.find(b"big").expect("asked").expect("there");
     let request = mounts.request_range(&found, 1_000, 500).expect("a request");
