@@ -22,7 +22,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use millstream_pak::{Cook, CookError, Cooked, CookedEntry, Inputs, in_parallel};
 
 use crate::image::{Format, HEADER_BYTES, ImageLimits, Layout, decode_vec};
-use crate::limits;
 use crate::model::Model;
 use crate::plan::{self, Origin, Purpose, SceneFile};
 use crate::record::{describe_image, describe_scene, is_scene};
@@ -184,11 +183,7 @@ impl SceneCook {
     }
 
     fn cook_image(&self, order: &Order) -> Option<Vec<u8>> {
-        let limits = ImageLimits {
-            pixels_max: limits::IMAGE_PIXELS_MAX_DEFAULT,
-            ..ImageLimits::default()
-        };
-        let mut raw = decode_vec(&order.stored, limits).ok()?;
+        let mut raw = decode_vec(&order.stored, ImageLimits::default()).ok()?;
         let layout = Layout::parse(&raw).ok()?;
         if layout.format() != Format::Rgba8 || layout.levels() > 1 {
             // Stored ready for upload: KTX2, DDS.

@@ -444,11 +444,11 @@ impl Engine {
             true => Start::BeforeDry,
             false => Start::AsleepSoon,
         };
-        let submitted = self.lanes.submit(when);
-        if let Err(error) = &submitted {
-            self.main_broke(&error.clone().into());
+        if let Err(error) = self.lanes.submit(when) {
+            self.main_broke(&error.into());
+            return true;
         }
-        submitted.is_err()
+        false
     }
 
     /// Sleeps until something arrives, at most `longest`; after a short look for mail if the last

@@ -156,12 +156,12 @@ fn chosen<'a>(args: &ExtractArgs, reading: &'a Reading) -> Result<Vec<Entries<'a
 
 /// Entries of a package whose names match; of a base those that its patch does not have or remove.
 fn matching(reading: &Reading, of: &Package, pattern: &[u8]) -> millstream_pak::Result<Vec<u32>> {
-    let mut found = of.matching(pattern)?;
+    let found = of.matching(pattern)?;
     if std::ptr::eq(of, &reading.package) {
         return Ok(found);
     }
     let mut kept = Vec::with_capacity(found.len());
-    for index in found.drain(..) {
+    for index in found {
         if reading.package.lookup(of.name(index)?)?.is_none() {
             kept.push(index);
         }
