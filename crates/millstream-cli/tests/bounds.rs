@@ -3,7 +3,7 @@
 //! that), and nothing panics or hangs.
 //!
 //! # Safety
-//! `wait4` is given a child of this process that nobody else waits for.
+//! `wait4` is given a child of this process for which nothing else waits.
 
 #![cfg(target_os = "linux")]
 #![expect(unsafe_code, reason = "the peak memory of a child comes with wait4")]

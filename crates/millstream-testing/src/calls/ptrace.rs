@@ -125,8 +125,8 @@ struct Info {
 /// The system call that a stopped thread is in.
 pub(super) fn side(thread: Thread) -> io::Result<Side> {
     let mut info = Info::default();
-    // SAFETY: the kernel writes at most as many bytes as it is told; every value is valid.
-    let told = unsafe {
+    // SAFETY: the kernel writes at most as many bytes as are passed; every value is valid.
+    let filled = unsafe {
         libc::ptrace(
             libc::PTRACE_GET_SYSCALL_INFO,
             thread,
@@ -134,7 +134,7 @@ pub(super) fn side(thread: Thread) -> io::Result<Side> {
             &raw mut info,
         )
     };
-    if told <= 0 {
+    if filled <= 0 {
         return Err(io::Error::last_os_error());
     }
     let [number, arguments @ ..] = info.numbers;

@@ -133,7 +133,7 @@ fn an_application_submits_what_was_recorded() {
     assert!(submitted > 0);
     assert!(is_right(&landing, &raws.concat()));
 
-    // What nobody records ends with the handle.
+    // Requests that are not recorded fail when the handle is dropped.
     let buffer = gpu
         .buffer(99, vk::BufferUsageFlags::VERTEX_BUFFER)
         .expect("a buffer");

@@ -152,7 +152,7 @@ impl Load {
         let replaced = self.replace();
         for (mut ticket, wanted, is_tagged) in out {
             match self.random.u8(..16) {
-                // Nobody waits for it.
+                // Its completion is not waited for.
                 0 => drop(ticket),
                 1 => {
                     ticket.cancel();
@@ -278,7 +278,7 @@ impl Load {
         );
     }
 
-    /// Waits until every request has ended, also those that nobody waits for.
+    /// Waits until every request has ended, also detached ones.
     fn expect_idle(&self) {
         let engine = self.engine();
         let until = Instant::now() + PATIENCE;

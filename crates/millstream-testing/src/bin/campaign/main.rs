@@ -1,4 +1,4 @@
-//! Runs the long variants of the tests one after the other for as long as it is told, and says what
+//! Runs the long variants of the tests one after the other for a given time, and prints what
 //! was executed and found.
 //!
 //! ```text
