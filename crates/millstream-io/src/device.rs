@@ -336,10 +336,10 @@ pub trait Device: Send {
     -> Abandoned;
 }
 
-/// Waits, a millisecond at a time, until `ready` or the time: for an owner that must not arm the
-/// bell, because it belongs to another device.
+/// Waits until `ready` or the time, looking soon at first and then once a millisecond: for an owner
+/// that must not arm the bell, because it belongs to another device.
 fn poll_until(until: Option<Instant>, mut ready: impl FnMut() -> bool) {
-    let step = Duration::from_nanos(THREADS_HOLD_NS_MAX);
+    let mut step = Duration::from_micros(16);
     while !ready() {
         let left = until.map_or(step, |until| {
             until.saturating_duration_since(Instant::now())
@@ -348,5 +348,6 @@ fn poll_until(until: Option<Instant>, mut ready: impl FnMut() -> bool) {
             return;
         }
         std::thread::sleep(left.min(step));
+        step = Duration::from_nanos(THREADS_HOLD_NS_MAX).min(step * 2);
     }
 }

@@ -1,36 +1,36 @@
 //! Detects that this process is a forked child of the one that made an object.
 //!
-//! Threads, locks and rings do not survive a `fork`: a child must not touch what they own. A
-//! [`ForkGuard`] owns one page that the kernel clears in a child (`MADV_WIPEONFORK`, Linux 4.14),
-//! so that asking costs one load. Where the kernel cannot, the process id is compared instead (on
-//! Windows nothing forks).
+//! Threads, locks and rings do not survive a `fork`: a child must not touch what they own. The
+//! process has one page that the kernel clears in a child (`MADV_WIPEONFORK`, Linux 4.14), with the
+//! number of the process in its line of forks. A [`ForkGuard`] compares it with the number that it
+//! was made under, so that asking costs one load. Where the kernel cannot clear pages, process ids
+//! are compared instead (on Windows nothing forks).
 //!
 //! # Safety
-//! The page belongs to the guard from `map_page` to its drop, and is only accessed as one atomic
-//! word.
+//! The page is mapped once, never unmapped, and only accessed as one atomic word.
 #![expect(
     unsafe_code,
     reason = "maps a page and reads it; see the section Safety of this file"
 )]
 
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
-/// Value of the word in the process that made the guard; the kernel makes it 0 in a child.
-const PARENT: u32 = 0x6d73_6677;
+/// The page, once the first guard was made. Without a lock: a child may be forked meanwhile.
+static PAGE: AtomicPtr<AtomicU32> = AtomicPtr::new(std::ptr::null_mut());
+
+/// Numbers given out so far. A child goes on counting where its parent was, so none of its own is
+/// one of its ancestors'.
+static NUMBERS: AtomicU32 = AtomicU32::new(0);
 
 /// Tells a forked child from the process that made the guard.
 #[derive(Debug)]
 pub struct ForkGuard {
     /// The page that a fork clears, if the kernel offers it.
-    word: Option<NonNull<AtomicU32>>,
-    process: u32,
+    word: Option<&'static AtomicU32>,
+    /// What the page held when the guard was made, or the id of the process.
+    own: u32,
 }
-
-// SAFETY: the word is atomic and lives as long as the guard; any thread may read and unmap it.
-unsafe impl Send for ForkGuard {}
-// SAFETY: as above.
-unsafe impl Sync for ForkGuard {}
 
 impl Default for ForkGuard {
     fn default() -> ForkGuard {
@@ -39,13 +39,21 @@ impl Default for ForkGuard {
 }
 
 impl ForkGuard {
-    /// A guard for the calling process. Maps one page.
+    /// A guard for the calling process.
     #[must_use]
     pub fn new() -> ForkGuard {
-        ForkGuard {
-            word: map_page(),
-            process: std::process::id(),
-        }
+        ForkGuard::with(page())
+    }
+
+    fn with(word: Option<&'static AtomicU32>) -> ForkGuard {
+        let own = word.map_or_else(std::process::id, |word| {
+            let number = NUMBERS.fetch_add(1, Ordering::Relaxed) + 1;
+            // 0: the first guard of the program, or of a forked child.
+            let order = Ordering::Relaxed;
+            let held = word.compare_exchange(0, number, order, order);
+            held.err().unwrap_or(number)
+        });
+        ForkGuard { word, own }
     }
 
     /// Whether the calling process is a forked child of the one that made the guard.
@@ -53,24 +61,29 @@ impl ForkGuard {
     #[must_use]
     pub fn is_child(&self) -> bool {
         match self.word {
-            // SAFETY: the page is mapped until the guard is dropped (module's Safety).
-            Some(word) => unsafe { word.as_ref() }.load(Ordering::Relaxed) != PARENT,
-            None => std::process::id() != self.process,
+            Some(word) => word.load(Ordering::Relaxed) != self.own,
+            None => std::process::id() != self.own,
         }
     }
 }
 
-impl Drop for ForkGuard {
-    fn drop(&mut self) {
-        #[cfg(target_os = "linux")]
-        if let Some(word) = self.word {
-            // SAFETY: the page that `map_page` mapped, which no reference points to any more.
-            unsafe { libc::munmap(word.as_ptr().cast(), rustix::param::page_size()) };
-        }
+/// The page of the process.
+fn page() -> Option<&'static AtomicU32> {
+    let mut page = PAGE.load(Ordering::Acquire);
+    if page.is_null() {
+        let mapped = map_page()?.as_ptr();
+        let order = (Ordering::AcqRel, Ordering::Acquire);
+        // If two threads map one at the same time, that of the second stays unused.
+        page = match PAGE.compare_exchange(page, mapped, order.0, order.1) {
+            Ok(_) => mapped,
+            Err(other) => other,
+        };
     }
+    // SAFETY: mapped by `map_page`, and never unmapped.
+    Some(unsafe { &*page })
 }
 
-/// A page that holds [`PARENT`] here and 0 in every child.
+/// A page of zeroes here and in every child.
 #[cfg(target_os = "linux")]
 fn map_page() -> Option<NonNull<AtomicU32>> {
     let page_bytes = rustix::param::page_size();
@@ -94,10 +107,7 @@ fn map_page() -> Option<NonNull<AtomicU32>> {
         unsafe { libc::munmap(address, page_bytes) };
         return None;
     }
-    let word = NonNull::new(address.cast::<AtomicU32>())?;
-    // SAFETY: the page is writable, zeroed and aligned for any type.
-    unsafe { word.as_ref() }.store(PARENT, Ordering::Relaxed);
-    Some(word)
+    NonNull::new(address.cast())
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -109,12 +119,12 @@ fn map_page() -> Option<NonNull<AtomicU32>> {
 mod tests {
     use super::*;
 
-    /// What `is_child` says in a real forked child.
-    fn asked_in_child(guard: &ForkGuard) -> bool {
-        // SAFETY: the child only reads the guard and leaves by _exit.
+    /// What `ask` says in a real forked child.
+    fn asked_in_child(ask: impl FnOnce() -> bool) -> bool {
+        // SAFETY: the child only uses guards, which take no lock, and leaves by _exit.
         let child = unsafe { libc::fork() };
         if child == 0 {
-            let status = i32::from(guard.is_child());
+            let status = i32::from(ask());
             // SAFETY: ends the child at once; takes a number.
             unsafe { libc::_exit(status) };
         }
@@ -126,22 +136,27 @@ mod tests {
         libc::WEXITSTATUS(status) == 1
     }
 
-    #[test]
-    fn only_a_forked_child_is_a_child() {
-        let guard = ForkGuard::new();
-        assert!(cfg!(not(target_os = "linux")) || guard.word.is_some());
+    /// A guard tells a child, also one that has a guard of its own, and so does that one.
+    fn tells_children(word: Option<&'static AtomicU32>) {
+        let guard = ForkGuard::with(word);
         assert!(!guard.is_child());
-        assert!(asked_in_child(&guard));
+        assert!(asked_in_child(|| guard.is_child()));
+        assert!(asked_in_child(|| {
+            let own = ForkGuard::with(word);
+            let of_both = || guard.is_child() && own.is_child();
+            guard.is_child() && !own.is_child() && asked_in_child(of_both)
+        }));
         assert!(!guard.is_child(), "a fork changes nothing in the parent");
     }
 
     #[test]
+    fn only_a_forked_child_is_a_child() {
+        assert!(cfg!(not(target_os = "linux")) || page().is_some());
+        tells_children(page());
+    }
+
+    #[test]
     fn without_the_page_the_process_id_decides() {
-        let guard = ForkGuard {
-            word: None,
-            process: std::process::id(),
-        };
-        assert!(!guard.is_child());
-        assert!(asked_in_child(&guard));
+        tells_children(None);
     }
 }

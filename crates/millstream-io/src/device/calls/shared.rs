@@ -55,7 +55,11 @@ impl Crew {
 
 impl Shared {
     pub(super) fn new(options: CallsOptions, worker: fn(&Arc<Shared>, usize, usize)) -> Shared {
-        let opens = available_cores().clamp(2, CALLS_THREADS_MAX / 2);
+        // To ask for the cores takes a dozen system calls.
+        let opens = match options.inline {
+            true => 1,
+            false => available_cores().clamp(2, CALLS_THREADS_MAX / 2),
+        };
         Shared {
             fs: options.fs,
             bell: options.bell,
