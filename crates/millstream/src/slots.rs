@@ -184,8 +184,7 @@ pub(crate) struct Table {
     storage: StorageNumber,
     /// Of all slots, so that numbers of tickets of an earlier storage are noticed.
     first_generation: u32,
-    hot: Reserved<Hot>,
-    tags: Reserved<AtomicU64>,
+    slots: Reserved,
     cold: Box<[OnceLock<Box<[Cold]>>]>,
     chunks: Mutex<Chunks>,
     /// Per chunk: the pool that has it, or had it last.
@@ -218,8 +217,7 @@ impl Table {
         let table = Arc::new(Table {
             storage,
             first_generation,
-            hot: Reserved::new(),
-            tags: Reserved::new(),
+            slots: Reserved::new(),
             cold: (0..SLOTS_MAX / CHUNK).map(|_| OnceLock::new()).collect(),
             chunks: Mutex::default(),
             pools: (0..SLOTS_MAX / CHUNK)
@@ -239,7 +237,7 @@ impl Table {
 
     #[inline(always)]
     fn hot(&self, index: u32) -> &Hot {
-        self.hot.at(index)
+        self.slots.hot(index)
     }
 
     #[inline]
@@ -658,7 +656,7 @@ impl EngineSide {
 
     #[inline]
     pub(crate) fn tag(&self, index: u32) -> u64 {
-        self.table.tags.at(index).load(Ordering::Relaxed)
+        self.table.slots.tag(index).load(Ordering::Relaxed)
     }
 
     /// Brings a slot's line near: intake looks at it soon.

@@ -286,8 +286,8 @@ impl<S> Pool<S> {
         body.room = parts.room;
         body.user_data = parts.user_data;
         self.table
-            .tags
-            .at(index)
+            .slots
+            .tag(index)
             .store(parts.tag, Ordering::Relaxed);
         let generation = hot.word.load(Ordering::Relaxed) & GENERATION;
         let flags = (u64::from(has_usual) * USUAL) | (u64::from(has_rare) * RARE);
