@@ -51,6 +51,8 @@ use self::split::Splitter;
 use self::symbols::Symbols;
 use self::tokens::{Frequencies, Token};
 use self::trees::Trees;
+#[cfg(all(target_arch = "x86_64", feature = "std"))]
+use crate::cpu::cpu_has;
 use crate::error::{Error, ErrorKind};
 use crate::limits::TILE_RAW_BYTES;
 
@@ -402,11 +404,7 @@ impl Encoder {
 /// Whether this machine has what [`Encoder::encode_wide`] is compiled for.
 #[cfg(all(target_arch = "x86_64", feature = "std"))]
 fn is_wide() -> bool {
-    std::is_x86_feature_detected!("avx2")
-        && std::is_x86_feature_detected!("bmi1")
-        && std::is_x86_feature_detected!("bmi2")
-        && std::is_x86_feature_detected!("lzcnt")
-        && std::is_x86_feature_detected!("popcnt")
+    cpu_has!("avx2", "bmi1", "bmi2", "lzcnt", "popcnt")
 }
 
 /// Bytes of a tile of stored blocks, exactly enough to compare: what the bound says.

@@ -74,7 +74,7 @@
 //!
 //! # Features
 //!
-//! - `std` (on by default): threads, and the choice of a decode kernel at run time by measurement.
+//! - `std` (on by default): threads, and the choice of a decode kernel at run time, by CPUID.
 //!   Without it the crate is `no_std` with `alloc`.
 #![cfg_attr(not(feature = "std"), no_std)]
 
@@ -82,6 +82,8 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+#[cfg(target_arch = "x86_64")]
+mod cpu;
 mod decode;
 mod encode;
 mod error;

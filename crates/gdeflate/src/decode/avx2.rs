@@ -3,8 +3,7 @@
 //! Four groups of eight lanes take their turns one after the other: gather the eight entries, add
 //! the extra bits, shift the bits out, and spread the next words over the lanes that need one.
 //! What a wider instruction set does by itself, spreading and packing by a mask, is a shuffle by
-//! one of 256 patterns here. Gathers are what this stands or falls with; they are slow on some
-//! CPUs, which is why the choice of a kernel is measured.
+//! one of 256 patterns here. Gathers are what this stands or falls with.
 //!
 //! Codewords longer than the root table cost the group a second gather. The end of the block, what
 //! is wrong, and the last words of a tile are left to the portable kernel's careful turns, lane by
@@ -30,6 +29,7 @@ use super::tables::{
     DISTANCE, DISTANCE_START, ENTRY_COUNT, LENGTH, LITERAL, ROOT_BITS, SPECIAL, TAKE, Tables,
 };
 use super::tokens::{LITERAL_ROOM, MATCH_ROOM, STREAM_SLACK, Tokens};
+use crate::cpu::cpu_has;
 use crate::error::ErrorKind;
 use crate::limits::{LANE_COUNT, TILE_MATCH_COUNT_MAX, TILE_RAW_BYTES, WORD_BYTES};
 
@@ -45,23 +45,8 @@ const _: () = assert!(TILE_MATCH_COUNT_MAX + LANE_COUNT + STREAM_SLACK <= MATCH_
 const _: () = assert!(ENTRY_COUNT.is_power_of_two());
 
 /// Whether this machine has what the kernel needs.
-#[cfg(feature = "std")]
 pub(crate) fn is_available() -> bool {
-    is_x86_feature_detected!("avx2")
-        && is_x86_feature_detected!("bmi1")
-        && is_x86_feature_detected!("bmi2")
-        && is_x86_feature_detected!("popcnt")
-}
-
-/// Whether every machine that this is compiled for has what the kernel needs.
-#[cfg(not(feature = "std"))]
-pub(crate) fn is_available() -> bool {
-    cfg!(all(
-        target_feature = "avx2",
-        target_feature = "bmi1",
-        target_feature = "bmi2",
-        target_feature = "popcnt"
-    ))
+    cpu_has!("avx2", "bmi1", "bmi2", "popcnt")
 }
 
 /// For each mask of eight lanes, eight bytes.

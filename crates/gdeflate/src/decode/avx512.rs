@@ -47,6 +47,7 @@ pub(crate) use self::tables::VectorTables;
 use self::tables::Row;
 use super::lanes::{Lanes, Words};
 use super::tokens::{LITERAL_ROOM, MATCH_ROOM, STREAM_SLACK, Tokens};
+use crate::cpu::cpu_has;
 use crate::error::ErrorKind;
 use crate::limits::{LANE_COUNT, TILE_MATCH_COUNT_MAX, TILE_RAW_BYTES, WORD_BYTES};
 
@@ -71,33 +72,18 @@ const _: () = assert!(TILE_RAW_BYTES + LANE_COUNT + 64 <= LITERAL_ROOM && STREAM
 const _: () = assert!(TILE_MATCH_COUNT_MAX + 3 * LANE_COUNT <= MATCH_ROOM);
 
 /// Whether this machine has what the kernel needs.
-#[cfg(feature = "std")]
 pub(crate) fn is_available() -> bool {
-    is_x86_feature_detected!("avx512f")
-        && is_x86_feature_detected!("avx512bw")
-        && is_x86_feature_detected!("avx512vl")
-        && is_x86_feature_detected!("avx512dq")
-        && is_x86_feature_detected!("avx512vbmi")
-        && is_x86_feature_detected!("avx512vbmi2")
-        && is_x86_feature_detected!("gfni")
-        && is_x86_feature_detected!("popcnt")
-        && is_x86_feature_detected!("bmi2")
-}
-
-/// Whether every machine that this is compiled for has what the kernel needs.
-#[cfg(not(feature = "std"))]
-pub(crate) fn is_available() -> bool {
-    cfg!(all(
-        target_feature = "avx512f",
-        target_feature = "avx512bw",
-        target_feature = "avx512vl",
-        target_feature = "avx512dq",
-        target_feature = "avx512vbmi",
-        target_feature = "avx512vbmi2",
-        target_feature = "gfni",
-        target_feature = "popcnt",
-        target_feature = "bmi2"
-    ))
+    cpu_has!(
+        "avx512f",
+        "avx512bw",
+        "avx512vl",
+        "avx512dq",
+        "avx512vbmi",
+        "avx512vbmi2",
+        "gfni",
+        "popcnt",
+        "bmi2"
+    )
 }
 
 /// Decodes the symbols of one Huffman block, as the portable kernel does.

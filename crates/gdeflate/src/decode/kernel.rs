@@ -1,10 +1,8 @@
 //! The choice of a kernel, in one place.
 //!
-//! What a CPU can do says little about what it does fast (some run gathers in microcode, some drop
-//! their clock for wide vectors), so the choice is measured: the first decoder of a process decodes
-//! a small made-up tile a few times with each kernel that the machine can run, well under a
-//! millisecond in all, and the best times decide. All kernels give the same bytes, so a
-//! wrong choice costs time and nothing else.
+//! The widest kernel that the processor can run is the fastest on every processor it was measured
+//! on, so what CPUID tells decides. All kernels give the same bytes, so a wrong choice costs time
+//! and nothing else.
 
 /// A way to decode a block's symbols. All give the same bytes and refuse the same tiles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -19,7 +17,7 @@ pub enum Kernel {
 }
 
 impl Kernel {
-    /// All kernels, on any machine.
+    /// All kernels, on any machine, the slowest first.
     pub const ALL: &'static [Self] = &[Self::Portable, Self::Avx2, Self::Avx512];
 
     /// Whether this machine can run it.
@@ -36,16 +34,7 @@ impl Kernel {
         }
     }
 
-    /// The fastest kernel of this machine, measured when it is first asked for.
-    #[cfg(feature = "std")]
-    #[must_use]
-    pub fn fastest() -> Self {
-        static FASTEST: std::sync::OnceLock<Kernel> = std::sync::OnceLock::new();
-        *FASTEST.get_or_init(measure)
-    }
-
-    /// The widest kernel that every machine this is compiled for can run.
-    #[cfg(not(feature = "std"))]
+    /// The fastest kernel of this machine: the last of [`Kernel::ALL`] that is available.
     #[must_use]
     pub fn fastest() -> Self {
         let mut kernels = Self::ALL.iter().rev().copied();
@@ -53,78 +42,4 @@ impl Kernel {
             .find(|kernel| kernel.is_available())
             .unwrap_or(Self::Portable)
     }
-}
-
-/// Raw bytes of the tile that the measurement decodes.
-#[cfg(feature = "std")]
-const SAMPLE_BYTES: usize = 16_384;
-
-/// Times that each kernel decodes it; the best counts.
-#[cfg(feature = "std")]
-const SAMPLE_ROUNDS: usize = 5;
-
-#[cfg(feature = "std")]
-fn measure() -> Kernel {
-    use super::Decoder;
-    use crate::encode::{Encoder, Level};
-    use std::time::{Duration, Instant};
-
-    let candidates: std::vec::Vec<Kernel> = Kernel::ALL
-        .iter()
-        .copied()
-        .filter(|kernel| kernel.is_available())
-        .collect();
-    if candidates.len() == 1 {
-        return candidates[0];
-    }
-    let raw = sample();
-    let mut tile = std::vec::Vec::new();
-    if Encoder::new(Level::FASTEST)
-        .encode_tile(&raw, &mut tile)
-        .is_err()
-    {
-        return Kernel::Portable;
-    }
-    let mut decoders: std::vec::Vec<Decoder> = candidates
-        .iter()
-        .map(|&kernel| Decoder::with_kernel(kernel))
-        .collect();
-    let mut best = std::vec![Duration::MAX; decoders.len()];
-    let mut back = std::vec![0; raw.len()];
-    for _ in 0..SAMPLE_ROUNDS {
-        for (decoder, best) in decoders.iter_mut().zip(&mut best) {
-            let start = Instant::now();
-            let result = decoder.decode_tile(&tile, &mut back);
-            let elapsed = start.elapsed();
-            if result.is_ok() && back == raw {
-                *best = elapsed.min(*best);
-            }
-        }
-    }
-    let fastest = candidates.iter().zip(&best).min_by_key(|(_, best)| **best);
-    fastest.map_or(Kernel::Portable, |(kernel, _)| *kernel)
-}
-
-/// Bytes that are part literals, part matches, like data of games: records whose fields repeat.
-#[cfg(feature = "std")]
-fn sample() -> std::vec::Vec<u8> {
-    let mut state = 0x9E37_79B9_u32;
-    let mut raw = std::vec::Vec::with_capacity(SAMPLE_BYTES);
-    while raw.len() < SAMPLE_BYTES {
-        state ^= state << 13;
-        state ^= state >> 17;
-        state ^= state << 5;
-        let noise = state.to_le_bytes();
-        raw.extend_from_slice(&[
-            noise[0] & 31,
-            noise[1],
-            0x3F,
-            0x80,
-            0,
-            noise[2] & 3,
-            0xFF,
-            7,
-        ]);
-    }
-    raw
 }

@@ -12,6 +12,8 @@ use super::tables::{
     TAKE, Tables, value,
 };
 use super::tokens::{MATCH_MASK, Tokens};
+#[cfg(target_arch = "x86_64")]
+use crate::cpu::cpu_has;
 use crate::error::ErrorKind;
 use crate::limits::{LANE_COUNT, WORD_BYTES};
 
@@ -58,21 +60,9 @@ pub(crate) fn symbols_bmi2(
 }
 
 /// Whether this machine can run [`symbols_bmi2`], and copy by shuffles.
-#[cfg(all(target_arch = "x86_64", feature = "std"))]
+#[cfg(target_arch = "x86_64")]
 pub(crate) fn has_bmi2() -> bool {
-    is_x86_feature_detected!("bmi1")
-        && is_x86_feature_detected!("bmi2")
-        && is_x86_feature_detected!("ssse3")
-}
-
-/// Whether every machine that this is compiled for can.
-#[cfg(all(target_arch = "x86_64", not(feature = "std")))]
-pub(crate) fn has_bmi2() -> bool {
-    cfg!(all(
-        target_feature = "bmi1",
-        target_feature = "bmi2",
-        target_feature = "ssse3"
-    ))
+    cpu_has!("bmi1", "bmi2", "ssse3")
 }
 
 /// Goes on turn by turn from `lane` to the end of the block's tail, with every refill checked: for
