@@ -58,7 +58,6 @@ use millstream::{
 };
 use millstream_source::{Located, Source};
 
-use crate::ahead::Ahead;
 use crate::cursor::{Alarm, Cursor};
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::READS_AHEAD;
@@ -70,6 +69,7 @@ use crate::stream::{
 mod ahead;
 mod behind;
 
+use ahead::Window;
 use behind::Behind;
 
 /// How to open a file.
@@ -214,7 +214,7 @@ impl Streams {
             },
             mode,
             doing: Doing::Nothing,
-            ahead: Ahead::default(),
+            ahead: VecDeque::new(),
             behind: VecDeque::new(),
             spare: Vec::new(),
             local_bytes: 0,
@@ -329,7 +329,8 @@ pub struct FileStream {
     len: u64,
     mode: Mode,
     doing: Doing,
-    ahead: Ahead,
+    /// Windows in flight, adjacent and in the order of their offsets.
+    ahead: VecDeque<Window>,
     behind: VecDeque<Behind>,
     /// Buffers for reuse.
     spare: Vec<Buffer>,

@@ -18,7 +18,6 @@
 //! Every error names its position. What a write-behind fails with comes at the next buffer, and
 //! at `flush` and `close`; a stream that is dropped instead of closed logs it.
 
-mod ahead;
 pub mod archive;
 pub mod blob;
 mod cursor;

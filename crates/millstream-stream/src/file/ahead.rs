@@ -4,15 +4,27 @@
 //! and has none ahead of it, so that random access pays only for what it reads. Requests in flight
 //! for another position are dropped.
 
-use millstream::{Batch, Buffer, LocalFile};
+use millstream::{Batch, Buffer, LocalFile, Ticket};
 
 use super::{FileStream, Handle, Place};
-use crate::ahead::look_at;
 use crate::error::{Error, ErrorKind, Result};
-use crate::limits::{FILE_BUFFER_BYTES, LOCAL_BYTES_MAX, SEEK_BUFFER_BYTES};
+use crate::limits::{FILE_BUFFER_BYTES, LOCAL_BYTES_MAX, READS_AHEAD, SEEK_BUFFER_BYTES};
 
 /// Windows begin at multiples of a page, so that the kernel reads no partial page.
 const PAGE_BYTES: u64 = 4096;
+
+/// A window that was requested.
+pub(super) struct Window {
+    offset: u64,
+    len: u64,
+    ticket: Ticket<Buffer>,
+}
+
+impl Window {
+    fn holds(&self, position: u64) -> bool {
+        self.offset <= position && position - self.offset < self.len
+    }
+}
 
 impl Handle {
     fn read_fully(&self, local: &LocalFile, offset: u64, into: &mut [u8]) -> Result<()> {
@@ -40,7 +52,10 @@ impl FileStream {
         if position >= self.len {
             return Ok(());
         }
-        self.ahead.skip_to(position);
+        // A seek has skipped the windows before the one that holds the position.
+        while self.ahead.front().is_some_and(|it| !it.holds(position)) {
+            self.ahead.pop_front();
+        }
         // Read in order: from the start, or past the end of a window.
         let in_order = position == 0 || self.cursor.read_end() > 0 || !self.ahead.is_empty();
         let in_order = in_order || wanted > SEEK_BUFFER_BYTES;
@@ -61,18 +76,25 @@ impl FileStream {
                 }
                 return Ok(());
             }
-            let added = batch.add(self.request(offset, len)?);
-            let ticket = added.map_err(|error| self.handle.error(error, offset, len))?;
-            self.ahead.push(offset, len, ticket);
+            self.request_window(&mut batch, offset, len)?;
         }
         if in_order {
             self.read_ahead(&mut batch, 0)?;
         }
         batch.submit();
-        let read = self.ahead.wait(&mut self.cursor, position);
-        self.window_start =
-            read.map_err(|lost| self.handle.error(lost.error, lost.offset, lost.len))?;
-        Ok(())
+        let first = self.ahead.pop_front();
+        let mut first = first.expect("a window was requested, or was on its way");
+        match first.ticket.wait() {
+            Ok(buffer) => {
+                self.look_at(buffer, first.offset, position);
+                Ok(())
+            }
+            Err(error) => {
+                self.ahead.clear();
+                self.cursor.go(position, 0);
+                Err(self.handle.error(error, first.offset, first.len))
+            }
+        }
     }
 
     /// Reads at least one byte into `into`, which is not empty, unless the file ends here; returns
@@ -109,19 +131,46 @@ impl FileStream {
         }
         buffer.set_view(0, len as usize);
         self.handle.read_fully(local, offset, &mut buffer)?;
-        self.window_start = look_at(&mut self.cursor, buffer, offset, position);
+        self.look_at(buffer, offset, position);
         self.local_bytes += len;
         Ok(true)
     }
 
-    /// Requests the windows after the current one, which ends at `end`.
-    fn read_ahead(&mut self, batch: &mut Batch, end: u64) -> Result<()> {
-        let (mut ahead, stream_end) = (std::mem::take(&mut self.ahead), self.len);
-        let requested = ahead.top_up(end, stream_end, |offset, len| {
-            let added = batch.add(self.request(offset, len)?);
-            added.map_err(|error| self.handle.error(error, offset, len))
+    fn request_window(&mut self, batch: &mut Batch, offset: u64, len: u64) -> Result<()> {
+        let added = batch.add(self.request(offset, len)?);
+        let ticket = added.map_err(|error| self.handle.error(error, offset, len))?;
+        self.ahead.push_back(Window {
+            offset,
+            len,
+            ticket,
         });
-        self.ahead = ahead;
-        requested
+        Ok(())
+    }
+
+    /// Requests windows until [`READS_AHEAD`] are in flight after the current one, which ends at
+    /// `end`, or after the first one in flight.
+    fn read_ahead(&mut self, batch: &mut Batch, end: u64) -> Result<()> {
+        let count = READS_AHEAD + usize::from(!self.ahead.is_empty());
+        while self.ahead.len() < count {
+            let next = self.ahead.back().map_or(end, |last| last.offset + last.len);
+            if next >= self.len {
+                break;
+            }
+            let len = (FILE_BUFFER_BYTES as u64).min(self.len - next);
+            self.request_window(batch, next, len)?;
+        }
+        Ok(())
+    }
+
+    /// Puts a window under the cursor, at `position`.
+    fn look_at(&mut self, buffer: Buffer, offset: u64, position: u64) {
+        // The view of a buffer may begin inside its memory.
+        let start = buffer.as_ptr().addr() - buffer.base().addr();
+        let end = start + buffer.len();
+        let at = start + (position - offset) as usize;
+        let base = offset.wrapping_sub(start as u64);
+        drop(self.cursor.replace(buffer, base, at));
+        self.cursor.open(end, 0);
+        self.window_start = start;
     }
 }
