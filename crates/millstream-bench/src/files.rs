@@ -9,6 +9,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use millstream_io::fs::{AtomicFile, cached_bytes, evict};
+use walkdir::WalkDir;
 
 use crate::error::{Context, Error, Result};
 
@@ -92,19 +93,11 @@ const WALK_DEPTH_MAX: usize = 16;
 
 /// Regular files below a folder, by name; links are not followed, so that nothing is walked twice.
 pub(crate) fn walk(folder: &Path) -> Result<Vec<PathBuf>> {
-    let (mut files, mut folders) = (Vec::new(), vec![(folder.to_owned(), 0)]);
-    while let Some((folder, depth)) = folders.pop() {
-        for path in list(&folder)? {
-            let kind = path.symlink_metadata().on("look at", &path)?.file_type();
-            if kind.is_dir() && depth < WALK_DEPTH_MAX {
-                folders.push((path, depth + 1));
-            } else if kind.is_file() && files.len() < WALK_FILES_MAX {
-                files.push(path);
-            }
-        }
-    }
-    files.sort();
-    Ok(files)
+    let entries = WalkDir::new(folder).max_depth(WALK_DEPTH_MAX);
+    let entries = entries.sort_by_file_name().into_iter();
+    let files = entries.filter(|it| it.as_ref().map_or(true, |it| it.file_type().is_file()));
+    let files = files.map(|file| Ok(file?.into_path())).take(WALK_FILES_MAX);
+    files.collect()
 }
 
 /// Evicts a file from the page cache and verifies that its pages are gone.

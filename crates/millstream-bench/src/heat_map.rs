@@ -1,4 +1,4 @@
-//! Heat maps as text, and their goals.
+//! The goals of heat maps.
 //!
 //! A map is all rows of one case whose parameters say size and depth. Contenders are of three
 //! kinds: ours; the bare ring, which is the limit (registered memory, nothing on top); and
@@ -8,12 +8,11 @@
 use std::collections::BTreeMap;
 
 use millstream_report::bench::Goal as Verdict;
+use millstream_report::geometric_mean;
 use millstream_report::rows::{Better, Row};
-use millstream_report::{geometric_mean, size as size_of};
 
 use crate::rows::{is_ours, samples_of};
 use crate::stats::{self, Interval};
-use crate::table::new_table;
 
 /// How the name of a map begins.
 const PREFIX: &str = "heat ";
@@ -26,7 +25,7 @@ const LIMITS: [&str; 3] = ["ring", "ring-async", "limit"];
 const OURS: &str = "millstream";
 /// No cell may be below this part of the best rival's, beyond its interval.
 const CELL_LEAST: f64 = 0.9;
-/// What the maps show, and which direction is good.
+/// What is judged, and which direction is good.
 const RATE: (&str, Better) = ("rate", Better::Higher);
 const CPU: (&str, Better) = ("cpu", Better::Lower);
 
@@ -94,58 +93,10 @@ impl<'a> Map<'a> {
         };
         self.cells.keys().filter_map(ratio).collect()
     }
-
-    /// Writes a table of cells: sizes down, depths across.
-    fn table(&self, text: &mut String, head: &str, cell: &dyn Fn(Place) -> Option<String>) {
-        let mut depths: Vec<u64> = self.cells.keys().map(|(_, depth)| *depth).collect();
-        depths.sort_unstable();
-        depths.dedup();
-        let mut sizes: Vec<u64> = self.cells.keys().map(|(size, _)| *size).collect();
-        sizes.dedup();
-        let mut table = new_table();
-        let names = depths.iter().map(|depth| format!("depth {depth}"));
-        table.set_header(std::iter::once("size".to_owned()).chain(names));
-        for size in sizes {
-            let cells = depths.iter().map(|depth| cell((size, *depth)));
-            let cells = cells.map(Option::unwrap_or_default);
-            table.add_row(std::iter::once(size_of(size as f64)).chain(cells));
-        }
-        *text += &format!("requests: {}: {head}\n{table}\n\n", self.case);
-    }
 }
 
 fn lags(ratio: &Interval) -> bool {
     ratio.value < CELL_LEAST && ratio.high < CELL_LEAST
-}
-
-/// A map as text: our rates, then ours beside the best library.
-pub(crate) fn render(rows: &[&Row], goals: &[Verdict]) -> String {
-    let mut text = String::new();
-    let Some(map) = Map::of(rows) else {
-        return text;
-    };
-    let rate = |place| {
-        let ours = map.samples(place, RATE.0, |name| name == OURS).next()?;
-        Some(format!("{:.0}", stats::median(ours)))
-    };
-    map.table(&mut text, "millstream, MB/s", &rate);
-    for (metric, what) in [(RATE, "rate"), (CPU, "processor time per request")] {
-        let ratios = map.ratios(metric, is_library);
-        let cell = |place: Place| {
-            let (_, it) = ratios.iter().find(|(at, _)| *at == place)?;
-            let mark = if metric == RATE && lags(it) { "!" } else { "" };
-            Some(format!("{:.2}{mark}", it.value))
-        };
-        if !ratios.is_empty() {
-            let head = format!("{OURS}'s {what} over the best library's");
-            map.table(&mut text, &head, &cell);
-        }
-    }
-    for goal in goals.iter().filter(|goal| goal.case == map.case) {
-        let (what, value, bound, word) = (&goal.what, goal.value, &goal.bound, goal.word());
-        text += &format!("  goal: {OURS} {what}: {value:.3} ({bound}): {word}\n");
-    }
-    text + "\n"
 }
 
 /// The goals of every map among the rows.
@@ -274,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn every_cell_is_judged_beside_its_best_library_and_those_that_lag_are_marked() {
+    fn every_cell_is_judged_beside_its_best_library() {
         let rows = rows();
         let verdicts = judge(&rows);
         let value = |what: &str| {
@@ -288,14 +239,5 @@ mod tests {
         assert_eq!(value("cells of 2 below 0.9"), (1.0, false));
         assert_eq!(value("mean processor time"), (0.51, true));
         assert!(value("cells of 1 with more").1);
-        let text = render(&rows.iter().collect::<Vec<_>>(), &verdicts);
-        for part in [
-            "0.50!",
-            "2.00",
-            "| 1000",
-            "over the best library's: 1.000 (>= 1)",
-        ] {
-            assert!(text.contains(part), "{part} is missing in\n{text}");
-        }
     }
 }

@@ -12,8 +12,8 @@
 //! `read`, `requests`, `startup`, `packages`, `streams`, `pnm`, `scenes`, `codecs`, `gpu` and
 //! `python` the workloads; `ring` the bare ring; `ours` and `lend` Millstream's storages and the
 //! memory lent to them; `null_device` what a request costs without a device; `peers` the rivals
-//! behind the feature of that name, `compiled` those in C; `stats`, `rows`, `goals`, `heat_map`,
-//! `table` and `summary` what is made of the figures. The tables of goals (`goals.toml`), of the
+//! behind the feature of that name, `compiled` those in C; `stats`, `rows`, `goals`, `heat_map`
+//! and `summary` what is made of the figures. The tables of goals (`goals.toml`), of the
 //! studies' figures (`study.toml`) and of the summary (`summary.toml`) are data, too.
 //!
 //! ```no_run
@@ -58,7 +58,6 @@ mod stats;
 mod streams;
 pub mod study;
 mod summary;
-mod table;
 mod threads;
 mod throttle;
 mod workload;

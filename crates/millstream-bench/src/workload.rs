@@ -1,6 +1,6 @@
 //! What a run of the benchmark is made of: options in, a report out.
 
-use millstream_report::bench::Goal;
+use millstream_report::bench::{self, Goal};
 use millstream_report::rows::Row;
 
 use crate::corpus::Corpus;
@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::files::check_writable;
 use crate::session::{Options, Session};
 use crate::{codecs, gpu, packages, pnm, python, read, requests, scenes, startup, streams};
-use crate::{goals, heat_map, summary, table};
+use crate::{goals, study, summary};
 
 /// Runs a workload.
 type Run = fn(&mut Session<'_>) -> Result<()>;
@@ -64,22 +64,30 @@ pub struct Report {
 }
 
 impl Report {
+    /// What a page or a terminal shows of it.
+    #[must_use]
+    pub fn shown(&self) -> bench::Run {
+        let studies = self.rows.iter().filter_map(|row| {
+            Some(bench::Study {
+                workload: row.workload.clone(),
+                case: row.case.clone(),
+                contender: row.contender.clone(),
+                figures: study::beside(&row.workload, &row.case, &row.contender)?.to_owned(),
+            })
+        });
+        bench::Run {
+            rows: self.rows.iter().cloned().map(Row::arranged).collect(),
+            goals: self.goals.clone(),
+            studies: studies.collect(),
+            failures: self.failures.clone(),
+            ..bench::Run::default()
+        }
+    }
+
     /// Tables and goals as text for a terminal.
     #[must_use]
     pub fn render(&self) -> String {
-        let mut text = String::new();
-        let same = |a: &Row, b: &Row| a.workload == b.workload && a.case == b.case;
-        for rows in self.rows.chunk_by(same) {
-            text += &match heat_map::is_map(&rows[0]) {
-                true => heat_map::render(&rows.iter().collect::<Vec<_>>(), &self.goals),
-                false => table::case(rows, &self.goals),
-            };
-        }
-        text += &table::goals(&self.goals);
-        for failure in &self.failures {
-            text += &format!("FAILED: {failure}\n");
-        }
-        text + &summary::render(&self.rows, &self.goals)
+        bench::text(&self.shown(), &summary::facts(&self.rows))
     }
 }
 
@@ -150,7 +158,7 @@ mod tests {
             "| disk, one file cold",
             "1,001 MB/s",
             "100 MB/s",
-            "0 of 1",
+            "0 of 1 |",
         ] {
             assert!(text.contains(part), "{part} is missing in\n{text}");
         }

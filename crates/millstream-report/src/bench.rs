@@ -15,8 +15,10 @@ use crate::rows::Row;
 mod detail;
 pub mod maps;
 pub mod summary;
+mod text;
 
 pub use detail::{Published, Study};
+pub use text::text;
 
 /// A goal and how it stands, as the benchmark judged it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -96,7 +98,7 @@ pub fn page(run: &Run) -> String {
     let mut body = Html::default();
     failures(&mut body, run);
     body.section("summary", "Summary");
-    summary::write(&mut body, &cases);
+    summary::write(&mut body, &cases, &run.goals);
     if !run.goals.is_empty() {
         goals(&mut body, &run.goals);
     }
@@ -148,31 +150,33 @@ fn goals(body: &mut Html, goals: &[Goal]) {
         ),
     );
     for (reached, heading) in [(false, "Missed"), (true, "Reached")] {
-        let these: Vec<&Goal> = goals
-            .iter()
-            .filter(|goal| goal.reached == reached)
-            .collect();
-        let mut table = Table::new(heading, "case | ours | ~what | >goal | >here | ~");
-        for goal in &these {
-            table.row(
-                "",
-                vec![
-                    format!("{}: {}", goal.workload, goal.case).into(),
-                    goal.contender.clone().into(),
-                    goal.what.clone().into(),
-                    goal.bound.clone().into(),
-                    figure(goal.value).into(),
-                    match goal.within_noise {
-                        true => Cell::of(goal.word(), "doubt"),
-                        false => Cell::of(goal.word(), goal.word()),
-                    },
-                ],
-            );
-        }
-        if !these.is_empty() {
-            body.folded(&format!("{heading}: {}", these.len()), &table);
+        let these = goals.iter().filter(|goal| goal.reached == reached);
+        let heading = format!("{heading}: {}", these.clone().count());
+        let table = goals_table(&heading, these);
+        if !table.is_empty() {
+            body.folded(&heading, &table);
         }
     }
+}
+
+pub(crate) fn goals_table<'g>(caption: &str, goals: impl Iterator<Item = &'g Goal>) -> Table {
+    let mut table = Table::new(caption, "case | ours | ~what | >goal | >here | ~");
+    for goal in goals {
+        let class = match goal.within_noise {
+            true => "doubt",
+            false => goal.word(),
+        };
+        let cells = vec![
+            format!("{}: {}", goal.workload, goal.case).into(),
+            goal.contender.clone().into(),
+            goal.what.clone().into(),
+            goal.bound.clone().into(),
+            figure(goal.value).into(),
+            Cell::of(goal.word(), class),
+        ];
+        table.row("", cells);
+    }
+    table
 }
 
 fn skipped(body: &mut Html, cases: &[Case<'_>]) {

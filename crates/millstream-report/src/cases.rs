@@ -30,7 +30,7 @@ const REFERENCES: [(&str, &str); 9] = [
 /// In the maps of `requests`: what the kernel and the device can do, with nothing on top.
 /// Libraries are the rivals there, and the bare ring stands in pictures of its own.
 const BARE: [&str; 2] = ["ring", "ring-async"];
-const MAPS: &str = "heat ";
+pub(crate) const MAPS: &str = "heat ";
 
 /// Names of our variants that are kernels for the same work: the best of them is ours, where no
 /// contender is called `millstream`.

@@ -21,7 +21,7 @@ pub(crate) struct Html {
 }
 
 /// How the cells of a column are set.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Set {
     /// A name or a few words.
     Name,
@@ -33,7 +33,7 @@ pub(crate) enum Set {
 
 /// A cell: a text and the class of its color, if it has one.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Cell {
+pub struct Cell {
     text: String,
     class: &'static str,
 }
@@ -54,22 +54,23 @@ impl Cell {
     }
 }
 
-/// A table.
+/// A table, for a page or as text.
 #[derive(Debug, Clone)]
-pub(crate) struct Table {
+pub struct Table {
     caption: String,
     columns: Vec<(String, Set)>,
-    body: String,
+    /// Each with its class.
+    rows: Vec<(&'static str, Vec<Cell>)>,
 }
 
 impl Table {
     /// An empty table. The names of its columns stand between bars; that of a column of numbers
     /// begins with `>`, that of one of sentences with `~`: `case | >time | ~remark`.
-    pub(crate) fn new(caption: impl Into<String>, columns: &'static str) -> Table {
+    pub fn new(caption: impl Into<String>, columns: &str) -> Table {
         let mut table = Table {
             caption: caption.into(),
             columns: Vec::new(),
-            body: String::new(),
+            rows: Vec::new(),
         };
         for name in columns.split('|').map(str::trim) {
             match name.split_at_checked(1) {
@@ -87,19 +88,43 @@ impl Table {
     }
 
     /// Adds a row of a class (`ours`, `limit` or none); missing cells are empty.
-    pub(crate) fn row(&mut self, class: &str, cells: Vec<Cell>) {
-        let _ = write!(self.body, "<tr class=\"{class}\">");
-        let cells = cells.into_iter().chain(std::iter::repeat(Cell::default()));
-        for ((_, set), Cell { text, class }) in self.columns.iter().zip(cells) {
-            let (kind, text) = (set.class(), escape(&text));
-            let _ = write!(self.body, "<td class=\"{kind} {class}\">{text}</td>");
-        }
-        self.body.push_str("</tr>");
+    pub fn row(&mut self, class: &'static str, cells: Vec<Cell>) {
+        self.rows.push((class, cells));
     }
 
     /// Whether it has no rows.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.body.is_empty()
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// The table in Markdown, its columns aligned.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let names = self.columns.iter().map(|(name, _)| &**name).collect();
+        let cells = self.rows.iter().map(|(_, cells)| {
+            let texts = cells.iter().map(|cell| &*cell.text);
+            let texts = texts.chain(std::iter::repeat(""));
+            texts.take(self.columns.len()).collect()
+        });
+        let lines: Vec<Vec<&str>> = std::iter::once(names).chain(cells).collect();
+        let width = |at: usize| lines.iter().map(|line| line[at].chars().count()).max();
+        let widths: Vec<usize> = (0..self.columns.len()).filter_map(width).collect();
+        let mut text = String::new();
+        for (nth, line) in lines.iter().enumerate() {
+            for ((cell, width), (_, set)) in line.iter().zip(&widths).zip(&self.columns) {
+                text += &match set {
+                    Set::Number => format!("| {cell:>width$} "),
+                    Set::Name | Set::Words => format!("| {cell:width$} "),
+                };
+            }
+            text += "|\n";
+            if nth == 0 {
+                let rules = widths.iter().map(|width| "-".repeat(width + 2));
+                text += &format!("|{}|\n", rules.collect::<Vec<_>>().join("|"));
+            }
+        }
+        text
     }
 }
 
@@ -173,11 +198,18 @@ impl Html {
                 "<th scope=\"col\" class=\"{kind}\">{name}</th>"
             );
         }
-        let body = &table.body;
-        let _ = write!(
-            self.markup,
-            "</tr></thead><tbody>{body}</tbody></table></div>"
-        );
+        self.raw("</tr></thead><tbody>");
+        for (class, cells) in &table.rows {
+            let _ = write!(self.markup, "<tr class=\"{class}\">");
+            let empty = Cell::default();
+            let cells = cells.iter().chain(std::iter::repeat(&empty));
+            for ((_, set), Cell { text, class }) in table.columns.iter().zip(cells) {
+                let (kind, text) = (set.class(), escape(text));
+                let _ = write!(self.markup, "<td class=\"{kind} {class}\">{text}</td>");
+            }
+            self.raw("</tr>");
+        }
+        self.raw("</tbody></table></div>");
     }
 
     /// Adds a picture with a caption.

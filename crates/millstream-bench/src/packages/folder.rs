@@ -5,13 +5,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use millstream_pak::Item;
+use walkdir::WalkDir;
 
 use super::batch::{Batch, CHECKED, Wanted, coding_of, loads_cold, packed, size_of};
 use crate::case::{Case, Method};
 use crate::cases::Instance;
 use crate::corpus::CorpusFile;
 use crate::error::{Error, Result};
-use crate::files::{len_of, list};
+use crate::files::len_of;
 use crate::limits::POOL_THREADS;
 use crate::memory::Destination;
 use crate::peers;
@@ -51,10 +52,7 @@ pub(super) fn real(
 ) -> Result<()> {
     for (name, folder) in folders {
         for instance in session.cases_with("packages", "real", "name", [name.as_str()]) {
-            let mut files = Named::new();
-            find(folder, "", &mut files)?;
-            files.sort_by(|a, b| a.0.cmp(&b.0));
-            one(session, &instance, made, name, &files)?;
+            one(session, &instance, made, name, &find(folder)?)?;
         }
     }
     Ok(())
@@ -62,21 +60,20 @@ pub(super) fn real(
 
 /// The files below a folder by their names, links to files being followed: distributions replace a
 /// file that another package has too by a link, which packing refuses.
-fn find(folder: &Path, below: &str, files: &mut Named) -> Result<()> {
-    for path in list(folder)? {
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let name = format!("{below}{name}");
-        if path.is_dir() && !path.is_symlink() {
-            find(&path, &format!("{name}/"), files)?;
-            continue;
-        }
-        // Dangling links and links to what is no file are left out.
-        match path.canonicalize() {
-            Ok(target) if target.is_file() => files.push((name, CorpusFile::stored(&target)?)),
-            _ => {}
+fn find(folder: &Path) -> Result<Named> {
+    let mut files = Named::new();
+    for entry in WalkDir::new(folder).min_depth(1) {
+        let path = entry?.into_path();
+        // Folders, dangling links and links to what is no file are left out.
+        if let Ok(target) = path.canonicalize()
+            && target.is_file()
+        {
+            let name = path.strip_prefix(folder)?.to_string_lossy().into_owned();
+            files.push((name, CorpusFile::stored(&target)?));
         }
     }
-    Ok(())
+    files.sort_by(|a, b| a.0.cmp(&b.0));
+    Ok(files)
 }
 
 /// Packages beside the device, and beside the same files without one: by threads of the standard

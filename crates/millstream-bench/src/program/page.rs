@@ -5,7 +5,6 @@ use millstream_bench::error::Result;
 use millstream_bench::{Options, Report, study};
 use millstream_report::bench as page;
 use millstream_report::record::Version;
-use millstream_report::rows::Row;
 
 use crate::{machine, record};
 
@@ -21,36 +20,21 @@ pub(crate) fn html(
     facts.push(("load before".into(), load(load_before)));
     facts.push(("load after".into(), load(machine::load_average())));
     facts.push(("call".into(), call()));
-    let rows: Vec<Row> = report.rows.iter().cloned().map(Row::arranged).collect();
-    let studies = report.rows.iter().filter_map(|row| {
-        Some(page::Study {
-            workload: row.workload.clone(),
-            case: row.case.clone(),
-            contender: row.contender.clone(),
-            figures: study::beside(&row.workload, &row.case, &row.contender)?.to_owned(),
-        })
-    });
-    let studies = studies.collect();
+    let mut run = report.shown();
     let earlier = record::of_this_machine(options.rows.as_deref());
     for cause in earlier.left_out {
         facts.push(("record left out".into(), cause));
     }
-    let mut history = earlier.versions;
-    if !history.is_empty() {
-        history.push(Version {
+    run.history = earlier.versions;
+    if !run.history.is_empty() {
+        run.history.push(Version {
             name: "now".into(),
-            rows: rows.clone(),
+            rows: run.rows.clone(),
         });
     }
-    Ok(page::page(&page::Run {
-        rows,
-        goals: report.goals.clone(),
-        studies,
-        published: study::published().to_vec(),
-        failures: report.failures.clone(),
-        facts,
-        history,
-    }))
+    run.facts = facts;
+    run.published = study::published().to_vec();
+    Ok(page::page(&run))
 }
 
 /// The call, which another run needs to be comparable.

@@ -116,7 +116,7 @@ fn study<'s>(studies: &'s [Study], case: &Case<'_>, contender: &str) -> Option<&
 fn one_case(body: &mut Html, case: &Case<'_>, studies: &[Study], open: bool) {
     let mut inside = Html::default();
     if let Some(metric) = case.primary() {
-        figures(&mut inside, case, metric, studies);
+        inside.table(&figures(case, metric, studies, true));
     }
     let skipped = case.skipped();
     if !skipped.is_empty() {
@@ -149,7 +149,8 @@ fn remark(case: &Case<'_>) -> Cell {
     Cell::of(words, class)
 }
 
-fn figures(body: &mut Html, case: &Case<'_>, primary: &Figures, studies: &[Study]) {
+/// The figures of a case; `full` has their spread and how contenders are set up.
+pub(crate) fn figures(case: &Case<'_>, primary: &Figures, studies: &[Study], full: bool) -> Table {
     let metrics = case.metrics();
     let contenders = case.contenders();
     let limit = case.figures("limit", &primary.metric);
@@ -168,8 +169,10 @@ fn figures(body: &mut Html, case: &Case<'_>, primary: &Figures, studies: &[Study
     if has_study {
         table.column("the study", Set::Words);
     }
-    table.column("spread", Set::Words);
-    table.column("set up", Set::Words);
+    if full {
+        table.column("spread", Set::Words);
+        table.column("set up", Set::Words);
+    }
     for contender in contenders {
         let mut line: Vec<Cell> = vec![case.label(contender).into()];
         for metric in &metrics {
@@ -187,7 +190,7 @@ fn figures(body: &mut Html, case: &Case<'_>, primary: &Figures, studies: &[Study
         line.push(figures.map_or(Cell::default(), |it| set_up(it).into()));
         table.row(Whose::of(contender).class(), line);
     }
-    body.table(&table);
+    table
 }
 
 fn figure_cells(figures: Option<&Figures>) -> [Cell; 2] {

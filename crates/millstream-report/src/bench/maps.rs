@@ -173,7 +173,10 @@ pub(crate) fn write(body: &mut Html, map: &Maps<'_>) {
         }
     }
     body.cards(&first);
-    words(body, map);
+    if let Some((words, table)) = words(map) {
+        body.paragraph("", &words);
+        body.table(&table);
+    }
     if !more.is_empty() {
         let mut inside = Html::default();
         inside.cards(&more);
@@ -183,11 +186,10 @@ pub(crate) fn write(body: &mut Html, map: &Maps<'_>) {
     }
 }
 
-fn words(body: &mut Html, map: &Maps<'_>) {
+/// Ours beside the best rivals, in a sentence and cell by cell.
+pub(crate) fn words(map: &Maps<'_>) -> Option<(String, Table)> {
     let cells = map.against();
-    let Some(mean) = geometric_mean(cells.values().map(|(_, it)| it.ratio)) else {
-        return;
-    };
+    let mean = geometric_mean(cells.values().map(|(_, it)| it.ratio))?;
     let trailing = cells.values().filter(|(_, it)| it.high < TRAILING).count();
     let tail = match trailing {
         0 => format!("no cell is below {TRAILING} beyond its interval"),
@@ -195,12 +197,9 @@ fn words(body: &mut Html, map: &Maps<'_>) {
         many => format!("{many} cells are below {TRAILING} beyond their intervals"),
     };
     let (number, rivals) = (cells.len(), map.rivals.join(", "));
-    body.paragraph(
-        "",
-        &format!(
-            "Over {number} cells the geometric mean is {mean:.2} of the best rival of each cell \
-             ({rivals}); {tail}."
-        ),
+    let words = format!(
+        "Over {number} cells the geometric mean is {mean:.2} of the best rival of each cell \
+         ({rivals}); {tail}."
     );
     let caption = "Ours over the best rival of the cell, more is better";
     let mut table = Table::new(caption, ">in flight");
@@ -221,7 +220,7 @@ fn words(body: &mut Html, map: &Maps<'_>) {
         );
         table.row("", line);
     }
-    body.table(&table);
+    Some((words, table))
 }
 
 /// The map that stands for all, as a file of SVG: bandwidth of ours in the largest group of the

@@ -1,17 +1,16 @@
 //! The summary: ours over the best rival and of the limit, a line a workload.
 
-use std::fmt::Write as _;
-
+use crate::bench::Goal;
 use crate::cases::{Case, Verdict, cases};
 use crate::chart::ratio::{self, Ratios, geometric_mean};
 use crate::compare::{Comparison, Standing};
 use crate::markup::figure;
-use crate::page::{Cell, Html, Table};
+use crate::page::{Cell, Html, Set, Table};
 use crate::rows::Row;
 use crate::svg::Svg;
 
 /// The verdicts of a workload's cases.
-struct Line<'c, 'a> {
+pub(crate) struct Line<'c, 'a> {
     workload: &'a str,
     verdicts: Vec<(&'c Case<'a>, Verdict<'a>)>,
 }
@@ -24,28 +23,14 @@ impl Line<'_, '_> {
             .count()
     }
 
-    /// The columns of the tables: the ratio to rivals, how many cases lead, do neither and trail,
-    /// and the ratio to the limit.
-    fn columns(&self) -> [String; 5] {
-        let ratio = |of: fn(&Verdict<'_>) -> Option<Comparison>| {
-            let ratios = self
-                .verdicts
-                .iter()
-                .filter_map(|(_, it)| Some(of(it)?.ratio));
-            optional(geometric_mean(ratios))
-        };
-        let count = |standing| self.count(standing).to_string();
-        [
-            ratio(|it| it.rival.map(|rival| rival.2)),
-            count(Standing::Ahead),
-            count(Standing::Level),
-            count(Standing::Behind),
-            ratio(|it| it.limit),
-        ]
+    fn mean(&self, of: fn(&Verdict<'_>) -> Option<Comparison>) -> String {
+        let verdicts = self.verdicts.iter();
+        let ratios = verdicts.filter_map(|(_, it)| Some(of(it)?.ratio));
+        optional(geometric_mean(ratios))
     }
 }
 
-fn lines<'c, 'a>(cases: &'c [Case<'a>]) -> Vec<Line<'c, 'a>> {
+pub(crate) fn lines<'c, 'a>(cases: &'c [Case<'a>]) -> Vec<Line<'c, 'a>> {
     let mut lines = Vec::new();
     for group in cases.chunk_by(|a, b| a.workload == b.workload) {
         let verdicts = group
@@ -62,7 +47,7 @@ fn lines<'c, 'a>(cases: &'c [Case<'a>]) -> Vec<Line<'c, 'a>> {
 }
 
 /// Writes the summary.
-pub(crate) fn write(body: &mut Html, cases: &[Case<'_>]) {
+pub(crate) fn write(body: &mut Html, cases: &[Case<'_>], goals: &[Goal]) {
     let lines = lines(cases);
     if lines.is_empty() {
         let words = match cases.is_empty() {
@@ -89,7 +74,7 @@ pub(crate) fn write(body: &mut Html, cases: &[Case<'_>]) {
              Dots beyond the axis stand at its end.",
         );
     }
-    body.table(&workloads(&lines));
+    body.table(&workloads(&lines, goals));
     body.folded("Every case", &every_case(&lines));
 }
 
@@ -121,26 +106,32 @@ fn optional(value: Option<f64>) -> String {
     value.map_or("–".into(), |value| format!("{value:.2}"))
 }
 
-fn workloads(lines: &[Line<'_, '_>]) -> Table {
+/// A line for each workload; with goals, how many were reached.
+pub(crate) fn workloads(lines: &[Line<'_, '_>], goals: &[Goal]) -> Table {
     let columns = "workload | >over the best rival | >ahead | >level | >behind | >of the limit";
     let caption =
         "Geometric means over the cases, more is better; how many cases lead, do neither, trail";
     let mut table = Table::new(caption, columns);
+    if !goals.is_empty() {
+        table.column("goals reached", Set::Number);
+    }
     for line in lines {
-        let [ratio, ahead, level, behind, limit] = line.columns();
-        let of = |count: String, class| match &*count {
-            "0" => count.into(),
-            _ => Cell::of(count, class),
+        let of = |standing: Standing, class| match line.count(standing) {
+            0 => "0".into(),
+            count => Cell::of(count.to_string(), class),
         };
-        let (ahead, behind) = (of(ahead, "ahead"), of(behind, "behind"));
+        let goals = goals.iter().filter(|goal| goal.workload == line.workload);
+        let reached = goals.clone().filter(|goal| goal.reached).count();
         let cells = vec![
             line.workload.into(),
-            ratio.into(),
-            ahead,
-            level.into(),
-            behind,
+            line.mean(|it| it.rival.map(|rival| rival.2)).into(),
+            of(Standing::Ahead, "ahead"),
+            of(Standing::Level, ""),
+            of(Standing::Behind, "behind"),
+            line.mean(|it| it.limit).into(),
+            format!("{reached} of {}", goals.count()).into(),
         ];
-        table.row("", [cells, vec![limit.into()]].concat());
+        table.row("", cells);
     }
     table
 }
@@ -174,14 +165,5 @@ fn every_case(lines: &[Line<'_, '_>]) -> Table {
 /// The summary as a table in Markdown, for a README.
 #[must_use]
 pub fn markdown(rows: &[Row]) -> String {
-    let mut out = String::from(
-        "| workload | over the best rival | ahead | level | behind | of the limit |\n\
-         |---|---|---|---|---|---|\n",
-    );
-    for line in lines(&cases(rows)) {
-        // Names of workloads are the benchmark's own; a bar would still end the cell.
-        let workload = line.workload.replace('|', "/");
-        let _ = writeln!(out, "| {workload} | {} |", line.columns().join(" | "));
-    }
-    out
+    workloads(&lines(&cases(rows)), &[]).text()
 }
