@@ -62,9 +62,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// As the crate gives it: RGB stays RGB.
+/// Into RGBA, as the codec.
 fn png_crate(stored: &[u8], pixels: &mut Vec<u8>) -> Result<(), png::DecodingError> {
-    let mut reader = png::Decoder::new(Cursor::new(stored)).read_info()?;
+    let mut decoder = png::Decoder::new(Cursor::new(stored));
+    let color8 = png::Transformations::normalize_to_color8();
+    decoder.set_transformations(color8 | png::Transformations::ALPHA);
+    let mut reader = decoder.read_info()?;
     let bytes = reader.output_buffer_size().unwrap_or(0);
     pixels.resize(bytes, 0);
     reader.next_frame(pixels)?;
