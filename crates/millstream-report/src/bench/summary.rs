@@ -31,25 +31,24 @@ impl Line<'_, '_> {
 }
 
 pub(crate) fn lines<'c, 'a>(cases: &'c [Case<'a>]) -> Vec<Line<'c, 'a>> {
-    let mut lines = Vec::new();
-    for group in cases.chunk_by(|a, b| a.workload == b.workload) {
+    let groups = cases.chunk_by(|a, b| a.workload == b.workload);
+    let line = |group: &'c [Case<'a>]| {
         let verdicts = group
             .iter()
             .filter_map(|case| Some((case, case.verdict()?)));
         let told = verdicts.filter(|(_, it)| it.rival.is_some() || it.limit.is_some());
-        lines.push(Line {
+        Line {
             workload: group[0].workload,
             verdicts: told.collect(),
-        });
-    }
-    lines.retain(|line| !line.verdicts.is_empty());
-    lines
+        }
+    };
+    groups.map(line).collect()
 }
 
 /// Writes the summary.
 pub(crate) fn write(body: &mut Html, cases: &[Case<'_>], goals: &[Goal]) {
     let lines = lines(cases);
-    if lines.is_empty() {
+    if lines.iter().all(|line| line.verdicts.is_empty()) {
         let words = match cases.is_empty() {
             true => "Nothing was measured.",
             false => "No case has both ours and a rival.",
