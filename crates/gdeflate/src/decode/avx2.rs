@@ -54,43 +54,30 @@ type Patterns = [[u8; GROUP]; 256];
 
 /// For each lane of the mask its rank in the mask: which of the next words it takes, or how many
 /// lanes of the mask are before it.
-const RANKS: Patterns = {
-    let mut patterns = [[0; GROUP]; 256];
-    let mut mask = 0;
-    while mask < 256 {
-        let mut rank = 0;
-        let mut lane = 0;
-        while lane < GROUP {
-            patterns[mask][lane] = rank;
-            rank += (mask >> lane & 1) as u8;
-            lane += 1;
-        }
-        mask += 1;
-    }
-    patterns
-};
-
+static RANK_PATTERNS: Patterns = patterns(true);
 /// The lanes of the mask, in order.
-const MEMBERS: Patterns = {
+static MEMBER_PATTERNS: Patterns = patterns(false);
+
+/// The ranks of lanes, or the lanes by their ranks.
+const fn patterns(ranks: bool) -> Patterns {
     let mut patterns = [[0; GROUP]; 256];
     let mut mask = 0;
     while mask < 256 {
-        let mut rank = 0;
-        let mut lane = 0;
+        let (mut lane, mut rank) = (0, 0);
         while lane < GROUP {
-            if mask >> lane & 1 == 1 {
+            let is_member = mask >> lane & 1 == 1;
+            if ranks {
+                patterns[mask][lane] = rank as u8;
+            } else if is_member {
                 patterns[mask][rank] = lane as u8;
-                rank += 1;
             }
+            rank += is_member as usize;
             lane += 1;
         }
         mask += 1;
     }
     patterns
-};
-
-static RANK_PATTERNS: Patterns = RANKS;
-static MEMBER_PATTERNS: Patterns = MEMBERS;
+}
 
 /// The bits of eight lanes.
 #[derive(Clone, Copy)]

@@ -197,36 +197,22 @@ fn row(row: &Row) -> __m512i {
     unsafe { _mm512_load_si512(row.0.as_ptr().cast()) }
 }
 
-/// 0, 1, 2, …
-const IOTA: Row = {
+/// Every so many-th number from the first on.
+const fn numbers(first: u16, step: u16) -> Row {
     let mut row = [0; 32];
     let mut at = 0;
     while at < 32 {
-        row[at] = at as u16;
+        row[at] = first + step * at as u16;
         at += 1;
     }
     Row(row)
-};
+}
 
+/// 0, 1, 2, …
+const IOTA: Row = numbers(0, 1);
 /// Picks the lower and the upper halves of 32 doublewords in two vectors.
-const EVEN: Row = {
-    let mut row = [0; 32];
-    let mut at = 0;
-    while at < 32 {
-        row[at] = 2 * at as u16;
-        at += 1;
-    }
-    Row(row)
-};
-const ODD: Row = {
-    let mut row = [0; 32];
-    let mut at = 0;
-    while at < 32 {
-        row[at] = 2 * at as u16 + 1;
-        at += 1;
-    }
-    Row(row)
-};
+const EVEN: Row = numbers(0, 2);
+const ODD: Row = numbers(1, 2);
 
 /// The 32 lanes between rounds.
 #[derive(Clone, Copy)]
