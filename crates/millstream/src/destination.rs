@@ -10,6 +10,7 @@ use std::sync::Arc;
 use millstream_io::error::guard;
 use millstream_io::{Access, Buffer, Destination, Identity, Place};
 
+use crate::error::Error;
 use crate::sink::DeviceSink;
 
 /// What is known of an open file.
@@ -42,8 +43,8 @@ pub struct FileOptions {
     pub package: bool,
 }
 
-/// Supplies memory once the raw size is known; `None` refuses.
-pub(crate) type Supply = Box<dyn FnOnce(usize) -> Option<Memory> + Send>;
+/// Supplies memory once the raw size is known, or refuses.
+pub(crate) type Supply = Box<dyn FnOnce(usize) -> Result<Memory, Error> + Send>;
 
 /// Memory owned by a request's slot, or what completes a request in its place.
 #[derive(Default)]
@@ -200,7 +201,10 @@ impl Memory {
                 let memory: &dyn Any = &**memory;
                 memory.is::<T>()
             }
-            Memory::None | Memory::Device(_) => own == TypeId::of::<()>(),
+            Memory::Device(_) => {
+                own == TypeId::of::<()>() || own == TypeId::of::<Arc<dyn DeviceSink>>()
+            }
+            Memory::None => own == TypeId::of::<()>(),
             Memory::Supply(_) => false,
         }
     }
@@ -219,7 +223,11 @@ impl Memory {
                 let memory: Box<dyn Any> = memory;
                 return memory.downcast::<T>().ok().map(|memory| *memory);
             }
-            Memory::None | Memory::Device(_) => set(place, ()),
+            Memory::Device(sink) => {
+                set(place, ());
+                set(place, sink);
+            }
+            Memory::None => set(place, ()),
             Memory::Pool | Memory::Supply(_) => {}
         }
         typed

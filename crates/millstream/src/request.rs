@@ -25,6 +25,7 @@ use millstream_io::{Buffer, Destination, MappedView};
 
 use crate::decode::spec::{BlockTable, Decode};
 use crate::destination::{Memory, MemoryKind};
+use crate::error::{Error, ErrorKind};
 use crate::fence::Fence;
 use crate::group::Group;
 use crate::ids::FileId;
@@ -311,8 +312,12 @@ impl<D> Read<D> {
         T: Destination,
         F: FnOnce(usize) -> Option<T> + Send + 'static,
     {
-        let supply = Box::new(move |len| supply(len).map(Memory::of));
-        self.into_memory(Memory::Supply(supply))
+        let refused = || {
+            let cause = "the application supplied no memory";
+            Error::new(ErrorKind::Application, cause)
+        };
+        let supply = move |len| supply(len).map(Memory::of).ok_or_else(refused);
+        self.into_memory(Memory::Supply(Box::new(supply)))
     }
 
     /// Lands in memory that the processor does not write: `sink` is given the bytes in parts. It
@@ -322,6 +327,18 @@ impl<D> Read<D> {
     /// blocks with dictionaries among it, is decoded as a whole into memory of the library first.
     pub fn into_device(self, sink: Arc<dyn DeviceSink>) -> Read<()> {
         self.into_memory(Memory::Device(sink))
+    }
+
+    /// Lands as of [`Read::into_device`], in a destination that `supply` makes once the raw size is
+    /// known, which is its argument. The ticket returns it; [`Any`](std::any::Any) finds its type.
+    /// `supply` runs on a worker thread and may block there; its error, or a panic, fails the
+    /// request.
+    pub fn into_device_of<F>(self, supply: F) -> Read<Arc<dyn DeviceSink>>
+    where
+        F: FnOnce(u64) -> Result<Arc<dyn DeviceSink>, Error> + Send + 'static,
+    {
+        let supply = move |len| supply(len as u64).map(Memory::Device);
+        self.into_memory(Memory::Supply(Box::new(supply)))
     }
 
     /// Lands in borrowed memory.

@@ -436,12 +436,7 @@ pub(crate) fn run_task(task: JobTask, scratch: &mut Scratch) -> JobResult {
             let fed = guarded(|| feed(decoder.as_mut(), stored, raw.slice(), last));
             (JobOutcome::Streamed(decoder, fed), Some(source))
         }
-        Task::Supply(supply, len) => {
-            let cause = "the application supplied no memory";
-            let refused = || Error::new(ErrorKind::Application, cause);
-            let supplied = guarded(|| supply(len).ok_or_else(refused));
-            (JobOutcome::Supplied(supplied), None)
-        }
+        Task::Supply(supply, len) => (JobOutcome::Supplied(guarded(|| supply(len))), None),
         Task::Scatter(mut from, mut to) => {
             scatter(from.slice(), &mut to);
             (JobOutcome::Done(Ok(())), None)

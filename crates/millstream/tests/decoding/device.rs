@@ -1,6 +1,7 @@
 //! Destinations that move bytes themselves: what they are given, and that a request ends with the
 //! last of their answers.
 
+use std::any::Any;
 use std::ops::Range;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -350,6 +351,40 @@ fn a_request_ends_with_the_last_answer() {
         }
         ticket.wait().expect("landed");
         assert!(remote.holds(&raw));
+    });
+}
+
+#[test]
+fn a_device_is_supplied_once_the_raw_size_is_known() {
+    each_backend(|rig| {
+        let raw = bytes(300_000);
+        let stored = rig.file_of("raw", &raw);
+        let encoded = rig.file_of("encoded", &encoded(CodecId::GDEFLATE, &raw));
+        let empty = rig.file_of("empty", &[]);
+        let gdeflate = || Decode::codec(CodecId::GDEFLATE);
+        let (blocks, bytes) = table(&raw, [CodecId::GDEFLATE, CodecId::STORED]);
+        let blocks = Decode::table(blocks.trim(123, 1000));
+        let trimmed = rig.file_of("trimmed", &bytes);
+        for (read, raw) in [
+            (Read::whole(stored), &raw[..]),
+            (Read::whole(encoded).decode(gdeflate()), &raw),
+            (Read::whole(trimmed).decode(blocks), &raw[123..1123]),
+            (Read::whole(empty), &[]),
+        ] {
+            let read = read.into_device_of(|len| {
+                Ok(Arc::new(Remote {
+                    decodes_gdeflate: true,
+                    ..Remote::new(len as usize)
+                }))
+            });
+            let sink: Arc<dyn Any + Send + Sync> = rig.run(read).expect("landed");
+            let remote = sink.downcast::<Remote>().expect("what was supplied");
+            assert_eq!(remote.room(), raw.len() as u64);
+            assert!(remote.holds(raw));
+        }
+        let short = |_| Err(Error::new(ErrorKind::OutOfMemory, "by the test"));
+        let error = rig.failure(Read::whole(stored).into_device_of(short));
+        assert_eq!(error.kind(), ErrorKind::OutOfMemory);
     });
 }
 
