@@ -26,6 +26,8 @@ pub(crate) struct Context {
     families: Vec<u32>,
     lost: AtomicBool,
     memory: vk::PhysicalDeviceMemoryProperties,
+    /// With `VK_EXT_memory_budget`, which needs no enabling.
+    tells_budget: bool,
     pub(crate) instance: Instance,
     pub(crate) physical: vk::PhysicalDevice,
     /// What was created here, to be destroyed.
@@ -79,9 +81,14 @@ impl Context {
     fn new(adopted: AdoptedDevice) -> Context {
         let (instance, physical) = (adopted.instance, adopted.physical);
         // SAFETY: the physical device is one of the instance's.
-        let (memory, properties) = unsafe {
+        let (memory, properties, offered) = unsafe {
             let memory = instance.get_physical_device_memory_properties(physical);
-            (memory, instance.get_physical_device_properties(physical))
+            let offered = instance.enumerate_device_extension_properties(physical);
+            let properties = instance.get_physical_device_properties(physical);
+            (memory, properties, offered.unwrap_or_default())
+        };
+        let is_budget = |one: &vk::ExtensionProperties| {
+            one.extension_name_as_c_str() == Ok(ext::memory_budget::NAME)
         };
         let name = properties.device_name_as_c_str().unwrap_or(c"?");
         let host = adopted.features.external_memory_host;
@@ -99,6 +106,7 @@ impl Context {
             families,
             lost: AtomicBool::new(false),
             memory,
+            tells_budget: offered.iter().any(is_budget),
             instance,
             physical,
             owned: None,
@@ -172,6 +180,28 @@ impl Context {
             None => Err(Error::new(
                 ErrorKind::OutOfMemory,
                 format!("the device has no memory that is {properties:?}"),
+            )),
+        }
+    }
+
+    /// Whether so many bytes of a memory type are within the budget of its heap. Beyond it drivers
+    /// move memory to where it is slower, or fail.
+    pub(crate) fn allows_memory(&self, kind: u32, size: u64) -> Result<(), Error> {
+        if !self.tells_budget {
+            return Ok(());
+        }
+        let mut budget = vk::PhysicalDeviceMemoryBudgetPropertiesEXT::default();
+        let mut properties = vk::PhysicalDeviceMemoryProperties2::default().push_next(&mut budget);
+        let (instance, physical) = (&self.instance, self.physical);
+        // SAFETY: a device of the instance, which knows the structures.
+        unsafe { instance.get_physical_device_memory_properties2(physical, &mut properties) };
+        let heap = self.memory.memory_types[kind as usize].heap_index as usize;
+        let (all, used) = (budget.heap_budget[heap], budget.heap_usage[heap]);
+        match size <= all.saturating_sub(used) {
+            true => Ok(()),
+            false => Err(Error::new(
+                ErrorKind::OutOfMemory,
+                format!("{size} bytes exceed the budget of heap {heap}: {used} of {all} are used"),
             )),
         }
     }

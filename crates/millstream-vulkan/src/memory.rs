@@ -171,9 +171,11 @@ fn allocate(
     needs: vk::MemoryRequirements,
     properties: vk::MemoryPropertyFlags,
 ) -> Result<vk::DeviceMemory, Error> {
+    let kind = context.memory_type(needs.memory_type_bits, properties)?;
+    context.allows_memory(kind, needs.size)?;
     let info = vk::MemoryAllocateInfo::default()
         .allocation_size(needs.size)
-        .memory_type_index(context.memory_type(needs.memory_type_bits, properties)?);
+        .memory_type_index(kind);
     // SAFETY: the type is one of the device's.
     let memory = unsafe { context.device.allocate_memory(&info, None) };
     memory.map_err(|error| vulkan("vkAllocateMemory", error))

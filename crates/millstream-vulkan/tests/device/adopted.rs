@@ -2,16 +2,17 @@
 //! reads itself.
 #![expect(unsafe_code, reason = "calls Vulkan as an application does")]
 
+use std::ffi::c_void;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use ash::vk;
+use ash::vk::{self, TaggedStructure};
 use millstream::{CodecId, Decode, ErrorKind, Fence, Queue, Read, Storage, StorageOptions};
 use millstream_vulkan::{
     AdoptedDevice, Gpu, GpuBuffer, GpuOptions, GpuPoint, QueueAccess, QueueLock,
 };
 
-use crate::application::Application;
+use crate::application::{Application, FAMILIES};
 use crate::rig::{alone, bytes, encoded, gdeflate};
 
 pub(crate) fn adopt(adopted: AdoptedDevice) -> Gpu {
@@ -115,6 +116,48 @@ fn staging_is_not_imported_without_the_extension() {
     let copied = load(&queue, &gpu, Read::memory(Arc::from(&raw[..])), &raw);
     assert!(is_right(&copied, &raw));
     assert_eq!(gpu.stats().imported_bytes, 0);
+    drop(gpu);
+    application.end();
+}
+
+/// Says that the device imports memory at multiples of 4 GiB.
+unsafe extern "system" fn coarse_alignment(
+    _: vk::PhysicalDevice,
+    properties: *mut vk::PhysicalDeviceProperties2<'_>,
+) {
+    // SAFETY: as Vulkan is called: a chain of valid structures.
+    unsafe {
+        let mut next = (*properties).p_next.cast::<vk::BaseOutStructure<'_>>();
+        while let Some(one) = next.as_mut() {
+            let host = next.cast::<vk::PhysicalDeviceExternalMemoryHostPropertiesEXT<'_>>();
+            if one.s_type == vk::PhysicalDeviceExternalMemoryHostPropertiesEXT::STRUCTURE_TYPE {
+                (*host).min_imported_host_pointer_alignment = 1 << 32;
+            }
+            next = one.p_next;
+        }
+    }
+}
+
+#[test]
+fn staging_is_not_imported_that_is_not_aligned_as_the_device_needs() {
+    let _alone = alone();
+    let Some(application) = Application::new(true) else {
+        return;
+    };
+    if !application.wanted.features.external_memory_host {
+        eprintln!("SKIP: the device lacks VK_EXT_external_memory_host");
+        return;
+    }
+    let mut adopted = application.plain();
+    adopted.features.external_memory_host = true;
+    let function = c"vkGetPhysicalDeviceProperties2";
+    // SAFETY: a function of that signature.
+    adopted.instance = unsafe { application.with(function, coarse_alignment as *const c_void) };
+    let gpu = adopt(adopted);
+    let storage = Storage::new(Default::default()).expect("a storage");
+    let error = gpu.import_staging(&storage).expect_err("not aligned");
+    assert_eq!(error.kind(), ErrorKind::Limit, "{error}");
+    assert!(error.to_string().contains("aligned"), "{error}");
     drop(gpu);
     application.end();
 }
@@ -254,7 +297,7 @@ fn a_device_that_does_not_compute_or_lacks_a_feature_is_refused() {
     }
 
     // SAFETY: a function of that signature.
-    let instance = unsafe { application.with_families(one_that_copies) };
+    let instance = unsafe { application.with(FAMILIES, one_that_copies as *const c_void) };
     let adopted = AdoptedDevice {
         instance,
         ..application.plain()

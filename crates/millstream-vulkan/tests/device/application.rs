@@ -1,7 +1,7 @@
 //! A device as an application has it, under the validation layer if it is asked for and there.
 #![expect(unsafe_code, reason = "makes a Vulkan device")]
 
-use std::ffi::CStr;
+use std::ffi::{CStr, c_void};
 use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,6 +15,9 @@ const VALIDATION: &CStr = c"VK_LAYER_KHRONOS_validation";
 
 /// What the validation layer said, of all devices.
 static MESSAGES: AtomicU64 = AtomicU64::new(0);
+
+/// Of [`Application::with`]: which families of queues a device has.
+pub(crate) const FAMILIES: &CStr = c"vkGetPhysicalDeviceQueueFamilyProperties";
 
 /// Its handles are leaked.
 pub(crate) struct Application {
@@ -97,22 +100,28 @@ impl Application {
         }
     }
 
-    /// The instance, whose devices seem to have other families of queues.
+    /// Whether the device has an extension.
+    pub(crate) fn offers(&self, extension: &CStr) -> bool {
+        let same = |one: &vk::ExtensionProperties| one.extension_name_as_c_str() == Ok(extension);
+        // SAFETY: a device of the instance.
+        let offered = unsafe {
+            let instance = &self.instance;
+            instance.enumerate_device_extension_properties(self.physical)
+        };
+        offered.is_ok_and(|offered| offered.iter().any(same))
+    }
+
+    /// The instance, one function of which is replaced.
     ///
     /// # Safety
-    /// The function lists families as Vulkan's does.
-    pub(crate) unsafe fn with_families(
-        &self,
-        families: vk::PFN_vkGetPhysicalDeviceQueueFamilyProperties,
-    ) -> ash::Instance {
+    /// What replaces it has the same signature.
+    pub(crate) unsafe fn with(&self, function: &CStr, replaced_by: *const c_void) -> ash::Instance {
         let handle = self.instance.handle();
-        let load = |name: &CStr| match name {
-            name if name == c"vkGetPhysicalDeviceQueueFamilyProperties" => {
-                families as *const std::ffi::c_void
-            }
+        let load = |name: &CStr| match name == function {
+            true => replaced_by,
             // SAFETY: asks for a function of the instance.
-            name => unsafe { self.entry.get_instance_proc_addr(handle, name.as_ptr()) }
-                .map_or(std::ptr::null(), |real| real as *const std::ffi::c_void),
+            false => unsafe { self.entry.get_instance_proc_addr(handle, name.as_ptr()) }
+                .map_or(std::ptr::null(), |real| real as *const c_void),
         };
         // SAFETY: the instance's own functions, and one of the same signature.
         unsafe { ash::Instance::load_with(load, handle) }
@@ -211,7 +220,7 @@ unsafe extern "system" fn message(
     _: vk::DebugUtilsMessageSeverityFlagsEXT,
     _: vk::DebugUtilsMessageTypeFlagsEXT,
     data: *const vk::DebugUtilsMessengerCallbackDataEXT<'_>,
-    _: *mut std::ffi::c_void,
+    _: *mut c_void,
 ) -> vk::Bool32 {
     // SAFETY: the layer passes a valid message.
     let text = unsafe { (*data).message_as_c_str() };

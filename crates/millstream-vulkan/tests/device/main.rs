@@ -3,6 +3,7 @@
 
 mod adopted;
 mod application;
+mod budget;
 mod buffers;
 mod images;
 mod lost;

@@ -8,7 +8,7 @@ use ash::vk;
 use millstream::ErrorKind;
 use millstream_vulkan::{Gpu, GpuOptions};
 
-use crate::application::Application;
+use crate::application::{Application, FAMILIES};
 use crate::recorded::IMAGE;
 use crate::rig::alone;
 
@@ -107,7 +107,7 @@ fn what_is_made_is_shared_by_the_families_that_use_it() {
         // SAFETY: the function is as Vulkan's; the handles belong together, and are never
         // destroyed.
         unsafe {
-            adopted.instance = application.with_families(two_that_compute);
+            adopted.instance = application.with(FAMILIES, two_that_compute as *const c_void);
             Gpu::adopt(adopted, &options)
         }
     };
