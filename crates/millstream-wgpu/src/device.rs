@@ -4,6 +4,8 @@
 //! into an encoder of wgpu's, and a second, empty submission signals the point that says when they
 //! have run: a signal covers everything that was submitted to the queue before. Whatever another
 //! thread submits in between may take the signal along, which is as good.
+//!
+//! A second queue of the device's, which wgpu does not know, fills buffers without it.
 #![expect(
     unsafe_code,
     reason = "lends handles of wgpu to the library, and makes buffers"
@@ -33,6 +35,8 @@ pub struct WgpuDevice {
     adapter: wgpu::Adapter,
     device: wgpu::Device,
     queue: wgpu::Queue,
+    /// The family of wgpu's queue, and that of the second queue if it is another one.
+    pub(super) families: (u32, Option<u32>),
 }
 
 pub(super) fn invalid(cause: &'static str) -> Error {
@@ -58,9 +62,33 @@ impl WgpuDevice {
         device: &wgpu::Device,
         queue: &wgpu::Queue,
     ) -> Result<WgpuDevice, Error> {
+        // SAFETY: as the caller promises.
+        unsafe { WgpuDevice::adopt_with(adapter, device, queue, None) }
+    }
+
+    /// As [`WgpuDevice::adopt`]. A second queue of the device's brings bytes to buffers by itself,
+    /// without [`WgpuDevice::submit`]: one that the application added to those of wgpu, by
+    /// wgpu-hal's `open_with_callback`. Of a buffer that wgpu made it must be of wgpu's family to
+    /// do so.
+    ///
+    /// # Errors
+    /// As of [`WgpuDevice::adopt`]; `Limit` also for queues that do not copy.
+    ///
+    /// # Safety
+    /// As of [`WgpuDevice::adopt`]; other code submits to the second queue only as its
+    /// [`QueueAccess`] says, and wgpu does not know it.
+    pub unsafe fn adopt_with(
+        adapter: &wgpu::Adapter,
+        device: &wgpu::Device,
+        queue: &wgpu::Queue,
+        second: Option<AdoptedQueue>,
+    ) -> Result<WgpuDevice, Error> {
         // SAFETY: the handles are used while `device` is kept, and not destroyed.
-        let gpu = unsafe {
+        let (gpu, families) = unsafe {
             let hal = device.as_hal::<Vulkan>().ok_or_else(no_vulkan)?;
+            let family = hal.queue_family_index();
+            let other = second.as_ref().map(|second| second.family);
+            let families = (family, other.filter(|other| *other != family));
             let instance = hal.shared_instance();
             if instance.instance_api_version() < vk::API_VERSION_1_2 {
                 let cause = "wgpu's instance lacks Vulkan 1.2";
@@ -71,7 +99,7 @@ impl WgpuDevice {
             features.external_memory_host = extensions.contains(&ext::external_memory_host::NAME);
             let compute = AdoptedQueue {
                 queue: hal.raw_queue(),
-                family: hal.queue_family_index(),
+                family,
                 access: QueueAccess::Recorded,
             };
             let adopted = AdoptedDevice {
@@ -82,9 +110,9 @@ impl WgpuDevice {
                 device: hal.raw_device().clone(),
                 features,
                 compute,
-                transfer: None,
+                transfer: second,
             };
-            Gpu::adopt(adopted, &GpuOptions::default())?
+            (Gpu::adopt(adopted, &GpuOptions::default())?, families)
         };
         Ok(WgpuDevice {
             gpu,
@@ -92,6 +120,7 @@ impl WgpuDevice {
             adapter: adapter.clone(),
             device: device.clone(),
             queue: queue.clone(),
+            families,
         })
     }
 
@@ -116,6 +145,13 @@ impl WgpuDevice {
             .filter(|_| sizes.contains(&about.size) && !about.mapped_at_creation)
             .ok_or_else(|| invalid("a buffer of no or too many bytes, or of a usage not loaded"))?;
         let info = vk::BufferCreateInfo::default().size(size).usage(usage);
+        let both = self.families.1.map(|other| [self.families.0, other]);
+        let info = match &both {
+            Some(both) => info
+                .sharing_mode(vk::SharingMode::CONCURRENT)
+                .queue_family_indices(both),
+            None => info,
+        };
         // SAFETY: the device is wgpu's, which destroys what it is given with the buffer.
         let (buffer, handle) = unsafe {
             let hal = self.device.as_hal::<Vulkan>().ok_or_else(no_vulkan)?;

@@ -40,8 +40,10 @@ impl WgpuDevice {
             hal.raw_handle()
         };
         let place = (handle, range.start, range.end - range.start);
+        // wgpu's buffers are exclusive: a second queue of another family does not write to them.
+        let owner = self.families.1.map(|_| self.families.0);
         // SAFETY: the destination keeps the buffer; the rest the caller promises.
-        let sink = unsafe { self.gpu.adopt_buffer(place, None) };
+        let sink = unsafe { self.gpu.adopt_buffer(place, owner) };
         Ok(Destination::new(sink, buffer.clone(), GpuBuffer::is_lost))
     }
 }

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use ash::vk;
 use millstream::ErrorKind;
-use millstream_vulkan::{ImageRegion, Tier};
+use millstream_vulkan::{AdoptedQueue, ImageRegion, QueueAccess, Tier};
 
-use super::rig::{Rig, bytes, gdeflate, memory, rig};
+use super::rig::{Rig, bytes, gdeflate, memory, rig, rig_with};
 use super::wgpu;
 
 fn about(size: u64, usage: wgpu::BufferUsages) -> wgpu::BufferDescriptor<'static> {
@@ -40,6 +40,46 @@ fn bytes_land_in_a_buffer_that_wgpu_uses() {
         assert!(back == raw, "{seed}");
     }
     assert!(!rig.gpu.submit(), "nothing waits");
+}
+
+/// wgpu's own queue, as devices may have no other.
+fn same_queue(device: &wgpu::Device) -> Option<AdoptedQueue> {
+    // SAFETY: the queue is not destroyed.
+    let hal = unsafe { device.as_hal::<wgpu::hal::api::Vulkan>() }?;
+    Some(AdoptedQueue {
+        queue: hal.raw_queue(),
+        family: hal.queue_family_index(),
+        // The test, which alone submits to wgpu's queue, waits meanwhile.
+        access: QueueAccess::Locked(Box::new(|call| call())),
+    })
+}
+
+#[test]
+fn bytes_land_by_a_second_queue_without_a_submission_of_wgpu() {
+    let Some(rig) = rig_with(same_queue) else {
+        return;
+    };
+    let usage = wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::STORAGE;
+    // SAFETY: nothing uses it until the request has completed.
+    let buffer = unsafe { rig.gpu.buffer(&about(1_000_000, usage)) }.expect("a buffer");
+    for seed in 0..4 {
+        let raw = bytes(1_000_000, seed);
+        let read = if seed % 2 == 0 {
+            memory(&raw)
+        } else {
+            gdeflate(&raw)
+        };
+        let mut ticket = rig
+            .queue
+            .submit(read.into_device(buffer.clone()))
+            .expect("accepted");
+        ticket.wait().expect("landed");
+        assert!(!rig.gpu.submit(), "nothing waits");
+        let back = rig.read_back(1_000_000, |encoder, to| {
+            encoder.copy_buffer_to_buffer(buffer.resource(), 0, to, 0, 1_000_000);
+        });
+        assert!(back == raw, "{seed}");
+    }
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use millstream::{DeviceSink, Error, ErrorKind, Queue, Read, Storage, Ticket};
+use millstream_vulkan::AdoptedQueue;
 
 use super::{WgpuDevice, mapped, wgpu};
 
@@ -30,6 +31,11 @@ pub(crate) fn ready<T>(future: impl Future<Output = T>) -> T {
 
 /// `None`: there is no Vulkan device.
 pub(crate) fn rig() -> Option<Rig> {
+    rig_with(|_| None)
+}
+
+/// With a second queue.
+pub(crate) fn rig_with(second: fn(&wgpu::Device) -> Option<AdoptedQueue>) -> Option<Rig> {
     let mut about = wgpu::InstanceDescriptor::new_without_display_handle();
     about.backends = wgpu::Backends::VULKAN;
     let instance = wgpu::Instance::new(about);
@@ -46,7 +52,8 @@ pub(crate) fn rig() -> Option<Rig> {
     let (device, wgpu_queue) =
         ready(adapter.request_device(&Default::default())).expect("a device");
     // SAFETY: they belong together, and the device lives longer.
-    let gpu = unsafe { WgpuDevice::adopt(&adapter, &device, &wgpu_queue) }.expect("adopted");
+    let gpu = unsafe { WgpuDevice::adopt_with(&adapter, &device, &wgpu_queue, second(&device)) };
+    let gpu = gpu.expect("adopted");
     let storage = Storage::new(Default::default()).expect("a storage");
     Some(Rig {
         gpu,
