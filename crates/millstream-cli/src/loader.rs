@@ -349,11 +349,15 @@ impl Loader<'_> {
             timeout: self.timeout,
             ..BatchOptions::default()
         };
-        let batch = Arc::new(package.enqueue_each(self.queue, &asked, &options));
-        tally.requests += batch.requests() as u64;
+        let batch = package.enqueue_each(self.queue, &asked, &options);
+        let batch = batch.map(Arc::new);
+        tally.requests += batch.as_ref().map_or(0, |batch| batch.requests() as u64);
         let pieces = parts.into_iter().enumerate().map(|(nth, part)| Piece {
             part,
-            ticket: Ok(Load::Together(Arc::clone(&batch), nth)),
+            ticket: match &batch {
+                Ok(batch) => Ok(Load::Together(Arc::clone(batch), nth)),
+                Err(error) => Err(crate::package::describe(package.path(), error)),
+            },
         });
         pieces.collect()
     }

@@ -44,6 +44,8 @@ pub enum ErrorKind {
     Stopped = 17,
     /// The package's content version is below the least that the caller accepts.
     Outdated = 18,
+    /// There is no memory for the package's tables, or for what is loaded.
+    OutOfMemory = 19,
 }
 
 /// An error with its circumstances.
@@ -188,6 +190,7 @@ impl Error {
             ErrorKind::InvalidArgument => (Kind::InvalidArgument, "an entry of another package"),
             ErrorKind::Base => (Kind::NotFound, "the patch's base is not mounted"),
             ErrorKind::Limit => (Kind::Limit, "a bound of the package format"),
+            ErrorKind::OutOfMemory => (Kind::OutOfMemory, "no memory for the package's tables"),
             ErrorKind::Outdated => (
                 Kind::InvalidArgument,
                 "the package is older than the least version accepted",
@@ -214,6 +217,7 @@ impl From<millstream::Error> for Error {
             Kind::PastEnd => ErrorKind::Truncated,
             Kind::UnknownCodec => ErrorKind::Unsupported,
             Kind::InvalidArgument => ErrorKind::InvalidArgument,
+            Kind::OutOfMemory => ErrorKind::OutOfMemory,
             _ => ErrorKind::Io,
         };
         let mut made = Error::new(kind, String::new());

@@ -46,6 +46,7 @@ pub mod describe;
 pub mod error;
 pub mod format;
 pub mod limits;
+mod memory;
 pub mod metadata;
 mod mounts;
 pub mod names;

@@ -21,6 +21,7 @@ use zerocopy::FromBytes;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::{EntryRecord, MetadataPlace, SignatureRecord, entry_flag};
 use crate::limits::{METADATA_BYTES_MAX, NAME_BYTES_MAX};
+use crate::memory;
 use crate::names;
 use section::PageView;
 use tables::Tables;
@@ -400,18 +401,20 @@ impl Package {
         if let Some(order) = self.0.by_name.get() {
             return Ok(order);
         }
+        let order = self.order_by_name();
+        let order = order.map_err(|error| error.of(self.path()))?;
+        Ok(self.0.by_name.get_or_init(|| order))
+    }
+
+    fn order_by_name(&self) -> Result<Vec<u32>> {
         let tables = self.tables();
         tables.names.preload(&tables.file)?;
-        let mut named: Vec<(&[u8], u32)> = Vec::new();
-        named
-            .try_reserve_exact(self.len() as usize)
-            .map_err(|_| Error::new(ErrorKind::Io, "no memory for the order of the names"))?;
+        let mut named: Vec<(&[u8], u32)> = memory::room(self.len() as usize)?;
         for index in 0..self.len() {
             named.push((self.name(index)?, index));
         }
         named.sort_unstable();
-        let order = named.into_iter().map(|(_, index)| index).collect();
-        Ok(self.0.by_name.get_or_init(|| order))
+        memory::collect(named.into_iter().map(|(_, index)| index))
     }
 
     /// Entries whose names match a pattern (`*`, `**`, `?`; a folder stands for all below it), in
@@ -423,7 +426,7 @@ impl Package {
         let mut found = Vec::new();
         for &index in self.by_name()? {
             if names::matches(pattern, self.name(index)?) && !self.info(index)?.gone {
-                found.push(index);
+                memory::push(&mut found, index).map_err(|error| error.of(self.path()))?;
             }
         }
         Ok(found)
@@ -449,7 +452,7 @@ impl Package {
                 None => rest,
             };
             if found.last().is_none_or(|last| last != part) {
-                found.push(part.to_vec());
+                memory::push(&mut found, part.to_vec()).map_err(|error| error.of(self.path()))?;
             }
         }
         found.sort_unstable();

@@ -393,7 +393,9 @@ fn a_broken_dictionary_holds_up_only_the_entries_that_need_it() {
     let (queue, options) = (bench.queue(), BatchOptions::default());
     let strict = package.enqueue_pieces(&queue, &pieces, &options);
     assert_eq!(strict.expect_err("refused").kind(), ErrorKind::Corrupt);
-    let batch = package.enqueue_each(&queue, &pieces, &options);
+    let batch = package
+        .enqueue_each(&queue, &pieces, &options)
+        .expect("memory");
     let mut failed = 0;
     for (nth, piece) in pieces.iter().enumerate() {
         match batch.wait(nth) {

@@ -587,7 +587,14 @@ impl Staged {
         let view = view(&window, self.stored_len);
         match self.plan.cut(context.codecs, &view, raw_len, &mut parts) {
             Ok(taken) => {
-                self.carry = view.bytes[taken..].to_vec();
+                let rest = &view.bytes[taken..];
+                if self.carry.try_reserve(rest.len()).is_err() {
+                    self.discard(window, context.arena);
+                    let cause = "no memory for the beginning of a block";
+                    return Err(Error::new(ErrorKind::OutOfMemory, cause));
+                }
+                // Empty: what the window before left is in front of this one's bytes.
+                self.carry.extend_from_slice(rest);
                 self.give_parts(window, parts, context);
                 Ok(())
             }

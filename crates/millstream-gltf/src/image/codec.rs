@@ -13,7 +13,7 @@
 
 use millstream::{Codec, CodecId, StorageOptions};
 
-use super::{HEADER_BYTES, Layout, MAGIC, dds, jpeg, ktx, png, webp};
+use super::{HEADER_BYTES, Layout, MAGIC, NO_MEMORY, dds, jpeg, ktx, png, webp};
 use crate::limits;
 
 /// The id of the codec.
@@ -176,7 +176,10 @@ pub fn decode(stored: &[u8], raw: &mut [u8], limits: ImageLimits) -> Result<usiz
 /// The likely cause.
 pub fn decode_vec(stored: &[u8], limits: ImageLimits) -> Result<Vec<u8>, &'static str> {
     let plan = plan(stored, limits)?;
-    let mut raw = vec![0; plan.raw_bytes];
+    let mut raw = Vec::new();
+    let reserved = raw.try_reserve_exact(plan.raw_bytes);
+    reserved.map_err(|_| NO_MEMORY)?;
+    raw.resize(plan.raw_bytes, 0);
     decode(stored, &mut raw, limits)?;
     raw.truncate(plan.layout.bytes());
     Ok(raw)

@@ -18,7 +18,7 @@ use std::io::Cursor;
 use millstream_codec::{CodecId, decode_block};
 
 use super::kept::with_kept;
-use super::{Layout, row};
+use super::{Layout, NO_MEMORY, row};
 use crate::limits;
 
 pub(super) const MAGIC: [u8; 8] = *b"\x89PNG\r\n\x1a\n";
@@ -206,15 +206,16 @@ fn inflate(data: &[&[u8]], filtered: &mut [u8]) -> Result<(), &'static str> {
         let stream = match data {
             [one] => one,
             pieces => {
-                joined.reserve(pieces.iter().map(|piece| piece.len()).sum());
+                let bytes = pieces.iter().map(|piece| piece.len()).sum();
+                joined.try_reserve(bytes).map_err(|_| NO_MEMORY)?;
                 for piece in pieces {
                     joined.extend_from_slice(piece);
                 }
                 &joined[..]
             }
         };
-        decode_block(CodecId::ZLIB, scratch, stream, filtered)
-    });
+        Ok(decode_block(CodecId::ZLIB, scratch, stream, filtered))
+    })?;
     match written {
         Ok(written) if written == filtered.len() => Ok(()),
         Ok(_) => Err("the PNG's data ends before its last row"),

@@ -14,6 +14,7 @@ use super::{Package, plan};
 use crate::error::{Error, Result};
 use crate::format::{BlockRecord, block_flag};
 use crate::limits::{RUN_BYTES_MAX, RUN_GAP_MAX, RUN_RAW_BYTES_MAX};
+use crate::memory;
 
 /// A range of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -136,14 +137,11 @@ impl Package {
         entries: &[u32],
         options: &BatchOptions,
     ) -> Result<Batch> {
-        let pieces: Vec<Piece> = entries
-            .iter()
-            .map(|&index| {
-                let len = self.info(index)?.raw_bytes;
-                let offset = 0;
-                Ok(Piece { index, offset, len })
-            })
-            .collect::<Result<_>>()?;
+        let mut pieces = memory::room(entries.len())?;
+        for &index in entries {
+            let (offset, len) = (0, self.info(index)?.raw_bytes);
+            pieces.push(Piece { index, offset, len });
+        }
         self.enqueue_pieces(queue, &pieces, options)
     }
 
@@ -159,21 +157,29 @@ impl Package {
         pieces: &[Piece],
         options: &BatchOptions,
     ) -> Result<Batch> {
-        let planned = pieces.iter().enumerate().map(|(nth, piece)| {
-            plan_piece(self, nth, piece).map_err(|error| self.blame(piece.index, error))
-        });
-        let planned = planned.collect::<Result<_>>()?;
+        let mut planned = memory::room(pieces.len())?;
+        for (nth, piece) in pieces.iter().enumerate() {
+            let one = plan_piece(self, nth, piece);
+            planned.push(one.map_err(|error| self.blame(piece.index, error))?);
+        }
         self.enqueue(queue, pieces, planned, options, true)
     }
 
     /// As [`Package::enqueue_pieces`], but a piece that cannot be requested does not hold up the
     /// others: waiting for it returns its error.
-    #[must_use]
-    pub fn enqueue_each(&self, queue: &Queue, pieces: &[Piece], options: &BatchOptions) -> Batch {
-        let planned = pieces.iter().enumerate();
-        let planned = planned.flat_map(|(nth, piece)| plan_piece(self, nth, piece));
-        let batch = self.enqueue(queue, pieces, planned.collect(), options, false);
-        batch.expect("errors belong to their pieces")
+    ///
+    /// # Errors
+    /// `OutOfMemory`, for a list of the pieces; nothing is enqueued then.
+    pub fn enqueue_each(
+        &self,
+        queue: &Queue,
+        pieces: &[Piece],
+        options: &BatchOptions,
+    ) -> Result<Batch> {
+        let mut planned = memory::room(pieces.len())?;
+        let each = pieces.iter().enumerate();
+        planned.extend(each.flat_map(|(nth, piece)| plan_piece(self, nth, piece)));
+        self.enqueue(queue, pieces, planned, options, false)
     }
 
     /// Enqueues what was planned; of an error, fails as a whole if it is `strict`.
@@ -188,9 +194,10 @@ impl Package {
         planned.sort_unstable_by_key(|one| (one.plain, one.begin(), one.span_first, one.nth));
         let mut batch = Batch {
             package: self.clone(),
-            pieces: pieces.to_vec(),
-            members: vec![None; pieces.len()],
-            runs: Vec::new(),
+            pieces: memory::collect(pieces.iter().copied())?,
+            members: memory::collect(pieces.iter().map(|_| None))?,
+            // One for each piece at most.
+            runs: memory::room(pieces.len())?,
         };
         let mut requests = queue.batch();
         let mut rest = &planned[..];
@@ -213,8 +220,8 @@ impl Package {
                 continue;
             };
             if self.0.options.name_requests && (now.len() == 1 || queue.is_traced()) {
-                let names = self.names_of(now, pieces);
-                if !names.is_empty() {
+                // Of nothing but traces and messages: without memory there is none.
+                if let Some(names) = self.names_of(now, pieces).ok().filter(|it| !it.is_empty()) {
                     request = request.name(names);
                 }
             }
@@ -234,19 +241,26 @@ impl Package {
     }
 
     /// The names of a run's entries, in the order in which they were asked for, separated by NUL.
-    fn names_of(&self, run: &[Planned], pieces: &[Piece]) -> String {
-        let mut order: Vec<usize> = run.iter().map(|one| one.nth).collect();
+    fn names_of(&self, run: &[Planned], pieces: &[Piece]) -> Result<String> {
+        let mut order = memory::collect(run.iter().map(|one| one.nth))?;
         order.sort_unstable();
-        let mut entries: Vec<u32> = order.iter().map(|&nth| pieces[nth].index).collect();
-        entries.dedup();
-        let names = entries.iter().filter_map(|&index| self.name(index).ok());
-        let names: Vec<_> = names.map(String::from_utf8_lossy).collect();
-        names.join("\0")
+        order.dedup_by_key(|nth| pieces[*nth].index);
+        let mut names = Vec::new();
+        for nth in order {
+            let name = self.name(pieces[nth].index).unwrap_or_default();
+            let name = String::from_utf8_lossy(name);
+            memory::reserve(&mut names, name.len() + 1)?;
+            if !names.is_empty() {
+                names.push(0);
+            }
+            names.extend_from_slice(name.as_bytes());
+        }
+        Ok(String::from_utf8(names).unwrap_or_default())
     }
 
     /// The request of a run, and where in its raw bytes each member lies.
     fn run_request(&self, run: &[Planned], nth_run: usize) -> Result<(Read, Vec<(usize, Member)>)> {
-        let mut places = Vec::with_capacity(run.len());
+        let mut places = memory::room(run.len())?;
         let mut place = |one: &Planned, start: u64| {
             let member = Member {
                 run: nth_run,
@@ -279,6 +293,7 @@ impl Package {
                 _ => {
                     let at = raw;
                     raw += one.blocks_raw();
+                    memory::reserve(&mut blocks, one.blocks.len())?;
                     blocks.extend_from_slice(&one.blocks);
                     next = Some(one.span_first + one.blocks.len() as u32);
                     last = Some((one.span_first, at));
@@ -413,7 +428,7 @@ impl Batch {
         let again = plan_piece(package, nth, piece)
             .and_then(|one| plan::request_of(package, &one.blocks, one.skip, one.len));
         let error = again.err().unwrap_or_else(|| {
-            let cause = "the entry could not be requested, but can be now";
+            let cause = "there was no memory to request the entry, or a table could not be read";
             Error::new(crate::ErrorKind::Io, cause)
         });
         package.blame(piece.index, error)

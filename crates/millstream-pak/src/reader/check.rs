@@ -20,6 +20,7 @@ use crate::format::{
     EntryRecord, MetadataPlace, SectionRecord, block_flag, entry_flag, section, section_flag,
 };
 use crate::limits::{HEADER_BYTES, METADATA_BYTES_MAX, TABLE_QUEUE_CAPACITY, VERIFY_ERRORS};
+use crate::memory;
 use crate::metadata::Metadata;
 use crate::names;
 use crate::sign::PublicKey;
@@ -160,7 +161,7 @@ fn check_sections(tables: &Tables, found: &mut Verification) -> bool {
     {
         if record.flags.get() & section_flag::UNHASHED == 0 {
             let section = super::section::Section::new(&tables.path, record, false);
-            found.take(section.check_pages(&tables.file));
+            found.take(section.and_then(|section| section.check_pages(&tables.file)));
         }
     }
     found.failures == before
@@ -179,7 +180,8 @@ fn check_tables(package: &Package, found: &mut Verification) {
     for index in 0..package.len() {
         let checked = check_entry(package, index, &mut before);
         if let Some(name_offset) = found.take_of(package, index, checked) {
-            places.push((name_offset, index));
+            let kept = memory::push(&mut places, (name_offset, index));
+            found.take_of(package, index, kept);
         }
     }
     places.sort_unstable();
@@ -261,9 +263,9 @@ fn check_metadata_index(package: &Package, found: &mut Verification) -> Vec<(u32
                 return Err(places.wrong(nth * 8, "the index of metadata is out of order"));
             }
             last = Some(index);
-            Ok((place.offset.get(), index))
+            memory::push(&mut records, (place.offset.get(), index))
         });
-        records.extend(found.take(checked));
+        found.take(checked);
     }
     records.sort_unstable();
     records
@@ -321,14 +323,14 @@ fn check_blocks_and_gaps(package: &Package, found: &mut Verification) {
             continue;
         }
         end = start + u64::from(block.stored_bytes.get());
-        parts.push((start, end));
+        found.take(memory::push(&mut parts, (start, end)));
     }
     parts.sort_unstable();
     let (mut at, mut gaps) = (0, Vec::new());
     for (start, end) in parts {
         while at < start {
             let len = (start - at).min(GAP_READ_BYTES);
-            gaps.push((at, len));
+            found.take(memory::push(&mut gaps, (at, len)));
             at += len;
         }
         at = at.max(end);
@@ -379,7 +381,7 @@ fn check_contents(
             (storing.base_bytes == 0 || package.0.base.is_some()).then_some(())
         };
         if !info.gone && here().is_some() {
-            entries.push(index);
+            memory::push(&mut entries, index)?;
         }
     }
     let mut failed = None;

@@ -8,8 +8,9 @@ use millstream::{
 };
 use millstream_codec::Scratch;
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::Result;
 use crate::limits::TABLE_QUEUE_CAPACITY;
+use crate::memory::no_memory;
 
 /// The open file of a package. It is closed when dropped.
 pub(crate) struct OpenFile {
@@ -54,9 +55,7 @@ impl OpenFile {
 
     /// Memory in huge pages if it is long: lookups in ordinary pages take a third longer.
     pub(crate) fn buffer(&self, len: usize) -> Result<Buffer> {
-        let cause = "no memory for the package's tables";
-        let taken = self.buffers.take(len);
-        taken.map_err(|_| Error::new(ErrorKind::Io, cause))
+        self.buffers.take(len).map_err(|_| no_memory(len))
     }
 
     pub(crate) fn scratch(&self) -> MutexGuard<'_, Scratch> {

@@ -16,6 +16,7 @@ use crate::format::{BlockRecord, EntryRecord, block_flag, entry_flag};
 use crate::limits::{
     BLOCK_SHIFT_MAX, BLOCK_SHIFT_MIN, HEADER_BYTES, STORED_ALIGNMENT, STORED_EXTRA_MAX,
 };
+use crate::memory;
 
 /// The blocks that hold a range.
 pub(crate) struct Span {
@@ -142,7 +143,7 @@ pub(crate) fn expected_raw(entry: &EntryRecord, nth: u32) -> u64 {
 
 /// The blocks of a span, checked by themselves and against each other.
 pub(crate) fn blocks_of(tables: &Tables, span: &Span) -> Result<Vec<BlockRecord>> {
-    let mut blocks = Vec::with_capacity(span.count as usize);
+    let mut blocks = memory::room(span.count as usize)?;
     let mut end: Option<u64> = None;
     for index in span.first..span.first + span.count {
         let found = block(tables, index)?;
@@ -213,6 +214,7 @@ pub(crate) fn request_of(
         return Ok(Read::range(file, start + skip, len));
     }
     let mut table = BlockTable::new();
+    table.reserve(blocks.len())?;
     for block in blocks {
         push(&mut table, block, start);
         if verify {
@@ -268,10 +270,11 @@ pub(super) fn storing(package: &Package, index: u32) -> Result<Storing> {
         if !is_own(block) {
             storing.base_bytes += bytes;
         }
-        storing.codecs.push(CodecId(block.codec));
+        // At most 256, in order.
+        if let Err(at) = storing.codecs.binary_search(&CodecId(block.codec)) {
+            storing.codecs.insert(at, CodecId(block.codec));
+        }
     }
-    storing.codecs.sort_unstable();
-    storing.codecs.dedup();
     Ok(storing)
 }
 

@@ -21,6 +21,7 @@ use super::open_file::OpenFile;
 use crate::error::{Result, corrupt};
 use crate::format::SectionRecord;
 use crate::limits::{PAGE_BYTES, SECTION_AT_ONCE_BYTES};
+use crate::memory;
 
 /// A section, see the module.
 pub(crate) struct Section {
@@ -52,6 +53,10 @@ enum Memory {
     },
 }
 
+fn boxed<T>(items: impl ExactSizeIterator<Item = T>) -> Result<Box<[T]>> {
+    Ok(memory::collect(items)?.into_boxed_slice())
+}
+
 /// A page of a cold section that the section does not keep; of one section only.
 #[derive(Default)]
 pub(crate) struct PageView(Option<(usize, Buffer)>);
@@ -67,24 +72,27 @@ struct PageIndex {
 impl Section {
     /// A section whose record was checked against the file's length (and, for a hot one, against
     /// what was read).
-    pub(crate) fn new(path: &Arc<Path>, record: &SectionRecord, hot: bool) -> Section {
+    ///
+    /// # Errors
+    /// There is no memory for a word for each page.
+    pub(crate) fn new(path: &Arc<Path>, record: &SectionRecord, hot: bool) -> Result<Section> {
         let usize = |bytes: u64| usize::try_from(bytes).expect("checked by the caller");
         let bytes = usize(record.raw_bytes.get());
         let pages = bytes.div_ceil(PAGE_BYTES);
         let memory = if hot {
             Memory::Hot {
-                checked: (0..pages.div_ceil(64)).map(|_| AtomicU64::new(0)).collect(),
+                checked: boxed((0..pages.div_ceil(64)).map(|_| AtomicU64::new(0)))?,
                 left: AtomicUsize::new(pages),
                 hashes_checked: OnceLock::new(),
             }
         } else {
             Memory::Cold {
-                pages: (0..pages).map(|_| OnceLock::new()).collect(),
+                pages: boxed((0..pages).map(|_| OnceLock::new()))?,
                 index: OnceLock::new(),
                 whole: OnceLock::new(),
             }
         };
-        Section {
+        Ok(Section {
             path: Arc::clone(path),
             kind: record.kind.get(),
             offset: record.offset.get(),
@@ -94,7 +102,7 @@ impl Section {
             hashes_bytes: usize(record.hashes_bytes()),
             hashes_digest: record.hashes_digest,
             memory,
-        }
+        })
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -367,7 +375,7 @@ impl Section {
             return Ok(PageIndex { hashes, starts });
         }
         let pages = self.bytes.div_ceil(PAGE_BYTES);
-        let mut starts = Vec::with_capacity(pages + 1);
+        let mut starts = memory::room(pages + 1)?;
         let mut at = 0u64;
         starts.push(at);
         for (page, len) in hashes[pages * 32..].chunks_exact(4).enumerate() {

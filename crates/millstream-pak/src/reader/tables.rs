@@ -52,18 +52,18 @@ impl Tables {
         let path: Arc<Path> = Arc::from(path);
         let take = |kind| found.take(&path, &header, kind);
         let need =
-            |kind| take(kind).ok_or_else(|| corrupt(format!("section {kind} is missing")).at(256));
+            |kind| take(kind)?.ok_or_else(|| corrupt(format!("section {kind} is missing")).at(256));
         let signature = found.record(section::SIGNATURE).copied();
         Ok(Tables {
             buckets: need(section::BUCKETS)?,
             bucket_bits,
             entries: need(section::ENTRIES)?,
             blocks: need(section::BLOCKS)?,
-            dictionaries: take(section::DICTIONARIES),
+            dictionaries: take(section::DICTIONARIES)?,
             names: need(section::NAMES)?,
-            metadata_index: take(section::METADATA_INDEX),
-            metadata: take(section::METADATA),
-            contents: take(section::CONTENTS),
+            metadata_index: take(section::METADATA_INDEX)?,
+            metadata: take(section::METADATA)?,
+            contents: take(section::CONTENTS)?,
             signature,
             fold_case: header.required.get() & feature::FOLD_CASE != 0,
             path,
@@ -266,12 +266,14 @@ impl<'a> Sections<'a> {
         found.map(|(_, record)| *record)
     }
 
-    fn take(&self, path: &Arc<Path>, header: &Header, kind: u32) -> Option<Section> {
-        let record = self.record(kind)?;
+    fn take(&self, path: &Arc<Path>, header: &Header, kind: u32) -> Result<Option<Section>> {
+        let Some(record) = self.record(kind) else {
+            return Ok(None);
+        };
         let end = record.offset.get() + record.stored_bytes.get();
         let hashes_end = record.hashes_offset.get() + record.hashes_bytes();
         let hot = end.max(hashes_end) <= header.hot_bytes.get() && !record.is_packed();
-        Some(Section::new(path, record, hot))
+        Section::new(path, record, hot).map(Some)
     }
 }
 

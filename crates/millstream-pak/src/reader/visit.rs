@@ -13,6 +13,7 @@ use super::content::ContentCheck;
 use super::{Package, plan};
 use crate::error::Result;
 use crate::limits::{VISIT_AHEAD, VISIT_GROUP_BYTES, VISIT_GROUP_PIECES, VISIT_PIECE_BYTES};
+use crate::memory;
 
 /// Loads entries and shows their pieces to `each`, until it breaks. An entry of no bytes is shown
 /// as one empty piece. Of an entry whose content has another hash, the last piece is an error. An
@@ -25,27 +26,33 @@ pub fn visit(
     options: &BatchOptions,
     each: &mut dyn FnMut(&Piece, Result<Loaded>) -> ControlFlow<()>,
 ) {
-    let mut pieces = Vec::new();
-    let mut broken = Vec::new();
-    for &index in entries {
-        match place(package, index) {
-            Ok((place, raw_bytes)) => cut(index, raw_bytes, place, &mut pieces),
-            Err(error) => broken.push((index, error)),
-        }
-    }
-    for (index, error) in broken {
-        let piece = Piece {
-            index,
-            offset: 0,
-            len: 0,
-        };
-        if each(&piece, Err(package.blame(index, error))).is_break() {
+    let mut fail = |index, error| {
+        let (offset, len) = (0, 0);
+        let piece = Piece { index, offset, len };
+        each(&piece, Err(package.blame(index, error)))
+    };
+    let mut places = Vec::new();
+    for (nth, &index) in entries.iter().enumerate() {
+        // An entry may be in the list twice.
+        let place = place(package, index)
+            .and_then(|(place, raw_bytes)| memory::push(&mut places, (place, nth, raw_bytes)));
+        if let Err(error) = place
+            && fail(index, error).is_break()
+        {
             return;
         }
     }
-    pieces.sort_by_key(|(place, _)| *place);
-    let pieces: Vec<Piece> = pieces.into_iter().map(|(_, piece)| piece).collect();
-    let mut ahead: VecDeque<(&[Piece], Batch)> = VecDeque::new();
+    places.sort_unstable();
+    let mut pieces = Vec::new();
+    for (_, nth, raw_bytes) in places {
+        let cut = cut(entries[nth], raw_bytes, &mut pieces);
+        if let Err(error) = cut
+            && fail(entries[nth], error).is_break()
+        {
+            return;
+        }
+    }
+    let mut ahead: VecDeque<(&[Piece], Result<Batch>)> = VecDeque::new();
     let mut rest = &pieces[..];
     let mut check = None;
     loop {
@@ -58,13 +65,17 @@ pub fn visit(
             return;
         };
         for (nth, piece) in group.iter().enumerate() {
-            let loaded = loads
-                .wait(nth)
+            let loaded = match &loads {
+                Ok(loads) => loads.wait(nth),
+                Err(_) => Err(memory::no_memory(size_of_val(group))),
+            };
+            let loaded = loaded
                 .and_then(|loaded| checked(package, piece, loaded, &mut check))
                 .map_err(|error| package.blame(piece.index, error));
             if each(piece, loaded).is_break() {
-                loads.cancel();
-                ahead.iter().for_each(|(_, loads)| loads.cancel());
+                let later = ahead.iter().map(|(_, loads)| loads);
+                let all = [&loads].into_iter().chain(later);
+                all.flatten().for_each(Batch::cancel);
                 return;
             }
         }
@@ -100,16 +111,16 @@ fn place(package: &Package, index: u32) -> Result<((u32, u32), u64)> {
     Ok((place, info.raw_bytes))
 }
 
-fn cut(index: u32, raw_bytes: u64, place: (u32, u32), pieces: &mut Vec<((u32, u32), Piece)>) {
-    let mut offset = 0;
-    loop {
+/// Appends the pieces of an entry: all or none.
+fn cut(index: u32, raw_bytes: u64, pieces: &mut Vec<Piece>) -> Result<()> {
+    let count = raw_bytes.div_ceil(VISIT_PIECE_BYTES).max(1);
+    memory::reserve(pieces, usize::try_from(count).unwrap_or(usize::MAX))?;
+    pieces.extend((0..count).map(|nth| {
+        let offset = nth * VISIT_PIECE_BYTES;
         let len = (raw_bytes - offset).min(VISIT_PIECE_BYTES);
-        pieces.push((place, Piece { index, offset, len }));
-        offset += len;
-        if offset == raw_bytes {
-            return;
-        }
-    }
+        Piece { index, offset, len }
+    }));
+    Ok(())
 }
 
 fn group_len(rest: &[Piece]) -> usize {

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use millstream_codec::{CodecId, Dictionary};
 
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 
 /// How the stored bytes of a read are encoded.
 #[derive(Clone)]
@@ -91,6 +91,17 @@ impl BlockTable {
     #[must_use]
     pub fn new() -> BlockTable {
         BlockTable::default()
+    }
+
+    /// Makes room for `more` blocks.
+    ///
+    /// # Errors
+    /// `OutOfMemory`. Without room, [`BlockTable::push`] aborts the process.
+    pub fn reserve(&mut self, more: usize) -> Result<(), Error> {
+        self.blocks.try_reserve(more).map_err(|_| {
+            let cause = "no memory for the request's table of blocks";
+            Error::new(ErrorKind::OutOfMemory, cause)
+        })
     }
 
     /// Appends a block: its codec, its stored bytes relative to the request's offset, its raw
