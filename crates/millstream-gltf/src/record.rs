@@ -10,6 +10,7 @@
 //! dependencies, the entries beside it. The record of an image: sides, format and levels, and for
 //! images in the form of this crate its header as `extra`.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use millstream_pak::metadata::{Container, Dependency, Image, Kind, Metadata, Mip, Part, Role};
@@ -103,6 +104,7 @@ pub(crate) fn describe_scene(name: &[u8], head: &[u8], file_bytes: u64) -> Optio
         name: &name,
         binary,
     };
+    let mut known = HashSet::new();
     for fetch in plan::plan(&model, &file, true).fetches {
         let (role, index) = match &fetch.purpose {
             Purpose::Buffer { buffer, .. } => (Role::BUFFER, *buffer),
@@ -120,10 +122,9 @@ pub(crate) fn describe_scene(name: &[u8], head: &[u8], file_bytes: u64) -> Optio
                 bytes: range.end - range.start,
             }),
             Origin::Entry { name, .. } => {
-                let name = String::from_utf8(name.to_vec()).ok()?;
-                let dependency = Dependency { role, name };
-                if !record.dependencies.contains(&dependency) {
-                    record.dependencies.push(dependency);
+                if known.insert((role, Arc::clone(&name))) {
+                    let name = String::from_utf8(name.to_vec()).ok()?;
+                    record.dependencies.push(Dependency { role, name });
                 }
             }
             Origin::Memory { .. } => {}

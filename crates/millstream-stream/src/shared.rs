@@ -117,12 +117,20 @@ impl<S: Stream> Shared<S> {
         }
     }
 
-    /// Does something with the stream itself; it may stand where another handle left it.
+    /// Does something with the stream itself; it may stand where another handle left it. Where
+    /// `work` leaves it moves no handle.
     ///
     /// # Panics
     /// If `work` uses another handle of the same stream.
     pub fn with<T>(&self, work: impl FnOnce(&mut S) -> T) -> T {
-        work(&mut self.inner.borrow_mut().stream)
+        let inner = &mut *self.inner.borrow_mut();
+        let before = inner.stream.position();
+        let done = work(&mut inner.stream);
+        if inner.current != NOBODY && inner.stream.position() != before {
+            inner.positions[inner.current as usize] = before;
+            inner.current = NOBODY;
+        }
+        done
     }
 }
 

@@ -69,6 +69,10 @@ fn modes_closing_and_ends_are_checked_on_every_call_through_views_too() {
     let mut view = StreamView::new(shared.clone(), 1, 3, Mode::Read).unwrap();
     let mut inner = StreamView::new(view, 1, 2, Mode::Read).unwrap();
     assert_eq!(inner.read_u8().unwrap(), 3);
+    // What moves the stream itself moves no handle, and no view out of its window.
+    shared.with(|stream| stream.seek_to(0)).unwrap();
+    assert_eq!((inner.position(), inner.read_u8().unwrap()), (1, 4));
+    inner.seek_to(1).unwrap();
     shared.with(|stream| stream.close()).unwrap();
     for _ in 0..2 {
         let closed = inner.read_u8().unwrap_err();
