@@ -252,6 +252,10 @@ pub(crate) struct SceneArgs {
     #[cfg(feature = "gpu")]
     #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true)]
     pub(crate) gpu: Option<Option<usize>>,
+    /// Bytes that each scene may take in memory, or on the device: a small file may declare many
+    /// large images, which fail once they exceed it [default: 8G]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    pub(crate) max_bytes: Option<u64>,
     /// Print a hash of each range of a buffer and of each image (XXH3-64 of the bytes in memory, or
     /// read back from the device) instead of the table
     #[arg(long)]

@@ -274,6 +274,91 @@ fn dds() -> Vec<u8> {
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
+fn jpeg_segment(kind: u8, data: &[u8]) -> Vec<u8> {
+    let len = (data.len() as u16 + 2).to_be_bytes();
+    [&[0xff, kind], &len[..], data].concat()
+}
+
+/// A JPEG of one grey, which is decoded in one pass or in several. In either every coefficient of a
+/// block is one bit.
+fn jpeg(side: u16, progressive: bool) -> Vec<u8> {
+    let side_bytes = side.to_be_bytes();
+    let frame = [&[8], &side_bytes[..], &side_bytes, &[1, 1, 0x11, 0]].concat();
+    // One symbol of one bit: no difference, or the end of the block.
+    let symbol = |table: u8| [&[table, 1][..], &[0; 15], &[0]].concat();
+    let (kind, last, bits) = match progressive {
+        true => (0xc2, 0, 1),
+        false => (0xc0, 63, 2),
+    };
+    let blocks = usize::from(side).div_ceil(8).pow(2);
+    let parts = [
+        vec![0xff, 0xd8],
+        jpeg_segment(0xdb, &[&[0][..], &[1; 64]].concat()),
+        jpeg_segment(kind, &frame),
+        jpeg_segment(0xc4, &symbol(0)),
+        jpeg_segment(0xc4, &symbol(0x10)),
+        jpeg_segment(0xda, &[1, 1, 0, 0, last, 0]),
+        vec![0; (blocks * bits).div_ceil(8)],
+        vec![0xff, 0xd9],
+    ];
+    parts.concat()
+}
+
+/// A lossless WebP of one color, whose pixels take no bits.
+fn webp(side: u32, alpha: bool) -> Vec<u8> {
+    let (mut bits, mut at) = (vec![0u8; 16], 0);
+    let mut put = |value: u32, count: u32| {
+        for bit in 0..count {
+            bits[at / 8] |= ((value >> bit & 1) as u8) << (at % 8);
+            at += 1;
+        }
+    };
+    put(0x2f, 8);
+    put(side - 1, 14);
+    put(side - 1, 14);
+    put(u32::from(alpha), 1);
+    // The version, no transform, no cache of colors, one group of codes.
+    put(0, 3 + 1 + 1 + 1);
+    for _ in 0..5 {
+        // A code of one symbol of one bit: 0.
+        put(0b0001, 4);
+    }
+    let chunk = [b"WEBPVP8L", &(bits.len() as u32).to_le_bytes()[..], &bits].concat();
+    [b"RIFF", &(chunk.len() as u32).to_le_bytes()[..], &chunk].concat()
+}
+
+/// Lossless WebP without alpha, and JPEG in several passes, are decoded beside the image.
+#[test]
+fn images_of_codecs_with_memory_of_their_own() {
+    let workshop = Workshop::new();
+    let scene = |image: &str| {
+        let scene = json!({"asset": {"version": "2.0"}, "images": [{"uri": image}]});
+        let name = format!("{image}.gltf");
+        workshop.put(&name, scene.to_string());
+        name
+    };
+    const SIDE: u16 = 4000;
+    let pixels = i64::from(SIDE).pow(2);
+    // Bytes of a pixel beside the image.
+    let images = [
+        ("plain.jpg", jpeg(2000, false), jpeg(1, false), 0),
+        ("passes.jpg", jpeg(SIDE, true), jpeg(1, true), 2),
+        ("alpha.webp", webp(SIDE.into(), true), webp(1, true), 0),
+        ("opaque.webp", webp(SIDE.into(), false), webp(1, false), 4),
+    ];
+    for (name, bytes, minimal, beside) in images {
+        workshop.put(name, bytes);
+        workshop.put(&format!("minimal-{name}"), minimal);
+        let (file, minimal) = (scene(name), scene(&format!("minimal-{name}")));
+        let words = ["scene", "--json", &file];
+        let shown = run(millstream(&words).current_dir(workshop.0.path()));
+        expect_quiet_success(&shown);
+        let shown: serde_json::Value = serde_json::from_slice(&shown.stdout).expect("JSON");
+        assert_eq!(shown["images"], 1, "{name}");
+        workshop.compare("scene FILE", &minimal, &[&file], beside * (pixels >> 10));
+    }
+}
+
 #[test]
 fn scenes() {
     let workshop = Workshop::new();
@@ -310,6 +395,20 @@ fn scenes() {
     }
     let hostile: Vec<&str> = hostile.iter().map(String::as_str).collect();
     workshop.compare("scene FILE", "minimal.png.gltf", &hostile, 0);
+    // Each by itself is as long as any image may be.
+    let images: Vec<_> = (0..20).map(|nth| format!("long-{nth}.png")).collect();
+    for image in &images {
+        std::fs::copy(workshop.path("long.png"), workshop.path(image)).expect("copied");
+    }
+    let images: Vec<_> = images.iter().map(|image| json!({"uri": image})).collect();
+    let many = json!({"asset": asset, "images": images}).to_string();
+    workshop.put("many.gltf", many);
+    workshop.compare(
+        "scene --max-bytes 60M FILE",
+        "minimal.png.gltf",
+        &["many.gltf"],
+        0,
+    );
     // What a cook decodes, and what describers look at.
     for name in ["minimal", "long", "grey", "bits"] {
         let folder = workshop.path(&format!("in-{name}"));

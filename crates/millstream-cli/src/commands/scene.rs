@@ -75,6 +75,7 @@ pub(crate) fn scene(args: &SceneArgs) -> Result<(), Ending> {
     #[cfg(not(feature = "gpu"))]
     let device = None;
     options.device = device;
+    options.memory_max = args.max_bytes.unwrap_or(options.memory_max);
     let loader = Loader::new(&storage, options).map_err(|error| failure(&args.file, &error))?;
     // Before the work, so that a trace that cannot be written fails now.
     let trace = args.trace.as_deref().map(Output::create).transpose()?;
