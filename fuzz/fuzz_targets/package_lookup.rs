@@ -1,9 +1,3 @@
-//! Lookups in hostile packages: by name, by hash, of everything.
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
-
-#[expect(dead_code, reason = "each target uses one function of it")]
-mod package;
-
-fuzz_target!(|data: &[u8]| package::look_up(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| millstream_fuzz::package::look_up(data));

@@ -1,9 +1,3 @@
-//! Opening hostile packages, and verifying those that open.
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
-
-#[expect(dead_code, reason = "each target uses one function of it")]
-mod package;
-
-fuzz_target!(|data: &[u8]| package::verify(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| millstream_fuzz::package::verify(data));

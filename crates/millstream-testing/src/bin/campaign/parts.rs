@@ -206,10 +206,19 @@ fn fuzz(command: &mut Command, turn: &Turn) {
         .filter_map(|path| Some(path.file_stem()?.to_string_lossy().into_owned()))
         .collect();
     targets.sort();
-    let target = &targets[turn.number as usize % targets.len()];
-    let seconds = turn.seconds.min(FUZZ_SECONDS_MAX);
+    let nth = turn.number as usize % targets.len();
+    let target = &targets[nth];
+    // Of a short time each target has a share.
+    let share = turn.seconds / (targets.len() - nth) as u64;
+    let seconds = share.clamp(1, FUZZ_SECONDS_MAX);
+    // The first folder gets what is found.
+    let corpus = root().join("fuzz/corpus").join(target);
+    let made = std::fs::create_dir_all(&corpus);
+    made.unwrap_or_else(|error| panic!("{}: {error}", corpus.display()));
     command
-        .args(["fuzz", "run", target, "--"])
+        .args(["fuzz", "run", target])
+        .args([&corpus, &root().join("fuzz/seeds").join(target)])
+        .arg("--")
         .arg(format!("-max_total_time={seconds}"))
         .arg(format!("-seed={}", turn.seed + 1))
         .args(["-timeout=20", "-rss_limit_mb=2048", "-detect_leaks=0"])

@@ -1,0 +1,32 @@
+//! Traces as text of any kind: an error or a page, never a panic; and no markup of theirs in it.
+
+/// A trace, or rows.
+pub fn trace(data: &[u8]) {
+    // Whole documents are rare among random bytes: the second form has lanes and takes the bytes
+    // for events.
+    let mut events = Vec::from(
+        &b"{\"traceEvents\":[{\"name\":\"thread_name\",\"ph\":\"M\",\"tid\":1,\"args\":\
+        {\"name\":\"queue\"}},{\"name\":\"thread_name\",\"ph\":\"M\",\"tid\":2,\"args\":\
+        {\"name\":\"device\"}},{\"name\":\"thread_name\",\"ph\":\"M\",\"tid\":3,\"args\":\
+        {\"name\":\"decode\"}},"[..],
+    );
+    events.extend_from_slice(data);
+    events.extend_from_slice(b"]}");
+    for text in [data, &events] {
+        if let Ok(page) = millstream_report::trace::page("fuzz", text) {
+            let html = &page.html;
+            assert!(html.matches("<script").count() <= 1 && html.matches("<img").count() == 0);
+            assert!(!html.contains("NaN") && html.ends_with("</html>\n"));
+            assert!(page.times.device_idle_ns() <= page.times.total_ns);
+        }
+    }
+    // Rows are read by the same rules.
+    if let Ok(rows) = millstream_report::rows::parse(data) {
+        let run = millstream_report::bench::Run {
+            rows,
+            ..Default::default()
+        };
+        let html = millstream_report::bench::page(&run);
+        assert!(!html.contains("<script") && html.ends_with("</html>\n"));
+    }
+}
