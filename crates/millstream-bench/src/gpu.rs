@@ -1,7 +1,8 @@
 //! Workload `gpu`: entries of a package into the memory of a Vulkan device.
 //!
 //! Everyone ends with the same raw bytes in device buffers, which are read back and hashed outside
-//! of the timed part. `through-memory` reads (and decodes) into memory first and uploads from there
+//! of the timed part, but for `in-memory`, which only reads into host memory, as a measure for the
+//! others. `through-memory` reads (and decodes) into memory first and uploads from there
 //! with a second request; `straight` is one request from the file to the buffer; `from-memory` has
 //! the stored bytes in memory, so that only upload and decoding count. Where the device decodes,
 //! the tier stands in the contender's name. All requests of a run are submitted at once; latencies
@@ -122,6 +123,7 @@ fn heights(bytes: usize) -> Vec<u8> {
 /// How bytes come to the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Route {
+    InMemory,
     ThroughMemory,
     Straight,
     FromMemory,
@@ -137,10 +139,13 @@ fn add_contenders(case: &mut Case<'_>, field: &Rc<Field>, single: usize) -> Resu
         (format!("millstream-{tier}-from-memory"), Route::FromMemory),
     ];
     for (word, path) in [("stored", &field.stored), ("cpu", &field.encoded)] {
-        let through = format!("millstream-{word}-through-memory");
-        let straight = format!("millstream-{word}");
-        for (name, route) in [(through, Route::ThroughMemory), (straight, Route::Straight)] {
+        for (route, end) in [
+            (Route::InMemory, "-in-memory"),
+            (Route::ThroughMemory, "-through-memory"),
+            (Route::Straight, ""),
+        ] {
             let bench = Bench::new(field, path, false)?;
+            let name = format!("millstream-{word}{end}");
             case.add(name, move |_| bench.run(route, single));
         }
     }
@@ -163,10 +168,23 @@ struct Bench {
     _storage: Storage,
 }
 
-/// The first request for an entry.
-enum First {
+/// A request for an entry.
+enum Request {
     Host(Ticket<Buffer>),
     Device(Ticket<()>),
+}
+
+impl Request {
+    /// What it left in host memory.
+    fn wait(self) -> Result<Option<Buffer>> {
+        Ok(match self {
+            Request::Host(mut ticket) => Some(ticket.wait()?),
+            Request::Device(mut ticket) => {
+                ticket.wait()?;
+                None
+            }
+        })
+    }
 }
 
 impl Bench {
@@ -200,18 +218,22 @@ impl Bench {
         let first = all.clone().map(|nth| self.begin(route, nth));
         let first = first.collect::<Result<Vec<_>>>()?;
         let landing = first.into_iter().enumerate();
-        let landing = landing.map(|(nth, first)| self.upload(nth, first));
-        for mut ticket in landing.collect::<Result<Vec<_>>>()? {
-            ticket.wait()?;
+        let landing = landing.map(|(nth, first)| self.go_on(route, nth, first));
+        let mut landed = Vec::new();
+        for landing in landing.collect::<Result<Vec<_>>>()? {
+            landed.push(landing.wait()?);
         }
         let span = begun.elapsed();
         let mut hasher = Xxh3Default::new();
-        for buffer in &self.buffers {
-            hasher.update(&buffer.read_back(0..self.field.request_bytes as u64)?);
+        for (buffer, host) in self.buffers.iter().zip(landed) {
+            match host {
+                Some(host) => hasher.update(&host),
+                None => hasher.update(&buffer.read_back(0..self.field.request_bytes as u64)?),
+            }
         }
         let one = |nth| {
             let begun = Instant::now();
-            self.upload(nth, self.begin(route, nth)?)?.wait()?;
+            self.go_on(route, nth, self.begin(route, nth)?)?.wait()?;
             Ok(begun.elapsed().as_nanos() as u64)
         };
         let mut latencies = all.take(single).map(one).collect::<Result<Vec<u64>>>()?;
@@ -223,7 +245,7 @@ impl Bench {
         Ok(work.took(span).with_digest(hasher.digest()))
     }
 
-    fn begin(&self, route: Route, nth: usize) -> Result<First> {
+    fn begin(&self, route: Route, nth: usize) -> Result<Request> {
         let read = match route {
             Route::FromMemory => {
                 let decode = Decode::codec(CodecId::GDEFLATE);
@@ -232,16 +254,19 @@ impl Bench {
             _ => self.package.request(self.entries[nth])?,
         };
         Ok(match route {
-            Route::ThroughMemory => First::Host(self.queue.submit(read)?),
-            _ => First::Device(self.submit(read, nth)?),
+            Route::InMemory | Route::ThroughMemory => Request::Host(self.queue.submit(read)?),
+            _ => Request::Device(self.submit(read, nth)?),
         })
     }
 
-    fn upload(&self, nth: usize, first: First) -> Result<Ticket<()>> {
-        match first {
-            First::Device(ticket) => Ok(ticket),
-            First::Host(mut ticket) => self.submit(Read::buffer(Arc::new(ticket.wait()?)), nth),
-        }
+    /// Uploads what is in memory, if it is to be.
+    fn go_on(&self, route: Route, nth: usize, first: Request) -> Result<Request> {
+        Ok(match first {
+            Request::Host(mut ticket) if route == Route::ThroughMemory => {
+                Request::Device(self.submit(Read::buffer(Arc::new(ticket.wait()?)), nth)?)
+            }
+            first => first,
+        })
     }
 
     fn submit(&self, read: Read, nth: usize) -> Result<Ticket<()>> {
