@@ -407,6 +407,24 @@ fn what_is_compressed_and_not_decoded_is_told_item_by_item() {
 }
 
 #[test]
+fn the_format_descriptor_of_a_ktx2_is_not_believed() {
+    let known = support::containers::FORMATS[0];
+    let sound = support::containers::ktx2(&known, 4, 4, &[vec![0; 64]], 0);
+    let limits = millstream_gltf::image::ImageLimits::default();
+    let expected = millstream_gltf::image::decode_vec(&sound, limits);
+    assert!(expected.is_ok());
+    let at = u32::from_le_bytes(sound[48..52].try_into().expect("four")) as usize;
+    // The sides of a block, the place and the length of the descriptor.
+    for (place, byte) in [(at + 16, 255), (48, 0xff), (51, 0xff), (52, 0), (55, 0xff)] {
+        let mut wrong = sound.clone();
+        if let Some(changed) = wrong.get_mut(place) {
+            *changed = byte;
+        }
+        assert_eq!(millstream_gltf::image::decode_vec(&wrong, limits), expected);
+    }
+}
+
+#[test]
 fn image_bombs_are_refused_before_memory_is_taken() {
     let ground = Ground::new();
     // A header of 60,000 x 60,000 pixels over a few bytes of data.

@@ -1,9 +1,10 @@
-//! KTX2 (Khronos Texture Container, version 2.0), its header through the `ktx2` crate.
+//! KTX2 (Khronos Texture Container, version 2.0), its header and the index of its levels through
+//! the `ktx2` crate, whose reader panics at some descriptors of formats.
 //!
 //! Two-dimensional images in formats that graphics cards sample as they are; plain, zstd or zlib.
 //! Basis Universal needs a transcoder and is refused with that reason.
 
-use ktx2::{Format as KtxFormat, SupercompressionScheme};
+use ktx2::{Format as KtxFormat, Header, LevelIndex, SupercompressionScheme};
 use millstream_codec::{CodecId, decode_block};
 
 use super::kept::with_kept;
@@ -11,8 +12,21 @@ use super::{Format, Layout, levels};
 
 pub(super) const MAGIC: [u8; 12] = *b"\xabKTX 20\xbb\r\n\x1a\n";
 
-fn reader(stored: &[u8]) -> Result<ktx2::Reader<&[u8]>, &'static str> {
-    ktx2::Reader::new(stored).map_err(|_| "the KTX2's header or level index is damaged")
+const DAMAGED: &str = "the KTX2's header or level index is damaged";
+
+fn header(stored: &[u8]) -> Result<Header, &'static str> {
+    let head = stored.first_chunk();
+    let header = head.and_then(|head| Header::from_bytes(head).ok());
+    header.ok_or(DAMAGED)
+}
+
+/// The stored bytes of a level.
+fn stored_level(stored: &[u8], level: u32) -> Option<&[u8]> {
+    let place = Header::LENGTH + level as usize * LevelIndex::LENGTH;
+    let place = LevelIndex::from_bytes(stored.get(place..)?.first_chunk()?);
+    let start = usize::try_from(place.byte_offset).ok()?;
+    let len = usize::try_from(place.byte_length).ok()?;
+    stored.get(start..start.checked_add(len)?)
 }
 
 /// The format, and whether it is sRGB-encoded.
@@ -25,7 +39,7 @@ fn format(format: KtxFormat) -> Option<(Format, bool)> {
 }
 
 pub(super) fn layout(stored: &[u8]) -> Result<Layout, &'static str> {
-    let header = reader(stored)?.header();
+    let header = header(stored)?;
     if header.supercompression_scheme == Some(SupercompressionScheme::BasisLZ)
         || header.format.is_none()
     {
@@ -45,19 +59,15 @@ pub(super) fn layout(stored: &[u8]) -> Result<Layout, &'static str> {
         header.level_count.max(1),
     );
     let layout = layout.ok_or("the KTX2's size or number of levels is invalid")?;
+    if (0..layout.levels()).any(|level| stored_level(stored, level).is_none()) {
+        return Err(DAMAGED);
+    }
     Ok(layout.with_srgb(srgb))
 }
 
 pub(super) fn decode(stored: &[u8], layout: &Layout, raw: &mut [u8]) -> Result<(), &'static str> {
-    let reader = reader(stored)?;
-    let stored_levels: Vec<ktx2::Level<'_>> = reader.levels().collect();
-    let find = |level: u32| {
-        let level = stored_levels.get(level as usize);
-        level
-            .map(|level| level.data)
-            .ok_or("the KTX2 has fewer levels than its header declares")
-    };
-    let codec = match reader.header().supercompression_scheme {
+    let find = |level| stored_level(stored, level).ok_or(DAMAGED);
+    let codec = match header(stored)?.supercompression_scheme {
         None => {
             return levels::fill(layout, raw, |level, out| levels::copy(find(level)?, out));
         }
