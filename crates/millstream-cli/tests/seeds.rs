@@ -1,5 +1,5 @@
-//! What the fuzz targets run, on the inputs in `fuzz/seeds` and on changes of them: so a target that
-//! fails at once, or no longer builds, is noticed without a fuzzer.
+//! What the fuzz targets run, on the inputs in `fuzz/seeds` and on changes of them: so a target
+//! that fails at once, or no longer builds, is noticed without a fuzzer.
 
 use std::path::Path;
 

@@ -2,12 +2,13 @@
 //! the call fails with an error, and nothing is leaked.
 //!
 //! The storage has no threads, so all that it allocates is counted on the thread of the test. Short
-//! allocations do not fail here: their number and length do not depend on the package, and Rust ends
-//! a process that cannot have them (`SECURITY.md`).
+//! allocations do not fail here: their number and length do not depend on the package, and Rust
+//! ends a process that cannot have them (`SECURITY.md`).
 //!
 //! # Safety
 //! The allocator is the system's, but for some calls that it answers with null, as any allocator
-//! may. The regions are zeroed, of the alignment that is asked for, and freed as they were allocated.
+//! may. The regions are zeroed, of the alignment that is asked for, and freed as they were
+//! allocated.
 
 #![expect(unsafe_code, reason = "an allocator that fails")]
 
