@@ -66,8 +66,12 @@ pub struct Header {
     pub base_root: [u8; 32],
     /// Of a signed package, a number that its maker raises with each release; else 0.
     pub content_version: U64,
+    /// Where codecs were chosen for a target: what its device reads, in bytes a second; else 0.
+    pub target_bytes_per_second: U64,
+    /// The cores of that target; else 0.
+    pub target_cores: U32,
     /// Zeros.
-    pub reserved: [u8; 120],
+    pub reserved: [u8; 108],
     /// The section table.
     pub sections: [SectionRecord; SECTIONS_MAX],
     /// Zeros.

@@ -23,6 +23,7 @@ use crate::format::{EntryRecord, MetadataPlace, SignatureRecord, entry_flag};
 use crate::limits::{METADATA_BYTES_MAX, NAME_BYTES_MAX};
 use crate::memory;
 use crate::names;
+use crate::writer::Target;
 use section::PageView;
 use tables::Tables;
 
@@ -261,6 +262,17 @@ impl Package {
     #[must_use]
     pub fn content_version(&self) -> u64 {
         self.tables().header.content_version.get()
+    }
+
+    /// The target that the codecs of the package were chosen for, if they were. With it, the same
+    /// inputs give the same package on any machine.
+    #[must_use]
+    pub fn target(&self) -> Option<Target> {
+        let header = &self.tables().header;
+        Target::of_bytes(
+            header.target_bytes_per_second.get(),
+            header.target_cores.get(),
+        )
     }
 
     /// Bytes of the whole file.

@@ -236,8 +236,7 @@ fn check_options(options: &PackOptions<'_>) -> Result<()> {
     }
     match options.coding {
         Coding::Auto(target) => {
-            let rate = target.megabytes_per_second;
-            if !(rate.is_finite() && rate > 0.0) || target.cores == 0 {
+            if !target.megabytes_per_second.is_finite() || target.recorded().is_none() {
                 return wrong("the target's rate and cores must be more than 0");
             }
         }

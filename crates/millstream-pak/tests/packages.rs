@@ -259,6 +259,40 @@ fn auto_takes_gdeflate_where_it_wins_and_the_same_on_any_number_of_threads() {
 }
 
 #[test]
+fn the_target_of_auto_is_recorded_and_gives_the_same_bytes_again() {
+    let bench = Bench::new();
+    let mut random = fastrand::Rng::with_seed(13);
+    let entries = vec![(String::from("mesh"), vertices(&mut random, 20_000))];
+    let pack = |name: &str, coding| {
+        let path = bench.path(name);
+        let options = PackOptions {
+            coding,
+            ..PackOptions::default()
+        };
+        write_file(items(&entries), &options, &path).expect("packed");
+        path
+    };
+    // No whole number of bytes a second.
+    let third = Target {
+        megabytes_per_second: 1000.0 / 3.0,
+        cores: 3,
+    };
+    let first = pack("first.mpak", Coding::Auto(third));
+    let recorded = bench.open(&first).target().expect("recorded");
+    assert_eq!(
+        (recorded.megabytes_per_second, recorded.cores),
+        (333.333_333, 3)
+    );
+    let again = pack("again.mpak", Coding::Auto(recorded));
+    assert_eq!(
+        std::fs::read(first).expect("read"),
+        std::fs::read(again).expect("read")
+    );
+    let zlib = pack("zlib.mpak", Coding::Fixed(CodecId::ZLIB));
+    assert_eq!(bench.open(&zlib).target(), None);
+}
+
+#[test]
 fn entries_for_a_gpu_hold_gdeflate_and_stored_blocks_of_their_own() {
     let bench = Bench::new();
     let mut random = fastrand::Rng::with_seed(41);

@@ -201,7 +201,7 @@ fn check_header(header: &Header, len: u64) -> Result<()> {
     }
     let zeros = header.reserved.iter().chain(&header.reserved_tail);
     if zeros.into_iter().any(|&byte| byte != 0) {
-        return Err(corrupt("reserved bytes of the header are not zero").at(136));
+        return Err(corrupt("reserved bytes of the header are not zero").at(148));
     }
     Ok(())
 }

@@ -61,17 +61,8 @@ pub(super) fn encode_block(
             Ok(Some(Encoded::new(codec, Cow::Owned(stored), with)))
         }
         Coding::Auto(_) => {
-            let mut candidates = candidates(raw, options, (model, with), encoder)?;
-            let mut sizes = vec![(CodecId::STORED, raw.len())];
-            sizes.extend(sizes_of(&candidates));
-            let chosen = model.choose(raw.len(), &sizes).checked_sub(1);
-            let chosen = chosen.map(|nth| candidates.swap_remove(nth));
-            for (_, stored) in candidates {
-                encoder.keep(stored);
-            }
-            let encoded =
-                chosen.map(|(codec, stored)| Encoded::new(codec, Cow::Owned(stored), with));
-            Ok(encoded)
+            let best = encode_best(raw, options, (model, with), encoder)?;
+            Ok(best.map(|(codec, stored)| Encoded::new(codec, Cow::Owned(stored), with)))
         }
     }
 }
@@ -92,52 +83,51 @@ fn encode_for_gpu(
     Ok(Some(Encoded::new(codec, Cow::Owned(stored), None)))
 }
 
-/// What `auto` chooses from, beside the block as it is.
-fn candidates(
+/// The candidate that `auto` takes; `None` for the block as it is.
+fn encode_best(
     raw: &[u8],
     options: &PackOptions<'_>,
     (model, with): (&CostModel, Option<&DictionaryEncoder>),
     encoder: &mut BlockEncoder<'_>,
-) -> Result<Vec<(CodecId, Vec<u8>)>> {
-    let mut candidates: Vec<(CodecId, Vec<u8>)> = Vec::new();
+) -> Result<Option<(CodecId, Vec<u8>)>> {
+    let quick = encoder.encode((quick_codec(), 1), None, raw)?;
+    let quick_bytes = quick.len();
+    encoder.keep(quick);
+    // What a quick encoder does not shrink, a slow one hardly does.
+    if with.is_none() && !shrinks(raw.len(), quick_bytes) {
+        return Ok(None);
+    }
+    let mut best: Option<(CodecId, Vec<u8>)> = None;
+    let mut sizes = vec![(CodecId::STORED, raw.len())];
     for codec in CANDIDATES {
         let levels = millstream_codec::block_level_range(codec);
-        if levels.is_empty() {
+        let has_dictionary = with.is_some() && codec == CodecId::ZSTD;
+        let is_tried = has_dictionary || model.may_take(codec, raw.len(), quick_bytes, &sizes);
+        if levels.is_empty() || !is_tried {
             continue;
         }
         let level = match codec {
-            CodecId::ZSTD if with.is_none() => {
-                // What the fastest level does not shrink is not worth a slow one.
-                let quick = encoder.encode((codec, 1), None, raw)?;
-                let hardly = !shrinks(raw.len(), quick.len());
-                encoder.keep(quick);
-                if hardly {
-                    continue;
-                }
-                options.level.unwrap_or(AUTO_ZSTD_LEVEL)
-            }
-            CodecId::GDEFLATE => {
-                let others: Vec<_> = sizes_of(&candidates).collect();
-                if !model.may_take_gdeflate(raw.len(), &others) {
-                    continue;
-                }
-                millstream_codec::default_level(codec)
-            }
+            CodecId::ZSTD => options.level.unwrap_or(AUTO_ZSTD_LEVEL),
             codec => millstream_codec::default_level(codec),
         };
         let level = level.clamp(*levels.start(), *levels.end());
-        let stored = encoder.encode((codec, level), with, raw)?;
+        let mut stored = encoder.encode((codec, level), with, raw)?;
         if stored.len() < raw.len() {
-            candidates.push((codec, stored));
-        } else {
-            encoder.keep(stored);
+            sizes.push((codec, stored.len()));
+            if model.choose(raw.len(), &sizes) == sizes.len() - 1 {
+                let before = best.replace((codec, std::mem::take(&mut stored)));
+                stored = before.map(|(_, before)| before).unwrap_or_default();
+            }
         }
+        encoder.keep(stored);
     }
-    Ok(candidates)
+    Ok(best)
 }
 
-fn sizes_of(candidates: &[(CodecId, Vec<u8>)]) -> impl Iterator<Item = (CodecId, usize)> {
-    candidates
-        .iter()
-        .map(|(codec, stored)| (*codec, stored.len()))
+/// The codec whose first level shows whether a block shrinks.
+fn quick_codec() -> CodecId {
+    match millstream_codec::block_level_range(CodecId::ZSTD).is_empty() {
+        true => CodecId::ZLIB,
+        false => CodecId::ZSTD,
+    }
 }

@@ -10,6 +10,7 @@ use std::fs::File;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromZeros as _, IntoBytes as _};
 
+use super::choose::Target;
 use super::output::Output;
 use super::packed::PackedSection;
 use crate::error::{Error, ErrorKind, Result};
@@ -45,6 +46,7 @@ pub(crate) struct Features<'a> {
     pub(crate) fold_case: bool,
     pub(crate) base_root: Option<[u8; 32]>,
     pub(crate) content_version: u64,
+    pub(crate) target: Option<Target>,
     pub(crate) sign: Option<&'a SecretKey>,
 }
 
@@ -309,6 +311,10 @@ impl<'a> Builder<'a> {
         header.data_bytes = U64::new(data_bytes);
         header.base_root = features.base_root.unwrap_or_default();
         header.content_version = U64::new(features.content_version);
+        if let Some(target) = features.target {
+            header.target_bytes_per_second = U64::new(target.bytes_per_second());
+            header.target_cores = U32::new(target.cores);
+        }
         header.sections[..sections.len()].copy_from_slice(sections);
         header.root = header.digest();
         header

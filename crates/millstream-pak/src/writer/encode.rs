@@ -36,7 +36,7 @@ pub(super) struct Done<'a> {
 /// What prices candidates: for the target, if there is one.
 pub(super) fn cost_model(options: &PackOptions<'_>) -> CostModel {
     CostModel::new(match options.coding {
-        Coding::Auto(target) => target,
+        Coding::Auto(target) => target.recorded().expect("the options were checked"),
         Coding::Fixed(_) => Target::default(),
     })
 }
@@ -134,6 +134,10 @@ pub(super) fn write_units<'a>(
         fold_case: options.fold_case,
         base_root: None,
         content_version: options.content_version,
+        target: match options.coding {
+            Coding::Auto(target) => Some(target),
+            Coding::Fixed(_) => None,
+        },
         sign: options.sign,
     };
     (report.root, report.file_bytes) = builder.finish(entries, &features)?;

@@ -161,6 +161,7 @@ pub fn write_patch(
         fold_case: b.folds_case(),
         base_root: Some(a.root()),
         content_version: b.content_version(),
+        target: b.target(),
         sign,
     };
     (report.root, report.file_bytes) = builder.finish(entries, &features)?;

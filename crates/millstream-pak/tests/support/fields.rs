@@ -135,7 +135,8 @@ pub(crate) fn all(package: &[u8]) -> Vec<Field> {
     let header = Header::read_from_bytes(&package[..4096]).expect("a header");
     let mut of_header = fields_of!(Header: magic major minor header_bytes required optional
         file_bytes hash_seed entry_count block_count alignment section_count hot_bytes data_offset
-        data_bytes base_root content_version reserved sections reserved_tail root);
+        data_bytes base_root content_version target_bytes_per_second target_cores reserved sections
+        reserved_tail root);
     of_header.retain(|(name, ..)| !["Header.sections", "Header.root"].contains(name));
     let of_section = fields_of!(SectionRecord: kind flags offset stored_bytes raw_bytes
         hashes_offset hashes_digest reserved);
