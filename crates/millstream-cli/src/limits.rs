@@ -57,6 +57,19 @@ pub(crate) const BATCH_PIECES: usize = 128;
 pub(crate) const BATCH_BYTES: u64 = 8 << 20;
 const _: () = assert!(WINDOW_REQUESTS >= 4 * BATCH_PIECES);
 
+/// Bytes of the scratch file that `pack --target here` reads: more than a throttle or a disk's own
+/// cache gives away at once.
+pub(crate) const TARGET_FILE_BYTES: u64 = 64 << 20;
+
+/// Bytes of one of its reads ...
+pub(crate) const TARGET_READ_BYTES: u64 = 1 << 20;
+
+/// ... and how many are asked for ahead.
+pub(crate) const TARGET_READS: usize = 16;
+
+/// How long it reads at least; a slow disk reads the file once.
+pub(crate) const TARGET_TIME: std::time::Duration = std::time::Duration::from_millis(500);
+
 /// Workers that may be asked for; no machine has more cores.
 pub(crate) const WORKERS_MAX: u32 = 1024;
 

@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use millstream::{CodecId, Queue, QueueOptions, Storage, StorageOptions};
-use millstream_pak::{DictionaryUse, EntryInfo, Error, Package, Storing};
+use millstream_pak::{DictionaryUse, EntryInfo, Error, Package, Storing, Target};
+use serde_json::{Value, json};
 
 use crate::failure::{self, Ending, Failure, check_path, refused};
 use crate::size;
@@ -102,6 +103,24 @@ pub(crate) fn codec_name(codec: &CodecId) -> &'static str {
         CodecId::LZ4_BLOCK => CodecId::LZ4.name(),
         codec => codec.name(),
     }
+}
+
+/// Adds a row for the target that a package was packed for.
+pub(crate) fn target_row(table: &mut Table, target: Target) {
+    let rate = format!("{} MB/s", target.megabytes_per_second);
+    let cores = format!(
+        "of the disk that codecs were chosen for; {} cores",
+        target.cores
+    );
+    table.row("target", rate, cores);
+}
+
+/// The same for a document.
+pub(crate) fn target_document(target: Target) -> Value {
+    json!({
+        "bytes_per_second": target.megabytes_per_second * 1e6,
+        "cores": target.cores,
+    })
 }
 
 /// Adds a row for each dictionary of a package.

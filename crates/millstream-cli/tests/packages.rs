@@ -820,3 +820,41 @@ fn extract_writes_no_more_than_allowed() {
         assert_eq!(output.status.code(), Some(status), "{most}");
     }
 }
+
+#[test]
+fn pack_measures_this_machine_or_takes_the_target_of_a_package() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let root = folder.path().join("in");
+    std::fs::create_dir_all(&root).expect("made");
+    for nth in 0..20 {
+        let lines = (nth * 500..nth * 500 + 500).map(|line| format!("line {line}\n"));
+        std::fs::write(root.join(nth.to_string()), lines.collect::<String>()).expect("written");
+    }
+    let path = |name: &str| text(&folder.path().join(name)).to_owned();
+    let (root, here, again, zlib) = (text(&root), path("here"), path("again"), path("zlib"));
+    let packed = told(&["pack", root, "-o", &here, "--target", "here", "--json"]);
+    let target = &packed["target"];
+    assert!(target["bytes_per_second"].as_f64() >= Some(1e5), "{packed}");
+    assert!(target["cores"].as_u64() >= Some(1), "{packed}");
+    assert_eq!(told(&["info", &here, "--json"])["place"]["target"], *target);
+    let repacked = told(&["pack", root, "-o", &again, "--target", &here, "--json"]);
+    assert_eq!(repacked["target"], *target);
+    let read = |name| std::fs::read(name).expect("read");
+    assert!(read(&here) == read(&again));
+    // The scratch file is gone.
+    let names = std::fs::read_dir(folder.path()).expect("listed");
+    assert_eq!(names.count(), 3);
+
+    told(&["pack", root, "-o", &zlib, "--codec", "zlib", "--json"]);
+    let refused = run(&mut millstream(&[
+        "pack", root, "-o", &again, "--target", &zlib,
+    ]));
+    assert_eq!(refused.status.code(), Some(1));
+    let error = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(error.contains("records no target"), "{error}");
+    let both = ["--target", "here", "--target-mbps", "5"];
+    let both = run(&mut millstream(
+        &[&["pack", root, "-o", &again][..], &both].concat(),
+    ));
+    assert_eq!(both.status.code(), Some(2));
+}

@@ -15,11 +15,13 @@ use crate::size;
 /// inside DIR are followed. Links that lead out of it or form a loop, devices and names that no
 /// package may have are failures, and no package is made. FILE.mpak itself, where it lies
 /// below DIR, is left out. The same files and options give the same bytes, on any machine and
-/// number of threads.
+/// number of threads (with --target here, if it measures the same).
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   millstream pack game/data -o game.mpak
+  millstream pack game/data -o game.mpak --target here
+  millstream pack game/data -o next.mpak --target game.mpak
   millstream pack game/data -o game.mpak --target-mbps 550 --target-cores 8
   millstream pack game/data -o game.mpak --cook scene-bc7 --target-gpu
   millstream load game.mpak --trace start.json
@@ -54,6 +56,11 @@ pub(crate) struct PackArgs {
     /// below their --min-version
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) content_version: u64,
+    /// What auto chooses codecs for: here measures this machine's cores and the disk of FILE.mpak,
+    /// in about a second; a package gives the target that it records, and so the same bytes again
+    #[arg(long, value_name = "here|PAK", value_hint = ValueHint::FilePath,
+        conflicts_with_all = ["target_mbps", "target_cores"])]
+    pub(crate) target: Option<OsString>,
     /// What the target's disk reads, in 10^6 bytes a second; auto chooses codecs for it
     #[arg(long, value_name = "N", default_value_t = 3500.0, value_parser = super::rate)]
     pub(crate) target_mbps: f64,

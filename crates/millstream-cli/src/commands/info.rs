@@ -9,14 +9,14 @@ use millstream_io::MountKind;
 use millstream_io::backend::ring_features;
 use millstream_io::device::UringFeatures;
 use millstream_io::fs::probe::{self, Machine, Place};
-use millstream_pak::{DictionaryUse, Package};
+use millstream_pak::{DictionaryUse, Package, Target};
 use serde_json::{Value, json};
 
 use crate::args::InfoArgs;
 use crate::commands::load::backend_name;
 use crate::failure::{Ending, Failure, refused, shown};
 use crate::output;
-use crate::package::{dictionary_rows, is_package};
+use crate::package::{dictionary_rows, is_package, target_document, target_row};
 use crate::size;
 use crate::table::Table;
 
@@ -30,9 +30,15 @@ struct Found {
     machine: Machine,
     place: Place,
     gpus: Result<Vec<vulkan::Device>, String>,
-    /// Of a PATH that is a package: its content version and dictionaries; or why its tables cannot
-    /// be read.
-    package: Option<Result<(u64, Vec<DictionaryUse>), String>>,
+    /// Of a PATH that is a package; or why its tables cannot be read.
+    package: Option<Result<AboutPackage, String>>,
+}
+
+/// What is told of a package.
+struct AboutPackage {
+    content_version: u64,
+    target: Option<Target>,
+    dictionaries: Vec<DictionaryUse>,
 }
 
 /// Runs `info`.
@@ -53,7 +59,11 @@ pub(crate) fn info(args: &InfoArgs) -> Result<(), Ending> {
     };
     let about = || {
         let package = Package::open(&storage, &args.path)?;
-        Ok((package.content_version(), package.dictionary_uses()?))
+        Ok(AboutPackage {
+            content_version: package.content_version(),
+            target: package.target(),
+            dictionaries: package.dictionary_uses()?,
+        })
     };
     let cause = |error: millstream_pak::Error| String::from(error.cause());
     let package = is_package(&args.path).then(|| about().map_err(cause));
@@ -92,9 +102,13 @@ fn table(path: &Path, found: &Found) -> String {
     vulkan::rows(&mut table, &found.gpus);
     match &found.package {
         None => {}
-        Some(Ok((version, uses))) => {
+        Some(Ok(about)) => {
+            let version = about.content_version;
             table.row("content", version, "version of the package's content");
-            dictionary_rows(&mut table, uses);
+            if let Some(target) = about.target {
+                target_row(&mut table, target);
+            }
+            dictionary_rows(&mut table, &about.dictionaries);
         }
         Some(Err(why)) => {
             table.row("dictionary", "?", &**why);
@@ -312,9 +326,10 @@ fn document(path: &Path, found: &Found) -> Value {
     // Only for a package: the document of other places has no such keys.
     match &found.package {
         None => {}
-        Some(Ok((version, uses))) => {
-            document["place"]["content_version"] = json!(version);
-            document["place"]["dictionaries"] = json!(uses);
+        Some(Ok(about)) => {
+            document["place"]["content_version"] = json!(about.content_version);
+            document["place"]["target"] = json!(about.target.map(target_document));
+            document["place"]["dictionaries"] = json!(about.dictionaries);
         }
         Some(Err(why)) => document["place"]["dictionaries"] = json!({ "refused": why }),
     }

@@ -21,13 +21,15 @@ use crate::limits::FAILURES_LISTED;
 use crate::output::{self, Output};
 use crate::package::{codec_name, describe, hex};
 use crate::progress::Progress;
-use crate::size;
 use crate::table::Table;
+use crate::{package, size};
+
+mod target;
 
 /// Runs `pack`.
 pub(crate) fn pack(args: &PackArgs) -> Result<(), Ending> {
     let begun = Instant::now();
-    let coding = coding(args)?;
+    let mut coding = coding(args)?;
     let block_bytes = block_bytes(args)?;
     let read = |path| SecretKey::read(path).map_err(|error| describe(path, &error));
     let sign = args.sign.as_deref().map(read).transpose()?;
@@ -38,6 +40,9 @@ pub(crate) fn pack(args: &PackArgs) -> Result<(), Ending> {
     let order = args.order.as_deref().map(|trace| order(trace, &items));
     let order = order.transpose()?.unwrap_or_default();
     let output = Output::create_package(&args.output)?;
+    if let Coding::Auto(target) = &mut coding {
+        *target = target::target(args)?;
+    }
     let total = items.iter().map(Item::raw_bytes).sum();
     let progress = Mutex::new(Progress::new("packing", Some(total)));
     let describers = describers();
@@ -65,7 +70,7 @@ pub(crate) fn pack(args: &PackArgs) -> Result<(), Ending> {
     output.finish()?;
     drop(options);
     drop(progress);
-    tell(args, &report, begun.elapsed().as_secs_f64())
+    tell(args, (&report, coding), begun.elapsed().as_secs_f64())
 }
 
 /// Describers of all kinds that the program knows.
@@ -102,10 +107,7 @@ fn coding(args: &PackArgs) -> Result<Coding, Ending> {
         crate::args::check_level(&args.codec, level, &levels)?;
     }
     Ok(match args.codec.as_str() {
-        "auto" => Coding::Auto(Target {
-            megabytes_per_second: args.target_mbps,
-            cores: args.target_cores,
-        }),
+        "auto" => Coding::Auto(Target::default()),
         _ => Coding::Fixed(codec),
     })
 }
@@ -230,7 +232,15 @@ fn ends(name: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::once(name).chain(slashes.map(|(at, _)| &name[at + 1..]))
 }
 
-fn tell(args: &PackArgs, report: &PackReport, seconds: f64) -> Result<(), Ending> {
+fn tell(
+    args: &PackArgs,
+    (report, coding): (&PackReport, Coding),
+    seconds: f64,
+) -> Result<(), Ending> {
+    let target = match coding {
+        Coding::Auto(target) => Some(target),
+        Coding::Fixed(_) => None,
+    };
     let counts = CodecId::ALL.iter().zip(&report.blocks_by_codec);
     let codecs = counts.filter(|(_, count)| **count > 0);
     if args.json {
@@ -243,6 +253,7 @@ fn tell(args: &PackArgs, report: &PackReport, seconds: f64) -> Result<(), Ending
             "file_bytes": report.file_bytes,
             "codecs": codecs.collect::<BTreeMap<&str, u64>>(),
             "root": hex(&report.root),
+            "target": target.map(package::target_document),
             "seconds": seconds,
         }));
     }
@@ -261,8 +272,11 @@ fn tell(args: &PackArgs, report: &PackReport, seconds: f64) -> Result<(), Ending
             format!("{share:.3} of the raw bytes"),
         )
         .row("blocks", report.blocks, counts.join(", "))
-        .row("root", hex(&report.root), shown(&args.output))
-        .row("time", format!("{seconds:.2} s"), "");
+        .row("root", hex(&report.root), shown(&args.output));
+    if let Some(target) = target {
+        package::target_row(&mut table, target);
+    }
+    table.row("time", format!("{seconds:.2} s"), "");
     output::print(&table.text())
 }
 
