@@ -11,7 +11,7 @@ use super::batch::{Batch, CHECKED, Wanted, coding_of, loads_cold, packed, size_o
 use crate::case::{Case, Method};
 use crate::cases::Instance;
 use crate::corpus::CorpusFile;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::files::len_of;
 use crate::limits::POOL_THREADS;
 use crate::memory::Destination;
@@ -22,7 +22,7 @@ use crate::session::Session;
 use crate::startup::plan::{Plan, std_threads};
 
 /// Files by their names in a package.
-type Named = Vec<(String, CorpusFile)>;
+pub(super) type Named = Vec<(String, CorpusFile)>;
 
 /// The small files of a start-up.
 pub(super) fn start_up(session: &mut Session<'_>, made: &Path) -> Result<()> {
@@ -52,15 +52,28 @@ pub(super) fn real(
 ) -> Result<()> {
     for (name, folder) in folders {
         for instance in session.cases_with("packages", "real", "name", [name.as_str()]) {
-            one(session, &instance, made, name, &find(folder)?)?;
+            one(session, &instance, made, name, &files(folder)?)?;
         }
     }
     Ok(())
 }
 
+/// What a package must deliver of a file.
+pub(super) fn wanted((name, file): &(String, CorpusFile)) -> Wanted {
+    Wanted {
+        name: name.clone(),
+        xxh3: file.raw_xxh3,
+    }
+}
+
+/// A file as an input of a package.
+pub(super) fn item((name, file): &(String, CorpusFile)) -> Result<Item> {
+    Ok(Item::from_file(name.as_str(), &file.path)?)
+}
+
 /// The files below a folder by their names, links to files being followed: distributions replace a
 /// file that another package has too by a link, which packing refuses.
-fn find(folder: &Path) -> Result<Named> {
+pub(super) fn files(folder: &Path) -> Result<Named> {
     let mut files = Named::new();
     for entry in WalkDir::new(folder).min_depth(1) {
         let path = entry?.into_path();
@@ -85,11 +98,7 @@ fn one(
     stem: &str,
     files: &Named,
 ) -> Result<()> {
-    let wanted = files.iter().map(|(name, file)| Wanted {
-        name: name.clone(),
-        xxh3: file.raw_xxh3,
-    });
-    let wanted = Arc::new(wanted.collect());
+    let wanted = Arc::new(files.iter().map(wanted).collect());
     let raw: u64 = files.iter().map(|(_, file)| file.raw_len).sum();
     let plan = Plan::of_all(files.iter().map(|(_, file)| file.clone()).collect());
     let mut case = session.begin(instance);
@@ -109,12 +118,8 @@ fn one(
             "zip" => zip(&mut case, made, stem, files, &mut packages)?,
             _ => {
                 let path = made.join(format!("{stem}-{name}.mpak"));
-                packed(&path, coding_of(name, None), || {
-                    let item = |(name, file): &(String, CorpusFile)| {
-                        Item::from_file(name.as_str(), &file.path).map_err(Error::from)
-                    };
-                    files.iter().map(item).collect()
-                })?;
+                let items = || files.iter().map(item).collect();
+                packed(&path, coding_of(name, None), items)?;
                 let (size, share) = size_of(len_of(&path)?, raw);
                 let names = ["packages", &instance.name, name];
                 session.keep(vec![figures(names, size, vec![share], Params::new())])?;
