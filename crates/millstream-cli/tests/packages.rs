@@ -832,7 +832,13 @@ fn pack_measures_this_machine_or_takes_the_target_of_a_package() {
     }
     let path = |name: &str| text(&folder.path().join(name)).to_owned();
     let (root, here, again, zlib) = (text(&root), path("here"), path("again"), path("zlib"));
-    let packed = told(&["pack", root, "-o", &here, "--target", "here", "--json"]);
+    let measured = ["pack", root, "-o", &here, "--target", "here", "--json"];
+    let tried = run(&mut millstream(&measured));
+    if String::from_utf8_lossy(&tried.stderr).contains("cannot be bypassed") {
+        eprintln!("SKIP: the temporary folder has no direct I/O");
+        return;
+    }
+    let packed = told(&measured);
     let target = &packed["target"];
     assert!(target["bytes_per_second"].as_f64() >= Some(1e5), "{packed}");
     assert!(target["cores"].as_u64() >= Some(1), "{packed}");
@@ -852,9 +858,9 @@ fn pack_measures_this_machine_or_takes_the_target_of_a_package() {
     assert_eq!(refused.status.code(), Some(1));
     let error = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(error.contains("records no target"), "{error}");
-    let both = ["--target", "here", "--target-mbps", "5"];
-    let both = run(&mut millstream(
-        &[&["pack", root, "-o", &again][..], &both].concat(),
-    ));
-    assert_eq!(both.status.code(), Some(2));
+    for more in [["--target-mbps", "5"], ["--codec", "zlib"]] {
+        let words = ["pack", root, "-o", &again, "--target", "here"];
+        let both = run(&mut millstream(&[&words[..], &more].concat()));
+        assert_eq!(both.status.code(), Some(2), "{more:?}");
+    }
 }

@@ -47,11 +47,16 @@ impl ForkGuard {
 
     fn with(word: Option<&'static AtomicU32>) -> ForkGuard {
         let own = word.map_or_else(std::process::id, |word| {
-            let number = NUMBERS.fetch_add(1, Ordering::Relaxed) + 1;
-            // 0: the first guard of the program, or of a forked child.
             let order = Ordering::Relaxed;
-            let held = word.compare_exchange(0, number, order, order);
-            held.err().unwrap_or(number)
+            match word.load(order) {
+                // The first guard of the program, or of a forked child.
+                0 => {
+                    let number = NUMBERS.fetch_add(1, order) + 1;
+                    let held = word.compare_exchange(0, number, order, order);
+                    held.err().unwrap_or(number)
+                }
+                number => number,
+            }
         });
         ForkGuard { word, own }
     }

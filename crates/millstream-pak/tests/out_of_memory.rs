@@ -23,7 +23,8 @@ use std::sync::Arc;
 
 use millstream::{CodecId, QueueOptions, RegionAllocator, Storage, StorageOptions};
 use millstream_pak::{
-    BatchOptions, Coding, Dictionaries, Item, PackOptions, Package, Result, visit, write_file,
+    BatchOptions, Coding, Dictionaries, ErrorKind, Item, PackOptions, Package, Result, visit,
+    write_file,
 };
 
 /// Allocations from this length on may fail.
@@ -181,6 +182,7 @@ fn fail(storage: &Storage, path: &Path, nth: u64) -> bool {
             reached && text.contains("memory"),
             "allocation {nth}: {text}"
         );
+        assert_eq!(error.kind(), ErrorKind::OutOfMemory, "allocation {nth}");
         assert_eq!(error.path(), Some(path), "allocation {nth}: {text}");
     }
     // What was dropped is closed.

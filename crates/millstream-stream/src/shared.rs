@@ -125,10 +125,14 @@ impl<S: Stream> Shared<S> {
     pub fn with<T>(&self, work: impl FnOnce(&mut S) -> T) -> T {
         let inner = &mut *self.inner.borrow_mut();
         let before = inner.stream.position();
+        // Whoever comes next comes by a seek, also after a panic.
+        let current = std::mem::replace(&mut inner.current, NOBODY);
+        if current != NOBODY {
+            inner.positions[current as usize] = before;
+        }
         let done = work(&mut inner.stream);
-        if inner.current != NOBODY && inner.stream.position() != before {
-            inner.positions[inner.current as usize] = before;
-            inner.current = NOBODY;
+        if inner.stream.position() == before {
+            inner.current = current;
         }
         done
     }

@@ -11,7 +11,7 @@ use millstream::{Error, ErrorKind};
 use crate::create::{AdoptedDevice, Created, GpuFeatures, GpuWanted};
 use crate::error::{is_short, lost, vulkan};
 use crate::limits;
-use crate::queue::{AdoptedQueue, GpuPoint, Queue};
+use crate::queue::{AdoptedQueue, GpuPoint, Queue, QueueAccess};
 
 /// See the header.
 pub(crate) struct Context {
@@ -71,6 +71,10 @@ impl Context {
         let computes = vk::QueueFlags::COMPUTE;
         check(&adopted.compute, computes)?;
         if let Some(transfer) = &adopted.transfer {
+            if matches!(transfer.access, QueueAccess::Recorded) {
+                let cause = "only the queue that computes can be one that the application records";
+                return Err(Error::new(ErrorKind::InvalidArgument, cause));
+            }
             // Those that compute or draw copy, too, and need not say so.
             let copies = vk::QueueFlags::TRANSFER | vk::QueueFlags::GRAPHICS | computes;
             check(transfer, copies)?;
@@ -171,39 +175,59 @@ impl Context {
         allowed: u32,
         properties: vk::MemoryPropertyFlags,
     ) -> Result<u32, Error> {
-        let types = self.memory.memory_types_as_slice();
-        let fits = |(index, kind): &(usize, &vk::MemoryType)| {
-            allowed >> index & 1 == 1 && kind.property_flags.contains(properties)
-        };
-        match types.iter().enumerate().find(fits) {
-            Some((index, _)) => Ok(index as u32),
-            None => Err(Error::new(
-                ErrorKind::OutOfMemory,
-                format!("the device has no memory that is {properties:?}"),
-            )),
-        }
+        let first = self.memory_types(allowed, properties).next();
+        first.ok_or_else(|| {
+            let cause = format!("the device has no memory that is {properties:?}");
+            Error::new(ErrorKind::OutOfMemory, cause)
+        })
     }
 
-    /// Whether so many bytes of a memory type are within the budget of its heap. Beyond it drivers
-    /// move memory to where it is slower, or fail.
-    pub(crate) fn allows_memory(&self, kind: u32, size: u64) -> Result<(), Error> {
+    /// Memory types with these properties, in the driver's order.
+    fn memory_types(
+        &self,
+        allowed: u32,
+        properties: vk::MemoryPropertyFlags,
+    ) -> impl Iterator<Item = u32> {
+        let kinds = (0..).zip(self.memory.memory_types_as_slice());
+        kinds.filter_map(move |(index, kind)| {
+            let fits = allowed >> index & 1 == 1 && kind.property_flags.contains(properties);
+            fits.then_some(index)
+        })
+    }
+
+    /// The first memory type with room for so many bytes within the budget of its heap. Beyond it
+    /// drivers move memory to where it is slower, or fail. Threads that ask at the same time may
+    /// exceed it together.
+    pub(crate) fn memory_type_for(
+        &self,
+        needs: &vk::MemoryRequirements,
+        properties: vk::MemoryPropertyFlags,
+    ) -> Result<u32, Error> {
+        let (allowed, size) = (needs.memory_type_bits, needs.size);
+        let first = self.memory_type(allowed, properties)?;
         if !self.tells_budget {
-            return Ok(());
+            return Ok(first);
         }
         let mut budget = vk::PhysicalDeviceMemoryBudgetPropertiesEXT::default();
-        let mut properties = vk::PhysicalDeviceMemoryProperties2::default().push_next(&mut budget);
+        let mut asked = vk::PhysicalDeviceMemoryProperties2::default().push_next(&mut budget);
         let (instance, physical) = (&self.instance, self.physical);
         // SAFETY: a device of the instance, which knows the structures.
-        unsafe { instance.get_physical_device_memory_properties2(physical, &mut properties) };
-        let heap = self.memory.memory_types[kind as usize].heap_index as usize;
-        let (all, used) = (budget.heap_budget[heap], budget.heap_usage[heap]);
-        match size <= all.saturating_sub(used) {
-            true => Ok(()),
-            false => Err(Error::new(
+        unsafe { instance.get_physical_device_memory_properties2(physical, &mut asked) };
+        let heap_of = |kind: u32| self.memory.memory_types[kind as usize].heap_index as usize;
+        let of_heap = |heap: usize| (budget.heap_budget[heap], budget.heap_usage[heap]);
+        let has_room = |kind: &u32| {
+            let (all, used) = of_heap(heap_of(*kind));
+            size <= all.saturating_sub(used)
+        };
+        let with_room = self.memory_types(allowed, properties).find(has_room);
+        with_room.ok_or_else(|| {
+            let heap = heap_of(first);
+            let (all, used) = of_heap(heap);
+            Error::new(
                 ErrorKind::OutOfMemory,
                 format!("{size} bytes exceed the budget of heap {heap}: {used} of {all} are used"),
-            )),
-        }
+            )
+        })
     }
 
     /// Whether the device makes such images.

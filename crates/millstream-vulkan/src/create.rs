@@ -26,7 +26,7 @@ pub struct AdoptedDevice {
     pub features: GpuFeatures,
     /// A queue that computes and copies.
     pub compute: AdoptedQueue,
-    /// A queue that copies while the other one computes.
+    /// A queue that copies while the other one computes; not one that the application records.
     pub transfer: Option<AdoptedQueue>,
 }
 

@@ -171,8 +171,7 @@ fn allocate(
     needs: vk::MemoryRequirements,
     properties: vk::MemoryPropertyFlags,
 ) -> Result<vk::DeviceMemory, Error> {
-    let kind = context.memory_type(needs.memory_type_bits, properties)?;
-    context.allows_memory(kind, needs.size)?;
+    let kind = context.memory_type_for(&needs, properties)?;
     let info = vk::MemoryAllocateInfo::default()
         .allocation_size(needs.size)
         .memory_type_index(kind);

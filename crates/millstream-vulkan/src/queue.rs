@@ -16,7 +16,7 @@ pub enum QueueAccess {
     /// The application, too, under a lock of its own.
     Locked(QueueLock),
     /// The application alone: it has commands recorded by [`Gpu::record`](crate::Gpu::record), and
-    /// submits them with its own.
+    /// submits them with its own. Of the queue that computes alone.
     Recorded,
 }
 

@@ -72,11 +72,13 @@ impl WgpuDevice {
     /// do so.
     ///
     /// # Errors
-    /// As of [`WgpuDevice::adopt`]; `Limit` also for queues that do not copy.
+    /// As of [`WgpuDevice::adopt`]; `Limit` also for queues that do not copy, `InvalidArgument` for
+    /// one that the application records.
     ///
     /// # Safety
     /// As of [`WgpuDevice::adopt`]; other code submits to the second queue only as its
-    /// [`QueueAccess`] says, and wgpu does not know it.
+    /// [`QueueAccess`] says, and wgpu does not know it. The second queue waits for nothing that
+    /// wgpu's has to do: what that does to a buffer has completed before a request fills it.
     pub unsafe fn adopt_with(
         adapter: &wgpu::Adapter,
         device: &wgpu::Device,

@@ -1,8 +1,9 @@
 //! The choice of a kernel, in one place.
 //!
-//! The widest kernel that the processor can run is the fastest on every processor it was measured
-//! on, so what CPUID tells decides. All kernels give the same bytes, so a wrong choice costs time
-//! and nothing else.
+//! The widest kernel that the processor can run is taken, as CPUID tells. It is the fastest on the
+//! one kind of processor that all were measured on (AMD's with AVX-512); where gathers are slow
+//! (Zen 1 and 2, Intel's with the mitigation of Downfall), [`Kernel::Portable`] may be faster. All
+//! kernels give the same bytes, so a wrong choice costs time and nothing else.
 
 /// A way to decode a block's symbols. All give the same bytes and refuse the same tiles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -57,7 +57,8 @@ pub(crate) struct PackArgs {
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) content_version: u64,
     /// What auto chooses codecs for: here measures this machine's cores and the disk of FILE.mpak,
-    /// in about a second; a package gives the target that it records, and so the same bytes again
+    /// beside which 64 MiB are written for it; a package gives the target that it records, and so,
+    /// with the same options, the same bytes again
     #[arg(long, value_name = "here|PAK", value_hint = ValueHint::FilePath,
         conflicts_with_all = ["target_mbps", "target_cores"])]
     pub(crate) target: Option<OsString>,

@@ -108,6 +108,10 @@ fn coding(args: &PackArgs) -> Result<Coding, Ending> {
     }
     Ok(match args.codec.as_str() {
         "auto" => Coding::Auto(Target::default()),
+        _ if args.target.is_some() => {
+            let cause = "--target is for --codec auto";
+            return Err(Ending::Usage(String::from(cause)));
+        }
         _ => Coding::Fixed(codec),
     })
 }

@@ -8,10 +8,10 @@ use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use millstream::{Buffer, CodecId, ErrorKind, Group, Priority, Queue, Read, Ticket};
+use millstream::{Buffer, CodecId, Group, Priority, Queue, Read, Ticket};
 
 use super::{Package, plan};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::format::{BlockRecord, block_flag};
 use crate::limits::{RUN_BYTES_MAX, RUN_GAP_MAX, RUN_RAW_BYTES_MAX};
 use crate::memory;
@@ -60,8 +60,8 @@ impl Deref for Loaded {
 pub struct Batch {
     package: Package,
     pieces: Vec<Piece>,
-    /// In the order of the pieces; `None`: the piece could not be requested.
-    members: Vec<Option<Member>>,
+    /// In the order of the pieces; an error: the piece could not be requested.
+    members: Vec<std::result::Result<Member, ErrorKind>>,
     runs: Vec<Mutex<Run>>,
 }
 
@@ -162,7 +162,7 @@ impl Package {
             let one = plan_piece(self, nth, piece);
             planned.push(one.map_err(|error| self.blame(piece.index, error))?);
         }
-        self.enqueue(queue, pieces, planned, options, true)
+        self.enqueue(queue, pieces, (planned, Vec::new()), options, true)
     }
 
     /// As [`Package::enqueue_pieces`], but a piece that cannot be requested does not hold up the
@@ -176,10 +176,14 @@ impl Package {
         pieces: &[Piece],
         options: &BatchOptions,
     ) -> Result<Batch> {
-        let mut planned = memory::room(pieces.len())?;
-        let each = pieces.iter().enumerate();
-        planned.extend(each.flat_map(|(nth, piece)| plan_piece(self, nth, piece)));
-        self.enqueue(queue, pieces, planned, options, false)
+        let (mut planned, mut refused) = (memory::room(pieces.len())?, Vec::new());
+        for (nth, piece) in pieces.iter().enumerate() {
+            match plan_piece(self, nth, piece) {
+                Ok(one) => planned.push(one),
+                Err(error) => memory::push(&mut refused, (nth, error.kind()))?,
+            }
+        }
+        self.enqueue(queue, pieces, (planned, refused), options, false)
     }
 
     /// Enqueues what was planned; of an error, fails as a whole if it is `strict`.
@@ -187,7 +191,7 @@ impl Package {
         &self,
         queue: &Queue,
         pieces: &[Piece],
-        mut planned: Vec<Planned>,
+        (mut planned, refused): (Vec<Planned>, Vec<(usize, ErrorKind)>),
         options: &BatchOptions,
         strict: bool,
     ) -> Result<Batch> {
@@ -195,10 +199,12 @@ impl Package {
         let mut batch = Batch {
             package: self.clone(),
             pieces: memory::collect(pieces.iter().copied())?,
-            members: memory::collect(pieces.iter().map(|_| None))?,
-            // One for each piece at most.
-            runs: memory::room(pieces.len())?,
+            members: memory::collect(pieces.iter().map(|_| Err(ErrorKind::OutOfMemory)))?,
+            runs: Vec::new(),
         };
+        for (nth, kind) in refused {
+            batch.members[nth] = Err(kind);
+        }
         let mut requests = queue.batch();
         let mut rest = &planned[..];
         // Of a run that cannot be requested, each member is tried by itself.
@@ -206,18 +212,24 @@ impl Package {
         while !rest.is_empty() {
             let run = if alone > 0 { 1 } else { run_len(rest) };
             let (now, later) = rest.split_at(run);
-            let made = match self.run_request(now, batch.runs.len()) {
+            let reserved = memory::reserve(&mut batch.runs, 1);
+            let made = reserved.and_then(|()| self.run_request(now, batch.runs.len()));
+            let made = match made {
                 Err(error) if strict => return Err(error),
                 Err(_) if run > 1 => {
                     alone = run;
                     continue;
                 }
-                made => made.ok(),
+                made => made,
             };
             rest = later;
             alone = alone.saturating_sub(1);
-            let Some((mut request, members)) = made else {
-                continue;
+            let (mut request, members) = match made {
+                Ok(made) => made,
+                Err(error) => {
+                    batch.members[now[0].nth] = Err(error.kind());
+                    continue;
+                }
             };
             if self.0.options.name_requests && (now.len() == 1 || queue.is_traced()) {
                 // Of nothing but traces and messages: without memory there is none.
@@ -233,7 +245,7 @@ impl Package {
                 },
             ));
             for (nth, member) in members {
-                batch.members[nth] = Some(member);
+                batch.members[nth] = Ok(member);
             }
         }
         requests.submit();
@@ -247,7 +259,9 @@ impl Package {
         order.dedup_by_key(|nth| pieces[*nth].index);
         let mut names = Vec::new();
         for nth in order {
-            let name = self.name(pieces[nth].index).unwrap_or_default();
+            let Ok(name) = self.name(pieces[nth].index) else {
+                continue;
+            };
             let name = String::from_utf8_lossy(name);
             memory::reserve(&mut names, name.len() + 1)?;
             if !names.is_empty() {
@@ -397,9 +411,7 @@ impl Batch {
     /// # Panics
     /// There is no such piece.
     pub fn wait(&self, nth: usize) -> Result<Loaded> {
-        let Some(member) = self.members[nth] else {
-            return Err(self.refusal(nth));
-        };
+        let member = self.members[nth].map_err(|kind| self.refusal(nth, kind))?;
         let mut run = self.runs[member.run]
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
@@ -407,7 +419,9 @@ impl Batch {
             *run = match ticket.wait() {
                 Ok(buffer) => Run::Done(Arc::new(buffer)),
                 // The request goes on: another thread may wait for it.
-                Err(error) if error == ErrorKind::OnStorageThread => return Err(error.into()),
+                Err(error) if error == millstream::ErrorKind::OnStorageThread => {
+                    return Err(error.into());
+                }
                 Err(error) => Run::Failed(error),
             };
         }
@@ -423,13 +437,14 @@ impl Batch {
     }
 
     /// Why a piece could not be requested: found out again, as errors cannot be copied.
-    fn refusal(&self, nth: usize) -> Error {
+    fn refusal(&self, nth: usize, kind: ErrorKind) -> Error {
         let (package, piece) = (&self.package, &self.pieces[nth]);
         let again = plan_piece(package, nth, piece)
             .and_then(|one| plan::request_of(package, &one.blocks, one.skip, one.len));
         let error = again.err().unwrap_or_else(|| {
-            let cause = "there was no memory to request the entry, or a table could not be read";
-            Error::new(crate::ErrorKind::Io, cause)
+            let cause =
+                "the entry could not be requested, for want of memory or of a table's bytes";
+            Error::new(kind, cause)
         });
         package.blame(piece.index, error)
     }

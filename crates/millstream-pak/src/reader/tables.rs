@@ -199,6 +199,9 @@ fn check_header(header: &Header, len: u64) -> Result<()> {
     if header.hot_bytes.get() > data {
         return Err(corrupt("the hot sections overlap the data").at(72));
     }
+    if (header.target_bytes_per_second.get() == 0) != (header.target_cores.get() == 0) {
+        return Err(corrupt("half a target: a rate or cores alone").at(136));
+    }
     let zeros = header.reserved.iter().chain(&header.reserved_tail);
     if zeros.into_iter().any(|&byte| byte != 0) {
         return Err(corrupt("reserved bytes of the header are not zero").at(148));

@@ -307,3 +307,19 @@ fn a_device_that_does_not_compute_or_lacks_a_feature_is_refused() {
     assert!(error.to_string().contains("computes"), "{error}");
     application.end();
 }
+
+#[test]
+fn a_queue_that_the_application_records_does_not_serve_beside_another() {
+    let _alone = alone();
+    let Some(application) = Application::new(true) else {
+        return;
+    };
+    let mut adopted = application.adopted(application.locked(), true);
+    let transfer = adopted.transfer.as_mut().expect("asked for");
+    transfer.access = QueueAccess::Recorded;
+    // SAFETY: the handles belong together, and are never destroyed.
+    let refused = unsafe { Gpu::adopt(adopted, &GpuOptions::default()) };
+    let error = refused.expect_err("two queues recorded").kind();
+    assert_eq!(error, ErrorKind::InvalidArgument);
+    application.end();
+}

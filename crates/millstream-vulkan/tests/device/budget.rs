@@ -15,7 +15,7 @@ use crate::application::Application;
 use crate::recorded::IMAGE;
 use crate::rig::{alone, bytes, encoded};
 
-/// Of each heap.
+/// Of each heap, and what is used of it.
 static BUDGET: AtomicU64 = AtomicU64::new(u64::MAX);
 
 /// Tells the budget, and nothing else.
@@ -25,6 +25,7 @@ unsafe extern "system" fn tells_budget(
 ) {
     let mut budget = vk::PhysicalDeviceMemoryBudgetPropertiesEXT::default();
     budget.heap_budget.fill(BUDGET.load(Ordering::Relaxed));
+    budget.heap_usage.fill(500);
     // SAFETY: as the library calls it: this structure follows.
     unsafe {
         let next = (*properties)
@@ -74,7 +75,7 @@ fn memory_beyond_the_budget_is_refused_and_the_rest_goes_on() {
     let buffer = made().expect("landed");
     assert!(is_right(&buffer, &raw));
 
-    BUDGET.store(1000, Ordering::Relaxed);
+    BUDGET.store(1500, Ordering::Relaxed);
     let refused = [
         gpu.buffer(1001, usage).map(drop),
         gpu.image(&IMAGE).map(drop),

@@ -22,7 +22,8 @@ impl WgpuDevice {
     /// The buffer is one of the device's. No command that wgpu runs uses the range while a request
     /// is on its way to it, and the buffer is not destroyed then. wgpu knows the range as
     /// initialized: it was written to, or cleared by `CommandEncoder::clear_buffer`, in a
-    /// submission; else wgpu clears it with its first use, after what has landed.
+    /// submission; else wgpu clears it with its first use, after what has landed. With a second
+    /// queue ([`WgpuDevice::adopt_with`]) that submission has completed before a request begins.
     pub unsafe fn adopt_buffer(
         &self,
         buffer: &wgpu::Buffer,

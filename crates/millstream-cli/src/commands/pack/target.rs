@@ -52,7 +52,7 @@ fn two_digits(figure: f64) -> f64 {
     (figure / unit).round().max(1.0) * unit
 }
 
-/// What the disk under `output` reads, in bytes a second, past the page cache where it can.
+/// What the disk under `output` reads past the page cache, in bytes a second.
 ///
 /// A scratch file of noise beside `output` is read over and over. Its first reads, into fresh
 /// memory, do not count.
@@ -68,20 +68,21 @@ fn disk_rate(output: &OsStr) -> Result<f64, Ending> {
     }
     let synced = scratch.file().sync_data();
     synced.map_err(|error| Failure::io(&path, "sync", &error))?;
-    match read_rate(&path, Access::Direct) {
-        Err(error) if error == millstream::ErrorKind::NoDirectIo => {
-            read_rate(&path, Access::Buffered)
+    read_rate(&path).map_err(|error| match error.kind() {
+        millstream::ErrorKind::NoDirectIo => {
+            let cause = "the page cache cannot be bypassed here, so the disk cannot be measured: \
+                         give its rate with --target-mbps";
+            Ending::from(Failure::new(output, cause))
         }
-        rate => rate,
-    }
-    .map_err(|error| Ending::from(describe(&path, &error)))
+        _ => Ending::from(describe(&path, &error)),
+    })
 }
 
-fn read_rate(path: &Path, access: Access) -> Result<f64, millstream::Error> {
+fn read_rate(path: &Path) -> Result<f64, millstream::Error> {
     let storage = Storage::new(StorageOptions::default())?;
     let queue = storage.queue(QueueOptions::default())?;
     let options = FileOptions {
-        access: Some(access),
+        access: Some(Access::Direct),
         ..FileOptions::default()
     };
     let file = storage.open(path, options);
