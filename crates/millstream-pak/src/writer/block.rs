@@ -111,15 +111,16 @@ fn encode_best(
             codec => millstream_codec::default_level(codec),
         };
         let level = level.clamp(*levels.start(), *levels.end());
-        let mut stored = encoder.encode((codec, level), with, raw)?;
-        if stored.len() < raw.len() {
+        let stored = encoder.encode((codec, level), with, raw)?;
+        let mut passed = Some(stored);
+        if let Some(stored) = passed.take_if(|stored| stored.len() < raw.len()) {
             sizes.push((codec, stored.len()));
-            if model.choose(raw.len(), &sizes) == sizes.len() - 1 {
-                let before = best.replace((codec, std::mem::take(&mut stored)));
-                stored = before.map(|(_, before)| before).unwrap_or_default();
-            }
+            passed = match model.choose(raw.len(), &sizes) == sizes.len() - 1 {
+                true => best.replace((codec, stored)).map(|(_, before)| before),
+                false => Some(stored),
+            };
         }
-        encoder.keep(stored);
+        passed.into_iter().for_each(|buffer| encoder.keep(buffer));
     }
     Ok(best)
 }
