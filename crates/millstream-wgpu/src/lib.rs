@@ -13,7 +13,8 @@
 //! ```
 //!
 //! wgpu alone submits to its queue, so nothing moves without `WgpuDevice::submit` (but to buffers,
-//! by a second queue of `WgpuDevice::adopt_with`), and workers decode. `examples/atlas.rs` is a whole program.
+//! by a second queue of `WgpuDevice::adopt_with`), and workers decode. `examples/atlas.rs` is a
+//! whole program.
 
 #[cfg(feature = "wgpu-29")]
 pub mod v29;
