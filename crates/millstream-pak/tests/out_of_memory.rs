@@ -99,7 +99,7 @@ static FAILING: Failing = Failing;
 /// Staging and buffers, from the allocator that fails.
 struct Regions;
 
-// SAFETY: what the allocator gives is zeroed, aligned, and nobody else's.
+// SAFETY: the allocator returns zeroed, aligned memory that nothing else uses.
 unsafe impl RegionAllocator for Regions {
     fn allocate(&self, len: usize, align: usize) -> *mut u8 {
         let layout = Layout::from_size_align(len, align).expect("lengths of the engine");

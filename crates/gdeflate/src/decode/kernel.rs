@@ -35,7 +35,7 @@ impl Kernel {
         }
     }
 
-    /// The fastest kernel of this machine: the last of [`Kernel::ALL`] that is available.
+    /// The widest kernel that this machine can run: the last of [`Kernel::ALL`] that is available.
     #[must_use]
     pub fn fastest() -> Self {
         let mut kernels = Self::ALL.iter().rev().copied();

@@ -34,7 +34,7 @@ struct Found {
     package: Option<Result<AboutPackage, String>>,
 }
 
-/// What is told of a package.
+/// What `info` shows of a package.
 struct AboutPackage {
     content_version: u64,
     target: Option<Target>,
