@@ -166,9 +166,9 @@ mod tests {
             }
         }
         let grid = of("requests", "grid", false, &Table::new());
-        assert_eq!(grid.len(), 60);
+        assert_eq!(grid.len(), 72);
         assert_eq!(grid[0].name, "direct 4K depth 1");
-        assert_eq!(grid[59].name, "warm 1M depth 128");
+        assert_eq!(grid[71].name, "warm 4M depth 128");
     }
 
     #[test]

@@ -10,10 +10,9 @@ use millstream_report::bench::Goal as Verdict;
 use millstream_report::rows::{Figures, Row};
 use serde::Deserialize;
 
-use crate::heat_map;
 use crate::pattern;
 use crate::rows::samples_of;
-use crate::stats;
+use crate::stats::{self, Interval};
 
 /// How a figure is made of ours and theirs.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
@@ -85,7 +84,6 @@ pub(crate) fn judge(rows: &[Row]) -> Vec<Verdict> {
             }
         }
     }
-    verdicts.extend(heat_map::judge(rows));
     verdicts
 }
 
@@ -116,7 +114,32 @@ fn verdict(goal: &Goal, row: &Row, rows: &[Row]) -> Option<Verdict> {
         (Some(bound), _) => (bound, true),
         (_, most) => (most?, false),
     };
-    Some(heat_map::verdict(names, what, it, bound, least))
+    Some(verdict_on(names, what, it, bound, least))
+}
+
+/// The verdict on a figure that should be at least, or at most, `bound`.
+fn verdict_on(
+    [workload, case, contender]: [&str; 3],
+    what: String,
+    it: Interval,
+    bound: f64,
+    least: bool,
+) -> Verdict {
+    let sign = if least { ">=" } else { "<=" };
+    Verdict {
+        workload: workload.to_owned(),
+        case: case.to_owned(),
+        contender: contender.to_owned(),
+        what,
+        bound: format!("{sign} {bound}"),
+        value: it.value,
+        reached: if least {
+            it.value >= bound
+        } else {
+            it.value <= bound
+        },
+        within_noise: it.within_noise(bound),
+    }
 }
 
 /// The best of the goal's rivals in the case of `ours`.

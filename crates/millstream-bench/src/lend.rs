@@ -100,12 +100,6 @@ impl LoanBatch<'_> {
         Ok(self.batch.detach(request)?)
     }
 
-    /// Adds a request into `place`, whose completion arrives in the completion queue.
-    pub(crate) fn post(&mut self, request: Read, place: Range<usize>) -> Result<()> {
-        let request = self.lent(request, place);
-        Ok(self.batch.post(request)?)
-    }
-
     /// Adds a request into `place`.
     pub(crate) fn add(&mut self, request: Read, place: Range<usize>) -> Result<Ticket<()>> {
         let request = self.lent(request, place);

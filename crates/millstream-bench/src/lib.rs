@@ -11,9 +11,9 @@
 //! [`corpus`] what is read; `memory` where to; `files` and `throttle` in what state of the machine;
 //! `read`, `requests`, `startup`, `packages`, `streams`, `pnm`, `scenes`, `codecs`, `gpu` and
 //! `python` the workloads; `ring` the bare ring; `ours` and `lend` Millstream's storages and the
-//! memory lent to them; `null_device` what a request costs without a device; `peers` the rivals
-//! behind the feature of that name, `compiled` those in C; `stats`, `rows`, `goals`, `heat_map`
-//! and `summary` what is made of the figures. The tables of goals (`goals.toml`), of the
+//! memory lent to them; `peers` the rivals
+//! behind the feature of that name, `compiled` those in C; `stats`, `rows`, `goals` and
+//! `summary` what is made of the figures. The tables of goals (`goals.toml`), of the
 //! studies' figures (`study.toml`) and of the summary (`summary.toml`) are data, too.
 //!
 //! ```no_run
@@ -35,12 +35,10 @@ pub mod error;
 mod files;
 mod goals;
 mod gpu;
-mod heat_map;
 mod lend;
 pub mod limits;
 mod memory;
 mod metric;
-mod null_device;
 mod ours;
 mod packages;
 mod pattern;

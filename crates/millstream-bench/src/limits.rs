@@ -18,12 +18,6 @@ pub const SLOW_THROTTLE_MBPS: f64 = 20.0;
 pub const RANDOM_BYTES: u64 = 1 << 30;
 /// The same in a quick run.
 pub const QUICK_RANDOM_BYTES: u64 = 128 << 20;
-/// Bytes that one cell of a heat map reads at most.
-pub const CELL_BYTES_MAX: u64 = 256 << 20;
-/// Requests that one cell of a heat map reads at most.
-pub const CELL_REQUESTS_MAX: usize = 16_384;
-/// Fewest requests of a cell of a heat map, whatever the time.
-pub const HEAT_REQUESTS_MIN: usize = 32;
 /// Bytes below which what a folder has of one kind makes no corpus: eight tiles.
 pub const CODEC_CORPUS_BYTES_MIN: usize = 512 << 10;
 /// Threads of the case that shows how decoding scales.

@@ -6,7 +6,6 @@
 //!   every rival;
 //! - a folder of real data (`packages/NAME` below the corpus folder; links to files are followed),
 //!   beside the device, and beside a deflated zip;
-//! - what each kind of resource shrinks to, and how fast it is decoded, codec by codec;
 //! - the rate of packing beside the codecs alone, and the most memory that packing takes;
 //! - `auto` beside every fixed codec, unthrottled and under each throttle, on a mixed corpus and on
 //!   the folders of real data.
@@ -22,7 +21,6 @@ use crate::session::Session;
 
 pub(crate) mod batch;
 pub(crate) mod folder;
-pub(crate) mod kinds;
 pub(crate) mod mixed;
 pub(crate) mod packing;
 pub(crate) mod tables;
@@ -44,7 +42,6 @@ pub(crate) fn run(session: &mut Session<'_>) -> Result<()> {
     tables::run(session, &folder)?;
     folder::start_up(session, &folder)?;
     let real = real_folders(session);
-    kinds::run(session, &folder, &real)?;
     mixed::run(session, &folder)?;
     mixed::real(session, &folder, &real)?;
     packing::rate(session, &folder)?;

@@ -1,6 +1,6 @@
-//! Workload `requests`: many small requests. A grid of size × depth × (direct, cold, warm), heat
-//! maps of the same, the time of a single request, realtime readers beside bulk, the frame thread
-//! of a busy machine, how long the caller is held, and what the engine costs by itself.
+//! Workload `requests`: many small requests. A grid of size × depth × (direct, cold, warm), the
+//! time of a single request, realtime readers beside bulk, how long the caller is held, and what
+//! the engine costs by itself.
 //!
 //! Every request of a cell has a place of its own in the file and in the destination, so that
 //! every one can be checked: by the hashes of the file's pages. Depth is the number of reads in
@@ -14,18 +14,14 @@ use crate::session::Session;
 
 pub(crate) mod callers;
 pub(crate) mod cells;
-pub(crate) mod engine;
 pub(crate) mod grid;
+pub(crate) mod null;
 pub(crate) mod realtime;
-pub(crate) mod scale;
-pub(crate) mod staging;
 pub(crate) mod systems;
 
 /// Runs the workload.
 pub(crate) fn run(session: &mut Session<'_>) -> Result<()> {
-    engine::run(session)?;
-    scale::run(session)?;
-    staging::run(session)?;
+    null::run(session)?;
     session.say("corpus: a file for random reads");
     let len = session.size(RANDOM_BYTES, QUICK_RANDOM_BYTES);
     let file = session.corpus.big(len, Form::Stored)?;
@@ -33,7 +29,5 @@ pub(crate) fn run(session: &mut Session<'_>) -> Result<()> {
     grid::run(session, &file, &pages)?;
     callers::single(session, &file, &pages)?;
     realtime::run(session, &file, &pages)?;
-    callers::frame(session, &file, &pages)?;
-    callers::held(session, &file, &pages)?;
-    callers::opens(session)
+    callers::held(session, &file, &pages)
 }

@@ -82,20 +82,6 @@ pub(crate) fn percentile(values: &mut [u64], quantile: f64) -> u64 {
     values[rank.clamp(1, values.len()) - 1]
 }
 
-/// Slope of the line through points by least squares; none for fewer than two places.
-pub(crate) fn slope(points: &[(f64, f64)]) -> Option<f64> {
-    let n = points.len() as f64;
-    let (mean_x, mean_y) = points.iter().fold((0.0, 0.0), |(x, y), point| {
-        (x + point.0 / n, y + point.1 / n)
-    });
-    let spread: f64 = points.iter().map(|(x, _)| (x - mean_x).powi(2)).sum();
-    let along: f64 = points
-        .iter()
-        .map(|(x, y)| (x - mean_x) * (y - mean_y))
-        .sum();
-    (spread > 0.0).then(|| along / spread)
-}
-
 /// A figure, and between what bounds it may be trusted.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Interval {

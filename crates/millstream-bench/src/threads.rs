@@ -101,10 +101,6 @@ impl Hogs {
         }
         Ok(hogs)
     }
-
-    pub(crate) fn count(&self) -> usize {
-        self.threads.len()
-    }
 }
 
 impl Drop for Hogs {

@@ -1,5 +1,4 @@
-//! Cells of heat maps. One says where it is by the parameters `size_bytes` and `depth` of its rows,
-//! or by a name such as `direct 64K depth 32`.
+//! Cells of heat maps, known by a name such as `direct 64K depth 32`.
 
 use crate::rows::Row;
 
@@ -15,9 +14,7 @@ pub(crate) struct Cell {
 /// The cell of a row, if it is one of a map.
 pub(crate) fn cell(row: &Row) -> Option<Cell> {
     let tokens: Vec<&str> = row.case.split_whitespace().collect();
-    let figures = row.figures()?;
-    let by_params = figures.number("size_bytes").zip(figures.number("depth"));
-    let (size_bytes, depth) = by_params.or_else(|| named_cell(&tokens))?;
+    let (size_bytes, depth) = named_cell(&tokens)?;
     let is_word = |token: &&str| quantity(token).is_none() && *token != "depth";
     let words: Vec<&str> = tokens.into_iter().filter(is_word).collect();
     (size_bytes > 0.0 && depth > 0.0).then(|| Cell {
@@ -62,25 +59,19 @@ pub fn quantity(token: &str) -> Option<f64> {
 mod tests {
     use super::*;
     use crate::rows::Better;
-    use crate::rows::tests::{row, with};
+    use crate::rows::tests::row;
 
     fn of_case(case: &str) -> Row {
         row(["w", case, "millstream"], Better::Lower, 1.0, 0.1)
     }
 
     #[test]
-    fn cells_are_known_by_name_or_by_parameters() {
+    fn cells_are_known_by_their_names() {
         let group = "direct".to_owned();
         let place = (65536, 32);
         assert_eq!(
             cell(&of_case("direct 64K depth 32")),
             Some(Cell { group, place })
-        );
-        let by_params = with(of_case("heat direct random"), "size_bytes", 4096);
-        let found = cell(&with(by_params, "depth", 8)).expect("a cell");
-        assert_eq!(
-            (&*found.group, found.place),
-            ("heat direct random", (4096, 8))
         );
         assert_eq!(cell(&of_case("single 4K cold")), None);
     }

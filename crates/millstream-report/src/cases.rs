@@ -14,23 +14,21 @@ pub(crate) struct Case<'a> {
     pub(crate) rows: Vec<&'a Row>,
 }
 
-/// Contenders that do less than the whole work: they are shown, and not taken for rivals.
-const REFERENCES: [(&str, &str); 9] = [
+/// Contenders that do less than the whole work, as the bare rings do, which have nothing on top of
+/// the kernel: they are shown, and not taken for rivals.
+const REFERENCES: [(&str, &str); 11] = [
     ("codecs", "memcpy"),
     ("packages", "device"),
     ("packages", "hot-read"),
     ("packages", "codec"),
     ("pnm", "read-only"),
     ("pnm", "map-touch"),
-    ("requests", "elevator"),
+    ("requests", "ring"),
+    ("requests", "ring-plain"),
+    ("requests", "ring-async"),
     ("streams", "read"),
     ("streams", "write"),
 ];
-
-/// In the maps of `requests`: what the kernel and the device can do, with nothing on top.
-/// Libraries are the rivals there, and the bare ring stands in pictures of its own.
-const BARE: [&str; 2] = ["ring", "ring-async"];
-pub(crate) const MAPS: &str = "heat ";
 
 /// Names of our variants that are kernels for the same work: the best of them is ours, where no
 /// contender is called `millstream`.
@@ -114,9 +112,8 @@ impl<'a> Case<'a> {
 
     /// Whether a contender is compared with: a rival that does the whole work.
     pub(crate) fn is_rival(&self, contender: &str) -> bool {
-        let bare = self.name.starts_with(MAPS) && BARE.contains(&contender);
-        let reference = REFERENCES.contains(&(self.workload, contender));
-        Whose::of(contender) == Whose::Rival && !bare && !reference
+        let is_reference = REFERENCES.contains(&(self.workload, contender));
+        Whose::of(contender) == Whose::Rival && !is_reference
     }
 
     /// Ours over the others in the most significant metric; `None` if nothing of ours stands for

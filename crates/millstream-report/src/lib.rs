@@ -37,6 +37,5 @@ pub mod trace;
 
 pub use axes::quantity;
 pub use cases::distinct;
-pub use chart::ratio::geometric_mean;
 pub use markup::{figure, size};
 pub use page::{Cell, Table};

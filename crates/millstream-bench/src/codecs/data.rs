@@ -28,11 +28,8 @@ pub(crate) fn made(bytes: usize) -> Vec<Raw> {
     Kind::ALL.into_iter().map(make).collect()
 }
 
-/// Kinds of files that are known by their ending: a name, and endings.
-pub(crate) type Kinds = [(&'static str, &'static str)];
-
-/// What is packed already (PNG, Ogg, archives) is none of these.
-const FOUND: &Kinds = &[
+/// Kinds of files by their endings. What is packed already (PNG, Ogg, archives) is none of these.
+const KINDS: [(&str, &str); 5] = [
     ("tga-wav-md3", "tga wav md3"),
     ("meshes", "spm b3d obj glb ply"),
     // Decoded pixels without a header.
@@ -44,22 +41,17 @@ const FOUND: &Kinds = &[
     ),
 ];
 
-/// Corpora of the usual kinds from files below `folder`.
-pub(crate) fn found(folder: &Path, bytes: usize) -> Result<Vec<Raw>> {
-    of_kinds(folder, bytes, FOUND)
-}
-
 /// Corpora from files below `folder`, up to so many bytes each: of every kind that there is enough
 /// of, some of every file rather than all of a few.
-pub(crate) fn of_kinds(folder: &Path, bytes: usize, kinds: &Kinds) -> Result<Vec<Raw>> {
+pub(crate) fn found(folder: &Path, bytes: usize) -> Result<Vec<Raw>> {
     let files = walk(folder)?;
     let mut corpora = Vec::new();
-    for (name, endings) in kinds {
+    for (name, endings) in KINDS {
         let of_kind = files.iter().filter(|file| has_ending(file, endings));
         let sample = sample(&of_kind.collect::<Vec<_>>(), bytes)?;
         if sample.len() >= CODEC_CORPUS_BYTES_MIN {
             corpora.push(Raw {
-                name: (*name).to_owned(),
+                name: name.to_owned(),
                 bytes: sample,
                 compresses: true,
             });

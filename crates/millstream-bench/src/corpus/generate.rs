@@ -42,10 +42,6 @@ pub(crate) enum Kind {
     Text,
     Table,
     Pixels,
-    /// Block-compressed texels.
-    Textures,
-    /// Plain sound.
-    Audio,
 }
 
 impl Kind {
@@ -65,8 +61,6 @@ impl Kind {
             Kind::Text => "text",
             Kind::Table => "table",
             Kind::Pixels => "pixels",
-            Kind::Textures => "textures",
-            Kind::Audio => "audio",
         }
     }
 
@@ -87,8 +81,6 @@ impl Kind {
             Kind::Text => text(rng, chunk),
             Kind::Table => table(rng, chunk),
             Kind::Pixels => pixels(rng, chunk),
-            Kind::Textures => texture(rng, chunk),
-            Kind::Audio => sound(rng, chunk),
         }
     }
 }
@@ -147,43 +139,6 @@ fn pixels(rng: &mut Rng, chunk: &mut [u8]) {
         chunk.copy_within(start - ROW_BYTES..end - ROW_BYTES, start);
         if rng.u8(..) < 12 {
             rng.fill(&mut chunk[start..end]);
-        }
-    }
-}
-
-/// Blocks of BC1: two colours that wander from block to block, and two bits for each of 16 texels,
-/// which of smooth blocks are one of a few patterns.
-fn texture(rng: &mut Rng, chunk: &mut [u8]) {
-    let patterns: Vec<u32> = (0..64).map(|_| rng.u32(..)).collect();
-    let (mut light, mut dark) = (rng.u16(..), rng.u16(..));
-    for block in chunk.chunks_exact_mut(8) {
-        if rng.u8(..) < 160 {
-            light = light.wrapping_add(rng.u16(..4) * 0x21);
-            dark = dark.wrapping_sub(rng.u16(..4) * 0x21);
-        }
-        let texels = match rng.u8(..10) {
-            0..6 => patterns[rng.usize(..patterns.len())],
-            6..8 => 0,
-            _ => rng.u32(..),
-        };
-        block[..2].copy_from_slice(&light.to_le_bytes());
-        block[2..4].copy_from_slice(&dark.to_le_bytes());
-        block[4..].copy_from_slice(&texels.to_le_bytes());
-    }
-}
-
-/// Samples of 16 bits for two ears: three tones that fade, and the noise of a room.
-fn sound(rng: &mut Rng, chunk: &mut [u8]) {
-    let tones = [0; 3].map(|_| (rng.f32() * 0.2 + 0.005, rng.f32() * 5000.0));
-    for (nth, frame) in chunk.chunks_exact_mut(4).enumerate() {
-        let at = nth as f32;
-        let fade = (-at / 20_000.0).exp();
-        let tone = |(pitch, loud): (f32, f32)| (at * pitch).sin() * loud * fade;
-        let both: f32 = tones.into_iter().map(tone).sum();
-        for (ear, bytes) in frame.chunks_exact_mut(2).enumerate() {
-            let noise = (rng.f32() - 0.5) * 40.0;
-            let sample = (both * (1.0 - 0.2 * ear as f32) + noise) as i16;
-            bytes.copy_from_slice(&sample.to_le_bytes());
         }
     }
 }

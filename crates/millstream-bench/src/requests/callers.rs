@@ -1,17 +1,13 @@
-//! What the caller of the library feels: the time of one request alone, how long its calls hold
-//! it, and what a frame of a busy machine loses.
+//! What the caller of the library feels: the time of one request alone, and how long its calls
+//! hold it.
 
 use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::FileExt as _;
-use std::time::{Duration, Instant};
-
-use millstream::{FileOptions, Storage};
+use std::time::Instant;
 
 use crate::case::{Case, Method, Work, fresh};
-use crate::cases::Instance;
 use crate::corpus::CorpusFile;
-use crate::error::{Context, Result, ensure};
-use crate::files::{drop_path, open_buffered};
+use crate::error::{Context, Result};
 use crate::lend::{Loan, one};
 use crate::memory::Destination;
 use crate::ours::{Ready, Setup, read_of};
@@ -27,7 +23,7 @@ use crate::threads::Hogs;
 /// Bytes between two single requests, farther apart than any read-ahead of a random read, so that
 /// none finds pages that another has read: the default read-ahead of Linux is 128 KiB.
 const STEP_BYTES: u64 = 128 << 10;
-/// Single requests, and frames, ahead of the counted ones.
+/// Single requests ahead of the counted ones.
 const WARM_UP_COUNT: usize = 16;
 
 /// One request alone, from handing it over to having its bytes; cold ones find their page not in
@@ -92,96 +88,6 @@ fn one_by_one(
     }
 }
 
-/// Requests of a frame, and bytes of each.
-const FRAME_REQUESTS: usize = 16;
-const FRAME_REQUEST_BYTES: usize = 64 << 10;
-const FRAMES_PER_SECOND: u32 = 120;
-
-/// A frame thread on a busy machine: 16 requests in one batch each frame, while threads spin on
-/// every core. The figures are what the frame is held for: all adds and the submit. With every core
-/// busy, waking the engine may preempt the frame thread, which then loses a time slice of
-/// milliseconds. `millstream-preempting` has threads of the ordinary scheduling policy; the
-/// default's do not preempt.
-pub(super) fn frame(
-    session: &mut Session<'_>,
-    file: &CorpusFile,
-    pages: &PageHashes,
-) -> Result<()> {
-    for instance in session.cases("requests", "frame") {
-        let frames: usize = instance.get("frames");
-        drop_path(&file.path)?;
-        let mut case = session.begin(&instance);
-        let hogs = Hogs::start()?;
-        for name in instance.contenders() {
-            let setup = Setup {
-                access: millstream::Access::Direct,
-                ..Setup::named(name)
-            };
-            let ready = Ready::new(&file.path, setup, false, FRAME_REQUESTS)?;
-            let mut seed = 0;
-            let run = move |into: &mut Destination| {
-                seed += 1;
-                let mut held_ns = frames_held(&ready, file, pages, frames, seed, into)?;
-                let metrics = ["submit-p50 us", "submit-p99 us"];
-                Ok(Work::figures(percentiles(metrics, &mut held_ns)))
-            };
-            let contender = case.add(name, run);
-            contender
-                .with("requests", FRAME_REQUESTS)
-                .with("frames", frames);
-            contender.with("frames_per_second", FRAMES_PER_SECOND);
-            contender.with("spinning_threads", hogs.count());
-        }
-        session.run(
-            case,
-            &mut Destination::new(FRAME_REQUESTS * FRAME_REQUEST_BYTES)?,
-        )?;
-    }
-    Ok(())
-}
-
-/// One run; returns the nanoseconds that each frame was held.
-fn frames_held(
-    ready: &Ready,
-    file: &CorpusFile,
-    pages: &PageHashes,
-    frames: usize,
-    seed: u64,
-    into: &mut Destination,
-) -> Result<Vec<u64>> {
-    let mut held_ns = Vec::with_capacity(frames);
-    let count = FRAME_REQUESTS * frames;
-    let mut all = random_jobs(file.stored_len, FRAME_REQUEST_BYTES, count, seed);
-    for (number, job) in all.iter_mut().enumerate() {
-        // Every frame's requests land in the same memory.
-        job.place = number % FRAME_REQUESTS * FRAME_REQUEST_BYTES;
-    }
-    let frame_time = Duration::from_secs(1) / FRAMES_PER_SECOND;
-    let mut next = Instant::now();
-    let jobs = all.chunks_exact(FRAME_REQUESTS).cycle();
-    for (frame, jobs) in jobs.take(WARM_UP_COUNT + frames).enumerate() {
-        next += frame_time;
-        std::thread::sleep(next.saturating_duration_since(Instant::now()));
-        let loan = Loan::new(into, vec![ready.queue.clone()]);
-        let start = Instant::now();
-        let mut batch = loan.batch(0);
-        for job in jobs {
-            batch.detach(read_of(ready.file, job), job.range())?;
-        }
-        batch.submit();
-        let held = start.elapsed();
-        drop(batch);
-        loan.finish()?;
-        if frame >= WARM_UP_COUNT {
-            held_ns.push(held.as_nanos() as u64);
-        }
-        if frame == 0 {
-            pages.check(jobs, into)?;
-        }
-    }
-    Ok(held_ns)
-}
-
 /// Reads whose hand-over is timed, in a quick run as well: the 99th percentile of fewer would be
 /// the longest.
 const READS: usize = 100;
@@ -208,16 +114,12 @@ pub(super) fn held(session: &mut Session<'_>, file: &CorpusFile, pages: &PageHas
         peers::hand_over(&mut case, file, mode, &jobs);
         case.prepare(|| mode.make_state(file));
         case.check(READS * READ_BYTES, |bytes, _| pages.check(&jobs, bytes));
-        let _hogs = busy(&instance)?;
+        // Spinning threads for a case on a busy machine.
+        let is_busy = instance.name.ends_with(", busy cores");
+        let _hogs = is_busy.then(Hogs::start).transpose()?;
         session.run(case, &mut destination)?;
     }
     Ok(())
-}
-
-/// Spinning threads for a case on a busy machine.
-fn busy(instance: &Instance) -> Result<Option<Hogs>> {
-    let is_busy = instance.name.ends_with(", busy cores");
-    is_busy.then(Hogs::start).transpose()
 }
 
 /// The bare ring, submitted read by read.
@@ -254,43 +156,4 @@ fn add_adds<'a>(case: &mut Case<'a>, file: &'a CorpusFile, jobs: &'a [ReadJob]) 
         Ok(Work::of(0, jobs.len()).with(held_by(held_ns)))
     };
     case.push("millstream", fresh(make, run));
-}
-
-/// How long the caller is held by thousands of opens.
-pub(super) fn opens(session: &mut Session<'_>) -> Result<()> {
-    for instance in session.cases("requests", "opens") {
-        let count: usize = instance.get("count");
-        let small = session.corpus.small(count)?;
-        let mut case = session.begin(&instance);
-        case.add("std", |_| {
-            let mut held_ns = Vec::with_capacity(count);
-            for file in &small {
-                let start = Instant::now();
-                let opened = open_buffered(&file.path)?;
-                held_ns.push(start.elapsed().as_nanos() as u64);
-                // Closed at once, untimed: descriptors are few.
-                drop(opened);
-            }
-            Ok(Work::of(0, held_ns.len()).with(held_by(held_ns)))
-        });
-        let opens = |storage: &mut Storage, _: &mut Destination| {
-            let (mut held_ns, mut files) = (Vec::with_capacity(count), Vec::with_capacity(count));
-            for file in &small {
-                let start = Instant::now();
-                files.push(storage.open(&file.path, FileOptions::default()));
-                held_ns.push(start.elapsed().as_nanos() as u64);
-            }
-            for file in &files {
-                storage.opened(*file)?.wait()?;
-            }
-            Ok(Work::of(0, files.len()).with(held_by(held_ns)))
-        };
-        case.push("millstream", fresh(|| Setup::default().storage(), opens));
-        case.check(0, |_, work| {
-            ensure(work.requests == count as u64, "not every file was opened")
-        });
-        let _hogs = busy(&instance)?;
-        session.run(case, &mut Destination::new(0)?)?;
-    }
-    Ok(())
 }

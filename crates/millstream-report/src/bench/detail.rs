@@ -2,7 +2,6 @@
 
 use serde::Deserialize;
 
-use crate::axes;
 use crate::bench::maps;
 use crate::cases::Case;
 use crate::chart::Whose;
@@ -45,15 +44,10 @@ const OPEN_CASES: usize = 2;
 pub(crate) fn workload(body: &mut Html, cases: &[Case<'_>], studies: &[Study]) {
     founding(body, cases, studies);
     let maps = maps::collect(cases);
+    let (cells, plain) = maps::split(&maps, cases);
     for map in &maps {
         maps::write(body, map);
     }
-    let mapped = |case: &Case<'_>| {
-        let mut cells = case.rows.iter().filter_map(|row| axes::cell(row));
-        cells.any(|cell| maps.iter().any(|map| map.name == cell.group))
-    };
-    let (cells, plain): (Vec<&Case<'_>>, Vec<&Case<'_>>) =
-        cases.iter().partition(|case| mapped(case));
     for (index, case) in plain.iter().enumerate() {
         one_case(body, case, studies, index < OPEN_CASES);
     }

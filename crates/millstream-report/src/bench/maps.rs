@@ -63,6 +63,17 @@ pub(crate) fn collect<'a>(cases: &[Case<'a>]) -> Vec<Maps<'a>> {
     maps
 }
 
+/// The cases that are cells of these maps, and the others.
+pub(crate) fn split<'c, 'a>(
+    maps: &[Maps<'a>],
+    cases: &'c [Case<'a>],
+) -> (Vec<&'c Case<'a>>, Vec<&'c Case<'a>>) {
+    cases.iter().partition(|case| {
+        let mut cells = case.rows.iter().filter_map(|row| axes::cell(row));
+        cells.any(|cell| maps.iter().any(|map| map.name == cell.group))
+    })
+}
+
 /// The values along a side of a map.
 fn side(values: impl Iterator<Item = u64>) -> Vec<u64> {
     let mut side: Vec<u64> = values.collect();

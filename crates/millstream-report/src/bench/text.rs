@@ -2,15 +2,15 @@
 //! workload stands.
 
 use crate::bench::{Run, detail, goals_table, maps, summary};
-use crate::cases::{MAPS, cases};
+use crate::cases::cases;
 use crate::page::Table;
 
 /// The tables of a run in Markdown, `facts` of the machine the last but one; nothing without rows.
 #[must_use]
 pub fn text(run: &Run, facts: &Table) -> String {
     let cases = cases(&run.rows);
-    let (cells, plain): (Vec<_>, Vec<_>) =
-        cases.iter().partition(|case| case.name.starts_with(MAPS));
+    let maps = maps::collect(&cases);
+    let (_, plain) = maps::split(&maps, &cases);
     let mut text = String::new();
     for case in plain {
         text += &format!("{}: {}\n", case.workload, case.name);
@@ -22,9 +22,8 @@ pub fn text(run: &Run, facts: &Table) -> String {
         }
         text += "\n";
     }
-    let cells: Vec<_> = cells.into_iter().cloned().collect();
-    for map in maps::collect(&cells) {
-        if let Some((words, table)) = maps::words(&map) {
+    for map in &maps {
+        if let Some((words, table)) = maps::words(map) {
             text += &format!("{}\n{words}\n{}\n", map.name, table.text());
         }
     }

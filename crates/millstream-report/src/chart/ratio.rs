@@ -78,7 +78,7 @@ pub(crate) fn draw(heading: &str, lines: &[Ratios<'_>]) -> Svg {
 }
 
 /// The geometric mean of the positive values; `None` if there are none.
-pub fn geometric_mean(ratios: impl Iterator<Item = f64>) -> Option<f64> {
+pub(crate) fn geometric_mean(ratios: impl Iterator<Item = f64>) -> Option<f64> {
     let sound = ratios.filter(|ratio| ratio.is_finite() && *ratio > 0.0);
     let (sum, count) = sound.fold((0.0, 0.0), |(sum, count), it| (sum + it.ln(), count + 1.0));
     (count > 0.0).then(|| f64::exp(sum / count))

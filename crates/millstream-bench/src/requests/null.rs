@@ -1,0 +1,137 @@
+//! What a request costs by itself: on a device that does nothing, in batches of
+//! [`BATCH_REQUESTS`], by how its completion is delivered.
+//!
+//! Requests land in borrowed memory, are aligned, and lie apart, so that none is staged or merged.
+//! Every request of a batch has completed before the next batch is submitted.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use millstream::{
+    Access, Backend, DeviceMaker, FileId, FileOptions, Queue, Read, Storage, StorageOptions,
+};
+use millstream_io::device::null::NullDevice;
+use millstream_io::device::sim::{Sim, SimFileOptions, SimOptions};
+use serde::Deserialize;
+
+use crate::case::{Work, fresh};
+use crate::clock::{Moment, Span};
+use crate::error::Result;
+use crate::lend::Loan;
+use crate::memory::Destination;
+use crate::metric::Metric;
+use crate::ours::{opened, queue_for};
+use crate::session::Session;
+
+/// Requests of a batch.
+const BATCH_REQUESTS: usize = 1000;
+/// Bytes of a request.
+const REQUEST_BYTES: usize = 4096;
+/// Bytes of the simulated file.
+const FILE_BYTES: u64 = 1 << 30;
+/// Path of the simulated file.
+const PATH: &str = "simulated.bin";
+
+/// How completions are delivered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+enum Delivery {
+    /// Detached; the queue is drained.
+    #[serde(rename = "detached")]
+    Detached,
+    /// Each request's ticket is waited for.
+    #[serde(rename = "tickets claimed")]
+    Claimed,
+}
+
+/// Runs the cases. The figure is processor time of all threads of the process.
+pub(super) fn run(session: &mut Session<'_>) -> Result<()> {
+    for instance in session.cases("requests", "null") {
+        let (batches, delivery) = (instance.get("batches"), instance.get("delivery"));
+        let requests = batches * BATCH_REQUESTS;
+        let mut case = session.begin(&instance);
+        let run = move |bench: &mut Bench, into: &mut Destination| {
+            let span = bench.run(delivery, batches, into)?;
+            let cost = span.cpu * 1e9 / requests as f64;
+            Ok(Work::figures(vec![(Metric::of("cost ns/request"), cost)]))
+        };
+        for name in instance.contenders() {
+            case.push(name, fresh(Bench::new, run))
+                .with("requests", requests);
+        }
+        let mut destination = Destination::new(BATCH_REQUESTS * REQUEST_BYTES)?;
+        session.run(case, &mut destination)?;
+    }
+    Ok(())
+}
+
+/// A storage over a device that does nothing, with its file open.
+struct Bench {
+    file: FileId,
+    queue: Queue,
+    /// Dropped last, after what uses it.
+    _storage: Storage,
+}
+
+impl Bench {
+    fn new() -> Result<Bench> {
+        let (_, files) = Sim::new(SimOptions::default());
+        files.add_generated(PATH, 1, FILE_BYTES, SimFileOptions::default());
+        let mut options = StorageOptions::default();
+        let depth = options.depth as usize;
+        let maker = DeviceMaker::new(move || Ok(Box::new(NullDevice::new(depth))));
+        options.backend = Backend::Custom(maker, Arc::new(files));
+        options.access = Access::Direct;
+        let storage = Storage::new(options)?;
+        Ok(Bench {
+            file: opened(&storage, Path::new(PATH), FileOptions::default())?,
+            queue: queue_for(&storage, BATCH_REQUESTS)?,
+            _storage: storage,
+        })
+    }
+
+    /// Submits so many batches and waits for each; the time that all of them take.
+    fn run(&self, delivery: Delivery, batches: usize, into: &mut Destination) -> Result<Span> {
+        let loan = Loan::new(into, vec![self.queue.clone()]);
+        let mut batch = loan.batch(0);
+        let mut tickets = Vec::with_capacity(BATCH_REQUESTS);
+        let start = Moment::now();
+        for _ in 0..batches {
+            for index in 0..BATCH_REQUESTS {
+                let place = index * REQUEST_BYTES..(index + 1) * REQUEST_BYTES;
+                // Two blocks apart, so that no two of them become one read.
+                let offset = (index * 2 * REQUEST_BYTES) as u64;
+                let request = Read::range(self.file, offset, REQUEST_BYTES as u64);
+                match delivery {
+                    Delivery::Detached => batch.detach(request, place)?,
+                    Delivery::Claimed => tickets.push(batch.add(request, place)?),
+                }
+            }
+            batch.submit();
+            match delivery {
+                Delivery::Detached => loan.drain()?,
+                Delivery::Claimed => tickets.drain(..).try_for_each(|mut ticket| ticket.wait())?,
+            }
+        }
+        let span = start.elapsed();
+        drop(batch);
+        loan.finish()?;
+        Ok(span)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_delivery_completes_every_request() {
+        let bench = Bench::new().unwrap();
+        let mut destination = Destination::new(BATCH_REQUESTS * REQUEST_BYTES).unwrap();
+        for delivery in [Delivery::Detached, Delivery::Claimed] {
+            let before = bench._storage.stats().done;
+            bench.run(delivery, 3, &mut destination).unwrap();
+            let done = bench._storage.stats().done - before;
+            assert_eq!(done, 3 * BATCH_REQUESTS as u64, "{delivery:?}");
+        }
+    }
+}
