@@ -9,8 +9,8 @@
 //! Where to find what: `cases` the cases, which are data (`cases.toml`); `case` how contenders take
 //! turns; `metric` what figures are made of a run; `session` a run as the workloads see it;
 //! [`corpus`] what is read; `memory` where to; `files` and `throttle` in what state of the machine;
-//! `read`, `requests`, `startup`, `packages`, `streams`, `pnm`, `scenes`, `codecs`, `gpu` and
-//! `python` the workloads; `ring` the bare ring; `ours` and `lend` Millstream's storages and the
+//! `read`, `requests`, `startup`, `packages`, `streams`, `pnm`, `scenes`, `codecs` and
+//! `gpu` the workloads; `ring` the bare ring; `ours` and `lend` Millstream's storages and the
 //! memory lent to them; `peers` the rivals
 //! behind the feature of that name, `compiled` those in C; `stats`, `rows`, `goals` and
 //! `summary` what is made of the figures. The tables of goals (`goals.toml`), of the
@@ -44,7 +44,6 @@ mod packages;
 mod pattern;
 mod peers;
 mod pnm;
-mod python;
 mod read;
 mod requests;
 mod ring;

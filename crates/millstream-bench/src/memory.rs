@@ -28,13 +28,6 @@ pub(crate) struct Destination {
 impl Destination {
     /// At least `len` bytes, zeroed, touched.
     pub(crate) fn new(len: usize) -> Result<Destination> {
-        let mut destination = Destination::untouched(len)?;
-        destination.fill(0);
-        Ok(destination)
-    }
-
-    /// At least `len` bytes, zeroed, which the system finds when they are first used.
-    pub(crate) fn untouched(len: usize) -> Result<Destination> {
         let len = len.max(1).next_multiple_of(HUGE_PAGE_BYTES);
         let mapping = MmapMut::map_anon(len + HUGE_PAGE_BYTES)
             .what(&format!("map {len} bytes for results"))?;
@@ -43,7 +36,9 @@ impl Destination {
         let start = mapping.as_ptr().addr().next_multiple_of(HUGE_PAGE_BYTES);
         let start = start - mapping.as_ptr().addr();
         let shown = start..start + len;
-        Ok(Destination { mapping, shown })
+        let mut destination = Destination { mapping, shown };
+        destination.fill(0);
+        Ok(destination)
     }
 }
 

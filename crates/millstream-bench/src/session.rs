@@ -1,6 +1,5 @@
 //! A run of the benchmark as its workloads see it.
 
-use std::ffi::OsString;
 use std::path::PathBuf;
 
 use millstream_report::rows::Row;
@@ -34,9 +33,6 @@ pub struct Options {
     pub only: Option<String>,
     /// Append rows to this file as they come.
     pub rows: Option<PathBuf>,
-    /// The interpreter of the workload `python`, which has the package for Python; by default
-    /// `python3`.
-    pub python: Option<OsString>,
     /// Receives a line about what runs now.
     pub progress: Option<Box<Progress>>,
 }

@@ -7,7 +7,7 @@ use crate::corpus::Corpus;
 use crate::error::Result;
 use crate::files::check_writable;
 use crate::session::{Options, Session};
-use crate::{codecs, gpu, packages, pnm, python, read, requests, scenes, startup, streams};
+use crate::{codecs, gpu, packages, pnm, read, requests, scenes, startup, streams};
 use crate::{goals, study, summary};
 
 /// Runs a workload.
@@ -22,7 +22,7 @@ pub struct Workload {
 
 impl Workload {
     /// All there are, in the order in which they run.
-    pub const ALL: [Workload; 10] = [
+    pub const ALL: [Workload; 9] = [
         Workload::new("read", read::run),
         Workload::new("requests", requests::run),
         Workload::new("startup", startup::run),
@@ -32,7 +32,6 @@ impl Workload {
         Workload::new("pnm", pnm::run),
         Workload::new("streams", streams::run),
         Workload::new("gpu", gpu::run),
-        Workload::new("python", python::run),
     ];
 
     const fn new(name: &'static str, run: Run) -> Workload {

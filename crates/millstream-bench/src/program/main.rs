@@ -9,7 +9,6 @@ mod machine;
 mod page;
 mod record;
 
-use std::ffi::OsString;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -59,9 +58,6 @@ struct Args {
     /// Only cases whose name contains this
     #[arg(long, value_name = "PART")]
     only: Option<String>,
-    /// The interpreter of the workload python, which has Millstream's package [default: python3]
-    #[arg(long, value_name = "PROGRAM", value_hint = ValueHint::CommandName)]
-    python: Option<OsString>,
     /// Append every figure to this file, a JSON object a line
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     rows: Option<PathBuf>,
@@ -119,7 +115,6 @@ fn measure(args: &Args) -> Result<Report> {
         throttle: args.throttle.clone(),
         only: args.only.clone(),
         rows: args.rows.clone(),
-        python: args.python.clone(),
         progress: Some(Box::new(progress) as Box<Progress>),
     };
     // Before the work, so that a page that cannot be written is reported now and not in an hour.

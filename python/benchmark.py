@@ -1,0 +1,313 @@
+"""Measures Millstream beside what Python programs use today.
+
+    python benchmark.py [models|records|requests ...] [--file FILE.safetensors] [--gib N] [--quick]
+
+- models: model weights in the format safetensors into numpy, cold and warm, beside the loaders of
+  weights that are installed, a plain read and the device's limit; and the memory that iterating
+  takes beyond the largest tensor. Without a file one of N GiB (4 by default) is made.
+- records: 10,000 records of 20 kB in random order, cold: a package, files, a zip, HDF5, LMDB.
+- requests: what a warm read of 64 bytes costs, in batches of 1000.
+
+Data is made from a seed in a folder below the current one, which is removed at the end. Contenders
+take turns, the medians of the rounds are printed, and all that a contender loads is compared with
+the others' by a sum. A cold load begins with its files dropped from the page cache. --quick: small
+data and one round.
+"""
+
+import argparse
+import importlib
+import json
+import mmap
+import os
+import random
+import statistics
+import tempfile
+import threading
+import time
+import zipfile
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import millstream
+import millstream.safetensors
+
+RECORD_BYTES = 20_000
+BATCH = 1000
+REQUEST_BYTES = 64
+
+# What was loaded, piece by piece; None of those who only read.
+Load = Callable[[], Sequence[Any] | None]
+
+
+def digest(pieces: Iterable[Any]) -> int:
+    """A sum that tells whether all pieces came whole, in whatever order."""
+    total = 0
+    for piece in pieces:
+        if isinstance(piece, np.ndarray):
+            piece = piece.reshape(-1).view(np.uint8)
+        bytes_ = np.frombuffer(piece, np.uint8)
+        words = bytes_[: bytes_.size & ~7].view(np.uint64)
+        total += (int(words.sum()) + int(bytes_[words.nbytes :].sum())) * (int(words[:1].sum()) | 1)
+    return total
+
+
+def drop(paths: Iterable[Path]) -> None:
+    """Drops files from the page cache."""
+    for path in paths:
+        file = os.open(path, os.O_RDONLY)
+        os.fsync(file)
+        os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+        os.close(file)
+
+
+def measure(
+    contenders: dict[str, Load], rounds: int, unit: str, figure: Callable[[float], float],
+    cold: Sequence[Path] = (),
+) -> None:
+    """Lets contenders take turns, and prints the median of the figure that is made of seconds."""
+    seconds: dict[str, list[float]] = {name: [] for name in contenders}
+    expected = None
+    for _ in range(rounds):
+        for name, load in contenders.items():
+            drop(cold)
+            started = time.perf_counter()
+            loaded = load()
+            seconds[name].append(time.perf_counter() - started)
+            if loaded is not None:
+                found = digest(loaded)
+                expected = found if expected is None else expected
+                if found != expected:
+                    raise SystemExit(f"{name} loaded other bytes than the first contender")
+            del loaded  # Freeing it is not measured.
+    for name, all_seconds in seconds.items():
+        print(f"  {name:<21} {figure(statistics.median(all_seconds)):9.2f} {unit}")
+
+
+def write_model(path: Path, gib: float) -> None:
+    """Layers of attention and MLP weights in float16, as many as fit."""
+    noise = np.random.default_rng(7).integers(0, 1 << 16, 1 << 20, np.uint16).view(np.float16)
+    width = 4096 if gib >= 1 else 1024
+    shapes = {f"attention.{name}": (width, width) for name in "qkvo"}
+    shapes |= {f"mlp.{name}": (width * 43 // 16, width) for name in ("gate", "up", "down")}
+    bytes_ = 2 * sum(rows * columns for rows, columns in shapes.values())
+    layers = max(round(gib * (1 << 30) / bytes_), 1)
+    layer = {name: np.resize(noise, shape) for name, shape in shapes.items()}
+    model = {f"layers.{nth}.{name}": layer[name] for nth in range(layers) for name in layer}
+    header, end = {}, 0
+    for name, array in model.items():
+        begin, end = end, end + array.nbytes
+        header[name] = {"dtype": "F16", "shape": array.shape, "data_offsets": [begin, end]}
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with open(path, "wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        file.writelines(model.values())
+
+
+def read(path: Path) -> None:
+    """Reads a file through the page cache on one thread; nothing is made of the bytes."""
+    with open(path, "rb", buffering=0) as file:
+        while file.read(8 << 20):
+            pass
+
+
+def device(path: Path) -> None:
+    """Reads past the page cache into memory that is used again: all that the device gives."""
+    block = 1 << 20
+    file = os.open(path, os.O_RDONLY | os.O_DIRECT)
+    local = threading.local()
+
+    def read_block(offset: int) -> None:
+        if not hasattr(local, "memory"):
+            local.memory = mmap.mmap(-1, block)
+        os.preadv(file, [local.memory], offset)
+
+    with ThreadPoolExecutor(8) as pool:
+        for _ in pool.map(read_block, range(0, os.path.getsize(path), block)):
+            pass
+    os.close(file)
+
+
+def fastsafetensors(path: Path) -> list[Any]:
+    loader = importlib.import_module("fastsafetensors").SafeTensorsFileLoader
+    files = loader(None, "cpu", nogds=True)
+    files.add_filenames({0: [str(path)]})
+    loaded = files.copy_files_to_device()
+    return [loaded.get_tensor(name).numpy() for name in loaded.key_to_rank_lidx]
+
+
+def runai_model_streamer(path: Path) -> list[Any]:
+    streamer = importlib.import_module("runai_model_streamer").SafetensorsStreamer
+    # Stays open: the tensors lie in its memory.
+    opened = streamer().__enter__()
+    opened.stream_file(str(path))
+    return [tensor.numpy() for _name, tensor in opened.get_tensors()]
+
+
+def installed(*names: str) -> bool:
+    """Whether a rival can be imported, which is then no part of its first load."""
+    try:
+        for name in names:
+            importlib.import_module(name)
+    except ImportError as error:
+        print(f"  left out: {error}")
+        return False
+    return True
+
+
+def status(field: str) -> int:
+    """A figure of this process, in MiB."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) // 1024 for line in lines if line.startswith(field))
+
+
+def models(folder: Path, file: Path | None, gib: float, quick: bool) -> None:
+    path = file or folder / "model.safetensors"
+    if not file:
+        write_model(path, 1 / 16 if quick else gib)
+    size = path.stat().st_size
+    load_file = millstream.safetensors.load_file
+    loads: dict[str, Load] = {"millstream": lambda: list(load_file(path).values())}
+    if installed("safetensors.numpy"):
+        reference = importlib.import_module("safetensors.numpy")
+        loads["safetensors"] = lambda: list(reference.load_file(path).values())
+        loads["safetensors, read()"] = lambda: list(reference.load(path.read_bytes()).values())
+    if installed("fastsafetensors"):
+        loads["fastsafetensors"] = lambda: fastsafetensors(path)
+    if installed("runai_model_streamer"):
+        loads["runai-model-streamer"] = lambda: runai_model_streamer(path)
+    loads["plain read()"] = lambda: read(path)
+    rounds = 1 if quick else 5
+    for state, all_loads, cold in (
+        ("cold", loads | {"device limit": lambda: device(path)}, [path]),
+        ("warm", loads, []),
+    ):
+        print(f"model of {size / 1e9:.2f} GB, {state}")
+        read(path)
+        measure(all_loads, rounds, "GB/s", lambda seconds: size / seconds / 1e9, cold)
+    before, largest = status("VmRSS"), 0
+    Path("/proc/self/clear_refs").write_text("5")  # The peak begins with what there is now.
+    for _name, tensor in millstream.safetensors.iter_tensors(path):
+        largest = max(largest, tensor.nbytes >> 20)
+    beyond = status("VmHWM") - before - largest
+    print(f"model iterated\n  millstream            {beyond:9} MiB beyond the largest tensor")
+
+
+def records(folder: Path, quick: bool) -> None:
+    count = 200 if quick else 10_000
+    names = [f"{nth:05}.bin" for nth in range(count)]
+    files = folder / "files"
+    files.mkdir()
+    noise = np.random.default_rng(7)
+    for name in names:
+        (files / name).write_bytes(noise.bytes(RECORD_BYTES))
+    order = list(names)
+    random.Random(3).shuffle(order)
+
+    package = folder / "records.mpak"
+    millstream.pack(str(files), package, codec="stored", share_below=0)
+    archive = folder / "records.zip"
+    with zipfile.ZipFile(archive, "w") as made:
+        for name in names:
+            made.write(files / name, name)
+
+    def in_threads() -> list[bytes]:
+        with ThreadPoolExecutor(8) as pool:
+            return list(pool.map(lambda name: (files / name).read_bytes(), order))
+
+    def zipped() -> list[bytes]:
+        with zipfile.ZipFile(archive) as opened:
+            return [opened.read(name) for name in order]
+
+    loads: dict[str, Load] = {
+        "millstream": lambda: millstream.Package(package).read_many(order),
+        "millstream, Dataset": lambda: list(millstream.Dataset(package).epoch(seed=3)),
+        "files, 8 threads": in_threads,
+        "zipfile": zipped,
+    }
+    paths = [files / name for name in names] + [package, archive]
+    if installed("h5py"):
+        h5py, hdf = importlib.import_module("h5py"), folder / "records.h5"
+        with h5py.File(hdf, "w") as made:
+            for name in names:
+                made.create_dataset(name, data=np.fromfile(files / name, np.uint8))
+
+        def in_hdf() -> list[Any]:
+            with h5py.File(hdf) as opened:
+                return [opened[name][()] for name in order]
+
+        loads["h5py"] = in_hdf
+        paths.append(hdf)
+    if installed("lmdb"):
+        lmdb, table = importlib.import_module("lmdb"), folder / "records.lmdb"
+        options = {"subdir": False, "lock": False, "map_size": 1 << 32}
+        with lmdb.open(str(table), **options) as made, made.begin(write=True) as transaction:
+            for name in names:
+                transaction.put(name.encode(), (files / name).read_bytes())
+
+        def in_lmdb() -> list[bytes]:
+            # Without reading ahead, as for random reads.
+            opened = lmdb.open(str(table), readonly=True, readahead=False, **options)
+            with opened, opened.begin() as transaction:
+                return [transaction.get(name.encode()) for name in order]
+
+        loads["lmdb"] = in_lmdb
+        paths.append(table)
+    print(f"{count} records of {RECORD_BYTES // 1000} kB in random order, cold")
+    measure(loads, 1 if quick else 7, "ms", lambda seconds: seconds * 1e3, paths)
+
+
+def requests(folder: Path, quick: bool) -> None:
+    path, batches = folder / "requests.bin", 5 if quick else 200
+    size = 100_000_000
+    path.write_bytes(np.random.default_rng(7).bytes(size))
+    # Far enough from each other that no two requests are served by one read.
+    offsets = list(range(0, size, size // BATCH))[:BATCH]
+    random.Random(3).shuffle(offsets)
+    storage = millstream.Storage()
+    queue, opened = storage.queue(), storage.open(path)
+    ranges = [(opened, offset, REQUEST_BYTES) for offset in offsets]
+    file = os.open(path, os.O_RDONLY)
+
+    def repeated(batch: Callable[[], list[Any]]) -> Load:
+        def run() -> list[Any]:
+            for _ in range(batches - 1):
+                batch()
+            return batch()
+
+        return run
+
+    loads = {
+        "millstream": repeated(lambda: millstream.wait_all(queue.read_many(ranges))),
+        "os.pread": repeated(lambda: [os.pread(file, REQUEST_BYTES, at) for at in offsets]),
+    }
+    print(f"warm reads of {REQUEST_BYTES} bytes in batches of {BATCH}")
+    measure(loads, 1 if quick else 7, "µs/read", lambda s: s * 1e6 / (batches * BATCH))
+    os.close(file)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Measures Millstream beside its rivals.")
+    parser.add_argument("tasks", nargs="*", metavar="TASK", help="models, records or requests")
+    parser.add_argument("--file", type=Path, help="a model of yours")
+    parser.add_argument("--gib", type=float, default=4, help="size of the model that is made")
+    parser.add_argument("--quick", action="store_true", help="small data and one round")
+    options = parser.parse_args()
+    tasks: dict[str, Callable[[Path], None]] = {
+        "models": lambda folder: models(folder, options.file, options.gib, options.quick),
+        "records": lambda folder: records(folder, options.quick),
+        "requests": lambda folder: requests(folder, options.quick),
+    }
+    for task in options.tasks or tasks:
+        if task not in tasks:
+            parser.error(f"no task {task}; there are {', '.join(tasks)}")
+        with tempfile.TemporaryDirectory(dir=".") as folder:
+            tasks[task](Path(folder))
+
+
+if __name__ == "__main__":
+    main()
