@@ -7,6 +7,8 @@
 //! costs and finds what cannot run. A contender that fails is out of the case with its reason in a
 //! row; wrong bytes are a failure of the whole benchmark, whoever delivered them.
 
+use std::time::{Duration, Instant};
+
 use millstream_report::rows::Row;
 
 use crate::clock::{Moment, Span};
@@ -161,6 +163,9 @@ pub(crate) struct Case<'a> {
     pub(crate) runs: usize,
     /// Whether one uncounted round goes ahead; not where a run takes seconds by design.
     pub(crate) warm_up: bool,
+    /// How long a contender practices at least, untimed, before each run: where a run is shorter than
+    /// it takes to bring back what the contender before it has displaced from the caches.
+    pub(crate) practice: Option<Duration>,
     /// Whether rows `limit` are added: of the contender that is best by the first figure and not
     /// ours.
     pub(crate) limit: bool,
@@ -182,6 +187,7 @@ impl<'a> Case<'a> {
             name: name.into(),
             runs,
             warm_up: true,
+            practice: None,
             limit: false,
             contenders: Vec::new(),
             skipped: Vec::new(),
@@ -226,20 +232,6 @@ impl<'a> Case<'a> {
                 self.skip(name, &why.to_string());
                 None
             }
-        }
-    }
-
-    /// Puts other methods around those of some contenders.
-    pub(crate) fn wrap(
-        &mut self,
-        these: impl std::ops::RangeBounds<usize>,
-        around: fn(Box<dyn Method + 'a>) -> Box<dyn Method + 'a>,
-    ) {
-        let range = (these.start_bound().cloned(), these.end_bound().cloned());
-        for contender in &mut self.contenders[range] {
-            let nothing = |_: &mut Destination| Ok(Work::default());
-            let method = std::mem::replace(&mut contender.method, Box::new(nothing));
-            contender.method = around(method);
         }
     }
 
@@ -310,9 +302,14 @@ impl<'a> Case<'a> {
         contender: &mut Contender<'_>,
         destination: &mut Destination,
     ) -> std::result::Result<Figures, Stop> {
-        poison(&mut destination[..self.destination_len]);
         contender.method.prepare()?;
+        let practice = Instant::now();
+        while self.practice.is_some_and(|it| practice.elapsed() < it) {
+            contender.method.run(destination)?;
+            contender.method.prepare()?;
+        }
         (self.prepare)()?;
+        poison(&mut destination[..self.destination_len]);
         let start = Moment::now();
         let work = contender.method.run(destination);
         let span = start.elapsed();

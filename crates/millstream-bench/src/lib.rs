@@ -12,7 +12,7 @@
 //! `read`, `requests`, `startup`, `packages`, `streams`, `pnm`, `scenes`, `codecs` and
 //! `gpu` the workloads; `ring` the bare ring; `ours` and `lend` Millstream's storages and the
 //! memory lent to them; `peers` the rivals
-//! behind the feature of that name, `compiled` those in C; `stats`, `rows`, `goals` and
+//! behind the feature of that name; `stats`, `rows`, `goals` and
 //! `summary` what is made of the figures. The tables of goals (`goals.toml`), of the
 //! studies' figures (`study.toml`) and of the summary (`summary.toml`) are data, too.
 //!
@@ -29,7 +29,6 @@ mod case;
 mod cases;
 mod clock;
 mod codecs;
-mod compiled;
 pub mod corpus;
 pub mod error;
 mod files;

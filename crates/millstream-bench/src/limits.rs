@@ -22,11 +22,8 @@ pub const QUICK_RANDOM_BYTES: u64 = 128 << 20;
 pub const CODEC_CORPUS_BYTES_MIN: usize = 512 << 10;
 /// Threads of the case that shows how decoding scales.
 pub const CODEC_THREADS: usize = 2;
-/// Files below it are loaded once more right before each timed load, as the rivals do that are
-/// programs of their own: else most of the time is that of code that others have displaced.
-pub const PNM_TWICE_BYTES: usize = 1 << 20;
-/// Bytes of text that a sample of the measurement of cost against size is made of, at least.
-pub const PNM_LINEAR_BYTES_MIN: usize = 4 << 20;
+/// Below that many bytes of a picture contenders practice before each load.
+pub const PNM_SMALL_BYTES: usize = 1 << 20;
 /// Threads of the rivals that use a pool, as the figures of others were taken.
 pub const POOL_THREADS: usize = 8;
 /// Threads that submit in workload `startup`.
@@ -36,8 +33,8 @@ pub const CANCEL_ONE_IN: usize = 64;
 /// Bytes where a call of `streams` moves so many that there would be few calls: a multiple of all
 /// sizes.
 pub const STREAM_LARGE_BYTES: usize = 8 << 20;
-/// How long a contender of `streams` practises at least before each counted run.
-pub const STREAM_PRACTICE: Duration = Duration::from_millis(2);
+/// How long contenders practice at least before a run that is short.
+pub const PRACTICE: Duration = Duration::from_millis(2);
 /// Destination memory that a batch of a whole package keeps between runs: more than any corpus
 /// has, because everyone's destination is recycled.
 pub const BATCH_RETAINED_BYTES: usize = 4 << 30;

@@ -1,5 +1,5 @@
 //! Workload `streams`: 1.2 MB through streams, four bytes at a time and in larger pieces, to memory
-//! and to files; and objects, written, parsed and used in place.
+//! and to files.
 //!
 //! The study wrote and read 100,000 vectors of three floats in 300,000 calls. Each case here moves
 //! the same bytes in calls of one size; the figures are nanoseconds a call, by the wall and of
@@ -16,7 +16,7 @@ use crate::case::Case;
 use crate::cases::{Bytes, Instance};
 use crate::error::{Context, Result, ensure};
 use crate::files::{make_folder, remove, replace};
-use crate::limits::STREAM_LARGE_BYTES;
+use crate::limits::{PRACTICE, STREAM_LARGE_BYTES};
 use crate::memory::Destination;
 use crate::ours::Setup;
 use crate::session::Session;
@@ -24,7 +24,6 @@ use crate::streams::load::{Load, sync};
 
 pub(crate) mod contenders;
 pub(crate) mod load;
-pub(crate) mod objects;
 
 /// Where files are written and read, and through which storage.
 pub(crate) struct Place {
@@ -43,7 +42,6 @@ pub(crate) fn run(session: &mut Session<'_>) -> Result<()> {
     for instance in session.cases("streams", "calls") {
         calls(session, &instance, &place, &mut destination)?;
     }
-    objects::run(session, &place)?;
     std::fs::remove_dir_all(&place.folder).on("remove", &place.folder)
 }
 
@@ -68,6 +66,7 @@ fn calls(
         false => place.folder.join("written"),
     };
     let mut case = session.begin(instance);
+    case.practice = Some(PRACTICE);
     let len = load.bytes.len();
     match &*way {
         "memory write" => {

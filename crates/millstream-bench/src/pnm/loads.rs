@@ -3,14 +3,13 @@
 use std::path::Path;
 
 use millstream::{CodecId, Decode, FileOptions, Read, Storage, StorageOptions};
-use millstream_pnm::{Image, Kernel, Loader, Mapped, Options, decode_into, view};
+use millstream_pnm::{Image, Kernel, Loader, Mapped, Options, view};
 
 use super::pictures::Picture;
 use crate::case::{Case, Method, Work, fresh};
 use crate::clock::{Moment, Span};
 use crate::corpus::word_sum;
 use crate::error::{Context, Error, Result};
-use crate::limits::PNM_LINEAR_BYTES_MIN;
 use crate::memory::Destination;
 use crate::ours::{queue_for, serve};
 
@@ -169,22 +168,5 @@ impl Method for Imaged<'_> {
         let opened = image::open(self.0);
         let span = start.elapsed();
         Ok(made(opened?.as_bytes(), span))
-    }
-}
-
-/// Seconds per byte of decoding a text in memory on one thread, a short one many times.
-pub(super) fn decode_again_and_again(text: Vec<u8>) -> impl FnMut() -> Result<f64> {
-    let options = Options {
-        threads: 1,
-        ..Options::default()
-    };
-    let mut image = Image::empty();
-    let times = PNM_LINEAR_BYTES_MIN.div_ceil(text.len());
-    move || {
-        let start = Moment::now();
-        for _ in 0..times {
-            decode_into(&text, &options, &mut image)?;
-        }
-        Ok(start.elapsed().wall / (text.len() * times) as f64)
     }
 }

@@ -71,12 +71,6 @@ fn encoded(image: &Image) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The text of a picture.
-pub(super) fn text(kind: Kind, size: (u32, u32)) -> Vec<u8> {
-    let image = image(kind, size, true);
-    encoded(&image).expect("the picture fits its format, and memory takes it")
-}
-
 fn image(kind: Kind, (width, height): (u32, u32), plain: bool) -> Image {
     let mut random = fastrand::Rng::with_seed(SEED);
     let mut samples = Vec::with_capacity((width * height * 3) as usize);
@@ -139,7 +133,8 @@ mod tests {
     #[test]
     fn a_photo_takes_about_three_and_a_half_bytes_of_text_a_sample() {
         for (kind, expected) in [(Kind::Photo, 3.6), (Kind::Flat, 3.5), (Kind::Noise, 3.57)] {
-            let each = text(kind, (400, 300)).len() as f64 / 360_000.0;
+            let text = encoded(&image(kind, (400, 300), true)).unwrap();
+            let each = text.len() as f64 / 360_000.0;
             assert!((each - expected).abs() < 0.25, "{kind:?} {each}");
         }
     }

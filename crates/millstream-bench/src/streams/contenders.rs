@@ -1,4 +1,4 @@
-//! Who moves the load: our streams and views, the standard library, C++'s streams and stdio.
+//! Who moves the load: our streams and views, and the standard library.
 //!
 //! In memory everyone recycles its memory, but for `fresh` and `vec`, which grow. With files
 //! everything from the open to the close counts.
@@ -10,13 +10,11 @@ use std::path::Path;
 use millstream_stream::{MemoryStream, Mode, Stream, StreamView, Streams};
 
 use super::Place;
-use crate::case::{Case, Work};
-use crate::clock::Span;
-use crate::compiled;
+use crate::case::Case;
 use crate::error::{Context, Error, Result};
 use crate::files::open_buffered;
 use crate::memory::Destination;
-use crate::streams::load::{Load, Writer, practised};
+use crate::streams::load::Load;
 
 pub(super) fn memory_write<'a>(case: &mut Case<'a>, name: &'static str, load: &'a Load) {
     let len = load.bytes.len() as u64;
@@ -32,7 +30,7 @@ pub(super) fn memory_write<'a>(case: &mut Case<'a>, name: &'static str, load: &'
                 load.write(&mut stream)?;
                 sign(stream.as_slice())
             };
-            case.push(name, practised(method))
+            case.add(name, method)
         }
         "millstream-view" => {
             let mut kept = Some(MemoryStream::new());
@@ -43,7 +41,7 @@ pub(super) fn memory_write<'a>(case: &mut Case<'a>, name: &'static str, load: &'
                 load.write(&mut view)?;
                 sign(kept.insert(view.into_inner()).as_slice())
             };
-            case.push(name, practised(method))
+            case.add(name, method)
         }
         _ => {
             let mut cursor = Cursor::new(Vec::new());
@@ -57,7 +55,7 @@ pub(super) fn memory_write<'a>(case: &mut Case<'a>, name: &'static str, load: &'
                 }
                 sign(cursor.get_ref())
             };
-            case.push(name, practised(method))
+            case.add(name, method)
         }
     };
 }
@@ -81,7 +79,7 @@ pub(super) fn memory_read<'a>(case: &mut Case<'a>, name: &'static str, load: &'a
         kept = Some(view.into_inner());
         Ok(work)
     };
-    case.push(name, practised(method));
+    case.add(name, method);
 }
 
 pub(super) fn file_read<'a>(
@@ -92,35 +90,30 @@ pub(super) fn file_read<'a>(
     path: &'a Path,
 ) -> Result<()> {
     let streams = Streams::new(&place.storage)?;
-    match name {
-        "iostream" | "stdio" => cpp(case, name, "read", load, place, path),
-        _ => {
-            let method = move |into: &mut Destination| match name {
-                "millstream" => {
-                    let mut stream = streams.open(path)?;
-                    let work = load.read(&mut stream, into)?;
-                    stream.close()?;
-                    Ok(work)
-                }
-                "millstream-view" => {
-                    let stream = streams.open(path)?;
-                    let mut view = StreamView::new(stream, 0, load.bytes.len() as u64, Mode::Read)?;
-                    let work = load.read(&mut view, into)?;
-                    view.into_inner().close()?;
-                    Ok(work)
-                }
-                // One call, whatever the size of the calls of the others.
-                "read" => {
-                    let into = &mut into[..load.bytes.len()];
-                    let read = std::io::Read::read_exact(&mut open_buffered(path)?, into);
-                    read.on("read", path)?;
-                    Ok(load.work(None))
-                }
-                _ => load.std_read(&mut BufReader::new(open_buffered(path)?), into),
-            };
-            case.push(name, practised(method));
+    let method = move |into: &mut Destination| match name {
+        "millstream" => {
+            let mut stream = streams.open(path)?;
+            let work = load.read(&mut stream, into)?;
+            stream.close()?;
+            Ok(work)
         }
-    }
+        "millstream-view" => {
+            let stream = streams.open(path)?;
+            let mut view = StreamView::new(stream, 0, load.bytes.len() as u64, Mode::Read)?;
+            let work = load.read(&mut view, into)?;
+            view.into_inner().close()?;
+            Ok(work)
+        }
+        // One call, whatever the size of the calls of the others.
+        "read" => {
+            let into = &mut into[..load.bytes.len()];
+            let read = std::io::Read::read_exact(&mut open_buffered(path)?, into);
+            read.on("read", path)?;
+            Ok(load.work(None))
+        }
+        _ => load.std_read(&mut BufReader::new(open_buffered(path)?), into),
+    };
+    case.add(name, method);
     Ok(())
 }
 
@@ -133,7 +126,7 @@ pub(super) fn file_write<'a>(
 ) -> Result<()> {
     let streams = Streams::new(&place.storage)?;
     let create = move || File::create(path).on("create", path);
-    let run = move |load: &Load| match name {
+    let run = move || match name {
         "millstream" => {
             let mut stream = streams.create(path)?;
             load.write(&mut stream)?;
@@ -158,56 +151,6 @@ pub(super) fn file_write<'a>(
             file.flush().on("write", path)
         }
     };
-    match name {
-        "iostream" | "stdio" => cpp(case, name, "write", load, place, path),
-        _ => {
-            case.push(name, Writer { load, run });
-        }
-    }
+    case.add(name, move |_| run().map(|()| load.work(None)));
     Ok(())
-}
-
-/// Adds a library of C++, in a program that prints wall and processor time in nanoseconds, from the
-/// open to the close, and the sum of what it delivers.
-fn cpp<'a>(
-    case: &mut Case<'a>,
-    library: &'static str,
-    way: &str,
-    load: &'a Load,
-    place: &Place,
-    path: &'a Path,
-) {
-    let source = ("rivals.cpp", include_str!("rivals.cpp"));
-    let program = place.folder.join("rivals.program");
-    let built = match program.exists() {
-        true => Ok(program),
-        false => compiled::build(&place.folder, &[source], "-std=c++17"),
-    };
-    // Where a writer finds the bytes.
-    let from = load.file(&place.folder);
-    let (words, is_read) = (
-        [format!("{library}-{way}"), load.chunk.to_string()],
-        way == "read",
-    );
-    let made = built.and_then(|program| from.map(|from| (program, from)));
-    let method = made.map(|(program, from)| {
-        move |into: &mut Destination| {
-            let words = [words[0].as_ref(), words[1].as_ref(), path, from.as_ref()];
-            let [wall_ns, cpu_ns, digest] = compiled::run(&program, &words)?;
-            // Its bytes stay in its process; it delivers their sum instead.
-            if is_read && load.chunk != 4 {
-                into[..load.bytes.len()].copy_from_slice(&load.bytes);
-                if digest != load.digest() {
-                    into[0] = !into[0];
-                }
-            }
-            let span = Span {
-                wall: wall_ns as f64 / 1e9,
-                cpu: cpu_ns as f64 / 1e9,
-            };
-            let work: Work = load.work((load.chunk == 4).then_some(digest));
-            Ok(work.took(span))
-        }
-    });
-    case.try_push(library, method);
 }

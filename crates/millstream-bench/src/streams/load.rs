@@ -3,16 +3,13 @@
 
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
-use std::time::Instant;
 
 use millstream_stream::{ReadStream, ReadTyped, WriteStream, WriteTyped};
 
-use crate::case::{Method, Work};
-use crate::clock::Moment;
+use crate::case::Work;
 use crate::error::{Context, Result, ensure};
 use crate::files::open_buffered;
-use crate::limits::{STREAM_LARGE_BYTES, STREAM_PRACTICE};
-use crate::memory::Destination;
+use crate::limits::STREAM_LARGE_BYTES;
 
 /// Bytes that a case moves, as the study's: 100,000 vectors of three floats.
 const STREAM_BYTES: usize = 1_200_000;
@@ -156,47 +153,6 @@ impl Load {
             input.read_exact(it).what("read")
         })
     }
-}
-
-/// A method that practises, untimed, right before it counts, as the rivals do that are programs of
-/// their own: a run is shorter than it takes to bring back what the contender before it has
-/// displaced from the caches.
-pub(crate) fn practised(mut run: impl FnMut(&mut Destination) -> Result<Work>) -> impl Method {
-    move |into: &mut Destination| {
-        practise(&mut || run(into))?;
-        let start = Moment::now();
-        let mut work = run(into)?;
-        work.span.get_or_insert(start.elapsed());
-        Ok(work)
-    }
-}
-
-/// A method that writes the load to a file, and practises before the case's preparation makes the
-/// file what it must be.
-pub(crate) struct Writer<'a, R> {
-    pub(crate) load: &'a Load,
-    pub(crate) run: R,
-}
-
-impl<R: FnMut(&Load) -> Result<()>> Method for Writer<'_, R> {
-    fn prepare(&mut self) -> Result<()> {
-        practise(&mut || (self.run)(self.load))
-    }
-
-    fn run(&mut self, _: &mut Destination) -> Result<Work> {
-        (self.run)(self.load)?;
-        Ok(self.load.work(None))
-    }
-}
-
-/// Runs until the machine has done with what the contender before left behind: the pages of a
-/// process, say, which it clears away for a while.
-fn practise<T>(run: &mut dyn FnMut() -> Result<T>) -> Result<()> {
-    let start = Instant::now();
-    while start.elapsed() < STREAM_PRACTICE {
-        run()?;
-    }
-    Ok(())
 }
 
 pub(crate) fn sync(path: &Path) -> Result<()> {
