@@ -1,24 +1,19 @@
 //! Scenes made from a seed, kept in the corpus.
 
-use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use fastrand::Rng;
+use serde_json::json;
 
 use crate::error::{Error, Result};
-use crate::files::replace;
+use crate::files::make_folder;
 use crate::threads;
 
 /// Names the generator; another one makes other files.
-const VERSION: u32 = 2;
-/// What names of generated folders begin with.
-pub(super) const PREFIX: &str = "scene-";
-pub(super) const GLB_PREFIX: &str = "glbs-";
+const VERSION: u32 = 3;
 /// Bytes of vertices for each image.
 const VERTEX_BYTES: usize = 200_000;
-/// Side of a GLB's image.
-const GLB_SIDE: u32 = 384;
 /// Shapes of a texture: sines along a direction.
 const WAVES: usize = 6;
 
@@ -58,11 +53,12 @@ fn png(random: &mut Rng, side: u32, rgba: bool) -> Result<Vec<u8>> {
     let raw = pixels(random, side, if rgba { 4 } else { 3 });
     let mut stored = Vec::new();
     let mut encoder = png::Encoder::new(&mut stored, side, side);
-    encoder.set_color(if rgba {
+    let color = if rgba {
         png::ColorType::Rgba
     } else {
         png::ColorType::Rgb
-    });
+    };
+    encoder.set_color(color);
     encoder.set_depth(png::BitDepth::Eight);
     encoder.set_compression(png::Compression::Balanced);
     encoder.set_filter(png::Filter::Adaptive);
@@ -72,109 +68,50 @@ fn png(random: &mut Rng, side: u32, rgba: bool) -> Result<Vec<u8>> {
     Ok(stored)
 }
 
-/// The JSON of a scene with one mesh and these images.
-fn json(buffer: &str, views: &str, images: &str, count: usize, vertices: usize) -> String {
-    let textures: Vec<String> = (0..count)
-        .map(|image| format!(r#"{{"source":{image}}}"#))
-        .collect();
-    format!(
-        r#"{{"asset":{{"version":"2.0"}},"buffers":[{buffer}],"bufferViews":[{{"buffer":0,
-        "byteLength":{}}}{views}],"accessors":[{{"bufferView":0,"componentType":5126,
-        "count":{vertices},"type":"VEC3","min":[0,0,0],"max":[1,1,1]}}],"meshes":[{{"primitives":[
-        {{"attributes":{{"POSITION":0}}}}]}}],"nodes":[{{"mesh":0}}],"scenes":[{{"nodes":[0]}}],
-        "images":[{images}],"textures":[{}]}}"#,
-        vertices * 12,
-        textures.join(",")
-    )
+/// A scene of one mesh and PNGs in a folder of its own.
+pub(crate) struct Scene {
+    pub(crate) folder: PathBuf,
+    pub(crate) gltf: PathBuf,
 }
 
-fn vertices(random: &mut Rng, bytes: usize) -> Vec<u8> {
-    let count = bytes / 12;
-    (0..count * 3)
-        .flat_map(|_| random.f32().to_le_bytes())
-        .collect()
-}
+/// The scene's name in its folder.
+pub(super) const NAME: &str = "scene.gltf";
 
-/// Makes a loose scene, unless it is there; gives its `.gltf`.
-pub(crate) fn scene(corpus: &Path, images: usize, side: u32) -> Result<PathBuf> {
-    let folder = corpus.join(format!("{PREFIX}{VERSION}-{images}x{side}"));
-    let gltf = folder.join("scene.gltf");
+/// Makes a scene, unless it is there.
+pub(crate) fn scene(corpus: &Path, images: usize, side: u32) -> Result<Scene> {
+    let folder = corpus.join(format!("scene-{VERSION}-{images}x{side}"));
+    let gltf = folder.join(NAME);
     if gltf.exists() {
-        return Ok(gltf);
+        return Ok(Scene { folder, gltf });
     }
-    fs::create_dir_all(&folder).map_err(failed)?;
-    on_all_cores(images, &|index| {
+    make_folder(&folder)?;
+    let make = |(): &mut (), index: usize| {
         let mut random = Rng::with_seed(u64::from(side) << 8 | index as u64);
         let stored = png(&mut random, side, index % 3 == 2)?;
         fs::write(folder.join(format!("{index}.png")), stored).map_err(failed)
-    })?;
+    };
+    threads::each(threads::cores(), 0..images, || (), make)?;
     let mut random = Rng::with_seed(u64::from(side));
-    let data = vertices(&mut random, VERTEX_BYTES * images);
-    fs::write(folder.join("data.bin"), &data).map_err(failed)?;
-    let buffer = format!(r#"{{"uri":"data.bin","byteLength":{}}}"#, data.len());
-    let uris: Vec<String> = (0..images)
-        .map(|image| format!(r#"{{"uri":"{image}.png"}}"#))
-        .collect();
-    let text = json(&buffer, "", &uris.join(","), images, data.len() / 12);
+    let vertices = VERTEX_BYTES * images / 12;
+    let floats = (0..vertices * 3).flat_map(|_| random.f32().to_le_bytes());
+    fs::write(folder.join("data.bin"), floats.collect::<Vec<u8>>()).map_err(failed)?;
+    let uris = (0..images).map(|image| json!({ "uri": format!("{image}.png") }));
+    let textures = (0..images).map(|image| json!({ "source": image }));
+    let scene = json!({
+        "asset": { "version": "2.0" },
+        "buffers": [{ "uri": "data.bin", "byteLength": vertices * 12 }],
+        "bufferViews": [{ "buffer": 0, "byteLength": vertices * 12 }],
+        "accessors": [{
+            "bufferView": 0, "componentType": 5126, "count": vertices, "type": "VEC3",
+            "min": [0, 0, 0], "max": [1, 1, 1]
+        }],
+        "meshes": [{ "primitives": [{ "attributes": { "POSITION": 0 } }] }],
+        "nodes": [{ "mesh": 0 }],
+        "scenes": [{ "nodes": [0] }],
+        "images": uris.collect::<Vec<_>>(),
+        "textures": textures.collect::<Vec<_>>(),
+    });
     // Last, so that a scene that is there is whole.
-    fs::write(&gltf, text).map_err(failed)?;
-    Ok(gltf)
-}
-
-/// Does `work` for all numbers below `count`, on all cores.
-fn on_all_cores(count: usize, work: &(dyn Fn(usize) -> Result<()> + Sync)) -> Result<()> {
-    threads::each(threads::cores(), 0..count, || (), |(), index| work(index)).map(drop)
-}
-
-/// Makes GLBs of three images each, unless they are there.
-pub(crate) fn glbs(corpus: &Path, count: usize) -> Result<Vec<PathBuf>> {
-    let folder = corpus.join(format!("{GLB_PREFIX}{VERSION}"));
-    fs::create_dir_all(&folder).map_err(failed)?;
-    let paths: Vec<PathBuf> = (0..count)
-        .map(|index| folder.join(format!("{index}.glb")))
-        .collect();
-    on_all_cores(count, &|index| match paths[index].exists() {
-        true => Ok(()),
-        false => one_glb(index as u64, &paths[index]),
-    })?;
-    Ok(paths)
-}
-
-fn one_glb(seed: u64, path: &Path) -> Result<()> {
-    let mut random = Rng::with_seed(seed);
-    let mut binary = vertices(&mut random, VERTEX_BYTES / 4);
-    let vertex_count = binary.len() / 12;
-    let (mut views, mut images) = (String::new(), Vec::new());
-    for image in 0..3 {
-        let stored = png(&mut random, GLB_SIDE, false)?;
-        let (start, len) = (binary.len(), stored.len());
-        write!(
-            views,
-            r#",{{"buffer":0,"byteOffset":{start},"byteLength":{len}}}"#
-        )
-        .map_err(failed)?;
-        images.push(format!(
-            r#"{{"bufferView":{},"mimeType":"image/png"}}"#,
-            image + 1
-        ));
-        binary.extend(stored);
-        binary.resize(binary.len().next_multiple_of(4), 0);
-    }
-    let buffer = format!(r#"{{"byteLength":{}}}"#, binary.len());
-    let text = json(&buffer, &views, &images.join(","), 3, vertex_count);
-    replace(path, &glb(text.as_bytes(), &binary))
-}
-
-fn glb(json: &[u8], binary: &[u8]) -> Vec<u8> {
-    let mut bytes = Vec::from(*b"glTF\x02\0\0\0\0\0\0\0");
-    for (kind, data, fill) in [(b"JSON", json, b' '), (b"BIN\0", binary, 0)] {
-        let padded = data.len().next_multiple_of(4);
-        bytes.extend((padded as u32).to_le_bytes());
-        bytes.extend(kind);
-        bytes.extend(data);
-        bytes.resize(bytes.len() + padded - data.len(), fill);
-    }
-    let total = bytes.len() as u32;
-    bytes[8..12].copy_from_slice(&total.to_le_bytes());
-    bytes
+    fs::write(&gltf, scene.to_string()).map_err(failed)?;
+    Ok(Scene { folder, gltf })
 }

@@ -1,4 +1,4 @@
-//! Millstream's own contenders: loose, out of packages, and many at once.
+//! Millstream's own contenders: loose, and out of packages.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use millstream::{Priority, Stats, Storage, StorageOptions};
 use millstream_gltf::cook::{SceneCook, Target};
 use millstream_gltf::image::{Format, register};
 use millstream_gltf::record::SceneDescriber;
-use millstream_gltf::{ErrorKind, Load, Loader, LoaderOptions, Scene, wait_all};
+use millstream_gltf::{Loader, LoaderOptions, Scene};
 use millstream_pak::{PackOptions, Package, walk, write_file};
 
 use crate::case::{Case, Work, fresh};
@@ -17,7 +17,7 @@ use crate::files::{is_cached, make_ready};
 use crate::memory::Destination;
 use crate::metric::Metric;
 use crate::scenes::digest::Digest;
-use crate::scenes::files::Files;
+use crate::scenes::generate::{NAME, Scene as Source};
 use crate::scenes::memory::Recycled;
 
 /// Share of the load in which the two workers did not decode: 1 - decoding / (2 x time).
@@ -45,7 +45,7 @@ fn storage(memory: &Arc<Recycled>) -> Result<Storage> {
 pub(super) fn add<'a>(
     case: &mut Case<'a>,
     name: &'static str,
-    files: &'a Files,
+    source: &'a Source,
     packages: &Path,
     memory: &'a Arc<Recycled>,
     expected: u64,
@@ -57,11 +57,11 @@ pub(super) fn add<'a>(
     };
     let package = match name {
         "millstream" => Ok(None),
-        _ => package(files, packages, stem, target).map(Some),
+        _ => package(source, packages, stem, target).map(Some),
     };
     let method = package.map(|package| {
         let scene = OneScene {
-            files,
+            source,
             expected,
             package,
             shows_cores: target.is_none(),
@@ -80,7 +80,7 @@ pub(super) fn add<'a>(
 const URGENT: &str = "millstream-bc7-urgent";
 
 struct OneScene<'a> {
-    files: &'a Files,
+    source: &'a Source,
     expected: u64,
     /// The package that it is loaded from, else from its files.
     package: Option<PathBuf>,
@@ -91,11 +91,9 @@ struct OneScene<'a> {
 }
 
 /// The package of a scene in one form, unless it is there.
-fn package(files: &Files, folder: &Path, name: &str, target: Option<Target>) -> Result<PathBuf> {
-    let scene = files.folder.file_name().unwrap_or_default();
-    let stem = files.gltf.file_stem().unwrap_or_default();
-    let (scene, stem) = (scene.to_string_lossy(), stem.to_string_lossy());
-    let path = folder.join(format!("{scene}-{stem}.{name}.mpak"));
+fn package(source: &Source, folder: &Path, name: &str, target: Option<Target>) -> Result<PathBuf> {
+    let scene = source.folder.file_name().unwrap_or_default();
+    let path = folder.join(format!("{}.{name}.mpak", scene.display()));
     if path.exists() {
         return Ok(path);
     }
@@ -105,8 +103,7 @@ fn package(files: &Files, folder: &Path, name: &str, target: Option<Target>) -> 
         cooks: cook.iter().map(|cook| cook as _).collect(),
         ..PackOptions::default()
     };
-    let (mut items, _) = walk(&files.folder);
-    items.retain(|item| files.holds(item.name()));
+    let (items, _) = walk(&source.folder);
     write_file(items, &options, &path)?;
     Ok(path)
 }
@@ -126,8 +123,8 @@ impl OneScene<'_> {
         let before = storage.stats();
         let start = Moment::now();
         let mut load = match package {
-            None => loader.open(&self.files.gltf),
-            Some(package) => loader.open_from(Arc::new(package), self.files.name()),
+            None => loader.open(&self.source.gltf),
+            Some(package) => loader.open_from(Arc::new(package), NAME.as_bytes()),
         }?;
         load.wait();
         let span = start.elapsed();
@@ -155,7 +152,7 @@ impl OneScene<'_> {
     fn open_package(&self, storage: &Storage, path: &Path) -> Result<Package> {
         let package = Package::open(storage, path)?;
         package.preload()?;
-        make_ready(&[path.to_owned()], !is_cached(&self.files.gltf)?)?;
+        make_ready(&[path.to_owned()], !is_cached(&self.source.gltf)?)?;
         Ok(package)
     }
 
@@ -181,41 +178,4 @@ impl OneScene<'_> {
         }
         Ok(digest.finish())
     }
-}
-
-/// Adds a contender that loads many scenes.
-pub(super) fn add_many<'a>(
-    case: &mut Case<'a>,
-    name: &'static str,
-    paths: &'a [PathBuf],
-    memory: &'a Arc<Recycled>,
-) {
-    let at_once = name == "millstream";
-    let run = move |storage: &mut Storage, _: &mut Destination| many(storage, paths, at_once);
-    case.push(name, fresh(move || storage(memory), run));
-}
-
-/// Loads many scenes, all at once or one after another.
-fn many(storage: &Storage, paths: &[PathBuf], at_once: bool) -> Result<Work> {
-    let loader = Loader::new(storage, LoaderOptions::default())?;
-    let start = Moment::now();
-    let mut loads: Vec<Load> = Vec::new();
-    for path in paths {
-        let mut load = loader.open(path)?;
-        if !at_once {
-            load.wait();
-        }
-        loads.push(load);
-    }
-    wait_all(&mut loads, None);
-    let span = start.elapsed();
-    for load in loads {
-        let scene = load.finish_partial()?;
-        // A scene may hold what is not decoded.
-        let mut problems = scene.problems();
-        if let Some(first) = problems.find(|error| error.kind() != ErrorKind::Unsupported) {
-            return Err(Error::new(first.to_string()));
-        }
-    }
-    Ok(Work::of(0, paths.len()).took(span))
 }

@@ -1,33 +1,21 @@
 //! The rival `gltf-import`: the crate `gltf`, with all its images.
 
-use millstream_gltf::model::{ImagePlace, Model};
+use millstream_gltf::model::Model;
 
 use crate::case::Work;
 use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::scenes::digest::Digest;
-use crate::scenes::files::Files;
+use crate::scenes::generate::Scene;
 
-pub(super) fn import(files: &Files) -> Result<Work> {
+pub(super) fn import(scene: &Scene) -> Result<Work> {
     let start = Moment::now();
-    let imported = gltf::import(&files.gltf);
+    let imported = gltf::import(&scene.gltf);
     let span = start.elapsed();
     let (_, buffers, images) = imported?;
-    let work = Work::default().took(span);
-    let model = Model::parse(&std::fs::read(&files.gltf)?)?;
-    // The pixels of a JPEG may differ in rounding from one decoder to another.
-    let is_exact = model
-        .images
-        .iter()
-        .flatten()
-        .all(|image| match &image.place {
-            ImagePlace::Name(name) => name.to_ascii_lowercase().ends_with(b".png"),
-            _ => false,
-        });
-    match is_exact {
-        true => Ok(work.with_digest(digest_of(&model, &buffers, &images)?)),
-        false => Ok(work),
-    }
+    let model = Model::parse(&std::fs::read(&scene.gltf)?)?;
+    let digest = digest_of(&model, &buffers, &images)?;
+    Ok(Work::default().took(span).with_digest(digest))
 }
 
 fn digest_of(
