@@ -1,21 +1,18 @@
 //! Workload `codecs`: every codec of the engine, in memory.
 //!
-//! Rates are in MB of raw bytes per second of processor time, on one thread unless a case says
-//! otherwise. Corpora are made from a seed; of a folder given by the caller what it holds of each
+//! Rates are in MB of raw bytes per second of processor time, on one thread.
+//! Corpora are made from a seed; of a folder given by the caller what it holds of each
 //! kind is a corpus more (`data`). Two views:
 //!
 //! - *tiles*: GDeflate as each of its kernels decodes it, beside libdeflate, which decodes deflate
 //!   of the same bytes, cut at the same 64 KiB, encoded at the same level: what a lane format costs
-//!   or gains a CPU. Level 0 is stored blocks, beside a bare copy. How both scale on two threads.
-//!   How fast and how small both encode.
+//!   or gains a CPU. Level 0 is stored blocks, beside a bare copy. How fast and
+//!   how small both encode.
 //! - *blocks*: all codecs through `millstream-codec`, in blocks as the engine's decode jobs have
 //!   them, at their default levels, beside the libraries called directly and a bare copy.
 //!
 //! GDeflate's reference codec is no contender: it is not to be had as a library, and not to be
 //! trusted with a process.
-
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use gdeflate::limits::TILE_RAW_BYTES;
 
@@ -26,18 +23,12 @@ use crate::codecs::coders::Coder;
 use crate::codecs::data::Raw;
 use crate::corpus::BLOCK_BYTES;
 use crate::error::{Result, ensure};
-use crate::limits::CODEC_THREADS;
 use crate::memory::Destination;
 use crate::metric::Metric;
 use crate::session::Session;
-use crate::threads;
 
 pub(crate) mod coders;
 pub(crate) mod data;
-
-/// How often each piece is decoded where threads share the work: waking a thread takes as long as
-/// decoding several tiles.
-const SCALING_PASSES: usize = 16;
 
 /// Runs the workload.
 pub(crate) fn run(session: &mut Session<'_>) -> Result<()> {
@@ -56,10 +47,7 @@ pub(crate) fn run(session: &mut Session<'_>) -> Result<()> {
         let corpus: String = instance.get("corpus");
         let raw = corpora.iter().find(|raw| raw.name == corpus);
         let raw = raw.expect("a corpus that was just named");
-        // Of what is stored, memory and not the decoder would be shown.
-        if instance.get::<String>("way") != "threads" || raw.compresses {
-            one(session, &instance, raw, &mut destination)?;
-        }
+        one(session, &instance, raw, &mut destination)?;
     }
     Ok(())
 }
@@ -94,7 +82,7 @@ fn one(
     session.run(case, destination).map(drop)
 }
 
-/// Adds a contender of `cases.toml`; `way` is `decode`, `encode` or `threads`.
+/// Adds a contender of `cases.toml`; `way` is `decode` or `encode`.
 fn add<'a>(
     case: &mut Case<'a>,
     name: &'static str,
@@ -111,12 +99,6 @@ fn add<'a>(
         }
     };
     let contender = match way {
-        "threads" => {
-            let others = (1..CODEC_THREADS).map(|_| coders::of(name, level).map(|it| it.0));
-            let mut coders = vec![coder];
-            coders.extend(others.collect::<Result<Vec<_>>>()?);
-            case.push(name, scaling(coders, raw, piece)?)
-        }
         "encode" => case.push(name, encoder(coder, raw, piece)),
         _ => {
             let pieces = Pieces::encode(raw, piece, &mut coder)?;
@@ -186,42 +168,4 @@ fn encoder(mut coder: Coder, raw: &[u8], piece: usize) -> impl Method {
         let work = Work::of(raw.len() as u64, 0).took(span);
         Ok(work.with(pieces.ratio()))
     }
-}
-
-/// Decodes on one thread, then on several, with one decoder per thread.
-fn scaling(mut coders: Vec<Coder>, raw: &[u8], piece: usize) -> Result<impl Method + use<>> {
-    let pieces = Pieces::encode(raw, piece, &mut coders[0])?;
-    let coders: Vec<_> = coders.into_iter().map(Mutex::new).collect();
-    Ok(move |into: &mut Destination| {
-        let alone = seconds_on(1, &coders, &pieces, into)?;
-        let together = seconds_on(CODEC_THREADS, &coders, &pieces, into)?;
-        let megabytes = (SCALING_PASSES * pieces.raw_len) as f64 / 1e6;
-        Ok(Work::figures(vec![
-            (Metric::of("decode MB/s"), megabytes / together),
-            (Metric::of("scaling times"), alone / together),
-        ]))
-    })
-}
-
-fn seconds_on(
-    threads: usize,
-    coders: &[Mutex<Coder>],
-    pieces: &Pieces,
-    raw: &mut [u8],
-) -> Result<f64> {
-    // A coder is taken once, and a piece by one thread at a time; the locks hand them over.
-    let work: Vec<_> = pieces.with_places(raw).map(Mutex::new).collect();
-    let next_coder = AtomicUsize::new(0);
-    let taken = || {
-        let coder = &coders[next_coder.fetch_add(1, Ordering::Relaxed)];
-        coder.lock().expect("a thread that panics fails its case")
-    };
-    let decode = |coder: &mut std::sync::MutexGuard<'_, Coder>, nth: usize| {
-        let piece = work[nth % work.len()].lock();
-        let mut piece = piece.expect("a thread that panics fails its case");
-        let (stored, raw) = &mut *piece;
-        (coder.decode)(stored, raw)
-    };
-    let items = 0..SCALING_PASSES * work.len();
-    Ok(threads::each(threads, items, taken, decode)?.wall)
 }

@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 use crate::cases::{self, Case, distinct};
 use crate::markup::figure;
 use crate::page::{self, Cell, Html, Table};
-use crate::record::{self, Version};
 use crate::rows::Row;
 
 mod detail;
@@ -69,8 +68,6 @@ pub struct Run {
     pub failures: Vec<String>,
     /// The machine, versions, the load before and after: names and values.
     pub facts: Vec<(String, String)>,
-    /// Earlier runs on this machine, the oldest first.
-    pub history: Vec<Version>,
 }
 
 /// What a workload is, in a sentence.
@@ -112,10 +109,6 @@ pub fn page(run: &Run) -> String {
             detail::published(&mut body, table);
         }
         detail::workload(&mut body, group, &run.studies);
-    }
-    if !run.history.is_empty() {
-        body.section("record", "Over versions");
-        record::write(&mut body, &run.history);
     }
     skipped(&mut body, &cases);
     if !run.facts.is_empty() {

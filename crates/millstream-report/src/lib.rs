@@ -2,8 +2,7 @@
 //!
 //! Two kinds of page, both one file of HTML that loads nothing, in light and dark, on a phone as on
 //! a desk: [`mod@bench`] shows the rows of a benchmark, [`trace`] a recorded trace and in words
-//! where the time went. [`record`] shows rows of several versions side by side. Below them: `chart`
-//! the kinds of pictures, `svg` a small writer, `page` the page around them; [`rows`], `cases`,
+//! where the time went. Below them: `chart` the kinds of pictures, `svg` a small writer, `page` the page around them; [`rows`], `cases`,
 //! `axes` and `compare` what the rows mean.
 //!
 //! Inputs are text from outside: every string is escaped, every number may be odd, every size has
@@ -30,7 +29,6 @@ pub mod error;
 pub mod limits;
 mod markup;
 mod page;
-pub mod record;
 pub mod rows;
 mod svg;
 pub mod trace;

@@ -32,8 +32,6 @@ pub const ROWS_BYTES_MAX: u64 = 1 << 28;
 pub const ROWS_MAX: usize = 200_000;
 /// Cells of a heat map across or down.
 pub const HEAT_SIDE_MAX: usize = 24;
-/// Versions of a record that are drawn, the newest.
-pub const RECORD_VERSIONS_MAX: usize = 200;
 
 /// Half width of the 95 % interval over the mean from which on a figure is called rough ...
 pub const ROUGH_SPREAD: f64 = 0.10;

@@ -12,8 +12,6 @@ use crate::limits::CODEC_CORPUS_BYTES_MIN;
 pub(crate) struct Raw {
     pub(crate) name: String,
     pub(crate) bytes: Vec<u8>,
-    /// Whether any encoder makes it smaller.
-    pub(crate) compresses: bool,
 }
 
 const SEED: u64 = 0x6364_6563;
@@ -23,7 +21,6 @@ pub(crate) fn made(bytes: usize) -> Vec<Raw> {
     let make = |kind: Kind| Raw {
         name: format!("made {}", kind.name()),
         bytes: kind.made(SEED, bytes),
-        compresses: kind != Kind::Noise,
     };
     Kind::ALL.into_iter().map(make).collect()
 }
@@ -53,7 +50,6 @@ pub(crate) fn found(folder: &Path, bytes: usize) -> Result<Vec<Raw>> {
             corpora.push(Raw {
                 name: name.to_owned(),
                 bytes: sample,
-                compresses: true,
             });
         }
     }

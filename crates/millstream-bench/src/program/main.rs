@@ -7,7 +7,6 @@
 
 mod machine;
 mod page;
-mod record;
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::path::PathBuf;

@@ -4,9 +4,8 @@ use millstream_bench::corpus::Corpus;
 use millstream_bench::error::Result;
 use millstream_bench::{Options, Report, study};
 use millstream_report::bench as page;
-use millstream_report::record::Version;
 
-use crate::{machine, record};
+use crate::machine;
 
 /// The page of a report.
 pub(crate) fn html(
@@ -21,17 +20,6 @@ pub(crate) fn html(
     facts.push(("load after".into(), load(machine::load_average())));
     facts.push(("call".into(), call()));
     let mut run = report.shown();
-    let earlier = record::of_this_machine(options.rows.as_deref());
-    for cause in earlier.left_out {
-        facts.push(("record left out".into(), cause));
-    }
-    run.history = earlier.versions;
-    if !run.history.is_empty() {
-        run.history.push(Version {
-            name: "now".into(),
-            rows: run.rows.clone(),
-        });
-    }
     run.facts = facts;
     run.published = study::published().to_vec();
     Ok(page::page(&run))
