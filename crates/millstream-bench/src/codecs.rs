@@ -1,13 +1,12 @@
 //! Workload `codecs`: every codec of the engine, in memory.
 //!
-//! Rates are in MB of raw bytes per second of processor time, on one thread.
-//! Corpora are made from a seed; of a folder given by the caller what it holds of each
-//! kind is a corpus more (`data`). Two views:
+//! Rates are in MB of raw bytes per second of processor time, on one thread. Corpora are made from a
+//! seed (the example `speed` of the crate `gdeflate` takes files). Two views:
 //!
 //! - *tiles*: GDeflate as each of its kernels decodes it, beside libdeflate, which decodes deflate
 //!   of the same bytes, cut at the same 64 KiB, encoded at the same level: what a lane format costs
-//!   or gains a CPU. Level 0 is stored blocks, beside a bare copy. How fast and
-//!   how small both encode.
+//!   or gains a CPU. Level 0 is stored blocks, beside a bare copy. How fast and how
+//!   small both encode.
 //! - *blocks*: all codecs through `millstream-codec`, in blocks as the engine's decode jobs have
 //!   them, at their default levels, beside the libraries called directly and a bare copy.
 //!
@@ -20,34 +19,31 @@ use crate::case::{Case, Figures, Method, Work};
 use crate::cases::{Bytes, Instance};
 use crate::clock::Moment;
 use crate::codecs::coders::Coder;
-use crate::codecs::data::Raw;
 use crate::corpus::BLOCK_BYTES;
+use crate::corpus::generate::Kind;
 use crate::error::{Result, ensure};
 use crate::memory::Destination;
 use crate::metric::Metric;
 use crate::session::Session;
 
 pub(crate) mod coders;
-pub(crate) mod data;
+
+/// Seed of all corpora.
+const SEED: u64 = 0x6364_6563;
 
 /// Runs the workload.
 pub(crate) fn run(session: &mut Session<'_>) -> Result<()> {
     let Some(size) = session.cases("codecs", "corpus").pop() else {
         return Ok(());
     };
-    session.say("corpus: codecs");
     let bytes = size.get::<Bytes>("bytes").len();
-    let mut corpora = data::made(bytes);
-    if let Some(folder) = &session.options.corpus {
-        corpora.extend(data::found(folder, bytes)?);
-    }
     let mut destination = Destination::new(bytes)?;
-    let names: Vec<String> = corpora.iter().map(|raw| raw.name.clone()).collect();
-    for instance in session.cases_with("codecs", "coders", "corpus", names) {
-        let corpus: String = instance.get("corpus");
-        let raw = corpora.iter().find(|raw| raw.name == corpus);
-        let raw = raw.expect("a corpus that was just named");
-        one(session, &instance, raw, &mut destination)?;
+    for kind in Kind::ALL {
+        let raw = kind.made(SEED, bytes);
+        let corpus = format!("made {}", kind.name());
+        for instance in session.cases_with("codecs", "coders", "corpus", [corpus]) {
+            one(session, &instance, &raw, &mut destination)?;
+        }
     }
     Ok(())
 }
@@ -56,7 +52,7 @@ pub(crate) fn run(session: &mut Session<'_>) -> Result<()> {
 fn one(
     session: &mut Session<'_>,
     instance: &Instance,
-    raw: &Raw,
+    raw: &[u8],
     destination: &mut Destination,
 ) -> Result<()> {
     let mut case = session.begin(instance);
@@ -72,12 +68,12 @@ fn one(
             name,
             &instance.get::<String>("way"),
             level,
-            &raw.bytes,
+            raw,
             piece,
         )?;
     }
-    case.check(raw.bytes.len(), |bytes, _| {
-        ensure(bytes == &raw.bytes[..], "other bytes than the corpus has")
+    case.check(raw.len(), |bytes, _| {
+        ensure(bytes == raw, "other bytes than the corpus has")
     });
     session.run(case, destination).map(drop)
 }

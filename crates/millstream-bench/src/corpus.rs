@@ -19,7 +19,7 @@ use crate::files::{make_folder, replace};
 pub(crate) mod generate;
 
 /// Counts changes of the generator or the encoders; files of another version are made again.
-const GENERATOR_VERSION: u32 = 1;
+const GENERATOR_VERSION: u32 = 2;
 /// The seed of every corpus: figures of different machines are on the same bytes.
 const SEED: u64 = 0x4D49_4C4C;
 /// Raw bytes of one block of the corpora that are cut into independent blocks. The engine's decode
@@ -71,23 +71,27 @@ impl Form {
         }
     }
 
-    /// The stored bytes, and the stored length of every block where the form has blocks.
-    fn encode(self, raw: Vec<u8>) -> Result<(Vec<u8>, Vec<u32>)> {
+    /// The stored bytes, and every block where the form has blocks.
+    fn encode(self, raw: Vec<u8>) -> Result<(Vec<u8>, Vec<BlockSpan>)> {
         let (codec, mut scratch) = (self.codec(), Scratch::default());
-        let (mut out, mut lens) = (Vec::new(), Vec::new());
+        let (mut out, mut blocks) = (Vec::new(), Vec::new());
         match self {
-            Form::Stored => return Ok((raw, lens)),
-            Form::Lz4 => return Ok((linked_lz4(&raw)?, lens)),
+            Form::Stored => return Ok((raw, blocks)),
+            Form::Lz4 => return Ok((linked_lz4(&raw)?, blocks)),
             Form::ZlibBlocks | Form::ZstdBlocks | Form::Lz4Blocks => {
                 for block in raw.chunks(BLOCK_BYTES) {
                     let before = out.len();
                     encode_block(codec, default_level(codec), &mut scratch, block, &mut out)?;
-                    lens.push((out.len() - before) as u32);
+                    blocks.push(BlockSpan {
+                        stored_offset: before as u64,
+                        stored_len: (out.len() - before) as u32,
+                        raw_len: block.len() as u32,
+                    });
                 }
             }
             _ => encode_block(codec, default_level(codec), &mut scratch, &raw, &mut out)?,
         }
-        Ok((out, lens))
+        Ok((out, blocks))
     }
 }
 
@@ -103,33 +107,28 @@ fn linked_lz4(raw: &[u8]) -> Result<Vec<u8>> {
     encoder.finish().what("lz4")
 }
 
-/// What is known of a file.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// What is known of a file: who made it, and what of.
+#[derive(Serialize, Deserialize)]
 struct Record {
     generator_version: u32,
     seed: u64,
-    stored_len: u64,
     stored_xxh3: u64,
-    raw_len: u64,
-    raw_xxh3: u64,
-    raw_word_sum: u64,
-    block_lens: Vec<u32>,
+    file: CorpusFile,
 }
 
 /// One independently encoded block of a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct BlockSpan {
     /// First stored byte in the file.
     pub(crate) stored_offset: u64,
     pub(crate) stored_len: u32,
-    /// First raw byte.
-    pub(crate) raw_offset: u64,
     pub(crate) raw_len: u32,
 }
 
 /// A verified file of the corpus.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct CorpusFile {
+    #[serde(skip)]
     pub(crate) path: PathBuf,
     /// How it is stored.
     pub(crate) form: Form,
@@ -139,8 +138,6 @@ pub(crate) struct CorpusFile {
     pub(crate) raw_len: u64,
     /// XXH3-64 of the bytes after decoding.
     pub(crate) raw_xxh3: u64,
-    /// [`word_sum`] of the bytes after decoding.
-    pub(crate) raw_word_sum: u64,
     /// The block table, empty without blocks.
     pub(crate) blocks: Vec<BlockSpan>,
 }
@@ -155,7 +152,6 @@ impl CorpusFile {
             stored_len: bytes.len() as u64,
             raw_len: bytes.len() as u64,
             raw_xxh3: xxh3_64(&bytes),
-            raw_word_sum: word_sum(&bytes),
             blocks: Vec::new(),
         })
     }
@@ -226,32 +222,12 @@ impl Corpus {
 
 /// A file, verified or made.
 fn file(path: PathBuf, seed: u64, raw_len: u64, form: Form) -> Result<CorpusFile> {
-    let record_path = record_path(&path);
-    let record = match verified(&path, &record_path, seed, raw_len) {
-        Some(record) => record,
-        None => make(&path, &record_path, seed, raw_len, form)?,
+    let record = record_path(&path);
+    let file = match verified(&path, &record, seed, raw_len) {
+        Some(file) => file,
+        None => make(&path, &record, seed, raw_len, form)?,
     };
-    let mut stored_offset = 0;
-    let span = |(index, stored_len): (usize, &u32)| {
-        let raw_offset = (index * BLOCK_BYTES) as u64;
-        let span = BlockSpan {
-            stored_offset,
-            stored_len: *stored_len,
-            raw_offset,
-            raw_len: (raw_len - raw_offset).min(BLOCK_BYTES as u64) as u32,
-        };
-        stored_offset += u64::from(*stored_len);
-        span
-    };
-    Ok(CorpusFile {
-        path,
-        form,
-        stored_len: record.stored_len,
-        raw_len,
-        raw_xxh3: record.raw_xxh3,
-        raw_word_sum: record.raw_word_sum,
-        blocks: record.block_lens.iter().enumerate().map(span).collect(),
-    })
+    Ok(CorpusFile { path, ..file })
 }
 
 fn record_path(path: &Path) -> PathBuf {
@@ -260,35 +236,38 @@ fn record_path(path: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// The record, if it and the file are what the generator would make; `None` means: make it.
-fn verified(path: &Path, record_path: &Path, seed: u64, raw_len: u64) -> Option<Record> {
-    let record: Record = serde_json::from_slice(&fs::read(record_path).ok()?).ok()?;
+/// The file, if it and its record are what the generator would make; `None` means: make it.
+fn verified(path: &Path, record: &Path, seed: u64, raw_len: u64) -> Option<CorpusFile> {
+    let record: Record = serde_json::from_slice(&fs::read(record).ok()?).ok()?;
     let of_this = (GENERATOR_VERSION, seed, raw_len);
-    let is_of_this = (record.generator_version, record.seed, record.raw_len) == of_this;
+    let is_of_this = (record.generator_version, record.seed, record.file.raw_len) == of_this;
     let is_whole = is_of_this && xxh3_64(&fs::read(path).ok()?) == record.stored_xxh3;
-    is_whole.then_some(record)
+    is_whole.then_some(record.file)
 }
 
-fn make(path: &Path, record_path: &Path, seed: u64, raw_len: u64, form: Form) -> Result<Record> {
+fn make(path: &Path, record: &Path, seed: u64, raw_len: u64, form: Form) -> Result<CorpusFile> {
     let mut raw = vec![0; usize::try_from(raw_len)?];
     generate::fill(seed, &mut raw);
-    let (raw_xxh3, raw_word_sum) = (xxh3_64(&raw), word_sum(&raw));
-    let (bytes, block_lens) = form.encode(raw)?;
-    let record = Record {
+    let raw_xxh3 = xxh3_64(&raw);
+    let (bytes, blocks) = form.encode(raw)?;
+    let made = Record {
         generator_version: GENERATOR_VERSION,
         seed,
-        stored_len: bytes.len() as u64,
         stored_xxh3: xxh3_64(&bytes),
-        raw_len,
-        raw_xxh3,
-        raw_word_sum,
-        block_lens,
+        file: CorpusFile {
+            path: PathBuf::new(),
+            form,
+            stored_len: bytes.len() as u64,
+            raw_len,
+            raw_xxh3,
+            blocks,
+        },
     };
     // A stale record beside a new file would only cause another making; the other way round as
     // well.
     replace(path, &bytes)?;
-    replace(record_path, &serde_json::to_vec(&record)?)?;
-    Ok(record)
+    replace(record, &serde_json::to_vec(&made)?)?;
+    Ok(made.file)
 }
 
 /// Sum of the little-endian 64-bit words (the last one filled with zeros): what a contender that

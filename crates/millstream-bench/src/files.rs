@@ -9,7 +9,6 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use millstream_io::fs::{AtomicFile, cached_bytes, evict};
-use walkdir::WalkDir;
 
 use crate::error::{Context, Error, Result};
 
@@ -85,19 +84,6 @@ pub(crate) fn list(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut paths = paths.on("list", folder)?;
     paths.sort();
     Ok(paths)
-}
-
-/// Most files that are looked at below a folder, and the deepest folder.
-const WALK_FILES_MAX: usize = 100_000;
-const WALK_DEPTH_MAX: usize = 16;
-
-/// Regular files below a folder, by name; links are not followed, so that nothing is walked twice.
-pub(crate) fn walk(folder: &Path) -> Result<Vec<PathBuf>> {
-    let entries = WalkDir::new(folder).max_depth(WALK_DEPTH_MAX);
-    let entries = entries.sort_by_file_name().into_iter();
-    let files = entries.filter(|it| it.as_ref().map_or(true, |it| it.file_type().is_file()));
-    let files = files.map(|file| Ok(file?.into_path())).take(WALK_FILES_MAX);
-    files.collect()
 }
 
 /// Evicts a file from the page cache and verifies that its pages are gone.

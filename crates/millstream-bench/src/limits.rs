@@ -18,8 +18,6 @@ pub const SLOW_THROTTLE_MBPS: f64 = 20.0;
 pub const RANDOM_BYTES: u64 = 1 << 30;
 /// The same in a quick run.
 pub const QUICK_RANDOM_BYTES: u64 = 128 << 20;
-/// Bytes below which what a folder has of one kind makes no corpus: eight tiles.
-pub const CODEC_CORPUS_BYTES_MIN: usize = 512 << 10;
 /// Below that many bytes of a picture contenders practice before each load.
 pub const PNM_SMALL_BYTES: usize = 1 << 20;
 /// Threads of the rivals that use a pool, as the figures of others were taken.

@@ -23,7 +23,7 @@ pub struct Options {
     /// Small files and few runs: seconds, not minutes. Every contender still runs.
     pub quick: bool,
     /// Where the corpus is kept; by default below the system's folder for temporary files.
-    /// `codecs` also takes what it knows of the files in it as corpora.
+    /// Folders of it in `packages` are cases of that workload.
     pub corpus: Option<PathBuf>,
     /// Counted rounds of every case.
     pub runs: Option<usize>,

@@ -25,7 +25,7 @@ use rustix::fs::fadvise;
 
 use super::sink::Sink;
 use crate::case::Work;
-use crate::corpus::{BLOCK_BYTES, CorpusFile, word_sum};
+use crate::corpus::{BLOCK_BYTES, CorpusFile};
 use crate::error::{Context, Result, ensure};
 use crate::files::open_buffered;
 use crate::threads;
@@ -74,28 +74,16 @@ fn deliver(
     }
 }
 
-/// Windows of so many bytes, each mapped, copied (or decoded) and unmapped.
-pub(super) fn map_copied(corpus: &CorpusFile, window: usize, into: &mut [u8]) -> Result<Work> {
+/// Windows of [`PIECE_BYTES`], each mapped, copied (or decoded) and unmapped.
+pub(super) fn map_windows(corpus: &CorpusFile, into: &mut [u8]) -> Result<Work> {
     let file = open_buffered(&corpus.path)?;
     let raw = &mut into[..corpus.raw_len as usize];
     let mut sink = Sink::new(corpus.form.codec(), raw)?;
     let stored_len = corpus.stored_len as usize;
-    for offset in (0..stored_len).step_by(window) {
-        let mapping = map(&file, offset, window.min(stored_len - offset))?;
-        // Piece by piece also out of a whole mapping: the library's copy of many megabytes at once
-        // takes four pages in turn, which defeats the kernel's read-ahead (measured: 18 MB/s
-        // instead of 700).
-        let mut pieces = mapping.chunks(PIECE_BYTES);
-        pieces.try_for_each(|piece| sink.take(piece))?;
+    for offset in (0..stored_len).step_by(PIECE_BYTES) {
+        sink.take(&map(&file, offset, PIECE_BYTES.min(stored_len - offset))?)?;
     }
     Ok(Work::of(sink.finish()?, 1))
-}
-
-/// The whole file mapped and every byte looked at, nothing copied: the use in place.
-pub(super) fn map_touched(corpus: &CorpusFile) -> Result<Work> {
-    let file = open_buffered(&corpus.path)?;
-    let sum = word_sum(&map(&file, 0, corpus.stored_len as usize)?);
-    Ok(Work::of(corpus.raw_len, 1).with_digest(sum))
 }
 
 /// Maps a part of a file that is read from its beginning to its end.
