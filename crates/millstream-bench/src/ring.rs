@@ -18,10 +18,9 @@
     reason = "the kernel writes to memory named by raw pointers"
 )]
 
-use std::fs::File;
 use std::marker::PhantomData;
 use std::ops::Range;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::RawFd;
 use std::time::Instant;
 
 use io_uring::{IoUring, opcode, squeue, types};
@@ -139,23 +138,14 @@ impl BareRing {
         Ok(start.elapsed())
     }
 
-    /// Reads whole files that are opened on the way, while earlier ones are being read: `open`
-    /// gives the next file and its job, or `None` at the end.
-    pub(crate) fn read_opening(
+    /// Reads what `supply` gives, a descriptor and a job at a time, until there is no more.
+    pub(crate) fn read_supplied(
         &mut self,
         destination: &mut [u8],
         style: ReadStyle,
-        open: &mut dyn FnMut() -> Result<Option<(File, ReadJob)>>,
+        supply: &mut dyn FnMut() -> Result<Option<(RawFd, ReadJob)>>,
     ) -> Result<()> {
-        // Open until the end of the call: a file cannot be closed under its read.
-        let mut files = Vec::new();
-        Reads::new(self, destination, style).run(&mut || {
-            let Some((file, job)) = open()? else {
-                return Ok(None);
-            };
-            files.push(file);
-            Ok(files.last().map(|file| (file.as_raw_fd(), job)))
-        })
+        Reads::new(self, destination, style).run(supply)
     }
 
     /// Pushes and submits the jobs one by one, as an application does that wants each on its way
@@ -428,6 +418,7 @@ impl Drop for Reads<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::fd::AsRawFd as _;
 
     /// A ring, and a file of so many bytes; none where there is no io_uring.
     fn ring_and_file(len: usize) -> Option<(BareRing, tempfile::NamedTempFile, Vec<u8>)> {

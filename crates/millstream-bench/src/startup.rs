@@ -11,6 +11,7 @@
 //!
 //! [`CANCEL_ONE_IN`]: crate::limits::CANCEL_ONE_IN
 
+use std::os::fd::AsRawFd as _;
 use std::time::Instant;
 
 use millstream::{FileOptions, Read, Storage};
@@ -101,12 +102,17 @@ fn ring_files(mut ring: BareRing, plan: &Plan) -> impl Method {
     move |into: &mut Destination| {
         let start = Moment::now();
         let mut wanted = plan.wanted();
-        ring.read_opening(into, style, &mut || {
+        // Open until the end: a file cannot be closed under its read.
+        let mut files = Vec::new();
+        ring.read_supplied(into, style, &mut || {
             let Some(entry) = wanted.next() else {
                 return Ok(None);
             };
             let job = ReadJob::new(0, entry.place.start, entry.place.len());
-            Ok(Some((open_buffered(&entry.file.path)?, job)))
+            let file = open_buffered(&entry.file.path)?;
+            let fd = file.as_raw_fd();
+            files.push(file);
+            Ok(Some((fd, job)))
         })?;
         let span = start.elapsed();
         Ok(Work::of(0, plan.entries.len())

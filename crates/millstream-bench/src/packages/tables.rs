@@ -1,4 +1,4 @@
-//! Opening, lookups, and what tiny files cost.
+//! Opening and lookups.
 
 use std::cell::RefCell;
 use std::hint::black_box;
@@ -8,19 +8,16 @@ use fastrand::Rng;
 use millstream::{CodecId, FileOptions, Read, Storage};
 use millstream_pak::{Coding, EntryInfo, Item, Package};
 
-use super::batch::{auto, packed, size_of};
+use super::batch::packed;
 use crate::case::{Case, Work, fresh};
 use crate::error::{Result, ensure};
-use crate::files::{drop_path, len_of};
+use crate::files::drop_path;
 use crate::memory::Destination;
 use crate::ours::{Setup, queue_for};
 use crate::session::Session;
 
 /// Lookups of one sample: fewer would find their entries in the caches.
 const LOOKUPS: usize = 1 << 20;
-/// Files of the case about tiny ones, and bytes of each.
-const TINY_COUNT: usize = 100_000;
-const TINY_BYTES: usize = 200;
 /// Stands for the digest of lookups whose results lie in `found`.
 const IN_FOUND: u64 = 1;
 
@@ -39,22 +36,6 @@ pub(super) fn run(session: &mut Session<'_>, folder: &Path) -> Result<()> {
         let names = Names::new(&pack_names(folder, count)?, count)?;
         let mut case = session.begin(&instance);
         names.add(&mut case);
-        session.run(case, &mut destination)?;
-    }
-    for instance in session.cases("packages", "tiny") {
-        let path = folder.join("tiny.mpak");
-        packed(&path, auto(None), || {
-            let mut random = Rng::with_seed(0x7141);
-            let mut item = |nth: usize| {
-                // Noise: what could shrink would hide what the tables cost.
-                let bytes: Vec<u8> = (0..TINY_BYTES).map(|_| random.u8(..)).collect();
-                Item::from_bytes(format!("tiny/{:03}/{nth:06}.bin", nth / 200), bytes)
-            };
-            Ok((0..TINY_COUNT).map(&mut item).collect())
-        })?;
-        let size = size_of(len_of(&path)?, (TINY_COUNT * TINY_BYTES) as u64);
-        let mut case = session.begin(&instance);
-        case.add("millstream", move |_| Ok(Work::figures(vec![size])));
         session.run(case, &mut destination)?;
     }
     Ok(())

@@ -83,13 +83,6 @@ fn side(values: impl Iterator<Item = u64>) -> Vec<u64> {
     side
 }
 
-/// A quantity to map.
-struct Quantity<'a> {
-    metric: &'a Figures,
-    /// Whether the figures count requests, and are shown as bandwidth.
-    as_bandwidth: bool,
-}
-
 impl<'a> Maps<'a> {
     fn at(&self, contender: &'a str, metric: &'a str, place: Place) -> Option<&'a Figures> {
         self.figures.get(&(contender, metric, place)).copied()
@@ -99,53 +92,21 @@ impl<'a> Maps<'a> {
         self.sizes.iter().map(|it| size(*it as f64)).collect()
     }
 
-    /// The picture of a contender's figures.
-    fn heat(&self, contender: &'a str, quantity: &Quantity<'a>) -> Svg {
-        let metric = quantity.metric;
-        let (shown, unit) = match quantity.as_bandwidth {
-            true => ("bandwidth", "MB/s"),
-            false => (&*metric.metric, &*metric.unit),
+    /// The picture of a contender's figures of a metric.
+    fn heat(&self, contender: &'a str, metric: &'a Figures) -> Svg {
+        let value = |bytes: &u64, depth: u64| {
+            let figures = self.at(contender, &metric.metric, (*bytes, depth));
+            figures.map(|it| it.median)
         };
-        let value = |bytes: u64, depth: u64| {
-            let figures = self.at(contender, &metric.metric, (bytes, depth))?;
-            let times = if quantity.as_bandwidth {
-                bytes as f64 / 1e6
-            } else {
-                1.0
-            };
-            Some(figures.median * times)
-        };
-        let row = |depth: &u64| {
-            self.sizes
-                .iter()
-                .map(|bytes| value(*bytes, *depth))
-                .collect()
-        };
+        let row = |depth: &u64| self.sizes.iter().map(|it| value(it, *depth)).collect();
         heat::draw(&Heat {
-            heading: format!("{contender}, {}: {shown}", self.name),
-            unit: unit.to_owned(),
-            higher: quantity.as_bandwidth || metric.better == Better::Higher,
+            heading: format!("{contender}, {}: {}", self.name, metric.metric),
+            unit: metric.unit.clone(),
+            higher: metric.better == Better::Higher,
             sizes: self.size_names(),
             depths: self.depths.iter().map(u64::to_string).collect(),
             cells: self.depths.iter().map(row).collect(),
         })
-    }
-
-    /// What is mapped: bandwidth first, measured or made of requests a second, then the rest.
-    fn quantities(&self) -> Vec<Quantity<'a>> {
-        let has_rate = self.metrics.iter().any(|it| it.unit.ends_with("B/s"));
-        let requests = self
-            .metrics
-            .iter()
-            .filter(|it| it.metric == "iops" && !has_rate);
-        let quantity = |as_bandwidth| {
-            move |metric: &&'a Figures| Quantity {
-                metric,
-                as_bandwidth,
-            }
-        };
-        let plain = self.metrics.iter().map(quantity(false));
-        requests.map(quantity(true)).chain(plain).collect()
     }
 
     /// Ours over the best rival in each cell, by the first metric.
@@ -172,15 +133,14 @@ impl<'a> Maps<'a> {
 pub(crate) fn write(body: &mut Html, map: &Maps<'_>) {
     body.heading(&format!("Request size and depth: {}", map.name));
     let (mut first, mut more) = (Html::default(), Html::default());
-    let quantities = map.quantities();
     for contender in &map.contenders {
-        // Of others the first quantity only.
+        // Of others the first metric only.
         let (cards, most) = match *contender {
-            OURS => (&mut first, quantities.len()),
+            OURS => (&mut first, map.metrics.len()),
             _ => (&mut more, 1),
         };
-        for quantity in quantities.iter().take(most) {
-            cards.figure(&map.heat(contender, quantity), "");
+        for metric in map.metrics.iter().take(most) {
+            cards.figure(&map.heat(contender, metric), "");
         }
     }
     body.cards(&first);
@@ -245,6 +205,5 @@ pub fn picture(rows: &[Row]) -> Option<String> {
     let fullest = ours
         .rev()
         .max_by_key(|map| map.sizes.len() * map.depths.len())?;
-    let quantities = fullest.quantities();
-    Some(fullest.heat(OURS, quantities.first()?).standalone())
+    Some(fullest.heat(OURS, fullest.metrics.first()?).standalone())
 }

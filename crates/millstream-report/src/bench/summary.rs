@@ -4,7 +4,6 @@ use crate::bench::Goal;
 use crate::cases::{Case, Verdict, cases};
 use crate::chart::ratio::{self, Ratios, geometric_mean};
 use crate::compare::{Comparison, Standing};
-use crate::markup::figure;
 use crate::page::{Cell, Html, Set, Table};
 use crate::rows::Row;
 use crate::svg::Svg;
@@ -74,7 +73,6 @@ pub(crate) fn write(body: &mut Html, cases: &[Case<'_>], goals: &[Goal]) {
         );
     }
     body.table(&workloads(&lines, goals));
-    body.folded("Every case", &every_case(&lines));
 }
 
 /// The picture of the summary as a file of SVG; `None` if nothing has a rival.
@@ -131,32 +129,6 @@ pub(crate) fn workloads(lines: &[Line<'_, '_>], goals: &[Goal]) -> Table {
             format!("{reached} of {}", goals.count()).into(),
         ];
         table.row("", cells);
-    }
-    table
-}
-
-fn every_case(lines: &[Line<'_, '_>]) -> Table {
-    let columns = "case | >ours | | >over | the best rival | ~ | >of limit";
-    let mut table = Table::new("The first metric of each case", columns);
-    for (case, verdict) in lines.iter().flat_map(|line| &line.verdicts) {
-        let figures = verdict.figures;
-        let (rival, standing) = match verdict.rival {
-            Some((name, _, it)) => (name, Some(it.standing())),
-            None => ("–", None),
-        };
-        let words = standing.map_or("", Standing::word);
-        table.row(
-            "",
-            vec![
-                format!("{}: {}", case.workload, case.name).into(),
-                figure(figures.median).into(),
-                figures.unit.clone().into(),
-                optional(verdict.rival.map(|it| it.2.ratio)).into(),
-                rival.into(),
-                Cell::of(words, standing.map_or("", Standing::class)),
-                optional(verdict.limit.map(|it| it.ratio)).into(),
-            ],
-        );
     }
     table
 }
