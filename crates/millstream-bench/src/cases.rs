@@ -67,8 +67,13 @@ impl Instance {
     }
 
     /// Names of those who take part.
-    pub(crate) fn contenders(&self) -> impl Iterator<Item = &'static str> + use<> {
-        self.family.contenders.iter().map(String::as_str)
+    pub(crate) fn contenders(&self) -> impl Iterator<Item = &'static str> {
+        let has = |value| self.values.values().any(|it| it.as_str() == Some(value));
+        let all = self.family.contenders.iter();
+        all.filter_map(move |text| match text.split_once(" of ") {
+            Some((name, values)) => values.split(' ').any(has).then_some(name),
+            None => Some(text.as_str()),
+        })
     }
 }
 

@@ -7,8 +7,7 @@
 //! loads twice and takes the second time; with small files all practice before they count.
 //!
 //! Pictures are made from a seed: `photo` is smooth with noise, as photographs are (about 3.6 bytes
-//! of text a sample), `flat` nearly constant, as the study's (3.5, repetitive), `noise` without any
-//! order. The study's stages 1 and 2 are compiled from C++ when the benchmark runs, where there
+//! of text a sample), `flat` nearly constant, as the study's (3.5, repetitive). The study's stages 1 and 2 are compiled from C++ when the benchmark runs, where there
 //! is a compiler; stages 3 to 5 are rebuilt in `stages`.
 
 use std::path::{Path, PathBuf};

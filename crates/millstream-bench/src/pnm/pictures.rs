@@ -21,8 +21,6 @@ pub(super) enum Kind {
     Photo,
     /// Nearly constant, as the study's.
     Flat,
-    /// Without order.
-    Noise,
 }
 
 /// A file, and what is in it.
@@ -107,7 +105,6 @@ fn sample(
     (width, height): (u32, u32),
 ) -> u8 {
     match kind {
-        Kind::Noise => random.u8(..),
         // Half of the samples have two digits and half three, in long runs.
         Kind::Flat => {
             let level = [98, 102, 97][channel as usize] + (y * 5 / height) as u8;
@@ -132,7 +129,7 @@ mod tests {
 
     #[test]
     fn a_photo_takes_about_three_and_a_half_bytes_of_text_a_sample() {
-        for (kind, expected) in [(Kind::Photo, 3.6), (Kind::Flat, 3.5), (Kind::Noise, 3.57)] {
+        for (kind, expected) in [(Kind::Photo, 3.6), (Kind::Flat, 3.5)] {
             let text = encoded(&image(kind, (400, 300), true)).unwrap();
             let each = text.len() as f64 / 360_000.0;
             assert!((each - expected).abs() < 0.25, "{kind:?} {each}");
