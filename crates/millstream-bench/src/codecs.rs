@@ -5,8 +5,8 @@
 //!
 //! - *tiles*: GDeflate as each of its kernels decodes it, beside libdeflate, which decodes deflate
 //!   of the same bytes, cut at the same 64 KiB, encoded at the same level: what a lane format costs
-//!   or gains a CPU. Level 0 is stored blocks, beside a bare copy. How fast and how
-//!   small both encode.
+//!   or gains a CPU. Level 0 is stored blocks, beside a bare copy. How
+//!   fast and how small both encode.
 //! - *blocks*: all codecs through `millstream-codec`, in blocks as the engine's decode jobs have
 //!   them, at their default levels, beside the libraries called directly and a bare copy.
 //!

@@ -9,12 +9,11 @@
 //! Where to find what: `cases` the cases, which are data (`cases.toml`); `case` how contenders take
 //! turns; `metric` what figures are made of a run; `session` a run as the workloads see it;
 //! [`corpus`] what is read; `memory` where to; `files` and `throttle` in what state of the machine;
-//! `read`, `requests`, `startup`, `packages`, `streams`, `pnm`, `scenes`, `codecs` and
-//! `gpu` the workloads; `ring` the bare ring; `ours` and `lend` Millstream's storages and the
-//! memory lent to them; `peers` the rivals
-//! behind the feature of that name; `stats`, `rows`, `goals` and
-//! `summary` what is made of the figures. The tables of goals (`goals.toml`), of the
-//! studies' figures (`study.toml`) and of the summary (`summary.toml`) are data, too.
+//! `read`, `requests`, `startup`, `packages`, `streams`, `pnm`, `scenes`, `codecs` and `gpu` the
+//! workloads; `ring` the bare ring; `ours` and `lend` Millstream's storages and the memory lent to
+//! them; `peers` the rivals behind the feature of that name; `stats`, `rows`, `goals` and `summary`
+//! what is made of the figures. The tables of goals (`goals.toml`), of the studies' figures
+//! (`study.toml`) and of the summary (`summary.toml`) are data, too.
 //!
 //! ```no_run
 //! use millstream_bench::{Options, Workload, run};

@@ -14,14 +14,14 @@
 //! stay open to the end (the study destroyed them by requests), which spares it re-opens.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
 use std::fs::File;
-use std::hash::{BuildHasherDefault, Hash, Hasher};
+use std::hash::{Hash, Hasher};
 use std::hint::black_box;
 use std::os::unix::fs::FileExt;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Instant;
 
+use fnv::{FnvHashMap, FnvHasher};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::case::{Case, Method, Work};
@@ -73,12 +73,12 @@ impl PartialEq for FoldedName {
 impl Eq for FoldedName {}
 
 /// The cure: a 32-bit hash of the folded name, made once.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct NameHash(u32);
 
 impl Key for NameHash {
     fn of(name: &str) -> NameHash {
-        let mut hash = Fnv::default();
+        let mut hash = FnvHasher::default();
         hash.write(name.to_ascii_lowercase().as_bytes());
         // Fold, so that the upper half counts.
         let hash = hash.finish();
@@ -86,41 +86,8 @@ impl Key for NameHash {
     }
 }
 
-impl Hash for NameHash {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        state.write_u32(self.0);
-    }
-}
-
-/// FNV-1a: a plain string hash of the study's time. Of a 32-bit hash it takes the number itself.
-#[derive(Clone, Copy)]
-struct Fnv(u64);
-
-impl Default for Fnv {
-    fn default() -> Fnv {
-        Fnv(0xCBF2_9CE4_8422_2325)
-    }
-}
-
-impl Hasher for Fnv {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01B3);
-        }
-    }
-
-    fn write_u32(&mut self, value: u32) {
-        // One multiplication spreads an already good hash over the table's index and tag bits.
-        self.0 = (self.0 ^ u64::from(value)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    }
-}
-
-/// The handles, by their key.
-type Handles<K, V> = HashMap<K, V, BuildHasherDefault<Fnv>>;
+/// The handles, by their key; FNV-1a is a plain string hash of the study's time.
+type Handles<K, V> = FnvHashMap<K, V>;
 
 /// What the queuing threads send to the I/O thread.
 enum Message<'a, K> {
