@@ -163,8 +163,8 @@ pub(crate) struct Case<'a> {
     pub(crate) runs: usize,
     /// Whether one uncounted round goes ahead; not where a run takes seconds by design.
     pub(crate) warm_up: bool,
-    /// How long a contender practices at least, untimed, before each run: where a run is shorter than
-    /// it takes to bring back what the contender before it has displaced from the caches.
+    /// How long a contender practices at least, untimed, before each run: where a run is shorter
+    /// than it takes to bring back what the contender before it has displaced from the caches.
     pub(crate) practice: Option<Duration>,
     /// Whether rows `limit` are added: of the contender that is best by the first figure and not
     /// ours.

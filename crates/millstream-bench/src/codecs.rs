@@ -1,7 +1,7 @@
 //! Workload `codecs`: every codec of the engine, in memory.
 //!
-//! Rates are in MB of raw bytes per second of processor time, on one thread. Corpora are made from a
-//! seed (the example `speed` of the crate `gdeflate` takes files). Two views:
+//! Rates are in MB of raw bytes per second of processor time, on one thread. Corpora are made from
+//! a seed (the example `speed` of the crate `gdeflate` takes files). Two views:
 //!
 //! - *tiles*: GDeflate as each of its kernels decodes it, beside libdeflate, which decodes deflate
 //!   of the same bytes, cut at the same 64 KiB, encoded at the same level: what a lane format costs

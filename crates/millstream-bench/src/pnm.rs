@@ -6,9 +6,10 @@
 //! by itself, right around its work, because two of the rivals are a program of their own. It
 //! loads twice and takes the second time; with small files all practice before they count.
 //!
-//! Pictures are made from a seed: `photo` is smooth with noise, as photographs are (about 3.6 bytes
-//! of text a sample), `flat` nearly constant, as the study's (3.5, repetitive). The study's stages 1 and 2 are compiled from C++ when the benchmark runs, where there
-//! is a compiler; stages 3 to 5 are rebuilt in `stages`.
+//! Pictures are made from a seed: `photo` is smooth with noise, as photographs are (about 3.6
+//! bytes of text a sample), `flat` nearly constant, as the study's (3.5, repetitive). The study's
+//! stages 1 and 2 are compiled from C++ when the benchmark runs, where there is a compiler; stages
+//! 3 to 5 are rebuilt in `stages`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

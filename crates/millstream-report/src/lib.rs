@@ -2,8 +2,8 @@
 //!
 //! Two kinds of page, both one file of HTML that loads nothing, in light and dark, on a phone as on
 //! a desk: [`mod@bench`] shows the rows of a benchmark, [`trace`] a recorded trace and in words
-//! where the time went. Below them: `chart` the kinds of pictures, `svg` a small writer, `page` the page around them; [`rows`], `cases`,
-//! `axes` and `compare` what the rows mean.
+//! where the time went. Below them: `chart` the kinds of pictures, `svg` a small writer, `page` the
+//! page around them; [`rows`], `cases`, `axes` and `compare` what the rows mean.
 //!
 //! Inputs are text from outside: every string is escaped, every number may be odd, every size has
 //! a bound. Nothing here reads or writes files, and nothing depends on the engine.

@@ -121,9 +121,9 @@ impl Row {
         }
     }
 
-    /// The row as pages show it: names are cut to what is shown. In rows of older versions the cells
-    /// of a map come under one case, told apart by parameters; each becomes a case of its own:
-    /// `heat direct random 4K depth 8`.
+    /// The row as pages show it: names are cut to what is shown. In rows of older versions the
+    /// cells of a map come under one case, told apart by parameters; each becomes a case of its
+    /// own: `heat direct random 4K depth 8`.
     #[must_use]
     pub fn arranged(mut self) -> Row {
         for name in [&mut self.workload, &mut self.case, &mut self.contender] {
