@@ -4,10 +4,11 @@
 //! fresh small pages, 14 ms into fresh huge ones, 1.4 ms into recycled huge ones). So regions of 2
 //! MiB and more are aligned to 2 MiB and ask for huge pages, and the modules above recycle them.
 //!
-//! The pages are not touched here, so a region costs address space until it is used. They are
-//! not inherited by `fork` (`MADV_DONTFORK`): a child must not turn pages that a device is writing
-//! into copy-on-write ones. An application's own memory (see [`RegionAllocator`]) gets no advice,
-//! but large buffers of it may be touched ahead of reads.
+//! The pages are not touched here, so a region costs address space until it is used. A forked child
+//! has zero pages in their place (`MADV_WIPEONFORK`): it must not turn pages that a device is
+//! writing into copy-on-write ones, and the addresses must stay taken, because the child may read
+//! buffers that it inherited, and unmaps them. An application's own memory (see
+//! [`RegionAllocator`]) gets no advice, but large buffers of it may be touched ahead of reads.
 //!
 //! # Safety
 //! A `Region` owns its bytes from `new` to its drop, and they are initialised (zero pages of the
@@ -60,8 +61,8 @@ unsafe impl Send for Region {}
 unsafe impl Sync for Region {}
 
 impl Region {
-    /// Maps `len` bytes (rounded up to 2 MiB from 2 MiB on, else to pages), huge pages asked for,
-    /// not inherited by fork.
+    /// Maps `len` bytes (rounded up to 2 MiB from 2 MiB on, else to pages), huge pages asked for. A
+    /// forked child has zeros there.
     ///
     /// # Errors
     /// `ENOMEM` for a length of zero pages or beyond any address space, if the system has no

@@ -46,9 +46,9 @@ pub(super) fn map(len: usize, align: usize) -> Result<NonNull<u8>, IoError> {
         }
     }
     #[cfg(target_os = "linux")]
-    // SAFETY: advice on the range owned here; it changes no content.
+    // SAFETY: advice on the range owned here; it changes no content in this process.
     unsafe {
-        libc::madvise(start.cast(), len, libc::MADV_DONTFORK);
+        libc::madvise(start.cast(), len, libc::MADV_WIPEONFORK);
         if slack > 0 {
             libc::madvise(start.cast(), len, libc::MADV_HUGEPAGE);
         }
