@@ -27,12 +27,14 @@ struct Counting {
     calls: AtomicUsize,
     misalign: bool,
     refuse: bool,
+    panic: bool,
 }
 
 // SAFETY: memory of the global allocator, zeroed, of the layout asked for; misaligned on purpose
 // only as a test of the check.
 unsafe impl RegionAllocator for Counting {
     fn allocate(&self, len: usize, align: usize) -> *mut u8 {
+        assert!(!self.panic, "an allocator panics");
         if self.refuse {
             return std::ptr::null_mut();
         }
@@ -94,13 +96,19 @@ fn application_allocator_serves_and_gets_everything_back() {
 }
 
 #[test]
-fn application_allocator_that_fails_or_misaligns_is_an_error() {
+fn application_allocator_that_fails_panics_or_misaligns_is_an_error() {
     let refusing = Arc::new(Counting {
         refuse: true,
         ..Counting::default()
     });
     assert!(Region::new(4096, Some(refusing.clone())).is_err());
     assert!(BufferPool::new(MIB, Some(refusing)).take(1).is_err());
+    let panicking = Arc::new(Counting {
+        panic: true,
+        ..Counting::default()
+    });
+    let error = Region::new(4096, Some(panicking)).unwrap_err();
+    assert!(error.cause.contains("panicked"), "{error}");
     let misaligning = Arc::new(Counting {
         misalign: true,
         ..Counting::default()

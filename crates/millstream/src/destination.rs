@@ -8,7 +8,7 @@ use std::any::{Any, TypeId};
 use std::sync::Arc;
 
 use millstream_io::error::guard;
-use millstream_io::{Access, Buffer, Destination, Identity, Place};
+use millstream_io::{Access, Buffer, Destination, Identity, Place, Segment};
 
 use crate::error::Error;
 use crate::sink::DeviceSink;
@@ -58,8 +58,8 @@ pub(crate) enum Memory {
     Buffer(Buffer),
     /// Several buffers, filled one after the other.
     Pieces(Vec<Buffer>),
-    /// Memory of the application.
-    Owned(Box<dyn Destination>),
+    /// Memory of the application, and where it is.
+    Owned(Box<dyn Destination>, Segment),
     /// Memory that a callback supplies.
     Supply(Supply),
     /// Memory that the processor does not write.
@@ -109,21 +109,23 @@ impl MemoryKind {
     }
 }
 
-/// Address and length of one piece of memory, where it has one piece.
-pub(crate) struct Span {
-    pub(crate) pointer: *mut u8,
-    pub(crate) len: u64,
-}
-
 impl Memory {
-    /// The memory of a destination. Buffers are recognized, so that they need no box.
+    /// The memory of a destination, which is asked here, and never again, where it is. Buffers are
+    /// recognized, so that they need no box.
     pub(crate) fn of<D: Destination>(destination: D) -> Memory {
         let mut destination = Some(destination);
         if let Some(buffer) = (&mut destination as &mut dyn Any).downcast_mut::<Option<Buffer>>() {
             return buffer.take().map_or(Memory::None, Memory::Buffer);
         }
         match destination {
-            Some(destination) => Memory::Owned(Box::new(destination)),
+            Some(destination) => {
+                let mut memory = Box::new(destination);
+                let place = match memory.place() {
+                    Place::Host { pointer, len } => Segment::new(pointer, len),
+                    _ => Segment::new(std::ptr::null_mut(), 0),
+                };
+                Memory::Owned(memory, place)
+            }
             None => unreachable!("taken above only if it is a buffer"),
         }
     }
@@ -134,26 +136,17 @@ impl Memory {
             Memory::Pool => MemoryKind::Pool,
             Memory::Buffer(_) => MemoryKind::Buffer,
             Memory::Pieces(_) => MemoryKind::Pieces,
-            Memory::Owned(_) => MemoryKind::Owned,
+            Memory::Owned(..) => MemoryKind::Owned,
             Memory::Supply(_) => MemoryKind::Supply,
             Memory::Device(_) => MemoryKind::Device,
         }
     }
 
     /// Where it is, if it is one piece that exists already.
-    pub(crate) fn span(&mut self) -> Option<Span> {
+    pub(crate) fn span(&mut self) -> Option<Segment> {
         match self {
-            Memory::Buffer(buffer) => Some(Span {
-                len: buffer.len() as u64,
-                pointer: buffer.as_mut_ptr(),
-            }),
-            Memory::Owned(memory) => match memory.place() {
-                Place::Host { pointer, len } => Some(Span {
-                    pointer,
-                    len: len as u64,
-                }),
-                _ => None,
-            },
+            Memory::Buffer(buffer) => Some(Segment::new(buffer.as_mut_ptr(), buffer.len())),
+            Memory::Owned(_, place) => Some(*place),
             _ => None,
         }
     }
@@ -184,7 +177,7 @@ impl Memory {
             Memory::Buffer(buffer) => buffer.capacity() as u64,
             Memory::Pieces(pieces) => pieces.iter().map(|piece| piece.len() as u64).sum(),
             Memory::None | Memory::Info(_) => 0,
-            Memory::Owned(_) => self.span().map_or(0, |span| span.len),
+            Memory::Owned(_, place) => place.len() as u64,
             Memory::Device(sink) => guard(|| sink.room()).unwrap_or(0),
         }
     }
@@ -197,7 +190,7 @@ impl Memory {
             Memory::Pool => succeeded && own == TypeId::of::<Buffer>(),
             Memory::Pieces(_) => own == TypeId::of::<Vec<Buffer>>(),
             Memory::Info(_) => own == TypeId::of::<FileInfo>(),
-            Memory::Owned(memory) => {
+            Memory::Owned(memory, _) => {
                 let memory: &dyn Any = &**memory;
                 memory.is::<T>()
             }
@@ -219,7 +212,7 @@ impl Memory {
             Memory::Pool if succeeded => set(place, Buffer::empty()),
             Memory::Pieces(pieces) => set(place, pieces),
             Memory::Info(info) => set(place, info),
-            Memory::Owned(memory) => {
+            Memory::Owned(memory, _) => {
                 let memory: Box<dyn Any> = memory;
                 return memory.downcast::<T>().ok().map(|memory| *memory);
             }

@@ -382,10 +382,10 @@ impl<D: Destination> Write<D> {
     fn new(verb: Verb, file: FileId, offset: u64, bytes: D) -> Write<D> {
         let mut memory = Memory::of(bytes);
         let span = memory.span();
-        let len = span.as_ref().map_or(0, |span| span.len);
+        let len = span.map_or(0, |span| span.len() as u64);
         let mut parts = Parts::new(verb, file, offset, len, memory, len);
         if let Some(span) = span {
-            parts.pointer = span.pointer;
+            parts.pointer = span.pointer();
         }
         Write(parts, PhantomData)
     }
@@ -490,7 +490,8 @@ impl<D: Destination> FileOp<D> {
         let mut parts = Parts::names(Work::Replace { path });
         parts.memory = Memory::of(bytes);
         if let Some(span) = parts.memory.span() {
-            (parts.pointer, parts.len, parts.room) = (span.pointer, span.len, span.len);
+            let len = span.len() as u64;
+            (parts.pointer, parts.len, parts.room) = (span.pointer(), len, len);
         }
         FileOp(parts, PhantomData)
     }

@@ -730,9 +730,8 @@ impl Staged {
                 Ok(())
             }
             JobOutcome::Streamed(decoder, result) => {
-                let (made, at_end) = result?;
                 let raw_len = self.raw_len.unwrap_or(0);
-                self.plan.streamed(decoder, made, at_end, raw_len)
+                self.plan.streamed(decoder, result, raw_len)
             }
             JobOutcome::Done(result) => result,
             JobOutcome::Supplied(result) => result.map(drop),
@@ -761,10 +760,11 @@ impl Staged {
         if self.stage == Stage::Decoding {
             self.plan.check_complete(raw_len)?;
             self.stage = Stage::Verifying;
-            let mode = std::mem::replace(&mut self.plan.mode, Mode::Copy);
             let is_here = self.memory.as_ref().is_some_and(RawMemory::is_here);
-            if let Mode::Units(scanner) = mode
-                && is_here
+            let mode = &mut self.plan.mode;
+            if is_here
+                && matches!(mode, Mode::Units(_))
+                && let Mode::Units(scanner) = std::mem::replace(mode, Mode::Copy)
             {
                 let raw = self.lent(0, raw_len);
                 context.give(Task::Verify(scanner, raw));
@@ -845,8 +845,8 @@ impl Staged {
     }
 
     /// Gives its windows back to the arena; all operations and jobs are back.
-    pub(crate) fn release(self, arena: &mut Arena) {
-        for window in self.windows {
+    pub(crate) fn release(mut self: Box<Self>, arena: &mut Arena) {
+        for window in std::mem::take(&mut self.windows) {
             match window.memory {
                 WindowMemory::Filling(block) => arena.give(block),
                 WindowMemory::Ready(source) => {
@@ -854,6 +854,8 @@ impl Staged {
                 }
             }
         }
+        // The decoder and the block source are the application's.
+        let _ = guard(|| drop(self));
     }
 }
 

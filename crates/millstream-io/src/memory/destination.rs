@@ -41,7 +41,8 @@ pub enum Place {
 /// initialized, and not used otherwise, from the call until the value is dropped; moving the value
 /// must not move the memory.
 pub unsafe trait Destination: Any + Send {
-    /// Returns where the memory is.
+    /// Returns where the memory is. Called once, by what makes a request of the memory; of supplied
+    /// memory on a worker thread.
     fn place(&mut self) -> Place;
 }
 

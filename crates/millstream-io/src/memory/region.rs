@@ -23,7 +23,7 @@ use std::fmt;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use crate::error::{Errno, IoError};
+use crate::error::{Errno, IoError, guard};
 use crate::limits::{HUGE_PAGE_BYTES, MEMORY_ALIGNMENT, REGION_BYTES_MAX};
 
 #[cfg_attr(unix, path = "region/unix.rs")]
@@ -129,7 +129,7 @@ impl Drop for Region {
             // SAFETY: pointer, len and align are those of the call of `allocate` in `new`; as above
             // it is no longer used.
             Some(allocator) => unsafe {
-                allocator.free(self.pointer.as_ptr(), self.len, self.align);
+                free(allocator.as_ref(), self.pointer, self.len, self.align);
             },
         }
     }
@@ -151,14 +151,25 @@ fn allocate_aligned(
     align: usize,
 ) -> Result<NonNull<u8>, IoError> {
     let failed = |cause| IoError::because("allocate", Errno::NO_MEMORY, cause);
-    let pointer = NonNull::new(allocator.allocate(len, align))
-        .ok_or_else(|| failed("the application's allocator has no memory"))?;
+    let pointer = guard(|| allocator.allocate(len, align))
+        .ok_or_else(|| failed("the application's allocator panicked"))?;
+    let pointer =
+        NonNull::new(pointer).ok_or_else(|| failed("the application's allocator has no memory"))?;
     if !pointer.as_ptr().addr().is_multiple_of(align) {
         // SAFETY: just allocated with these numbers, and not used.
-        unsafe { allocator.free(pointer.as_ptr(), len, align) };
+        unsafe { free(allocator, pointer, len, align) };
         return Err(failed(
             "the application's allocator did not keep to the alignment",
         ));
     }
     Ok(pointer)
+}
+
+/// Frees memory of the application. A panic of its allocator leaks it.
+///
+/// # Safety
+/// As of [`RegionAllocator::free`].
+unsafe fn free(allocator: &dyn RegionAllocator, pointer: NonNull<u8>, len: usize, align: usize) {
+    // SAFETY: by the contract of this function.
+    let _ = guard(|| unsafe { allocator.free(pointer.as_ptr(), len, align) });
 }

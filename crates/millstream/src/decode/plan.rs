@@ -309,11 +309,11 @@ impl Plan {
     pub(crate) fn streamed(
         &mut self,
         decoder: Box<dyn StreamDecoder>,
-        made: usize,
-        at_end: bool,
+        result: Result<(usize, bool), Error>,
         raw_len: u64,
     ) -> Result<(), Error> {
         self.mode = Mode::Stream(Some(decoder));
+        let (made, at_end) = result?;
         self.at_end = at_end;
         self.take_raw(made as u64, raw_len).map(drop)
     }

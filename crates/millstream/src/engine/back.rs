@@ -14,7 +14,7 @@ use crate::error::{Error, ErrorKind};
 use crate::ids::Id;
 use crate::request::Verb;
 use crate::sink::DeviceSink;
-use crate::staging::{Context, RawMemory, Staged, Step, give_to, moved};
+use crate::staging::{Context, RawMemory, Staged, Step, give_to};
 use crate::state::{Event, State};
 use crate::trace::Lane as TraceLane;
 use crate::transfers::{Block, Finished, Lane, Meaning, Members, NO_WINDOW, Quarantine};
@@ -368,7 +368,7 @@ impl Engine {
                 }
                 _ => None,
             },
-            MemoryKind::Owned if !cut => self.side.memory(index).span().map(|span| span.pointer),
+            MemoryKind::Owned if !cut => self.side.memory(index).span().map(|span| span.pointer()),
             _ => None,
         };
         match direct {
@@ -431,10 +431,8 @@ impl Engine {
                 .collect(),
             memory => {
                 let span = memory.span();
-                let lent = |span: crate::destination::Span| {
-                    Lent::new(moved(span.pointer, 0), span.len as usize)
-                };
-                span.map(lent).into_iter().collect()
+                let lent = span.map(|span| Lent::new(span.pointer(), span.len()));
+                lent.into_iter().collect()
             }
         }
     }
@@ -449,6 +447,8 @@ impl Engine {
             if let Some(source) = result.source {
                 give_to(source, &mut self.arena);
             }
+            // Memory that was supplied too late, or a decoder: the application's.
+            let _ = guard(|| drop(result.outcome));
             self.quarantine_back(id, 0, 1);
             return;
         }

@@ -137,15 +137,17 @@ impl Engine {
         let body = *self.side.peek(index);
         let memory = match self.memory_kind(index) {
             MemoryKind::Pool => OfferMemory::Pool(Arc::clone(&self.shared.buffers)),
-            MemoryKind::Borrowed => lent(body.pointer, body.room)?,
+            MemoryKind::Borrowed => {
+                let len = usize::try_from(body.room).ok()?;
+                OfferMemory::Lent(Segment::new(body.pointer, len))
+            }
             MemoryKind::Buffer => match self.side.memory(index) {
-                Memory::Buffer(buffer) => lent(buffer.base(), buffer.capacity() as u64)?,
+                Memory::Buffer(buffer) => {
+                    OfferMemory::Lent(Segment::new(buffer.base(), buffer.capacity()))
+                }
                 _ => return None,
             },
-            MemoryKind::Owned => {
-                let span = self.side.memory(index).span()?;
-                lent(span.pointer, span.len)?
-            }
+            MemoryKind::Owned => OfferMemory::Lent(self.side.memory(index).span()?),
             MemoryKind::Pieces | MemoryKind::Supply | MemoryKind::Device | MemoryKind::None => {
                 return None;
             }
@@ -463,10 +465,4 @@ impl Engine {
         self.call_for(index, CallKind::Prefetch, false, call);
         Flow::Wait
     }
-}
-
-/// Memory that is offered to an open.
-fn lent(pointer: *mut u8, len: u64) -> Option<OfferMemory> {
-    let len = usize::try_from(len).ok()?;
-    Some(OfferMemory::Lent(Segment::new(pointer, len)))
 }

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use millstream_io::error::guard;
+
 use super::columns::{flag, held_key};
 use super::{Engine, Flow, What};
 use crate::error::{Error, ErrorKind};
@@ -154,11 +156,13 @@ impl Engine {
         }
         if flags & flag::EXTRA != 0 {
             self.timers.remove(index);
-            let extra = self.extras[index as usize].take();
-            if let Some(staged) = extra.and_then(|extra| extra.staged) {
+            let mut extra = self.extras[index as usize].take();
+            if let Some(staged) = extra.as_mut().and_then(|extra| extra.staged.take()) {
                 self.gated_bytes -= staged.gated_bytes;
                 staged.release(&mut self.arena);
             }
+            // The block source is the application's.
+            let _ = guard(|| drop(extra));
         }
         charged
     }

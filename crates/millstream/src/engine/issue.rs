@@ -285,7 +285,7 @@ impl Engine {
             return std::ptr::null_mut();
         }
         let span = self.side.memory(index).span();
-        let pointer = span.map_or(std::ptr::null_mut(), |span| span.pointer);
+        let pointer = span.map_or(std::ptr::null_mut(), |span| span.pointer());
         self.side.body(index).pointer = pointer;
         pointer
     }

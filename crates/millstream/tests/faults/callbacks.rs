@@ -10,9 +10,9 @@ use std::task::{Context, Wake, Waker};
 use std::time::{Duration, Instant};
 
 use millstream::{
-    BlockSource, BlockTable, Buffer, Codec, CodecError, CodecId, Decode, Error, ErrorKind, Fence,
-    FileId, FileOptions, Group, LogHook, Progress, Queue, QueueOptions, Read, Storage,
-    StreamDecoder, Ticket,
+    BlockSource, BlockTable, Buffer, Codec, CodecError, CodecId, Decode, Destination, Error,
+    ErrorKind, Fence, FileId, FileOptions, Group, LogHook, Place, Progress, Queue, QueueOptions,
+    Read, Storage, StreamDecoder, Ticket,
 };
 use millstream_testing::this_test;
 
@@ -386,6 +386,185 @@ fn memory_of_the_application_whose_drop_panics_ends_no_thread() {
             rig.queue.detach(read).expect("accepted");
         }
         rig.queue.cancel_tagged(!0, 9);
+        assert!(
+            landed(rig.submit(Read::whole(file)))[..] == content,
+            "{name}"
+        );
+        rig.finish();
+    });
+}
+
+/// A decoder that copies, and panics when it is dropped.
+struct DoomedDecoder;
+
+impl StreamDecoder for DoomedDecoder {
+    fn decode(&mut self, stored: &[u8], raw: &mut [u8]) -> Result<Progress, CodecError> {
+        let count = stored.len().min(raw.len());
+        raw[..count].copy_from_slice(&stored[..count]);
+        Ok(Progress {
+            consumed: count,
+            produced: count,
+            at_end: true,
+        })
+    }
+}
+
+impl Drop for DoomedDecoder {
+    fn drop(&mut self) {
+        panic!("dropped");
+    }
+}
+
+struct DoomedDecoders;
+
+impl Codec for DoomedDecoders {
+    fn is_stream(&self) -> bool {
+        true
+    }
+
+    fn stream(&self) -> Option<Box<dyn StreamDecoder>> {
+        Some(Box::new(DoomedDecoder))
+    }
+}
+
+/// A source of ones that panics when it is dropped.
+struct DoomedSource;
+
+impl BlockSource for DoomedSource {
+    fn read_at(&self, _: u64, into: &mut [u8]) -> Result<(), Error> {
+        into.fill(1);
+        Ok(())
+    }
+
+    fn path(&self) -> Option<Arc<Path>> {
+        None
+    }
+}
+
+impl Drop for DoomedSource {
+    fn drop(&mut self) {
+        panic!("dropped");
+    }
+}
+
+#[test]
+fn a_decoder_or_block_source_whose_drop_panics_ends_no_thread() {
+    each(this_test!(), |name, mut options| {
+        options.codec(CODEC, DoomedDecoders);
+        let rig = Rig::new(name, options);
+        let folder = tempfile::tempdir().expect("a folder");
+        let content = pattern(4 << 20);
+        let file = file_of(&rig, &folder, &content);
+        let decoded = |raw_len| {
+            let decode = Decode::codec(CODEC).raw_len(raw_len);
+            rig.submit(Read::whole(file).decode(decode))
+        };
+        for _ in 0..2 {
+            assert!(landed(decoded(4 << 20))[..] == content, "{name}");
+            assert_eq!(failure(decoded(100)).kind(), ErrorKind::RawSize, "{name}");
+            let mut table = BlockTable::new();
+            table.push(CodecId::STORED, 0..4096, 4096);
+            table.push(CodecId::STORED, 0..4096, 4096);
+            table.external_block();
+            let decode = Decode::table(table.external(Arc::new(DoomedSource)));
+            let bytes = landed(rig.submit(Read::range(file, 0, 4096).decode(decode)));
+            assert!(bytes[..4096] == content[..4096], "{name}");
+            assert!(bytes[4096..].iter().all(|&byte| byte == 1), "{name}");
+        }
+        rig.finish();
+    });
+}
+
+/// Memory that says once where it is, and panics when it is asked again.
+struct AskedOnce {
+    bytes: Vec<u8>,
+    asked: bool,
+}
+
+#[expect(unsafe_code, reason = "a destination of the application")]
+// SAFETY: the vector's memory is its own, and neither grown nor moved while the value lives.
+unsafe impl Destination for AskedOnce {
+    fn place(&mut self) -> Place {
+        assert!(!std::mem::replace(&mut self.asked, true), "asked again");
+        self.bytes.place()
+    }
+}
+
+#[test]
+fn memory_of_the_application_is_asked_once_where_it_is() {
+    each(this_test!(), |name, options| {
+        let rig = Rig::new(name, options);
+        let folder = tempfile::tempdir().expect("a folder");
+        let content = pattern(1 << 20);
+        let file = file_of(&rig, &folder, &content);
+        let memory = |len| AskedOnce {
+            bytes: vec![0; len],
+            asked: false,
+        };
+        let mut table = BlockTable::new();
+        table.push(CodecId::STORED, 0..8192, 8192);
+        let trimmed = Decode::table(table.trim(100, 5000));
+        for _ in 0..2 {
+            let whole = landed(rig.submit(Read::whole(file).into(memory(1 << 20))));
+            assert!(whole.bytes == content, "{name}");
+            let read = Read::range(file, 0, 8192).decode(trimmed.clone());
+            let some = landed(rig.submit(read.into(memory(5000))));
+            assert!(some.bytes == content[100..5100], "{name}");
+            let read = Read::range(file, 7, 5000).supplied(move |len| Some(memory(len)));
+            let supplied = landed(rig.submit(read));
+            assert!(supplied.bytes == content[7..5007], "{name}");
+        }
+        rig.finish();
+    });
+}
+
+/// Memory that panics when it is dropped.
+struct DoomedMemory(Vec<u8>);
+
+#[expect(unsafe_code, reason = "a destination of the application")]
+// SAFETY: as above.
+unsafe impl Destination for DoomedMemory {
+    fn place(&mut self) -> Place {
+        self.0.place()
+    }
+}
+
+impl Drop for DoomedMemory {
+    fn drop(&mut self) {
+        panic!("dropped");
+    }
+}
+
+#[test]
+fn memory_supplied_too_late_whose_drop_panics_ends_no_thread() {
+    each(this_test!(), |name, options| {
+        let rig = Rig::new(name, options);
+        let folder = tempfile::tempdir().expect("a folder");
+        let content = pattern(4096);
+        let file = file_of(&rig, &folder, &content);
+        let mut timeout = Duration::from_millis(10);
+        let release = loop {
+            let (release, gate) = channel::<()>();
+            let (started, begun) = channel();
+            let supply = move |len| {
+                let _ = started.send(());
+                let _ = gate.recv_timeout(PATIENCE);
+                Some(DoomedMemory(vec![0; len]))
+            };
+            let read = Read::whole(file).supplied(supply).timeout(timeout);
+            assert_eq!(failure(rig.submit(read)).kind(), ErrorKind::TimedOut);
+            if begun.try_recv().is_ok() {
+                break release;
+            }
+            timeout *= 2;
+        };
+        let jobs = rig.storage.stats().jobs;
+        drop(release);
+        let until = Instant::now() + PATIENCE;
+        while rig.storage.stats().jobs == jobs {
+            assert!(Instant::now() < until, "{name}: the memory does not come");
+            std::thread::yield_now();
+        }
         assert!(
             landed(rig.submit(Read::whole(file)))[..] == content,
             "{name}"
