@@ -11,7 +11,7 @@
 pub fn ask_for_huge_pages(pointer: *mut u8, bytes: usize) {
     #[cfg(target_os = "linux")]
     {
-        let over = (pointer.addr() + bytes) % rustix::param::page_size();
+        let over = pointer.addr().wrapping_add(bytes) % rustix::param::page_size();
         if let Some(bytes) = bytes.checked_sub(over) {
             advise(pointer, bytes, rustix::mm::Advice::LinuxHugepage);
         }
@@ -34,7 +34,7 @@ fn advise(pointer: *mut u8, bytes: usize, advice: rustix::mm::Advice) {
     let into_page = pointer.addr() % rustix::param::page_size();
     let start = pointer.wrapping_sub(into_page).cast();
     // SAFETY: neither advice changes what is in the memory, and the kernel checks the range.
-    let _ = unsafe { rustix::mm::madvise(start, bytes + into_page, advice) };
+    let _ = unsafe { rustix::mm::madvise(start, bytes.wrapping_add(into_page), advice) };
 }
 
 #[cfg(test)]
@@ -46,6 +46,9 @@ mod tests {
         let mut memory = vec![7u8; 6 << 20];
         populate(memory[5..].as_mut_ptr(), memory.len() - 5);
         ask_for_huge_pages(memory.as_mut_ptr(), memory.len());
+        // No such range: the system refuses it.
+        ask_for_huge_pages(memory.as_mut_ptr(), usize::MAX);
+        populate(memory[5..].as_mut_ptr(), usize::MAX);
         assert!(memory.iter().all(|&byte| byte == 7));
     }
 }
