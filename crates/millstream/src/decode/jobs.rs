@@ -532,38 +532,54 @@ fn decode(task: &mut DecodeTask, scratch: &mut Scratch) -> JobOutcome {
         let error = Error::new(ErrorKind::Application, cause);
         return JobOutcome::Decoded(Err(task.at_block(error, None)));
     }
+    let decoded = guard(|| decode_part(task, scratch)).unwrap_or_else(|| {
+        // It may be half changed.
+        *scratch = Scratch::default();
+        let kind = match task.method {
+            Method::Application(_) => ErrorKind::Application,
+            _ => ErrorKind::Corrupt,
+        };
+        Err(Error::new(kind, "the decoder panicked"))
+    });
+    if let (Method::Unit(_), Err(error)) = (&task.method, &decoded)
+        && error.kind() == ErrorKind::UnknownCodec
+    {
+        return JobOutcome::NotAlone;
+    }
+    let result = decoded.and_then(|written| exactly(written, task.raw.len));
+    JobOutcome::Decoded(result.map_err(|error| task.at_block(error, None)))
+}
+
+/// Decodes what is in memory; raw bytes written. A panic may be the application's, or that of a
+/// decoder that another crate brings.
+fn decode_part(task: &mut DecodeTask, scratch: &mut Scratch) -> Result<usize, Error> {
     let stored = task.source.slice(task.start, task.len);
     let raw = task.raw.slice();
-    let result = match &task.method {
+    match &task.method {
         Method::Copy if raw.len() == stored.len() => {
             raw.copy_from_slice(stored);
             Ok(raw.len())
         }
         Method::Copy => Ok(stored.len()),
-        Method::Whole => {
-            millstream_codec::decode_block(task.codec, scratch, stored, raw).map_err(Error::from)
-        }
-        Method::Dictionary(all, index) => {
-            millstream_codec::decode_block_with(&all[*index], scratch, stored, raw)
-                .map_err(Error::from)
-        }
+        Method::Whole => Ok(millstream_codec::decode_block(
+            task.codec, scratch, stored, raw,
+        )?),
+        Method::Dictionary(all, index) => Ok(millstream_codec::decode_block_with(
+            &all[*index],
+            scratch,
+            stored,
+            raw,
+        )?),
         Method::Unit(unit) => {
-            match millstream_codec::decode_unit(task.codec, unit, scratch, stored, raw) {
-                Ok(()) => Ok(raw.len()),
-                Err(error) if error.kind == millstream_codec::CodecErrorKind::Unsupported => {
-                    return JobOutcome::NotAlone;
-                }
-                Err(error) => Err(Error::from(error)),
-            }
+            millstream_codec::decode_unit(task.codec, unit, scratch, stored, raw)?;
+            Ok(raw.len())
         }
-        Method::Application(codec) => guarded(|| {
+        Method::Application(codec) => {
             let decoded = codec.decode(stored, raw);
             decoded.map_err(|cause| Error::new(ErrorKind::Application, cause))
-        }),
-        Method::Device(_) => unreachable!("ended above"),
-    };
-    let result = result.and_then(|written| exactly(written, task.raw.len));
-    JobOutcome::Decoded(result.map_err(|error| task.at_block(error, None)))
+        }
+        Method::Device(_) => unreachable!("ended by the caller"),
+    }
 }
 
 /// Gives all of `stored` to the decoder; raw bytes written, and whether the stream may end here.
