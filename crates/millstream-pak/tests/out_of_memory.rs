@@ -21,7 +21,10 @@ use std::path::Path;
 use std::ptr::null_mut;
 use std::sync::Arc;
 
-use millstream::{CodecId, QueueOptions, RegionAllocator, Storage, StorageOptions};
+use millstream::{
+    BlockSource, BlockTable, CodecId, Decode, QueueOptions, Read, RegionAllocator, Storage,
+    StorageOptions,
+};
 use millstream_pak::{
     BatchOptions, Coding, Dictionaries, ErrorKind, Item, PackOptions, Package, Result, visit,
     write_file,
@@ -210,6 +213,52 @@ fn every_allocation_fails(codec: CodecId) {
         nth += 1;
     }
     assert!(nth > 40, "only {nth} allocations");
+}
+
+/// The bytes of another file.
+struct Ones;
+
+impl BlockSource for Ones {
+    fn read_at(&self, _: u64, into: &mut [u8]) -> std::result::Result<(), millstream::Error> {
+        into.fill(1);
+        Ok(())
+    }
+
+    fn path(&self) -> Option<Arc<Path>> {
+        None
+    }
+}
+
+#[test]
+fn a_block_of_another_file() {
+    let storage = storage();
+    let queue = storage.queue(QueueOptions::default()).expect("a queue");
+    let read = || {
+        let mut table = BlockTable::new();
+        table.push(CodecId::STORED, 0..16, 16);
+        table.push(CodecId::STORED, 0..1 << 20, 1 << 20);
+        table.external_block();
+        let decode = Decode::table(table.external(Arc::new(Ones)));
+        let read = Read::memory(Arc::from([1; 16])).decode(decode);
+        queue.submit(read).expect("accepted").wait()
+    };
+    for _ in 0..2 {
+        let bytes = read().expect("there is memory");
+        assert!(bytes.len() == (1 << 20) + 16 && bytes.iter().all(|&byte| byte == 1));
+    }
+    let mut nth = 0;
+    loop {
+        nth += 1;
+        FAILS.set(nth);
+        let read = read();
+        if FAILS.replace(0) > 0 {
+            break;
+        }
+        if let Err(error) = read {
+            assert_eq!(error.kind(), millstream::ErrorKind::OutOfMemory, "{error}");
+        }
+    }
+    assert!(nth > 2, "only {nth} allocations");
 }
 
 #[test]

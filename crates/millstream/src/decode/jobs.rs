@@ -499,10 +499,15 @@ impl DecodeTask {
 fn prepare(task: &mut DecodeTask) -> Result<(), (Error, Option<Arc<Path>>)> {
     if let JobSource::External(source, offset) = &task.source {
         let (source, offset) = (Arc::clone(source), *offset);
-        let mut bytes = vec![0; task.len];
+        let mut bytes = Vec::new();
+        if bytes.try_reserve_exact(task.len).is_err() {
+            let cause = "no memory for a block of another file";
+            return Err((Error::new(ErrorKind::OutOfMemory, cause), None));
+        }
+        bytes.resize(task.len, 0);
         let read = guarded(|| source.read_at(offset, &mut bytes));
         let checked = read.and_then(|()| check(task.block, &bytes));
-        task.source = JobSource::Memory(Stored::Shared(Arc::from(bytes)));
+        task.source = JobSource::Memory(Stored::Read(Arc::new(bytes)));
         task.start = 0;
         let path = || guard(|| source.path()).flatten();
         return checked.map_err(|error| (error, path()));
