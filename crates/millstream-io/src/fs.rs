@@ -45,11 +45,11 @@ pub struct OpenMode {
     pub write: bool,
     /// Make the file if it does not exist.
     pub create: bool,
-    /// Cut it to nothing.
+    /// Truncate it to length 0.
     pub truncate: bool,
-    /// With `create`: fail if the name exists, be it only as a link.
+    /// With `create`: fail if the name exists, even as a symbolic link.
     pub exclusive: bool,
-    /// Past the page cache (`O_DIRECT`).
+    /// Bypass the page cache (`O_DIRECT`).
     pub direct: bool,
 }
 
@@ -127,7 +127,7 @@ pub struct Opened {
     pub direct: Option<DirectAlignment>,
     /// Whether seeks cost on its disk.
     pub rotating: bool,
-    /// On a rotating disk, the position of its first byte on the disk where the system tells.
+    /// On a rotating disk, the position of its first byte on the disk, if the system reports it.
     pub position: Option<u64>,
 }
 
@@ -144,11 +144,11 @@ pub trait FileSystem: Send + Sync {
     /// Closes. Errors of close are reported (delayed write errors).
     ///
     /// # Errors
-    /// What the system says; the descriptor is gone in any case.
+    /// What the system says; the descriptor is closed in any case.
     fn close(&self, descriptor: Descriptor) -> Result<(), IoError>;
 
-    /// Of `len` bytes at `offset`, how many are in the page cache, if the system tells
-    /// without reading (`cachestat`; without it, 0 or `len` by a NOWAIT read of the first block).
+    /// Returns how many of `len` bytes at `offset` are in the page cache, if the system reports it
+    /// (`cachestat`; without it, 0 or `len` by a NOWAIT read of the first byte).
     fn cached(&self, descriptor: Descriptor, offset: u64, len: u64) -> Option<u64>;
 
     /// Current length of an open file.

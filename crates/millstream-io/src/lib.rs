@@ -1,9 +1,8 @@
 //! Devices, files and memory: the only crate of Millstream that talks to the operating system.
 //!
-//! The way of the data through this crate: an [`Operation`] is pushed to a [`Device`] (`uring`,
-//! `iocp`, `threads` or `sim`, siblings of one shape), which moves bytes between a file that a
-//! [`FileSystem`] opened and memory from a [`Arena`] or a [`BufferPool`] (or the caller's own), and
-//! gives the operation back as a [`Completion`].
+//! An [`Operation`] is pushed to a [`Device`] (`uring`, `iocp`, `threads` or `sim`, siblings of one
+//! shape), which moves bytes between a file that a [`FileSystem`] opened and memory of an
+//! [`Arena`], a [`BufferPool`] or the caller, and returns a [`Completion`].
 //!
 //! Nothing here knows of requests, priorities or codecs; that is the crate `millstream`.
 

@@ -167,7 +167,7 @@ impl Shared {
         state.thread.is_some()
     }
 
-    /// The life of the log's thread.
+    /// Delivers lines until the last handle is dropped.
     fn run(&self) {
         let mut state = self.state();
         loop {

@@ -1,4 +1,4 @@
-//! What Windows tells of the machine, for limits and for people.
+//! What Windows reports about the machine, for limits and for people.
 #![expect(unsafe_code, reason = "asks the system for numbers")]
 
 use std::mem::size_of;

@@ -216,7 +216,7 @@ fn missing_names_say_what_is_likely() {
     for (path, errno, word) in [
         (at("missing"), libc::ENOENT, "no such name"),
         (at("dangling"), libc::ENOENT, "link"),
-        (at("round"), libc::ELOOP, "circle"),
+        (at("round"), libc::ELOOP, "loop"),
         (at("file/below"), libc::ENOTDIR, "not a folder"),
         (at(&long), libc::ENAMETOOLONG, "longer"),
         (at("zero\0byte"), libc::EINVAL, "zero byte"),

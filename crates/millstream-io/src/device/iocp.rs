@@ -166,7 +166,7 @@ impl Iocp {
             offset = offset.saturating_add(len as u64);
             match started {
                 Started::Pending => {}
-                // The packet will tell.
+                // Its packet brings the result.
                 Started::Moved(_) if attached == Attached::Posts && len > 0 => {}
                 Started::Moved(moved) => self.slots.ended(overlapped, Ok(moved)),
                 Started::Failed(errno) => {

@@ -20,7 +20,7 @@ mod system;
 pub struct Machine {
     /// The kernel's release: `6.18.2-generic`.
     pub kernel: Option<String>,
-    /// The processor's name, where the system tells it.
+    /// The processor's name, if the system reports it.
     pub cpu: Option<String>,
     /// Threads that this process may run at once (affinity and control groups counted).
     pub cpus: usize,
@@ -56,7 +56,7 @@ pub struct Place {
     /// What direct I/O needs there; `None` if there is none, or if no file could be found or made
     /// to ask with.
     pub direct: Option<DirectAlignment>,
-    /// Whether `cachestat` tells what of its files is in the page cache.
+    /// Whether `cachestat` reports what of its files is in the page cache.
     pub cachestat: bool,
 }
 

@@ -95,7 +95,7 @@ impl MappedView {
         let file_bytes = system::len(descriptor)?;
         let end = offset.checked_add(len as u64);
         if end.is_none_or(|end| end > file_bytes) || len > REGION_BYTES_MAX {
-            let cause = "the range is not within the file, which may have been cut";
+            let cause = "the range is not within the file, which may have been truncated";
             return Err(IoError::because("mmap", Errno::INVALID, cause));
         }
         if len == 0 {

@@ -1,4 +1,4 @@
-//! Huge-page-backed memory: the ground that the arena and the buffers stand on.
+//! Huge-page-backed memory, which the arena and the buffers are parts of.
 //!
 //! Filling fresh 4 KiB pages costs more CPU than reading the bytes does (100 MiB direct: 28 ms into
 //! fresh small pages, 14 ms into fresh huge ones, 1.4 ms into recycled huge ones). So regions of 2

@@ -13,7 +13,7 @@ const SHARE: Share = Share {
     bytes: COPY_HELP_BYTES_MAX,
 };
 
-/// The life of helper `number`.
+/// Copies as helper `number`, until the device ends.
 pub(super) fn run(shared: &Shared, number: usize) {
     shared.settings.apply(number);
     let mut taken: Vec<Operation> = Vec::with_capacity(SHARE.operations);

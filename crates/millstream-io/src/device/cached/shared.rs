@@ -29,7 +29,7 @@ pub(super) struct Queue {
     waiting_ns: u64,
     /// Helpers that were called and have not gone back to sleep.
     active: usize,
-    /// Helpers called that have not begun: the sleepers to let go.
+    /// Helpers called that have not begun.
     called: usize,
     /// Per helper thread: what it holds.
     running: Vec<Vec<OperationId>>,
@@ -237,8 +237,8 @@ impl Queue {
         }
     }
 
-    /// Takes no more than leaves as much for every other thread that copies: the owner and the
-    /// helpers. At least one operation, if there is any.
+    /// Takes at most the share of one of the threads that copy, which are the owner and the active
+    /// helpers; at least one operation, if there is any.
     fn take(&mut self, share: Share, into: &mut Vec<Operation>) {
         let fair = self.waiting.len().div_ceil(self.active + 1);
         let mut bytes = 0;

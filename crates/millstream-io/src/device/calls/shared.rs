@@ -215,7 +215,7 @@ impl Shared {
         hung
     }
 
-    /// Owner: it is gone without waiting. Waiting calls are not made, late answers let go of.
+    /// Owner: the end, without waiting. Waiting calls are not made, late answers are discarded.
     pub(super) fn abandon(&self) {
         let mut queues = self.crews.each_ref().map(Crew::queue);
         let mut untouched = Vec::new();

@@ -7,7 +7,7 @@ use super::execute::execute;
 use super::queue::{Entry, Queue, Step};
 use super::shared::{Crew, Shared};
 
-/// The life of thread `number` of crew `index`.
+/// Makes calls as thread `number` of crew `index`, until it is not needed any more.
 pub(super) fn run(shared: &Arc<Shared>, index: usize, number: usize) {
     shared.settings.apply(number);
     let crew = &shared.crews[index];

@@ -14,7 +14,7 @@ use rustix::io::{Errno, ReadWriteFlags};
 
 use super::call;
 
-/// The way to ask, remembered.
+/// How to ask, remembered.
 #[derive(Debug, Default)]
 pub(super) struct CacheProbe {
     /// The kernel has no `cachestat`.
@@ -22,7 +22,7 @@ pub(super) struct CacheProbe {
 }
 
 impl CacheProbe {
-    /// Bytes of the range that are cached, if the system tells.
+    /// Bytes of the range that are cached, if the system reports it.
     pub(super) fn cached(&self, file: BorrowedFd<'_>, offset: u64, len: u64) -> Option<u64> {
         if len == 0 {
             return Some(0); // To cachestat a length of 0 means up to the end.

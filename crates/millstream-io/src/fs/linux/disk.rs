@@ -1,4 +1,5 @@
-//! What `/sys` tells of the disk behind a device number: its name, and whether seeks cost on it.
+//! What `/sys` reports about the disk behind a device number: its name, and whether seeks cost on
+//! it.
 //!
 //! The queue of a disk says `rotational`, but not always rightly: kernels let
 //! the flag default to 1, and virtual disks that do not set it keep it. So disks of a
@@ -139,7 +140,7 @@ mod tests {
             symlink(under, mapped.join("slaves/under")).unwrap();
             assert_eq!(rotating(&mapped), expected);
         }
-        // A stack that goes round in a circle ends.
+        // A stack that is a loop ends.
         let circle = disk(sys, "md0", "1", "");
         fs::create_dir_all(circle.join("slaves")).unwrap();
         symlink(&circle, circle.join("slaves/md0")).unwrap();

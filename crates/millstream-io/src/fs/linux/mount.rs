@@ -35,7 +35,7 @@ pub(crate) struct Mount {
     /// The file system's magic number, as `statfs` has it.
     pub(crate) magic: u64,
     pub(crate) rotating: bool,
-    /// Found by trying, where the kernel does not tell it per file; `None` inside: there is no
+    /// Found by trying, where the kernel does not report it per file; `None` inside: there is no
     /// direct I/O.
     tried: Option<Option<DirectAlignment>>,
 }

@@ -1,4 +1,4 @@
-//! What Linux tells of a machine and of a place.
+//! What Linux reports about a machine and a place.
 
 use std::fs;
 use std::os::fd::{AsFd, OwnedFd};

@@ -1,4 +1,4 @@
-//! What macOS tells of a machine and of a place: little is asked.
+//! What macOS reports about a machine and a place: little is asked.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! What Windows tells of a machine and of a place.
+//! What Windows reports about a machine and a place.
 
 use std::path::Path;
 

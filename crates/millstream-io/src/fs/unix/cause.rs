@@ -21,13 +21,13 @@ fn likely(errno: SystemErrno) -> &'static str {
         }
         SystemErrno::NFILE => "the system has as many open files as it may (sysctl fs.file-max)",
         SystemErrno::ACCESS => {
-            "the permissions of the file, or of a folder on the way to it, do not allow this user"
+            "the permissions of the file, or of a folder on the path to it, do not allow this user"
         }
         SystemErrno::PERM => {
             "the file is immutable or append-only, or a security policy forbids it"
         }
         SystemErrno::NOENT => "no such name, or a dangling symbolic link",
-        SystemErrno::LOOP => "symbolic links on the way go round in a circle, or are too many",
+        SystemErrno::LOOP => "symbolic links on the path form a loop, or are too many",
         SystemErrno::NOTDIR => "a part of the path before the last is a file, not a folder",
         SystemErrno::ISDIR => "it is a folder, not a file",
         SystemErrno::NAMETOOLONG => "the path or a part of it is longer than the file system takes",
@@ -39,7 +39,7 @@ fn likely(errno: SystemErrno) -> &'static str {
         SystemErrno::BUSY => "the device or folder is in use, or is a mount point",
         SystemErrno::XDEV => "the two names are on different file systems",
         SystemErrno::NOMEM => "the kernel is out of memory",
-        SystemErrno::IO => "the device failed; the kernel's log tells more",
+        SystemErrno::IO => "the device failed; see the kernel's log",
         SystemErrno::STALE => "the file's server no longer knows it; open it again",
         SystemErrno::TIMEDOUT => "the file's server did not answer",
         SystemErrno::BADF => "the file was closed, or is not open for this",

@@ -40,7 +40,7 @@ fn likely(errno: Errno) -> &'static str {
         }
         system::ERROR_DELETE_PENDING => "the file is being deleted; a program still has it open",
         system::ERROR_FILE_NOT_FOUND => "no such name, or a dangling symbolic link",
-        system::ERROR_PATH_NOT_FOUND => "a folder on the way to the file is missing",
+        system::ERROR_PATH_NOT_FOUND => "a folder on the path to the file is missing",
         system::ERROR_INVALID_NAME => "the name has characters that Windows forbids",
         system::ERROR_FILENAME_EXCED_RANGE => {
             "the path or a part of it is longer than the file system takes"
@@ -57,7 +57,7 @@ fn likely(errno: Errno) -> &'static str {
         | system::ERROR_WRONG_DISK
         | system::ERROR_FILE_INVALID => "the volume was removed",
         system::ERROR_CRC | system::ERROR_SECTOR_NOT_FOUND | system::ERROR_IO_DEVICE => {
-            "the device failed; the system's event log tells more"
+            "the device failed; see the system's event log"
         }
         system::ERROR_BAD_NETPATH | system::ERROR_BAD_NET_NAME => {
             "the server or its share cannot be reached"

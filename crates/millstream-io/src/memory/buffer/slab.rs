@@ -159,7 +159,7 @@ impl Class {
         self.spare.give(region);
     }
 
-    /// Lets go of the free slab, and of others as soon as they are free.
+    /// Gives the free slab back, and others as soon as they are free.
     pub(super) fn close(&self) {
         let mut state = self.lock();
         state.closed = true;

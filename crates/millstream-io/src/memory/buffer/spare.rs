@@ -2,7 +2,7 @@
 //!
 //! Regions that are not in use, found by best fit: the smallest that is large enough and at most a
 //! quarter larger, so that a small buffer never sits in a huge region. When the budget is full the
-//! regions longest unused are unmapped first, so memory of sizes that are out of fashion goes away.
+//! regions longest unused are unmapped first, so memory of sizes no longer asked for goes away.
 //! Slabs that classes keep are claimed from the same budget, up to a half of it.
 
 use std::collections::BTreeMap;
