@@ -1,8 +1,9 @@
 //! Memory of buffers, inherited by forked children.
 //!
-//! The engine's own regions are not inherited, so that a fork costs nothing and copies no page that
-//! a device writes to. Python programs fork with arrays in hand (multiprocessing, torch's workers),
-//! and expect to read them in the child: these regions are ordinary private memory, as numpy's are.
+//! The engine's own regions are zeros in a forked child, so that a fork costs nothing and copies no
+//! page that a device writes to. Python programs fork with arrays in hand (multiprocessing, torch's
+//! workers), and expect to read them in the child: these regions are ordinary private memory, as
+//! numpy's are.
 //!
 //! Huge pages make fresh memory cheaper, but not where free pages are reported to a hypervisor:
 //! that happens in blocks of just this size, so each huge page has to be had back from the host.

@@ -49,7 +49,8 @@ pub struct BufferPool {
 }
 
 /// Page-aligned memory of a pool, owned; derefs to its bytes. Goes back to the pool when dropped,
-/// on any thread, also after the pool itself is gone.
+/// on any thread, also after the pool itself is gone. A forked child has zeros in its place, unless
+/// the memory is an application's allocator's, and may drop it.
 pub struct Buffer {
     base: NonNull<u8>,
     capacity: usize,
@@ -98,7 +99,8 @@ impl BufferPool {
     /// [`Buffer::empty`].
     ///
     /// # Errors
-    /// `ENOMEM` if there is no memory for it.
+    /// `ENOMEM` if there is no memory for it, and in a forked child of the process that made the
+    /// pool.
     pub fn take(self: &Arc<Self>, len: usize) -> Result<Buffer, IoError> {
         if len == 0 {
             return Ok(Buffer::empty());
@@ -131,8 +133,19 @@ impl BufferPool {
     }
 }
 
+/// The error of a forked child that takes a buffer of its parent's pool.
+fn of_parent() -> IoError {
+    let cause = "a forked child has no memory in a pool of its parent";
+    IoError::because("buffer", Errno::NO_MEMORY, cause)
+}
+
 impl Drop for BufferPool {
     fn drop(&mut self) {
+        if self.spare.fork.is_child() {
+            // A thread of the parent may have held its locks: what it keeps is leaked.
+            std::mem::forget((Arc::clone(&self.spare), std::mem::take(&mut self.classes)));
+            return;
+        }
         self.spare.close();
         for class in &self.classes {
             class.close();

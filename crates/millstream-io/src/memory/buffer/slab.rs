@@ -14,8 +14,10 @@
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::of_parent;
 use super::spare::Spare;
 use crate::error::IoError;
+use crate::fork::ForkGuard;
 use crate::limits::{BUFFER_PIECE_MAX, MEMORY_ALIGNMENT, SLAB_BYTES_LARGE, SLAB_BYTES_SMALL};
 use crate::memory::region::Region;
 
@@ -49,6 +51,7 @@ pub(super) struct Class {
     piece_bytes: usize,
     slab_bytes: usize,
     spare: Arc<Spare>,
+    fork: ForkGuard,
 }
 
 #[derive(Default)]
@@ -87,6 +90,7 @@ impl Class {
             piece_bytes,
             slab_bytes,
             spare,
+            fork: ForkGuard::new(),
         }
     }
 
@@ -96,6 +100,9 @@ impl Class {
 
     /// A piece, and the number of its slab.
     pub(super) fn take(&self) -> Result<(NonNull<u8>, u32), IoError> {
+        if self.fork.is_child() {
+            return Err(of_parent());
+        }
         if let Some(taken) = self.take_from(&mut self.lock()) {
             return Ok(taken);
         }
@@ -130,8 +137,12 @@ impl Class {
         Some((pointer.expect("within a region"), number))
     }
 
-    /// Takes a piece back that `take` gave.
+    /// Takes a piece back that `take` gave. In a forked child it is leaked: a thread of the parent
+    /// may have held the lock.
     pub(super) fn give(&self, piece: NonNull<u8>, number: u32) {
+        if self.fork.is_child() {
+            return;
+        }
         let mut state = self.lock();
         let slab = state.slabs[number as usize]
             .as_mut()
@@ -209,8 +220,38 @@ impl State {
 
 #[cfg(test)]
 mod tests {
-    use super::{CLASS_COUNT, class_index, piece_bytes};
+    use super::{Arc, CLASS_COUNT, class_index, piece_bytes};
     use crate::limits::{BUFFER_PIECE_MAX, MEMORY_ALIGNMENT};
+
+    #[cfg(unix)]
+    #[test]
+    fn a_forked_child_drops_buffers_whatever_was_locked() {
+        use crate::memory::BufferPool;
+        let pool = BufferPool::new(0, None);
+        let buffers = [1, 4 << 20].map(|len| pool.take(len).unwrap());
+        // What another thread may have locked when the process forks.
+        let class = Arc::clone(&pool.classes[0]);
+        let locked = class.lock();
+        // SAFETY: the child drops what only this thread uses, and leaves by _exit; if it waits, the
+        // alarm ends it.
+        let child = unsafe {
+            let child = libc::fork();
+            if child == 0 {
+                libc::alarm(10);
+                drop((buffers, pool));
+                libc::_exit(0);
+            }
+            child
+        };
+        drop(locked);
+        let mut status = 0;
+        // SAFETY: waits for the child made above, and writes one number.
+        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+        assert!(
+            libc::WIFEXITED(status),
+            "the child waits for a thread of its parent"
+        );
+    }
 
     #[test]
     fn every_length_fits_its_class_and_no_smaller_one() {

@@ -9,8 +9,10 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::of_parent;
 use super::touch::Toucher;
 use crate::error::IoError;
+use crate::fork::ForkGuard;
 use crate::limits::HUGE_PAGE_BYTES;
 use crate::memory::region::{Region, RegionAllocator};
 
@@ -24,6 +26,7 @@ pub(super) struct Spare {
     claimed_max: usize,
     allocator: Option<Arc<dyn RegionAllocator>>,
     pub(super) toucher: Toucher,
+    pub(super) fork: ForkGuard,
 }
 
 #[derive(Default)]
@@ -45,11 +48,15 @@ impl Spare {
             claimed_max: retained_max / 2,
             allocator,
             toucher: Toucher::default(),
+            fork: ForkGuard::new(),
         }
     }
 
     /// A region of at least `len` bytes, and whether it was never used.
     pub(super) fn take(&self, len: usize) -> Result<(Arc<Region>, bool), IoError> {
+        if self.fork.is_child() {
+            return Err(of_parent());
+        }
         let len = len.next_multiple_of(HUGE_PAGE_BYTES);
         if let Some(region) = self.lock().take(len) {
             return Ok((region, false));
@@ -57,8 +64,12 @@ impl Spare {
         Ok((Region::new(len, self.allocator.clone())?, true))
     }
 
-    /// Takes a free region back: keeps it, in the place of older ones if need be, or unmaps it.
+    /// Takes a free region back: keeps it, in the place of older ones if need be, or unmaps it, as
+    /// a forked child does.
     pub(super) fn give(&self, region: Arc<Region>) {
+        if self.fork.is_child() {
+            return;
+        }
         let mut unmapped = Vec::new(); // Allocates nothing until something is unmapped.
         let mut store = self.lock();
         let room = self.retained_max - self.claimed.load(Relaxed);

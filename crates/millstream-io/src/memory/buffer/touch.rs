@@ -19,7 +19,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{Builder, JoinHandle};
 
 use crate::error::Errno;
-use crate::fork::ForkGuard;
 use crate::memory::region::Region;
 
 /// Bytes that are touched at a time.
@@ -44,12 +43,10 @@ struct Started {
     regions: Sender<Weak<Region>>,
     stop: Arc<AtomicBool>,
     thread: JoinHandle<()>,
-    fork: ForkGuard,
 }
 
 impl Started {
     fn new() -> Option<Started> {
-        let fork = ForkGuard::new();
         let (regions, received) = channel();
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
@@ -59,7 +56,6 @@ impl Started {
             regions,
             stop,
             thread,
-            fork,
         })
     }
 }
@@ -88,11 +84,6 @@ impl Toucher {
         let State::Running(started) = before else {
             return;
         };
-        if started.fork.is_child() {
-            // There is no such thread, and it may have held the channel's lock.
-            std::mem::forget(started);
-            return;
-        }
         started.stop.store(true, Relaxed);
         drop(started.regions);
         let _ = started.thread.join();
