@@ -67,9 +67,9 @@ impl Located {
 
 /// Named entries that can be loaded. All methods may be called from any thread.
 ///
-/// A request that a source makes is complete but for what concerns the caller: destination, class,
-/// deadline, tag, group and gate may still be set. Its codec, blocks and raw size must be left as
-/// they are.
+/// A request that a source makes is complete but for what concerns the caller: destination,
+/// priority, deadline, tag, group and fences may still be set. Its codec, blocks and raw size must
+/// be left as they are.
 pub trait Source: Send + Sync {
     /// Looks a name up; `None` if there is no such entry. Folders ask the system for each name;
     /// packages answer from memory, but for the first touch of a part of their tables.

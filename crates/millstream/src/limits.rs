@@ -195,7 +195,7 @@ pub const REPEAT_WORDS_MAX: usize = 1 << 16;
 /// copies in about 100 µs.
 pub const OFFER_BYTES_MAX: u64 = 1 << 20;
 
-/// Events of a trace; what comes after is counted, not kept. 1 M of 48 bytes are 48 MB.
+/// Events of a trace; what comes after is counted, not kept.
 pub const TRACE_EVENTS_MAX: usize = 1 << 20;
 
 /// Free destination memory kept for reuse.
