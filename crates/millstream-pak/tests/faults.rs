@@ -8,10 +8,11 @@ use std::path::Path;
 
 use millstream::{Storage, StorageOptions};
 use millstream_pak::{
-    Coding, ErrorKind, Item, PackOptions, Package, verify, write_file, write_patch_file,
+    Coding, ErrorKind, Item, PackOptions, Package, in_parallel, verify, write_file,
+    write_patch_file,
 };
 use millstream_testing::fuse::{Call, Effect, FaultFs, Rule};
-use millstream_testing::{LoopExt4, or_skip};
+use millstream_testing::{Child, LoopExt4, or_skip, seccomp, this_test};
 use support::{Bench, items};
 
 fn names(folder: &Path) -> Vec<String> {
@@ -191,4 +192,21 @@ fn an_error_of_a_write_past_the_cache_leaves_the_old_package_and_nothing_beside_
     let path = beside.path().join("p.mpak");
     write_file(vec![long], &options, &path).expect("packed");
     assert!(whole == std::fs::read(&path).expect("read"));
+}
+
+#[test]
+fn a_refused_thread_is_no_panic() {
+    let child = Child::of(this_test!()).run(|| {
+        let folder = tempfile::tempdir().expect("a folder");
+        or_skip!(seccomp::refuse_threads());
+        let numbers = in_parallel(8, 4, Ok::<_, ()>);
+        assert_eq!(numbers, Ok((0..8).collect()), "the caller works alone");
+        let item = Item::from_bytes("a", vec![7; 100_000]);
+        let path = folder.path().join("p.mpak");
+        let failed = write_file(vec![item], &PackOptions::default(), &path);
+        let failed = failed.expect_err("nothing encodes");
+        assert_eq!(failed.kind(), ErrorKind::Io, "{failed}");
+        assert_eq!(names(folder.path()), [] as [String; 0]);
+    });
+    or_skip!(child);
 }

@@ -92,6 +92,14 @@ pub fn refuse(calls: &[i64], refusal: Refusal) -> Result<(), Unavailable> {
     Filter::new(rules, refusal.action())?.install(Binds::Process)
 }
 
+/// Refuses further threads and processes to this process.
+///
+/// # Errors
+/// See [`refuse`].
+pub fn refuse_threads() -> Result<(), Unavailable> {
+    refuse(&[libc::SYS_clone, libc::SYS_clone3], Refusal::NotPermitted)
+}
+
 /// Refuses io_uring to this process and to those that it starts. Rings that exist already cannot be
 /// entered any more.
 ///

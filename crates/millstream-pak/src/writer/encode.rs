@@ -73,7 +73,14 @@ pub(super) fn encode(
                     window.put(nth, done);
                 }
             });
-            spawned.map_err(|error| Error::io(Path::new(""), "start a thread", error))?;
+            match spawned {
+                Ok(_) => {}
+                Err(error) if nth == 0 => {
+                    return Err(Error::io(Path::new(""), "start a thread", error));
+                }
+                // Those that run do its share.
+                Err(_) => break,
+            }
         }
         let dictionary = made.as_ref().map(|made| &made.bytes[..]);
         let next = |nth| window.get(nth);

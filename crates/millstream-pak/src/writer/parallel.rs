@@ -2,11 +2,12 @@
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::Builder;
 
 use super::PackOptions;
 
-/// Runs `work` for `0..count` on several threads; returns the results in order. For cooks and the
-/// packer itself.
+/// Runs `work` for `0..count` on several threads, the calling one among them; returns the results
+/// in order. For cooks and the packer itself. Threads that the system refuses are done without.
 ///
 /// ```
 /// let squares = millstream_pak::in_parallel(4, 2, |n| Ok::<_, ()>(n * n));
@@ -27,28 +28,32 @@ pub fn in_parallel<T: Send, E: Send>(
     // Errors stand apart: they are many times as long as most results, and there is one at most.
     let all: Vec<Option<T>> = (0..count).map(|_| None).collect();
     let results = Mutex::new((all, None::<(usize, E)>));
-    std::thread::scope(|scope| {
-        for _ in 0..threads.max(1).min(count) {
-            scope.spawn(|| {
-                loop {
-                    let nth = next.fetch_add(1, Ordering::Relaxed);
-                    if nth >= count {
-                        return;
-                    }
-                    let result = work(nth);
-                    let mut results = results.lock().expect("no thread panics with it");
-                    match result {
-                        Ok(result) => results.0[nth] = Some(result),
-                        Err(error) => {
-                            next.store(count, Ordering::Relaxed);
-                            if results.1.as_ref().is_none_or(|(first, _)| nth < *first) {
-                                results.1 = Some((nth, error));
-                            }
-                        }
+    let run = || {
+        loop {
+            let nth = next.fetch_add(1, Ordering::Relaxed);
+            if nth >= count {
+                return;
+            }
+            let result = work(nth);
+            let mut results = results.lock().expect("no thread panics with it");
+            match result {
+                Ok(result) => results.0[nth] = Some(result),
+                Err(error) => {
+                    next.store(count, Ordering::Relaxed);
+                    if results.1.as_ref().is_none_or(|(first, _)| nth < *first) {
+                        results.1 = Some((nth, error));
                     }
                 }
-            });
+            }
         }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..threads.min(count) {
+            if Builder::new().spawn_scoped(scope, run).is_err() {
+                break;
+            }
+        }
+        run();
     });
     let (all, error) = results.into_inner().expect("no thread panicked with it");
     match error {
