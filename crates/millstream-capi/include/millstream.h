@@ -809,7 +809,8 @@ MST_API mst_result mst_group_count(const mst_group *group, mst_group_counts *cou
 
 /**
  * Waits until all requests of a group have completed; `MST_ERROR_NOT_READY` if the time passes
- * before. The storage is pumped if it has no threads.
+ * before, `MST_ERROR_CLOSED` if the storage is closed and some have not completed. The storage is
+ * pumped if it has no threads.
  */
 MST_API mst_result mst_group_wait(
     mst_storage *storage,

@@ -79,7 +79,8 @@ pub unsafe extern "C" fn mst_group_count(
 }
 
 /// Waits until all requests of a group have completed; `MST_ERROR_NOT_READY` if the time passes
-/// before. The storage is pumped if it has no threads.
+/// before, `MST_ERROR_CLOSED` if the storage is closed and some have not completed. The storage is
+/// pumped if it has no threads.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mst_group_wait(
     storage: *mut mst_storage,

@@ -80,8 +80,9 @@ impl Group {
     }
 
     /// Blocks until all its requests have completed, at most `timeout`; whether they have. Requests
-    /// in a batch that was not submitted never complete. Of a storage without threads use
-    /// [`Storage::wait`](crate::Storage::wait), which pumps.
+    /// in a batch that was not submitted never complete, and neither do those whose memory the
+    /// system held when their storage was closed: [`Storage::wait`](crate::Storage::wait) ends with
+    /// its storage. It also pumps a storage without threads.
     ///
     /// # Errors
     /// `OnStorageThread`.

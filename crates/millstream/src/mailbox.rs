@@ -376,6 +376,36 @@ impl<Q: Send + Sync + 'static> Shared<Q> {
         }
     }
 
+    /// As [`Shared::block_on`], and no longer than until the storage is closed.
+    ///
+    /// # Errors
+    /// `Closed`: it was not ready then.
+    pub(crate) fn block_on_open<T>(
+        &self,
+        deadline: Option<Instant>,
+        mut poll: impl FnMut(&Waker) -> Poll<T>,
+    ) -> Result<Option<T>, Error> {
+        let mut key = Key::default();
+        let waited = self.block_on(deadline, |waker| {
+            if let Poll::Ready(value) = poll(waker) {
+                return Poll::Ready(Ok(value));
+            }
+            if !self.is_ended() {
+                self.closed.register(&mut key, waker);
+                if !self.is_ended() {
+                    return Poll::Pending;
+                }
+            }
+            // Whatever completes has completed by now.
+            match poll(waker) {
+                Poll::Ready(value) => Poll::Ready(Ok(value)),
+                Poll::Pending => Poll::Ready(Err(closed_error())),
+            }
+        });
+        self.closed.remove(&mut key);
+        waited.transpose()
+    }
+
     /// As a watcher of fences.
     pub(crate) fn as_watcher(self: &Arc<Self>) -> Weak<dyn Watcher> {
         let own: Arc<dyn Watcher> = Arc::clone(self) as Arc<dyn Watcher>;

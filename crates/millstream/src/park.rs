@@ -131,14 +131,16 @@ pub(crate) fn block_on<T>(
     deadline: Option<Instant>,
     mut poll: impl FnMut(&Waker) -> Poll<T>,
 ) -> Option<T> {
-    let unpark = UNPARK.take().unwrap_or_else(|| {
+    // A thread that ends may wait while its values are dropped, and this one is gone then.
+    let kept = UNPARK.try_with(Cell::take).ok().flatten();
+    let unpark = kept.unwrap_or_else(|| {
         Arc::new(Unpark {
             thread: std::thread::current(),
             woken: AtomicBool::new(false),
         })
     });
     let polled = park_until(deadline, &unpark, &mut poll);
-    UNPARK.set(Some(unpark));
+    let _ = UNPARK.try_with(|kept| kept.set(Some(unpark)));
     polled
 }
 

@@ -385,7 +385,7 @@ impl Scheduler {
         };
         self.levels[priority as usize].elevator_served = position.is_some();
         if let Some((position, _)) = position {
-            self.head = position + bytes;
+            self.head = position.saturating_add(bytes);
             self.swept = true;
         }
     }

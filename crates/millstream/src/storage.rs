@@ -298,7 +298,8 @@ impl Storage {
     /// storage without threads. `None` once the time has passed.
     ///
     /// # Errors
-    /// `OnStorageThread`.
+    /// `OnStorageThread`; `Closed` if the storage is closed and the future is not ready then: what
+    /// it waits for may never complete.
     pub fn wait<F: IntoFuture>(
         &self,
         future: F,
@@ -307,9 +308,9 @@ impl Storage {
         park::may_block()?;
         let mut future = pin!(future.into_future());
         let deadline = park::deadline(timeout);
-        Ok(self.mailbox().block_on(deadline, |waker| {
+        self.mailbox().block_on_open(deadline, |waker| {
             future.as_mut().poll(&mut Context::from_waker(waker))
-        }))
+        })
     }
 
     /// Counts and times since the storage was made. Costs a few microseconds and does not wait.
@@ -352,8 +353,10 @@ impl Owner {
         if park::may_block().is_err() {
             return CloseReport::default();
         }
-        let patience =
-            deadline.map(|deadline| deadline.max(std::time::Instant::now()) + limits::CLOSE_GRACE);
+        let patience = deadline.and_then(|deadline| {
+            let deadline = deadline.max(Instant::now());
+            deadline.checked_add(limits::CLOSE_GRACE)
+        });
         let report = self.mailbox.wait_closed(patience);
         let clean = report.as_ref().is_some_and(|report| report.operations == 0);
         self.started.join(clean);

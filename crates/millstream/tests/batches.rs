@@ -276,6 +276,24 @@ fn a_whole_file_counts_in_the_byte_budget_once_its_length_is_known() {
     });
 }
 
+#[test]
+fn a_whole_file_into_supplied_memory_counts_once_in_the_byte_budget() {
+    each_backend(|bench| {
+        let queue = bench.queue_with(|o| o.bytes = Some(10_000));
+        let (file, other) = (bench.file("data", 4_000), bench.file("other", 6_000));
+        let gate = Fence::new(0);
+        let supply = |len| Some(vec![0u8; len]);
+        let whole = Read::whole(file).write_after(&gate, 1).supplied(supply);
+        let mut whole = queue.submit(whole).expect("room");
+        let is_staged = || bench.storage.stats().stored_bytes == 4_000;
+        assert!(bench.wait_for(is_staged), "its bytes wait for the fence");
+        let part = queue.try_submit(Read::range(other, 0, 6_000));
+        assert_eq!(refusal(part), None, "4,000 bytes are under way");
+        gate.signal(1);
+        whole.wait().expect("read");
+    });
+}
+
 struct Count(AtomicUsize);
 
 impl Wake for Count {

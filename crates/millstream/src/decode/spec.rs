@@ -136,8 +136,10 @@ impl BlockTable {
     /// # Panics
     /// The table has no block, or `index` is 65,535 or above.
     pub fn dictionary(&mut self, index: usize) {
-        let number = u16::try_from(index + 1).expect("at most 65,535 dictionaries");
-        self.last().dictionary = number;
+        let number = u16::try_from(index)
+            .ok()
+            .and_then(|index| index.checked_add(1));
+        self.last().dictionary = number.expect("at most 65,535 dictionaries");
     }
 
     /// Makes the last block an external one: its stored range is read from the table's

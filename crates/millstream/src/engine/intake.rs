@@ -453,11 +453,10 @@ impl Engine {
     /// Counts a whole file in its queue's byte budget, now that its length is known.
     fn charge_late(&mut self, index: u32, len: u64) {
         let queue = u32::from(self.cols[index as usize].queue);
-        let shared = &self.queues.state(queue).shared;
-        if shared.options.bytes.is_none() || self.declared(index).is_some() {
+        let bytes = self.queues.state(queue).shared.options.bytes;
+        if bytes.is_none() || self.declared(index).is_some() {
             return;
         }
-        self.queues.state(queue).shared.charge_late(len);
         if !self.cols[index as usize].has(flag::USUAL) {
             self.cols[index as usize].flags |= flag::USUAL;
             *self.side.usual(index) = crate::slots::Usual {
@@ -465,7 +464,12 @@ impl Engine {
                 ..Default::default()
             };
         }
-        self.side.usual(index).charged += len;
+        let charged = &mut self.side.usual(index).charged;
+        // Not again when it is checked again, with its memory or after its fence.
+        if *charged == 0 {
+            *charged = len;
+            self.queues.state(queue).shared.charge_late(len);
+        }
     }
 
     /// The range ends beyond the length that the open reported: the file may have grown.

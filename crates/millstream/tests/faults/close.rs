@@ -3,6 +3,7 @@
 //! A hung read cannot be called back, so its memory is never freed or reused; everything else
 //! completes in bounded time.
 
+use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
 use millstream::{CloseReport, ErrorKind, FileOptions, Read, Ticket};
@@ -214,5 +215,27 @@ fn a_storage_whose_last_handle_goes_on_its_own_thread_leaves_no_thread() {
             Some(vec![0u8; len])
         });
         rig.queue.detach(read).expect("accepted");
+    });
+}
+
+thread_local! {
+    static KEPT: RefCell<Option<Rig>> = const { RefCell::new(None) };
+}
+
+#[test]
+fn a_storage_in_a_thread_local_value_closes_when_its_thread_ends() {
+    each(this_test!(), |name, options| {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("a");
+        std::fs::write(&path, pattern(4096)).expect("written");
+        let ends = std::thread::spawn(move || {
+            // First of the thread's values, so that it is dropped last.
+            KEPT.set(None);
+            let rig = Rig::new(name, options);
+            let file = rig.storage.open(path, FileOptions::default());
+            landed(rig.submit(Read::whole(file)));
+            KEPT.set(Some(rig));
+        });
+        ends.join().expect("no panic");
     });
 }

@@ -5,13 +5,13 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
-use millstream::{Buffer, ErrorKind, Fence, FileOptions, Read, Ticket};
+use millstream::{Buffer, ErrorKind, Fence, FileOptions, Group, Read, Ticket};
 use millstream_testing::this_test;
 
 use crate::rig::{PATIENCE, Rig, each, landed, pattern};
 
 /// What the forked child does; 0 if all is well, else the number of the step that failed.
-fn in_the_child(rig: Rig, mut pending: Ticket<Buffer>) -> i32 {
+fn in_the_child(rig: Rig, mut pending: Ticket<Buffer>, group: &Group) -> i32 {
     let closed = |kind: Option<ErrorKind>| kind == Some(ErrorKind::Closed);
     if !closed(pending.wait().err().map(|error| error.kind())) {
         return 1;
@@ -20,8 +20,12 @@ fn in_the_child(rig: Rig, mut pending: Ticket<Buffer>) -> i32 {
     if !closed(waited.err().map(|error| error.kind())) {
         return 2;
     }
-    if rig.storage.close(Duration::MAX).operations > 0 {
+    let waited = rig.storage.wait(group, None);
+    if !closed(waited.err().map(|error| error.kind())) {
         return 3;
+    }
+    if rig.storage.close(Duration::MAX).operations > 0 {
+        return 4;
     }
     // None of these waits for threads that the child does not have.
     drop(pending);
@@ -72,13 +76,14 @@ fn a_forked_child_can_wait_close_and_drop_and_the_parent_goes_on() {
             landed(rig.submit(Read::whole(file)))[..] == content,
             "{name}"
         );
-        let fence = Fence::new(0);
-        let pending = rig.submit(Read::whole(file).after(&fence, 1));
+        let (fence, group) = (Fence::new(0), Group::new());
+        let held = Read::whole(file).after(&fence, 1).group(&group);
+        let pending = rig.submit(held);
         // The child's copies of both; the parent keeps its own.
         let mut moved = Some((rig, pending));
         let status = forked(|| {
             let (rig, pending) = moved.take().expect("moved in the child only");
-            in_the_child(rig, pending)
+            in_the_child(rig, pending, &group)
         });
         assert_eq!(status, Some(0), "{name}: the step that failed");
         let (rig, pending) = moved.expect("the parent's are where they were");
