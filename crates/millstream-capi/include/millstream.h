@@ -834,7 +834,8 @@ MST_API mst_result mst_fence_signal(mst_fence *fence, uint64_t value);
 
 /**
  * Waits until a fence has reached `value`; `MST_ERROR_NOT_READY` if the time passes before.
- * `storage` is pumped if it has no threads, and may be NULL otherwise.
+ * `storage` may be NULL if it has threads. Otherwise it is pumped if it has none, and
+ * `MST_ERROR_CLOSED` says that it is closed and the fence has not reached the value.
  */
 MST_API mst_result mst_fence_wait(
     mst_storage *storage,

@@ -131,7 +131,8 @@ pub unsafe extern "C" fn mst_fence_signal(fence: *mut mst_fence, value: u64) -> 
 }
 
 /// Waits until a fence has reached `value`; `MST_ERROR_NOT_READY` if the time passes before.
-/// `storage` is pumped if it has no threads, and may be NULL otherwise.
+/// `storage` may be NULL if it has threads. Otherwise it is pumped if it has none, and
+/// `MST_ERROR_CLOSED` says that it is closed and the fence has not reached the value.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mst_fence_wait(
     storage: *mut mst_storage,

@@ -438,7 +438,8 @@ impl std::fmt::Debug for Load {
 }
 
 /// Drives all of these loads, and blocks until each is complete, at most `timeout`. Pumps storages
-/// without threads. Returns at once on a thread of the storage.
+/// without threads. Returns at once on a thread of the storage, and when the storage of a load that
+/// is not complete is closed.
 pub fn wait_all(loads: &mut [Load], timeout: Option<Duration>) {
     let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
     // `Storage::wait` pumps a storage without threads: that of the first load that is not complete.

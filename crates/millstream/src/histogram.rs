@@ -70,7 +70,7 @@ impl Buckets {
                 return upper(index).min(self.max_ns);
             }
         }
-        0
+        self.max_ns
     }
 }
 
@@ -100,6 +100,7 @@ mod tests {
         let p999 = buckets.quantile_ns(0.999);
         assert!((999_000..=1_000_000).contains(&p999), "{p999}");
         assert_eq!(buckets.quantile_ns(1.0), 1_000_000);
+        assert_eq!(buckets.quantile_ns(99.9), 1_000_000, "a percentage");
         assert_eq!(Buckets::default().quantile_ns(0.5), 0);
     }
 }
