@@ -209,11 +209,11 @@ pub fn train_dictionary(
     lens: &[usize],
     bytes_max: usize,
 ) -> Result<Vec<u8>, CodecError> {
-    assert_eq!(
-        lens.iter().sum::<usize>(),
-        samples.len(),
-        "lengths of the samples"
-    );
+    // A sum that wrapped would have libzstd read behind the samples.
+    let sum = lens
+        .iter()
+        .try_fold(0usize, |sum, len| sum.checked_add(*len));
+    assert_eq!(sum, Some(samples.len()), "lengths of the samples");
     #[cfg(feature = "c")]
     {
         let mut bytes: Vec<u8> = Vec::with_capacity(bytes_max.min(DICTIONARY_BYTES_MAX));

@@ -129,3 +129,9 @@ fn what_is_no_dictionary_is_refused() {
     assert!(train_dictionary(b"", &[], 4096).is_err());
     assert!(train_dictionary(b"abc", &[1, 2], 4096).is_err());
 }
+
+#[test]
+#[should_panic(expected = "lengths of the samples")]
+fn lengths_whose_sum_wraps_are_not_those_of_the_samples() {
+    let _ = train_dictionary(&[7; 100], &[usize::MAX, 101], 4096);
+}
