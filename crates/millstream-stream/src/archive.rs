@@ -137,8 +137,12 @@ impl<W: WriteStream> ArchiveWriter<W> {
         fields: impl FnOnce(&mut Payload<'_>) -> Result<()>,
     ) -> Result<ObjectId> {
         let id = self.reserve()?;
-        self.object_as(id, tag, version, fields)?;
-        Ok(id)
+        let written = self.object_as(id, tag, version, fields);
+        if written.is_err() {
+            // Nobody knows the id, so nobody could write its object.
+            self.written.pop();
+        }
+        written.map(|()| id)
     }
 
     /// Writes the object of an id that was reserved.
@@ -161,18 +165,20 @@ impl<W: WriteStream> ArchiveWriter<W> {
         if tag == END_TAG {
             return refuse("the tag 0 means the end");
         }
-        match self.written.get_mut(id.number() as usize - 1) {
-            Some(written) if !*written => *written = true,
-            _ => return refuse("the id was not reserved, or its object was written before"),
+        let index = id.number() as usize - 1;
+        if self.written.get(index) != Some(&false) {
+            return refuse("the id was not reserved, or its object was written before");
         }
         self.scratch.clear();
         fields(&mut Payload(&mut self.scratch))?;
-        let len = self.scratch.position();
         self.count += 1;
         self.broken = true;
+        // All of them, wherever `fields` left the position.
+        let len = self.scratch.as_slice().len() as u64;
         self.head(tag, id.number(), version, len)?;
         self.out.write_slice(self.scratch.as_slice())?;
         self.broken = false;
+        self.written[index] = true;
         Ok(())
     }
 
@@ -240,7 +246,8 @@ impl Payload<'_> {
         self.write_u32_le(0)?;
         let start = self.position();
         fields(&mut Payload(self.0))?;
-        let end = self.position();
+        // All that was written, wherever `fields` left the position.
+        let end = self.len()?;
         self.seek_to(len_at)?;
         // Below OBJECT_BYTES_MAX, which fits.
         self.write_u32_le((end - start) as u32)?;

@@ -144,7 +144,8 @@ pub fn view<T: Record>(bytes: &[u8]) -> Result<&T> {
 /// As [`view`], of the header alone.
 ///
 /// # Safety
-/// The bytes must be what [`build`] made for `T`, unchanged.
+/// The bytes must be a blob that [`view`] finds valid, such as [`build`] makes of values whose
+/// [`Build`] is this crate's or [`record!`](crate::record)'s.
 pub unsafe fn view_unvalidated<T: Record>(bytes: &[u8]) -> Result<&T> {
     let (blob, root) = opened::<T>(bytes)?;
     // SAFETY: the root is inside and aligned (`opened`); the caller vouches for what is in it.

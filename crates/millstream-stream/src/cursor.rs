@@ -264,12 +264,11 @@ impl<M: Memory, E: WriteEnd> Cursor<M, E> {
         unsafe { std::slice::from_raw_parts_mut(self.memory.base_mut().add(at), len) }
     }
 
-    /// Goes on by bytes that [`Cursor::readable`] or [`Cursor::writable`] showed.
+    /// Goes on by bytes that [`Cursor::readable`] showed.
     #[inline(always)]
     pub(crate) fn advance(&mut self, count: usize) {
-        let end = self.read_end.max(self.write_end.get());
         assert!(
-            count <= end.saturating_sub(self.at),
+            count <= self.read_end.saturating_sub(self.at),
             "no more than what was shown"
         );
         self.at += count;

@@ -81,6 +81,10 @@ impl MemoryStream {
     #[must_use]
     pub fn len_max(mut self, bytes: u64) -> MemoryStream {
         self.len_max = bytes;
+        if self.is_inside() {
+            self.len = self.used();
+            self.open();
+        }
         self
     }
 

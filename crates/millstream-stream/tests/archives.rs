@@ -171,3 +171,21 @@ fn a_damaged_archive_is_an_error_or_an_archive() {
         }
     }
 }
+
+#[test]
+fn an_object_whose_fields_fail_is_missing_and_may_be_written_again() {
+    let mut archive = ArchiveWriter::new(MemoryStream::new(), 0).unwrap();
+    let id = archive.reserve().unwrap();
+    let failed = archive.object_as(id, 1, 1, |object| object.seek_to(u64::MAX));
+    assert_eq!(failed.unwrap_err().kind(), ErrorKind::OutOfRange);
+    let written = archive.object_as(id, 1, 1, |object| object.write_u8(1));
+    assert!(written.is_ok(), "{written:?}");
+    let other = archive.reserve().unwrap();
+    let failed = archive.object_as(other, 1, 1, |object| object.seek_to(u64::MAX));
+    assert!(failed.is_err());
+    let missing = archive.finish().unwrap_err();
+    assert_eq!(
+        (missing.kind(), missing.len()),
+        (ErrorKind::InvalidArgument, 2)
+    );
+}

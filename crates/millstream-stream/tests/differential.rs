@@ -6,7 +6,7 @@ use std::io::{BufRead, Cursor, Read, Seek, SeekFrom, Write};
 
 use millstream::{Backend, Storage, StorageOptions};
 use millstream_stream::{
-    MemoryStream, Mode, OpenOptions, Shared, Stream, StreamView, Streams, WriteStream,
+    ErrorKind, MemoryStream, Mode, OpenOptions, Shared, Stream, StreamView, Streams, WriteStream,
 };
 use proptest::prelude::*;
 
@@ -288,4 +288,21 @@ fn a_view_over_a_file_is_a_cursor_over_its_window() {
         file.close().expect("closed");
         assert!(std::fs::read(&path).expect("there") == bytes);
     });
+}
+
+#[test]
+fn a_stream_in_memory_is_bounded_also_within_the_memory_that_it_began_with() {
+    let mut stream = MemoryStream::with_capacity(100).len_max(10);
+    stream.write_slice(&[1; 10]).expect("within the bound");
+    let beyond = (0..100).find_map(|_| stream.put([1]).err());
+    assert_eq!(beyond.map(|error| error.kind()), Some(ErrorKind::Limit));
+    assert_eq!(stream.into_vec(), [1; 10]);
+}
+
+#[test]
+#[should_panic(expected = "no more than what was shown")]
+fn what_was_not_shown_is_not_passed_over() {
+    let mut stream = MemoryStream::with_capacity(100);
+    stream.write_slice(&[1]).expect("room");
+    stream.consume(1);
 }
