@@ -376,7 +376,9 @@ typedef mst_result (*mst_decode_fn)(
  */
 typedef bool (*mst_defer_fn)(void *user, mst_job *job);
 
-/** Makes a decoder for one request; NULL if it cannot. */
+/**
+ * Makes a decoder for one request; NULL if it cannot. Runs on the engine thread: it must be quick.
+ */
 typedef void *(*mst_stream_create_fn)(void *user);
 
 /**
@@ -730,7 +732,7 @@ MST_API mst_result mst_storage_start_trace(mst_storage *storage);
 
 /**
  * Stops recording, and writes what was recorded to a file, as Chrome trace-event JSON, on the
- * calling thread.
+ * calling thread. If the file cannot be created, recording goes on.
  */
 MST_API mst_result mst_storage_write_trace(mst_storage *storage, const char *to);
 
@@ -1217,8 +1219,10 @@ struct mst_block {
 typedef void *(*mst_supply_fn)(void *user, size_t raw_size);
 
 /**
- * The library is done with memory that was supplied: called once for each, before or while the
- * completion is claimed.
+ * The library is done with memory that was supplied: called once for each, at the latest while the
+ * completion is claimed. But where the system held the memory when the request ended (its timeout
+ * passed, or its device broke), it is called once the system lets go; never, if the storage ends
+ * before.
  */
 typedef void (*mst_release_fn)(void *user, void *memory, size_t raw_size);
 

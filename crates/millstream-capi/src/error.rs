@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int};
+use std::path::Path;
 
 use millstream::ErrorKind;
 
@@ -98,11 +99,40 @@ pub struct mst_error {
     errno: c_int,
 }
 
+impl mst_error {
+    fn new(result: mst_result, message: Cow<'static, CStr>) -> mst_error {
+        mst_error {
+            result,
+            message,
+            path: None,
+            offset: 0,
+            length: 0,
+            errno: 0,
+        }
+    }
+
+    /// An error of another crate, with the range it is about and the system's error number.
+    fn located(
+        result: mst_result,
+        error: &dyn std::error::Error,
+        path: Option<&Path>,
+        range: (u64, u64),
+        errno: Option<i32>,
+    ) -> mst_error {
+        mst_error {
+            path: path.map(|path| c_text(path.as_os_str().as_encoded_bytes())),
+            offset: range.0,
+            length: range.1,
+            errno: errno.unwrap_or(0),
+            ..mst_error::new(result, Cow::Owned(c_text(error.to_string())))
+        }
+    }
+}
+
 /// Why a call failed.
 pub(crate) enum Failure {
     Known(mst_result, &'static CStr),
-    Error(millstream::Error),
-    Told(mst_result, String),
+    Made(Box<mst_error>),
 }
 
 impl Failure {
@@ -110,39 +140,34 @@ impl Failure {
         Failure::Known(result, message)
     }
 
+    /// An error about no file.
+    pub(crate) fn because(result: mst_result, message: String) -> Failure {
+        let message = Cow::Owned(c_text(message));
+        Failure::Made(Box::new(mst_error::new(result, message)))
+    }
+
     /// What a panic said.
     pub(crate) fn panicked(panic: &(dyn std::any::Any + Send)) -> Failure {
         let text = panic.downcast_ref::<&str>().copied();
         let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
         let text = text.unwrap_or("no message");
-        Failure::Told(
+        Failure::because(
             MST_ERROR_INTERNAL,
             format!("a fault of the library: {text}"),
         )
     }
 
-    fn into_error(self) -> mst_error {
-        let plain = |result, message| mst_error {
-            result,
-            message,
-            path: None,
-            offset: 0,
-            length: 0,
-            errno: 0,
-        };
-        match self {
-            Failure::Known(result, message) => plain(result, Cow::Borrowed(message)),
-            Failure::Told(result, message) => plain(result, Cow::Owned(c_text(message))),
-            Failure::Error(error) => mst_error::from(error),
-        }
-    }
-
     /// Keeps the details for the calling thread.
     pub(crate) fn report(self) -> mst_result {
-        let error = self.into_error();
+        let error = match self {
+            Failure::Known(result, message) => {
+                Box::new(mst_error::new(result, Cow::Borrowed(message)))
+            }
+            Failure::Made(error) => error,
+        };
         let result = error.result;
         // While the thread ends there is no place for it any more.
-        let _ = LAST.try_with(|last| last.replace(Some(Box::new(error))));
+        let _ = LAST.try_with(|last| last.replace(Some(error)));
         result
     }
 }
@@ -160,37 +185,36 @@ fn c_text(text: impl Into<Vec<u8>>) -> CString {
 
 impl From<millstream::Error> for mst_error {
     fn from(error: millstream::Error) -> mst_error {
-        mst_error {
-            result: result_of(error.kind()),
-            message: Cow::Owned(c_text(error.to_string())),
-            path: error
-                .path()
-                .map(|path| c_text(path.as_os_str().as_encoded_bytes())),
-            offset: error.offset(),
-            length: error.len(),
-            errno: error.errno().unwrap_or(0),
-        }
+        let range = (error.offset(), error.len());
+        let (result, errno) = (result_of(error.kind()), error.errno());
+        mst_error::located(result, &error, error.path(), range, errno)
     }
 }
 
 impl From<millstream::Error> for Failure {
     fn from(error: millstream::Error) -> Failure {
-        Failure::Error(error)
+        Failure::Made(Box::new(mst_error::from(error)))
     }
 }
 
 impl From<millstream_pak::Error> for Failure {
     fn from(error: millstream_pak::Error) -> Failure {
         use millstream_pak::ErrorKind as Kind;
-        let message = error.to_string();
-        let of_system = |error: &std::io::Error| millstream::Error::from_os("", error).kind();
-        let result = match (error.kind(), error.system()) {
+        let of_system = |error: &std::io::Error| millstream::Error::from_os("", error);
+        let (cause, system) = (error.engine(), error.system().map(of_system));
+        let range = match error.offset() {
+            Some(offset) => (offset, cause.map_or(0, millstream::Error::len)),
+            None => (0, u64::MAX),
+        };
+        let errno = system.as_ref().or(cause).and_then(millstream::Error::errno);
+        let mut made = mst_error::located(MST_OK, &error, error.path(), range, errno);
+        made.result = match (error.kind(), system) {
             (Kind::NotAPackage, _) => MST_ERROR_WRONG_FORMAT,
             (Kind::Unsupported, _) => MST_ERROR_UNSUPPORTED,
-            (_, Some(system)) => result_of(of_system(system)),
+            (_, Some(system)) => result_of(system.kind()),
             (_, None) => result_of(error.into_engine().kind()),
         };
-        Failure::Told(result, message)
+        Failure::Made(Box::new(made))
     }
 }
 
@@ -209,7 +233,14 @@ impl From<millstream_stream::Error> for Failure {
             (_, Kind::WrongMode | Kind::InvalidArgument) => MST_ERROR_INVALID_ARGUMENT,
             _ => MST_ERROR_CORRUPT,
         };
-        Failure::Told(result, error.to_string())
+        // Of an entry the storage knows which bytes of which file, the stream only its own.
+        let (path, range) = match error.storage().filter(|storage| storage.path().is_some()) {
+            Some(storage) => (storage.path(), (storage.offset(), storage.len())),
+            None => (error.path(), (error.position(), error.len())),
+        };
+        let errno = error.storage().and_then(millstream::Error::errno);
+        let made = mst_error::located(result, &error, path, range, errno);
+        Failure::Made(Box::new(made))
     }
 }
 

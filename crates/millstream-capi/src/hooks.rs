@@ -94,7 +94,7 @@ pub type mst_decode_fn = Option<
 /// some time. False: it is decoded at once by `decode`, and the job must not be kept.
 pub type mst_defer_fn = Option<unsafe extern "C" fn(user: *mut c_void, job: *mut mst_job) -> bool>;
 
-/// Makes a decoder for one request; NULL if it cannot.
+/// Makes a decoder for one request; NULL if it cannot. Runs on the engine thread: it must be quick.
 pub type mst_stream_create_fn = Option<unsafe extern "C" fn(user: *mut c_void) -> *mut c_void>;
 
 /// Decodes a part of a stream: takes from `stored`, writes to `raw`, until either is used up. Sets
@@ -374,7 +374,8 @@ pub(crate) unsafe fn register_codecs(
             let size = check_sized(first)?;
             read_desc::<mst_codec_desc>(first.byte_add(nth.saturating_mul(size)))?
         };
-        if std::mem::replace(&mut taken[desc.id as u8 as usize], true) {
+        let taken = taken.get_mut(desc.id as usize);
+        if taken.is_some_and(|taken| std::mem::replace(taken, true)) {
             return Err(invalid(c"two codecs have one id"));
         }
         register_codec(options, &desc)?;

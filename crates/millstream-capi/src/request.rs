@@ -104,8 +104,10 @@ pub struct mst_block {
 /// worker, and may block there.
 pub type mst_supply_fn =
     Option<unsafe extern "C" fn(user: *mut c_void, raw_size: usize) -> *mut c_void>;
-/// The library is done with memory that was supplied: called once for each, before or while the
-/// completion is claimed.
+/// The library is done with memory that was supplied: called once for each, at the latest while the
+/// completion is claimed. But where the system held the memory when the request ended (its timeout
+/// passed, or its device broke), it is called once the system lets go; never, if the storage ends
+/// before.
 pub type mst_release_fn =
     Option<unsafe extern "C" fn(user: *mut c_void, memory: *mut c_void, raw_size: usize)>;
 

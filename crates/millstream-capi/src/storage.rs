@@ -411,7 +411,7 @@ unsafe fn options_of(desc: &mst_storage_desc) -> Result<StorageOptions, Failure>
         if !desc.disk_model.is_null() {
             let model = DiskModel::from_str(&name(desc.disk_model));
             options.disk_model = Some(model.map_err(|error| {
-                Failure::Told(crate::MST_ERROR_INVALID_ARGUMENT, error.to_string())
+                Failure::because(crate::MST_ERROR_INVALID_ARGUMENT, error.to_string())
             })?);
         }
         options.log = desc.log.map(|log| log_hook(log, desc.log_user));
@@ -559,7 +559,7 @@ pub unsafe extern "C" fn mst_storage_start_trace(storage: *mut mst_storage) -> m
 }
 
 /// Stops recording, and writes what was recorded to a file, as Chrome trace-event JSON, on the
-/// calling thread.
+/// calling thread. If the file cannot be created, recording goes on.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mst_storage_write_trace(
     storage: *mut mst_storage,
@@ -568,10 +568,9 @@ pub unsafe extern "C" fn mst_storage_write_trace(
     border(|| {
         // SAFETY: see `mst_storage_create`.
         let (storage, to) = unsafe { (at(storage)?, path(to)?) };
-        let trace = storage.storage.take_trace();
         let written = std::fs::File::create(to).and_then(|file| {
             let mut file = BufWriter::new(file);
-            trace.write_json(&mut file)?;
+            storage.storage.take_trace().write_json(&mut file)?;
             file.into_inner()
                 .map_err(std::io::IntoInnerError::into_error)
         });

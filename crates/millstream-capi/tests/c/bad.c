@@ -14,6 +14,12 @@ static mst_ticket ticket;
 static mst_file file, foreign;
 static const char *data;
 
+static mst_result never(void *user, const void *stored, size_t stored_size, void *raw,
+                        size_t raw_size, size_t *written) {
+    (void)user, (void)stored, (void)stored_size, (void)raw, (void)raw_size, (void)written;
+    return MST_ERROR_INTERNAL;
+}
+
 static void null_is_refused(void) {
     mst_completion done;
     mst_stats stats = {.size = sizeof stats};
@@ -298,6 +304,16 @@ static void descriptors_are_checked(void) {
     mst_allocator half = {.allocate = NULL};
     desc = (mst_storage_desc){.size = sizeof desc, .allocator = &half};
     NUL(mst_storage_create(&desc, &none));
+    mst_codec_desc same[] = {
+        {.size = sizeof *same, .id = 0x80, .decode = never},
+        {.size = sizeof *same, .id = 0x180, .decode = never},
+    };
+    desc = (mst_storage_desc){.size = sizeof desc, .codecs = same, .codec_count = 2};
+    NUL(mst_storage_create(&desc, &none));
+    CHECK(strstr(mst_error_message(mst_last_error()), "0xff"));
+    same[1].id = 0x80;
+    NUL(mst_storage_create(&desc, &none));
+    CHECK(strstr(mst_error_message(mst_last_error()), "two"));
     mst_codec_desc codec = {.size = sizeof codec, .id = 4};
     desc = (mst_storage_desc){.size = sizeof desc, .codecs = &codec, .codec_count = 1};
     NUL(mst_storage_create(&desc, &none));
@@ -322,7 +338,10 @@ static void a_file_that_is_no_package_is_refused(void) {
     mst_source *source;
     mst_layer layer = {.path = data, .kind = 7};
     EXPECT(MST_ERROR_WRONG_FORMAT, mst_package_open(storage, data, NULL, &source));
+    CHECK(mst_error_path(mst_last_error()) && !strcmp(mst_error_path(mst_last_error()), data));
     EXPECT(MST_ERROR_NOT_FOUND, mst_package_open(storage, "/no/such/file", NULL, &source));
+    CHECK(mst_error_path(mst_last_error()) && mst_error_errno(mst_last_error()) == 2);
+    CHECK(!strcmp(mst_error_path(mst_last_error()), "/no/such/file"));
     NUL(mst_mounts_open(storage, &layer, 1, &source));
     layer.kind = MST_LAYER_PACKAGE;
     EXPECT(MST_ERROR_WRONG_FORMAT, mst_mounts_open(storage, &layer, 1, &source));

@@ -82,6 +82,41 @@ static void memory_is_supplied_and_released_once(mst_file file) {
     CHECK(released == 1);
 }
 
+static unsigned char held_memory[LENGTH];
+static void *supply_held(void *user, size_t size) {
+    CHECK(size == LENGTH);
+    ++*(int *)user;
+    return held_memory;
+}
+static void release_held(void *user, void *memory, size_t size) {
+    CHECK(memory == held_memory && size == LENGTH);
+    --*(int *)user;
+}
+
+/* On a disk that takes a minute: the timeout ends the request, and its memory stays with the disk. */
+static void supplied_memory_is_released_when_the_system_lets_go(void) {
+    static int supplied;
+    mst_storage_desc desc = {.size = sizeof desc, .disk_model = "read=120M,latency=60s",
+                             .access = MST_ACCESS_BUFFERED};
+    mst_storage *slow;
+    mst_queue *slow_queue;
+    mst_ticket ticket;
+    mst_read_desc read = {.size = sizeof read, .length = LENGTH, .supply = supply_held,
+                          .release = release_held, .supply_user = &supplied,
+                          .options = {.timeout_ns = 50000000}};
+    OK(mst_storage_create(&desc, &slow));
+    OK(mst_queue_create(slow, NULL, &slow_queue));
+    OK(mst_file_open(slow, in(folder, "data"), NULL, &read.file));
+    OK(mst_queue_read(slow_queue, &read, &ticket));
+    EXPECT(MST_ERROR_TIMED_OUT, mst_ticket_wait(slow, ticket, MST_FOREVER, NULL));
+    CHECK(supplied == 1);
+    /* The end of the storage makes the disk let go. */
+    OK(mst_storage_close(slow, 0, NULL));
+    CHECK(supplied == 0);
+    mst_queue_free(slow_queue);
+    mst_storage_free(slow);
+}
+
 static void tickets_are_claimed_once(mst_file file) {
     mst_ticket ticket;
     mst_completion done;
@@ -329,6 +364,10 @@ static void streams_read_write_and_replace(void) {
     CHECK(mst_stream_position(stream) == 1000 + count);
     EXPECT(MST_ERROR_INVALID_ARGUMENT, mst_stream_write(stream, bytes, 1));
     OK(mst_stream_close(stream));
+    /* A failure names the file, and the system's reason. */
+    EXPECT(MST_ERROR_NOT_FOUND, mst_stream_open(storage, in(folder, "no stream"), NULL, &stream));
+    CHECK(strstr(mst_error_path(mst_last_error()), "no stream"));
+    CHECK(mst_error_errno(mst_last_error()) == 2);
     mst_stream_desc append = {.size = sizeof append,
                               .flags = MST_STREAM_WRITE | MST_STREAM_APPEND};
     OK(mst_stream_open(storage, path, &append, &stream));
@@ -359,7 +398,16 @@ static void the_storage_tells_what_it_did(void) {
     FILE *trace = fopen(in(folder, "trace.json"), "rb");
     CHECK(trace && fread(text, 1, sizeof text - 1, trace) > 0 && strstr(text, "\"traced\""));
     fclose(trace);
+    OK(mst_storage_start_trace(storage));
+    OK(mst_queue_read(queue, &read, &ticket));
+    OK(mst_ticket_wait(storage, ticket, MST_FOREVER, NULL));
     EXPECT(MST_ERROR_NOT_FOUND, mst_storage_write_trace(storage, in(folder, "no/such/trace")));
+    /* Nothing is lost by that. */
+    OK(mst_storage_write_trace(storage, in(folder, "trace.json")));
+    memset(text, 0, sizeof text);
+    trace = fopen(in(folder, "trace.json"), "rb");
+    CHECK(trace && fread(text, 1, sizeof text - 1, trace) > 0 && strstr(text, "\"traced\""));
+    fclose(trace);
 }
 
 int main(int argc, char **argv) {
@@ -380,6 +428,7 @@ int main(int argc, char **argv) {
         groups_fences_and_statuses_tell_of_many(file);
     }
     memory_is_supplied_and_released_once(file);
+    supplied_memory_is_released_when_the_system_lets_go();
     tickets_are_claimed_once(file);
     a_full_queue_is_reported_when_told_to_try(file);
     writes_and_operations_reach_the_disk();
