@@ -14,10 +14,10 @@
  * as "../textures/hull.png"; a name that leads out of the package does not exist.
  *
  * Ownership: the object refers to the queue and the source, and loaders refer to the object: it
- * must outlive them, and queue and source must outlive it. A file is read as a whole, into the
- * vector that tinygltf brings.
+ * must outlive them, and queue and source must outlive it. A file is read as a whole, and copied
+ * into the vector that tinygltf brings.
  * Threads: loaders on several threads may share an object. The callbacks wait for the read, so they
- * must not be called in callbacks of the library.
+ * fail in callbacks of the library.
  *
  * Not supported: writing, which fails with a message; environment variables and `~` in names.
  */
@@ -120,20 +120,19 @@ class tinygltf_files {
         /* As tinygltf's own callback does; its reader of GLB relies on it. */
         if (entry->raw_size == 0)
             return fail(error, name + ": the file is empty");
-        bytes->resize(std::size_t(entry->raw_size));
+        /* Into memory of the library: that of the vector could go while the request goes on, where
+         * the wait fails. */
         mst_read_desc desc = {};
         desc.source = self->files.get();
         desc.entry = *entry;
-        desc.memory = bytes->data();
-        desc.memory_size = bytes->size();
         auto ticket = self->reads.read(desc);
         if (!ticket)
             return fail(error, name + ": " + ticket.error().message);
         auto done = ticket->wait();
-        if (done)
-            return true;
-        bytes->clear();
-        return fail(error, name + ": " + done.error().message);
+        if (!done)
+            return fail(error, name + ": " + done.error().message);
+        bytes->assign(done->buffer.begin(), done->buffer.end());
+        return true;
     }
 
     static bool write(std::string *error, const std::string &name,

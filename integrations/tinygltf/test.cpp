@@ -8,9 +8,11 @@
 
 #include "millstream_tinygltf.hpp"
 
+#include <atomic>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 namespace fs = std::filesystem;
 namespace ms = millstream;
@@ -132,6 +134,23 @@ int main(int argc, char **argv) {
     CHECK(!error.empty() && !callbacks.ReadWholeFile(&content, nullptr, "..", callbacks.user_data));
     for (const char *name : {"", ".", "..", "/", "../..", "a/../..", "//", "none/"})
         CHECK(!callbacks.FileExists(name, callbacks.user_data));
+    /* In a callback of the library reads fail, and harm nothing. */
+    auto fence = ms::fence::create().value();
+    mst_read_desc first = {};
+    first.source = package.get();
+    CHECK(mst_source_find(package.get(), "ship.glb", &first.entry) == MST_OK);
+    first.options.after = fence.get();
+    first.options.after_value = 1;
+    auto held = queue.read(first).value();
+    static std::atomic<int> refusals{0};
+    const auto refused_there = [](void *callbacks) {
+        refusals = load("ship.glb", static_cast<tinygltf::FsCallbacks *>(callbacks)).good ? 2 : 1;
+    };
+    CHECK(mst_ticket_notify(storage.get(), held.get(), refused_there, &callbacks) == MST_OK);
+    CHECK(fence.signal(1));
+    while (!refusals)
+        std::this_thread::yield();
+    CHECK(refusals == 1 && held.wait() && queue.wait_idle());
     std::printf("tinygltf: %d models equal (%zu buffers, %zu images, %zu bytes), "
                 "%d refused by both\n",
                 equal, buffers, images, bytes, refused);
