@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
 use crate::errors::{self, IntoPy as _};
-use crate::memory::Lent;
+use crate::memory::{Lent, release_dropped};
 use crate::options;
 use crate::package::name_of;
 use crate::storage::path_of;
@@ -80,7 +80,12 @@ fn item_of(name: Vec<u8>, value: &Bound<'_, PyAny>) -> PyResult<Item> {
         return py.detach(|| Item::from_file(name, path)).into_py(py);
     }
     match Lent::of(value, false) {
-        Ok(lent) => Ok(Item::from_bytes(name, lent.to_vec(py))),
+        Ok(lent) => {
+            let bytes = lent.to_vec(py);
+            drop(lent);
+            release_dropped(py);
+            Ok(Item::from_bytes(name, bytes))
+        }
         Err(error) if error.is_instance_of::<PyTypeError>(py) => {
             let cause = "an item is bytes, or the path of a file";
             Err(PyTypeError::new_err(cause))

@@ -97,7 +97,7 @@ impl Package {
             if index >= self.package.len() {
                 return Err(PyIndexError::new_err("the package has not so many entries"));
             }
-            return self.package.info(index).into_py(py);
+            return py.detach(|| self.package.info(index)).into_py(py);
         }
         let name = name_of(object)?;
         self.find(py, &name)?.ok_or_else(|| {
@@ -122,10 +122,10 @@ impl Package {
         self.shared.check_open(py)?;
         let info = self.entry_of(entry)?;
         let length = length.unwrap_or_else(|| info.raw_bytes.saturating_sub(offset));
-        let lent = into.map(|into| Lent::of(into, true)).transpose()?;
         let request = py
             .detach(|| self.package.range(info.index, offset, length))
             .into_py(py)?;
+        let lent = into.map(|into| Lent::of(into, true)).transpose()?;
         let request = queue::read_with(request, common);
         let mut batch = self.queue.batch();
         let pending = match (lent, into) {

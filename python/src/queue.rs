@@ -242,7 +242,6 @@ impl Queue {
         py: Python<'_>,
         make: impl FnOnce(&mut Target<'_>) -> PyResult<T>,
     ) -> PyResult<T> {
-        release_dropped(py);
         self.shared.check_open(py)?;
         let mut batch = self.queue.batch();
         let (shared, queue) = (&self.shared, &self.queue);
@@ -252,6 +251,8 @@ impl Queue {
             batch: &mut batch,
         });
         batch.submit();
+        // Also what a request that was refused has exported.
+        release_dropped(py);
         made
     }
 }
@@ -495,14 +496,15 @@ impl Batch {
         py: Python<'_>,
         make: impl FnOnce(&mut Target<'_>) -> PyResult<T>,
     ) -> PyResult<T> {
-        release_dropped(py);
         let queue = self.queue.get();
         let (shared, queue) = (&queue.shared, &queue.queue);
-        make(&mut Target {
+        let made = make(&mut Target {
             shared,
             queue,
             batch: &mut self.batch,
-        })
+        });
+        release_dropped(py);
+        made
     }
 }
 

@@ -74,6 +74,25 @@ def test_bad_destinations(storage: millstream.Storage, noise: Path) -> None:
         queue.read(noise, 2**64 - 10, 100).wait()
 
 
+def test_memory_is_free_again_once_a_call_has_failed_or_copied_it(
+    storage: millstream.Storage, noise: Path, tmp_path: Path
+) -> None:
+    memory, queue, file = bytearray(8), storage.queue(), storage.open(noise)
+    file.close()
+    batch = queue.batch()
+    for read in (queue.read, batch.read):
+        with pytest.raises(millstream.Closed):
+            read(file, 0, 8, into=memory)
+        memory.append(0)  # Raises BufferError while it is exported.
+    package = tmp_path / "package"
+    millstream.pack({"a": memory}, package)
+    memory.append(0)
+    opened = millstream.Package(package, storage)
+    with pytest.raises(millstream.PastEnd):
+        opened.submit("a", 100, 8, into=memory)
+    memory.append(0)
+
+
 def test_a_closed_storage(noise: Path) -> None:
     storage = millstream.Storage()
     queue, file = storage.queue(), storage.open(noise)
