@@ -34,6 +34,8 @@ _HEAD_BYTES = 4096
 # The longest header that is read; numpy's own limit is 10,000 by default.
 _HEADER_BYTES_MAX = 1 << 20
 _LOCAL_HEADER_BYTES = 30
+# Members of an archive that are requested before any is looked at: each takes a page at least.
+_MEMBERS_AT_ONCE = 1000
 # No deflate stream grows by more when it is decoded.
 _DEFLATE_RATIO_MAX = 1032
 
@@ -170,6 +172,15 @@ def _load_zip(queue: Queue, file: File, path: str, length: int) -> dict[str, Any
             raise _wrong(path, 0, f"{one.filename!r} lies outside the file")
     if sum(one.compress_size for one in members) > length:
         raise _wrong(path, 0, "members share their bytes, and could decode to any size")
+    arrays: dict[str, Any] = {}
+    for first in range(0, len(members), _MEMBERS_AT_ONCE):
+        arrays |= _members(queue, file, path, members[first : first + _MEMBERS_AT_ONCE], length)
+    return arrays
+
+
+def _members(
+    queue: Queue, file: File, path: str, members: list[zipfile.ZipInfo], length: int
+) -> dict[str, Any]:
     # A member's bytes follow its own header, whose length only that header tells.
     heads = wait_all(
         queue.read_many((file, one.header_offset, _LOCAL_HEADER_BYTES) for one in members)

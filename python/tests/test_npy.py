@@ -151,3 +151,15 @@ def test_a_missing_and_a_forbidden_file(tmp_path: Path) -> None:
         npy.load(tmp_path / "missing.npy")
     with pytest.raises(OSError):
         npy.load(os.fspath(tmp_path))
+
+
+def test_an_archive_of_many_members_is_not_requested_as_a_whole(
+    storage: millstream.Storage, tmp_path: Path
+) -> None:
+    path = tmp_path / "many.npz"
+    with zipfile.ZipFile(path, "w") as archive:
+        for nth in range(3000):
+            archive.writestr(f"{nth}.npy", b"x")
+    with pytest.raises(millstream.Corrupt):
+        npy.load(path, storage=storage)
+    assert storage.stats()["requests"] < 2500  # Two for a member.
