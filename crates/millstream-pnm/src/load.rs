@@ -190,7 +190,9 @@ impl Windows<'_> {
 
     fn read(&mut self, bytes_max: usize) -> Result<(), Error> {
         let offset = self.offset;
-        let room = &mut self.memory[..bytes_max];
+        // The file may have grown: samples that its first length does not hold have no memory.
+        let left = usize::try_from(self.len - offset).unwrap_or(usize::MAX);
+        let room = &mut self.memory[..bytes_max.min(left)];
         self.read = read_at(self.file, room, offset).map_err(|error| Error::io(error, offset))?;
         self.taken = 0;
         self.offset += self.read as u64;
@@ -320,5 +322,31 @@ impl Mapped {
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+
+    #[test]
+    fn a_file_that_grows_while_it_is_read_ends_where_it_ended_before() {
+        for (format, comment) in [("P5", 0), ("P2", 0), ("P2", HEAD_BYTES)] {
+            let mut file = tempfile::tempfile().expect("a temporary file");
+            let comment = "c".repeat(comment);
+            let head = format!("{format} #{comment}\n400 400 255\n");
+            file.write_all(head.as_bytes()).expect("written");
+            file.write_all(&b"1 ".repeat(400 * 400)).expect("written");
+            for samples in [0, 1, 1000] {
+                let mut loader = Loader::new(Options::default());
+                loader.window.resize(WINDOW_BYTES, 0);
+                let (len, mut image) = ((head.len() + samples) as u64, Image::empty());
+                let error = loader.load_regular(&file, len, &mut image);
+                let error = error.expect_err("the samples are missing");
+                assert!(matches!(error.kind, ErrorKind::Truncated), "{error}");
+            }
+        }
     }
 }

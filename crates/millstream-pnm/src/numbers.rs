@@ -38,10 +38,11 @@ pub trait Number: Copy + Default + sealed::Sealed {}
 ///
 /// # Errors
 /// Something is no number, does not fit the type, or a comma has no number before it; with offset,
-/// line and column.
+/// line and column; or there is not enough memory.
 pub fn parse<N: Number>(text: &[u8], separators: Separators) -> Result<Vec<N>, Error> {
     // A number takes two bytes at least, but for the last.
-    let mut numbers = vec![N::default(); text.len() / 2 + 1];
+    let zeros = N::new_vec_zeroed(text.len() / 2 + 1);
+    let mut numbers = zeros.map_err(|_| Error::at(ErrorKind::OutOfMemory, 0))?;
     let count = parse_into(text, separators, &mut numbers)?;
     numbers.truncate(count);
     numbers.shrink_to_fit();
@@ -175,9 +176,9 @@ impl List<'_> {
 
 mod sealed {
     use super::{Convert, ErrorKind, Job, Kernel};
-    use zerocopy::IntoBytes as _;
+    use zerocopy::{FromZeros, IntoBytes as _};
 
-    pub trait Sealed: Sized {
+    pub trait Sealed: FromZeros + Sized {
         /// The number that a token is.
         fn of_token(token: &[u8]) -> Result<Self, ErrorKind>;
 
