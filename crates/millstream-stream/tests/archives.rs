@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use millstream_stream::archive::Payload;
 use millstream_stream::{
     ArchiveReader, ArchiveWriter, ErrorKind, MemoryStream, ObjectTable, ReadObject, ReadTyped,
     Result, Stream, WriteTyped,
@@ -115,6 +116,42 @@ fn parts_within_an_object_are_passed_over_by_their_length() {
         }
     }
     assert_eq!(found, [300, 5]);
+}
+
+#[test]
+fn fields_may_be_written_in_any_order() {
+    let mut archive = ArchiveWriter::new(MemoryStream::new(), APPLICATION).unwrap();
+    let write = |fields: &mut Payload<'_>| {
+        let start = fields.position();
+        fields.write_u32_le(0)?;
+        fields.part(9, 1, |part| {
+            let count_at = part.position();
+            part.write_u32_le(0)?;
+            part.write_u32_le(7)?;
+            part.seek_to(count_at)?;
+            part.write_u32_le(1)?;
+            // Before the part: only its length counts.
+            part.seek_to(start)
+        })?;
+        fields.seek_to(start)?;
+        fields.write_u32_le(5)
+    };
+    archive.object(1, 1, write).unwrap();
+    archive
+        .object(2, 1, |fields| fields.write_u32_le(6))
+        .unwrap();
+    let mut stream = archive.finish().unwrap();
+    stream.seek_to(0).unwrap();
+    let mut archive = ArchiveReader::new(stream, APPLICATION).unwrap();
+    assert_eq!(archive.next_object().unwrap().unwrap().len, 4 + 12 + 8);
+    let mut fields = archive.payload().unwrap();
+    assert_eq!(fields.read_u32_le().unwrap(), 5);
+    let part = fields.next_part().unwrap().unwrap();
+    assert_eq!((part.tag, part.len), (9, 8));
+    assert_eq!(fields.read_u32_le().unwrap(), 1);
+    assert_eq!(fields.read_u32_le().unwrap(), 7);
+    assert_eq!(archive.next_object().unwrap().unwrap().tag, 2);
+    assert_eq!(archive.next_object().unwrap(), None);
 }
 
 #[test]
