@@ -44,7 +44,7 @@ pub(crate) struct Lz4 {
     pending: Vec<u8>,
     pending_start: usize,
     pending_end: usize,
-    /// The last raw bytes of the frame, for linked blocks.
+    /// The last raw bytes of the frame, for linked blocks: up to twice what they see.
     history: Vec<u8>,
     frame_raw_bytes: u64,
     hash: Xxh32,
@@ -226,8 +226,11 @@ impl Lz4 {
         }
         if !header.independent {
             let kept = raw.len().min(LZ4_WINDOW_BYTES);
-            let excess = (self.history.len() + kept).saturating_sub(LZ4_WINDOW_BYTES);
-            self.history.drain(..excess);
+            // Not at each block, as blocks may be tiny.
+            if self.history.len() + kept > 2 * LZ4_WINDOW_BYTES {
+                let still_seen = LZ4_WINDOW_BYTES - kept;
+                self.history.drain(..self.history.len() - still_seen);
+            }
             self.history.extend_from_slice(&raw[raw.len() - kept..]);
         }
         Ok(())
@@ -261,7 +264,8 @@ fn expand(
         target.copy_from_slice(block);
         return Ok(block.len());
     }
-    match history {
+    let seen = &history[history.len().saturating_sub(LZ4_WINDOW_BYTES)..];
+    match seen {
         [] => lz4_block(block, target),
         history => lz4_block_with_history(block, target, history),
     }
