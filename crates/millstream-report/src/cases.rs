@@ -1,6 +1,9 @@
 //! Rows put in order: workloads, their cases, and in each case metrics and contenders; who is
 //! compared with whom.
 
+use std::collections::{HashMap, HashSet};
+use std::hash::Hash;
+
 use crate::chart::Whose;
 use crate::compare::{Comparison, compare};
 use crate::rows::{Figures, Finding, Row};
@@ -165,23 +168,20 @@ fn best<'a>(all: impl Iterator<Item = (&'a str, &'a Figures)>) -> Option<(&'a st
 }
 
 /// The items with different keys, each the first with its key.
-pub fn distinct<T, K: PartialEq>(
+pub fn distinct<T, K: Eq + Hash>(
     items: impl IntoIterator<Item = T>,
     key: impl Fn(&T) -> K,
 ) -> Vec<T> {
-    let mut all: Vec<T> = Vec::new();
-    for item in items {
-        if !all.iter().any(|known| key(known) == key(&item)) {
-            all.push(item);
-        }
-    }
-    all
+    let mut known = HashSet::new();
+    let items = items.into_iter();
+    items.filter(|item| known.insert(key(item))).collect()
 }
 
 /// The cases of rows in the order of their first rows, those of a workload together.
 pub(crate) fn cases(rows: &[Row]) -> Vec<Case<'_>> {
     let mut cases: Vec<Case<'_>> = Vec::new();
-    let mut places = std::collections::HashMap::new();
+    let mut places = HashMap::new();
+    let mut workloads = HashMap::new();
     for row in rows {
         let key = (&row.workload, &row.case);
         let place = *places.entry(key).or_insert(cases.len());
@@ -193,9 +193,10 @@ pub(crate) fn cases(rows: &[Row]) -> Vec<Case<'_>> {
             });
         }
         cases[place].rows.push(row);
+        let next = workloads.len();
+        workloads.entry(&*row.workload).or_insert(next);
     }
-    let order = distinct(cases.iter().map(|case| case.workload), |it| *it);
-    cases.sort_by_key(|case| order.iter().position(|name| *name == case.workload));
+    cases.sort_by_key(|case| workloads[case.workload]);
     cases
 }
 
