@@ -165,18 +165,41 @@ impl<'a> Elements<'a> {
     /// # Errors
     /// Elements that are not unsigned scalars, or wrong sparse indices.
     pub fn to_indices(&self) -> Result<Vec<u32>> {
-        let unsigned = [Component::U8, Component::U16, Component::U32];
-        let component = self.accessor.component;
-        if self.accessor.shape != Shape::Scalar || !unsigned.contains(&component) {
-            return Err(Error::new(
-                ErrorKind::Invalid,
-                "",
-                "the elements are not unsigned scalars",
-            ));
-        }
+        self.check_index_type()?;
         let mut out = Vec::with_capacity(self.count());
         self.each(|element| out.push(unsigned_number(element)))?;
         Ok(out)
+    }
+
+    /// The largest of elements that are indices, found without memory for those that are not
+    /// stored.
+    ///
+    /// # Errors
+    /// As [`Elements::to_indices`].
+    pub(crate) fn largest_index(&self) -> Result<Option<u32>> {
+        self.check_index_type()?;
+        let mut largest = None;
+        let mut show = |element: &[u8]| largest = largest.max(Some(unsigned_number(element)));
+        match (self.bytes, self.sparse) {
+            (None, sparse) => {
+                show(&[0]);
+                if let Some(sparse) = sparse {
+                    let len = self.element_bytes();
+                    each_sparse(sparse, len, self.count(), |_, value| show(value))?;
+                }
+            }
+            _ => self.each(show)?,
+        }
+        Ok(largest)
+    }
+
+    fn check_index_type(&self) -> Result<()> {
+        let unsigned = [Component::U8, Component::U16, Component::U32];
+        if self.accessor.shape == Shape::Scalar && unsigned.contains(&self.accessor.component) {
+            return Ok(());
+        }
+        let cause = "the elements are not unsigned scalars";
+        Err(Error::new(ErrorKind::Invalid, "", cause))
     }
 
     /// The elements without gaps, sparse ones in their places. Numbers are little-endian; columns
@@ -197,7 +220,9 @@ impl<'a> Elements<'a> {
             }
         };
         if let Some(sparse) = self.sparse {
-            apply(sparse, len, &mut packed)?;
+            each_sparse(sparse, len, self.count(), |index, value| {
+                packed[index * len..][..len].copy_from_slice(value);
+            })?;
         }
         Ok(packed)
     }
@@ -216,21 +241,24 @@ impl<'a> Elements<'a> {
     }
 }
 
-/// Puts sparse elements in their places.
-fn apply(sparse: SparseBytes<'_>, len: usize, packed: &mut [u8]) -> Result<()> {
+/// Calls `show` with the index and the bytes of each sparse element of `count` elements of `len`
+/// bytes.
+fn each_sparse(
+    sparse: SparseBytes<'_>,
+    len: usize,
+    count: usize,
+    mut show: impl FnMut(usize, &[u8]),
+) -> Result<()> {
     let index_bytes = usize::try_from(sparse.component.bytes()).expect("4 at most");
     let indices = sparse.indices.chunks_exact(index_bytes);
     let mut next = 0;
     for (index, value) in indices.zip(sparse.values.chunks_exact(len)) {
         let index = unsigned_number(index) as usize;
-        let place = packed
-            .get_mut(index.saturating_mul(len)..)
-            .and_then(|rest| rest.get_mut(..len));
-        let Some(place) = place.filter(|_| index >= next) else {
+        if !(next..count).contains(&index) {
             let cause = format!("sparse index {index} exceeds the accessor or is out of order");
             return Err(Error::new(ErrorKind::Invalid, "", cause));
-        };
-        place.copy_from_slice(value);
+        }
+        show(index, value);
         next = index + 1;
     }
     Ok(())
@@ -326,9 +354,11 @@ mod tests {
             elements(&[1, 3]).to_indices().expect("right"),
             [0, 7, 0, 264]
         );
+        assert_eq!(elements(&[1, 3]).largest_index().expect("right"), Some(264));
         assert!(elements(&[1, 3]).as_slice::<u16>().is_none());
         for wrong in [&[1, 4], &[3, 1], &[1, 1]] {
             assert!(elements(wrong).to_indices().is_err(), "{wrong:?}");
+            assert!(elements(wrong).largest_index().is_err(), "{wrong:?}");
         }
     }
 }

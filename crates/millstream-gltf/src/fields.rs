@@ -3,6 +3,7 @@
 use serde_json::{Map, Value};
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::limits;
 
 /// An object, and its place in the JSON.
 pub(crate) struct Fields<'a> {
@@ -50,10 +51,13 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// The place of a field.
+    /// The place of a field; of one that would be too long to tell, the place of the object.
     pub(crate) fn at(&self, name: &str) -> String {
         if self.place.is_empty() {
             return name.to_owned();
+        }
+        if self.place.len() + name.len() > limits::PLACE_BYTES_MAX {
+            return self.place.clone();
         }
         format!("{}.{name}", self.place)
     }

@@ -103,5 +103,5 @@ fn largest(elements: &Elements<'_>) -> Result<Option<u32>> {
     if let Some(indices) = elements.as_slice::<u32>() {
         return Ok(indices.iter().copied().max());
     }
-    Ok(elements.to_indices()?.into_iter().max())
+    elements.largest_index()
 }

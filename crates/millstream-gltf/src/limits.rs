@@ -11,6 +11,10 @@ pub const GLB_HEAD_BYTES: u64 = 256 << 10;
 /// Elements of one array of the JSON (accessors, nodes, ...).
 pub const ELEMENTS_MAX: usize = 1 << 20;
 
+/// Bytes of a place within the JSON, as errors and textures of materials name it. The longest of
+/// all extensions of Khronos have less than 100.
+pub const PLACE_BYTES_MAX: usize = 200;
+
 /// Elements of one accessor: 2³¹ vertices are beyond what an index can address.
 pub const ACCESSOR_COUNT_MAX: u64 = 1 << 31;
 

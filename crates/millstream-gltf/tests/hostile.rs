@@ -441,6 +441,49 @@ fn image_bombs_are_refused_before_memory_is_taken() {
 }
 
 #[test]
+fn a_long_name_in_the_json_is_not_repeated_for_each_place_inside() {
+    let long = "n".repeat(2000);
+    let inside = |index: usize| {
+        let uses: String = (0..2000)
+            .map(|at| format!(r#""{at}Texture":{{"index":{index}}},"#))
+            .collect();
+        let primitives = r#"{"attributes":{},"material":0},"#.repeat(2000);
+        format!(
+            r#"{{"asset":{{"version":"2.0"}},"textures":[{{}}],
+            "materials":[{{"{long}":{{{uses}"normalTexture":{{"index":0}}}},
+            "emissiveTexture":{{"index":{index},"{long}":7,"scale":"s"}}}}],
+            "meshes":[{{"primitives":[{primitives}{{"attributes":{{}}}}]}}]}}"#
+        )
+    };
+    for index in [0, 7] {
+        let model = Model::parse(inside(index).as_bytes()).expect("a model");
+        let told: usize = model.problems().map(|error| error.to_string().len()).sum();
+        assert!(told < 2001 * 500, "{told} bytes of errors");
+    }
+    let sound = inside(0).replace(r#","scale":"s""#, "");
+    let model = Model::parse(sound.as_bytes()).expect("a model");
+    let textures = &model.materials[0].as_ref().expect("right").textures;
+    let slots: Vec<&str> = textures.iter().map(|used| used.slot.as_str()).collect();
+    assert_eq!(slots, ["emissiveTexture"]);
+}
+
+#[test]
+fn indices_that_are_not_stored_take_no_memory() {
+    // 64 MiB of zeros as bytes, which would be 256 MiB as numbers.
+    let ground = Ground::new();
+    ground.write("positions.bin", [0; 36]);
+    let scene = ground.load_json(
+        r#""buffers":[{"byteLength":36,"uri":"positions.bin"}],
+        "bufferViews":[{"buffer":0,"byteLength":36}],
+        "accessors":[{"count":67108864,"componentType":5121,"type":"SCALAR"},
+        {"bufferView":0,"count":3,"componentType":5126,"type":"VEC3"}],
+        "meshes":[{"primitives":[{"attributes":{"POSITION":1},"indices":0}]}]"#,
+    );
+    let scene = scene.expect("a scene");
+    assert_eq!(scene.problems().count(), 0);
+}
+
+#[test]
 fn the_memory_of_a_scene_is_bounded() {
     let ground = Ground::new();
     let path = ground.write_loose(&support::make(32, 1, 6, 200));

@@ -415,7 +415,8 @@ impl Texture {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TextureUse {
-    /// What for, as `pbrMetallicRoughness.baseColorTexture`.
+    /// What for, as `pbrMetallicRoughness.baseColorTexture`. (One of more than some 200 bytes is
+    /// passed over.)
     pub slot: String,
     /// The texture.
     pub texture: usize,
@@ -458,6 +459,10 @@ fn find_textures(fields: &Fields<'_>, slot: &str, textures: &mut Vec<TextureUse>
             }
             _ => continue,
         };
+        // A slot has the names of all objects around it, so many may repeat a long one.
+        if slot.len() + name.len() > limits::PLACE_BYTES_MAX {
+            continue;
+        }
         let slot = match slot {
             "" => name.clone(),
             slot => format!("{slot}.{name}"),
