@@ -1,12 +1,15 @@
-//! Verifying holds a page of a packed section at a time, not the section: as procfs tells.
+//! Verifying holds a page of a packed section at a time, not the section, and visits list no more
+//! than they load ahead: as procfs tells.
 
 #![cfg(target_os = "linux")]
 
 mod support;
 
+use std::ops::ControlFlow;
 use std::path::Path;
+use std::sync::Mutex;
 
-use millstream_pak::{Item, PackOptions, verify, write_file};
+use millstream_pak::{BatchOptions, Item, PackOptions, verify, visit, write_file};
 use support::Bench;
 
 /// Entries whose names have 4000 bytes: 80 MB that are packed to a few.
@@ -23,12 +26,56 @@ fn peak_kib() -> u64 {
     peak.and_then(|peak| peak.parse().ok()).expect("a number")
 }
 
+/// What a piece of work adds to the peak of the process; `None` where the system has no such count.
+fn peak_of(work: impl FnOnce()) -> Option<u64> {
+    std::fs::write(Path::new("/proc/self/clear_refs"), "5").ok()?;
+    let before = peak_kib();
+    work();
+    Some(peak_kib() - before)
+}
+
+/// The peak is that of the process.
+static ALONE: Mutex<()> = Mutex::new(());
+
+#[test]
+fn a_visit_lists_no_more_than_it_loads_ahead() {
+    let _alone = ALONE.lock().expect("the other test has not failed");
+    let bench = Bench::new();
+    let path = bench.path("p.mpak");
+    // Sixteen pieces, a million times.
+    let items = vec![Item::from_bytes("zeros", vec![0; 64 << 20])];
+    write_file(items, &PackOptions::default(), &path).expect("packed");
+    let package = bench.open(&path);
+    let entries = vec![0; 1 << 20];
+    let more = peak_of(|| {
+        let mut shown = 0;
+        let options = BatchOptions::default();
+        visit(
+            &package,
+            &bench.queue(),
+            &entries,
+            &options,
+            &mut |_, loaded| {
+                loaded.expect("sound");
+                shown += 1;
+                ControlFlow::Break(())
+            },
+        );
+        assert_eq!(shown, 1);
+    });
+    // The places of the entries, and what is loaded ahead; the pieces would be 384 MiB.
+    if let Some(more) = more {
+        assert!(more < 160 << 10, "{more} KiB more");
+    }
+}
+
 #[test]
 fn verifying_holds_no_packed_section() {
     if !cfg!(feature = "c") {
         println!("SKIP: without libzstd no section is packed");
         return;
     }
+    let _alone = ALONE.lock().expect("the other test has not failed");
     let bench = Bench::new();
     let path = bench.path("p.mpak");
     let mut random = fastrand::Rng::with_seed(5);
@@ -48,17 +95,16 @@ fn verifying_holds_no_packed_section() {
         "{stored} bytes: not packed"
     );
     let package = bench.open(&path);
-    if std::fs::write(Path::new("/proc/self/clear_refs"), "5").is_err() {
-        return;
+    let more = peak_of(|| {
+        let found = verify(&bench.storage, &package, None, &mut |_| true).expect("verified");
+        assert_eq!(
+            (found.entries, found.failures),
+            (ENTRIES as u64, 0),
+            "{:?}",
+            found.errors
+        );
+    });
+    if let Some(more) = more {
+        assert!(more < MEMORY_KIB_MAX, "{more} KiB more");
     }
-    let before = peak_kib();
-    let found = verify(&bench.storage, &package, None, &mut |_| true).expect("verified");
-    assert_eq!(
-        (found.entries, found.failures),
-        (ENTRIES as u64, 0),
-        "{:?}",
-        found.errors
-    );
-    let more = peak_kib() - before;
-    assert!(more < MEMORY_KIB_MAX, "{more} KiB more");
 }

@@ -4,6 +4,7 @@
 //! of the visitor, with bounded memory whatever the sizes. Long entries come in pieces, in order.
 
 use std::collections::VecDeque;
+use std::iter::Peekable;
 use std::ops::ControlFlow;
 
 use millstream::Queue;
@@ -43,23 +44,17 @@ pub fn visit(
         }
     }
     places.sort_unstable();
-    let mut pieces = Vec::new();
-    for (_, nth, raw_bytes) in places {
-        let cut = cut(entries[nth], raw_bytes, &mut pieces);
-        if let Err(error) = cut
-            && fail(entries[nth], error).is_break()
-        {
-            return;
-        }
-    }
-    let mut ahead: VecDeque<(&[Piece], Result<Batch>)> = VecDeque::new();
-    let mut rest = &pieces[..];
+    // Cut group by group: entries that share blocks may have more pieces than memory holds.
+    let pieces = places.iter();
+    let pieces = pieces.flat_map(|&(_, nth, raw_bytes)| cut(entries[nth], raw_bytes));
+    let mut pieces = pieces.peekable();
+    let mut ahead: VecDeque<(Vec<Piece>, Result<Batch>)> = VecDeque::new();
     let mut check = None;
     loop {
-        while ahead.len() < VISIT_AHEAD && !rest.is_empty() {
-            let (group, later) = rest.split_at(group_len(rest));
-            rest = later;
-            ahead.push_back((group, package.enqueue_each(queue, group, options)));
+        while ahead.len() < VISIT_AHEAD && pieces.peek().is_some() {
+            let group = next_group(&mut pieces);
+            let loads = package.enqueue_each(queue, &group, options);
+            ahead.push_back((group, loads));
         }
         let Some((group, loads)) = ahead.pop_front() else {
             return;
@@ -67,7 +62,7 @@ pub fn visit(
         for (nth, piece) in group.iter().enumerate() {
             let loaded = match &loads {
                 Ok(loads) => loads.wait(nth),
-                Err(_) => Err(memory::no_memory(size_of_val(group))),
+                Err(_) => Err(memory::no_memory(size_of_val(&group[..]))),
             };
             let loaded = loaded
                 .and_then(|loaded| checked(package, piece, loaded, &mut check))
@@ -111,25 +106,25 @@ fn place(package: &Package, index: u32) -> Result<((u32, u32), u64)> {
     Ok((place, info.raw_bytes))
 }
 
-/// Appends the pieces of an entry: all or none.
-fn cut(index: u32, raw_bytes: u64, pieces: &mut Vec<Piece>) -> Result<()> {
+/// The pieces of an entry.
+fn cut(index: u32, raw_bytes: u64) -> impl Iterator<Item = Piece> {
     let count = raw_bytes.div_ceil(VISIT_PIECE_BYTES).max(1);
-    memory::reserve(pieces, usize::try_from(count).unwrap_or(usize::MAX))?;
-    pieces.extend((0..count).map(|nth| {
+    (0..count).map(move |nth| {
         let offset = nth * VISIT_PIECE_BYTES;
         let len = (raw_bytes - offset).min(VISIT_PIECE_BYTES);
         Piece { index, offset, len }
-    }));
-    Ok(())
+    })
 }
 
-fn group_len(rest: &[Piece]) -> usize {
-    let mut bytes = 0;
-    for (nth, piece) in rest.iter().enumerate() {
+/// The next pieces to be loaded together; fewer where there is no memory for more.
+fn next_group(pieces: &mut Peekable<impl Iterator<Item = Piece>>) -> Vec<Piece> {
+    let (mut group, mut bytes) = (Vec::new(), 0);
+    while let Some(piece) = pieces.next_if(|piece| {
+        let fits = bytes + piece.len <= VISIT_GROUP_BYTES && group.len() < VISIT_GROUP_PIECES;
+        group.is_empty() || fits && group.try_reserve(1).is_ok()
+    }) {
         bytes += piece.len;
-        if nth > 0 && (bytes > VISIT_GROUP_BYTES || nth == VISIT_GROUP_PIECES) {
-            return nth;
-        }
+        group.push(piece);
     }
-    rest.len()
+    group
 }
