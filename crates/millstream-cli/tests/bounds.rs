@@ -10,6 +10,7 @@
 
 mod common;
 
+use std::cell::Cell;
 use std::fs::File;
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -29,15 +30,22 @@ const WINDOW_KIB_MAX: i64 = 128 << 10;
 /// The allocator's slack, and how one run differs from the next.
 const NOISE_KIB: i64 = 6 << 10;
 
-struct Workshop(tempfile::TempDir);
+struct Workshop {
+    folder: tempfile::TempDir,
+    /// Processor time of the longest run, in seconds.
+    longest: Cell<f64>,
+}
 
 impl Workshop {
     fn new() -> Workshop {
-        Workshop(tempfile::tempdir().expect("a folder"))
+        Workshop {
+            folder: tempfile::tempdir().expect("a folder"),
+            longest: Cell::new(0.0),
+        }
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
+        self.folder.path().join(name)
     }
 
     fn text(&self, name: &str) -> String {
@@ -58,12 +66,15 @@ impl Workshop {
         file.expect("opened").set_len(bytes).expect("made longer");
     }
 
-    /// Runs the program; its peak of resident memory in KiB.
+    /// Runs the program; its peak of resident memory in KiB. Prints the processor time of the
+    /// longest run so far.
     #[expect(clippy::zombie_processes, reason = "wait4 waits for it")]
     fn peak(&self, words: &[&str]) -> i64 {
         let errors = self.path("errors");
         let mut command = millstream(words);
-        command.current_dir(self.0.path()).stdout(Stdio::null());
+        command
+            .current_dir(self.folder.path())
+            .stdout(Stdio::null());
         command.stderr(File::create(&errors).expect("created"));
         let child = command.spawn().expect("the program starts");
         let id = child.id() as libc::pid_t;
@@ -91,7 +102,14 @@ impl Workshop {
         );
         assert!(!errors.contains("panicked"), "{words:?}: {errors}");
         // SAFETY: all zeros are a value, which the call replaced.
-        unsafe { usage.assume_init() }.ru_maxrss
+        let usage = unsafe { usage.assume_init() };
+        let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
+        let processor = seconds(usage.ru_utime) + seconds(usage.ru_stime);
+        if processor > self.longest.get() {
+            self.longest.set(processor);
+            println!("{processor:.2} s of processor: {words:?}");
+        }
+        usage.ru_maxrss
     }
 
     /// Runs a command on a minimal file and on hostile ones, which stand for `FILE`.
@@ -327,36 +345,125 @@ fn webp(side: u32, alpha: bool) -> Vec<u8> {
     [b"RIFF", &(chunk.len() as u32).to_le_bytes()[..], &chunk].concat()
 }
 
-/// Lossless WebP without alpha, and JPEG in several passes, are decoded beside the image.
+/// JPEG in several passes and WebP are decoded with memory beside the image, which counts.
 #[test]
 fn images_of_codecs_with_memory_of_their_own() {
     let workshop = Workshop::new();
     let scene = |image: &str| {
         let scene = json!({"asset": {"version": "2.0"}, "images": [{"uri": image}]});
         let name = format!("{image}.gltf");
-        workshop.put(&name, scene.to_string());
+        // With it and an image of few bytes, a scene may take 48 MiB.
+        workshop.put(&name, scene.to_string() + &" ".repeat(43_000));
         name
     };
-    const SIDE: u16 = 4000;
-    let pixels = i64::from(SIDE).pow(2);
-    // Bytes of a pixel beside the image.
     let images = [
-        ("plain.jpg", jpeg(2000, false), jpeg(1, false), 0),
-        ("passes.jpg", jpeg(SIDE, true), jpeg(1, true), 2),
-        ("alpha.webp", webp(SIDE.into(), true), webp(1, true), 0),
-        ("opaque.webp", webp(SIDE.into(), false), webp(1, false), 4),
+        ("plain.jpg", jpeg(2000, false), jpeg(1, false), true),
+        ("passes.jpg", jpeg(2800, true), jpeg(1, true), true),
+        ("passes-more.jpg", jpeg(4000, true), jpeg(1, true), false),
+        ("alpha.webp", webp(3100, true), webp(1, true), true),
+        ("alpha-more.webp", webp(4000, true), webp(1, true), false),
+        ("opaque.webp", webp(2300, false), webp(1, false), true),
+        ("opaque-more.webp", webp(4000, false), webp(1, false), false),
     ];
-    for (name, bytes, minimal, beside) in images {
+    for (name, bytes, minimal, loads) in images {
         workshop.put(name, bytes);
         workshop.put(&format!("minimal-{name}"), minimal);
         let (file, minimal) = (scene(name), scene(&format!("minimal-{name}")));
         let words = ["scene", "--json", &file];
-        let shown = run(millstream(&words).current_dir(workshop.0.path()));
-        expect_quiet_success(&shown);
+        let shown = run(millstream(&words).current_dir(workshop.folder.path()));
         let shown: serde_json::Value = serde_json::from_slice(&shown.stdout).expect("JSON");
-        assert_eq!(shown["images"], 1, "{name}");
-        workshop.compare("scene FILE", &minimal, &[&file], beside * (pixels >> 10));
+        assert_eq!(shown["images"], u64::from(loads), "{name}: {shown}");
+        workshop.compare("scene FILE", &minimal, &[&file], 0);
     }
+}
+
+/// Images in the document itself, in a GLB, and in a package of many scenes.
+fn one_file_of_many_images(workshop: &Workshop) {
+    // 4 MiB each.
+    png(workshop, "kilo.png", 1024, 8, 6, 4096);
+    let image = std::fs::read(workshop.path("kilo.png")).expect("read");
+    let minimal = std::fs::read(workshop.path("minimal.png")).expect("read");
+    let document = |count: usize, images: serde_json::Value, bytes: usize| {
+        let view =
+            |nth: usize| json!({"buffer": 0, "byteOffset": nth * bytes, "byteLength": bytes});
+        let views: Vec<_> = (0..count).map(view).collect();
+        json!({"asset": {"version": "2.0"}, "images": images, "bufferViews": views,
+            "buffers": [{"byteLength": count * bytes}]})
+    };
+    let glb = |name: &str, image: &[u8], count: usize| {
+        let images = (0..count).map(|nth| json!({"bufferView": nth})).collect();
+        let mut json = document(count, images, image.len())
+            .to_string()
+            .into_bytes();
+        json.resize(json.len().next_multiple_of(4), b' ');
+        let mut binary = image.repeat(count);
+        binary.resize(binary.len().next_multiple_of(4), 0);
+        let word = |word: usize| (word as u32).to_le_bytes().to_vec();
+        let head = [
+            b"glTF".to_vec(),
+            word(2),
+            word(28 + json.len() + binary.len()),
+        ];
+        let chunk = |kind: &[u8], data: Vec<u8>| [word(data.len()), kind.to_vec(), data].concat();
+        let chunks = [chunk(b"JSON", json), chunk(b"BIN\0", binary)];
+        workshop.put(name, [head.concat(), chunks.concat()].concat());
+    };
+    let count = (60 << 10) / (image.len() + 100);
+    assert!(count >= 10, "{} bytes", image.len());
+    for (folder, image, count) in [("minimal-glb", &minimal, 1), ("glb", &image, count)] {
+        glb(&format!("{folder}/a.glb"), image, count);
+    }
+    let count = (60 << 10) / (image.len() * 4 / 3 + 100);
+    let uri = format!("data:image/png;base64,{}", base64(&image));
+    let images = json!(vec![json!({"uri": uri}); count]);
+    let inside = json!({"asset": {"version": "2.0"}, "images": images});
+    workshop.put("inside.gltf", inside.to_string());
+    // No indices are stored, and 64 MiB of them declared.
+    let indices = json!({"asset": {"version": "2.0"},
+        "accessors": [{"count": 64 << 20, "componentType": 5121, "type": "SCALAR"},
+            {"count": 3, "componentType": 5126, "type": "VEC3"}],
+        "meshes": [{"primitives": [{"attributes": {"POSITION": 1}, "indices": 0}]}]});
+    workshop.put("indices.gltf", indices.to_string());
+    // JSON of which each value takes more memory than its text; and many scenes.
+    let nodes = vec![json!({}); 1 << 20];
+    workshop.put(
+        "nodes/a.gltf",
+        json!({"asset": {"version": "2.0"}, "nodes": nodes}).to_string(),
+    );
+    for nth in 0..40 {
+        let scene = json!({"asset": {"version": "2.0"}, "images": [{"uri": "big.png"}]});
+        workshop.put(&format!("scenes/{nth}.gltf"), scene.to_string());
+    }
+    png(workshop, "scenes/big.png", 3000, 8, 6, 12_000);
+    for folder in ["minimal-glb", "nodes", "scenes"] {
+        let package = format!("{folder}.mpak");
+        let words = ["pack", folder, "-o", &package];
+        expect_quiet_success(&run(millstream(&words).current_dir(workshop.folder.path())));
+    }
+    let minimal = "minimal-glb/a.glb";
+    workshop.compare(
+        "scene FILE",
+        minimal,
+        &["glb/a.glb", "inside.gltf", "indices.gltf"],
+        0,
+    );
+    let packages = ["nodes.mpak", "scenes.mpak"];
+    workshop.compare("scene FILE", "minimal-glb.mpak", &packages, 0);
+    let words = |folder| ["pack", folder, "-o", "cooked.mpak", "--cook", "scene"];
+    let most = workshop.peak(&words("minimal-glb")) + MEMORY_KIB_MAX + NOISE_KIB;
+    let peak = workshop.peak(&words("glb"));
+    assert!(peak <= most, "cooking: {peak} KiB, more than {most}");
+}
+
+fn base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    // Whole groups: what follows an image is ignored.
+    let groups = bytes.chunks(3).flat_map(|group| {
+        let byte = |at: usize| u32::from(group.get(at).copied().unwrap_or(0));
+        let word = byte(0) << 16 | byte(1) << 8 | byte(2);
+        [18, 12, 6, 0].map(|shift| char::from(DIGITS[(word >> shift & 63) as usize]))
+    });
+    groups.collect()
 }
 
 #[test]
@@ -403,12 +510,14 @@ fn scenes() {
     let images: Vec<_> = images.iter().map(|image| json!({"uri": image})).collect();
     let many = json!({"asset": asset, "images": images}).to_string();
     workshop.put("many.gltf", many);
+    // All files together: those that are named may cost what they hold.
     workshop.compare(
         "scene --max-bytes 60M FILE",
         "minimal.png.gltf",
         &["many.gltf"],
         0,
     );
+    one_file_of_many_images(&workshop);
     // What a cook decodes, and what describers look at.
     for name in ["minimal", "long", "grey", "bits"] {
         let folder = workshop.path(&format!("in-{name}"));

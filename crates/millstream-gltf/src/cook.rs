@@ -4,7 +4,8 @@
 //! readers of the package recognize them by their first bytes. Images inside a GLB
 //! become entries of their own beside it, and the GLB is written anew without them, naming them.
 //! Images that cannot be decoded and scenes that cannot be parsed stay as they are: loading them
-//! reports the error.
+//! reports the error. So do images for which a loader of the scene would have no memory by default
+//! ([`limits::scene_memory`]).
 //!
 //! RGBA8 pixels are those of the decoder. BC1, BC3 and BC7 are lossy; they are
 //! encoded by the crate `block_compression` (the ISPC texture compressor in Rust), with levels down
@@ -21,7 +22,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use millstream_pak::{Cook, CookError, Cooked, CookedEntry, Inputs, in_parallel};
 
-use crate::image::{Format, HEADER_BYTES, ImageLimits, Layout, decode_vec};
+use crate::image::{Format, HEADER_BYTES, ImageLimits, Layout, decode_vec, decoded_bytes};
+use crate::limits;
 use crate::model::Model;
 use crate::plan::{self, Origin, Purpose, SceneFile};
 use crate::record::{describe_image, describe_scene, is_scene};
@@ -136,9 +138,9 @@ impl SceneCook {
                 });
             }
         }
-        for (order, raw) in self.cook_all(&orders) {
+        for (order, made) in self.cook_all(&orders, raw.len()) {
             cooked.consumed.push(order.name.to_vec());
-            cooked.entries.push(entry(order, raw));
+            cooked.entries.push(entry(order, made));
         }
     }
 
@@ -158,7 +160,7 @@ impl SceneCook {
             })
             .collect();
         let (images, orders): (Vec<usize>, Vec<Order>) = orders.into_iter().unzip();
-        let made = self.cook_all(&orders);
+        let made = self.cook_all(&orders, raw.len());
         let mut outside = BTreeMap::new();
         for (image, order) in images.iter().zip(&orders) {
             if made.iter().any(|(other, _)| std::ptr::eq(*other, order)) {
@@ -172,12 +174,22 @@ impl SceneCook {
         Some(rewritten)
     }
 
-    /// Cooks images on all cores; those that cannot be decoded are left out.
-    fn cook_all<'o>(&self, orders: &'o [Order]) -> Vec<(&'o Order, Vec<u8>)> {
+    /// Cooks the images of a scene of so many bytes on all cores. Those that cannot be decoded are
+    /// left out, and those that with the ones before need more memory than the scene would have.
+    fn cook_all<'o>(&self, orders: &'o [Order], scene: usize) -> Vec<(&'o Order, Vec<u8>)> {
+        let stored: usize = orders.iter().map(|order| order.stored.len()).sum();
+        let mut left = limits::scene_memory((scene + stored) as u64);
+        let fits = |order: &&Order| {
+            let bytes = decoded_bytes(&order.stored, ImageLimits::default()).ok();
+            let less = bytes.and_then(|bytes| left.checked_sub(bytes as u64));
+            left = less.unwrap_or(left);
+            less.is_some()
+        };
+        let orders: Vec<&Order> = orders.iter().filter(fits).collect();
         let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let cook = |nth: usize| Ok::<_, Infallible>(self.cook_image(&orders[nth]));
+        let cook = |nth: usize| Ok::<_, Infallible>(self.cook_image(orders[nth]));
         let Ok(made) = in_parallel(orders.len(), threads, cook);
-        let made = orders.iter().zip(made);
+        let made = orders.into_iter().zip(made);
         made.filter_map(|(order, raw)| Some((order, raw?)))
             .collect()
     }
@@ -209,15 +221,17 @@ impl SceneCook {
         let target = Layout::new(format, width, height, levels)?.with_srgb(order.color);
         let mut out = vec![0; target.bytes()];
         target.write_header(&mut out);
-        let mut pixels = raw.split_off(HEADER_BYTES);
+        let (mut pixels, mut halved);
+        pixels = &raw[HEADER_BYTES..];
         for level in 0..levels {
             let (width, height) = target.size(level);
             if level > 0 {
-                pixels = mips::half(&pixels, target.size(level - 1), order.color);
+                halved = mips::half(pixels, target.size(level - 1), order.color);
+                pixels = &halved;
             }
             let range = target.level(level)?;
             let size = (width, height);
-            blocks::encode(format, quality, &pixels, size, &mut out[range]);
+            blocks::encode(format, quality, pixels, size, &mut out[range]);
         }
         Some(out)
     }

@@ -7,7 +7,7 @@ use millstream_pak::metadata::{Container, Image, Kind, Metadata, Mip};
 use millstream_pak::{Describe, Head};
 
 use crate::image::vulkan::{Texels, of_vulkan};
-use crate::image::{dds, png};
+use crate::image::{dds, jpeg, png};
 
 /// Bytes of a name's front that are looked at; the header of a KTX2 file is the longest.
 const HEAD_BYTES: usize = 4096;
@@ -69,35 +69,12 @@ fn describe_png(bytes: &[u8]) -> Option<Metadata> {
 
 /// The fields of the first start-of-frame segment (ITU-T T.81, B.2.2).
 fn describe_jpeg(bytes: &[u8]) -> Option<Metadata> {
-    let be16 = |at| {
-        let bytes = bytes.get(at..)?.first_chunk();
-        bytes.map(|bytes| u16::from_be_bytes(*bytes))
-    };
-    let mut at = 2;
-    loop {
-        // Any number of fill bytes may stand before a marker.
-        while *bytes.get(at)? == 0xff && *bytes.get(at + 1)? == 0xff {
-            at += 1;
-        }
-        let (lead, marker) = (*bytes.get(at)?, *bytes.get(at + 1)?);
-        if lead != 0xff {
-            return None;
-        }
-        let len = usize::from(be16(at + 2)?);
-        match marker {
-            // Start of frame, but for DHT, JPG and DAC, which have numbers among them.
-            0xc0..=0xcf if !matches!(marker, 0xc4 | 0xc8 | 0xcc) => {
-                let bits = *bytes.get(at + 4)?;
-                let (height, width) = (be16(at + 5)?, be16(at + 7)?);
-                let channels = *bytes.get(at + 9)?;
-                let (width, height) = (u32::from(width), u32::from(height));
-                let fits = len >= 8 && width > 0 && height > 0 && (1..=4).contains(&channels);
-                return fits.then(|| picture(width, height, channels, bits, Container::JPEG));
-            }
-            0xd9 | 0xda => return None,
-            _ => at = at.checked_add(2 + len.max(2))?,
-        }
-    }
+    let (_, frame) = jpeg::segments(bytes).find(|(marker, _)| jpeg::is_frame(*marker))?;
+    let [bits, h1, h2, w1, w2, channels] = *frame.first_chunk()?;
+    let (width, height) = (u16::from_be_bytes([w1, w2]), u16::from_be_bytes([h1, h2]));
+    let (width, height) = (u32::from(width), u32::from(height));
+    let fits = width > 0 && height > 0 && (1..=4).contains(&channels);
+    fits.then(|| picture(width, height, channels, bits, Container::JPEG))
 }
 
 fn picture(width: u32, height: u32, channels: u8, bits: u8, container: Container) -> Metadata {

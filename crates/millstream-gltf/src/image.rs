@@ -20,7 +20,7 @@
 //! The smallest level comes first so that the beginning of an image is an image with fewer levels:
 //! a program that must draw soon, or has little memory, reads a prefix ([`Layout::prefix_bytes`]).
 //! 64 is the alignment that every graphics API's copy commands take. Bytes behind the last level
-//! are ignored: PNG decoding uses some as its work space.
+//! are ignored: decoding uses some as its work space, or counts there the memory that it needs.
 //!
 //! ```
 //! use millstream_gltf::image::{Format, Layout};
@@ -31,7 +31,7 @@
 
 pub(crate) mod codec;
 pub(crate) mod dds;
-mod jpeg;
+pub(crate) mod jpeg;
 mod kept;
 mod ktx;
 mod levels;

@@ -33,9 +33,31 @@ pub const GAP_BYTES_MAX: u64 = 64 << 10;
 /// Pixels of one image, unless the application says otherwise: 8192 × 8192, 256 MiB as RGBA8.
 pub const IMAGE_PIXELS_MAX_DEFAULT: u64 = 64 << 20;
 
-/// Memory of one scene, unless the application says otherwise. A scene of 64 textures of 4096 ×
-/// 4096 as RGBA8 takes 4 GiB.
-pub const SCENE_BYTES_MAX_DEFAULT: u64 = 8 << 30;
+/// Memory that any scene may take, unless the application says otherwise: a texture of 2048 × 2048
+/// as RGBA8, and half as much again.
+pub const SCENE_BYTES_FREE: u64 = 32 << 20;
+
+/// Beside that, times the stored bytes of the scene's files. Photographs become some ten times as
+/// long in memory; only textures of one color come near to the 1032 times of deflate. Files of 64
+/// KiB may cost 56 MiB.
+pub const SCENE_RATIO_MAX: u64 = 384;
+
+/// Memory that a scene may take whose files have so many stored bytes, unless the application says
+/// otherwise.
+#[must_use]
+pub fn scene_memory(stored_bytes: u64) -> u64 {
+    stored_bytes
+        .saturating_mul(SCENE_RATIO_MAX)
+        .saturating_add(SCENE_BYTES_FREE)
+}
+
+/// At most what a JSON text takes in memory while it is parsed: each value in its array, as it is
+/// in the JSON and as an element of the scene; each object with the least node of its tree.
+#[must_use]
+pub(crate) fn model_memory(json: &[u8]) -> u64 {
+    let count = |wanted: u8| json.iter().filter(|&&byte| byte == wanted).count() as u64;
+    json.len() as u64 + 320 * (count(b',') + count(b'[')) + 640 * count(b'{')
+}
 
 /// Bytes that any image may be decoded to: 4096 × 4096 as RGBA8, and work space. Beyond that
 /// `ImageLimits::ratio_max` holds.
@@ -66,5 +88,4 @@ pub const INDICES_MAX: u64 = 1 << 28;
 pub const NODE_DEPTH_MAX: usize = 4096;
 
 const _: () = assert!(IMAGE_SIDE_MAX >> (IMAGE_LEVELS_MAX - 1) == 1);
-const _: () = assert!(IMAGE_PIXELS_MAX_DEFAULT * 4 < SCENE_BYTES_MAX_DEFAULT);
 const _: () = assert!(GLB_HEAD_BYTES < JSON_BYTES_MAX);

@@ -32,7 +32,6 @@ use millstream_source::{Folder, Located, Source};
 
 use crate::device::SceneDevice;
 use crate::error::{Error, ErrorKind, Result};
-use crate::limits;
 use crate::scene::{Scene, State};
 use budget::Budget;
 use item::Item;
@@ -48,9 +47,13 @@ pub struct LoaderOptions {
     pub small_levels: Priority,
     /// Priority of all other images and levels.
     pub images: Priority,
-    /// Memory limit of one scene, in bytes. Of images in a package that have levels, as many small
-    /// levels are loaded as fit; other images fail once the limit is reached.
-    pub memory_max: u64,
+    /// Memory limit of one scene, in bytes, with what decoders need for a time. Of images in a
+    /// package that have levels, as many small levels are loaded as fit; other images fail once the
+    /// limit is reached. `None`, the default: what
+    /// [`scene_memory`](crate::limits::scene_memory) says for the stored bytes of the scene's
+    /// files: its package, or the scene and all that it names. Then the model of its JSON counts,
+    /// too.
+    pub memory_max: Option<u64>,
     /// Whether to load images.
     pub load_images: bool,
     /// The device in whose memory buffers and images land ([`device`](crate::device)). Their bytes
@@ -65,7 +68,7 @@ impl Default for LoaderOptions {
             geometry: Priority::High,
             small_levels: Priority::High,
             images: Priority::Low,
-            memory_max: limits::SCENE_BYTES_MAX_DEFAULT,
+            memory_max: None,
             load_images: true,
             device: None,
         }
@@ -154,6 +157,7 @@ impl Loader {
             in_order: true,
             outstanding: HashMap::new(),
             names: HashSet::new(),
+            holders: HashSet::new(),
             scene: None,
             progress: Progress::default(),
             events: Vec::new(),
@@ -162,6 +166,7 @@ impl Loader {
             indices_checked: false,
             canceled: false,
         };
+        load.count_file(&located);
         load.start()?;
         Ok(load)
     }
@@ -253,6 +258,8 @@ pub struct Load {
     outstanding: HashMap<usize, u32>,
     /// Other entries than the scene's own that are read.
     names: HashSet<Arc<[u8]>>,
+    /// The files or packages that hold entries of the scene.
+    holders: HashSet<u64>,
     scene: Option<Result<Scene>>,
     progress: Progress,
     events: Vec<Event>,
@@ -399,6 +406,14 @@ impl Load {
             item.set_priority(priority);
         }
         self.in_order = false;
+    }
+
+    /// Counts the file that holds an entry towards the memory limit.
+    fn count_file(&mut self, located: &Located) {
+        let (holder, bytes) = self.source.stored_in(located);
+        if self.holders.insert(holder) {
+            self.budget.add_file(bytes);
+        }
     }
 
     /// Checks the indices once all buffers have landed or failed.

@@ -168,7 +168,7 @@ fn with_less_memory_the_small_levels_come_and_the_large_do_not() {
         scene.images().iter().map(bytes).sum()
     };
     let mut options = LoaderOptions::default();
-    options.memory_max = whole as u64 / 2;
+    options.memory_max = Some(whole as u64 / 2);
     let loader = Loader::new(&storage, options).expect("a loader");
     let scene = open(&loader, &storage, &packed.path, NAMES[0])
         .finish()

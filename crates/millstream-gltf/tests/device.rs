@@ -182,7 +182,7 @@ fn what_a_device_has_no_room_for_fails_and_the_rest_lands() {
     let (host, _) = load(&path, None, options(None));
     let images = host.images().iter().filter_map(|image| image.get());
     let bytes: usize = images.map(|image| image.memory_bytes()).sum();
-    limited.memory_max = buffer.len() + bytes as u64 - 1;
+    limited.memory_max = Some(buffer.len() + bytes as u64 - 1);
     let (scene, _) = load(&path, None, limited);
     let failed = scene.images().iter().filter_map(|image| image.error());
     let causes: Vec<String> = failed.map(|error| error.cause().into()).collect();
@@ -224,7 +224,7 @@ fn a_device_is_asked_for_no_more_than_the_limit() {
     ] {
         let mut limited = options(None);
         limited.device = Some(Arc::new(Untouched));
-        limited.memory_max = 10;
+        limited.memory_max = Some(10);
         let (scene, _) = load(path, entry, limited);
         let problems = support::problems(&scene);
         assert_eq!(problems.len(), 3, "{problems:?}");

@@ -488,7 +488,7 @@ fn the_memory_of_a_scene_is_bounded() {
     let ground = Ground::new();
     let path = ground.write_loose(&support::make(32, 1, 6, 200));
     let mut options = LoaderOptions::default();
-    options.memory_max = 150_000;
+    options.memory_max = Some(150_000);
     let loader = Loader::new(&ground.storage, options).expect("a loader");
     let load = loader.open(path).expect("found");
     let scene = load.finish_partial().expect("a scene");

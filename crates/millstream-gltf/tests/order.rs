@@ -96,7 +96,7 @@ fn orders() -> Vec<[usize; 4]> {
 
 fn loader(storage: &Storage, memory_max: u64) -> Loader {
     let mut options = LoaderOptions::default();
-    options.memory_max = memory_max;
+    options.memory_max = Some(memory_max);
     Loader::new(storage, options).expect("a loader")
 }
 

@@ -350,6 +350,14 @@ impl Source for Mounts {
             (Layer::Folder(folder), inner) => folder.metadata(&inner),
         }
     }
+
+    fn stored_in(&self, entry: &Located) -> (u64, u64) {
+        match self.inner(entry) {
+            Ok((Layer::Package(package), inner)) => package.stored_in(&inner),
+            Ok((Layer::Folder(folder), inner)) => folder.stored_in(&inner),
+            Err(_) => (0, 0),
+        }
+    }
 }
 
 impl Package {

@@ -63,6 +63,7 @@ pub struct Package(pub(crate) Arc<Inner>);
 pub(crate) struct Inner {
     tables: Tables,
     pub(crate) base: Option<Arc<dyn BlockSource>>,
+    base_bytes: u64,
     options: PackageOptions,
     /// Made ready when the first block that names one is asked for.
     dictionaries: OnceLock<Arc<[Dictionary]>>,
@@ -166,6 +167,7 @@ impl Package {
         let package = Package(Arc::new(Inner {
             tables,
             base: None,
+            base_bytes: 0,
             options,
             dictionaries: OnceLock::new(),
             by_name: OnceLock::new(),
@@ -206,6 +208,7 @@ impl Package {
         match Arc::try_unwrap(self.0) {
             Ok(mut inner) => {
                 inner.base = Some(Arc::new(file));
+                inner.base_bytes = base.tables().header.file_bytes.get();
                 Ok(Package(Arc::new(inner)))
             }
             Err(shared) => {
@@ -562,6 +565,12 @@ impl Source for Package {
     fn metadata(&self, entry: &Located) -> std::result::Result<Option<&[u8]>, millstream::Error> {
         let index = self.located(entry).map_err(Error::into_engine)?;
         Package::metadata(self, index).map_err(|error| self.blame(index, error).into_engine())
+    }
+
+    /// The package; of a patch with its base.
+    fn stored_in(&self, _: &Located) -> (u64, u64) {
+        let bytes = self.tables().header.file_bytes.get();
+        (self.mark(), bytes.saturating_add(self.0.base_bytes))
     }
 }
 

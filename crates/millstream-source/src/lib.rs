@@ -99,6 +99,12 @@ pub trait Source: Send + Sync {
     /// # Errors
     /// The metadata cannot be read or is corrupt.
     fn metadata(&self, entry: &Located) -> Result<Option<&[u8]>, Error>;
+
+    /// What holds an entry: a number that tells it from others of this source, and its bytes as
+    /// they are stored. Unless the source says otherwise, that is a file for each entry.
+    fn stored_in(&self, entry: &Located) -> (u64, u64) {
+        (entry.place()[0], entry.raw_bytes())
+    }
 }
 
 /// The loose files below a folder, as a [`Source`]. Links are followed, as by any open.

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use millstream::{Storage, StorageOptions};
@@ -63,7 +63,12 @@ pub(crate) fn scene(args: &SceneArgs) -> Result<(), Ending> {
     check_trace(args.trace.as_deref())?;
     check_kind(&args.file)?;
     let mut options = StorageOptions::default();
-    image::register(&mut options, image::ImageLimits::default());
+    let mut limits = image::ImageLimits::default();
+    if args.max_bytes.is_some() {
+        // It bounds images of one color, too.
+        limits.ratio_max = u64::MAX;
+    }
+    image::register(&mut options, limits);
     let storage = Storage::new(options).map_err(refused)?;
     #[cfg(feature = "gpu")]
     let gpu = args.gpu.map(|number| gpu::open(number, &storage));
@@ -75,7 +80,7 @@ pub(crate) fn scene(args: &SceneArgs) -> Result<(), Ending> {
     #[cfg(not(feature = "gpu"))]
     let device = None;
     options.device = device;
-    options.memory_max = args.max_bytes.unwrap_or(options.memory_max);
+    options.memory_max = args.max_bytes;
     let loader = Loader::new(&storage, options).map_err(|error| failure(&args.file, &error))?;
     // Before the work, so that a trace that cannot be written fails now.
     let trace = args.trace.as_deref().map(Output::create).transpose()?;
@@ -85,11 +90,8 @@ pub(crate) fn scene(args: &SceneArgs) -> Result<(), Ending> {
     let interrupted = Arc::new(AtomicBool::new(false));
     cancel_on_interruption(loader.queue(), &interrupted);
     let (begun, processor_begun) = (Instant::now(), processor_time());
-    let mut outcome = match begin(&loader, &storage, &args.file) {
-        Ok(mut loads) => {
-            watch(&mut loads);
-            collect(args, loads)?
-        }
+    let mut outcome = match load_all(args, &loader, &storage, &interrupted) {
+        Ok(outcome) => outcome,
         Err(Ending::Failed(failures)) => Outcome {
             failures,
             ..Outcome::default()
@@ -97,6 +99,7 @@ pub(crate) fn scene(args: &SceneArgs) -> Result<(), Ending> {
         Err(ending) => return Err(ending),
     };
     let elapsed = begun.elapsed();
+    outcome.events.sort_by_key(|event| event.at);
     outcome.document.failed = outcome.failures.count();
     outcome.document.seconds = elapsed.as_secs_f64();
     outcome.document.cpu_seconds = processor_time()
@@ -143,11 +146,37 @@ fn check_kind(file: &Path) -> Result<(), Failure> {
     }
 }
 
-/// Begins the load of a file's scene, or of all scenes of a package.
-fn begin(loader: &Loader, storage: &Storage, file: &Path) -> Result<Vec<Load>, Ending> {
+/// Loads a file's scene, or the scenes of a package, one after the other: the memory of one is free
+/// before the next begins.
+fn load_all(
+    args: &SceneArgs,
+    loader: &Loader,
+    storage: &Storage,
+    interrupted: &AtomicBool,
+) -> Result<Outcome, Ending> {
+    let file = &*args.file;
     let failed = |error: Error| Ending::from(failure(file, &error));
+    let mut outcome = Outcome::default();
+    outcome.document.hashes = args.hash.then(Vec::new);
+    let mut bar = progress::Progress::new("loading", None);
+    let mut load_one = |begun: Result<Load, Error>| {
+        let mut load = begun.map_err(failed)?;
+        let before = outcome.document.raw_bytes;
+        while !load.is_done() {
+            wait_all(
+                std::slice::from_mut(&mut load),
+                Some(Duration::from_millis(100)),
+            );
+            bar.reach(before + load.progress().raw_bytes);
+            if interrupted.load(Ordering::Acquire) {
+                load.cancel();
+            }
+        }
+        collect(file, load, &mut outcome)
+    };
     if !package::is_package(file) {
-        return Ok(vec![loader.open(file).map_err(failed)?]);
+        load_one(loader.open(file))?;
+        return Ok(outcome);
     }
     let wrong = |error: millstream_pak::Error| Ending::from(package::describe(file, &error));
     let opened = Package::open(storage, file).map_err(wrong)?;
@@ -163,57 +192,47 @@ fn begin(loader: &Loader, storage: &Storage, file: &Path) -> Result<Vec<Load>, E
         return Err(Failure::new(file, cause).into());
     }
     let source: Arc<Package> = Arc::new(opened);
-    let begun = scenes
-        .iter()
-        .map(|name| loader.open_from(Arc::clone(&source) as _, name));
-    begun.collect::<Result<_, _>>().map_err(failed)
-}
-
-/// Waits for the loads, with a bar where that takes long.
-fn watch(loads: &mut [Load]) {
-    let mut bar = progress::Progress::new("loading", None);
-    while loads.iter().any(|load| !load.is_done()) {
-        wait_all(loads, Some(Duration::from_millis(100)));
-        bar.reach(loads.iter().map(|load| load.progress().raw_bytes).sum());
+    for name in scenes {
+        if interrupted.load(Ordering::Acquire) {
+            break;
+        }
+        load_one(loader.open_from(Arc::clone(&source) as _, &name))?;
     }
+    Ok(outcome)
 }
 
-fn collect(args: &SceneArgs, loads: Vec<Load>) -> Result<Outcome, Ending> {
-    let (file, mut outcome) = (&*args.file, Outcome::default());
-    outcome.document.hashes = args.hash.then(Vec::new);
-    for load in loads {
-        let Progress {
-            batches,
-            requests,
-            files,
-            raw_bytes,
-            ..
-        } = load.progress();
-        let document = &mut outcome.document;
-        document.batches = document.batches.max(batches);
-        document.requests += requests;
-        document.files += files;
-        document.raw_bytes += raw_bytes;
-        outcome.events.extend_from_slice(load.events());
-        outcome.first_drawable = outcome.first_drawable.max(load.first_drawable());
-        match load.finish_partial() {
-            Ok(scene) => {
-                let there = |image: &&State<_>| image.get().is_some();
-                document.images += scene.images().iter().filter(there).count() as u64;
-                if let Some(hashes) = &mut outcome.document.hashes {
-                    hashes::add(hashes, &scene).map_err(refused)?;
-                }
-                for problem in scene.problems() {
-                    outcome.failures.add(failure(file, problem));
-                }
+/// Adds what came of a scene.
+fn collect(file: &Path, load: Load, outcome: &mut Outcome) -> Result<(), Ending> {
+    let Progress {
+        batches,
+        requests,
+        files,
+        raw_bytes,
+        ..
+    } = load.progress();
+    let document = &mut outcome.document;
+    document.batches = document.batches.max(batches);
+    document.requests += requests;
+    document.files += files;
+    document.raw_bytes += raw_bytes;
+    outcome.events.extend_from_slice(load.events());
+    outcome.first_drawable = outcome.first_drawable.max(load.first_drawable());
+    match load.finish_partial() {
+        Ok(scene) => {
+            let there = |image: &&State<_>| image.get().is_some();
+            document.images += scene.images().iter().filter(there).count() as u64;
+            if let Some(hashes) = &mut document.hashes {
+                hashes::add(hashes, &scene).map_err(refused)?;
             }
-            Err(error) => {
-                outcome.failures.add(failure(file, &error));
+            for problem in scene.problems() {
+                outcome.failures.add(failure(file, problem));
             }
         }
+        Err(error) => {
+            outcome.failures.add(failure(file, &error));
+        }
     }
-    outcome.events.sort_by_key(|event| event.at);
-    Ok(outcome)
+    Ok(())
 }
 
 /// An error of the scene in `file`, as the program words failures: of the file that it is about,

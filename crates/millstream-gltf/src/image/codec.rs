@@ -12,6 +12,7 @@
 //! 57 million pixels per second.
 
 use millstream::{Codec, CodecId, StorageOptions};
+use zerocopy::FromZeros as _;
 
 use super::{HEADER_BYTES, Layout, MAGIC, NO_MEMORY, dds, jpeg, ktx, png, webp};
 use crate::limits;
@@ -26,6 +27,7 @@ pub struct ImageLimits {
     pub pixels_max: u64,
     /// How many times as long as its stored bytes an image of more than 65 MiB may be, decoded.
     /// Plain images of one color may exceed the default, 1032, as deflate can do for bytes of PNG.
+    /// What a decoder needs beside the image counts, too.
     pub ratio_max: u64,
 }
 
@@ -94,7 +96,8 @@ pub fn probe(stored: &[u8], limits: ImageLimits) -> Result<Layout, &'static str>
     plan(stored, limits).map(|plan| plan.layout)
 }
 
-/// Returns how many bytes [`decode`] fills: those of the image, and work space after them.
+/// Returns how many bytes [`decode`] takes: those of the image, then its work space, or as
+/// many as it takes elsewhere for a time (JPEG in several passes, WebP).
 ///
 /// # Errors
 /// As for [`probe`].
@@ -125,12 +128,17 @@ fn plan(stored: &[u8], limits: ImageLimits) -> Result<Plan, &'static str> {
     }
     let work = match kind {
         Kind::Png(way) => way.work_bytes(width, height),
-        _ => 0,
+        Kind::Jpeg => jpeg::work_bytes(stored, width, height),
+        Kind::Webp => webp::work_bytes(stored, width, height)?,
+        Kind::Ready | Kind::Ktx | Kind::Dds => 0,
     };
     let raw_bytes = layout.bytes() + work;
     let most = (stored.len() as u64).saturating_mul(limits.ratio_max);
     if raw_bytes > limits::IMAGE_BYTES_FREE && raw_bytes as u64 > most {
-        return Err("the image is more times as long as its stored bytes than the limit allows");
+        return Err(
+            "the image is more times as long as its stored bytes than the limit allows \
+                    (`ratio_max` of `ImageLimits`)",
+        );
     }
     if kind == Kind::Ready && raw_bytes > stored.len() {
         return Err("the image's bytes are truncated");
@@ -157,11 +165,12 @@ pub fn decode(stored: &[u8], raw: &mut [u8], limits: ImageLimits) -> Result<usiz
         return Ok(raw.len());
     }
     plan.layout.write_header(raw);
-    let pixels = &mut raw[HEADER_BYTES..];
+    // Behind the image, what others than PNG need is counted, and not touched.
+    let whole = plan.layout.bytes();
     match plan.kind {
-        Kind::Png(way) => png::decode(stored, way, &plan.layout, pixels)?,
-        Kind::Jpeg => jpeg::decode(stored, pixels)?,
-        Kind::Webp => webp::decode(stored, pixels)?,
+        Kind::Png(way) => png::decode(stored, way, &plan.layout, &mut raw[HEADER_BYTES..])?,
+        Kind::Jpeg => jpeg::decode(stored, &mut raw[HEADER_BYTES..whole])?,
+        Kind::Webp => webp::decode(stored, &mut raw[HEADER_BYTES..whole])?,
         Kind::Ktx => ktx::decode(stored, &plan.layout, raw)?,
         Kind::Dds => dds::decode(stored, &plan.layout, raw)?,
         Kind::Ready => unreachable!("returned above"),
@@ -176,10 +185,7 @@ pub fn decode(stored: &[u8], raw: &mut [u8], limits: ImageLimits) -> Result<usiz
 /// The likely cause.
 pub fn decode_vec(stored: &[u8], limits: ImageLimits) -> Result<Vec<u8>, &'static str> {
     let plan = plan(stored, limits)?;
-    let mut raw = Vec::new();
-    let reserved = raw.try_reserve_exact(plan.raw_bytes);
-    reserved.map_err(|_| NO_MEMORY)?;
-    raw.resize(plan.raw_bytes, 0);
+    let mut raw = u8::new_vec_zeroed(plan.raw_bytes).map_err(|_| NO_MEMORY)?;
     decode(stored, &mut raw, limits)?;
     raw.truncate(plan.layout.bytes());
     Ok(raw)

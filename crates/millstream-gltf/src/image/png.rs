@@ -36,10 +36,15 @@ impl Way {
     /// Work space that is needed behind the pixels.
     pub(super) fn work_bytes(self, width: u32, height: u32) -> usize {
         match self {
-            Way::Fast { .. } => height as usize + width as usize * 4,
+            Way::Fast { .. } => row_space(width, height),
             Way::Library => 0,
         }
     }
+}
+
+/// A filter for each row, and a row.
+pub(crate) fn row_space(width: u32, height: u32) -> usize {
+    height as usize + width as usize * 4
 }
 
 const COLOR_GREY: u8 = 0;
@@ -269,6 +274,9 @@ fn library(stored: &[u8], pixels: &mut [u8]) -> Result<(), &'static str> {
     decoder.set_transformations(
         png::Transformations::normalize_to_color8() | png::Transformations::ALPHA,
     );
+    // What they hold may be a thousand times as long.
+    decoder.set_ignore_iccp_chunk(true);
+    decoder.set_ignore_text_chunk(true);
     let mut reader = decoder.read_info().map_err(|_| damaged)?;
     let (color, depth) = reader.output_color_type();
     if depth != png::BitDepth::Eight {

@@ -15,6 +15,26 @@ pub(super) fn layout(stored: &[u8]) -> Result<Layout, &'static str> {
     Layout::plain(width, height)
 }
 
+/// What decoding takes beside the image.
+pub(super) fn work_bytes(stored: &[u8], width: u32, height: u32) -> Result<usize, &'static str> {
+    let mut decoder = decoder(stored)?;
+    let bytes = match (
+        decoder.is_animated(),
+        decoder.is_lossy(),
+        decoder.has_alpha(),
+    ) {
+        // The canvas, a frame, and what the frame itself takes.
+        (true, ..) => 15,
+        // Planes of brightness and color; the alpha as an image of its own.
+        (_, true, false) => 2,
+        (_, true, true) => 7,
+        // The images of transforms; of an opaque one, a whole one with alpha.
+        (_, false, true) => 1,
+        (_, false, false) => 5,
+    };
+    Ok(width as usize * height as usize * bytes)
+}
+
 pub(super) fn decode(stored: &[u8], pixels: &mut [u8]) -> Result<(), &'static str> {
     let mut decoder = decoder(stored)?;
     let damaged = "the WebP is damaged or truncated";

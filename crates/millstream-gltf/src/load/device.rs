@@ -5,11 +5,10 @@ use std::sync::Arc;
 use millstream::{Buffer, Read};
 
 use super::Load;
-use super::issue::no_room;
 use super::item::{Content, Flight, Task};
 use crate::device_memory::DeviceMemory;
 use crate::error::{Error, Result};
-use crate::image::{Image, Layout};
+use crate::image::{Image, Layout, png};
 use crate::scene::Bytes;
 
 impl Load {
@@ -30,7 +29,7 @@ impl Load {
     ) -> Result<()> {
         let item = &mut self.items[index];
         if !self.budget.take(charge) {
-            return Err(no_room(&item.place, &item.file));
+            return Err(self.budget.no_room(&item.place, &item.file, charge));
         }
         item.held_bytes += charge;
         let device = self.loader.options.device.as_ref();
@@ -47,7 +46,8 @@ impl Load {
     }
 
     /// Handles a whole image ready for upload that has landed in memory.
-    pub(super) fn pixels_landed(&mut self, index: usize, buffer: Buffer) {
+    pub(super) fn pixels_landed(&mut self, index: usize, mut buffer: Buffer) {
+        self.free_work_space(index, &mut buffer);
         if self.loader.options.device.is_none() {
             return self.image_landed(index, Image::new(buffer));
         }
@@ -62,13 +62,27 @@ impl Load {
         }
     }
 
-    /// Requests that an image is brought from memory to the device. The budget has its bytes: what
-    /// the image took in memory is what it takes there, and is free soon.
-    fn upload(&mut self, index: usize, mut buffer: Buffer, layout: Layout) -> Result<()> {
-        self.items[index].content = Content::OnDevice(layout);
-        // Without the work space of the decoder, which the device has no room for.
+    /// Returns to the budget what a decoder needed beside the image. (It had memory of its own, and
+    /// touched none of the work space; but of PNG, whose work space is some rows.)
+    fn free_work_space(&self, index: usize, buffer: &mut Buffer) {
+        let Ok(layout) = Layout::parse(buffer) else {
+            return;
+        };
+        let Some(extra) = buffer.len().checked_sub(layout.bytes()) else {
+            return;
+        };
+        let (width, height) = layout.size(layout.first_level());
+        let kept = extra.min(png::row_space(width, height));
         let start = buffer.as_ptr().addr() - buffer.base().addr();
         buffer.set_view(start, layout.bytes());
+        let freed = self.items[index].supplied.take_some((extra - kept) as u64);
+        self.budget.give_back(freed);
+    }
+
+    /// Requests that an image is brought from memory to the device. The budget has its bytes: what
+    /// the image took in memory is what it takes there, and is free soon.
+    fn upload(&mut self, index: usize, buffer: Buffer, layout: Layout) -> Result<()> {
+        self.items[index].content = Content::OnDevice(layout);
         let len = layout.bytes() as u64;
         self.add_device_request(index, Read::buffer(Arc::new(buffer)), (len, 0))
     }

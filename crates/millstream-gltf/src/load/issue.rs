@@ -115,7 +115,7 @@ impl Load {
     }
 
     /// Finds an entry.
-    fn look_up(&self, origin: &Origin, place: &str) -> Result<Option<Located>> {
+    fn look_up(&mut self, origin: &Origin, place: &str) -> Result<Option<Located>> {
         let Origin::Entry { name, range } = origin else {
             return Ok(None);
         };
@@ -130,6 +130,7 @@ impl Load {
         let located = found.ok_or_else(|| {
             Error::new(ErrorKind::Missing, place, "no such file").in_file(&shown())
         })?;
+        self.count_file(&located);
         match range {
             Some(range) if range.end > located.raw_bytes() => {
                 let cause = format!(
@@ -201,7 +202,12 @@ impl Load {
             .iter()
             .filter(|&&index| large(&items[index]).is_none());
         let reserved: u64 = others.map(|&index| items[index].stored_bytes).sum();
-        let left = self.budget.left().saturating_sub(reserved);
+        let mut left = self.budget.left();
+        if self.budget.grows() && self.scene.is_none() {
+            // An eighth for the model of the JSON, whose length is not known yet.
+            left -= left / 8;
+        }
+        let left = left.saturating_sub(reserved);
         let side = side_within(&layouts, left);
         for &index in &self.waiting {
             let item = &mut self.items[index];
@@ -276,7 +282,8 @@ impl Load {
             bytes => {
                 // A part is copied, and counts as the scene's memory while it is decoded.
                 if !self.budget.take(item.stored_bytes) {
-                    return Err(no_room(&item.place, &item.file));
+                    let bytes = item.stored_bytes;
+                    return Err(self.budget.no_room(&item.place, &item.file, bytes));
                 }
                 item.held_bytes = item.stored_bytes;
                 Arc::from(&bytes.as_slice()[range])
@@ -302,7 +309,8 @@ impl Load {
         } else if self.budget.take(item.stored_bytes) {
             item.held_bytes = item.stored_bytes;
         } else {
-            return Err(no_room(&item.place, &item.file));
+            let bytes = item.stored_bytes;
+            return Err(self.budget.no_room(&item.place, &item.file, bytes));
         }
         let ticket = self.add_to_batch(index, request)?;
         self.items[index].task = Task::Running(Flight::Host(ticket));
@@ -393,9 +401,9 @@ impl Load {
             Ok(landed) if item.purpose.is_none() => item.task = Task::Landed(landed),
             Ok(landed) => self.landed(index, landed),
             Err(error) => {
-                let error = match item.supplied.was_refused() {
-                    true => no_room(&item.place, &item.file),
-                    false => Error::of_request(&item.place, &item.file, &error),
+                let error = match item.supplied.refused() {
+                    Some(bytes) => self.budget.no_room(&item.place, &item.file, bytes),
+                    None => Error::of_request(&item.place, &item.file, &error),
                 };
                 self.fail_item(index, error);
             }
@@ -755,11 +763,6 @@ fn find_promised(wanted: &Origin, promised: &HashMap<Origin, usize>) -> Option<u
         _ => None,
     };
     promised.get(wanted).or_else(whole).copied()
-}
-
-pub(super) fn no_room(place: &str, file: &str) -> Error {
-    let cause = "the memory limit of the scene (`memory_max`) is reached";
-    Error::new(ErrorKind::Limit, place, cause).in_file(file)
 }
 
 /// Whether an image is worth two requests.

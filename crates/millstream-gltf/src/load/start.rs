@@ -72,6 +72,9 @@ impl Load {
             );
             return Err(Error::new(ErrorKind::Limit, "", cause).in_file(&shown));
         }
+        if self.budget.grows() && !self.budget.take(head_bytes) {
+            return Err(self.budget.no_room("", &shown, head_bytes));
+        }
         let request = self.source.request_range(&self.located, 0, head_bytes);
         let request = request.map_err(|error| Error::of_request("", &shown, &error))?;
         let request = request
@@ -126,6 +129,10 @@ impl Load {
             let index = |at: u64| usize::try_from(at).expect("inside the head");
             json = index(layout.json.start)..index(layout.json.end);
             binary = layout.binary;
+        }
+        let model_bytes = limits::model_memory(&head[json.clone()]);
+        if self.budget.grows() && !self.budget.take(model_bytes) {
+            return Err(self.budget.no_room("", &shown, model_bytes));
         }
         self.progress.raw_bytes += head.len() as u64;
         self.events.push(Event {
