@@ -72,15 +72,16 @@ fn is_device(part: &[u8]) -> bool {
 }
 
 /// The name as text, for lines of output: in UTF-8, without loss, and as one line. Bytes that are
-/// not UTF-8, control characters (Unicode's Cc: C0, DEL and C1) and the backslash itself become
-/// `\xNN`, two lower-case hexadecimal digits a byte, so that each name has one text and each text
-/// one name, and no name can forge a line or drive a terminal.
+/// not UTF-8, control characters (Unicode's Cc: C0, DEL and C1), characters that are not seen or
+/// that change the order of others, and the backslash itself become `\xNN`, two lower-case
+/// hexadecimal digits a byte, so that each name has one text and each text one name, and no name
+/// can forge a line or drive a terminal.
 #[must_use]
 pub fn escape(name: &[u8]) -> String {
     let mut text = String::with_capacity(name.len());
     for chunk in name.utf8_chunks() {
         for character in chunk.valid().chars() {
-            if character == '\\' || character.is_control() {
+            if character == '\\' || character.is_control() || is_unseen(character) {
                 let mut utf8 = [0; 4];
                 push_hex(&mut text, character.encode_utf8(&mut utf8).as_bytes());
             } else {
@@ -90,6 +91,23 @@ pub fn escape(name: &[u8]) -> String {
         push_hex(&mut text, chunk.invalid());
     }
     text
+}
+
+/// Whether a character is a separator of lines, a mark of the direction of text, or another that
+/// terminals show as nothing.
+fn is_unseen(character: char) -> bool {
+    matches!(
+        character,
+        '\u{ad}'
+            | '\u{61c}'
+            | '\u{180e}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}'
+            | '\u{feff}'
+            | '\u{fff9}'..='\u{fffb}'
+            | '\u{e0000}'..='\u{e007f}'
+    )
 }
 
 fn push_hex(text: &mut String, bytes: &[u8]) {
@@ -172,12 +190,12 @@ fn glob(pattern: &[u8], name: &[u8]) -> bool {
         match pattern.get(p) {
             Some(b'*') if pattern.get(p + 1) == Some(&b'*') => {
                 p += 2;
+                deep = Some((p, n));
+                star = None;
                 // `**/` matches no folder, too.
                 if pattern.get(p) == Some(&b'/') && (n == 0 || name[n - 1] == b'/') {
                     p += 1;
                 }
-                deep = Some((p, n));
-                star = None;
                 continue;
             }
             Some(b'*') => {

@@ -222,6 +222,8 @@ mod names {
             ("**/*.png", "z.png"),
             ("a/**", "a/b/c"),
             ("a/**/c", "a/c"),
+            ("a/**/c", "a/b/b/c"),
+            ("**/a/**/c", "x/a/c"),
             ("?", "a"),
             ("a*b*c", "aXbYbZc"),
             ("**", "any/thing"),
@@ -238,6 +240,8 @@ mod names {
             ("a/", "ab/c"),
             ("a/", "a"),
             ("", "a"),
+            ("**/a", "ba"),
+            ("a/**/c", "a/bc"),
         ];
         for (pattern, name) in yes {
             assert!(
@@ -293,6 +297,21 @@ mod names {
         assert_eq!(escape(b"\xff\xfe"), "\\xff\\xfe");
         assert_eq!(escape(b"cut \xe6\x97"), "cut \\xe6\\x97");
         assert_eq!(escape("\u{85}".as_bytes()), "\\xc2\\x85");
+    }
+
+    #[test]
+    fn what_is_not_seen_or_turns_the_line_becomes_hexadecimal() {
+        assert_eq!(
+            escape("a\u{202e}gpj.exe".as_bytes()),
+            "a\\xe2\\x80\\xaegpj.exe"
+        );
+        for unseen in ["\u{200b}", "\u{2028}", "\u{2066}", "\u{feff}", "\u{e0041}"] {
+            let text = escape(unseen.as_bytes());
+            assert!(
+                text.is_ascii() && unescape(&text) == unseen.as_bytes(),
+                "{text}"
+            );
+        }
     }
 
     #[test]

@@ -15,6 +15,7 @@ use millstream_pak::describe::{Describe, Wav};
 use millstream_pak::format::{Header, section};
 use millstream_pak::{
     BatchOptions, Coding, ErrorKind, Item, PackOptions, Package, SecretKey, verify, visit, write,
+    write_patch_file,
 };
 use sheet::Sheet;
 use support::Bench;
@@ -415,4 +416,46 @@ fn a_package_changed_under_its_reader_gives_errors_and_never_other_bytes() {
         }
     }
     assert!(failed > 30, "{failed} of 40");
+}
+
+/// Each entry says that it has all blocks behind its first.
+#[test]
+fn a_patch_has_each_block_once_however_many_entries_name_it() {
+    const COUNT: u32 = 40;
+    const BLOCK_BYTES: u32 = 4096;
+    let bench = Bench::new();
+    let entry = |nth: u32| {
+        let bytes = vec![nth as u8; 9 * BLOCK_BYTES as usize];
+        (format!("{nth:02}"), bytes)
+    };
+    let entries: Vec<_> = (0..COUNT).map(entry).collect();
+    let options = PackOptions {
+        coding: Coding::Fixed(CodecId::LZ4_BLOCK),
+        block_bytes: Some(BLOCK_BYTES),
+        ..PackOptions::default()
+    };
+    let path = bench.path("b.mpak");
+    millstream_pak::write_file(support::items(&entries), &options, &path).expect("packed");
+    let mut sheet = Sheet {
+        bytes: std::fs::read(&path).expect("read"),
+    };
+    let blocks = sheet.header().block_count.get() as u32;
+    assert_eq!(blocks, 9 * COUNT);
+    let table = sheet.section(section::ENTRIES);
+    for (record, first) in table.chunks_exact_mut(32).zip(0..) {
+        put64(record, 8, u64::from((blocks - first) * BLOCK_BYTES));
+        put32(record, 16, first);
+    }
+    sheet.seal();
+    std::fs::write(&path, &sheet.bytes).expect("written");
+    let a = bench.pack("a.mpak", &[], Coding::Fixed(CodecId::STORED));
+    let (a, b) = (bench.open(&a), bench.open(&path));
+    let patch = bench.path("patch.mpak");
+    let report = write_patch_file(&a, &b, None, &patch).expect("a patch");
+    assert_eq!(report.blocks, u64::from(blocks));
+    // Each entry is loaded out of the patch as out of the package.
+    let patch = bench.open(&patch).with_base(&a).expect("its base");
+    for (name, _) in &entries {
+        assert_eq!(bench.load(&patch, name), bench.load(&b, name), "{name}");
+    }
 }

@@ -486,6 +486,49 @@ fn names_can_be_found_without_regard_to_case() {
 }
 
 #[test]
+fn a_patch_may_change_the_case_of_a_name() {
+    let bench = Bench::new();
+    let options = PackOptions {
+        fold_case: true,
+        ..PackOptions::default()
+    };
+    let packed = |file: &str, name: &str, bytes: &[u8]| {
+        let items = vec![
+            Item::from_bytes(name, bytes),
+            Item::from_bytes("same", *b"s"),
+        ];
+        write_file(items, &options, bench.path(file)).expect("packed");
+        bench.open(&bench.path(file))
+    };
+    let (a, b) = (
+        packed("a.mpak", "Name", b"old"),
+        packed("b.mpak", "name", b"new"),
+    );
+    let path = bench.path("patch.mpak");
+    write_patch_file(&a, &b, None, &path).expect("a patch");
+    let patch = bench.open(&path).with_base(&a).expect("its base");
+    assert_eq!(patch.len(), 1);
+    for name in ["Name", "name", "NAME"] {
+        assert_eq!(bench.load(&patch, name).as_deref(), Ok(&b"new"[..]));
+    }
+}
+
+#[test]
+fn inputs_longer_than_a_package_are_refused_before_they_are_read() {
+    let bench = Bench::new();
+    let path = bench.path("long");
+    let file = std::fs::File::create(&path).expect("created");
+    if let Err(error) = file.set_len(15 << 40) {
+        println!("SKIP: no files of 15 TiB here: {error}");
+        return;
+    }
+    let item = |nth: u32| Item::from_file(nth.to_string(), &path).expect("an item");
+    let items = (0..300).map(item).collect();
+    let failed = write_file(items, &PackOptions::default(), bench.path("p.mpak"));
+    assert_eq!(failed.expect_err("too long").kind(), ErrorKind::Limit);
+}
+
+#[test]
 fn patches_hold_what_changed_and_turn_one_package_into_the_other() {
     let bench = Bench::new();
     let old = entries(6);

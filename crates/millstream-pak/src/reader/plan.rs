@@ -7,7 +7,7 @@ use std::sync::Arc;
 use zerocopy::IntoBytes as _;
 
 use millstream::{BlockSource, BlockTable, CodecId, Decode, Read};
-use millstream_io::fs::file::read_exact_at;
+use millstream_io::fs::file::{self, read_exact_at};
 
 use super::tables::Tables;
 use super::{Package, Storing};
@@ -287,7 +287,7 @@ pub(super) struct BaseFile {
 impl BaseFile {
     pub(super) fn open(base: &Package) -> Result<BaseFile> {
         let path = base.path();
-        let file = File::open(path).map_err(|error| Error::io(path, "open the base", error))?;
+        let file = file::open(path).map_err(|error| Error::io(path, "open the base", error))?;
         // The name may lead to another file by now. The header's root covers the tables.
         let header = &base.tables().header;
         let mut found = [0; HEADER_BYTES];

@@ -16,6 +16,7 @@ use super::item::{Content, Item};
 use crate::cook::{CookError, Inputs};
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::COOK_BYTES_MAX;
+use crate::names;
 
 pub(super) fn cook(items: Vec<Item>, options: &PackOptions<'_>) -> Result<Vec<Item>> {
     let cook_of = |item: &Item| options.cooks.iter().find(|cook| cook.wants(&item.name));
@@ -73,7 +74,7 @@ struct ByName<'a> {
 
 impl Inputs for ByName<'_> {
     fn read(&self, name: &[u8]) -> std::result::Result<Vec<u8>, CookError> {
-        let shown = String::from_utf8_lossy(name);
+        let shown = names::escape(name);
         let found = self.by_name.get(name);
         let nth = found.ok_or_else(|| CookError::new(format!("'{shown}' is no input")))?;
         let item = &self.items[*nth];

@@ -7,9 +7,10 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
+use std::ops::Range;
 use std::path::Path;
 
-use millstream_io::fs::file::read_exact_at;
+use millstream_io::fs::file::{self, read_exact_at};
 use zerocopy::little_endian::U64;
 
 use super::build::{Builder, Entry, Features};
@@ -125,17 +126,10 @@ pub fn write_patch(
     let differences = diff(a, b)?;
     let base = BaseBlocks::new(a)?;
     let source = open(b)?;
-    let wanted = wanted(b, differences)?;
-    let mut runs: Vec<(u32, u32)> = Vec::new();
-    let mut seen = HashSet::new();
-    for one in wanted.iter().filter_map(|one| one.index) {
-        let run = run_of(b, one)?;
-        if seen.insert(run) {
-            runs.push(run);
-        }
-    }
-    let block_count = runs.iter().map(|(_, count)| u64::from(*count)).sum();
-    let dictionaries = dictionaries_of(b, &runs)?;
+    let mut wanted = wanted(b, differences)?;
+    let blocks = place_blocks(b, &mut wanted)?;
+    let block_count = blocks.iter().map(|run| run.len() as u64).sum();
+    let dictionaries = dictionaries_of(b, &blocks)?;
     // How many bytes differ is not known yet; patches are short.
     let place = (file, 0);
     let mut builder = Builder::new(place, wanted.len() as u64, block_count, &dictionaries)?;
@@ -144,18 +138,12 @@ pub fn write_patch(
         blocks: block_count,
         ..PackReport::default()
     };
-    let mut moved: HashMap<(u32, u32), u32> = HashMap::new();
-    for run in runs {
-        let mut first = None;
-        for index in run.0..run.0 + run.1 {
-            let at = push(b, &source, index, &base, &mut builder, &mut report)?;
-            first.get_or_insert(at);
-        }
-        moved.insert(run, first.unwrap_or(0));
+    for index in blocks.into_iter().flatten() {
+        push(b, &source, index, &base, &mut builder, &mut report)?;
     }
     let entries = wanted
         .into_iter()
-        .map(|one| entry(b, one, &moved, &mut report))
+        .map(|one| entry(b, one, &mut report))
         .collect::<Result<Vec<Entry<'_>>>>()?;
     let features = Features {
         fold_case: b.folds_case(),
@@ -170,7 +158,14 @@ pub fn write_patch(
 
 /// What of `b` stands in the patch, in the order of the data, so that the patch's blocks lie as
 /// those of the package.
-fn wanted(b: &Package, differences: Vec<Difference>) -> Result<Vec<Wanted>> {
+fn wanted(b: &Package, mut differences: Vec<Difference>) -> Result<Vec<Wanted>> {
+    if b.folds_case() {
+        // A name of which only the case differs is one name.
+        let added = differences.iter().filter(|it| it.change == Change::Added);
+        let added: HashSet<_> = added.map(|it| it.name.to_ascii_lowercase()).collect();
+        let renamed = |it: &Difference| added.contains(&it.name.to_ascii_lowercase());
+        differences.retain(|it| it.change != Change::Removed || !renamed(it));
+    }
     let mut wanted: Vec<Wanted> = Vec::new();
     for difference in differences {
         let index = match difference.change {
@@ -196,6 +191,37 @@ fn wanted(b: &Package, differences: Vec<Difference>) -> Result<Vec<Wanted>> {
     Ok(wanted)
 }
 
+/// Returns the blocks of the patch, each once however many entries name it, in the order of `b`;
+/// and says of each entry which of them is its first.
+fn place_blocks(b: &Package, wanted: &mut [Wanted]) -> Result<Vec<Range<u32>>> {
+    let mut runs: Vec<Range<u32>> = Vec::new();
+    let mut count = 0;
+    for one in wanted {
+        let Some(index) = one.index else {
+            continue;
+        };
+        let run = run_of(b, index)?;
+        one.first_block = 0;
+        if run.is_empty() {
+            continue;
+        }
+        let end = match runs.last_mut().filter(|last| run.start <= last.end) {
+            Some(last) => {
+                count += run.end.saturating_sub(last.end);
+                last.end = last.end.max(run.end);
+                last.end
+            }
+            None => {
+                count += run.end - run.start;
+                runs.push(run.clone());
+                run.end
+            }
+        };
+        one.first_block = count - (end - run.start);
+    }
+    Ok(runs)
+}
+
 /// As [`write_patch`], into a file that replaces `path`, as
 /// [`write_file`](crate::write_file) does.
 ///
@@ -214,15 +240,11 @@ pub fn write_patch_file(
 struct Wanted {
     name: Vec<u8>,
     index: Option<u32>,
+    /// In the package, then in the patch.
     first_block: u32,
 }
 
-fn entry<'a>(
-    b: &'a Package,
-    wanted: Wanted,
-    moved: &HashMap<(u32, u32), u32>,
-    report: &mut PackReport,
-) -> Result<Entry<'a>> {
+fn entry<'a>(b: &'a Package, wanted: Wanted, report: &mut PackReport) -> Result<Entry<'a>> {
     let Some(index) = wanted.index else {
         return Ok(Entry {
             name: wanted.name.into(),
@@ -236,12 +258,11 @@ fn entry<'a>(
         });
     };
     let record = b.tables().entry(index)?;
-    let run = run_of(b, index)?;
     report.raw_bytes += record.raw_bytes.get();
     Ok(Entry {
         name: wanted.name.into(),
         raw_bytes: record.raw_bytes.get(),
-        first_block: moved[&run],
+        first_block: wanted.first_block,
         offset_in_block: record.offset_in_block.get(),
         block_shift: record.block_shift,
         flags: record.flags,
@@ -253,9 +274,9 @@ fn entry<'a>(
 /// The dictionaries that the patch needs: all that the package has, so that they keep their
 /// numbers, if a block names one. A block that lies in the base is decoded with them too: its
 /// stored bytes are those of the package's block.
-fn dictionaries_of<'a>(b: &'a Package, runs: &[(u32, u32)]) -> Result<Vec<&'a [u8]>> {
+fn dictionaries_of<'a>(b: &'a Package, blocks: &[Range<u32>]) -> Result<Vec<&'a [u8]>> {
     let mut named = false;
-    for index in runs.iter().flat_map(|run| run.0..run.0 + run.1) {
+    for index in blocks.iter().cloned().flatten() {
         named |= plan::block(b.tables(), index)?.dictionary.get() != 0;
     }
     let mut all = Vec::new();
@@ -267,12 +288,12 @@ fn dictionaries_of<'a>(b: &'a Package, runs: &[(u32, u32)]) -> Result<Vec<&'a [u
     Ok(all)
 }
 
-/// An entry's blocks: first and count, checked against the table.
-fn run_of(b: &Package, index: u32) -> Result<(u32, u32)> {
+/// An entry's blocks, checked against the table.
+fn run_of(b: &Package, index: u32) -> Result<Range<u32>> {
     let raw_bytes = b.info(index)?.raw_bytes;
     let span = plan::span(b.tables(), index, 0, raw_bytes);
     let span = span.map_err(|error| b.blame(index, error))?;
-    Ok((span.first, span.count))
+    Ok(span.first..span.first + span.count)
 }
 
 fn push(
@@ -299,7 +320,7 @@ fn push(
 
 fn open(package: &Package) -> Result<File> {
     let path = package.path();
-    File::open(path).map_err(|error| Error::io(path, "open", error))
+    file::open(path).map_err(|error| Error::io(path, "open", error))
 }
 
 fn read_block(package: &Package, file: &File, block: &BlockRecord) -> Result<Vec<u8>> {

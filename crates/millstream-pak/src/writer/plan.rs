@@ -15,7 +15,7 @@ use super::parallel::{in_parallel, thread_count};
 use super::same::{self, Same};
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::{
-    BLOCK_SHIFT_DEFAULT, BLOCK_SHIFT_MAX, BLOCK_SHIFT_RANGED, SHARED_BLOCK_BYTES,
+    BLOCK_SHIFT_DEFAULT, BLOCK_SHIFT_MAX, BLOCK_SHIFT_RANGED, BLOCKS_MAX, SHARED_BLOCK_BYTES,
     SHARED_BLOCK_CLOSE_BYTES, SHARED_BYTES_MAX,
 };
 use crate::metadata::{Container, Metadata, Role};
@@ -130,12 +130,13 @@ pub(super) fn plan(mut items: Vec<Item>, options: &PackOptions<'_>) -> Result<Pl
     }
     items.sort_unstable_by(|a, b| a.name.cmp(&b.name));
     check_duplicates(&items, options.fold_case)?;
+    let raw_bytes = check_size(&items)?;
     put_in_order(&mut items, &options.order);
     let described = describe_all(&items, options)?;
     let same = same::find(&items, thread_count(options))?;
     let on_gpu = on_gpu(&items, &described, &same, options);
     let mut plan = Plan {
-        raw_bytes: items.iter().map(|item| item.len).sum(),
+        raw_bytes,
         items: Vec::with_capacity(items.len()),
         units: Vec::new(),
     };
@@ -189,6 +190,19 @@ pub(super) fn plan(mut items: Vec<Item>, options: &PackOptions<'_>) -> Result<Pl
     }
     close_shared(&mut plan, &mut open, &mut open_bytes);
     Ok(plan)
+}
+
+/// Returns the raw bytes of all items, which are no more than the longest blocks can hold.
+fn check_size(items: &[Item]) -> Result<u64> {
+    let mut raw_bytes = 0u64;
+    for item in items {
+        raw_bytes = raw_bytes.saturating_add(item.len);
+        if raw_bytes >> BLOCK_SHIFT_MAX > BLOCKS_MAX {
+            let cause = "the inputs are longer than a package can be: some 4 PiB";
+            return Err(Error::new(ErrorKind::Limit, cause).entry(&item.name));
+        }
+    }
+    Ok(raw_bytes)
 }
 
 /// Which items are loaded into the memory of the target's GPU as they are: images, and the buffers
