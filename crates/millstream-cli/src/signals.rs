@@ -11,7 +11,6 @@
 use std::io;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
 
 use millstream_io::fs::abandon_temporary_files;
 
@@ -48,11 +47,12 @@ pub(crate) fn set_canceler(cancel: Option<Canceler>) {
 /// The signal that interrupted the program; 0 for none.
 static LAST: AtomicI32 = AtomicI32::new(0);
 
-/// Ends the program, interrupted by a signal of this number and name. `wait` waits for another one,
-/// at most so long.
-fn interrupt(signal: i32, name: &str, wait: impl FnOnce(Duration)) -> ! {
+/// Ends the program, interrupted by a signal of this number and name.
+fn interrupt(signal: i32, name: &str) -> ! {
     LAST.store(signal, Ordering::Release);
     abandon_temporary_files();
+    // What follows may hang: a pipe that nobody reads takes no message.
+    system::end_by_next();
     progress::silence();
     failure::tell(&format!("interrupted by {name}"));
     let canceler = CANCELER
@@ -62,7 +62,7 @@ fn interrupt(signal: i32, name: &str, wait: impl FnOnce(Duration)) -> ! {
     if let Some(cancel) = canceler {
         cancel();
         // The command ends the process long before, usually; another signal does, too.
-        wait(INTERRUPT_GRACE);
+        std::thread::sleep(INTERRUPT_GRACE);
     }
     system::end_by(signal);
 }

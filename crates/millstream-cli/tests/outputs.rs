@@ -405,6 +405,47 @@ fn an_interruption_leaves_nothing() {
     }
 }
 
+/// The first signal waits for somebody to read its message.
+#[test]
+fn a_second_signal_ends_what_cannot_report_the_first() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (reader, mut writer) = std::io::pipe().expect("a pipe");
+    rustix::fs::fcntl_setfl(&writer, OFlags::NONBLOCK).expect("ours");
+    while writer.write(&[b'x'; 4096]).is_ok() {}
+    rustix::fs::fcntl_setfl(&writer, OFlags::empty()).expect("ours");
+    let mut child = compress(folder.path(), "-", "out")
+        .stdin(Stdio::piped())
+        .stderr(writer)
+        .spawn()
+        .expect("it starts");
+    let begun = Instant::now();
+    while unfinished_of(&child, folder.path()).is_none() {
+        assert!(begun.elapsed() < PATIENCE, "no unfinished output appears");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let signals = [Signal::INT, Signal::TERM].into_iter().cycle();
+    let mut ended = None;
+    for signal in signals {
+        kill(&child, signal);
+        std::thread::sleep(Duration::from_millis(20));
+        ended = child.try_wait().expect("it is our child");
+        if ended.is_some() || begun.elapsed() > PATIENCE {
+            break;
+        }
+    }
+    // Before a failure, which would leave it behind.
+    let _ = child.kill();
+    let signal = ended.expect("it hangs").signal();
+    assert!(
+        [Signal::INT, Signal::TERM]
+            .map(|it| Some(it.as_raw()))
+            .contains(&signal),
+        "{signal:?}"
+    );
+    assert!(names_in(folder.path()).is_empty());
+    drop(reader);
+}
+
 #[test]
 fn an_interruption_keeps_the_old_file() {
     let folder = tempfile::tempdir().expect("a temporary folder");

@@ -17,7 +17,6 @@
 
 use std::io;
 use std::mem::MaybeUninit;
-use std::time::{Duration, Instant};
 
 use crate::failure::STATUS_FAILED;
 
@@ -37,12 +36,10 @@ pub(super) fn watch() -> io::Result<()> {
     std::thread::Builder::new()
         .name(String::from("signals"))
         .spawn(move || {
-            let signal = next(&watched, None).expect("there is no timeout");
+            let signal = next(&watched);
             let known = ENDING.iter().find(|(number, _)| *number == signal);
             let (_, name) = known.expect("one of those that are waited for");
-            super::interrupt(signal, name, |longest| {
-                next(&watched, Some(longest));
-            });
+            super::interrupt(signal, name);
         })?;
     Ok(())
 }
@@ -65,58 +62,32 @@ fn block() -> libc::sigset_t {
     }
 }
 
-/// Waits for one of the signals, at most `longest`: macOS has no call for that, so it looks now and
-/// then.
-#[cfg(not(target_os = "linux"))]
-fn next(watched: &libc::sigset_t, longest: Option<Duration>) -> Option<libc::c_int> {
-    let deadline = longest.map(|longest| Instant::now() + longest);
+/// Waits for one of the signals.
+fn next(watched: &libc::sigset_t) -> libc::c_int {
+    let mut signal = 0;
     loop {
-        let mut pending = MaybeUninit::<libc::sigset_t>::zeroed();
-        // SAFETY: the call writes the set, which is zeroed memory of the right type.
-        let pending = unsafe {
-            libc::sigpending(pending.as_mut_ptr());
-            pending.assume_init()
-        };
-        // SAFETY: both sets are initialized.
-        let is_due = |signal| unsafe {
-            libc::sigismember(&raw const pending, signal) == 1
-                && libc::sigismember(watched, signal) == 1
-        };
-        if deadline.is_none() || ENDING.into_iter().any(|(signal, _)| is_due(signal)) {
-            let mut signal = 0;
-            // SAFETY: the set is initialized; the call writes one number.
-            if unsafe { libc::sigwait(watched, &raw mut signal) } == 0 {
-                return Some(signal);
-            }
+        // SAFETY: the set is initialized; the call writes one number.
+        if unsafe { libc::sigwait(watched, &raw mut signal) } == 0 {
+            return signal;
         }
-        if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-            return None;
-        }
-        std::thread::sleep(Duration::from_millis(10));
     }
 }
 
-/// Waits for one of the signals, at most `longest`.
-#[cfg(target_os = "linux")]
-fn next(watched: &libc::sigset_t, longest: Option<Duration>) -> Option<libc::c_int> {
-    let deadline = longest.map(|longest| Instant::now() + longest);
-    loop {
-        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        let time = left.map(|left| libc::timespec {
-            tv_sec: libc::time_t::try_from(left.as_secs()).unwrap_or(libc::time_t::MAX),
-            tv_nsec: left.subsec_nanos().into(),
-        });
-        let time = time.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-        // SAFETY: the set is initialised (see `block`); the pointer to the time is null or to a
-        // local that lives across the call; nothing is stored through the null pointer.
-        let signal = unsafe { libc::sigtimedwait(watched, std::ptr::null_mut(), time) };
-        if signal > 0 {
-            return Some(signal);
-        }
-        // EINTR (a debugger, a stop and continue) means to wait on.
-        if io::Error::last_os_error().raw_os_error() == Some(libc::EAGAIN) {
-            return None;
-        }
+/// From now on another of the signals ends the process, whatever its threads wait for.
+pub(super) fn end_by_next() {
+    for (signal, _) in ENDING {
+        unblock(signal);
+    }
+}
+
+/// Has a signal delivered to this thread.
+fn unblock(signal: libc::c_int) {
+    let mut set = MaybeUninit::<libc::sigset_t>::zeroed();
+    // SAFETY: sigemptyset initializes the set before it is used (see `block`).
+    unsafe {
+        libc::sigemptyset(set.as_mut_ptr());
+        libc::sigaddset(set.as_mut_ptr(), signal);
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, set.as_ptr(), std::ptr::null_mut());
     }
 }
 
@@ -127,16 +98,11 @@ pub(crate) fn end_by_closed_pipe() -> ! {
 
 /// Ends the process by a signal, as if nothing had waited for it or ignored it.
 pub(super) fn end_by(signal: libc::c_int) -> ! {
-    let mut set = MaybeUninit::<libc::sigset_t>::zeroed();
-    // SAFETY: the default action installs no code; sigemptyset initializes the set before it is
-    // used (see `block`); raise sends to this thread alone, which has just unblocked the signal.
-    unsafe {
-        libc::signal(signal, libc::SIG_DFL);
-        libc::sigemptyset(set.as_mut_ptr());
-        libc::sigaddset(set.as_mut_ptr(), signal);
-        libc::pthread_sigmask(libc::SIG_UNBLOCK, set.as_ptr(), std::ptr::null_mut());
-        libc::raise(signal);
-    }
+    // SAFETY: the default action installs no code.
+    unsafe { libc::signal(signal, libc::SIG_DFL) };
+    unblock(signal);
+    // SAFETY: raise sends to this thread alone, which has just unblocked the signal.
+    unsafe { libc::raise(signal) };
     // The signal was 0, or the process is the first of its namespace, which signals do not end.
     std::process::exit(i32::from(STATUS_FAILED));
 }

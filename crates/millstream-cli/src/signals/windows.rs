@@ -41,8 +41,11 @@ unsafe extern "system" fn interrupted(event: u32) -> i32 {
     if BEGUN.swap(true, Ordering::AcqRel) {
         end_by(STATUS_CONTROL_C_EXIT);
     }
-    super::interrupt(STATUS_CONTROL_C_EXIT, name, std::thread::sleep)
+    super::interrupt(STATUS_CONTROL_C_EXIT, name)
 }
+
+/// Nothing to do: each is handled on a thread of its own.
+pub(super) fn end_by_next() {}
 
 /// Ends the process as one whose reader has gone: Windows has no status for it.
 pub(crate) fn end_by_closed_pipe() -> ! {
