@@ -213,11 +213,11 @@ impl Loader<'_> {
             files: self.found.len() as u64,
             ..Tally::default()
         };
-        let total_bytes = self
+        let lens = self
             .found
             .iter()
-            .filter_map(|found| found.len.as_ref().ok())
-            .sum();
+            .filter_map(|found| found.len.as_ref().ok());
+        let total_bytes = lens.fold(0, |sum: u64, len| sum.saturating_add(*len));
         let mut progress = Progress::new("loading", Some(total_bytes));
         let mut window = VecDeque::new();
         let mut window_bytes = 0;
@@ -330,7 +330,10 @@ impl Loader<'_> {
             };
             let part = cursor.part(*len);
             let full = bytes + part.len > BATCH_BYTES;
-            if !parts.is_empty() && (full || entry.package.root() != package.root()) {
+            // A copy of a package has its root, but may be damaged.
+            let of_package =
+                entry.package.root() == package.root() && entry.package.path() == package.path();
+            if !parts.is_empty() && (full || !of_package) {
                 break;
             }
             parts.push(part);

@@ -96,7 +96,7 @@ fn report(ending: Ending, json: bool) -> ExitCode {
         Ending::Interrupted => signals::end_by_last(),
         Ending::Usage(message) => {
             tell(&message);
-            tell("for the words of a command: millstream COMMAND --help");
+            tell("try: millstream COMMAND --help");
             ExitCode::from(STATUS_USAGE)
         }
     }

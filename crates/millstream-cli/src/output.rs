@@ -138,7 +138,7 @@ impl Output {
             Target::Through(_) => Ok(()),
             Target::File(file) => file
                 .commit(AtomicFile::KEEP_PERMISSIONS)
-                .map_err(|error| Failure::io(&self.name, "write", &error.into())),
+                .map_err(|error| Failure::system(&self.name, "write", &error)),
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use millstream::{CodecId, Queue, QueueOptions, Storage, StorageOptions};
+use millstream_io::fs::file;
 use millstream_pak::{DictionaryUse, EntryInfo, Error, Package, Storing, Target};
 use serde_json::{Value, json};
 
@@ -146,7 +147,7 @@ pub(crate) fn is_package(path: &Path) -> bool {
         return false;
     }
     let mut head = [0; 8];
-    let read = std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut head));
+    let read = file::open(path).and_then(|mut file| file.read_exact(&mut head));
     read.is_ok() && millstream_pak::is_package(&head)
 }
 

@@ -92,6 +92,11 @@ fn the_table_names_every_subject() {
             "no {row} in:\n{table}"
         );
     }
+    let lz4 = table.lines().find(|line| line.contains("lz4"));
+    assert!(
+        lz4.is_some_and(|line| line.ends_with("one level")),
+        "{table}"
+    );
 }
 
 #[test]

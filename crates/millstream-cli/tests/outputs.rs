@@ -270,6 +270,8 @@ fn a_fifo_is_refused_and_never_waited_for() {
         "decompress --codec lz4 fifo out",
         "decode fifo out",
         "report fifo -o out",
+        "pack . -o out --sign fifo",
+        "verify fifo --key fifo",
     ] {
         let mut child = millstream(&words.split(' ').collect::<Vec<_>>())
             .current_dir(folder.path())

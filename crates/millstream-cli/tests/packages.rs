@@ -3,15 +3,21 @@
 #![cfg(unix)]
 
 mod common;
+#[path = "../../millstream-pak/tests/support/sheet.rs"]
+mod sheet;
 
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
+use std::process::Stdio;
 
 use common::{
-    expect_quiet_success, expect_status, limited, millstream, mixed_bytes, names_in, run,
+    expect_quiet_success, expect_status, limited, millstream, mixed_bytes, names_in, run, wait,
 };
+use millstream_pak::format::section;
+use millstream_pak::{Item, PackOptions, write_file};
 use serde_json::{Value, json};
+use sheet::Sheet;
 
 /// A folder of files of all sizes, and their bytes.
 fn files(root: &Path) -> BTreeMap<String, Vec<u8>> {
@@ -540,6 +546,79 @@ fn damage_is_found_and_named() {
             expect_status(&run(&mut millstream(&[command, &package])), 1);
         }
     }
+}
+
+/// Both have one root, so that one was taken for the other.
+#[test]
+fn a_damaged_copy_is_not_loaded_from_its_original() {
+    let packed = Packed::new(&["--codec", "stored"]);
+    let (package, copy) = (packed.path("p.mpak"), packed.path("copy.mpak"));
+    let mut sheet = Sheet {
+        bytes: std::fs::read(&package).expect("read"),
+    };
+    sheet.data().iter_mut().for_each(|byte| *byte ^= 0x10);
+    std::fs::write(&copy, &sheet.bytes).expect("written");
+    let output = run(&mut millstream(&["load", &package, &copy, "--json"]));
+    expect_status(&output, 1);
+    let document: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    // All but an empty entry.
+    assert_eq!(document["failed"], packed.files.len() - 2, "{document}");
+    for error in document["errors"].as_array().expect("a list") {
+        assert_eq!(error["path"], copy);
+    }
+}
+
+#[test]
+fn entries_of_impossible_lengths_end_a_load() {
+    let packed = Packed::new(&[]);
+    let package = packed.path("p.mpak");
+    let mut sheet = Sheet {
+        bytes: std::fs::read(&package).expect("read"),
+    };
+    for record in sheet.section(section::ENTRIES).chunks_exact_mut(32) {
+        record[8..16].copy_from_slice(&(1_u64 << 62).to_le_bytes());
+    }
+    sheet.seal();
+    std::fs::write(&package, &sheet.bytes).expect("written");
+    let mut child = millstream(&["load", &package, "--json"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    wait(&mut child);
+    let output = child.wait_with_output().expect("it has ended");
+    expect_status(&output, 1);
+    let document: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(document["failed"], packed.files.len(), "{document}");
+    assert_eq!(document["error"]["kind"], "corrupt", "{document}");
+}
+
+/// The next run would remove what has such a name.
+#[test]
+fn files_with_names_of_temporary_ones_are_neither_packed_nor_extracted() {
+    const TEMPORARY: &str = ".millstream-5-0.tmp";
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name);
+    std::fs::write(path("a"), "bytes").expect("written");
+    std::fs::create_dir(path("below")).expect("made");
+    for left in [path(TEMPORARY), path("below").join(TEMPORARY)] {
+        std::fs::write(left, "left").expect("written");
+    }
+    let words = ["pack", ".", "-o", "p.mpak", "--json"];
+    let output = run(millstream(&words).current_dir(folder.path()));
+    expect_quiet_success(&output);
+    let document: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(document["entries"], 1);
+
+    let items = [TEMPORARY, "b/.millstream-5-0.tmp", "c"].map(|name| Item::from_bytes(name, *b"x"));
+    let options = PackOptions::default();
+    write_file(items.into(), &options, path("p.mpak")).expect("packed");
+    let output = run(millstream(&["extract", "p.mpak", "out"]).current_dir(folder.path()));
+    let errors = expect_status(&output, 1);
+    assert!(errors.contains("2 failures"), "{errors}");
+    assert!(errors.contains("out/.millstream-5-0.tmp: "), "{errors}");
+    assert_eq!(names_in(&path("out")), ["b", "c"]);
+    assert!(names_in(&path("out/b")).is_empty());
 }
 
 #[test]

@@ -33,7 +33,7 @@ pub use local::LocalFile;
 #[cfg(target_os = "macos")]
 use macos as os;
 pub use os::{AtomicFile, Folder, OsFileSystem, cached_bytes, create_unnamed, evict};
-pub use temporary::{TemporaryFile, abandon_temporary_files, remove_leftovers};
+pub use temporary::{TemporaryFile, abandon_temporary_files, is_temporary_name, remove_leftovers};
 pub use view::MappedView;
 #[cfg(windows)]
 use windows as os;

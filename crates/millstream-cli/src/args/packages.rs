@@ -13,9 +13,10 @@ use crate::size;
 ///
 /// Every regular file below DIR becomes an entry, named relative to it. Symbolic links that stay
 /// inside DIR are followed. Links that lead out of it or form a loop, devices and names that no
-/// package may have are failures, and no package is made. FILE.mpak itself, where it lies
-/// below DIR, is left out. The same files and options give the same bytes, on any machine and
-/// number of threads (with --target here, if it measures the same).
+/// package may have are failures, and no package is made. FILE.mpak itself, where it lies below
+/// DIR, and temporary files of this program (.millstream-*-*.tmp) are left out. The same files and
+/// options give the same bytes, on any machine and number of threads (with --target here, if it
+/// measures the same).
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -111,20 +111,16 @@ fn table(path: &Path, found: &Found) -> String {
             dictionary_rows(&mut table, &about.dictionaries);
         }
         Some(Err(why)) => {
-            table.row("dictionary", "?", &**why);
+            table.row("package", "?", &**why);
         }
     }
     for codec in crate::args::STREAM_CODECS {
         let levels = millstream_codec::level_range(codec);
-        let remark = if levels.is_empty() {
-            String::from("decoded only in this build")
-        } else {
-            let default = millstream_codec::default_level(codec);
-            format!(
-                "levels {} to {}, {default} by default",
-                levels.start(),
-                levels.end()
-            )
+        let default = millstream_codec::default_level(codec);
+        let remark = match (levels.start(), levels.end()) {
+            _ if levels.is_empty() => String::from("decoded only in this build"),
+            (least, most) if least == most => String::from("one level"),
+            (least, most) => format!("levels {least} to {most}, {default} by default"),
         };
         table.row("codec", codec.name(), remark);
     }
@@ -240,9 +236,9 @@ fn place_rows(table: &mut Table, path: &Path, place: &Place) {
         None => table.row("direct I/O", "no", "or no file there to ask with"),
     };
     let cachestat = match place.cachestat {
-        true => "told by cachestat",
-        false if cfg!(windows) => "not told by the system",
-        false => "told by a NOWAIT read",
+        true => "reported by cachestat",
+        false if cfg!(windows) => "not reported by the system",
+        false => "found by a read that does not wait",
     };
     table.row("what is cached", "", cachestat);
 }

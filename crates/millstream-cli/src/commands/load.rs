@@ -151,10 +151,12 @@ fn entries(package: &Package, path: &Path, found: &mut Vec<Found>) -> Result<(),
         if info.gone {
             continue;
         }
+        // Also checks the entry's own fields: of any length it would be asked for, piece by piece.
+        let checked = package.range(index, 0, 0);
         let one = Found {
             path: path.to_path_buf(),
             name: package.name(index).map_err(failed)?.to_vec(),
-            len: Ok(info.raw_bytes),
+            len: checked.map(|_| info.raw_bytes).map_err(failed),
             entry: Some(PackageEntry {
                 package: package.clone(),
                 index,

@@ -15,6 +15,7 @@ use millstream_pak::{
 use serde_json::json;
 
 use crate::args::PackArgs;
+use crate::commands::report;
 use crate::failure::{Ending, Failure, Failures, check_path, shown};
 use crate::input::refuse_fifo;
 use crate::limits::FAILURES_LISTED;
@@ -31,7 +32,10 @@ pub(crate) fn pack(args: &PackArgs) -> Result<(), Ending> {
     let begun = Instant::now();
     let mut coding = coding(args)?;
     let block_bytes = block_bytes(args)?;
-    let read = |path| SecretKey::read(path).map_err(|error| describe(path, &error));
+    let read = |path| {
+        refuse_fifo(path)?;
+        SecretKey::read(path).map_err(|error| describe(path, &error))
+    };
     let sign = args.sign.as_deref().map(read).transpose()?;
     let mut items = find(&args.folder, links(&args.links))?;
     if let Some(itself) = name_below(&args.folder, Path::new(&args.output)) {
@@ -43,7 +47,8 @@ pub(crate) fn pack(args: &PackArgs) -> Result<(), Ending> {
     if let Coding::Auto(target) = &mut coding {
         *target = target::target(args)?;
     }
-    let total = items.iter().map(Item::raw_bytes).sum();
+    let lens = items.iter().map(Item::raw_bytes);
+    let total = lens.fold(0, u64::saturating_add);
     let progress = Mutex::new(Progress::new("packing", Some(total)));
     let describers = describers();
     let cook = args.cook.as_deref().map(cook);
@@ -161,10 +166,7 @@ fn name_below(folder: &Path, package: &Path) -> Option<Vec<u8>> {
 /// request.
 fn order(trace: &Path, items: &[Item]) -> Result<Vec<Vec<u8>>, Ending> {
     let wrong = |cause: String| Failure::new(trace, cause);
-    check_path(trace, "read")?;
-    refuse_fifo(trace)?;
-    let text = std::fs::read(trace);
-    let text = text.map_err(|error| Failure::io(trace, "read", &error))?;
+    let text = report::read(trace.as_os_str())?;
     let trace: serde_json::Value = serde_json::from_slice(&text)
         .map_err(|error| wrong(format!("no trace as `load --trace` writes it: {error}")))?;
     let events = trace
@@ -203,6 +205,8 @@ struct Inputs<'a> {
     by_name: HashSet<&'a [u8]>,
     /// Ends that begin behind a `/`; the input, if only one has it.
     by_end: HashMap<&'a [u8], Option<&'a [u8]>>,
+    /// Bytes of the longest name.
+    longest: usize,
 }
 
 impl<'a> Inputs<'a> {
@@ -210,9 +214,11 @@ impl<'a> Inputs<'a> {
         let mut inputs = Inputs {
             by_name: HashSet::new(),
             by_end: HashMap::new(),
+            longest: 0,
         };
         for name in names {
             inputs.by_name.insert(name);
+            inputs.longest = inputs.longest.max(name.len());
             for end in ends(name).skip(1) {
                 let of_end = inputs.by_end.entry(end);
                 of_end.and_modify(|only| *only = None).or_insert(Some(name));
@@ -225,7 +231,9 @@ impl<'a> Inputs<'a> {
     /// name, or the one input whose name ends so.
     fn find(&self, name: &'a str) -> Option<&'a [u8]> {
         let name = name.as_bytes();
-        let whole = ends(name).find_map(|end| self.by_name.get(end));
+        // To look up all ends of a name of any length would take the square of it.
+        let mut short = ends(name).filter(|end| end.len() <= self.longest);
+        let whole = short.find_map(|end| self.by_name.get(end));
         whole.or_else(|| self.by_end.get(name)?.as_ref()).copied()
     }
 }

@@ -36,8 +36,8 @@ pub(crate) fn report(args: &ReportArgs) -> Result<(), Ending> {
     Ok(())
 }
 
-/// The whole input; no more than a page is made of, whatever a pipe delivers.
-fn read(name: &OsStr) -> Result<Vec<u8>, Failure> {
+/// A whole trace; no more than a page is made of, whatever a pipe delivers.
+pub(crate) fn read(name: &OsStr) -> Result<Vec<u8>, Failure> {
     let mut input = Input::open(name, "reading")?;
     let mut text = Vec::new();
     let read = input

@@ -7,6 +7,7 @@ use serde_json::json;
 
 use crate::args::VerifyArgs;
 use crate::failure::{Ending, Failure, Failures};
+use crate::input::refuse_fifo;
 use crate::output;
 use crate::package::{Reading, describe, dictionary_rows};
 use crate::progress::Progress;
@@ -16,7 +17,10 @@ use crate::table::Table;
 /// Runs `verify`.
 pub(crate) fn verify(args: &VerifyArgs) -> Result<(), Ending> {
     let begun = Instant::now();
-    let read = |path| PublicKey::read(path).map_err(|error| describe(path, &error));
+    let read = |path| {
+        refuse_fifo(path)?;
+        PublicKey::read(path).map_err(|error| describe(path, &error))
+    };
     let key = args.key.as_deref().map(read).transpose()?;
     let (found, failures, uses) = look(args, key.as_ref())?;
     let seconds = begun.elapsed().as_secs_f64();

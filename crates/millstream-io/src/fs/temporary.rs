@@ -73,8 +73,13 @@ impl TemporaryFile {
     /// Renames the file to `name` in an open folder of the same file system.
     ///
     /// # Errors
-    /// What the system says; the file is removed then.
+    /// `name` is itself one of temporary files, which would be removed as such, or what the system
+    /// says; the file is removed then.
     pub fn rename(self, folder: &Folder, name: &OsStr) -> Result<(), IoError> {
+        if is_temporary_name(name) {
+            let cause = "names .millstream-*-*.tmp are those of temporary files";
+            return Err(IoError::because("rename", Errno::BAD_NAME, cause));
+        }
         let _open = GATE.read().unwrap_or_else(PoisonError::into_inner);
         self.folder.rename(&self.name(), folder, name)?;
         temporary_files().remove(&self.number);
@@ -100,6 +105,19 @@ impl Drop for TemporaryFile {
 
 fn temporary_files() -> MutexGuard<'static, BTreeMap<u64, Arc<Folder>>> {
     TEMPORARY.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether a file's name is one of temporary files, which [`remove_leftovers`] removes.
+#[must_use]
+pub fn is_temporary_name(name: &OsStr) -> bool {
+    process_of(name).is_some()
+}
+
+/// The process that a temporary name tells.
+fn process_of(name: &OsStr) -> Option<&str> {
+    let numbers = name.to_str()?.strip_prefix(PREFIX)?.strip_suffix(SUFFIX)?;
+    let (process, _) = numbers.split_once('-')?;
+    Some(process)
 }
 
 /// Not made of the target's name, which may be as long as names can be.
@@ -140,10 +158,7 @@ pub fn remove_leftovers(folder: &Path) {
 fn temporary_files_in(folder: &Path) -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        let numbers = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
-        let numbers = numbers.and_then(|name| name.strip_suffix(SUFFIX));
-        if let Some((process, _)) = numbers.and_then(|numbers| numbers.split_once('-')) {
+        if let Some(process) = process_of(&entry.file_name()) {
             found.push((entry.path(), process.to_owned()));
         }
     }
@@ -189,5 +204,25 @@ mod tests {
         assert_eq!(files(), count);
         drop(temporary);
         assert_eq!(files(), 0);
+    }
+
+    #[test]
+    fn no_file_gets_the_name_of_a_temporary_one() {
+        let path = tempfile::tempdir().expect("a temporary folder");
+        let folder = Arc::new(Folder::open(path.path()).expect("opened"));
+        let created = || TemporaryFile::create(&folder, 0o666).expect("a file").1;
+        let refused = created().rename(&folder, OsStr::new(".millstream-5-0.tmp"));
+        assert_eq!(refused.unwrap_err().errno, Errno::BAD_NAME);
+        for name in [
+            ".millstream-5.tmp",
+            "millstream-5-0.tmp",
+            ".millstream-5-0.tmp~",
+        ] {
+            created()
+                .rename(&folder, OsStr::new(name))
+                .expect("renamed");
+        }
+        remove_leftovers(path.path());
+        assert_eq!(fs::read_dir(path.path()).expect("ours").count(), 3);
     }
 }

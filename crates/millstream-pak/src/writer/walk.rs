@@ -3,7 +3,8 @@
 //! Symbolic links are followed, skipped or refused. One that is followed leads to a file or folder
 //! inside the tree, by its canonical path, and to no folder that the walk is inside of: so the walk
 //! ends, and no name leads out of the tree. A file behind a link is an item of its own, whose bytes
-//! the package stores once.
+//! the package stores once. Temporary files of this library, which a killed process may have left,
+//! are left out.
 
 use std::fs::{self, DirEntry};
 use std::io;
@@ -11,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use millstream_io::Errno;
+use millstream_io::fs::is_temporary_name;
 
 use super::item::{Content, Item, check_kind, modified};
 use crate::error::{Error, ErrorKind, Result};
@@ -105,11 +107,16 @@ impl Walk {
     fn path_of(&self, folder: &Below) -> Result<PathBuf> {
         match &folder.real {
             Some(real) => Ok(real.clone()),
+            // Joined to nothing it would end with a slash.
+            None if folder.name.is_empty() => Ok(self.root.to_path_buf()),
             None => Ok(self.root.join(names::path(&folder.name)?)),
         }
     }
 
     fn take(&mut self, folder: &Below, entry: &DirEntry) -> Result<()> {
+        if is_temporary_name(&entry.file_name()) {
+            return Ok(());
+        }
         let mut name = folder.name.clone();
         if !name.is_empty() {
             name.push(b'/');
