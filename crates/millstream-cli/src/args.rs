@@ -124,7 +124,7 @@ pub(crate) struct LoadArgs {
     pub(crate) json: bool,
 }
 
-/// The words of `--backend`.
+/// The values of `--backend`.
 #[derive(Debug, Clone, Copy, Default, ValueEnum)]
 pub(crate) enum BackendWord {
     /// io_uring or a completion port, or threads where the system has neither
@@ -138,7 +138,7 @@ pub(crate) enum BackendWord {
     Threads,
 }
 
-/// The words of `--direct`.
+/// The values of `--direct`.
 #[derive(Debug, Clone, Copy, Default, ValueEnum)]
 pub(crate) enum DirectWord {
     /// Cached ranges from the cache, large cold ones past it
@@ -229,7 +229,7 @@ pub(crate) struct StreamArgs {
     pub(crate) json: bool,
 }
 
-/// Load a glTF scene with all it needs, and tell what came when.
+/// Load a glTF scene with all it needs, and print when each part was loaded.
 ///
 /// Out of loose files it takes two batches of reads; out of a package, one. Of a package with
 /// several scenes all are loaded. Without --partial a scene of which anything is wrong is refused.

@@ -1,8 +1,8 @@
 //! The program `millstream`.
 //!
-//! A call is parsed by `args`, done by one file of `commands`, and ends with a status
-//! here, in the words of `failure`. Outputs go through `output`, which leaves no partial file
-//! behind, whatever happens.
+//! `args` parses the command line, one file of `commands` runs the command, and its failures
+//! (`failure`) become messages and the exit status here. Outputs go through `output`, which leaves
+//! no partial file behind, whatever happens.
 
 mod args;
 mod cold;
@@ -78,15 +78,15 @@ fn show<A>(
     work(args)
 }
 
-/// Tells standard error how a command ended, and gives the program's exit status. With `json`,
-/// standard output gets a document if it has none yet.
+/// Reports on standard error how a command ended, and returns the program's exit status. With
+/// `json`, standard output gets a document if it has none yet.
 fn report(ending: Ending, json: bool) -> ExitCode {
     match ending {
         Ending::Failed(mut failures) => {
             if json && !failures.is_documented() {
                 let mut document = serde_json::json!({});
                 failures.document(&mut document);
-                // That it cannot be printed is no news beside what failed before.
+                // If it cannot be printed, the failure below is still reported.
                 let _ = output::print_json(&document);
             }
             tell(&failures.summary());
@@ -102,8 +102,7 @@ fn report(ending: Ending, json: bool) -> ExitCode {
     }
 }
 
-/// Prints what the parser has to say: help and version to standard output, errors to standard
-/// error.
+/// Prints what the parser returned: help and version to standard output, errors to standard error.
 fn answer(error: &clap::Error) -> ExitCode {
     let printed = match error.use_stderr() {
         true => error.print(),

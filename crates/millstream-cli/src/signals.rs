@@ -1,12 +1,11 @@
 //! Interruption: Ctrl-C, a request to end and a lost terminal end the program, and leave no partial
 //! file.
 //!
-//! A thread of its own learns of the interruption. It does not ask the working threads to stop,
-//! since those may hang in a read that never returns: it removes every unfinished output (no output
-//! can be begun or finished from then on) and ends the process as interrupted, which tells a shell
-//! that runs a script to end it, too. A command that has
-//! something to say about an interruption (`load` counts what was canceled) sets a canceler for a
-//! while, and then has [`INTERRUPT_GRACE`] to end by itself.
+//! A thread of its own handles the interruption. It does not ask the working threads to stop, since
+//! those may hang in a read that never returns: it removes every unfinished output (none can be
+//! begun or finished from then on) and ends the process as interrupted, so that a shell ends the
+//! script, too. A command that reports about an interruption (`load` counts what was canceled) sets
+//! a canceler for a while, and then has [`INTERRUPT_GRACE`] to end by itself.
 
 use std::io;
 use std::sync::atomic::{AtomicI32, Ordering};

@@ -11,7 +11,7 @@ use millstream_gltf::cook::{SceneCook, Target};
 use millstream_gltf::image::{Format, Layout};
 use millstream_gltf::record::SceneDescriber;
 use millstream_gltf::{Load, Loader, LoaderOptions};
-use millstream_pak::{PackOptions, Package, walk, write_file};
+use millstream_pak::{Cook as _, CookError, Inputs, PackOptions, Package, walk, write_file};
 
 struct Packed {
     _base: tempfile::TempDir,
@@ -64,6 +64,33 @@ fn images_as_rgba8_are_pixel_for_pixel_those_of_the_loose_scene() {
             assert_eq!(load.progress().batches, 1, "{name}");
             support::check(&load.finish().expect("sound"), &packed.made);
         }
+    }
+}
+
+struct NoInputs;
+
+impl Inputs for NoInputs {
+    fn read(&self, _: &[u8]) -> Result<Vec<u8>, CookError> {
+        Err(CookError::new("there is none"))
+    }
+}
+
+/// Moved, the binary chunk would have other bytes where the extension says that they are.
+#[test]
+fn a_glb_whose_views_have_extensions_stays_as_it_is() {
+    let plain = support::make(23, 2, 2, 8).glb();
+    let json_bytes = u32::from_le_bytes(plain[12..16].try_into().expect("four")) as usize;
+    let json = std::str::from_utf8(&plain[20..20 + json_bytes]).expect("JSON");
+    let extension = r#"{"extensions":{"EXT_meshopt_compression":{"buffer":0}},"buffer":0,"#;
+    let last = json.rfind(r#"{"buffer":0,"#).expect("a view");
+    let extended = json[..last].to_owned() + extension + &json[last + 12..];
+    let extended = support::glb(extended.as_bytes(), Some(&plain[28 + json_bytes..]));
+    for (glb, stays) in [(plain, false), (extended, true)] {
+        let cook = SceneCook::new(Target::Rgba8);
+        let cooked = cook.cook(b"a.glb", &glb, &NoInputs).expect("cooked");
+        let scene = cooked.entries.last().expect("the scene");
+        assert_eq!(scene.raw == glb, stays);
+        assert_eq!(cooked.entries.len() == 1, stays);
     }
 }
 

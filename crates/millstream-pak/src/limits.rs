@@ -43,7 +43,7 @@ pub const NAME_PART_BYTES_MAX: usize = 255;
 /// Raw bytes of a block are a power of two from this one ...
 pub const BLOCK_SHIFT_MIN: u8 = 12;
 
-/// ... to this one. Longer blocks compress no better, and make ranges dear.
+/// ... to this one. Longer blocks compress no better, and make ranges expensive.
 pub const BLOCK_SHIFT_MAX: u8 = 20;
 
 /// Stored bytes of a block beyond its raw ones: what an application's own codec may add. Our own

@@ -344,7 +344,8 @@ impl Metadata {
         (first_row..last_row)
             .map(|row| {
                 let (start, row_bytes) = self.rows(level, layer, row, 1)?;
-                (left + bytes <= row_bytes).then_some((start + left, bytes))
+                let end = left.checked_add(bytes)?;
+                (end <= row_bytes).then_some((start + left, bytes))
             })
             .collect()
     }

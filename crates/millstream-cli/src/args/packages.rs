@@ -94,7 +94,7 @@ pub(crate) struct PackArgs {
     pub(crate) json: bool,
 }
 
-/// The words of `pack --cook`.
+/// The values of `pack --cook`.
 const COOK_WORDS: [&str; 5] = [
     "scene",
     "scene-levels",
@@ -103,7 +103,7 @@ const COOK_WORDS: [&str; 5] = [
     "scene-bc7-fine",
 ];
 
-/// The words of `pack --codec`.
+/// The values of `pack --codec`.
 const PACK_CODECS: [&str; 6] = ["auto", "stored", "zlib", "gdeflate", "zstd", "lz4"];
 
 /// List the entries of a package, in the byte order of their names.

@@ -47,7 +47,7 @@ pub(crate) fn decompress(args: &DecompressArgs) -> Result<(), Ending> {
     })
 }
 
-/// Opens both ends, moves the bytes with `work`, and tells how it went.
+/// Opens both ends, moves the bytes with `work`, and reports the result.
 fn transfer(
     codec: CodecId,
     label: &'static str,

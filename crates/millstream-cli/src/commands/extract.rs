@@ -8,7 +8,7 @@
 //! with a sync for each, thousands of small files would take minutes.
 
 use std::fs::File;
-use std::io::{self, Write as _};
+use std::io::Write as _;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
@@ -88,7 +88,7 @@ fn work(args: &ExtractArgs) -> Result<Outcome, Ending> {
     Ok(extraction.outcome)
 }
 
-/// Prints the document; or a table, if there is anything to tell.
+/// Prints the document; or a table, if anything was extracted.
 fn tell(args: &ExtractArgs, outcome: Outcome, began: bool, seconds: f64) -> Result<(), Ending> {
     let Outcome {
         done,
@@ -218,18 +218,21 @@ struct Extraction<'a> {
 
 impl<'a> Extraction<'a> {
     fn new(package: &'a Package, folder: &'a Path) -> Result<Extraction<'a>, Ending> {
-        let failed = |error: io::Error| Failure::io(folder, "make the folder", &error);
         check_path(folder, "make the folder")?;
-        std::fs::create_dir_all(folder).map_err(failed)?;
+        let made = std::fs::create_dir_all(folder);
+        made.map_err(|error| Failure::io(folder, "make the folder", &error))?;
         remove_leftovers(folder);
         let root = Folder::open(folder);
-        let root = Arc::new(root.map_err(|error| failed(error.into()))?);
+        let root = root.map_err(|error| Failure::system(folder, "open the folder", &error))?;
+        let root = Arc::new(root);
         let alive = TemporaryFile::create(&root, 0o600);
+        let alive =
+            alive.map_err(|error| Failure::system(folder, "write to the folder", &error))?;
         Ok(Extraction {
             package,
             folder,
             root,
-            _alive: alive.map_err(|error| failed(error.into()))?,
+            _alive: alive,
             current: None,
             group: Vec::new(),
             group_bytes: 0,

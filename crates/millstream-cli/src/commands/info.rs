@@ -233,7 +233,11 @@ fn place_rows(table: &mut Table, path: &Path, place: &Place) {
                 direct.memory, direct.offset
             ),
         ),
-        None => table.row("direct I/O", "no", "or no file there to ask with"),
+        None => table.row(
+            "direct I/O",
+            "no",
+            "or unknown: no file there to test it with",
+        ),
     };
     let cachestat = match place.cachestat {
         true => "reported by cachestat",

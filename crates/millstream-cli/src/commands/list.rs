@@ -11,7 +11,7 @@ use crate::failure::{Ending, Failure, shown};
 use crate::output::{self, Output};
 use crate::package::{Reading, codec_word, describe, hex};
 
-/// An entry as `--json` tells it.
+/// An entry in the document of `--json`.
 #[derive(Debug, Serialize)]
 struct Row {
     name: String,

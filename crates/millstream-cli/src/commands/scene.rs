@@ -31,7 +31,7 @@ use crate::{output, package, size};
 mod gpu;
 mod hashes;
 
-/// What `--json` tells.
+/// The document of `--json`.
 #[derive(Debug, Default, Serialize)]
 struct Document {
     batches: u32,

@@ -42,7 +42,7 @@ pub(crate) fn verify(args: &VerifyArgs) -> Result<(), Ending> {
     if failures.count() == 0 {
         let signature = match (found.signed, found.signature_verified) {
             (_, true) => "verified",
-            (true, false) => "there is one; with --key it is verified",
+            (true, false) => "present; --key verifies it",
             (false, false) => "none",
         };
         let mut table = Table::default();

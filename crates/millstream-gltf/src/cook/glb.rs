@@ -84,9 +84,16 @@ impl<'a> Parts<'a> {
         })
     }
 
-    /// The GLB with these images named by URIs instead, and without their bytes.
+    /// The GLB with these images named by URIs instead, and without their bytes; `None` where that
+    /// cannot be done.
     pub(super) fn without(&self, outside: &BTreeMap<usize, String>) -> Option<Vec<u8>> {
         let mut json: Value = serde_json::from_slice(self.json).ok()?;
+        let views = json.get("bufferViews").and_then(Value::as_array);
+        // An extension such as that of meshopt names bytes of its own, which would be lost.
+        let extended = |view: &Value| view.get("extensions").is_some();
+        if views.into_iter().flatten().any(extended) {
+            return None;
+        }
         let mut dropped = HashSet::new();
         for (index, image) in self.model.images.iter().enumerate() {
             let view = match image.as_ref().map(|image| &image.place) {

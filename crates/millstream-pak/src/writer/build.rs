@@ -1,8 +1,8 @@
 //! The file: blocks in order, then the tables, then the header.
 //!
 //! The hot sections come first in the file and are written last, into the room that was left for
-//! them; the header, without which the file is no package, is the very last write. How bytes come
-//! to the disk is the business of [`Output`].
+//! them; the header, without which the file is no package, is the very last write. [`Output`]
+//! writes the bytes.
 
 use std::borrow::Cow;
 use std::fs::File;

@@ -56,7 +56,7 @@ type Written = (Memory, io::Result<()>);
 impl DirectWriter {
     /// `None` where there are no direct writes.
     pub(super) fn new(file: &File) -> Option<DirectWriter> {
-        // A file that is direct already is its owner's affair: not all that follows is aligned.
+        // Not all writes that follow are aligned, as a file that is direct already needs.
         if is_direct(file).ok()? {
             return None;
         }
