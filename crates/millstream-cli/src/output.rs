@@ -112,6 +112,11 @@ impl Output {
     /// As [`Output::create`]; or the name is that of standard output.
     pub(crate) fn create_package(name: &OsStr) -> Result<Output, Ending> {
         refuse_stdout(name, "a package is written at offsets, so it")?;
+        // Before a FIFO is opened, which waits for a reader.
+        let about = std::fs::metadata(name);
+        if about.is_ok_and(|about| !about.is_file() && !about.is_dir()) {
+            return Err(no_regular_file(name).into());
+        }
         Ok(Output::create(name)?)
     }
 
@@ -122,10 +127,7 @@ impl Output {
     pub(crate) fn file(&self) -> Result<&File, Failure> {
         match &self.target {
             Target::File(file) => Ok(file.file()),
-            Target::Through(_) => Err(Failure::new(
-                &self.name,
-                "a package is written to a regular file",
-            )),
+            Target::Through(_) => Err(no_regular_file(&self.name)),
         }
     }
 
@@ -157,6 +159,10 @@ impl Write for Output {
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
+}
+
+fn no_regular_file(name: &OsStr) -> Failure {
+    Failure::new(name, "a package is written to a regular file")
 }
 
 /// Refuses standard output as the name of an output that must be a file; `why` says so, and ends

@@ -284,6 +284,19 @@ fn a_fifo_is_refused_and_never_waited_for() {
         assert!(errors.contains("fifo: a FIFO"), "{words}: {errors}");
         assert_eq!(names_in(folder.path()), ["fifo"]);
     }
+    let empty = tempfile::tempdir().expect("a temporary folder");
+    let mut child = millstream(&["pack", "-o", "fifo"])
+        .arg(empty.path())
+        .current_dir(folder.path())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    wait(&mut child);
+    let errors = expect_status(&child.wait_with_output().expect("it has ended"), 1);
+    assert!(
+        errors.contains("fifo: a package is written to a regular file"),
+        "{errors}"
+    );
     let piped = "printf bytes | \"$0\" compress --codec lz4 /dev/stdin out";
     let mut command = std::process::Command::new("sh");
     command.args(["-c", piped, env!("CARGO_BIN_EXE_millstream")]);
