@@ -54,16 +54,22 @@ fn raw_bytes_go_by_the_queue_that_copies_and_tiles_by_the_other() {
     application.end();
 }
 
+/// An application whose device reads memory of the processor.
+fn importing() -> Option<Application> {
+    let application = Application::new(true)?;
+    if !application.wanted.features.external_memory_host {
+        eprintln!("SKIP: the device lacks VK_EXT_external_memory_host");
+        return None;
+    }
+    Some(application)
+}
+
 #[test]
 fn staging_that_is_imported_is_read_by_the_device_itself() {
     let _alone = alone();
-    let Some(application) = Application::new(true) else {
+    let Some(application) = importing() else {
         return;
     };
-    if !application.wanted.features.external_memory_host {
-        eprintln!("SKIP: the device lacks VK_EXT_external_memory_host");
-        return;
-    }
     let folder = tempfile::tempdir().expect("a folder");
     let raw = bytes(9_000_001, 7);
     let (plain, tiles) = (folder.path().join("plain"), folder.path().join("tiles"));
@@ -141,13 +147,9 @@ unsafe extern "system" fn coarse_alignment(
 #[test]
 fn staging_is_not_imported_that_is_not_aligned_as_the_device_needs() {
     let _alone = alone();
-    let Some(application) = Application::new(true) else {
+    let Some(application) = importing() else {
         return;
     };
-    if !application.wanted.features.external_memory_host {
-        eprintln!("SKIP: the device lacks VK_EXT_external_memory_host");
-        return;
-    }
     let mut adopted = application.plain();
     adopted.features.external_memory_host = true;
     let function = c"vkGetPhysicalDeviceProperties2";
