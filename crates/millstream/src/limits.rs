@@ -154,7 +154,8 @@ pub const WINDOWS_AHEAD: usize = 4;
 pub const UNIT_WINDOW_BYTES: usize = 4 << 20;
 
 /// Stored bytes of a block that lies in another file than its request: a worker reads it whole, so
-/// at most so many for each worker are in memory beside staging.
+/// at most so many for each worker are in memory beside staging. No device is given such a block,
+/// which would stay in memory until the device is done with it.
 pub const OTHER_BLOCK_BYTES_MAX: u32 = 16 << 20;
 
 /// Raw bytes below which a request is not worth cutting into units for several workers.

@@ -676,9 +676,12 @@ impl Staged {
                 Mode::Copy => true,
                 Mode::Whole => decodes(codec),
                 Mode::Units(_) => codec == CodecId::GDEFLATE && decodes(codec),
+                // Of external blocks see `limits::OTHER_BLOCK_BYTES_MAX`.
                 Mode::Table(_) => table.is_some_and(|table| {
                     let mut blocks = table.blocks.iter();
-                    blocks.all(|block| decodes(block.codec) && block.dictionary == 0)
+                    blocks.all(|block| {
+                        !block.external && block.dictionary == 0 && decodes(block.codec)
+                    })
                 }),
             }
     }

@@ -197,7 +197,7 @@ fn a_block_whose_checksum_does_not_match_fails_with_its_range() {
 }
 
 /// Stored bytes in memory that stand for another file.
-struct Base(Vec<u8>);
+pub(crate) struct Base(pub(crate) Vec<u8>);
 
 impl BlockSource for Base {
     fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<(), Error> {

@@ -12,6 +12,7 @@ use millstream::{
     StorageOptions,
 };
 
+use crate::blocks::Base;
 use crate::rig::{Rig, bytes, each_backend, each_backend_with, encoded};
 
 /// A device that is a vector.
@@ -207,6 +208,20 @@ fn blocks_of_a_table_are_given_each_by_itself_if_all_can_be() {
         let file = rig.file_of("mixed", &bytes);
         let read = Read::whole(file).decode(Decode::table(blocks));
         assert_eq!(load(rig, read, &raw, true), [stored]);
+    });
+}
+
+#[test]
+fn blocks_of_another_file_are_not_held_until_the_device_has_them() {
+    each_backend(|rig| {
+        let raw = bytes(1_234_567);
+        let (mut blocks, stored) = table(&raw[..1_200_000], [CodecId::GDEFLATE, CodecId::STORED]);
+        let last = encoded(CodecId::GDEFLATE, &raw[1_200_000..]);
+        blocks.push(CodecId::GDEFLATE, 0..last.len() as u64, 34_567);
+        blocks.external_block();
+        let file = rig.file_of("patch", &stored);
+        let read = Read::whole(file).decode(Decode::table(blocks.external(Arc::new(Base(last)))));
+        assert_eq!(load(rig, read, &raw, true), [PartForm::Raw]);
     });
 }
 
