@@ -32,6 +32,11 @@ impl Timeline {
 
 impl Drop for Timeline {
     fn drop(&mut self) {
+        if self.context.is_lost() {
+            // What the application submitted may still signal it.
+            std::mem::forget(Arc::clone(&self.context));
+            return;
+        }
         // SAFETY: created here; whoever submits or waits with it keeps it.
         unsafe { self.context.device.destroy_semaphore(self.semaphore, None) };
     }

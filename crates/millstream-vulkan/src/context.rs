@@ -1,6 +1,7 @@
 //! The Vulkan device: created for tools, or adopted from an application.
 #![expect(unsafe_code, reason = "every call of Vulkan is unsafe")]
 
+use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -34,6 +35,8 @@ pub(crate) struct Context {
     owned: Option<Created>,
     /// Keeps the loader's library.
     _entry: Entry,
+    /// Of an adopted device, dropped last.
+    _keep: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 impl Context {
@@ -115,6 +118,7 @@ impl Context {
             physical,
             owned: None,
             _entry: adopted.entry,
+            _keep: adopted.keep,
         }
     }
 

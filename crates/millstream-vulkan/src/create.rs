@@ -1,7 +1,10 @@
 //! Instances and devices made here, and what an application's device should have.
 #![expect(unsafe_code, reason = "every call of Vulkan is unsafe")]
 
+use std::any::Any;
 use std::ffi::CStr;
+use std::io::Write;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ash::{Entry, Instance, ext, vk};
@@ -28,6 +31,10 @@ pub struct AdoptedDevice {
     pub compute: AdoptedQueue,
     /// A queue that copies while the other one computes; not one that the application records.
     pub transfer: Option<AdoptedQueue>,
+    /// Dropped, on any thread, once the library uses the device no more: for what destroys it.
+    /// After a loss it may be leaked. Without it the application destroys the device as
+    /// [`Gpu::adopt`](crate::Gpu::adopt) says.
+    pub keep: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 /// What a device can have enabled, beside the feature `timelineSemaphore`, which it must.
@@ -142,7 +149,7 @@ impl GpuWanted {
 
 /// What was created here, to be destroyed behind the device: in this order.
 pub(crate) struct Created {
-    messenger: Box<Messenger>,
+    messenger: Messenger,
 }
 
 /// What the validation layer said.
@@ -181,6 +188,7 @@ impl Created {
                     transfer: wanted.transfer.map(queue),
                     features: wanted.features,
                     device,
+                    keep: None,
                 };
                 Ok((adopted, created))
             }
@@ -213,7 +221,7 @@ impl Drop for Messenger {
     }
 }
 
-fn create_instance(entry: &Entry, validation: bool) -> Result<(Instance, Box<Messenger>), Error> {
+fn create_instance(entry: &Entry, validation: bool) -> Result<(Instance, Messenger), Error> {
     // SAFETY: asks the loader.
     let layers = unsafe { entry.enumerate_instance_layer_properties() }.unwrap_or_default();
     let has_layer = layers
@@ -235,7 +243,7 @@ fn create_instance(entry: &Entry, validation: bool) -> Result<(Instance, Box<Mes
     // SAFETY: a valid description; layers and extensions were asked for.
     let instance = unsafe { entry.create_instance(&info, None) };
     let instance = instance.map_err(|error| vulkan("vkCreateInstance", error))?;
-    let mut messenger = Box::<Messenger>::default();
+    let mut messenger = Messenger::default();
     if validated {
         messenger.listen(entry, &instance);
     }
@@ -272,7 +280,8 @@ unsafe extern "system" fn message(
         (text, &*counter.cast::<AtomicU64>())
     };
     counter.fetch_add(1, Ordering::Relaxed);
-    eprintln!("Vulkan: {}", text.to_string_lossy());
+    // A panic must not reach the layer, which is C.
+    let _ = writeln!(std::io::stderr(), "Vulkan: {}", text.to_string_lossy());
     vk::FALSE
 }
 

@@ -27,6 +27,7 @@ impl Done {
                 }
                 Err(error) => {
                     filled.fail(&error);
+                    self.shared.lose();
                     Message::Retired(None)
                 }
             };

@@ -10,6 +10,7 @@ pub(crate) fn vulkan(call: &'static str, result: vk::Result) -> Error {
             return Error::new(ErrorKind::NotFound, "no Vulkan driver");
         }
         vk::Result::ERROR_DEVICE_LOST => ErrorKind::DeviceLost,
+        vk::Result::ERROR_TOO_MANY_OBJECTS => ErrorKind::Limit,
         _ if is_short(result) => ErrorKind::OutOfMemory,
         _ => ErrorKind::Io,
     };

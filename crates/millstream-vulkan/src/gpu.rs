@@ -150,10 +150,12 @@ impl Gpu {
     /// feature is said to be enabled that it has not; what the driver says.
     ///
     /// # Safety
-    /// The handles belong together, and outlive the `Gpu` and every [`GpuBuffer`] and [`GpuImage`]
-    /// of it; if a thread of the `Gpu` drops it, also what it was given before. The features were
-    /// enabled. Other code submits to the queues only as their
-    /// [`QueueAccess`](crate::QueueAccess) says; one queue is given twice only if it is locked.
+    /// The handles belong together, and live until [`AdoptedDevice::keep`] is dropped. Without it
+    /// they outlive the `Gpu`, every [`GpuBuffer`] and [`GpuImage`] of it, and the storages whose
+    /// requests land there, as a worker may hold a destination for a moment after its request has
+    /// completed; and no thread of the `Gpu` drops it. The features were enabled. Other code
+    /// submits to the queues only as their [`QueueAccess`](crate::QueueAccess) says; one queue is
+    /// given twice only if it is locked.
     /// After a request has failed with `DeviceLost` the device is idle before it is destroyed.
     pub unsafe fn adopt(adopted: AdoptedDevice, options: &GpuOptions) -> Result<Gpu, Error> {
         Gpu::new(Context::adopt(adopted)?, options)
@@ -269,7 +271,7 @@ impl Gpu {
     /// to and from it are added. One allocation of Vulkan's: for buffers of some size.
     ///
     /// # Errors
-    /// `OutOfMemory`; `InvalidArgument` for no bytes.
+    /// `OutOfMemory`; `InvalidArgument` for no bytes, and for a usage that Vulkan 1.0 lacks.
     pub fn buffer(&self, len: u64, usage: vk::BufferUsageFlags) -> Result<Arc<GpuBuffer>, Error> {
         let usage = usage | vk::BufferUsageFlags::TRANSFER_DST | vk::BufferUsageFlags::TRANSFER_SRC;
         let invalid = || {
@@ -278,8 +280,8 @@ impl Gpu {
                 "a buffer of no or too many bytes",
             )
         };
-        if usage.contains(vk::BufferUsageFlags::SHADER_DEVICE_ADDRESS) {
-            let cause = "buffers with a device address are made by the application, and adopted";
+        if usage.as_raw() >= vk::BufferUsageFlags::INDIRECT_BUFFER.as_raw() << 1 {
+            let cause = "buffers of usages of extensions are made by the application, and adopted";
             return Err(Error::new(ErrorKind::InvalidArgument, cause));
         }
         let len = usize::try_from(len)
@@ -348,8 +350,8 @@ impl Gpu {
     ///
     /// # Safety
     /// As of [`Gpu::adopt_buffer`]. The format is the image's, the regions are texels of it that
-    /// do not overlap, and it is in the state `before` when a request begins to write: if another
-    /// family owns it, that family has released it.
+    /// do not overlap, its usage allows the layout of `handover`, and it is in the state `before`
+    /// when a request begins to write: if another family owns it, that family has released it.
     pub unsafe fn adopt_image(&self, image: AdoptedImage) -> Result<Arc<GpuImage>, Error> {
         GpuImage::adopt(&self.shared, image)
     }

@@ -26,9 +26,10 @@ pub struct ImageOptions {
     pub mip_levels: u32,
     /// Array layers.
     pub layers: u32,
-    /// What the application does with it; copies to and from it are added.
+    /// What the application does with it: sampled, stored, drawn to, an attachment that is read.
+    /// Copies to and from it are added.
     pub usage: vk::ImageUsageFlags,
-    /// The layout that a request leaves it in.
+    /// The layout that a request leaves it in: one that the usage allows.
     pub layout: vk::ImageLayout,
 }
 
@@ -88,25 +89,14 @@ impl GpuImage {
             ));
         }
         let copies = vk::ImageUsageFlags::TRANSFER_DST | vk::ImageUsageFlags::TRANSFER_SRC;
-        let info = vk::ImageCreateInfo::default()
-            .image_type(match options.extent.depth {
-                1 => vk::ImageType::TYPE_2D,
-                _ => vk::ImageType::TYPE_3D,
-            })
-            .format(options.format)
-            .extent(options.extent)
-            .mip_levels(options.mip_levels)
-            .array_layers(options.layers)
-            .samples(vk::SampleCountFlags::TYPE_1)
-            .tiling(vk::ImageTiling::OPTIMAL)
-            .usage(options.usage | copies);
-        let families = shared.context.families();
-        let info = match families {
-            [_] => info,
-            several => info
-                .sharing_mode(vk::SharingMode::CONCURRENT)
-                .queue_family_indices(several),
-        };
+        let usage = options.usage | copies;
+        if !allows(usage, options.layout) {
+            return Err(invalid(
+                "an image of another usage than to be copied, sampled, stored or drawn to, or of \
+                 one that does not allow its layout",
+            ));
+        }
+        let info = description(options, usage, shared.context.families());
         shared.context.allows_image(&info)?;
         let made = DeviceImage::new(&shared.context, &info)?;
         about.image = made.image;
@@ -161,13 +151,14 @@ impl GpuImage {
     /// Blocks until the device has done so; for tools and tests.
     ///
     /// # Errors
-    /// `InvalidArgument`: the image is the application's, or no request has landed in it;
-    /// `DeviceLost`, `OutOfMemory`.
+    /// `InvalidArgument`: the image is the application's, no request has landed in it, or one is on
+    /// its way to it; `DeviceLost`, `OutOfMemory`. A request that comes meanwhile fails.
     pub fn read_back(&self) -> Result<Vec<u8>, Error> {
         let image = self.texels();
         let is_made = matches!(&*self.target, Target::Image(_, Some(_)));
-        if !is_made || !image.has_landed() {
-            let cause = "only an image of the library that was loaded is read back";
+        if !is_made || !image.begin_reading() {
+            let cause = "only an image of the library that was loaded, and that no request is on \
+                         its way to, is read back";
             return Err(Error::new(ErrorKind::InvalidArgument, cause));
         }
         let (from, len) = (image.about.image, image.len());
@@ -179,7 +170,7 @@ impl GpuImage {
             let barriers = transitions.iter().map(Transition::barrier);
             barriers.collect::<Vec<_>>()
         };
-        read_back(
+        let back = read_back(
             &self.shared.context,
             &self.target,
             len,
@@ -199,7 +190,9 @@ impl GpuImage {
                 let back = turn((layout, handed_over), (uses, uses));
                 barriers_of(device, commands, (all, all), (&[], &back));
             },
-        )
+        );
+        image.end_reading();
+        back
     }
 
     /// Whether the device was lost, see [`Gpu::is_lost`](crate::Gpu::is_lost).
@@ -207,6 +200,47 @@ impl GpuImage {
     pub fn is_lost(&self) -> bool {
         self.shared.context.is_lost()
     }
+}
+
+/// Of an image that all of these families use.
+fn description<'a>(
+    options: &ImageOptions,
+    usage: vk::ImageUsageFlags,
+    families: &'a [u32],
+) -> vk::ImageCreateInfo<'a> {
+    let info = vk::ImageCreateInfo::default()
+        .image_type(match options.extent.depth {
+            1 => vk::ImageType::TYPE_2D,
+            _ => vk::ImageType::TYPE_3D,
+        })
+        .format(options.format)
+        .extent(options.extent)
+        .mip_levels(options.mip_levels)
+        .array_layers(options.layers)
+        .samples(vk::SampleCountFlags::TYPE_1)
+        .tiling(vk::ImageTiling::OPTIMAL)
+        .usage(usage);
+    match families {
+        [_] => info,
+        several => info
+            .sharing_mode(vk::SharingMode::CONCURRENT)
+            .queue_family_indices(several),
+    }
+}
+
+/// Whether an image of color can be made for `usage`, and left in `layout`.
+fn allows(usage: vk::ImageUsageFlags, layout: vk::ImageLayout) -> bool {
+    use vk::{ImageLayout as Layout, ImageUsageFlags as Usage};
+    let copies = Usage::TRANSFER_DST | Usage::TRANSFER_SRC;
+    let reads = Usage::SAMPLED | Usage::INPUT_ATTACHMENT;
+    let known = copies | reads | Usage::STORAGE | Usage::COLOR_ATTACHMENT;
+    let needed = match layout {
+        Layout::GENERAL | Layout::TRANSFER_SRC_OPTIMAL | Layout::TRANSFER_DST_OPTIMAL => copies,
+        Layout::SHADER_READ_ONLY_OPTIMAL => reads,
+        Layout::COLOR_ATTACHMENT_OPTIMAL => Usage::COLOR_ATTACHMENT,
+        _ => return false,
+    };
+    known.contains(usage) && usage.intersects(needed)
 }
 
 /// All levels of an image, the largest first, each with all layers.

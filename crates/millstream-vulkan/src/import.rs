@@ -39,6 +39,24 @@ impl Imported {
         let (instance, physical) = (&context.instance, context.physical);
         // SAFETY: a device of the instance.
         unsafe { instance.get_physical_device_properties2(physical, &mut properties) };
+        let kind = vk::ExternalMemoryHandleTypeFlags::HOST_ALLOCATION_EXT;
+        let about = vk::PhysicalDeviceExternalBufferInfo::default()
+            .usage(vk::BufferUsageFlags::TRANSFER_SRC)
+            .handle_type(kind);
+        let mut external = vk::ExternalBufferProperties::default();
+        // SAFETY: as above.
+        unsafe {
+            let instance = &context.instance;
+            instance.get_physical_device_external_buffer_properties(
+                physical,
+                &about,
+                &mut external,
+            );
+        }
+        let can = external.external_memory_properties.external_memory_features;
+        if !can.contains(vk::ExternalMemoryFeatureFlags::IMPORTABLE) {
+            return limit("the device imports no memory of the processor for copies".into());
+        }
         let alignment = host.min_imported_host_pointer_alignment.max(1);
         let (pointer, len) = (region.pointer().addr() as u64, region.len() as u64);
         if !pointer.is_multiple_of(alignment) || !len.is_multiple_of(alignment) {
@@ -131,6 +149,7 @@ impl Drop for Imported {
         if self.context.is_lost() {
             // The device may still read it.
             self.region.leak();
+            std::mem::forget(Arc::clone(&self.context));
             return;
         }
         let device = &self.context.device;

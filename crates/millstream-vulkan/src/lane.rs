@@ -70,7 +70,7 @@ impl Shared {
         }
     }
 
-    /// Ends everything with `DeviceLost`.
+    /// Ends everything with `DeviceLost`, also what waits for the application to record it.
     pub(crate) fn lose(&self) {
         self.context.set_lost();
         let lanes = [Some(&self.compute), self.transfer.as_ref()];

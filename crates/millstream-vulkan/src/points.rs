@@ -20,9 +20,6 @@ use crate::error::is_short;
 use crate::limits;
 use crate::queue::GpuPoint;
 
-/// The thread looks for a loss, and for what it was not woken for, so often.
-const LOOK_AGAIN_NS: u64 = 100_000_000;
-
 /// The thread, and what it waits for. Dropping it stops it; what has not been reached by then is
 /// never signaled.
 pub(crate) struct Points {
@@ -32,13 +29,13 @@ pub(crate) struct Points {
 
 struct Shared {
     context: Arc<Context>,
-    /// Raised whenever something changes.
-    bell: Timeline,
     state: Mutex<State>,
 }
 
-#[derive(Default)]
 struct State {
+    /// Raised whenever something changes. None once the thread has ended: a waker may be called
+    /// later, when the device is gone.
+    bell: Option<Timeline>,
     rung: u64,
     /// The thread has ended, or is to end.
     stopped: bool,
@@ -58,12 +55,19 @@ impl Points {
     pub(crate) fn new(context: &Arc<Context>) -> Result<Points, Error> {
         let shared = Arc::new(Shared {
             context: Arc::clone(context),
-            bell: Timeline::new(context)?,
-            state: Mutex::default(),
+            state: Mutex::new(State {
+                bell: Some(Timeline::new(context)?),
+                rung: 0,
+                stopped: false,
+                added: Waited::default(),
+            }),
         });
         let for_thread = Arc::clone(&shared);
         let named = std::thread::Builder::new().name("ms-gpu-points".into());
-        let thread = named.spawn(move || run(&for_thread));
+        let thread = named.spawn(move || {
+            run(&for_thread);
+            for_thread.state().bell = None;
+        });
         Ok(Points {
             thread: Some(thread.map_err(|error| Error::from_os("starting a thread", &error))?),
             shared,
@@ -119,8 +123,9 @@ impl Shared {
     /// Wakes the thread; the values of a semaphore only grow, so under the lock. If it fails, the
     /// thread looks by itself before long.
     fn ring(&self, state: &mut State) {
+        let Some(bell) = &state.bell else { return };
         let bell = GpuPoint {
-            semaphore: self.bell.semaphore,
+            semaphore: bell.semaphore,
             value: state.rung + 1,
         };
         if self.signal(bell).is_ok() {
@@ -138,17 +143,18 @@ impl Shared {
         signaled.map_err(|error| self.context.failed("vkSignalSemaphore", error))
     }
 
-    /// Waits until a point is reached, or something has changed since `rung`.
-    fn wait(&self, rung: u64, points: &[(GpuPoint, Fence)]) {
-        let (mut semaphores, mut values) = (vec![self.bell.semaphore], vec![rung + 1]);
+    /// Waits until the bell or a point is reached.
+    fn wait(&self, bell: GpuPoint, points: &[(GpuPoint, Fence)]) {
+        let (mut semaphores, mut values) = (vec![bell.semaphore], vec![bell.value]);
         semaphores.extend(points.iter().map(|(point, _)| point.semaphore));
         values.extend(points.iter().map(|(point, _)| point.value));
         let info = vk::SemaphoreWaitInfo::default()
             .flags(vk::SemaphoreWaitFlags::ANY)
             .semaphores(&semaphores)
             .values(&values);
+        let slice = limits::WAIT_SLICE.as_nanos() as u64;
         // SAFETY: semaphores of this device, which live.
-        let waited = unsafe { self.context.device.wait_semaphores(&info, LOOK_AGAIN_NS) };
+        let waited = unsafe { self.context.device.wait_semaphores(&info, slice) };
         match waited {
             Ok(()) | Err(vk::Result::TIMEOUT) => {}
             Err(error) if is_short(error) => std::thread::sleep(limits::WAIT_PAUSE),
@@ -184,7 +190,11 @@ fn run(shared: &Arc<Shared>) {
     let mut waited = Waited::default();
     loop {
         let mut state = shared.state();
-        let (rung, stopped) = (state.rung, state.stopped);
+        let mut stopped = state.stopped;
+        let bell = GpuPoint {
+            semaphore: state.bell.as_ref().expect("it runs").semaphore,
+            value: state.rung + 1,
+        };
         waited.points.append(&mut state.added.points);
         waited.fences.append(&mut state.added.fences);
         let is_lost = shared.context.is_lost();
@@ -198,12 +208,17 @@ fn run(shared: &Arc<Shared>) {
             return;
         }
         waited.points.retain(|(point, fence)| {
-            let is_reached = shared.has_reached(*point);
-            if is_reached {
-                fence.signal(1);
+            if stopped || !shared.has_reached(*point) {
+                return true;
             }
-            !is_reached
+            fence.signal(1);
+            // A waker may drop the handle, and destroy the semaphores that are left.
+            stopped = shared.state().stopped;
+            false
         });
+        if stopped {
+            return;
+        }
         // Outside of the lock, which the waker takes.
         let mut poller = Poller::from_waker(&waker);
         waited.fences.retain_mut(|(reached, point)| {
@@ -211,6 +226,6 @@ fn run(shared: &Arc<Shared>) {
             // Where the system is short of memory, it is tried again.
             !(is_reached && shared.signal(*point).is_ok())
         });
-        shared.wait(rung, &waited.points);
+        shared.wait(bell, &waited.points);
     }
 }

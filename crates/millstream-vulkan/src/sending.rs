@@ -154,7 +154,10 @@ impl Sending {
                     back.0.fail(&lost());
                 }
             }
-            Err(error) if self.shared.context.is_lost() => filled.fail(&error),
+            Err(error) if self.shared.context.is_lost() => {
+                filled.fail(&error);
+                self.shared.lose();
+            }
             Err(error) => self.free.push(filled.refuse(&error)),
         }
     }

@@ -129,6 +129,8 @@ struct State {
     request: u64,
     /// Parts of it that are on their way.
     parts: usize,
+    /// How often it is being read back.
+    readers: usize,
     /// What parts have brought of it, without a break: first byte and end.
     brought: BTreeMap<u64, u64>,
     straddling: HashMap<u64, Straddling>,
@@ -167,7 +169,8 @@ impl ImageTarget {
                 return Err(invalid("layers of regions of one level overlap in part"));
             }
         }
-        if about.handover.layout == vk::ImageLayout::UNDEFINED || len == 0 {
+        let none = [vk::ImageLayout::UNDEFINED, vk::ImageLayout::PREINITIALIZED];
+        if none.contains(&about.handover.layout) || len == 0 {
             return Err(invalid(
                 "an image without regions or a layout to leave it in",
             ));
@@ -270,6 +273,10 @@ impl ImageTarget {
     /// failed or been canceled; if it goes on instead, it is found incomplete at its end.
     pub(crate) fn expect(&self, request: u64, bytes: Option<Range<u64>>) -> Result<(), Error> {
         let mut state = self.state();
+        if state.readers > 0 {
+            let cause = "the image is being read back";
+            return Err(Error::new(ErrorKind::InvalidArgument, cause));
+        }
         if state.request != request {
             if state.parts > 0 {
                 return Err(another());
@@ -316,9 +323,16 @@ impl ImageTarget {
         (state.begun, state.landed) = (true, false);
     }
 
-    /// Whether a request has landed in it, and none has begun since.
-    pub(crate) fn has_landed(&self) -> bool {
-        self.state().landed
+    /// Keeps requests away while it is read back; false: none has landed, or one is on its way.
+    pub(crate) fn begin_reading(&self) -> bool {
+        let mut state = self.state();
+        let is_left = state.landed && state.parts == 0;
+        state.readers += usize::from(is_left);
+        is_left
+    }
+
+    pub(crate) fn end_reading(&self) {
+        self.state().readers -= 1;
     }
 
     /// Transitions to be recorded behind its last copy.
@@ -703,15 +717,38 @@ mod tests {
     fn an_end_that_does_not_run_leaves_it_begun() {
         let target = target(vk::Format::R8_UNORM, vec![region(0, 0..1, (8, 8, 1))]);
         let target = target.expect("a region");
-        assert!(!target.begin(0).is_empty() && !target.has_landed());
-        assert!(!target.end(0).is_empty() && target.has_landed());
+        assert!(!target.begin(0).is_empty() && !target.state().landed);
+        assert!(!target.end(0).is_empty() && target.state().landed);
         assert_eq!(target.left_in(), ImageState::SAMPLED);
         target.forget_end();
-        assert!(target.begin(0).is_empty() && !target.has_landed());
+        assert!(target.begin(0).is_empty() && !target.state().landed);
         let layout = vk::ImageLayout::TRANSFER_DST_OPTIMAL;
         assert_eq!(target.left_in().layout, layout);
         target.forget_begin();
         assert_eq!(target.left_in(), ImageState::UNDEFINED);
+    }
+
+    #[test]
+    fn an_image_is_read_back_only_between_requests() {
+        let target = target(vk::Format::R8_UNORM, vec![region(0, 0..1, (8, 8, 1))]);
+        let target = target.expect("a region");
+        let expect = |request, range| target.expect(request, range).map_err(|error| error.kind());
+        assert!(!target.begin_reading());
+        expect(1, Some(0..64)).expect("it is free");
+        target.begin(0);
+        target.part_ended();
+        expect(1, None).expect("all has come");
+        target.end(0);
+        assert!(!target.begin_reading(), "its end is on its way");
+        target.part_ended();
+        assert!(target.begin_reading() && target.begin_reading());
+        for left in [1, 0] {
+            assert_eq!(expect(2, Some(0..64)), Err(ErrorKind::InvalidArgument));
+            target.end_reading();
+            assert_eq!(target.state().readers, left);
+        }
+        expect(2, Some(0..64)).expect("it is free");
+        assert!(!target.begin_reading(), "it is about to be written to");
     }
 
     #[test]

@@ -65,7 +65,12 @@ impl Ends {
     }
 
     /// Starts the threads, which end when the lane is closed.
-    fn start(self, shared: &Arc<Shared>, number: usize) -> Result<[JoinHandle<()>; 2], Error> {
+    fn start(
+        self,
+        shared: &Arc<Shared>,
+        number: usize,
+        threads: &mut Vec<JoinHandle<()>>,
+    ) -> Result<(), Error> {
         let done = Done {
             shared: Arc::clone(shared),
             filled: self.filled,
@@ -77,10 +82,10 @@ impl Ends {
             (self.messages, self.to_done),
             self.batches,
         );
-        // The waiting one ends by itself where the other does not start.
-        let done = spawn(format!("ms-gpu-done-{number}"), move || done.run())?;
-        let sending = spawn(format!("ms-gpu-send-{number}"), move || sending.run())?;
-        Ok([sending, done])
+        // The first one ends by itself where the second does not start.
+        threads.push(spawn(format!("ms-gpu-done-{number}"), || done.run())?);
+        threads.push(spawn(format!("ms-gpu-send-{number}"), || sending.run())?);
+        Ok(())
     }
 }
 
@@ -103,12 +108,14 @@ pub(crate) fn start(
     });
     let mut threads = Vec::new();
     for (number, ends) in [Some(compute), transfer].into_iter().flatten().enumerate() {
-        match ends.start(&shared, number) {
-            Ok(started) => threads.extend(started),
-            Err(error) => {
-                shared.close();
-                return Err(error);
+        if let Err(error) = ends.start(&shared, number, &mut threads) {
+            shared.close();
+            drop(shared.compute.recorder.as_ref().map(Recorder::close));
+            for thread in threads {
+                // It uses the device until it has ended.
+                let _ = thread.join();
             }
+            return Err(error);
         }
     }
     Ok((shared, threads))

@@ -56,7 +56,7 @@ impl WgpuDevice {
     ///
     /// # Safety
     /// The three belong together, and the device is not destroyed ([`wgpu::Device::destroy`]) while
-    /// this or a destination of it lives. This is not dropped by a callback of a completion.
+    /// this or a destination of it lives.
     pub unsafe fn adopt(
         adapter: &wgpu::Adapter,
         device: &wgpu::Device,
@@ -113,6 +113,7 @@ impl WgpuDevice {
                 features,
                 compute,
                 transfer: second,
+                keep: Some(Arc::new(device.clone())),
             };
             (Gpu::adopt(adopted, &GpuOptions::default())?, families)
         };

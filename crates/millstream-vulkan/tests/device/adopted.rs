@@ -144,23 +144,43 @@ unsafe extern "system" fn coarse_alignment(
     }
 }
 
+/// Says that the device imports no memory.
+unsafe extern "system" fn imports_nothing(
+    _: vk::PhysicalDevice,
+    _: *const vk::PhysicalDeviceExternalBufferInfo<'_>,
+    properties: *mut vk::ExternalBufferProperties<'_>,
+) {
+    // SAFETY: as Vulkan is called.
+    unsafe { (*properties).external_memory_properties = Default::default() };
+}
+
 #[test]
-fn staging_is_not_imported_that_is_not_aligned_as_the_device_needs() {
+fn staging_is_not_imported_that_the_device_does_not_take() {
     let _alone = alone();
     let Some(application) = importing() else {
         return;
     };
-    let mut adopted = application.plain();
-    adopted.features.external_memory_host = true;
-    let function = c"vkGetPhysicalDeviceProperties2";
-    // SAFETY: a function of that signature.
-    adopted.instance = unsafe { application.with(function, coarse_alignment as *const c_void) };
-    let gpu = adopt(adopted);
     let storage = Storage::new(Default::default()).expect("a storage");
-    let error = gpu.import_staging(&storage).expect_err("not aligned");
-    assert_eq!(error.kind(), ErrorKind::Limit, "{error}");
-    assert!(error.to_string().contains("aligned"), "{error}");
-    drop(gpu);
+    for (function, replaced_by, why) in [
+        (
+            c"vkGetPhysicalDeviceProperties2",
+            coarse_alignment as *const c_void,
+            "aligned",
+        ),
+        (
+            c"vkGetPhysicalDeviceExternalBufferProperties",
+            imports_nothing as *const c_void,
+            "imports no memory",
+        ),
+    ] {
+        let mut adopted = application.plain();
+        adopted.features.external_memory_host = true;
+        // SAFETY: functions of those signatures.
+        adopted.instance = unsafe { application.with(function, replaced_by) };
+        let error = adopt(adopted).import_staging(&storage).expect_err(why);
+        assert_eq!(error.kind(), ErrorKind::Limit, "{error}");
+        assert!(error.to_string().contains(why), "{error}");
+    }
     application.end();
 }
 

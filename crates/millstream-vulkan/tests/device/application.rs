@@ -97,6 +97,7 @@ impl Application {
             features: self.wanted.features,
             compute: queue(access),
             transfer: is_twice.then(|| queue(self.locked())),
+            keep: None,
         }
     }
 

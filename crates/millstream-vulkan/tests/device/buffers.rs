@@ -380,6 +380,9 @@ fn what_does_not_fit_or_comes_too_late_is_an_error() {
         .buffer(0, vk::BufferUsageFlags::empty())
         .expect_err("no bytes");
     assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    let extended = vk::BufferUsageFlags::SHADER_DEVICE_ADDRESS;
+    let error = rig.gpu.buffer(9, extended).expect_err("not enabled");
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
     let backwards = Range { start: 7, end: 3 };
     for range in [backwards, 0..raw.len() as u64] {
         let error = buffer.read_back(range).expect_err("outside");

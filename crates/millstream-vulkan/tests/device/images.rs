@@ -322,13 +322,42 @@ fn of_two_requests_in_an_image_at_a_time_one_fails() {
 #[test]
 fn images_that_the_device_lacks_are_refused() {
     let Some(rig) = rig() else { return };
+    use vk::{ImageLayout as Layout, ImageUsageFlags as Usage};
     let rgba = vk::Format::R8G8B8A8_UNORM;
+    let with = |usage, layout| ImageOptions {
+        usage,
+        layout,
+        ..options(rgba, (8, 8, 1), 1, 1)
+    };
+    rig.gpu
+        .image(&with(Usage::STORAGE, Layout::GENERAL))
+        .expect("an image");
     let refused = [
         (options(rgba, (1 << 20, 1, 1), 1, 1), ErrorKind::Limit),
         (options(rgba, (8, 8, 1), 5, 1), ErrorKind::InvalidArgument),
         (options(rgba, (8, 8, 1), 1, 0), ErrorKind::InvalidArgument),
         (
             options(vk::Format::D32_SFLOAT, (8, 8, 1), 1, 1),
+            ErrorKind::InvalidArgument,
+        ),
+        (
+            with(Usage::SAMPLED, Layout::PRESENT_SRC_KHR),
+            ErrorKind::InvalidArgument,
+        ),
+        (
+            with(Usage::SAMPLED, Layout::PREINITIALIZED),
+            ErrorKind::InvalidArgument,
+        ),
+        (
+            with(Usage::STORAGE, Layout::SHADER_READ_ONLY_OPTIMAL),
+            ErrorKind::InvalidArgument,
+        ),
+        (
+            with(Usage::SAMPLED, Layout::COLOR_ATTACHMENT_OPTIMAL),
+            ErrorKind::InvalidArgument,
+        ),
+        (
+            with(Usage::HOST_TRANSFER_EXT, Layout::GENERAL),
             ErrorKind::InvalidArgument,
         ),
     ];

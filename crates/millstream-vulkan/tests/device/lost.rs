@@ -19,11 +19,11 @@ use crate::rig::alone;
 /// The function that was replaced.
 static REAL: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 /// Calls of it that succeed before one fails.
-static LEFT: AtomicI64 = AtomicI64::new(0);
+pub(crate) static LEFT: AtomicI64 = AtomicI64::new(0);
 /// Calls that fail then.
-static FAILING: AtomicI64 = AtomicI64::new(0);
+pub(crate) static FAILING: AtomicI64 = AtomicI64::new(0);
 /// What a call that fails returns.
-static RESULT: AtomicI64 = AtomicI64::new(0);
+pub(crate) static RESULT: AtomicI64 = AtomicI64::new(0);
 
 fn failure() -> Option<vk::Result> {
     let left = LEFT.fetch_sub(1, SeqCst);
@@ -34,7 +34,7 @@ fn failure() -> Option<vk::Result> {
 /// Functions of one signature: what replaces them, as an address.
 macro_rules! replacement {
     ($name:ident($($argument:ident: $kind:ty),*)) => {
-        unsafe extern "system" fn $name($($argument: $kind),*) -> vk::Result {
+        pub(crate) unsafe extern "system" fn $name($($argument: $kind),*) -> vk::Result {
             if let Some(result) = failure() {
                 return result;
             }
@@ -47,7 +47,7 @@ macro_rules! replacement {
     };
 }
 
-type Pointer = *mut c_void;
+pub(crate) type Pointer = *mut c_void;
 replacement!(creates(device: vk::Device, info: Pointer, allocator: Pointer, made: Pointer));
 replacement!(creates_pipelines(
     device: vk::Device, cache: u64, count: u32, infos: Pointer, allocator: Pointer, made: Pointer
@@ -96,7 +96,12 @@ fn functions() -> Vec<(&'static CStr, Pointer)> {
 
 impl Application {
     /// The device, one function of which fails after so many calls.
-    fn failing(&self, function: &CStr, replaced_by: Pointer, after: i64) -> AdoptedDevice {
+    pub(crate) fn failing(
+        &self,
+        function: &CStr,
+        replaced_by: Pointer,
+        after: i64,
+    ) -> AdoptedDevice {
         let handle = self.device.handle();
         LEFT.store(after, SeqCst);
         let load = |name: &CStr| {

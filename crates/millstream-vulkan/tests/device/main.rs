@@ -5,6 +5,7 @@ mod adopted;
 mod application;
 mod budget;
 mod buffers;
+mod gone;
 mod images;
 mod lost;
 mod recorded;

@@ -7,10 +7,13 @@ use std::time::Duration;
 
 use ash::vk;
 use millstream::{DevicePart, DeviceSink, Error, ErrorKind, Read, Storage};
-use millstream_vulkan::{Gpu, GpuImage, ImageOptions, ImageState, QueueAccess, Recorded, Tier};
+use millstream_vulkan::{
+    AdoptedQueue, Gpu, GpuImage, ImageOptions, ImageState, QueueAccess, Recorded, Tier,
+};
 
 use crate::adopted::{adopt, is_right};
 use crate::application::Application;
+use crate::lost::{FAILING, Pointer, RESULT, submits};
 use crate::rig::{alone, bytes, encoded, gdeflate};
 
 /// A command buffer and its pool.
@@ -310,4 +313,38 @@ fn a_device_that_the_application_knows_to_be_lost_fails_its_requests() {
     }
     drop(gpu);
     application.end();
+}
+
+#[test]
+fn what_waits_to_be_recorded_fails_once_another_queue_has_lost_the_device() {
+    let _alone = alone();
+    let Some(application) = Application::new(false) else {
+        return;
+    };
+    let lost = vk::Result::ERROR_DEVICE_LOST;
+    RESULT.store(i64::from(lost.as_raw()), Ordering::SeqCst);
+    FAILING.store(i64::MAX, Ordering::SeqCst);
+    let mut adopted = application.failing(c"vkQueueSubmit", submits as Pointer, 0);
+    adopted.compute.access = QueueAccess::Recorded;
+    adopted.transfer = Some(AdoptedQueue {
+        queue: application.queue,
+        family: application.wanted.compute,
+        access: QueueAccess::Own,
+    });
+    let gpu = adopt(adopted);
+    let storage = Storage::new(Default::default()).expect("a storage");
+    let queue = storage.queue(Default::default()).expect("a queue");
+    let image = gpu.image(&IMAGE).expect("an image");
+    let buffer = gpu.buffer(40_000, vk::BufferUsageFlags::VERTEX_BUFFER);
+    let read = || Read::memory(Arc::from(bytes(40_000, 1)));
+    let waiting = queue.submit(read().into_device(image)).expect("accepted");
+    until(|| gpu.stats().batches > 0);
+    let copied = read().into_device(buffer.expect("a buffer"));
+    let copied = queue.submit(copied).expect("accepted");
+    for mut ticket in [copied, waiting] {
+        let ended = ticket.wait_timeout(Duration::from_secs(20));
+        let ended = ended.expect("it may wait").expect("it ends");
+        let error = ended.result.expect_err("lost");
+        assert_eq!(error.kind(), ErrorKind::DeviceLost, "{error}");
+    }
 }
