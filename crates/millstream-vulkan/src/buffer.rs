@@ -19,8 +19,9 @@ use crate::memory::DeviceBuffer;
 use crate::target::Target;
 
 /// A range of a buffer on the device, to be passed to
-/// [`Read::into_device`](millstream::Read::into_device). Several requests may use one at once; of
-/// two that write the same bytes either may be last, by the queue that both go by.
+/// [`Read::into_device`](millstream::Read::into_device). Several requests may use one at once,
+/// unless it is handed over to another family. Of two that write the same bytes either may be last;
+/// if one is copied by the queue `transfer` and the other is not, these bytes are undefined.
 pub struct GpuBuffer {
     shared: Arc<Shared>,
     target: Arc<Target>,

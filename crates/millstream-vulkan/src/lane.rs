@@ -52,9 +52,8 @@ impl Shared {
         let is_copied = part.form() == PartForm::Raw && target.is_shared();
         let transfer = self.transfer.as_ref().filter(|_| is_copied);
         let lane = transfer.unwrap_or(&self.compute);
-        let pieces = cut(part, target);
-        if !pieces.is_empty() {
-            lane.give(pieces);
+        if let Some((part, plans)) = cut(part, target) {
+            lane.give(Message::Arrived(part, plans));
         }
     }
 
@@ -102,19 +101,17 @@ impl Shared {
 }
 
 impl Lane {
-    fn give(&self, pieces: Vec<Piece>) {
+    /// Passes a part on; without a thread it ends.
+    fn give(&self, arrived: Message) {
         let sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner);
         let refused = match &*sender {
-            Some(sender) => sender
-                .send(Message::Arrived(pieces))
-                .err()
-                .map(|error| error.0),
-            None => Some(Message::Arrived(pieces)),
+            Some(sender) => sender.send(arrived).err().map(|error| error.0),
+            None => Some(arrived),
         };
         drop(sender);
-        if let Some(Message::Arrived(pieces)) = refused {
-            for piece in pieces {
-                piece.end(Err(closed()));
+        if let Some(Message::Arrived(part, plans)) = refused {
+            for plan in plans {
+                part.piece(plan).end(Err(closed()));
             }
         }
     }

@@ -1,12 +1,14 @@
 //! Messages to the sending thread of a queue.
 
+use std::sync::Arc;
+
 use crate::batch::Batch;
-use crate::pieces::Piece;
+use crate::pieces::{Part, Piece, Plan};
 
 /// A message to the sending thread.
 pub(crate) enum Message {
-    /// The pieces of a part.
-    Arrived(Vec<Piece>),
+    /// A part, and what its pieces are.
+    Arrived(Arc<Part>, Vec<Plan>),
     /// A piece whose tile the device refused.
     Refused(Piece),
     /// A batch that the device is done with; none, if it is lost.

@@ -63,6 +63,17 @@ impl Piece {
 }
 
 impl Part {
+    /// A piece of it.
+    pub(crate) fn piece(self: &Arc<Part>, plan: Plan) -> Piece {
+        Piece {
+            part: Arc::clone(self),
+            work: plan.work,
+            bytes: plan.bytes,
+            at: plan.at,
+            raw_len: plan.raw_len,
+        }
+    }
+
     /// One piece less.
     fn piece_ended(&self, result: Result<(), Error>) {
         if let Err(error) = result {
@@ -88,30 +99,23 @@ impl Part {
     }
 }
 
-/// Cuts a part; what is wrong with it ends it.
-pub(crate) fn cut(part: DevicePart, target: Arc<Target>) -> Vec<Piece> {
+/// Cuts a part into pieces to be; what is wrong with it ends it.
+pub(crate) fn cut(part: DevicePart, target: Arc<Target>) -> Option<(Arc<Part>, Vec<Plan>)> {
     let plans = match admit(&part, &target) {
         Ok(plans) if !plans.is_empty() => plans,
         ended => {
             part.finish(ended.map(drop));
-            return Vec::new();
+            return None;
         }
     };
-    let part = Arc::new(Part {
+    let part = Part {
         target,
         priority: part.priority(),
         part: Mutex::new(Some(part)),
         pieces: AtomicUsize::new(plans.len()),
         error: Mutex::new(None),
-    });
-    let piece = |plan: Plan| Piece {
-        part: Arc::clone(&part),
-        work: plan.work,
-        bytes: plan.bytes,
-        at: plan.at,
-        raw_len: plan.raw_len,
     };
-    plans.into_iter().map(piece).collect()
+    Some((Arc::new(part), plans))
 }
 
 /// The plans of a part that its destination expects from now on, if there are any.
@@ -136,7 +140,7 @@ fn admit(part: &DevicePart, target: &Target) -> Result<Vec<Plan>, Error> {
 
 /// A piece to be.
 #[derive(Debug, PartialEq, Eq)]
-struct Plan {
+pub(crate) struct Plan {
     work: Work,
     bytes: Range<usize>,
     at: u64,
@@ -184,7 +188,12 @@ fn plan(form: PartForm, bytes: &[u8], range: Range<u64>) -> Result<Vec<Plan>, Er
                     raw_len: stream.tile_raw_len(tile),
                 }
             };
-            Ok((0..stream.tile_count()).map(tile).collect())
+            let (count, mut plans) = (stream.tile_count(), Vec::new());
+            plans.try_reserve_exact(count as usize).map_err(|_| {
+                Error::new(ErrorKind::OutOfMemory, "no memory for the list of tiles")
+            })?;
+            plans.extend((0..count).map(tile));
+            Ok(plans)
         }
         _ => {
             let cause = "the device does not know this form of bytes";

@@ -84,7 +84,10 @@ impl Sending {
 
     fn handle(&mut self, message: Message) {
         match message {
-            Message::Arrived(pieces) => pieces.into_iter().for_each(|piece| self.arrive(piece)),
+            Message::Arrived(part, plans) => {
+                let pieces = plans.into_iter().map(|plan| part.piece(plan));
+                pieces.for_each(|piece| self.arrive(piece));
+            }
             Message::Refused(piece) => self.arrive(piece),
             Message::Retired(batch) => {
                 self.out -= 1;
