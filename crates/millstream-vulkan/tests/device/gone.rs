@@ -1,4 +1,4 @@
-//! What the library does to a device once its handle is gone: nothing, unless destinations are left.
+//! What the library does to a device once its handle is gone: nothing, without destinations.
 #![expect(unsafe_code, reason = "calls Vulkan as an application does")]
 
 use std::ffi::CStr;
