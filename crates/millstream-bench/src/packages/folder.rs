@@ -102,7 +102,7 @@ fn one(
     let raw: u64 = files.iter().map(|(_, file)| file.raw_len).sum();
     let plan = Plan::of_all(files.iter().map(|(_, file)| file.clone()).collect());
     let mut case = session.begin(instance);
-    let mut packages: Vec<PathBuf> = Vec::new();
+    let (mut packages, mut sizes) = (Vec::<PathBuf>::new(), Vec::new());
     for name in instance.contenders() {
         match name {
             "device" => {
@@ -122,7 +122,7 @@ fn one(
                 packed(&path, coding_of(name, None), items)?;
                 let (size, share) = size_of(len_of(&path)?, raw);
                 let names = ["packages", &instance.name, name];
-                session.keep(vec![figures(names, size, vec![share], Params::new())])?;
+                sizes.push(figures(names, size, vec![share], Params::new()));
                 case.push(name, Batch::new(&path, &wanted, 1)?);
                 packages.push(path);
             }
@@ -138,7 +138,9 @@ fn one(
         _ => plan.check(bytes),
     });
     let len = (largest.unwrap_or(0) as usize).max(plan.destination_len) + (1 << 20);
-    session.run(case, &mut Destination::new(len)?).map(drop)
+    session.run(case, &mut Destination::new(len)?)?;
+    // After the times: the first metric of a case is the one that contenders are compared by.
+    session.keep(sizes)
 }
 
 #[cfg(feature = "peers")]
