@@ -379,8 +379,9 @@ impl Engine {
             Some(_) => Cache::Absent,
             None => Cache::Unknown,
         };
-        let memory = millstream_io::limits::memory_bytes() / limits::REPEAT_MEMORY_FRACTION;
-        if file.is_repeat(read.at, read.bytes) && self.repeat_bytes + read.bytes <= memory {
+        // A system call, so only for repeats.
+        let memory = || millstream_io::limits::memory_bytes() / limits::REPEAT_MEMORY_FRACTION;
+        if file.is_repeat(read.at, read.bytes) && self.repeat_bytes + read.bytes <= memory() {
             // Loaded a second time: worth its place in the page cache.
             self.repeat_bytes += read.bytes;
             return Cache::Partly;
