@@ -4,88 +4,54 @@
 //! nothing.
 
 use std::ops::ControlFlow;
-use std::sync::{Arc, OnceLock};
+use std::path::Path;
+use std::sync::LazyLock;
 
-use millstream::{Backend, CodecId, DeviceMaker, QueueOptions, Storage, StorageOptions};
-use millstream_io::device::sim::{Sim, SimFileOptions, SimFiles, SimOptions};
-use millstream_pak::{
-    BatchOptions, Coding, Dictionaries, Item, Metadata, PackOptions, Package, visit, write,
-};
+use millstream::{CodecId, QueueOptions, Storage};
+use millstream_pak::{BatchOptions, Coding, Item, PackOptions, Package, visit, write_file};
 
+#[path = "../../crates/millstream-pak/tests/support/dictionary.rs"]
+mod dictionary;
+#[path = "../../crates/millstream-pak/tests/support/disk.rs"]
+mod disk;
 #[path = "../../crates/millstream-pak/tests/support/seal.rs"]
 mod seal;
 
 /// Longest run of bytes that one change replaces.
 const CHANGE_BYTES_MAX: usize = 16;
 
-/// Its name on the simulated disk.
+/// The package's name on the simulated disk.
 const PATH: &str = "fuzzed.mpak";
 
-struct Machine {
-    storage: Storage,
-    files: SimFiles,
-}
-
-fn machine() -> &'static Machine {
-    static MACHINE: OnceLock<Machine> = OnceLock::new();
-    MACHINE.get_or_init(|| {
-        let (sim, files) = Sim::new(SimOptions::default());
-        let maker = DeviceMaker::new(move || Ok(Box::new(sim)));
-        let mut options = StorageOptions::default();
-        options.backend = Backend::Custom(maker, Arc::new(files.clone()));
-        options.threads.pumped = true;
-        let storage = Storage::new(options).expect("a storage");
-        Machine { storage, files }
-    })
-}
+static DISK: LazyLock<disk::Disk> = LazyLock::new(disk::Disk::new);
+static PLAIN: LazyLock<Vec<u8>> = LazyLock::new(|| written(write_plain));
+static WITH_DICTIONARY: LazyLock<Vec<u8>> =
+    LazyLock::new(|| written(dictionary::write_with_dictionary));
 
 fn storage() -> &'static Storage {
-    &machine().storage
+    &DISK.storage
 }
 
 /// Shared entries, one of several blocks, stored and encoded.
-fn valid() -> &'static [u8] {
-    static VALID: OnceLock<Vec<u8>> = OnceLock::new();
-    VALID.get_or_init(|| {
-        let words: Vec<u8> = (0..10_000u32).map(|at| (at / 7 % 97) as u8).collect();
-        let mut items = vec![Item::from_bytes("long", words.clone())];
-        for nth in 0..6 {
-            items.push(Item::from_bytes(
-                format!("small/{nth}"),
-                &words[nth..nth * 100],
-            ));
-        }
-        let options = PackOptions {
-            coding: Coding::Fixed(CodecId::LZ4_BLOCK),
-            block_bytes: Some(4096),
-            ..PackOptions::default()
-        };
-        packed(items, &options)
-    })
+fn write_plain(path: &Path) {
+    let words: Vec<u8> = (0..10_000u32).map(|at| (at / 7 % 97) as u8).collect();
+    let mut items = vec![Item::from_bytes("long", words.clone())];
+    items.extend((0..6).map(|nth| {
+        let bytes = &words[nth..nth * 100];
+        Item::from_bytes(format!("small/{nth}"), bytes)
+    }));
+    let options = PackOptions {
+        coding: Coding::Fixed(CodecId::LZ4_BLOCK),
+        block_bytes: Some(4096),
+        ..PackOptions::default()
+    };
+    write_file(items, &options, path).expect("packed");
 }
 
-/// Short texts whose blocks name a dictionary, under so many names that those are packed.
-fn with_dictionary() -> &'static [u8] {
-    static VALID: OnceLock<Vec<u8>> = OnceLock::new();
-    VALID.get_or_init(|| {
-        let item = |nth: u32| {
-            let text = format!("<object number=\"{nth}\" of=\"{}\"/>", nth * 7919 % 1009);
-            let name = format!("{}/object-{nth:05}.xml", "folder".repeat(20));
-            Item::from_bytes(name, text.repeat(2).into_bytes()).metadata(Metadata::default())
-        };
-        let options = PackOptions {
-            coding: Coding::Fixed(CodecId::ZSTD),
-            dictionaries: Dictionaries::Made,
-            ..PackOptions::default()
-        };
-        packed((0..130).map(item).collect(), &options)
-    })
-}
-
-fn packed(items: Vec<Item>, options: &PackOptions<'_>) -> Vec<u8> {
+/// The bytes of a package.
+fn written(write: fn(&Path)) -> Vec<u8> {
     let path = std::env::temp_dir().join(format!("millstream-fuzz-{}.mpak", std::process::id()));
-    let file = std::fs::File::create(&path).expect("created");
-    write(items, options, &file).expect("packed");
+    write(&path);
     let bytes = std::fs::read(&path).expect("read");
     std::fs::remove_file(&path).expect("removed");
     bytes
@@ -96,11 +62,10 @@ fn open(data: &[u8]) -> Option<Package> {
     let (&kind, rest) = data.split_first()?;
     let bytes = match kind {
         0 => rest.to_vec(),
-        1 => changed(with_dictionary(), rest),
-        _ => changed(valid(), rest),
+        1 => changed(&WITH_DICTIONARY, rest),
+        _ => changed(&PLAIN, rest),
     };
-    let options = SimFileOptions::default();
-    machine().files.add(PATH, bytes, options);
+    DISK.put(Path::new(PATH), &bytes);
     Package::open(storage(), PATH).ok()
 }
 

@@ -2,6 +2,8 @@
 //! again, as if someone had made the package so. Opening, loading, verifying, comparing and
 //! mounting it give errors that name the file, or the bytes that the sound package has.
 
+#[path = "support/dictionary.rs"]
+mod dictionary;
 #[path = "support/disk.rs"]
 mod disk;
 #[path = "support/fields.rs"]
@@ -12,15 +14,15 @@ mod support;
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use disk::Disk;
 use fields::Field;
 use millstream::{CodecId, Queue, QueueOptions};
 use millstream_pak::describe::{Describe, Wav};
 use millstream_pak::{
-    BatchOptions, Coding, Dictionaries, Error, ErrorKind, Item, Mounts, PackOptions, Package,
-    SecretKey, diff, verify, visit, write_file, write_patch, write_patch_file,
+    BatchOptions, Coding, Error, ErrorKind, Item, Mounts, PackOptions, Package, SecretKey, diff,
+    verify, visit, write_file, write_patch, write_patch_file,
 };
 use millstream_source::Source as _;
 
@@ -84,7 +86,7 @@ impl Subject {
         let disk = Disk::new();
         let valid = std::fs::read(real.path(package)).expect("read");
         let sound = real.path(base.unwrap_or(package));
-        disk.put(&sound, std::fs::read(&sound).expect("read"));
+        disk.put(&sound, &std::fs::read(&sound).expect("read"));
         let queue = disk
             .storage
             .queue(QueueOptions::default())
@@ -99,7 +101,7 @@ impl Subject {
             valid,
             _real: real,
         };
-        subject.disk.put(&subject.path, subject.valid.clone());
+        subject.disk.put(&subject.path, &subject.valid);
         let opened = subject.open().expect("a package");
         for (index, loaded) in (0..).zip(subject.load(&opened)) {
             let name = opened.name(index).expect("a name").to_vec();
@@ -153,7 +155,7 @@ impl Subject {
 
     /// Whether a changed package is found to be one; what of it is wrong otherwise.
     fn try_one(&self, changed: Vec<u8>) -> Result<bool, String> {
-        self.disk.put(&self.path, changed.clone());
+        self.disk.put(&self.path, &changed);
         let package = match self.open() {
             Ok(package) => package,
             Err(error) => return self.named(&error).map(|()| true),
@@ -323,21 +325,6 @@ fn plain(bench: &support::Bench, name: &str, codec: CodecId) {
     write_file(items, &options, bench.path(name)).expect("packed");
 }
 
-/// Short texts whose blocks name a dictionary, under so many names that those are packed.
-fn with_dictionary(path: &Path) {
-    let item = |nth: u32| {
-        let text = format!("<object number=\"{nth}\" of=\"{}\"/>", nth * 7919 % 1009);
-        let name = format!("{}/object-{nth:05}.xml", "folder".repeat(20));
-        Item::from_bytes(name, text.repeat(2).into_bytes())
-    };
-    let options = PackOptions {
-        coding: Coding::Fixed(CodecId::ZSTD),
-        dictionaries: Dictionaries::Made,
-        ..PackOptions::default()
-    };
-    write_file((0..130).map(item).collect(), &options, path).expect("packed");
-}
-
 #[test]
 fn every_field_of_a_package() {
     let bench = support::Bench::new();
@@ -366,7 +353,7 @@ fn every_field_of_a_package_with_packed_sections_and_a_dictionary() {
         return;
     }
     let bench = support::Bench::new();
-    with_dictionary(&bench.path("valid.mpak"));
+    dictionary::write_with_dictionary(&bench.path("valid.mpak"));
     Subject::new(bench, "valid.mpak", None).try_all("dictionary");
 }
 

@@ -1,11 +1,13 @@
 //! A storage over a simulated disk, without threads: reading a package makes no system call and
-//! wakes nothing, so thousands are read in a second.
+//! wakes nothing, so thousands are read in a second. Its times and orders are not random, so that
+//! what a file gives does not depend on those that were read before it.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use millstream::{Backend, DeviceMaker, Storage, StorageOptions};
-use millstream_io::device::sim::{Sim, SimFileOptions, SimFiles, SimOptions};
+use millstream_io::device::sim::{Sim, SimFiles, SimOptions};
+use millstream_io::fs::{FileSystem as _, OpenMode};
 
 pub(crate) struct Disk {
     pub(crate) storage: Storage,
@@ -14,7 +16,14 @@ pub(crate) struct Disk {
 
 impl Disk {
     pub(crate) fn new() -> Disk {
-        let (sim, files) = Sim::new(SimOptions::default());
+        let (sim, files) = Sim::new(SimOptions {
+            latency_min_ns: 1000,
+            latency_max_ns: 1000,
+            bytes_per_second: 0,
+            reorder: false,
+            early_write_chance: 0.0,
+            ..SimOptions::default()
+        });
         let maker = DeviceMaker::new(move || Ok(Box::new(sim)));
         let mut options = StorageOptions::default();
         options.backend = Backend::Custom(maker, Arc::new(files.clone()));
@@ -23,8 +32,19 @@ impl Disk {
         Disk { storage, files }
     }
 
-    /// Puts a file on the disk, in the place of one of that name.
-    pub(crate) fn put(&self, path: &Path, bytes: Vec<u8>) {
-        self.files.add(path, bytes, SimFileOptions::default());
+    /// Writes a file, in the place of what had its name, so that nothing of that stays in memory.
+    pub(crate) fn put(&self, path: &Path, bytes: &[u8]) {
+        let mode = OpenMode {
+            write: true,
+            create: true,
+            truncate: true,
+            ..OpenMode::default()
+        };
+        let opened = self.files.open(path, mode).expect("opened");
+        let written = self.files.write_at(opened.descriptor, 0, bytes);
+        written.expect("written");
+        self.files.close(opened.descriptor).expect("closed");
+        // The list of all operations grows otherwise.
+        drop(self.files.take_log());
     }
 }
