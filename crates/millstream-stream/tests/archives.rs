@@ -3,9 +3,10 @@
 use std::path::Path;
 
 use millstream_stream::archive::Payload;
+use millstream_stream::limits::ARCHIVE_OBJECTS_MAX;
 use millstream_stream::{
-    ArchiveReader, ArchiveWriter, ErrorKind, MemoryStream, ObjectTable, ReadObject, ReadTyped,
-    Result, Stream, WriteTyped,
+    ArchiveReader, ArchiveWriter, ErrorKind, MemoryStream, Mode, ObjectTable, ReadObject,
+    ReadTyped, Result, Stream, WriteStream, WriteTyped,
 };
 
 const APPLICATION: u64 = 0x0A0B_0C0D;
@@ -182,6 +183,102 @@ fn misuse_is_refused() {
     let bytes = write_all().unwrap().into_vec();
     let foreign = ArchiveReader::new(MemoryStream::from_vec(bytes), APPLICATION + 1);
     assert_eq!(foreign.unwrap_err().kind(), ErrorKind::Schema);
+}
+
+/// The header is at 0, the object at 16, a reference at 32, a part at 36, the end at 50, the count
+/// at 66.
+fn one_object() -> Vec<u8> {
+    let mut archive = ArchiveWriter::new(MemoryStream::new(), APPLICATION).unwrap();
+    let object = |fields: &mut Payload<'_>| {
+        fields.write_u32_le(1)?;
+        fields.part(10, 1, |part| part.write_u16_le(7))
+    };
+    archive.object(SHIP, 1, object).unwrap();
+    archive.finish().unwrap().into_vec()
+}
+
+fn read_one(bytes: Vec<u8>) -> Result<()> {
+    let mut archive = ArchiveReader::new(MemoryStream::from_vec(bytes), APPLICATION)?;
+    let mut table = ObjectTable::default();
+    while let Some(object) = archive.next_object()? {
+        let mut fields = archive.payload()?;
+        let reference = fields.read_reference()?;
+        let part = fields.next_part()?.expect("a part");
+        part.view(&mut fields)?.read_u16_le()?;
+        table.insert(object.id, reference)?;
+    }
+    assert!(archive.next_object()?.is_none(), "the end stays");
+    for reference in table.iter().filter_map(|(_, reference)| *reference) {
+        table.get(reference)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn each_wrong_field_is_refused_at_its_place() {
+    use ErrorKind::{Corrupt, PastEnd, Schema};
+    read_one(one_object()).unwrap();
+    let beyond = ARCHIVE_OBJECTS_MAX + 1;
+    // Within an object places are counted from its fields on.
+    for (at, value, kind, position) in [
+        (0, 0, Corrupt, 0),
+        (4, 2, Schema, 4),
+        (8, 1, Schema, 8),
+        (20, 0, Corrupt, 20),
+        (20, beyond, Corrupt, 20),
+        (24, 1 << 16, Corrupt, 26),
+        (28, 100, PastEnd, 16),
+        (32, beyond, Corrupt, 0),
+        (32, 2, Corrupt, 2),
+        (40, 1 << 16, Corrupt, 8),
+        (44, 3, PastEnd, 4),
+        (54, 1, Corrupt, 50),
+        (66, 2, Corrupt, 66),
+    ] {
+        let mut bytes = one_object();
+        bytes[at..at + 4].copy_from_slice(&u32::to_le_bytes(value));
+        let error = read_one(bytes).unwrap_err();
+        let found = (error.kind(), error.position());
+        assert_eq!(found, (kind, position), "{value} at {at}: {error}");
+    }
+    // The same object twice.
+    let mut bytes = one_object();
+    bytes.splice(16..16, bytes[16..50].to_vec());
+    assert_eq!(read_one(bytes).unwrap_err().kind(), Corrupt);
+}
+
+#[test]
+fn an_archive_that_was_written_in_part_has_no_end() {
+    let mut archive = ArchiveWriter::new(MemoryStream::new().len_max(100), 0).unwrap();
+    let full = archive.object(1, 1, |fields| fields.write_plain(&[7u64; 20]));
+    assert_eq!(full.unwrap_err().kind(), ErrorKind::Limit);
+    let after = archive.object(1, 1, |_| Ok(())).unwrap_err();
+    assert_eq!(after.kind(), ErrorKind::InvalidArgument);
+    let end = archive.finish().unwrap_err();
+    assert_eq!(end.kind(), ErrorKind::InvalidArgument);
+}
+
+#[test]
+fn fields_are_a_stream_of_the_object_alone() {
+    let mut archive = ArchiveWriter::new(MemoryStream::new(), 0).unwrap();
+    let fields = |fields: &mut Payload<'_>| {
+        assert_eq!((fields.position(), fields.mode()), (0, Mode::Write));
+        fields.write_slice(b"four")?;
+        fields.seek_to(2)?;
+        fields.write_u8(b'X')?;
+        assert_eq!(fields.len()?, 4);
+        fields.check()?;
+        fields.flush_all()
+    };
+    archive.object(1, 1, fields).unwrap();
+    let mut stream = archive.finish().unwrap();
+    stream.seek_to(0).unwrap();
+    let mut archive = ArchiveReader::new(stream, 0).unwrap();
+    archive.next_object().unwrap().expect("an object");
+    let mut bytes = [0; 3];
+    archive.payload().unwrap().read_plain(&mut bytes).unwrap();
+    assert_eq!(&bytes, b"foX");
+    assert_eq!(archive.into_inner().position(), 35);
 }
 
 #[test]

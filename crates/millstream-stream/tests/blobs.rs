@@ -42,6 +42,15 @@ fn what_was_built_lies_there() {
 }
 
 #[test]
+fn what_lies_there_is_shown_as_its_source() {
+    let source = scene(2);
+    let blob: Blob<Scene, AlignedBytes> =
+        Blob::new(blob::build::<Scene, _>(&source).unwrap()).unwrap();
+    let expected = format!("{source:?}").replace("Source {", " {");
+    assert_eq!(format!("{:?}", *blob), expected);
+}
+
+#[test]
 fn the_same_values_give_the_same_bytes_for_ever() {
     let bytes = blob::build::<Scene, _>(&scene(2)).unwrap();
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/scene-v1.blob");
@@ -65,12 +74,20 @@ fn another_layout_version_or_alignment_is_an_error() {
     let kind = |result: millstream_stream::Result<()>| result.unwrap_err().kind();
     let schema = kind(blob::view::<other::Link>(&bytes).map(|_| ()));
     assert_eq!(schema, ErrorKind::Schema);
-    let mut newer = bytes.clone();
-    newer.as_mut_slice()[4] = 2;
-    assert_eq!(
-        kind(blob::view::<Link>(&newer).map(|_| ())),
-        ErrorKind::Schema
-    );
+    for (at, byte, kind, position) in [
+        (0, 0, ErrorKind::Corrupt, 0),
+        (4, 2, ErrorKind::Schema, 4),
+        (24, 200, ErrorKind::Corrupt, 24),
+    ] {
+        let mut wrong = bytes.clone();
+        wrong.as_mut_slice()[at] = byte;
+        let error = blob::view::<Link>(&wrong).unwrap_err();
+        assert_eq!(
+            (error.kind(), error.position()),
+            (kind, position),
+            "{error}"
+        );
+    }
     let mut shifted = AlignedBytes::zeroed(bytes.len() + 4);
     shifted.as_mut_slice()[4..].copy_from_slice(&bytes);
     assert_eq!(

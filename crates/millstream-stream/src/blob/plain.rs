@@ -181,7 +181,7 @@ impl<E: Enumerated> Stored<E> {
 
 impl<E: Enumerated + fmt::Debug> fmt::Debug for Stored<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        E::from_raw(self.raw).fmt(f)
+        self.get().fmt(f)
     }
 }
 
