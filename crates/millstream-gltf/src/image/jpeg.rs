@@ -19,6 +19,7 @@ fn decoder(stored: &[u8]) -> JpegDecoder<ZCursor<&[u8]>> {
 }
 
 pub(super) fn layout(stored: &[u8]) -> Result<Layout, &'static str> {
+    check_sampling(stored)?;
     let mut decoder = decoder(stored);
     decoder
         .decode_headers()
@@ -59,6 +60,27 @@ pub(crate) fn segments(stored: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
         }
         Some((marker, data))
     })
+}
+
+/// Refuses what `zune-jpeg` panics on: a component that is sampled more finely than the first (T.81,
+/// A.1.1), which no encoder makes by itself. Refuses what could hide one, bytes between segments.
+fn check_sampling(stored: &[u8]) -> Result<(), &'static str> {
+    let mut last = 0;
+    for (marker, data) in segments(stored) {
+        last = marker;
+        let factors = data.iter().skip(7).step_by(3);
+        let mut factors = factors.map(|factors| (factors >> 4, factors & 15));
+        if is_frame(marker)
+            && let Some((horizontal, vertical)) = factors.next()
+            && !factors.all(|(h, v)| h <= horizontal && v <= vertical)
+        {
+            return Err("the JPEG's first component has fewer samples than another");
+        }
+    }
+    match last {
+        START_OF_SCAN => Ok(()),
+        _ => Err("the JPEG's segments do not follow one another"),
+    }
 }
 
 const START_OF_SCAN: u8 = 0xda;
