@@ -9,6 +9,7 @@
 
 enum { LENGTH = 300000 };
 
+static mst_backend backend;
 static mst_storage *storage;
 static mst_queue *queue;
 static const char *folder;
@@ -96,8 +97,8 @@ static void release_held(void *user, void *memory, size_t size) {
 /* On a disk that takes a minute: the timeout ends the request, and its memory stays with the disk. */
 static void supplied_memory_is_released_when_the_system_lets_go(void) {
     static int supplied;
-    mst_storage_desc desc = {.size = sizeof desc, .disk_model = "read=120M,latency=60s",
-                             .access = MST_ACCESS_BUFFERED};
+    mst_storage_desc desc = {.size = sizeof desc, .backend = backend,
+                             .disk_model = "read=120M,latency=60s", .access = MST_ACCESS_BUFFERED};
     mst_storage *slow;
     mst_queue *slow_queue;
     mst_ticket ticket;
@@ -415,7 +416,7 @@ int main(int argc, char **argv) {
     folder = argv[1];
     mst_storage_desc desc = {.size = sizeof desc};
     if (strcmp(argv[2], "threads") == 0)
-        desc.backend = MST_BACKEND_THREADS;
+        backend = desc.backend = MST_BACKEND_THREADS;
     if (strcmp(argv[2], "pumped") == 0)
         desc.flags = MST_STORAGE_PUMPED;
     OK(mst_storage_create(&desc, &storage));
