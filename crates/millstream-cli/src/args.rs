@@ -113,6 +113,10 @@ pub(crate) struct LoadArgs {
     /// bases of newer patches; `verify` with a key shows whether the number is the signer's
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) min_version: u64,
+    /// Raw bytes that the entries of a package may have together: a small one may say that it has
+    /// many [default: 64 times the package, at least 1G]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    pub(crate) max_bytes: Option<u64>,
     /// Print a line for each file: XXH3-64 (seed 0) of its bytes, two spaces, its name
     #[arg(long)]
     pub(crate) hash: bool,

@@ -9,11 +9,11 @@ pub(crate) const IO_CHUNK_BYTES: usize = 256 << 10;
 /// Failures that are listed; the others are only counted.
 pub(crate) const FAILURES_LISTED: usize = 10;
 
-/// Raw bytes that `extract` writes by default: so many times those of the package ...
-pub(crate) const EXTRACT_RATIO_MAX: u64 = 64;
+/// Raw bytes that commands take out of packages by default: so many times those of the files ...
+pub(crate) const RAW_RATIO_MAX: u64 = 64;
 
 /// ... and so many of any package.
-pub(crate) const EXTRACT_BYTES_MIN: u64 = 1 << 30;
+pub(crate) const RAW_BYTES_MIN: u64 = 1 << 30;
 
 /// Files that the list of a walk has room for from the beginning ...
 pub(crate) const LIST_FILES_MIN: usize = 1024;

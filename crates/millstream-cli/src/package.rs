@@ -4,10 +4,11 @@ use std::path::Path;
 
 use millstream::{CodecId, Queue, QueueOptions, Storage, StorageOptions};
 use millstream_io::fs::file;
-use millstream_pak::{DictionaryUse, EntryInfo, Error, Package, Storing, Target};
+use millstream_pak::{DictionaryUse, EntryInfo, Error, ErrorKind, Package, Storing, Target};
 use serde_json::{Value, json};
 
 use crate::failure::{self, Ending, Failure, check_path, refused};
+use crate::limits::{RAW_BYTES_MIN, RAW_RATIO_MAX};
 use crate::size;
 use crate::table::Table;
 
@@ -69,6 +70,42 @@ impl Reading {
     /// An error of this package as the program words it.
     pub(crate) fn failure(&self, error: &Error) -> Failure {
         describe(self.package.path(), error)
+    }
+}
+
+/// Bytes of packages, and the raw bytes of entries of theirs: any number of entries may share a
+/// block.
+#[derive(Default)]
+pub(crate) struct Sizes {
+    file_bytes: u64,
+    raw_bytes: u64,
+}
+
+impl Sizes {
+    /// Adds a package, and these of its entries.
+    pub(crate) fn add(&mut self, package: &Package, indices: impl IntoIterator<Item = u32>) {
+        self.file_bytes = self.file_bytes.saturating_add(package.file_bytes());
+        for index in indices {
+            // What cannot be looked at fails by itself.
+            let raw_bytes = package.info(index).map_or(0, |info| info.raw_bytes);
+            self.raw_bytes = self.raw_bytes.saturating_add(raw_bytes);
+        }
+    }
+
+    /// Refuses more raw bytes than `--max-bytes` allows.
+    ///
+    /// # Errors
+    /// There are more.
+    pub(crate) fn check(&self, path: &Path, max_bytes: Option<u64>) -> Result<(), Failure> {
+        let usual = RAW_BYTES_MIN.max(self.file_bytes.saturating_mul(RAW_RATIO_MAX));
+        let (raw_bytes, most) = (self.raw_bytes, max_bytes.unwrap_or(usual));
+        if raw_bytes <= most {
+            return Ok(());
+        }
+        let cause = format!(
+            "the entries have {raw_bytes} bytes, of which {most} are allowed; --max-bytes allows more"
+        );
+        Err(Failure::new(path, cause).kind(&ErrorKind::Limit))
     }
 }
 

@@ -182,7 +182,7 @@ fn packages() {
         hostile.push(name);
     }
     let commands = [
-        "load FILE",
+        "load FILE --max-bytes 16M",
         "load --hash FILE",
         "verify FILE",
         "list --json FILE",

@@ -580,7 +580,8 @@ fn entries_of_impossible_lengths_end_a_load() {
     }
     sheet.seal();
     std::fs::write(&package, &sheet.bytes).expect("written");
-    let mut child = millstream(&["load", &package, "--json"])
+    let all = u64::MAX.to_string();
+    let mut child = millstream(&["load", &package, "--json", "--max-bytes", &all])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -869,7 +870,7 @@ fn verify_and_info_tell_dictionaries_and_who_shares_them() {
 }
 
 #[test]
-fn extract_writes_no_more_than_allowed() {
+fn no_more_raw_bytes_are_decoded_than_allowed() {
     let folder = tempfile::tempdir().expect("a folder");
     let root = folder.path().join("in");
     std::fs::create_dir(&root).expect("made");
@@ -883,16 +884,24 @@ fn extract_writes_no_more_than_allowed() {
     expect_quiet_success(&run(millstream(&words).current_dir(folder.path())));
     let package = std::fs::metadata(folder.path().join("p.mpak")).expect("packed");
     assert!(package.len() < 1 << 20, "{} bytes", package.len());
-    let words = ["extract", "p.mpak", "out", "--json"];
-    let output = run(millstream(&words).current_dir(folder.path()));
-    let errors = expect_status(&output, 1);
-    assert!(
-        errors.contains("2147483648 bytes") && errors.contains("--max-bytes"),
-        "{errors}"
-    );
-    let document: Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    assert_eq!(document["error"]["kind"], "limit");
-    assert_eq!(names_in(folder.path()), ["in", "p.mpak"]);
+    let calls: [&[&str]; 3] = [
+        &["extract", "p.mpak", "out", "--json"],
+        &["verify", "p.mpak", "--json"],
+        &["load", "p.mpak", "--json"],
+    ];
+    for words in calls {
+        let output = run(millstream(words).current_dir(folder.path()));
+        let errors = expect_status(&output, 1);
+        assert!(
+            errors.contains("2147483648 bytes") && errors.contains("--max-bytes"),
+            "{errors}"
+        );
+        let document: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        assert_eq!(document["error"]["kind"], "limit", "{document}");
+        assert_eq!(names_in(folder.path()), ["in", "p.mpak"]);
+    }
+    let words = ["verify", "p.mpak", "--max-bytes", "2G"];
+    expect_quiet_success(&run(millstream(&words).current_dir(folder.path())));
     for (most, status) in [("8388607", 1), ("8M", 0)] {
         let words = ["extract", "p.mpak", "out", "7", "--max-bytes", most];
         let output = run(millstream(&words).current_dir(folder.path()));

@@ -195,6 +195,10 @@ pub(crate) struct VerifyArgs {
     /// The package that PAK, a patch, was made over: what did not change is read there
     #[arg(long, value_name = "PAK", value_hint = ValueHint::FilePath)]
     pub(crate) base: Option<PathBuf>,
+    /// Raw bytes that the entries may have together: a small package may say that it has many
+    /// [default: 64 times the package, at least 1G]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    pub(crate) max_bytes: Option<u64>,
     /// Print a JSON document about the work
     #[arg(long)]
     pub(crate) json: bool,

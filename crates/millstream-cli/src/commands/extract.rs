@@ -17,14 +17,13 @@ use std::time::Instant;
 use millstream_io::IoError;
 use millstream_io::fs::names::{os_str, path};
 use millstream_io::fs::{Folder, TemporaryFile, remove_leftovers};
-use millstream_pak::{BatchOptions, ErrorKind, Loaded, Package, Piece, names};
+use millstream_pak::{BatchOptions, Loaded, Package, Piece, names};
 use serde_json::json;
 
 use crate::args::ExtractArgs;
 use crate::failure::{Ending, Failure, Failures, check_path};
-use crate::limits::{EXTRACT_BYTES_MIN, EXTRACT_RATIO_MAX};
 use crate::output;
-use crate::package::{Reading, describe};
+use crate::package::{Reading, Sizes, describe};
 use crate::progress::Progress;
 use crate::size;
 use crate::table::Table;
@@ -64,7 +63,11 @@ pub(crate) fn extract(args: &ExtractArgs) -> Result<(), Ending> {
 fn work(args: &ExtractArgs) -> Result<Outcome, Ending> {
     let reading = Reading::open_over(&args.package, args.base.as_deref())?;
     let entries = chosen(args, &reading)?;
-    check_size(args, &entries)?;
+    let mut sizes = Sizes::default();
+    for (package, indices) in &entries {
+        sizes.add(package, indices.iter().copied());
+    }
+    sizes.check(&args.package, args.max_bytes)?;
     let mut extraction = Extraction::new(&reading.package, &args.folder)?;
     let mut progress = Progress::new("extracting", None);
     let options = BatchOptions::default();
@@ -167,28 +170,6 @@ fn matching(reading: &Reading, of: &Package, pattern: &[u8]) -> millstream_pak::
         }
     }
     Ok(kept)
-}
-
-/// Refuses entries with more raw bytes than were allowed: any number of them may share a block.
-fn check_size(args: &ExtractArgs, entries: &[Entries<'_>]) -> Result<(), Failure> {
-    let (mut file_bytes, mut raw_bytes) = (0u64, 0u64);
-    for (package, indices) in entries {
-        file_bytes = file_bytes.saturating_add(package.file_bytes());
-        for &index in indices {
-            let info = package.info(index);
-            // What cannot be looked at fails by itself.
-            raw_bytes = raw_bytes.saturating_add(info.map_or(0, |info| info.raw_bytes));
-        }
-    }
-    let usual = EXTRACT_BYTES_MIN.max(file_bytes.saturating_mul(EXTRACT_RATIO_MAX));
-    let most = args.max_bytes.unwrap_or(usual);
-    if raw_bytes <= most {
-        return Ok(());
-    }
-    let cause = format!(
-        "the entries have {raw_bytes} bytes, of which {most} are allowed; --max-bytes allows more"
-    );
-    Err(Failure::new(&args.package, cause).kind(&ErrorKind::Limit))
 }
 
 /// A file that is written, and the name that it will get.

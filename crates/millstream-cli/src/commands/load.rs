@@ -19,6 +19,7 @@ use crate::failure::{self, Ending, Failure, refused};
 use crate::limits::{BATCH_PIECES, CLOSE_WAIT, WINDOW_REQUESTS};
 use crate::loader::{Hashes, Loader, Tally};
 use crate::output::{self, Output};
+use crate::package::Sizes;
 use crate::table::Table;
 use crate::walk::{Found, PackageEntry};
 use crate::{package, signals, size, walk};
@@ -94,7 +95,11 @@ fn find(storage: &Storage, args: &LoadArgs) -> Result<Vec<Found>, Failure> {
         let begin = found.len();
         let listed = open(storage, path, options, &mut before)
             .map_err(|error| package::describe(path, &error))
-            .and_then(|package| entries(&package, path, &mut found).map(|()| package));
+            .and_then(|(package, mut sizes)| {
+                sizes.add(&package, 0..package.len());
+                sizes.check(path, args.max_bytes)?;
+                entries(&package, path, &mut found).map(|()| package)
+            });
         match listed {
             Ok(package) => packages.push((package, begin..found.len())),
             Err(failure) => {
@@ -127,20 +132,23 @@ fn refuse_outdated(packages: &[(Package, Range<usize>)], least: u64, found: &mut
     }
 }
 
-/// Opens a package; a patch over its base, if that is among the packages named before it.
+/// Opens a package; a patch over its base, if that is among the packages named before it, whose
+/// size is returned.
 fn open(
     storage: &Storage,
     path: &Path,
     options: PackageOptions,
     before: &mut Vec<Package>,
-) -> millstream_pak::Result<Package> {
+) -> millstream_pak::Result<(Package, Sizes)> {
     let mut package = Package::open_with(storage, path, options)?;
+    let mut sizes = Sizes::default();
     let base_root = package.base_root();
     if let Some(base) = before.iter().find(|it| base_root == Some(it.root())) {
         package = package.with_base(base)?;
+        sizes.add(base, []);
     }
     before.push(package.clone());
-    Ok(package)
+    Ok((package, sizes))
 }
 
 /// Adds the entries of a package, in the byte order of their names.

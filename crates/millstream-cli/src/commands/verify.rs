@@ -9,7 +9,7 @@ use crate::args::VerifyArgs;
 use crate::failure::{Ending, Failure, Failures};
 use crate::input::refuse_fifo;
 use crate::output;
-use crate::package::{Reading, describe, dictionary_rows};
+use crate::package::{Reading, Sizes, describe, dictionary_rows};
 use crate::progress::Progress;
 use crate::size;
 use crate::table::Table;
@@ -64,13 +64,19 @@ pub(crate) fn verify(args: &VerifyArgs) -> Result<(), Ending> {
     failures.ending()
 }
 
-/// Verifies; a package that cannot even be opened has one failure, and one whose tables are damaged
-/// no known uses of dictionaries.
+/// Verifies. A package that cannot even be opened, or has too many bytes, has one failure, and one
+/// whose tables are damaged no known uses of dictionaries.
 fn look(
     args: &VerifyArgs,
     key: Option<&PublicKey>,
 ) -> Result<(Verification, Failures, Vec<DictionaryUse>), Ending> {
-    let opened = Reading::open_over(&args.package, args.base.as_deref());
+    let opened = Reading::open_over(&args.package, args.base.as_deref()).and_then(|reading| {
+        let mut sizes = Sizes::default();
+        sizes.add(&reading.package, 0..reading.package.len());
+        reading.base.iter().for_each(|base| sizes.add(base, []));
+        sizes.check(&args.package, args.max_bytes)?;
+        Ok(reading)
+    });
     let reading = match opened {
         Ok(reading) => reading,
         Err(Ending::Failed(failures)) => {

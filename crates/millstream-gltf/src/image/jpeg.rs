@@ -62,8 +62,9 @@ pub(crate) fn segments(stored: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
     })
 }
 
-/// Refuses what `zune-jpeg` panics on: a component that is sampled more finely than the first (T.81,
-/// A.1.1), which no encoder makes by itself. Refuses what could hide one, bytes between segments.
+/// Refuses what `zune-jpeg` panics on: a component that is sampled more finely than the first
+/// (T.81, A.1.1), which no encoder makes by itself. Refuses what could hide one: bytes between
+/// segments.
 fn check_sampling(stored: &[u8]) -> Result<(), &'static str> {
     let mut last = 0;
     for (marker, data) in segments(stored) {
