@@ -1020,8 +1020,9 @@ MST_API mst_result mst_package_entry(
 
 /**
  * Verifies a package: tables, blocks, contents and, with the path of a PEM file in `key` (or
- * NULL), its signature. `progress` may be NULL. Fails with the first fault, and fills `report`
- * (whose size must be set; or NULL) all the same. Waits, and reads the whole package.
+ * NULL), its signature. `progress` may be NULL. Fails with the first fault, or as canceled if
+ * `progress` stopped it, and fills `report` (whose size must be set; or NULL) all the same, unless
+ * the package cannot be opened. Waits, and reads the whole package.
  */
 MST_API mst_result mst_package_verify(
     mst_storage *storage,

@@ -11,7 +11,9 @@ use millstream_source::{Located, Source};
 use crate::desc::{
     Descriptor, at, border, bytes, check_sized, fill_sized, out, path, read_desc_or_default, text,
 };
-use crate::error::{Failure, MST_ERROR_NOT_FOUND, MST_ERROR_UNSUPPORTED, invalid, mst_result};
+use crate::error::{
+    Failure, MST_ERROR_CANCELED, MST_ERROR_NOT_FOUND, MST_ERROR_UNSUPPORTED, invalid, mst_result,
+};
 use crate::handle::{free, owned};
 use crate::storage::{check_flags, mst_storage};
 
@@ -423,8 +425,9 @@ pub unsafe extern "C" fn mst_package_entry(
 }
 
 /// Verifies a package: tables, blocks, contents and, with the path of a PEM file in `key` (or
-/// NULL), its signature. `progress` may be NULL. Fails with the first fault, and fills `report`
-/// (whose size must be set; or NULL) all the same. Waits, and reads the whole package.
+/// NULL), its signature. `progress` may be NULL. Fails with the first fault, or as canceled if
+/// `progress` stopped it, and fills `report` (whose size must be set; or NULL) all the same, unless
+/// the package cannot be opened. Waits, and reads the whole package.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mst_package_verify(
     storage: *mut mst_storage,
@@ -446,10 +449,11 @@ pub unsafe extern "C" fn mst_package_verify(
             // SAFETY: as above.
             false => Some(PublicKey::read(unsafe { path(key)? })?),
         };
-        let mut go_on = |bytes| match progress {
+        let mut stopped = false;
+        let mut go_on = |bytes| {
             // SAFETY: a function of the application, with its own pointer.
-            Some(progress) => unsafe { progress(user, bytes) },
-            None => true,
+            stopped = progress.is_some_and(|progress| unsafe { !progress(user, bytes) });
+            !stopped
         };
         let package = source.package()?;
         let found = millstream_pak::verify(&storage.storage, package, key.as_ref(), &mut go_on)?;
@@ -468,6 +472,10 @@ pub unsafe extern "C" fn mst_package_verify(
         }
         match found.errors.into_iter().next() {
             Some(error) => Err(error.into()),
+            None if stopped => Err(Failure::of(
+                MST_ERROR_CANCELED,
+                c"the verification was stopped",
+            )),
             None => Ok(()),
         }
     })

@@ -84,6 +84,7 @@ int main(int argc, char **argv) {
     mst_verification report = {.size = sizeof report};
     OK(mst_package_verify(storage, base, NULL, go_on, &queue, &report));
     CHECK(report.entries == 3 && report.failures == 0 && !report.is_signed);
+    EXPECT(MST_ERROR_CANCELED, mst_package_verify(storage, base, NULL, go_on, NULL, &report));
     EXPECT(MST_ERROR_NOT_FOUND,
            mst_package_verify(storage, base, "/no/such/key", NULL, NULL, NULL));
 
