@@ -33,6 +33,8 @@ Path = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 _HEAD_BYTES = 4096
 # The longest header that is read; numpy's own limit is 10,000 by default.
 _HEADER_BYTES_MAX = 1 << 20
+# What every version of numpy makes.
+_DIMENSIONS_MAX = 32
 _LOCAL_HEADER_BYTES = 30
 # Members of an archive that are requested before any is looked at: each takes a page at least.
 _MEMBERS_AT_ONCE = 1000
@@ -73,6 +75,10 @@ def _parse(head: bytes, place: tuple[str, int]) -> _Header:
         raise _wrong(*place, "the array holds Python objects")
     if kind.itemsize == 0:
         raise _wrong(*place, "the elements of the array have no bytes")
+    if kind.subdtype is not None:
+        raise _wrong(*place, "the elements of the array are arrays")
+    if len(shape) > _DIMENSIONS_MAX:
+        raise _wrong(*place, "the array has too many dimensions")
     if any(one < 0 for one in shape):
         raise _wrong(*place, "a dimension is negative")
     length = math.prod(shape) * kind.itemsize

@@ -21,6 +21,9 @@ const PREFIX_BYTES: u64 = 8;
 /// The longest JSON, as the reference has it.
 const HEADER_BYTES_MAX: u64 = 100_000_000;
 
+/// Dimensions that every version of numpy and torch makes.
+const DIMENSIONS_MAX: usize = 32;
+
 /// Types and the bits of an element.
 const TYPES: [(&str, u64); 22] = [
     ("BOOL", 8),
@@ -173,6 +176,12 @@ fn check(tensors: &mut [(String, Tensor)], start: u64, data_bytes: u64) -> Resul
         let Some(bits) = elements.and_then(|elements| elements.checked_mul(bits)) else {
             return wrong(format!("the length of {name:?} overflows"), at);
         };
+        // A tensor without bytes becomes an array, too, whose other dimensions count.
+        let lengths = tensor.shape.iter().map(|&one| one.max(1));
+        let count = lengths.fold(1u64, |all, one| all.saturating_mul(one));
+        if tensor.shape.len() > DIMENSIONS_MAX || count > i64::MAX as u64 / 16 {
+            return wrong(format!("no array has the shape of {name:?}"), at);
+        }
         if bits % 8 != 0 {
             return wrong(format!("{name:?} does not end at a whole byte"), at);
         }

@@ -13,7 +13,7 @@ use pyo3::types::PyBytes;
 use crate::buffer::{Buffer, Memory};
 use crate::errors::{self, IntoPy as _};
 use crate::group::{self, Group};
-use crate::memory::Lent;
+use crate::memory::{Lent, release_dropped};
 use crate::queue::{self, Checked, Common};
 use crate::storage::{Shared, Storage, path_of};
 use crate::ticket::{Pending, Ticket};
@@ -130,13 +130,15 @@ impl Package {
         let mut batch = self.queue.batch();
         let pending = match (lent, into) {
             (Some(lent), Some(into)) => {
-                let ticket = queue::add(py, &mut batch, &self.queue, request.into(lent))?;
-                Pending::Into(ticket, into.clone().unbind())
+                queue::add(py, &mut batch, &self.queue, request.into(lent))
+                    .map(|ticket| Pending::Into(ticket, into.clone().unbind()))
             }
-            _ => Pending::Own(queue::add(py, &mut batch, &self.queue, request)?),
+            _ => queue::add(py, &mut batch, &self.queue, request).map(Pending::Own),
         };
         batch.submit();
-        Ok(Ticket::new(pending))
+        // Also what a request that was refused has exported.
+        release_dropped(py);
+        pending.map(Ticket::new)
     }
 }
 

@@ -425,8 +425,8 @@ impl Queue {
         }
         .check()?;
         let path: PathBuf = path_of(path)?;
-        let lent = Lent::of(data, false)?;
         self.one(py, |target| {
+            let lent = Lent::of(data, false)?;
             let request = op_with(FileOp::replace(path, lent), &common);
             let ticket = add(py, target.batch, target.queue, request)?;
             Ok(Ticket::new(Pending::Replaced(ticket)))

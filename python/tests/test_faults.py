@@ -91,6 +91,10 @@ def test_memory_is_free_again_once_a_call_has_failed_or_copied_it(
     with pytest.raises(millstream.PastEnd):
         opened.submit("a", 100, 8, into=memory)
     memory.append(0)
+    storage.close()
+    with pytest.raises(millstream.Closed):
+        queue.replace(package, memory)
+    memory.append(0)
 
 
 def test_a_closed_storage(noise: Path) -> None:

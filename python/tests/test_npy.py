@@ -94,6 +94,10 @@ def test_damaged_arrays_are_refused(tmp_path: Path) -> None:
         "version": damaged(good, 6, 9),
         "expression": bomb,
         "dimensions": good.replace(b"(1000,), }" + b" " * 16, b"(0, 4611686018427387904)}"),
+        "many dimensions": good.replace(
+            b"'shape': (1000,), }" + b" " * 57, b"'shape':(" + b"1," * 32 + b"1)}"
+        ),
+        "elements that are arrays": good.replace(b"'<f8'", b"'2f8'").replace(b"(1000,)", b"(500,) "),
         "a header alone": good[:128],
         "negative": good.replace(b"(1000,)", b"(-100,)"),
         "larger": good.replace(b"(1000,)", b"(9999,)"),

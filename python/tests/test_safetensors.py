@@ -219,6 +219,20 @@ def test_hostile_headers_are_refused_as_by_the_reference(
     assert caught.value.path == str(path) and caught.value.offset is not None
 
 
+@pytest.mark.parametrize(
+    "shape", [[0, 2**40, 2**40], [0, 2**63], [1] * 33], ids=["a product", "a dimension", "many"]
+)
+def test_shapes_that_no_array_has_are_refused(
+    storage: millstream.Storage, tmp_path: Path, shape: list[object]
+) -> None:
+    path = tmp_path / "strange.safetensors"
+    size = 0 if 0 in shape else 1
+    path.write_bytes(raw_file({"a": tensor("U8", shape, 0, size)}, bytes(size)))
+    with pytest.raises(millstream.Corrupt) as caught:
+        load_file(path, storage=storage)
+    assert caught.value.path == str(path) and caught.value.offset is not None
+
+
 @pytest.mark.parametrize("what", STRANGE)
 def test_strange_headers_are_accepted_as_by_the_reference(
     storage: millstream.Storage, tmp_path: Path, what: str
