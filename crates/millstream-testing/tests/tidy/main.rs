@@ -74,6 +74,32 @@ fn the_tree_is_tidy() {
 }
 
 #[test]
+fn tests_that_the_documents_name_exist() {
+    let root = root();
+    let in_rust_or_python = |file: &PathBuf| {
+        let extension = file.extension().and_then(OsStr::to_str);
+        matches!(extension, Some("rs" | "py"))
+    };
+    let files = files(&root).into_iter().filter(in_rust_or_python);
+    let sources: Vec<String> = files.flat_map(fs::read_to_string).collect();
+    let document = fs::read_to_string(root.join("docs/RELIABILITY.md")).expect("read");
+    // Every other part lies between two backticks.
+    let names = document.split('`').skip(1).step_by(2);
+    let names = names.map(|name| name.rsplit("::").next().unwrap_or(name));
+    let names: Vec<&str> = names
+        .filter(|name| name.matches('_').count() >= 3 && !name.contains(['/', ' ', '=', '.']))
+        .collect();
+    assert!(names.len() > 100, "only {} tests are named", names.len());
+    let is_defined = |name: &&str| {
+        let defined = [format!("fn {name}("), format!("def {name}(")];
+        let has = |source: &String| defined.iter().any(|it| source.contains(it));
+        sources.iter().any(has)
+    };
+    let missing: Vec<&str> = names.into_iter().filter(|name| !is_defined(name)).collect();
+    assert!(missing.is_empty(), "named and not there: {missing:?}");
+}
+
+#[test]
 fn the_checks_find_what_they_are_for() {
     let mut long = "// ok\n".repeat(FILE_LINES_MAX);
     long.push_str(&format!("// {}\n", "x".repeat(LINE_COLUMNS_MAX)));
