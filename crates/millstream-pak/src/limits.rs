@@ -40,6 +40,13 @@ pub const NAME_BYTES_MAX: usize = 4096;
 /// Bytes of one part of a name: what file systems take.
 pub const NAME_PART_BYTES_MAX: usize = 255;
 
+/// Blocks that all entries of a package may name together, each counted as often as it is named,
+/// where all are looked at: so many times those that it has ...
+pub const SHARING_MAX: u64 = 64;
+
+/// ... and so many of any package.
+pub const SHARING_BLOCKS_MIN: u64 = 1 << 24;
+
 /// Raw bytes of a block are a power of two from this one ...
 pub const BLOCK_SHIFT_MIN: u8 = 12;
 

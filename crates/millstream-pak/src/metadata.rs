@@ -323,8 +323,9 @@ impl Metadata {
             .filter(|mip| mip.row_bytes > 0)?;
         let row = u64::from(mip.row_bytes);
         let (start, bytes) = (u64::from(first) * row, u64::from(count) * row);
-        let fits = start.checked_add(bytes).is_some_and(|end| end <= mip.bytes);
-        fits.then_some((mip.offset.checked_add(start)?, bytes))
+        let end = start.checked_add(bytes).filter(|end| *end <= mip.bytes)?;
+        // Also the end is a place that offsets reach.
+        Some((mip.offset.checked_add(end)? - bytes, bytes))
     }
 
     /// The ranges `(offset, bytes)` of a rectangle of a mip, one per row: a tile. Columns are

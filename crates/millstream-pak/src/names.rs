@@ -93,20 +93,28 @@ pub fn escape(name: &[u8]) -> String {
     text
 }
 
-/// Whether a character is a separator of lines, a mark of the direction of text, or another that
-/// terminals show as nothing.
+/// Whether a character is a separator of lines, an annotation's mark, or one that is shown as
+/// nothing (`Default_Ignorable_Code_Point` of Unicode 17): the marks of direction are among these.
 fn is_unseen(character: char) -> bool {
     matches!(
         character,
         '\u{ad}'
+            | '\u{34f}'
             | '\u{61c}'
-            | '\u{180e}'
+            | '\u{115f}'..='\u{1160}'
+            | '\u{17b4}'..='\u{17b5}'
+            | '\u{180b}'..='\u{180f}'
             | '\u{200b}'..='\u{200f}'
             | '\u{2028}'..='\u{202e}'
             | '\u{2060}'..='\u{206f}'
+            | '\u{3164}'
+            | '\u{fe00}'..='\u{fe0f}'
             | '\u{feff}'
-            | '\u{fff9}'..='\u{fffb}'
-            | '\u{e0000}'..='\u{e007f}'
+            | '\u{ffa0}'
+            | '\u{fff0}'..='\u{fffb}'
+            | '\u{1bca0}'..='\u{1bca3}'
+            | '\u{1d173}'..='\u{1d17a}'
+            | '\u{e0000}'..='\u{e0fff}'
     )
 }
 

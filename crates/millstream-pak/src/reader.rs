@@ -20,7 +20,7 @@ use zerocopy::FromBytes;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::{EntryRecord, MetadataPlace, SignatureRecord, entry_flag};
-use crate::limits::{METADATA_BYTES_MAX, NAME_BYTES_MAX};
+use crate::limits::{METADATA_BYTES_MAX, NAME_BYTES_MAX, SHARING_BLOCKS_MIN, SHARING_MAX};
 use crate::memory;
 use crate::names;
 use crate::writer::Target;
@@ -313,6 +313,27 @@ impl Package {
             return Err(Error::new(ErrorKind::NotFound, cause).of(self.path()));
         }
         self.tables().entry(index)
+    }
+
+    /// Refuses a package whose entries name its blocks over and over, before something is done with
+    /// each block of each entry. Our packer lets entries share what is equal as a whole; here the
+    /// work could be the square of the package.
+    ///
+    /// # Errors
+    /// `Limit`: they name 2^24 blocks and 64 times those that there are, or more. The tables are
+    /// damaged.
+    pub fn check_sharing(&self) -> Result<()> {
+        let block_count = self.tables().header.block_count.get();
+        let most = SHARING_BLOCKS_MIN.max(block_count.saturating_mul(SHARING_MAX));
+        let mut named = 0;
+        for index in 0..self.len() {
+            named += u64::from(self.info(index)?.block_count);
+            if named >= most {
+                let cause = "the entries name the package's blocks over and over";
+                return Err(Error::new(ErrorKind::Limit, cause).of(self.path()));
+            }
+        }
+        Ok(())
     }
 
     /// The name of an entry.

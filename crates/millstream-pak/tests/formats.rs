@@ -106,6 +106,13 @@ mod metadata {
         let tile = record.tile((0, 0), (1, 2), (4, 4), 8);
         assert_eq!(tile, Some(vec![(128 + 64 + 32, 32), (128 + 128 + 32, 32)]));
         assert_eq!(record.tile((0, 0), (1, 2), (7, 2), 8), None);
+        let mut wrong = full();
+        wrong.mips[0].offset = u64::MAX - 4;
+        assert_eq!(
+            wrong.tile((0, 0), (0, 1), (4, 4), 8),
+            None,
+            "no file has it"
+        );
     }
 }
 

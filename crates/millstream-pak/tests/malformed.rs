@@ -419,16 +419,17 @@ fn a_package_changed_under_its_reader_gives_errors_and_never_other_bytes() {
 }
 
 /// Each entry says that it has all blocks behind its first.
-#[test]
-fn a_patch_has_each_block_once_however_many_entries_name_it() {
-    const COUNT: u32 = 40;
+/// A package of which entry `n` has all blocks from block `n` on, and the names of its entries.
+fn overlapping(bench: &Bench, count: u32) -> (PathBuf, Vec<String>) {
     const BLOCK_BYTES: u32 = 4096;
-    let bench = Bench::new();
     let entry = |nth: u32| {
-        let bytes = vec![nth as u8; 9 * BLOCK_BYTES as usize];
-        (format!("{nth:02}"), bytes)
+        let mut bytes = vec![0; 9 * BLOCK_BYTES as usize];
+        for block in bytes.chunks_exact_mut(BLOCK_BYTES as usize) {
+            block[..4].copy_from_slice(&nth.to_le_bytes());
+        }
+        (format!("{nth:04}"), bytes)
     };
-    let entries: Vec<_> = (0..COUNT).map(entry).collect();
+    let entries: Vec<_> = (0..count).map(entry).collect();
     let options = PackOptions {
         coding: Coding::Fixed(CodecId::LZ4_BLOCK),
         block_bytes: Some(BLOCK_BYTES),
@@ -440,7 +441,7 @@ fn a_patch_has_each_block_once_however_many_entries_name_it() {
         bytes: std::fs::read(&path).expect("read"),
     };
     let blocks = sheet.header().block_count.get() as u32;
-    assert_eq!(blocks, 9 * COUNT);
+    assert_eq!(blocks, 9 * count);
     let table = sheet.section(section::ENTRIES);
     for (record, first) in table.chunks_exact_mut(32).zip(0..) {
         put64(record, 8, u64::from((blocks - first) * BLOCK_BYTES));
@@ -448,14 +449,37 @@ fn a_patch_has_each_block_once_however_many_entries_name_it() {
     }
     sheet.seal();
     std::fs::write(&path, &sheet.bytes).expect("written");
+    (path, entries.into_iter().map(|(name, _)| name).collect())
+}
+
+#[test]
+fn entries_that_name_the_same_blocks_over_and_over_are_not_all_looked_at() {
+    let bench = Bench::new();
+    let (path, _) = overlapping(&bench, 1500);
+    let package = bench.open(&path);
+    let refused = package.check_sharing().expect_err("the square of it");
+    assert_eq!(refused.kind(), ErrorKind::Limit);
+    let report = verify(&bench.storage, &package, None, &mut |_| true).expect("it opens");
+    let kinds: Vec<_> = report.errors.iter().map(|error| error.kind()).collect();
+    assert_eq!((kinds, report.raw_bytes), (vec![ErrorKind::Limit], 0));
+    // Few may.
+    let bench = Bench::new();
+    let few = bench.open(&overlapping(&bench, 40).0);
+    few.check_sharing().expect("it is not much");
+}
+
+#[test]
+fn a_patch_has_each_block_once_however_many_entries_name_it() {
+    let bench = Bench::new();
+    let (path, names) = overlapping(&bench, 40);
     let a = bench.pack("a.mpak", &[], Coding::Fixed(CodecId::STORED));
     let (a, b) = (bench.open(&a), bench.open(&path));
     let patch = bench.path("patch.mpak");
     let report = write_patch_file(&a, &b, None, &patch).expect("a patch");
-    assert_eq!(report.blocks, u64::from(blocks));
+    assert_eq!(report.blocks, 9 * 40);
     // Each entry is loaded out of the patch as out of the package.
     let patch = bench.open(&patch).with_base(&a).expect("its base");
-    for (name, _) in &entries {
+    for name in &names {
         assert_eq!(bench.load(&patch, name), bench.load(&b, name), "{name}");
     }
 }

@@ -97,7 +97,7 @@ pub fn verify(
     let tables = package.tables();
     check_signature(package, key, &mut found);
     let sections_fine = check_sections(tables, &mut found);
-    if sections_fine {
+    if sections_fine && found.take(package.check_sharing()).is_some() {
         found.take(package.dictionaries());
         check_tables(package, &mut found);
         check_blocks_and_gaps(package, &mut found);

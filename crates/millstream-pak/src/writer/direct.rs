@@ -51,7 +51,7 @@ pub(super) struct DirectWriter {
 }
 
 /// Memory that was written, or not.
-type Written = (Memory, io::Result<()>);
+type Written = (Arc<Memory>, io::Result<()>);
 
 impl DirectWriter {
     /// `None` where there are no direct writes.
@@ -68,11 +68,11 @@ impl DirectWriter {
         })
     }
 
-    /// Begins to write memory, and gives back what was written before it, if there was any. Waits
-    /// while that is being written.
+    /// Begins to write memory, and gives back memory that was written, if there is any. Waits while
+    /// what came before is being written. Where there is no thread to be had, writes itself.
     ///
     /// # Errors
-    /// That could not be written, or there is no thread to be had.
+    /// What came before could not be written, or this.
     pub(super) fn write(
         &mut self,
         memory: Memory,
@@ -80,15 +80,20 @@ impl DirectWriter {
         offset: u64,
     ) -> Result<Option<Memory>> {
         let before = self.wait()?;
-        let file = Arc::clone(&self.file);
-        let write = move || {
-            let written = write(&file, &memory.bytes()[..bytes], offset);
-            (memory, written)
-        };
+        let (file, memory) = (Arc::clone(&self.file), Arc::new(memory));
+        let lent = Arc::clone(&memory);
         let builder = std::thread::Builder::new().name(String::from("pack write"));
-        let thread = builder.spawn(write);
-        self.writing = Some((offset, thread.map_err(|error| failed(error, offset))?));
-        Ok(before)
+        let thread = builder.spawn(move || {
+            let written = write(&file, &lent.bytes()[..bytes], offset);
+            (lent, written)
+        });
+        if let Ok(thread) = thread {
+            self.writing = Some((offset, thread));
+            return Ok(before);
+        }
+        let written = write(&self.file, &memory.bytes()[..bytes], offset);
+        written.map_err(|error| failed(error, offset))?;
+        Ok(before.or_else(|| Arc::into_inner(memory)))
     }
 
     /// Waits for what is being written.
@@ -98,7 +103,7 @@ impl DirectWriter {
         };
         let (memory, written) = thread.join().expect("writing does not panic");
         written.map_err(|error| failed(error, offset))?;
-        Ok(Some(memory))
+        Ok(Arc::into_inner(memory))
     }
 
     /// Waits for all, and gives the file its own flags back.
@@ -130,4 +135,36 @@ fn write(file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
 
 pub(super) fn failed(error: io::Error, offset: u64) -> Error {
     Error::io(Path::new(""), "write the package", error).at(offset)
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use millstream_testing::{Child, or_skip, seccomp, this_test};
+
+    use super::*;
+
+    #[test]
+    fn what_has_no_thread_is_written_by_the_caller() {
+        let child = Child::of(this_test!()).run(|| {
+            let file = tempfile::tempfile().expect("a file");
+            let Some(mut writer) = DirectWriter::new(&file) else {
+                eprintln!("SKIP: the temporary folder has no direct I/O");
+                return;
+            };
+            or_skip!(seccomp::refuse_threads());
+            let mut memory = Memory::new(2 * PAGE_BYTES);
+            for (offset, fill) in [(0, 1), (8192, 2)] {
+                memory.bytes_mut().fill(fill);
+                let free = writer.write(memory, 2 * PAGE_BYTES, offset);
+                memory = free.expect("written").expect("the same memory again");
+            }
+            writer.finish().expect("nothing is left to write");
+            let mut found = [0; 4 * PAGE_BYTES];
+            millstream_io::fs::file::read_exact_at(&file, &mut found, 0).expect("read");
+            let (first, second) = found.split_at(2 * PAGE_BYTES);
+            assert!(first.iter().all(|byte| *byte == 1));
+            assert!(second.iter().all(|byte| *byte == 2));
+        });
+        or_skip!(child);
+    }
 }

@@ -258,7 +258,7 @@ fn entry<'a>(b: &'a Package, wanted: Wanted, report: &mut PackReport) -> Result<
         });
     };
     let record = b.tables().entry(index)?;
-    report.raw_bytes += record.raw_bytes.get();
+    report.raw_bytes = report.raw_bytes.saturating_add(record.raw_bytes.get());
     Ok(Entry {
         name: wanted.name.into(),
         raw_bytes: record.raw_bytes.get(),
@@ -303,7 +303,7 @@ fn push(
     base: &BaseBlocks,
     builder: &mut Builder<'_>,
     report: &mut PackReport,
-) -> Result<u32> {
+) -> Result<()> {
     let block = plan::block(b.tables(), index)?;
     let stored = read_block(b, source, &block)?;
     report.blocks_with_dictionary += u64::from(block.dictionary.get() != 0);
@@ -315,7 +315,7 @@ fn push(
     if let Some(count) = report.blocks_by_codec.get_mut(usize::from(block.codec)) {
         *count += 1;
     }
-    builder.push(block, &stored)
+    builder.push(block, &stored).map(|_| ())
 }
 
 fn open(package: &Package) -> Result<File> {

@@ -114,9 +114,6 @@ impl Walk {
     }
 
     fn take(&mut self, folder: &Below, entry: &DirEntry) -> Result<()> {
-        if is_temporary_name(&entry.file_name()) {
-            return Ok(());
-        }
         let mut name = folder.name.clone();
         if !name.is_empty() {
             name.push(b'/');
@@ -143,6 +140,9 @@ impl Walk {
         }
         if about.is_dir() {
             self.folders.push(below);
+            return Ok(());
+        }
+        if is_temporary_name(&entry.file_name()) {
             return Ok(());
         }
         check_kind(&path, &about)?;
