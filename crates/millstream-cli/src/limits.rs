@@ -83,3 +83,10 @@ pub(crate) const INTERRUPT_GRACE: Duration = Duration::from_secs(8);
 /// How long `load` waits at its end for what the kernel still holds.
 pub(crate) const CLOSE_WAIT: Duration = Duration::from_secs(5);
 const _: () = assert!(CLOSE_WAIT.as_secs() < INTERRUPT_GRACE.as_secs());
+
+/// Lines of what came when that `scene` prints.
+pub(crate) const EVENTS_LISTED: usize = 10_000;
+
+/// Failures of scenes after which the others of a package are not tried: small ones can have very
+/// many.
+pub(crate) const SCENE_FAILURES_MAX: u64 = 10_000;

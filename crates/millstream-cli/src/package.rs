@@ -97,16 +97,23 @@ impl Sizes {
     /// # Errors
     /// There are more.
     pub(crate) fn check(&self, path: &Path, max_bytes: Option<u64>) -> Result<(), Failure> {
-        let usual = RAW_BYTES_MIN.max(self.file_bytes.saturating_mul(RAW_RATIO_MAX));
-        let (raw_bytes, most) = (self.raw_bytes, max_bytes.unwrap_or(usual));
-        if raw_bytes <= most {
-            return Ok(());
+        let most = max_raw_bytes(self.file_bytes, max_bytes);
+        match self.raw_bytes <= most {
+            true => Ok(()),
+            false => Err(too_many_raw_bytes(path, most)),
         }
-        let cause = format!(
-            "the entries have {raw_bytes} bytes, of which {most} are allowed; --max-bytes allows more"
-        );
-        Err(Failure::new(path, cause).kind(&ErrorKind::Limit))
     }
+}
+
+/// Raw bytes that a command takes out of packages of so many bytes, given `--max-bytes`.
+pub(crate) fn max_raw_bytes(file_bytes: u64, max_bytes: Option<u64>) -> u64 {
+    max_bytes.unwrap_or_else(|| RAW_BYTES_MIN.max(file_bytes.saturating_mul(RAW_RATIO_MAX)))
+}
+
+/// Its entries have more.
+pub(crate) fn too_many_raw_bytes(path: &Path, most: u64) -> Failure {
+    let cause = format!("the entries have more than {most} raw bytes; --max-bytes allows more");
+    Failure::new(path, cause).kind(&ErrorKind::Limit)
 }
 
 /// An error as the program words failures; `path` where it names none itself.

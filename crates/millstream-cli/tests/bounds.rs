@@ -466,6 +466,35 @@ fn base64(bytes: &[u8]) -> String {
     groups.collect()
 }
 
+/// The same scene under many names, whose images are each a byte of one buffer.
+#[test]
+fn scenes_that_fail_over_and_over() {
+    let workshop = Workshop::new();
+    let count = if cfg!(feature = "c") { 4000 } else { 1000 };
+    let images: Vec<_> = (0..count).map(|nth| json!({"bufferView": nth})).collect();
+    let view = |nth| json!({"buffer": 0, "byteOffset": nth, "byteLength": 1});
+    let uri = "data:application/octet-stream;base64,".to_owned() + &"AAAA".repeat(2000);
+    let scene = json!({"asset": {"version": "2.0"}, "images": images,
+        "bufferViews": (0..count).map(view).collect::<Vec<_>>(),
+        "buffers": [{"byteLength": 6000, "uri": uri}]});
+    workshop.put("minimal/a.gltf", r#"{"asset": {"version": "2.0"}}"#);
+    workshop.put("many/0.gltf", scene.to_string());
+    for nth in 1..150 {
+        let (first, other) = ("many/0.gltf", format!("many/{nth}.gltf"));
+        std::fs::hard_link(workshop.path(first), workshop.path(&other)).expect("linked");
+    }
+    let codec = if cfg!(feature = "c") { "zstd" } else { "zlib" };
+    for folder in ["minimal", "many"] {
+        let package = workshop.text(&format!("{folder}.mpak"));
+        let root = workshop.text(folder);
+        let words = ["pack", &root, "-o", &package, "--codec", codec];
+        expect_quiet_success(&run(&mut millstream(&words)));
+    }
+    for command in ["scene FILE", "scene --partial FILE", "scene --hash FILE"] {
+        workshop.compare(command, "minimal.mpak", &["many.mpak"], 0);
+    }
+}
+
 #[test]
 fn scenes() {
     let workshop = Workshop::new();

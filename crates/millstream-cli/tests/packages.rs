@@ -893,7 +893,7 @@ fn no_more_raw_bytes_are_decoded_than_allowed() {
         let output = run(millstream(words).current_dir(folder.path()));
         let errors = expect_status(&output, 1);
         assert!(
-            errors.contains("2147483648 bytes") && errors.contains("--max-bytes"),
+            errors.contains("1073741824 raw bytes") && errors.contains("--max-bytes"),
             "{errors}"
         );
         let document: Value = serde_json::from_slice(&output.stdout).expect("JSON");

@@ -174,6 +174,25 @@ fn a_broken_scene_fails_and_the_sound_rest_loads_with_partial() {
 }
 
 #[test]
+fn a_scene_of_a_package_that_cannot_begin_is_one_failure_among_the_others() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (source, package) = (folder.path().join("in"), folder.path().join("p.mpak"));
+    let first = scene(&source);
+    std::fs::copy(&first, source.join("second.gltf")).expect("copied");
+    // Longer than the JSON of a scene may be.
+    let long = std::fs::File::create(source.join("a.gltf")).expect("a file");
+    long.set_len(65 << 20).expect("a hole");
+    let [source, package] = [&source, &package].map(|path| path.to_str().expect("plain"));
+    expect_quiet_success(&run(&mut millstream(&["pack", source, "-o", package])));
+    let output = run(&mut millstream(&["scene", package, "--json"]));
+    let told = expect_status(&output, 1);
+    assert!(told.contains("a.gltf"), "{told}");
+    let told: Value = serde_json::from_slice(&output.stdout).expect("one JSON document");
+    let counts = [&told["batches"], &told["images"], &told["failed"]];
+    assert_eq!(counts, [&json!(2), &json!(4), &json!(1)], "{told}");
+}
+
+#[test]
 fn failures_name_the_file_that_they_are_about_and_the_place_in_it() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let loose = scene(folder.path());

@@ -53,6 +53,7 @@ pub(crate) fn list(args: &ListArgs) -> Result<(), Ending> {
 
 fn rows(reading: &Reading) -> millstream_pak::Result<Vec<Row>> {
     let package = &reading.package;
+    package.check_sharing()?;
     let mut rows = Vec::new();
     for &index in package.by_name()? {
         let info = package.info(index)?;

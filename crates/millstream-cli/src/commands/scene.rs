@@ -21,6 +21,7 @@ use crate::commands::load::{
     cancel_on_interruption, check_trace, close, end_of_load, format_seconds,
 };
 use crate::failure::{Ending, Failure, Failures, check_path, refused, shown};
+use crate::limits::{EVENTS_LISTED, SCENE_FAILURES_MAX};
 use crate::loader::{Hashed, describe};
 use crate::output::Output;
 use crate::progress;
@@ -54,7 +55,10 @@ struct Document {
 struct Outcome {
     document: Document,
     failures: Failures,
-    events: Vec<Event>,
+    /// With their times since the call, if a table is to be made of them.
+    events: Vec<(Duration, Event)>,
+    /// Those beyond the bound of the table.
+    events_more: usize,
     first_drawable: Option<Duration>,
 }
 
@@ -90,7 +94,7 @@ pub(crate) fn scene(args: &SceneArgs) -> Result<(), Ending> {
     let interrupted = Arc::new(AtomicBool::new(false));
     cancel_on_interruption(loader.queue(), &interrupted);
     let (begun, processor_begun) = (Instant::now(), processor_time());
-    let mut outcome = match load_all(args, &loader, &storage, &interrupted) {
+    let mut outcome = match load_all(args, &loader, &storage, (begun, &interrupted)) {
         Ok(outcome) => outcome,
         Err(Ending::Failed(failures)) => Outcome {
             failures,
@@ -99,7 +103,7 @@ pub(crate) fn scene(args: &SceneArgs) -> Result<(), Ending> {
         Err(ending) => return Err(ending),
     };
     let elapsed = begun.elapsed();
-    outcome.events.sort_by_key(|event| event.at);
+    outcome.events.sort_by_key(|(at, _)| *at);
     outcome.document.failed = outcome.failures.count();
     outcome.document.seconds = elapsed.as_secs_f64();
     outcome.document.cpu_seconds = processor_time()
@@ -147,20 +151,26 @@ fn check_kind(file: &Path) -> Result<(), Failure> {
 }
 
 /// Loads a file's scene, or the scenes of a package, one after the other: the memory of one is free
-/// before the next begins.
+/// before the next begins. A package whose scenes fail over and over is not tried to its end.
 fn load_all(
     args: &SceneArgs,
     loader: &Loader,
     storage: &Storage,
-    interrupted: &AtomicBool,
+    (call_begun, interrupted): (Instant, &AtomicBool),
 ) -> Result<Outcome, Ending> {
     let file = &*args.file;
-    let failed = |error: Error| Ending::from(failure(file, &error));
     let mut outcome = Outcome::default();
     outcome.document.hashes = args.hash.then(Vec::new);
     let mut bar = progress::Progress::new("loading", None);
-    let mut load_one = |begun: Result<Load, Error>| {
-        let mut load = begun.map_err(failed)?;
+    let mut load_one = |open: &dyn Fn() -> Result<Load, Error>| {
+        let begun = call_begun.elapsed();
+        let mut load = match open() {
+            Ok(load) => load,
+            Err(error) => {
+                outcome.failures.add(failure(file, &error));
+                return Ok(true);
+            }
+        };
         let before = outcome.document.raw_bytes;
         while !load.is_done() {
             wait_all(
@@ -172,10 +182,16 @@ fn load_all(
                 load.cancel();
             }
         }
-        collect(file, load, &mut outcome)
+        collect(args, load, begun, &mut outcome)?;
+        let goes_on = outcome.failures.count() < SCENE_FAILURES_MAX;
+        if !goes_on {
+            let cause = "so much of its scenes failed that those behind were not tried";
+            outcome.failures.add_at(0, Failure::new(file, cause));
+        }
+        Ok(goes_on)
     };
     if !package::is_package(file) {
-        load_one(loader.open(file))?;
+        load_one(&|| loader.open(file)).map_err(refused)?;
         return Ok(outcome);
     }
     let wrong = |error: millstream_pak::Error| Ending::from(package::describe(file, &error));
@@ -183,7 +199,7 @@ fn load_all(
     let mut scenes = Vec::new();
     for &index in opened.by_name().map_err(wrong)? {
         let name = opened.name(index).map_err(wrong)?;
-        if is_scene(name) {
+        if is_scene(name) && !opened.info(index).map_err(wrong)?.gone {
             scenes.push(name.to_vec());
         }
     }
@@ -193,16 +209,22 @@ fn load_all(
     }
     let source: Arc<Package> = Arc::new(opened);
     for name in scenes {
-        if interrupted.load(Ordering::Acquire) {
+        let open = || loader.open_from(Arc::clone(&source) as _, &name);
+        if interrupted.load(Ordering::Acquire) || !load_one(&open).map_err(refused)? {
             break;
         }
-        load_one(loader.open_from(Arc::clone(&source) as _, &name))?;
     }
     Ok(outcome)
 }
 
-/// Adds what came of a scene.
-fn collect(file: &Path, load: Load, outcome: &mut Outcome) -> Result<(), Ending> {
+/// Adds what came of a scene whose load began so long after the call.
+fn collect(
+    args: &SceneArgs,
+    load: Load,
+    begun: Duration,
+    outcome: &mut Outcome,
+) -> Result<(), millstream::Error> {
+    let file = &*args.file;
     let Progress {
         batches,
         requests,
@@ -211,18 +233,25 @@ fn collect(file: &Path, load: Load, outcome: &mut Outcome) -> Result<(), Ending>
         ..
     } = load.progress();
     let document = &mut outcome.document;
-    document.batches = document.batches.max(batches);
+    document.batches += batches;
     document.requests += requests;
     document.files += files;
     document.raw_bytes += raw_bytes;
-    outcome.events.extend_from_slice(load.events());
-    outcome.first_drawable = outcome.first_drawable.max(load.first_drawable());
+    if !args.json && !args.hash {
+        let room = EVENTS_LISTED.saturating_sub(outcome.events.len());
+        let events = load.events().iter().take(room);
+        let events = events.map(|event| (begun + event.at, event.clone()));
+        outcome.events.extend(events);
+        outcome.events_more += load.events().len().saturating_sub(room);
+    }
+    let drawable = load.first_drawable().map(|time| begun + time);
+    outcome.first_drawable = outcome.first_drawable.max(drawable);
     match load.finish_partial() {
         Ok(scene) => {
             let there = |image: &&State<_>| image.get().is_some();
             document.images += scene.images().iter().filter(there).count() as u64;
             if let Some(hashes) = &mut document.hashes {
-                hashes::add(hashes, &scene).map_err(refused)?;
+                hashes::add(hashes, &scene)?;
             }
             for problem in scene.problems() {
                 outcome.failures.add(failure(file, problem));
@@ -266,7 +295,7 @@ fn table(outcome: &Outcome) -> String {
     let document = &outcome.document;
     let mut table = Table::default();
     let seconds = |time: Duration| format_seconds(time.as_secs_f64());
-    for event in &outcome.events {
+    for (at, event) in &outcome.events {
         let what = match event.what {
             EventKind::Json => "json",
             EventKind::Buffer => "buffer",
@@ -281,7 +310,10 @@ fn table(outcome: &Outcome) -> String {
         };
         let place = if event.place.is_empty() { "" } else { ": " };
         let remark = format!("{bytes}  {}{place}{}", shown(&event.file), event.place);
-        table.row(what, seconds(event.at), remark);
+        table.row(what, seconds(*at), remark);
+    }
+    if outcome.events_more > 0 {
+        table.row("more", outcome.events_more, "that are not listed");
     }
     if let Some(time) = outcome.first_drawable {
         table.row("drawable", seconds(time), "buffers and small levels");

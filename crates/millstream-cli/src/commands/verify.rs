@@ -2,14 +2,14 @@
 
 use std::time::Instant;
 
-use millstream_pak::{DictionaryUse, PublicKey, Verification};
+use millstream_pak::{DictionaryUse, Package, PublicKey, Verification};
 use serde_json::json;
 
 use crate::args::VerifyArgs;
 use crate::failure::{Ending, Failure, Failures};
 use crate::input::refuse_fifo;
 use crate::output;
-use crate::package::{Reading, Sizes, describe, dictionary_rows};
+use crate::package::{Reading, describe, dictionary_rows, max_raw_bytes, too_many_raw_bytes};
 use crate::progress::Progress;
 use crate::size;
 use crate::table::Table;
@@ -64,19 +64,13 @@ pub(crate) fn verify(args: &VerifyArgs) -> Result<(), Ending> {
     failures.ending()
 }
 
-/// Verifies. A package that cannot even be opened, or has too many bytes, has one failure, and one
-/// whose tables are damaged no known uses of dictionaries.
+/// Verifies; a package that cannot even be opened has one failure, and one whose tables are damaged
+/// no known uses of dictionaries.
 fn look(
     args: &VerifyArgs,
     key: Option<&PublicKey>,
 ) -> Result<(Verification, Failures, Vec<DictionaryUse>), Ending> {
-    let opened = Reading::open_over(&args.package, args.base.as_deref()).and_then(|reading| {
-        let mut sizes = Sizes::default();
-        sizes.add(&reading.package, 0..reading.package.len());
-        reading.base.iter().for_each(|base| sizes.add(base, []));
-        sizes.check(&args.package, args.max_bytes)?;
-        Ok(reading)
-    });
+    let opened = Reading::open_over(&args.package, args.base.as_deref());
     let reading = match opened {
         Ok(reading) => reading,
         Err(Ending::Failed(failures)) => {
@@ -84,15 +78,20 @@ fn look(
         }
         Err(ending) => return Err(ending),
     };
+    let packages = [&reading.package].into_iter().chain(&reading.base);
+    let most = max_raw_bytes(packages.map(Package::file_bytes).sum(), args.max_bytes);
     let mut progress = Progress::new("verifying", None);
     let found = millstream_pak::verify(&reading.storage, &reading.package, key, &mut |done| {
         progress.reach(done);
-        true
+        done <= most
     });
     drop(progress);
     let found = found.map_err(|error| reading.failure(&error))?;
     let listed = found.errors.iter().map(|error| reading.failure(error));
     let mut failures = Failures::new(found.failures, listed);
+    if found.raw_bytes > most {
+        failures.add(too_many_raw_bytes(&args.package, most));
+    }
     if let Err(outdated) = reading.package.require_version(args.min_version) {
         failures.add(reading.failure(&outdated));
     }
