@@ -177,7 +177,11 @@ impl Source for Folder {
             if found.state == state {
                 return Ok(Some(Folder::located(found)));
             }
-            self.queue.batch().close(found.file)?;
+            match self.queue.batch().close(found.file) {
+                // The storage had no room for it then.
+                Err(error) if error.kind() == ErrorKind::StaleFile => {}
+                closed => drop(closed?),
+            }
         }
         let file = self.storage.open(&path, FileOptions::default());
         let found = Known { file, state };

@@ -285,15 +285,6 @@ impl Error {
             (_, cause) => cause,
         }
     }
-
-    /// The codec's error, if a codec is the cause.
-    #[must_use]
-    pub fn codec_error(&self) -> Option<CodecError> {
-        match self.0.source {
-            Source::Codec(error) => Some(error),
-            _ => None,
-        }
-    }
 }
 
 impl From<IoError> for Error {

@@ -130,9 +130,6 @@ pub const COPY_BLOCK_BYTES: u64 = 256 << 10;
 /// Of a file whose reads are not cached, the system is asked about one in so many all the same.
 pub const COPY_SKIPS_MAX: u32 = 63;
 
-/// A range counts as cached if this many eighths of it are.
-pub const CACHED_EIGHTHS: u64 = 7;
-
 /// Second loads go through the page cache up to this fraction of memory.
 pub const REPEAT_MEMORY_FRACTION: u64 = 8;
 

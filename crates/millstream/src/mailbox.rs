@@ -10,6 +10,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
+use millstream_io::error::guard;
 use millstream_io::log::{Log, LogHook, LogLevel};
 use millstream_io::memory::Region;
 use millstream_io::{BufferPool, Doorbell, FileSystem, ForkGuard, Opened};
@@ -442,6 +443,6 @@ impl<Q: Send + Sync + 'static> Watcher for Shared<Q> {
 impl<Q: Send + Sync + 'static> JobSink for Shared<Q> {
     fn job_finished(&self, result: JobResult) {
         // After the engine's end the result's memory is freed by its drop: windows were leaked.
-        self.post(|mail| mail.results.push(result));
+        guard(|| self.post(|mail| mail.results.push(result)));
     }
 }

@@ -120,8 +120,6 @@ impl Work {
 pub(crate) enum Stored {
     Shared(Arc<[u8]>),
     Buffer(Arc<Buffer>),
-    /// Read from a block source.
-    Read(Arc<Vec<u8>>),
 }
 
 impl Stored {
@@ -129,7 +127,6 @@ impl Stored {
         match self {
             Stored::Shared(bytes) => bytes,
             Stored::Buffer(buffer) => buffer,
-            Stored::Read(bytes) => bytes,
         }
     }
 }

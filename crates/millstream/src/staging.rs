@@ -621,7 +621,7 @@ impl Staged {
             let (source, at) = match (outside, external) {
                 (Some(block), Some(external)) => {
                     let external = Arc::clone(external);
-                    (JobSource::External(external, block.stored_offset), 0)
+                    (JobSource::External(external, block.stored_offset, None), 0)
                 }
                 _ => (source.clone(), start + part.start),
             };

@@ -39,7 +39,7 @@ impl Waiters {
         let waker = waker.clone();
         let mut list = lock(&self.list);
         let own = key.0;
-        let known = list.wakers.iter_mut().find(|(key, _)| Some(*key) == own);
+        let known = own.and_then(|own| list.wakers.iter_mut().find(|(key, _)| *key == own));
         let before = match known {
             Some((_, known)) => Some(std::mem::replace(known, waker)),
             None => {

@@ -8,7 +8,8 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use millstream::{
-    Buffer, Error, ErrorKind, Fence, FileId, Group, Queue, Read, Refused, StatusArray, Ticket,
+    Buffer, Error, ErrorKind, Fence, FileId, FileOptions, Group, Queue, Read, Refused, StatusArray,
+    Ticket,
 };
 use support::{Bench, each_backend, each_backend_and_pumped};
 
@@ -291,6 +292,38 @@ fn a_whole_file_into_supplied_memory_counts_once_in_the_byte_budget() {
         assert_eq!(refusal(part), None, "4,000 bytes are under way");
         gate.signal(1);
         whole.wait().expect("read");
+    });
+}
+
+/// Lengths near 2^63 would wrap the count of the queue's bytes.
+#[test]
+#[cfg(target_os = "linux")]
+fn whole_files_of_any_length_count_as_no_more_than_the_byte_budget() {
+    each_backend(|bench| {
+        let Ok(folder) = tempfile::tempdir_in("/dev/shm") else {
+            return eprintln!("SKIP: no /dev/shm");
+        };
+        let path = folder.path().join("endless");
+        let endless = std::fs::File::create(&path).expect("a file");
+        if endless.set_len(i64::MAX as u64).is_err() {
+            return eprintln!("SKIP: no files of 2^63 bytes");
+        }
+        let queue = bench.queue_with(|o| o.bytes = Some(10_000));
+        let file = bench.storage.open(&path, FileOptions::default());
+        let mut opened = bench.storage.opened(file).expect("room");
+        assert_eq!(opened.wait().expect("opened").len, i64::MAX as u64);
+        queue.pause();
+        let submit = |_| queue.submit(Read::whole(file)).expect("room");
+        let mut tickets: Vec<_> = (0..3).map(submit).collect();
+        // All are counted by then; a count that wraps would end the process.
+        std::thread::sleep(Duration::from_millis(20));
+        tickets[0].cancel();
+        assert_eq!(kind(tickets[0].wait()), Some(ErrorKind::Canceled));
+        queue.resume();
+        for ticket in &mut tickets[1..] {
+            assert_eq!(kind(ticket.wait()), Some(ErrorKind::OutOfMemory));
+        }
+        assert!(is_idle(bench, &queue));
     });
 }
 

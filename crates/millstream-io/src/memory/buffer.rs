@@ -199,6 +199,7 @@ impl Buffer {
             region,
             fresh: true,
         } = &self.home
+            && !spare.fork.is_child()
         {
             spare.toucher.touch(region);
         }

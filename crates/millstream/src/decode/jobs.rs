@@ -9,7 +9,6 @@
 //! that only grow, and checks what codecs report before it uses it.
 #![expect(unsafe_code, reason = "turns lent memory into slices")]
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -98,8 +97,8 @@ pub(crate) enum JobSource {
     Window(Arc<Block>),
     /// Memory of the application.
     Memory(Stored),
-    /// Bytes at an offset of a table's source, which the job reads.
-    External(Arc<dyn BlockSource>, u64),
+    /// Bytes at an offset of a table's source, and what the job has read of it.
+    External(Arc<dyn BlockSource>, u64, Option<Vec<u8>>),
 }
 
 impl JobSource {
@@ -107,7 +106,7 @@ impl JobSource {
         let bytes = match self {
             JobSource::Window(block) => block.as_slice(),
             JobSource::Memory(bytes) => bytes.as_slice(),
-            JobSource::External(..) => unreachable!("read before it is looked at"),
+            JobSource::External(_, _, bytes) => bytes.as_deref().unwrap_or_default(),
         };
         &bytes[start..start + len]
     }
@@ -330,7 +329,7 @@ pub(crate) fn ended_by_hand(task: JobTask, result: Result<usize, Error>, ran: Ra
     let (outcome, source) = match task.task {
         Task::Decode(task) => {
             let result = result.and_then(|written| exactly(written, task.raw.len));
-            let result = result.map_err(|error| task.at_block(error, None));
+            let result = result.map_err(|error| task.at_block(error));
             (JobOutcome::Decoded(result), Some(task.source))
         }
         Task::Stream {
@@ -399,11 +398,11 @@ pub(crate) fn run_job(mut job: Job, scratch: &mut Scratch) {
 fn prepare_job(job: &mut Job) -> Result<(), Error> {
     match job.task.as_mut().map(|task| &mut task.task) {
         Some(Task::Decode(task)) => {
-            prepare(task).map_err(|(error, path)| task.at_block(error, path))?;
+            prepare(task).map_err(|error| task.at_block(error))?;
             match &task.method {
                 Method::Device(place) if place.form == PartForm::Raw => {
                     let fits = exactly(task.len, task.raw.len);
-                    fits.map_err(|error| task.at_block(error, None))
+                    fits.map_err(|error| task.at_block(error))
                 }
                 _ => Ok(()),
             }
@@ -485,8 +484,12 @@ impl DecodeTask {
         !matches!(self.source, JobSource::External(..)) && !matches!(self.method, Method::Device(_))
     }
 
-    /// The same error, about this block if it is one of a table.
-    fn at_block(&self, error: Error, path: Option<Arc<Path>>) -> Error {
+    /// The same error, about this block if it is one of a table, maybe in another file.
+    fn at_block(&self, error: Error) -> Error {
+        let path = match &self.source {
+            JobSource::External(source, ..) => guard(|| source.path()).flatten(),
+            _ => None,
+        };
         match self.block {
             Some(block) if !error.has_range() => error.at(path, block.offset, self.len as u64),
             _ => error,
@@ -494,30 +497,21 @@ impl DecodeTask {
     }
 }
 
-/// Reads external stored bytes, and checks them against the table. An error comes with the file it
-/// concerns, if that is not the request's.
-fn prepare(task: &mut DecodeTask) -> Result<(), (Error, Option<Arc<Path>>)> {
-    if let JobSource::External(source, offset) = &task.source {
-        let (source, offset) = (Arc::clone(source), *offset);
+/// Reads external stored bytes, and checks them against the table, once.
+fn prepare(task: &mut DecodeTask) -> Result<(), Error> {
+    if let JobSource::External(source, offset, read @ None) = &mut task.source {
         let mut bytes = Vec::new();
         if bytes.try_reserve_exact(task.len).is_err() {
             let cause = "no memory for a block of another file";
-            return Err((Error::new(ErrorKind::OutOfMemory, cause), None));
+            return Err(Error::new(ErrorKind::OutOfMemory, cause));
         }
         bytes.resize(task.len, 0);
-        let read = guarded(|| source.read_at(offset, &mut bytes));
-        let checked = read.and_then(|()| check(task.block, &bytes));
-        task.source = JobSource::Memory(Stored::Read(Arc::new(bytes)));
-        task.start = 0;
-        let path = || guard(|| source.path()).flatten();
-        return checked.map_err(|error| (error, path()));
+        guarded(|| source.read_at(*offset, &mut bytes))?;
+        *read = Some(bytes);
     }
+    let checksum = task.block.as_mut().and_then(|block| block.checksum.take());
     let stored = task.source.slice(task.start, task.len);
-    check(task.block, stored).map_err(|error| (error, None))
-}
-
-fn check(block: Option<BlockPlace>, stored: &[u8]) -> Result<(), Error> {
-    match block.and_then(|block| block.checksum) {
+    match checksum {
         Some(checksum) if xxhash_rust::xxh3::xxh3_64(stored) != checksum => {
             let cause = "the checksum of a stored block does not match: its bytes are damaged, or \
                          the file was changed";
@@ -528,14 +522,14 @@ fn check(block: Option<BlockPlace>, stored: &[u8]) -> Result<(), Error> {
 }
 
 fn decode(task: &mut DecodeTask, scratch: &mut Scratch) -> JobOutcome {
-    if let Err((error, path)) = prepare(task) {
-        return JobOutcome::Decoded(Err(task.at_block(error, path)));
+    if let Err(error) = prepare(task) {
+        return JobOutcome::Decoded(Err(task.at_block(error)));
     }
     if let Method::Device(_) = task.method {
         // The application's codec returned a job that it was not given, which has no memory.
         let cause = "the codec returned another job";
         let error = Error::new(ErrorKind::Application, cause);
-        return JobOutcome::Decoded(Err(task.at_block(error, None)));
+        return JobOutcome::Decoded(Err(task.at_block(error)));
     }
     let decoded = guard(|| decode_part(task, scratch)).unwrap_or_else(|| {
         // It may be half changed.
@@ -552,7 +546,7 @@ fn decode(task: &mut DecodeTask, scratch: &mut Scratch) -> JobOutcome {
         return JobOutcome::NotAlone;
     }
     let result = decoded.and_then(|written| exactly(written, task.raw.len));
-    JobOutcome::Decoded(result.map_err(|error| task.at_block(error, None)))
+    JobOutcome::Decoded(result.map_err(|error| task.at_block(error)))
 }
 
 /// Decodes what is in memory; raw bytes written. A panic may be the application's, or that of a
@@ -626,7 +620,7 @@ fn feed(
     }
 }
 
-fn scatter(mut rest: &[u8], to: &mut [Lent]) {
+pub(crate) fn scatter(mut rest: &[u8], to: &mut [Lent]) {
     for piece in to {
         let piece = piece.slice();
         let (head, tail) = rest.split_at(piece.len().min(rest.len()));

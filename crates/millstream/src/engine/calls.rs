@@ -10,6 +10,7 @@ use millstream_io::{Descriptor, IoError, Segment};
 
 use super::columns::flag;
 use super::{Engine, Flow, What};
+use crate::decode::jobs::scatter;
 use crate::destination::{Memory, MemoryKind};
 use crate::error::{Error, ErrorKind};
 use crate::files::NextOpen;
@@ -387,7 +388,7 @@ impl Engine {
     }
 
     /// Copies bytes into a request's memory; false: it has no room for them.
-    fn copy_into(&mut self, index: u32, mut bytes: &[u8]) -> bool {
+    fn copy_into(&mut self, index: u32, bytes: &[u8]) -> bool {
         if self.memory_kind(index) == MemoryKind::Buffer
             && let Memory::Buffer(buffer) = self.side.memory(index)
         {
@@ -398,12 +399,7 @@ impl Engine {
         if room < bytes.len() {
             return false;
         }
-        for piece in &mut pieces {
-            let piece = piece.slice();
-            let (head, rest) = bytes.split_at(piece.len().min(bytes.len()));
-            piece[..head.len()].copy_from_slice(head);
-            bytes = rest;
-        }
+        scatter(bytes, &mut pieces);
         true
     }
 

@@ -453,8 +453,8 @@ impl Engine {
     /// Counts a whole file in its queue's byte budget, now that its length is known.
     fn charge_late(&mut self, index: u32, len: u64) {
         let queue = u32::from(self.cols[index as usize].queue);
-        let bytes = self.queues.state(queue).shared.options.bytes;
-        if bytes.is_none() || self.declared(index).is_some() {
+        let len = self.queues.state(queue).shared.charge_of(len);
+        if len == 0 || self.declared(index).is_some() {
             return;
         }
         if !self.cols[index as usize].has(flag::USUAL) {

@@ -1,6 +1,7 @@
 //! Issuing: the scheduler's picks become operations.
 
 use millstream_io::error::guard;
+use millstream_io::fs::mostly;
 use millstream_io::{Access, Descriptor, Segment, Verb as IoVerb};
 
 use super::columns::{Extra, flag, held_key, push_waiting};
@@ -373,9 +374,7 @@ impl Engine {
         }
         let cache = match cached {
             Some(cached) if cached >= read.bytes => return Cache::Cached,
-            Some(cached) if cached * 8 >= read.bytes * limits::CACHED_EIGHTHS => {
-                return Cache::Partly;
-            }
+            cached if mostly(cached, read.bytes) => return Cache::Partly,
             Some(_) => Cache::Absent,
             None => Cache::Unknown,
         };

@@ -251,6 +251,18 @@ fn external_blocks_are_read_from_their_source() {
             ErrorKind::InvalidArgument,
             "no source: {error}"
         );
+        // Without checksums the decoder finds it.
+        let mut unchecked = blocks.clone();
+        unchecked.iter_mut().for_each(|block| block.checksum = None);
+        let lz4 = unchecked
+            .iter()
+            .find(|it| it.external && it.codec == CodecId::LZ4_BLOCK);
+        let start = lz4.expect("one of them").stored.start;
+        let mut damaged = base.clone();
+        damaged[start as usize..][..64].fill(0xff);
+        let error = rig.failure(whole(file, table(&unchecked, &damaged)));
+        assert_eq!(error.path(), Some(Path::new("base")), "{error}");
+        assert_eq!(error.offset(), start, "{error}");
         blocks[1].stored.end = blocks[1].stored.start + u64::from(u32::MAX);
         let error = rig.failure(whole(file, table(&blocks, &base)));
         assert_eq!(
