@@ -237,7 +237,8 @@ class [[nodiscard]] ticket {
 
 #if __cplusplus >= 202002L
 /* What `co_await` of a ticket waits with. The notification holds a state of its own, so a coroutine
- * may be destroyed while it is suspended: its request goes on then, and nothing is resumed. */
+ * may be destroyed while it is suspended: its request goes on then, and nothing is resumed. Whoever
+ * destroys it makes sure, as with any coroutine, that no other thread resumes it at that moment. */
 class ticket_awaiter {
     struct state {
         std::atomic<void *> waiting;

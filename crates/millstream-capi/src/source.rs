@@ -308,7 +308,7 @@ fn find_some(source: &mst_source, names: &[&[u8]], hits: &mut [mst_entry]) -> Re
         Kind::Package(package) => {
             let mut infos: [Option<EntryInfo>; 64] = [None; 64];
             package.lookup_names(names, &mut infos)?;
-            for (hit, info) in hits.iter_mut().zip(infos.iter().flat_map(|info| [info])) {
+            for (hit, info) in hits.iter_mut().zip(infos.iter()) {
                 if let Some(info) = info.filter(|info| !info.gone) {
                     *hit = mst_entry::of(&package.locate(&info));
                 }

@@ -119,13 +119,15 @@ pub(crate) fn read_back(
     let len = usize::try_from(len).expect("no more than a destination has");
     let mut back = DeviceBuffer::mapped(context, len, vk::BufferUsageFlags::TRANSFER_DST)?;
     let mut commands = Commands::new(context, &context.compute)?;
-    commands.submit(|device, commands| {
+    let submitted = commands.submit(|device, commands| {
         record(device, commands, back.buffer);
         barrier(device, commands, COPY_WRITES, HOST_READS);
-    })?;
-    if let Err(error) = commands.wait() {
-        // The device may still use them.
-        std::mem::forget((back, commands, Arc::clone(target)));
+    });
+    if let Err(error) = submitted.and_then(|()| commands.wait()) {
+        if context.is_lost() {
+            // The device may still use them.
+            std::mem::forget((back, commands, Arc::clone(target)));
+        }
         return Err(error);
     }
     Ok(back.bytes().to_vec())

@@ -41,8 +41,10 @@ pub(crate) fn refusal(
         });
     }
     if let Err(error) = batch.submit().and_then(|()| batch.wait()) {
-        // The device may still use them.
-        std::mem::forget((batch, landed));
+        if context.is_lost() {
+            // The device may still use them.
+            std::mem::forget((batch, landed));
+        }
         return Err(error);
     }
     let places = landed.bytes().chunks(limits::TILE_BYTES);

@@ -95,7 +95,7 @@ impl GpuWanted {
             .push_next(&mut timeline)
             .push_next(&mut control);
         // SAFETY: a device of the instance; structures that it does not know it leaves alone.
-        let (version, extensions, families) = unsafe {
+        let (extensions, families) = unsafe {
             let version = instance
                 .get_physical_device_properties(physical)
                 .api_version;
@@ -106,9 +106,8 @@ impl GpuWanted {
             instance.get_physical_device_features2(physical, &mut features);
             let extensions = instance.enumerate_device_extension_properties(physical);
             let families = instance.get_physical_device_queue_family_properties(physical);
-            (version, extensions.unwrap_or_default(), families)
+            (extensions.unwrap_or_default(), families)
         };
-        debug_assert!(version >= vk::API_VERSION_1_2);
         if timeline.timeline_semaphore == vk::FALSE {
             return Err(lacks("timeline semaphores"));
         }

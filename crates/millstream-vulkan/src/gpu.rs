@@ -221,8 +221,8 @@ impl Gpu {
     /// `OutOfMemory`, with the first call alone, which starts a thread.
     ///
     /// # Safety
-    /// The semaphore is a timeline of the device, and lives until the fence is reached or the `Gpu`
-    /// dropped.
+    /// The semaphore is a timeline of the device, and lives until the device has reached the point or
+    /// the `Gpu` was dropped.
     pub unsafe fn fence(&self, point: GpuPoint) -> Result<Fence, Error> {
         Ok(self.points()?.fence(point))
     }

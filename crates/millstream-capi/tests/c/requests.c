@@ -104,7 +104,7 @@ static void supplied_memory_is_released_when_the_system_lets_go(void) {
     mst_ticket ticket;
     mst_read_desc read = {.size = sizeof read, .length = LENGTH, .supply = supply_held,
                           .release = release_held, .supply_user = &supplied,
-                          .options = {.timeout_ns = 50000000}};
+                          .options = {.timeout_ns = 500000000}};
     OK(mst_storage_create(&desc, &slow));
     OK(mst_queue_create(slow, NULL, &slow_queue));
     OK(mst_file_open(slow, in(folder, "data"), NULL, &read.file));
