@@ -37,10 +37,10 @@
 //! packages hold of scenes.
 //!
 //! Not supported, which each item's error says: Draco and meshopt compression (without an
-//! uncompressed copy), Basis Universal textures, glTF 1. Basis and current meshopt decoders are
-//! large C++ libraries, which would decode untrusted bytes outside of Rust's checks; the one
-//! decoder of meshopt in Rust stands at version 0.15 of that library, of 2020. A package's cook, or
-//! the tool that exported the scene, is the place for them.
+//! uncompressed copy), Basis Universal textures, CMYK JPEGs, glTF 1. Basis and current meshopt
+//! decoders are large C++ libraries, which would decode untrusted bytes outside of Rust's checks;
+//! the one decoder of meshopt in Rust stands at version 0.15 of that library, of 2020. A package's
+//! cook, or the tool that exported the scene, is the place for them.
 //!
 //! Supported: data URIs, percent-encoded names, sparse accessors, `KHR_mesh_quantization`,
 //! `EXT_texture_webp`, `MSFT_texture_dds`, and uncompressed copies beside compressed ones. Unknown

@@ -11,6 +11,8 @@
 //! `image_speed`). `png` decodes the others. Over 40 JPEGs, `zune-jpeg` decodes 80, `jpeg-decoder`
 //! 57 million pixels per second.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use millstream::{Codec, CodecId, StorageOptions};
 use zerocopy::FromZeros as _;
 
@@ -73,7 +75,8 @@ enum Kind {
     /// Cooked: in the layout of [`Image`](super::Image).
     Ready,
     Png(png::Way),
-    Jpeg,
+    /// Of so many components, every coefficient is kept.
+    Jpeg(usize),
     Webp,
     Ktx,
     Dds,
@@ -105,14 +108,26 @@ pub fn decoded_bytes(stored: &[u8], limits: ImageLimits) -> Result<usize, &'stat
     plan(stored, limits).map(|plan| plan.raw_bytes)
 }
 
+/// Runs a library's decoder: three of them have panicked at damaged images.
+fn contained<T>(work: impl FnOnce() -> Result<T, &'static str>) -> Result<T, &'static str> {
+    // What it leaves half written is not looked at after an error.
+    catch_unwind(AssertUnwindSafe(work))
+        .unwrap_or(Err("the image is damaged: its decoder panicked"))
+}
+
 fn plan(stored: &[u8], limits: ImageLimits) -> Result<Plan, &'static str> {
+    contained(|| plan_kind(stored, limits))
+}
+
+fn plan_kind(stored: &[u8], limits: ImageLimits) -> Result<Plan, &'static str> {
     let (kind, layout) = if stored.starts_with(&MAGIC) {
         (Kind::Ready, Layout::parse(stored)?)
     } else if stored.starts_with(&png::MAGIC) {
         let (way, layout) = png::plan(stored)?;
         (Kind::Png(way), layout)
     } else if stored.starts_with(&[0xff, 0xd8, 0xff]) {
-        (Kind::Jpeg, jpeg::layout(stored)?)
+        let (kept, layout) = jpeg::plan(stored)?;
+        (Kind::Jpeg(kept), layout)
     } else if stored.starts_with(b"RIFF") && stored.get(8..12) == Some(b"WEBP") {
         (Kind::Webp, webp::layout(stored)?)
     } else if stored.starts_with(&ktx::MAGIC) {
@@ -128,7 +143,7 @@ fn plan(stored: &[u8], limits: ImageLimits) -> Result<Plan, &'static str> {
     }
     let work = match kind {
         Kind::Png(way) => way.work_bytes(width, height),
-        Kind::Jpeg => jpeg::work_bytes(stored, width, height),
+        Kind::Jpeg(kept) => jpeg::work_bytes(kept, width, height),
         Kind::Webp => webp::work_bytes(stored, width, height)?,
         Kind::Ready | Kind::Ktx | Kind::Dds => 0,
     };
@@ -167,14 +182,14 @@ pub fn decode(stored: &[u8], raw: &mut [u8], limits: ImageLimits) -> Result<usiz
     plan.layout.write_header(raw);
     // Behind the image, what others than PNG need is counted, and not touched.
     let whole = plan.layout.bytes();
-    match plan.kind {
-        Kind::Png(way) => png::decode(stored, way, &plan.layout, &mut raw[HEADER_BYTES..])?,
-        Kind::Jpeg => jpeg::decode(stored, &mut raw[HEADER_BYTES..whole])?,
-        Kind::Webp => webp::decode(stored, &mut raw[HEADER_BYTES..whole])?,
-        Kind::Ktx => ktx::decode(stored, &plan.layout, raw)?,
-        Kind::Dds => dds::decode(stored, &plan.layout, raw)?,
+    contained(|| match plan.kind {
+        Kind::Png(way) => png::decode(stored, way, &plan.layout, &mut raw[HEADER_BYTES..]),
+        Kind::Jpeg(_) => jpeg::decode(stored, &mut raw[HEADER_BYTES..whole]),
+        Kind::Webp => webp::decode(stored, &mut raw[HEADER_BYTES..whole]),
+        Kind::Ktx => ktx::decode(stored, &plan.layout, raw),
+        Kind::Dds => dds::decode(stored, &plan.layout, raw),
         Kind::Ready => unreachable!("returned above"),
-    }
+    })?;
     Ok(raw.len())
 }
 
@@ -189,4 +204,15 @@ pub fn decode_vec(stored: &[u8], limits: ImageLimits) -> Result<Vec<u8>, &'stati
     decode(stored, &mut raw, limits)?;
     raw.truncate(plan.layout.bytes());
     Ok(raw)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::contained;
+
+    #[test]
+    fn a_decoder_that_panics_is_an_error() {
+        let found: Result<(), _> = contained(|| panic!("on purpose"));
+        assert!(found.expect_err("an error").contains("panicked"));
+    }
 }

@@ -18,18 +18,22 @@ fn decoder(stored: &[u8]) -> JpegDecoder<ZCursor<&[u8]>> {
     JpegDecoder::new_with_options(ZCursor::new(stored), options)
 }
 
-pub(super) fn layout(stored: &[u8]) -> Result<Layout, &'static str> {
-    check_sampling(stored)?;
+/// Returns the layout, and of how many components every coefficient is kept while one that comes in
+/// several passes is decoded.
+pub(super) fn plan(stored: &[u8]) -> Result<(usize, Layout), &'static str> {
+    let kept = check(stored)?;
     let mut decoder = decoder(stored);
     decoder
         .decode_headers()
         .map_err(|_| "the JPEG's header is damaged")?;
     let (width, height) = decoder.dimensions().ok_or("the JPEG declares no size")?;
     let side = |side: usize| u32::try_from(side).map_err(|_| "the JPEG's size is invalid");
-    Layout::plain(side(width)?, side(height)?)
+    Ok((kept, Layout::plain(side(width)?, side(height)?)?))
 }
 
 pub(super) fn decode(stored: &[u8], pixels: &mut [u8]) -> Result<(), &'static str> {
+    // What stands between later scans can keep the library from writing all of it.
+    pixels.fill(0);
     let mut decoder = decoder(stored);
     decoder
         .decode_into(pixels)
@@ -62,27 +66,56 @@ pub(crate) fn segments(stored: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
     })
 }
 
-/// Refuses what `zune-jpeg` panics on: a component that is sampled more finely than the first
-/// (T.81, A.1.1), which no encoder makes by itself. Refuses what could hide one: bytes between
-/// segments.
-fn check_sampling(stored: &[u8]) -> Result<(), &'static str> {
-    let mut last = 0;
-    for (marker, data) in segments(stored) {
-        last = marker;
-        let factors = data.iter().skip(7).step_by(3);
-        let mut factors = factors.map(|factors| (factors >> 4, factors & 15));
-        if is_frame(marker)
-            && let Some((horizontal, vertical)) = factors.next()
-            && !factors.all(|(h, v)| h <= horizontal && v <= vertical)
-        {
-            return Err("the JPEG's first component has fewer samples than another");
+/// Refuses what `zune-jpeg` panics on, decodes to other pixels, or takes long for, and what could
+/// hide it: bytes between segments. Returns of how many components coefficients are kept: of none
+/// where the first scan is the only one.
+fn check(stored: &[u8]) -> Result<usize, &'static str> {
+    let mut frame = None;
+    for (nth, (marker, data)) in segments(stored).enumerate() {
+        if nth == SEGMENTS_MAX {
+            return Err("the JPEG has too many segments before its first scan");
+        }
+        match (marker, frame) {
+            (ADOBE, Some(_)) => return Err("the JPEG's Adobe segment is behind its frame"),
+            (START_OF_SCAN, Some((0xc0 | 0xc1, all))) if data.first() == Some(&all) => {
+                return Ok(0);
+            }
+            (START_OF_SCAN, Some((_, all))) => return Ok(all.into()),
+            (kind, _) if is_frame(kind) => frame = Some((kind, check_frame(data)?)),
+            _ => {}
         }
     }
-    match last {
-        START_OF_SCAN => Ok(()),
-        _ => Err("the JPEG's segments do not follow one another"),
-    }
+    Err("the JPEG's segments do not follow one another")
 }
+
+/// Returns the number of components of a frame (T.81, B.2.2) that the library can decode.
+fn check_frame(data: &[u8]) -> Result<u8, &'static str> {
+    let Some([_, _, _, high, low, count @ (1 | 3)]) = data.first_chunk() else {
+        return Err("the JPEG has not one component or three: CMYK is not supported");
+    };
+    let factors = data.iter().skip(7).step_by(3);
+    let mut factors = factors.map(|factors| (factors >> 4, factors & 15));
+    // A.1.1 allows it; no encoder makes it by itself.
+    if let Some((horizontal, vertical)) = factors.next()
+        && !factors.all(|(h, v)| h <= horizontal && v <= vertical)
+    {
+        return Err("the JPEG's first component has fewer samples than another");
+    }
+    if *count == 1 && u16::from_be_bytes([*high, *low]) > GREY_WIDTH_MAX {
+        return Err("the JPEG is grey and wider than 65528 pixels");
+    }
+    Ok(*count)
+}
+
+/// Segments before the first scan; the library compares some kinds with all before them. Profiles
+/// and previews take up to 255 each.
+const SEGMENTS_MAX: usize = 4096;
+
+/// The library adds 7 in 16 bits.
+const GREY_WIDTH_MAX: u16 = u16::MAX - 7;
+
+/// APP14, which says how colors are stored.
+const ADOBE: u8 = 0xee;
 
 const START_OF_SCAN: u8 = 0xda;
 
@@ -91,20 +124,9 @@ pub(crate) fn is_frame(marker: u8) -> bool {
     matches!(marker, 0xc0..=0xcf) && !matches!(marker, 0xc4 | 0xc8 | 0xcc)
 }
 
-/// What decoding takes beside the image: of one that comes in several passes, every coefficient as
-/// two bytes.
-pub(super) fn work_bytes(stored: &[u8], width: u32, height: u32) -> usize {
-    let all = || segments(stored);
-    let mut frames = all().filter(|(marker, _)| is_frame(*marker));
-    let scan = all().find(|(marker, _)| *marker == START_OF_SCAN);
-    let (frame, other) = (frames.next(), frames.next());
-    if let (Some((0xc0 | 0xc1, frame)), None, Some((_, scan))) = (frame, other, scan)
-        && frame.get(5) == scan.first()
-    {
-        return 0;
-    }
-    // Up to four components, whose blocks fill whole units of four by four.
-    let components = frame.and_then(|(_, frame)| frame.get(5)).copied();
+/// What decoding takes beside the image: two bytes for every coefficient of `kept` components,
+/// whose blocks fill whole units of four by four.
+pub(super) fn work_bytes(kept: usize, width: u32, height: u32) -> usize {
     let padded = |side: u32| side.next_multiple_of(32) as usize;
-    padded(width) * padded(height) * 2 * usize::from(components.unwrap_or(4))
+    padded(width) * padded(height) * 2 * kept
 }
