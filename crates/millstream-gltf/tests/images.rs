@@ -146,3 +146,69 @@ mod jpegs {
         }
     }
 }
+
+mod webps {
+    use super::*;
+
+    fn chunk(name: &[u8; 4], data: &[u8]) -> Vec<u8> {
+        let len = u32::try_from(data.len()).expect("short").to_le_bytes();
+        [&name[..], &len, data, &[0][..data.len() % 2]].concat()
+    }
+
+    /// The beginning of a lossy frame.
+    fn frame(side: u16) -> Vec<u8> {
+        let side = side.to_le_bytes();
+        [&[0, 0, 0, 0x9d, 1, 0x2a], &side[..], &side].concat()
+    }
+
+    /// With a canvas of 100 x 100.
+    fn webp(animated: bool, chunks: &[Vec<u8>]) -> Vec<u8> {
+        let flags = if animated { 2 } else { 0 };
+        let canvas = chunk(b"VP8X", &[flags, 0, 0, 0, 99, 0, 0, 99, 0, 0]);
+        let chunks = [b"WEBP", &canvas[..], &chunks.concat()].concat();
+        chunk(b"RIFF", &chunks)
+    }
+
+    #[test]
+    fn frames_larger_than_the_canvas_are_refused_before_memory_is_taken() {
+        let place = [0; 16];
+        let alpha = || chunk(b"ALPH", &[0; 3]);
+        let animation = |frame: Vec<u8>| {
+            let frame = [&place[..], &frame].concat();
+            vec![chunk(b"ANIM", &[0; 6]), chunk(b"ANMF", &frame)]
+        };
+        let makes: [&dyn Fn(u16) -> Vec<u8>; 5] = [
+            &|side| webp(false, &[chunk(b"VP8 ", &frame(side))]),
+            &|side| webp(true, &animation(chunk(b"VP8 ", &frame(side)))),
+            &|side| {
+                webp(
+                    true,
+                    &animation([alpha(), chunk(b"VP8 ", &frame(side))].concat()),
+                )
+            },
+            // The library decodes what comes after the alpha, whatever its name is.
+            &|side| {
+                webp(
+                    true,
+                    &animation([alpha(), chunk(b"none", &frame(side))].concat()),
+                )
+            },
+            // A chunk of an animation that says that it covers what follows.
+            &|side| {
+                let mut chunks = animation(alpha());
+                let (at, frames) = (8 + 16 + 4, &mut chunks[1]);
+                frames[at..at + 4].copy_from_slice(&1_000_u32.to_le_bytes());
+                chunks.push(chunk(b"VP8 ", &frame(side)));
+                webp(false, &chunks)
+            },
+        ];
+        for (nth, make) in makes.iter().enumerate() {
+            let planned = |side| decoded_bytes(&make(side), ImageLimits::default());
+            assert!(planned(100).is_ok(), "{nth}: {:?}", planned(100));
+            for side in [101, 0x3fff] {
+                let cause = planned(side).expect_err("refused");
+                assert!(cause.contains("canvas"), "{nth}: {cause}");
+            }
+        }
+    }
+}

@@ -12,7 +12,41 @@ fn decoder(stored: &[u8]) -> Result<WebPDecoder<Cursor<&[u8]>>, &'static str> {
 
 pub(super) fn layout(stored: &[u8]) -> Result<Layout, &'static str> {
     let (width, height) = decoder(stored)?.dimensions();
+    check_frames(stored, width, height)?;
     Layout::plain(width, height)
+}
+
+/// Refuses lossy frames with longer sides than the image: `image-webp` takes memory for the sides
+/// that a frame has before it compares them. What it decodes as a frame is any chunk of the file,
+/// and of an animation's frame (`ANMF`) the first two; a frame is known by its start code (RFC
+/// 6386, 9.1), as not all are by their names.
+fn check_frames(stored: &[u8], width: u32, height: u32) -> Result<(), &'static str> {
+    let outer = chunks(stored.get(12..).unwrap_or(&[]));
+    let all = outer.flat_map(|(name, data)| {
+        let inner = data.get(16..).filter(|_| name == b"ANMF");
+        let inner = chunks(inner.unwrap_or(&[])).take(2);
+        std::iter::once(data).chain(inner.map(|(_, data)| data))
+    });
+    for data in all {
+        if let Some(&[_, _, _, 0x9d, 0x01, 0x2a, w1, w2, h1, h2]) = data.first_chunk() {
+            let side = |low, high| u32::from(u16::from_le_bytes([low, high]) & 0x3fff);
+            if side(w1, w2) > width || side(h1, h2) > height {
+                return Err("a frame of the WebP is larger than its canvas");
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Chunks of RIFF: their names, and all bytes from their data on, as lengths may lie.
+fn chunks(mut rest: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+    std::iter::from_fn(move || {
+        let (&[a, b, c, d], name) = (rest.get(4..)?.first_chunk()?, &rest[..4]);
+        let data = &rest[8..];
+        let len = u32::from_le_bytes([a, b, c, d]) as usize;
+        rest = data.get(len.saturating_add(len & 1)..).unwrap_or(&[]);
+        Some((name, data))
+    })
 }
 
 /// What decoding takes beside the image.
