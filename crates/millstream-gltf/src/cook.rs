@@ -2,7 +2,8 @@
 //!
 //! Beside a `.gltf`, images keep their names and become [`Image`](crate::image::Image) bytes, so
 //! readers of the package recognize them by their first bytes. Images inside a GLB
-//! become entries of their own beside it, and the GLB is written anew without them, naming them.
+//! become entries of their own beside it, those of one view one entry, and the GLB is written anew
+//! without them, naming them.
 //! Images that cannot be decoded and scenes that cannot be parsed stay as they are: loading them
 //! reports the error. So do images for which a loader of the scene would have no memory by default
 //! ([`limits::scene_memory`]).
@@ -16,6 +17,7 @@ mod blocks;
 mod glb;
 mod mips;
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -75,10 +77,10 @@ impl SceneCook {
 }
 
 /// An image to be cooked.
-struct Order {
+struct Order<'a> {
     /// The entry to make.
     name: Arc<[u8]>,
-    stored: Vec<u8>,
+    stored: Cow<'a, [u8]>,
     /// A material uses it as a color.
     color: bool,
 }
@@ -133,14 +135,18 @@ impl SceneCook {
                 let color = images.iter().any(|image| colors.contains(image));
                 orders.push(Order {
                     name,
-                    stored,
+                    stored: stored.into(),
                     color,
                 });
             }
         }
-        for (order, made) in self.cook_all(&orders, raw.len()) {
-            cooked.consumed.push(order.name.to_vec());
-            cooked.entries.push(entry(order, made));
+        let stored: usize = orders.iter().map(|order| order.stored.len()).sum();
+        let made = self.cook_all(&orders, raw.len() + stored);
+        for (order, made) in orders.iter().zip(made) {
+            if let Some(made) = made {
+                cooked.consumed.push(order.name.to_vec());
+                cooked.entries.push(entry(order, made));
+            }
         }
     }
 
@@ -148,53 +154,55 @@ impl SceneCook {
     fn glb(&self, name: &[u8], raw: &[u8], cooked: &mut Cooked) -> Option<Vec<u8>> {
         let parts = glb::Parts::read(raw)?;
         let colors = colors(&parts.model);
-        let orders: Vec<(usize, Order)> = parts
+        let (images, orders): (Vec<Vec<usize>>, Vec<Order<'_>>) = parts
             .images()
-            .map(|(image, stored)| {
+            .map(|(images, stored)| {
                 let order = Order {
-                    name: glb::entry_name(name, image).into(),
-                    stored: stored.to_vec(),
-                    color: colors.contains(&image),
+                    name: glb::entry_name(name, images[0]).into(),
+                    stored: stored.into(),
+                    color: images.iter().any(|image| colors.contains(image)),
                 };
-                (image, order)
+                (images, order)
             })
-            .collect();
-        let (images, orders): (Vec<usize>, Vec<Order>) = orders.into_iter().unzip();
+            .unzip();
+        // What is stored of the images is part of the GLB.
         let made = self.cook_all(&orders, raw.len());
         let mut outside = BTreeMap::new();
-        for (image, order) in images.iter().zip(&orders) {
-            if made.iter().any(|(other, _)| std::ptr::eq(*other, order)) {
-                outside.insert(*image, glb::uri_of(name, *image));
+        let mut entries = Vec::new();
+        for ((images, order), made) in images.into_iter().zip(&orders).zip(made) {
+            if let Some(made) = made {
+                let uri = glb::uri_of(name, images[0]);
+                outside.extend(images.into_iter().map(|image| (image, uri.clone())));
+                entries.push(entry(order, made));
             }
         }
         let rewritten = parts.without(&outside)?;
-        cooked
-            .entries
-            .extend(made.into_iter().map(|(order, raw)| entry(order, raw)));
+        cooked.entries.extend(entries);
         Some(rewritten)
     }
 
-    /// Cooks the images of a scene of so many bytes on all cores. Those that cannot be decoded are
-    /// left out, and those that with the ones before need more memory than the scene would have.
-    fn cook_all<'o>(&self, orders: &'o [Order], scene: usize) -> Vec<(&'o Order, Vec<u8>)> {
-        let stored: usize = orders.iter().map(|order| order.stored.len()).sum();
-        let mut left = limits::scene_memory((scene + stored) as u64);
-        let fits = |order: &&Order| {
+    /// Cooks the images of a scene whose files have so many bytes on all cores. `None` for those
+    /// that cannot be decoded, and those that with the ones before need more memory than the scene
+    /// would have.
+    fn cook_all(&self, orders: &[Order<'_>], stored_bytes: usize) -> Vec<Option<Vec<u8>>> {
+        let mut left = limits::scene_memory(stored_bytes as u64);
+        let fits = |order: &Order<'_>| {
             let bytes = decoded_bytes(&order.stored, ImageLimits::default()).ok();
             let less = bytes.and_then(|bytes| left.checked_sub(bytes as u64));
             left = less.unwrap_or(left);
             less.is_some()
         };
-        let orders: Vec<&Order> = orders.iter().filter(fits).collect();
+        let fitting: Vec<bool> = orders.iter().map(fits).collect();
         let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let cook = |nth: usize| Ok::<_, Infallible>(self.cook_image(orders[nth]));
+        let cook = |nth: usize| {
+            let cooked = fitting[nth].then(|| self.cook_image(&orders[nth]));
+            Ok::<_, Infallible>(cooked.flatten())
+        };
         let Ok(made) = in_parallel(orders.len(), threads, cook);
-        let made = orders.into_iter().zip(made);
-        made.filter_map(|(order, raw)| Some((order, raw?)))
-            .collect()
+        made
     }
 
-    fn cook_image(&self, order: &Order) -> Option<Vec<u8>> {
+    fn cook_image(&self, order: &Order<'_>) -> Option<Vec<u8>> {
         let mut raw = decode_vec(&order.stored, ImageLimits::default()).ok()?;
         let layout = Layout::parse(&raw).ok()?;
         if layout.format() != Format::Rgba8 || layout.levels() > 1 {
@@ -237,7 +245,7 @@ impl SceneCook {
     }
 }
 
-fn entry(order: &Order, raw: Vec<u8>) -> CookedEntry {
+fn entry(order: &Order<'_>, raw: Vec<u8>) -> CookedEntry {
     CookedEntry {
         name: order.name.to_vec(),
         metadata: Layout::parse(&raw)

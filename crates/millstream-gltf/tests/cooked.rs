@@ -216,3 +216,62 @@ fn with_less_memory_the_small_levels_come_and_the_large_do_not() {
         "{memory} of {whole}"
     );
 }
+
+/// A GLB of one stored image, a view of which each number names, and an image for each number.
+fn glb_of_shared(stored: &[u8], views: &[usize]) -> Vec<u8> {
+    let (len, most) = (stored.len(), views.iter().max().expect("one"));
+    let view = format!(r#"{{"buffer":0,"byteLength":{len}}}"#);
+    let images = views
+        .iter()
+        .map(|view| format!(r#"{{"bufferView":{view}}}"#));
+    let json = format!(
+        r#"{{"asset":{{"version":"2.0"}},"buffers":[{{"byteLength":{len}}}],
+        "bufferViews":[{}],"images":[{}]}}"#,
+        vec![view; most + 1].join(","),
+        images.collect::<Vec<_>>().join(",")
+    );
+    support::glb(json.as_bytes(), Some(stored))
+}
+
+#[test]
+fn images_of_one_view_are_cooked_once() {
+    let pixels = support::pixels(&mut fastrand::Rng::with_seed(24), 8, 8, 4);
+    let stored = support::png(png::ColorType::Rgba, 8, 8, &pixels);
+    let glb = glb_of_shared(&stored, &[0, 1, 1, 0, 1]);
+    let cook = SceneCook::new(Target::Rgba8);
+    let cooked = cook.cook(b"a.glb", &glb, &NoInputs).expect("cooked");
+    let names = cooked.entries.iter().map(|entry| &entry.name[..]);
+    let expected = [&b"a.glb.0.msim"[..], b"a.glb.1.msim", b"a.glb"];
+    assert!(names.eq(expected));
+    let ground = support::Ground::new();
+    for entry in &cooked.entries {
+        ground.write(std::str::from_utf8(&entry.name).expect("text"), &entry.raw);
+    }
+    let scene = ground.load(&ground.folder.path().join("a.glb"));
+    let scene = scene.expect("a scene");
+    assert_eq!(support::problems(&scene), [""; 0]);
+    assert_eq!(scene.images().len(), 5);
+    for image in scene.images() {
+        assert!(image.get().expect("there").pixels() == pixels);
+    }
+}
+
+/// The views are parts of the file, whose bytes count once.
+#[test]
+fn cooked_images_of_shared_bytes_keep_the_bound_of_the_scene() {
+    let side = 2048;
+    let stored = support::png(
+        png::ColorType::Grayscale,
+        side,
+        side,
+        &vec![90; (side * side) as usize],
+    );
+    let glb = glb_of_shared(&stored, &[0, 1, 2, 3, 4, 5, 6, 7]);
+    let cook = SceneCook::new(Target::Rgba8);
+    let cooked = cook.cook(b"a.glb", &glb, &NoInputs).expect("cooked");
+    let images = &cooked.entries[..cooked.entries.len() - 1];
+    assert!(!images.is_empty());
+    let bytes: usize = images.iter().map(|image| image.raw.len()).sum();
+    let most = millstream_gltf::limits::scene_memory(glb.len() as u64);
+    assert!(bytes as u64 <= most, "{bytes} bytes, more than {most}");
+}

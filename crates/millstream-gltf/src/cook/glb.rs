@@ -6,13 +6,14 @@ use std::ops::Range;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use serde_json::{Value, json};
 
+use crate::fields::whole;
 use crate::glb;
 use crate::model::{BufferPlace, ImagePlace, Model};
 
 /// A GLB taken apart.
 pub(super) struct Parts<'a> {
     pub(super) model: Model,
-    json: &'a [u8],
+    json: Value,
     binary: &'a [u8],
 }
 
@@ -35,7 +36,8 @@ pub(super) fn uri_of(scene: &[u8], image: usize) -> String {
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_');
 
 impl<'a> Parts<'a> {
-    /// `None` if it is not a valid GLB with a binary chunk.
+    /// `None` if it is not a valid GLB with a binary chunk, or has views with extensions: one such
+    /// as that of meshopt names bytes of its own, which would be lost.
     pub(super) fn read(raw: &'a [u8]) -> Option<Parts<'a>> {
         let layout = glb::parse(raw, raw.len() as u64).ok()?;
         let part = |range: Range<u64>| {
@@ -45,7 +47,12 @@ impl<'a> Parts<'a> {
         let model = Model::parse(json).ok()?;
         let binary = part(layout.binary?)?;
         let first = model.buffers.first()?.as_ref().ok()?;
-        let sound = first.place == BufferPlace::Binary && first.len <= binary.len() as u64;
+        let json: Value = serde_json::from_slice(json).ok()?;
+        let views = json.get("bufferViews").and_then(Value::as_array);
+        let extended = |view: &Value| view.get("extensions").is_some();
+        let sound = first.place == BufferPlace::Binary
+            && first.len <= binary.len() as u64
+            && !views.into_iter().flatten().any(extended);
         sound.then_some(Parts {
             model,
             json,
@@ -53,8 +60,8 @@ impl<'a> Parts<'a> {
         })
     }
 
-    /// Images in the binary chunk whose views nothing else uses.
-    pub(super) fn images(&self) -> impl Iterator<Item = (usize, &'a [u8])> {
+    /// The images of each view in the binary chunk that nothing else uses, and its bytes.
+    pub(super) fn images(&self) -> impl Iterator<Item = (Vec<usize>, &'a [u8])> {
         let model = &self.model;
         let accessors = model.accessors.iter().flatten();
         let used: HashSet<usize> = accessors
@@ -67,55 +74,34 @@ impl<'a> Parts<'a> {
                     .chain(sparse.into_iter().flatten())
             })
             .collect();
-        let images = model.images.iter().enumerate();
-        images.filter_map(move |(index, image)| {
-            let ImagePlace::View(view) = image.as_ref().ok()?.place else {
-                return None;
-            };
-            let about = model.views[view].as_ref().ok()?;
-            if about.buffer != 0 || used.contains(&view) {
-                return None;
+        let mut shown: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+        for (index, image) in model.images.iter().enumerate() {
+            if let Ok(ImagePlace::View(view)) = image.as_ref().map(|image| &image.place)
+                && !used.contains(view)
+            {
+                shown.entry(*view).or_default().push(index);
             }
+        }
+        shown.into_iter().filter_map(|(view, images)| {
+            let about = model.views[view].as_ref().ok()?;
             let start = usize::try_from(about.offset).ok()?;
-            let bytes = self
-                .binary
-                .get(start..start + usize::try_from(about.len).ok()?)?;
-            Some((index, bytes))
+            let end = start + usize::try_from(about.len).ok()?;
+            let bytes = self.binary.get(start..end)?;
+            (about.buffer == 0).then_some((images, bytes))
         })
     }
 
     /// The GLB with these images named by URIs instead, and without their bytes; `None` where that
     /// cannot be done.
-    pub(super) fn without(&self, outside: &BTreeMap<usize, String>) -> Option<Vec<u8>> {
-        let mut json: Value = serde_json::from_slice(self.json).ok()?;
-        let views = json.get("bufferViews").and_then(Value::as_array);
-        // An extension such as that of meshopt names bytes of its own, which would be lost.
-        let extended = |view: &Value| view.get("extensions").is_some();
-        if views.into_iter().flatten().any(extended) {
-            return None;
-        }
+    pub(super) fn without(mut self, outside: &BTreeMap<usize, String>) -> Option<Vec<u8>> {
+        let mut json = self.json.take();
         let mut dropped = HashSet::new();
-        for (index, image) in self.model.images.iter().enumerate() {
-            let view = match image.as_ref().map(|image| &image.place) {
-                Ok(ImagePlace::View(view)) => *view,
-                _ => continue,
-            };
-            let Some(uri) = outside.get(&index) else {
-                continue;
-            };
-            dropped.insert(view);
+        for (&index, uri) in outside {
             let image = json.get_mut("images")?.get_mut(index)?.as_object_mut()?;
-            image.remove("bufferView");
+            let view = image.remove("bufferView")?;
+            dropped.insert(usize::try_from(whole(&view)?).ok()?);
             image.remove("mimeType");
             image.insert(String::from("uri"), json!(uri));
-        }
-        // An image that stays may share its view with one that goes.
-        for (index, image) in self.model.images.iter().enumerate() {
-            if let Ok(ImagePlace::View(view)) = image.as_ref().map(|image| &image.place)
-                && !outside.contains_key(&index)
-            {
-                dropped.remove(view);
-            }
         }
         let binary = self.move_views(&dropped, &mut json)?;
         let buffer = json.get_mut("buffers")?.get_mut(0)?.as_object_mut()?;
