@@ -318,9 +318,15 @@ impl Load {
     /// listed in its [`problems`](Scene::problems).
     ///
     /// # Errors
-    /// The JSON cannot be read, or is invalid.
+    /// The JSON cannot be read, or is invalid. `Read` on a thread of the storage, and where that is
+    /// closed in a process that was forked, unless the load is complete.
     pub fn finish_partial(mut self) -> Result<Scene> {
         self.wait();
+        if !self.is_done() {
+            let cause = "a load cannot be waited for on a thread of its storage, or once that is \
+                closed";
+            return Err(Error::new(ErrorKind::Read, "", cause).in_file(&self.shown()));
+        }
         let canceled = || {
             Error::new(
                 ErrorKind::Canceled,

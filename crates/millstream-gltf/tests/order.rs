@@ -2,13 +2,14 @@
 
 mod support;
 
-use std::sync::Arc;
-use std::task::Waker;
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::task::{Wake, Waker};
 
 use millstream::{Backend, Storage};
 use millstream_gltf::image::{Format, ImageLimits, Layout, decoded_bytes};
 use millstream_gltf::record::SceneDescriber;
-use millstream_gltf::{ErrorKind, Load, Loader, LoaderOptions, Scene, State};
+use millstream_gltf::{Error, ErrorKind, Load, Loader, LoaderOptions, Scene, State};
 use millstream_pak::{Describe as _, Head};
 use support::gated::{Gated, OnStorage};
 
@@ -396,4 +397,43 @@ fn a_buffer_in_the_head_of_a_binary_scene_is_aligned_wherever_the_head_landed() 
         let load = loader.open_from(Arc::clone(&opened), name.as_bytes());
         support::check(&load.expect("found").finish().expect("sound"), &made);
     }
+}
+
+/// Finishes a load on the thread of the storage that wakes it.
+struct Finish {
+    load: Mutex<Option<Load>>,
+    sender: Sender<Result<Scene, Error>>,
+}
+
+impl Wake for Finish {
+    fn wake(self: Arc<Self>) {
+        if let Some(load) = self.load.lock().expect("no panic").take() {
+            self.sender.send(load.finish()).expect("the test waits");
+        }
+    }
+}
+
+#[test]
+fn a_load_that_cannot_be_waited_for_is_no_scene() {
+    let storage = support::storage(Backend::Auto);
+    let gated = Arc::new(gated());
+    let loader = loader(&storage, 1 << 30);
+    let mut load = open(&loader, &storage, &gated);
+    gated.land(&storage, JSON, 0);
+    poll(&mut load);
+    assert!(load.scene().is_some());
+    let (sender, results) = channel();
+    let finish = Arc::new(Finish {
+        load: Mutex::new(None),
+        sender,
+    });
+    let waker = Waker::from(Arc::clone(&finish));
+    assert!(load.poll(&waker).is_pending());
+    *finish.load.lock().expect("no panic") = Some(load);
+    // The image does not come.
+    gated.open(BUFFER, 0);
+    let error = results.recv().expect("the waker was woken");
+    let error = error.expect_err("not all has landed");
+    assert_eq!((error.kind(), error.file()), (ErrorKind::Read, Some(JSON)));
+    assert!(error.cause().contains("a thread of its storage"), "{error}");
 }

@@ -24,7 +24,7 @@ pub(super) struct Head {
 }
 
 impl Load {
-    fn shown(&self) -> String {
+    pub(super) fn shown(&self) -> String {
         String::from_utf8_lossy(&self.name).into_owned()
     }
 
