@@ -437,3 +437,24 @@ fn a_load_that_cannot_be_waited_for_is_no_scene() {
     assert_eq!((error.kind(), error.file()), (ErrorKind::Read, Some(JSON)));
     assert!(error.cause().contains("a thread of its storage"), "{error}");
 }
+
+/// The memory limit is some 37 MiB, a head is in memory, and the model of its JSON takes as much at
+/// least.
+#[test]
+fn a_head_that_is_longer_than_predicted_takes_no_budget_twice() {
+    const NAME: &str = "a.glb";
+    let glb = |mib: usize| {
+        let json = r#"{"asset":{"version":"2.0"}}"#.to_owned() + &" ".repeat(mib << 20);
+        support::glb(json.as_bytes(), None)
+    };
+    let storage = support::storage(Backend::Auto);
+    let gated = Gated::new().with(NAME, &glb(14), record(NAME, &glb(13)));
+    let gated = Arc::new(gated);
+    gated.open(NAME, 0);
+    let source = OnStorage(&storage, gated).source();
+    let load = support::loader(&storage).open_from(source, NAME.as_bytes());
+    let mut load = load.expect("found");
+    load.wait();
+    assert_eq!(load.progress().batches, 2);
+    load.finish().expect("sound");
+}

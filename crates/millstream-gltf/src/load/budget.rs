@@ -11,42 +11,43 @@ use crate::limits;
 /// The memory limit of a scene, and the bytes taken.
 #[derive(Debug)]
 pub(super) struct Budget {
-    max: AtomicU64,
-    /// The limit is that of the stored bytes, which are counted as files are found.
-    of_stored: Option<AtomicU64>,
+    /// The application's limit; `None`: that of the stored bytes.
+    set: Option<u64>,
+    /// Stored bytes of the files that were found so far.
+    stored: AtomicU64,
     taken: AtomicU64,
 }
 
 impl Budget {
     /// A limit of the application's, or that of the stored bytes of the scene's files.
-    pub(super) fn new(max: Option<u64>) -> Budget {
+    pub(super) fn new(set: Option<u64>) -> Budget {
         Budget {
-            max: AtomicU64::new(max.unwrap_or(0)),
-            of_stored: max.is_none().then(AtomicU64::default),
+            set,
+            stored: AtomicU64::new(0),
             taken: AtomicU64::new(0),
         }
     }
 
+    fn max(&self) -> u64 {
+        let stored = self.stored.load(Ordering::Relaxed);
+        self.set.unwrap_or(limits::scene_memory(stored))
+    }
+
     /// Whether the limit grows with the scene's files.
     pub(super) fn grows(&self) -> bool {
-        self.of_stored.is_some()
+        self.set.is_none()
     }
 
     /// Counts another file of the scene.
     pub(super) fn add_file(&self, bytes: u64) {
-        let Some(stored) = &self.of_stored else {
-            return;
-        };
-        let before = stored.load(Ordering::Relaxed);
         // Files are found by one thread.
-        let all = before.saturating_add(bytes);
-        stored.store(all, Ordering::Relaxed);
-        self.max.store(limits::scene_memory(all), Ordering::Relaxed);
+        let all = self.stored.load(Ordering::Relaxed).saturating_add(bytes);
+        self.stored.store(all, Ordering::Relaxed);
     }
 
     /// Takes `bytes`, if there is room for them.
     pub(super) fn take(&self, bytes: u64) -> bool {
-        let max = self.max.load(Ordering::Relaxed);
+        let max = self.max();
         let add = |taken: u64| taken.checked_add(bytes).filter(|&sum| sum <= max);
         self.taken
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, add)
@@ -55,7 +56,7 @@ impl Budget {
 
     /// The error of `bytes` for which there was no room.
     pub(super) fn no_room(&self, place: &str, file: &str, bytes: u64) -> Error {
-        let max = self.max.load(Ordering::Relaxed);
+        let max = self.max();
         let whose = match self.grows() {
             true => "by default 32 MiB and 384 times the bytes of its files",
             false => "as it was set",
@@ -74,8 +75,8 @@ impl Budget {
 
     /// Bytes left.
     pub(super) fn left(&self) -> u64 {
-        let max = self.max.load(Ordering::Relaxed);
-        max.saturating_sub(self.taken.load(Ordering::Relaxed))
+        self.max()
+            .saturating_sub(self.taken.load(Ordering::Relaxed))
     }
 
     /// Returns a function that supplies memory for an image from the storage's pool, once its size

@@ -119,12 +119,12 @@ impl Load {
         let file_bytes = self.located.raw_bytes();
         if !glb::is_glb(&head) {
             if file_bytes > head.len() as u64 {
-                return self.request_longer_head(file_bytes);
+                return self.request_longer_head(head.len() as u64, file_bytes);
             }
         } else {
             let layout = glb::parse(&head, file_bytes)?;
             if layout.head_bytes > head.len() as u64 {
-                return self.request_longer_head(layout.head_bytes);
+                return self.request_longer_head(head.len() as u64, layout.head_bytes);
             }
             let index = |at: u64| usize::try_from(at).expect("inside the head");
             json = index(layout.json.start)..index(layout.json.end);
@@ -148,12 +148,15 @@ impl Load {
         Ok(())
     }
 
-    /// Requests the whole JSON, which is longer than predicted, in a batch of its own.
-    fn request_longer_head(&mut self, head_bytes: u64) -> Result<()> {
+    /// Requests the whole JSON, which is longer than the bytes that came, in a batch of its own.
+    fn request_longer_head(&mut self, came: u64, head_bytes: u64) -> Result<()> {
         if self.canceled {
             return Err(Error::new(ErrorKind::Canceled, "", "was canceled"));
         }
         self.progress.batches += 1;
+        if self.budget.grows() {
+            self.budget.give_back(came);
+        }
         self.request_head(head_bytes)?;
         self.batch.submit();
         Ok(())

@@ -121,4 +121,9 @@ impl Source for Opened {
     fn metadata(&self, entry: &Located) -> Result<Option<&[u8]>, Error> {
         Ok(self.0.entries[entry.place()[0] as usize].record.as_deref())
     }
+
+    /// As if they were packed, and well.
+    fn stored_in(&self, entry: &Located) -> (u64, u64) {
+        (entry.place()[0], entry.raw_bytes() / 1000)
+    }
 }
