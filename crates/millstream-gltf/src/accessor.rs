@@ -177,6 +177,12 @@ impl<'a> Elements<'a> {
     /// # Errors
     /// As [`Elements::to_indices`].
     pub(crate) fn largest_index(&self) -> Result<Option<u32>> {
+        if let Some(indices) = self.as_slice::<u16>() {
+            return Ok(indices.iter().copied().max().map(u32::from));
+        }
+        if let Some(indices) = self.as_slice::<u32>() {
+            return Ok(indices.iter().copied().max());
+        }
         self.check_index_type()?;
         let mut largest = None;
         let mut show = |element: &[u8]| largest = largest.max(Some(unsigned_number(element)));

@@ -49,7 +49,7 @@ use millstream::Buffer;
 use crate::device_memory::DeviceMemory;
 use crate::limits;
 
-pub use codec::{CODEC, ImageLimits, decode, decode_vec, decoded_bytes, probe, register};
+pub use codec::{CODEC, ImageLimits, decode, decode_vec, decoded_bytes, register};
 
 const NO_MEMORY: &str = "there is no memory to decode the image";
 

@@ -5,8 +5,7 @@
 //! over memory that was just written, while images are still decoded. An accessor of indices is
 //! read once however many primitives use it.
 
-use crate::accessor::Elements;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind};
 use crate::limits;
 use crate::model::{Model, Primitive};
 use crate::scene::Scene;
@@ -48,7 +47,7 @@ struct Largest {
 type Cause = (ErrorKind, String);
 
 impl Largest {
-    fn check(&mut self, scene: &Scene, primitive: &Primitive) -> std::result::Result<(), Cause> {
+    fn check(&mut self, scene: &Scene, primitive: &Primitive) -> Result<(), Cause> {
         let (Some(indices), Some(vertices)) =
             (primitive.indices, vertex_count(&scene.model, primitive))
         else {
@@ -65,7 +64,7 @@ impl Largest {
         }
     }
 
-    fn of(&mut self, scene: &Scene, accessor: usize) -> std::result::Result<Option<u32>, Cause> {
+    fn of(&mut self, scene: &Scene, accessor: usize) -> Result<Option<u32>, Cause> {
         if let Some(Some(known)) = self.known.get(accessor) {
             return Ok(*known);
         }
@@ -78,8 +77,8 @@ impl Largest {
             ErrorKind::Limit,
             String::from("the scene has more indices than the limit allows"),
         ))?;
-        let largest =
-            largest(&elements).map_err(|error| (error.kind(), error.cause().to_owned()))?;
+        let largest = elements.largest_index();
+        let largest = largest.map_err(|error| (error.kind(), error.cause().to_owned()))?;
         self.known[accessor] = Some(largest);
         Ok(largest)
     }
@@ -93,15 +92,4 @@ fn vertex_count(model: &Model, primitive: &Primitive) -> Option<u64> {
         Some(accessor.count)
     });
     counts.min()
-}
-
-/// The largest of some indices; `None` of none.
-fn largest(elements: &Elements<'_>) -> Result<Option<u32>> {
-    if let Some(indices) = elements.as_slice::<u16>() {
-        return Ok(indices.iter().copied().max().map(u32::from));
-    }
-    if let Some(indices) = elements.as_slice::<u32>() {
-        return Ok(indices.iter().copied().max());
-    }
-    elements.largest_index()
 }

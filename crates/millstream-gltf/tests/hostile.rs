@@ -468,22 +468,6 @@ fn a_long_name_in_the_json_is_not_repeated_for_each_place_inside() {
 }
 
 #[test]
-fn indices_that_are_not_stored_take_no_memory() {
-    // 64 MiB of zeros as bytes, which would be 256 MiB as numbers.
-    let ground = Ground::new();
-    ground.write("positions.bin", [0; 36]);
-    let scene = ground.load_json(
-        r#""buffers":[{"byteLength":36,"uri":"positions.bin"}],
-        "bufferViews":[{"buffer":0,"byteLength":36}],
-        "accessors":[{"count":67108864,"componentType":5121,"type":"SCALAR"},
-        {"bufferView":0,"count":3,"componentType":5126,"type":"VEC3"}],
-        "meshes":[{"primitives":[{"attributes":{"POSITION":1},"indices":0}]}]"#,
-    );
-    let scene = scene.expect("a scene");
-    assert_eq!(scene.problems().count(), 0);
-}
-
-#[test]
 fn the_memory_of_a_scene_is_bounded() {
     let ground = Ground::new();
     let path = ground.write_loose(&support::make(32, 1, 6, 200));

@@ -91,19 +91,11 @@ struct Plan {
     raw_bytes: usize,
 }
 
-/// Returns the layout of a stored image once it is decoded, read from its header.
-///
-/// # Errors
-/// The likely cause: an unknown or unsupported kind, a damaged header, an image beyond the limits.
-pub fn probe(stored: &[u8], limits: ImageLimits) -> Result<Layout, &'static str> {
-    plan(stored, limits).map(|plan| plan.layout)
-}
-
 /// Returns how many bytes [`decode`] takes: those of the image, then its work space, or as
 /// many as it takes elsewhere for a time (JPEG in several passes, WebP).
 ///
 /// # Errors
-/// As for [`probe`].
+/// The likely cause: an unknown or unsupported kind, a damaged header, an image beyond the limits.
 pub fn decoded_bytes(stored: &[u8], limits: ImageLimits) -> Result<usize, &'static str> {
     plan(stored, limits).map(|plan| plan.raw_bytes)
 }
