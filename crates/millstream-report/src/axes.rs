@@ -1,8 +1,6 @@
 //! Cells of heat maps, known by a name such as `direct 64K depth 32`.
 
-use crate::rows::Row;
-
-/// Where a row's cell is.
+/// Where a case is in a map.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Cell {
     /// The map it belongs to: the words of the name without its numbers.
@@ -11,9 +9,9 @@ pub(crate) struct Cell {
     pub(crate) place: (u64, u64),
 }
 
-/// The cell of a row, if it is one of a map.
-pub(crate) fn cell(row: &Row) -> Option<Cell> {
-    let tokens: Vec<&str> = row.case.split_whitespace().collect();
+/// The cell of a case by its name, if it is one of a map.
+pub(crate) fn cell(case: &str) -> Option<Cell> {
+    let tokens: Vec<&str> = case.split_whitespace().collect();
     let (size_bytes, depth) = named_cell(&tokens)?;
     let is_word = |token: &&str| quantity(token).is_none() && *token != "depth";
     let words: Vec<&str> = tokens.into_iter().filter(is_word).collect();
@@ -58,21 +56,12 @@ pub fn quantity(token: &str) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rows::Better;
-    use crate::rows::tests::row;
-
-    fn of_case(case: &str) -> Row {
-        row(["w", case, "millstream"], Better::Lower, 1.0, 0.1)
-    }
 
     #[test]
     fn cells_are_known_by_their_names() {
         let group = "direct".to_owned();
         let place = (65536, 32);
-        assert_eq!(
-            cell(&of_case("direct 64K depth 32")),
-            Some(Cell { group, place })
-        );
-        assert_eq!(cell(&of_case("single 4K cold")), None);
+        assert_eq!(cell("direct 64K depth 32"), Some(Cell { group, place }));
+        assert_eq!(cell("single 4K cold"), None);
     }
 }

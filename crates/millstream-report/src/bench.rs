@@ -6,7 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::cases::{self, Case, distinct};
+use crate::cases::{self, Case, distinct, grouped};
 use crate::markup::figure;
 use crate::page::{self, Cell, Html, Table};
 use crate::rows::Row;
@@ -175,19 +175,19 @@ pub(crate) fn goals_table<'g>(caption: &str, goals: impl Iterator<Item = &'g Goa
 fn skipped(body: &mut Html, cases: &[Case<'_>]) {
     // A contender is often skipped for one reason in many cases.
     let all = cases.iter().flat_map(|case| {
-        let skipped = case.skipped().into_iter();
+        let skipped = case.skipped.iter();
         skipped.map(move |reason| (reason, case))
     });
-    let all: Vec<((&str, &str), &Case<'_>)> = all.collect();
-    let reasons = distinct(&all, |it| it.0);
+    let reasons = grouped(all, |it| it.0);
     if reasons.is_empty() {
         return;
     }
     body.section("skipped", "Skipped");
     let caption = "Who could not run here, and why";
     let mut table = Table::new(caption, "contender | ~why | ~where");
-    for (reason, first) in reasons {
-        let place = match all.iter().filter(|(other, _)| other == reason).count() {
+    for group in reasons {
+        let (reason, first) = group[0];
+        let place = match group.len() {
             1 => format!("{}: {}", first.workload, first.name),
             many => format!("{}: {many} cases", first.workload),
         };
@@ -224,4 +224,64 @@ fn how_to_read(body: &mut Html) {
         "Heat maps: the best cell is full, the paler the further from it; outlined are the cells \
          within 20 % of the best.",
     ]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rows::tests::{named, row};
+    use crate::rows::{Better, Finding};
+
+    fn rate(case: &str, contender: &str) -> Row {
+        row(["requests", case, contender], Better::Higher, 5.0, 0.1)
+    }
+
+    /// The page of rows, which takes at most so many bytes for each of them beside its own text.
+    fn small_page(rows: Vec<Row>, bytes_each: usize) -> String {
+        let most = 16_384 + rows.len() * bytes_each;
+        let run = Run {
+            rows,
+            ..Run::default()
+        };
+        let page = page(&run);
+        assert!(page.len() < most, "{} bytes, most {most}", page.len());
+        page
+    }
+
+    #[test]
+    fn a_table_has_so_many_metrics_and_counts_the_others() {
+        let row = |n: usize| named(rate("a", &format!("c{n}")), &format!("m{n}"));
+        let page = small_page((0..2000).map(row).collect(), 2000);
+        assert!(page.contains(">m31 MB/s<") && !page.contains(">m32 MB/s<"));
+        assert!(page.contains("1,968 metrics more"));
+        assert!(page.contains(">c1999<"));
+    }
+
+    #[test]
+    fn a_map_is_drawn_of_contenders_that_have_some_of_it() {
+        let ours = |n: u32| {
+            rate(
+                &format!("a {}K depth {}", n % 24 + 1, n / 24 + 1),
+                "millstream",
+            )
+        };
+        let cells = (0..576).map(ours);
+        let others = (0..2000).map(|n| rate("a 1K depth 1", &format!("c{n}")));
+        let metrics = (0..2000).map(|n| named(ours(0), &format!("m{n}")));
+        let page = small_page(cells.chain(others).chain(metrics).collect(), 1500);
+        assert_eq!(page.matches("best 5.00 MB/s").count(), 1);
+    }
+
+    #[test]
+    fn many_groups_metrics_and_reasons_take_one_pass() {
+        let groups = (0..100_000).map(|n| rate(&format!("a{n}a 4K depth 1"), "millstream"));
+        let metrics = (0..50_000).map(|n| named(rate("a", "millstream"), &format!("m{n}")));
+        let skipped = (0..50_000).map(|n| {
+            let skipped = format!("reason {n}");
+            let mut row = rate("a", "other");
+            row.finding = Finding::Skipped { skipped };
+            row
+        });
+        small_page(groups.chain(metrics).chain(skipped).collect(), 1500);
+    }
 }

@@ -8,13 +8,21 @@ use crate::chart::Whose;
 use crate::compare::{Comparison, compare};
 use crate::rows::{Figures, Finding, Row};
 
-/// All rows of one case.
+/// What one case has, in the order of its rows.
 #[derive(Debug, Clone)]
 pub(crate) struct Case<'a> {
     pub(crate) workload: &'a str,
     pub(crate) name: &'a str,
-    /// In the order of the file.
-    pub(crate) rows: Vec<&'a Row>,
+    /// The first figures of each metric, for its name and unit.
+    pub(crate) metrics: Vec<&'a Figures>,
+    /// Contenders with figures.
+    pub(crate) contenders: Vec<&'a str>,
+    /// The figures of a contender and a metric.
+    pub(crate) figures: HashMap<(&'a str, &'a str), &'a Figures>,
+    /// Who was skipped, and why.
+    pub(crate) skipped: Vec<(&'a str, &'a str)>,
+    /// Names of contenders that stand for another, as the limit does.
+    is: HashMap<&'a str, &'a str>,
 }
 
 /// Contenders that do less than the whole work, as the bare rings do, which have nothing on top of
@@ -57,57 +65,57 @@ pub(crate) struct Verdict<'a> {
 }
 
 impl<'a> Case<'a> {
-    fn all_figures(&self) -> impl Iterator<Item = (&'a str, &'a Figures)> {
-        let rows = self.rows.iter();
-        rows.filter_map(|row| Some((&*row.contender, row.figures()?)))
-    }
-
-    /// The first figures of each metric, for its name and unit.
-    pub(crate) fn metrics(&self) -> Vec<&'a Figures> {
-        let figures = self.all_figures().map(|(_, figures)| figures);
-        distinct(figures, |it| &*it.metric)
+    /// The case of rows that all have its names.
+    fn new(rows: &[&'a Row]) -> Case<'a> {
+        let of_row = |row: &&'a Row| Some((&*row.contender, row.figures()?));
+        // From the last to the first, so that the first of two with the same names counts.
+        let all: Vec<(&str, &Figures)> = rows.iter().rev().filter_map(of_row).collect();
+        let is = all
+            .iter()
+            .filter_map(|(name, it)| Some((*name, it.text("is")?)));
+        let of_skipped = |row: &&'a Row| match &row.finding {
+            Finding::Skipped { skipped } => Some((&*row.contender, &**skipped)),
+            Finding::Figures(_) => None,
+        };
+        let in_order = || all.iter().rev().copied();
+        Case {
+            workload: &rows[0].workload,
+            name: &rows[0].case,
+            metrics: distinct(in_order().map(|it| it.1), |it| &*it.metric),
+            contenders: distinct(in_order().map(|it| it.0), |it| *it),
+            is: is.collect(),
+            figures: all
+                .iter()
+                .map(|(name, it)| ((*name, &*it.metric), *it))
+                .collect(),
+            skipped: rows.iter().filter_map(of_skipped).collect(),
+        }
     }
 
     /// The most significant metric.
     pub(crate) fn primary(&self) -> Option<&'a Figures> {
-        let metrics = self.metrics();
-        let telling = metrics.iter().find(|it| TELLING.contains(&&*it.metric));
-        telling.or(metrics.first()).copied()
-    }
-
-    /// Contenders with figures, in the order of their first row.
-    pub(crate) fn contenders(&self) -> Vec<&'a str> {
-        distinct(self.all_figures().map(|(contender, _)| contender), |it| *it)
+        let telling = self
+            .metrics
+            .iter()
+            .find(|it| TELLING.contains(&&*it.metric));
+        telling.or(self.metrics.first()).copied()
     }
 
     /// Contenders with figures of a metric, and these.
     pub(crate) fn of_metric(&self, metric: &str) -> Vec<(&'a str, &'a Figures)> {
-        let contenders = self.contenders().into_iter();
-        let figures = contenders.filter_map(|name| Some((name, self.figures(name, metric)?)));
+        let contenders = self.contenders.iter();
+        let figures = contenders.filter_map(|name| Some((*name, self.figures(name, metric)?)));
         figures.collect()
-    }
-
-    /// Who was skipped, and why.
-    pub(crate) fn skipped(&self) -> Vec<(&'a str, &'a str)> {
-        let rows = self.rows.iter();
-        let skipped = rows.filter_map(|row| match &row.finding {
-            Finding::Skipped { skipped } => Some((&*row.contender, &**skipped)),
-            Finding::Figures(_) => None,
-        });
-        skipped.collect()
     }
 
     /// The figures of a contender.
     pub(crate) fn figures(&self, contender: &str, metric: &str) -> Option<&'a Figures> {
-        let mut all = self.all_figures();
-        all.find(|(name, it)| *name == contender && it.metric == metric)
-            .map(|(_, it)| it)
+        self.figures.get(&(contender, metric)).copied()
     }
 
     /// The name of a contender; of the limit also who it is.
     pub(crate) fn label(&self, contender: &str) -> String {
-        let mut all = self.all_figures().filter(|(name, _)| *name == contender);
-        match all.find_map(|(_, figures)| figures.text("is")) {
+        match self.is.get(contender) {
             Some(is) => format!("{contender} ({is})"),
             None => contender.to_owned(),
         }
@@ -168,7 +176,7 @@ fn best<'a>(all: impl Iterator<Item = (&'a str, &'a Figures)>) -> Option<(&'a st
 }
 
 /// The items with different keys, each the first with its key.
-pub fn distinct<T, K: Eq + Hash>(
+pub(crate) fn distinct<T, K: Eq + Hash>(
     items: impl IntoIterator<Item = T>,
     key: impl Fn(&T) -> K,
 ) -> Vec<T> {
@@ -177,27 +185,28 @@ pub fn distinct<T, K: Eq + Hash>(
     items.filter(|item| known.insert(key(item))).collect()
 }
 
+/// The items, those with the same key together, in the order of the first of each key.
+pub(crate) fn grouped<T, K: Eq + Hash>(
+    items: impl IntoIterator<Item = T>,
+    key: impl Fn(&T) -> K,
+) -> Vec<Vec<T>> {
+    let mut groups: Vec<Vec<T>> = Vec::new();
+    let mut places = HashMap::new();
+    for item in items {
+        let place = *places.entry(key(&item)).or_insert(groups.len());
+        if place == groups.len() {
+            groups.push(Vec::new());
+        }
+        groups[place].push(item);
+    }
+    groups
+}
+
 /// The cases of rows in the order of their first rows, those of a workload together.
 pub(crate) fn cases(rows: &[Row]) -> Vec<Case<'_>> {
-    let mut cases: Vec<Case<'_>> = Vec::new();
-    let mut places = HashMap::new();
-    let mut workloads = HashMap::new();
-    for row in rows {
-        let key = (&row.workload, &row.case);
-        let place = *places.entry(key).or_insert(cases.len());
-        if place == cases.len() {
-            cases.push(Case {
-                workload: &row.workload,
-                name: &row.case,
-                rows: Vec::new(),
-            });
-        }
-        cases[place].rows.push(row);
-        let next = workloads.len();
-        workloads.entry(&*row.workload).or_insert(next);
-    }
-    cases.sort_by_key(|case| workloads[case.workload]);
-    cases
+    let workloads = grouped(rows, |row| &row.workload).into_iter();
+    let cases = workloads.flat_map(|rows| grouped(rows, |row| &row.case));
+    cases.map(|rows| Case::new(&rows)).collect()
 }
 
 #[cfg(test)]
@@ -246,7 +255,7 @@ mod tests {
         let cases = cases(&rows);
         let names: Vec<_> = cases
             .iter()
-            .map(|it| (it.workload, it.name, it.rows.len()))
+            .map(|it| (it.workload, it.name, it.figures.len()))
             .collect();
         assert_eq!(
             names,

@@ -34,6 +34,5 @@ mod svg;
 pub mod trace;
 
 pub use axes::quantity;
-pub use cases::distinct;
 pub use markup::{figure, size};
 pub use page::{Cell, Table};

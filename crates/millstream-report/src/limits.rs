@@ -30,8 +30,14 @@ pub const TRACE_TABLE_ROWS: usize = 20;
 pub const ROWS_BYTES_MAX: u64 = 1 << 28;
 /// Rows of a page.
 pub const ROWS_MAX: usize = 200_000;
+/// Metrics of a case that are shown; ours have four. A contender has a line in the table of a case
+/// because of a row, so that this bounds the cells of all tables by the rows.
+pub const CASE_METRICS_MAX: usize = 32;
 /// Cells of a heat map across or down.
 pub const HEAT_SIDE_MAX: usize = 24;
+/// A heat map is drawn if at least one of so many cells was measured: the cells of all maps are at
+/// most so many times the rows.
+pub const HEAT_CELLS_PER_FIGURE: usize = 12;
 
 /// Half width of the 95 % interval over the mean from which on a figure is called rough ...
 pub const ROUGH_SPREAD: f64 = 0.10;

@@ -220,9 +220,13 @@ impl Html {
     }
 
     /// Adds pictures side by side where there is room.
-    pub(crate) fn cards(&mut self, inside: &Html) {
-        if !inside.is_empty() {
-            let _ = write!(self.markup, "<div class=\"cards\">{}</div>", inside.markup);
+    pub(crate) fn cards(&mut self, pictures: &[Svg]) {
+        if !pictures.is_empty() {
+            self.raw("<div class=\"cards\">");
+            for picture in pictures {
+                self.figure(picture, "");
+            }
+            self.raw("</div>");
         }
     }
 
@@ -244,11 +248,6 @@ impl Html {
         let mut inside = Html::default();
         inside.table(table);
         self.details(false, heading, &Cell::default(), &inside);
-    }
-
-    /// Whether nothing is there.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.markup.is_empty()
     }
 }
 

@@ -225,6 +225,14 @@ pub(crate) mod tests {
         row
     }
 
+    /// Names the metric of a row.
+    pub(crate) fn named(mut row: Row, metric: &str) -> Row {
+        if let Finding::Figures(figures) = &mut row.finding {
+            figures.metric = metric.into();
+        }
+        row
+    }
+
     const FIGURE: &str = r#"{"workload":"read","case":"cold","contender":"ring","metric":"rate",
 "unit":"MB/s","better":"higher","n":3,"min":1.0,"median":2.0,"mean":2.5,"max":4.0,"ci95":0.5,
 "params":{"depth":8}}"#;

@@ -6,7 +6,8 @@ use crate::bench::maps;
 use crate::cases::Case;
 use crate::chart::Whose;
 use crate::compare::{Standing, compare, spread};
-use crate::markup::figure;
+use crate::limits::CASE_METRICS_MAX;
+use crate::markup::{count, figure};
 use crate::page::{Cell, Html, Set, Table};
 use crate::rows::Figures;
 
@@ -43,20 +44,20 @@ const OPEN_CASES: usize = 2;
 /// Writes one workload; all `cases` are of it.
 pub(crate) fn workload(body: &mut Html, cases: &[Case<'_>], studies: &[Study]) {
     founding(body, cases, studies);
-    let maps = maps::collect(cases);
-    let (cells, plain) = maps::split(&maps, cases);
+    let (maps, plain) = maps::split(cases);
     for map in &maps {
         maps::write(body, map);
     }
     for (index, case) in plain.iter().enumerate() {
         one_case(body, case, studies, index < OPEN_CASES);
     }
-    if !cells.is_empty() {
+    if !maps.is_empty() {
         let mut inside = Html::default();
-        for case in &cells {
+        for case in maps.iter().flat_map(|map| &map.cells) {
             one_case(&mut inside, case, studies, false);
         }
-        let heading = format!("The {} cells of the maps, one by one", cells.len());
+        let number = cases.len() - plain.len();
+        let heading = format!("The {number} cells of the maps, one by one");
         body.details(false, &heading, &"".into(), &inside);
     }
 }
@@ -112,9 +113,9 @@ fn one_case(body: &mut Html, case: &Case<'_>, studies: &[Study], open: bool) {
     if let Some(metric) = case.primary() {
         inside.table(&figures(case, metric, studies, true));
     }
-    let skipped = case.skipped();
-    if !skipped.is_empty() {
-        let lines = skipped
+    if !case.skipped.is_empty() {
+        let lines = case
+            .skipped
             .iter()
             .map(|(who, why)| format!("{who} skipped: {why}"));
         inside.list(lines);
@@ -145,14 +146,21 @@ fn remark(case: &Case<'_>) -> Cell {
 
 /// The figures of a case; `full` has their spread and how contenders are set up.
 pub(crate) fn figures(case: &Case<'_>, primary: &Figures, studies: &[Study], full: bool) -> Table {
-    let metrics = case.metrics();
-    let contenders = case.contenders();
+    let (metrics, others) = case
+        .metrics
+        .split_at(case.metrics.len().min(CASE_METRICS_MAX));
     let limit = case.figures("limit", &primary.metric);
-    let has_study = contenders
+    let has_study = case
+        .contenders
         .iter()
         .any(|name| study(studies, case, name).is_some());
-    let mut table = Table::new(format!("{}: {}", case.workload, case.name), "contender");
-    for metric in &metrics {
+    let more = match others.len() {
+        0 => String::new(),
+        more => format!(" ({} more)", count(more, "metric")),
+    };
+    let caption = format!("{}: {}{more}", case.workload, case.name);
+    let mut table = Table::new(caption, "contender");
+    for metric in metrics {
         let name = format!("{} {}", metric.metric, metric.unit);
         table.column(&name, Set::Number);
         table.column("least–most", Set::Number);
@@ -167,9 +175,9 @@ pub(crate) fn figures(case: &Case<'_>, primary: &Figures, studies: &[Study], ful
         table.column("spread", Set::Words);
         table.column("set up", Set::Words);
     }
-    for contender in contenders {
+    for contender in &case.contenders {
         let mut line: Vec<Cell> = vec![case.label(contender).into()];
-        for metric in &metrics {
+        for metric in metrics {
             line.extend(figure_cells(case.figures(contender, &metric.metric)));
         }
         let figures = case.figures(contender, &primary.metric);

@@ -1,13 +1,13 @@
 //! Heat maps of a workload, and what they say in words.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::axes;
-use crate::cases::{Case, cases, distinct};
+use crate::cases::{Case, cases, distinct, grouped};
 use crate::chart::heat::{self, Heat};
 use crate::chart::ratio::geometric_mean;
 use crate::compare::{Comparison, compare};
-use crate::limits::HEAT_SIDE_MAX;
+use crate::limits::{HEAT_CELLS_PER_FIGURE, HEAT_SIDE_MAX};
 use crate::markup::{count, size};
 use crate::page::{Cell, Html, Set, Table};
 use crate::rows::{Better, Figures, Row};
@@ -16,15 +16,16 @@ use crate::svg::Svg;
 /// Bytes of a request and depth.
 type Place = (u64, u64);
 
-/// The cells of one map, of all contenders and metrics.
-#[derive(Default)]
-pub(crate) struct Maps<'a> {
+/// One map, of all contenders and metrics.
+pub(crate) struct Map<'c, 'a> {
     /// The name of the group of cells, for a heading.
     pub(crate) name: String,
-    rivals: Vec<&'a str>,
+    /// The cases that are its cells.
+    pub(crate) cells: Vec<&'c Case<'a>>,
     sizes: Vec<u64>,
     depths: Vec<u64>,
-    figures: BTreeMap<(&'a str, &'a str, Place), &'a Figures>,
+    /// The figures of a contender and a metric.
+    figures: HashMap<(&'a str, &'a str), BTreeMap<Place, &'a Figures>>,
     contenders: Vec<&'a str>,
     metrics: Vec<&'a Figures>,
 }
@@ -33,45 +34,19 @@ const OURS: &str = "millstream";
 /// A cell below this ratio to the best rival counts as trailing.
 const TRAILING: f64 = 0.9;
 
-/// The maps of a workload's cases: groups with two sizes and two depths or more.
-pub(crate) fn collect<'a>(cases: &[Case<'a>]) -> Vec<Maps<'a>> {
-    let rows = cases
+/// The maps of cases, which are groups with two sizes and two depths or more, and the cases that
+/// are in none.
+pub(crate) fn split<'c, 'a>(cases: &'c [Case<'a>]) -> (Vec<Map<'c, 'a>>, Vec<&'c Case<'a>>) {
+    let of_case = |case: &'c Case<'a>| Some((case, axes::cell(case.name)?));
+    let cells = cases.iter().filter_map(of_case);
+    let groups = grouped(cells, |(case, cell)| (case.workload, cell.group.clone()));
+    let maps: Vec<Map<'_, '_>> = groups.iter().filter_map(|group| Map::new(group)).collect();
+    let in_maps = maps.iter().flat_map(|map| &map.cells);
+    let in_maps: HashSet<(&str, &str)> = in_maps.map(|it| (it.workload, it.name)).collect();
+    let plain = cases
         .iter()
-        .flat_map(|case| case.rows.iter().map(move |row| (case, *row)));
-    let cells: Vec<(&Case<'a>, axes::Cell, &'a str, &'a Figures)> = rows
-        .filter_map(|(case, row)| Some((case, axes::cell(row)?, &*row.contender, row.figures()?)))
-        .collect();
-    let mut maps = Vec::new();
-    for (_, first, ..) in distinct(&cells, |it| &it.1.group) {
-        let group = || cells.iter().filter(|it| it.1.group == first.group);
-        let figures = group()
-            .map(|(_, cell, name, figures)| ((*name, &*figures.metric, cell.place), *figures));
-        let rivals = group().filter(|(case, _, name, _)| case.is_rival(name));
-        let map = Maps {
-            name: first.group.clone(),
-            rivals: distinct(rivals.map(|it| it.2), |it| *it),
-            sizes: side(group().map(|it| it.1.place.0)),
-            depths: side(group().map(|it| it.1.place.1)),
-            figures: figures.collect(),
-            contenders: distinct(group().map(|it| it.2), |it| *it),
-            metrics: distinct(group().map(|it| it.3), |it| &*it.metric),
-        };
-        if map.sizes.len() > 1 && map.depths.len() > 1 {
-            maps.push(map);
-        }
-    }
-    maps
-}
-
-/// The cases that are cells of these maps, and the others.
-pub(crate) fn split<'c, 'a>(
-    maps: &[Maps<'a>],
-    cases: &'c [Case<'a>],
-) -> (Vec<&'c Case<'a>>, Vec<&'c Case<'a>>) {
-    cases.iter().partition(|case| {
-        let mut cells = case.rows.iter().filter_map(|row| axes::cell(row));
-        cells.any(|cell| maps.iter().any(|map| map.name == cell.group))
-    })
+        .filter(|it| !in_maps.contains(&(it.workload, it.name)));
+    (maps, plain.collect())
 }
 
 /// The values along a side of a map.
@@ -83,82 +58,107 @@ fn side(values: impl Iterator<Item = u64>) -> Vec<u64> {
     side
 }
 
-impl<'a> Maps<'a> {
-    fn at(&self, contender: &'a str, metric: &'a str, place: Place) -> Option<&'a Figures> {
-        self.figures.get(&(contender, metric, place)).copied()
+impl<'c, 'a> Map<'c, 'a> {
+    fn new(group: &[(&'c Case<'a>, axes::Cell)]) -> Option<Map<'c, 'a>> {
+        let measured = || group.iter().filter(|(case, _)| !case.figures.is_empty());
+        let sizes = side(measured().map(|(_, cell)| cell.place.0));
+        let depths = side(measured().map(|(_, cell)| cell.place.1));
+        if sizes.len() < 2 || depths.len() < 2 {
+            return None;
+        }
+        let mut figures: HashMap<_, BTreeMap<_, _>> = HashMap::new();
+        for (case, axes::Cell { place, .. }) in group {
+            if sizes.contains(&place.0) && depths.contains(&place.1) {
+                for (names, it) in &case.figures {
+                    figures.entry(*names).or_default().insert(*place, *it);
+                }
+            }
+        }
+        let cells: Vec<&Case<'_>> = group.iter().map(|(case, _)| *case).collect();
+        let contenders = cells.iter().flat_map(|case| &case.contenders);
+        let metrics = cells.iter().flat_map(|case| &case.metrics);
+        Some(Map {
+            name: group[0].1.group.clone(),
+            contenders: distinct(contenders.copied(), |it| *it),
+            metrics: distinct(metrics.copied(), |it| &*it.metric),
+            cells,
+            sizes,
+            depths,
+            figures,
+        })
+    }
+
+    /// Who is compared with ours.
+    fn rivals(&self) -> impl Iterator<Item = &'a str> {
+        let contenders = self.contenders.iter().copied();
+        contenders.filter(|name| self.cells[0].is_rival(name))
     }
 
     fn size_names(&self) -> Vec<String> {
         self.sizes.iter().map(|it| size(*it as f64)).collect()
     }
 
-    /// The picture of a contender's figures of a metric.
-    fn heat(&self, contender: &'a str, metric: &'a Figures) -> Svg {
-        let value = |bytes: &u64, depth: u64| {
-            let figures = self.at(contender, &metric.metric, (*bytes, depth));
-            figures.map(|it| it.median)
-        };
+    /// The picture of a contender's figures of a metric, if it has enough of them.
+    fn heat(&self, contender: &str, metric: &Figures) -> Option<Svg> {
+        let figures = self.figures.get(&(contender, &metric.metric))?;
+        if figures.len() * HEAT_CELLS_PER_FIGURE < self.sizes.len() * self.depths.len() {
+            return None;
+        }
+        let value = |bytes: &u64, depth: u64| figures.get(&(*bytes, depth)).map(|it| it.median);
         let row = |depth: &u64| self.sizes.iter().map(|it| value(it, *depth)).collect();
-        heat::draw(&Heat {
+        Some(heat::draw(&Heat {
             heading: format!("{contender}, {}: {}", self.name, metric.metric),
             unit: metric.unit.clone(),
             higher: metric.better == Better::Higher,
             sizes: self.size_names(),
             depths: self.depths.iter().map(u64::to_string).collect(),
             cells: self.depths.iter().map(row).collect(),
-        })
+        }))
     }
 
     /// Ours over the best rival in each cell, by the first metric.
     fn against(&self) -> BTreeMap<Place, (&'a str, Comparison)> {
+        let of = |name| self.figures.get(&(name, &*self.metrics.first()?.metric));
         let mut cells = BTreeMap::new();
-        let places = self
-            .sizes
-            .iter()
-            .flat_map(|size| self.depths.iter().map(|it| (*size, *it)));
-        for (place, metric) in places.flat_map(|place| Some((place, *self.metrics.first()?))) {
-            let metric = &*metric.metric;
-            let ours = self.at(OURS, metric, place);
-            let rivals = self.rivals.iter();
-            let compared = rivals
-                .filter_map(|name| Some((*name, compare(ours?, self.at(name, metric, place)?)?)));
-            let best = compared.min_by(|a, b| a.1.ratio.total_cmp(&b.1.ratio));
-            cells.extend(best.map(|best| (place, best)));
+        let Some(ours) = of(OURS) else { return cells };
+        for (name, theirs) in self.rivals().filter_map(|name| Some((name, of(name)?))) {
+            for (place, theirs) in theirs {
+                let compared = ours.get(place).and_then(|ours| compare(ours, theirs));
+                let Some(compared) = compared else { continue };
+                let best = cells.entry(*place).or_insert((name, compared));
+                if compared.ratio < best.1.ratio {
+                    *best = (name, compared);
+                }
+            }
         }
         cells
     }
 }
 
 /// Writes the maps of one group.
-pub(crate) fn write(body: &mut Html, map: &Maps<'_>) {
+pub(crate) fn write(body: &mut Html, map: &Map<'_, '_>) {
     body.heading(&format!("Request size and depth: {}", map.name));
-    let (mut first, mut more) = (Html::default(), Html::default());
-    for contender in &map.contenders {
-        // Of others the first metric only.
-        let (cards, most) = match *contender {
-            OURS => (&mut first, map.metrics.len()),
-            _ => (&mut more, 1),
-        };
-        for metric in map.metrics.iter().take(most) {
-            cards.figure(&map.heat(contender, metric), "");
-        }
-    }
-    body.cards(&first);
+    let metrics = map.metrics.iter();
+    let ours: Vec<Svg> = metrics.filter_map(|it| map.heat(OURS, it)).collect();
+    body.cards(&ours);
     if let Some((words, table)) = words(map) {
         body.paragraph("", &words);
         body.table(&table);
     }
-    if !more.is_empty() {
+    // Of others the first metric only.
+    let others = map.contenders.iter().filter(|name| **name != OURS);
+    let others = others.filter_map(|name| map.heat(name, map.metrics.first()?));
+    let others: Vec<Svg> = others.collect();
+    if !others.is_empty() {
         let mut inside = Html::default();
-        inside.cards(&more);
-        let others = map.contenders.iter().filter(|name| **name != OURS).count();
-        let heading = format!("The same of {}", count(others, "other"));
-        body.details(first.is_empty(), &heading, &"".into(), &inside);
+        inside.cards(&others);
+        let heading = format!("The same of {}", count(others.len(), "other"));
+        body.details(ours.is_empty(), &heading, &"".into(), &inside);
     }
 }
 
 /// Ours beside the best rivals, in a sentence and cell by cell.
-pub(crate) fn words(map: &Maps<'_>) -> Option<(String, Table)> {
+pub(crate) fn words(map: &Map<'_, '_>) -> Option<(String, Table)> {
     let cells = map.against();
     let mean = geometric_mean(cells.values().map(|(_, it)| it.ratio))?;
     let trailing = cells.values().filter(|(_, it)| it.high < TRAILING).count();
@@ -167,7 +167,7 @@ pub(crate) fn words(map: &Maps<'_>) -> Option<(String, Table)> {
         1 => format!("1 cell is below {TRAILING} beyond its interval"),
         many => format!("{many} cells are below {TRAILING} beyond their intervals"),
     };
-    let (number, rivals) = (cells.len(), map.rivals.join(", "));
+    let (number, rivals) = (cells.len(), map.rivals().collect::<Vec<_>>().join(", "));
     let words = format!(
         "Over {number} cells the geometric mean is {mean:.2} of the best rival of each cell \
          ({rivals}); {tail}."
@@ -194,16 +194,16 @@ pub(crate) fn words(map: &Maps<'_>) -> Option<(String, Table)> {
     Some((words, table))
 }
 
-/// The map that stands for all, as a file of SVG: bandwidth of ours in the largest group of the
-/// rows, the first of several.
+/// The map that stands for all, as a file of SVG: the first metric of ours in the largest group of
+/// the rows, the first of several.
 #[must_use]
 pub fn picture(rows: &[Row]) -> Option<String> {
     let cases = cases(rows);
-    let maps = collect(&cases);
+    let (maps, _) = split(&cases);
     let ours = maps.iter().filter(|map| map.contenders.contains(&OURS));
     // Of several that are equal the last is taken.
     let fullest = ours
         .rev()
         .max_by_key(|map| map.sizes.len() * map.depths.len())?;
-    Some(fullest.heat(OURS, fullest.metrics.first()?).standalone())
+    Some(fullest.heat(OURS, fullest.metrics.first()?)?.standalone())
 }

@@ -9,15 +9,14 @@ use crate::page::Table;
 #[must_use]
 pub fn text(run: &Run, facts: &Table) -> String {
     let cases = cases(&run.rows);
-    let maps = maps::collect(&cases);
-    let (_, plain) = maps::split(&maps, &cases);
+    let (maps, plain) = maps::split(&cases);
     let mut text = String::new();
     for case in plain {
         text += &format!("{}: {}\n", case.workload, case.name);
         if let Some(metric) = case.primary() {
             text += &detail::figures(case, metric, &run.studies, false).text();
         }
-        for (contender, why) in case.skipped() {
+        for (contender, why) in &case.skipped {
             text += &format!("  {contender} skipped: {why}\n");
         }
         text += "\n";
