@@ -7,9 +7,10 @@ use std::collections::{BTreeMap, HashMap};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::axes::size_name;
 use crate::error::{Error, Result};
 use crate::limits::{NAME_CHARS_MAX, ROWS_BYTES_MAX, ROWS_MAX};
-use crate::markup::{self, shorten};
+use crate::markup::shorten;
 
 /// Which direction is good.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -135,7 +136,7 @@ impl Row {
             }
             let place = figures.number("size_bytes").zip(figures.number("depth"));
             if let Some((bytes, depth)) = place.filter(|_| !self.case.contains(" depth ")) {
-                self.case += &format!(" {} depth {depth}", markup::size(bytes));
+                self.case += &format!(" {} depth {depth}", size_name(bytes));
             }
         }
         self
@@ -174,10 +175,7 @@ pub fn parse(text: &[u8]) -> Result<Vec<Row>> {
             serde_json::from_slice(line).map_err(|error| at(Error::json(line, what, &error)))?;
         let row = row.arranged();
         let metric = row.figures().map(|figures| &figures.metric);
-        let key = format!(
-            "{}\n{}\n{}\n{metric:?}",
-            row.workload, row.case, row.contender
-        );
+        let key = format!("{:?}", (&row.workload, &row.case, &row.contender, metric));
         let index = *known.entry(key).or_insert(rows.len());
         if index == ROWS_MAX {
             return Err(at(Error::new(format!("more than {ROWS_MAX} rows"))));
@@ -255,6 +253,29 @@ pub(crate) mod tests {
         // Each cell of a map is a case of its own.
         let names: Vec<&str> = rows[2..].iter().map(|row| &*row.case).collect();
         assert_eq!(names, ["cold 4K depth 8", "cold 64K depth 8"]);
+    }
+
+    #[test]
+    fn rows_of_different_names_are_different() {
+        let figure = FIGURE.replace('\n', "");
+        let of_size = |size| {
+            let params = format!("\"params\":{{\"size_bytes\":{size},");
+            figure.replace("\"params\":{", &params)
+        };
+        let named = |workload, case| {
+            let names = format!("\"workload\":\"{workload}\",\"case\":\"{case}\"");
+            figure.replace("\"workload\":\"read\",\"case\":\"cold\"", &names)
+        };
+        for [one, other] in [
+            [of_size(100_000), of_size(100_001)],
+            [named("a", r"b\nc"), named(r"a\nb", "c")],
+        ] {
+            assert_eq!(
+                parse(format!("{one}\n{other}").as_bytes()).unwrap().len(),
+                2,
+                "{one}"
+            );
+        }
     }
 
     #[test]
