@@ -16,9 +16,7 @@ pub fn trace(data: &[u8]) {
         if let Ok(page) = millstream_report::trace::page("fuzz", text) {
             let html = &page.html;
             assert!(html.matches("<script").count() <= 1 && html.matches("<img").count() == 0);
-            // A name may say it; no coordinate does.
-            let says_nan = text.windows(3).any(|part| part == b"NaN");
-            assert!(says_nan || !html.contains("NaN"));
+            coordinates_are_numbers(html);
             assert!(html.ends_with("</html>\n"));
             assert!(page.times.device_idle_ns() <= page.times.total_ns);
         }
@@ -31,5 +29,17 @@ pub fn trace(data: &[u8]) {
         };
         let html = millstream_report::bench::page(&run);
         assert!(!html.contains("<script") && html.ends_with("</html>\n"));
+        coordinates_are_numbers(&html);
+    }
+}
+
+/// A name may say `NaN`; no coordinate does.
+fn coordinates_are_numbers(html: &str) {
+    for name in "x y cx cy d width height viewBox style fill-opacity".split(' ') {
+        // Quotation marks of names are escaped.
+        for part in html.split(&format!(" {name}=\"")).skip(1) {
+            let value = part.split('"').next().unwrap_or_default();
+            assert!(!value.contains("NaN"), "{name}: {value}");
+        }
     }
 }
