@@ -137,21 +137,6 @@ pub fn view<T: Record>(bytes: &[u8]) -> Result<&T> {
     Ok(unsafe { pointer::at(blob, root) })
 }
 
-/// Gives the root of a blob without validating what lies in it: costs nothing, and trusts the
-/// bytes.
-///
-/// # Errors
-/// As [`view`], of the header alone.
-///
-/// # Safety
-/// The bytes must be a blob that [`view`] finds valid, such as [`build`] makes of values whose
-/// [`Build`] is this crate's or [`record!`](crate::record)'s.
-pub unsafe fn view_unvalidated<T: Record>(bytes: &[u8]) -> Result<&T> {
-    let (blob, root) = opened::<T>(bytes)?;
-    // SAFETY: the root is inside and aligned (`opened`); the caller vouches for what is in it.
-    Ok(unsafe { pointer::at(blob, root) })
-}
-
 /// Checks the header; the bytes of the blob, and where its root begins.
 ///
 /// A type that is aligned further than blobs are does not compile:
