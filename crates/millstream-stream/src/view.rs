@@ -110,6 +110,11 @@ impl<S: Stream> StreamView<S> {
         Ok(())
     }
 
+    /// What the stream under it said, in positions of the window.
+    fn seen<T>(&self, done: Result<T>) -> Result<T> {
+        done.map_err(|error| error.seen_from(self.start))
+    }
+
     /// Bytes that are left, as far as memory can have them.
     fn left(&self) -> usize {
         usize::try_from(self.remaining()).unwrap_or(usize::MAX)
@@ -134,10 +139,8 @@ impl<S: Stream> Stream for StreamView<S> {
         let to = self.start.checked_add(position);
         let to = to.filter(|to| *to <= POSITION_MAX);
         let to = to.ok_or_else(|| out_of_range(position, 0))?;
-        let start = self.start;
-        self.under
-            .seek_to(to)
-            .map_err(|error| error.seen_from(start))
+        let done = self.under.seek_to(to);
+        self.seen(done)
     }
 
     fn mode(&self) -> Mode {
@@ -149,8 +152,7 @@ impl<S: Stream> Stream for StreamView<S> {
             let cause = "the view was closed";
             return Err(Error::new(ErrorKind::Closed, self.position(), 0, cause));
         }
-        let start = self.start;
-        self.under.check().map_err(|error| error.seen_from(start))
+        self.seen(self.under.check())
     }
 }
 
@@ -168,19 +170,15 @@ impl<S: ReadStream> ReadStream for StreamView<S> {
 
     fn read_slice(&mut self, into: &mut [u8]) -> Result<()> {
         self.admit(into.len() as u64, true)?;
-        let start = self.start;
-        self.under
-            .read_slice(into)
-            .map_err(|error| error.seen_from(start))
+        let done = self.under.read_slice(into);
+        self.seen(done)
     }
 
     fn read_some(&mut self, into: &mut [u8]) -> Result<usize> {
         self.admit(0, true)?;
         let count = into.len().min(self.left());
-        let start = self.start;
-        self.under
-            .read_some(&mut into[..count])
-            .map_err(|error| error.seen_from(start))
+        let done = self.under.read_some(&mut into[..count]);
+        self.seen(done)
     }
 }
 
@@ -219,18 +217,14 @@ impl<S: WriteStream> WriteStream for StreamView<S> {
 
     fn write_slice(&mut self, bytes: &[u8]) -> Result<()> {
         self.admit(bytes.len() as u64, false)?;
-        let start = self.start;
-        self.under
-            .write_slice(bytes)
-            .map_err(|error| error.seen_from(start))
+        let done = self.under.write_slice(bytes);
+        self.seen(done)
     }
 
     fn flush_all(&mut self) -> Result<()> {
         self.check()?;
-        let start = self.start;
-        self.under
-            .flush_all()
-            .map_err(|error| error.seen_from(start))
+        let done = self.under.flush_all();
+        self.seen(done)
     }
 }
 
