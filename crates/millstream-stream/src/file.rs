@@ -88,9 +88,7 @@ pub struct OpenOptions {
 /// Opens file streams on a storage. A clone is another handle; all methods may be called from any
 /// thread.
 #[derive(Clone)]
-pub struct Streams(Arc<Inner>);
-
-struct Inner {
+pub struct Streams {
     storage: Storage,
     /// Reads, writes, syncs and closes of all streams.
     data: Queue,
@@ -108,10 +106,10 @@ impl Streams {
     fn with_queue(storage: &Storage, mut options: QueueOptions) -> Result<Streams> {
         options.name = String::from("streams");
         let data = storage.queue(options);
-        Ok(Streams(Arc::new(Inner {
+        Ok(Streams {
             storage: storage.clone(),
             data: data.map_err(|error| Error::of_storage(error, 0, 0))?,
-        })))
+        })
     }
 
     /// Opens a file for reading.
@@ -195,7 +193,7 @@ impl Streams {
     }
 
     fn local(&self, path: &Path, options: FileOptions, mode: Mode) -> Result<FileStream> {
-        let opened = self.0.storage.open_local(path, options);
+        let opened = self.storage.open_local(path, options);
         let local = opened.map_err(|error| Error::of_storage(error, 0, 0))?;
         let len = local.opened().len;
         Ok(self.stream(path, Place::Local(local), len, mode))
@@ -226,7 +224,7 @@ impl Streams {
 
 impl std::fmt::Debug for Streams {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Streams").field(&self.0.storage).finish()
+        f.debug_tuple("Streams").field(&self.storage).finish()
     }
 }
 
@@ -252,11 +250,11 @@ struct Handle {
 
 impl Handle {
     fn storage(&self) -> &Storage {
-        &self.streams.0.storage
+        &self.streams.storage
     }
 
     fn data(&self) -> &Queue {
-        &self.streams.0.data
+        &self.streams.data
     }
 
     /// Hands the file to the engine, unless it has it.
