@@ -130,14 +130,12 @@ pub fn schema_hash<T: Record>() -> u64 {
 /// `Misaligned` memory (16 bytes are enough), `Schema` for another version, layout or byte order,
 /// `PastEnd` for a cut blob, `Corrupt`, or `Limit` for too deep a nesting.
 pub fn view<T: Record>(bytes: &[u8]) -> Result<&T> {
-    let (blob, root) = opened::<T>(bytes)?;
-    let mut checker = Checker::new(blob, root + size_of::<T>());
-    T::validate(&mut checker, root)?;
-    // SAFETY: the root is inside and aligned (`opened`) and was validated.
-    Ok(unsafe { pointer::at(blob, root) })
+    let root = validated::<T>(bytes)?;
+    // SAFETY: the root is inside and aligned, and was validated.
+    Ok(unsafe { pointer::at(bytes, root) })
 }
 
-/// Checks the header; the bytes of the blob, and where its root begins.
+/// Validates a blob; where its root begins.
 ///
 /// A type that is aligned further than blobs are does not compile:
 ///
@@ -148,7 +146,7 @@ pub fn view<T: Record>(bytes: &[u8]) -> Result<&T> {
 /// struct Wide([u8; 32]);
 /// let _ = blob::view::<Plain<Wide>>(&[]);
 /// ```
-fn opened<T: Record>(bytes: &[u8]) -> Result<(&[u8], usize)> {
+fn validated<T: Record>(bytes: &[u8]) -> Result<usize> {
     const {
         assert!(
             align_of::<T>() <= BLOB_ALIGNMENT,
@@ -193,7 +191,9 @@ fn opened<T: Record>(bytes: &[u8]) -> Result<(&[u8], usize)> {
         let cause = "the root lies outside of the blob";
         return fail(ErrorKind::Corrupt, 24, 8, cause);
     }
-    Ok((&bytes[..len], root))
+    let mut checker = Checker::new(&bytes[..len], root + size_of::<T>());
+    T::validate(&mut checker, root)?;
+    Ok(root)
 }
 
 /// A blob with the memory that it lies in.
@@ -217,11 +217,9 @@ impl<T: Record, B: StableBytes> Blob<T, B> {
     /// # Errors
     /// As [`view`].
     pub fn new(bytes: B) -> Result<Blob<T, B>> {
-        view::<T>(bytes.stable())?;
-        let (_, root) = opened::<T>(bytes.stable())?;
         Ok(Blob {
+            root: validated::<T>(bytes.stable())?,
             bytes,
-            root,
             of: PhantomData,
         })
     }

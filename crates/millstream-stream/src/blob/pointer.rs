@@ -63,11 +63,8 @@ pub struct Array<T> {
 }
 
 /// Owned UTF-8 elsewhere in the blob.
-#[repr(C)]
-pub struct Text {
-    offset: u32,
-    len: u32,
-}
+#[repr(transparent)]
+pub struct Text(Array<u8>);
 
 impl<T: Record> Maybe<T> {
     /// The record, if there is one.
@@ -116,14 +113,8 @@ impl Text {
     #[inline]
     #[must_use]
     pub fn as_str(&self) -> &str {
-        if self.len == 0 {
-            return "";
-        }
-        // SAFETY: module's Safety: the offset leads to `len` bytes that were found to be UTF-8.
-        unsafe {
-            let bytes = std::slice::from_raw_parts(target(self, self.offset), self.len as usize);
-            std::str::from_utf8_unchecked(bytes)
-        }
+        // SAFETY: module's Safety: the bytes were found to be UTF-8.
+        unsafe { std::str::from_utf8_unchecked(&self.0) }
     }
 }
 
@@ -192,7 +183,7 @@ unsafe impl<T: Record> Record for Array<T> {
     }
 }
 
-// SAFETY: the bytes are claimed and found to be UTF-8; the offset of an empty text is not followed.
+// SAFETY: the bytes are validated as those of an array, and found to be UTF-8.
 unsafe impl Record for Text {
     fn describe(schema: &mut Schema) {
         schema.pointer("text");
@@ -200,11 +191,11 @@ unsafe impl Record for Text {
 
     #[inline]
     fn validate(checker: &mut Checker<'_>, at: usize) -> Result<()> {
-        let (offset, len) = (checker.word(at), checker.word(at + 4) as usize);
-        if len == 0 {
-            return checker.is_empty(at, offset);
-        }
-        let start = checker.claim::<u8>(at, offset, len)?;
+        Array::<u8>::validate(checker, at)?;
+        let (start, len) = (
+            at + checker.word(at) as usize,
+            checker.word(at + 4) as usize,
+        );
         if is_utf8(checker.bytes(start, len)) {
             return Ok(());
         }
