@@ -2,8 +2,7 @@
 //!
 //! # Safety
 //! Numbers and what zerocopy calls `FromBytes` are valid for any bytes. A truth value and an
-//! enumeration are validated; the latter is kept as its number, so that even an unvalidated one is
-//! a wrong value and not an invalid one.
+//! enumeration are validated; the latter is kept as its number.
 #![expect(unsafe_code, reason = "vouches for types of which any bytes are valid")]
 
 use std::fmt;
@@ -169,9 +168,6 @@ pub struct Stored<E: Enumerated> {
 
 impl<E: Enumerated> Stored<E> {
     /// The value.
-    ///
-    /// # Panics
-    /// If the blob was not validated, and holds a number that is none of the values.
     #[inline]
     #[must_use]
     pub fn get(&self) -> E {

@@ -1,11 +1,11 @@
 //! The types with offsets: what follows them in place.
 //!
 //! # Safety
-//! A pointer type is only ever seen by reference, inside a blob that was validated (or vouched
-//! for): it has no constructor, is neither `Copy` nor `Clone`, and is never handed out by exclusive
-//! reference, so that it cannot be moved to where its offset leads astray. Validation claims the
-//! target from the [`Checker`]: it is inside the blob, aligned, of the right type, and validated
-//! itself. The blob's memory outlives every reference into it, for all of them borrow from it.
+//! A pointer type is only ever seen by reference, inside a blob that was validated: it has no
+//! constructor, is neither `Copy` nor `Clone`, and is never handed out by exclusive reference, so
+//! that it cannot be moved to where its offset leads astray. Validation claims the target from the
+//! [`Checker`]: it is inside the blob, aligned, of the right type, and validated itself. The blob's
+//! memory outlives every reference into it, for all of them borrow from it.
 //!
 //! The address of a target is computed from the address of its pointer, and a reference to a field
 //! is no licence to reach beyond the field: so [`at`], through which every view begins, exposes the
@@ -48,11 +48,8 @@ pub struct Ref<T> {
 }
 
 /// An owned record elsewhere in the blob, or none.
-#[repr(C)]
-pub struct Maybe<T> {
-    offset: u32,
-    of: PhantomData<T>,
-}
+#[repr(transparent)]
+pub struct Maybe<T>(Ref<T>);
 
 /// An owned array elsewhere in the blob.
 #[repr(C)]
@@ -71,8 +68,7 @@ impl<T: Record> Maybe<T> {
     #[inline]
     #[must_use]
     pub fn get(&self) -> Option<&T> {
-        // SAFETY: module's Safety: an offset that is not 0 leads to a validated T.
-        (self.offset != 0).then(|| unsafe { &*target(self, self.offset) })
+        (self.0.offset != 0).then(|| &*self.0)
     }
 }
 
@@ -81,7 +77,7 @@ impl<T: Record> Deref for Ref<T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: module's Safety: the offset leads to a validated T.
+        // SAFETY: module's Safety: the offset leads to a validated T, that of `Maybe` if not 0.
         unsafe { &*target(self, self.offset) }
     }
 }
