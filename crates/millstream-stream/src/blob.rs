@@ -153,8 +153,6 @@ fn validated<T: Record>(bytes: &[u8]) -> Result<usize> {
             "no type is aligned further than its blob"
         );
     }
-    let fail =
-        |kind, at: usize, len: usize, cause| Err(Error::new(kind, at as u64, len as u64, cause));
     let Some((header, _)) = bytes.split_at_checked(HEADER_BYTES) else {
         let cause = "shorter than the header of a blob";
         return fail(ErrorKind::PastEnd, 0, bytes.len(), cause);
@@ -194,6 +192,12 @@ fn validated<T: Record>(bytes: &[u8]) -> Result<usize> {
     let mut checker = Checker::new(&bytes[..len], root + size_of::<T>());
     T::validate(&mut checker, root)?;
     Ok(root)
+}
+
+/// An error about `len` bytes at `at` of a blob.
+#[cold]
+fn fail<T>(kind: ErrorKind, at: usize, len: usize, cause: &'static str) -> Result<T> {
+    Err(Error::new(kind, at as u64, len as u64, cause))
 }
 
 /// A blob with the memory that it lies in.

@@ -87,7 +87,7 @@ pub struct OpenOptions {
 
 /// Opens file streams on a storage. A clone is another handle; all methods may be called from any
 /// thread.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct Streams {
     storage: Storage,
     /// Reads, writes, syncs and closes of all streams.
@@ -219,12 +219,6 @@ impl Streams {
             failed: None,
             replaces: None,
         }
-    }
-}
-
-impl std::fmt::Debug for Streams {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Streams").field(&self.storage).finish()
     }
 }
 

@@ -6,8 +6,8 @@
 //! give the same bytes.
 
 use super::memory::AlignedBytes;
-use super::{Array, HEADER_BYTES, MAGIC, Maybe, Record, Ref, Text, VERSION, schema_hash};
-use crate::error::{Error, ErrorKind, Result};
+use super::{Array, HEADER_BYTES, MAGIC, Maybe, Record, Ref, Text, VERSION, fail, schema_hash};
+use crate::error::{ErrorKind, Result};
 use crate::limits::{BLOB_ALIGNMENT, BLOB_DEPTH_MAX};
 
 /// A value that can be stored as a `T`.
@@ -116,11 +116,6 @@ impl Builder {
         self.depth -= 1;
         result
     }
-}
-
-#[cold]
-fn fail<T>(kind: ErrorKind, at: usize, len: usize, cause: &'static str) -> Result<T> {
-    Err(Error::new(kind, at as u64, len as u64, cause))
 }
 
 impl Build<Text> for str {

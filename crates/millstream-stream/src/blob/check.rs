@@ -6,7 +6,7 @@
 //! of texts, whatever the bytes say.
 
 use super::Record;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{ErrorKind, Result};
 use crate::limits::{BLOB_ALIGNMENT, BLOB_DEPTH_MAX};
 
 /// See the module.
@@ -37,7 +37,7 @@ impl<'a> Checker<'a> {
         len: usize,
         cause: &'static str,
     ) -> Result<T> {
-        Err(Error::new(kind, at as u64, len as u64, cause))
+        super::fail(kind, at, len, cause)
     }
 
     /// Bytes of a value that was claimed.
