@@ -11,27 +11,21 @@ pub(crate) struct Cell {
     pub(crate) place: (u64, u64),
 }
 
-/// The cell of a case by its name, if it is one of a map.
+/// The cell of a case by its name, if that is `... SIZE depth N`.
 pub(crate) fn cell(case: &str) -> Option<Cell> {
     let tokens: Vec<&str> = case.split_whitespace().collect();
-    let (size_bytes, depth) = named_cell(&tokens)?;
+    let at = tokens.iter().position(|token| *token == "depth")?;
+    let depth = quantity(tokens.get(at + 1)?)?;
+    let size_bytes = tokens[..at]
+        .iter()
+        .rev()
+        .find_map(|token| quantity(token))?;
     let is_word = |token: &&str| quantity(token).is_none() && *token != "depth";
     let words: Vec<&str> = tokens.into_iter().filter(is_word).collect();
     (size_bytes > 0.0 && depth > 0.0).then(|| Cell {
         group: words.join(" "),
         place: (size_bytes as u64, depth as u64),
     })
-}
-
-/// Size and depth of `... SIZE depth N`.
-fn named_cell(tokens: &[&str]) -> Option<(f64, f64)> {
-    let at = tokens.iter().position(|token| *token == "depth")?;
-    let depth = quantity(tokens.get(at + 1)?)?;
-    let size = tokens[..at]
-        .iter()
-        .rev()
-        .find_map(|token| quantity(token))?;
-    Some((size, depth))
 }
 
 /// A number with a unit of bytes or none: `4`, `64K`, `24MB`, `1GiB`. Letters K, M, G are powers of
