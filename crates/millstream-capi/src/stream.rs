@@ -6,22 +6,17 @@
 use std::ffi::{c_char, c_void};
 
 use millstream_stream::{
-    FileStream, Mode, OpenOptions, PackageStream, ReadStream, Stream, WindowStream, WriteStream,
+    FileStream, Mode, OpenOptions, ReadStream, Stream, WindowStream, WriteStream,
 };
 
 use crate::desc::{Descriptor, at, at_mut, border, bytes, out, path, read_desc_or_default, text};
-use crate::error::{Failure, invalid, mst_result};
+use crate::error::{invalid, mst_result};
 use crate::handle::{free, owned, take};
 use crate::source::mst_source;
 use crate::storage::{check_flags, mst_storage};
 
 /// A position in a file or an entry. Used by one thread at a time.
-pub struct mst_stream(Kind);
-
-enum Kind {
-    File(Box<FileStream>),
-    Entry(Box<PackageStream>),
-}
+pub struct mst_stream(FileStream);
 
 /// Bit of `mst_stream_desc.flags`: for writing. With neither this nor `MST_STREAM_READ`: for
 /// reading.
@@ -51,24 +46,6 @@ pub struct mst_stream_desc {
 }
 // SAFETY: begins with its size; zeroes are a value.
 unsafe impl Descriptor for mst_stream_desc {}
-
-macro_rules! each {
-    ($stream:expr, $name:ident => $call:expr) => {
-        match &mut $stream.0 {
-            Kind::File($name) => $call,
-            Kind::Entry($name) => $call,
-        }
-    };
-}
-
-impl mst_stream {
-    fn file(&mut self) -> Result<&mut FileStream, Failure> {
-        match &mut self.0 {
-            Kind::File(stream) => Ok(stream),
-            Kind::Entry(_) => Err(invalid(c"a stream of an entry is for reading")),
-        }
-    }
-}
 
 /// Opens a stream of a file, for reading if `desc` is NULL. Opens the file on the calling thread.
 #[unsafe(no_mangle)]
@@ -104,7 +81,7 @@ pub unsafe extern "C" fn mst_stream_open(
             };
             streams.open_with(name, options)?
         };
-        result.write(owned(mst_stream(Kind::File(Box::new(opened)))));
+        result.write(owned(mst_stream(opened)));
         Ok(())
     })
 }
@@ -122,8 +99,8 @@ pub unsafe extern "C" fn mst_stream_open_entry(
         let (storage, source) = unsafe { (at(storage)?, at(source)?) };
         // SAFETY: as above.
         let (name, result) = unsafe { (text(name)?, out(stream)?) };
-        let opened = PackageStream::open(&storage.storage, &source.source, name)?;
-        result.write(owned(mst_stream(Kind::Entry(Box::new(opened)))));
+        let opened = storage.streams()?.open_entry(&source.source, name)?;
+        result.write(owned(mst_stream(opened)));
         Ok(())
     })
 }
@@ -151,7 +128,7 @@ pub unsafe extern "C" fn mst_stream_read(
         let into = unsafe { std::slice::from_raw_parts_mut(memory.cast::<u8>(), size) };
         let mut done = 0;
         while done < size {
-            let count = each!(stream, stream => stream.read_some(&mut into[done..]))?;
+            let count = stream.0.read_some(&mut into[done..])?;
             done += count;
             read.write(done);
             if count == 0 {
@@ -174,7 +151,7 @@ pub unsafe extern "C" fn mst_stream_window(
     border(|| {
         // SAFETY: see `mst_stream_open`.
         let (stream, data, size) = unsafe { (at_mut(stream)?, out(data)?, out(size)?) };
-        let window = each!(stream, stream => stream.window())?;
+        let window = stream.0.window()?;
         data.write(window.as_ptr().cast());
         size.write(window.len());
         Ok(())
@@ -187,12 +164,10 @@ pub unsafe extern "C" fn mst_stream_advance(stream: *mut mst_stream, count: usiz
     border(|| {
         // SAFETY: see `mst_stream_open`.
         let stream = unsafe { at_mut(stream)? };
-        each!(stream, stream => {
-            if count > stream.window()?.len() {
-                return Err(invalid(c"the window has not so many bytes"));
-            }
-            stream.advance(count);
-        });
+        if count > stream.0.window()?.len() {
+            return Err(invalid(c"the window has not so many bytes"));
+        }
+        stream.0.advance(count);
         Ok(())
     })
 }
@@ -209,7 +184,7 @@ pub unsafe extern "C" fn mst_stream_write(
     border(|| {
         // SAFETY: see `mst_stream_open`.
         let (stream, from) = unsafe { (at_mut(stream)?, bytes(memory.cast::<u8>(), size)?) };
-        Ok(stream.file()?.write_slice(from)?)
+        Ok(stream.0.write_slice(from)?)
     })
 }
 
@@ -219,7 +194,7 @@ pub unsafe extern "C" fn mst_stream_seek(stream: *mut mst_stream, position: u64)
     border(|| {
         // SAFETY: see `mst_stream_open`.
         let stream = unsafe { at_mut(stream)? };
-        Ok(each!(stream, stream => stream.seek_to(position))?)
+        Ok(stream.0.seek_to(position)?)
     })
 }
 
@@ -227,11 +202,7 @@ pub unsafe extern "C" fn mst_stream_seek(stream: *mut mst_stream, position: u64)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mst_stream_position(stream: *const mst_stream) -> u64 {
     // SAFETY: see `mst_stream_open`.
-    match unsafe { stream.as_ref() } {
-        Some(mst_stream(Kind::File(stream))) => stream.position(),
-        Some(mst_stream(Kind::Entry(stream))) => stream.position(),
-        None => 0,
-    }
+    unsafe { stream.as_ref() }.map_or(0, |stream| stream.0.position())
 }
 
 /// Bytes of the file or the entry.
@@ -243,7 +214,7 @@ pub unsafe extern "C" fn mst_stream_length(
     border(|| {
         // SAFETY: see `mst_stream_open`.
         let (stream, length) = unsafe { (at_mut(stream)?, out(length)?) };
-        length.write(each!(stream, stream => stream.len())?);
+        length.write(stream.0.len()?);
         Ok(())
     })
 }
@@ -253,7 +224,7 @@ pub unsafe extern "C" fn mst_stream_length(
 pub unsafe extern "C" fn mst_stream_flush(stream: *mut mst_stream) -> mst_result {
     border(|| {
         // SAFETY: see `mst_stream_open`.
-        Ok(unsafe { at_mut(stream)? }.file()?.flush_all()?)
+        Ok(unsafe { at_mut(stream)? }.0.flush_all()?)
     })
 }
 
@@ -262,7 +233,7 @@ pub unsafe extern "C" fn mst_stream_flush(stream: *mut mst_stream) -> mst_result
 pub unsafe extern "C" fn mst_stream_sync(stream: *mut mst_stream) -> mst_result {
     border(|| {
         // SAFETY: see `mst_stream_open`.
-        Ok(unsafe { at_mut(stream)? }.file()?.sync()?)
+        Ok(unsafe { at_mut(stream)? }.0.sync()?)
     })
 }
 
@@ -272,13 +243,8 @@ pub unsafe extern "C" fn mst_stream_sync(stream: *mut mst_stream) -> mst_result 
 pub unsafe extern "C" fn mst_stream_commit(stream: *mut mst_stream) -> mst_result {
     border(|| {
         // SAFETY: see `mst_stream_open`.
-        match unsafe { take(stream) }
-            .ok_or(invalid(c"a stream is NULL"))?
-            .0
-        {
-            Kind::File(stream) => Ok(stream.commit()?),
-            Kind::Entry(_) => Err(invalid(c"a stream of an entry is for reading")),
-        }
+        let stream = unsafe { take(stream) }.ok_or(invalid(c"a stream is NULL"))?;
+        Ok(stream.0.commit()?)
     })
 }
 
@@ -287,12 +253,8 @@ pub unsafe extern "C" fn mst_stream_commit(stream: *mut mst_stream) -> mst_resul
 pub unsafe extern "C" fn mst_stream_close(stream: *mut mst_stream) -> mst_result {
     border(|| {
         // SAFETY: see `mst_stream_open`.
-        match unsafe { take(stream) }
-            .ok_or(invalid(c"a stream is NULL"))?
-            .0
-        {
-            Kind::File(mut stream) | Kind::Entry(mut stream) => Ok(stream.close()?),
-        }
+        let mut stream = unsafe { take(stream) }.ok_or(invalid(c"a stream is NULL"))?;
+        Ok(stream.0.close()?)
     })
 }
 

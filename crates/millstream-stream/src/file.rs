@@ -1,9 +1,9 @@
 //! File streams: the engine reads ahead and writes behind while the caller works on a buffer.
 //!
-//! A stream that reads keeps [`READS_AHEAD`] requests in flight ahead of its position. A stream
-//! that writes submits each full buffer and continues in another, with at most
-//! [`WRITES_BEHIND`](crate::limits::WRITES_BEHIND) in flight. A stream of both modes does one at a
-//! time: before it reads, what it has written is submitted and waited for.
+//! A stream that reads keeps [`READS_AHEAD`](crate::limits::READS_AHEAD) requests in flight ahead
+//! of its position. A stream that writes submits each full buffer and continues in another, with at
+//! most [`WRITES_BEHIND`](crate::limits::WRITES_BEHIND) in flight. A stream of both modes does one
+//! at a time: before it reads, what it has written is submitted and waited for.
 //!
 //! For small files another thread costs more than the work: a wake-up of engine, worker and caller
 //! took 60 to 180 µs on a virtual machine, opening a cached file and reading 1.2 MB of it 35 µs. So
@@ -60,7 +60,6 @@ use millstream_source::{Located, Source};
 
 use crate::cursor::{Alarm, Cursor};
 use crate::error::{Error, ErrorKind, Result};
-use crate::limits::READS_AHEAD;
 use crate::stream::{
     Mode, POSITION_MAX, ReadStream, Stream, WindowStream, WriteStream, closed, out_of_range,
     std_traits,
@@ -100,10 +99,7 @@ impl Streams {
     /// # Errors
     /// The storage is closing, or has too many queues.
     pub fn new(storage: &Storage) -> Result<Streams> {
-        Streams::with_queue(storage, QueueOptions::default())
-    }
-
-    fn with_queue(storage: &Storage, mut options: QueueOptions) -> Result<Streams> {
+        let mut options = QueueOptions::default();
         options.name = String::from("streams");
         let data = storage.queue(options);
         Ok(Streams {
@@ -135,6 +131,26 @@ impl Streams {
     }
 
     /// Opens an entry of a source (a package, or a folder of loose files) for reading.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use millstream::{Storage, StorageOptions};
+    /// use millstream_source::{Folder, Source};
+    /// use millstream_stream::{ReadTyped, Stream, Streams};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let root = std::env::temp_dir().join(format!("millstream-entry-{}", std::process::id()));
+    /// # std::fs::create_dir_all(&root)?;
+    /// # std::fs::write(root.join("a"), [1u8, 2, 3, 4, 5, 6, 7, 8])?;
+    /// let storage = Storage::new(StorageOptions::default())?;
+    /// let source: Arc<dyn Source> = Arc::new(Folder::new(&storage, &root)?);
+    /// let mut stream = Streams::new(&storage)?.open_entry(&source, b"a")?;
+    /// stream.seek_to(4)?;
+    /// assert_eq!(stream.read_u32_be()?, 0x0506_0708);
+    /// # std::fs::remove_dir_all(&root)?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// `NotFound`; the source's.
@@ -335,40 +351,7 @@ pub struct FileStream {
     replaces: Option<AtomicFile>,
 }
 
-/// An entry of a [`Source`] as a stream: see the module.
-///
-/// ```
-/// use std::sync::Arc;
-/// use millstream::{Storage, StorageOptions};
-/// use millstream_source::{Folder, Source};
-/// use millstream_stream::{PackageStream, ReadTyped, Stream};
-///
-/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let root = std::env::temp_dir().join(format!("millstream-entry-{}", std::process::id()));
-/// # std::fs::create_dir_all(&root)?;
-/// # std::fs::write(root.join("a"), [1u8, 2, 3, 4, 5, 6, 7, 8])?;
-/// let storage = Storage::new(StorageOptions::default())?;
-/// let source: Arc<dyn Source> = Arc::new(Folder::new(&storage, &root)?);
-/// let mut stream = PackageStream::open(&storage, &source, b"a")?;
-/// stream.seek_to(4)?;
-/// assert_eq!(stream.read_u32_be()?, 0x0506_0708);
-/// # std::fs::remove_dir_all(&root)?;
-/// # Ok(())
-/// # }
-/// ```
-pub type PackageStream = FileStream;
-
 impl FileStream {
-    /// Opens an entry of a source, with a queue of its own; [`Streams::open_entry`] shares one.
-    ///
-    /// # Errors
-    /// As [`Streams::open_entry`]; the storage is closing.
-    pub fn open(storage: &Storage, source: &Arc<dyn Source>, name: &[u8]) -> Result<FileStream> {
-        let mut options = QueueOptions::default();
-        options.capacity = 2 * (READS_AHEAD as u32 + 1);
-        Streams::with_queue(storage, options)?.open_entry(source, name)
-    }
-
     /// The path of the file; of a replacement, that of the new file; of an entry, its name.
     #[must_use]
     pub fn path(&self) -> &Path {

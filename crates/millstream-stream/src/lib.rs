@@ -32,7 +32,7 @@ pub mod view;
 
 pub use archive::{ArchiveReader, ArchiveWriter, ObjectId, ObjectTable, ReadObject};
 pub use error::{Error, ErrorKind, Result};
-pub use file::{FileStream, OpenOptions, PackageStream, Streams};
+pub use file::{FileStream, OpenOptions, Streams};
 pub use memory::MemoryStream;
 pub use shared::Shared;
 pub use stream::{Mode, ReadStream, Stream, WindowStream, WriteStream};

@@ -11,8 +11,7 @@ use millstream_source::Source;
 use millstream_stream::blob::{self, BlobRef, BufferBlob};
 use millstream_stream::limits::FILE_BUFFER_BYTES;
 use millstream_stream::{
-    ErrorKind, Mode, PackageStream, ReadStream, ReadTyped, Stream, StreamView, Streams,
-    WindowStream, WriteTyped,
+    ErrorKind, Mode, ReadStream, ReadTyped, Stream, StreamView, Streams, WindowStream, WriteTyped,
 };
 use support::{Scene, assert_same, scene, walk};
 
@@ -53,12 +52,13 @@ fn packed(
 #[test]
 fn every_codec_is_read_sought_and_viewed_as_the_bytes_that_were_packed() {
     let storage = Storage::new(StorageOptions::default()).unwrap();
+    let streams = Streams::new(&storage).unwrap();
     let bytes = content(5 * FILE_BUFFER_BYTES + 1234);
     let seed = 11;
     for codec in CODECS {
         let coding = Coding::Fixed(codec);
         let (source, _) = packed(&storage, coding, &[("a", &bytes), ("empty", b"")]);
-        let open = |name: &[u8]| PackageStream::open(&storage, &source, name).unwrap();
+        let open = |name: &[u8]| streams.open_entry(&source, name).unwrap();
         let mut stream = open(b"a");
         assert_eq!(stream.len().unwrap(), bytes.len() as u64);
         let mut whole = vec![0; bytes.len()];
@@ -82,7 +82,7 @@ fn every_codec_is_read_sought_and_viewed_as_the_bytes_that_were_packed() {
         assert_eq!(view.read_u8().unwrap_err().kind(), ErrorKind::PastEnd);
         let error = open(b"empty").read_u8().unwrap_err();
         assert_eq!((error.kind(), error.position()), (ErrorKind::PastEnd, 0));
-        let missing = PackageStream::open(&storage, &source, b"none");
+        let missing = streams.open_entry(&source, b"none");
         assert_eq!(missing.unwrap_err().kind(), ErrorKind::NotFound);
     }
 }
@@ -110,10 +110,11 @@ fn an_entry_is_read_only_and_ends_with_its_stream() {
 #[test]
 fn a_seek_decodes_what_it_leads_to_and_nothing_before_it() {
     let storage = Storage::new(StorageOptions::default()).unwrap();
+    let streams = Streams::new(&storage).unwrap();
     let bytes = content(64 * FILE_BUFFER_BYTES);
     for codec in [CodecId::ZSTD, CodecId::GDEFLATE, CodecId::STORED] {
         let (source, _) = packed(&storage, Coding::Fixed(codec), &[("a", &bytes)]);
-        let mut stream = PackageStream::open(&storage, &source, b"a").unwrap();
+        let mut stream = streams.open_entry(&source, b"a").unwrap();
         let before = storage.stats();
         let at = bytes.len() - 100;
         stream.seek_to(at as u64).unwrap();
