@@ -58,8 +58,8 @@ const TELLING: [&str; 2] = ["p99-beside", "objects_time"];
 pub(crate) struct Verdict<'a> {
     /// Those of our contender.
     pub(crate) figures: &'a Figures,
-    /// The best rival, its figures, and the comparison with it.
-    pub(crate) rival: Option<(&'a str, &'a Figures, Comparison)>,
+    /// The best rival, and the comparison with it.
+    pub(crate) rival: Option<(&'a str, Comparison)>,
     /// The comparison with the limit.
     pub(crate) limit: Option<Comparison>,
 }
@@ -137,7 +137,7 @@ impl<'a> Case<'a> {
             self.is_rival(name) && theirs.unit == figures.unit && same_form(figures, theirs)
         });
         let rival = best(rivals.copied())
-            .and_then(|(name, theirs)| Some((name, theirs, compare(figures, theirs)?)));
+            .and_then(|(name, theirs)| Some((name, compare(figures, theirs)?)));
         let limit = self.figures("limit", metric);
         Some(Verdict {
             figures,
@@ -263,7 +263,7 @@ mod tests {
         );
         let verdict = cases[0].verdict().expect("ours is there");
         assert_eq!(verdict.figures.median, 6.0);
-        let (name, _, comparison) = verdict.rival.expect("one is");
+        let (name, comparison) = verdict.rival.expect("one is");
         assert_eq!((name, comparison.ratio), ("libdeflate", 2.0));
         assert!(cases[1].verdict().is_none());
     }

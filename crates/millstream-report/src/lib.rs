@@ -34,5 +34,5 @@ mod svg;
 pub mod trace;
 
 pub use axes::quantity;
-pub use markup::{figure, size};
+pub use markup::figure;
 pub use page::{Cell, Table};

@@ -74,8 +74,7 @@ pub(crate) fn brief(value: f64) -> String {
 }
 
 /// A size in powers of 1024, as options are written: `64K`, `1.5M`, `200`.
-#[must_use]
-pub fn size(bytes: f64) -> String {
+pub(crate) fn size(bytes: f64) -> String {
     scaled(
         bytes,
         &[

@@ -131,7 +131,7 @@ fn remark(case: &Case<'_>) -> Cell {
     let figures = verdict.figures;
     let mut words = format!("{} {}", figure(figures.median), figures.unit);
     let mut class = "";
-    if let Some((name, _, comparison)) = &verdict.rival {
+    if let Some((name, comparison)) = &verdict.rival {
         words.push_str(&format!(", {:.2} of {name}", comparison.ratio));
         class = comparison.standing().class();
         if comparison.standing() == Standing::Level {

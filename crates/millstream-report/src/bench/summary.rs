@@ -18,14 +18,14 @@ impl Line<'_, '_> {
     fn count(&self, standing: Standing) -> usize {
         let rivals = self.verdicts.iter().filter_map(|(_, it)| it.rival);
         rivals
-            .filter(|rival| rival.2.standing() == standing)
+            .filter(|rival| rival.1.standing() == standing)
             .count()
     }
 
     fn mean(&self, of: fn(&Verdict<'_>) -> Option<Comparison>) -> String {
         let verdicts = self.verdicts.iter();
         let ratios = verdicts.filter_map(|(_, it)| Some(of(it)?.ratio));
-        optional(geometric_mean(ratios))
+        geometric_mean(ratios).map_or("–".into(), |mean| format!("{mean:.2}"))
     }
 }
 
@@ -85,8 +85,8 @@ fn draw(lines: &[Line<'_, '_>]) -> Option<Svg> {
     let mut dots = Vec::new();
     for line in lines {
         let of_case = line.verdicts.iter().filter_map(|(case, verdict)| {
-            let (name, _, Comparison { ratio, .. }) = verdict.rival?;
-            let standing = verdict.rival?.2.standing();
+            let (name, comparison) = verdict.rival?;
+            let (ratio, standing) = (comparison.ratio, comparison.standing());
             let tip = format!("{}: {ratio:.2} of {name} ({})", case.name, standing.word());
             Some((ratio, standing, tip))
         });
@@ -97,10 +97,6 @@ fn draw(lines: &[Line<'_, '_>]) -> Option<Svg> {
     }
     dots.retain(|line| !line.dots.is_empty());
     (!dots.is_empty()).then(|| ratio::draw("Millstream over the best rival, case by case", &dots))
-}
-
-fn optional(value: Option<f64>) -> String {
-    value.map_or("–".into(), |value| format!("{value:.2}"))
 }
 
 /// A line for each workload; with goals, how many were reached.
@@ -121,7 +117,7 @@ pub(crate) fn workloads(lines: &[Line<'_, '_>], goals: &[Goal]) -> Table {
         let reached = goals.clone().filter(|goal| goal.reached).count();
         let cells = vec![
             line.workload.into(),
-            line.mean(|it| it.rival.map(|rival| rival.2)).into(),
+            line.mean(|it| it.rival.map(|rival| rival.1)).into(),
             of(Standing::Ahead, "ahead"),
             of(Standing::Level, ""),
             of(Standing::Behind, "behind"),
