@@ -259,17 +259,13 @@ mod tests {
 
     #[test]
     fn a_map_is_drawn_of_contenders_that_have_some_of_it() {
-        let ours = |n: u32| {
-            rate(
-                &format!("a {}K depth {}", n % 24 + 1, n / 24 + 1),
-                "millstream",
-            )
-        };
-        let cells = (0..576).map(ours);
+        let cell = |n: u32, who| rate(&format!("a {}K depth {}", n % 24 + 1, n / 24 + 1), who);
+        let cells = (0..576).flat_map(|n| [cell(n, "millstream"), cell(n, "ring")]);
         let others = (0..2000).map(|n| rate("a 1K depth 1", &format!("c{n}")));
-        let metrics = (0..2000).map(|n| named(ours(0), &format!("m{n}")));
+        let metrics = (0..2000).map(|n| named(cell(0, "millstream"), &format!("m{n}")));
         let page = small_page(cells.chain(others).chain(metrics).collect(), 1500);
-        assert_eq!(page.matches("best 5.00 MB/s").count(), 1);
+        assert_eq!(page.matches("best 5.00 MB/s").count(), 2);
+        assert!(page.contains("The same of 1 of 2,001 others"));
     }
 
     #[test]

@@ -150,12 +150,14 @@ pub(crate) fn write(body: &mut Html, map: &Map<'_, '_>) {
     }
     // Of others the first metric only.
     let others = map.contenders.iter().filter(|name| **name != OURS);
-    let others = others.filter_map(|name| map.heat(name, map.metrics.first()?));
-    let others: Vec<Svg> = others.collect();
-    if !others.is_empty() {
+    let drawn = others.clone();
+    let drawn = drawn.filter_map(|name| map.heat(name, map.metrics.first()?));
+    let drawn: Vec<Svg> = drawn.collect();
+    if !drawn.is_empty() {
         let mut inside = Html::default();
-        inside.cards(&others);
-        let heading = format!("The same of {}", count(others.len(), "other"));
+        inside.cards(&drawn);
+        let all = count(others.count(), "other");
+        let heading = format!("The same of {} of {all}", drawn.len());
         body.details(ours.is_empty(), &heading, &"".into(), &inside);
     }
 }
