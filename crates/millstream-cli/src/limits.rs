@@ -87,6 +87,9 @@ const _: () = assert!(CLOSE_WAIT.as_secs() < INTERRUPT_GRACE.as_secs());
 /// Lines of what came when that `scene` prints.
 pub(crate) const EVENTS_LISTED: usize = 10_000;
 
+/// Hashes after which the other scenes of a package are not loaded.
+pub(crate) const HASHES_MAX: usize = 100_000;
+
 /// Failures of scenes after which the others of a package are not tried: small ones can have very
 /// many.
 pub(crate) const SCENE_FAILURES_MAX: u64 = 10_000;

@@ -907,6 +907,16 @@ fn no_more_raw_bytes_are_decoded_than_allowed() {
         let output = run(millstream(&words).current_dir(folder.path()));
         assert_eq!(output.status.code(), Some(status), "{most}");
     }
+    // What fails counts, too.
+    let path = folder.path().join("p.mpak");
+    let mut sheet = Sheet {
+        bytes: std::fs::read(&path).expect("read"),
+    };
+    sheet.data().iter_mut().for_each(|byte| *byte ^= 1);
+    std::fs::write(&path, &sheet.bytes).expect("written");
+    let words = ["verify", "p.mpak", "--max-bytes", "100M"];
+    let errors = expect_status(&run(millstream(&words).current_dir(folder.path())), 1);
+    assert!(errors.contains("--max-bytes"), "{errors}");
 }
 
 #[test]

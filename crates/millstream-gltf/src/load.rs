@@ -322,6 +322,8 @@ impl Load {
     /// closed in a process that was forked, unless the load is complete.
     pub fn finish_partial(mut self) -> Result<Scene> {
         self.wait();
+        // On a thread of the storage nobody has looked at what landed.
+        let _ = self.poll(Waker::noop());
         if !self.is_done() {
             let cause = "a load cannot be waited for on a thread of its storage, or once that is \
                 closed";

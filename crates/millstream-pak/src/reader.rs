@@ -327,7 +327,11 @@ impl Package {
         let most = SHARING_BLOCKS_MIN.max(block_count.saturating_mul(SHARING_MAX));
         let mut named = 0;
         for index in 0..self.len() {
-            named += u64::from(self.info(index)?.block_count);
+            let info = self.info(index)?;
+            // One that is gone, or has more than there are, is not looked at.
+            if !info.gone && u64::from(info.block_count) <= block_count {
+                named += u64::from(info.block_count);
+            }
             if named >= most {
                 let cause = "the entries name the package's blocks over and over";
                 return Err(Error::new(ErrorKind::Limit, cause).of(self.path()));

@@ -221,8 +221,8 @@ impl Gpu {
     /// `OutOfMemory`, with the first call alone, which starts a thread.
     ///
     /// # Safety
-    /// The semaphore is a timeline of the device, and lives until the device has reached the point or
-    /// the `Gpu` was dropped.
+    /// The semaphore is a timeline of the device, and lives until this `Gpu` was dropped, or has
+    /// signaled the fence, which nothing else signals.
     pub unsafe fn fence(&self, point: GpuPoint) -> Result<Fence, Error> {
         Ok(self.points()?.fence(point))
     }

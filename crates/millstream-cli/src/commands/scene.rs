@@ -12,7 +12,7 @@ use millstream_gltf::{
     wait_all,
 };
 use millstream_io::thread::processor_time;
-use millstream_pak::Package;
+use millstream_pak::{Package, names};
 use serde::Serialize;
 use serde_json::json;
 
@@ -21,7 +21,7 @@ use crate::commands::load::{
     cancel_on_interruption, check_trace, close, end_of_load, format_seconds,
 };
 use crate::failure::{Ending, Failure, Failures, check_path, refused, shown};
-use crate::limits::{EVENTS_LISTED, SCENE_FAILURES_MAX};
+use crate::limits::{EVENTS_LISTED, HASHES_MAX, SCENE_FAILURES_MAX};
 use crate::loader::{Hashed, describe};
 use crate::output::Output;
 use crate::progress;
@@ -162,13 +162,13 @@ fn load_all(
     let mut outcome = Outcome::default();
     outcome.document.hashes = args.hash.then(Vec::new);
     let mut bar = progress::Progress::new("loading", None);
-    let mut load_one = |open: &dyn Fn() -> Result<Load, Error>| {
+    let mut load_one = |open: &dyn Fn() -> Result<Load, Error>, outcome: &mut Outcome| {
         let begun = call_begun.elapsed();
         let mut load = match open() {
             Ok(load) => load,
             Err(error) => {
                 outcome.failures.add(failure(file, &error));
-                return Ok(true);
+                return Ok(());
             }
         };
         let before = outcome.document.raw_bytes;
@@ -182,16 +182,10 @@ fn load_all(
                 load.cancel();
             }
         }
-        collect(args, load, begun, &mut outcome)?;
-        let goes_on = outcome.failures.count() < SCENE_FAILURES_MAX;
-        if !goes_on {
-            let cause = "so much of its scenes failed that those behind were not tried";
-            outcome.failures.add_at(0, Failure::new(file, cause));
-        }
-        Ok(goes_on)
+        collect(args, load, begun, outcome).map_err(refused)
     };
     if !package::is_package(file) {
-        load_one(&|| loader.open(file)).map_err(refused)?;
+        load_one(&|| loader.open(file), &mut outcome)?;
         return Ok(outcome);
     }
     let wrong = |error: millstream_pak::Error| Ending::from(package::describe(file, &error));
@@ -209,10 +203,21 @@ fn load_all(
     }
     let source: Arc<Package> = Arc::new(opened);
     for name in scenes {
-        let open = || loader.open_from(Arc::clone(&source) as _, &name);
-        if interrupted.load(Ordering::Acquire) || !load_one(&open).map_err(refused)? {
+        if interrupted.load(Ordering::Acquire) {
             break;
         }
+        let hashes = outcome.document.hashes.as_ref().map_or(0, Vec::len);
+        if outcome.failures.count() >= SCENE_FAILURES_MAX || hashes >= HASHES_MAX {
+            let name = names::escape(&name);
+            let cause = format!("so much failed or was hashed that '{name}' was not loaded");
+            let refused = Failure::new(file, cause).kind(&ErrorKind::Limit);
+            outcome.failures.add_at(0, refused);
+            break;
+        }
+        load_one(
+            &|| loader.open_from(Arc::clone(&source) as _, &name),
+            &mut outcome,
+        )?;
     }
     Ok(outcome)
 }

@@ -80,17 +80,19 @@ fn look(
     };
     let packages = [&reading.package].into_iter().chain(&reading.base);
     let most = max_raw_bytes(packages.map(Package::file_bytes).sum(), args.max_bytes);
+    let mut in_bounds = true;
     let mut progress = Progress::new("verifying", None);
     let found = millstream_pak::verify(&reading.storage, &reading.package, key, &mut |done| {
         progress.reach(done);
-        done <= most
+        in_bounds = done <= most;
+        in_bounds
     });
     drop(progress);
     let found = found.map_err(|error| reading.failure(&error))?;
     let listed = found.errors.iter().map(|error| reading.failure(error));
     let mut failures = Failures::new(found.failures, listed);
-    if found.raw_bytes > most {
-        failures.add(too_many_raw_bytes(&args.package, most));
+    if !in_bounds {
+        failures.add_at(0, too_many_raw_bytes(&args.package, most));
     }
     if let Err(outdated) = reading.package.require_version(args.min_version) {
         failures.add(reading.failure(&outdated));

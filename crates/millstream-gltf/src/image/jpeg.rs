@@ -21,14 +21,18 @@ fn decoder(stored: &[u8]) -> JpegDecoder<ZCursor<&[u8]>> {
 /// Returns the layout, and of how many components every coefficient is kept while one that comes in
 /// several passes is decoded.
 pub(super) fn plan(stored: &[u8]) -> Result<(usize, Layout), &'static str> {
-    let kept = check(stored)?;
+    let (kept, frame) = check(stored)?;
     let mut decoder = decoder(stored);
     decoder
         .decode_headers()
         .map_err(|_| "the JPEG's header is damaged")?;
-    let (width, height) = decoder.dimensions().ok_or("the JPEG declares no size")?;
-    let side = |side: usize| u32::try_from(side).map_err(|_| "the JPEG's size is invalid");
-    Ok((kept, Layout::plain(side(width)?, side(height)?)?))
+    let info = decoder.info().ok_or("the JPEG declares no size")?;
+    let found = (info.components, info.width, info.height);
+    if found != (frame.components, frame.width, frame.height) {
+        return Err("the JPEG's segments do not follow one another");
+    }
+    let layout = Layout::plain(frame.width.into(), frame.height.into())?;
+    Ok((kept, layout))
 }
 
 pub(super) fn decode(stored: &[u8], pixels: &mut [u8]) -> Result<(), &'static str> {
@@ -67,44 +71,65 @@ pub(crate) fn segments(stored: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
 }
 
 /// Refuses what `zune-jpeg` panics on, decodes to other pixels, or takes long for, and what could
-/// hide it: bytes between segments. Returns of how many components coefficients are kept: of none
-/// where the first scan is the only one.
-fn check(stored: &[u8]) -> Result<usize, &'static str> {
-    let mut frame = None;
+/// hide it: bytes between segments. Returns its frame, and of how many components coefficients are
+/// kept: of none where the first scan is the only one.
+fn check(stored: &[u8]) -> Result<(usize, Frame), &'static str> {
+    let mut frame: Option<(u8, Frame)> = None;
     for (nth, (marker, data)) in segments(stored).enumerate() {
         if nth == SEGMENTS_MAX {
             return Err("the JPEG has too many segments before its first scan");
         }
         match (marker, frame) {
             (ADOBE, Some(_)) => return Err("the JPEG's Adobe segment is behind its frame"),
-            (START_OF_SCAN, Some((0xc0 | 0xc1, all))) if data.first() == Some(&all) => {
-                return Ok(0);
+            (START_OF_SCAN, Some((kind, frame))) => {
+                let is_whole = kind != 0xc2 && data.first() == Some(&frame.components);
+                let kept = if is_whole { 0 } else { frame.components.into() };
+                return Ok((kept, frame));
             }
-            (START_OF_SCAN, Some((_, all))) => return Ok(all.into()),
-            (kind, _) if is_frame(kind) => frame = Some((kind, check_frame(data)?)),
+            (0xc0..=0xc2, None) => frame = Some((marker, Frame::read(data)?)),
+            (kind, _) if is_frame(kind) => {
+                return Err("the JPEG has a second frame, or one of a kind that is not supported");
+            }
+            // The library reads five bytes of it, and takes what follows for others.
+            (APP0, _) if data.len() == 4 => return Err("the JPEG's APP0 segment is cut"),
             _ => {}
         }
     }
     Err("the JPEG's segments do not follow one another")
 }
 
-/// Returns the number of components of a frame (T.81, B.2.2) that the library can decode.
-fn check_frame(data: &[u8]) -> Result<u8, &'static str> {
-    let Some([_, _, _, high, low, count @ (1 | 3)]) = data.first_chunk() else {
-        return Err("the JPEG has not one component or three: CMYK is not supported");
-    };
-    let factors = data.iter().skip(7).step_by(3);
-    let mut factors = factors.map(|factors| (factors >> 4, factors & 15));
-    // A.1.1 allows it; no encoder makes it by itself.
-    if let Some((horizontal, vertical)) = factors.next()
-        && !factors.all(|(h, v)| h <= horizontal && v <= vertical)
-    {
-        return Err("the JPEG's first component has fewer samples than another");
+/// What a frame says of itself.
+#[derive(Clone, Copy)]
+struct Frame {
+    components: u8,
+    width: u16,
+    height: u16,
+}
+
+impl Frame {
+    /// Reads a frame (T.81, B.2.2) that the library can decode.
+    fn read(data: &[u8]) -> Result<Frame, &'static str> {
+        let Some(&[_, h1, h0, w1, w0, components @ (1 | 3)]) = data.first_chunk() else {
+            return Err("the JPEG has not one component or three: CMYK is not supported");
+        };
+        let [height, width] = [[h1, h0], [w1, w0]].map(u16::from_be_bytes);
+        let factors = data.iter().skip(7).step_by(3);
+        let mut factors = factors.map(|factors| (factors >> 4, factors & 15));
+        // A.1.1 allows it; no encoder makes it by itself.
+        if let Some((horizontal, vertical)) = factors.next()
+            && !factors.all(|(h, v)| h <= horizontal && v <= vertical)
+        {
+            return Err("the JPEG's first component has fewer samples than another");
+        }
+        if components == 1 && width > GREY_WIDTH_MAX {
+            return Err("the JPEG is grey and wider than 65528 pixels");
+        }
+        Ok(Frame {
+            components,
+            width,
+            height,
+        })
     }
-    if *count == 1 && u16::from_be_bytes([*high, *low]) > GREY_WIDTH_MAX {
-        return Err("the JPEG is grey and wider than 65528 pixels");
-    }
-    Ok(*count)
 }
 
 /// Segments before the first scan; the library compares some kinds with all before them. Profiles
@@ -113,6 +138,8 @@ const SEGMENTS_MAX: usize = 4096;
 
 /// The library adds 7 in 16 bits.
 const GREY_WIDTH_MAX: u16 = u16::MAX - 7;
+
+const APP0: u8 = 0xe0;
 
 /// APP14, which says how colors are stored.
 const ADOBE: u8 = 0xee;

@@ -70,8 +70,8 @@ impl Verification {
 }
 
 /// Verifies a package, and its signature if a key is given. Blocks of a patch that lie in its base
-/// are verified if the base is given. `progress` is called with the raw bytes done so far, and
-/// returns whether to go on.
+/// are verified if the base is given. `progress` is called with the raw bytes done so far, those
+/// that failed among them, and returns whether to go on.
 ///
 /// # Errors
 /// The package cannot be opened at all; everything else is in the report.
@@ -384,13 +384,15 @@ fn check_contents(
             memory::push(&mut entries, index)?;
         }
     }
-    let mut failed = None;
+    // What fails has been decoded, too.
+    let (mut failed, mut done) = (None, 0_u64);
     visit(
         package,
         &queue,
         &entries,
         &BatchOptions::default(),
         &mut |piece, loaded| {
+            done = done.saturating_add(piece.len);
             match loaded {
                 Ok(bytes) => found.raw_bytes += bytes.len() as u64,
                 // The pieces of one entry fail as one.
@@ -398,9 +400,9 @@ fn check_contents(
                     failed = Some(piece.index);
                     found.note(error);
                 }
-                Err(_) => return ControlFlow::Continue(()),
+                Err(_) => {}
             }
-            match progress(found.raw_bytes) {
+            match progress(done) {
                 true => ControlFlow::Continue(()),
                 false => ControlFlow::Break(()),
             }

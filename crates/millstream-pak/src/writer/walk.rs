@@ -114,6 +114,11 @@ impl Walk {
     }
 
     fn take(&mut self, folder: &Below, entry: &DirEntry) -> Result<()> {
+        // Such a file may be gone by now; a folder of that name is one like others.
+        let is_folder = |kind: fs::FileType| kind.is_dir();
+        if is_temporary_name(&entry.file_name()) && !entry.file_type().is_ok_and(is_folder) {
+            return Ok(());
+        }
         let mut name = folder.name.clone();
         if !name.is_empty() {
             name.push(b'/');
@@ -140,9 +145,6 @@ impl Walk {
         }
         if about.is_dir() {
             self.folders.push(below);
-            return Ok(());
-        }
-        if is_temporary_name(&entry.file_name()) {
             return Ok(());
         }
         check_kind(&path, &about)?;

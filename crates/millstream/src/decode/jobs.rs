@@ -481,7 +481,8 @@ fn exactly(written: usize, declared: usize) -> Result<(), Error> {
 impl DecodeTask {
     /// Whether its stored bytes are in memory, and its raw bytes are to be.
     fn is_in_memory(&self) -> bool {
-        !matches!(self.source, JobSource::External(..)) && !matches!(self.method, Method::Device(_))
+        !matches!(self.source, JobSource::External(_, _, None))
+            && !matches!(self.method, Method::Device(_))
     }
 
     /// The same error, about this block if it is one of a table, maybe in another file.

@@ -5,9 +5,10 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 
 use millstream::{
-    Codec, CodecId, Decode, ErrorKind, FileId, Job, Read, StorageOptions, StreamDecoder,
+    BlockTable, Codec, CodecId, Decode, ErrorKind, FileId, Job, Read, StorageOptions, StreamDecoder,
 };
 
+use crate::blocks::Base;
 use crate::rig::{bytes, each_backend, each_backend_with, encoded};
 
 const INVERTED: CodecId = CodecId(0x80);
@@ -194,6 +195,28 @@ fn a_deferred_block_is_decoded_on_another_thread_and_a_dropped_one_fails() {
         causes.sort();
         let wanted = ["decoded", "refused", "the application dropped the job"];
         assert_eq!(causes, wanted);
+    });
+}
+
+#[test]
+fn a_deferred_block_of_another_file_has_its_stored_bytes() {
+    let (sender, jobs) = channel();
+    let options = || with(DEFERRED, Deferred(Mutex::new(sender.clone())));
+    each_backend_with(options, |rig| {
+        let raw = bytes(100_000);
+        let mut inverted = vec![0; raw.len()];
+        invert(&raw, &mut inverted);
+        let mut table = BlockTable::new();
+        table.push(DEFERRED, 0..100_000, 100_000);
+        table.external_block();
+        let table = table.external(Arc::new(Base(inverted)));
+        let request = Read::whole(rig.file_of("patch", &[0xdd; 40])).decode(Decode::table(table));
+        let mut ticket = rig.queue.submit(request).expect("room");
+        let mut job = jobs.recv().expect("a job");
+        let (stored, into) = job.stored_and_raw();
+        let written = invert(stored, into);
+        job.finish(Ok(written));
+        assert!(ticket.wait().expect("decoded")[..] == raw);
     });
 }
 
