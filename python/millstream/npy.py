@@ -34,7 +34,7 @@ _HEAD_BYTES = 4096
 # The longest header that is read; numpy's own limit is 10,000 by default.
 _HEADER_BYTES_MAX = 1 << 20
 # What this version of numpy makes.
-_DIMENSIONS_MAX = 64 if np.lib.NumpyVersion(np.__version__) >= "2.0.0" else 32
+_DIMENSIONS_MAX = 64 if int(np.__version__.split(".")[0]) >= 2 else 32
 _LOCAL_HEADER_BYTES = 30
 # Members of an archive that are requested before any is looked at: each takes a page at least.
 _MEMBERS_AT_ONCE = 1000

@@ -318,8 +318,8 @@ impl Load {
     /// listed in its [`problems`](Scene::problems).
     ///
     /// # Errors
-    /// The JSON cannot be read, or is invalid. `Read` on a thread of the storage, and where that is
-    /// closed in a process that was forked, unless the load is complete.
+    /// The JSON cannot be read, or is invalid. `Read` on a thread of the storage, unless the load
+    /// is complete.
     pub fn finish_partial(mut self) -> Result<Scene> {
         self.wait();
         // On a thread of the storage nobody has looked at what landed.

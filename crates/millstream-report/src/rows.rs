@@ -7,7 +7,6 @@ use std::collections::{BTreeMap, HashMap};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::axes::size_name;
 use crate::error::{Error, Result};
 use crate::limits::{NAME_CHARS_MAX, ROWS_BYTES_MAX, ROWS_MAX};
 use crate::markup::shorten;
@@ -69,12 +68,6 @@ impl Figures {
         Some((self.mean - half, self.mean + half))
     }
 
-    /// A parameter that is a number.
-    #[must_use]
-    pub fn number(&self, name: &str) -> Option<f64> {
-        self.params.get(name)?.as_f64()
-    }
-
     /// A parameter that is a text.
     #[must_use]
     pub fn text(&self, name: &str) -> Option<&str> {
@@ -122,9 +115,7 @@ impl Row {
         }
     }
 
-    /// The row as pages show it: names are cut to what is shown. In rows of older versions the
-    /// cells of a map come under one case, told apart by parameters; each becomes a case of its
-    /// own: `heat direct random 4K depth 8`.
+    /// The row as pages show it: names are cut to what is shown.
     #[must_use]
     pub fn arranged(mut self) -> Row {
         for name in [&mut self.workload, &mut self.case, &mut self.contender] {
@@ -133,10 +124,6 @@ impl Row {
         if let Finding::Figures(figures) = &mut self.finding {
             for name in [&mut figures.metric, &mut figures.unit] {
                 *name = shorten(name, NAME_CHARS_MAX);
-            }
-            let place = figures.number("size_bytes").zip(figures.number("depth"));
-            if let Some((bytes, depth)) = place.filter(|_| !self.case.contains(" depth ")) {
-                self.case += &format!(" {} depth {depth}", size_name(bytes));
             }
         }
         self
@@ -240,42 +227,24 @@ pub(crate) mod tests {
         let figure = FIGURE.replace('\n', "");
         let skipped = r#"{"workload":"read","case":"cold","contender":"x","skipped":"why"}"#;
         let later = figure.replace("\"median\":2.0", "\"median\":3");
-        let cells = [4096, 65536].map(|size| {
-            let params = format!("\"params\":{{\"size_bytes\":{size},");
-            figure.replace("\"params\":{", &params) + "\n"
-        });
-        let text = format!("{figure}\n{skipped}\n\n{later}\n{}", cells.concat());
+        let text = format!("{figure}\n{skipped}\n\n{later}\n");
         let rows = parse(text.as_bytes()).unwrap();
         assert_eq!(rows[0].figures().unwrap().median, 3.0);
-        assert_eq!(rows[0].figures().unwrap().number("depth"), Some(8.0));
+        assert_eq!(rows[0].figures().unwrap().params["depth"], 8);
         let skipped = "why".into();
         assert_eq!(rows[1].finding, Finding::Skipped { skipped });
-        // Each cell of a map is a case of its own.
-        let names: Vec<&str> = rows[2..].iter().map(|row| &*row.case).collect();
-        assert_eq!(names, ["cold 4K depth 8", "cold 64K depth 8"]);
     }
 
     #[test]
     fn rows_of_different_names_are_different() {
         let figure = FIGURE.replace('\n', "");
-        let of_size = |size| {
-            let params = format!("\"params\":{{\"size_bytes\":{size},");
-            figure.replace("\"params\":{", &params)
-        };
         let named = |workload, case| {
             let names = format!("\"workload\":\"{workload}\",\"case\":\"{case}\"");
             figure.replace("\"workload\":\"read\",\"case\":\"cold\"", &names)
         };
-        for [one, other] in [
-            [of_size(100_000), of_size(100_001)],
-            [named("a", r"b\nc"), named(r"a\nb", "c")],
-        ] {
-            assert_eq!(
-                parse(format!("{one}\n{other}").as_bytes()).unwrap().len(),
-                2,
-                "{one}"
-            );
-        }
+        let (one, other) = (named("a", r"b\nc"), named(r"a\nb", "c"));
+        let rows = parse(format!("{one}\n{other}").as_bytes()).unwrap();
+        assert_eq!(rows.len(), 2);
     }
 
     #[test]

@@ -75,8 +75,7 @@ enum Kind {
     /// Cooked: in the layout of [`Image`](super::Image).
     Ready,
     Png(png::Way),
-    /// Of so many components, every coefficient is kept.
-    Jpeg(usize),
+    Jpeg(jpeg::Way),
     Webp,
     Ktx,
     Dds,
@@ -118,8 +117,8 @@ fn plan_kind(stored: &[u8], limits: ImageLimits) -> Result<Plan, &'static str> {
         let (way, layout) = png::plan(stored)?;
         (Kind::Png(way), layout)
     } else if stored.starts_with(&[0xff, 0xd8, 0xff]) {
-        let (kept, layout) = jpeg::plan(stored)?;
-        (Kind::Jpeg(kept), layout)
+        let (way, layout) = jpeg::plan(stored)?;
+        (Kind::Jpeg(way), layout)
     } else if stored.starts_with(b"RIFF") && stored.get(8..12) == Some(b"WEBP") {
         (Kind::Webp, webp::layout(stored)?)
     } else if stored.starts_with(&ktx::MAGIC) {
@@ -135,7 +134,7 @@ fn plan_kind(stored: &[u8], limits: ImageLimits) -> Result<Plan, &'static str> {
     }
     let work = match kind {
         Kind::Png(way) => way.work_bytes(width, height),
-        Kind::Jpeg(kept) => jpeg::work_bytes(kept, width, height),
+        Kind::Jpeg(way) => jpeg::work_bytes(way, width, height),
         Kind::Webp => webp::work_bytes(stored, width, height)?,
         Kind::Ready | Kind::Ktx | Kind::Dds => 0,
     };
@@ -176,7 +175,7 @@ pub fn decode(stored: &[u8], raw: &mut [u8], limits: ImageLimits) -> Result<usiz
     let whole = plan.layout.bytes();
     contained(|| match plan.kind {
         Kind::Png(way) => png::decode(stored, way, &plan.layout, &mut raw[HEADER_BYTES..]),
-        Kind::Jpeg(_) => jpeg::decode(stored, &mut raw[HEADER_BYTES..whole]),
+        Kind::Jpeg(way) => jpeg::decode(stored, way, &mut raw[HEADER_BYTES..whole]),
         Kind::Webp => webp::decode(stored, &mut raw[HEADER_BYTES..whole]),
         Kind::Ktx => ktx::decode(stored, &plan.layout, raw),
         Kind::Dds => dds::decode(stored, &plan.layout, raw),

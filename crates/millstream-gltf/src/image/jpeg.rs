@@ -18,10 +18,17 @@ fn decoder(stored: &[u8]) -> JpegDecoder<ZCursor<&[u8]>> {
     JpegDecoder::new_with_options(ZCursor::new(stored), options)
 }
 
-/// Returns the layout, and of how many components every coefficient is kept while one that comes in
-/// several passes is decoded.
-pub(super) fn plan(stored: &[u8]) -> Result<(usize, Layout), &'static str> {
-    let (kept, frame) = check(stored)?;
+/// How a JPEG is decoded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Way {
+    /// Components of which every coefficient is kept: none where the first scan is the only one.
+    kept: usize,
+    /// Stored bytes that the library is given.
+    end: usize,
+}
+
+pub(super) fn plan(stored: &[u8]) -> Result<(Way, Layout), &'static str> {
+    let (way, frame) = check(stored)?;
     let mut decoder = decoder(stored);
     decoder
         .decode_headers()
@@ -32,13 +39,13 @@ pub(super) fn plan(stored: &[u8]) -> Result<(usize, Layout), &'static str> {
         return Err("the JPEG's segments do not follow one another");
     }
     let layout = Layout::plain(frame.width.into(), frame.height.into())?;
-    Ok((kept, layout))
+    Ok((way, layout))
 }
 
-pub(super) fn decode(stored: &[u8], pixels: &mut [u8]) -> Result<(), &'static str> {
+pub(super) fn decode(stored: &[u8], way: Way, pixels: &mut [u8]) -> Result<(), &'static str> {
     // What stands between later scans can keep the library from writing all of it.
     pixels.fill(0);
-    let mut decoder = decoder(stored);
+    let mut decoder = decoder(&stored[..way.end]);
     decoder
         .decode_into(pixels)
         .map_err(|_| "the JPEG is damaged, truncated, or of a kind that is not supported")?;
@@ -71,9 +78,8 @@ pub(crate) fn segments(stored: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
 }
 
 /// Refuses what `zune-jpeg` panics on, decodes to other pixels, or takes long for, and what could
-/// hide it: bytes between segments. Returns its frame, and of how many components coefficients are
-/// kept: of none where the first scan is the only one.
-fn check(stored: &[u8]) -> Result<(usize, Frame), &'static str> {
+/// hide it: bytes between segments.
+fn check(stored: &[u8]) -> Result<(Way, Frame), &'static str> {
     let mut frame: Option<(u8, Frame)> = None;
     for (nth, (marker, data)) in segments(stored).enumerate() {
         if nth == SEGMENTS_MAX {
@@ -84,7 +90,9 @@ fn check(stored: &[u8]) -> Result<(usize, Frame), &'static str> {
             (START_OF_SCAN, Some((kind, frame))) => {
                 let is_whole = kind != 0xc2 && data.first() == Some(&frame.components);
                 let kept = if is_whole { 0 } else { frame.components.into() };
-                return Ok((kept, frame));
+                let first = data.as_ptr().addr() - stored.as_ptr().addr();
+                let end = end_of_scans(stored, first);
+                return Ok((Way { kept, end }, frame));
             }
             (0xc0..=0xc2, None) => frame = Some((marker, Frame::read(data)?)),
             (kind, _) if is_frame(kind) => {
@@ -96,6 +104,15 @@ fn check(stored: &[u8]) -> Result<(usize, Frame), &'static str> {
         }
     }
     Err("the JPEG's segments do not follow one another")
+}
+
+/// Where the library is to stop, given the offset of the first scan. Bytes that look like scans
+/// behind the image's end, as in a preview, change nothing.
+fn end_of_scans(stored: &[u8], first: usize) -> usize {
+    let pairs = stored[first..].windows(2).enumerate();
+    let mut scans = pairs.filter(|(_, pair)| *pair == [0xff, START_OF_SCAN]);
+    let behind = scans.nth(SCANS_MAX);
+    behind.map_or(stored.len(), |(at, _)| first + at)
 }
 
 /// What a frame says of itself.
@@ -136,6 +153,10 @@ impl Frame {
 /// and previews take up to 255 each.
 const SEGMENTS_MAX: usize = 4096;
 
+/// Scans behind the first. For each the library decodes at least a row, whatever it holds; of
+/// images in several passes it takes as many.
+const SCANS_MAX: usize = 100;
+
 /// The library adds 7 in 16 bits.
 const GREY_WIDTH_MAX: u16 = u16::MAX - 7;
 
@@ -151,9 +172,9 @@ pub(crate) fn is_frame(marker: u8) -> bool {
     matches!(marker, 0xc0..=0xcf) && !matches!(marker, 0xc4 | 0xc8 | 0xcc)
 }
 
-/// What decoding takes beside the image: two bytes for every coefficient of `kept` components,
-/// whose blocks fill whole units of four by four.
-pub(super) fn work_bytes(kept: usize, width: u32, height: u32) -> usize {
+/// What decoding takes beside the image: two bytes for every coefficient that is kept, whose blocks
+/// fill whole units of four by four.
+pub(super) fn work_bytes(way: Way, width: u32, height: u32) -> usize {
     let padded = |side: u32| side.next_multiple_of(32) as usize;
-    padded(width) * padded(height) * 2 * kept
+    padded(width) * padded(height) * 2 * way.kept
 }

@@ -114,9 +114,9 @@ impl Walk {
     }
 
     fn take(&mut self, folder: &Below, entry: &DirEntry) -> Result<()> {
-        // Such a file may be gone by now; a folder of that name is one like others.
-        let is_folder = |kind: fs::FileType| kind.is_dir();
-        if is_temporary_name(&entry.file_name()) && !entry.file_type().is_ok_and(is_folder) {
+        // Such a file may be gone by now; folders and links of that name are like others.
+        let is_file = |kind: fs::FileType| !kind.is_dir() && !kind.is_symlink();
+        if is_temporary_name(&entry.file_name()) && entry.file_type().map_or(true, is_file) {
             return Ok(());
         }
         let mut name = folder.name.clone();
