@@ -325,8 +325,7 @@ impl Load {
         // On a thread of the storage nobody has looked at what landed.
         let _ = self.poll(Waker::noop());
         if !self.is_done() {
-            let cause = "a load cannot be waited for on a thread of its storage, or once that is \
-                closed";
+            let cause = "a load cannot be waited for on a thread of its storage";
             return Err(Error::new(ErrorKind::Read, "", cause).in_file(&self.shown()));
         }
         let canceled = || {

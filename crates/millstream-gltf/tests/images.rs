@@ -108,12 +108,12 @@ mod jpegs {
     /// A scan, a byte of it, and a comment, over and over, for each of which a row is decoded; then
     /// the image.
     #[test]
-    fn scans_behind_a_hundred_others_are_not_decoded() {
+    fn superfluous_scans_are_not_decoded() {
         let whole = jpeg(false, (4096, 16), &[0x11; 3], [&[], &[]]);
         let first = whole.windows(2).position(|pair| pair == [0xff, 0xda]);
         let (beginning, image) = whole.split_at(first.expect("a scan"));
         let scan = [&image[..14], &[0], &segment(0xfe, &[])].concat();
-        for (count, is_decoded) in [(1, true), (100, true), (101, false), (100_000, false)] {
+        for (count, is_decoded) in [(0, true), (1, false), (100_000, false)] {
             let stored = [beginning, &scan.repeat(count), image].concat();
             assert_eq!(decoded(&stored).is_ok(), is_decoded, "{count}");
         }

@@ -91,7 +91,13 @@ fn check(stored: &[u8]) -> Result<(Way, Frame), &'static str> {
                 let is_whole = kind != 0xc2 && data.first() == Some(&frame.components);
                 let kept = if is_whole { 0 } else { frame.components.into() };
                 let first = data.as_ptr().addr() - stored.as_ptr().addr();
-                let end = end_of_scans(stored, first);
+                // T.81 has each component of a sequential frame in one scan.
+                let behind = match (kind, is_whole) {
+                    (0xc2, _) => SCANS_MAX,
+                    (_, true) => 0,
+                    _ => usize::from(frame.components) - 1,
+                };
+                let end = end_of_scans(stored, first, behind);
                 return Ok((Way { kept, end }, frame));
             }
             (0xc0..=0xc2, None) => frame = Some((marker, Frame::read(data)?)),
@@ -106,12 +112,13 @@ fn check(stored: &[u8]) -> Result<(Way, Frame), &'static str> {
     Err("the JPEG's segments do not follow one another")
 }
 
-/// Where the library is to stop, given the offset of the first scan. Bytes that look like scans
-/// behind the image's end, as in a preview, change nothing.
-fn end_of_scans(stored: &[u8], first: usize) -> usize {
+/// Where the library is to stop, given the offset of the first scan and how many may be behind it:
+/// each can cost as much as the whole image. Bytes that look like scans behind the image's end, as
+/// in a preview, change nothing.
+fn end_of_scans(stored: &[u8], first: usize, most: usize) -> usize {
     let pairs = stored[first..].windows(2).enumerate();
     let mut scans = pairs.filter(|(_, pair)| *pair == [0xff, START_OF_SCAN]);
-    let behind = scans.nth(SCANS_MAX);
+    let behind = scans.nth(most);
     behind.map_or(stored.len(), |(at, _)| first + at)
 }
 
@@ -153,8 +160,7 @@ impl Frame {
 /// and previews take up to 255 each.
 const SEGMENTS_MAX: usize = 4096;
 
-/// Scans behind the first. For each the library decodes at least a row, whatever it holds; of
-/// images in several passes it takes as many.
+/// Scans behind the first of an image in several passes; encoders write ten or so.
 const SCANS_MAX: usize = 100;
 
 /// The library adds 7 in 16 bits.
