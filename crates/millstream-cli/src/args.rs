@@ -56,7 +56,7 @@ pub(crate) enum Command {
 /// Load files, folders and packages into memory through the engine, and drop them again.
 ///
 /// A package named as PATH is loaded entry by entry; below a folder it is a file like any other. A
-/// patch named behind the package that it was made over is loaded over it.
+/// patch is named behind the package that it was made over; the entries of both are loaded.
 /// Folders are walked with all that is below them. Links to files are followed, links to folders
 /// only when named as PATH. FIFOs, sockets, devices and dangling links are failures and never
 /// opened; everything else is still loaded. At the end a table says where the time went.
@@ -225,7 +225,8 @@ pub(crate) struct StreamArgs {
     /// The file to read; - is standard input
     #[arg(value_name = "IN", value_hint = ValueHint::FilePath, value_parser = path_words())]
     pub(crate) input: OsString,
-    /// The file to write, replaced as a whole when all went well; - is standard output
+    /// The file to write, replaced as a whole when all went well, also if it is IN; - is standard
+    /// output
     #[arg(value_name = "OUT", value_hint = ValueHint::FilePath, value_parser = path_words())]
     pub(crate) output: OsString,
     /// Print a JSON document about the work; OUT must be a file
@@ -287,7 +288,8 @@ pub(crate) struct DecodeArgs {
     /// The image to read; - is standard input
     #[arg(value_name = "IMAGE", value_hint = ValueHint::FilePath, value_parser = path_words())]
     pub(crate) image: OsString,
-    /// The file to write, replaced as a whole when all went well; - is standard output
+    /// The file to write, replaced as a whole when all went well, also if it is IN; - is standard
+    /// output
     #[arg(value_name = "OUT.raw", value_hint = ValueHint::FilePath, value_parser = path_words())]
     pub(crate) output: OsString,
     /// Print a JSON document about the image; OUT.raw must be a file
