@@ -322,7 +322,7 @@ impl Load {
     /// is complete.
     pub fn finish_partial(mut self) -> Result<Scene> {
         self.wait();
-        // On a thread of the storage nobody has looked at what landed.
+        // On a thread of the storage `wait` returns at once, before what has landed is taken.
         let _ = self.poll(Waker::noop());
         if !self.is_done() {
             let cause = "a load cannot be waited for on a thread of its storage";

@@ -134,7 +134,7 @@ fn plan_kind(stored: &[u8], limits: ImageLimits) -> Result<Plan, &'static str> {
     }
     let work = match kind {
         Kind::Png(way) => way.work_bytes(width, height),
-        Kind::Jpeg(way) => jpeg::work_bytes(way, width, height),
+        Kind::Jpeg(way) => way.work_bytes(width, height),
         Kind::Webp => webp::work_bytes(stored, width, height)?,
         Kind::Ready | Kind::Ktx | Kind::Dds => 0,
     };

@@ -23,8 +23,10 @@ fn decoder(stored: &[u8]) -> JpegDecoder<ZCursor<&[u8]>> {
 pub(super) struct Way {
     /// Components of which every coefficient is kept: none where the first scan is the only one.
     kept: usize,
-    /// Stored bytes that the library is given.
-    end: usize,
+    /// Offset of the first scan's header, behind its marker.
+    first_scan: usize,
+    /// Scans that may be behind it: each can cost as much as the whole image.
+    scans_more: usize,
 }
 
 pub(super) fn plan(stored: &[u8]) -> Result<(Way, Layout), &'static str> {
@@ -45,7 +47,7 @@ pub(super) fn plan(stored: &[u8]) -> Result<(Way, Layout), &'static str> {
 pub(super) fn decode(stored: &[u8], way: Way, pixels: &mut [u8]) -> Result<(), &'static str> {
     // What stands between later scans can keep the library from writing all of it.
     pixels.fill(0);
-    let mut decoder = decoder(&stored[..way.end]);
+    let mut decoder = decoder(&stored[..way.end(stored)]);
     decoder
         .decode_into(pixels)
         .map_err(|_| "the JPEG is damaged, truncated, or of a kind that is not supported")?;
@@ -90,15 +92,18 @@ fn check(stored: &[u8]) -> Result<(Way, Frame), &'static str> {
             (START_OF_SCAN, Some((kind, frame))) => {
                 let is_whole = kind != 0xc2 && data.first() == Some(&frame.components);
                 let kept = if is_whole { 0 } else { frame.components.into() };
-                let first = data.as_ptr().addr() - stored.as_ptr().addr();
                 // T.81 has each component of a sequential frame in one scan.
-                let behind = match (kind, is_whole) {
+                let scans_more = match (kind, is_whole) {
                     (0xc2, _) => SCANS_MAX,
                     (_, true) => 0,
                     _ => usize::from(frame.components) - 1,
                 };
-                let end = end_of_scans(stored, first, behind);
-                return Ok((Way { kept, end }, frame));
+                let way = Way {
+                    kept,
+                    first_scan: data.as_ptr().addr() - stored.as_ptr().addr(),
+                    scans_more,
+                };
+                return Ok((way, frame));
             }
             (0xc0..=0xc2, None) => frame = Some((marker, Frame::read(data)?)),
             (kind, _) if is_frame(kind) => {
@@ -112,14 +117,22 @@ fn check(stored: &[u8]) -> Result<(Way, Frame), &'static str> {
     Err("the JPEG's segments do not follow one another")
 }
 
-/// Where the library is to stop, given the offset of the first scan and how many may be behind it:
-/// each can cost as much as the whole image. Bytes that look like scans behind the image's end, as
-/// in a preview, change nothing.
-fn end_of_scans(stored: &[u8], first: usize, most: usize) -> usize {
-    let pairs = stored[first..].windows(2).enumerate();
-    let mut scans = pairs.filter(|(_, pair)| *pair == [0xff, START_OF_SCAN]);
-    let behind = scans.nth(most);
-    behind.map_or(stored.len(), |(at, _)| first + at)
+impl Way {
+    /// Where the library is to stop. Bytes that look like scans behind the image's end, as in a
+    /// preview, change nothing.
+    fn end(self, stored: &[u8]) -> usize {
+        let pairs = stored[self.first_scan..].windows(2).enumerate();
+        let mut scans = pairs.filter(|(_, pair)| *pair == [0xff, START_OF_SCAN]);
+        let behind = scans.nth(self.scans_more);
+        behind.map_or(stored.len(), |(at, _)| self.first_scan + at)
+    }
+
+    /// What decoding takes beside the image: two bytes for every coefficient that is kept, whose
+    /// blocks fill whole units of four by four.
+    pub(super) fn work_bytes(self, width: u32, height: u32) -> usize {
+        let padded = |side: u32| side.next_multiple_of(32) as usize;
+        padded(width) * padded(height) * 2 * self.kept
+    }
 }
 
 /// What a frame says of itself.
@@ -176,11 +189,4 @@ const START_OF_SCAN: u8 = 0xda;
 /// Whether a segment starts a frame: DHT, JPG and DAC have numbers among those that do.
 pub(crate) fn is_frame(marker: u8) -> bool {
     matches!(marker, 0xc0..=0xcf) && !matches!(marker, 0xc4 | 0xc8 | 0xcc)
-}
-
-/// What decoding takes beside the image: two bytes for every coefficient that is kept, whose blocks
-/// fill whole units of four by four.
-pub(super) fn work_bytes(way: Way, width: u32, height: u32) -> usize {
-    let padded = |side: u32| side.next_multiple_of(32) as usize;
-    padded(width) * padded(height) * 2 * way.kept
 }
