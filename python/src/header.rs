@@ -169,19 +169,16 @@ fn check(tensors: &mut [(String, Tensor)], start: u64, data_bytes: u64) -> Resul
                 at,
             );
         };
-        let elements = tensor
-            .shape
-            .iter()
-            .try_fold(1u64, |all, &one| all.checked_mul(one));
-        let Some(bits) = elements.and_then(|elements| elements.checked_mul(bits)) else {
-            return wrong(format!("the length of {name:?} overflows"), at);
-        };
         // A tensor without bytes becomes an array, too, whose other dimensions count.
         let lengths = tensor.shape.iter().map(|&one| one.max(1));
         let count = lengths.fold(1u64, |all, one| all.saturating_mul(one));
-        if tensor.shape.len() > DIMENSIONS_MAX || count > i64::MAX as u64 / 16 {
+        let bits = count
+            .checked_mul(bits)
+            .filter(|_| tensor.shape.len() <= DIMENSIONS_MAX);
+        let Some(bits) = bits else {
             return wrong(format!("no array has the shape of {name:?}"), at);
-        }
+        };
+        let bits = if tensor.shape.contains(&0) { 0 } else { bits };
         if bits % 8 != 0 {
             return wrong(format!("{name:?} does not end at a whole byte"), at);
         }

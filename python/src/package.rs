@@ -129,10 +129,8 @@ impl Package {
         let request = queue::read_with(request, common);
         let mut batch = self.queue.batch();
         let pending = match (lent, into) {
-            (Some(lent), Some(into)) => {
-                queue::add(py, &mut batch, &self.queue, request.into(lent))
-                    .map(|ticket| Pending::Into(ticket, into.clone().unbind()))
-            }
+            (Some(lent), Some(into)) => queue::add(py, &mut batch, &self.queue, request.into(lent))
+                .map(|ticket| Pending::Into(ticket, into.clone().unbind())),
             _ => queue::add(py, &mut batch, &self.queue, request).map(Pending::Own),
         };
         batch.submit();

@@ -1,7 +1,5 @@
 //! Cells of heat maps, known by a name such as `direct 64K depth 32`.
 
-use crate::markup::size;
-
 /// Where a case is in a map.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Cell {
@@ -47,15 +45,6 @@ pub fn quantity(token: &str) -> Option<f64> {
         _ => return None,
     };
     Some(number * unit)
-}
-
-/// A size as a part of a name: as [`size`] writes it where that is exact, otherwise in bytes.
-pub(crate) fn size_name(bytes: f64) -> String {
-    let name = size(bytes);
-    match quantity(&name) == Some(bytes) {
-        true => name,
-        false => bytes.to_string(),
-    }
 }
 
 #[cfg(test)]

@@ -124,10 +124,7 @@ pub(crate) fn read_back(
         barrier(device, commands, COPY_WRITES, HOST_READS);
     });
     if let Err(error) = submitted.and_then(|()| commands.wait()) {
-        if context.is_lost() {
-            // The device may still use them.
-            std::mem::forget((back, commands, Arc::clone(target)));
-        }
+        context.keep_if_lost((back, commands, Arc::clone(target)));
         return Err(error);
     }
     Ok(back.bytes().to_vec())

@@ -41,10 +41,7 @@ pub(crate) fn refusal(
         });
     }
     if let Err(error) = batch.submit().and_then(|()| batch.wait()) {
-        if context.is_lost() {
-            // The device may still use them.
-            std::mem::forget((batch, landed));
-        }
+        context.keep_if_lost((batch, landed));
         return Err(error);
     }
     let places = landed.bytes().chunks(limits::TILE_BYTES);

@@ -156,6 +156,13 @@ impl Context {
         self.lost.load(Ordering::Acquire)
     }
 
+    /// Drops what the device was given, or leaks it: a lost device may still use it.
+    pub(crate) fn keep_if_lost<T>(&self, given: T) {
+        if self.is_lost() {
+            std::mem::forget(given);
+        }
+    }
+
     /// The error of a call that gives nothing to the device if it fails. Only a loss is for good.
     pub(crate) fn failed(&self, call: &'static str, result: vk::Result) -> Error {
         match result {

@@ -8,7 +8,7 @@ use crate::chart::heat::{self, Heat};
 use crate::chart::ratio::geometric_mean;
 use crate::compare::{Comparison, compare};
 use crate::limits::{HEAT_CELLS_PER_FIGURE, HEAT_SIDE_MAX};
-use crate::markup::count;
+use crate::markup::{count, size};
 use crate::page::{Cell, Html, Set, Table};
 use crate::rows::{Better, Figures, Row};
 use crate::svg::Svg;
@@ -95,10 +95,7 @@ impl<'c, 'a> Map<'c, 'a> {
     }
 
     fn size_names(&self) -> Vec<String> {
-        self.sizes
-            .iter()
-            .map(|it| axes::size_name(*it as f64))
-            .collect()
+        self.sizes.iter().map(|it| size(*it as f64)).collect()
     }
 
     /// The picture of a contender's figures of a metric, if it has enough of them.
