@@ -288,8 +288,8 @@ pub(crate) struct DecodeArgs {
     /// The image to read; - is standard input
     #[arg(value_name = "IMAGE", value_hint = ValueHint::FilePath, value_parser = path_words())]
     pub(crate) image: OsString,
-    /// The file to write, replaced as a whole when all went well, also if it is IN; - is standard
-    /// output
+    /// The file to write, replaced as a whole when all went well, also if it is IMAGE; - is
+    /// standard output
     #[arg(value_name = "OUT.raw", value_hint = ValueHint::FilePath, value_parser = path_words())]
     pub(crate) output: OsString,
     /// Print a JSON document about the image; OUT.raw must be a file

@@ -84,7 +84,7 @@ pub(crate) const INTERRUPT_GRACE: Duration = Duration::from_secs(8);
 pub(crate) const CLOSE_WAIT: Duration = Duration::from_secs(5);
 const _: () = assert!(CLOSE_WAIT.as_secs() < INTERRUPT_GRACE.as_secs());
 
-/// Lines of what came when that `scene` prints.
+/// Rows of the table of `scene` that say when a part was loaded.
 pub(crate) const EVENTS_LISTED: usize = 10_000;
 
 /// Hashes after which the other scenes of a package are not loaded.

@@ -324,7 +324,7 @@ impl Metadata {
         let row = u64::from(mip.row_bytes);
         let (start, bytes) = (u64::from(first) * row, u64::from(count) * row);
         let end = start.checked_add(bytes).filter(|end| *end <= mip.bytes)?;
-        // Also the end is a place that offsets reach.
+        // Offsets of rows inside are computed without checks: the last byte needs one, too.
         Some((mip.offset.checked_add(end)? - bytes, bytes))
     }
 

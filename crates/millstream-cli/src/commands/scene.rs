@@ -151,7 +151,7 @@ fn check_kind(file: &Path) -> Result<(), Failure> {
 }
 
 /// Loads a file's scene, or the scenes of a package, one after the other: the memory of one is free
-/// before the next begins. A package whose scenes fail over and over is not tried to its end.
+/// before the next begins. A package in which too much fails or is hashed is not loaded to its end.
 fn load_all(
     args: &SceneArgs,
     loader: &Loader,
@@ -210,8 +210,8 @@ fn load_all(
         if outcome.failures.count() >= SCENE_FAILURES_MAX || hashes >= HASHES_MAX {
             let name = names::escape(&name);
             let cause = format!("so much failed or was hashed that '{name}' was not loaded");
-            let refused = Failure::new(file, cause).kind(&ErrorKind::Limit);
-            outcome.failures.add_at(0, refused);
+            let too_much = Failure::new(file, cause).kind(&ErrorKind::Limit);
+            outcome.failures.add_at(0, too_much);
             break;
         }
         load_one(

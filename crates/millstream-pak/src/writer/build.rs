@@ -164,9 +164,9 @@ impl<'a> Builder<'a> {
     }
 
     /// Appends a block that lies in the base.
-    pub(crate) fn push_base(&mut self, mut record: BlockRecord) -> Result<()> {
+    pub(crate) fn push_base(&mut self, mut record: BlockRecord) -> Result<u32> {
         record.flags |= block_flag::IN_BASE;
-        self.push_record(record).map(|_| ())
+        self.push_record(record)
     }
 
     fn push_record(&mut self, record: BlockRecord) -> Result<u32> {

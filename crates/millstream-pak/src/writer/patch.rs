@@ -310,12 +310,14 @@ fn push(
     if let Some(offset) = base.find(&block, &stored)? {
         let mut record = block;
         record.offset = U64::new(offset);
-        return builder.push_base(record);
+        builder.push_base(record)?;
+        return Ok(());
     }
     if let Some(count) = report.blocks_by_codec.get_mut(usize::from(block.codec)) {
         *count += 1;
     }
-    builder.push(block, &stored).map(|_| ())
+    builder.push(block, &stored)?;
+    Ok(())
 }
 
 fn open(package: &Package) -> Result<File> {

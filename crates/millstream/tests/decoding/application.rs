@@ -24,6 +24,10 @@ fn invert(stored: &[u8], raw: &mut [u8]) -> usize {
     stored.len().min(raw.len())
 }
 
+fn inverted(raw: &[u8]) -> Vec<u8> {
+    raw.iter().map(|byte| !byte).collect()
+}
+
 struct Inverted;
 
 impl Codec for Inverted {
@@ -135,8 +139,7 @@ fn blocks_and_streams_of_the_application_decode_and_a_panic_fails_its_request_on
     };
     each_backend_with(options, |rig| {
         let raw = bytes(3_000_000);
-        let mut inverted = vec![0; raw.len()];
-        invert(&raw, &mut inverted);
+        let inverted = inverted(&raw);
         let file = rig.file_of("inverted", &inverted);
         let zlib = rig.file_of("zlib", &encoded(CodecId::ZLIB, &raw));
         let mut batch = rig.queue.batch();
@@ -161,8 +164,7 @@ fn a_deferred_block_is_decoded_on_another_thread_and_a_dropped_one_fails() {
     let options = || with(DEFERRED, Deferred(Mutex::new(sender.clone())));
     each_backend_with(options, |rig| {
         let raw = bytes(3_000_000);
-        let mut inverted = vec![0; raw.len()];
-        invert(&raw, &mut inverted);
+        let inverted = inverted(&raw);
         let file = rig.file_of("inverted", &inverted);
         let mut batch = rig.queue.batch();
         let tickets = [0, 1, 2].map(|_| batch.add(read(file, DEFERRED, raw.len())));
@@ -204,8 +206,7 @@ fn a_deferred_block_of_another_file_has_its_stored_bytes() {
     let options = || with(DEFERRED, Deferred(Mutex::new(sender.clone())));
     each_backend_with(options, |rig| {
         let raw = bytes(100_000);
-        let mut inverted = vec![0; raw.len()];
-        invert(&raw, &mut inverted);
+        let inverted = inverted(&raw);
         let mut table = BlockTable::new();
         table.push(DEFERRED, 0..100_000, 100_000);
         table.external_block();
