@@ -100,7 +100,7 @@ fn errors_of_opening_say_what_stands_there() {
         (
             folder.path().join("none/file"),
             Errno(3),
-            "a folder on the way",
+            "a folder on the path",
         ),
         (folder.path().to_owned(), Errno::IS_FOLDER, "it is a folder"),
     ];
