@@ -339,9 +339,9 @@ static void a_file_that_is_no_package_is_refused(void) {
     mst_layer layer = {.path = data, .kind = 7};
     EXPECT(MST_ERROR_WRONG_FORMAT, mst_package_open(storage, data, NULL, &source));
     CHECK(mst_error_path(mst_last_error()) && !strcmp(mst_error_path(mst_last_error()), data));
-    EXPECT(MST_ERROR_NOT_FOUND, mst_package_open(storage, "/no/such/file", NULL, &source));
+    EXPECT(MST_ERROR_NOT_FOUND, mst_package_open(storage, "no-such-file", NULL, &source));
     CHECK(mst_error_path(mst_last_error()) && mst_error_errno(mst_last_error()) == 2);
-    CHECK(!strcmp(mst_error_path(mst_last_error()), "/no/such/file"));
+    CHECK(!strcmp(mst_error_path(mst_last_error()), "no-such-file"));
     NUL(mst_mounts_open(storage, &layer, 1, &source));
     layer.kind = MST_LAYER_PACKAGE;
     EXPECT(MST_ERROR_WRONG_FORMAT, mst_mounts_open(storage, &layer, 1, &source));
