@@ -48,3 +48,11 @@ const _: () = assert!(GDEFLATE_RAW_BYTES_MAX == (4 << 30) - (64 << 10));
 /// How much a vector grows at least when the size to come is not known.
 #[cfg(not(feature = "c"))]
 pub(crate) const GROW_BYTES_MIN: usize = 64 << 10;
+
+/// Raw bytes for each step of a scanner (a unit, a frame, its end) beyond the first
+/// [`UNIT_STEPS_FREE`]: a stream of smaller units is decoded as a stream, as a job for each of them
+/// would cost more memory and time than its bytes.
+pub(crate) const UNIT_STEP_RAW_BYTES: u64 = 2048;
+
+/// See [`UNIT_STEP_RAW_BYTES`].
+pub(crate) const UNIT_STEPS_FREE: u64 = 1024;

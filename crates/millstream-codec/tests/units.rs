@@ -215,6 +215,29 @@ fn a_frame_beyond_the_limit_of_a_unit_is_a_stream() {
 }
 
 #[test]
+fn units_too_small_for_jobs_are_left_to_the_stream_decoder() {
+    let raw = sample(Kind::Text, 2_000_000, 7);
+    let Some(stored) = encoded(CodecId::LZ4, &raw) else {
+        return;
+    };
+    let header_bytes = if stored[4] & 8 == 0 { 7 } else { 15 };
+    // A block of 0 bytes that is not compressed is four bytes of the stream.
+    let empty = 0x8000_0000u32.to_le_bytes().repeat(1 << 20);
+    let stored = [&stored[..header_bytes], &empty, &stored[header_bytes..]].concat();
+    let head = &stored[..4096];
+    let mut scanner =
+        unit_scanner(CodecId::LZ4, head, stored.len() as u64, raw.len() as u64).unwrap();
+    let mut units = Vec::new();
+    let error = scanner.scan(&stored, true, &mut units).unwrap_err();
+    assert_eq!(error.kind, CodecErrorKind::Unsupported);
+    assert!(units.len() < 4096, "{} units", units.len());
+    assert_eq!(
+        by_large_pieces(CodecId::LZ4, &stored, raw.len()).unwrap(),
+        raw
+    );
+}
+
+#[test]
 fn codecs_without_units_have_no_scanner() {
     for codec in [
         CodecId::STORED,

@@ -10,12 +10,13 @@ use crate::gdeflate::{Table, TableReader};
 pub(super) fn scanner(head: &[u8], raw_len: u64) -> Option<Box<dyn UnitScanner>> {
     let header = gdeflate::Header::parse(head).ok()?;
     (header.tile_count() > 1).then(|| {
-        Scanner::boxed(Tiles {
+        let tiles = Tiles {
             raw_len,
             reader: TableReader::default(),
             table: None,
             tile: 0,
-        })
+        };
+        Scanner::boxed(tiles, raw_len)
     })
 }
 

@@ -34,7 +34,7 @@ fn first_header(head: &[u8]) -> Option<Header> {
 pub(super) fn scanner(head: &[u8], raw_len: u64) -> Option<Box<dyn UnitScanner>> {
     let header = first_header(head)?;
     let several = raw_len > header.block_bytes_max as u64;
-    (header.independent && several).then(|| Scanner::boxed(Blocks::new(raw_len)))
+    (header.independent && several).then(|| Scanner::boxed(Blocks::new(raw_len), raw_len))
 }
 
 pub(super) fn declared(head: &[u8], stored_len: u64) -> Option<u64> {

@@ -4,6 +4,7 @@
 use super::{Unit, UnitScanner};
 use crate::CodecId;
 use crate::error::{CodecError, CodecErrorKind, Fault};
+use crate::limits::{UNIT_STEP_RAW_BYTES, UNIT_STEPS_FREE};
 
 /// What one step did: bytes done with, and perhaps a unit, placed relative to the step's start.
 pub(super) type Step = (usize, Option<Unit>);
@@ -35,13 +36,17 @@ pub(super) struct Scanner<S> {
     steps: S,
     /// Stored bytes done with.
     stored_bytes: u64,
+    /// Steps that may still be taken: what is kept of units and frames stays a fraction of the raw
+    /// bytes.
+    steps_left: u64,
 }
 
 impl<S: Steps + 'static> Scanner<S> {
-    pub(super) fn boxed(steps: S) -> Box<dyn UnitScanner> {
+    pub(super) fn boxed(steps: S, raw_len: u64) -> Box<dyn UnitScanner> {
         Box::new(Scanner {
             steps,
             stored_bytes: 0,
+            steps_left: UNIT_STEPS_FREE + raw_len / UNIT_STEP_RAW_BYTES,
         })
     }
 }
@@ -60,6 +65,9 @@ impl<S: Steps> Scanner<S> {
             let Some((taken, unit)) = step.map_err(|fault| fault.after(consumed))? else {
                 break;
             };
+            let left = self.steps_left.checked_sub(1);
+            let too_small = Fault::unsupported("units too small to be decoded one by one");
+            self.steps_left = left.ok_or(too_small.after(consumed))?;
             units.extend(unit.map(|unit| Unit {
                 stored_start: consumed + unit.stored_start,
                 ..unit

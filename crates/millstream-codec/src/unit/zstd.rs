@@ -16,7 +16,7 @@ fn first_header(head: &[u8]) -> Option<zstd_frame::Header> {
 /// A scanner, if the first frame has its size and is not all of the stream.
 pub(super) fn scanner(head: &[u8], raw_len: u64) -> Option<Box<dyn UnitScanner>> {
     let content_bytes = first_header(head)?.content_bytes?;
-    (content_bytes < raw_len).then(|| Scanner::boxed(Frames::new(raw_len)))
+    (content_bytes < raw_len).then(|| Scanner::boxed(Frames::new(raw_len), raw_len))
 }
 
 pub(super) fn declared(head: &[u8], stored_len: u64) -> Option<u64> {
