@@ -569,7 +569,12 @@ fn scenes() {
             std::fs::copy(workshop.path(&file), folder.join(&file)).expect("copied");
         }
     }
-    for cook in ["", " --cook scene"] {
+    for cook in [
+        "",
+        " --cook scene",
+        " --cook scene-levels",
+        " --cook scene-bc7",
+    ] {
         let peak = |name: &str| {
             let words = format!("pack in-{name} -o out.mpak{cook}");
             workshop.peak(&words.split(' ').collect::<Vec<_>>())

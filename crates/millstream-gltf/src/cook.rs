@@ -23,6 +23,7 @@ use std::convert::Infallible;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use millstream_pak::{Cook, CookError, Cooked, CookedEntry, Inputs, in_parallel};
+use zerocopy::FromZeros as _;
 
 use crate::image::{Format, HEADER_BYTES, ImageLimits, Layout, decode_vec, decoded_bytes};
 use crate::limits;
@@ -183,12 +184,15 @@ impl SceneCook {
 
     /// Cooks the images of a scene whose files have so many bytes on all cores. `None` for those
     /// that cannot be decoded, and those that with the ones before need more memory than the scene
-    /// would have.
+    /// would have, or than there is.
     fn cook_all(&self, orders: &[Order<'_>], stored_bytes: usize) -> Vec<Option<Vec<u8>>> {
         let mut left = limits::scene_memory(stored_bytes as u64);
+        // Levels or blocks of all levels, and two levels that are halved, are less than twice as
+        // long as the pixels.
+        let times = if self.target == Target::Rgba8 { 1 } else { 3 };
         let fits = |order: &Order<'_>| {
             let bytes = decoded_bytes(&order.stored, ImageLimits::default()).ok();
-            let less = bytes.and_then(|bytes| left.checked_sub(bytes as u64));
+            let less = bytes.and_then(|bytes| left.checked_sub(times * bytes as u64));
             left = less.unwrap_or(left);
             less.is_some()
         };
@@ -227,19 +231,19 @@ impl SceneCook {
             _ => blocks::Quality::Fast,
         };
         let target = Layout::new(format, width, height, levels)?.with_srgb(order.color);
-        let mut out = vec![0; target.bytes()];
+        let mut out = u8::new_vec_zeroed(target.bytes()).ok()?;
         target.write_header(&mut out);
         let (mut pixels, mut halved);
         pixels = &raw[HEADER_BYTES..];
         for level in 0..levels {
             let (width, height) = target.size(level);
             if level > 0 {
-                halved = mips::half(pixels, target.size(level - 1), order.color);
+                halved = mips::half(pixels, target.size(level - 1), order.color)?;
                 pixels = &halved;
             }
             let range = target.level(level)?;
             let size = (width, height);
-            blocks::encode(format, quality, pixels, size, &mut out[range]);
+            blocks::encode(format, quality, pixels, size, &mut out[range])?;
         }
         Some(out)
     }

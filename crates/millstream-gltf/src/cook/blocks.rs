@@ -42,39 +42,45 @@ impl Quality {
     }
 }
 
-/// Encodes a level into `out`, which has exactly its bytes.
+/// Encodes a level into `out`, which has exactly its bytes. `None`: there is no memory.
 pub(super) fn encode(
     format: Format,
     quality: Quality,
     pixels: &[u8],
     (width, height): (u32, u32),
     out: &mut [u8],
-) {
+) -> Option<()> {
     let variant = match format {
         Format::Bc1 => CompressionVariant::BC1,
         Format::Bc3 => CompressionVariant::BC3,
         Format::Bc7 => CompressionVariant::BC7(quality.settings()),
         _ => {
             out.copy_from_slice(pixels);
-            return;
+            return Some(());
         }
     };
-    let (wide, high) = (width.next_multiple_of(4), height.next_multiple_of(4));
-    if (wide, high) == (width, height) {
+    let wide = width.next_multiple_of(4);
+    if (wide, height % 4) == (width, 0) {
         compress_rgba8(variant, pixels, out, width, height, width * 4);
-        return;
+        return Some(());
     }
     // Blocks at the edges are filled with the last pixels, so that no other color bleeds in.
-    let mut padded = Vec::with_capacity(wide as usize * high as usize * 4);
-    for y in 0..high {
-        let start = y.min(height - 1) as usize * width as usize * 4;
-        let row = &pixels[start..start + width as usize * 4];
-        padded.extend_from_slice(row);
-        for _ in width..wide {
-            padded.extend_from_slice(&row[row.len() - 4..]);
+    let mut padded = Vec::new();
+    padded.try_reserve_exact(wide as usize * 4 * 4).ok()?;
+    let row_bytes = out.len() / height.div_ceil(4) as usize;
+    for (first, out) in (0..height).step_by(4).zip(out.chunks_exact_mut(row_bytes)) {
+        padded.clear();
+        for y in first..first + 4 {
+            let start = y.min(height - 1) as usize * width as usize * 4;
+            let row = &pixels[start..start + width as usize * 4];
+            padded.extend_from_slice(row);
+            for _ in width..wide {
+                padded.extend_from_slice(&row[row.len() - 4..]);
+            }
         }
+        compress_rgba8(variant, &padded, out, wide, 4, wide * 4);
     }
-    compress_rgba8(variant, &padded, out, wide, high, wide * 4);
+    Some(())
 }
 
 #[cfg(test)]
@@ -106,7 +112,7 @@ mod tests {
             .collect();
         for quality in [Quality::Fast, Quality::Fine] {
             let mut blocks = [0; 64];
-            encode(Format::Bc7, quality, &pixels, (8, 8), &mut blocks);
+            encode(Format::Bc7, quality, &pixels, (8, 8), &mut blocks).unwrap();
             for (index, block) in blocks.chunks_exact(16).enumerate() {
                 let mut out = [0; 64];
                 decode_block_bc7(block, &mut out, 16);

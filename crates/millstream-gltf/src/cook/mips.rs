@@ -35,11 +35,13 @@ fn tables() -> &'static Tables {
 }
 
 /// The next smaller level. Of sides that are odd the last row or column counts in no pixel but, if
-/// it is the only one, itself.
-pub(super) fn half(pixels: &[u8], (width, height): (u32, u32), color: bool) -> Vec<u8> {
+/// it is the only one, itself. `None`: there is no memory.
+pub(super) fn half(pixels: &[u8], (width, height): (u32, u32), color: bool) -> Option<Vec<u8>> {
     let (half_width, half_height) = ((width / 2).max(1), (height / 2).max(1));
     let tables = tables();
-    let mut out = Vec::with_capacity(half_width as usize * half_height as usize * 4);
+    let mut out = Vec::new();
+    out.try_reserve_exact(half_width as usize * half_height as usize * 4)
+        .ok()?;
     for y in 0..half_height {
         let rows = [2 * y, (2 * y + 1).min(height - 1)];
         for x in 0..half_width {
@@ -63,7 +65,7 @@ pub(super) fn half(pixels: &[u8], (width, height): (u32, u32), color: bool) -> V
             }
         }
     }
-    out
+    Some(out)
 }
 
 #[cfg(test)]
@@ -74,19 +76,19 @@ mod tests {
     fn equal_pixels_stay_and_black_and_white_meet_in_linear_light() {
         for value in 0..=255u8 {
             let pixels = [value; 16];
-            assert_eq!(half(&pixels, (2, 2), true), [value; 4]);
-            assert_eq!(half(&pixels, (2, 2), false), [value; 4]);
+            assert_eq!(half(&pixels, (2, 2), true).unwrap(), [value; 4]);
+            assert_eq!(half(&pixels, (2, 2), false).unwrap(), [value; 4]);
         }
         let pixels: Vec<u8> = [[0; 4], [255; 4], [255; 4], [0; 4]].concat();
-        assert_eq!(half(&pixels, (2, 2), true), [188, 188, 188, 128]);
-        assert_eq!(half(&pixels, (2, 2), false), [128; 4]);
+        assert_eq!(half(&pixels, (2, 2), true).unwrap(), [188, 188, 188, 128]);
+        assert_eq!(half(&pixels, (2, 2), false).unwrap(), [128; 4]);
     }
 
     #[test]
     fn odd_and_thin_images_have_halves() {
         let pixels: Vec<u8> = (0..5).flat_map(|value| [value * 10; 4]).collect();
-        assert_eq!(half(&pixels, (5, 1), false).len(), 2 * 4);
-        assert_eq!(half(&pixels, (1, 5), false).len(), 2 * 4);
-        assert_eq!(half(&pixels[..4], (1, 1), false), [0; 4]);
+        assert_eq!(half(&pixels, (5, 1), false).unwrap().len(), 2 * 4);
+        assert_eq!(half(&pixels, (1, 5), false).unwrap().len(), 2 * 4);
+        assert_eq!(half(&pixels[..4], (1, 1), false).unwrap(), [0; 4]);
     }
 }
