@@ -26,6 +26,9 @@ use crate::sync::lock;
 use crate::ticket::Ticket;
 use crate::waiters::{Key, wake_all};
 
+#[cfg(all(test, target_os = "linux", not(model)))]
+mod tests;
+
 /// The application's handles of a queue.
 struct Handle {
     shared: Arc<QueueShared>,
@@ -202,7 +205,7 @@ impl Queue {
     /// Closes a file, as [`Batch::close`].
     ///
     /// # Errors
-    /// `StaleFile`.
+    /// `StaleFile`; `Closed` in a forked child.
     pub fn close(&self, file: FileId) -> Result<(), Error> {
         self.batch().close(file)
     }
@@ -548,6 +551,9 @@ impl Batch {
     /// # Errors
     /// `StaleFile`.
     pub fn close(&mut self, file: FileId) -> Result<(), Error> {
+        if self.shared().mailbox.is_forked() {
+            return Err(crate::mailbox::closed_error());
+        }
         if self.room == 0 {
             self.reserve_always();
         }
@@ -579,6 +585,9 @@ impl Batch {
     /// Does not block, and wakes the engine at most once.
     pub fn submit(&mut self) {
         self.hand_over();
+        if self.shared().mailbox.is_forked() {
+            return;
+        }
         self.queue.0.shared.pool.give_back(&mut self.cache);
         let unused = std::mem::take(&mut self.room);
         if unused > 0 {

@@ -386,6 +386,9 @@ impl<Q: Send + Sync + 'static> Shared<Q> {
         deadline: Option<Instant>,
         mut poll: impl FnMut(&Waker) -> Poll<T>,
     ) -> Result<Option<T>, Error> {
+        if self.is_forked() {
+            return Err(closed_error());
+        }
         let mut key = Key::default();
         let waited = self.block_on(deadline, |waker| {
             if let Poll::Ready(value) = poll(waker) {

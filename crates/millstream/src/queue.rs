@@ -18,7 +18,7 @@ use crate::fence::Fence;
 use crate::group::Group;
 use crate::ids::{FileId, Id};
 use crate::limits::SEQUENCE_WINDOW_MAX;
-use crate::mailbox::Shared;
+use crate::mailbox::{Shared, closed_error};
 use crate::options::QueueOptions;
 use crate::park;
 use crate::priority::Priority;
@@ -291,6 +291,9 @@ impl QueueShared {
     /// Blocks until all entries that were handed over have completed, at most `timeout`; whether
     /// they have.
     pub(crate) fn drain(&self, timeout: Option<Duration>) -> Result<bool, Error> {
+        if self.mailbox.is_forked() {
+            return Err(closed_error());
+        }
         let until = lock(&self.submitted).next_sequence;
         self.wait_until(&self.drains, timeout, || {
             // After the registration of the waker, and before the look at the watermark.
@@ -314,11 +317,9 @@ impl QueueShared {
     /// Hands a parcel over; it comes back empty. Wakes the engine after unlocking.
     pub(crate) fn hand_over(self: &Arc<Self>, parcel: &mut Parcel) {
         if self.mailbox.is_forked() {
+            // A signal would reach the eventfds of the parent's fences.
             parcel.indices.clear();
-            parcel
-                .fifos
-                .drain(..)
-                .for_each(|fifo| fire_closed(Some(fifo)));
+            parcel.fifos.clear();
             return;
         }
         let count = parcel.indices.len() as u64;
@@ -349,11 +350,11 @@ impl QueueShared {
         mut fill: impl FnMut(&PoolOwner<Arc<Mailbox>>, &mut Cache) -> Option<(Id, Priority)>,
     ) -> Result<Id, Error> {
         if self.mailbox.is_forked() {
-            return Err(crate::mailbox::closed_error());
+            return Err(closed_error());
         }
         let mut submitted = lock(&self.submitted);
         if submitted.closed {
-            return Err(crate::mailbox::closed_error());
+            return Err(closed_error());
         }
         let Some((id, priority)) = fill(&self.pool, &mut submitted.cache) else {
             return Err(too_many_tickets());
@@ -391,7 +392,7 @@ impl QueueShared {
             match index {
                 FIFO => fire_closed(parcel.fifos.pop_front()),
                 index => {
-                    let error = crate::mailbox::closed_error();
+                    let error = closed_error();
                     let (posted, charged) = self.pool.refuse(index, error, &mut wakers);
                     bytes += charged;
                     self.publish(&mut posted.into_iter().collect(), &mut wakers);
@@ -458,7 +459,7 @@ impl QueueShared {
             let ended = self.mailbox.is_ended();
             match done() {
                 true => Poll::Ready(Ok(())),
-                false if ended => Poll::Ready(Err(crate::mailbox::closed_error())),
+                false if ended => Poll::Ready(Err(closed_error())),
                 false => Poll::Pending,
             }
         };
@@ -498,6 +499,9 @@ impl QueueShared {
     }
 
     pub(crate) fn take_record(&self) -> (u64, Option<Error>) {
+        if self.mailbox.is_forked() {
+            return (0, None);
+        }
         let record = std::mem::take(&mut *lock(&self.record));
         (record.count, record.first.map(|(_, error)| error))
     }
@@ -515,7 +519,7 @@ impl QueueShared {
     }
 
     pub(crate) fn has_posted(&self) -> bool {
-        !lock(&self.posted).is_empty()
+        !self.mailbox.is_forked() && !lock(&self.posted).is_empty()
     }
 
     /// Takes the oldest completion.
@@ -525,6 +529,16 @@ impl QueueShared {
         }
         let posted = lock(&self.posted).pop_front()?;
         Some(self.pool.take_posted(posted))
+    }
+
+    /// What other threads may have locked when a process forks.
+    #[cfg(all(test, target_os = "linux", not(model)))]
+    pub(crate) fn lock_all(&self) -> impl Sized + '_ {
+        (
+            lock(&self.submitted),
+            lock(&self.record),
+            lock(&self.posted),
+        )
     }
 
     /// An eventfd that is readable after every publication since the first call.

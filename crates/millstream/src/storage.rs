@@ -128,6 +128,9 @@ impl Storage {
     /// [`Storage::opened`]). If the storage has 2^20 files open, requests with the id fail with
     /// `StaleFile`.
     pub fn open(&self, path: impl AsRef<Path>, options: FileOptions) -> FileId {
+        if self.mailbox().is_forked() {
+            return FileId::NONE;
+        }
         let mut names = lock(&self.mailbox().names);
         match names.open(path.as_ref(), options) {
             NameOpened::Known(file) => file,
@@ -190,6 +193,9 @@ impl Storage {
     /// `Limit` if the storage has too many files; `InvalidArgument` for a file that another storage
     /// opened, whose descriptor may mean another file here. The file is closed then.
     pub fn adopt(&self, file: LocalFile) -> Result<FileId, Error> {
+        if self.mailbox().is_forked() {
+            return Err(closed_error());
+        }
         if !Arc::ptr_eq(file.fs(), &self.mailbox().fs) {
             let cause = "the file was not opened by this storage's open_local";
             return Err(Error::new(ErrorKind::InvalidArgument, cause));
@@ -322,6 +328,9 @@ impl Storage {
     /// Starts to record a trace; what was recorded before is dropped.
     pub fn start_trace(&self) {
         let mailbox = self.mailbox();
+        if mailbox.is_forked() {
+            return;
+        }
         let workers = mailbox.options.threads.workers.unwrap_or(0);
         mailbox.recorder.start(mailbox.now_ns(), workers);
     }
@@ -329,7 +338,10 @@ impl Storage {
     /// Stops recording; returns what was recorded.
     #[must_use]
     pub fn take_trace(&self) -> Trace {
-        self.mailbox().recorder.take()
+        match self.mailbox().is_forked() {
+            true => Trace::default(),
+            false => self.mailbox().recorder.take(),
+        }
     }
 
     /// Closes the storage: what has not begun is canceled, what is in flight is waited for, at most
