@@ -251,7 +251,7 @@ impl Job {
     /// for other jobs.
     pub fn stored_and_raw(&mut self) -> (&[u8], &mut [u8]) {
         match self.task.as_mut().map(|task| &mut task.task) {
-            Some(Task::Decode(task)) if task.is_in_memory() => {
+            Some(Task::Decode(task)) if task.is_of_application() => {
                 let DecodeTask {
                     source,
                     start,
@@ -265,11 +265,17 @@ impl Job {
         }
     }
 
-    /// Ends a block that was decoded by the application: the number of raw bytes written, or the
-    /// likely cause of the failure.
+    /// Ends a block of the application's codec: the number of raw bytes written, or the likely
+    /// cause of the failure. Other jobs fail: their bytes are not decoded.
     pub fn finish(mut self, result: Result<usize, &'static str>) {
-        let result = result.map_err(|cause| Error::new(ErrorKind::Application, cause));
-        self.end(result);
+        let own = self
+            .decode_task()
+            .is_some_and(DecodeTask::is_of_application);
+        let result = match own {
+            true => result,
+            false => result.and(Err("the job is to be run, not finished")),
+        };
+        self.end(result.map_err(|cause| Error::new(ErrorKind::Application, cause)));
     }
 
     fn decode_task(&self) -> Option<&DecodeTask> {
@@ -483,6 +489,11 @@ impl DecodeTask {
     fn is_in_memory(&self) -> bool {
         !matches!(self.source, JobSource::External(_, _, None))
             && !matches!(self.method, Method::Device(_))
+    }
+
+    /// Whether a codec of the application decodes it.
+    fn is_of_application(&self) -> bool {
+        self.is_in_memory() && matches!(self.method, Method::Application(_))
     }
 
     /// The same error, about this block if it is one of a table, maybe in another file.

@@ -5,7 +5,8 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 
 use millstream::{
-    BlockTable, Codec, CodecId, Decode, ErrorKind, FileId, Job, Read, StorageOptions, StreamDecoder,
+    BlockTable, Codec, CodecId, Decode, ErrorKind, FileId, Job, JobSystem, Read, StorageOptions,
+    StreamDecoder,
 };
 
 use crate::blocks::Base;
@@ -218,6 +219,28 @@ fn a_deferred_block_of_another_file_has_its_stored_bytes() {
         let written = invert(stored, into);
         job.finish(Ok(written));
         assert!(ticket.wait().expect("decoded")[..] == raw);
+    });
+}
+
+#[test]
+fn a_job_to_be_run_is_not_finished_by_hand() {
+    struct Finish;
+    impl JobSystem for Finish {
+        fn spawn(&self, mut job: Job) {
+            assert!(job.stored_and_raw().1.is_empty());
+            job.finish(Ok(100_000));
+        }
+    }
+    let options = || {
+        let mut options = StorageOptions::default();
+        options.job_system = Some(Arc::new(Finish));
+        options
+    };
+    each_backend_with(options, |rig| {
+        let stored = encoded(CodecId::ZLIB, &bytes(100_000));
+        let decode = Decode::codec(CodecId::ZLIB).raw_len(100_000);
+        let error = rig.failure(Read::whole(rig.file_of("z", &stored)).decode(decode));
+        assert_eq!(error.kind(), ErrorKind::Application, "{error}");
     });
 }
 
