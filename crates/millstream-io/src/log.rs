@@ -98,7 +98,8 @@ impl Log {
     }
 
     /// Waits until every message written before has been delivered, at most `timeout`; whether they
-    /// were. From within the hook it returns false at once.
+    /// were. From within the hook it returns false at once (after `timeout`, if no thread could be
+    /// started).
     pub fn flush(&self, timeout: Duration) -> bool {
         let Some(handle) = &self.handle else {
             return true;

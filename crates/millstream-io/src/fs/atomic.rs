@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::os::{Folder, absolute, explain_io};
-use super::temporary::{TemporaryFile, remove_leftovers};
+use super::temporary::{TemporaryFile, check_final_name, remove_leftovers};
 use crate::error::{Errno, IoError};
 
 /// The new content of a file, which [`AtomicFile::commit`] puts in its place. Dropped without
@@ -58,6 +58,7 @@ impl AtomicFile {
         let name = path.file_name().ok_or_else(|| {
             IoError::because("replace", Errno::IS_FOLDER, "the path names a folder")
         })?;
+        check_final_name(name)?;
         if path.is_dir() {
             return Err(IoError::because(
                 "replace",

@@ -29,6 +29,8 @@ static NEXT: AtomicU64 = AtomicU64::new(0);
 /// Temporary names begin and end so.
 const PREFIX: &str = ".millstream-";
 const SUFFIX: &str = ".tmp";
+/// In front of the number of a file that is being replaced, on Windows.
+const BACKUP: &str = "old-";
 
 /// A temporary name of a file; dropped without [`TemporaryFile::rename`], it is removed.
 #[derive(Debug)]
@@ -76,10 +78,7 @@ impl TemporaryFile {
     /// `name` is itself one of temporary files, which would be removed as such, or what the system
     /// says; the file is removed then.
     pub fn rename(self, folder: &Folder, name: &OsStr) -> Result<(), IoError> {
-        if is_temporary_name(name) {
-            let cause = "names .millstream-*-*.tmp are those of temporary files";
-            return Err(IoError::because("rename", Errno::BAD_NAME, cause));
-        }
+        check_final_name(name)?;
         let _open = GATE.read().unwrap_or_else(PoisonError::into_inner);
         self.folder.rename(&self.name(), folder, name)?;
         temporary_files().remove(&self.number);
@@ -113,11 +112,22 @@ pub fn is_temporary_name(name: &OsStr) -> bool {
     process_of(name).is_some()
 }
 
+/// Checks that a file may keep a name.
+pub(super) fn check_final_name(name: &OsStr) -> Result<(), IoError> {
+    if is_temporary_name(name) {
+        let cause = "names .millstream-*-*.tmp are those of temporary files";
+        return Err(IoError::because("rename", Errno::BAD_NAME, cause));
+    }
+    Ok(())
+}
+
 /// The process that a temporary name tells.
 fn process_of(name: &OsStr) -> Option<&str> {
     let numbers = name.to_str()?.strip_prefix(PREFIX)?.strip_suffix(SUFFIX)?;
-    let (process, _) = numbers.split_once('-')?;
-    Some(process)
+    let (process, number) = numbers.split_once('-')?;
+    let number = number.strip_prefix(BACKUP).unwrap_or(number);
+    let decimal = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    (decimal(process) && decimal(number)).then_some(process)
 }
 
 /// Not made of the target's name, which may be as long as names can be.
@@ -132,7 +142,7 @@ pub(super) fn backup_name() -> String {
     use std::sync::atomic::{AtomicU64, Ordering};
     static BACKUPS: AtomicU64 = AtomicU64::new(0);
     let number = BACKUPS.fetch_add(1, Ordering::Relaxed);
-    format!("{PREFIX}{}-old-{number}{SUFFIX}", std::process::id())
+    format!("{PREFIX}{}-{BACKUP}{number}{SUFFIX}", std::process::id())
 }
 
 /// Removes the temporary files in a folder that killed processes left. Blocks.
@@ -217,12 +227,13 @@ mod tests {
             ".millstream-5.tmp",
             "millstream-5-0.tmp",
             ".millstream-5-0.tmp~",
+            ".millstream-my-notes.tmp",
         ] {
             created()
                 .rename(&folder, OsStr::new(name))
                 .expect("renamed");
         }
         remove_leftovers(path.path());
-        assert_eq!(fs::read_dir(path.path()).expect("ours").count(), 3);
+        assert_eq!(fs::read_dir(path.path()).expect("ours").count(), 4);
     }
 }
