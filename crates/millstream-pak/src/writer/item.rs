@@ -116,7 +116,9 @@ impl Item {
             Content::Range(file, at) => {
                 into.resize(start + len, 0);
                 let read = read_exact_at(file, &mut into[start..], at + offset);
-                read.map_err(|error| Error::io(Path::new(""), "read the spool", error))
+                read.map_err(|error| {
+                    Error::io(Path::new(""), "read the spool", error).entry(&self.name)
+                })
             }
             Content::Below(_) | Content::File(_) => {
                 let path = self.path();
