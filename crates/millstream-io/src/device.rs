@@ -12,6 +12,7 @@
 //!   Zero bytes of a read that asked for more mean the end of the file.
 //! - Completions arrive in any order.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::error::{Errno, IoError};
@@ -21,6 +22,8 @@ use crate::memory::Region;
 pub mod cached;
 pub mod calls;
 pub mod doorbell;
+#[cfg(test)]
+mod fake;
 mod features;
 #[cfg(windows)]
 pub mod iocp;
@@ -234,10 +237,15 @@ impl Completion {
         u64::try_from(self.result).map_err(|_| Errno(self.result.unsigned_abs() as i32))
     }
 
+    /// The completion of an operation that moved so many bytes, or failed.
+    pub(crate) fn new(id: OperationId, moved: Result<usize, Errno>) -> Completion {
+        let result = moved.map_or_else(|errno| -i64::from(errno.0), |bytes| bytes as i64);
+        Completion { id, result }
+    }
+
     /// The completion of an operation that failed.
     pub(crate) fn failed(id: OperationId, errno: Errno) -> Completion {
-        let result = -i64::from(errno.0);
-        Completion { id, result }
+        Completion::new(id, Err(errno))
     }
 }
 
@@ -326,14 +334,28 @@ pub trait Device: Send {
     /// system. Whether it did is a matter of speed alone; the number of bytes registered comes
     /// back.
     ///
-    /// The device keeps the region alive.
-    fn register(&mut self, region: &std::sync::Arc<Region>) -> usize;
+    /// The device keeps the region alive. One that cannot register memory returns 0.
+    fn register(&mut self, region: &Arc<Region>) -> usize {
+        let _ = region;
+        0
+    }
 
     /// Waits until `deadline` for what is in flight, reaping into `completions`, and ends the
     /// device's threads and kernel objects. What the system still holds then is reported, and its
     /// resources are leaked.
     fn shutdown(self: Box<Self>, deadline: Instant, completions: &mut Vec<Completion>)
     -> Abandoned;
+}
+
+/// Takes what a device has in flight as it completes, until the time or until the device breaks.
+fn reap_until(device: &mut dyn Device, until: Instant, completions: &mut Vec<Completion>) {
+    while device.in_flight() > 0 {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() || device.wait(Some(left), &mut || false).is_err() {
+            return;
+        }
+        device.reap(completions);
+    }
 }
 
 /// Waits until `ready` or the time, looking soon at first and then once a millisecond: for an owner

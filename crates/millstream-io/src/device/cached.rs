@@ -25,7 +25,6 @@ use crate::fs::FileSystem;
 use crate::limits::{
     COPY_HELPERS_MAX, COPY_OWN_BYTES_MAX, COPY_OWN_OPERATIONS_MAX, COPY_OWNER_SPIN_NS,
 };
-use crate::memory::Region;
 use crate::thread::ThreadSettings;
 use shared::{Share, Shared};
 
@@ -200,10 +199,6 @@ impl Device for Cached {
 
     fn doorbell(&self) -> Doorbell {
         self.shared.bell.clone()
-    }
-
-    fn register(&mut self, _region: &Arc<Region>) -> usize {
-        0
     }
 
     /// See [`Device::shutdown`]. What no thread has begun ends with `ECANCELED`.

@@ -25,10 +25,9 @@ use std::time::{Duration, Instant};
 pub use super::system::Port;
 use super::system::{Attached, Functions, Started, Transfer};
 use super::threads::{Threads, ThreadsOptions};
-use super::{Abandoned, Completion, Device, DeviceKind, Doorbell, Operation};
+use super::{Abandoned, Completion, Device, DeviceKind, Doorbell, Operation, reap_until};
 use crate::error::{Errno, IoError};
 use crate::limits::{IO_THREADS_DEFAULT, OPERATION_BYTES_MAX, PORT_SLEEP_MS_MAX};
-use crate::memory::Region;
 use slots::Slots;
 
 mod slots;
@@ -210,26 +209,16 @@ impl Iocp {
         !self.ready.is_empty() || self.pool().has_done()
     }
 
-    fn wait_until(&mut self, until: Instant, completions: &mut Vec<Completion>) {
-        while self.in_flight > 0 && self.broken.is_none() {
-            self.reap(completions);
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() || self.wait(Some(left), &mut || false).is_err() {
-                return;
-            }
-        }
-    }
-
     fn close(&mut self, deadline: Instant, completions: &mut Vec<Completion>) -> Abandoned {
         let canceled = |operation: Operation| Completion::failed(operation.id, Errno::CANCELED);
         self.ready.extend(self.pushed.drain(..).map(canceled));
         let halfway = Instant::now() + deadline.saturating_duration_since(Instant::now()) / 2;
-        self.wait_until(halfway, completions);
+        reap_until(self, halfway, completions);
         for (handle, overlapped) in self.slots.transfers() {
             // SAFETY: a transfer that was started and has not been reported as ended.
             unsafe { (self.functions.cancel)(handle, overlapped) };
         }
-        self.wait_until(deadline, completions);
+        reap_until(self, deadline, completions);
         self.reap(completions);
         let pool = self.pool.take().expect("shut down once");
         let mut abandoned = pool.shutdown(deadline, completions);
@@ -294,10 +283,6 @@ impl Device for Iocp {
 
     fn doorbell(&self) -> Doorbell {
         self.bell.clone()
-    }
-
-    fn register(&mut self, _region: &Arc<Region>) -> usize {
-        0
     }
 
     /// See [`Device::shutdown`]. What was not started ends with `CANCELED`; what is in flight gets

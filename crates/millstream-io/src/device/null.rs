@@ -1,12 +1,10 @@
 //! A device that does nothing: every operation completes at `submit` with all its bytes and touches
 //! no memory. It measures what the owner of a device costs by itself.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::{Abandoned, Completion, Device, DeviceKind, Doorbell, Operation};
 use crate::error::{Errno, IoError};
-use crate::memory::Region;
 
 /// A [`Device`] that does nothing. See the module.
 pub struct NullDevice {
@@ -53,11 +51,8 @@ impl Device for NullDevice {
     )]
     unsafe fn push(&mut self, operations: &[Operation]) -> usize {
         let count = operations.len().min(self.depth - self.in_flight());
-        self.pushed
-            .extend(operations[..count].iter().map(|operation| Completion {
-                id: operation.id,
-                result: operation.segments.bytes() as i64,
-            }));
+        let whole = |one: &Operation| Completion::new(one.id, Ok(one.segments.bytes()));
+        self.pushed.extend(operations[..count].iter().map(whole));
         count
     }
 
@@ -90,10 +85,6 @@ impl Device for NullDevice {
 
     fn doorbell(&self) -> Doorbell {
         self.bell.clone()
-    }
-
-    fn register(&mut self, _region: &Arc<Region>) -> usize {
-        0
     }
 
     fn shutdown(

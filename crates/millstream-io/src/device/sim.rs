@@ -18,14 +18,12 @@
     reason = "moves bytes to and from memory lent as raw segments"
 )]
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::{Abandoned, Completion, Device, DeviceKind, Doorbell, Operation, Segment, Verb};
 use crate::error::{Errno, IoError};
-use crate::memory::Region;
 
 mod disk;
 mod files;
@@ -96,32 +94,6 @@ impl Default for SimOptions {
     }
 }
 
-/// A started operation.
-struct Scheduled {
-    finish_ns: u64,
-    /// Breaks ties by age.
-    sequence: u64,
-    operation: Operation,
-    fate: Fate,
-}
-
-impl PartialEq for Scheduled {
-    fn eq(&self, other: &Scheduled) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-impl Eq for Scheduled {}
-impl PartialOrd for Scheduled {
-    fn partial_cmp(&self, other: &Scheduled) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-impl Ord for Scheduled {
-    fn cmp(&self, other: &Scheduled) -> std::cmp::Ordering {
-        (self.finish_ns, self.sequence).cmp(&(other.finish_ns, other.sequence))
-    }
-}
-
 /// A [`Device`] over the simulated disk. See the module.
 pub struct Sim {
     shared: Arc<Shared>,
@@ -129,7 +101,8 @@ pub struct Sim {
     call_ns: u64,
     in_flight: usize,
     pushed: Vec<Operation>,
-    scheduled: BinaryHeap<Reverse<Scheduled>>,
+    /// Started operations, by the time of their end and by age.
+    scheduled: BTreeMap<(u64, u64), (Operation, Fate)>,
     hung: Vec<Operation>,
     /// How often `release_hung` had been called when hung operations were last looked at.
     releases_seen: u64,
@@ -151,7 +124,7 @@ impl Sim {
             call_ns,
             in_flight: 0,
             pushed: Vec::with_capacity(depth),
-            scheduled: BinaryHeap::with_capacity(depth),
+            scheduled: BTreeMap::new(),
             hung: Vec::new(),
             releases_seen: 0,
             sequence: 0,
@@ -203,12 +176,8 @@ impl Sim {
             Fate::Moves { finish_ns, .. } | Fate::Fails { finish_ns, .. } => finish_ns,
             Fate::Hangs => unreachable!("a hung operation never finishes"),
         };
-        self.scheduled.push(Reverse(Scheduled {
-            finish_ns,
-            sequence: self.sequence,
-            operation,
-            fate,
-        }));
+        let key = (finish_ns, self.sequence);
+        self.scheduled.insert(key, (operation, fate));
     }
 
     /// Schedules hung operations that were released.
@@ -224,36 +193,27 @@ impl Sim {
     }
 
     fn next_finish_ns(&self) -> Option<u64> {
-        self.scheduled.peek().map(|next| next.0.finish_ns)
+        self.scheduled.first_key_value().map(|(key, _)| key.0)
     }
 
-    fn finish(&mut self, scheduled: Scheduled) -> Completion {
-        let Scheduled {
-            operation, fate, ..
-        } = scheduled;
-        let result = match fate {
-            Fate::Moves { bytes, .. } => self.shared.disk().transfer(&operation, bytes),
+    fn finish(&mut self, operation: &Operation, fate: Fate) -> Completion {
+        let moved = match fate {
+            Fate::Moves { bytes, .. } => self.shared.disk().transfer(operation, bytes),
             Fate::Fails { errno, .. } => Err(errno),
             Fate::Hangs => unreachable!("a hung operation is not scheduled"),
         };
-        self.shared.disk().end(&operation);
-        match result {
-            Ok(moved) => Completion {
-                id: operation.id,
-                result: moved as i64,
-            },
-            Err(errno) => Completion::failed(operation.id, errno),
-        }
+        self.shared.disk().end(operation);
+        Completion::new(operation.id, moved)
     }
 
     fn reap_until(&mut self, until_ns: u64, completions: &mut Vec<Completion>) -> usize {
         let mut count = 0;
-        let due = |finish_ns| finish_ns <= until_ns;
-        while !self.is_broken() && self.next_finish_ns().is_some_and(due) {
-            let Some(Reverse(scheduled)) = self.scheduled.pop() else {
-                unreachable!("an operation is due");
-            };
-            completions.push(self.finish(scheduled));
+        while !self.is_broken()
+            && let Some(first) = self.scheduled.first_entry()
+            && first.key().0 <= until_ns
+        {
+            let (operation, fate) = first.remove();
+            completions.push(self.finish(&operation, fate));
             self.completed_count += 1;
             count += 1;
         }
@@ -280,8 +240,9 @@ impl Sim {
     }
 
     fn take_started(&mut self) -> Vec<Operation> {
-        let scheduled = self.scheduled.drain().map(|next| next.0.operation);
-        scheduled.chain(self.hung.drain(..)).collect()
+        let scheduled = std::mem::take(&mut self.scheduled).into_values();
+        let operations = scheduled.map(|(operation, _)| operation);
+        operations.chain(self.hung.drain(..)).collect()
     }
 }
 
@@ -342,10 +303,6 @@ impl Device for Sim {
         self.shared.bell().clone()
     }
 
-    fn register(&mut self, _region: &Arc<Region>) -> usize {
-        0
-    }
-
     /// See [`Device::shutdown`]. The deadline is in real time and does not bound the simulated
     /// clock: everything scheduled completes, unless the device is broken; the rest is abandoned at
     /// once.
@@ -359,7 +316,7 @@ impl Device for Sim {
             self.in_flight -= 1;
             completions.push(Completion::failed(operation.id, Errno::CANCELED));
         }
-        if let Some(last_ns) = self.scheduled.iter().map(|next| next.0.finish_ns).max()
+        if let Some((&(last_ns, _), _)) = self.scheduled.last_key_value()
             && !self.is_broken()
         {
             self.shared.advance_to(last_ns);

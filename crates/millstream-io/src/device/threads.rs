@@ -17,13 +17,13 @@ use std::time::{Duration, Instant};
 use super::outbox::Outbox;
 use super::{
     Abandoned, Completion, Device, DeviceKind, Doorbell, Operation, OperationId, poll_until,
+    reap_until,
 };
 use crate::error::{Errno, IoError};
 use crate::fork::ForkGuard;
 use crate::limits::{
     IO_THREADS_DEFAULT, SLOW_THREADS_MAX, THREADS_HOLD_NS_MAX, THREADS_HOLD_RATIO_FAST, THREADS_MAX,
 };
-use crate::memory::Region;
 
 mod queue;
 mod worker;
@@ -276,12 +276,7 @@ impl Threads {
         self.complete_all(unsubmitted, Errno::CANCELED);
         self.shared.queue().stopping = true;
         self.notify_all();
-        while self.in_flight > 0 && Instant::now() < deadline {
-            if self.reap(completions) == 0 {
-                let left = deadline.saturating_duration_since(Instant::now());
-                self.sleep_until_done(Some(left), &mut || false);
-            }
-        }
+        reap_until(self, deadline, completions);
         let untouched = {
             let mut queue = self.shared.queue();
             queue.ended = true;
@@ -379,10 +374,6 @@ impl Device for Threads {
 
     fn doorbell(&self) -> Doorbell {
         self.shared.bell.clone()
-    }
-
-    fn register(&mut self, _region: &Arc<Region>) -> usize {
-        0
     }
 
     /// See [`Device::shutdown`]. Operations that no thread has begun by the deadline end with

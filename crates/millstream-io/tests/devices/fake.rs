@@ -30,7 +30,7 @@ fn schedule(options: SimOptions) -> Vec<(u64, Result<u64, Errno>, u64)> {
     let (mut sim, files, file) = disk(options);
     let content = pattern(1 << 16);
     let memory = Memory::new(200 * 4096);
-    let (mut hihistory, mut completions) = (Vec::new(), Vec::new());
+    let (mut history, mut completions) = (Vec::new(), Vec::new());
     for id in 0..200 {
         let at = id as usize * 4096;
         let offset = id % 16 * 4096;
@@ -59,12 +59,12 @@ fn schedule(options: SimOptions) -> Vec<(u64, Result<u64, Errno>, u64)> {
                     "seed {seed}: written beyond the result"
                 );
             }
-            hihistory.push((completion.id, completion.moved(), files.now_ns()));
+            history.push((completion.id, completion.moved(), files.now_ns()));
         }
     }
     memory.check_canaries();
     assert_eq!(files.counts().reads, 200);
-    hihistory
+    history
 }
 
 fn faulty(seed: u64) -> SimOptions {

@@ -17,13 +17,8 @@ pub(super) fn cost_ns(operation: &Operation) -> u64 {
 
 /// Copies what of an operation's bytes is cached. A panic of the file system is an `EIO`.
 pub(super) fn execute(fs: &dyn FileSystem, operation: &Operation) -> Completion {
-    match guard(|| copy(fs, operation)).unwrap_or(Err(Errno::IO)) {
-        Ok(bytes) => Completion {
-            id: operation.id,
-            result: bytes as i64,
-        },
-        Err(errno) => Completion::failed(operation.id, errno),
-    }
+    let copied = guard(|| copy(fs, operation)).unwrap_or(Err(Errno::IO));
+    Completion::new(operation.id, copied)
 }
 
 fn copy(fs: &dyn FileSystem, operation: &Operation) -> Result<usize, Errno> {

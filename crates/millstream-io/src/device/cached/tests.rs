@@ -1,89 +1,13 @@
 //! Copies of real files in the page cache, and of a file system made for the test.
 #![expect(unsafe_code, reason = "pushes operations, which lend memory")]
 
-use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex};
-
 use super::*;
+use crate::device::fake::{Fake, PANICS};
 use crate::device::{Descriptor, Segment, Segments, Verb};
 use crate::error::Errno;
-use crate::fs::{OpenMode, Opened, OsFileSystem};
+use crate::fs::{OpenMode, OsFileSystem};
 
 const LONG: Duration = Duration::from_secs(20);
-
-/// Has the first `cached` bytes of every file in the cache; byte `n` is `n % 251`. Blocks while the
-/// gate is shut.
-struct Fake {
-    cached: Option<usize>,
-    shut: Mutex<bool>,
-    opened: Condvar,
-    blocked: AtomicUsize,
-    panics: bool,
-}
-
-impl Fake {
-    fn new(cached: Option<usize>) -> Arc<Fake> {
-        Arc::new(Fake {
-            cached,
-            shut: Mutex::new(false),
-            opened: Condvar::new(),
-            blocked: AtomicUsize::new(0),
-            panics: false,
-        })
-    }
-
-    fn set_shut(&self, shut: bool) {
-        *self.shut.lock().unwrap() = shut;
-        self.opened.notify_all();
-    }
-}
-
-impl FileSystem for Fake {
-    fn read_cached(&self, _: Descriptor, offset: u64, into: &mut [u8]) -> Option<usize> {
-        assert!(!self.panics, "a panic on purpose");
-        self.blocked.fetch_add(1, Ordering::SeqCst);
-        let shut = self.shut.lock().unwrap();
-        drop(self.opened.wait_while(shut, |shut| *shut).unwrap());
-        let offset = offset as usize;
-        let count = into.len().min(self.cached?.saturating_sub(offset));
-        for (at, byte) in into[..count].iter_mut().enumerate() {
-            *byte = ((offset + at) % 251) as u8;
-        }
-        Some(count)
-    }
-
-    fn open(&self, _: &Path, _: OpenMode) -> Result<Opened, IoError> {
-        unreachable!("copies open nothing")
-    }
-    fn close(&self, _: Descriptor) -> Result<(), IoError> {
-        unreachable!("copies close nothing")
-    }
-    fn cached(&self, _: Descriptor, _: u64, _: u64) -> Option<u64> {
-        unreachable!("copies do not ask")
-    }
-    fn len(&self, _: Descriptor) -> Result<u64, IoError> {
-        unreachable!("copies do not ask")
-    }
-    fn read_at(&self, _: Descriptor, _: u64, _: &mut [u8]) -> Result<usize, IoError> {
-        unreachable!("copies do not wait")
-    }
-    fn write_at(&self, _: Descriptor, _: u64, _: &[u8]) -> Result<(), IoError> {
-        unreachable!("copies do not write")
-    }
-    fn sync(&self, _: Descriptor, _: bool) -> Result<(), IoError> {
-        unreachable!("copies do not write")
-    }
-    fn rename(&self, _: &Path, _: &Path) -> Result<(), IoError> {
-        unreachable!("copies name nothing")
-    }
-    fn replace(&self, _: &Path, _: &[u8]) -> Result<(), IoError> {
-        unreachable!("copies name nothing")
-    }
-    fn remove(&self, _: &Path) -> Result<(), IoError> {
-        unreachable!("copies name nothing")
-    }
-}
 
 fn device(fs: Arc<dyn FileSystem>, threads: usize, depth: usize) -> Cached {
     Cached::new(CachedOptions {
@@ -129,7 +53,7 @@ fn reap_all(device: &mut Cached) -> Vec<Completion> {
 
 #[test]
 fn without_threads_reap_copies_everything_in_order() {
-    let mut device = device(Fake::new(Some(1000)), 0, 64);
+    let mut device = device(Fake::with_cached(Some(1000)), 0, 64);
     let mut memory = vec![[0_u8; 10]; 40];
     let operations: Vec<Operation> = memory
         .iter_mut()
@@ -150,7 +74,7 @@ fn without_threads_reap_copies_everything_in_order() {
 
 #[test]
 fn results_say_how_much_was_in_the_cache() {
-    let mut known = device(Fake::new(Some(100)), 0, 8);
+    let mut known = device(Fake::with_cached(Some(100)), 0, 8);
     let (mut first, mut second) = ([0; 60], [0; 60]);
     let pieces = [&mut first, &mut second].map(|piece| Segment::new(piece.as_mut_ptr(), 60));
     let many = Operation {
@@ -177,7 +101,7 @@ fn results_say_how_much_was_in_the_cache() {
     assert_eq!(results, [100, 30, 0, -i64::from(Errno::INVALID.0)]);
     assert_eq!((second[39], second[40]), (99, 0));
 
-    let mut unknown = device(Fake::new(None), 0, 8);
+    let mut unknown = device(Fake::with_cached(None), 0, 8);
     push(&mut unknown, &[read(1, 0, &mut short)]);
     unknown.submit().unwrap();
     assert_eq!(reap_all(&mut unknown)[0].moved(), Err(Errno::INVALID));
@@ -185,15 +109,12 @@ fn results_say_how_much_was_in_the_cache() {
 
 #[test]
 fn a_panic_of_the_file_system_is_an_error() {
-    let fs = Fake {
-        panics: true,
-        cached: None,
-        shut: Mutex::new(false),
-        opened: Condvar::new(),
-        blocked: AtomicUsize::new(0),
+    let mut device = device(Fake::with_cached(None), 0, 1);
+    let panics = Operation {
+        file: PANICS,
+        ..read(1, 0, &mut [0; 8])
     };
-    let mut device = device(Arc::new(fs), 0, 1);
-    push(&mut device, &[read(1, 0, &mut [0; 8])]);
+    push(&mut device, &[panics]);
     device.submit().unwrap();
     assert_eq!(reap_all(&mut device)[0].moved(), Err(Errno::IO));
 }
@@ -244,8 +165,8 @@ fn helpers_and_owner_copy_a_real_file_together() {
 
 #[test]
 fn a_helper_is_called_only_for_more_than_its_wake_and_rings() {
-    let fs = Fake::new(Some(usize::MAX));
-    fs.set_shut(true);
+    let fs = Fake::with_cached(Some(usize::MAX));
+    fs.shut("read");
     let mut device = device(Arc::clone(&fs) as Arc<dyn FileSystem>, 1, 64);
     let mut memory = vec![vec![0_u8; 4096]; 64];
     let mut operations: Vec<Operation> = Vec::new();
@@ -255,20 +176,13 @@ fn a_helper_is_called_only_for_more_than_its_wake_and_rings() {
     push(&mut device, &operations[..8]);
     device.submit().unwrap();
     std::thread::sleep(Duration::from_millis(20));
-    assert_eq!(
-        fs.blocked.load(Ordering::SeqCst),
-        0,
-        "5 µs of work wake no helper"
-    );
+    fs.await_state("5 µs of work wake no helper", |state| state.hanging == 0);
     push(&mut device, &operations[8..]);
     device.submit().unwrap();
+    fs.await_state("a helper came", |state| state.hanging > 0);
     let until = Instant::now() + LONG;
-    while fs.blocked.load(Ordering::SeqCst) == 0 {
-        assert!(Instant::now() < until, "no helper came");
-        std::thread::yield_now();
-    }
     assert_eq!(device.waiting(), 64 - 32, "half is left to the owner");
-    fs.set_shut(false);
+    fs.release();
     while !device.has_done() {
         assert!(Instant::now() < until, "the helper finished nothing");
         assert!(device.spin(&mut || true));
@@ -284,8 +198,8 @@ fn a_helper_is_called_only_for_more_than_its_wake_and_rings() {
 
 #[test]
 fn shutdown_gives_back_what_no_thread_began_and_reports_what_hangs() {
-    let fs = Fake::new(Some(usize::MAX));
-    fs.set_shut(true);
+    let fs = Fake::with_cached(Some(usize::MAX));
+    fs.shut("read");
     let mut device = device(Arc::clone(&fs) as Arc<dyn FileSystem>, 1, 8);
     // Never freed: a helper hangs in some of it.
     let memory = Vec::leak(vec![0_u8; 8 << 20]);
@@ -296,16 +210,12 @@ fn shutdown_gives_back_what_no_thread_began_and_reports_what_hangs() {
         .collect();
     push(&mut device, &operations);
     device.submit().unwrap();
-    let until = Instant::now() + LONG;
-    while fs.blocked.load(Ordering::SeqCst) == 0 {
-        assert!(Instant::now() < until, "no helper came");
-        std::thread::yield_now();
-    }
+    fs.await_state("a helper came", |state| state.hanging > 0);
     let mut done = Vec::new();
     let abandoned = Box::new(device).shutdown(Instant::now(), &mut done);
     assert_eq!(abandoned.operations, [0]);
     let ids: Vec<u64> = done.iter().map(|completion| completion.id).collect();
     assert_eq!(ids, [1, 2, 3, 4, 5, 6, 7]);
     assert!(done.iter().all(|one| one.moved() == Err(Errno::CANCELED)));
-    fs.set_shut(false);
+    fs.release();
 }

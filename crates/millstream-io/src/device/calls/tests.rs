@@ -1,120 +1,16 @@
 //! Calls on real files, and on a file system whose calls hang and panic on demand.
 #![expect(unsafe_code, reason = "pushes calls, which may lend memory")]
 
-use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
 use super::*;
+use crate::device::fake::Fake;
 use crate::error::Errno;
-use crate::fs::{Identity, MountKind, OsFileSystem};
+use crate::fs::OsFileSystem;
 use crate::limits::CALLS_THREADS_MAX;
 use crate::memory::BufferPool;
 
 const LONG: Duration = Duration::from_secs(20);
-
-#[derive(Default)]
-struct State {
-    /// Names whose calls hang start with one of these.
-    shut: Vec<&'static str>,
-    hanging: usize,
-    opened: Vec<String>,
-    closed: Vec<u64>,
-}
-
-/// Files by name alone: a path that begins with a prefix in `shut` hangs, `panic` panics.
-#[derive(Default)]
-struct Fake {
-    state: Mutex<State>,
-    changed: Condvar,
-}
-
-impl Fake {
-    fn new(shut: &[&'static str]) -> Arc<Fake> {
-        let fake = Fake::default();
-        fake.state.lock().unwrap().shut = shut.to_vec();
-        Arc::new(fake)
-    }
-
-    fn release(&self) {
-        self.state.lock().unwrap().shut.clear();
-        self.changed.notify_all();
-    }
-
-    fn pass(&self, name: &str) {
-        assert!(!name.starts_with("panic"), "a panic on purpose");
-        let mut state = self.state.lock().unwrap();
-        state.hanging += 1;
-        self.changed.notify_all();
-        while state.shut.iter().any(|prefix| name.starts_with(prefix)) {
-            state = self.changed.wait(state).unwrap();
-        }
-        state.hanging -= 1;
-        state.opened.push(name.to_owned());
-        self.changed.notify_all();
-    }
-
-    fn await_state(&self, what: &str, mut is: impl FnMut(&State) -> bool) {
-        let state = self.state.lock().unwrap();
-        let waited = self
-            .changed
-            .wait_timeout_while(state, LONG, |state| !is(state))
-            .unwrap();
-        assert!(!waited.1.timed_out(), "{what}");
-    }
-}
-
-impl FileSystem for Fake {
-    fn open(&self, path: &Path, _: OpenMode) -> Result<Opened, IoError> {
-        self.pass(path.to_str().unwrap());
-        Ok(Opened {
-            descriptor: Descriptor(path.to_str().unwrap().len() as u64),
-            len: 0,
-            identity: Identity::default(),
-            mount: 1,
-            mount_kind: MountKind::Local,
-            direct: None,
-            rotating: false,
-            position: None,
-        })
-    }
-    fn close(&self, descriptor: Descriptor) -> Result<(), IoError> {
-        let mut state = self.state.lock().unwrap();
-        state.closed.push(descriptor.0);
-        self.changed.notify_all();
-        Ok(())
-    }
-    fn cached(&self, _: Descriptor, _: u64, _: u64) -> Option<u64> {
-        None
-    }
-    fn len(&self, _: Descriptor) -> Result<u64, IoError> {
-        Ok(77)
-    }
-    fn read_at(&self, _: Descriptor, _: u64, _: &mut [u8]) -> Result<usize, IoError> {
-        unreachable!("calls read nothing")
-    }
-    fn read_cached(&self, _: Descriptor, _: u64, _: &mut [u8]) -> Option<usize> {
-        panic!("a panic on purpose")
-    }
-    fn write_at(&self, _: Descriptor, _: u64, _: &[u8]) -> Result<(), IoError> {
-        unreachable!("calls write nothing")
-    }
-    fn sync(&self, _: Descriptor, _: bool) -> Result<(), IoError> {
-        self.pass("sync");
-        Ok(())
-    }
-    fn rename(&self, from: &Path, _: &Path) -> Result<(), IoError> {
-        self.pass(from.to_str().unwrap());
-        Ok(())
-    }
-    fn replace(&self, path: &Path, _: &[u8]) -> Result<(), IoError> {
-        self.pass(path.to_str().unwrap());
-        Ok(())
-    }
-    fn remove(&self, path: &Path) -> Result<(), IoError> {
-        self.pass(path.to_str().unwrap());
-        Ok(())
-    }
-}
 
 fn calls(fs: Arc<dyn FileSystem>, inline: bool) -> Calls {
     Calls::new(CallsOptions {

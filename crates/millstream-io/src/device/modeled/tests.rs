@@ -1,92 +1,19 @@
-//! Modeled times over a device that completes at once, in virtual time: nothing here sleeps.
+//! Modeled times over devices that complete at once, in virtual time: nothing here sleeps.
 #![expect(unsafe_code, reason = "pushes operations, which lend memory")]
 
 use std::sync::Mutex;
 
 use super::*;
+use crate::device::null::NullDevice;
+use crate::device::sim::{Sim, SimOptions};
 use crate::device::{Descriptor, Segment, Segments, Verb};
 use crate::error::Errno;
-
-/// Completes everything as soon as it is submitted, without touching memory.
-struct Instantly {
-    depth: usize,
-    pushed: Vec<Operation>,
-    done: Vec<Completion>,
-    bell: Doorbell,
-    /// Timeouts that it was asked to wait for.
-    waits: Arc<Mutex<Vec<Option<Duration>>>>,
-    broken: bool,
-}
-
-impl Device for Instantly {
-    fn kind(&self) -> DeviceKind {
-        DeviceKind::Null
-    }
-
-    fn depth(&self) -> usize {
-        self.depth
-    }
-
-    fn in_flight(&self) -> usize {
-        self.pushed.len() + self.done.len()
-    }
-
-    unsafe fn push(&mut self, operations: &[Operation]) -> usize {
-        let taken = operations.len().min(self.depth - self.in_flight());
-        self.pushed.extend_from_slice(&operations[..taken]);
-        taken
-    }
-
-    fn submit(&mut self) -> Result<(), IoError> {
-        if self.broken {
-            return Err(IoError::new("submit", Errno::IO));
-        }
-        let done = self.pushed.drain(..).map(|operation| Completion {
-            id: operation.id,
-            result: operation.segments.bytes() as i64,
-        });
-        self.done.extend(done);
-        Ok(())
-    }
-
-    fn reap(&mut self, completions: &mut Vec<Completion>) -> usize {
-        let count = self.done.len();
-        completions.append(&mut self.done);
-        count
-    }
-
-    fn wait(
-        &mut self,
-        timeout: Option<Duration>,
-        _awake: &mut dyn FnMut() -> bool,
-    ) -> Result<(), IoError> {
-        self.waits.lock().unwrap().push(timeout);
-        self.submit()
-    }
-
-    fn doorbell(&self) -> Doorbell {
-        self.bell.clone()
-    }
-
-    fn register(&mut self, region: &Arc<Region>) -> usize {
-        region.len()
-    }
-
-    fn shutdown(mut self: Box<Self>, _: Instant, completions: &mut Vec<Completion>) -> Abandoned {
-        completions.append(&mut self.done);
-        let ids = self.pushed.iter().map(|operation| operation.id);
-        Abandoned {
-            operations: ids.collect(),
-        }
-    }
-}
 
 /// Modeled lanes of one disk, with the hands of its clock.
 struct Rig {
     now: Arc<Mutex<Instant>>,
     start: Instant,
     clock: ModelClock,
-    waits: Arc<Mutex<Vec<Option<Duration>>>>,
 }
 
 impl Rig {
@@ -95,24 +22,11 @@ impl Rig {
         let now = Arc::new(Mutex::new(start));
         let hands = Arc::clone(&now);
         let clock = ModelClock::with_time(model, Arc::new(move || *hands.lock().unwrap()));
-        Rig {
-            now,
-            start,
-            clock,
-            waits: Arc::default(),
-        }
+        Rig { now, start, clock }
     }
 
     fn lane(&self, depth: usize) -> Modeled {
-        let inner = Instantly {
-            depth,
-            pushed: Vec::new(),
-            done: Vec::new(),
-            bell: Doorbell::condvar(),
-            waits: Arc::clone(&self.waits),
-            broken: false,
-        };
-        Modeled::new(Box::new(inner), self.clock.clone())
+        Modeled::new(Box::new(NullDevice::new(depth)), self.clock.clone())
     }
 
     /// Virtual time since the start.
@@ -146,7 +60,7 @@ fn read(id: u64, file: u64, offset: u64, len: usize) -> Operation {
 }
 
 fn push(lane: &mut Modeled, operations: &[Operation]) -> usize {
-    // SAFETY: the inner device touches no memory.
+    // SAFETY: the inner device touches no memory, the simulator none of a file that is not open.
     unsafe { lane.push(operations) }
 }
 
@@ -235,7 +149,15 @@ fn lanes_of_one_clock_are_one_disk() {
 fn what_is_held_counts_as_in_flight_and_bounds_the_sleep() {
     let model: DiskModel = "read=1M".parse().unwrap();
     let rig = Rig::new(model);
-    let mut lane = rig.lane(2);
+    let (sim, files) = Sim::new(SimOptions {
+        depth: 2,
+        latency_min_ns: 0,
+        latency_max_ns: 0,
+        bytes_per_second: 0,
+        call_ns: 0,
+        ..SimOptions::default()
+    });
+    let mut lane = Modeled::new(Box::new(sim), rig.clock.clone());
     let pushed = [
         read(1, 3, 0, 4000),
         read(2, 3, 4000, 4000),
@@ -246,11 +168,11 @@ fn what_is_held_counts_as_in_flight_and_bounds_the_sleep() {
     let mut done = Vec::new();
     assert_eq!((lane.reap(&mut done), lane.in_flight()), (0, 2));
     assert_eq!(push(&mut lane, &pushed[2..]), 0, "the depth is used up");
-    lane.wait(None, &mut || false).unwrap();
-    lane.wait(Some(Duration::from_millis(1)), &mut || false)
-        .unwrap();
-    let expected = [4, 1].map(|ms| Some(Duration::from_millis(ms)));
-    assert_eq!(*rig.waits.lock().unwrap(), expected);
+    for (timeout, slept_ms) in [(None, 4), (Some(Duration::from_millis(1)), 1)] {
+        let before_ns = files.now_ns();
+        lane.wait(timeout, &mut || false).unwrap();
+        assert_eq!(files.now_ns() - before_ns, slept_ms * 1_000_000);
+    }
     assert_eq!(rig.next(&mut lane), [1]);
     assert_eq!(lane.in_flight(), 1);
     assert!(
@@ -259,33 +181,24 @@ fn what_is_held_counts_as_in_flight_and_bounds_the_sleep() {
             .operations
             .is_empty()
     );
-    assert_eq!(
-        done,
-        [Completion {
-            id: 2,
-            result: 4000
-        }],
-        "no longer delayed"
-    );
+    let second = Completion::failed(2, Errno::BAD_DESCRIPTOR);
+    assert_eq!(done, [second], "no longer delayed");
 }
 
 #[test]
 fn errors_of_the_device_pass_through() {
     let rig = Rig::new(DiskModel::sata());
-    let inner = Instantly {
-        depth: 1,
-        pushed: Vec::new(),
-        done: Vec::new(),
-        bell: Doorbell::condvar(),
-        waits: Arc::default(),
-        broken: true,
-    };
-    let mut lane = Modeled::new(Box::new(inner), rig.clock.clone());
+    let (sim, _files) = Sim::new(SimOptions {
+        break_after: Some(0),
+        ..SimOptions::default()
+    });
+    let mut lane = Modeled::new(Box::new(sim), rig.clock.clone());
     push(&mut lane, &[read(7, 3, 0, 1)]);
     assert_eq!(lane.submit().unwrap_err().errno, Errno::IO);
     assert!(lane.wait(None, &mut || false).is_err());
-    let abandoned = Box::new(lane).shutdown(rig.start, &mut Vec::new());
-    assert_eq!(abandoned.operations, [7]);
+    let mut done = Vec::new();
+    Box::new(lane).shutdown(rig.start, &mut done);
+    assert_eq!(done, [Completion::failed(7, Errno::CANCELED)]);
 }
 
 #[test]

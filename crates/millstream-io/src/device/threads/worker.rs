@@ -112,11 +112,6 @@ fn publish(shared: &Shared, number: usize, taken: &Taken, finished: &mut Vec<Com
 /// Runs one operation. The owner repeats an interrupted call, as with any device.
 fn execute(operation: Operation) -> Completion {
     // SAFETY: pushed and not yet completed (module's Safety).
-    match unsafe { system::transfer(&operation) } {
-        Ok(moved) => Completion {
-            id: operation.id,
-            result: moved as i64,
-        },
-        Err(errno) => Completion::failed(operation.id, errno),
-    }
+    let moved = unsafe { system::transfer(&operation) };
+    Completion::new(operation.id, moved)
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use io_uring::{EnterFlags, opcode};
 
 use super::{USER_DATA_OTHER, USER_DATA_TIMEOUT, Uring};
-use crate::device::{Abandoned, Completion, Device, poll_until};
+use crate::device::{Abandoned, Completion, Device, poll_until, reap_until};
 use crate::error::Errno;
 
 /// How long the ring's own operations get to end once nothing else is in flight. They end at once;
@@ -30,10 +30,10 @@ impl Uring {
         self.cancel_backlog();
         self.reap(completions);
         let halfway = Instant::now() + deadline.saturating_duration_since(Instant::now()) / 2;
-        self.wait_until(halfway, completions);
+        reap_until(self, halfway, completions);
         if self.in_flight > 0 && self.broken.is_none() {
             self.cancel_all(completions);
-            self.wait_until(deadline, completions);
+            reap_until(self, deadline, completions);
         }
         if self.broken.is_some() {
             self.close_broken(deadline, completions);
@@ -81,16 +81,6 @@ impl Uring {
                 self.reap(completions);
                 self.in_flight == 0
             });
-        }
-    }
-
-    fn wait_until(&mut self, deadline: Instant, completions: &mut Vec<Completion>) {
-        while self.in_flight > 0 {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() || self.wait(Some(left), &mut || false).is_err() {
-                return;
-            }
-            self.reap(completions);
         }
     }
 

@@ -220,7 +220,7 @@ impl State {
 
 #[cfg(test)]
 mod tests {
-    use super::{Arc, CLASS_COUNT, class_index, piece_bytes};
+    use super::{CLASS_COUNT, class_index, piece_bytes};
     use crate::limits::{BUFFER_PIECE_MAX, MEMORY_ALIGNMENT};
 
     #[cfg(unix)]
@@ -230,7 +230,7 @@ mod tests {
         let pool = BufferPool::new(0, None);
         let buffers = [1, 4 << 20].map(|len| pool.take(len).unwrap());
         // What another thread may have locked when the process forks.
-        let class = Arc::clone(&pool.classes[0]);
+        let class = std::sync::Arc::clone(&pool.classes[0]);
         let locked = class.lock();
         // SAFETY: the child drops what only this thread uses, and leaves by _exit; if it waits, the
         // alarm ends it.
