@@ -90,6 +90,13 @@ impl Errno {
     }
 }
 
+#[cfg(unix)]
+impl From<rustix::io::Errno> for Errno {
+    fn from(errno: rustix::io::Errno) -> Errno {
+        Errno(errno.raw_os_error())
+    }
+}
+
 impl fmt::Debug for Errno {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(

@@ -7,10 +7,9 @@
 use std::path::Path;
 
 use crate::device::Descriptor;
-use crate::error::IoError;
+use crate::error::{Errno, IoError};
 use crate::limits::CACHED_EIGHTHS;
 
-#[cfg(not(target_os = "linux"))]
 mod atomic;
 pub mod file;
 #[cfg(target_os = "linux")]
@@ -21,18 +20,20 @@ mod macos;
 pub mod names;
 pub mod probe;
 mod temporary;
+mod transfer;
 #[cfg(unix)]
 mod unix;
 pub mod view;
 #[cfg(windows)]
 mod windows;
 
+pub use atomic::{AtomicFile, create_unnamed};
 #[cfg(target_os = "linux")]
 use linux as os;
 pub use local::LocalFile;
 #[cfg(target_os = "macos")]
 use macos as os;
-pub use os::{AtomicFile, Folder, OsFileSystem, cached_bytes, create_unnamed, evict};
+pub use os::{Folder, OsFileSystem, cached_bytes, evict};
 pub use temporary::{TemporaryFile, abandon_temporary_files, is_temporary_name, remove_leftovers};
 pub use view::MappedView;
 #[cfg(windows)]
@@ -63,6 +64,15 @@ impl OpenMode {
             truncate: false,
             ..self
         }
+    }
+
+    /// Refuses modes that no file can be opened in.
+    fn check(self) -> Result<(), IoError> {
+        if self.truncate && !self.write {
+            let cause = "a file can only be truncated if it is opened for writing";
+            return Err(IoError::because("open", Errno::INVALID, cause));
+        }
+        Ok(())
     }
 }
 
@@ -231,7 +241,6 @@ const OUT_OF_DESCRIPTORS: [i32; 1] =
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::Errno;
 
     #[test]
     fn seven_eighths_are_mostly() {

@@ -30,7 +30,7 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 #[cfg(windows)]
 use super::system::Port;
 #[cfg(target_os = "linux")]
-use crate::error::{Errno, IoError};
+use crate::error::IoError;
 
 const AWAKE: u32 = 0;
 const ASLEEP: u32 = 1;
@@ -80,7 +80,7 @@ impl Doorbell {
         // instead of waiting. The ringer's write cannot block, the counter never passes a few.
         let flags = rustix::event::EventfdFlags::CLOEXEC;
         let fd = rustix::event::eventfd(0, flags)
-            .map_err(|error| IoError::new("eventfd", Errno(error.raw_os_error())))?;
+            .map_err(|error| IoError::new("eventfd", error.into()))?;
         Ok(Doorbell::with(Sleeper::Eventfd(fd)))
     }
 

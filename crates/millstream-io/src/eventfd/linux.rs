@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 
 use rustix::event::EventfdFlags;
 
-use crate::error::{Errno, IoError};
+use crate::error::IoError;
 
 /// A non-blocking, close-on-exec eventfd. Readable from a signal until the next read.
 #[derive(Debug)]
@@ -19,7 +19,7 @@ impl EventFd {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         rustix::event::eventfd(0, flags)
             .map(EventFd)
-            .map_err(|error| IoError::new("eventfd", Errno(error.raw_os_error())))
+            .map_err(|error| IoError::new("eventfd", error.into()))
     }
 
     /// Makes the descriptor readable. Never blocks; from any thread.

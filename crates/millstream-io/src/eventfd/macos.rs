@@ -5,7 +5,7 @@ use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::pipe::pipe;
 
-use crate::error::{Errno, IoError};
+use crate::error::IoError;
 
 /// An event, set from a signal until it is cleared.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ impl EventFd {
             }
             Ok(EventFd { reader, writer })
         };
-        made().map_err(|errno: rustix::io::Errno| IoError::new("pipe", Errno(errno.raw_os_error())))
+        made().map_err(|errno: rustix::io::Errno| IoError::new("pipe", errno.into()))
     }
 
     /// Sets the event. Never blocks; from any thread.

@@ -1,6 +1,11 @@
-//! Files that are replaced as a whole, where the system has no files without a name: the new
-//! content goes under a temporary name to the target's folder, and is made durable before it takes
-//! the target's name.
+//! Files that are replaced as a whole.
+//!
+//! The new content goes to a file without a name (`O_TMPFILE`) or, where the system or the file
+//! system has no such files, under a temporary name in the target's folder (a rename cannot cross
+//! file systems). It is synced and takes the target's name; then the folder is synced, without
+//! which a crash could bring the old file back. All through one open folder, so that a folder
+//! renamed meanwhile does no harm. After the rename an error can only say that the new content may
+//! not outlive a crash.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -8,9 +13,14 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::os::{Folder, absolute, explain_io};
+use super::names::folder_of;
+use super::os::{Folder, explain_io};
 use super::temporary::{TemporaryFile, check_final_name, remove_leftovers};
 use crate::error::{Errno, IoError};
+
+#[cfg_attr(target_os = "linux", path = "atomic/linux.rs")]
+#[cfg_attr(not(target_os = "linux"), path = "atomic/named.rs")]
+mod system;
 
 /// The new content of a file, which [`AtomicFile::commit`] puts in its place. Dropped without
 /// that, it leaves nothing behind. All calls block.
@@ -20,58 +30,67 @@ pub struct AtomicFile {
     folder: Arc<Folder>,
     /// The target's name in the folder.
     name: OsString,
-    temporary: TemporaryFile,
+    /// `None` while the file has no name.
+    temporary: Option<TemporaryFile>,
 }
 
 impl AtomicFile {
-    /// For [`AtomicFile::commit`]: `ReplaceFile` keeps the permissions of a file that is replaced,
-    /// a rename in its place does not.
+    /// All bits of the mode of a file that is replaced, for [`AtomicFile::commit`] on Linux.
     pub const KEEP_ALL: u32 = 0o7777;
 
-    /// As [`AtomicFile::KEEP_ALL`].
+    /// The bits without set-user-ID and the like, which vouch for the old content.
     pub const KEEP_PERMISSIONS: u32 = 0o777;
 
     /// Creates an empty file that will replace what `path` leads to, through symbolic links, or
-    /// become it. Removes what killed processes left in the folder.
+    /// become it. If it replaces a file, on Linux only its owner may open it until
+    /// [`AtomicFile::commit`]. Removes what killed processes left in the folder.
     ///
     /// # Errors
     /// `path` is a dangling symbolic link, or names something that is not a regular file; the
     /// folder is missing, full, or may not be written.
     pub fn create(path: &Path) -> Result<AtomicFile, IoError> {
         let path = resolve(path)?;
-        remove_leftovers(folder_of(&path));
-        AtomicFile::create_as(&path)
+        let folder = folder_of(&path);
+        remove_leftovers(folder);
+        AtomicFile::create_as(system::open_folder(folder)?, &path, false)
     }
 
-    /// As [`AtomicFile::create`], and returns the temporary name: for a file that is opened by it
-    /// again.
+    /// As [`AtomicFile::create`], under a temporary name, which is returned: for a file that is
+    /// opened by it again. The folder must be readable, so that it can be synced.
     ///
     /// # Errors
     /// As [`AtomicFile::create`].
     pub fn create_named(path: &Path) -> Result<(AtomicFile, PathBuf), IoError> {
-        let file = AtomicFile::create(path)?;
-        let name = folder_of(&resolve(path)?).join(file.temporary.name());
+        let path = resolve(path)?;
+        let folder = folder_of(&path);
+        remove_leftovers(folder);
+        let file = AtomicFile::create_as(Folder::open(folder)?, &path, true)?;
+        let named = file.temporary.as_ref().map(TemporaryFile::name);
+        let name = folder.join(named.expect("it was made with a name"));
         Ok((file, name))
     }
 
-    fn create_as(path: &Path) -> Result<AtomicFile, IoError> {
+    fn create_as(folder: Folder, path: &Path, named: bool) -> Result<AtomicFile, IoError> {
         let name = path.file_name().ok_or_else(|| {
             IoError::because("replace", Errno::IS_FOLDER, "the path names a folder")
         })?;
         check_final_name(name)?;
-        if path.is_dir() {
-            return Err(IoError::because(
-                "replace",
-                Errno::IS_FOLDER,
-                "it is a folder, not a file",
-            ));
-        }
-        let folder = Arc::new(Folder::open(folder_of(path))?);
-        let (file, temporary) = TemporaryFile::create(&folder, 0o666)?;
+        let replaces = folder.old_file(name)?.is_some();
+        // Only Linux's `complete` gives the file its permissions in the end.
+        let private = replaces && cfg!(target_os = "linux");
+        let mode = if private { 0o600 } else { 0o666 };
+        let folder = Arc::new(folder);
+        // An error may be one of the folder: to create a named file reports it.
+        let unnamed = (!named).then(|| system::unnamed_in(&folder, mode).ok());
+        let (file, temporary) = match unnamed.flatten() {
+            Some(file) => (file, None),
+            None => TemporaryFile::create(&folder, mode).map(|(file, name)| (file, Some(name)))?,
+        };
+        let name = name.to_owned();
         Ok(AtomicFile {
             file,
             folder,
-            name: name.to_owned(),
+            name,
             temporary,
         })
     }
@@ -92,14 +111,24 @@ impl AtomicFile {
         self.commit(mode_mask)
     }
 
-    /// Makes the file durable and renames it.
+    /// Makes the file durable and renames it. It gets the permissions of the one that it replaces:
+    /// on Linux the owner, group, access control list and `mode_mask` bits of the mode, on Windows
+    /// all (`ReplaceFile`).
     ///
     /// # Errors
-    /// The system cannot store the bytes after all, or not rename: the target is unchanged.
-    pub fn commit(self, _mode_mask: u32) -> Result<(), IoError> {
-        // Not every file system renames a file that is open.
-        drop(self.file);
-        self.temporary.rename(&self.folder, &self.name)
+    /// The system cannot store the bytes after all, or not rename: the target is unchanged. Or the
+    /// folder cannot be synced: the new content is in place, but may not outlive a crash.
+    pub fn commit(self, mode_mask: u32) -> Result<(), IoError> {
+        system::complete(&self.folder, &self.file, &self.name, mode_mask)?;
+        let temporary = match self.temporary {
+            Some(temporary) => temporary,
+            None => system::link(&self.file, &self.folder)?,
+        };
+        // Not every file system of Windows renames a file that is open. Elsewhere it is locked as
+        // long as it is open.
+        let _locked = (!cfg!(windows)).then_some(self.file);
+        temporary.rename(&self.folder, &self.name)?;
+        self.folder.sync_names()
     }
 }
 
@@ -109,27 +138,41 @@ impl AtomicFile {
 /// # Errors
 /// The folder is missing, full, or may not be written.
 pub fn create_unnamed(folder: &Path) -> Result<File, IoError> {
-    let folder = Arc::new(Folder::open(folder)?);
-    // The name goes at once.
-    Ok(TemporaryFile::create(&folder, 0o600)?.0)
+    let folder = Arc::new(system::open_folder(folder)?);
+    // Where a name is needed, it goes at once.
+    system::unnamed_in(&folder, 0o600).or_else(|_| Ok(TemporaryFile::create(&folder, 0o600)?.0))
 }
 
 /// Replaces the content of `path` as a whole.
 pub(super) fn replace(path: &Path, content: &[u8]) -> Result<(), IoError> {
-    let new = AtomicFile::create_as(&resolve(path)?)?;
+    let path = resolve(path)?;
+    let new = AtomicFile::create_as(Folder::open(folder_of(&path))?, &path, false)?;
     new.write_and_commit(content, AtomicFile::KEEP_ALL)
 }
 
 /// The file that a name stands for, through symbolic links: the link stays, what it names is
 /// replaced.
 fn resolve(path: &Path) -> Result<PathBuf, IoError> {
-    let path = absolute(path)?;
+    #[cfg(windows)]
+    let path = &super::os::verbatim(path)?;
     if !path.is_symlink() {
-        return Ok(path);
+        return Ok(path.to_owned());
     }
     fs::canonicalize(path).map_err(|error| explain_io("resolve", &error))
 }
 
-fn folder_of(path: &Path) -> &Path {
-    path.parent().unwrap_or(path)
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dropped_file_leaves_nothing_and_an_unnamed_one_has_no_name() {
+        let path = tempfile::tempdir().expect("a temporary folder");
+        let file = AtomicFile::create(&path.path().join("a")).expect("created");
+        file.file().write_all(b"bytes").expect("written");
+        drop(file);
+        let file = create_unnamed(path.path()).expect("created");
+        (&file).write_all(b"bytes").expect("written");
+        assert_eq!(fs::read_dir(path.path()).expect("ours").count(), 0);
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io;
+use std::path::Path;
 
 use super::Identity;
 
@@ -9,10 +10,7 @@ use super::Identity;
 #[cfg_attr(windows, path = "file/windows.rs")]
 mod system;
 
-pub use system::{
-    about, are_same, check_writable, expect_sequential, is_direct, is_of_procfs, kind, open,
-    open_plain, read_at, set_direct, write_at, write_both_at,
-};
+pub use system::{about, are_same, check_writable, kind, open, open_plain, read_at, write_at};
 
 /// What stands behind a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,6 +78,80 @@ pub fn write_all_at(file: &File, mut bytes: &[u8], mut offset: u64) -> io::Resul
         }
     }
     Ok(())
+}
+
+/// Writes two pieces behind each other, in one call where the system has one; the number of bytes
+/// that were written. Blocks.
+///
+/// # Errors
+/// What the system says.
+pub fn write_both_at(file: &File, first: &[u8], second: &[u8], offset: u64) -> io::Result<usize> {
+    #[cfg(target_os = "linux")]
+    {
+        let slices = [first, second].map(io::IoSlice::new);
+        Ok(rustix::io::pwritev(file, &slices, offset)?)
+    }
+    #[cfg(not(target_os = "linux"))]
+    write_at(file, if first.is_empty() { second } else { first }, offset)
+}
+
+/// Whether a folder is one of procfs, whose links lead to what is open already.
+#[must_use]
+pub fn is_of_procfs(folder: &Path) -> bool {
+    #[cfg(target_os = "linux")]
+    {
+        let about = rustix::fs::statfs(folder);
+        about.is_ok_and(|about| about.f_type == rustix::fs::PROC_SUPER_MAGIC)
+    }
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = folder;
+        false
+    }
+}
+
+/// Tells Linux that a file will be read from its begin to its end. A hint, which Windows takes only
+/// when a file is opened.
+pub fn expect_sequential(file: &File) {
+    #[cfg(target_os = "linux")]
+    let _ = rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::Sequential);
+    #[cfg(not(target_os = "linux"))]
+    let _ = file;
+}
+
+/// Whether reads and writes of an open file go past the page cache. Elsewhere than on Linux, those
+/// of a file that the standard library opened do not.
+///
+/// # Errors
+/// What the system says.
+pub fn is_direct(file: &File) -> io::Result<bool> {
+    #[cfg(target_os = "linux")]
+    {
+        Ok(rustix::fs::fcntl_getfl(file)?.contains(rustix::fs::OFlags::DIRECT))
+    }
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = file;
+        Ok(false)
+    }
+}
+
+/// Has reads and writes of an open file go past the page cache, or through it again.
+///
+/// # Errors
+/// The system or the file system has no such switch: Windows decides when a file is opened.
+pub fn set_direct(file: &File, direct: bool) -> io::Result<()> {
+    #[cfg(target_os = "linux")]
+    {
+        let mut flags = rustix::fs::fcntl_getfl(file)?;
+        flags.set(rustix::fs::OFlags::DIRECT, direct);
+        Ok(rustix::fs::fcntl_setfl(file, flags)?)
+    }
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = (file, direct);
+        Err(io::ErrorKind::Unsupported.into())
+    }
 }
 
 #[cfg(test)]

@@ -13,17 +13,17 @@ use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, Statx, StatxFlags};
+use rustix::fs::{AtFlags, FileType, OFlags, Statx, StatxFlags};
 use rustix::io::{Errno, retry_on_intr};
 
+pub use super::unix::Folder;
 use super::unix::{self, refuse_type};
 pub(crate) use super::unix::{borrow, explain, refuse};
+pub(super) use super::unix::{explain_io, is_in_use};
 use super::{FileSystem, Identity, MountKind, OpenMode, Opened};
 use crate::device::Descriptor;
 use crate::error::IoError;
 pub use cached::{cached_bytes, evict};
-pub(super) use replace::is_in_use;
-pub use replace::{AtomicFile, Folder, create_unnamed};
 
 use cached::CacheProbe;
 use mount::{Mount, Mounts};
@@ -32,7 +32,6 @@ mod cached;
 mod call;
 pub(crate) mod disk;
 pub(crate) mod mount;
-mod replace;
 
 /// `STATX_MNT_ID_UNIQUE` (6.8): the mount id is one that never comes again. Older kernels give the
 /// plain one.
@@ -76,12 +75,8 @@ impl OsFileSystem {
         if mode.direct && direct.is_none() {
             return Err(refuse_direct(mount.kind));
         }
-        let flags = if mode.direct {
-            OFlags::DIRECT
-        } else {
-            OFlags::empty()
-        };
-        rustix::fs::fcntl_setfl(file, flags).map_err(|errno| explain("fcntl", errno))?;
+        rustix::fs::fcntl_setfl(file, direct_flag(mode))
+            .map_err(|errno| explain("fcntl", errno))?;
         let len = if is_block {
             call::block_device_bytes(file.as_fd())
                 .map_err(|errno| explain("ioctl BLKGETSIZE64", errno))?
@@ -108,25 +103,8 @@ impl OsFileSystem {
 
 impl FileSystem for OsFileSystem {
     fn open(&self, path: &Path, mode: OpenMode) -> Result<Opened, IoError> {
-        let mut flags = OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
-        flags |= if mode.write {
-            OFlags::RDWR
-        } else {
-            OFlags::RDONLY
-        };
-        flags.set(OFlags::CREATE, mode.create);
-        flags.set(OFlags::TRUNC, mode.truncate);
-        flags.set(
-            OFlags::EXCL | OFlags::NOFOLLOW,
-            mode.create && mode.exclusive,
-        );
-        flags.set(OFlags::DIRECT, mode.direct);
-        if mode.truncate && !mode.write {
-            let cause = "a file can only be truncated if it is opened for writing";
-            return Err(refuse("open", Errno::INVAL, cause));
-        }
-        let creation_mode = Mode::from_raw_mode(0o666);
-        let file = retry_on_intr(|| rustix::fs::open(path, flags, creation_mode))
+        mode.check()?;
+        let file = unix::open(path, mode, direct_flag(mode))
             .map_err(|errno| explain_open(path, mode, errno))?;
         let mut opened = self.describe(&file, mode)?;
         opened.descriptor = Descriptor::of(file.into_raw_fd());
@@ -179,11 +157,11 @@ impl FileSystem for OsFileSystem {
     }
 
     fn rename(&self, from: &Path, to: &Path) -> Result<(), IoError> {
-        replace::rename(from, to)
+        unix::rename(from, to)
     }
 
     fn replace(&self, path: &Path, content: &[u8]) -> Result<(), IoError> {
-        replace::replace(path, content)
+        super::atomic::replace(path, content)
     }
 
     fn remove(&self, path: &Path) -> Result<(), IoError> {
@@ -212,6 +190,14 @@ pub(crate) fn status(file: BorrowedFd<'_>) -> Result<Statx, Errno> {
         | StatxFlags::DIOALIGN
         | StatxFlags::from_bits_retain(STATX_MNT_ID_UNIQUE);
     retry_on_intr(|| rustix::fs::statx(file, c"", AtFlags::EMPTY_PATH, wanted))
+}
+
+fn direct_flag(mode: OpenMode) -> OFlags {
+    if mode.direct {
+        OFlags::DIRECT
+    } else {
+        OFlags::empty()
+    }
 }
 
 fn identity(status: &Statx) -> Identity {

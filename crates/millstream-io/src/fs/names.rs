@@ -46,10 +46,18 @@ fn refused(name: &[u8]) -> Option<&'static str> {
 /// The path is such a one, with the reason; never on Unix.
 pub fn check(path: &Path) -> Result<(), IoError> {
     #[cfg(windows)]
-    super::os::absolute(path)?;
+    super::os::verbatim(path)?;
     #[cfg(unix)]
     let _ = path;
     Ok(())
+}
+
+/// The folder that a path names a file of.
+pub(super) fn folder_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if parent.as_os_str() != OsStr::new("") => parent,
+        _ => Path::new("."),
+    }
 }
 
 /// Bytes as the system's text: on Windows UTF-8.

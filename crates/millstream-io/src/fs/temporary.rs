@@ -139,9 +139,7 @@ fn temporary_name(number: u64) -> String {
 /// removed as its temporary files are.
 #[cfg(windows)]
 pub(super) fn backup_name() -> String {
-    use std::sync::atomic::{AtomicU64, Ordering};
-    static BACKUPS: AtomicU64 = AtomicU64::new(0);
-    let number = BACKUPS.fetch_add(1, Ordering::Relaxed);
+    let number = NEXT.fetch_add(1, Relaxed);
     format!("{PREFIX}{}-{BACKUP}{number}{SUFFIX}", std::process::id())
 }
 

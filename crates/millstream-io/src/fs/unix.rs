@@ -9,17 +9,22 @@
     reason = "calls by number; see the section Safety of this file"
 )]
 
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::FileType;
+use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::{Errno, retry_on_intr};
 
+use super::{OpenMode, transfer};
 use crate::device::Descriptor;
 use crate::error::IoError;
+pub(super) use cause::explain_io;
 pub(crate) use cause::{explain, refuse};
+pub use folder::Folder;
+pub(super) use folder::{is_in_use, rename};
 
 mod cause;
+mod folder;
 
 /// Borrows a descriptor for safe bindings; `EBADF` if no file can have it.
 pub(crate) fn borrow(descriptor: &Descriptor) -> Result<BorrowedFd<'_>, Errno> {
@@ -45,6 +50,24 @@ pub(super) fn close(descriptor: Descriptor) -> Result<(), IoError> {
     }
 }
 
+/// Opens a file; never waits on a FIFO.
+pub(super) fn open(path: &Path, mode: OpenMode, more: OFlags) -> Result<OwnedFd, Errno> {
+    let mut flags = more | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
+    flags |= if mode.write {
+        OFlags::RDWR
+    } else {
+        OFlags::RDONLY
+    };
+    flags.set(OFlags::CREATE, mode.create);
+    flags.set(OFlags::TRUNC, mode.truncate);
+    flags.set(
+        OFlags::EXCL | OFlags::NOFOLLOW,
+        mode.create && mode.exclusive,
+    );
+    let creation_mode = Mode::from_raw_mode(0o666);
+    retry_on_intr(|| rustix::fs::open(path, flags, creation_mode))
+}
+
 /// Reads at an offset, blocking; short at the end of the file only.
 pub(super) fn read_at(
     descriptor: Descriptor,
@@ -52,42 +75,17 @@ pub(super) fn read_at(
     into: &mut [u8],
 ) -> Result<usize, IoError> {
     let file = borrow(&descriptor).map_err(|errno| explain("read", errno))?;
-    let mut done = 0;
-    while done < into.len() {
-        let at = offset
-            .checked_add(done as u64)
-            .ok_or_else(|| refuse("read", Errno::OVERFLOW, "the range ends beyond any file"))?;
-        match retry_on_intr(|| rustix::io::pread(file, &mut into[done..], at)) {
-            Ok(0) => break,
-            Ok(read) => done += read,
-            // A direct read that reached the end of the file stops at an offset where no direct
-            // read may start.
-            Err(Errno::INVAL) if done > 0 => break,
-            Err(Errno::INVAL) => {
-                let cause = "an offset beyond any file, or a direct read that is not aligned";
-                return Err(refuse("read", Errno::INVAL, cause));
-            }
-            Err(errno) => return Err(explain("read", errno)),
-        }
-    }
-    Ok(done)
+    transfer::read(offset, into, |into, at| {
+        Ok(retry_on_intr(|| rustix::io::pread(file, &mut *into, at))?)
+    })
 }
 
 /// Writes all of `bytes` at an offset, blocking.
 pub(super) fn write_at(descriptor: Descriptor, offset: u64, bytes: &[u8]) -> Result<(), IoError> {
     let file = borrow(&descriptor).map_err(|errno| explain("write", errno))?;
-    let mut done = 0;
-    while done < bytes.len() {
-        let at = offset
-            .checked_add(done as u64)
-            .ok_or_else(|| refuse("write", Errno::OVERFLOW, "the range ends beyond any file"))?;
-        match retry_on_intr(|| rustix::io::pwrite(file, &bytes[done..], at)) {
-            Ok(0) => return Err(refuse("write", Errno::IO, "the file system took no bytes")),
-            Ok(written) => done += written,
-            Err(errno) => return Err(explain("write", errno)),
-        }
-    }
-    Ok(())
+    transfer::write(offset, bytes, |bytes, at| {
+        Ok(retry_on_intr(|| rustix::io::pwrite(file, bytes, at))?)
+    })
 }
 
 /// Removes a file's name.

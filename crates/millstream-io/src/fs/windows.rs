@@ -15,15 +15,14 @@ use std::sync::Arc;
 
 use windows_sys::Win32::Storage::FileSystem as system;
 
-pub use super::atomic::{AtomicFile, create_unnamed};
-use super::{FileSystem, OpenMode, Opened};
+use super::{FileSystem, OpenMode, Opened, transfer};
 use crate::device::Descriptor;
 use crate::device::system::{Attachment, Port};
 use crate::error::{Errno, IoError};
 pub(super) use cause::explain_io;
 pub(super) use cause::{explain, refuse};
 pub use evict::{cached_bytes, evict};
-pub(super) use name::verbatim as absolute;
+pub(super) use name::verbatim;
 pub use replace::Folder;
 pub(super) use replace::is_in_use;
 use volume::Volumes;
@@ -110,10 +109,7 @@ impl OsFileSystem {
 
 impl FileSystem for OsFileSystem {
     fn open(&self, path: &Path, mode: OpenMode) -> Result<Opened, IoError> {
-        if mode.truncate && !mode.write {
-            let cause = "a file can only be truncated if it is opened for writing";
-            return Err(refuse("open", Errno::INVALID, cause));
-        }
+        mode.check()?;
         let name = name::wide(path)?;
         let file = (self.functions.open)(&name, mode)
             .map_err(|errno| cause::explain_open(&name, errno))?;
@@ -142,23 +138,9 @@ impl FileSystem for OsFileSystem {
         offset: u64,
         into: &mut [u8],
     ) -> Result<usize, IoError> {
-        let mut done = 0;
-        while done < into.len() {
-            let at = end_of("read", offset, done)?;
-            match calls::read_at(descriptor, at, &mut into[done..]) {
-                Ok(0) => break,
-                Ok(read) => done += read,
-                // A direct read that reached the end of the file stops at an offset where no direct
-                // read may start.
-                Err(Errno::INVALID) if done > 0 => break,
-                Err(Errno::INVALID) => {
-                    let cause = "an offset beyond any file, or a direct read that is not aligned";
-                    return Err(refuse("read", Errno::INVALID, cause));
-                }
-                Err(errno) => return Err(explain("read", errno)),
-            }
-        }
-        Ok(done)
+        transfer::read(offset, into, |into, at| {
+            calls::read_at(descriptor, at, into)
+        })
     }
 
     fn read_cached(&self, _: Descriptor, _: u64, _: &mut [u8]) -> Option<usize> {
@@ -166,16 +148,9 @@ impl FileSystem for OsFileSystem {
     }
 
     fn write_at(&self, descriptor: Descriptor, offset: u64, bytes: &[u8]) -> Result<(), IoError> {
-        let mut done = 0;
-        while done < bytes.len() {
-            let at = end_of("write", offset, done)?;
-            match calls::write_at(descriptor, at, &bytes[done..]) {
-                Ok(0) => return Err(refuse("write", Errno::IO, "the file system took no bytes")),
-                Ok(written) => done += written,
-                Err(errno) => return Err(explain("write", errno)),
-            }
-        }
-        Ok(())
+        transfer::write(offset, bytes, |bytes, at| {
+            calls::write_at(descriptor, at, bytes)
+        })
     }
 
     fn sync(&self, descriptor: Descriptor, _data_only: bool) -> Result<(), IoError> {
@@ -235,11 +210,6 @@ fn open_to_look(path: &Path) -> Result<OwnedHandle, IoError> {
     );
     calls::open_as(&name, access, calls::ALL, system::OPEN_EXISTING, flags)
         .map_err(|errno| explain("open", errno))
-}
-
-fn end_of(call: &'static str, offset: u64, done: usize) -> Result<u64, IoError> {
-    let end = offset.checked_add(done as u64);
-    end.ok_or_else(|| refuse(call, Errno::TOO_LARGE, "the range ends beyond any file"))
 }
 
 #[cfg(test)]

@@ -27,24 +27,6 @@ pub fn write_at(file: &File, bytes: &[u8], offset: u64) -> io::Result<usize> {
     file.write_at(bytes, offset)
 }
 
-/// Writes two pieces behind each other, in one call where the system has one; the number of bytes
-/// that were written. Blocks.
-///
-/// # Errors
-/// What the system says.
-pub fn write_both_at(file: &File, first: &[u8], second: &[u8], offset: u64) -> io::Result<usize> {
-    #[cfg(not(target_vendor = "apple"))]
-    {
-        let slices = [first, second].map(io::IoSlice::new);
-        Ok(rustix::io::pwritev(file, &slices, offset)?)
-    }
-    #[cfg(target_vendor = "apple")]
-    {
-        let one = if first.is_empty() { second } else { first };
-        file.write_at(one, offset)
-    }
-}
-
 /// What a path leads to, through links. Blocks.
 ///
 /// # Errors
@@ -98,21 +80,6 @@ pub fn check_writable(path: &Path) -> io::Result<()> {
     Ok(rustix::fs::access(path, rustix::fs::Access::WRITE_OK)?)
 }
 
-/// Whether a folder is one of procfs, whose links lead to what is open already.
-#[must_use]
-pub fn is_of_procfs(folder: &Path) -> bool {
-    #[cfg(target_os = "linux")]
-    {
-        let about = rustix::fs::statfs(folder);
-        about.is_ok_and(|about| about.f_type == rustix::fs::PROC_SUPER_MAGIC)
-    }
-    #[cfg(not(target_os = "linux"))]
-    {
-        let _ = folder;
-        false
-    }
-}
-
 /// Opens a file to read, and never waits on a FIFO.
 ///
 /// # Errors
@@ -133,46 +100,4 @@ fn open_with(path: &Path, flags: OFlags) -> io::Result<File> {
     let flags = flags | OFlags::NONBLOCK | OFlags::NOCTTY;
     let flags = i32::try_from(flags.bits()).expect("flags of open fit");
     OpenOptions::new().read(true).custom_flags(flags).open(path)
-}
-
-/// Tells the system that a file will be read from its begin to its end. A hint.
-pub fn expect_sequential(file: &File) {
-    #[cfg(target_os = "linux")]
-    let _ = rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::Sequential);
-    #[cfg(not(target_os = "linux"))]
-    let _ = file;
-}
-
-/// Whether reads and writes of an open file go past the page cache.
-///
-/// # Errors
-/// What the system says.
-pub fn is_direct(file: &File) -> io::Result<bool> {
-    #[cfg(target_os = "linux")]
-    {
-        Ok(rustix::fs::fcntl_getfl(file)?.contains(OFlags::DIRECT))
-    }
-    #[cfg(not(target_os = "linux"))]
-    {
-        let _ = file;
-        Ok(false)
-    }
-}
-
-/// Has reads and writes of an open file go past the page cache, or through it again.
-///
-/// # Errors
-/// The system or the file system has no such switch.
-pub fn set_direct(file: &File, direct: bool) -> io::Result<()> {
-    #[cfg(target_os = "linux")]
-    {
-        let mut flags = rustix::fs::fcntl_getfl(file)?;
-        flags.set(OFlags::DIRECT, direct);
-        Ok(rustix::fs::fcntl_setfl(file, flags)?)
-    }
-    #[cfg(not(target_os = "linux"))]
-    {
-        let _ = (file, direct);
-        Err(io::ErrorKind::Unsupported.into())
-    }
 }

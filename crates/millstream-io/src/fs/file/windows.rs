@@ -28,15 +28,6 @@ pub fn write_at(file: &File, bytes: &[u8], offset: u64) -> io::Result<usize> {
     file.seek_write(bytes, offset)
 }
 
-/// Writes two pieces behind each other, in one call where the system has one; the number of bytes
-/// that were written. Blocks.
-///
-/// # Errors
-/// What the system says.
-pub fn write_both_at(file: &File, first: &[u8], second: &[u8], offset: u64) -> io::Result<usize> {
-    write_at(file, if first.is_empty() { second } else { first }, offset)
-}
-
 /// What a path leads to, through links. Blocks.
 ///
 /// # Errors
@@ -73,12 +64,6 @@ pub fn check_writable(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Whether a folder is one of procfs: Windows has none.
-#[must_use]
-pub fn is_of_procfs(_: &Path) -> bool {
-    false
-}
-
 /// Opens a file to read.
 ///
 /// # Errors
@@ -100,24 +85,4 @@ pub fn open_plain(path: &Path) -> io::Result<File> {
         true => Err(io::Error::other("it is a symbolic link")),
         false => Ok(file),
     }
-}
-
-/// Does nothing: Windows takes the hint that a file will be read in order only when it is opened.
-pub fn expect_sequential(_: &File) {}
-
-/// Whether reads and writes of an open file go past the page cache: not of one that the standard
-/// library opened.
-///
-/// # Errors
-/// Never.
-pub fn is_direct(_: &File) -> io::Result<bool> {
-    Ok(false)
-}
-
-/// Has reads and writes of an open file go past the page cache, or through it again.
-///
-/// # Errors
-/// Always: Windows decides when a file is opened.
-pub fn set_direct(_: &File, _: bool) -> io::Result<()> {
-    Err(io::ErrorKind::Unsupported.into())
 }

@@ -5,17 +5,23 @@ use rustix::io::Errno as SystemErrno;
 use crate::error::{Errno, IoError};
 
 /// The error of `call`, with what usually is behind it.
-pub(crate) fn explain(call: &'static str, errno: SystemErrno) -> IoError {
-    IoError::because(call, Errno(errno.raw_os_error()), likely(errno))
+pub(crate) fn explain(call: &'static str, errno: impl Into<Errno>) -> IoError {
+    let errno = errno.into();
+    IoError::because(call, errno, likely(errno))
+}
+
+/// The error of a call of the standard library.
+pub(in crate::fs) fn explain_io(call: &'static str, error: &std::io::Error) -> IoError {
+    explain(call, error.raw_os_error().map_or(Errno::IO, Errno))
 }
 
 /// An error in other words than the errno's usual ones.
-pub(crate) fn refuse(call: &'static str, errno: SystemErrno, cause: &'static str) -> IoError {
-    IoError::because(call, Errno(errno.raw_os_error()), cause)
+pub(crate) fn refuse(call: &'static str, errno: impl Into<Errno>, cause: &'static str) -> IoError {
+    IoError::because(call, errno.into(), cause)
 }
 
-fn likely(errno: SystemErrno) -> &'static str {
-    match errno {
+fn likely(errno: Errno) -> &'static str {
+    match SystemErrno::from_raw_os_error(errno.0) {
         SystemErrno::MFILE => {
             "this process has as many open files as it may (ulimit -n, RLIMIT_NOFILE)"
         }

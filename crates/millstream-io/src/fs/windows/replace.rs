@@ -4,7 +4,7 @@
 //! have the old file open; where that fails, as on file systems without it, by a rename.
 
 use std::ffi::OsStr;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
 use std::os::windows::io::OwnedHandle;
 use std::path::{Path, PathBuf};
@@ -77,6 +77,26 @@ impl Folder {
     /// Never.
     pub fn sync_files(&self) -> Result<(), IoError> {
         Ok(())
+    }
+
+    /// Does nothing, as [`Folder::sync_files`].
+    #[expect(
+        clippy::unnecessary_wraps,
+        clippy::unused_self,
+        reason = "another system's may fail"
+    )]
+    pub(in crate::fs) fn sync_names(&self) -> Result<(), IoError> {
+        Ok(())
+    }
+
+    /// What stands under a name, if anything does: not a folder.
+    pub(in crate::fs) fn old_file(&self, name: &OsStr) -> Result<Option<Metadata>, IoError> {
+        let old = fs::symlink_metadata(self.path.join(name)).ok();
+        if old.as_ref().is_some_and(Metadata::is_dir) {
+            let cause = "it is a folder, not a file";
+            return Err(refuse("replace", Errno::IS_FOLDER, cause));
+        }
+        Ok(old)
     }
 
     /// Creates an empty file, which must not exist.

@@ -12,7 +12,7 @@ use windows_sys::Win32::Foundation as codes;
 use super::*;
 use crate::device::Doorbell;
 use crate::device::calls::{Call, CallAnswer, Calls, CallsOptions, OpenCall};
-use crate::fs::{Access, remove_leftovers};
+use crate::fs::{Access, AtomicFile, create_unnamed, remove_leftovers};
 use crate::thread::ThreadSettings;
 
 const READ: OpenMode = OpenMode {

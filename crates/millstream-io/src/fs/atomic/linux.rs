@@ -1,0 +1,144 @@
+//! Linux: files without a name, and permissions that a rename does not keep.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{AtFlags, FlockOperation, Gid, Mode, OFlags, Stat, Uid, XattrFlags};
+use rustix::io::{Errno, retry_on_intr};
+
+use crate::error::IoError;
+use crate::fs::os::{Folder, explain};
+use crate::fs::temporary::TemporaryFile;
+
+/// The attribute with a file's access control list.
+const ACCESS_LIST: &str = "system.posix_acl_access";
+
+/// Longest value of an attribute (`XATTR_SIZE_MAX`).
+const ACCESS_LIST_BYTES_MAX: usize = 64 << 10;
+
+/// Opens a folder. One that may be written and not read can be used, and not synced.
+pub(super) fn open_folder(path: &Path) -> Result<Folder, IoError> {
+    Folder::open(path).or_else(|error| {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let opened = rustix::fs::open(path, flags, Mode::empty());
+        opened.map(Folder).map_err(|_| error)
+    })
+}
+
+/// A file without a name, locked. Only where [`link`] can name it.
+pub(super) fn unnamed_in(folder: &Folder, mode: u32) -> std::io::Result<File> {
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+    let mode = Mode::from_raw_mode(mode);
+    let file = File::from(retry_on_intr(|| {
+        rustix::fs::openat(folder, ".", flags, mode)
+    })?);
+    fs::metadata(open_name(&file))?;
+    // Before the file has a name.
+    rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+    Ok(file)
+}
+
+/// Names a file that has no name.
+pub(super) fn link(file: &File, folder: &Arc<Folder>) -> Result<TemporaryFile, IoError> {
+    let open = open_name(file);
+    let (_, temporary) = TemporaryFile::named(folder, |name| {
+        let flags = AtFlags::SYMLINK_FOLLOW;
+        rustix::fs::linkat(rustix::fs::CWD, &open, folder, name, flags)
+            .map_err(|errno| explain("create", errno))
+    })?;
+    Ok(temporary)
+}
+
+/// Gives the new file the permissions of the one that it replaces, and makes its bytes durable.
+pub(super) fn complete(
+    folder: &Folder,
+    file: &File,
+    name: &OsStr,
+    mode_mask: u32,
+) -> Result<(), IoError> {
+    // Looked at again: it may have become more private while the new one was written.
+    if let Some(mut old) = folder.old_file(name)? {
+        old.st_mode &= mode_mask;
+        keep_permissions(file, &old, folder, name)?;
+    }
+    retry_on_intr(|| rustix::fs::fsync(file)).map_err(|errno| explain("fsync", errno))
+}
+
+/// Gives the new file the owner, group, mode and access control list of the old one, as far as this
+/// user may. Never more permissions: where the group or the list differ, the new file's group gets
+/// none, and others only what the old one's group had too.
+fn keep_permissions(file: &File, old: &Stat, folder: &Folder, name: &OsStr) -> Result<(), IoError> {
+    let ids = |of: &Stat| (of.st_uid, of.st_gid);
+    let status = || rustix::fs::fstat(file).map_err(|errno| explain("fstat", errno));
+    let mut new = status()?;
+    if ids(&new) != ids(old) {
+        let (owner, group) = (Uid::from_raw(old.st_uid), Gid::from_raw(old.st_gid));
+        // Only root may give a file away; a user may give it to a group that he is in.
+        if rustix::fs::fchown(file, Some(owner), Some(group)).is_err() {
+            let _ = rustix::fs::fchown(file, None, Some(group));
+        }
+        new = status()?;
+    }
+    let bits = if new.st_gid != old.st_gid || !keep_access_list(file, folder, name) {
+        old.st_mode & 0o700 | old.st_mode & old.st_mode >> 3 & 0o7
+    } else if new.st_uid != old.st_uid {
+        old.st_mode & 0o777
+    } else {
+        old.st_mode & 0o7777
+    };
+    rustix::fs::fchmod(file, Mode::from_raw_mode(bits)).map_err(|errno| explain("chmod", errno))
+}
+
+/// Gives the new file the access control list of the old one, or none if that has none (a folder
+/// may give its files one); whether that succeeded.
+fn keep_access_list(file: &File, folder: &Folder, name: &OsStr) -> bool {
+    let path = open_name(folder);
+    let mut list = vec![0; ACCESS_LIST_BYTES_MAX];
+    let none = [Errno::NODATA, Errno::OPNOTSUPP];
+    match rustix::fs::lgetxattr(path.join(name), ACCESS_LIST, &mut list[..]) {
+        Ok(bytes) => {
+            let flags = XattrFlags::empty();
+            rustix::fs::fsetxattr(file, ACCESS_LIST, &list[..bytes], flags).is_ok()
+        }
+        Err(errno) if none.contains(&errno) => {
+            let removed = rustix::fs::fremovexattr(file, ACCESS_LIST);
+            removed.map_or_else(|errno| none.contains(&errno), |()| true)
+        }
+        Err(_) => false,
+    }
+}
+
+/// The name by which the process finds a file that it has open.
+fn open_name(file: &impl AsRawFd) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+    use crate::fs::AtomicFile;
+
+    #[test]
+    fn set_user_id_is_kept_only_if_asked_for() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join("a");
+        for (mask, kept) in [
+            (AtomicFile::KEEP_ALL, 0o4755),
+            (AtomicFile::KEEP_PERMISSIONS, 0o755),
+        ] {
+            fs::write(&path, b"old").expect("written");
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o4755)).expect("ours");
+            let file = AtomicFile::create(&path).expect("created");
+            file.commit(mask).expect("committed");
+            assert_eq!(
+                fs::metadata(&path).expect("there").permissions().mode() & 0o7777,
+                kept
+            );
+        }
+    }
+}

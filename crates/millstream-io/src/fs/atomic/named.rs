@@ -1,0 +1,28 @@
+//! Where the system has no files without a name, and gives a file that replaces another its
+//! permissions or none.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::error::{Errno, IoError};
+use crate::fs::os::Folder;
+use crate::fs::temporary::TemporaryFile;
+
+pub(super) fn open_folder(path: &Path) -> Result<Folder, IoError> {
+    Folder::open(path)
+}
+
+pub(super) fn unnamed_in(_: &Folder, _mode: u32) -> Result<File, IoError> {
+    Err(IoError::new("create", Errno::UNSUPPORTED))
+}
+
+pub(super) fn link(_: &File, _: &Arc<Folder>) -> Result<TemporaryFile, IoError> {
+    Err(IoError::new("link", Errno::UNSUPPORTED))
+}
+
+/// The bytes are made durable by [`Folder::rename`].
+pub(super) fn complete(_: &Folder, _: &File, _: &OsStr, _mode_mask: u32) -> Result<(), IoError> {
+    Ok(())
+}
