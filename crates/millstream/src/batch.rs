@@ -24,7 +24,7 @@ use crate::slots::{Cache, Delivery};
 use crate::status::StatusArray;
 use crate::sync::lock;
 use crate::ticket::Ticket;
-use crate::waiters::{Key, wake_all};
+use crate::waiters::wake_all;
 
 #[cfg(all(test, target_os = "linux", not(model)))]
 mod tests;
@@ -340,28 +340,19 @@ fn try_room(queue: &QueueShared, charge: u64, most: u64) -> Option<u64> {
 /// Blocks while requests are with the engine; without any, waiting would never end.
 #[cold]
 fn wait_for_room(queue: &QueueShared, charge: u64, most: u64) -> Result<u64, Error> {
-    let mut key = Key::default();
-    let waited = queue.mailbox.block_on(None, |waker| {
-        let attempt = || {
-            if queue.mailbox.is_closing() {
-                return Poll::Ready(Err(crate::mailbox::closed_error()));
-            }
-            // Before: what completes in between leaves room behind. After: another thread may have
-            // taken the room in between, and have submitted.
-            let served = queue.is_served();
-            match try_room(queue, charge, most) {
-                Some(count) => Poll::Ready(Ok(count)),
-                None if !served && !queue.is_served() => Poll::Ready(Err(queue_full())),
-                None => Poll::Pending,
-            }
-        };
-        if let Poll::Ready(result) = attempt() {
-            return Poll::Ready(result);
+    let waited = queue.mailbox.wait_for(&queue.space, None, || {
+        if queue.mailbox.is_closing() {
+            return Poll::Ready(Err(crate::mailbox::closed_error()));
         }
-        queue.space.register(&mut key, waker);
-        attempt()
+        // Before: what completes in between leaves room behind. After: another thread may have
+        // taken the room in between, and have submitted.
+        let served = queue.is_served();
+        match try_room(queue, charge, most) {
+            Some(count) => Poll::Ready(Ok(count)),
+            None if !served && !queue.is_served() => Poll::Ready(Err(queue_full())),
+            None => Poll::Pending,
+        }
     });
-    queue.space.remove(&mut key);
     waited.unwrap_or_else(|| Err(queue_full()))
 }
 

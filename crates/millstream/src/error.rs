@@ -17,152 +17,100 @@ use std::sync::Arc;
 use millstream_codec::{CodecError, CodecErrorKind};
 use millstream_io::{Errno, IoError};
 
-/// The kind of an error. The numbers are stable and meant for a C interface.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[repr(u32)]
-#[non_exhaustive]
-pub enum ErrorKind {
+/// Declares the kinds of errors: each with its number, and a text for people.
+macro_rules! kinds {
+    ($($(#[$about:meta])* $kind:ident = $number:literal, $text:literal;)*) => {
+        /// The kind of an error. The numbers are stable and meant for a C interface.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        #[repr(u32)]
+        #[non_exhaustive]
+        pub enum ErrorKind {
+            $($(#[$about])* $kind = $number,)*
+        }
+
+        impl ErrorKind {
+            const ALL: &[ErrorKind] = &[$(ErrorKind::$kind),*];
+
+            fn describe(self) -> &'static str {
+                match self {
+                    $(ErrorKind::$kind => $text,)*
+                }
+            }
+        }
+    };
+}
+
+kinds! {
     /// The request was canceled (which is not a failure).
-    Canceled = 1,
+    Canceled = 1, "the request was canceled";
     /// The device or the file system failed.
-    Io = 2,
+    Io = 2, "input/output error";
     /// No such file.
-    NotFound = 3,
+    NotFound = 3, "no such file";
     /// Permission denied.
-    PermissionDenied = 4,
+    PermissionDenied = 4, "permission denied";
     /// The path is a directory.
-    IsDirectory = 5,
+    IsDirectory = 5, "the path is a directory";
     /// The path is a FIFO, a socket or a terminal.
-    NotAFile = 6,
+    NotAFile = 6, "not a regular file";
     /// The range reaches past the end of the file.
-    PastEnd = 7,
+    PastEnd = 7, "the range reaches past the end of the file";
     /// Offset plus length overflows, or the length exceeds the address space.
-    Overflow = 8,
+    Overflow = 8, "offset plus length overflows";
     /// An argument is invalid.
-    InvalidArgument = 9,
+    InvalidArgument = 9, "invalid argument";
     /// Direct I/O was requested where there is none.
-    NoDirectIo = 10,
+    NoDirectIo = 10, "direct I/O is not possible";
     /// The stored bytes are damaged, truncated, or followed by others.
-    Corrupt = 11,
+    Corrupt = 11, "the stored bytes are corrupt";
     /// The raw size is not the declared one.
-    RawSize = 12,
+    RawSize = 12, "the raw size is not the declared one";
     /// The raw size is neither given by the request nor declared by the stored bytes.
-    RawSizeUnknown = 13,
+    RawSizeUnknown = 13, "the raw size is unknown";
     /// The codec is unknown, or cannot do this.
-    UnknownCodec = 14,
+    UnknownCodec = 14, "unknown codec";
     /// The file was closed, or the id belongs to another storage.
-    StaleFile = 15,
+    StaleFile = 15, "the file is closed or belongs to another storage";
     /// The request's timeout passed.
-    TimedOut = 16,
+    TimedOut = 16, "the request timed out";
     /// Out of memory.
-    OutOfMemory = 17,
+    OutOfMemory = 17, "out of memory";
     /// The storage is closed or closing.
-    Closed = 18,
+    Closed = 18, "the storage is closed";
     /// The queue is full, and the call must not block or blocking would never end.
-    QueueFull = 19,
+    QueueFull = 19, "the queue is full";
     /// Too many completed requests were neither claimed nor dropped.
-    TooManyTickets = 20,
+    TooManyTickets = 20, "too many unclaimed tickets";
     /// The disk is full.
-    NoSpace = 21,
+    NoSpace = 21, "no space left on the device";
     /// Code of the application (a codec, a memory callback) panicked or refused.
-    Application = 22,
+    Application = 22, "code of the application failed";
     /// A limit of the storage was reached.
-    Limit = 23,
+    Limit = 23, "a limit of the storage was reached";
     /// The destination is smaller than what must land in it.
-    DestinationTooSmall = 24,
+    DestinationTooSmall = 24, "the destination is too small";
     /// A blocking call on a thread of the storage (in a callback, a codec or a waker), where it
     /// could never return.
-    OnStorageThread = 25,
+    OnStorageThread = 25, "a blocking call on a thread of the storage";
     /// The ticket's batch was not submitted yet.
-    NotSubmitted = 26,
+    NotSubmitted = 26, "the ticket's batch was not submitted";
     /// The device broke while it held the request's memory.
-    Broken = 27,
+    Broken = 27, "the device broke";
     /// The stored bytes are of another format than the codec expects.
-    WrongFormat = 28,
+    WrongFormat = 28, "the stored bytes have another format";
     /// The GPU was lost.
-    DeviceLost = 29,
+    DeviceLost = 29, "the GPU was lost";
     /// The storage was closed while the system held the request's borrowed memory, which must stay
     /// valid for ever.
-    StillHeld = 30,
+    StillHeld = 30, "the system still holds the memory";
 }
 
 impl ErrorKind {
-    const ALL: [ErrorKind; 30] = {
-        use ErrorKind::*;
-        [
-            Canceled,
-            Io,
-            NotFound,
-            PermissionDenied,
-            IsDirectory,
-            NotAFile,
-            PastEnd,
-            Overflow,
-            InvalidArgument,
-            NoDirectIo,
-            Corrupt,
-            RawSize,
-            RawSizeUnknown,
-            UnknownCodec,
-            StaleFile,
-            TimedOut,
-            OutOfMemory,
-            Closed,
-            QueueFull,
-            TooManyTickets,
-            NoSpace,
-            Application,
-            Limit,
-            DestinationTooSmall,
-            OnStorageThread,
-            NotSubmitted,
-            Broken,
-            WrongFormat,
-            DeviceLost,
-            StillHeld,
-        ]
-    };
-
     /// The kind of a number, as [`StatusArray`](crate::StatusArray) and C interfaces carry it.
     #[must_use]
     pub fn from_number(number: u32) -> Option<ErrorKind> {
         let index = usize::try_from(number).ok()?.checked_sub(1)?;
         ErrorKind::ALL.get(index).copied()
-    }
-
-    fn describe(self) -> &'static str {
-        match self {
-            ErrorKind::Canceled => "the request was canceled",
-            ErrorKind::Io => "input/output error",
-            ErrorKind::NotFound => "no such file",
-            ErrorKind::PermissionDenied => "permission denied",
-            ErrorKind::IsDirectory => "the path is a directory",
-            ErrorKind::NotAFile => "not a regular file",
-            ErrorKind::PastEnd => "the range reaches past the end of the file",
-            ErrorKind::Overflow => "offset plus length overflows",
-            ErrorKind::InvalidArgument => "invalid argument",
-            ErrorKind::NoDirectIo => "direct I/O is not possible",
-            ErrorKind::Corrupt => "the stored bytes are corrupt",
-            ErrorKind::RawSize => "the raw size is not the declared one",
-            ErrorKind::RawSizeUnknown => "the raw size is unknown",
-            ErrorKind::UnknownCodec => "unknown codec",
-            ErrorKind::StaleFile => "the file is closed or belongs to another storage",
-            ErrorKind::TimedOut => "the request timed out",
-            ErrorKind::OutOfMemory => "out of memory",
-            ErrorKind::Closed => "the storage is closed",
-            ErrorKind::QueueFull => "the queue is full",
-            ErrorKind::TooManyTickets => "too many unclaimed tickets",
-            ErrorKind::NoSpace => "no space left on the device",
-            ErrorKind::Application => "code of the application failed",
-            ErrorKind::Limit => "a limit of the storage was reached",
-            ErrorKind::DestinationTooSmall => "the destination is too small",
-            ErrorKind::OnStorageThread => "a blocking call on a thread of the storage",
-            ErrorKind::NotSubmitted => "the ticket's batch was not submitted",
-            ErrorKind::Broken => "the device broke",
-            ErrorKind::WrongFormat => "the stored bytes have another format",
-            ErrorKind::DeviceLost => "the GPU was lost",
-            ErrorKind::StillHeld => "the system still holds the memory",
-        }
     }
 }
 
@@ -407,7 +355,7 @@ mod tests {
 
     #[test]
     fn numbers_are_stable_and_lead_back() {
-        for (index, kind) in ErrorKind::ALL.into_iter().enumerate() {
+        for (index, kind) in ErrorKind::ALL.iter().copied().enumerate() {
             assert_eq!(kind as usize, index + 1);
             assert_eq!(ErrorKind::from_number(kind as u32), Some(kind));
         }

@@ -14,7 +14,6 @@ use std::time::Duration;
 use millstream_io::{BorrowedEvent, EventFd};
 
 use crate::error::Error;
-use crate::park;
 use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering, fence, lock};
 use crate::waiters::{Condition, Reached, Waiters, wake_all};
 
@@ -105,10 +104,7 @@ impl Fence {
         if self.has_reached(value) {
             return Ok(true);
         }
-        park::may_block()?;
-        let mut reached = self.at(value);
-        let deadline = park::deadline(timeout);
-        Ok(park::block_on(deadline, |waker| reached.poll_reached(waker)).is_some())
+        self.at(value).wait(timeout)
     }
 
     /// A future that completes once it has reached `value`.

@@ -12,7 +12,6 @@ use std::task::Waker;
 use std::time::Duration;
 
 use crate::error::{Error, ErrorKind};
-use crate::park;
 use crate::sync::{AtomicU64, Ordering};
 use crate::waiters::{Condition, Reached, Waiters};
 
@@ -90,10 +89,7 @@ impl Group {
         if self.remaining() == 0 {
             return Ok(true);
         }
-        park::may_block()?;
-        let mut complete = self.into_future();
-        let deadline = park::deadline(timeout);
-        Ok(park::block_on(deadline, |waker| complete.poll_reached(waker)).is_some())
+        self.into_future().wait(timeout)
     }
 
     pub(crate) fn add(&self) {

@@ -5,6 +5,8 @@
 //! generation, storage, index). The numbers of storages that live are distinct; one static bitmap
 //! gives them out, the only global of this crate.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use crate::limits::{INDEX_BITS, STORAGES_MAX};
 
 const INDEX_MASK: u64 = (1 << INDEX_BITS) - 1;
@@ -75,7 +77,7 @@ impl FileId {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct StorageNumber(u16);
 
-static NUMBERS: std::sync::Mutex<Numbers> = std::sync::Mutex::new(Numbers {
+static NUMBERS: Mutex<Numbers> = Mutex::new(Numbers {
     taken: [0; STORAGES_MAX / 64],
     generations: [1; STORAGES_MAX],
 });
@@ -87,12 +89,14 @@ struct Numbers {
     generations: [u32; STORAGES_MAX],
 }
 
+fn numbers() -> MutexGuard<'static, Numbers> {
+    NUMBERS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl StorageNumber {
     /// A number that no living storage has, and the first generation for its ids.
     pub(crate) fn take() -> Option<(StorageNumber, u32)> {
-        let mut numbers = NUMBERS
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut numbers = numbers();
         let word = numbers.taken.iter().position(|word| *word != u64::MAX)?;
         let bit = numbers.taken[word].trailing_ones();
         numbers.taken[word] |= 1 << bit;
@@ -104,9 +108,7 @@ impl StorageNumber {
     /// Gives the number back; its storage is gone, and had ids of generations below `next`. They
     /// begin anew long before they are exhausted.
     pub(crate) fn give_back(self, next: u32) {
-        let mut numbers = NUMBERS
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut numbers = numbers();
         let (word, bit) = (usize::from(self.0) / 64, self.0 % 64);
         assert!(numbers.taken[word] & 1 << bit != 0, "given back once");
         numbers.taken[word] &= !(1 << bit);

@@ -299,17 +299,11 @@ impl<Q: Send + Sync + 'static> Shared<Q> {
 
     /// Blocks until the storage is closed, at most until the deadline.
     pub(crate) fn wait_closed(&self, deadline: Option<Instant>) -> Option<CloseReport> {
-        let mut key = Key::default();
-        let report = self.block_on(deadline, |waker| {
-            let look = || lock(&self.report).clone();
-            if let Some(report) = look() {
-                return Poll::Ready(report);
-            }
-            self.closed.register(&mut key, waker);
-            look().map_or(Poll::Pending, Poll::Ready)
-        });
-        self.closed.remove(&mut key);
-        report
+        self.wait_for(&self.closed, deadline, || {
+            lock(&self.report)
+                .clone()
+                .map_or(Poll::Pending, Poll::Ready)
+        })
     }
 
     /// Whether the storage is closed: nothing of it completes any more.
@@ -375,6 +369,19 @@ impl<Q: Send + Sync + 'static> Shared<Q> {
                 };
             }
         }
+    }
+
+    /// As [`Shared::block_on`], until `look` is ready, whose change wakes `waiters`.
+    pub(crate) fn wait_for<T>(
+        &self,
+        waiters: &Waiters,
+        deadline: Option<Instant>,
+        look: impl Fn() -> Poll<T>,
+    ) -> Option<T> {
+        let mut key = Key::default();
+        let waited = self.block_on(deadline, |waker| waiters.poll(&mut key, waker, &look));
+        waiters.remove(&mut key);
+        waited
     }
 
     /// As [`Shared::block_on`], and no longer than until the storage is closed.

@@ -24,8 +24,8 @@ use crate::park;
 use crate::priority::Priority;
 use crate::slots::{Cache, Pool, PoolOwner, Posted, SlotOutcome, Table};
 use crate::status::StatusArray;
-use crate::sync::{AtomicU32, AtomicU64, Mutex, Ordering, fence, lock};
-use crate::waiters::{Key, Waiters, wake_all};
+use crate::sync::{AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering, fence, lock};
+use crate::waiters::{Waiters, wake_all};
 
 /// What a storage's parts share.
 pub(crate) type Mailbox = Shared<QueueShared>;
@@ -112,6 +112,7 @@ impl Which {
 /// How many of the last cancellations that the engine has not taken are compared with a new one.
 const CANCELLATIONS_COMPARED: usize = 32;
 
+#[derive(Default)]
 struct Submitted {
     parcels: Vec<Parcel>,
     spare: Vec<Parcel>,
@@ -173,15 +174,7 @@ impl QueueShared {
             index: AtomicU32::new(NO_INDEX),
             pool: Pool::create(table, slots_max, Arc::clone(&mailbox)),
             mailbox,
-            submitted: Mutex::new(Submitted {
-                parcels: Vec::new(),
-                spare: Vec::new(),
-                wishes: Wishes::default(),
-                next_sequence: 0,
-                dirty: false,
-                closed: false,
-                cache: Cache::default(),
-            }),
+            submitted: Mutex::default(),
             live: AtomicU64::new(0),
             held: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
@@ -231,16 +224,11 @@ impl QueueShared {
         if given - self.watermark.load(Ordering::Relaxed).min(given) > SEQUENCE_WINDOW_MAX {
             return None;
         }
-        let mut live = self.live.load(Ordering::SeqCst);
-        while live < capacity {
-            let count = most.min(capacity - live);
-            let order = Ordering::SeqCst;
-            match self.live.compare_exchange(live, live + count, order, order) {
-                Ok(_) => return Some(count),
-                Err(now) => live = now,
-            }
-        }
-        None
+        let order = Ordering::SeqCst;
+        let before = self.live.fetch_update(order, order, |live| {
+            (live < capacity).then(|| capacity.min(live + most))
+        });
+        Some(most.min(capacity - before.ok()?))
     }
 
     /// Counts bytes in the byte budget; false if they do not fit now.
@@ -248,15 +236,12 @@ impl QueueShared {
         let Some(limit) = self.options.bytes else {
             return true;
         };
-        let mut used = self.bytes.load(Ordering::SeqCst);
-        while used == 0 || used.saturating_add(bytes) <= limit {
-            let (order, sum) = (Ordering::SeqCst, used.saturating_add(bytes));
-            match self.bytes.compare_exchange(used, sum, order, order) {
-                Ok(_) => return true,
-                Err(now) => used = now,
-            }
-        }
-        false
+        let order = Ordering::SeqCst;
+        let before = self.bytes.fetch_update(order, order, |used| {
+            let sum = used.saturating_add(bytes);
+            (used == 0 || sum <= limit).then_some(sum)
+        });
+        before.is_ok()
     }
 
     /// Engine: everything below has completed.
@@ -334,13 +319,7 @@ impl QueueShared {
         self.pool.publish(indices.filter(|index| *index != FIFO));
         let mut other = submitted.spare.pop().unwrap_or_else(Parcel::new);
         std::mem::swap(&mut other, parcel);
-        other.first_sequence = submitted.next_sequence;
-        other.at = Instant::now();
-        submitted.next_sequence += count;
-        self.sequence
-            .store(submitted.next_sequence, Ordering::Relaxed);
-        submitted.parcels.push(other);
-        self.wake_engine(submitted);
+        self.push(submitted, other);
     }
 
     /// Submits one request, whose room is reserved: one lock, no parcel of the caller's. `fill`
@@ -360,21 +339,25 @@ impl QueueShared {
             return Err(too_many_tickets());
         };
         self.pool.publish(std::iter::once(id.index()));
-        let sequence = submitted.next_sequence;
-        submitted.next_sequence += 1;
-        self.sequence
-            .store(submitted.next_sequence, Ordering::Relaxed);
         let mut parcel = submitted.spare.pop().unwrap_or_else(Parcel::new);
         parcel.indices.push(id.index());
         parcel.highest = priority;
-        parcel.first_sequence = sequence;
-        parcel.at = Instant::now();
-        submitted.parcels.push(parcel);
-        self.wake_engine(submitted);
+        self.push(submitted, parcel);
         Ok(id)
     }
 
-    fn wake_engine(self: &Arc<Self>, mut submitted: crate::sync::MutexGuard<'_, Submitted>) {
+    /// Gives a parcel its place, and wakes the engine.
+    fn push(self: &Arc<Self>, mut submitted: MutexGuard<'_, Submitted>, mut parcel: Parcel) {
+        parcel.first_sequence = submitted.next_sequence;
+        parcel.at = Instant::now();
+        submitted.next_sequence += parcel.indices.len() as u64;
+        self.sequence
+            .store(submitted.next_sequence, Ordering::Relaxed);
+        submitted.parcels.push(parcel);
+        self.wake_engine(submitted);
+    }
+
+    fn wake_engine(self: &Arc<Self>, mut submitted: MutexGuard<'_, Submitted>) {
         let first = !std::mem::replace(&mut submitted.dirty, true);
         drop(submitted);
         if first {
@@ -463,15 +446,8 @@ impl QueueShared {
                 false => Poll::Pending,
             }
         };
-        let (mut key, deadline) = (Key::default(), park::deadline(timeout));
-        let waited = self.mailbox.block_on(deadline, |waker| match look() {
-            Poll::Pending => {
-                waiters.register(&mut key, waker);
-                look()
-            }
-            ready => ready,
-        });
-        waiters.remove(&mut key);
+        let deadline = park::deadline(timeout);
+        let waited = self.mailbox.wait_for(waiters, deadline, look);
         waited.transpose().map(|done| done.is_some())
     }
 
@@ -543,15 +519,15 @@ impl QueueShared {
 
     /// An eventfd that is readable after every publication since the first call.
     pub(crate) fn posted_eventfd(&self) -> Result<&EventFd, Error> {
-        if self.posted_fd.get().is_none() {
-            let created = EventFd::new()?;
-            let _ = self.posted_fd.set(created);
-            if self.has_posted() {
-                self.posted_fd.get().into_iter().for_each(EventFd::signal);
-            }
+        if let Some(eventfd) = self.posted_fd.get() {
+            return Ok(eventfd);
         }
-        let eventfd = self.posted_fd.get();
-        eventfd.ok_or_else(|| Error::new(ErrorKind::Io, "the eventfd vanished"))
+        let created = EventFd::new()?;
+        let eventfd = self.posted_fd.get_or_init(|| created);
+        if self.has_posted() {
+            eventfd.signal();
+        }
+        Ok(eventfd)
     }
 }
 

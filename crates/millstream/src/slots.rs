@@ -275,17 +275,11 @@ impl Table {
             return None;
         }
         let interest = &self.hot(id.index()).interest;
-        let mut now = interest.load(Ordering::Acquire);
-        loop {
-            if now & GENERATION != life(id) {
-                return None;
-            }
-            let next = change(now)?;
-            match interest.compare_exchange(now, next, Ordering::SeqCst, Ordering::Acquire) {
-                Ok(_) => return Some(now),
-                Err(other) => now = other,
-            }
-        }
+        let changed = interest.fetch_update(Ordering::SeqCst, Ordering::Acquire, |now| {
+            let lives = now & GENERATION == life(id);
+            lives.then(|| change(now)).flatten()
+        });
+        changed.ok()
     }
 
     /// The ticket that [`SlotTicket::keep`] turned into a number; once. `None`: it was taken
@@ -524,20 +518,13 @@ impl<S> Drop for SlotTicket<S> {
 
 /// Whether the caller is the one to free a detached slot that has ended.
 fn win_detached(hot: &Hot, generation: u64) -> bool {
-    let mut now = hot.interest.load(Ordering::Acquire);
-    loop {
-        if now & GENERATION != generation || now & DETACHED == 0 || now & FREED != 0 {
-            return false;
-        }
-        let order = (Ordering::AcqRel, Ordering::Acquire);
-        match hot
-            .interest
-            .compare_exchange(now, now | FREED, order.0, order.1)
-        {
-            Ok(_) => return true,
-            Err(other) => now = other,
-        }
-    }
+    let free = |now| {
+        let wins = now & GENERATION == generation && now & DETACHED != 0 && now & FREED == 0;
+        wins.then_some(now | FREED)
+    };
+    hot.interest
+        .fetch_update(Ordering::AcqRel, Ordering::Acquire, free)
+        .is_ok()
 }
 
 /// The engine's side of the table; there is one.

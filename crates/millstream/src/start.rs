@@ -16,28 +16,16 @@ use crate::park::StorageThread;
 use crate::queue::Mailbox;
 use crate::slots::EngineSide;
 
-/// How to make the device, and the file system that goes with it.
-pub(crate) struct Backend {
-    maker: Maker,
-    fs: Arc<dyn FileSystem>,
-}
-
-impl Backend {
-    pub(crate) fn fs(&self) -> Arc<dyn FileSystem> {
-        Arc::clone(&self.fs)
-    }
-}
-
-/// Takes the backend out of the options.
-pub(crate) fn backend(options: &mut StorageOptions) -> Backend {
+/// Takes the backend out of the options: how to make the device, and the file system that goes with
+/// it.
+pub(crate) fn backend(options: &mut StorageOptions) -> (Maker, Arc<dyn FileSystem>) {
     let backend = std::mem::take(&mut options.backend);
-    let (maker, fs) = backend.maker(BackendOptions {
+    backend.maker(BackendOptions {
         depth: options.depth,
         io_threads: options.threads.io_threads,
         single_issuer: !options.threads.pumped,
         mask: options.masked_features,
-    });
-    Backend { maker, fs }
+    })
 }
 
 /// The threads of a storage, and its device.
@@ -53,7 +41,7 @@ pub(crate) struct Started {
 pub(crate) fn start(
     shared: &Arc<Mailbox>,
     side: EngineSide,
-    backend: Backend,
+    maker: Maker,
 ) -> Result<Started, Error> {
     let jobs = Arc::new(Jobs::default());
     let mut started = Started {
@@ -64,7 +52,7 @@ pub(crate) fn start(
         jobs: Arc::clone(&jobs),
     };
     if shared.options.threads.pumped {
-        let made = (backend.maker)()?;
+        let made = maker()?;
         (started.kind, started.reason) = (made.device.kind(), made.reason.clone());
         let engine = create(shared, side, made, jobs)?;
         shared.set_pump(Box::new(engine));
@@ -74,7 +62,7 @@ pub(crate) fn start(
     let count = threads.workers.unwrap_or(1);
     let workers = workers::start(&jobs, count, &threads.worker).map_err(|_| no_thread())?;
     started.workers = Mutex::new(workers);
-    match start_engine(shared, side, backend.maker, Arc::clone(&jobs)) {
+    match start_engine(shared, side, maker, Arc::clone(&jobs)) {
         Ok((thread, kind, reason)) => {
             *lock_std(&started.engine) = Some(thread);
             (started.kind, started.reason) = (kind, reason);

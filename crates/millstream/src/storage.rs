@@ -76,11 +76,11 @@ impl Storage {
             let cause = "4096 storages are alive";
             return Err(Error::new(ErrorKind::Limit, cause));
         };
-        let made = start::backend(&mut options);
+        let (maker, fs) = start::backend(&mut options);
         let names = Names::new(number, first);
-        let mailbox: Arc<Mailbox> = Shared::new(options, made.fs(), names);
+        let mailbox: Arc<Mailbox> = Shared::new(options, fs, names);
         let (table, side) = Table::new(number, first);
-        let started = match start::start(&mailbox, side, made) {
+        let started = match start::start(&mailbox, side, maker) {
             Ok(started) => started,
             Err(error) => {
                 number.give_back(first);

@@ -9,9 +9,12 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use millstream_io::error::guard;
 
+use crate::error::Error;
+use crate::park;
 use crate::sync::{AtomicBool, Mutex, Ordering, fence, lock};
 
 /// A set of wakers with a flag, so that a look at an empty one costs one load.
@@ -54,6 +57,22 @@ impl Waiters {
         drop(list);
         fence(Ordering::SeqCst);
         drop(before);
+    }
+
+    /// Polls `look`, whose change wakes who is registered: again once the waker is.
+    pub(crate) fn poll<T>(
+        &self,
+        key: &mut Key,
+        waker: &Waker,
+        look: impl Fn() -> Poll<T>,
+    ) -> Poll<T> {
+        match look() {
+            Poll::Pending => {
+                self.register(key, waker);
+                look()
+            }
+            ready => ready,
+        }
     }
 
     /// Removes a registration.
@@ -101,6 +120,14 @@ pub(crate) fn wake_all(wakers: &mut Vec<Waker>) -> usize {
     panicked
 }
 
+/// Ready once `done`.
+pub(crate) fn ready_if(done: bool) -> Poll<()> {
+    match done {
+        true => Poll::Ready(()),
+        false => Poll::Pending,
+    }
+}
+
 /// Something that becomes true once, at a value, and wakes its waiters then.
 pub(crate) trait Condition: Send + Sync {
     fn is_met(&self, value: u64) -> bool;
@@ -126,14 +153,17 @@ impl Reached {
     }
 
     pub(crate) fn poll_reached(&mut self, waker: &Waker) -> Poll<()> {
-        if self.condition.is_met(self.value) {
-            return Poll::Ready(());
-        }
-        self.condition.waiters().register(&mut self.key, waker);
-        match self.condition.is_met(self.value) {
-            true => Poll::Ready(()),
-            false => Poll::Pending,
-        }
+        let waiters = self.condition.waiters();
+        waiters.poll(&mut self.key, waker, || {
+            ready_if(self.condition.is_met(self.value))
+        })
+    }
+
+    /// Blocks until it is ready, at most `timeout`; whether it is.
+    pub(crate) fn wait(mut self, timeout: Option<Duration>) -> Result<bool, Error> {
+        park::may_block()?;
+        let deadline = park::deadline(timeout);
+        Ok(park::block_on(deadline, |waker| self.poll_reached(waker)).is_some())
     }
 }
 

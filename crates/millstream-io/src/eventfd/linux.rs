@@ -32,9 +32,7 @@ impl EventFd {
     pub fn clear(&self) -> bool {
         rustix::io::read(&self.0, &mut [0; 8]).is_ok()
     }
-}
 
-impl EventFd {
     /// The event for other event loops.
     #[must_use]
     pub fn event(&self) -> BorrowedEvent<'_> {

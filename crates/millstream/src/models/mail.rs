@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::task::Poll;
 
 use millstream_io::Device;
 use millstream_io::device::null::NullDevice;
@@ -12,7 +11,7 @@ use crate::fence::Fence;
 use crate::group::Group;
 use crate::mailbox::{Letter, Shared};
 use crate::sync::{AtomicU64, Ordering};
-use crate::waiters::{Key, Waiters, wake_all};
+use crate::waiters::{Key, Waiters, ready_if, wake_all};
 
 /// A mailbox, and the device in which its owner sleeps.
 fn with_bell() -> (Arc<Shared<()>>, NullDevice) {
@@ -79,17 +78,8 @@ fn a_change_wakes_who_registered_before_or_is_seen() {
         let shared = Arc::new((AtomicU64::new(0), Waiters::default()));
         let waits = |shared: &(AtomicU64, Waiters)| {
             let mut key = Key::default();
-            let is_changed = || shared.0.load(Ordering::Relaxed) != 0;
-            crate::park::block_on(None, |waker| {
-                if is_changed() {
-                    return Poll::Ready(());
-                }
-                shared.1.register(&mut key, waker);
-                match is_changed() {
-                    true => Poll::Ready(()),
-                    false => Poll::Pending,
-                }
-            });
+            let look = || ready_if(shared.0.load(Ordering::Relaxed) != 0);
+            crate::park::block_on(None, |waker| shared.1.poll(&mut key, waker, look));
             shared.1.remove(&mut key);
         };
         let own = Arc::clone(&shared);

@@ -73,17 +73,14 @@ impl<S> std::ops::Deref for PoolOwner<S> {
 impl<S> Drop for PoolOwner<S> {
     fn drop(&mut self) {
         let made = lock(&self.chunks).len() as u64 * u64::from(CHUNK);
-        let mut head = self.head.load(Ordering::Acquire);
-        loop {
-            // Caches were given back before: what is not in the chain is out.
-            let out = made - (head >> 32);
-            let closing = CLOSING | out;
-            let order = (Ordering::AcqRel, Ordering::Acquire);
-            match self.head.compare_exchange(head, closing, order.0, order.1) {
-                Ok(_) if out == 0 => return Pool::destroy(self.0),
-                Ok(_) => return,
-                Err(now) => head = now,
-            }
+        // Caches were given back before: what is not in the chain is out.
+        let out = |head: u64| made - (head >> 32);
+        let close = |head| Some(CLOSING | out(head));
+        let before = self
+            .head
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, close);
+        if before.is_ok_and(|head| out(head) == 0) {
+            Pool::destroy(self.0);
         }
     }
 }
@@ -210,23 +207,20 @@ impl<S> Pool<S> {
     /// Pushes a chain of the caller's onto the free slots. True: the owner of the pool is gone and
     /// no slot is out any more, so the caller destroys it.
     fn push_chain(&self, chain: &Cache) -> bool {
-        let mut head = self.head.load(Ordering::Relaxed);
-        loop {
-            if head & CLOSING != 0 {
-                let count = u64::from(chain.count);
-                let out = self.head.fetch_sub(count, Ordering::AcqRel) & !CLOSING;
-                assert!(out >= count, "a slot is freed once");
-                return out == count;
-            }
-            self.link(chain.last, head as u32);
-            let count = (head >> 32) + u64::from(chain.count);
-            let new = count << 32 | u64::from(chain.first);
-            let order = (Ordering::AcqRel, Ordering::Relaxed);
-            match self.head.compare_exchange_weak(head, new, order.0, order.1) {
-                Ok(_) => return false,
-                Err(now) => head = now,
-            }
+        let count = u64::from(chain.count);
+        let put = |head| {
+            (head & CLOSING == 0).then(|| {
+                self.link(chain.last, head as u32);
+                ((head >> 32) + count) << 32 | u64::from(chain.first)
+            })
+        };
+        let (order, other) = (Ordering::AcqRel, Ordering::Relaxed);
+        if self.head.fetch_update(order, other, put).is_ok() {
+            return false;
         }
+        let out = self.head.fetch_sub(count, Ordering::AcqRel) & !CLOSING;
+        assert!(out >= count, "a slot is freed once");
+        out == count
     }
 
     /// The successor of a slot in a chain that the caller keeps still.
