@@ -189,10 +189,6 @@ pub const SLOW_OPERATIONS_MAX: u32 = 4;
 /// Words of granules that a file remembers: files up to 4 TiB, in 512 KiB.
 pub const REPEAT_WORDS_MAX: usize = 1 << 16;
 
-/// Longest range that is read together with its file's open, if it is cached: what one worker
-/// copies in about 100 µs.
-pub const OFFER_BYTES_MAX: u64 = 1 << 20;
-
 /// Events of a trace; what comes after is counted, not kept.
 pub const TRACE_EVENTS_MAX: usize = 1 << 20;
 

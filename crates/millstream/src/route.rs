@@ -39,6 +39,16 @@ pub(crate) struct FileFacts {
     pub(crate) package: bool,
 }
 
+impl FileFacts {
+    /// What a read's offset and length must be multiples of.
+    pub(crate) fn align(&self, direct: bool) -> u64 {
+        match self.masks {
+            Some((offsets, _)) if direct => offsets + 1,
+            _ => 1,
+        }
+    }
+}
+
 /// What is known of whether the page cache has a file's bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Hits {

@@ -16,7 +16,6 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Instant;
 
 use millstream_codec::CodecId;
 use millstream_io::error::guard;
@@ -799,20 +798,13 @@ impl Staged {
         // After a panic it is given the part, which can fail the request.
         guard(|| sink.wants_last()).unwrap_or(true).then_some(())?;
         let landed = self.landed_len().unwrap_or(0);
-        Some(Task::Decode(DecodeTask {
-            codec: CodecId::STORED,
-            method: Method::Device(DevicePlace {
-                sink: Arc::clone(sink),
-                form: PartForm::Last,
-                raw: 0..landed,
-            }),
-            source: JobSource::Memory(Stored::Shared(Arc::from([]))),
-            start: 0,
-            len: 0,
-            raw: Lent::new(std::ptr::null_mut(), 0),
-            user_data,
-            block: None,
-        }))
+        let place = DevicePlace {
+            sink: Arc::clone(sink),
+            form: PartForm::Last,
+            raw: 0..landed,
+        };
+        let nothing = Stored::Shared(Arc::from([]));
+        Some(device_task(place, nothing, (0, 0), user_data))
     }
 
     /// Whether raw bytes were gathered, and are not where they belong yet.
@@ -830,21 +822,13 @@ impl Staged {
             return Task::Scatter(self.lent(skip, shown), pieces);
         };
         let gathered = memory.gathered.take().expect("looked at by the caller");
-        let (start, len) = (skip as usize, shown as usize);
-        Task::Decode(DecodeTask {
-            codec: CodecId::STORED,
-            method: Method::Device(DevicePlace {
-                sink,
-                form: PartForm::Raw,
-                raw: 0..shown,
-            }),
-            source: JobSource::Memory(Stored::Buffer(Arc::new(gathered))),
-            start,
-            len,
-            raw: Lent::new(std::ptr::null_mut(), len),
-            user_data,
-            block: None,
-        })
+        let place = DevicePlace {
+            sink,
+            form: PartForm::Raw,
+            raw: 0..shown,
+        };
+        let stored = Stored::Buffer(Arc::new(gathered));
+        device_task(place, stored, (skip as usize, shown as usize), user_data)
     }
 
     /// Gives its windows back to the arena; all operations and jobs are back.
@@ -864,13 +848,28 @@ impl Staged {
 
 impl Context<'_> {
     fn give(&mut self, task: Task) {
-        self.jobs.push(JobTask {
-            request: self.request,
-            priority: self.priority,
-            queued: Instant::now(),
-            task,
-        });
+        self.jobs
+            .push(JobTask::new(self.request, self.priority, task));
     }
+}
+
+/// Gives a device bytes that are in memory: `len` of them from `start` on.
+fn device_task(
+    place: DevicePlace,
+    stored: Stored,
+    (start, len): (usize, usize),
+    user_data: u64,
+) -> Task {
+    Task::Decode(DecodeTask {
+        codec: CodecId::STORED,
+        method: Method::Device(place),
+        source: JobSource::Memory(stored),
+        start,
+        len,
+        raw: Lent::new(std::ptr::null_mut(), len),
+        user_data,
+        block: None,
+    })
 }
 
 fn view(window: &Window, stored_len: u64) -> View<'_> {

@@ -176,6 +176,17 @@ pub(crate) struct JobTask {
     pub(crate) task: Task,
 }
 
+impl JobTask {
+    pub(crate) fn new(request: Id, priority: Priority, task: Task) -> JobTask {
+        JobTask {
+            request,
+            priority,
+            queued: Instant::now(),
+            task,
+        }
+    }
+}
+
 /// When a job ran, for the statistics.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ran {

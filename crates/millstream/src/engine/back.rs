@@ -1,12 +1,11 @@
 //! What comes back: completions of operations, results of jobs, timeouts.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use millstream_io::Completion;
 use millstream_io::error::guard;
 
-use super::columns::flag;
+use super::columns::{flag, staged_of};
 use super::{Engine, Flow, What};
 use crate::decode::jobs::{JobOutcome, JobResult, JobTask, Lent, Ran, Task};
 use crate::destination::{Memory, MemoryKind};
@@ -54,10 +53,7 @@ impl Engine {
         let (cols, side, files) = (&self.cols, &self.side, &mut self.files);
         let way = || {
             let file = files.at(block.file);
-            let align = match file.facts.and_then(|facts| facts.masks) {
-                Some((offsets, _)) if block.direct => offsets + 1,
-                _ => 1,
-            };
+            let align = file.facts.map_or(1, |facts| facts.align(block.direct));
             (align, file.descriptor())
         };
         let wanted = |id: Id| {
@@ -150,11 +146,7 @@ impl Engine {
         col.operations -= 1;
         let staged = block.window != NO_WINDOW;
         if staged {
-            let extra = self.extras[index as usize].as_mut();
-            let staged = extra.and_then(|extra| extra.staged.as_mut());
-            staged
-                .expect("a staged request")
-                .operation_back(block.window);
+            staged_of(&mut self.extras, index).operation_back(block.window);
         }
         if col.ending.is_some() {
             return self.after_out(index);
@@ -256,9 +248,7 @@ impl Engine {
             codecs: &self.shared.options.codecs,
             jobs: &mut self.new_jobs,
         };
-        let extra = self.extras[index as usize].as_mut();
-        let staged = extra.and_then(|extra| extra.staged.as_mut());
-        staged.expect("a staged request").advance(&mut context)
+        staged_of(&mut self.extras, index).advance(&mut context)
     }
 
     /// Counts jobs that a step gave out.
@@ -283,26 +273,21 @@ impl Engine {
     pub(super) fn give_job(&mut self, index: u32, task: Task) {
         self.jobs_out += 1;
         self.cols[index as usize].jobs += 1;
-        self.new_jobs.push(JobTask {
-            request: self.id(index),
-            priority: self.cols[index as usize].priority,
-            queued: Instant::now(),
-            task,
-        });
+        let priority = self.cols[index as usize].priority;
+        self.new_jobs
+            .push(JobTask::new(self.id(index), priority, task));
     }
 
     /// Finds the memory that raw bytes land in; false: the application was asked for it.
     fn land_staged(&mut self, index: u32, landed: u64) -> Result<bool, Error> {
         let kind = self.memory_kind(index);
-        let staged = self.staged(index).expect("a staged request");
+        let staged = staged_of(&mut self.extras, index);
         if staged.has_memory() {
             return Ok(true);
         }
         let (raw_len, skip) = staged.raw_and_skip();
         if kind == MemoryKind::Supply {
-            if let Some(staged) = &mut self.extra(index).staged {
-                staged.supplying = true;
-            }
+            staged_of(&mut self.extras, index).supplying = true;
             return match self.ask_memory(index, landed) {
                 Flow::End(Some(error)) => Err(error),
                 _ => Ok(false),
@@ -319,9 +304,7 @@ impl Engine {
             return Err(Error::new(ErrorKind::DestinationTooSmall, cause));
         }
         let memory = self.memory(index, kind, raw_len, (skip, landed))?;
-        if let Some(staged) = &mut self.extra(index).staged {
-            staged.set_memory(memory);
-        }
+        staged_of(&mut self.extras, index).set_memory(memory);
         Ok(true)
     }
 
@@ -339,20 +322,7 @@ impl Engine {
             let buffer = self.shared.buffers.take(len)?;
             self.side.set_memory(index, Memory::Buffer(buffer));
         }
-        if let Some(sink) = self.device_of(index) {
-            let staged = self.staged(index).expect("a staged request");
-            let suits = guard(|| staged.suits(&*sink)).unwrap_or(false);
-            let gathered = match suits {
-                true => None,
-                false => Some(self.shared.buffers.take(len)?),
-            };
-            let base = gathered.as_ref().map(|gathered| gathered.base());
-            return Ok(RawMemory {
-                base: base.unwrap_or(std::ptr::null_mut()),
-                gathered,
-                device: Some(sink),
-            });
-        }
+        let device = self.device_of(index);
         let cut = landed < raw_len;
         let direct = match self.memory_kind(index) {
             MemoryKind::Borrowed => (!cut).then(|| self.side.peek(index).pointer),
@@ -369,23 +339,25 @@ impl Engine {
                 _ => None,
             },
             MemoryKind::Owned if !cut => self.side.memory(index).span().map(|span| span.pointer()),
+            MemoryKind::Device => {
+                let staged = staged_of(&mut self.extras, index);
+                let suits = device
+                    .as_ref()
+                    .is_some_and(|sink| guard(|| staged.suits(&**sink)).unwrap_or(false));
+                suits.then_some(std::ptr::null_mut())
+            }
             _ => None,
         };
-        match direct {
-            Some(base) => Ok(RawMemory {
-                base,
-                gathered: None,
-                device: None,
-            }),
-            None => {
-                let gathered = self.shared.buffers.take(len)?;
-                Ok(RawMemory {
-                    base: gathered.base(),
-                    gathered: Some(gathered),
-                    device: None,
-                })
-            }
-        }
+        let gathered = match direct {
+            Some(_) => None,
+            None => Some(self.shared.buffers.take(len)?),
+        };
+        let here = gathered.as_ref().map(|gathered| gathered.base());
+        Ok(RawMemory {
+            base: here.or(direct).unwrap_or(std::ptr::null_mut()),
+            gathered,
+            device,
+        })
     }
 
     /// The device that a request's bytes are for.
@@ -406,9 +378,7 @@ impl Engine {
         }
         let user_data = self.side.peek(index).user_data;
         let pieces = self.pieces(index);
-        let extra = self.extras[index as usize].as_mut();
-        let staged = extra.and_then(|extra| extra.staged.as_mut());
-        let task = staged.expect("a staged request").scatter(user_data, pieces);
+        let task = staged_of(&mut self.extras, index).scatter(user_data, pieces);
         let col = &mut self.cols[index as usize];
         if col.state != State::Working {
             col.state.on(Event::Work);
@@ -478,16 +448,14 @@ impl Engine {
         if let JobOutcome::Supplied(supplied) = result.outcome {
             return self.supplied(index, supplied);
         }
-        let extra = self.extras[index as usize].as_mut();
-        let staged = extra.and_then(|extra| extra.staged.as_mut());
-        let staged = staged.expect("a staged request");
+        let staged = staged_of(&mut self.extras, index);
         let done = staged.job_back(result.outcome, result.source, &mut self.arena);
         if self.cols[index as usize].ending.is_some() {
             return self.after_out(index);
         }
         match done {
             Ok(()) => {
-                if staged_waits(self.staged(index)) {
+                if staged_of(&mut self.extras, index).restarts() {
                     // A unit could not be decoded alone: nothing more is served before the restart.
                     self.leave_for_restart(index);
                 }
@@ -517,18 +485,12 @@ impl Engine {
         if self.cols[index as usize].ending.is_some() {
             return self.after_out(index);
         }
-        match &mut self.extras[index as usize] {
-            Some(extra) if extra.staged.is_some() => {
-                if let Some(staged) = &mut extra.staged {
-                    staged.supplying = false;
-                }
-                self.advance(index)
-            }
-            _ => {
-                self.cols[index as usize].state.on(Event::Hold);
-                self.check_again(index)
-            }
+        if self.staged(index).is_some() {
+            staged_of(&mut self.extras, index).supplying = false;
+            return self.advance(index);
         }
+        self.cols[index as usize].state.on(Event::Hold);
+        self.check_again(index)
     }
 
     /// A request's time has run out.
@@ -609,8 +571,4 @@ impl Engine {
         );
         true
     }
-}
-
-fn staged_waits(staged: Option<&Staged>) -> bool {
-    staged.is_some_and(Staged::restarts)
 }

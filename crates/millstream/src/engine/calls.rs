@@ -6,6 +6,7 @@ use std::sync::Arc;
 use millstream_io::device::calls::{
     Call, CallAnswer, CallDone, Offer, OfferMemory, OfferRead, OpenAnswer,
 };
+use millstream_io::limits::OFFER_BYTES_MAX;
 use millstream_io::{Descriptor, IoError, Segment};
 
 use super::columns::flag;
@@ -15,7 +16,6 @@ use crate::destination::{Memory, MemoryKind};
 use crate::error::{Error, ErrorKind};
 use crate::files::NextOpen;
 use crate::ids::Id;
-use crate::limits;
 use crate::request::{Verb, Work};
 use crate::state::{Event, State};
 use crate::trace::Lane as TraceLane;
@@ -196,7 +196,7 @@ impl Engine {
         let head = self.side.head(index);
         let body = self.side.peek(index);
         let whole = body.len == u64::MAX && body.offset == 0;
-        let short = body.len <= limits::OFFER_BYTES_MAX;
+        let short = body.len <= OFFER_BYTES_MAX;
         fresh
             && plain
             && served

@@ -105,6 +105,13 @@ pub(super) struct Extra {
     pub(super) path: Option<Arc<Path>>,
 }
 
+/// The staged part of a request that has one.
+pub(super) fn staged_of(extras: &mut [Option<Box<Extra>>], index: u32) -> &mut Staged {
+    let extra = extras[index as usize].as_mut();
+    let staged = extra.and_then(|extra| extra.staged.as_deref_mut());
+    staged.expect("a staged request")
+}
+
 /// The place of a request among those that its queue holds.
 pub(super) fn held_key(priority: Priority, arrival: u64) -> HeldKey {
     (Reverse(priority), arrival)

@@ -6,15 +6,17 @@ use millstream_io::Access;
 use millstream_io::device::calls::Call;
 
 use super::calls::CallKind;
-use super::columns::{Col, Extra, flag, push_waiting};
+use super::columns::{Col, Extra, flag, push_waiting, staged_of};
 use super::finish::canceled_by_close;
 use super::{Engine, Flow};
 use crate::destination::{Memory, MemoryKind};
 use crate::error::{Error, ErrorKind};
+use crate::fence::Fence;
 use crate::files::Lane;
 use crate::limits;
 use crate::queue::{FIFO, Fifo, Parcel};
 use crate::request::{Verb, Work};
+use crate::slots::Usual;
 use crate::staging::Staged;
 use crate::state::{Event, State};
 
@@ -184,18 +186,21 @@ impl Engine {
 
     /// Whether a fence holds the source back.
     fn waits_at_gate(&self, index: u32) -> bool {
-        let after = self.rare(index).and_then(|rare| rare.after.as_ref());
-        after.is_some_and(|(fence, value)| !fence.has_reached(*value))
+        self.rare(index).is_some_and(|rare| is_shut(&rare.after))
+    }
+
+    /// Whether a fence holds the destination back.
+    fn is_destination_shut(&self, index: u32) -> bool {
+        self.rare(index)
+            .is_some_and(|rare| is_shut(&rare.write_after))
     }
 
     /// Whether any fence still holds something of a request back.
     pub(super) fn waits_for_fence(&self, index: u32) -> bool {
-        let Some(rare) = self.rare(index) else {
-            return false;
-        };
-        let gates = [&rare.after, &rare.write_after];
-        let mut gates = gates.into_iter().flatten();
-        gates.any(|(fence, value)| !fence.has_reached(*value))
+        let gates = self
+            .rare(index)
+            .map(|rare| [&rare.after, &rare.write_after]);
+        gates.is_some_and(|gates| gates.into_iter().any(is_shut))
     }
 
     fn hold_at_gate(&mut self, index: u32) -> Flow {
@@ -257,11 +262,9 @@ impl Engine {
 
     /// The fence of a destination has been reached: its jobs may go out.
     fn release_jobs(&mut self, index: u32) -> Flow {
-        let extra = self.extras[index as usize].as_mut();
-        if let Some(staged) = extra.and_then(|extra| extra.staged.as_mut()) {
-            staged.held = false;
-            self.gated_bytes -= std::mem::take(&mut staged.gated_bytes);
-        }
+        let staged = staged_of(&mut self.extras, index);
+        staged.held = false;
+        self.gated_bytes -= std::mem::take(&mut staged.gated_bytes);
         match self.cols[index as usize].ending {
             Some(_) => Flow::Wait,
             None => self.advance(index),
@@ -413,12 +416,7 @@ impl Engine {
         if memory == MemoryKind::Supply {
             return self.ask_memory(index, len);
         }
-        let gated = has_extra
-            && self.rare(index).is_some_and(|rare| {
-                let gate = rare.write_after.as_ref();
-                gate.is_some_and(|(fence, value)| !fence.has_reached(*value))
-            });
-        if gated && len > 0 {
+        if has_extra && len > 0 && self.is_destination_shut(index) {
             return self.stage(index, CodecId::STORED);
         }
         self.cols[index as usize].flags |= flag::PREPARED;
@@ -457,14 +455,7 @@ impl Engine {
         if len == 0 || self.declared(index).is_some() {
             return;
         }
-        if !self.cols[index as usize].has(flag::USUAL) {
-            self.cols[index as usize].flags |= flag::USUAL;
-            *self.side.usual(index) = crate::slots::Usual {
-                raw_len: u64::MAX,
-                ..Default::default()
-            };
-        }
-        let charged = &mut self.side.usual(index).charged;
+        let charged = &mut self.usual(index).charged;
         // Not again when it is checked again, with its memory or after its fence.
         if *charged == 0 {
             *charged = len;
@@ -597,10 +588,7 @@ impl Engine {
 
     /// Routes a request through staging.
     pub(super) fn stage(&mut self, index: u32, codec: CodecId) -> Flow {
-        let gated = self.rare(index).is_some_and(|rare| {
-            let gate = rare.write_after.as_ref();
-            gate.is_some_and(|(fence, value)| !fence.has_reached(*value))
-        });
+        let gated = self.is_destination_shut(index);
         let queue = u32::from(self.cols[index as usize].queue);
         if gated && self.queues.state(queue).dropped {
             return Flow::End(Some(Error::new(ErrorKind::Canceled, "")));
@@ -645,11 +633,30 @@ impl Engine {
         Ok(true)
     }
 
+    /// The usual part of a request, made if it has none.
+    pub(super) fn usual(&mut self, index: u32) -> &mut Usual {
+        let (col, usual) = (&mut self.cols[index as usize], self.side.usual(index));
+        if !col.has(flag::USUAL) {
+            col.flags |= flag::USUAL;
+            *usual = Usual {
+                raw_len: u64::MAX,
+                ..Usual::default()
+            };
+        }
+        usual
+    }
+
     /// The extra part of a request, made if it has none.
     pub(super) fn extra(&mut self, index: u32) -> &mut Extra {
         self.cols[index as usize].flags |= flag::EXTRA;
         self.extras[index as usize].get_or_insert_default()
     }
+}
+
+/// Whether a gate is there whose fence was not reached.
+fn is_shut(gate: &Option<(Fence, u64)>) -> bool {
+    let gate = gate.as_ref();
+    gate.is_some_and(|(fence, value)| !fence.has_reached(*value))
 }
 
 fn overflow() -> Flow {

@@ -4,7 +4,7 @@ use millstream_io::error::guard;
 use millstream_io::fs::mostly;
 use millstream_io::{Access, Descriptor, Segment, Verb as IoVerb};
 
-use super::columns::{Extra, flag, held_key, push_waiting};
+use super::columns::{Extra, flag, held_key, push_waiting, staged_of};
 use super::{Engine, Flow, What};
 use crate::destination::{Memory, MemoryKind};
 use crate::error::{Error, ErrorKind};
@@ -91,9 +91,7 @@ impl Engine {
                 _ => unreachable!("stored bytes are in memory"),
             };
             self.leave(index, Event::Issued);
-            if let Some(staged) = &mut self.extra(index).staged {
-                staged.add_memory(stored);
-            }
+            staged_of(&mut self.extras, index).add_memory(stored);
             let flow = self.advance(index);
             self.follow(index, flow);
         }
@@ -701,11 +699,7 @@ impl Engine {
         priority: Priority,
         staging_short: bool,
     ) -> Issue {
-        let serve = match self.staged(index) {
-            Some(staged) => staged.serve(),
-            None => unreachable!("a staged request"),
-        };
-        match serve {
+        match staged_of(&mut self.extras, index).serve() {
             Serve::Fill => {}
             Serve::Leave => return self.leave_staged(index),
             Serve::Window(_, _) if staging_short => return Issue::NoStaging,
@@ -717,8 +711,8 @@ impl Engine {
         }
         self.fill_window(index, body, priority);
         // At once: it may have landed and ended before its next turn.
-        let staged = self.staged(index);
-        if staged.is_some_and(|staged| matches!(staged.serve(), Serve::Leave)) {
+        let staged = staged_of(&mut self.extras, index);
+        if staged.serve() == Serve::Leave {
             self.leave_staged(index);
         }
         Issue::Issued
@@ -727,7 +721,7 @@ impl Engine {
     /// A staged request has no more to issue for now.
     fn leave_staged(&mut self, index: u32) -> Issue {
         self.leave(index, Event::Issued);
-        if self.staged(index).is_some_and(|staged| staged.held) {
+        if staged_of(&mut self.extras, index).held {
             // It is unknown when the fence is reached: others may need the descriptors.
             self.detach_file(index);
         }
@@ -757,13 +751,8 @@ impl Engine {
         if direct {
             direct = self.direct_or_not(index, body)? == Route::Direct;
         }
-        let align = match facts.masks {
-            Some((offsets, _)) if direct => offsets + 1,
-            _ => 1,
-        };
-        let extra = self.extras[index as usize].as_mut();
-        let staged = extra.and_then(|extra| extra.staged.as_mut());
-        let staged = staged.expect("a staged request");
+        let align = facts.align(direct);
+        let staged = staged_of(&mut self.extras, index);
         match staged.add_window(&mut self.arena, body.offset, direct, align) {
             Ok(true) => {
                 self.windows += 1;
@@ -787,10 +776,7 @@ impl Engine {
             false => file.streak.view(),
         };
         let (direct, buffered) = (file.direct_descriptor(), file.descriptor());
-        let (next, goes_direct, left) = match self.staged(index) {
-            Some(staged) => staged.next_fill(),
-            None => unreachable!("a staged request"),
-        };
+        let (next, goes_direct, left) = staged_of(&mut self.extras, index).next_fill();
         let block_bytes = self.scheduler.block_bytes(priority, self.now_ns);
         let at = body.offset.wrapping_add_signed(next);
         let copied = !goes_direct && self.fills_from_cache(body, at, left.min(block_bytes), hits);
@@ -798,13 +784,8 @@ impl Engine {
             true => block_bytes.min(limits::COPY_BLOCK_BYTES),
             false => block_bytes,
         };
-        let extra = self.extras[index as usize].as_mut();
-        let staged = extra.and_then(|extra| extra.staged.as_mut());
-        let fill = staged.expect("a staged request").fill(most);
-        let align = match facts.masks {
-            Some((offsets, _)) if fill.direct => offsets + 1,
-            _ => 1,
-        };
+        let fill = staged_of(&mut self.extras, index).fill(most);
+        let align = facts.align(fill.direct);
         let want = match fill.last {
             true => fill.need.next_multiple_of(align),
             false => fill.need,

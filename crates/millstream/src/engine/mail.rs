@@ -221,16 +221,7 @@ impl Engine {
         if state.held.remove(&before).is_some() {
             state.held.insert(after, id);
         }
-        let has_usual = self.cols[index as usize].has(flag::USUAL);
-        let usual = self.side.usual(index);
-        if !has_usual {
-            *usual = crate::slots::Usual {
-                raw_len: u64::MAX,
-                ..Default::default()
-            };
-        }
-        usual.deadline = deadline;
-        self.cols[index as usize].flags |= flag::USUAL;
+        self.usual(index).deadline = deadline;
         if self.scheduler_of(index).remove(index) {
             self.schedule(index);
         }
