@@ -13,6 +13,7 @@ use millstream_report::rows::Row;
 
 use crate::clock::{Moment, Span};
 use crate::error::{Error, Result};
+use crate::limits::RUNS_MIN;
 use crate::memory::Destination;
 use crate::metric::Metric;
 use crate::rows::{self, Params, is_ours};
@@ -161,6 +162,8 @@ pub(crate) struct Case<'a> {
     pub(crate) name: String,
     /// Counted rounds.
     pub(crate) runs: usize,
+    /// Time after which no further round begins, once there are [`RUNS_MIN`].
+    pub(crate) budget: Duration,
     /// Whether one uncounted round goes ahead; not where a run takes seconds by design.
     pub(crate) warm_up: bool,
     /// How long a contender practices at least, untimed, before each run: where a run is shorter
@@ -186,6 +189,7 @@ impl<'a> Case<'a> {
             workload,
             name: name.into(),
             runs,
+            budget: Duration::MAX,
             warm_up: true,
             practice: None,
             limit: false,
@@ -266,7 +270,11 @@ impl<'a> Case<'a> {
             .map(|contender| (contender, Ok(Samples::default())))
             .collect();
         let mut failures = Vec::new();
+        let begun = Instant::now();
         for round in usize::from(!self.warm_up)..=self.runs {
+            if round > RUNS_MIN && begun.elapsed() > self.budget {
+                break;
+            }
             for (contender, outcome) in &mut turns {
                 let Ok(samples) = outcome else { continue };
                 match self.one_run(contender, destination) {

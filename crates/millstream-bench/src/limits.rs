@@ -7,6 +7,11 @@ use std::time::Duration;
 pub const RUNS: usize = 10;
 /// Runs in a quick benchmark: enough for a median.
 pub const QUICK_RUNS: usize = 3;
+/// Counted runs that a case has even if it exceeds its budget: the fewest of which an interval says
+/// anything.
+pub const RUNS_MIN: usize = 3;
+/// Time after which a case begins no further round, unless the caller asks for a number of runs.
+pub const CASE_BUDGET: Duration = Duration::from_secs(3);
 /// Most runs of one contender that a caller may ask for.
 pub const RUNS_MAX: i64 = 1000;
 /// Least rate of a throttle.
@@ -35,4 +40,4 @@ pub const PRACTICE: Duration = Duration::from_millis(2);
 /// has, because everyone's destination is recycled.
 pub const BATCH_RETAINED_BYTES: usize = 4 << 30;
 
-const _: () = assert!(QUICK_RUNS <= RUNS && RUNS <= RUNS_MAX as usize);
+const _: () = assert!(RUNS_MIN <= QUICK_RUNS && QUICK_RUNS <= RUNS && RUNS <= RUNS_MAX as usize);

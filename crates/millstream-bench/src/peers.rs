@@ -31,6 +31,8 @@ const NO_SEEKS: &str = "its files read ahead after every seek; it reads whole fi
 const FILE_DEPTHS: [usize; 4] = [4, 8, 32, 128];
 /// Files that a trial loads at most.
 const TRIAL_FILES: usize = 256;
+/// Bytes that a trial reads of a file at most.
+const TRIAL_BYTES: u64 = 32 << 20;
 /// Blocks and depths that are tried in `read`.
 const BLOCKS: [(u32, usize); 5] = [
     (128 << 10, 8),
@@ -141,15 +143,26 @@ pub(crate) fn startup(case: &mut Case<'_>, plan: &Startup) {
 
 /// Adds contenders that read one big file.
 pub(crate) fn read(case: &mut Case<'_>, file: &CorpusFile) {
+    let head = CorpusFile {
+        stored_len: file.stored_len.min(TRIAL_BYTES),
+        ..file.clone()
+    };
     for rival in rivals() {
         let access = *rival.accesses.first().unwrap_or(&Access::Buffered);
-        let way = Way::File(access, file.stored_len as usize);
+        let way = |file: &CorpusFile| Way::File(access, file.stored_len as usize);
         let file_time = |(block, depth)| {
             drop_path(&file.path)?;
-            AtWork::start(rival, depth, blocks_of(file, block, access)?, way)?.time()
+            let plan = blocks_of(&head, block, access)?;
+            AtWork::start(rival, depth, plan, way(&head))?.time()
         };
         let (block, depth) = best_of(&BLOCKS, file_time).unwrap_or(BLOCKS[0]);
-        add(case, rival, depth, blocks_of(file, block, access), way);
+        add(
+            case,
+            rival,
+            depth,
+            blocks_of(file, block, access),
+            way(file),
+        );
     }
 }
 

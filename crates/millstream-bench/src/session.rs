@@ -94,6 +94,9 @@ impl Session<'_> {
         let runs = runs * family.runs_times.unwrap_or(1);
         let mut case = Case::new(instance.workload, instance.name.as_str(), runs);
         (case.warm_up, case.limit) = (family.warm_up.unwrap_or(true), family.limit);
+        if self.options.runs.is_none() {
+            case.budget = limits::CASE_BUDGET;
+        }
         let figures = family.figures.iter();
         let metrics: Vec<Metric> = figures.map(|text| Metric::of(text.as_str())).collect();
         case.figures(move |span, work| {

@@ -24,7 +24,8 @@ use crate::throttle::Throttle;
 
 /// Bytes of a file of the mixed corpus.
 const FILE_BYTES: usize = 600_000;
-/// Fewest and most files of a throttled case: two of each kind, and those of a full run.
+/// Files of a quick and of a full run, and the fewest and the most of a throttled case: two of each
+/// kind at least.
 const FILES_MIN: usize = 10;
 const FILES_MAX: usize = 160;
 /// Seconds that a throttled case takes for the corpus as it is.
@@ -53,9 +54,10 @@ pub(super) fn items(inputs: &Inputs) -> Vec<Item> {
 }
 
 pub(super) fn run(session: &mut Session<'_>, folder: &Path) -> Result<()> {
-    for instance in session.cases("packages", "mixed") {
-        let inputs = inputs(instance.get("files"));
-        made(session, folder, &instance, (None, 1), &inputs)?;
+    let files = session.size(FILES_MAX, FILES_MIN);
+    let case = format!("{files} files unthrottled");
+    for instance in session.cases_with("packages", "mixed", "case", [case]) {
+        made(session, folder, &instance, (None, 1), &inputs(files))?;
     }
     for rate in session.options.throttle.clone() {
         let seconds = session.size(THROTTLED_SECONDS, QUICK_THROTTLED_SECONDS);
@@ -83,7 +85,7 @@ pub(super) fn real(
         for rate in rates {
             let disk = rate.map_or("unthrottled".into(), |rate| format!("{rate} MB/s"));
             let case = format!("{name} {disk}");
-            for instance in session.cases_with("packages", "mixed-real", "case", [case]) {
+            for instance in session.cases_with("packages", "mixed", "case", [case]) {
                 let files = folder::files(root)?;
                 let wanted = files.iter().map(folder::wanted).collect();
                 let raw: u64 = files.iter().map(|(_, file)| file.raw_len).sum();

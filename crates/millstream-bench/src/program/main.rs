@@ -42,13 +42,14 @@ struct Args {
     #[arg(value_name = "WORKLOAD")]
     #[arg(value_parser = PossibleValuesParser::new(Workload::ALL.map(Workload::name)))]
     workloads: Vec<String>,
-    /// Small data and few runs: a minute or two instead of twenty
+    /// Small data and few runs: at most 90 s instead of 20 minutes
     #[arg(long)]
     quick: bool,
     /// Where the data is kept [default: below the folder for temporary files]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     corpus: Option<PathBuf>,
-    /// Counted runs of every case
+    /// Counted runs of every case [default: 10; fewer, but at least 3, where these take over 3 s;
+    /// with --quick 3]
     #[arg(long, value_name = "N", value_parser = value_parser!(u16).range(1..=limits::RUNS_MAX))]
     runs: Option<u16>,
     /// Also read from a disk slowed down to these rates (needs root; 1 MB = 10^6 bytes)
