@@ -5,7 +5,7 @@ use std::ffi::{CStr, c_char};
 use std::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::error::{Failure, MST_ERROR_UNSUPPORTED, MST_OK, invalid, mst_result};
 
@@ -100,6 +100,11 @@ pub(crate) unsafe fn bytes<'a, T>(pointer: *const T, count: usize) -> Result<&'a
 /// A time limit; `None` for none.
 pub(crate) fn limit(nanoseconds: u64) -> Option<Duration> {
     (nanoseconds != u64::MAX).then(|| Duration::from_nanos(nanoseconds))
+}
+
+/// A moment so far from now; `None` if it will never come.
+pub(crate) fn deadline_of(nanoseconds: u64) -> Option<Instant> {
+    Instant::now().checked_add(Duration::from_nanos(nanoseconds))
 }
 
 /// A struct of the header that begins with its size.

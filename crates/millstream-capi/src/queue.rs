@@ -3,7 +3,7 @@
 use std::ffi::{c_char, c_int};
 use std::mem::MaybeUninit;
 
-use millstream::{Batch, Completion, Delivery, FileId, Priority, Queue, QueueOptions, Request};
+use millstream::{Batch, Completion, FileId, Priority, Queue, QueueOptions};
 use millstream_io::eventfd::number_of;
 
 use crate::completion::{mst_fence, mst_group, mst_status_array};
@@ -14,11 +14,10 @@ use crate::error::{Failure, invalid, mst_error, mst_result, owned_error};
 use crate::handle::{free, owned};
 use crate::number::{mst_file, mst_priority, mst_ticket, priority_of};
 use crate::request::{
-    MST_REQUEST_DETACHED, MST_REQUEST_TRY, Submit, fence_at, group_at, mst_operation_desc,
-    mst_read_desc, mst_request_options, mst_write_desc, operate, read, write,
+    Entry, Target, mst_operation_desc, mst_read_desc, mst_write_desc, operate, read, write,
 };
 use crate::storage::{NOT_READY, check_flags, mst_storage};
-use crate::ticket::{mst_completion, number_of_ticket};
+use crate::ticket::mst_completion;
 
 /// A queue of requests with its own priority, capacity and completion queue.
 pub struct mst_queue(Queue);
@@ -95,89 +94,36 @@ pub unsafe extern "C" fn mst_queue_free(queue: *mut mst_queue) {
     unsafe { free(queue) }
 }
 
-/// Who takes a request.
-enum Target<'a> {
-    Queue(&'a Queue),
-    Batch(&'a mut Batch),
-}
-
-/// A request's way into a queue: with a ticket, or without.
-struct Entry<'a> {
-    target: Target<'a>,
-    ticket: *mut mst_ticket,
-    flags: u32,
-}
-
-impl<'a> Entry<'a> {
+impl mst_queue {
     /// # Safety
     /// As the header asks of pointers.
-    unsafe fn of_queue(
-        queue: *mut mst_queue,
-        ticket: *mut mst_ticket,
-        options: &mst_request_options,
-    ) -> Result<Entry<'a>, Failure> {
+    unsafe fn target<'a>(queue: *mut mst_queue) -> Result<Target<'a>, Failure> {
         // SAFETY: the caller's promise.
-        Entry::new(Target::Queue(&unsafe { at(queue)? }.0), ticket, options)
-    }
-
-    /// # Safety
-    /// As the header asks of pointers.
-    unsafe fn of_batch(
-        batch: *mut mst_batch,
-        ticket: *mut mst_ticket,
-        options: &mst_request_options,
-    ) -> Result<Entry<'a>, Failure> {
-        // SAFETY: the caller's promise.
-        Entry::new(
-            Target::Batch(&mut unsafe { at_mut(batch)? }.0),
-            ticket,
-            options,
-        )
-    }
-
-    fn new(
-        target: Target<'a>,
-        ticket: *mut mst_ticket,
-        options: &mst_request_options,
-    ) -> Result<Entry<'a>, Failure> {
-        let flags = options.flags;
-        if !ticket.is_null() && flags & MST_REQUEST_DETACHED != 0 {
-            return Err(invalid(c"a detached request has no ticket"));
-        }
-        Ok(Entry {
-            target,
-            ticket,
-            flags,
-        })
+        unsafe { at(queue) }.map(|queue| Target::Queue(&queue.0))
     }
 }
 
-impl Submit for Entry<'_> {
-    #[inline(always)]
-    fn submit<R: Request>(self, request: R) -> Result<(), Failure> {
-        let mut own;
-        let (batch, alone) = match self.target {
-            Target::Batch(batch) => (batch, false),
-            Target::Queue(queue) => {
-                own = queue.batch();
-                (&mut own, true)
+impl mst_batch {
+    /// # Safety
+    /// As the header asks of pointers.
+    unsafe fn target<'a>(batch: *mut mst_batch) -> Result<Target<'a>, Failure> {
+        // SAFETY: the caller's promise.
+        unsafe { at_mut(batch) }.map(|batch| Target::Batch(&mut batch.0))
+    }
+}
+
+/// Hands the request of a descriptor to a target, by the function that builds it.
+macro_rules! enter {
+    ($target:expr, $build:ident($desc:ident, $ticket:ident)) => {
+        border(|| {
+            // SAFETY: see `mst_queue_create`.
+            unsafe {
+                let mut room = MaybeUninit::uninit();
+                let desc = desc_at($desc, &mut room)?;
+                $build(desc, Entry::new($target, $ticket, &desc.options))
             }
-        };
-        let delivery = match self.ticket.is_null() {
-            false => Delivery::Ticket,
-            true if self.flags & MST_REQUEST_DETACHED != 0 => Delivery::Detached,
-            true => Delivery::Posted,
-        };
-        let wait = self.flags & MST_REQUEST_TRY == 0;
-        if let Some(ticket) = batch.deliver(request, delivery, wait)? {
-            // SAFETY: not NULL, and as the header asks.
-            unsafe { self.ticket.write(number_of_ticket(ticket)) };
-        }
-        if alone {
-            batch.submit();
-        }
-        Ok(())
-    }
+        })
+    };
 }
 
 /// Submits a read. With `ticket` not NULL its completion is claimed by `mst_ticket_wait`; otherwise
@@ -189,14 +135,7 @@ pub unsafe extern "C" fn mst_queue_read(
     desc: *const mst_read_desc,
     ticket: *mut mst_ticket,
 ) -> mst_result {
-    border(|| {
-        // SAFETY: see `mst_queue_create`.
-        unsafe {
-            let mut room = MaybeUninit::uninit();
-            let desc = desc_at(desc, &mut room)?;
-            read(desc, Entry::of_queue(queue, ticket, &desc.options))
-        }
-    })
+    enter!(mst_queue::target(queue), read(desc, ticket))
 }
 
 /// Submits a write, as `mst_queue_read` does.
@@ -206,14 +145,7 @@ pub unsafe extern "C" fn mst_queue_write(
     desc: *const mst_write_desc,
     ticket: *mut mst_ticket,
 ) -> mst_result {
-    border(|| {
-        // SAFETY: see `mst_queue_create`.
-        unsafe {
-            let mut room = MaybeUninit::uninit();
-            let desc = desc_at(desc, &mut room)?;
-            write(desc, Entry::of_queue(queue, ticket, &desc.options))
-        }
-    })
+    enter!(mst_queue::target(queue), write(desc, ticket))
 }
 
 /// Submits an operation, as `mst_queue_read` does.
@@ -223,14 +155,7 @@ pub unsafe extern "C" fn mst_queue_operate(
     desc: *const mst_operation_desc,
     ticket: *mut mst_ticket,
 ) -> mst_result {
-    border(|| {
-        // SAFETY: see `mst_queue_create`.
-        unsafe {
-            let mut room = MaybeUninit::uninit();
-            let desc = desc_at(desc, &mut room)?;
-            operate(desc, Entry::of_queue(queue, ticket, &desc.options))
-        }
-    })
+    enter!(mst_queue::target(queue), operate(desc, ticket))
 }
 
 /// Closes a file once everything before in the queue has completed, also if the queue is full.
@@ -266,7 +191,7 @@ pub unsafe extern "C" fn mst_queue_cancel_group(
 ) -> mst_result {
     border(|| {
         // SAFETY: see `mst_queue_create`.
-        unsafe { at(queue)?.0.cancel_group(group_at(group)?) };
+        unsafe { at(queue)?.0.cancel_group(&at(group)?.0) };
         Ok(())
     })
 }
@@ -435,14 +360,7 @@ pub unsafe extern "C" fn mst_batch_read(
     desc: *const mst_read_desc,
     ticket: *mut mst_ticket,
 ) -> mst_result {
-    border(|| {
-        // SAFETY: see `mst_queue_create`.
-        unsafe {
-            let mut room = MaybeUninit::uninit();
-            let desc = desc_at(desc, &mut room)?;
-            read(desc, Entry::of_batch(batch, ticket, &desc.options))
-        }
-    })
+    enter!(mst_batch::target(batch), read(desc, ticket))
 }
 
 /// Adds a write; see `mst_batch_read`.
@@ -452,14 +370,7 @@ pub unsafe extern "C" fn mst_batch_write(
     desc: *const mst_write_desc,
     ticket: *mut mst_ticket,
 ) -> mst_result {
-    border(|| {
-        // SAFETY: see `mst_queue_create`.
-        unsafe {
-            let mut room = MaybeUninit::uninit();
-            let desc = desc_at(desc, &mut room)?;
-            write(desc, Entry::of_batch(batch, ticket, &desc.options))
-        }
-    })
+    enter!(mst_batch::target(batch), write(desc, ticket))
 }
 
 /// Adds an operation; see `mst_batch_read`.
@@ -469,14 +380,7 @@ pub unsafe extern "C" fn mst_batch_operate(
     desc: *const mst_operation_desc,
     ticket: *mut mst_ticket,
 ) -> mst_result {
-    border(|| {
-        // SAFETY: see `mst_queue_create`.
-        unsafe {
-            let mut room = MaybeUninit::uninit();
-            let desc = desc_at(desc, &mut room)?;
-            operate(desc, Entry::of_batch(batch, ticket, &desc.options))
-        }
-    })
+    enter!(mst_batch::target(batch), operate(desc, ticket))
 }
 
 /// Adds an entry that raises `fence` to `value` once everything before has completed.
@@ -488,7 +392,7 @@ pub unsafe extern "C" fn mst_batch_signal(
 ) -> mst_result {
     border(|| {
         // SAFETY: see `mst_queue_create`.
-        unsafe { Ok(at_mut(batch)?.0.signal(fence_at(fence)?, value)?) }
+        unsafe { Ok(at_mut(batch)?.0.signal(&at(fence)?.0, value)?) }
     })
 }
 

@@ -2,20 +2,22 @@
 
 use std::ffi::{c_char, c_void};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use millstream::{
-    BlockTable, CodecId, Decode, Destination, Fence, FileId, FileOp, Group, Place, Read, Write,
+    Batch, BlockTable, CodecId, Decode, Delivery, Destination, FileId, FileOp, Place, Queue, Read,
+    Write,
 };
 
 use crate::completion::{mst_fence, mst_group};
-use crate::desc::{Descriptor, at, border, bytes, name, out, path};
+use crate::desc::{Descriptor, border, bytes, deadline_of, name, out, path};
 use crate::error::{Failure, invalid, mst_result};
 use crate::handle::{free, owned, take};
 use crate::hooks::User;
-use crate::number::{mst_file, mst_priority, priority_of};
+use crate::number::{mst_file, mst_priority, mst_ticket, priority_of};
 use crate::source::{mst_entry, mst_source};
 use crate::storage::{check_flags, mst_buffer};
+use crate::ticket::number_of_ticket;
 
 /// How stored bytes are encoded. From 0x80 on: the application's codecs.
 pub type mst_codec = i32;
@@ -286,11 +288,11 @@ macro_rules! with_options {
             if !options.name.is_null() {
                 request = request.name(name(options.name));
             }
-            if let Some(group) = group(options.group) {
-                request = request.group(group);
+            if let Some(group) = options.group.as_ref() {
+                request = request.group(&group.0);
             }
-            if let Some(fence) = fence(options.after) {
-                request = request.after(fence, options.after_value);
+            if let Some(fence) = options.after.as_ref() {
+                request = request.after(&fence.0, options.after_value);
             }
         }
         request
@@ -302,26 +304,11 @@ macro_rules! with_read_options {
     ($read:expr, $desc:expr) => {{
         let mut read = with_options!($read, &$desc.options);
         // SAFETY: pointers are as the header asks.
-        if let Some(fence) = unsafe { fence($desc.write_after) } {
-            read = read.write_after(fence, $desc.write_after_value);
+        if let Some(fence) = unsafe { $desc.write_after.as_ref() } {
+            read = read.write_after(&fence.0, $desc.write_after_value);
         }
         read
     }};
-}
-
-/// A moment so far from now; `None` if it will never come.
-pub(crate) fn deadline_of(nanoseconds: u64) -> Option<Instant> {
-    Instant::now().checked_add(Duration::from_nanos(nanoseconds))
-}
-
-unsafe fn group<'a>(group: *const mst_group) -> Option<&'a Group> {
-    // SAFETY: NULL or a group.
-    unsafe { group.as_ref() }.map(|group| &group.0)
-}
-
-unsafe fn fence<'a>(fence: *const mst_fence) -> Option<&'a Fence> {
-    // SAFETY: NULL or a fence.
-    unsafe { fence.as_ref() }.map(|fence| &fence.0)
 }
 
 fn check_options(options: &mst_request_options) -> Result<(), Failure> {
@@ -332,9 +319,61 @@ fn check_options(options: &mst_request_options) -> Result<(), Failure> {
     }
 }
 
-/// What a request lands in or comes from, once it is built: `submit` takes any of them.
-pub(crate) trait Submit {
-    fn submit<R: millstream::Request>(self, request: R) -> Result<(), Failure>;
+/// Who takes a request.
+pub(crate) enum Target<'a> {
+    Queue(&'a Queue),
+    Batch(&'a mut Batch),
+}
+
+/// A request's way into a queue: with a ticket, or without.
+pub(crate) struct Entry<'a> {
+    target: Target<'a>,
+    ticket: *mut mst_ticket,
+    flags: u32,
+}
+
+impl<'a> Entry<'a> {
+    pub(crate) fn new(
+        target: Result<Target<'a>, Failure>,
+        ticket: *mut mst_ticket,
+        options: &mst_request_options,
+    ) -> Result<Entry<'a>, Failure> {
+        let (target, flags) = (target?, options.flags);
+        if !ticket.is_null() && flags & MST_REQUEST_DETACHED != 0 {
+            return Err(invalid(c"a detached request has no ticket"));
+        }
+        Ok(Entry {
+            target,
+            ticket,
+            flags,
+        })
+    }
+
+    #[inline(always)]
+    fn submit<R: millstream::Request>(self, request: R) -> Result<(), Failure> {
+        let mut own;
+        let (batch, alone) = match self.target {
+            Target::Batch(batch) => (batch, false),
+            Target::Queue(queue) => {
+                own = queue.batch();
+                (&mut own, true)
+            }
+        };
+        let delivery = match self.ticket.is_null() {
+            false => Delivery::Ticket,
+            true if self.flags & MST_REQUEST_DETACHED != 0 => Delivery::Detached,
+            true => Delivery::Posted,
+        };
+        let wait = self.flags & MST_REQUEST_TRY == 0;
+        if let Some(ticket) = batch.deliver(request, delivery, wait)? {
+            // SAFETY: not NULL, and as the header asks.
+            unsafe { self.ticket.write(number_of_ticket(ticket)) };
+        }
+        if alone {
+            batch.submit();
+        }
+        Ok(())
+    }
 }
 
 /// Builds the read of a descriptor and submits it.
@@ -344,7 +383,7 @@ pub(crate) trait Submit {
 #[inline(always)]
 pub(crate) unsafe fn read(
     desc: &mst_read_desc,
-    submit: Result<impl Submit, Failure>,
+    entry: Result<Entry<'_>, Failure>,
 ) -> Result<(), Failure> {
     // Buffers are the request's from here on, whatever comes.
     let (stored, buffer) = match desc.stored == desc.buffer {
@@ -353,7 +392,7 @@ pub(crate) unsafe fn read(
         // SAFETY: as above.
         false => unsafe { (take(desc.stored), take(desc.buffer)) },
     };
-    let submit = submit?;
+    let entry = entry?;
     if !desc.buffer.is_null() && desc.stored == desc.buffer {
         return Err(invalid(c"a buffer is source or destination"));
     }
@@ -378,10 +417,10 @@ pub(crate) unsafe fn read(
     if is_range {
         let read = Read::range(FileId::from_bits(desc.file), desc.offset, desc.length);
         // SAFETY: as above.
-        return unsafe { land(read, desc, buffer, submit) };
+        return unsafe { land(read, desc, buffer, entry) };
     }
     // SAFETY: as above.
-    unsafe { land_other(desc, stored, buffer, submit) }
+    unsafe { land_other(desc, stored, buffer, entry) }
 }
 
 /// Of sources that are decoded or looked up.
@@ -393,10 +432,10 @@ unsafe fn land_other(
     desc: &mst_read_desc,
     stored: Option<Box<mst_buffer>>,
     buffer: Option<Box<mst_buffer>>,
-    submit: impl Submit,
+    entry: Entry<'_>,
 ) -> Result<(), Failure> {
     // SAFETY: the caller's promise.
-    unsafe { land(source_of(desc, stored)?, desc, buffer, submit) }
+    unsafe { land(source_of(desc, stored)?, desc, buffer, entry) }
 }
 
 /// Whether the stored bytes of a descriptor are the raw ones.
@@ -414,18 +453,18 @@ unsafe fn land(
     read: Read,
     desc: &mst_read_desc,
     buffer: Option<Box<mst_buffer>>,
-    submit: impl Submit,
+    entry: Entry<'_>,
 ) -> Result<(), Failure> {
     if !desc.memory.is_null() {
         // SAFETY: the header asks of the memory what `borrowed` does.
         let read = unsafe { read.borrowed(desc.memory.cast(), desc.memory_size) };
-        return submit.submit(with_read_options!(read, desc));
+        return entry.submit(with_read_options!(read, desc));
     }
     if let Some(buffer) = buffer {
-        return submit.submit(with_read_options!(read.into(buffer.0), desc));
+        return entry.submit(with_read_options!(read.into(buffer.0), desc));
     }
     let Some(supply) = desc.supply else {
-        return submit.submit(with_read_options!(read, desc));
+        return entry.submit(with_read_options!(read, desc));
     };
     let (user, release) = (User(desc.supply_user), desc.release);
     let read = read.supplied(move |len| {
@@ -439,7 +478,7 @@ unsafe fn land(
             release,
         })
     });
-    submit.submit(with_read_options!(read, desc))
+    entry.submit(with_read_options!(read, desc))
 }
 
 /// # Safety
@@ -498,11 +537,11 @@ unsafe fn source_of(
 /// As [`read`].
 pub(crate) unsafe fn write(
     desc: &mst_write_desc,
-    submit: Result<impl Submit, Failure>,
+    entry: Result<Entry<'_>, Failure>,
 ) -> Result<(), Failure> {
     // SAFETY: the caller's promise, here and below.
     let buffer = unsafe { take(desc.buffer) };
-    let submit = submit?;
+    let entry = entry?;
     check_options(&desc.options)?;
     check_flags(desc.flags, MST_WRITE_APPEND)?;
     check_flags(desc.reserved, 0)?;
@@ -519,7 +558,7 @@ pub(crate) unsafe fn write(
             true => Write::append(file, buffer.0),
             false => Write::at(file, desc.offset, buffer.0),
         };
-        return submit.submit(with_options!(write, &desc.options));
+        return entry.submit(with_options!(write, &desc.options));
     }
     let offset = (!append).then_some(desc.offset);
     // SAFETY: the header asks of the memory what `borrowed` does.
@@ -527,7 +566,7 @@ pub(crate) unsafe fn write(
         let memory = bytes(desc.memory.cast::<u8>(), desc.memory_size)?;
         Write::borrowed(file, offset, memory.as_ptr(), memory.len())
     };
-    submit.submit(with_options!(write, &desc.options))
+    entry.submit(with_options!(write, &desc.options))
 }
 
 /// Builds the operation of a descriptor and submits it.
@@ -536,9 +575,9 @@ pub(crate) unsafe fn write(
 /// As [`read`].
 pub(crate) unsafe fn operate(
     desc: &mst_operation_desc,
-    submit: Result<impl Submit, Failure>,
+    entry: Result<Entry<'_>, Failure>,
 ) -> Result<(), Failure> {
-    let submit = submit?;
+    let entry = entry?;
     check_options(&desc.options)?;
     check_flags(desc.reserved, 0)?;
     let file = FileId::from_bits(desc.file);
@@ -556,7 +595,7 @@ pub(crate) unsafe fn operate(
             _ => return Err(invalid(c"unknown operation")),
         }
     };
-    submit.submit(with_options!(operation, &desc.options))
+    entry.submit(with_options!(operation, &desc.options))
 }
 
 /// Creates a table of blocks, in ascending order without overlap. A request with it lands `take`
@@ -603,15 +642,4 @@ pub unsafe extern "C" fn mst_block_table_create(
 pub unsafe extern "C" fn mst_block_table_free(table: *mut mst_block_table) {
     // SAFETY: see `mst_block_table_create`.
     unsafe { free(table) }
-}
-
-/// The group or fence that a pointer names.
-pub(crate) unsafe fn group_at<'a>(pointer: *const mst_group) -> Result<&'a Group, Failure> {
-    // SAFETY: NULL or a group.
-    Ok(&unsafe { at(pointer)? }.0)
-}
-
-pub(crate) unsafe fn fence_at<'a>(pointer: *const mst_fence) -> Result<&'a Fence, Failure> {
-    // SAFETY: NULL or a fence.
-    Ok(&unsafe { at(pointer)? }.0)
 }

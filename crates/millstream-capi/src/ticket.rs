@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use millstream::{Buffer, Completion, Outcome, Priority, Ticket};
 
-use crate::desc::{at, at_mut, border, limit};
+use crate::desc::{at, at_mut, border, deadline_of, limit};
 use crate::error::{
     Failure, MST_ERROR_STALE_TICKET, MST_ERROR_STILL_HELD, MST_OK, invalid, mst_error, mst_result,
     owned_error, result_of,
@@ -19,7 +19,6 @@ use crate::error::{
 use crate::handle::{owned, take, unharmed};
 use crate::hooks::User;
 use crate::number::{mst_priority, mst_ticket, priority_of};
-use crate::request::deadline_of;
 use crate::storage::{NOT_READY, mst_buffer, mst_storage};
 
 /// How a request completed. To be freed by `mst_completion_free`.
