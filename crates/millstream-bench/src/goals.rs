@@ -12,7 +12,7 @@ use serde::Deserialize;
 
 use crate::pattern;
 use crate::rows::samples_of;
-use crate::stats::{self, Interval};
+use crate::stats;
 
 /// How a figure is made of ours and theirs.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
@@ -109,37 +109,20 @@ fn verdict(goal: &Goal, row: &Row, rows: &[Row]) -> Option<Verdict> {
             (format!("{metric} beyond {name}, {unit}"), interval)
         }
     };
-    let names = [&*row.workload, &*row.case, &*goal.ours];
-    let (bound, least) = match (goal.at_least, goal.at_most) {
-        (Some(bound), _) => (bound, true),
-        (_, most) => (most?, false),
+    let (bound, sign, reached) = match (goal.at_least, goal.at_most) {
+        (Some(bound), _) => (bound, ">=", it.value >= bound),
+        (_, most) => (most?, "<=", it.value <= most?),
     };
-    Some(verdict_on(names, what, it, bound, least))
-}
-
-/// The verdict on a figure that should be at least, or at most, `bound`.
-fn verdict_on(
-    [workload, case, contender]: [&str; 3],
-    what: String,
-    it: Interval,
-    bound: f64,
-    least: bool,
-) -> Verdict {
-    let sign = if least { ">=" } else { "<=" };
-    Verdict {
-        workload: workload.to_owned(),
-        case: case.to_owned(),
-        contender: contender.to_owned(),
+    Some(Verdict {
+        workload: row.workload.clone(),
+        case: row.case.clone(),
+        contender: goal.ours.clone(),
         what,
         bound: format!("{sign} {bound}"),
         value: it.value,
-        reached: if least {
-            it.value >= bound
-        } else {
-            it.value <= bound
-        },
+        reached,
         within_noise: it.within_noise(bound),
-    }
+    })
 }
 
 /// The best of the goal's rivals in the case of `ours`.

@@ -29,35 +29,35 @@ pub(crate) fn figures(
         let why = format!("no finite figure for {}", metric.name);
         return skipped(workload, case, contender, &why);
     };
-    Row {
-        workload: workload.to_owned(),
-        case: case.to_owned(),
-        contender: contender.to_owned(),
-        finding: Finding::Figures(Figures {
-            metric: metric.name.to_owned(),
-            unit: metric.unit.to_owned(),
-            better: metric.better,
-            n: samples.len() as u64,
-            min: summary.min,
-            median: summary.median,
-            mean: summary.mean,
-            max: summary.max,
-            ci95: summary.ci95,
-            params,
-            samples,
-        }),
-    }
+    let figures = Figures {
+        metric: metric.name.to_owned(),
+        unit: metric.unit.to_owned(),
+        better: metric.better,
+        n: samples.len() as u64,
+        min: summary.min,
+        median: summary.median,
+        mean: summary.mean,
+        max: summary.max,
+        ci95: summary.ci95,
+        params,
+        samples,
+    };
+    row([workload, case, contender], Finding::Figures(figures))
 }
 
 /// A row that says why there is no figure.
 pub(crate) fn skipped(workload: &str, case: &str, contender: &str, why: &str) -> Row {
+    let skipped = why.to_owned();
+    row([workload, case, contender], Finding::Skipped { skipped })
+}
+
+fn row(names: [&str; 3], finding: Finding) -> Row {
+    let [workload, case, contender] = names.map(str::to_owned);
     Row {
-        workload: workload.to_owned(),
-        case: case.to_owned(),
-        contender: contender.to_owned(),
-        finding: Finding::Skipped {
-            skipped: why.to_owned(),
-        },
+        workload,
+        case,
+        contender,
+        finding,
     }
 }
 

@@ -83,10 +83,10 @@ fn add<'a>(case: &mut Case<'a>, name: &'static str, plan: &'a Plan) {
             }
         }
         "study" => {
-            case.try_push(name, study::as_it_was(plan));
+            case.try_push(name, study::contender::<study::FoldedName>(plan));
         }
         "study-cured" => {
-            case.try_push(name, study::cured(plan));
+            case.try_push(name, study::contender::<study::NameHash>(plan));
         }
         _ => {
             let setup = Setup::named(name);

@@ -39,14 +39,14 @@ use crate::threads::joined;
 const DESCRIPTORS_SPARE: u64 = 128;
 
 /// How a handle is known.
-trait Key: Eq + Hash + Clone + Send + 'static {
+pub(super) trait Key: Eq + Hash + Clone + Send + 'static {
     /// From a file's name, when a request is queued.
     fn of(name: &str) -> Self;
 }
 
 /// A name whose every hash and comparison folds the case of every letter.
 #[derive(Clone)]
-struct FoldedName(String);
+pub(super) struct FoldedName(String);
 
 impl Key for FoldedName {
     fn of(name: &str) -> FoldedName {
@@ -74,7 +74,7 @@ impl Eq for FoldedName {}
 
 /// The cure: a 32-bit hash of the folded name, made once.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-struct NameHash(u32);
+pub(super) struct NameHash(u32);
 
 impl Key for NameHash {
     fn of(name: &str) -> NameHash {
@@ -96,17 +96,8 @@ enum Message<'a, K> {
     Cancel(usize),
 }
 
-/// The study's thread as a contender, with case-insensitive names.
-pub(super) fn as_it_was(plan: &Plan) -> Result<impl Method> {
-    contender::<FoldedName>(plan)
-}
-
-/// With hashes made once.
-pub(super) fn cured(plan: &Plan) -> Result<impl Method> {
-    contender::<NameHash>(plan)
-}
-
-fn contender<K: Key>(plan: &Plan) -> Result<impl Method> {
+/// The study's thread as a contender: with [`FoldedName`] as it was, with [`NameHash`] cured.
+pub(super) fn contender<K: Key>(plan: &Plan) -> Result<impl Method> {
     raise_descriptors(plan.entries.len() as u64 + DESCRIPTORS_SPARE)?;
     Ok(move |into: &mut Destination| {
         let start = Moment::now();
