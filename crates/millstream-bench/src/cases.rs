@@ -165,6 +165,7 @@ impl<'de> Deserialize<'de> for Bytes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::HashSet;
 
     #[test]
     fn every_family_makes_cases_with_names_of_their_own() {
@@ -174,17 +175,23 @@ mod tests {
                 .flat_map(|(workload, kinds)| kinds.keys().map(move |kind| (workload, kind)));
             for (workload, kind) in kinds {
                 assert!(crate::Workload::from_name(workload).is_some(), "{workload}");
+                let mut names = HashSet::new();
                 for case in of(workload, kind, quick, &Table::new()) {
                     for figure in &case.family.figures {
                         crate::metric::Metric::of(figure.as_str());
                     }
+                    assert!(names.insert(case.name.clone()), "{workload}: {}", case.name);
                 }
             }
         }
-        let grid = of("requests", "grid", false, &Table::new());
-        assert_eq!(grid.len(), 60);
-        assert_eq!(grid[0].name, "direct 4K depth 1");
-        assert_eq!(grid[59].name, "warm 1M depth 128");
+    }
+
+    #[test]
+    fn a_family_has_what_it_lacks_from_the_one_ahead() {
+        let large = of("scenes", "made", false, &Table::new()).pop().unwrap();
+        assert_eq!((&*large.name, large.get("images")), ("large warm", 15));
+        assert!(large.contenders().any(|name| name == "gltf-import"));
+        assert_eq!(large.family.figures, ["total ms", "cpu ms"]);
     }
 
     #[test]

@@ -30,7 +30,7 @@ const NO_SEEKS: &str = "its files read ahead after every seek; it reads whole fi
 /// Files in flight that are tried in `startup`.
 const FILE_DEPTHS: [usize; 4] = [4, 8, 32, 128];
 /// Files that a trial loads at most.
-const TRIAL_FILES: usize = 256;
+const TRIAL_FILES: usize = 128;
 /// Bytes that a trial reads of a file at most.
 const TRIAL_BYTES: u64 = 32 << 20;
 /// Blocks and depths that are tried in `read`.

@@ -6,7 +6,7 @@
 
 use millstream_peers::{Access, Plan, Read, Rival, rivals};
 
-use super::{NO_SEEKS, plan_of, read_time};
+use super::{NO_SEEKS, TRIES, plan_of, read_time};
 use crate::corpus::CorpusFile;
 use crate::error::{Context, Error, Result, ensure};
 use crate::files::open_buffered;
@@ -19,9 +19,6 @@ use crate::rows::Params;
 const BULK_DEPTHS: [usize; 5] = [1, 2, 4, 8, 16];
 /// A depth is good enough with so much of the best one's rate.
 const ENOUGH: f64 = 0.95;
-/// Tries of each: the better one counts.
-const TRIES: usize = 3;
-
 /// Every rival, or why it cannot run here.
 pub(crate) fn systems<'a>(
     file: &'a CorpusFile,
