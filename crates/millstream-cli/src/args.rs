@@ -97,7 +97,7 @@ pub(crate) struct LoadArgs {
         value_parser = clap::value_parser!(u32).range(1..=i64::from(WORKERS_MAX)))]
     pub(crate) workers: Option<u32>,
     /// Memory that data waits in between device and destination, from 16K to 64G; a package's
-    /// longest block must fit [default: 128M]
+    /// longest block must fit twice [default: 128M]
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     pub(crate) staging: Option<u64>,
     /// How long one request may take; longer ones fail

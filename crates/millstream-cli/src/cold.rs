@@ -35,7 +35,8 @@ pub(crate) fn drop_files(found: &[Found]) {
     }
     if let Some(first) = first {
         failure::tell(&format!(
-            "--cold: not seen to leave the page cache: {stayed} files, the first: {first}"
+            "--cold: not seen to leave the page cache: {}, the first: {first}",
+            failure::counted(stayed, "file")
         ));
     }
 }

@@ -118,6 +118,13 @@ impl Failure {
         self
     }
 
+    /// The same failure with what to do about it.
+    pub(crate) fn hint(mut self, words: &str) -> Failure {
+        self.cause.push_str("; ");
+        self.cause.push_str(words);
+        self
+    }
+
     /// The same failure with its place in the file, if that is known.
     pub(crate) fn at(mut self, offset: impl Into<Option<u64>>) -> Failure {
         self.offset = offset.into();
@@ -260,14 +267,9 @@ impl Failures {
         self.documented
     }
 
-    /// The lines about them.
-    pub(crate) fn summary(&self) -> String {
-        let noun = if self.count == 1 {
-            "failure"
-        } else {
-            "failures"
-        };
-        let mut lines = format!("{} {noun}, the first: ", self.count);
+    /// The lines about them, each of which is a `noun`.
+    pub(crate) fn summary(&self, noun: &str) -> String {
+        let mut lines = format!("{}, the first: ", counted(self.count, noun));
         let listed: Vec<String> = self.listed.iter().map(|(_, it)| it.to_string()).collect();
         lines.push_str(&listed.join("\n  "));
         let more = self.count - listed.len() as u64;
@@ -276,6 +278,12 @@ impl Failures {
         }
         lines
     }
+}
+
+/// So many of what `noun` names.
+pub(crate) fn counted(count: u64, noun: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {noun}{plural}")
 }
 
 /// How a command ends when it does not end well.
@@ -313,7 +321,7 @@ mod tests {
     fn a_failure_names_file_offset_and_cause() {
         let failure = Failure::new("a\nb", "cut").at(12);
         assert_eq!(
-            Failures::new(1, [failure]).summary(),
+            Failures::new(1, [failure]).summary("failure"),
             "1 failure, the first: a\\x0ab: at offset 12: cut"
         );
         let error = io::Error::from_raw_os_error(millstream_io::Errno::NO_SPACE.0);
@@ -328,7 +336,7 @@ mod tests {
         for place in (0..25).rev() {
             failures.add_at(place, Failure::new(place.to_string(), "cut"));
         }
-        let summary = failures.summary();
+        let summary = failures.summary("failure");
         let lines: Vec<&str> = summary.lines().collect();
         assert_eq!(lines[0], "25 failures, the first: 0: cut");
         assert_eq!(lines[9..], ["  9: cut", "  and 15 more"]);

@@ -348,11 +348,7 @@ impl Loader<'_> {
                 break;
             }
         }
-        let options = BatchOptions {
-            timeout: self.timeout,
-            ..BatchOptions::default()
-        };
-        let batch = package.enqueue_each(self.queue, &asked, &options);
+        let batch = package.enqueue_each(self.queue, &asked, &self.batch_options());
         let batch = batch.map(Arc::new);
         tally.requests += batch.as_ref().map_or(0, |batch| batch.requests() as u64);
         let pieces = parts.into_iter().enumerate().map(|(nth, part)| Piece {
@@ -363,6 +359,30 @@ impl Loader<'_> {
             },
         });
         pieces.collect()
+    }
+
+    fn batch_options(&self) -> BatchOptions {
+        BatchOptions {
+            timeout: self.timeout,
+            ..BatchOptions::default()
+        }
+    }
+
+    /// What came of a request that was canceled or took too long.
+    fn cut_short(&self, found: &Found, kind: ErrorKind) -> Option<NotLoaded> {
+        match (kind, self.timeout) {
+            (ErrorKind::Canceled, _) => Some(NotLoaded::Canceled),
+            (ErrorKind::TimedOut, Some(timeout)) => {
+                let entry = match found.entry {
+                    Some(_) => format!("entry '{}': ", names::escape(&found.name)),
+                    None => String::new(),
+                };
+                let cause = format!("{entry}a request took longer than --timeout, {timeout:?}");
+                let failure = Failure::new(&found.path, cause).kind(&kind);
+                Some(NotLoaded::Failed(failure))
+            }
+            _ => None,
+        }
     }
 
     /// Waits for a piece, hashes and drops it, and counts its file if it was the last of it.
@@ -381,11 +401,16 @@ impl Loader<'_> {
                     landed(&bytes);
                     None
                 }
-                Err(error) if error == ErrorKind::Canceled => Some(NotLoaded::Canceled),
-                Err(error) => Some(NotLoaded::Failed(describe(&found.path, &error))),
+                Err(error) => {
+                    let cut_short = self.cut_short(found, error.kind());
+                    let failed = || NotLoaded::Failed(describe(&found.path, &error));
+                    Some(cut_short.unwrap_or_else(failed))
+                }
             },
             Ok(Load::Together(batch, nth)) => {
-                let checked = batch.wait(nth).and_then(|bytes| {
+                let options = self.batch_options();
+                let loaded = batch.wait_or_retry(nth, self.queue, &options);
+                let checked = loaded.and_then(|bytes| {
                     check(&mut claim.check, found, &bytes)?;
                     Ok(bytes)
                 });
@@ -394,7 +419,14 @@ impl Loader<'_> {
                         landed(&bytes);
                         None
                     }
-                    Err(error) => Some(not_loaded(found, error)),
+                    Err(error) => {
+                        let kind = error.engine().map(millstream::Error::kind);
+                        let cut_short = kind.and_then(|kind| self.cut_short(found, kind));
+                        Some(
+                            cut_short
+                                .unwrap_or_else(|| NotLoaded::Failed(not_loaded(found, error))),
+                        )
+                    }
                 }
             }
             Err(refused) => Some(NotLoaded::Failed(refused)),
@@ -459,18 +491,12 @@ fn check(
 }
 
 /// Why an entry of a package was not loaded.
-fn not_loaded(found: &Found, error: millstream_pak::Error) -> NotLoaded {
-    if error
-        .engine()
-        .is_some_and(|error| *error == ErrorKind::Canceled)
-    {
-        return NotLoaded::Canceled;
-    }
+fn not_loaded(found: &Found, error: millstream_pak::Error) -> Failure {
     let error = match &found.entry {
         Some(entry) => entry.package.blame(entry.index, error),
         None => error,
     };
-    NotLoaded::Failed(package::describe(&found.path, &error))
+    package::describe(&found.path, &error)
 }
 
 /// Bytes of the window while it is filled with a file.

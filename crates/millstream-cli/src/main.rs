@@ -34,17 +34,16 @@ fn main() -> ExitCode {
         Err(error) => return answer(&error),
     };
     let call = Call::from_arg_matches(&matches).expect("the definitions are the same");
+    let (command, args) = matches.subcommand().expect("the parser requires one");
     // Every command has this option.
-    let json = matches
-        .subcommand()
-        .is_some_and(|(_, args)| args.get_flag("json"));
+    let json = args.get_flag("json");
     let watched =
         signals::watch().map_err(|error| Failure::io("signals", "watch for", &error).into());
     let ended = watched.and_then(|()| run(&call.command));
     progress::silence();
     match ended {
         Ok(()) => ExitCode::SUCCESS,
-        Err(ending) => report(ending, json),
+        Err(ending) => report(ending, command, json),
     }
 }
 
@@ -80,7 +79,7 @@ fn show<A>(
 
 /// Reports on standard error how a command ended, and returns the program's exit status. With
 /// `json`, standard output gets a document if it has none yet.
-fn report(ending: Ending, json: bool) -> ExitCode {
+fn report(ending: Ending, command: &str, json: bool) -> ExitCode {
     match ending {
         Ending::Failed(mut failures) => {
             if json && !failures.is_documented() {
@@ -89,14 +88,14 @@ fn report(ending: Ending, json: bool) -> ExitCode {
                 // If it cannot be printed, the failure below is still reported.
                 let _ = output::print_json(&document);
             }
-            tell(&failures.summary());
+            tell(&failures.summary("failure"));
             ExitCode::from(STATUS_FAILED)
         }
         Ending::ClosedPipe => signals::end_by_closed_pipe(),
         Ending::Interrupted => signals::end_by_last(),
         Ending::Usage(message) => {
             tell(&message);
-            tell("try: millstream COMMAND --help");
+            tell(&format!("try: millstream {command} --help"));
             ExitCode::from(STATUS_USAGE)
         }
     }
@@ -114,11 +113,11 @@ fn answer(error: &clap::Error) -> ExitCode {
     match printed {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
-            report(Ending::ClosedPipe, false)
+            report(Ending::ClosedPipe, "help", false)
         }
         Err(error) => {
             let failure = Failure::io("standard output", "write", &error);
-            report(failure.into(), false)
+            report(failure.into(), "help", false)
         }
     }
 }

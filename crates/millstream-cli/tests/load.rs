@@ -509,6 +509,26 @@ fn an_imitated_disk_takes_its_time_and_changes_no_byte() {
 }
 
 #[test]
+fn a_request_that_takes_too_long_is_said_to() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    std::fs::write(folder.path().join("file"), mixed_bytes(7, 1 << 20)).expect("a file");
+    let words = [
+        "load",
+        "--timeout",
+        "0.01",
+        "--disk",
+        "seek=1s,read=120M",
+        "file",
+    ];
+    let output = run(millstream(&words).current_dir(folder.path()));
+    let errors = expect_status(&output, 1);
+    assert!(
+        errors.contains("file: a request took longer than --timeout, 10ms"),
+        "{errors}"
+    );
+}
+
+#[test]
 fn a_trace_is_chrome_json_with_its_lanes() {
     let (folder, _, _) = folder_of_files(900);
     let place = tempfile::tempdir().expect("a temporary folder");

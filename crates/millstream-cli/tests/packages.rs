@@ -286,6 +286,7 @@ fn links_are_followed_inside_the_folder_skipped_or_refused() {
         link(target, name);
         let errors = expect_status(&pack("follow"), 1);
         assert!(errors.contains(cause) && errors.contains(name), "{errors}");
+        assert!(errors.contains("--links skip"), "{errors}");
         std::fs::remove_file(root.join(name)).expect("removed");
     }
     // Two folders that lead to each other.
@@ -398,9 +399,20 @@ fn a_patch_turns_one_package_into_the_other() {
     );
     let bytes = std::fs::metadata(&patch).expect("written").len();
     assert!(bytes < 350_000, "the patch has {bytes} bytes");
-    expect_quiet_success(&run(&mut millstream(&["verify", &patch])));
     // Over its base all of it can be read; alone, or over another, it cannot.
     let over = ["--base", &before];
+    let alone = told(&["verify", &patch, "--json"]);
+    let both = told(&["verify", &patch, "--json", over[0], over[1]]);
+    let entries = |told: &Value| told["entries"].as_u64().zip(told["skipped"].as_u64());
+    // What was added, what is gone, and the blocks of what was changed that stay.
+    assert_eq!(
+        (entries(&alone), entries(&both)),
+        (Some((2, 1)), Some((3, 0)))
+    );
+    let output = run(&mut millstream(&["verify", &patch]));
+    expect_quiet_success(&output);
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert!(told.contains("1 more lie in the base"), "{told}");
     expect_quiet_success(&run(millstream(&["verify", &patch]).args(over)));
     let read = run(millstream(&["cat", &patch, "noise/7"]).args(over));
     expect_quiet_success(&read);
@@ -546,6 +558,59 @@ fn damage_is_found_and_named() {
             expect_status(&run(&mut millstream(&[command, &package])), 1);
         }
     }
+}
+
+/// Short entries share blocks, and reads that bring several blocks.
+#[test]
+fn what_shared_a_read_with_damage_is_read() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (root, package) = (folder.path().join("in"), folder.path().join("p.mpak"));
+    std::fs::create_dir(&root).expect("made");
+    for nth in 0..40 {
+        std::fs::write(root.join(format!("{nth:02}")), mixed_bytes(nth, 20_000)).expect("written");
+    }
+    let words = [
+        "pack",
+        text(&root),
+        "-o",
+        text(&package),
+        "--codec",
+        "stored",
+    ];
+    expect_quiet_success(&run(&mut millstream(&words)));
+    let mut sheet = Sheet {
+        bytes: std::fs::read(&package).expect("read"),
+    };
+    sheet.data()[1000] ^= 0x10;
+    std::fs::write(&package, &sheet.bytes).expect("written");
+    let sound = |name: &str| {
+        let output = run(&mut millstream(&["cat", text(&package), name]));
+        output.status.success()
+    };
+    let want: Vec<String> = (0..40).map(|nth| format!("{nth:02}")).collect();
+    let want: Vec<String> = want.into_iter().filter(|name| sound(name)).collect();
+    assert!((20..40).contains(&want.len()), "{want:?}");
+    let out = folder.path().join("out");
+    let output = run(&mut millstream(&["extract", text(&package), text(&out)]));
+    expect_status(&output, 1);
+    assert_eq!(names_in(&out), want);
+    let output = run(&mut millstream(&["load", "--hash", text(&package)]));
+    expect_status(&output, 1);
+    let hashes = String::from_utf8(output.stdout).expect("text");
+    let names: Vec<&str> = hashes.lines().filter_map(|line| line.get(18..)).collect();
+    assert_eq!(names, want);
+}
+
+#[test]
+fn staging_too_small_for_a_package_is_one_failure() {
+    let packed = Packed::new(&["--codec", "stored", "--block", "256K"]);
+    let package = packed.path("p.mpak");
+    let load = |staging| run(&mut millstream(&["load", &package, "--staging", staging]));
+    let errors = expect_status(&load("256K"), 1);
+    let words = "1 failure, the first: ";
+    let least = "262144 bytes: --staging must be 536576 or more";
+    assert!(errors.contains(words) && errors.contains(least), "{errors}");
+    expect_quiet_success(&load("524K"));
 }
 
 /// Both have one root, so that one was taken for the other.

@@ -193,6 +193,33 @@ fn a_scene_of_a_package_that_cannot_begin_is_one_failure_among_the_others() {
 }
 
 #[test]
+fn what_cannot_be_cooked_is_told_and_packed_as_it_is() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (source, package) = (folder.path().join("in"), folder.path().join("p.mpak"));
+    scene(&source);
+    std::fs::write(source.join("blue.png"), &png()[..40]).expect("cut");
+    std::fs::write(source.join("a.gltf"), "{").expect("written");
+    std::fs::write(source.join("b.glb"), b"glTF\x02\0\0\0").expect("written");
+    let [source, package] = [&source, &package].map(|path| path.to_str().expect("plain"));
+    let words = ["pack", source, "-o", package, "--cook", "scene"];
+    let told = expect_status(&run(&mut millstream(&words)), 0);
+    let start = "millstream: --cook: packed as they are: 3 files, the first: a.gltf: ";
+    assert!(told.starts_with(start), "{told}");
+    assert!(
+        told.contains("\n  b.glb: ") && told.contains("\n  blue.png: "),
+        "{told}"
+    );
+    // Each failure names its scene, and the entry that it is about.
+    let output = run(&mut millstream(&["scene", package, "--json"]));
+    let told = expect_status(&output, 1);
+    assert!(told.contains("scene 'a.gltf': "), "{told}");
+    assert!(
+        told.contains("scene 'scene.gltf': entry 'blue.png': images[1]: "),
+        "{told}"
+    );
+}
+
+#[test]
 fn failures_name_the_file_that_they_are_about_and_the_place_in_it() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let loose = scene(folder.path());

@@ -112,6 +112,12 @@ fn wrong_words_end_with_status_2_and_touch_nothing() {
         assert!(output.stdout.is_empty(), "{words:?}");
     }
     assert_eq!(names_in(folder.path()), ["in"]);
+    let words = ["compress", "--codec", "zstd", "--level", "99", "in", "out"];
+    let errors = expect_status(&run(millstream(&words).current_dir(folder.path())), 2);
+    assert!(
+        errors.ends_with("try: millstream compress --help\n"),
+        "{errors}"
+    );
 }
 
 #[test]

@@ -25,7 +25,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use millstream_pak::{Cook, CookError, Cooked, CookedEntry, Inputs, in_parallel};
 use zerocopy::FromZeros as _;
 
-use crate::image::{Format, HEADER_BYTES, ImageLimits, Layout, decode_vec, decoded_bytes};
+use crate::error::{Error, ErrorKind, Result};
+use crate::image::{
+    Format, HEADER_BYTES, ImageLimits, Layout, NO_MEMORY, decode_vec, decoded_bytes,
+};
 use crate::limits;
 use crate::model::Model;
 use crate::plan::{self, Origin, Purpose, SceneFile};
@@ -96,9 +99,12 @@ impl Cook for SceneCook {
         let scene = if crate::glb::is_glb(raw) {
             self.glb(name, raw, &mut cooked)
         } else {
-            self.loose(name, raw, others, &mut cooked);
-            None
+            self.loose(name, raw, others, &mut cooked).map(|()| None)
         };
+        let scene = scene.unwrap_or_else(|error| {
+            cooked.uncooked.push((name.to_vec(), error.to_string()));
+            None
+        });
         let raw = scene.unwrap_or_else(|| raw.to_vec());
         cooked.entries.push(CookedEntry {
             name: name.to_vec(),
@@ -111,8 +117,14 @@ impl Cook for SceneCook {
 
 impl SceneCook {
     /// Cooks the images beside a `.gltf`.
-    fn loose(&self, name: &[u8], raw: &[u8], others: &dyn Inputs, cooked: &mut Cooked) {
-        let Ok(model) = Model::parse(raw) else { return };
+    fn loose(
+        &self,
+        name: &[u8],
+        raw: &[u8],
+        others: &dyn Inputs,
+        cooked: &mut Cooked,
+    ) -> Result<()> {
+        let model = Model::parse(raw)?;
         let name: Arc<[u8]> = Arc::from(name);
         let file = SceneFile {
             name: &name,
@@ -130,30 +142,38 @@ impl SceneCook {
             if done.contains(&name) {
                 continue;
             }
-            // A missing image is reported by the loader.
-            if let Ok(stored) = others.read(&name) {
-                done.insert(Arc::clone(&name));
-                let color = images.iter().any(|image| colors.contains(image));
-                orders.push(Order {
-                    name,
-                    stored: stored.into(),
-                    color,
-                });
+            match others.read(&name) {
+                Ok(stored) => {
+                    done.insert(Arc::clone(&name));
+                    let color = images.iter().any(|image| colors.contains(image));
+                    orders.push(Order {
+                        name,
+                        stored: stored.into(),
+                        color,
+                    });
+                }
+                Err(error) => cooked.uncooked.push((name.to_vec(), error.cause)),
             }
         }
         let stored: usize = orders.iter().map(|order| order.stored.len()).sum();
         let made = self.cook_all(&orders, raw.len() + stored);
         for (order, made) in orders.iter().zip(made) {
-            if let Some(made) = made {
-                cooked.consumed.push(order.name.to_vec());
-                cooked.entries.push(entry(order, made));
+            match made {
+                Ok(made) => {
+                    cooked.consumed.push(order.name.to_vec());
+                    cooked.entries.push(entry(order, made));
+                }
+                Err(cause) => cooked.uncooked.push((order.name.to_vec(), cause.into())),
             }
         }
+        Ok(())
     }
 
     /// Cooks the images inside a GLB; returns the GLB without them.
-    fn glb(&self, name: &[u8], raw: &[u8], cooked: &mut Cooked) -> Option<Vec<u8>> {
-        let parts = glb::Parts::read(raw)?;
+    fn glb(&self, name: &[u8], raw: &[u8], cooked: &mut Cooked) -> Result<Option<Vec<u8>>> {
+        let Some(parts) = glb::Parts::read(raw)? else {
+            return Ok(None);
+        };
         let colors = colors(&parts.model);
         let (images, orders): (Vec<Vec<usize>>, Vec<Order<'_>>) = parts
             .images()
@@ -171,47 +191,59 @@ impl SceneCook {
         let mut outside = BTreeMap::new();
         let mut entries = Vec::new();
         for ((images, order), made) in images.into_iter().zip(&orders).zip(made) {
-            if let Some(made) = made {
-                let uri = glb::uri_of(name, images[0]);
-                outside.extend(images.into_iter().map(|image| (image, uri.clone())));
-                entries.push(entry(order, made));
+            match made {
+                Ok(made) => {
+                    let uri = glb::uri_of(name, images[0]);
+                    outside.extend(images.into_iter().map(|image| (image, uri.clone())));
+                    entries.push(entry(order, made));
+                }
+                Err(cause) => {
+                    let cause = format!("images[{}]: {cause}", images[0]);
+                    cooked.uncooked.push((name.to_vec(), cause));
+                }
             }
         }
-        let rewritten = parts.without(&outside)?;
+        if outside.is_empty() {
+            return Ok(None);
+        }
+        let rewritten = parts.without(&outside).ok_or_else(|| {
+            let cause = "it cannot be written without the images inside it";
+            Error::new(ErrorKind::Invalid, "", cause)
+        })?;
         cooked.entries.extend(entries);
-        Some(rewritten)
+        Ok(Some(rewritten))
     }
 
-    /// Cooks the images of a scene whose files have so many bytes on all cores. `None` for those
-    /// that cannot be decoded, and those that with the ones before need more memory than the scene
-    /// would have, or than there is.
-    fn cook_all(&self, orders: &[Order<'_>], stored_bytes: usize) -> Vec<Option<Vec<u8>>> {
+    /// Cooks the images of a scene whose files have so many bytes on all cores. An error: it cannot
+    /// be decoded, or with the ones before needs more memory than the scene would have, or than
+    /// there is.
+    fn cook_all(&self, orders: &[Order<'_>], stored_bytes: usize) -> Vec<Made> {
         let mut left = limits::scene_memory(stored_bytes as u64);
         // Levels or blocks of all levels, and two levels that are halved, are less than twice as
         // long as the pixels.
         let times = if self.target == Target::Rgba8 { 1 } else { 3 };
         let fits = |order: &Order<'_>| {
-            let bytes = decoded_bytes(&order.stored, ImageLimits::default()).ok();
-            let less = bytes.and_then(|bytes| left.checked_sub(times * bytes as u64));
-            left = less.unwrap_or(left);
-            less.is_some()
+            let bytes = decoded_bytes(&order.stored, ImageLimits::default())? as u64;
+            let cause = "the scene has too many pixels to be loaded with default limits";
+            left = left.checked_sub(times * bytes).ok_or(cause)?;
+            Ok(())
         };
-        let fitting: Vec<bool> = orders.iter().map(fits).collect();
+        let fitting: Vec<Result<(), &str>> = orders.iter().map(fits).collect();
         let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let cook = |nth: usize| {
-            let cooked = fitting[nth].then(|| self.cook_image(&orders[nth]));
-            Ok::<_, Infallible>(cooked.flatten())
+            let cooked = fitting[nth].and_then(|()| self.cook_image(&orders[nth]));
+            Ok::<_, Infallible>(cooked)
         };
         let Ok(made) = in_parallel(orders.len(), threads, cook);
         made
     }
 
-    fn cook_image(&self, order: &Order<'_>) -> Option<Vec<u8>> {
-        let mut raw = decode_vec(&order.stored, ImageLimits::default()).ok()?;
-        let layout = Layout::parse(&raw).ok()?;
+    fn cook_image(&self, order: &Order<'_>) -> Made {
+        let mut raw = decode_vec(&order.stored, ImageLimits::default())?;
+        let layout = Layout::parse(&raw)?;
         if layout.format() != Format::Rgba8 || layout.levels() > 1 {
             // Stored ready for upload: KTX2, DDS.
-            return Some(raw);
+            return Ok(raw);
         }
         let layout = layout.with_srgb(order.color);
         layout.write_header(&mut raw);
@@ -219,7 +251,7 @@ impl SceneCook {
         let levels = Layout::full_levels(width.max(height));
         let opaque = is_opaque(&raw[HEADER_BYTES..]);
         let format = match self.target {
-            Target::Rgba8 => return Some(raw),
+            Target::Rgba8 => return Ok(raw),
             Target::Rgba8Levels => Format::Rgba8,
             Target::Bc7 | Target::Bc7Fine => Format::Bc7,
             Target::Bc3 if opaque => Format::Bc1,
@@ -230,24 +262,31 @@ impl SceneCook {
             Target::Bc7Fine => blocks::Quality::Fine,
             _ => blocks::Quality::Fast,
         };
-        let target = Layout::new(format, width, height, levels)?.with_srgb(order.color);
-        let mut out = u8::new_vec_zeroed(target.bytes()).ok()?;
+        let target = Layout::new(format, width, height, levels);
+        let target = target
+            .ok_or("the image is too large")?
+            .with_srgb(order.color);
+        let mut out = u8::new_vec_zeroed(target.bytes()).map_err(|_| NO_MEMORY)?;
         target.write_header(&mut out);
         let (mut pixels, mut halved);
         pixels = &raw[HEADER_BYTES..];
         for level in 0..levels {
             let (width, height) = target.size(level);
             if level > 0 {
-                halved = mips::half(pixels, target.size(level - 1), order.color)?;
+                halved =
+                    mips::half(pixels, target.size(level - 1), order.color).ok_or(NO_MEMORY)?;
                 pixels = &halved;
             }
-            let range = target.level(level)?;
+            let range = target.level(level).expect("it has all levels");
             let size = (width, height);
-            blocks::encode(format, quality, pixels, size, &mut out[range])?;
+            blocks::encode(format, quality, pixels, size, &mut out[range]).ok_or(NO_MEMORY)?;
         }
-        Some(out)
+        Ok(out)
     }
 }
+
+/// The bytes of a cooked image, or why it is left as it is.
+type Made = Result<Vec<u8>, &'static str>;
 
 fn entry(order: &Order<'_>, raw: Vec<u8>) -> CookedEntry {
     CookedEntry {

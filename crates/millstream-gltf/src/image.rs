@@ -51,7 +51,7 @@ use crate::limits;
 
 pub use codec::{CODEC, ImageLimits, decode, decode_vec, decoded_bytes, register};
 
-const NO_MEMORY: &str = "there is no memory to decode the image";
+pub(crate) const NO_MEMORY: &str = "there is no memory to decode the image";
 
 /// First bytes of an image.
 pub const MAGIC: [u8; 4] = *b"MSIM";

@@ -17,6 +17,8 @@ pub struct Cooked {
     /// Names of other inputs that are inside these entries now and no entries of their own any
     /// more (unless another cook or a rule keeps them).
     pub consumed: Vec<Vec<u8>>,
+    /// Names of inputs that it left as they are although it converts such, and why.
+    pub uncooked: Vec<(Vec<u8>, String)>,
 }
 
 /// An entry made by a cook.

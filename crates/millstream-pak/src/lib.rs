@@ -70,6 +70,6 @@ pub use sign::{PublicKey, SecretKey};
 pub use writer::parallel::in_parallel;
 pub use writer::patch::{Change, Difference, diff, write_patch, write_patch_file};
 pub use writer::{
-    Coding, Dictionaries, Item, Links, PackOptions, PackPlan, PackReport, Target, encode_task,
-    walk, walk_with, write, write_file, write_synced,
+    Coding, Dictionaries, Item, Links, PackOptions, PackPlan, PackReport, Target, ToldUncooked,
+    encode_task, walk, walk_with, write, write_file, write_synced,
 };

@@ -80,6 +80,9 @@ pub enum Dictionaries<'a> {
     Given(&'a [u8]),
 }
 
+/// Takes the name of an input that was not cooked, and why.
+pub type ToldUncooked<'a> = &'a (dyn Fn(&[u8], &str) + Sync);
+
 /// How a package is made.
 pub struct PackOptions<'a> {
     /// How blocks are encoded.
@@ -118,6 +121,8 @@ pub struct PackOptions<'a> {
     pub content_version: u64,
     /// Called with the raw bytes done so far; returns whether to go on.
     pub progress: Option<&'a (dyn Fn(u64) -> bool + Sync)>,
+    /// Called with the name of each input that a cook left as it is, and why: a broken one, say.
+    pub uncooked: Option<ToldUncooked<'a>>,
 }
 
 impl Default for PackOptions<'_> {
@@ -137,6 +142,7 @@ impl Default for PackOptions<'_> {
             sign: None,
             content_version: 0,
             progress: None,
+            uncooked: None,
         }
     }
 }

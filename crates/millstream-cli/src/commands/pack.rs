@@ -9,6 +9,7 @@ use millstream::CodecId;
 use millstream_gltf::ImageDescriber;
 use millstream_gltf::cook::{self, SceneCook};
 use millstream_gltf::record::SceneDescriber;
+use millstream_io::fs::names as file_names;
 use millstream_pak::{
     Coding, Cook, Describe, Item, Links, PackOptions, PackReport, SecretKey, Target, describe,
 };
@@ -16,7 +17,7 @@ use serde_json::json;
 
 use crate::args::PackArgs;
 use crate::commands::report;
-use crate::failure::{Ending, Failure, Failures, check_path, shown};
+use crate::failure::{self, Ending, Failure, Failures, check_path, shown};
 use crate::input::refuse_fifo;
 use crate::limits::FAILURES_LISTED;
 use crate::output::{self, Output};
@@ -52,6 +53,7 @@ pub(crate) fn pack(args: &PackArgs) -> Result<(), Ending> {
     let progress = Mutex::new(Progress::new("packing", Some(total)));
     let describers = describers();
     let cook = args.cook.as_deref().map(cook);
+    let uncooked = Mutex::new(Failures::default());
     let options = PackOptions {
         coding,
         level: args.level,
@@ -68,6 +70,10 @@ pub(crate) fn pack(args: &PackArgs) -> Result<(), Ending> {
             progress.reach(done);
             true
         }),
+        uncooked: Some(&|name, cause| {
+            let left = Failure::new(file_names::os_str(name).unwrap_or_default(), cause);
+            uncooked.lock().expect("no one panics with it").add(left);
+        }),
         ..PackOptions::default()
     };
     let report = millstream_pak::write_synced(items, &options, output.file()?)
@@ -75,6 +81,11 @@ pub(crate) fn pack(args: &PackArgs) -> Result<(), Ending> {
     output.finish()?;
     drop(options);
     drop(progress);
+    let uncooked = uncooked.into_inner().expect("no one panics with it");
+    if uncooked.count() > 0 {
+        let files = uncooked.summary("file");
+        failure::tell(&format!("--cook: packed as they are: {files}"));
+    }
     tell(args, (&report, coding), begun.elapsed().as_secs_f64())
 }
 
@@ -148,7 +159,13 @@ fn find(folder: &Path, links: Links) -> Result<Vec<Item>, Ending> {
     check_path(folder, "read")?;
     let (items, errors) = millstream_pak::walk_with(folder, links);
     let listed = errors.iter().take(FAILURES_LISTED);
-    let listed = listed.map(|error| describe(folder, error));
+    let listed = listed.map(|error| {
+        let failure = describe(folder, error);
+        match error.path().is_some_and(Path::is_symlink) {
+            true => failure.hint("--links skip leaves links out"),
+            false => failure,
+        }
+    });
     Failures::new(errors.len() as u64, listed).ending()?;
     Ok(items)
 }
@@ -158,7 +175,7 @@ fn find(folder: &Path, links: Links) -> Result<Vec<Item>, Ending> {
 fn name_below(folder: &Path, package: &Path) -> Option<Vec<u8>> {
     let package = package.canonicalize().ok()?;
     let below = package.strip_prefix(folder.canonicalize().ok()?).ok()?;
-    Some(millstream_io::fs::names::bytes(below))
+    Some(file_names::bytes(below))
 }
 
 /// The names of the inputs in the order in which a trace's requests were submitted. A trace of

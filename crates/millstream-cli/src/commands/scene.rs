@@ -20,7 +20,7 @@ use crate::args::SceneArgs;
 use crate::commands::load::{
     cancel_on_interruption, check_trace, close, end_of_load, format_seconds,
 };
-use crate::failure::{Ending, Failure, Failures, check_path, refused, shown};
+use crate::failure::{Ending, Failure, Failures, check_path, counted, refused, shown};
 use crate::limits::{EVENTS_LISTED, HASHES_MAX, SCENE_FAILURES_MAX};
 use crate::loader::{Hashed, describe};
 use crate::output::Output;
@@ -80,12 +80,12 @@ pub(crate) fn scene(args: &SceneArgs) -> Result<(), Ending> {
     let gpu = gpu.transpose()?;
     let mut options = LoaderOptions::default();
     #[cfg(feature = "gpu")]
-    let device = gpu.clone().map(|gpu| gpu as _);
-    #[cfg(not(feature = "gpu"))]
-    let device = None;
-    options.device = device;
+    {
+        options.device = gpu.clone().map(|gpu| gpu as _);
+    }
     options.memory_max = args.max_bytes;
-    let loader = Loader::new(&storage, options).map_err(|error| failure(&args.file, &error))?;
+    let loader =
+        Loader::new(&storage, options).map_err(|error| failure(&args.file, None, &error))?;
     // Before the work, so that a trace that cannot be written fails now.
     let trace = args.trace.as_deref().map(Output::create).transpose()?;
     if trace.is_some() {
@@ -162,41 +162,36 @@ fn load_all(
     let mut outcome = Outcome::default();
     outcome.document.hashes = args.hash.then(Vec::new);
     let mut bar = progress::Progress::new("loading", None);
-    let mut load_one = |open: &dyn Fn() -> Result<Load, Error>, outcome: &mut Outcome| {
-        let begun = call_begun.elapsed();
-        let mut load = match open() {
-            Ok(load) => load,
-            Err(error) => {
-                outcome.failures.add(failure(file, &error));
-                return Ok(());
+    let mut load_one =
+        |scene: Option<&[u8]>, open: &dyn Fn() -> Result<Load, Error>, outcome: &mut Outcome| {
+            let begun = call_begun.elapsed();
+            let mut load = match open() {
+                Ok(load) => load,
+                Err(error) => {
+                    outcome.failures.add(failure(file, scene, &error));
+                    return Ok(());
+                }
+            };
+            let before = outcome.document.raw_bytes;
+            while !load.is_done() {
+                wait_all(
+                    std::slice::from_mut(&mut load),
+                    Some(Duration::from_millis(100)),
+                );
+                bar.reach(before + load.progress().raw_bytes);
+                if interrupted.load(Ordering::Acquire) {
+                    load.cancel();
+                }
             }
+            collect(args, scene, load, begun, outcome).map_err(refused)
         };
-        let before = outcome.document.raw_bytes;
-        while !load.is_done() {
-            wait_all(
-                std::slice::from_mut(&mut load),
-                Some(Duration::from_millis(100)),
-            );
-            bar.reach(before + load.progress().raw_bytes);
-            if interrupted.load(Ordering::Acquire) {
-                load.cancel();
-            }
-        }
-        collect(args, load, begun, outcome).map_err(refused)
-    };
     if !package::is_package(file) {
-        load_one(&|| loader.open(file), &mut outcome)?;
+        load_one(None, &|| loader.open(file), &mut outcome)?;
         return Ok(outcome);
     }
     let wrong = |error: millstream_pak::Error| Ending::from(package::describe(file, &error));
     let opened = Package::open(storage, file).map_err(wrong)?;
-    let mut scenes = Vec::new();
-    for &index in opened.by_name().map_err(wrong)? {
-        let name = opened.name(index).map_err(wrong)?;
-        if is_scene(name) && !opened.info(index).map_err(wrong)?.gone {
-            scenes.push(name.to_vec());
-        }
-    }
+    let scenes = scenes_of(&opened).map_err(wrong)?;
     if scenes.is_empty() {
         let cause = "the package holds no .gltf or .glb";
         return Err(Failure::new(file, cause).into());
@@ -215,6 +210,7 @@ fn load_all(
             break;
         }
         load_one(
+            Some(&name),
             &|| loader.open_from(Arc::clone(&source) as _, &name),
             &mut outcome,
         )?;
@@ -222,9 +218,22 @@ fn load_all(
     Ok(outcome)
 }
 
+/// The names of a package's scenes.
+fn scenes_of(package: &Package) -> millstream_pak::Result<Vec<Vec<u8>>> {
+    let mut scenes = Vec::new();
+    for &index in package.by_name()? {
+        let name = package.name(index)?;
+        if is_scene(name) && !package.info(index)?.gone {
+            scenes.push(name.to_vec());
+        }
+    }
+    Ok(scenes)
+}
+
 /// Adds what came of a scene whose load began so long after the call.
 fn collect(
     args: &SceneArgs,
+    scene: Option<&[u8]>,
     load: Load,
     begun: Duration,
     outcome: &mut Outcome,
@@ -252,36 +261,38 @@ fn collect(
     let drawable = load.first_drawable().map(|time| begun + time);
     outcome.first_drawable = outcome.first_drawable.max(drawable);
     match load.finish_partial() {
-        Ok(scene) => {
+        Ok(loaded) => {
             let there = |image: &&State<_>| image.get().is_some();
-            document.images += scene.images().iter().filter(there).count() as u64;
+            document.images += loaded.images().iter().filter(there).count() as u64;
             if let Some(hashes) = &mut document.hashes {
-                hashes::add(hashes, &scene)?;
+                hashes::add(hashes, &loaded)?;
             }
-            for problem in scene.problems() {
-                outcome.failures.add(failure(file, problem));
+            for problem in loaded.problems() {
+                outcome.failures.add(failure(file, scene, problem));
             }
         }
         Err(error) => {
-            outcome.failures.add(failure(file, &error));
+            outcome.failures.add(failure(file, scene, &error));
         }
     }
     Ok(())
 }
 
 /// An error of the scene in `file`, as the program words failures: of the file that it is about,
-/// which is the scene's, one beside it, or an entry of a package.
-fn failure(file: &Path, error: &Error) -> Failure {
+/// which is the scene's, one beside it, or an entry of a package with this `scene`.
+fn failure(file: &Path, scene: Option<&[u8]>, error: &Error) -> Failure {
     let named = error.file().map(Path::new);
     let own = named.is_none_or(|named| file.file_name() == Some(named.as_os_str()));
-    let packed = package::is_package(file);
-    let beside = named.filter(|_| !own && !packed);
+    let beside = named.filter(|_| !own && scene.is_none());
     let folder = file.parent().unwrap_or(Path::new(""));
     let path = beside.map_or_else(|| file.to_owned(), |named| folder.join(named));
     let mut words = String::new();
-    if let Some(named) = named.filter(|_| packed) {
-        let name = shown(named);
-        words.push_str(&format!("entry '{name}': "));
+    if let Some(scene) = scene {
+        let (scene, entry) = (names::escape(scene), named.map(shown));
+        words.push_str(&format!("scene '{scene}': "));
+        if let Some(entry) = entry.filter(|entry| *entry != scene) {
+            words.push_str(&format!("entry '{entry}': "));
+        }
     }
     if !error.place().is_empty() {
         words.push_str(&format!("{}: ", error.place()));
@@ -337,7 +348,7 @@ fn table(outcome: &Outcome) -> String {
         .row(
             "images",
             document.images,
-            format!("{} failures", document.failed),
+            counted(document.failed, "failure"),
         )
         .row(
             "bytes",

@@ -27,6 +27,7 @@ pub(crate) fn verify(args: &VerifyArgs) -> Result<(), Ending> {
     if args.json {
         let document = json!({
             "entries": found.entries,
+            "skipped": found.skipped,
             "blocks": found.blocks,
             "raw_bytes": found.raw_bytes,
             "dictionaries": uses,
@@ -45,9 +46,13 @@ pub(crate) fn verify(args: &VerifyArgs) -> Result<(), Ending> {
             (true, false) => "present; --key verifies it",
             (false, false) => "none",
         };
+        let skipped = match found.skipped {
+            0 => String::new(),
+            count => format!("; {count} more lie in the base: --base verifies them"),
+        };
         let mut table = Table::default();
         table
-            .row("entries", found.entries, "all well")
+            .row("entries", found.entries, format!("all well{skipped}"))
             .row("raw", found.raw_bytes, size::display(found.raw_bytes))
             .row("blocks", found.blocks, "");
         dictionary_rows(&mut table, &uses);

@@ -6,9 +6,10 @@ use std::ops::Range;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use serde_json::{Value, json};
 
+use crate::error::{Error, ErrorKind, Result};
 use crate::fields::whole;
 use crate::glb;
-use crate::model::{BufferPlace, ImagePlace, Model};
+use crate::model::{Buffer, BufferPlace, ImagePlace, Model};
 
 /// A GLB taken apart.
 pub(super) struct Parts<'a> {
@@ -36,28 +37,45 @@ pub(super) fn uri_of(scene: &[u8], image: usize) -> String {
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_');
 
 impl<'a> Parts<'a> {
-    /// `None` if it is not a valid GLB with a binary chunk, or has views with extensions: one such
-    /// as that of meshopt names bytes of its own, which would be lost.
-    pub(super) fn read(raw: &'a [u8]) -> Option<Parts<'a>> {
-        let layout = glb::parse(raw, raw.len() as u64).ok()?;
+    /// `None` if it has no images inside, for want of a binary chunk.
+    ///
+    /// # Errors
+    /// It is not a valid GLB, or has views with extensions: one such as that of meshopt names bytes
+    /// of its own, which would be lost.
+    pub(super) fn read(raw: &'a [u8]) -> Result<Option<Parts<'a>>> {
+        let layout = glb::parse(raw, raw.len() as u64)?;
         let part = |range: Range<u64>| {
             raw.get(usize::try_from(range.start).ok()?..usize::try_from(range.end).ok()?)
         };
-        let json = part(layout.json)?;
-        let model = Model::parse(json).ok()?;
-        let binary = part(layout.binary?)?;
-        let first = model.buffers.first()?.as_ref().ok()?;
-        let json: Value = serde_json::from_slice(json).ok()?;
+        let wrong = |cause| Error::new(ErrorKind::Malformed, "", cause);
+        let text = part(layout.json).ok_or_else(|| wrong("the GLB is cut"))?;
+        let model = Model::parse(text)?;
+        let json: Value =
+            serde_json::from_slice(text).map_err(|_| wrong("the JSON is not valid"))?;
+        let Some(binary) = layout.binary.and_then(part) else {
+            return Ok(None);
+        };
+        let inside = |buffer: &Buffer| {
+            buffer.place == BufferPlace::Binary && buffer.len <= binary.len() as u64
+        };
+        if !model
+            .buffers
+            .first()
+            .is_some_and(|it| it.as_ref().is_ok_and(inside))
+        {
+            return Err(wrong("its first buffer is not the binary chunk"));
+        }
         let views = json.get("bufferViews").and_then(Value::as_array);
         let extended = |view: &Value| view.get("extensions").is_some();
-        let sound = first.place == BufferPlace::Binary
-            && first.len <= binary.len() as u64
-            && !views.into_iter().flatten().any(extended);
-        sound.then_some(Parts {
+        if views.into_iter().flatten().any(extended) {
+            let cause = "it has buffer views with extensions";
+            return Err(Error::new(ErrorKind::Unsupported, "bufferViews", cause));
+        }
+        Ok(Some(Parts {
             model,
             json,
             binary,
-        })
+        }))
     }
 
     /// The images of each view in the binary chunk that nothing else uses, and its bytes.

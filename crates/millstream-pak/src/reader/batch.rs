@@ -436,6 +436,39 @@ impl Batch {
         }
     }
 
+    /// As [`Batch::wait`]. A piece whose read failed and had others in it is read once more, by
+    /// itself: what is damaged may be theirs.
+    ///
+    /// # Errors
+    /// As [`Batch::wait`].
+    ///
+    /// # Panics
+    /// As [`Batch::wait`].
+    pub fn wait_or_retry(
+        &self,
+        nth: usize,
+        queue: &Queue,
+        options: &BatchOptions,
+    ) -> Result<Loaded> {
+        use millstream::ErrorKind as Kind;
+        let run = |nth: usize| self.members[nth].map(|member| member.run);
+        self.wait(nth).or_else(|error| {
+            let ended = error.engine().map(millstream::Error::kind);
+            let again = ended.is_some_and(|kind| {
+                !matches!(
+                    kind,
+                    Kind::Canceled | Kind::TimedOut | Kind::Closed | Kind::Broken
+                )
+            });
+            let mut others = (0..self.len()).filter(|other| *other != nth);
+            if !again || !others.any(|other| run(other) == run(nth)) {
+                return Err(error);
+            }
+            let alone = [self.pieces[nth]];
+            self.package.enqueue_each(queue, &alone, options)?.wait(0)
+        })
+    }
+
     /// Why a piece could not be requested: found out again, as errors cannot be copied.
     fn refusal(&self, nth: usize, kind: ErrorKind) -> Error {
         let (package, piece) = (&self.package, &self.pieces[nth]);

@@ -31,6 +31,8 @@ use crate::sign::PublicKey;
 pub struct Verification {
     /// Entries that were looked at.
     pub entries: u64,
+    /// Entries of a patch that were not, as blocks of theirs lie in a base that is not given.
+    pub skipped: u64,
     /// Their raw bytes.
     pub raw_bytes: u64,
     /// Blocks that lie in the package itself.
@@ -371,16 +373,16 @@ fn check_contents(
     let queue = storage.queue(QueueOptions::default())?;
     let mut entries = Vec::new();
     for index in 0..package.len() {
-        found.entries += 1;
-        // What cannot be looked at was noted when the tables were checked.
-        let Ok(info) = package.info(index) else {
+        // What has no blocks that could be read was noted when the tables were checked.
+        let storing = package.storing(index).ok();
+        let in_base = storing.as_ref().is_some_and(|it| it.base_bytes > 0);
+        if in_base && package.0.base.is_none() {
+            found.skipped += 1;
             continue;
-        };
-        let here = || {
-            let storing = package.storing(index).ok()?;
-            (storing.base_bytes == 0 || package.0.base.is_some()).then_some(())
-        };
-        if !info.gone && here().is_some() {
+        }
+        found.entries += 1;
+        let is_there = package.info(index).is_ok_and(|info| !info.gone);
+        if storing.is_some() && is_there {
             memory::push(&mut entries, index)?;
         }
     }

@@ -61,7 +61,7 @@ pub fn visit(
         };
         for (nth, piece) in group.iter().enumerate() {
             let loaded = match &loads {
-                Ok(loads) => loads.wait(nth),
+                Ok(loads) => loads.wait_or_retry(nth, queue, options),
                 Err(_) => Err(memory::no_memory(size_of_val(&group[..]))),
             };
             let loaded = loaded

@@ -50,6 +50,10 @@ pub(super) fn cook(items: Vec<Item>, options: &PackOptions<'_>) -> Result<Vec<It
         let cooked = cook.cook(&item.name, &raw, &inputs).map_err(refused)?;
         gone.insert(item.name.clone());
         gone.extend(cooked.consumed);
+        if let Some(told) = options.uncooked {
+            let left = cooked.uncooked.iter();
+            left.for_each(|(name, cause)| told(name, cause));
+        }
         for entry in cooked.entries {
             let content = spool.keep(&entry.raw)?;
             made.push(Item {
