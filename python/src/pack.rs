@@ -55,7 +55,7 @@ fn items_of(source: &Bound<'_, PyAny>) -> PyResult<Vec<Item>> {
         || source.hasattr("__fspath__")?;
     if is_path {
         let root = path_of(source)?;
-        let (items, refused) = py.detach(|| millstream_pak::walk_with(&root, Links::Follow));
+        let (items, refused) = py.detach(|| millstream_pak::walk(&root, Links::Follow));
         return match refused.first() {
             Some(error) => Err(errors::package(py, error)),
             None => Ok(items),

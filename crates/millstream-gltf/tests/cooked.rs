@@ -11,7 +11,7 @@ use millstream_gltf::cook::{SceneCook, Target};
 use millstream_gltf::image::{Format, Layout};
 use millstream_gltf::record::SceneDescriber;
 use millstream_gltf::{Load, Loader, LoaderOptions};
-use millstream_pak::{Cook as _, CookError, Inputs, PackOptions, Package, walk, write_file};
+use millstream_pak::{Cook as _, CookError, Inputs, Links, PackOptions, Package, walk, write_file};
 
 struct Packed {
     _base: tempfile::TempDir,
@@ -33,7 +33,7 @@ fn packed(seed: u64, side: u32, target: Target) -> Packed {
         cooks: vec![&cook],
         ..PackOptions::default()
     };
-    let (items, errors) = walk(&folder);
+    let (items, errors) = walk(&folder, Links::Refuse);
     assert!(errors.is_empty(), "{errors:?}");
     write_file(items, &options, &path).expect("packed");
     Packed {

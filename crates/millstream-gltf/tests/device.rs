@@ -11,7 +11,7 @@ use millstream_gltf::cook::{SceneCook, Target};
 use millstream_gltf::image::Layout;
 use millstream_gltf::record::SceneDescriber;
 use millstream_gltf::{DeviceMemory, Loader, LoaderOptions, Scene, SceneDevice};
-use millstream_pak::{PackOptions, Package, walk, write_file};
+use millstream_pak::{Links, PackOptions, Package, walk, write_file};
 
 struct Memory(Mutex<Vec<u8>>);
 
@@ -138,7 +138,7 @@ fn the_bytes_on_a_device_are_those_in_memory() {
             gpu_megabytes_per_second: gpu,
             ..PackOptions::default()
         };
-        write_file(walk(&folder).0, &options, &path).expect("packed");
+        write_file(walk(&folder, Links::Refuse).0, &options, &path).expect("packed");
         compare(&path, Some("scene.gltf"));
         compare(&path, Some("one.glb"));
     }
@@ -217,7 +217,7 @@ fn a_device_is_asked_for_no_more_than_the_limit() {
         cooks: vec![&cook],
         ..PackOptions::default()
     };
-    write_file(walk(&folder).0, &packing, &path).expect("packed");
+    write_file(walk(&folder, Links::Refuse).0, &packing, &path).expect("packed");
     for (path, entry) in [
         (&folder.join("scene.gltf"), None),
         (&path, Some("scene.gltf")),

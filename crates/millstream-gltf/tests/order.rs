@@ -379,7 +379,7 @@ fn a_buffer_in_the_head_of_a_binary_scene_is_aligned_wherever_the_head_landed() 
         std::fs::write(folder.join(format!("{index}b.glb")), made.glb()).expect("written");
     }
     let package = base.path().join("scenes.mpak");
-    let (items, _) = millstream_pak::walk(&folder);
+    let (items, _) = millstream_pak::walk(&folder, millstream_pak::Links::Refuse);
     millstream_pak::write_file(items, &Default::default(), &package).expect("packed");
     let file = std::fs::File::options()
         .read(true)

@@ -17,7 +17,7 @@ use millstream_gltf::{Loader, LoaderOptions, image};
 use millstream_io::device::Abandoned;
 use millstream_io::device::threads::{Threads, ThreadsOptions};
 use millstream_io::{Completion, Device, Doorbell, IoError, Operation, Region};
-use millstream_pak::{PackOptions, Package, PackageOptions, walk, write_file};
+use millstream_pak::{Links, PackOptions, Package, PackageOptions, walk, write_file};
 use support::uncached::Uncached;
 
 /// No push for so long means that all that is asked for now waits for what is held. A machine that
@@ -123,7 +123,7 @@ fn pack(folder: &Path) -> std::path::PathBuf {
         describers: vec![&SceneDescriber],
         ..PackOptions::default()
     };
-    let (items, errors) = walk(folder);
+    let (items, errors) = walk(folder, Links::Refuse);
     assert!(errors.is_empty(), "{errors:?}");
     write_file(items, &options, &package).expect("packed");
     package
@@ -233,7 +233,7 @@ fn a_record_that_lies_costs_a_batch_and_changes_nothing() {
     }
     for lie in [wrong, missing] {
         let package = base.path().join("lie.mpak");
-        let (items, _) = walk(&folder);
+        let (items, _) = walk(&folder, Links::Refuse);
         let items = items
             .into_iter()
             .map(|item| match item.name() {

@@ -8,7 +8,7 @@ use std::error::Error;
 use std::path::PathBuf;
 
 use millstream::{QueueOptions, Storage, StorageOptions};
-use millstream_pak::{BatchOptions, Links, PackOptions, Package, names, walk_with, write_file};
+use millstream_pak::{BatchOptions, Links, PackOptions, Package, names, walk, write_file};
 
 /// Folder and package in the folder for temporary files.
 fn made() -> std::io::Result<(PathBuf, PathBuf)> {
@@ -25,7 +25,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (folder, path) = named.clone().map_or_else(made, Ok)?;
 
     // When the game is built.
-    let (items, errors) = walk_with(&folder, Links::Follow);
+    let (items, errors) = walk(&folder, Links::Follow);
     if let Some(error) = errors.into_iter().next() {
         return Err(error.into());
     }

@@ -71,5 +71,5 @@ pub use writer::parallel::in_parallel;
 pub use writer::patch::{Change, Difference, diff, write_patch, write_patch_file};
 pub use writer::{
     Coding, Dictionaries, Item, Links, PackOptions, PackPlan, PackReport, Target, ToldUncooked,
-    encode_task, walk, walk_with, write, write_file, write_synced,
+    encode_task, walk, write, write_file, write_synced,
 };

@@ -466,7 +466,7 @@ macro_rules! stored_numbers {
 
 stored_numbers!(u8, u16, u32, u64);
 
-/// Structures, whose fields are stored in this order; `Part` has two bytes of zeros among them.
+/// Structures, whose fields are stored in this order, converted where a type is another's.
 macro_rules! stored_structures {
     ($($name:ident { $($field:tt: $type:ty),* })*) => {$(
         impl Stored for $name {
@@ -493,33 +493,19 @@ stored_structures! {
         rate_hz: u32, channels: u16, bits: u16, frames: u64, offset: u64, container: Container,
         codec: u16
     }
-    Part { role: PaddedRole, index: u32, offset: u64, bytes: u64 }
+    Part { role: u32, index: u32, offset: u64, bytes: u64 }
 }
 
-/// A role and two bytes that a reader ignores.
-struct PaddedRole(Role);
-
-impl From<Role> for PaddedRole {
-    fn from(role: Role) -> PaddedRole {
-        PaddedRole(role)
+/// In a `Part`, two bytes that a reader ignores follow its role.
+impl From<Role> for u32 {
+    fn from(role: Role) -> u32 {
+        role.0.into()
     }
 }
 
-impl From<PaddedRole> for Role {
-    fn from(padded: PaddedRole) -> Role {
-        padded.0
-    }
-}
-
-impl Stored for PaddedRole {
-    const BYTES: usize = 4;
-    fn write(&self, out: &mut Vec<u8>) {
-        self.0.write(out);
-        0u16.write(out);
-    }
-    fn read(body: &mut Reader<'_>) -> Result<PaddedRole, MetadataError> {
-        let role = Role::read(body)?;
-        u16::read(body).map(|_| PaddedRole(role))
+impl From<u32> for Role {
+    fn from(padded: u32) -> Role {
+        Role(padded as u16)
     }
 }
 

@@ -83,7 +83,7 @@ impl Mounts {
     /// A patch whose base is not mounted, or that is in use already; too many layers.
     pub fn mount(&mut self, package: Package) -> Result<()> {
         let package = match package.base_root() {
-            Some(root) if !package.has_base() => {
+            Some(root) if package.0.base.is_none() => {
                 let base = self.packages().find(|base| base.root() == root);
                 let base = base.cloned().ok_or_else(|| {
                     let cause = "the base of the patch is not mounted below it";
@@ -264,7 +264,8 @@ impl Mounts {
             millstream::Error::new(millstream::ErrorKind::InvalidArgument, cause)
         })?;
         let place = match layer {
-            Layer::Package(package) => package.place_of(inner),
+            // As [`Package::locate`] gives it.
+            Layer::Package(package) => [inner, package.mark()],
             Layer::Folder(_) => [inner, 0],
         };
         Ok((layer, Located::new(entry.raw_bytes(), place)))
@@ -361,16 +362,6 @@ impl Source for Mounts {
 }
 
 impl Package {
-    /// Whether a patch has its base.
-    fn has_base(&self) -> bool {
-        self.0.base.is_some()
-    }
-
-    /// An entry's place, as [`Package::locate`] gives it.
-    fn place_of(&self, index: u64) -> [u64; 2] {
-        [index, self.mark()]
-    }
-
     /// Takes out of a folder's list what this patch says is gone; adds to `emptied` the folders in
     /// it, with their `/`, that may have nothing left.
     fn hide_gone(

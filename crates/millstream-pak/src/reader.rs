@@ -362,23 +362,20 @@ impl Package {
     /// There is no such entry, or the tables are damaged.
     #[inline]
     pub fn name(&self, index: u32) -> Result<&[u8]> {
-        let tables = self.tables();
-        let offset = self.record(index)?.name_offset.get() as usize;
-        let names = &tables.names;
-        names.prefixed(&tables.file, offset, NAME_BYTES_MAX, "a name")
+        self.name_in(index, None)
     }
 
-    /// As [`Package::name`], but a page of names that is not in memory is read into `view` only.
-    pub(crate) fn name_in<'a>(&'a self, index: u32, view: &'a mut PageView) -> Result<&'a [u8]> {
+    /// As [`Package::name`]; with a `view`, a page of names that is not in memory is read into it
+    /// only.
+    pub(crate) fn name_in<'a>(
+        &'a self,
+        index: u32,
+        view: Option<&'a mut PageView>,
+    ) -> Result<&'a [u8]> {
         let tables = self.tables();
         let offset = self.record(index)?.name_offset.get() as usize;
-        let name = tables.names.item(&tables.file, view, offset)?;
-        match name.len() {
-            1..=NAME_BYTES_MAX => Ok(name),
-            _ => Err(tables
-                .names
-                .wrong(offset, "a name has an impossible length")),
-        }
+        let bounds = (NAME_BYTES_MAX, "a name");
+        tables.names.item(&tables.file, view, offset, bounds)
     }
 
     /// The BLAKE3 hash of an entry's raw bytes, if the package has them.
@@ -418,8 +415,8 @@ impl Package {
                 std::cmp::Ordering::Greater => end = middle,
                 std::cmp::Ordering::Equal => {
                     let offset = found.offset.get() as usize;
-                    let (most, what) = (METADATA_BYTES_MAX, "a metadata record");
-                    return records.prefixed(&tables.file, offset, most, what).map(Some);
+                    let bounds = (METADATA_BYTES_MAX, "a metadata record");
+                    return records.item(&tables.file, None, offset, bounds).map(Some);
                 }
             }
         }
@@ -540,7 +537,7 @@ impl Package {
     #[must_use]
     pub fn blame(&self, index: u32, error: Error) -> Error {
         let error = error.of(self.path());
-        match self.name_in(index, &mut PageView::default()) {
+        match self.name_in(index, Some(&mut PageView::default())) {
             Ok(name) => error.entry(name),
             Err(_) => error,
         }

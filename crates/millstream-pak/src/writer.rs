@@ -47,7 +47,7 @@ use crate::sign::SecretKey;
 pub use choose::Target;
 pub use item::Item;
 pub use task::{PackPlan, encode_task};
-pub use walk::{Links, walk, walk_with};
+pub use walk::{Links, walk};
 
 /// How blocks are encoded.
 #[derive(Debug, Clone, Copy, PartialEq)]

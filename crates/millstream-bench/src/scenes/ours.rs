@@ -8,7 +8,7 @@ use millstream_gltf::cook::{SceneCook, Target};
 use millstream_gltf::image::{Format, register};
 use millstream_gltf::record::SceneDescriber;
 use millstream_gltf::{Loader, LoaderOptions, Scene};
-use millstream_pak::{PackOptions, Package, walk, write_file};
+use millstream_pak::{Links, PackOptions, Package, walk, write_file};
 
 use crate::case::{Case, Work, fresh};
 use crate::clock::Moment;
@@ -103,7 +103,7 @@ fn package(source: &Source, folder: &Path, name: &str, target: Option<Target>) -
         cooks: cook.iter().map(|cook| cook as _).collect(),
         ..PackOptions::default()
     };
-    let (items, _) = walk(&source.folder);
+    let (items, _) = walk(&source.folder, Links::Refuse);
     write_file(items, &options, &path)?;
     Ok(path)
 }

@@ -157,7 +157,7 @@ fn links(word: &str) -> Links {
 /// The files below the folder; everything that cannot be packed is a failure.
 fn find(folder: &Path, links: Links) -> Result<Vec<Item>, Ending> {
     check_path(folder, "read")?;
-    let (items, errors) = millstream_pak::walk_with(folder, links);
+    let (items, errors) = millstream_pak::walk(folder, links);
     let listed = errors.iter().take(FAILURES_LISTED);
     let listed = listed.map(|error| {
         let failure = describe(folder, error);

@@ -240,7 +240,7 @@ fn is_rightly_gone(package: &Package, index: u32, entry: &EntryRecord) -> Result
 /// name.
 fn check_name(package: &Package, index: u32, view: &mut PageView) -> Result<()> {
     let tables = package.tables();
-    let name = package.name_in(index, view)?;
+    let name = package.name_in(index, Some(view))?;
     names::check(name)?;
     if package.hash_name(name) == tables.entry(index)?.hash.get() {
         return Ok(());
@@ -279,11 +279,8 @@ fn check_metadata(package: &Package, offset: u32, view: &mut PageView) -> Result
     let Some(records) = &tables.metadata else {
         return Ok(());
     };
-    let record = records.item(&tables.file, view, offset as usize)?;
-    if !(1..=METADATA_BYTES_MAX).contains(&record.len()) {
-        let cause = "a metadata record has an impossible length";
-        return Err(records.wrong(offset as usize, cause));
-    }
+    let bounds = (METADATA_BYTES_MAX, "a metadata record");
+    let record = records.item(&tables.file, Some(view), offset as usize, bounds)?;
     let decoded = Metadata::decode(record);
     decoded.map_or_else(|error| Err(corrupt(error.to_string())), |_| Ok(()))
 }

@@ -49,7 +49,7 @@ impl Tables {
         if at >= section.len() {
             return Err(missing());
         }
-        section.prefixed(&self.file, at, DICTIONARY_BYTES_MAX, "a dictionary")
+        section.item(&self.file, None, at, (DICTIONARY_BYTES_MAX, "a dictionary"))
     }
 }
 

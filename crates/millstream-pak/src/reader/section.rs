@@ -169,24 +169,6 @@ impl Section {
         }
     }
 
-    /// The item at `offset`, of 1 to `most` bytes: two bytes of its length, then its bytes, all in
-    /// one page. `what` begins the error of another length.
-    #[inline]
-    pub(crate) fn prefixed<'a>(
-        &'a self,
-        file: &'a OpenFile,
-        offset: usize,
-        most: usize,
-        what: &str,
-    ) -> Result<&'a [u8]> {
-        let len = self.get(file, offset, 2)?;
-        let len = usize::from(u16::from_le_bytes([len[0], len[1]]));
-        if !(1..=most).contains(&len) {
-            return Err(self.wrong(offset, &format!("{what} has an impossible length")));
-        }
-        self.get(file, offset + 2, len)
-    }
-
     #[cold]
     fn check_hot(&self, file: &OpenFile, first: usize, last: usize) -> Result<()> {
         let Memory::Hot {
@@ -226,13 +208,15 @@ impl Section {
         Ok(pages[page].get_or_init(|| bytes))
     }
 
-    /// Returns the item at `offset`: two bytes of its length, then its bytes, all in one page. A
-    /// page that is not in memory is read into `view`, and not kept by the section.
+    /// Returns the item at `offset`, of 1 to `most` bytes: two bytes of its length, then its bytes,
+    /// all in one page. A page that is not in memory is read into `view`, and not kept by the
+    /// section; without a view it is kept. `what` begins the error of another length.
     pub(crate) fn item<'a>(
         &'a self,
         file: &'a OpenFile,
-        view: &'a mut PageView,
+        view: Option<&'a mut PageView>,
         offset: usize,
+        (most, what): (usize, &str),
     ) -> Result<&'a [u8]> {
         if offset >= self.bytes {
             return Err(self.wrong(offset, "a table refers beyond its section"));
@@ -244,20 +228,23 @@ impl Section {
                 whole.get().is_some() || pages[page].get().is_some()
             }
         };
-        let bytes = if is_kept {
-            self.get(file, page * PAGE_BYTES, self.page_bytes(page))?
-        } else {
-            let (_, bytes) = match view.0.take().filter(|(held, _)| *held == page) {
-                Some(held) => view.0.insert(held),
-                None => view.0.insert((page, self.read_page(file, page)?)),
-            };
-            &bytes[..]
+        let bytes = match view.filter(|_| !is_kept) {
+            None => self.get(file, page * PAGE_BYTES, self.page_bytes(page))?,
+            Some(view) => {
+                let (_, bytes) = match view.0.take().filter(|(held, _)| *held == page) {
+                    Some(held) => view.0.insert(held),
+                    None => view.0.insert((page, self.read_page(file, page)?)),
+                };
+                &bytes[..]
+            }
         };
-        let item = bytes[start..].split_first_chunk().and_then(|(len, rest)| {
-            let len = usize::from(u16::from_le_bytes(*len));
-            rest.get(..len)
-        });
-        item.ok_or_else(|| self.wrong(offset, "an item crosses a page"))
+        let crosses = || self.wrong(offset, "an item crosses a page");
+        let (len, rest) = bytes[start..].split_first_chunk().ok_or_else(crosses)?;
+        let len = usize::from(u16::from_le_bytes(*len));
+        if !(1..=most).contains(&len) {
+            return Err(self.wrong(offset, &format!("{what} has an impossible length")));
+        }
+        rest.get(..len).ok_or_else(crosses)
     }
 
     /// Checks every page. Of a cold section one page at a time is in memory, and none is kept.

@@ -5,7 +5,7 @@
 //! the blocks that the base does not have; the others are references into the base's file. Blocks
 //! are compared by their stored bytes, so both packages should be made with the same options.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
 use std::ops::Range;
 use std::path::Path;
@@ -47,39 +47,25 @@ pub struct Difference {
 /// # Errors
 /// A package's tables are damaged, or it has no content hashes.
 pub fn diff(a: &Package, b: &Package) -> Result<Vec<Difference>> {
-    let mut found = Vec::new();
-    let (mut left, mut right) = (
-        live(a)?.into_iter().peekable(),
-        live(b)?.into_iter().peekable(),
-    );
-    loop {
-        let order = match (left.peek(), right.peek()) {
-            (None, None) => return Ok(found),
-            (Some(_), None) => std::cmp::Ordering::Less,
-            (None, Some(_)) => std::cmp::Ordering::Greater,
-            (Some(&l), Some(&r)) => a.name(l)?.cmp(b.name(r)?),
-        };
-        let mut note = |change, name: &[u8]| {
-            let name = name.to_vec();
-            found.push(Difference { change, name });
-        };
-        match order {
-            std::cmp::Ordering::Less => {
-                let index = left.next().expect("peeked");
-                note(Change::Removed, a.name(index)?);
-            }
-            std::cmp::Ordering::Greater => {
-                let index = right.next().expect("peeked");
-                note(Change::Added, b.name(index)?);
-            }
-            std::cmp::Ordering::Equal => {
-                let (l, r) = (left.next().expect("peeked"), right.next().expect("peeked"));
-                if content(a, l)? != content(b, r)? {
-                    note(Change::Changed, b.name(r)?);
-                }
-            }
+    // Each name with its entries in both.
+    let mut names: BTreeMap<&[u8], [Option<u32>; 2]> = BTreeMap::new();
+    for (side, package) in [a, b].into_iter().enumerate() {
+        for index in live(package)? {
+            names.entry(package.name(index)?).or_default()[side] = Some(index);
         }
     }
+    let mut found = Vec::new();
+    for (name, entries) in names {
+        let change = match entries {
+            [Some(_), None] => Change::Removed,
+            [Some(l), Some(r)] if content(a, l)? == content(b, r)? => continue,
+            [Some(_), Some(_)] => Change::Changed,
+            [None, _] => Change::Added,
+        };
+        let name = name.to_vec();
+        found.push(Difference { change, name });
+    }
+    Ok(found)
 }
 
 fn live(package: &Package) -> Result<Vec<u32>> {

@@ -31,16 +31,11 @@ pub enum Links {
     Refuse,
 }
 
-/// All files below a folder, in the byte order of their names; and what cannot be packed (links,
-/// devices, folders that cannot be read, names that no package may have).
+/// All files below a folder, in the byte order of their names; and what cannot be packed (devices,
+/// folders that cannot be read, names that no package may have, and links of which `links` says
+/// so).
 #[must_use]
-pub fn walk(root: &Path) -> (Vec<Item>, Vec<Error>) {
-    walk_with(root, Links::Refuse)
-}
-
-/// As [`walk`], with a choice of what becomes of links.
-#[must_use]
-pub fn walk_with(root: &Path, links: Links) -> (Vec<Item>, Vec<Error>) {
+pub fn walk(root: &Path, links: Links) -> (Vec<Item>, Vec<Error>) {
     let mut walk = Walk {
         root: Arc::from(root),
         canonical: None,
