@@ -51,17 +51,6 @@ pub enum Target {
     Bc7Fine,
 }
 
-impl Target {
-    /// All targets, with their names.
-    pub const ALL: [(&'static str, Target); 5] = [
-        ("rgba8", Target::Rgba8),
-        ("rgba8-levels", Target::Rgba8Levels),
-        ("bc3", Target::Bc3),
-        ("bc7", Target::Bc7),
-        ("bc7-fine", Target::Bc7Fine),
-    ];
-}
-
 /// Cooks scenes. One per package: an image that several scenes show is cooked once.
 #[derive(Debug, Default)]
 pub struct SceneCook {

@@ -33,6 +33,7 @@ pub enum ErrorKind {
     Canceled,
 }
 
+#[derive(Clone)]
 struct Context {
     kind: ErrorKind,
     place: String,
@@ -81,13 +82,9 @@ impl Error {
     /// The same error with the name of the file that it is about.
     #[must_use]
     pub fn in_file(self, file: &str) -> Error {
-        let about = &*self.0;
         Error(Arc::new(Context {
-            kind: about.kind,
-            place: about.place.clone(),
-            cause: about.cause.clone(),
             file: Some(file.to_owned()),
-            source: about.source.clone(),
+            ..Arc::unwrap_or_clone(self.0)
         }))
     }
 

@@ -22,12 +22,11 @@ use image::hooks::{GenericReader, register_decoding_hook, register_format_detect
 use image::{ColorType, ImageDecoder, ImageError, ImageResult};
 
 use crate::error::{Error, ErrorKind};
+use crate::format::Format;
 use crate::image::{Image, Samples};
 
 /// Extensions of file names.
 const EXTENSIONS: [&str; 5] = ["pnm", "pbm", "pgm", "ppm", "pam"];
-/// How files begin.
-const MAGICS: [&[u8]; 7] = [b"P1", b"P2", b"P3", b"P4", b"P5", b"P6", b"P7"];
 
 /// Registers the hook for the process; whether it was not registered before. May be called from any
 /// thread.
@@ -40,8 +39,8 @@ pub fn register() -> bool {
         );
     }
     if registered {
-        for magic in MAGICS {
-            register_format_detection_hook(EXTENSIONS[0].into(), magic, None);
+        for format in Format::ALL {
+            register_format_detection_hook(EXTENSIONS[0].into(), format.magic().as_bytes(), None);
         }
     }
     registered

@@ -259,19 +259,11 @@ struct Handle {
 }
 
 impl Handle {
-    fn storage(&self) -> &Storage {
-        &self.streams.storage
-    }
-
-    fn data(&self) -> &Queue {
-        &self.streams.data
-    }
-
     /// Hands the file to the engine, unless it has it.
     fn engine(&mut self) -> Result<FileId> {
         match std::mem::replace(&mut self.place, Place::Lost) {
             Place::Local(local) => {
-                let adopted = self.storage().adopt(local);
+                let adopted = self.streams.storage.adopt(local);
                 let file = adopted.map_err(|error| self.error(error, 0, 0))?;
                 self.place = Place::Engine(file);
                 Ok(file)
@@ -287,7 +279,7 @@ impl Handle {
     }
 
     fn buffer(&self, len: usize, position: u64) -> Result<Buffer> {
-        let taken = self.storage().buffer(len);
+        let taken = self.streams.storage.buffer(len);
         taken.map_err(|error| self.error(error, position, len as u64))
     }
 
@@ -305,7 +297,7 @@ impl Handle {
         match std::mem::replace(&mut self.place, Place::Closed) {
             Place::Local(local) => local.close().map_err(|error| self.error(error, 0, 0)),
             Place::Engine(file) => {
-                let closed = self.data().batch().close(file);
+                let closed = self.streams.data.batch().close(file);
                 closed.map_err(|error| self.error(error, 0, 0))
             }
             Place::Entry(..) | Place::Lost | Place::Closed => Ok(()),
@@ -370,7 +362,7 @@ impl FileStream {
                 .sync()
                 .map_err(|error| self.handle.error(error, at, 0)),
             Place::Engine(file) => {
-                let submitted = self.handle.data().submit(FileOp::sync(*file));
+                let submitted = self.handle.streams.data.submit(FileOp::sync(*file));
                 let completed = submitted.and_then(|mut ticket| ticket.wait());
                 completed.map_err(|error| self.handle.error(error, at, 0))
             }
@@ -623,7 +615,7 @@ impl Drop for FileStream {
             return;
         }
         let path = self.handle.path.display().to_string();
-        let storage = self.handle.storage().clone();
+        let storage = self.handle.streams.storage.clone();
         if self.replaces.is_some() {
             let text = format!("\"{path}\": a replacement was dropped without a commit");
             storage.log(LogLevel::Warning, text);

@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use millstream::{
     Access, Backend, DeviceKind, Priority, Queue, QueueOptions, Stats, Storage, StorageOptions,
@@ -351,10 +352,14 @@ fn table(args: &LoadArgs, storage: &Storage, tally: &Tally, stats: &Stats) -> St
         .row("files", tally.files, lost)
         .row("requests", tally.requests, "")
         .row("bytes", tally.bytes, size::display(tally.bytes))
-        .row("time", format_seconds(elapsed), rate(tally.bytes, elapsed))
+        .row(
+            "time",
+            format!("{:.2?}", tally.elapsed),
+            rate(tally.bytes, elapsed),
+        )
         .row(
             "processor",
-            format_seconds(tally.processor.as_secs_f64()),
+            format!("{:.2?}", tally.processor),
             "all threads",
         )
         .row("backend", backend_name(storage), imitated);
@@ -460,14 +465,6 @@ fn rate(bytes: u64, elapsed: f64) -> String {
     format!("{:.1} MB/s", bytes as f64 / 1e6 / elapsed)
 }
 
-pub(crate) fn format_seconds(seconds: f64) -> String {
-    if seconds < 1.0 {
-        format!("{:.2} ms", seconds * 1e3)
-    } else {
-        format!("{seconds:.3} s")
-    }
-}
-
 fn format_ns(nanoseconds: u64) -> String {
-    format_seconds(seconds(nanoseconds))
+    format!("{:.2?}", Duration::from_nanos(nanoseconds))
 }

@@ -17,9 +17,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::args::SceneArgs;
-use crate::commands::load::{
-    cancel_on_interruption, check_trace, close, end_of_load, format_seconds,
-};
+use crate::commands::load::{cancel_on_interruption, check_trace, close, end_of_load};
 use crate::failure::{Ending, Failure, Failures, check_path, counted, refused, shown};
 use crate::limits::{EVENTS_LISTED, HASHES_MAX, SCENE_FAILURES_MAX};
 use crate::loader::{Hashed, describe};
@@ -309,8 +307,8 @@ fn failure(file: &Path, scene: Option<&[u8]>, error: &Error) -> Failure {
 
 fn table(outcome: &Outcome) -> String {
     let document = &outcome.document;
+    let seconds = |seconds| format!("{:.2?}", Duration::from_secs_f64(seconds));
     let mut table = Table::default();
-    let seconds = |time: Duration| format_seconds(time.as_secs_f64());
     for (at, event) in &outcome.events {
         let what = match event.what {
             EventKind::Json => "json",
@@ -326,19 +324,23 @@ fn table(outcome: &Outcome) -> String {
         };
         let place = if event.place.is_empty() { "" } else { ": " };
         let remark = format!("{bytes}  {}{place}{}", shown(&event.file), event.place);
-        table.row(what, seconds(*at), remark);
+        table.row(what, format!("{at:.2?}"), remark);
     }
     if outcome.events_more > 0 {
         table.row("more", outcome.events_more, "that are not listed");
     }
     if let Some(time) = outcome.first_drawable {
-        table.row("drawable", seconds(time), "buffers and small levels");
+        table.row(
+            "drawable",
+            format!("{time:.2?}"),
+            "buffers and small levels",
+        );
     }
     table
         .row(
             "time",
-            format_seconds(document.seconds),
-            format!("{} of processor", format_seconds(document.cpu_seconds)),
+            seconds(document.seconds),
+            format!("{} of processor", seconds(document.cpu_seconds)),
         )
         .row(
             "batches",

@@ -59,7 +59,7 @@ impl FileStream {
         // Read in order: from the start, or past the end of a window.
         let in_order = position == 0 || self.cursor.read_end() > 0 || !self.ahead.is_empty();
         let in_order = in_order || wanted > SEEK_BUFFER_BYTES;
-        let mut batch = self.handle.data().batch();
+        let mut batch = self.handle.streams.data.batch();
         if self.ahead.is_empty() {
             let (unit, len) = match (&self.handle.place, in_order) {
                 (Place::Entry(..), _) => (FILE_BUFFER_BYTES as u64, FILE_BUFFER_BYTES),

@@ -96,7 +96,7 @@ impl FileStream {
         }
         self.len = self.len.max(base + len);
         let write = Write::at(self.engine()?, base, buffer);
-        let ticket = match self.handle.data().submit(write) {
+        let ticket = match self.handle.streams.data.submit(write) {
             Ok(ticket) => ticket,
             Err(error) => {
                 let error = self.handle.error(error, base, len);
