@@ -348,7 +348,7 @@ impl Loader<'_> {
                 break;
             }
         }
-        let batch = package.enqueue_each(self.queue, &asked, &self.batch_options());
+        let batch = package.enqueue_pieces(self.queue, &asked, &self.batch_options());
         let batch = batch.map(Arc::new);
         tally.requests += batch.as_ref().map_or(0, |batch| batch.requests() as u64);
         let pieces = parts.into_iter().enumerate().map(|(nth, part)| Piece {

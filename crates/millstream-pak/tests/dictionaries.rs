@@ -391,10 +391,8 @@ fn a_broken_dictionary_holds_up_only_the_entries_that_need_it() {
     let pieces: Vec<Piece> = (0..package.len()).map(piece).collect();
     let whole = package.lookup(b"zz/long").expect("asked").expect("there");
     let (queue, options) = (bench.queue(), BatchOptions::default());
-    let strict = package.enqueue_pieces(&queue, &pieces, &options);
-    assert_eq!(strict.expect_err("refused").kind(), ErrorKind::Corrupt);
     let batch = package
-        .enqueue_each(&queue, &pieces, &options)
+        .enqueue_pieces(&queue, &pieces, &options)
         .expect("memory");
     let mut failed = 0;
     for (nth, piece) in pieces.iter().enumerate() {

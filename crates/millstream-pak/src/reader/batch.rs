@@ -130,7 +130,7 @@ impl Package {
     /// Enqueues whole entries and submits them; see [`Package::enqueue_pieces`].
     ///
     /// # Errors
-    /// As [`Package::enqueue_pieces`].
+    /// As [`Package::enqueue_pieces`]; an entry that is not there.
     pub fn enqueue_all(
         &self,
         queue: &Queue,
@@ -145,32 +145,13 @@ impl Package {
         self.enqueue_pieces(queue, &pieces, options)
     }
 
-    /// Enqueues pieces as one batch, with neighbors merged, and submits them. May block while the
-    /// queue is full.
-    ///
-    /// # Errors
-    /// An entry that is not there or whose tables are damaged (nothing is enqueued then), or the
-    /// queue refuses a request.
-    pub fn enqueue_pieces(
-        &self,
-        queue: &Queue,
-        pieces: &[Piece],
-        options: &BatchOptions,
-    ) -> Result<Batch> {
-        let mut planned = memory::room(pieces.len())?;
-        for (nth, piece) in pieces.iter().enumerate() {
-            let one = plan_piece(self, nth, piece);
-            planned.push(one.map_err(|error| self.blame(piece.index, error))?);
-        }
-        self.enqueue(queue, pieces, (planned, Vec::new()), options, true)
-    }
-
-    /// As [`Package::enqueue_pieces`], but a piece that cannot be requested does not hold up the
-    /// others: waiting for it returns its error.
+    /// Enqueues pieces as one batch, with neighbors merged, and submits them. A piece that cannot
+    /// be requested does not hold up the others: waiting for it returns its error. May block while
+    /// the queue is full.
     ///
     /// # Errors
     /// `OutOfMemory`, for a list of the pieces; nothing is enqueued then.
-    pub fn enqueue_each(
+    pub fn enqueue_pieces(
         &self,
         queue: &Queue,
         pieces: &[Piece],
@@ -183,17 +164,16 @@ impl Package {
                 Err(error) => memory::push(&mut refused, (nth, error.kind()))?,
             }
         }
-        self.enqueue(queue, pieces, (planned, refused), options, false)
+        self.enqueue(queue, pieces, (planned, refused), options)
     }
 
-    /// Enqueues what was planned; of an error, fails as a whole if it is `strict`.
+    /// Enqueues what was planned.
     fn enqueue(
         &self,
         queue: &Queue,
         pieces: &[Piece],
         (mut planned, refused): (Vec<Planned>, Vec<(usize, ErrorKind)>),
         options: &BatchOptions,
-        strict: bool,
     ) -> Result<Batch> {
         planned.sort_unstable_by_key(|one| (one.plain, one.begin(), one.span_first, one.nth));
         let mut batch = Batch {
@@ -215,7 +195,6 @@ impl Package {
             let reserved = memory::reserve(&mut batch.runs, 1);
             let made = reserved.and_then(|()| self.run_request(now, batch.runs.len()));
             let made = match made {
-                Err(error) if strict => return Err(error),
                 Err(_) if run > 1 => {
                     alone = run;
                     continue;
@@ -240,7 +219,6 @@ impl Package {
             batch.runs.push(Mutex::new(
                 match requests.add(with_options(request, options)) {
                     Ok(ticket) => Run::Pending(ticket),
-                    Err(error) if strict => return Err(error.into()),
                     Err(error) => Run::Failed(error),
                 },
             ));
@@ -465,7 +443,7 @@ impl Batch {
                 return Err(error);
             }
             let alone = [self.pieces[nth]];
-            self.package.enqueue_each(queue, &alone, options)?.wait(0)
+            self.package.enqueue_pieces(queue, &alone, options)?.wait(0)
         })
     }
 

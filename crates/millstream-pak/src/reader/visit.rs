@@ -53,7 +53,7 @@ pub fn visit(
     loop {
         while ahead.len() < VISIT_AHEAD && pieces.peek().is_some() {
             let group = next_group(&mut pieces);
-            let loads = package.enqueue_each(queue, &group, options);
+            let loads = package.enqueue_pieces(queue, &group, options);
             ahead.push_back((group, loads));
         }
         let Some((group, loads)) = ahead.pop_front() else {

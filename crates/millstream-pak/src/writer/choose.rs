@@ -26,11 +26,12 @@
 //! for slow devices and few cores loads slower than one without GDeflate.
 
 use millstream::CodecId;
+use serde::{Deserialize, Serialize};
 
 use crate::limits::{ALIGNED_BYTES_MIN, BLOCK_ALIGNMENT, STORED_ALIGNMENT};
 
 /// What `auto` chooses for.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Target {
     /// What the device reads, in units of 10^6 bytes a second.
     pub megabytes_per_second: f64,

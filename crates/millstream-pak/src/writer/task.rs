@@ -136,10 +136,7 @@ impl<'a> PackPlan<'a> {
         let head = Task {
             version: Cow::Borrowed(VERSION),
             coding: match self.options.coding {
-                Coding::Auto(target) => TaskCoding::Auto {
-                    megabytes_per_second: target.megabytes_per_second,
-                    cores: target.cores,
-                },
+                Coding::Auto(target) => TaskCoding::Auto(target),
                 Coding::Fixed(codec) => TaskCoding::Fixed(codec.0),
             },
             level: self.options.level,
@@ -308,13 +305,7 @@ pub fn encode_task(task: &[u8]) -> Result<Vec<u8>> {
 fn options_of(task: &Task<'_>) -> Result<PackOptions<'static>> {
     let options = PackOptions {
         coding: match task.coding {
-            TaskCoding::Auto {
-                megabytes_per_second,
-                cores,
-            } => Coding::Auto(Target {
-                megabytes_per_second,
-                cores,
-            }),
+            TaskCoding::Auto(target) => Coding::Auto(target),
             TaskCoding::Fixed(codec) => Coding::Fixed(CodecId(codec)),
         },
         level: task.level,
@@ -342,10 +333,7 @@ struct Task<'a> {
 
 #[derive(Serialize, Deserialize)]
 enum TaskCoding {
-    Auto {
-        megabytes_per_second: f64,
-        cores: u32,
-    },
+    Auto(Target),
     Fixed(u8),
 }
 
