@@ -197,36 +197,26 @@ impl HeaderParser {
         let split = line.iter().position(|&byte| is_white(byte));
         let (word, value) = line.split_at(split.unwrap_or(line.len()));
         let value = trim(value);
-        let once = |known: Option<u32>| match known {
-            None => Ok(()),
-            Some(_) => Err(ErrorKind::Header("a line of the header comes twice")),
-        };
-        match word {
-            b"" => {}
-            b"ENDHDR" if value.is_empty() => self.state = State::Ended,
-            b"WIDTH" => {
-                once(self.width)?;
-                self.width = Some(dimension(pam_number(value)?)?);
+        let (field, check): (_, fn(u32) -> _) = match word {
+            b"" => return Ok(()),
+            b"ENDHDR" if value.is_empty() => {
+                self.state = State::Ended;
+                return Ok(());
             }
-            b"HEIGHT" => {
-                once(self.height)?;
-                self.height = Some(dimension(pam_number(value)?)?);
-            }
-            b"DEPTH" => {
-                once(self.depth)?;
-                self.depth = Some(dimension(pam_number(value)?)?);
-            }
-            b"MAXVAL" => {
-                once(self.maxval)?;
-                self.maxval = Some(maximal(pam_number(value)?)?);
-            }
-            b"TUPLTYPE" => self.add_tuple_type(value)?,
+            b"TUPLTYPE" => return self.add_tuple_type(value),
+            b"WIDTH" => (&mut self.width, dimension),
+            b"HEIGHT" => (&mut self.height, dimension),
+            b"DEPTH" => (&mut self.depth, dimension),
+            b"MAXVAL" => (&mut self.maxval, maximal),
             _ => {
-                return Err(ErrorKind::Header(
-                    "an unknown line in the header; ENDHDR missing?",
-                ));
+                let cause = "an unknown line in the header; ENDHDR missing?";
+                return Err(ErrorKind::Header(cause));
             }
+        };
+        if field.is_some() {
+            return Err(ErrorKind::Header("a line of the header comes twice"));
         }
+        *field = Some(check(pam_number(value)?)?);
         Ok(())
     }
 

@@ -155,6 +155,17 @@ impl Kernel {
     }
 }
 
+/// A sample's bytes in memory, one or two.
+#[inline]
+pub(crate) fn sample<const BYTES: usize>(value: u16) -> [u8; BYTES] {
+    let mut bytes = [0; BYTES];
+    match BYTES {
+        1 => bytes[0] = value as u8,
+        _ => bytes.copy_from_slice(&value.to_ne_bytes()),
+    }
+    bytes
+}
+
 /// A kernel for samples of one width and one kind of separators: the only place that chooses.
 #[derive(Clone, Copy)]
 pub(crate) struct Convert(fn(Job<'_>) -> Run);
@@ -174,10 +185,10 @@ impl Convert {
             #[cfg(target_arch = "aarch64")]
             (Kernel::Neon, ..) => vector::neon(wide, commas),
             (Kernel::Plain, ..) => nothing,
-            (_, false, false) => portable::run::<u8, false>,
-            (_, false, true) => portable::run::<u8, true>,
-            (_, true, false) => portable::run::<u16, false>,
-            (_, true, true) => portable::run::<u16, true>,
+            (_, false, false) => portable::run::<1, false>,
+            (_, false, true) => portable::run::<1, true>,
+            (_, true, false) => portable::run::<2, false>,
+            (_, true, true) => portable::run::<2, true>,
         })
     }
 

@@ -15,7 +15,7 @@ use std::path::Path;
 use millstream_io::fs::file;
 
 use crate::decode::{Building, Options};
-use crate::error::{Error, ErrorKind, Fault};
+use crate::error::{Error, Fault};
 use crate::format::Format;
 use crate::image::Image;
 use crate::limits::{HEAD_BYTES, WINDOW_BYTES};
@@ -310,12 +310,7 @@ impl Mapped {
         }
         // SAFETY: the caller's promise.
         let mapped = unsafe { options.map(&file) };
-        mapped.map(Mapped).map_err(|error| Error {
-            kind: ErrorKind::Io(error),
-            offset: 0,
-            line: None,
-            column: None,
-        })
+        mapped.map(Mapped).map_err(|error| Error::io(error, 0))
     }
 
     /// The bytes.
@@ -330,6 +325,7 @@ mod tests {
     use std::io::Write as _;
 
     use super::*;
+    use crate::error::ErrorKind;
 
     #[test]
     fn a_file_that_grows_while_it_is_read_ends_where_it_ended_before() {

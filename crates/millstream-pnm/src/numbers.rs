@@ -194,15 +194,27 @@ mod sealed {
             impl super::Number for $type {}
             impl Sealed for $type {
                 fn of_token(token: &[u8]) -> Result<$type, ErrorKind> {
-                    let digits = match token {
-                        [b'-' | b'+', digits @ ..] if $signed => digits,
-                        digits => digits,
+                    let (negative, digits) = match token {
+                        [b'-', digits @ ..] if $signed => (true, digits),
+                        [b'+', digits @ ..] if $signed => (false, digits),
+                        digits => (false, digits),
                     };
                     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
                         return Err(ErrorKind::NotANumber);
                     }
-                    let text = std::str::from_utf8(token).expect("digits are ASCII");
-                    text.parse().map_err(|_| ErrorKind::NumberTooLarge)
+                    let mut number: $type = 0;
+                    for digit in digits {
+                        let digit = (digit - b'0') as $type;
+                        let next = number.checked_mul(10).and_then(|number| {
+                            if negative {
+                                number.checked_sub(digit)
+                            } else {
+                                number.checked_add(digit)
+                            }
+                        });
+                        number = next.ok_or(ErrorKind::NumberTooLarge)?;
+                    }
+                    Ok(number)
                 }
 
                 fn run(

@@ -10,7 +10,7 @@
 
 use crate::error::{ErrorKind, Fault};
 use crate::header::{ends_comment, is_white};
-use crate::kernel::{BEFORE_BYTES, BLOCK_BYTES, Convert, Job, Kernel};
+use crate::kernel::{BEFORE_BYTES, BLOCK_BYTES, Convert, Job, Kernel, sample};
 use crate::limits::{PLAIN_STEP_BYTES, TAIL_BYTES};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -246,17 +246,6 @@ fn separator(byte: u8, at: usize) -> Result<State, Fault> {
         byte if is_white(byte) => Ok(State::Between),
         _ => Err(Fault::new(ErrorKind::UnexpectedByte(byte), at)),
     }
-}
-
-/// A sample's bytes in memory.
-#[inline]
-pub(crate) fn sample<const BYTES: usize>(value: u16) -> [u8; BYTES] {
-    let mut bytes = [0; BYTES];
-    match BYTES {
-        1 => bytes[0] = value as u8,
-        _ => bytes.copy_from_slice(&value.to_ne_bytes()),
-    }
-    bytes
 }
 
 /// The samples of P1: digits 0 and 1, which need nothing between them. 1 is black, which is 0.

@@ -11,40 +11,12 @@
 //! (Words of eight bytes instead of bytes in the first step, which need no vectors, took twice the
 //! time, and so did finding the digits anew for each number in the word before its end.)
 
-use super::{BEFORE_BYTES, BLOCK_BYTES, Chunk, Job, Run, SAMPLES_PER_BLOCK, by_chunks};
+use super::{BEFORE_BYTES, BLOCK_BYTES, Chunk, Job, Run, SAMPLES_PER_BLOCK, by_chunks, sample};
 
 /// Samples that are made without asking how many are left.
 const GROUP: usize = 4;
 
 const _: () = assert!(SAMPLES_PER_BLOCK.is_multiple_of(GROUP));
-
-/// What samples of the portable kernel are.
-pub(super) trait Sample {
-    /// Bytes of a sample in memory.
-    const BYTES: usize;
-    /// Whether it has more than three digits.
-    const WIDE: bool;
-    /// Puts the sample into its bytes.
-    fn put(value: u32, to: &mut [u8]);
-}
-
-impl Sample for u8 {
-    const BYTES: usize = 1;
-    const WIDE: bool = false;
-    #[inline]
-    fn put(value: u32, to: &mut [u8]) {
-        to[0] = value as u8;
-    }
-}
-
-impl Sample for u16 {
-    const BYTES: usize = 2;
-    const WIDE: bool = true;
-    #[inline]
-    fn put(value: u32, to: &mut [u8]) {
-        to.copy_from_slice(&(value as u16).to_ne_bytes());
-    }
-}
 
 /// A block and the bytes before it.
 type Around = [u8; BEFORE_BYTES + BLOCK_BYTES];
@@ -100,7 +72,7 @@ fn digit(byte: u8) -> u8 {
 }
 
 #[inline]
-fn places<S: Sample, const COMMAS: bool>(around: &Around, most: Most) -> Places {
+fn places<const BYTES: usize, const COMMAS: bool>(around: &Around, most: Most) -> Places {
     let mut places = Places {
         ends: [0; BLOCK_BYTES],
         low: [0; BLOCK_BYTES],
@@ -132,7 +104,7 @@ fn places<S: Sample, const COMMAS: bool>(around: &Around, most: Most) -> Places 
         let mut high = if third { hundreds } else { 0 };
         let mut long = fourth;
         let mut too_large = (high == most.high) & (low > most.low) | (high > most.high);
-        if S::WIDE {
+        if BYTES == 2 {
             let fifth = fourth & (digit(five[at]) < 10);
             high += if fourth {
                 thousands.wrapping_mul(10)
@@ -176,25 +148,25 @@ fn mask(bytes: &Bytes) -> u64 {
 /// none left it makes samples of what is at the last place, which are ignored. (With its
 /// highest bit set, `ends` is never 0, which would need instructions of its own on many machines.)
 #[inline]
-fn samples<S: Sample>(places: &Places, mut ends: u64, slots: &mut [u8]) {
+fn samples<const BYTES: usize>(places: &Places, mut ends: u64, slots: &mut [u8]) {
     let groups = (ends.count_ones() as usize).div_ceil(GROUP);
-    for group in slots.chunks_exact_mut(GROUP * S::BYTES).take(groups) {
-        for slot in group.chunks_exact_mut(S::BYTES) {
+    for group in slots.chunks_exact_mut(GROUP * BYTES).take(groups) {
+        for slot in group.as_chunks_mut::<BYTES>().0 {
             let end = (ends | 1 << (BLOCK_BYTES - 1)).trailing_zeros() as usize;
             ends &= ends.wrapping_sub(1);
             let mut value = u32::from(places.low[end]);
-            if S::WIDE {
+            if BYTES == 2 {
                 value += 100 * u32::from(places.high[end]) + 10_000 * u32::from(places.top[end]);
             }
-            S::put(value, slot);
+            *slot = sample::<BYTES>(value as u16);
         }
     }
 }
 
-/// Converts.
-pub(super) fn run<S: Sample, const COMMAS: bool>(job: Job<'_>) -> Run {
+/// Converts to samples of one byte, or two, which may have more than three digits.
+pub(super) fn run<const BYTES: usize, const COMMAS: bool>(job: Job<'_>) -> Run {
     let most = Most::new(job.maxval);
-    by_chunks(job, S::BYTES, |chunk| {
+    by_chunks(job, BYTES, |chunk| {
         let Chunk {
             text,
             at,
@@ -208,11 +180,11 @@ pub(super) fn run<S: Sample, const COMMAS: bool>(job: Job<'_>) -> Run {
             let around = text[base - BEFORE_BYTES..]
                 .first_chunk()
                 .expect("a whole block");
-            let places = places::<S, COMMAS>(around, most);
+            let places = places::<BYTES, COMMAS>(around, most);
             let ends = mask(&places.ends);
             wrong |= places.wrong;
-            let slots = &mut out[next * S::BYTES..][..SAMPLES_PER_BLOCK * S::BYTES];
-            samples::<S>(&places, ends, slots);
+            let slots = &mut out[next * BYTES..][..SAMPLES_PER_BLOCK * BYTES];
+            samples::<BYTES>(&places, ends, slots);
             next += ends.count_ones() as usize;
         }
         (wrong == 0).then_some(next)
