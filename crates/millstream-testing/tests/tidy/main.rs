@@ -3,12 +3,14 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
+use std::fmt::Display;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use imports::Imports;
 
+mod dead;
 mod functions;
 mod imports;
 mod licenses;
@@ -47,7 +49,7 @@ const VECTOR_FOLDERS: &[&str] = &["vectors", "corpus", "seeds", "golden", "recor
 fn the_tree_is_tidy() {
     let root = root();
     let mut findings = Vec::new();
-    let mut crates = BTreeMap::new();
+    let (mut crates, mut sources) = (BTreeMap::new(), BTreeMap::new());
     let files = files(&root);
     assert!(files.len() > 20, "only {} files found", files.len());
     for file in &files {
@@ -63,8 +65,13 @@ fn the_tree_is_tidy() {
             findings.push(format!("{}: {} bytes", shown.display(), metadata.len()));
         }
         if shown.extension() == Some(OsStr::new("rs")) {
-            check_rust(file, shown, &mut crates, &mut findings);
+            if let Some(text) = check_rust(file, shown, &mut crates, &mut findings) {
+                sources.insert(shown.to_owned(), text);
+            }
         }
+    }
+    for path in dead::dead(&sources) {
+        findings.push(format!("{}: no module declares it", path.display()));
     }
     for (of, imports) in &crates {
         let cycles = imports.cycles().into_iter();
@@ -115,21 +122,21 @@ fn the_checks_find_what_they_are_for() {
     assert!(findings.is_empty(), "{findings:?}");
 }
 
+/// Checks a file; returns its text.
 fn check_rust(
     file: &Path,
     shown: &Path,
     crates: &mut BTreeMap<String, Imports>,
     findings: &mut Vec<String>,
-) {
-    let text = match fs::read_to_string(file) {
-        Ok(text) => text,
-        Err(error) => return findings.push(format!("{}: {error}", shown.display())),
-    };
+) -> Option<String> {
+    let mut failed = |error: &dyn Display| findings.push(format!("{}: {error}", shown.display()));
+    let text = fs::read_to_string(file)
+        .map_err(|error| failed(&error))
+        .ok()?;
+    let parsed = syn::parse_file(&text)
+        .map_err(|error| failed(&error))
+        .ok()?;
     check_text(&text, shown, findings);
-    let parsed = match syn::parse_file(&text) {
-        Ok(parsed) => parsed,
-        Err(error) => return findings.push(format!("{}: {error}", shown.display())),
-    };
     // A test may be one long table of cases.
     if !in_tests(shown) {
         functions::check(&parsed, shown, findings);
@@ -142,6 +149,7 @@ fn check_rust(
         let imports: &mut Imports = crates.entry(name.to_string_lossy().into()).or_default();
         imports.add(parts.as_path(), &parsed);
     }
+    Some(text)
 }
 
 fn check_text(text: &str, shown: &Path, findings: &mut Vec<String>) {
