@@ -377,10 +377,20 @@ impl Batch {
         &self.queue.0.shared
     }
 
+    /// A batch may have room and slots from before its process was forked.
+    #[inline(always)]
+    fn refuse_forked(&self) -> Result<(), Error> {
+        match self.shared().mailbox.is_forked() {
+            true => Err(crate::mailbox::closed_error()),
+            false => Ok(()),
+        }
+    }
+
     /// Makes sure that one more entry will be accepted. A full queue submits what the batch holds
     /// first.
     #[inline(always)]
     fn secure(&mut self, charge: u64, block: bool) -> Result<(), Error> {
+        self.refuse_forked()?;
         if self.room == 0 || charge > 0 {
             self.reserve(charge, block)?;
         }
@@ -540,11 +550,9 @@ impl Batch {
     /// queue is full.
     ///
     /// # Errors
-    /// `StaleFile`.
+    /// `StaleFile`; `Closed` in a forked child.
     pub fn close(&mut self, file: FileId) -> Result<(), Error> {
-        if self.shared().mailbox.is_forked() {
-            return Err(crate::mailbox::closed_error());
-        }
+        self.refuse_forked()?;
         if self.room == 0 {
             self.reserve_always();
         }
@@ -556,6 +564,7 @@ impl Batch {
     }
 
     fn put_fifo(&mut self, fifo: Fifo) -> Result<(), Error> {
+        self.refuse_forked()?;
         if self.room == 0 {
             self.reserve(0, true)?;
         }

@@ -126,7 +126,7 @@ impl Storage {
     /// Opens a file. Returns an id at once, without a system call: the file is opened by a thread
     /// of the storage, ahead of its first use, and a missing file shows on its requests (or on
     /// [`Storage::opened`]). If the storage has 2^20 files open, requests with the id fail with
-    /// `StaleFile`.
+    /// `StaleFile`; in a forked child, with `Closed`.
     pub fn open(&self, path: impl AsRef<Path>, options: FileOptions) -> FileId {
         if self.mailbox().is_forked() {
             return FileId::NONE;
@@ -291,7 +291,10 @@ impl Storage {
 
     /// Writes a line to the storage's log, if it has one: for crates on top of it.
     pub fn log(&self, level: LogLevel, text: impl Into<String>) {
-        self.mailbox().log.write(level, text.into());
+        // Another thread of the parent may have locked it.
+        if !self.mailbox().is_forked() {
+            self.mailbox().log.write(level, text.into());
+        }
     }
 
     /// Does what there is to do, on the calling thread; whether anything was done. For storages

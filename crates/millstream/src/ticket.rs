@@ -219,7 +219,10 @@ impl<T: 'static> Ticket<T> {
     /// Has `waker` woken when the request completes, in place of an earlier waker; whether it has
     /// completed already.
     pub fn wake_when_complete(&self, waker: &Waker) -> bool {
-        self.is_complete() || (!self.slot.shared().is_forked() && self.slot.register(waker))
+        if self.slot.is_claimed() || self.slot.shared().is_forked() {
+            return self.is_complete();
+        }
+        self.slot.register(waker)
     }
 
     /// Keeps the ticket as a number, where only plain integers fit.

@@ -115,8 +115,8 @@ pub fn is_temporary_name(name: &OsStr) -> bool {
 /// Checks that a file may keep a name.
 pub(super) fn check_final_name(name: &OsStr) -> Result<(), IoError> {
     if is_temporary_name(name) {
-        let cause = "names .millstream-*-*.tmp are those of temporary files";
-        return Err(IoError::because("rename", Errno::BAD_NAME, cause));
+        let cause = "names .millstream-NUMBER-NUMBER.tmp are those of temporary files";
+        return Err(IoError::because("name a file", Errno::BAD_NAME, cause));
     }
     Ok(())
 }
@@ -126,7 +126,7 @@ fn process_of(name: &OsStr) -> Option<&str> {
     let numbers = name.to_str()?.strip_prefix(PREFIX)?.strip_suffix(SUFFIX)?;
     let (process, number) = numbers.split_once('-')?;
     let number = number.strip_prefix(BACKUP).unwrap_or(number);
-    let decimal = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    let decimal = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     (decimal(process) && decimal(number)).then_some(process)
 }
 
@@ -226,12 +226,13 @@ mod tests {
             "millstream-5-0.tmp",
             ".millstream-5-0.tmp~",
             ".millstream-my-notes.tmp",
+            ".millstream--.tmp",
         ] {
             created()
                 .rename(&folder, OsStr::new(name))
                 .expect("renamed");
         }
         remove_leftovers(path.path());
-        assert_eq!(fs::read_dir(path.path()).expect("ours").count(), 4);
+        assert_eq!(fs::read_dir(path.path()).expect("ours").count(), 5);
     }
 }
