@@ -70,9 +70,6 @@ pub(crate) const TARGET_READS: usize = 16;
 /// How long it reads at least; a slow disk reads the file once.
 pub(crate) const TARGET_TIME: std::time::Duration = std::time::Duration::from_millis(500);
 
-/// Bytes that staging memory needs beside two blocks of a package: to align them, and its own.
-pub(crate) const STAGING_EXTRA_BYTES: u64 = 12 << 10;
-
 /// Workers that may be asked for; no machine has more cores.
 pub(crate) const WORKERS_MAX: u32 = 1024;
 

@@ -368,23 +368,6 @@ impl Loader<'_> {
         }
     }
 
-    /// What came of a request that was canceled or took too long.
-    fn cut_short(&self, found: &Found, kind: ErrorKind) -> Option<NotLoaded> {
-        match (kind, self.timeout) {
-            (ErrorKind::Canceled, _) => Some(NotLoaded::Canceled),
-            (ErrorKind::TimedOut, Some(timeout)) => {
-                let entry = match found.entry {
-                    Some(_) => format!("entry '{}': ", names::escape(&found.name)),
-                    None => String::new(),
-                };
-                let cause = format!("{entry}a request took longer than --timeout, {timeout:?}");
-                let failure = Failure::new(&found.path, cause).kind(&kind);
-                Some(NotLoaded::Failed(failure))
-            }
-            _ => None,
-        }
-    }
-
     /// Waits for a piece, hashes and drops it, and counts its file if it was the last of it.
     fn claim(&mut self, piece: Piece, claim: &mut Claim, tally: &mut Tally) -> Result<(), Ending> {
         let found = &self.found[piece.part.index];
@@ -401,15 +384,14 @@ impl Loader<'_> {
                     landed(&bytes);
                     None
                 }
-                Err(error) => {
-                    let cut_short = self.cut_short(found, error.kind());
-                    let failed = || NotLoaded::Failed(describe(&found.path, &error));
-                    Some(cut_short.unwrap_or_else(failed))
-                }
+                Err(error) if error == ErrorKind::Canceled => Some(NotLoaded::Canceled),
+                Err(error) => Some(NotLoaded::Failed(describe(&found.path, &error))),
             },
             Ok(Load::Together(batch, nth)) => {
-                let options = self.batch_options();
-                let loaded = batch.wait_or_retry(nth, self.queue, &options);
+                let loaded = match self.interrupted.load(Ordering::Acquire) {
+                    true => batch.wait(nth),
+                    false => batch.wait_or_retry(nth, self.queue, &self.batch_options()),
+                };
                 let checked = loaded.and_then(|bytes| {
                     check(&mut claim.check, found, &bytes)?;
                     Ok(bytes)
@@ -419,14 +401,7 @@ impl Loader<'_> {
                         landed(&bytes);
                         None
                     }
-                    Err(error) => {
-                        let kind = error.engine().map(millstream::Error::kind);
-                        let cut_short = kind.and_then(|kind| self.cut_short(found, kind));
-                        Some(
-                            cut_short
-                                .unwrap_or_else(|| NotLoaded::Failed(not_loaded(found, error))),
-                        )
-                    }
+                    Err(error) => Some(not_loaded(found, error)),
                 }
             }
             Err(refused) => Some(NotLoaded::Failed(refused)),
@@ -491,12 +466,18 @@ fn check(
 }
 
 /// Why an entry of a package was not loaded.
-fn not_loaded(found: &Found, error: millstream_pak::Error) -> Failure {
+fn not_loaded(found: &Found, error: millstream_pak::Error) -> NotLoaded {
+    if error
+        .engine()
+        .is_some_and(|error| *error == ErrorKind::Canceled)
+    {
+        return NotLoaded::Canceled;
+    }
     let error = match &found.entry {
         Some(entry) => entry.package.blame(entry.index, error),
         None => error,
     };
-    package::describe(&found.path, &error)
+    NotLoaded::Failed(package::describe(&found.path, &error))
 }
 
 /// Bytes of the window while it is filled with a file.

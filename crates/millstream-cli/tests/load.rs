@@ -523,7 +523,7 @@ fn a_request_that_takes_too_long_is_said_to() {
     let output = run(millstream(&words).current_dir(folder.path()));
     let errors = expect_status(&output, 1);
     assert!(
-        errors.contains("file: a request took longer than --timeout, 10ms"),
+        errors.contains("file: at offset 0: it took longer than its timeout"),
         "{errors}"
     );
 }

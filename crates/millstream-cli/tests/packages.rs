@@ -601,18 +601,6 @@ fn what_shared_a_read_with_damage_is_read() {
     assert_eq!(names, want);
 }
 
-#[test]
-fn staging_too_small_for_a_package_is_one_failure() {
-    let packed = Packed::new(&["--codec", "stored", "--block", "256K"]);
-    let package = packed.path("p.mpak");
-    let load = |staging| run(&mut millstream(&["load", &package, "--staging", staging]));
-    let errors = expect_status(&load("256K"), 1);
-    let words = "1 failure, the first: ";
-    let least = "262144 bytes: --staging must be 536576 or more";
-    assert!(errors.contains(words) && errors.contains(least), "{errors}");
-    expect_quiet_success(&load("524K"));
-}
-
 /// Both have one root, so that one was taken for the other.
 #[test]
 fn a_damaged_copy_is_not_loaded_from_its_original() {

@@ -19,7 +19,7 @@ use millstream_source::{Located, Source};
 use zerocopy::FromBytes;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::format::{EntryRecord, MetadataPlace, SignatureRecord, block_flag, entry_flag};
+use crate::format::{EntryRecord, MetadataPlace, SignatureRecord, entry_flag};
 use crate::limits::{METADATA_BYTES_MAX, NAME_BYTES_MAX, SHARING_BLOCKS_MIN, SHARING_MAX};
 use crate::memory;
 use crate::names;
@@ -288,22 +288,6 @@ impl Package {
     #[must_use]
     pub fn hot_bytes(&self) -> u64 {
         self.tables().header.hot_bytes.get()
-    }
-
-    /// Stored bytes of the package's longest block: staging memory must hold twice as many.
-    ///
-    /// # Errors
-    /// The tables are damaged.
-    pub fn longest_block(&self) -> Result<u32> {
-        let tables = self.tables();
-        let mut longest = 0;
-        for index in 0..tables.header.block_count.get() as u32 {
-            let block = tables.block(index)?;
-            if block.flags & block_flag::IN_BASE == 0 {
-                longest = longest.max(block.stored_bytes.get());
-            }
-        }
-        Ok(longest)
     }
 
     /// Whether the package has a name (and does not say that it is gone).

@@ -822,6 +822,48 @@ fn an_entry_of_blocks_in_two_files_is_loaded_in_batches() {
     }
 }
 
+/// A read for each of them would take time in the square of the package.
+#[test]
+fn entries_of_a_damaged_block_share_the_second_read_of_it() {
+    let bench = Bench::new();
+    let short: Vec<(String, Vec<u8>)> = (0..1000)
+        .map(|nth| format!("{nth:04}"))
+        .map(|name| (name.clone(), name.repeat(25).into_bytes()))
+        .collect();
+    let coding = Coding::Fixed(CodecId::STORED);
+    let options = PackOptions {
+        coding,
+        block_bytes: Some(1 << 16),
+        ..PackOptions::default()
+    };
+    let path = bench.path("short.mpak");
+    write_file(items(&short), &options, &path).expect("packed");
+    let mut bytes = std::fs::read(&path).expect("read");
+    let place = bytes.windows(100).position(|it| *it == short[7].1);
+    bytes[place.expect("of the first block")] ^= 1;
+    std::fs::write(&path, bytes).expect("written");
+    let package = bench.open(&path);
+    let all: Vec<u32> = (0..package.len()).collect();
+    let (queue, options) = (bench.queue(), BatchOptions::default());
+    let before = bench.storage.stats();
+    let batch = package.enqueue_all(&queue, &all, &options);
+    let batch = batch.expect("enqueued");
+    assert_eq!(batch.requests(), 1);
+    let loaded = (0..all.len()).filter(|&nth| match batch.wait_or_retry(nth, &queue, &options) {
+        Ok(bytes) => {
+            let name = package.name(all[nth]).expect("a name");
+            let (_, want) = &short[short.partition_point(|(it, _)| it.as_bytes() < name)];
+            assert_eq!(*bytes, **want);
+            true
+        }
+        Err(_) => false,
+    });
+    let loaded = loaded.count();
+    assert!((500..900).contains(&loaded), "{loaded}");
+    // The four blocks were read together, and once more one by one.
+    assert_eq!(bench.storage.stats().since(&before).requests, 1 + 4);
+}
+
 #[test]
 fn a_base_or_package_that_was_replaced_is_refused() {
     let bench = Bench::new();

@@ -11,13 +11,13 @@ use std::time::Duration;
 use millstream::{
     Access, Backend, DeviceKind, Priority, Queue, QueueOptions, Stats, Storage, StorageOptions,
 };
-use millstream_pak::{ErrorKind, Package, PackageOptions};
+use millstream_pak::{Package, PackageOptions};
 use serde_json::{Value, json};
 
 use crate::args::{BackendWord, DirectWord, LoadArgs};
 use crate::cold;
 use crate::failure::{self, Ending, Failure, refused};
-use crate::limits::{BATCH_PIECES, CLOSE_WAIT, STAGING_EXTRA_BYTES, WINDOW_REQUESTS};
+use crate::limits::{BATCH_PIECES, CLOSE_WAIT, WINDOW_REQUESTS};
 use crate::loader::{Hashes, Loader, Tally};
 use crate::output::{self, Output};
 use crate::package::Sizes;
@@ -99,7 +99,6 @@ fn find(storage: &Storage, args: &LoadArgs) -> Result<Vec<Found>, Failure> {
             .and_then(|(package, mut sizes)| {
                 sizes.add(&package, 0..package.len());
                 sizes.check(path, args.max_bytes)?;
-                check_staging(&package, args.staging)?;
                 entries(&package, path, &mut found).map(|()| package)
             });
         match listed {
@@ -151,22 +150,6 @@ fn open(
     }
     before.push(package.clone());
     Ok((package, sizes))
-}
-
-/// Refuses staging memory in which requests for the longest blocks of a package have no room.
-fn check_staging(package: &Package, staging: Option<u64>) -> Result<(), Failure> {
-    let Some(staging) = staging else {
-        return Ok(());
-    };
-    let longest = package.longest_block();
-    let longest = longest.map_err(|error| package::describe(package.path(), &error))?;
-    // A window, and room before it for a block that begins in the window before.
-    let least = 2 * u64::from(longest) + STAGING_EXTRA_BYTES;
-    if staging >= least {
-        return Ok(());
-    }
-    let cause = format!("its longest block has {longest} bytes: --staging must be {least} or more");
-    Err(Failure::new(package.path(), cause).kind(&ErrorKind::Limit))
 }
 
 /// Adds the entries of a package, in the byte order of their names.

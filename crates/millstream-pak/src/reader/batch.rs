@@ -4,6 +4,7 @@
 //! decoding of it: a start-up of two thousand small files takes a few hundred requests. The entries
 //! of a read share its memory, which lives until the last of them is dropped.
 
+use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -63,13 +64,20 @@ pub struct Batch {
     /// In the order of the pieces; an error: the piece could not be requested.
     members: Vec<std::result::Result<Member, ErrorKind>>,
     runs: Vec<Mutex<Run>>,
+    /// What [`Batch::wait_or_retry`] has read again: raw bytes of blocks, by the first of them and
+    /// their number.
+    again: Mutex<BTreeMap<(u32, usize), Again>>,
 }
+
+type Again = std::result::Result<Arc<Buffer>, millstream::Error>;
 
 #[derive(Clone, Copy)]
 struct Member {
     run: usize,
     start: usize,
     len: usize,
+    /// Its read has others in it.
+    shared: bool,
 }
 
 enum Run {
@@ -119,10 +127,10 @@ impl Planned {
         }
     }
 
-    /// Whether it cannot go with others.
-    fn is_alone(&self) -> bool {
+    /// Whether some of it lies in a base: it goes only with others of the same blocks.
+    fn in_base(&self) -> bool {
         let in_base = |block: &BlockRecord| block.flags & block_flag::IN_BASE != 0;
-        self.len == 0 || self.blocks.iter().any(in_base)
+        self.blocks.iter().any(in_base)
     }
 }
 
@@ -181,6 +189,7 @@ impl Package {
             pieces: memory::collect(pieces.iter().copied())?,
             members: memory::collect(pieces.iter().map(|_| Err(ErrorKind::OutOfMemory)))?,
             runs: Vec::new(),
+            again: Mutex::default(),
         };
         for (nth, kind) in refused {
             batch.members[nth] = Err(kind);
@@ -258,6 +267,7 @@ impl Package {
                 run: nth_run,
                 start: usize::try_from(start).unwrap_or(usize::MAX),
                 len: usize::try_from(one.len).unwrap_or(usize::MAX),
+                shared: run.len() > 1,
             };
             places.push((one.nth, member));
         };
@@ -335,7 +345,7 @@ fn plan_piece(package: &Package, nth: usize, piece: &Piece) -> Result<Planned> {
 
 /// How many pieces from the first on go into one read.
 fn run_len(rest: &[Planned]) -> usize {
-    let Some(first) = rest.first().filter(|first| !first.is_alone()) else {
+    let Some(first) = rest.first().filter(|first| first.len > 0) else {
         return 1;
     };
     let (start, mut end) = (first.begin(), first.finish());
@@ -349,7 +359,8 @@ fn run_len(rest: &[Planned]) -> usize {
             raw += one.blocks_raw();
         }
         let fits = one.plain == first.plain
-            && !one.is_alone()
+            && one.len > 0
+            && (shares || !(first.in_base() || one.in_base()))
             && (one.plain || ((shares || behind) && raw <= RUN_RAW_BYTES_MAX))
             && one.begin() <= end.saturating_add(RUN_GAP_MAX)
             && one.finish().max(end) - start <= RUN_BYTES_MAX;
@@ -414,8 +425,9 @@ impl Batch {
         }
     }
 
-    /// As [`Batch::wait`]. A piece whose read failed and had others in it is read once more, by
-    /// itself: what is damaged may be theirs.
+    /// As [`Batch::wait`]. If the read of a piece failed and had others in it, the blocks of the
+    /// piece are read once more, by themselves: what is damaged may be others'. Pieces with the
+    /// same blocks share that read, which the group of `options` counts as another request.
     ///
     /// # Errors
     /// As [`Batch::wait`].
@@ -428,22 +440,34 @@ impl Batch {
         queue: &Queue,
         options: &BatchOptions,
     ) -> Result<Loaded> {
-        use millstream::ErrorKind as Kind;
-        let run = |nth: usize| self.members[nth].map(|member| member.run);
         self.wait(nth).or_else(|error| {
-            let ended = error.engine().map(millstream::Error::kind);
-            let again = ended.is_some_and(|kind| {
-                !matches!(
-                    kind,
-                    Kind::Canceled | Kind::TimedOut | Kind::Closed | Kind::Broken
-                )
-            });
-            let mut others = (0..self.len()).filter(|other| *other != nth);
-            if !again || !others.any(|other| run(other) == run(nth)) {
-                return Err(error);
+            let shared = self.members[nth].is_ok_and(|member| member.shared);
+            let kind = error.engine().map(millstream::Error::kind);
+            match shared && kind.is_some_and(may_be_of_others) {
+                true => self.read_again(nth, queue, options),
+                false => Err(error),
             }
-            let alone = [self.pieces[nth]];
-            self.package.enqueue_pieces(queue, &alone, options)?.wait(0)
+        })
+    }
+
+    fn read_again(&self, nth: usize, queue: &Queue, options: &BatchOptions) -> Result<Loaded> {
+        let one = plan_piece(&self.package, nth, &self.pieces[nth])?;
+        let place = (one.span_first, one.blocks.len());
+        let mut again = self.again.lock().unwrap_or_else(PoisonError::into_inner);
+        let read = match again.get(&place) {
+            Some(read) => read.clone(),
+            None => {
+                let raw = one.blocks_raw();
+                let request = plan::request_of(&self.package, &one.blocks, 0, raw)?;
+                let ticket = queue.submit(with_options(request, options));
+                let read = ticket.and_then(|mut ticket| ticket.wait()).map(Arc::new);
+                again.entry(place).or_insert(read).clone()
+            }
+        };
+        Ok(Loaded {
+            buffer: read?,
+            start: usize::try_from(one.skip).unwrap_or(usize::MAX),
+            len: usize::try_from(one.len).unwrap_or(usize::MAX),
         })
     }
 
@@ -469,6 +493,20 @@ impl Batch {
             }
         }
     }
+}
+
+/// Whether the error of a read may come from one part of it.
+fn may_be_of_others(kind: millstream::ErrorKind) -> bool {
+    use millstream::ErrorKind as Kind;
+    let of_all = [
+        Kind::Canceled,
+        Kind::TimedOut,
+        Kind::Closed,
+        Kind::Broken,
+        Kind::StillHeld,
+        Kind::OnStorageThread,
+    ];
+    !of_all.contains(&kind)
 }
 
 impl std::fmt::Debug for Batch {

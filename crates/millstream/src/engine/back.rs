@@ -496,7 +496,7 @@ impl Engine {
     /// A request's time has run out.
     pub(super) fn timed_out(&mut self, index: u32) -> Flow {
         self.withdraw_offer(index);
-        let error = Error::new(ErrorKind::TimedOut, "");
+        let error = Error::new(ErrorKind::TimedOut, "it took longer than its timeout");
         let col = &self.cols[index as usize];
         if !col.is_out() {
             return self.end_wanted(index, error);
