@@ -213,7 +213,7 @@ impl SceneCook {
         let times = if self.target == Target::Rgba8 { 1 } else { 3 };
         let fits = |order: &Order<'_>| {
             let bytes = decoded_bytes(&order.stored, ImageLimits::default())? as u64;
-            let cause = "the scene has too many pixels to be loaded with default limits";
+            let cause = "the scene has too many pixels to be cooked";
             left = left.checked_sub(times * bytes).ok_or(cause)?;
             Ok(())
         };

@@ -37,7 +37,7 @@ pub(super) fn uri_of(scene: &[u8], image: usize) -> String {
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_');
 
 impl<'a> Parts<'a> {
-    /// `None` if it has no images inside, for want of a binary chunk.
+    /// `None` if it has no images inside.
     ///
     /// # Errors
     /// It is not a valid GLB, or has views with extensions: one such as that of meshopt names bytes
@@ -52,7 +52,9 @@ impl<'a> Parts<'a> {
         let model = Model::parse(text)?;
         let json: Value =
             serde_json::from_slice(text).map_err(|_| wrong("the JSON is not valid"))?;
-        let Some(binary) = layout.binary.and_then(part) else {
+        let mut images = model.images.iter().flatten();
+        let has_images = images.any(|image| matches!(image.place, ImagePlace::View(_)));
+        let Some(binary) = layout.binary.and_then(part).filter(|_| has_images) else {
             return Ok(None);
         };
         let inside = |buffer: &Buffer| {
