@@ -182,24 +182,21 @@ fn ring(_: &BackendOptions) -> Result<Made, IoError> {
 /// reports them.
 ///
 /// # Errors
-/// io_uring is absent or forbidden, or there is no memory.
-#[cfg(target_os = "linux")]
+/// io_uring is absent (only Linux has it) or forbidden, or there is no memory.
 pub fn ring_features(registered_bytes: usize) -> Result<UringFeatures, IoError> {
-    use crate::device::uring::{Uring, UringOptions, describe};
-    let mut ring = Uring::new(UringOptions::default())?;
-    let region = crate::memory::Region::new(registered_bytes, None)?;
-    ring.register(&region);
-    Ok(describe(&ring))
-}
-
-/// What a ring with so many bytes of memory registered uses: for people, and for a program that
-/// reports them.
-///
-/// # Errors
-/// Always: only Linux has io_uring.
-#[cfg(not(target_os = "linux"))]
-pub fn ring_features(_: usize) -> Result<UringFeatures, IoError> {
-    Err(no_rings())
+    #[cfg(target_os = "linux")]
+    {
+        use crate::device::uring::{Uring, UringOptions, describe};
+        let mut ring = Uring::new(UringOptions::default())?;
+        let region = crate::memory::Region::new(registered_bytes, None)?;
+        ring.register(&region);
+        Ok(describe(&ring))
+    }
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = registered_bytes;
+        Err(no_rings())
+    }
 }
 
 #[cfg(not(target_os = "linux"))]

@@ -194,14 +194,11 @@ impl Threads {
 
     /// Starts threads for waiting work. Fewer than wanted are not an error as long as there is one.
     fn start_wanted(&mut self, wanted_local: usize, wanted_slow: usize) {
-        for _ in 0..wanted_local {
-            if self.start_thread(Group::Local).is_err() {
-                break;
-            }
-        }
-        for _ in 0..wanted_slow {
-            if self.start_thread(Group::Slow).is_err() {
-                break;
+        for (group, wanted) in [(Group::Local, wanted_local), (Group::Slow, wanted_slow)] {
+            for _ in 0..wanted {
+                if self.start_thread(group).is_err() {
+                    break;
+                }
             }
         }
         if wanted_slow > 0 {

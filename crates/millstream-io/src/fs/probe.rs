@@ -60,6 +60,26 @@ pub struct Place {
     pub cachestat: bool,
 }
 
+#[cfg(not(target_os = "linux"))]
+impl Place {
+    /// A place of which the system tells no more than how it is mounted.
+    fn on(mount_kind: MountKind, device: u64, direct: Option<DirectAlignment>) -> Place {
+        let name = match mount_kind {
+            MountKind::Local => "local volume",
+            _ => "network share",
+        };
+        Place {
+            mount_kind,
+            file_system: name.to_owned(),
+            device,
+            device_name: None,
+            rotating: false,
+            direct,
+            cachestat: false,
+        }
+    }
+}
+
 /// Looks at the machine. Makes a few calls, or reads a few small files of the system.
 #[must_use]
 pub fn machine() -> Machine {

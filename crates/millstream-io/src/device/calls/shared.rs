@@ -3,6 +3,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
 use std::time::Instant;
 
 use super::execute::execute;
@@ -188,6 +189,25 @@ impl Shared {
 
     /// Owner: the end. Returns the ids of calls that still run.
     pub(super) fn close(&self, into: &mut Vec<CallDone>) -> Vec<u64> {
+        let (hung, free) = self.end(into);
+        for handle in free {
+            // A panic of a thread of ours has no other place to be reported.
+            handle.join().expect("a thread for system calls panicked");
+        }
+        hung
+    }
+
+    /// Owner: the end, without waiting. Waiting calls are not made, late answers are discarded.
+    pub(super) fn abandon(&self) {
+        let mut answers = Vec::new();
+        self.end(&mut answers);
+        for answered in answers {
+            answered.answer.discard(self.fs.as_ref());
+        }
+    }
+
+    /// Ends the threads; the calls that still run, and threads that make none.
+    fn end(&self, into: &mut Vec<CallDone>) -> (Vec<u64>, Vec<JoinHandle<()>>) {
         let mut hung = Vec::new();
         let mut free = Vec::new();
         // Both locks, so that each call is seen either running or answered.
@@ -208,30 +228,7 @@ impl Shared {
         for crew in &self.crews {
             crew.idle.notify_all();
         }
-        for handle in free {
-            // A panic of a thread of ours has no other place to be reported.
-            handle.join().expect("a thread for system calls panicked");
-        }
-        hung
-    }
-
-    /// Owner: the end, without waiting. Waiting calls are not made, late answers are discarded.
-    pub(super) fn abandon(&self) {
-        let mut queues = self.crews.each_ref().map(Crew::queue);
-        let mut untouched = Vec::new();
-        for queue in &mut queues {
-            queue.ended = true;
-            untouched.extend(queue.take_waiting(|_| true));
-        }
-        let mut answers = Vec::new();
-        self.done.close(&mut answers);
-        drop(queues);
-        for crew in &self.crews {
-            crew.idle.notify_all();
-        }
-        for answered in answers {
-            answered.answer.discard(self.fs.as_ref());
-        }
+        (hung, free)
     }
 }
 

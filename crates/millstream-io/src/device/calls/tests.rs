@@ -62,8 +62,8 @@ fn reap(calls: &mut Calls, count: usize) -> Vec<CallDone> {
     done
 }
 
-fn opened(done: CallDone) -> OpenAnswer {
-    match done.answer {
+fn opened(answer: CallAnswer) -> OpenAnswer {
+    match answer {
         CallAnswer::Opened(answer) => *answer,
         other => panic!("not an open: {other:?}"),
     }
@@ -76,10 +76,7 @@ fn call_one(calls: &mut Calls, call: Call) -> CallAnswer {
 }
 
 fn open_one(calls: &mut Calls, call: OpenCall) -> OpenAnswer {
-    match call_one(calls, Call::Open(Box::new(call))) {
-        CallAnswer::Opened(answer) => *answer,
-        other => panic!("not an open: {other:?}"),
-    }
+    opened(call_one(calls, Call::Open(Box::new(call))))
 }
 
 fn end(calls: Calls) {
@@ -426,7 +423,10 @@ fn shutdown_cancels_what_no_thread_began() {
         panic!("a length is not asked for any more");
     };
     assert_eq!(error.errno, Errno::CANCELED);
-    let error = opened(done.pop().unwrap()).opened.unwrap().unwrap_err();
+    let error = opened(done.pop().unwrap().answer)
+        .opened
+        .unwrap()
+        .unwrap_err();
     assert_eq!(error.errno, Errno::CANCELED);
 }
 

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::{Machine, Place};
 use crate::error::IoError;
-use crate::fs::{FileSystem as _, MountKind, OpenMode, OsFileSystem};
+use crate::fs::{FileSystem as _, OpenMode, OsFileSystem};
 
 pub(super) fn machine() -> Machine {
     Machine::default()
@@ -15,19 +15,6 @@ pub(super) fn place(path: &Path) -> Result<Place, IoError> {
     let files = OsFileSystem::new();
     let opened = files.open(path, OpenMode::default())?;
     files.close(opened.descriptor)?;
-    let local = opened.mount_kind == MountKind::Local;
-    Ok(Place {
-        mount_kind: opened.mount_kind,
-        file_system: if local {
-            "local volume"
-        } else {
-            "network share"
-        }
-        .to_owned(),
-        device: opened.identity.device,
-        device_name: None,
-        rotating: false,
-        direct: opened.direct,
-        cachestat: false,
-    })
+    let device = opened.identity.device;
+    Ok(Place::on(opened.mount_kind, device, opened.direct))
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::{Machine, Place};
 use crate::error::IoError;
-use crate::fs::{MountKind, os};
+use crate::fs::os;
 use crate::system;
 
 pub(super) fn machine() -> Machine {
@@ -20,19 +20,8 @@ pub(super) fn machine() -> Machine {
 /// See [`super::place`].
 pub(super) fn place(path: &Path) -> Result<Place, IoError> {
     let (device, volume) = os::volume_of(path)?;
-    let local = volume.kind == MountKind::Local;
     Ok(Place {
-        mount_kind: volume.kind,
-        file_system: if local {
-            "local volume"
-        } else {
-            "network share"
-        }
-        .to_owned(),
-        device,
-        device_name: None,
         rotating: volume.rotating,
-        direct: volume.direct(),
-        cachestat: false,
+        ..Place::on(volume.kind, device, volume.direct())
     })
 }
