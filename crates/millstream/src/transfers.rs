@@ -235,7 +235,7 @@ impl Transfers {
     /// The operation of a completion, and whether that brought everything needed.
     #[inline]
     pub(crate) fn look(&mut self, completion: &Completion) -> (&Block, bool) {
-        let transfer = self.transfer(number_of(completion));
+        let transfer = self.transfer(number_of(completion.id));
         let moved = completion.moved();
         let whole = moved.is_ok_and(|moved| transfer.done + moved >= transfer.block.need);
         (&transfer.block, whole)
@@ -250,18 +250,20 @@ impl Transfers {
         way: impl FnOnce() -> (u64, Option<Descriptor>),
         wanted: impl Fn(Id) -> bool,
     ) -> Meaning {
-        let number = number_of(completion);
+        let number = number_of(completion.id);
         let transfer = self.transfer(number);
         let is_wanted = match &transfer.members {
             Members::One(id) => wanted(*id),
             Members::Many(merged) => merged.requests.iter().any(|(id, _)| wanted(*id)),
         };
         if transfer.block.lane == Lane::Cached {
-            let moved = completion.moved().unwrap_or(0);
-            return match is_wanted {
-                true => self.after_copy(number, moved),
-                false => Meaning::Apart,
-            };
+            if !is_wanted {
+                return Meaning::Apart;
+            }
+            // The device brings what the copy lacks. A merged operation has its pieces in a list
+            // and is read anew as a whole.
+            self.push_to_main(number, completion.moved().unwrap_or(0));
+            return Meaning::Continued;
         }
         let merged = matches!(transfer.members, Members::Many(_));
         let (align, buffered) = way();
@@ -283,13 +285,6 @@ impl Transfers {
             }
             other => other,
         }
-    }
-
-    /// A copy lacks bytes: the device brings them. A merged operation has its pieces in a list and
-    /// is read anew as a whole.
-    fn after_copy(&mut self, number: u32, moved: u64) -> Meaning {
-        self.push_to_main(number, moved);
-        Meaning::Continued
     }
 
     fn push_to_main(&mut self, number: u32, moved: u64) {
@@ -331,15 +326,14 @@ impl Transfers {
     }
 
     /// Pushes again what a broken device never began, to the main lane.
-    pub(crate) fn push_again(&mut self, number: u64) {
-        let number = u32::try_from(number).expect("operations have small numbers");
-        self.push_to_main(number, 0);
+    pub(crate) fn push_again(&mut self, id: u64) {
+        self.push_to_main(number_of(id), 0);
     }
 
     /// An operation is over.
     #[inline(always)]
     pub(crate) fn finish(&mut self, id: u64) -> Finished {
-        let number = u32::try_from(id).expect("operations have small numbers");
+        let number = number_of(id);
         let transfer = self.transfer(number);
         transfer.live = false;
         let finished = Finished {
@@ -355,7 +349,7 @@ impl Transfers {
     /// An operation never comes back: its block and requests. Its number is not used again, and its
     /// memory stays.
     pub(crate) fn lose(&mut self, id: u64) -> (Block, Vec<Id>) {
-        let number = u32::try_from(id).expect("operations have small numbers");
+        let number = number_of(id);
         let transfer = self.transfer(number);
         let block = transfer.block;
         let members = match &transfer.members {
@@ -410,9 +404,7 @@ impl Transfers {
     pub(crate) fn leak_quarantine(&mut self) -> bool {
         let held = std::mem::take(&mut self.quarantine);
         let any = !held.is_empty();
-        if any {
-            std::mem::forget(held);
-        }
+        std::mem::forget(held);
         any
     }
 
@@ -422,8 +414,8 @@ impl Transfers {
     }
 }
 
-fn number_of(completion: &Completion) -> u32 {
-    u32::try_from(completion.id).expect("operations have small numbers")
+fn number_of(id: u64) -> u32 {
+    u32::try_from(id).expect("operations have small numbers")
 }
 
 #[inline(always)]

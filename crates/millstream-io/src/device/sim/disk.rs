@@ -92,6 +92,7 @@ impl Content {
 }
 
 pub(super) struct File {
+    pub(super) path: PathBuf,
     pub(super) content: Content,
     pub(super) options: SimFileOptions,
     /// Changes with each write.
@@ -169,7 +170,6 @@ pub(super) struct Disk {
     random: Random,
     pub(super) files: Vec<File>,
     pub(super) names: HashMap<PathBuf, usize>,
-    pub(super) paths: Vec<PathBuf>,
     pub(super) open: HashMap<u64, Open>,
     descriptor_next: u64,
     pub(super) rules: Vec<Rule>,
@@ -190,7 +190,6 @@ impl Disk {
             options,
             files: Vec::new(),
             names: HashMap::new(),
-            paths: Vec::new(),
             open: HashMap::new(),
             descriptor_next: DESCRIPTOR_FIRST,
             rules: Vec::new(),
@@ -222,6 +221,12 @@ impl Disk {
         self.counts.closes += 1;
         self.counts.closes_in_flight += u64::from(open.in_flight > 0);
         Ok(())
+    }
+
+    /// The file of a descriptor that is open.
+    pub(super) fn file(&mut self, descriptor: u64) -> Result<&mut File, Errno> {
+        let open = self.open.get(&descriptor).ok_or(Errno::BAD_DESCRIPTOR)?;
+        Ok(&mut self.files[open.file])
     }
 
     /// Decides how an operation that starts now ends.
@@ -291,12 +296,10 @@ impl Disk {
     }
 
     fn note(&mut self, operation: &Operation, len: usize) {
-        let file = self.open.get(&operation.file.0).map(|open| open.file);
+        let path = self.file(operation.file.0).map(|file| file.path.clone());
         self.log.push(SimOperation {
             verb: operation.verb,
-            path: file
-                .map(|file| self.paths[file].clone())
-                .unwrap_or_default(),
+            path: path.unwrap_or_default(),
             offset: operation.offset,
             len,
         });
@@ -390,20 +393,16 @@ impl Disk {
     }
 
     /// Writes the first `len` bytes of a read to memory before its completion.
-    pub(super) fn look_ahead(&self, operation: &Operation, len: usize) {
-        if let Some(open) = self.open.get(&operation.file.0) {
-            let bytes = self.files[open.file].content.read(operation.offset, len);
+    pub(super) fn look_ahead(&mut self, operation: &Operation, len: usize) {
+        if let Ok(file) = self.file(operation.file.0) {
+            let bytes = file.content.read(operation.offset, len);
             fill_segments(segments(operation), &bytes);
         }
     }
 
     /// Moves up to `len` bytes between file and memory.
     pub(super) fn transfer(&mut self, operation: &Operation, len: usize) -> Result<usize, Errno> {
-        let open = self
-            .open
-            .get(&operation.file.0)
-            .ok_or(Errno::BAD_DESCRIPTOR)?;
-        let file = &mut self.files[open.file];
+        let file = self.file(operation.file.0)?;
         let moved = match operation.verb {
             Verb::Read => {
                 let bytes = file.content.read(operation.offset, len);

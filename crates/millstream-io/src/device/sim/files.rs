@@ -135,24 +135,21 @@ impl SimFiles {
 
     /// Truncates a file, or extends it with zeros. False if there is no such file.
     pub fn resize(&self, path: &Path, len: u64) -> bool {
-        let mut disk = self.shared.disk();
-        let Some(file) = disk.names.get(path).copied() else {
-            return false;
-        };
-        let file = &mut disk.files[file];
-        file.content.bytes_mut().resize(len as usize, 0);
-        file.version += 1;
-        true
+        self.with(path, |file| {
+            file.content.bytes_mut().resize(len as usize, 0);
+            file.version += 1;
+        })
     }
 
     /// Changes a file's properties from now on. False if there is no such file.
     pub fn change(&self, path: &Path, change: impl FnOnce(&mut SimFileOptions)) -> bool {
+        self.with(path, |file| change(&mut file.options))
+    }
+
+    fn with(&self, path: &Path, work: impl FnOnce(&mut File)) -> bool {
         let mut disk = self.shared.disk();
-        let Some(file) = disk.names.get(path).copied() else {
-            return false;
-        };
-        change(&mut disk.files[file].options);
-        true
+        let index = disk.names.get(path).copied();
+        index.map(|index| work(&mut disk.files[index])).is_some()
     }
 
     /// Operations that touch the range of the file fail, `times` times or always.
@@ -248,16 +245,29 @@ impl SimFiles {
             None => Ok(()),
         }
     }
+
+    /// A call on an open file.
+    fn on<T>(
+        &self,
+        name: &'static str,
+        descriptor: Descriptor,
+        work: impl FnOnce(&mut File) -> Result<T, Errno>,
+    ) -> Result<T, IoError> {
+        self.call(name)?;
+        let mut disk = self.shared.disk();
+        let done = disk.file(descriptor.0).and_then(work);
+        done.map_err(|errno| IoError::new(name, errno))
+    }
 }
 
 fn add(disk: &mut Disk, path: PathBuf, content: Content, options: SimFileOptions) -> usize {
     let index = disk.files.len();
     disk.files.push(File {
+        path: path.clone(),
         content,
         options,
         version: 0,
     });
-    disk.paths.push(path.clone());
     disk.names.insert(path, index);
     index
 }
@@ -324,12 +334,7 @@ impl FileSystem for SimFiles {
     }
 
     fn len(&self, descriptor: Descriptor) -> Result<u64, IoError> {
-        self.call("fstat")?;
-        let disk = self.shared.disk();
-        match disk.open.get(&descriptor.0) {
-            Some(open) => Ok(disk.files[open.file].content.len()),
-            None => failed("fstat", Errno::BAD_DESCRIPTOR),
-        }
+        self.on("fstat", descriptor, |file| Ok(file.content.len()))
     }
 
     fn read_at(
@@ -338,14 +343,11 @@ impl FileSystem for SimFiles {
         offset: u64,
         into: &mut [u8],
     ) -> Result<usize, IoError> {
-        self.call("pread")?;
-        let disk = self.shared.disk();
-        let Some(open) = disk.open.get(&descriptor.0) else {
-            return failed("pread", Errno::BAD_DESCRIPTOR);
-        };
-        let bytes = disk.files[open.file].content.read(offset, into.len());
-        into[..bytes.len()].copy_from_slice(&bytes);
-        Ok(bytes.len())
+        self.on("pread", descriptor, |file| {
+            let bytes = file.content.read(offset, into.len());
+            into[..bytes.len()].copy_from_slice(&bytes);
+            Ok(bytes.len())
+        })
     }
 
     fn read_cached(&self, descriptor: Descriptor, offset: u64, into: &mut [u8]) -> Option<usize> {
@@ -355,24 +357,14 @@ impl FileSystem for SimFiles {
     }
 
     fn write_at(&self, descriptor: Descriptor, offset: u64, bytes: &[u8]) -> Result<(), IoError> {
-        self.call("pwrite")?;
-        let mut disk = self.shared.disk();
-        let Some(open) = disk.open.get(&descriptor.0) else {
-            return failed("pwrite", Errno::BAD_DESCRIPTOR);
-        };
-        let index = open.file;
-        let written = disk::write(&mut disk.files[index], offset, bytes);
-        written
-            .map(|_| ())
-            .map_err(|errno| IoError::new("pwrite", errno))
+        let written = self.on("pwrite", descriptor, |file| {
+            disk::write(file, offset, bytes)
+        });
+        written.map(drop)
     }
 
     fn sync(&self, descriptor: Descriptor, _data_only: bool) -> Result<(), IoError> {
-        self.call("fsync")?;
-        match self.shared.disk().open.contains_key(&descriptor.0) {
-            true => Ok(()),
-            false => failed("fsync", Errno::BAD_DESCRIPTOR),
-        }
+        self.on("fsync", descriptor, |_| Ok(()))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> Result<(), IoError> {
@@ -382,7 +374,7 @@ impl FileSystem for SimFiles {
             return failed("rename", Errno::NOT_FOUND);
         };
         disk.names.insert(to.to_owned(), index);
-        disk.paths[index] = to.to_owned();
+        disk.files[index].path = to.to_owned();
         Ok(())
     }
 
