@@ -65,21 +65,30 @@ impl Engine {
     }
 
     fn round(&mut self) -> usize {
-        let (mut dirty, mut completed) = (Vec::new(), 0);
-        self.shared.take_dirty(&mut dirty, &mut Vec::new());
-        for queue in dirty {
-            completed += self.take(&queue);
-        }
+        let mut requests = Vec::new();
+        let completed = self.take_dirty(&mut requests) + requests.len();
+        self.complete(requests);
+        self.settle();
+        completed
+    }
+
+    pub(super) fn settle(&mut self) {
         let (mut wakers, queues) = (Vec::new(), &mut self.queues);
         self.side.settle(&mut wakers, |freed| {
             queues.touch(0).free(freed);
         });
         while queues.next_effect(&mut wakers).is_some() {}
         wake_all(&mut wakers);
-        completed
     }
 
-    fn take(&mut self, queue: &QueueShared) -> usize {
+    /// Takes what was submitted: requests, by their place, and how many other entries.
+    pub(super) fn take_dirty(&mut self, requests: &mut Vec<(u64, u32)>) -> usize {
+        let mut dirty = Vec::new();
+        self.shared.take_dirty(&mut dirty, &mut Vec::new());
+        dirty.iter().map(|queue| self.take(queue, requests)).sum()
+    }
+
+    fn take(&mut self, queue: &QueueShared, requests: &mut Vec<(u64, u32)>) -> usize {
         let mut parcels = Vec::new();
         let state = self.queues.touch(0);
         queue.take(&mut parcels, &mut state.spare);
@@ -87,18 +96,25 @@ impl Engine {
         for mut parcel in parcels {
             for (place, index) in parcel.indices.drain(..).enumerate() {
                 let sequence = parcel.first_sequence + place as u64;
-                count += 1;
                 if index == FIFO {
                     let fifo = parcel.fifos.pop_front().expect("one for each mark");
                     state.add_fifo(sequence, fifo);
-                    continue;
+                    count += 1;
+                } else {
+                    state.live += 1;
+                    requests.push((sequence, index));
                 }
-                state.live += 1;
-                state.completed(sequence, 0, self.side.end(index, 5, None));
             }
             state.spare.push(parcel);
         }
         count
+    }
+
+    pub(super) fn complete(&mut self, requests: impl IntoIterator<Item = (u64, u32)>) {
+        for (sequence, index) in requests {
+            let ended = self.side.end(index, 5, None);
+            self.queues.touch(0).completed(sequence, 0, ended);
+        }
     }
 
     /// Takes the last mail; nothing is accepted afterwards.
@@ -173,7 +189,9 @@ fn a_batch_handed_over_to_a_queue_that_closes_is_served_or_refused() {
         batch.post(request(&token)).expect("there is room");
         let closer = spawn(move || {
             shared.close();
-            engine.take(&shared);
+            let mut requests = Vec::new();
+            engine.take(&shared, &mut requests);
+            engine.complete(requests);
             engine.round();
             engine.end();
             engine

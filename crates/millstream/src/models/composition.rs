@@ -12,8 +12,6 @@ use super::{check, request, spawn};
 use crate::batch::{Completion, Queue};
 use crate::error::{Error, ErrorKind};
 use crate::fence::Fence;
-use crate::queue::FIFO;
-use crate::waiters::wake_all;
 
 const PRODUCERS: u64 = 3;
 /// Of each producer: so many steps, and a batch of a detached request, posted ones and a signal.
@@ -30,39 +28,14 @@ fn serve(engine: &mut Engine, entries: u64) {
             slept.expect("the device works");
             continue;
         }
-        let mut dirty = Vec::new();
-        shared.take_dirty(&mut dirty, &mut Vec::new());
+        completed += engine.take_dirty(&mut held) as u64;
         shared.take_letters(&mut Vec::new(), &mut HashMap::new());
-        let state = engine.queues.touch(0);
-        for queue in dirty {
-            let mut parcels = Vec::new();
-            queue.take(&mut parcels, &mut state.spare);
-            for mut parcel in parcels {
-                for (place, index) in parcel.indices.drain(..).enumerate() {
-                    let sequence = parcel.first_sequence + place as u64;
-                    if index == FIFO {
-                        let fifo = parcel.fifos.pop_front().expect("one for each mark");
-                        state.add_fifo(sequence, fifo);
-                        completed += 1;
-                    } else {
-                        state.live += 1;
-                        held.push((sequence, index));
-                    }
-                }
-                state.spare.push(parcel);
-            }
-        }
         for _ in 0..thread_rng().gen_range(0..=held.len()) {
-            let (sequence, index) = held.swap_remove(thread_rng().gen_range(0..held.len()));
-            state.completed(sequence, 0, engine.side.end(index, 5, None));
+            let request = held.swap_remove(thread_rng().gen_range(0..held.len()));
+            engine.complete([request]);
             completed += 1;
         }
-        let (mut wakers, queues) = (Vec::new(), &mut engine.queues);
-        engine
-            .side
-            .settle(&mut wakers, |freed| queues.touch(0).free(freed));
-        while queues.next_effect(&mut wakers).is_some() {}
-        wake_all(&mut wakers);
+        engine.settle();
         shuttle::thread::yield_now();
     }
 }
