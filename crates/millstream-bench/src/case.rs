@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use millstream_report::rows::Row;
 
-use crate::clock::{Moment, Span};
+use crate::clock::{Span, span_of};
 use crate::error::{Error, Result};
 use crate::limits::RUNS_MIN;
 use crate::memory::Destination;
@@ -277,18 +277,20 @@ impl<'a> Case<'a> {
             }
             for (contender, outcome) in &mut turns {
                 let Ok(samples) = outcome else { continue };
-                match self.one_run(contender, destination) {
-                    Ok(figures) if round > 0 => samples.extend(figures),
-                    Ok(_) => {}
-                    Err(stop) => {
-                        let name = &contender.name;
-                        if stop.wrong || is_ours(name) {
-                            let (workload, case) = (self.workload, &self.name);
-                            failures.push(format!("{workload} {case} {name}: {}", stop.why));
-                        }
-                        *outcome = Err(stop.why);
+                let (why, fails) = match self.one_run(contender, destination) {
+                    Ok(Ok(_)) if round == 0 => continue,
+                    Ok(Ok(figures)) => {
+                        samples.extend(figures);
+                        continue;
                     }
+                    Ok(Err(wrong)) => (format!("wrong result: {wrong}"), true),
+                    Err(error) => (error.to_string(), is_ours(&contender.name)),
+                };
+                if fails {
+                    let (workload, case, name) = (self.workload, &self.name, &contender.name);
+                    failures.push(format!("{workload} {case} {name}: {why}"));
                 }
+                *outcome = Err(why);
             }
         }
         let mut rows = Vec::new();
@@ -305,11 +307,12 @@ impl<'a> Case<'a> {
         (rows, failures)
     }
 
+    /// The figures of a run, or why its result is wrong.
     fn one_run(
         &mut self,
         contender: &mut Contender<'_>,
         destination: &mut Destination,
-    ) -> std::result::Result<Figures, Stop> {
+    ) -> Result<Result<Figures>> {
         contender.method.prepare()?;
         let practice = Instant::now();
         while self.practice.is_some_and(|it| practice.elapsed() < it) {
@@ -318,32 +321,14 @@ impl<'a> Case<'a> {
         }
         (self.prepare)()?;
         poison(&mut destination[..self.destination_len]);
-        let start = Moment::now();
-        let work = contender.method.run(destination);
-        let span = start.elapsed();
+        let (work, span) = span_of(|| contender.method.run(destination));
         let work = work?;
-        (self.check)(&destination[..self.destination_len], &work).map_err(|error| Stop {
-            why: format!("wrong result: {error}"),
-            wrong: true,
-        })?;
+        if let Err(wrong) = (self.check)(&destination[..self.destination_len], &work) {
+            return Ok(Err(wrong));
+        }
         let mut figures = (self.figures)(work.span.as_ref().unwrap_or(&span), &work);
         figures.extend(work.extra);
-        Ok(figures)
-    }
-}
-
-/// Why a contender is out.
-struct Stop {
-    why: String,
-    wrong: bool,
-}
-
-impl From<Error> for Stop {
-    fn from(error: Error) -> Stop {
-        Stop {
-            why: error.to_string(),
-            wrong: false,
-        }
+        Ok(Ok(figures))
     }
 }
 

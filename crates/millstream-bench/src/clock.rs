@@ -45,6 +45,13 @@ impl Moment {
     }
 }
 
+/// What `work` gives, and the time that it takes.
+pub(crate) fn span_of<T>(work: impl FnOnce() -> T) -> (T, Span) {
+    let start = Moment::now();
+    let done = work();
+    (done, start.elapsed())
+}
+
 fn process_cpu() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     // Both parts are never negative on this clock.

@@ -17,7 +17,7 @@ use gdeflate::limits::TILE_RAW_BYTES;
 
 use crate::case::{Case, Figures, Method, Work};
 use crate::cases::{Bytes, Instance};
-use crate::clock::Moment;
+use crate::clock::span_of;
 use crate::codecs::coders::Coder;
 use crate::corpus::BLOCK_BYTES;
 use crate::corpus::generate::Kind;
@@ -157,9 +157,8 @@ impl Pieces {
 /// Encodes a corpus. What it made is decoded after the clock has stopped, to be checked.
 fn encoder(mut coder: Coder, raw: &[u8], piece: usize) -> impl Method {
     move |into: &mut Destination| {
-        let start = Moment::now();
-        let pieces = Pieces::encode(raw, piece, &mut coder)?;
-        let span = start.elapsed();
+        let (pieces, span) = span_of(|| Pieces::encode(raw, piece, &mut coder));
+        let pieces = pieces?;
         pieces.decode(&mut coder, into)?;
         let work = Work::of(raw.len() as u64, 0).took(span);
         Ok(work.with(pieces.ratio()))

@@ -16,7 +16,7 @@ use millstream_gltf::model::{BufferPlace, ImagePlace, Model};
 
 use crate::case::Work;
 use crate::cases::Instance;
-use crate::clock::Moment;
+use crate::clock::span_of;
 use crate::error::{Context, Error, Result, ensure};
 use crate::files::{list, make_ready};
 use crate::memory::Destination;
@@ -83,10 +83,8 @@ fn one(
 
 /// One file after the other, one image after the other.
 fn serial(scene: &Scene) -> Result<Work> {
-    let start = Moment::now();
-    let loaded = Loaded::new(scene)?;
-    let span = start.elapsed();
-    Ok(Work::default().took(span).with_digest(loaded.digest()))
+    let (loaded, span) = span_of(|| Loaded::new(scene));
+    Ok(Work::default().took(span).with_digest(loaded?.digest()))
 }
 
 struct Loaded {

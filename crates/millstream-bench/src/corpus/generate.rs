@@ -206,13 +206,4 @@ mod tests {
         let ratio = len as f64 / bytes.len() as f64;
         assert!((0.60..0.68).contains(&ratio), "ratio {ratio}");
     }
-
-    #[test]
-    fn small_files_are_as_many_and_as_large_together_as_asked_for() {
-        let sizes = small_sizes(3, 2096);
-        let are_within = sizes.iter().all(|it| (SMALL_MIN..=SMALL_MAX).contains(it));
-        assert!(sizes.len() == 2096 && are_within);
-        let (total, wanted) = (sizes.iter().sum::<u64>() as f64, SMALL_MEAN * 2096.0);
-        assert!((total / wanted - 1.0).abs() < 0.02, "{total} of {wanted}");
-    }
 }

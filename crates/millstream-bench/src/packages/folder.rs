@@ -8,7 +8,7 @@ use millstream_pak::Item;
 use walkdir::WalkDir;
 
 use super::batch::{Batch, CHECKED, Wanted, coding_of, loads_cold, packed, size_of};
-use crate::case::{Case, Method};
+use crate::case::Method;
 use crate::cases::Instance;
 use crate::corpus::CorpusFile;
 use crate::error::Result;
@@ -115,7 +115,14 @@ fn one(
             "std-8" => {
                 case.push(name, std_threads(&plan, POOL_THREADS));
             }
-            "zip" => zip(&mut case, made, stem, files, &mut packages)?,
+            #[cfg(feature = "peers")]
+            "zip" => {
+                let path = made.join(format!("{stem}.zip"));
+                case.push(name, super::zipped::zip(&path, files)?);
+                packages.push(path);
+            }
+            #[cfg(not(feature = "peers"))]
+            "zip" => case.skip(name, "built without the feature `peers`"),
             _ => {
                 let path = made.join(format!("{stem}-{name}.mpak"));
                 let items = || files.iter().map(item).collect();
@@ -141,24 +148,4 @@ fn one(
     session.run(case, &mut Destination::new(len)?)?;
     // After the times: the first metric of a case is the one that contenders are compared by.
     session.keep(sizes)
-}
-
-#[cfg(feature = "peers")]
-fn zip<'a>(
-    case: &mut Case<'a>,
-    made: &Path,
-    stem: &str,
-    files: &'a Named,
-    packages: &mut Vec<PathBuf>,
-) -> Result<()> {
-    let path = made.join(format!("{stem}.zip"));
-    case.push("zip", super::zipped::zip(&path, files)?);
-    packages.push(path);
-    Ok(())
-}
-
-#[cfg(not(feature = "peers"))]
-fn zip(case: &mut Case<'_>, _: &Path, _: &str, _: &Named, _: &mut Vec<PathBuf>) -> Result<()> {
-    case.skip("zip", "built without the feature `peers`");
-    Ok(())
 }

@@ -24,7 +24,7 @@ use super::mixed::{Inputs, inputs, items};
 use super::tables;
 use crate::case::Work;
 use crate::cases::{Bytes, Instance};
-use crate::clock::{Moment, Span};
+use crate::clock::{Span, span_of};
 use crate::error::{Context, Error, Result};
 use crate::files::remove;
 use crate::memory::{Destination, resident_kib};
@@ -62,15 +62,13 @@ pub(super) fn rate(session: &mut Session<'_>, folder: &Path) -> Result<()> {
 fn packing(codec: CodecId, inputs: &Inputs, path: &Path, synced: bool) -> Result<Span> {
     let (items, options) = (items(inputs), options(Coding::Fixed(codec)));
     if synced {
-        let begun = Moment::now();
-        millstream_pak::write_file(items, &options, path)?;
-        let span = begun.elapsed();
+        let (written, span) = span_of(|| millstream_pak::write_file(items, &options, path));
+        written?;
         return remove(path).map(|()| span);
     }
     let file = File::create(path).on("make", path)?;
-    let begun = Moment::now();
-    millstream_pak::write(items, &options, &file)?;
-    let span = begun.elapsed();
+    let (written, span) = span_of(|| millstream_pak::write(items, &options, &file));
+    written?;
     // The next one makes a new file: neither what this left unwritten nor its end is its work.
     file.sync_all().on("sync", path)?;
     remove(path).map(|()| span)

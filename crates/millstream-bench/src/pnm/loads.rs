@@ -7,7 +7,7 @@ use millstream_pnm::{Image, Kernel, Loader, Mapped, Options, view};
 
 use super::pictures::Picture;
 use crate::case::{Case, Method, Work, fresh};
-use crate::clock::{Moment, Span};
+use crate::clock::{Moment, Span, span_of};
 use crate::corpus::word_sum;
 use crate::error::{Context, Error, Result};
 use crate::memory::Destination;
@@ -42,7 +42,7 @@ pub(super) fn add<'a>(case: &mut Case<'a>, name: &'static str, picture: &'a Pict
         }
         "image" => {
             #[cfg(feature = "peers")]
-            case.push(name, Imaged(&picture.path));
+            case.push(name, imaged(&picture.path));
             return true;
         }
         _ => return false,
@@ -51,14 +51,16 @@ pub(super) fn add<'a>(case: &mut Case<'a>, name: &'static str, picture: &'a Pict
     true
 }
 
-/// Gives memory that is free back to the system, so that the next image is fresh.
-pub(super) fn give_memory_back() {
+/// Gives memory that is free back to the system, so that the next image is fresh: what a contender
+/// does before each run.
+pub(super) fn give_memory_back() -> Result<()> {
     #![expect(unsafe_code, reason = "the allocator has no safe interface")]
     // SAFETY: it only releases memory that is free.
     #[cfg(target_env = "gnu")]
     unsafe {
         libc::malloc_trim(0)
     };
+    Ok(())
 }
 
 /// The file read and parsed into an image, a fresh one or that of the run before.
@@ -90,14 +92,11 @@ impl Method for Loaded<'_> {
         if !self.reused {
             self.image = Image::empty();
         }
-        give_memory_back();
-        Ok(())
+        give_memory_back()
     }
 
     fn run(&mut self, _: &mut Destination) -> Result<Work> {
-        let start = Moment::now();
-        let loaded = self.loader.load(self.path, &mut self.image);
-        let span = start.elapsed();
+        let (loaded, span) = span_of(|| self.loader.load(self.path, &mut self.image));
         loaded?;
         Ok(made(self.image.samples.as_bytes(), span))
     }
@@ -154,19 +153,9 @@ fn viewed(picture: &Picture, touch: bool) -> Result<Work> {
 
 /// The crate `image`.
 #[cfg(feature = "peers")]
-struct Imaged<'a>(&'a Path);
-
-#[cfg(feature = "peers")]
-impl Method for Imaged<'_> {
-    fn prepare(&mut self) -> Result<()> {
-        give_memory_back();
-        Ok(())
-    }
-
-    fn run(&mut self, _: &mut Destination) -> Result<Work> {
-        let start = Moment::now();
-        let opened = image::open(self.0);
-        let span = start.elapsed();
+fn imaged(path: &Path) -> impl Method {
+    fresh(give_memory_back, move |(), _| {
+        let (opened, span) = span_of(|| image::open(path));
         Ok(made(opened?.as_bytes(), span))
-    }
+    })
 }

@@ -122,17 +122,3 @@ fn sample(
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_photo_takes_about_three_and_a_half_bytes_of_text_a_sample() {
-        for (kind, expected) in [(Kind::Photo, 3.6), (Kind::Flat, 3.5)] {
-            let text = encoded(&image(kind, (400, 300), true)).unwrap();
-            let each = text.len() as f64 / 360_000.0;
-            assert!((each - expected).abs() < 0.25, "{kind:?} {each}");
-        }
-    }
-}

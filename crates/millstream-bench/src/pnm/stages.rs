@@ -16,7 +16,7 @@ use memmap2::Mmap;
 use super::loads::{give_memory_back, made};
 use super::pictures::Picture;
 use crate::case::{Case, Work, fresh};
-use crate::clock::Moment;
+use crate::clock::{Moment, span_of};
 use crate::corpus::word_sum;
 use crate::error::{Context, Result};
 use crate::files::{len_of, open_buffered};
@@ -44,8 +44,8 @@ pub(super) fn add<'a>(case: &mut Case<'a>, name: &'static str, picture: &'a Pict
         "stage-5" => |path, plain| Ok(parse(&whole(path)?, plain, own_integer)),
         "read-only" => {
             case.add(name, |_| {
-                let start = Moment::now();
-                Ok(Work::of(read_only(path)?, 0).took(start.elapsed()))
+                let (read, span) = span_of(|| read_only(path));
+                Ok(Work::of(read?, 0).took(span))
             });
             return;
         }
@@ -61,16 +61,10 @@ pub(super) fn add<'a>(case: &mut Case<'a>, name: &'static str, picture: &'a Pict
         }
     };
     let run = move |(): &mut (), _: &mut Destination| {
-        let start = Moment::now();
-        let image = load(path, picture.plain)?;
-        let span = start.elapsed();
-        Ok(made(&image, span))
+        let (image, span) = span_of(|| load(path, picture.plain));
+        Ok(made(&image?, span))
     };
-    let make = || {
-        give_memory_back();
-        Ok(())
-    };
-    case.push(name, fresh(make, run));
+    case.push(name, fresh(give_memory_back, run));
 }
 
 /// A map of the whole file.

@@ -3,15 +3,13 @@
 use millstream_gltf::model::Model;
 
 use crate::case::Work;
-use crate::clock::Moment;
+use crate::clock::span_of;
 use crate::error::{Error, Result};
 use crate::scenes::digest::Digest;
 use crate::scenes::generate::Scene;
 
 pub(super) fn import(scene: &Scene) -> Result<Work> {
-    let start = Moment::now();
-    let imported = gltf::import(&scene.gltf);
-    let span = start.elapsed();
+    let (imported, span) = span_of(|| gltf::import(&scene.gltf));
     let (_, buffers, images) = imported?;
     let model = Model::parse(&std::fs::read(&scene.gltf)?)?;
     let digest = digest_of(&model, &buffers, &images)?;
