@@ -321,14 +321,8 @@ pub unsafe extern "C" fn mst_completion_free(completion: *mut mst_completion) {
         // SAFETY: see `mst_ticket_wait`.
         unsafe {
             if let Ok(completion) = at_mut(completion) {
-                drop(take(std::mem::replace(
-                    &mut completion.buffer,
-                    std::ptr::null_mut(),
-                )));
-                drop(take(std::mem::replace(
-                    &mut completion.error,
-                    std::ptr::null_mut(),
-                )));
+                drop(take(std::mem::take(&mut completion.buffer)));
+                drop(take(std::mem::take(&mut completion.error)));
             }
         }
     });
