@@ -6,15 +6,15 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use ash::vk;
-use millstream::{CodecId, DevicePart, DeviceSink, Error, ErrorKind};
+use millstream::Error;
 
 use crate::batch::{COPY_WRITES, HOST_READS, barrier, handover_of};
 use crate::commands::Commands;
 use crate::context::Context;
-use crate::lane::Shared;
+use crate::error::invalid;
+use crate::lane::{Shared, device_sink};
 use crate::memory::DeviceBuffer;
 use crate::target::Target;
 
@@ -70,12 +70,12 @@ impl GpuBuffer {
     /// `OutOfMemory`.
     pub fn read_back(&self, bytes: Range<u64>) -> Result<Vec<u8>, Error> {
         if matches!(*self.target, Target::Adopted { .. }) {
-            let cause = "a buffer of the application's is not read back";
-            return Err(Error::new(ErrorKind::InvalidArgument, cause));
+            return Err(invalid("a buffer of the application's is not read back"));
         }
         if bytes.start > bytes.end || bytes.end > self.target.len() {
-            let cause = "the bytes to read back are not inside of the buffer";
-            return Err(Error::new(ErrorKind::InvalidArgument, cause));
+            return Err(invalid(
+                "the bytes to read back are not inside of the buffer",
+            ));
         }
         let size = bytes.end - bytes.start;
         let (from, offset) = self.target.buffer().expect("it is a buffer");
@@ -94,12 +94,6 @@ impl GpuBuffer {
             },
         )
     }
-
-    /// Whether the device was lost, see [`Gpu::is_lost`](crate::Gpu::is_lost).
-    #[must_use]
-    pub fn is_lost(&self) -> bool {
-        self.shared.context.is_lost()
-    }
 }
 
 /// Runs commands that copy `len` bytes of a destination to the buffer they are given; the bytes.
@@ -113,8 +107,9 @@ pub(crate) fn read_back(
         return Ok(Vec::new());
     }
     if context.compute.is_recorded() {
-        let cause = "nothing is read back where the application submits";
-        return Err(Error::new(ErrorKind::InvalidArgument, cause));
+        return Err(invalid(
+            "nothing is read back where the application submits",
+        ));
     }
     let len = usize::try_from(len).expect("no more than a destination has");
     let mut back = DeviceBuffer::mapped(context, len, vk::BufferUsageFlags::TRANSFER_DST)?;
@@ -130,23 +125,7 @@ pub(crate) fn read_back(
     Ok(back.bytes().to_vec())
 }
 
-impl DeviceSink for GpuBuffer {
-    fn room(&self) -> u64 {
-        self.target.len()
-    }
-
-    fn decodes(&self, codec: CodecId) -> bool {
-        codec == CodecId::GDEFLATE && self.shared.decodes.load(Ordering::Relaxed)
-    }
-
-    fn wants_last(&self) -> bool {
-        self.target.wants_last()
-    }
-
-    fn take(&self, part: DevicePart) {
-        self.shared.take(part, Arc::clone(&self.target));
-    }
-}
+device_sink!(GpuBuffer);
 
 impl std::fmt::Debug for GpuBuffer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -10,7 +10,7 @@ use ash::{Entry, Instance, ext, vk};
 use millstream::{Error, ErrorKind};
 
 use crate::create::{AdoptedDevice, Created, GpuFeatures, GpuWanted};
-use crate::error::{is_short, lost, vulkan};
+use crate::error::{invalid, is_short, lost, vulkan};
 use crate::limits;
 use crate::queue::{AdoptedQueue, GpuPoint, Queue, QueueAccess};
 
@@ -56,8 +56,9 @@ impl Context {
         if (claims.external_memory_host && !has.external_memory_host)
             || (claims.subgroups_of_32 && !has.subgroups_of_32)
         {
-            let cause = "the device lacks a feature that is said to be enabled";
-            return Err(Error::new(ErrorKind::InvalidArgument, cause));
+            return Err(invalid(
+                "the device lacks a feature that is said to be enabled",
+            ));
         }
         // SAFETY: a device of the instance.
         let families = unsafe { instance.get_physical_device_queue_family_properties(physical) };
@@ -75,8 +76,9 @@ impl Context {
         check(&adopted.compute, computes)?;
         if let Some(transfer) = &adopted.transfer {
             if matches!(transfer.access, QueueAccess::Recorded) {
-                let cause = "only the queue that computes can be one that the application records";
-                return Err(Error::new(ErrorKind::InvalidArgument, cause));
+                return Err(invalid(
+                    "only the queue that computes can be one that the application records",
+                ));
             }
             // Those that compute or draw copy, too, and need not say so.
             let copies = vk::QueueFlags::TRANSFER | vk::QueueFlags::GRAPHICS | computes;

@@ -146,16 +146,12 @@ impl GpuWanted {
     }
 }
 
-/// What was created here, to be destroyed behind the device: in this order.
-pub(crate) struct Created {
-    messenger: Messenger,
-}
-
-/// What the validation layer said.
+/// What was created here, to be destroyed behind the device: the listener to the validation layer,
+/// then the instance.
 #[derive(Default)]
-struct Messenger {
-    made: Option<(ash::ext::debug_utils::Instance, vk::DebugUtilsMessengerEXT)>,
-    /// Counted by the callback.
+pub(crate) struct Created {
+    messenger: Option<(ash::ext::debug_utils::Instance, vk::DebugUtilsMessengerEXT)>,
+    /// Errors and warnings, counted by the callback.
     messages: Box<AtomicU64>,
 }
 
@@ -169,8 +165,7 @@ impl Created {
         let entry = unsafe { Entry::load() }.map_err(|error| {
             Error::new(ErrorKind::NotFound, format!("no Vulkan loader: {error}"))
         })?;
-        let (instance, messenger) = create_instance(&entry, validation)?;
-        let created = Created { messenger };
+        let (instance, created) = create_instance(&entry, validation)?;
         match create_device(&instance, device) {
             Ok((physical, device, wanted)) => {
                 let queue = |family| AdoptedQueue {
@@ -200,27 +195,42 @@ impl Created {
 
     /// Errors and warnings of the validation layer.
     pub(crate) fn messages(&self) -> u64 {
-        self.messenger.messages.load(Ordering::Relaxed)
+        self.messages.load(Ordering::Relaxed)
     }
 
     /// Destroys the instance. Nothing is left that was made of it.
     pub(crate) fn destroy(self, instance: &Instance) {
-        drop(self.messenger);
+        drop(self);
         // SAFETY: created here; the callers hold nothing else of it.
         unsafe { instance.destroy_instance(None) };
     }
+
+    fn listen(&mut self, entry: &Entry, instance: &Instance) {
+        let severe = vk::DebugUtilsMessageSeverityFlagsEXT::ERROR
+            | vk::DebugUtilsMessageSeverityFlagsEXT::WARNING;
+        let counter: *const AtomicU64 = &raw const *self.messages;
+        let info = vk::DebugUtilsMessengerCreateInfoEXT::default()
+            .message_severity(severe)
+            .message_type(vk::DebugUtilsMessageTypeFlagsEXT::VALIDATION)
+            .pfn_user_callback(Some(message))
+            .user_data(counter.cast_mut().cast());
+        let functions = ash::ext::debug_utils::Instance::new(entry, instance);
+        // SAFETY: the counter stays where it is until the messenger is destroyed.
+        let made = unsafe { functions.create_debug_utils_messenger(&info, None) };
+        self.messenger = made.ok().map(|made| (functions, made));
+    }
 }
 
-impl Drop for Messenger {
+impl Drop for Created {
     fn drop(&mut self) {
-        if let Some((functions, messenger)) = self.made.take() {
+        if let Some((functions, messenger)) = self.messenger.take() {
             // SAFETY: created by the same functions, and its instance still is.
             unsafe { functions.destroy_debug_utils_messenger(messenger, None) };
         }
     }
 }
 
-fn create_instance(entry: &Entry, validation: bool) -> Result<(Instance, Messenger), Error> {
+fn create_instance(entry: &Entry, validation: bool) -> Result<(Instance, Created), Error> {
     // SAFETY: asks the loader.
     let layers = unsafe { entry.enumerate_instance_layer_properties() }.unwrap_or_default();
     let has_layer = layers
@@ -242,28 +252,11 @@ fn create_instance(entry: &Entry, validation: bool) -> Result<(Instance, Messeng
     // SAFETY: a valid description; layers and extensions were asked for.
     let instance = unsafe { entry.create_instance(&info, None) };
     let instance = instance.map_err(|error| vulkan("vkCreateInstance", error))?;
-    let mut messenger = Messenger::default();
+    let mut created = Created::default();
     if validated {
-        messenger.listen(entry, &instance);
+        created.listen(entry, &instance);
     }
-    Ok((instance, messenger))
-}
-
-impl Messenger {
-    fn listen(&mut self, entry: &Entry, instance: &Instance) {
-        let severe = vk::DebugUtilsMessageSeverityFlagsEXT::ERROR
-            | vk::DebugUtilsMessageSeverityFlagsEXT::WARNING;
-        let counter: *const AtomicU64 = &raw const *self.messages;
-        let info = vk::DebugUtilsMessengerCreateInfoEXT::default()
-            .message_severity(severe)
-            .message_type(vk::DebugUtilsMessageTypeFlagsEXT::VALIDATION)
-            .pfn_user_callback(Some(message))
-            .user_data(counter.cast_mut().cast());
-        let functions = ash::ext::debug_utils::Instance::new(entry, instance);
-        // SAFETY: the counter stays where it is until the messenger is destroyed.
-        let made = unsafe { functions.create_debug_utils_messenger(&info, None) };
-        self.made = made.ok().map(|made| (functions, made));
-    }
+    Ok((instance, created))
 }
 
 /// Counts and prints what the validation layer says.
@@ -273,7 +266,7 @@ unsafe extern "system" fn message(
     data: *const vk::DebugUtilsMessengerCallbackDataEXT<'_>,
     counter: *mut std::ffi::c_void,
 ) -> vk::Bool32 {
-    // SAFETY: the layer passes a valid message, and the pointer of `Messenger::listen`.
+    // SAFETY: the layer passes a valid message, and the pointer of `Created::listen`.
     let (text, counter) = unsafe {
         let text = (*data).message_as_c_str().unwrap_or(c"?");
         (text, &*counter.cast::<AtomicU64>())

@@ -36,3 +36,8 @@ pub(crate) fn lost() -> Error {
 pub(crate) fn closed() -> Error {
     Error::new(ErrorKind::Closed, "the GPU's handle was dropped")
 }
+
+/// What the caller passes is wrong.
+pub(crate) fn invalid(cause: &'static str) -> Error {
+    Error::new(ErrorKind::InvalidArgument, cause)
+}

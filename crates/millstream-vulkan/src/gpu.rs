@@ -9,13 +9,14 @@ use std::sync::{Arc, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 
 use ash::{Instance, vk};
-use millstream::{Error, ErrorKind, Fence, Storage};
+use millstream::{Error, Fence, Storage};
 
 use crate::buffer::GpuBuffer;
 use crate::check::refusal;
 use crate::context::Context;
 use crate::create::{AdoptedDevice, GpuWanted};
 use crate::decoder::{Decoder, Shader};
+use crate::error::invalid;
 use crate::image::{GpuImage, ImageOptions};
 use crate::import::Imported;
 use crate::lane::Shared;
@@ -274,22 +275,31 @@ impl Gpu {
     /// `OutOfMemory`; `InvalidArgument` for no bytes, and for a usage that Vulkan 1.0 lacks.
     pub fn buffer(&self, len: u64, usage: vk::BufferUsageFlags) -> Result<Arc<GpuBuffer>, Error> {
         let usage = usage | vk::BufferUsageFlags::TRANSFER_DST | vk::BufferUsageFlags::TRANSFER_SRC;
-        let invalid = || {
-            Error::new(
-                ErrorKind::InvalidArgument,
-                "a buffer of no or too many bytes",
-            )
-        };
         if usage.as_raw() >= vk::BufferUsageFlags::INDIRECT_BUFFER.as_raw() << 1 {
-            let cause = "buffers of usages of extensions are made by the application, and adopted";
-            return Err(Error::new(ErrorKind::InvalidArgument, cause));
+            return Err(invalid(
+                "buffers of usages of extensions are made by the application, and adopted",
+            ));
         }
         let len = usize::try_from(len)
             .ok()
             .filter(|len| *len > 0)
-            .ok_or_else(invalid)?;
+            .ok_or_else(|| invalid("a buffer of no or too many bytes"))?;
         let made = DeviceBuffer::local(&self.shared.context, len, usage)?;
         Ok(GpuBuffer::new(&self.shared, Target::Managed(made)))
+    }
+
+    /// Makes a buffer in memory of its own on the device, both of which the caller destroys: of
+    /// this usage alone, shared by all families that load. For who gives buffers to another owner
+    /// and then [adopts](Gpu::adopt_buffer) them.
+    ///
+    /// # Errors
+    /// `OutOfMemory`; `DeviceLost`.
+    pub fn raw_buffer(
+        &self,
+        len: usize,
+        usage: vk::BufferUsageFlags,
+    ) -> Result<(vk::Buffer, vk::DeviceMemory), Error> {
+        DeviceBuffer::local(&self.shared.context, len, usage).map(DeviceBuffer::into_raw)
     }
 
     /// Makes an image in the device's memory, as a destination of all its texels: level by level,

@@ -2,15 +2,14 @@
 #![expect(unsafe_code, reason = "records copies")]
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use ash::vk;
-use millstream::{CodecId, DevicePart, DeviceSink, Error, ErrorKind};
+use millstream::Error;
 
 use crate::batch::barriers_of;
 use crate::buffer::read_back;
-use crate::format::TexelBlock;
-use crate::lane::Shared;
+use crate::error::invalid;
+use crate::lane::{Shared, device_sink};
 use crate::memory::DeviceImage;
 use crate::target::{Target, texels};
 use crate::texels::{AdoptedImage, ImageRegion, ImageState, ImageTarget, Transition};
@@ -57,7 +56,6 @@ impl GpuImage {
         options: &ImageOptions,
         placed: Option<Vec<(u64, ImageRegion)>>,
     ) -> Result<Arc<GpuImage>, Error> {
-        let invalid = |cause: &'static str| Error::new(ErrorKind::InvalidArgument, cause);
         let levels = whole(options);
         let levels = levels.ok_or_else(|| invalid("an image has more mip levels than sizes"))?;
         let (starts, regions): (Option<Vec<u64>>, Vec<ImageRegion>) = match placed {
@@ -67,7 +65,7 @@ impl GpuImage {
                 (Some(starts), regions)
             }
         };
-        let mut about = AdoptedImage {
+        let about = AdoptedImage {
             image: vk::Image::null(),
             format: options.format,
             regions,
@@ -78,12 +76,13 @@ impl GpuImage {
             },
         };
         // What is wrong with it is found before the device is asked.
-        let block = ImageTarget::new(about.clone(), starts.as_deref())?.block;
-        if !about
-            .regions
-            .iter()
-            .all(|region| is_inside(region, &levels, block))
-        {
+        let mut target = ImageTarget::new(about, starts.as_deref())?;
+        let block = (target.block.width, target.block.height);
+        let is_inside = |region: &ImageRegion| {
+            let level = levels.get(region.mip_level as usize);
+            level.is_some_and(|it| region.is_inside(it.extent, it.layers.end, block))
+        };
+        if !target.about.regions.iter().all(is_inside) {
             return Err(invalid(
                 "a region is not inside of the image, or cuts a texel block",
             ));
@@ -99,8 +98,7 @@ impl GpuImage {
         let info = description(options, usage, shared.context.families());
         shared.context.allows_image(&info)?;
         let made = DeviceImage::new(&shared.context, &info)?;
-        about.image = made.image;
-        let target = ImageTarget::new(about, starts.as_deref())?;
+        target.about.image = made.image;
         let target = Target::Image(Arc::new(target), Some(made));
         Ok(Arc::new(GpuImage {
             shared: Arc::clone(shared),
@@ -157,9 +155,10 @@ impl GpuImage {
         let image = self.texels();
         let is_made = matches!(&*self.target, Target::Image(_, Some(_)));
         if !is_made || !image.begin_reading() {
-            let cause = "only an image of the library that was loaded, and that no request is on \
-                         its way to, is read back";
-            return Err(Error::new(ErrorKind::InvalidArgument, cause));
+            return Err(invalid(
+                "only an image of the library that was loaded, and that no request is on \
+                         its way to, is read back",
+            ));
         }
         let (from, len) = (image.about.image, image.len());
         let handed_over = image.about.handover.layout;
@@ -193,12 +192,6 @@ impl GpuImage {
         );
         image.end_reading();
         back
-    }
-
-    /// Whether the device was lost, see [`Gpu::is_lost`](crate::Gpu::is_lost).
-    #[must_use]
-    pub fn is_lost(&self) -> bool {
-        self.shared.context.is_lost()
     }
 }
 
@@ -266,45 +259,7 @@ fn whole(options: &ImageOptions) -> Option<Vec<ImageRegion>> {
         .then(|| (0..options.mip_levels).map(region).collect())
 }
 
-/// Whether a region lies in one of these levels, and is made of whole texel blocks.
-fn is_inside(region: &ImageRegion, levels: &[ImageRegion], block: TexelBlock) -> bool {
-    let Some(level) = levels.get(region.mip_level as usize) else {
-        return false;
-    };
-    let (offset, extent, sides) = (region.offset, region.extent, level.extent);
-    let fits = |begin: i32, len: u32, side: u32, block: u32| {
-        let Ok(begin) = u32::try_from(begin) else {
-            return false;
-        };
-        let end = begin.checked_add(len).filter(|end| *end <= side);
-        let whole = end.is_some_and(|end| end == side || end.is_multiple_of(block));
-        whole && begin.is_multiple_of(block)
-    };
-    region.layers.end <= level.layers.end
-        && fits(offset.x, extent.width, sides.width, block.width)
-        && fits(offset.y, extent.height, sides.height, block.height)
-        && fits(offset.z, extent.depth, sides.depth, 1)
-}
-
-impl DeviceSink for GpuImage {
-    fn room(&self) -> u64 {
-        self.target.len()
-    }
-
-    fn decodes(&self, codec: CodecId) -> bool {
-        codec == CodecId::GDEFLATE
-            && self.target.takes_tiles()
-            && self.shared.decodes.load(Ordering::Relaxed)
-    }
-
-    fn wants_last(&self) -> bool {
-        self.target.wants_last()
-    }
-
-    fn take(&self, part: DevicePart) {
-        self.shared.take(part, Arc::clone(&self.target));
-    }
-}
+device_sink!(GpuImage);
 
 impl std::fmt::Debug for GpuImage {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

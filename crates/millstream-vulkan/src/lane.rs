@@ -116,3 +116,38 @@ impl Lane {
         }
     }
 }
+
+/// Makes a destination of a handle that has a `Target`.
+macro_rules! device_sink {
+    ($handle:ident) => {
+        impl $handle {
+            /// Whether the device was lost, see [`Gpu::is_lost`](crate::Gpu::is_lost).
+            #[must_use]
+            pub fn is_lost(&self) -> bool {
+                self.shared.context.is_lost()
+            }
+        }
+
+        impl millstream::DeviceSink for $handle {
+            fn room(&self) -> u64 {
+                self.target.len()
+            }
+
+            fn decodes(&self, codec: millstream::CodecId) -> bool {
+                let decodes = &self.shared.decodes;
+                codec == millstream::CodecId::GDEFLATE
+                    && self.target.takes_tiles()
+                    && decodes.load(std::sync::atomic::Ordering::Relaxed)
+            }
+
+            fn wants_last(&self) -> bool {
+                self.target.wants_last()
+            }
+
+            fn take(&self, part: millstream::DevicePart) {
+                self.shared.take(part, Arc::clone(&self.target));
+            }
+        }
+    };
+}
+pub(crate) use device_sink;

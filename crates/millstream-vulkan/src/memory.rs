@@ -84,6 +84,12 @@ impl DeviceBuffer {
         Ok(made)
     }
 
+    /// The buffer and its memory, which are destroyed by whoever takes them.
+    pub(crate) fn into_raw(mut self) -> (vk::Buffer, vk::DeviceMemory) {
+        use std::mem::take;
+        (take(&mut self.buffer), take(&mut self.memory))
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.len
     }

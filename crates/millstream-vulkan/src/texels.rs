@@ -12,8 +12,9 @@ use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ash::vk;
-use millstream::{Error, ErrorKind};
+use millstream::Error;
 
+use crate::error::invalid;
 use crate::format::{TEXEL_BYTES_MAX, TexelBlock};
 
 /// The layout of an image, and the family of queues that owns it.
@@ -51,6 +52,27 @@ pub struct ImageRegion {
     pub offset: vk::Offset3D,
     /// Texels; a multiple of the format's texel block, or up to the edge of the level.
     pub extent: vk::Extent3D,
+}
+
+impl ImageRegion {
+    /// Whether it lies in a mip level of this size and these layers, and is made of whole texel
+    /// blocks of this width and height, which reach past the edges of the level.
+    #[must_use]
+    pub fn is_inside(&self, level: vk::Extent3D, layers: u32, block: (u32, u32)) -> bool {
+        let fits = |begin: i32, len: u32, side: u32, block: u32| {
+            let Ok(begin) = u32::try_from(begin) else {
+                return false;
+            };
+            let end = begin.checked_add(len).filter(|end| *end <= side);
+            let whole = end.is_some_and(|end| end == side || end.is_multiple_of(block));
+            whole && begin.is_multiple_of(block)
+        };
+        let (offset, extent) = (self.offset, self.extent);
+        self.layers.end <= layers
+            && fits(offset.x, extent.width, level.width, block.0)
+            && fits(offset.y, extent.height, level.height, block.1)
+            && fits(offset.z, extent.depth, level.depth, 1)
+    }
 }
 
 /// An image of the application's, as a destination.
@@ -147,7 +169,6 @@ struct Straddling {
 impl ImageTarget {
     /// The bytes of the regions follow one another, or begin at `starts`.
     pub(crate) fn new(about: AdoptedImage, starts: Option<&[u64]>) -> Result<ImageTarget, Error> {
-        let invalid = |cause: &'static str| Error::new(ErrorKind::InvalidArgument, cause);
         let block = TexelBlock::of(about.format)
             .ok_or_else(|| invalid("images of this format are not loaded"))?;
         let (mut len, mut begins) = (0_u64, Vec::with_capacity(about.regions.len()));
@@ -274,8 +295,7 @@ impl ImageTarget {
     pub(crate) fn expect(&self, request: u64, bytes: Option<Range<u64>>) -> Result<(), Error> {
         let mut state = self.state();
         if state.readers > 0 {
-            let cause = "the image is being read back";
-            return Err(Error::new(ErrorKind::InvalidArgument, cause));
+            return Err(invalid("the image is being read back"));
         }
         if state.request != request {
             if state.parts > 0 {
@@ -420,8 +440,7 @@ impl State {
 }
 
 fn another() -> Error {
-    let cause = "another request writes to the image: one at a time can";
-    Error::new(ErrorKind::InvalidArgument, cause)
+    invalid("another request writes to the image: one at a time can")
 }
 
 /// Whether transitions of two regions are the same or have nothing in common.
@@ -526,6 +545,7 @@ fn copy_of(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use millstream::ErrorKind;
 
     fn region(mip_level: u32, layers: Range<u32>, extent: (u32, u32, u32)) -> ImageRegion {
         ImageRegion {

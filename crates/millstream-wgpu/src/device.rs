@@ -144,25 +144,16 @@ impl WgpuDevice {
         let sizes = 1..=self.device.limits().max_buffer_size;
         let size = about.size.checked_next_multiple_of(4);
         let (size, usage) = size
+            .and_then(|size| usize::try_from(size).ok())
             .zip(buffer_usage(about.usage))
             .filter(|_| sizes.contains(&about.size) && !about.mapped_at_creation)
             .ok_or_else(|| invalid("a buffer of no or too many bytes, or of a usage not loaded"))?;
-        let info = vk::BufferCreateInfo::default().size(size).usage(usage);
-        let both = self.families.1.map(|other| [self.families.0, other]);
-        let info = match &both {
-            Some(both) => info
-                .sharing_mode(vk::SharingMode::CONCURRENT)
-                .queue_family_indices(both),
-            None => info,
-        };
+        let (handle, memory) = self.gpu.raw_buffer(size, usage)?;
         // SAFETY: the device is wgpu's, which destroys what it is given with the buffer.
-        let (buffer, handle) = unsafe {
-            let hal = self.device.as_hal::<Vulkan>().ok_or_else(no_vulkan)?;
-            let (handle, memory, len) = make_buffer(&hal, &info).map_err(failed)?;
-            drop(hal);
-            let made = wgpu::hal::vulkan::Buffer::from_raw_managed(handle, memory, 0, len);
-            let buffer = self.device.create_buffer_from_hal::<Vulkan>(made, about);
-            (buffer, handle)
+        let buffer = unsafe {
+            use wgpu::hal::vulkan::Buffer;
+            let made = Buffer::from_raw_managed(handle, memory, 0, size as u64);
+            self.device.create_buffer_from_hal::<Vulkan>(made, about)
         };
         // SAFETY: the destination keeps the buffer; the rest the caller promises.
         let sink = unsafe { self.gpu.adopt_buffer((handle, 0, about.size), None) };
@@ -322,16 +313,9 @@ impl std::fmt::Debug for WgpuDevice {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("WgpuDevice")
             .field("gpu", &self.gpu)
+            .field("families", &self.families)
             .finish_non_exhaustive()
     }
-}
-
-fn failed(result: vk::Result) -> Error {
-    let kind = match result {
-        vk::Result::ERROR_DEVICE_LOST => ErrorKind::DeviceLost,
-        _ => ErrorKind::OutOfMemory,
-    };
-    Error::new(kind, format!("making a buffer: {result}"))
 }
 
 /// Whether a region is made of whole texel blocks of a texture.
@@ -346,20 +330,12 @@ fn is_inside(region: &ImageRegion, texture: &wgpu::Texture) -> bool {
         wgpu::TextureDimension::D3 => (1, level.depth_or_array_layers),
         _ => (level.depth_or_array_layers, 1),
     };
-    let block = texture.format().block_dimensions();
-    let fits = |begin: i32, len: u32, side: u32, block: u32| {
-        let Ok(begin) = u32::try_from(begin) else {
-            return false;
-        };
-        let end = begin.checked_add(len).filter(|end| *end <= side);
-        let whole = end.is_some_and(|end| end == side || end.is_multiple_of(block));
-        whole && begin.is_multiple_of(block)
+    let level = vk::Extent3D {
+        width: level.width,
+        height: level.height,
+        depth,
     };
-    let (offset, extent) = (region.offset, region.extent);
-    region.layers.end <= layers
-        && fits(offset.x, extent.width, level.width, block.0)
-        && fits(offset.y, extent.height, level.height, block.1)
-        && fits(offset.z, extent.depth, depth, 1)
+    region.is_inside(level, layers, texture.format().block_dimensions())
 }
 
 /// The usage of a buffer, copies to it among them; `None`: wgpu itself must make it.
@@ -382,43 +358,4 @@ fn buffer_usage(usage: wgpu::BufferUsages) -> Option<vk::BufferUsageFlags> {
         }
     }
     left.is_empty().then_some(made)
-}
-
-/// A buffer, its memory, and how much that is.
-unsafe fn make_buffer(
-    hal: &wgpu::hal::vulkan::Device,
-    info: &vk::BufferCreateInfo<'_>,
-) -> Result<(vk::Buffer, vk::DeviceMemory, u64), vk::Result> {
-    let (device, instance) = (hal.raw_device(), hal.shared_instance().raw_instance());
-    // SAFETY: a valid description; what was made before a failure is destroyed.
-    unsafe {
-        let kinds = instance.get_physical_device_memory_properties(hal.raw_physical_device());
-        let buffer = device.create_buffer(info, None)?;
-        let needs = device.get_buffer_memory_requirements(buffer);
-        let fits = |(index, kind): &(usize, &vk::MemoryType)| {
-            let local = vk::MemoryPropertyFlags::DEVICE_LOCAL;
-            needs.memory_type_bits >> index & 1 == 1 && kind.property_flags.contains(local)
-        };
-        let kind = kinds.memory_types_as_slice().iter().enumerate().find(fits);
-        let allocate = |index: usize| {
-            let info = vk::MemoryAllocateInfo::default()
-                .allocation_size(needs.size)
-                .memory_type_index(index as u32);
-            device.allocate_memory(&info, None)
-        };
-        let short = Err(vk::Result::ERROR_OUT_OF_DEVICE_MEMORY);
-        let memory = match kind.map_or(short, |(index, _)| allocate(index)) {
-            Ok(memory) => memory,
-            Err(error) => {
-                device.destroy_buffer(buffer, None);
-                return Err(error);
-            }
-        };
-        if let Err(error) = device.bind_buffer_memory(buffer, memory, 0) {
-            device.destroy_buffer(buffer, None);
-            device.free_memory(memory, None);
-            return Err(error);
-        }
-        Ok((buffer, memory, needs.size))
-    }
 }
