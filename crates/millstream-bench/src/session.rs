@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use clap::builder::TypedValueParser as _;
+use clap::{ValueHint, value_parser};
 use millstream_report::rows::Row;
 use toml::{Table, Value};
 
@@ -18,23 +20,37 @@ use crate::rows;
 pub type Progress = dyn Fn(&str) + Send + Sync;
 
 /// How to run.
-#[derive(Default)]
+#[derive(Default, clap::Args)]
 pub struct Options {
-    /// Small files and few runs: seconds, not minutes. Every contender still runs.
+    /// Small data and few runs: at most 90 s instead of 20 minutes
+    #[arg(long)]
     pub quick: bool,
-    /// Where the corpus is kept; by default below the system's folder for temporary files.
-    /// Folders of it in `packages` are cases of that workload.
+    /// Where the data is kept [default: below the folder for temporary files]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub corpus: Option<PathBuf>,
-    /// Counted rounds of every case.
+    /// Counted runs of every case [default: 10; fewer, but at least 3, where these take over 3 s;
+    /// with --quick 3]
+    #[arg(long, value_name = "N")]
+    #[arg(value_parser = value_parser!(u16).range(1..=limits::RUNS_MAX).map(usize::from))]
     pub runs: Option<usize>,
-    /// Also read under these rates, in MB/s (10⁶ bytes).
+    /// Also read from a disk slowed down to these rates (needs root; 1 MB = 10^6 bytes)
+    #[arg(long, value_name = "MBPS", value_delimiter = ',', value_parser = rate)]
     pub throttle: Vec<f64>,
-    /// Only cases whose name contains this: for looking at one of them closely.
+    /// Only cases whose name contains this
+    #[arg(long, value_name = "PART")]
     pub only: Option<String>,
-    /// Append rows to this file as they come.
+    /// Append every figure to this file, a JSON object a line
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub rows: Option<PathBuf>,
     /// Receives a line about what runs now.
+    #[arg(skip)]
     pub progress: Option<Box<Progress>>,
+}
+
+fn rate(text: &str) -> std::result::Result<f64, String> {
+    let rate = text.parse().ok();
+    let rate = rate.filter(|rate: &f64| rate.is_finite() && *rate >= limits::THROTTLE_MBPS_MIN);
+    rate.ok_or_else(|| format!("a rate in MB/s, {} or more", limits::THROTTLE_MBPS_MIN))
 }
 
 /// What a workload works with.

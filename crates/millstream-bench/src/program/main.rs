@@ -14,18 +14,18 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::builder::PossibleValuesParser;
-use clap::{Parser, ValueHint, value_parser};
+use clap::{Parser, ValueHint};
 use indicatif::{ProgressBar, ProgressStyle};
 use millstream_bench::error::Result;
-use millstream_bench::{Options, Progress, Report, Workload};
-use millstream_bench::{check_writable, limits, replace, run};
+use millstream_bench::{Options, Report, Workload};
+use millstream_bench::{check_writable, replace, run};
 use serde_json::{Value, json};
 
 /// Measure Millstream beside its rivals, and both beside the limits of this machine.
 ///
 /// Makes its own data from a seed, so it runs on a fresh machine. Every result is checked against a
 /// hash. Without a WORKLOAD all of them run.
-#[derive(Debug, Parser)]
+#[derive(Parser)]
 #[command(
     name = "millstream-bench",
     version,
@@ -42,25 +42,8 @@ struct Args {
     #[arg(value_name = "WORKLOAD")]
     #[arg(value_parser = PossibleValuesParser::new(Workload::ALL.map(Workload::name)))]
     workloads: Vec<String>,
-    /// Small data and few runs: at most 90 s instead of 20 minutes
-    #[arg(long)]
-    quick: bool,
-    /// Where the data is kept [default: below the folder for temporary files]
-    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
-    corpus: Option<PathBuf>,
-    /// Counted runs of every case [default: 10; fewer, but at least 3, where these take over 3 s;
-    /// with --quick 3]
-    #[arg(long, value_name = "N", value_parser = value_parser!(u16).range(1..=limits::RUNS_MAX))]
-    runs: Option<u16>,
-    /// Also read from a disk slowed down to these rates (needs root; 1 MB = 10^6 bytes)
-    #[arg(long, value_name = "MBPS", value_delimiter = ',', value_parser = rate)]
-    throttle: Vec<f64>,
-    /// Only cases whose name contains this
-    #[arg(long, value_name = "PART")]
-    only: Option<String>,
-    /// Append every figure to this file, a JSON object a line
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    rows: Option<PathBuf>,
+    #[command(flatten)]
+    options: Options,
     /// Also write a page with pictures, tables and the machine's facts, as one file of HTML
     #[arg(long, value_name = "FILE.html", value_hint = ValueHint::FilePath)]
     report: Option<PathBuf>,
@@ -69,15 +52,9 @@ struct Args {
     json: bool,
 }
 
-fn rate(text: &str) -> std::result::Result<f64, String> {
-    let rate = text.parse().ok();
-    let rate = rate.filter(|rate: &f64| rate.is_finite() && *rate >= limits::THROTTLE_MBPS_MIN);
-    rate.ok_or_else(|| format!("a rate in MB/s, {} or more", limits::THROTTLE_MBPS_MIN))
-}
-
 fn main() -> ExitCode {
-    let args = Args::parse();
-    let (report, failures) = match measure(&args) {
+    let mut args = Args::parse();
+    let (report, failures) = match measure(&mut args) {
         Ok(report) => {
             let failures = report.failures.clone();
             (report, failures)
@@ -98,7 +75,7 @@ fn main() -> ExitCode {
 }
 
 /// Runs the workloads and writes the page.
-fn measure(args: &Args) -> Result<Report> {
+fn measure(args: &mut Args) -> Result<Report> {
     let named = args.workloads.iter();
     let named: Vec<Workload> = named.filter_map(|name| Workload::from_name(name)).collect();
     let workloads = match named.is_empty() {
@@ -108,23 +85,15 @@ fn measure(args: &Args) -> Result<Report> {
     let bar = progress();
     let shown = bar.clone();
     let progress = move |line: &str| shown.set_message(line.to_owned());
-    let options = Options {
-        quick: args.quick,
-        corpus: args.corpus.clone(),
-        runs: args.runs.map(usize::from),
-        throttle: args.throttle.clone(),
-        only: args.only.clone(),
-        rows: args.rows.clone(),
-        progress: Some(Box::new(progress) as Box<Progress>),
-    };
+    args.options.progress = Some(Box::new(progress));
     // Before the work, so that a page that cannot be written is reported now and not in an hour.
     args.report.as_deref().map_or(Ok(()), check_writable)?;
     let load_before = machine::load_average();
-    let report = run(&options, &workloads);
+    let report = run(&args.options, &workloads);
     bar.finish_and_clear();
     let report = report?;
     if let Some(path) = &args.report {
-        let html = page::html(&options, &report, load_before)?;
+        let html = page::html(&args.options, &report, load_before)?;
         replace(path, html.as_bytes())?;
     }
     Ok(report)
