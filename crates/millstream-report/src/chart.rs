@@ -1,7 +1,7 @@
 //! The pictures, one kind a file. All are as wide as a phone can show legibly and grow with their
 //! room; all have a title, units at their axes, and a label for those who cannot see them.
 
-use crate::svg::{Anchor, Svg, fit};
+use crate::svg::{Svg, fit};
 
 pub(crate) mod heat;
 pub(crate) mod ratio;
@@ -51,6 +51,6 @@ impl Whose {
 fn titled(height: f64, heading: &str, label: &str) -> Svg {
     let mut svg = Svg::new(WIDTH, height, label);
     let shown = fit(heading, WIDTH - 2.0 * MARGIN, 13.5);
-    svg.text(MARGIN, TITLE_LINE, "title", Anchor::Start, &shown);
+    svg.text(MARGIN, TITLE_LINE, "title", "start", &shown);
     svg
 }

@@ -17,14 +17,6 @@ pub(crate) const TEXT: f64 = 12.0;
 /// Size of text at axes and in cells.
 pub(crate) const SMALL: f64 = 10.5;
 
-/// Which point of a text its place is.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Anchor {
-    Start,
-    Middle,
-    End,
-}
-
 /// A picture being drawn.
 #[derive(Debug, Clone)]
 pub(crate) struct Svg {
@@ -79,13 +71,8 @@ impl Svg {
         );
     }
 
-    /// Text on the base line `y`.
-    pub(crate) fn text(&mut self, x: f64, y: f64, class: &str, anchor: Anchor, text: &str) {
-        let anchor = match anchor {
-            Anchor::Start => "start",
-            Anchor::Middle => "middle",
-            Anchor::End => "end",
-        };
+    /// Text on the base line `y`; `anchor` says, as `text-anchor` does, what of it is at `x`.
+    pub(crate) fn text(&mut self, x: f64, y: f64, class: &str, anchor: &str, text: &str) {
         let _ = write!(
             self.body,
             "<text class=\"{class}\" x=\"{}\" y=\"{}\" text-anchor=\"{anchor}\">{}</text>",
@@ -177,7 +164,7 @@ mod tests {
     fn a_picture_escapes_and_is_finite() {
         let mut svg = Svg::new(100.0, 50.0, "a < b");
         svg.rect([1.0, f64::NAN, 10.04, -3.0], "bar", 1.0, "x & y");
-        svg.text(5.0, -0.01, "label", Anchor::End, "<script>");
+        svg.text(5.0, -0.01, "label", "end", "<script>");
         let text = svg.inline();
         assert!(text.contains("viewBox=\"0 0 100 50\" role=\"img\" aria-label=\"a &lt; b\""));
         assert!(

@@ -6,7 +6,7 @@
 use crate::chart::{MARGIN, TOP, WIDTH, titled};
 use crate::limits::NEAR_BEST;
 use crate::markup::{brief, figure};
-use crate::svg::{Anchor, SMALL, Svg, fit, text_width, widest};
+use crate::svg::{SMALL, Svg, fit, text_width, widest};
 
 /// A map: `cells[depth][size]`, the first depth on top; `None` where nothing was measured.
 #[derive(Debug, Clone)]
@@ -39,21 +39,15 @@ pub(crate) fn draw(map: &Heat) -> Svg {
     };
     let label = format!("{}: {said}; the table beside has all cells", map.heading);
     let mut svg = titled(bottom + 51.0, &map.heading, &label);
-    svg.text(
-        MARGIN,
-        top - 6.0,
-        "note",
-        Anchor::Start,
-        &format!("{DOWN} ↓"),
-    );
+    svg.text(MARGIN, top - 6.0, "note", "start", &format!("{DOWN} ↓"));
     for (y, name) in map.depths.iter().enumerate() {
         let line = top + ROW * (y as f64 + 0.5) + 3.5;
-        svg.text(left - 6.0, line, "tick", Anchor::End, name);
+        svg.text(left - 6.0, line, "tick", "end", name);
     }
     for (x, name) in map.sizes.iter().enumerate() {
         let middle = left + column * (x as f64 + 0.5);
         let name = fit(name, column, SMALL);
-        svg.text(middle, bottom + 13.0, "tick", Anchor::Middle, &name);
+        svg.text(middle, bottom + 13.0, "tick", "middle", &name);
         for y in 0..map.depths.len() {
             let place = [left + column * x as f64, top + ROW * y as f64, column, ROW];
             cell(&mut svg, map, (x, y), place, best);
@@ -101,7 +95,7 @@ fn cell(svg: &mut Svg, map: &Heat, (x, y): (usize, usize), place: [f64; 4], best
     if text_width(&text, 8.6) <= width - 1.0 {
         let class = if opacity > 0.52 { "in-full" } else { "in-cell" };
         let (x, y) = (left + width / 2.0, top + height / 2.0 + 3.4);
-        svg.text(x, y, class, Anchor::Middle, &text);
+        svg.text(x, y, class, "middle", &text);
     }
 }
 
@@ -110,10 +104,10 @@ fn foot(svg: &mut Svg, map: &Heat, left: f64, y: f64) {
     let words = format!("{}, {direction} is better", map.unit);
     let across = format!("{ACROSS} →");
     let room = WIDTH - MARGIN - left - text_width(&across, SMALL) - 8.0;
-    svg.text(left, y, "note", Anchor::Start, &fit(&words, room, SMALL));
-    svg.text(WIDTH - MARGIN, y, "note", Anchor::End, &across);
+    svg.text(left, y, "note", "start", &fit(&words, room, SMALL));
+    svg.text(WIDTH - MARGIN, y, "note", "end", &across);
     let outlined = "outlined: within 20 % of the best";
-    svg.text(left, y + 14.0, "note", Anchor::Start, outlined);
+    svg.text(left, y + 14.0, "note", "start", outlined);
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 
 use crate::chart::{MARGIN, TOP, WIDTH, titled};
 use crate::compare::Standing;
-use crate::svg::{Anchor, SMALL, Svg, TEXT, fit, text_width, widest};
+use crate::svg::{SMALL, Svg, TEXT, fit, text_width, widest};
 
 /// A line of dots.
 #[derive(Debug, Clone)]
@@ -56,14 +56,14 @@ pub(crate) fn draw(heading: &str, lines: &[Ratios<'_>]) -> Svg {
         svg.line(&[(at(tick), TOP - 3.0), (at(tick), bottom)], class);
         let text = format!("{tick}×");
         if text_width(&text, SMALL) < right - left {
-            svg.text(at(tick), bottom + 13.0, "tick", Anchor::Middle, &text);
+            svg.text(at(tick), bottom + 13.0, "tick", "middle", &text);
         }
     }
     for ((index, line), shown) in lines.iter().enumerate().zip(&means) {
         let middle = TOP + ROW * (index as f64 + 0.5);
         let name = fit(line.label, names, TEXT);
-        svg.text(left - 10.0, middle + 4.0, "label", Anchor::End, &name);
-        svg.text(WIDTH - MARGIN, middle + 4.0, "label", Anchor::End, shown);
+        svg.text(left - 10.0, middle + 4.0, "label", "end", &name);
+        svg.text(WIDTH - MARGIN, middle + 4.0, "label", "end", shown);
         for (nth, (ratio, standing, tip)) in line.dots.iter().enumerate() {
             // Three heights, so that dots of nearly the same ratio can be told apart.
             let place = (at(*ratio), middle + [0.0, -6.0, 6.0][nth % 3]);
@@ -73,7 +73,7 @@ pub(crate) fn draw(heading: &str, lines: &[Ratios<'_>]) -> Svg {
             svg.line(&[(x, middle - 12.0), (x, middle + 12.0)], "median");
         }
     }
-    svg.text(WIDTH - MARGIN, bottom + 28.0, "note", Anchor::End, NOTE);
+    svg.text(WIDTH - MARGIN, bottom + 28.0, "note", "end", NOTE);
     svg
 }
 
