@@ -69,13 +69,6 @@ impl Setup {
         options.retained_bytes = self.retained_bytes.unwrap_or(options.retained_bytes);
         Ok(Storage::new(options)?)
     }
-
-    /// Makes the storage, and a queue for so many requests.
-    pub(crate) fn with_queue(self, requests: usize) -> Result<(Storage, Queue)> {
-        let storage = self.storage()?;
-        let queue = queue_for(&storage, requests)?;
-        Ok((storage, queue))
-    }
 }
 
 /// A queue for so many requests at once, or as many as a queue can hold: adding more waits then.
@@ -107,15 +100,15 @@ pub(crate) struct Ready {
 impl Ready {
     /// Opens `path` in a storage of its own, with a queue for so many requests.
     pub(crate) fn new(path: &Path, setup: Setup, package: bool, requests: usize) -> Result<Ready> {
-        let (storage, queue) = setup.with_queue(requests)?;
+        let storage = setup.storage()?;
         let options = FileOptions {
             access: Some(setup.access),
             package,
             ..FileOptions::default()
         };
         Ok(Ready {
+            queue: queue_for(&storage, requests)?,
             file: opened(&storage, path, options)?,
-            queue,
             storage,
         })
     }

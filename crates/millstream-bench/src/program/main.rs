@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::builder::PossibleValuesParser;
+use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use clap::{Parser, ValueHint};
 use indicatif::{ProgressBar, ProgressStyle};
 use millstream_bench::error::Result;
@@ -40,8 +40,9 @@ Exit status: 0 all well; 1 a failure or wrong bytes; 2 a usage error."
 struct Args {
     /// What to measure
     #[arg(value_name = "WORKLOAD")]
-    #[arg(value_parser = PossibleValuesParser::new(Workload::ALL.map(Workload::name)))]
-    workloads: Vec<String>,
+    #[arg(value_parser = PossibleValuesParser::new(Workload::ALL.map(Workload::name))
+        .try_map(|name| Workload::from_name(&name).ok_or("no workload")))]
+    workloads: Vec<Workload>,
     #[command(flatten)]
     options: Options,
     /// Also write a page with pictures, tables and the machine's facts, as one file of HTML
@@ -76,11 +77,9 @@ fn main() -> ExitCode {
 
 /// Runs the workloads and writes the page.
 fn measure(args: &mut Args) -> Result<Report> {
-    let named = args.workloads.iter();
-    let named: Vec<Workload> = named.filter_map(|name| Workload::from_name(name)).collect();
-    let workloads = match named.is_empty() {
-        true => Workload::ALL.to_vec(),
-        false => named,
+    let workloads = match &*args.workloads {
+        [] => &Workload::ALL,
+        named => named,
     };
     let bar = progress();
     let shown = bar.clone();
@@ -89,7 +88,7 @@ fn measure(args: &mut Args) -> Result<Report> {
     // Before the work, so that a page that cannot be written is reported now and not in an hour.
     args.report.as_deref().map_or(Ok(()), check_writable)?;
     let load_before = machine::load_average();
-    let report = run(&args.options, &workloads);
+    let report = run(&args.options, workloads);
     bar.finish_and_clear();
     let report = report?;
     if let Some(path) = &args.report {
