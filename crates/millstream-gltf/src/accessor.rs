@@ -7,7 +7,8 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::Result;
+use crate::fields::invalid;
 use crate::model::{Accessor, Component, Shape};
 
 mod sealed {
@@ -121,11 +122,10 @@ impl<'a> Elements<'a> {
     /// They are of another type, or sparse indices are wrong.
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
         if !self.is_of::<T>() || cfg!(target_endian = "big") {
-            let cause = format!("{:?} of {:?}", self.accessor.shape, self.accessor.component);
-            return Err(Error::new(
-                ErrorKind::Invalid,
+            let (shape, component) = (self.accessor.shape, self.accessor.component);
+            return Err(invalid(
                 "",
-                format!("the elements are {cause}"),
+                format!("the elements are {shape:?} of {component:?}"),
             ));
         }
         let packed = self.packed()?;
@@ -144,7 +144,7 @@ impl<'a> Elements<'a> {
         let shape = self.accessor.shape;
         if shape.numbers() != N {
             let cause = format!("elements have {} numbers, not {N}", shape.numbers());
-            return Err(Error::new(ErrorKind::Invalid, "", cause));
+            return Err(invalid("", cause));
         }
         let (component, normalized) = (self.accessor.component, self.accessor.normalized);
         let bytes = usize::try_from(component.bytes()).expect("4 at most");
@@ -205,7 +205,7 @@ impl<'a> Elements<'a> {
             return Ok(());
         }
         let cause = "the elements are not unsigned scalars";
-        Err(Error::new(ErrorKind::Invalid, "", cause))
+        Err(invalid("", cause))
     }
 
     /// The elements without gaps, sparse ones in their places. Numbers are little-endian; columns
@@ -262,7 +262,7 @@ fn each_sparse(
         let index = unsigned_number(index) as usize;
         if !(next..count).contains(&index) {
             let cause = format!("sparse index {index} exceeds the accessor or is out of order");
-            return Err(Error::new(ErrorKind::Invalid, "", cause));
+            return Err(invalid("", cause));
         }
         show(index, value);
         next = index + 1;

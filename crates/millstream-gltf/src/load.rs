@@ -328,14 +328,9 @@ impl Load {
             let cause = "a load cannot be waited for on a thread of its storage";
             return Err(Error::new(ErrorKind::Read, "", cause).in_file(&self.shown()));
         }
-        let canceled = || {
-            Error::new(
-                ErrorKind::Canceled,
-                "",
-                "the load was canceled before the JSON was read",
-            )
-        };
-        self.scene.take().unwrap_or_else(|| Err(canceled()))
+        let cause = "the load was canceled before the JSON was read";
+        let canceled = || Err(Error::new(ErrorKind::Canceled, "", cause));
+        self.scene.take().unwrap_or_else(canceled)
     }
 
     /// Its progress.

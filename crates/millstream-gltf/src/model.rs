@@ -184,34 +184,25 @@ fn malformed(place: &str, error: &serde_json::Error) -> Error {
 /// Checks `asset.version` and `asset.minVersion`.
 fn version(texts: &Texts<'_>) -> Result<()> {
     let Some(text) = texts.get("asset") else {
-        return Err(Error::new(
-            ErrorKind::Malformed,
-            "asset",
-            "is missing: not a glTF document",
-        ));
+        let cause = "is missing: not a glTF document";
+        return Err(Error::new(ErrorKind::Malformed, "asset", cause));
     };
     let value: Value =
         serde_json::from_str(text.get()).map_err(|error| malformed("asset", &error))?;
     let asset = Fields::new(&value, "asset")?;
+    let unsupported =
+        |name, cause: String| Err(Error::new(ErrorKind::Unsupported, asset.at(name), cause));
     let version = asset.get::<&str>("version")?;
     let version = version.ok_or_else(|| asset.wrong("version", "is missing"))?;
     if version.split('.').next() != Some("2") {
         let cause = format!("glTF {version:?} is not supported, only glTF 2");
-        return Err(Error::new(
-            ErrorKind::Unsupported,
-            asset.at("version"),
-            cause,
-        ));
+        return unsupported("version", cause);
     }
     match asset.get::<&str>("minVersion")? {
         None | Some("2.0") => Ok(()),
         Some(other) => {
             let cause = format!("needs a reader of glTF {other:?}; this one reads 2.0");
-            Err(Error::new(
-                ErrorKind::Unsupported,
-                asset.at("minVersion"),
-                cause,
-            ))
+            unsupported("minVersion", cause)
         }
     }
 }

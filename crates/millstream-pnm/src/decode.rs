@@ -228,8 +228,7 @@ impl<'a> Building<'a> {
             text_len,
             fresh: self.fresh,
         };
-        let out = &mut self.image.samples.as_bytes_mut()[self.made_bytes..];
-        let (offset, made_bytes) = parallel::run(&job, text, out);
+        let (offset, made_bytes) = parallel::run(&job, text, self.rest());
         self.skip_to(offset, made_bytes, parser);
     }
 
@@ -246,18 +245,15 @@ impl<'a> Building<'a> {
 
     /// Takes bytes behind the header; how many.
     pub(crate) fn push(&mut self, bytes: &[u8], parser: &mut Parser) -> Result<usize, Error> {
-        let made = self.made_bytes;
-        let room = &mut self.image.samples.as_bytes_mut()[made..];
-        let pushed = parser.push(bytes, room)?;
+        let pushed = parser.push(bytes, self.rest())?;
         self.made_bytes += pushed.produced_bytes;
         Ok(pushed.consumed)
     }
 
     /// The bytes have ended.
     pub(crate) fn finish(&mut self, parser: &mut Parser) -> Result<(), Error> {
-        let made = self.made_bytes;
-        let room = &mut self.image.samples.as_bytes_mut()[made..];
-        self.made_bytes += parser.finish(room)?;
+        let made = parser.finish(self.rest())?;
+        self.made_bytes += made;
         assert_eq!(self.made_bytes, self.image.samples.as_bytes().len());
         Ok(())
     }

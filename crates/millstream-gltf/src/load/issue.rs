@@ -325,11 +325,8 @@ impl Load {
     ) -> Result<Ticket<T>> {
         let item = &self.items[index];
         if self.canceled || item.canceled {
-            return Err(Error::new(
-                ErrorKind::Canceled,
-                &item.place[..],
-                "was canceled",
-            ));
+            let place = &item.place[..];
+            return Err(Error::new(ErrorKind::Canceled, place, "was canceled"));
         }
         let request = request
             .priority(item.priority)

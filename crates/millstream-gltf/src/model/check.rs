@@ -128,18 +128,13 @@ fn accessors(model: &mut Model) {
 /// An accessor without a view has no stored bytes, so only a limit bounds its size.
 fn check_zeros(accessor: &Accessor, place: &str) -> Result<()> {
     if accessor.offset > 0 {
-        return Err(invalid(
-            format!("{place}.byteOffset"),
-            "without a bufferView",
-        ));
+        let place = format!("{place}.byteOffset");
+        return Err(invalid(place, "without a bufferView"));
     }
     if accessor.count * accessor.element_bytes() > limits::ZEROS_BYTES_MAX {
         let cause = "the elements are all zero, and more than the limit allows";
-        return Err(Error::new(
-            ErrorKind::Limit,
-            format!("{place}.count"),
-            cause,
-        ));
+        let place = format!("{place}.count");
+        return Err(Error::new(ErrorKind::Limit, place, cause));
     }
     Ok(())
 }

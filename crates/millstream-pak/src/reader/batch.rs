@@ -165,25 +165,6 @@ impl Package {
         pieces: &[Piece],
         options: &BatchOptions,
     ) -> Result<Batch> {
-        let (mut planned, mut refused) = (memory::room(pieces.len())?, Vec::new());
-        for (nth, piece) in pieces.iter().enumerate() {
-            match plan_piece(self, nth, piece) {
-                Ok(one) => planned.push(one),
-                Err(error) => memory::push(&mut refused, (nth, error.kind()))?,
-            }
-        }
-        self.enqueue(queue, pieces, (planned, refused), options)
-    }
-
-    /// Enqueues what was planned.
-    fn enqueue(
-        &self,
-        queue: &Queue,
-        pieces: &[Piece],
-        (mut planned, refused): (Vec<Planned>, Vec<(usize, ErrorKind)>),
-        options: &BatchOptions,
-    ) -> Result<Batch> {
-        planned.sort_unstable_by_key(|one| (one.plain, one.begin(), one.span_first, one.nth));
         let mut batch = Batch {
             package: self.clone(),
             pieces: memory::collect(pieces.iter().copied())?,
@@ -191,11 +172,28 @@ impl Package {
             runs: Vec::new(),
             again: Mutex::default(),
         };
-        for (nth, kind) in refused {
-            batch.members[nth] = Err(kind);
+        let mut planned = memory::room(pieces.len())?;
+        for (nth, piece) in pieces.iter().enumerate() {
+            match plan_piece(self, nth, piece) {
+                Ok(one) => planned.push(one),
+                Err(error) => batch.members[nth] = Err(error.kind()),
+            }
         }
+        planned.sort_unstable_by_key(|one| (one.plain, one.begin(), one.span_first, one.nth));
+        self.enqueue(queue, &planned, options, &mut batch);
+        Ok(batch)
+    }
+
+    /// Enqueues what was planned of a batch's pieces.
+    fn enqueue(
+        &self,
+        queue: &Queue,
+        planned: &[Planned],
+        options: &BatchOptions,
+        batch: &mut Batch,
+    ) {
         let mut requests = queue.batch();
-        let mut rest = &planned[..];
+        let mut rest = planned;
         // Of a run that cannot be requested, each member is tried by itself.
         let mut alone = 0;
         while !rest.is_empty() {
@@ -221,7 +219,8 @@ impl Package {
             };
             if self.0.options.name_requests && (now.len() == 1 || queue.is_traced()) {
                 // Of nothing but traces and messages: without memory there is none.
-                if let Some(names) = self.names_of(now, pieces).ok().filter(|it| !it.is_empty()) {
+                let names = self.names_of(now, &batch.pieces);
+                if let Some(names) = names.ok().filter(|it| !it.is_empty()) {
                     request = request.name(names);
                 }
             }
@@ -236,7 +235,6 @@ impl Package {
             }
         }
         requests.submit();
-        Ok(batch)
     }
 
     /// The names of a run's entries, in the order in which they were asked for, separated by NUL.

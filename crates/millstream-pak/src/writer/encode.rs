@@ -168,7 +168,7 @@ fn entries<'a>(
                 let original_hash = contents[original as usize];
                 let stored = &plan.items[original as usize];
                 if original_hash != Some(hash) {
-                    return Err(stored.item.changed(Path::new("")));
+                    return Err(stored.item.changed());
                 }
                 original as usize
             }

@@ -127,13 +127,13 @@ impl Item {
                 let about = file.metadata().map_err(failed)?;
                 let same = about.len() == self.len && Some(modified(&about)) == self.modified;
                 if !same || !about.is_file() {
-                    return Err(self.changed(&path));
+                    return Err(self.changed());
                 }
                 into.resize(start + len, 0);
                 match read_exact_at(&file, &mut into[start..], offset) {
                     Ok(()) => Ok(()),
                     Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                        Err(self.ended_early(&path, &file))
+                        Err(self.ended_early(&file))
                     }
                     Err(error) => Err(failed(error)),
                 }
@@ -154,35 +154,29 @@ impl Item {
         if read > 0 {
             let cause = "the file says that it is empty, and is not: it grew, or is made while \
                          it is read, as those of procfs";
-            let error = Error::new(ErrorKind::Changed, cause);
-            return Err(error.of(&path).entry(&self.name));
+            return Err(self.unusable(cause));
         }
         Ok(())
     }
 
     /// The file ended before its length.
-    fn ended_early(&self, path: &Path, file: &File) -> Error {
+    fn ended_early(&self, file: &File) -> Error {
         match file.metadata() {
-            Ok(about) if about.len() == self.len => {
-                let cause = "the file has fewer bytes than its length says: it is made while it \
-                             is read, as those of sysfs";
-                let error = Error::new(ErrorKind::Changed, cause);
-                error.of(path).entry(&self.name)
-            }
-            _ => self.changed(path),
+            Ok(about) if about.len() == self.len => self.unusable(
+                "the file has fewer bytes than its length says: it is made while it is read, as \
+                 those of sysfs",
+            ),
+            _ => self.changed(),
         }
     }
 
-    pub(super) fn changed(&self, path: &Path) -> Error {
-        let cause = "the file changed while it was packed";
-        let path = if path.as_os_str().is_empty() {
-            &self.path()
-        } else {
-            path
-        };
-        Error::new(ErrorKind::Changed, cause)
-            .of(path)
-            .entry(&self.name)
+    pub(super) fn changed(&self) -> Error {
+        self.unusable("the file changed while it was packed")
+    }
+
+    fn unusable(&self, cause: &str) -> Error {
+        let error = Error::new(ErrorKind::Changed, cause);
+        error.of(&self.path()).entry(&self.name)
     }
 }
 
