@@ -378,15 +378,14 @@ impl Loader<'_> {
                 claim.hasher.get_or_insert_default().update(bytes);
             }
         };
-        let failed = match piece.ticket {
-            Ok(Load::Alone(mut ticket)) => match ticket.wait() {
-                Ok(bytes) => {
-                    landed(&bytes);
-                    None
-                }
-                Err(error) if error == ErrorKind::Canceled => Some(NotLoaded::Canceled),
-                Err(error) => Some(NotLoaded::Failed(describe(&found.path, &error))),
-            },
+        let ended = match piece.ticket {
+            Ok(Load::Alone(mut ticket)) => {
+                let loaded = ticket.wait().map(|bytes| landed(&bytes));
+                loaded.map_err(|error| {
+                    let kind = Some(error.kind());
+                    not_loaded(kind, || describe(&found.path, &error))
+                })
+            }
             Ok(Load::Together(batch, nth)) => {
                 let loaded = match self.interrupted.load(Ordering::Acquire) {
                     true => batch.wait(nth),
@@ -394,23 +393,21 @@ impl Loader<'_> {
                 };
                 let checked = loaded.and_then(|bytes| {
                     check(&mut claim.check, found, &bytes)?;
-                    Ok(bytes)
+                    landed(&bytes);
+                    Ok(())
                 });
-                match checked {
-                    Ok(bytes) => {
-                        landed(&bytes);
-                        None
-                    }
-                    Err(error) => Some(not_loaded(found, error)),
-                }
+                checked.map_err(|error| {
+                    let kind = error.engine().map(millstream::Error::kind);
+                    not_loaded(kind, || blamed(found, error))
+                })
             }
-            Err(refused) => Some(NotLoaded::Failed(refused)),
+            Err(refused) => Err(NotLoaded::Failed(refused)),
         };
-        match failed {
-            None => {}
-            Some(NotLoaded::Failed(failure)) => claim.fail(failure),
-            Some(NotLoaded::Canceled) => {
-                claim.ended.get_or_insert(NotLoaded::Canceled);
+        match ended {
+            Ok(()) => {}
+            Err(NotLoaded::Failed(failure)) => claim.fail(failure),
+            Err(canceled) => {
+                claim.ended.get_or_insert(canceled);
             }
         }
         if !piece.part.last {
@@ -465,19 +462,21 @@ fn check(
     begun.take(bytes)
 }
 
-/// Why an entry of a package was not loaded.
-fn not_loaded(found: &Found, error: millstream_pak::Error) -> NotLoaded {
-    if error
-        .engine()
-        .is_some_and(|error| *error == ErrorKind::Canceled)
-    {
-        return NotLoaded::Canceled;
+/// Why a request did not load its piece: `failed` says so, unless it was canceled.
+fn not_loaded(kind: Option<ErrorKind>, failed: impl FnOnce() -> Failure) -> NotLoaded {
+    match kind {
+        Some(ErrorKind::Canceled) => NotLoaded::Canceled,
+        _ => NotLoaded::Failed(failed()),
     }
+}
+
+/// The failure of an entry of a package.
+fn blamed(found: &Found, error: millstream_pak::Error) -> Failure {
     let error = match &found.entry {
         Some(entry) => entry.package.blame(entry.index, error),
         None => error,
     };
-    NotLoaded::Failed(package::describe(&found.path, &error))
+    package::describe(&found.path, &error)
 }
 
 /// Bytes of the window while it is filled with a file.

@@ -46,18 +46,15 @@ struct Outcome {
 /// Runs `extract`.
 pub(crate) fn extract(args: &ExtractArgs) -> Result<(), Ending> {
     let begun = Instant::now();
-    let (outcome, began) = match work(args) {
-        Ok(outcome) => (outcome, true),
-        Err(Ending::Failed(failures)) => {
-            let outcome = Outcome {
-                failures,
-                ..Outcome::default()
-            };
-            (outcome, false)
-        }
+    let outcome = match work(args) {
+        Ok(outcome) => outcome,
+        Err(Ending::Failed(failures)) => Outcome {
+            failures,
+            ..Outcome::default()
+        },
         Err(ending) => return Err(ending),
     };
-    tell(args, outcome, began, begun.elapsed().as_secs_f64())
+    tell(args, outcome, begun.elapsed().as_secs_f64())
 }
 
 fn work(args: &ExtractArgs) -> Result<Outcome, Ending> {
@@ -92,7 +89,7 @@ fn work(args: &ExtractArgs) -> Result<Outcome, Ending> {
 }
 
 /// Prints the document; or a table, if anything was extracted.
-fn tell(args: &ExtractArgs, outcome: Outcome, began: bool, seconds: f64) -> Result<(), Ending> {
+fn tell(args: &ExtractArgs, outcome: Outcome, seconds: f64) -> Result<(), Ending> {
     let Outcome {
         done,
         raw_bytes,
@@ -109,7 +106,7 @@ fn tell(args: &ExtractArgs, outcome: Outcome, began: bool, seconds: f64) -> Resu
         });
         return output::conclude(document, failures.ending());
     }
-    if !began || (done == 0 && failed > 0) {
+    if done == 0 && failed > 0 {
         return failures.ending();
     }
     let mut table = Table::default();
