@@ -6,24 +6,11 @@
 //! make an unchanged block change with its neighbors, and patches large. So each block takes the
 //! candidate with the least `weight × device + cores`: a saving on one side must pay for what the
 //! other loses. The weight depends on the target alone: 1.25, and more the longer the device takes
-//! beside a core, which then waits for it anyway. Simulated on five real folders (game data,
-//! sources, libraries) with 2 and 4 cores and disks of 48 to 3500 MB/s, 1 to 1.5 lose least against
-//! the best codec of each folder from 500 MB/s for each core on, and 2 to 4 at half of that.
-//!
-//! The cores do more than decode. Every raw byte costs about 0.4 ns whatever the codec: first touch
-//! of its memory, submission, checksums, hand-over; of a stored block 0.5, with its copy. Without
-//! these, cores look idle that are not: loads of encoded packages with two cores and a disk of
-//! 2 GB/s took half their processor time and 20 ms.
+//! beside a core, which then waits for it anyway.
 //!
 //! What decoding costs stands in a table that is part of this file, and not in a clock: the same
-//! input gives the same package on any machine. The table's figures are rounded from measurements
-//! of loads, on one core of a server (2.6 GHz). Loading costs by raw byte, by stored byte
-//! (symbols), and by block (hand-over, setting up).
-//!
-//! The speed of GDeflate's decoder depends most on the vector unit, and the machine that packs does
-//! not know that of the machines that load. Its figures lie between those of AVX-512 (0.57, 1.45)
-//! and AVX2 (0.70, 2.65). With portable code it takes twice as long as with AVX2: there a package
-//! for slow devices and few cores loads slower than one without GDeflate.
+//! input gives the same package on any machine. `docs/ARCHITECTURE.md` says where its figures are
+//! from. Loading costs by raw byte, by stored byte (symbols), and by block (hand-over, setting up).
 
 use millstream::CodecId;
 use serde::{Deserialize, Serialize};
