@@ -317,8 +317,7 @@ fn check_blocks_and_gaps(package: &Package, found: &mut Verification) {
         let start = block.offset.get();
         if start < end {
             let cause = "a block overlaps the one before it";
-            let error = tables.blocks.wrong(index as usize * 32, cause);
-            found.note(error.block(u64::from(index)));
+            found.note(plan::wrong_block(tables, index, cause));
             continue;
         }
         end = start + u64::from(block.stored_bytes.get());

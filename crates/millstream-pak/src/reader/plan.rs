@@ -90,13 +90,16 @@ pub(crate) fn span(tables: &Tables, index: u32, offset: u64, len: u64) -> Result
     })
 }
 
+/// The error of a block.
+pub(super) fn wrong_block(tables: &Tables, index: u32, cause: &str) -> Error {
+    let error = tables.blocks.wrong(index as usize * 32, cause);
+    error.block(u64::from(index))
+}
+
 /// A block's record, checked by itself.
 pub(crate) fn block(tables: &Tables, index: u32) -> Result<BlockRecord> {
     let block = tables.block(index)?;
-    let wrong = |cause| {
-        let error = tables.blocks.wrong(index as usize * 32, cause);
-        Err(error.block(u64::from(index)))
-    };
+    let wrong = |cause| Err(wrong_block(tables, index, cause));
     let (stored, raw) = (block.stored_bytes.get(), block.raw_bytes.get());
     if block.flags & !block_flag::KNOWN != 0 {
         return wrong("a block has flags that are not known");
@@ -147,10 +150,7 @@ pub(crate) fn blocks_of(tables: &Tables, span: &Span) -> Result<Vec<BlockRecord>
     let mut end: Option<u64> = None;
     for index in span.first..span.first + span.count {
         let found = block(tables, index)?;
-        let wrong = |cause| {
-            let error = tables.blocks.wrong(index as usize * 32, cause);
-            Err(error.block(u64::from(index)))
-        };
+        let wrong = |cause| Err(wrong_block(tables, index, cause));
         if !span.entry.is(entry_flag::SHARED) {
             let nth = index - span.entry.first_block.get();
             if u64::from(found.raw_bytes.get()) != expected_raw(&span.entry, nth) {
@@ -253,10 +253,11 @@ fn push(table: &mut BlockTable, block: &BlockRecord, start: u64) {
 
 pub(super) fn storing(package: &Package, index: u32) -> Result<Storing> {
     let tables = package.tables();
-    if package.info(index)?.gone {
+    let info = package.info(index)?;
+    if info.gone {
         return Ok(Storing::default());
     }
-    let raw_bytes = package.info(index)?.raw_bytes;
+    let raw_bytes = info.raw_bytes;
     let span = span(tables, index, 0, raw_bytes).map_err(|error| package.blame(index, error))?;
     let blocks = blocks_of(tables, &span).map_err(|error| package.blame(index, error))?;
     let mut storing = Storing::default();
