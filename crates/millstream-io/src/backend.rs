@@ -258,7 +258,6 @@ pub fn threads_device(
         threads,
         depth: depth as usize,
         doorbell,
-        ..ThreadsOptions::default()
     };
     Ok(Box::new(Threads::new(options)?))
 }

@@ -96,7 +96,6 @@ impl Iocp {
             threads: options.threads,
             depth,
             doorbell: Some(bell.clone()),
-            ..ThreadsOptions::default()
         })?;
         Ok(Iocp {
             port,

@@ -34,15 +34,10 @@ use queue::{Group, Queue};
 #[derive(Debug, Clone)]
 pub struct ThreadsOptions {
     /// Threads for local files, at least 1 and at most [`THREADS_MAX`]. Slow mounts have their own
-    /// beside these.
+    /// beside these ([`SLOW_MOUNT_THREADS_MAX`](crate::limits::SLOW_MOUNT_THREADS_MAX)).
     pub threads: usize,
     /// Most operations pushed and not yet reaped, at least 1.
     pub depth: usize,
-    /// Most threads in operations on one slow mount at a time, at least 1; all slow mounts together
-    /// have at most [`SLOW_THREADS_MAX`].
-    pub per_mount_max: usize,
-    /// Threads are named by this and a number: `ms-io-0`. Linux shows 15 bytes of it.
-    pub name_prefix: String,
     /// The bell of another device: for a pool beside it, whose owner sleeps in that device and
     /// reaps both. (`wait` of the pool itself then polls.)
     pub doorbell: Option<Doorbell>,
@@ -53,8 +48,6 @@ impl Default for ThreadsOptions {
         ThreadsOptions {
             threads: IO_THREADS_DEFAULT,
             depth: 128,
-            per_mount_max: 2,
-            name_prefix: "ms-io-".to_owned(),
             doorbell: None,
         }
     }
@@ -119,7 +112,6 @@ impl Shared {
 pub struct Threads {
     shared: Arc<Shared>,
     handles: Vec<JoinHandle<()>>,
-    name_prefix: String,
     depth: usize,
     in_flight: usize,
     /// Pushed, not submitted.
@@ -137,7 +129,7 @@ impl Threads {
         let depth = options.depth.max(1);
         let mut device = Threads {
             shared: Arc::new(Shared {
-                queue: Mutex::new(Queue::new(threads_max, options.per_mount_max.max(1), depth)),
+                queue: Mutex::new(Queue::new(threads_max, depth)),
                 idle: Condvar::new(),
                 idle_slow: Condvar::new(),
                 done: Outbox::new(depth),
@@ -148,7 +140,6 @@ impl Threads {
                 bell: options.doorbell.unwrap_or_else(Doorbell::condvar),
             }),
             handles: Vec::new(),
-            name_prefix: options.name_prefix,
             depth,
             in_flight: 0,
             pushed: Vec::with_capacity(depth),
@@ -178,7 +169,7 @@ impl Threads {
         let shared = Arc::clone(&self.shared);
         self.shared.queue().thread_starts(group);
         let started = std::thread::Builder::new()
-            .name(format!("{}{number}", self.name_prefix))
+            .name(format!("ms-io-{number}"))
             .spawn(move || worker::run(&shared, number, group));
         match started {
             Ok(handle) => {

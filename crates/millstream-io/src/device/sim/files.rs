@@ -60,8 +60,6 @@ impl Shared {
 /// Properties of a file.
 #[derive(Debug, Clone)]
 pub struct SimFileOptions {
-    /// Opening it fails.
-    pub open_error: Option<Errno>,
     /// Kind of its mount.
     pub mount_kind: MountKind,
     /// Number of its mount, not 0.
@@ -79,7 +77,6 @@ pub struct SimFileOptions {
 impl Default for SimFileOptions {
     fn default() -> SimFileOptions {
         SimFileOptions {
-            open_error: None,
             mount_kind: MountKind::Local,
             mount: 1,
             direct: Some(DirectAlignment {
@@ -291,9 +288,6 @@ impl FileSystem for SimFiles {
         };
         let file = &mut disk.files[index];
         let options = file.options.clone();
-        if let Some(errno) = options.open_error {
-            return Err(IoError::new("open", errno));
-        }
         if mode.direct && options.direct.is_none() {
             let cause = "no direct I/O on this file system";
             return Err(IoError::because("open", Errno::INVALID, cause));

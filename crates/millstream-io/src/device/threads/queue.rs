@@ -8,8 +8,8 @@ use std::collections::VecDeque;
 
 use crate::device::{Operation, OperationId};
 use crate::limits::{
-    SLOW_THREADS_MAX, THREADS_BATCH_BYTES_MAX, THREADS_BATCH_MAX, THREADS_HOLD_RATIO,
-    THREADS_HOLD_RATIO_FAST,
+    SLOW_MOUNT_THREADS_MAX, SLOW_THREADS_MAX, THREADS_BATCH_BYTES_MAX, THREADS_BATCH_MAX,
+    THREADS_HOLD_RATIO, THREADS_HOLD_RATIO_FAST,
 };
 use crate::thread::available_cores;
 
@@ -64,7 +64,6 @@ pub(super) struct Queue {
     mounts: Vec<Mount>,
     /// Where the search for a mount begins: mounts are served round-robin.
     mount_next: usize,
-    per_mount_max: usize,
     local_crew: Crew,
     slow_crew: Crew,
     cores: usize,
@@ -81,7 +80,7 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    pub(super) fn new(threads_max: usize, per_mount_max: usize, depth: usize) -> Queue {
+    pub(super) fn new(threads_max: usize, depth: usize) -> Queue {
         let crew = |started_max| Crew {
             started_max,
             ..Crew::default()
@@ -95,7 +94,6 @@ impl Queue {
             local: VecDeque::with_capacity(depth),
             mounts: Vec::new(),
             mount_next: 0,
-            per_mount_max,
             local_crew: crew(threads_max),
             slow_crew: crew(SLOW_THREADS_MAX),
             cores: available_cores(),
@@ -153,7 +151,7 @@ impl Queue {
 
     /// Operations on slow mounts that could begin now.
     fn slow_runnable(&self) -> usize {
-        let free = |mount: &Mount| self.per_mount_max - mount.threads;
+        let free = |mount: &Mount| SLOW_MOUNT_THREADS_MAX - mount.threads;
         self.mounts
             .iter()
             .map(|mount| free(mount).min(mount.waiting.len()))
@@ -249,7 +247,7 @@ impl Queue {
         for step in 0..count {
             let at = (self.mount_next + step) % count;
             let mount = &mut self.mounts[at];
-            if mount.threads < self.per_mount_max
+            if mount.threads < SLOW_MOUNT_THREADS_MAX
                 && let Some(operation) = mount.waiting.pop_front()
             {
                 mount.threads += 1;
@@ -319,7 +317,7 @@ mod tests {
 
     #[test]
     fn a_failed_start_races_with_a_thread_that_wakes() {
-        let mut queue = Queue::new(4, 1, 4);
+        let mut queue = Queue::new(4, 4);
         queue.thread_starts(Group::Local);
         queue.thread_arrives(Group::Local);
         queue.thread_sleeps(Group::Local);
