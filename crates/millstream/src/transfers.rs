@@ -404,7 +404,9 @@ impl Transfers {
     pub(crate) fn leak_quarantine(&mut self) -> bool {
         let held = std::mem::take(&mut self.quarantine);
         let any = !held.is_empty();
-        std::mem::forget(held);
+        if any {
+            std::mem::forget(held);
+        }
         any
     }
 

@@ -64,10 +64,10 @@ fn the_tree_is_tidy() {
         if metadata.len() > FILE_BYTES_MAX && shown != Path::new("Cargo.lock") {
             findings.push(format!("{}: {} bytes", shown.display(), metadata.len()));
         }
-        if shown.extension() == Some(OsStr::new("rs")) {
-            if let Some(text) = check_rust(file, shown, &mut crates, &mut findings) {
-                sources.insert(shown.to_owned(), text);
-            }
+        if shown.extension() == Some(OsStr::new("rs"))
+            && let Some(text) = check_rust(file, shown, &mut crates, &mut findings)
+        {
+            sources.insert(shown.to_owned(), text);
         }
     }
     for path in dead::dead(&sources) {
