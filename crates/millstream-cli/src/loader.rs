@@ -387,11 +387,7 @@ impl Loader<'_> {
                 })
             }
             Ok(Load::Together(batch, nth)) => {
-                let loaded = match self.interrupted.load(Ordering::Acquire) {
-                    true => batch.wait(nth),
-                    false => batch.wait_or_retry(nth, self.queue, &self.batch_options()),
-                };
-                let checked = loaded.and_then(|bytes| {
+                let checked = batch.wait(nth).and_then(|bytes| {
                     check(&mut claim.check, found, &bytes)?;
                     landed(&bytes);
                     Ok(())

@@ -594,11 +594,6 @@ fn what_shared_a_read_with_damage_is_read() {
     let output = run(&mut millstream(&["extract", text(&package), text(&out)]));
     expect_status(&output, 1);
     assert_eq!(names_in(&out), want);
-    let output = run(&mut millstream(&["load", "--hash", text(&package)]));
-    expect_status(&output, 1);
-    let hashes = String::from_utf8(output.stdout).expect("text");
-    let names: Vec<&str> = hashes.lines().filter_map(|line| line.get(18..)).collect();
-    assert_eq!(names, want);
 }
 
 /// Both have one root, so that one was taken for the other.

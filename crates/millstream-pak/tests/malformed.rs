@@ -279,6 +279,27 @@ fn fields_are_checked_together() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// A megabyte would be decoded and held for each byte that is asked for.
+#[test]
+fn a_short_entry_of_a_long_block_is_refused() {
+    let bench = Bench::new();
+    let mut sheet = Sheet {
+        bytes: valid(&bench),
+    };
+    let at = long(&mut sheet);
+    let table = sheet.section(section::ENTRIES);
+    put64(table, at + 8, 1);
+    table[at + 29] |= 1;
+    sheet.seal();
+    let path = bench.path("short.mpak");
+    std::fs::write(&path, &sheet.bytes).expect("written");
+    let error = load_everything(&bench, &bench.open(&path)).expect_err("refused");
+    assert!(
+        error.cause().contains("shared block is too long"),
+        "{error}"
+    );
+}
+
 #[test]
 fn a_change_that_is_not_sealed_is_found_by_the_hashes() {
     let bench = Bench::new();

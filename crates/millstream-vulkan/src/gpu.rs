@@ -294,7 +294,11 @@ impl Gpu {
     ///
     /// # Errors
     /// `OutOfMemory`; `DeviceLost`.
-    pub fn raw_buffer(
+    ///
+    /// # Safety
+    /// Both are destroyed before the device. `len` is not 0; the usage is one that the device
+    /// allows, of memory allocated without flags.
+    pub unsafe fn raw_buffer(
         &self,
         len: usize,
         usage: vk::BufferUsageFlags,

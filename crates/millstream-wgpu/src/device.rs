@@ -148,7 +148,8 @@ impl WgpuDevice {
             .zip(buffer_usage(about.usage))
             .filter(|_| sizes.contains(&about.size) && !about.mapped_at_creation)
             .ok_or_else(|| invalid("a buffer of no or too many bytes, or of a usage not loaded"))?;
-        let (handle, memory) = self.gpu.raw_buffer(size, usage)?;
+        // SAFETY: the usage is one of wgpu's, which destroys both before its device.
+        let (handle, memory) = unsafe { self.gpu.raw_buffer(size, usage)? };
         // SAFETY: the device is wgpu's, which destroys what it is given with the buffer.
         let buffer = unsafe {
             use wgpu::hal::vulkan::Buffer;

@@ -4,12 +4,11 @@
 //! decoding of it: a start-up of two thousand small files takes a few hundred requests. The entries
 //! of a read share its memory, which lives until the last of them is dropped.
 
-use std::collections::BTreeMap;
 use std::ops::Deref;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use std::time::Duration;
 
-use millstream::{Buffer, CodecId, Group, Priority, Queue, Read, Ticket};
+use millstream::{Buffer, CodecId, Fence, Group, Priority, Queue, Read, Ticket};
 
 use super::{Package, plan};
 use crate::error::{Error, ErrorKind, Result};
@@ -64,12 +63,14 @@ pub struct Batch {
     /// In the order of the pieces; an error: the piece could not be requested.
     members: Vec<std::result::Result<Member, ErrorKind>>,
     runs: Vec<Mutex<Run>>,
-    /// What [`Batch::wait_or_retry`] has read again: raw bytes of blocks, by the first of them and
-    /// their number.
-    again: Mutex<BTreeMap<(u32, usize), Again>>,
 }
 
-type Again = std::result::Result<Arc<Buffer>, millstream::Error>;
+/// What [`Batch::wait_or_retry`] has read again last: the raw bytes of blocks, with the first of
+/// them and their number.
+pub(super) type Again = Option<(
+    (u32, usize),
+    std::result::Result<Arc<Buffer>, millstream::Error>,
+)>;
 
 #[derive(Clone, Copy)]
 struct Member {
@@ -170,7 +171,6 @@ impl Package {
             pieces: memory::collect(pieces.iter().copied())?,
             members: memory::collect(pieces.iter().map(|_| Err(ErrorKind::OutOfMemory)))?,
             runs: Vec::new(),
-            again: Mutex::default(),
         };
         let mut planned = memory::room(pieces.len())?;
         for (nth, piece) in pieces.iter().enumerate() {
@@ -179,7 +179,10 @@ impl Package {
                 Err(error) => batch.members[nth] = Err(error.kind()),
             }
         }
-        planned.sort_unstable_by_key(|one| (one.plain, one.begin(), one.span_first, one.nth));
+        planned.sort_unstable_by_key(|one| {
+            let span = (one.span_first, one.blocks.len());
+            (one.plain, one.begin(), span, one.nth)
+        });
         self.enqueue(queue, &planned, options, &mut batch);
         Ok(batch)
     }
@@ -347,6 +350,7 @@ fn run_len(rest: &[Planned]) -> usize {
         return 1;
     };
     let (start, mut end) = (first.begin(), first.finish());
+    let in_base = first.in_base();
     let mut before = first;
     let mut raw = first.blocks_raw();
     for (nth, one) in rest.iter().enumerate().skip(1) {
@@ -356,12 +360,19 @@ fn run_len(rest: &[Planned]) -> usize {
         if !shares {
             raw += one.blocks_raw();
         }
-        let fits = one.plain == first.plain
-            && one.len > 0
-            && (shares || !(first.in_base() || one.in_base()))
-            && (one.plain || ((shares || behind) && raw <= RUN_RAW_BYTES_MAX))
-            && one.begin() <= end.saturating_add(RUN_GAP_MAX)
-            && one.finish().max(end) - start <= RUN_BYTES_MAX;
+        let is_near = || {
+            one.begin() <= end.saturating_add(RUN_GAP_MAX)
+                && one.finish().max(end) - start <= RUN_BYTES_MAX
+        };
+        let joins = match in_base {
+            // Its blocks may lie in two files, where distances mean nothing.
+            true => shares,
+            false => (shares || one.plain || (behind && !one.in_base())) && is_near(),
+        };
+        let fits = one.len > 0
+            && one.plain == first.plain
+            && (one.plain || raw <= RUN_RAW_BYTES_MAX)
+            && joins;
         if !fits {
             return nth;
         }
@@ -399,9 +410,17 @@ impl Batch {
     /// There is no such piece.
     pub fn wait(&self, nth: usize) -> Result<Loaded> {
         let member = self.members[nth].map_err(|kind| self.refusal(nth, kind))?;
-        let mut run = self.runs[member.run]
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut run = match self.runs[member.run].try_lock() {
+            Ok(run) => run,
+            Err(TryLockError::Poisoned(error)) => error.into_inner(),
+            Err(TryLockError::WouldBlock) => {
+                // Another thread waits for it, which may need this one if it is of the storage:
+                // that is asked with a wait for nothing.
+                Fence::new(0).wait(1, Some(Duration::ZERO))?;
+                let run = self.runs[member.run].lock();
+                run.unwrap_or_else(PoisonError::into_inner)
+            }
+        };
         if let Run::Pending(ticket) = &mut *run {
             *run = match ticket.wait() {
                 Ok(buffer) => Run::Done(Arc::new(buffer)),
@@ -423,48 +442,54 @@ impl Batch {
         }
     }
 
-    /// As [`Batch::wait`]. If the read of a piece failed and had others in it, the blocks of the
-    /// piece are read once more, by themselves: what is damaged may be others'. Pieces with the
-    /// same blocks share that read, which the group of `options` counts as another request.
-    ///
-    /// # Errors
-    /// As [`Batch::wait`].
-    ///
-    /// # Panics
-    /// As [`Batch::wait`].
-    pub fn wait_or_retry(
+    /// As [`Batch::wait`]. If the read of a piece failed and had others in it, what the piece needs
+    /// is read once more: what is damaged may be others'. Pieces with the same blocks share that
+    /// read if they are asked for one after the other.
+    pub(super) fn wait_or_retry(
         &self,
         nth: usize,
-        queue: &Queue,
-        options: &BatchOptions,
+        (queue, options): (&Queue, &BatchOptions),
+        again: &mut Again,
     ) -> Result<Loaded> {
         self.wait(nth).or_else(|error| {
             let shared = self.members[nth].is_ok_and(|member| member.shared);
             let kind = error.engine().map(millstream::Error::kind);
             match shared && kind.is_some_and(may_be_of_others) {
-                true => self.read_again(nth, queue, options),
+                true => self.read_again(nth, (queue, options), again),
                 false => Err(error),
             }
         })
     }
 
-    fn read_again(&self, nth: usize, queue: &Queue, options: &BatchOptions) -> Result<Loaded> {
+    fn read_again(
+        &self,
+        nth: usize,
+        (queue, options): (&Queue, &BatchOptions),
+        again: &mut Again,
+    ) -> Result<Loaded> {
         let one = plan_piece(&self.package, nth, &self.pieces[nth])?;
         let place = (one.span_first, one.blocks.len());
-        let mut again = self.again.lock().unwrap_or_else(PoisonError::into_inner);
-        let read = match again.get(&place) {
-            Some(read) => read.clone(),
+        // Of what is not decoded, a piece needs no more than its own bytes.
+        let (skip, len, start) = match one.plain {
+            true => (one.skip, one.len, 0),
+            false => (0, one.blocks_raw(), one.skip),
+        };
+        let known = again.as_ref().filter(|(of, _)| *of == place && !one.plain);
+        let read = match known {
+            Some((_, read)) => read.clone(),
             None => {
-                let raw = one.blocks_raw();
-                let request = plan::request_of(&self.package, &one.blocks, 0, raw)?;
-                let ticket = queue.submit(with_options(request, options));
+                let request = plan::request_of(&self.package, &one.blocks, skip, len)?;
+                let mut requests = queue.batch();
+                let ticket = requests.add(with_options(request, options));
+                requests.submit();
                 let read = ticket.and_then(|mut ticket| ticket.wait()).map(Arc::new);
-                again.entry(place).or_insert(read).clone()
+                *again = Some((place, read.clone()));
+                read
             }
         };
         Ok(Loaded {
             buffer: read?,
-            start: usize::try_from(one.skip).unwrap_or(usize::MAX),
+            start: usize::try_from(start).unwrap_or(usize::MAX),
             len: usize::try_from(one.len).unwrap_or(usize::MAX),
         })
     }
@@ -482,7 +507,9 @@ impl Batch {
         package.blame(piece.index, error)
     }
 
-    /// Cancels what has not completed; waits for it then fail with `Canceled`.
+    /// Cancels what has not completed; waits for it then fail with `Canceled`. It waits for other
+    /// threads in [`Batch::wait`]; to cancel those requests, give them a group
+    /// ([`BatchOptions::group`], `Queue::cancel_group`).
     pub fn cancel(&self) {
         for run in &self.runs {
             let run = run.lock().unwrap_or_else(PoisonError::into_inner);

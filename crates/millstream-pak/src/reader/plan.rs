@@ -14,7 +14,8 @@ use super::{Package, Storing};
 use crate::error::{Error, ErrorKind, Result, corrupt};
 use crate::format::{BlockRecord, EntryRecord, block_flag, entry_flag};
 use crate::limits::{
-    BLOCK_SHIFT_MAX, BLOCK_SHIFT_MIN, HEADER_BYTES, STORED_ALIGNMENT, STORED_EXTRA_MAX,
+    BLOCK_SHIFT_MAX, BLOCK_SHIFT_MIN, HEADER_BYTES, SHARED_BLOCK_BYTES, STORED_ALIGNMENT,
+    STORED_EXTRA_MAX,
 };
 use crate::memory;
 
@@ -65,6 +66,9 @@ pub(crate) fn span(tables: &Tables, index: u32, offset: u64, len: u64) -> Result
         let held = u64::from(tables.block(first)?.raw_bytes.get());
         if skip.checked_add(raw_bytes).is_none_or(|end| end > held) {
             return wrong("an entry reaches past its shared block");
+        }
+        if held > SHARED_BLOCK_BYTES as u64 && held != raw_bytes {
+            return wrong("a shared block is too long");
         }
         return Ok(Span {
             first,

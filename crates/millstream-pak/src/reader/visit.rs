@@ -49,7 +49,7 @@ pub fn visit(
     let pieces = pieces.flat_map(|&(_, nth, raw_bytes)| cut(entries[nth], raw_bytes));
     let mut pieces = pieces.peekable();
     let mut ahead: VecDeque<(Vec<Piece>, Result<Batch>)> = VecDeque::new();
-    let mut check = None;
+    let (mut check, mut again) = (None, None);
     loop {
         while ahead.len() < VISIT_AHEAD && pieces.peek().is_some() {
             let group = next_group(&mut pieces);
@@ -61,7 +61,7 @@ pub fn visit(
         };
         for (nth, piece) in group.iter().enumerate() {
             let loaded = match &loads {
-                Ok(loads) => loads.wait_or_retry(nth, queue, options),
+                Ok(loads) => loads.wait_or_retry(nth, (queue, options), &mut again),
                 Err(_) => Err(memory::no_memory(size_of_val(&group[..]))),
             };
             let loaded = loaded
