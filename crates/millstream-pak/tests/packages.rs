@@ -865,7 +865,7 @@ fn entries_of_a_damaged_block_share_the_second_read_of_it() {
         },
     );
     assert_eq!(loaded, 1000 - 655, "all that are not in the first block");
-    // One for the name of each in an error; one for each group of entries, and once more its blocks.
+    // One for each name in an error; one for each group of entries, and once more its blocks.
     let requests = bench.storage.stats().since(&before).requests;
     assert!((655 + 3..655 + 9).contains(&requests), "{requests}");
 }

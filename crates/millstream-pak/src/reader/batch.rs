@@ -5,7 +5,7 @@
 //! of a read share its memory, which lives until the last of them is dropped.
 
 use std::ops::Deref;
-use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 use millstream::{Buffer, CodecId, Fence, Group, Priority, Queue, Read, Ticket};
@@ -404,23 +404,13 @@ impl Batch {
     /// Blocks until a piece is loaded; pieces are numbered as they were given. May be asked again.
     ///
     /// # Errors
-    /// What its request failed with.
+    /// What its request failed with; `OnStorageThread`.
     ///
     /// # Panics
     /// There is no such piece.
     pub fn wait(&self, nth: usize) -> Result<Loaded> {
         let member = self.members[nth].map_err(|kind| self.refusal(nth, kind))?;
-        let mut run = match self.runs[member.run].try_lock() {
-            Ok(run) => run,
-            Err(TryLockError::Poisoned(error)) => error.into_inner(),
-            Err(TryLockError::WouldBlock) => {
-                // Another thread waits for it, which may need this one if it is of the storage:
-                // that is asked with a wait for nothing.
-                Fence::new(0).wait(1, Some(Duration::ZERO))?;
-                let run = self.runs[member.run].lock();
-                run.unwrap_or_else(PoisonError::into_inner)
-            }
-        };
+        let mut run = self.lock(member.run)?;
         if let Run::Pending(ticket) = &mut *run {
             *run = match ticket.wait() {
                 Ok(buffer) => Run::Done(Arc::new(buffer)),
@@ -440,6 +430,21 @@ impl Batch {
             Run::Failed(error) => Err(error.clone().into()),
             Run::Pending(_) => unreachable!("waited for above"),
         }
+    }
+
+    /// A run, once no other thread waits for it.
+    ///
+    /// # Errors
+    /// `OnStorageThread`: the other thread may need this one, which is of the storage.
+    fn lock(&self, run: usize) -> Result<MutexGuard<'_, Run>> {
+        match self.runs[run].try_lock() {
+            Ok(run) => return Ok(run),
+            Err(TryLockError::Poisoned(error)) => return Ok(error.into_inner()),
+            // A wait for nothing asks what thread this is.
+            Err(TryLockError::WouldBlock) => Fence::new(0).wait(1, Some(Duration::ZERO))?,
+        };
+        let run = self.runs[run].lock();
+        Ok(run.unwrap_or_else(PoisonError::into_inner))
     }
 
     /// As [`Batch::wait`]. If the read of a piece failed and had others in it, what the piece needs
@@ -482,7 +487,7 @@ impl Batch {
                 let mut requests = queue.batch();
                 let ticket = requests.add(with_options(request, options));
                 requests.submit();
-                let read = ticket.and_then(|mut ticket| ticket.wait()).map(Arc::new);
+                let read = ticket?.wait().map(Arc::new);
                 *again = Some((place, read.clone()));
                 read
             }
@@ -508,12 +513,13 @@ impl Batch {
     }
 
     /// Cancels what has not completed; waits for it then fail with `Canceled`. It waits for other
-    /// threads in [`Batch::wait`]; to cancel those requests, give them a group
-    /// ([`BatchOptions::group`], `Queue::cancel_group`).
+    /// threads in [`Batch::wait`], and on a thread of the storage leaves out what they wait for; to
+    /// cancel that, give the requests a group ([`BatchOptions::group`], `Queue::cancel_group`).
     pub fn cancel(&self) {
-        for run in &self.runs {
-            let run = run.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Run::Pending(ticket) = &*run {
+        for run in 0..self.runs.len() {
+            if let Ok(run) = self.lock(run)
+                && let Run::Pending(ticket) = &*run
+            {
                 ticket.cancel();
             }
         }
