@@ -8,7 +8,7 @@ use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
-use millstream::{Buffer, CodecId, Fence, Group, Priority, Queue, Read, Ticket};
+use millstream::{Buffer, CodecId, Group, Priority, Queue, Read, Ticket};
 
 use super::{Package, plan};
 use crate::error::{Error, ErrorKind, Result};
@@ -404,7 +404,7 @@ impl Batch {
     /// Blocks until a piece is loaded; pieces are numbered as they were given. May be asked again.
     ///
     /// # Errors
-    /// What its request failed with; `OnStorageThread`.
+    /// What its request failed with; `OnStorageThread`, while another thread waits for it; `Closed`.
     ///
     /// # Panics
     /// There is no such piece.
@@ -435,14 +435,17 @@ impl Batch {
     /// A run, once no other thread waits for it.
     ///
     /// # Errors
-    /// `OnStorageThread`: the other thread may need this one, which is of the storage.
+    /// `OnStorageThread`: the other thread may need this one, which is of the storage. `Closed`: the
+    /// other thread is one of the parent of this process.
     fn lock(&self, run: usize) -> Result<MutexGuard<'_, Run>> {
         match self.runs[run].try_lock() {
             Ok(run) => return Ok(run),
             Err(TryLockError::Poisoned(error)) => return Ok(error.into_inner()),
-            // A wait for nothing asks what thread this is.
-            Err(TryLockError::WouldBlock) => Fence::new(0).wait(1, Some(Duration::ZERO))?,
-        };
+            Err(TryLockError::WouldBlock) => {}
+        }
+        // A wait of no time asks what thread and what process this is.
+        let queue = &self.package.tables().file.queue;
+        queue.drain(Some(Duration::ZERO))?;
         let run = self.runs[run].lock();
         Ok(run.unwrap_or_else(PoisonError::into_inner))
     }
