@@ -404,7 +404,8 @@ impl Batch {
     /// Blocks until a piece is loaded; pieces are numbered as they were given. May be asked again.
     ///
     /// # Errors
-    /// What its request failed with; `OnStorageThread`, while another thread waits for it; `Closed`.
+    /// What its request failed with; `OnStorageThread`, of a piece that is not loaded or that
+    /// another thread waits for; `Closed`, also in a forked child.
     ///
     /// # Panics
     /// There is no such piece.
