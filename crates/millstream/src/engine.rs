@@ -388,12 +388,16 @@ impl Engine {
                 }
             }
         }
-        if !tasks.is_empty() {
+        if self.jobs.reserve(tasks.len()) {
             let jobs = tasks.drain(..);
             let jobs = jobs.map(|task| (task.priority, Job::new(task, Arc::clone(&sink))));
             self.jobs.push_all(jobs);
+            self.new_jobs = std::mem::take(&mut tasks);
         }
-        self.new_jobs = tasks;
+        // Without memory for the list of jobs they are run here.
+        for task in tasks {
+            run_job(Job::new(task, Arc::clone(&sink)), &mut self.scratch);
+        }
         for result in own {
             self.job_back(result);
         }

@@ -587,9 +587,10 @@ impl Staged {
         match self.plan.cut(context.codecs, &view, raw_len, &mut parts) {
             Ok(taken) => {
                 let rest = &view.bytes[taken..];
-                if self.carry.try_reserve(rest.len()).is_err() {
+                let room = self.carry.try_reserve(rest.len());
+                if room.and(context.jobs.try_reserve(parts.len())).is_err() {
                     self.discard(window, context.arena);
-                    let cause = "no memory for the beginning of a block";
+                    let cause = "no memory for the blocks of a window";
                     return Err(Error::new(ErrorKind::OutOfMemory, cause));
                 }
                 // Empty: what the window before left is in front of this one's bytes.

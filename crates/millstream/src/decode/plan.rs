@@ -245,6 +245,7 @@ impl Plan {
         if taken > view.bytes.len() {
             return Err(outside().into());
         }
+        parts.try_reserve(units.len()).map_err(|_| no_memory())?;
         for unit in units {
             check_unit(&unit, self.raw_given, view.bytes.len())?;
             let raw_start = self.take_raw(unit.raw_len as u64, raw_len)?;
@@ -286,6 +287,7 @@ impl Plan {
                 (Some(all), Some(index)) => Method::Dictionary(Arc::clone(all), usize::from(index)),
                 _ => self.method_of(codecs, block.codec),
             };
+            parts.try_reserve(1).map_err(|_| no_memory())?;
             parts.push(Part {
                 codec: block.codec,
                 start: usize::try_from(start).expect("inside the window"),
@@ -347,6 +349,13 @@ fn raw_len_of(codecs: &Codecs, codec: CodecId, head: &[u8], stored_len: u64) -> 
 fn unknown_size() -> Error {
     let cause = "neither the request nor the stored bytes declare the raw size";
     Error::new(ErrorKind::RawSizeUnknown, cause)
+}
+
+fn no_memory() -> Error {
+    Error::new(
+        ErrorKind::OutOfMemory,
+        "no memory for the blocks of a window",
+    )
 }
 
 fn outside() -> Error {

@@ -59,7 +59,14 @@ impl Jobs {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds jobs and wakes as many sleeping workers as there is work for.
+    /// Makes room for so many jobs; whether there is memory.
+    pub(crate) fn reserve(&self, count: usize) -> bool {
+        let mut state = self.lock();
+        let mut lists = state.lists.iter_mut();
+        lists.all(|list| list.try_reserve(count).is_ok())
+    }
+
+    /// Adds jobs, for which there is room, and wakes as many sleeping workers as there is work for.
     pub(crate) fn push_all(&self, jobs: impl Iterator<Item = (Priority, Job)>) {
         let mut state = self.lock();
         for (priority, job) in jobs {
