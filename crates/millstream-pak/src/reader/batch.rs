@@ -436,8 +436,8 @@ impl Batch {
     /// A run, once no other thread waits for it.
     ///
     /// # Errors
-    /// `OnStorageThread`: the other thread may need this one, which is of the storage. `Closed`: the
-    /// other thread is one of the parent of this process.
+    /// `OnStorageThread`: the other thread may need this one, which is of the storage. `Closed`:
+    /// the other thread is one of the parent of this process.
     fn lock(&self, run: usize) -> Result<MutexGuard<'_, Run>> {
         match self.runs[run].try_lock() {
             Ok(run) => return Ok(run),
