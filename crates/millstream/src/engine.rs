@@ -388,16 +388,14 @@ impl Engine {
                 }
             }
         }
-        if self.jobs.reserve(tasks.len()) {
-            let jobs = tasks.drain(..);
-            let jobs = jobs.map(|task| (task.priority, Job::new(task, Arc::clone(&sink))));
-            self.jobs.push_all(jobs);
-            self.new_jobs = std::mem::take(&mut tasks);
+        if !tasks.is_empty() {
+            self.jobs.push_all(&mut tasks, &sink);
         }
         // Without memory for the list of jobs they are run here.
-        for task in tasks {
+        for task in tasks.drain(..) {
             run_job(Job::new(task, Arc::clone(&sink)), &mut self.scratch);
         }
+        self.new_jobs = tasks;
         for result in own {
             self.job_back(result);
         }

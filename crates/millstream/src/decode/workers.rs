@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 use millstream_codec::Scratch;
 use millstream_io::ThreadSettings;
 
-use crate::decode::jobs::{Job, run_job};
+use crate::decode::jobs::{Job, JobSink, JobTask, run_job};
 use crate::park::StorageThread;
-use crate::priority::{Guard, PRIORITIES, Priorities, Priority};
+use crate::priority::{Guard, PRIORITIES, Priorities};
 
 /// Jobs that a worker takes at a time, at most.
 const TAKE_MAX: usize = 8;
@@ -59,18 +59,17 @@ impl Jobs {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes room for so many jobs; whether there is memory.
-    pub(crate) fn reserve(&self, count: usize) -> bool {
+    /// Takes the tasks as jobs, and wakes as many sleeping workers as there is work for. Without
+    /// memory for its lists it takes none.
+    pub(crate) fn push_all(&self, tasks: &mut Vec<JobTask>, sink: &Arc<dyn JobSink>) {
         let mut state = self.lock();
         let mut lists = state.lists.iter_mut();
-        lists.all(|list| list.try_reserve(count).is_ok())
-    }
-
-    /// Adds jobs, for which there is room, and wakes as many sleeping workers as there is work for.
-    pub(crate) fn push_all(&self, jobs: impl Iterator<Item = (Priority, Job)>) {
-        let mut state = self.lock();
-        for (priority, job) in jobs {
-            state.lists[priority as usize].push_back(job);
+        if !lists.all(|list| list.try_reserve(tasks.len()).is_ok()) {
+            return;
+        }
+        for task in tasks.drain(..) {
+            let list = &mut state.lists[task.priority as usize];
+            list.push_back(Job::new(task, Arc::clone(sink)));
             state.waiting += 1;
         }
         let wake = state.sleeping.min(state.waiting);
