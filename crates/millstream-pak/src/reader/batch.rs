@@ -552,3 +552,49 @@ impl std::fmt::Debug for Batch {
             .finish()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{OnceLock, mpsc};
+
+    use millstream::{LogLevel, QueueOptions, Storage, StorageOptions};
+
+    use super::*;
+    use crate::{Item, PackOptions, write_file};
+
+    /// The other thread may wait for one of the storage: then neither would go on.
+    #[test]
+    fn a_thread_of_the_storage_waits_for_no_thread_that_waits_for_a_batch() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("p.mpak");
+        let items = vec![Item::from_bytes("a", vec![7; 1000])];
+        write_file(items, &PackOptions::default(), &path).expect("packed");
+        let shared = Arc::new(OnceLock::<Batch>::new());
+        let (sender, told) = mpsc::channel();
+        let (of_hook, sender) = (Arc::clone(&shared), Mutex::new(sender));
+        let mut options = StorageOptions::default();
+        options.log = Some(Arc::new(move |_, _| {
+            if let Some(batch) = of_hook.get() {
+                batch.cancel();
+                let waited = batch.wait(0).map(|bytes| bytes.len());
+                let kind = waited.expect_err("refused").engine().map(|it| it.kind());
+                sender.lock().expect("no panic").send(kind).expect("heard");
+            }
+        }));
+        let storage = Storage::new(options).expect("a storage");
+        let queue = storage.queue(QueueOptions::default()).expect("a queue");
+        let package = Package::open(&storage, &path).expect("a package");
+        let batch = package.enqueue_all(&queue, &[0], &BatchOptions::default());
+        let batch = shared.get_or_init(|| batch.expect("enqueued"));
+        // As a thread in `wait` does.
+        let held = batch.runs[0].lock().expect("no panic");
+        storage.log(LogLevel::Warning, "calls the hook");
+        let kind = told.recv_timeout(Duration::from_secs(20));
+        drop(held);
+        assert_eq!(
+            kind.expect("it waits"),
+            Some(millstream::ErrorKind::OnStorageThread)
+        );
+        assert_eq!(*batch.wait(0).expect("loaded"), [7; 1000]);
+    }
+}
