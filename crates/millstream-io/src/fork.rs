@@ -120,25 +120,14 @@ fn map_page() -> Option<NonNull<AtomicU32>> {
     None
 }
 
-#[cfg(all(test, unix))]
+#[cfg(all(test, target_os = "linux"))]
 mod tests {
+    use millstream_testing::forked;
+
     use super::*;
 
-    /// What `ask` says in a real forked child.
     fn asked_in_child(ask: impl FnOnce() -> bool) -> bool {
-        // SAFETY: the child only uses guards, which take no lock, and leaves by _exit.
-        let child = unsafe { libc::fork() };
-        if child == 0 {
-            let status = i32::from(ask());
-            // SAFETY: ends the child at once; takes a number.
-            unsafe { libc::_exit(status) };
-        }
-        assert!(child > 0, "fork failed");
-        let mut status = 0;
-        // SAFETY: waits for the child made above; `status` is a valid int.
-        let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
-        assert!(waited == child && libc::WIFEXITED(status));
-        libc::WEXITSTATUS(status) == 1
+        forked(|| i32::from(ask())) == 1
     }
 
     /// A guard tells a child, also one that has a guard of its own, and so does that one.
@@ -156,7 +145,7 @@ mod tests {
 
     #[test]
     fn only_a_forked_child_is_a_child() {
-        assert!(cfg!(not(target_os = "linux")) || page().is_some());
+        assert!(page().is_some());
         tells_children(page());
     }
 

@@ -577,25 +577,16 @@ fn a_segment_keeps_its_numbers() {
     assert!(!segment.is_empty() && memory.segment(0, 0).is_empty());
 }
 
-/// A rig whose device lives in a forked child as well.
-#[cfg(unix)]
+/// The exit status of a forked child, in which the rig's device lives as well.
+#[cfg(target_os = "linux")]
 fn fork_and<F: FnOnce(&mut Rig)>(rig: &mut Rig, in_child: F) -> i32 {
-    // SAFETY: the child runs `in_child` and ends without running anything else.
-    let child = unsafe { libc::fork() };
-    assert!(child >= 0);
-    if child == 0 {
-        let run = std::panic::AssertUnwindSafe(|| in_child(rig));
-        let passed = std::panic::catch_unwind(run).is_ok();
-        // SAFETY: ends the child, without handlers and destructors.
-        unsafe { libc::_exit(i32::from(!passed)) };
-    }
-    let mut status = 0;
-    // SAFETY: waits for our own child; `status` is ours.
-    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
-    status
+    millstream_testing::forked(|| {
+        in_child(rig);
+        0
+    })
 }
 
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 #[test]
 fn a_forked_child_does_no_harm() {
     each(32, |rig| {

@@ -59,19 +59,7 @@ fn is_root() -> bool {
 
 /// Runs `body` in a forked child; whether it returned true.
 fn in_child(body: impl FnOnce() -> bool) -> bool {
-    // SAFETY: the child runs the body and ends by _exit. It allocates, which after a fork of a
-    // threaded process is sound with glibc (its locks are reset in the child) and musl.
-    let child = unsafe { libc::fork() };
-    assert!(child >= 0, "fork failed");
-    if child == 0 {
-        let passed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body)).unwrap_or(false);
-        // SAFETY: ends the child at once.
-        unsafe { libc::_exit(i32::from(!passed)) };
-    }
-    let mut status = 0;
-    // SAFETY: waits for the child made above.
-    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
-    libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0
+    millstream_testing::forked(|| i32::from(!body())) == 0
 }
 
 fn run(program: &str, arguments: &[&str]) -> bool {

@@ -16,6 +16,7 @@
 pub mod calls;
 pub mod canary;
 pub mod child;
+pub mod fork;
 pub mod fuse;
 pub mod loopdev;
 pub mod power;
@@ -28,6 +29,7 @@ mod unavailable;
 
 pub use canary::{Canary, Damage};
 pub use child::{Child, ChildOutcome};
+pub use fork::forked;
 pub use fuse::{Call, Effect, FaultFs, Rule};
 pub use loopdev::{LoopDevice, LoopExt4, Tmpfs};
 pub use rss::Resources;

@@ -46,21 +46,16 @@ fn a_forked_child_has_zeros_in_the_place_of_its_buffers() {
     let pool = BufferPool::new(0, None);
     let mut buffers = [4096, 4 * MIB].map(|len| pool.take(len).unwrap());
     buffers.iter_mut().for_each(|buffer| buffer.fill(7));
-    // SAFETY: the child reads and drops what only this thread uses, and leaves by _exit.
-    let child = unsafe { libc::fork() };
-    if child == 0 {
-        let zero = buffers
-            .iter()
-            .all(|buffer| buffer.iter().all(|&byte| byte == 0));
+    let mut all = Some((pool, buffers));
+    let status = millstream_testing::forked(|| {
+        let (pool, buffers) = all.take().expect("the child's");
+        let mut bytes = buffers.iter().flat_map(|buffer| buffer.iter());
+        let zero = bytes.all(|&byte| byte == 0);
         drop((buffers, pool));
-        // SAFETY: ends the child at once.
-        unsafe { libc::_exit(i32::from(!zero)) };
-    }
-    let mut status = 0;
-    // SAFETY: waits for the child made above.
-    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
-    assert!(libc::WIFEXITED(status), "the child cannot read its buffers");
-    assert_eq!(libc::WEXITSTATUS(status), 0, "the child has the bytes");
+        i32::from(!zero)
+    });
+    assert_eq!(status, 0, "the child has the bytes");
+    let (_pool, buffers) = all.expect("the parent's");
     assert!(
         buffers
             .iter()

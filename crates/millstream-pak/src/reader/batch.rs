@@ -555,6 +555,7 @@ impl std::fmt::Debug for Batch {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
     use std::sync::{OnceLock, mpsc};
 
     use millstream::{LogLevel, QueueOptions, Storage, StorageOptions};
@@ -562,13 +563,20 @@ mod tests {
     use super::*;
     use crate::{Item, PackOptions, write_file};
 
+    /// A batch of one entry, a thousand sevens, of a package in `folder`.
+    fn batch(storage: &Storage, folder: &Path) -> Batch {
+        let path = folder.join("p.mpak");
+        let items = vec![Item::from_bytes("a", vec![7; 1000])];
+        write_file(items, &PackOptions::default(), &path).expect("packed");
+        let queue = storage.queue(QueueOptions::default()).expect("a queue");
+        let package = Package::open(storage, &path).expect("a package");
+        let batch = package.enqueue_all(&queue, &[0], &BatchOptions::default());
+        batch.expect("enqueued")
+    }
+
     /// The other thread may wait for one of the storage: then neither would go on.
     #[test]
     fn a_thread_of_the_storage_waits_for_no_thread_that_waits_for_a_batch() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("p.mpak");
-        let items = vec![Item::from_bytes("a", vec![7; 1000])];
-        write_file(items, &PackOptions::default(), &path).expect("packed");
         let shared = Arc::new(OnceLock::<Batch>::new());
         let (sender, told) = mpsc::channel();
         let (of_hook, sender) = (Arc::clone(&shared), Mutex::new(sender));
@@ -582,10 +590,8 @@ mod tests {
             }
         }));
         let storage = Storage::new(options).expect("a storage");
-        let queue = storage.queue(QueueOptions::default()).expect("a queue");
-        let package = Package::open(&storage, &path).expect("a package");
-        let batch = package.enqueue_all(&queue, &[0], &BatchOptions::default());
-        let batch = shared.get_or_init(|| batch.expect("enqueued"));
+        let folder = tempfile::tempdir().expect("a folder");
+        let batch = shared.get_or_init(|| batch(&storage, folder.path()));
         // As a thread in `wait` does.
         let held = batch.runs[0].lock().expect("no panic");
         storage.log(LogLevel::Warning, "calls the hook");
@@ -595,6 +601,26 @@ mod tests {
             kind.expect("it waits"),
             Some(millstream::ErrorKind::OnStorageThread)
         );
+        assert_eq!(*batch.wait(0).expect("loaded"), [7; 1000]);
+    }
+
+    /// The other thread is one of the parent, and lets go of nothing here.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_forked_child_waits_for_no_thread_that_waits_for_a_batch() {
+        let storage = Storage::new(StorageOptions::default()).expect("a storage");
+        let folder = tempfile::tempdir().expect("a folder");
+        let batch = batch(&storage, folder.path());
+        // As a thread in `wait` does.
+        let held = batch.runs[0].lock().expect("no panic");
+        let status = millstream_testing::forked(|| {
+            batch.cancel();
+            let error = batch.wait(0).expect_err("refused");
+            let kind = error.engine().map(millstream::Error::kind);
+            i32::from(kind != Some(millstream::ErrorKind::Closed))
+        });
+        drop(held);
+        assert_eq!(status, 0, "another error than `Closed`");
         assert_eq!(*batch.wait(0).expect("loaded"), [7; 1000]);
     }
 }

@@ -1,8 +1,9 @@
 //! What a forked child finds locked: by threads that it does not have.
-#![expect(unsafe_code, reason = "forks, and waits for the child")]
 
 use std::task::Waker;
 use std::time::Duration;
+
+use millstream_testing::forked;
 
 use crate::sync::lock;
 use crate::{Fence, FileOptions, Group, QueueOptions, Read, Storage, StorageOptions};
@@ -21,38 +22,25 @@ fn a_forked_child_waits_for_no_lock_of_a_queue() {
     // What other threads may have locked when the process forks.
     let shared = queue.shared();
     let locked = (shared.lock_all(), lock(&shared.mailbox.names));
-    // SAFETY: the child makes the calls that this test is about, and leaves by _exit; if one waits,
-    // the alarm ends it.
-    let child = unsafe {
-        let child = libc::fork();
-        if child == 0 {
-            libc::alarm(10);
-            let _ = queue.drain(short);
-            let _ = queue.take_errors();
-            let _ = queue.wait_completions(short);
-            let _ = queue.completion_eventfd();
-            let _ = storage.open("other", FileOptions::default());
-            let _ = queue.close(file);
-            let _ = storage.wait(&group, short);
-            let _ = ticket.wake_when_complete(Waker::noop());
-            storage.log(crate::LogLevel::Warning, "in the child");
-            let refused = batch.add(Read::whole(file)).is_err();
-            drop(batch);
-            libc::_exit(i32::from(!refused || fence.value() != 0));
-        }
-        child
-    };
+    let mut batch = Some(batch);
+    let status = forked(|| {
+        let _ = queue.drain(short);
+        let _ = queue.take_errors();
+        let _ = queue.wait_completions(short);
+        let _ = queue.completion_eventfd();
+        let _ = storage.open("other", FileOptions::default());
+        let _ = queue.close(file);
+        let _ = storage.wait(&group, short);
+        let _ = ticket.wake_when_complete(Waker::noop());
+        storage.log(crate::LogLevel::Warning, "in the child");
+        let mut batch = batch.take().expect("the child's");
+        let refused = batch.add(Read::whole(file)).is_err();
+        drop(batch);
+        i32::from(!refused || fence.value() != 0)
+    });
     drop(locked);
-    let mut status = 0;
-    // SAFETY: waits for the child made above, and writes one number.
-    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
-    assert!(
-        libc::WIFEXITED(status),
-        "the child waits for a thread of its parent"
-    );
     assert_eq!(
-        libc::WEXITSTATUS(status),
-        0,
+        status, 0,
         "it accepted a request, or raised a fence of its parent"
     );
 }

@@ -471,30 +471,25 @@ fn no_wake_is_lost_between_threads_and_owner() {
     end(calls);
 }
 
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 #[test]
 fn a_forked_child_drops_and_ends_it_without_touching_its_locks() {
     let fs = Fake::new(&[]);
-    let mut parent = calls(Arc::clone(&fs) as Arc<dyn FileSystem>, false);
+    let parent = calls(Arc::clone(&fs) as Arc<dyn FileSystem>, false);
     let other = calls(fs, false);
     let shared = [&parent, &other].map(|calls| Arc::clone(&calls.shared));
     // Another thread of the parent might be holding these just now.
     let locks = shared.each_ref().map(|shared| shared.crews[0].queue());
-    // SAFETY: the child only drops what this test made, and leaves by _exit or by the alarm.
-    let child = unsafe { libc::fork() };
-    if child == 0 {
-        // SAFETY: ends the child by a signal if it waits for a lock.
-        unsafe { libc::alarm(10) };
+    // The child's copies; the parent keeps its own.
+    let mut both = Some((parent, other));
+    let status = millstream_testing::forked(|| {
+        let (parent, other) = both.take().expect("the child's");
         drop(parent);
         let hung = other.shutdown(Instant::now() + LONG, &mut Vec::new());
-        // SAFETY: ends the child.
-        unsafe { libc::_exit(i32::from(!hung.is_empty())) };
-    }
-    assert!(child > 0, "fork failed");
-    let mut status = -1;
-    // SAFETY: waits for the child made above; `status` is a valid int.
-    unsafe { libc::waitpid(child, &raw mut status, 0) };
-    assert_eq!(status, 0, "the child ended by itself");
+        i32::from(!hung.is_empty())
+    });
+    assert_eq!(status, 0, "nothing hangs");
+    let (mut parent, other) = both.expect("the parent's");
     drop(locks);
     push_open(&mut parent, 1, "good");
     parent.submit();

@@ -223,7 +223,7 @@ mod tests {
     use super::{CLASS_COUNT, class_index, piece_bytes};
     use crate::limits::{BUFFER_PIECE_MAX, MEMORY_ALIGNMENT};
 
-    #[cfg(unix)]
+    #[cfg(target_os = "linux")]
     #[test]
     fn a_forked_child_drops_buffers_whatever_was_locked() {
         use crate::memory::BufferPool;
@@ -232,25 +232,14 @@ mod tests {
         // What another thread may have locked when the process forks.
         let class = std::sync::Arc::clone(&pool.classes[0]);
         let locked = class.lock();
-        // SAFETY: the child drops what only this thread uses, and leaves by _exit; if it waits, the
-        // alarm ends it.
-        let child = unsafe {
-            let child = libc::fork();
-            if child == 0 {
-                libc::alarm(10);
-                drop((buffers, pool));
-                libc::_exit(0);
-            }
-            child
-        };
+        let mut all = Some((buffers, pool));
+        let status = millstream_testing::forked(|| {
+            drop(all.take());
+            0
+        });
+        assert_eq!(status, 0);
+        // The parent's copies are given back, so without the lock.
         drop(locked);
-        let mut status = 0;
-        // SAFETY: waits for the child made above, and writes one number.
-        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
-        assert!(
-            libc::WIFEXITED(status),
-            "the child waits for a thread of its parent"
-        );
     }
 
     #[test]
