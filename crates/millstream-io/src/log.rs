@@ -1,13 +1,14 @@
 //! Log messages of the library, handed to a hook of the application on a thread of their own.
 //!
 //! The engine must not wait for the application's hook, nor be hurt by its panic. So lines go into
-//! a bounded queue, and one thread, started with the first line, calls the hook. What does not fit
-//! is counted and reported as one line. Without a hook nothing is stored, and no thread is started.
+//! a bounded channel, and one thread, started with the first line, calls the hook. What does not
+//! fit, and all where no thread can be started, is lost; the thread reports how many lines that
+//! were. Without a hook nothing is stored, and no thread is started.
 
-use std::collections::VecDeque;
 use std::fmt;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::ThreadId;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use crate::error::guard;
@@ -31,97 +32,67 @@ pub type LogHook = Arc<dyn Fn(LogLevel, &str) + Send + Sync>;
 /// the thread delivers what is queued and ends.
 #[derive(Clone)]
 pub struct Log {
-    handle: Option<Arc<Handle>>,
+    shared: Option<Arc<Shared>>,
 }
 
-/// What all clones share; the thread has only `shared`, so that it can outlive them.
-struct Handle {
-    shared: Arc<Shared>,
-}
-
+/// What all clones share; the thread has the receiver and `counts`, so that it can outlive them.
 struct Shared {
     hook: LogHook,
-    state: Mutex<State>,
-    /// There are lines, or there will never be any again.
-    work: Condvar,
-    /// Everything is delivered.
-    idle: Condvar,
+    /// To the thread, once the first line was written.
+    lines: OnceLock<SyncSender<Line>>,
+    counts: Arc<Counts>,
 }
 
+type Line = (LogLevel, String);
+
 #[derive(Default)]
-struct State {
-    lines: VecDeque<(LogLevel, String)>,
+struct Counts {
+    /// Lines that were queued, and those of them that the hook has had.
+    queued: AtomicU64,
+    delivered: AtomicU64,
     /// Lines that did not fit since the last report.
-    lost: u64,
-    /// The log's thread, once it has been started.
-    thread: Option<ThreadId>,
-    /// A thread is in the hook.
-    delivering: bool,
-    closing: bool,
+    lost: AtomicU64,
 }
 
 impl Log {
     /// A log that calls `hook`; without one, a log that does nothing.
     #[must_use]
     pub fn new(hook: Option<LogHook>) -> Log {
-        let handle = hook.map(|hook| {
-            let shared = Shared {
+        let shared = hook.map(|hook| {
+            Arc::new(Shared {
                 hook,
-                state: Mutex::default(),
-                work: Condvar::new(),
-                idle: Condvar::new(),
-            };
-            Arc::new(Handle {
-                shared: Arc::new(shared),
+                lines: OnceLock::new(),
+                counts: Arc::default(),
             })
         });
-        Log { handle }
+        Log { shared }
     }
 
-    /// Queues a message. Never waits for the hook, unless the log's thread cannot be started: then
-    /// the hook is called here.
+    /// Queues a message. Never waits for the hook.
     pub fn write(&self, level: LogLevel, message: String) {
-        let Some(handle) = &self.handle else { return };
-        let shared = &handle.shared;
-        let mut state = shared.state();
-        if state.lines.len() < LOG_LINES_MAX {
-            state.lines.push_back((level, message));
-        } else {
-            state.lost += 1;
+        let Some(shared) = &self.shared else { return };
+        let lines = shared.lines.get_or_init(|| shared.start_thread());
+        // Counted before: `flush` waits for what was queued.
+        shared.counts.queued.fetch_add(1, SeqCst);
+        if lines.try_send((level, message)).is_err() {
+            shared.counts.queued.fetch_sub(1, SeqCst);
+            shared.counts.lost.fetch_add(1, SeqCst);
         }
-        if state.thread.is_none() && !shared.start_thread(&mut state) {
-            drop(shared.deliver(state));
-            return;
-        }
-        drop(state);
-        shared.work.notify_one();
     }
 
     /// Waits until every message written before has been delivered, at most `timeout`; whether they
-    /// were. From within the hook it returns false at once (after `timeout`, if no thread could be
-    /// started).
+    /// were. Within the hook it waits in vain.
     pub fn flush(&self, timeout: Duration) -> bool {
-        let Some(handle) = &self.handle else {
+        let Some(shared) = &self.shared else {
             return true;
         };
-        let shared = &handle.shared;
-        let mut state = shared.state();
-        if state.thread == Some(std::thread::current().id()) {
-            return false;
-        }
-        if state.thread.is_none() {
-            state = shared.deliver(state);
-        }
-        let until = Instant::now().checked_add(timeout);
-        while state.has_lines() || state.delivering {
-            let left = until.map_or(Duration::MAX, |until| {
-                until.saturating_duration_since(Instant::now())
-            });
-            if left.is_zero() {
+        let wanted = shared.counts.queued.load(SeqCst);
+        let started = Instant::now();
+        while shared.counts.delivered.load(SeqCst) < wanted {
+            if started.elapsed() >= timeout {
                 return false;
             }
-            let waited = shared.idle.wait_timeout(state, left);
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            std::thread::sleep(Duration::from_millis(1));
         }
         true
     }
@@ -130,92 +101,42 @@ impl Log {
 impl fmt::Debug for Log {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Log")
-            .field("enabled", &self.handle.is_some())
+            .field("enabled", &self.shared.is_some())
             .finish()
     }
 }
 
-impl Drop for Handle {
-    fn drop(&mut self) {
-        let mut state = self.shared.state();
-        state.closing = true;
-        if state.thread.is_none() {
-            state = self.shared.deliver(state);
-        }
-        drop(state);
-        self.shared.work.notify_one();
-    }
-}
-
-impl State {
-    fn has_lines(&self) -> bool {
-        !self.lines.is_empty() || self.lost > 0
-    }
-}
-
 impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Starts the log's thread; whether it runs.
-    fn start_thread(self: &Arc<Self>, state: &mut State) -> bool {
-        let shared = Arc::clone(self);
-        let started = std::thread::Builder::new()
+    /// Starts the log's thread; where it cannot be started, nobody receives the lines.
+    fn start_thread(&self) -> SyncSender<Line> {
+        let (sender, lines) = sync_channel(LOG_LINES_MAX);
+        let (hook, counts) = (Arc::clone(&self.hook), Arc::clone(&self.counts));
+        let _ = std::thread::Builder::new()
             .name("ms-log".to_owned())
-            .spawn(move || shared.run());
-        state.thread = started.ok().map(|handle| handle.thread().id());
-        state.thread.is_some()
+            .spawn(move || deliver(&lines, &hook, &counts));
+        sender
     }
+}
 
-    /// Delivers lines until the last handle is dropped.
-    fn run(&self) {
-        let mut state = self.state();
-        loop {
-            if state.has_lines() {
-                state = self.deliver(state);
-            } else if state.closing {
-                return;
-            } else {
-                let waited = self.work.wait(state);
-                state = waited.unwrap_or_else(PoisonError::into_inner);
-            }
-        }
-    }
-
-    /// Calls the hook for what is queued now. Lines that the hook itself writes wait for the next
-    /// time, as does all while another call is under way (only without a thread), so that a hook
-    /// that logs cannot recur.
-    fn deliver<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
-        if state.delivering || !state.has_lines() {
-            return state;
-        }
-        state.delivering = true;
-        let lines = std::mem::take(&mut state.lines);
-        let lost = std::mem::take(&mut state.lost);
-        drop(state);
-        for (level, message) in lines {
-            self.call(level, &message);
-        }
+/// Calls the hook for each line, until the last handle is dropped and nothing is queued.
+fn deliver(lines: &Receiver<Line>, hook: &LogHook, counts: &Counts) {
+    let call = |level, message: &str| guard(|| hook(level, message));
+    while let Ok((level, message)) = lines.recv() {
+        let _ = call(level, &message);
+        counts.delivered.fetch_add(1, SeqCst);
+        let lost = counts.lost.swap(0, SeqCst);
         if lost > 0 {
             let message = format!("{lost} log messages were lost: the log hook is too slow");
-            self.call(LogLevel::Warning, &message);
+            let _ = call(LogLevel::Warning, &message);
         }
-        let mut state = self.state();
-        state.delivering = false;
-        self.idle.notify_all();
-        state
-    }
-
-    fn call(&self, level: LogLevel, message: &str) {
-        let _ = guard(|| (self.hook)(level, message));
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::mpsc;
+    use std::sync::{Mutex, mpsc};
+    use std::thread::ThreadId;
 
     const LONG: Duration = Duration::from_secs(20);
 
@@ -224,28 +145,28 @@ mod tests {
         let (sender, receiver) = mpsc::channel();
         let hook: LogHook = Arc::new(move |level, message: &str| {
             let _ = sender.send((level, message.to_owned(), std::thread::current().id()));
+            assert!(message != "bad", "a panic on purpose");
         });
         (Log::new(Some(hook)), receiver)
     }
 
     #[test]
-    fn lines_arrive_in_order_on_another_thread() {
+    fn lines_arrive_in_order_on_another_thread_whatever_the_hook_does() {
         let (log, lines) = recorded();
-        for number in 0..100 {
-            log.clone().write(LogLevel::Info, number.to_string());
+        let words = ["0", "1", "bad", "2"];
+        for word in words {
+            log.clone().write(LogLevel::Info, word.to_owned());
         }
         log.write(LogLevel::Warning, "last".to_owned());
         assert!(log.flush(LONG));
         let got: Vec<_> = lines.try_iter().collect();
-        assert_eq!(got.len(), 101);
-        for (number, line) in got[..100].iter().enumerate() {
-            assert_eq!((line.0, &line.1), (LogLevel::Info, &number.to_string()));
+        assert_eq!(got.len(), words.len() + 1);
+        for (line, word) in got.iter().zip(words) {
+            assert_eq!((line.0, line.1.as_str()), (LogLevel::Info, word));
             assert_ne!(line.2, std::thread::current().id());
         }
-        assert_eq!(
-            (got[100].0, got[100].1.as_str()),
-            (LogLevel::Warning, "last")
-        );
+        let last = got.last().expect("counted above");
+        assert_eq!((last.0, last.1.as_str()), (LogLevel::Warning, "last"));
     }
 
     #[test]
@@ -268,21 +189,7 @@ mod tests {
         assert!(log.flush(LONG));
         let got: Vec<String> = lines.try_iter().collect();
         assert_eq!(got.len(), LOG_LINES_MAX + 1);
-        assert!(got[LOG_LINES_MAX].starts_with("7 log messages were lost"));
-    }
-
-    #[test]
-    fn a_panic_of_the_hook_ends_nothing() {
-        let (sender, lines) = mpsc::channel();
-        let hook: LogHook = Arc::new(move |_, message: &str| {
-            let _ = sender.send(message.to_owned());
-            assert!(message != "bad", "a panic on purpose");
-        });
-        let log = Log::new(Some(hook));
-        log.write(LogLevel::Info, "bad".to_owned());
-        log.write(LogLevel::Info, "good".to_owned());
-        assert!(log.flush(LONG));
-        assert_eq!(lines.try_iter().collect::<Vec<_>>(), ["bad", "good"]);
+        assert!(got[0].starts_with("7 log messages were lost"));
     }
 
     #[test]
@@ -299,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn the_hook_may_log_and_flush() {
+    fn the_hook_may_log() {
         let slot: Arc<Mutex<Option<Log>>> = Arc::default();
         let (sender, lines) = mpsc::channel();
         let inner = Arc::clone(&slot);
@@ -307,35 +214,17 @@ mod tests {
             let log = inner.lock().unwrap().clone().unwrap();
             if message == "outer" {
                 log.write(LogLevel::Info, "inner".to_owned());
-                assert!(!log.flush(LONG), "would wait for itself");
+                assert!(!log.flush(Duration::ZERO), "would wait for itself");
             }
             let _ = sender.send(message.to_owned());
         });
         let log = Log::new(Some(hook));
         *slot.lock().unwrap() = Some(log.clone());
         log.write(LogLevel::Info, "outer".to_owned());
-        assert!(log.flush(LONG));
-        assert_eq!(lines.try_iter().collect::<Vec<_>>(), ["outer", "inner"]);
+        for word in ["outer", "inner"] {
+            assert_eq!(lines.recv_timeout(LONG).unwrap(), word);
+        }
         slot.lock().unwrap().take();
-    }
-
-    #[test]
-    fn without_a_thread_the_hook_is_called_here_and_cannot_recur() {
-        let (log, lines) = recorded();
-        let shared = &log.handle.as_ref().unwrap().shared;
-        let mut state = shared.state();
-        state.lines.push_back((LogLevel::Info, "here".to_owned()));
-        state = shared.deliver(state);
-        state.lines.push_back((LogLevel::Info, "later".to_owned()));
-        state.delivering = true;
-        let mut state = shared.deliver(state);
-        assert_eq!(state.lines.len(), 1, "a call is under way");
-        state.delivering = false;
-        drop(state);
-        drop(log);
-        let got: Vec<_> = lines.try_iter().collect();
-        assert_eq!(got.len(), 2, "the rest is delivered by the drop");
-        assert_eq!(got[0].2, std::thread::current().id());
     }
 
     #[test]
