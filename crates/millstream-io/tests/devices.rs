@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 use common::Rig;
 use common::{Memory, descriptor, each, lend, lend_all, pattern, read, write};
 use millstream_io::{DeviceKind, Errno, Segment, Segments};

@@ -421,6 +421,11 @@ fn native(depth: usize) -> Vec<Rig> {
     vec![Rig::with_files("iocp", device, files)]
 }
 
+#[cfg(not(any(target_os = "linux", windows)))]
+fn native(_: usize) -> Vec<Rig> {
+    Vec::new()
+}
+
 /// Runs a test over every device of this depth.
 pub(crate) fn each(depth: usize, test: impl Fn(&mut Rig)) {
     for mut rig in native(depth) {
