@@ -8,7 +8,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::device::threads::{Threads, ThreadsOptions};
-use crate::device::{Device, Doorbell, FeatureMask, UringFeatures};
+use crate::device::{Device, FeatureMask, UringFeatures};
 use crate::error::{Errno, IoError};
 use crate::fs::{FileSystem, OsFileSystem};
 use crate::limits::IO_THREADS_DEFAULT;
@@ -90,7 +90,7 @@ pub struct Made {
     pub device: Box<dyn Device>,
     /// Why it was chosen and what it can do, for the log.
     pub reason: String,
-    /// Mounts that can hang need a lane of threads beside this device ([`threads_device`]).
+    /// The files are the system's: those on mounts that can hang need threads beside this device.
     pub slow_apart: bool,
 }
 
@@ -236,30 +236,16 @@ fn port(_: BackendOptions) -> (Maker, Arc<dyn FileSystem>) {
 }
 
 fn pool(options: &BackendOptions, reason: String) -> Result<Made, IoError> {
-    let threads = options.io_threads.unwrap_or(IO_THREADS_DEFAULT);
+    let threads = Threads::new(ThreadsOptions {
+        threads: options.io_threads.unwrap_or(IO_THREADS_DEFAULT),
+        depth: options.depth as usize,
+        ..ThreadsOptions::default()
+    })?;
     Ok(Made {
-        device: threads_device(threads, options.depth, None)?,
+        device: Box::new(threads),
         reason,
-        slow_apart: false,
+        slow_apart: true,
     })
-}
-
-/// A pool of threads. With a `doorbell` it wakes that bell's owner: the lane for mounts that can
-/// hang, beside another device.
-///
-/// # Errors
-/// Not even one thread can be started.
-pub fn threads_device(
-    threads: usize,
-    depth: u32,
-    doorbell: Option<Doorbell>,
-) -> Result<Box<dyn Device>, IoError> {
-    let options = ThreadsOptions {
-        threads,
-        depth: depth as usize,
-        doorbell,
-    };
-    Ok(Box::new(Threads::new(options)?))
 }
 
 #[cfg(test)]
@@ -284,7 +270,7 @@ mod tests {
             let made = make().expect("a device can be made");
             let kind = made.device.kind();
             assert!(kind == DeviceKind::Threads || !threads);
-            assert_eq!(made.slow_apart, kind != DeviceKind::Threads);
+            assert!(made.slow_apart);
             assert!(!made.reason.is_empty());
             made.device.shutdown(Instant::now(), &mut Vec::new());
         }

@@ -214,8 +214,8 @@ pub struct Operation {
     /// thread of the device (`IOSQE_ASYNC`), so that neither the owner nor other operations
     /// wait for it.
     pub offload: bool,
-    /// Groups operations of which only few may be in flight at a time, because a thread may hang in
-    /// them: the mount's number for slow mounts, 0 for no limit. Only `threads` looks at it.
+    /// The number of a mount that can hang, which has threads of its own; else 0. Devices do not
+    /// look at it.
     pub mount: u64,
 }
 

@@ -139,16 +139,9 @@ const _: () = assert!(COPY_OWN_BYTES_MAX <= COPY_HELP_BYTES_MAX);
 const _: () = assert!(CALLS_LONG_THREADS + 1 < CALLS_THREADS_MAX);
 const _: () = assert!(CALLS_CLOSE_THREADS + 1 < CALLS_THREADS_MAX);
 
-/// Most threads of the threads device for local files. A read that blocks needs no core, so the
+/// Most threads of the threads device. A read that blocks needs no core, so the
 /// bound is on memory and on what a disk can use: NVMe saturates below 128 in flight.
 pub const THREADS_MAX: usize = 128;
-
-/// Most threads of the threads device in operations on one slow mount.
-pub const SLOW_MOUNT_THREADS_MAX: usize = 2;
-
-/// Most threads of the threads device in slow mounts, all mounts together: eight mounts may hang
-/// before a ninth has to wait.
-pub const SLOW_THREADS_MAX: usize = 16;
 
 /// Most operations that a thread takes at once. At 0.5 µs for a cached 4 KiB read a batch is 8 µs
 /// of work, four times the cost of waking a thread.

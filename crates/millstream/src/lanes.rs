@@ -11,16 +11,17 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use millstream_io::backend::threads_device;
 use millstream_io::device::cached::{Cached, CachedOptions};
 use millstream_io::device::calls::{Call, CallDone, Calls, CallsOptions};
 use millstream_io::device::modeled::{ModelClock, Modeled};
 use millstream_io::device::null::NullDevice;
+use millstream_io::device::threads::{Threads, ThreadsOptions};
 use millstream_io::limits::IO_THREADS_DEFAULT;
 use millstream_io::{
     Completion, Device, Doorbell, FileSystem, IoError, Operation, Region, ThreadSettings,
 };
 
+use crate::limits::{SLOW_MOUNT_THREADS, SLOW_MOUNTS_MAX};
 use crate::options::StorageOptions;
 use crate::transfers::Lane;
 
@@ -28,7 +29,9 @@ use crate::transfers::Lane;
 pub(crate) struct Lanes {
     main: Box<dyn Device>,
     cached: Cached,
-    slow: Option<Box<dyn Device>>,
+    /// Pools of threads for mounts that can hang, with the mount that each was made for: one that
+    /// hangs holds up no other.
+    slow: Vec<(u64, Box<dyn Device>)>,
     calls: Calls,
     fs: Arc<dyn FileSystem>,
     clock: Option<ModelClock>,
@@ -77,7 +80,7 @@ impl Lanes {
         Lanes {
             main,
             cached: copies(&fs, &bell, helpers, settings.clone()),
-            slow: None,
+            slow: Vec::new(),
             calls: blocking(&fs, &bell, pumped, settings.clone()),
             fs,
             clock,
@@ -102,29 +105,45 @@ impl Lanes {
         self.main.depth()
     }
 
-    /// The lane for files on a mount that can hang, made when the first is opened. A pool of
-    /// threads serves them itself.
-    pub(crate) fn slow_lane(&mut self) -> Result<Lane, IoError> {
+    /// The lane for files on a mount that can hang, whose pool is made when the first is read.
+    /// Mounts beyond the most share those of others.
+    pub(crate) fn slow_lane(&mut self, mount: u64) -> Result<Lane, IoError> {
         if !self.slow_apart {
             return Ok(Lane::Main);
         }
-        if self.slow.is_none() {
-            let device = threads_device(2, self.depth, Some(self.bell.clone()))?;
-            self.slow = Some(modeled(device, self.clock.as_ref()));
+        let known = self.slow.iter().any(|(of, _)| *of == mount);
+        if !known && self.slow.len() < SLOW_MOUNTS_MAX {
+            match self.threads(SLOW_MOUNT_THREADS, true) {
+                Ok(pool) => self.slow.push((mount, pool)),
+                Err(error) if self.slow.is_empty() => return Err(error),
+                Err(_) => {}
+            }
         }
         Ok(Lane::Slow)
     }
 
-    /// Pushes the front of `operations` to a lane; what it took is removed.
+    /// A pool of threads beside the main lane.
+    fn threads(&self, threads: usize, single: bool) -> Result<Box<dyn Device>, IoError> {
+        let pool = Threads::new(ThreadsOptions {
+            threads,
+            depth: self.depth as usize,
+            doorbell: Some(self.bell.clone()),
+            single,
+        })?;
+        Ok(modeled(Box::new(pool), self.clock.as_ref()))
+    }
+
+    /// Pushes the front of `operations` to a lane, or those that its pools take; what was taken is
+    /// removed.
     #[inline]
     pub(crate) fn push(&mut self, lane: Lane, operations: &mut Vec<Operation>) {
         if operations.is_empty() {
             return;
         }
-        let device: &mut dyn Device = match (lane, &mut self.slow) {
-            (Lane::Cached, _) => &mut self.cached,
-            (Lane::Slow, Some(slow)) => slow.as_mut(),
-            _ => self.main.as_mut(),
+        let device: &mut dyn Device = match lane {
+            Lane::Cached => &mut self.cached,
+            Lane::Slow => return self.push_slow(operations),
+            Lane::Main => self.main.as_mut(),
         };
         // SAFETY: see the header of this file.
         let taken = unsafe { device.push(operations) };
@@ -132,6 +151,17 @@ impl Lanes {
             self.unsubmitted += taken;
         }
         operations.drain(..taken);
+    }
+
+    #[cold]
+    fn push_slow(&mut self, operations: &mut Vec<Operation>) {
+        operations.retain(|operation| {
+            let own = self.slow.iter().position(|(of, _)| *of == operation.mount);
+            let at = own.unwrap_or(operation.mount as usize % self.slow.len());
+            // SAFETY: see the header of this file.
+            let taken = unsafe { self.slow[at].1.push(std::slice::from_ref(operation)) };
+            taken == 0
+        });
     }
 
     /// Pushes a call.
@@ -145,7 +175,7 @@ impl Lanes {
     pub(crate) fn submit(&mut self, when: Start) -> Result<(), IoError> {
         // The other lanes never break: they have no ring.
         let _ = self.cached.submit();
-        if let Some(slow) = &mut self.slow {
+        for (_, slow) in &mut self.slow {
             let _ = slow.submit();
         }
         self.calls.submit();
@@ -174,7 +204,7 @@ impl Lanes {
         if self.cached.in_flight() > 0 {
             count += self.cached.reap(into);
         }
-        if let Some(slow) = &mut self.slow {
+        for (_, slow) in &mut self.slow {
             count += slow.reap(into);
         }
         count
@@ -207,8 +237,8 @@ impl Lanes {
         awake: &mut dyn FnMut() -> bool,
     ) -> Result<(), IoError> {
         self.unsubmitted = 0;
-        let lanes = [Some(&self.main), self.slow.as_ref()];
-        let due = lanes.into_iter().flatten();
+        let slow = self.slow.iter().map(|(_, slow)| slow);
+        let due = slow.chain([&self.main]);
         let due = due.filter_map(|lane| lane.next_completion_at()).min();
         let due = due.map(|at| at.saturating_duration_since(Instant::now()));
         let timeout = timeout.into_iter().chain(due).min();
@@ -235,10 +265,9 @@ impl Lanes {
     ) -> Result<Vec<u64>, IoError> {
         // They ring the bell of the ring, which callers have; the engine then looks once in a
         // millisecond, which is good enough for a storage whose ring broke.
-        let threads = threads_device(self.io_threads, self.depth, Some(self.bell.clone()))?;
-        let broken = std::mem::replace(&mut self.main, modeled(threads, self.clock.as_ref()));
+        let threads = self.threads(self.io_threads, false)?;
+        let broken = std::mem::replace(&mut self.main, threads);
         self.unsubmitted = 0;
-        self.slow_apart = false;
         Ok(broken.shutdown(Instant::now(), completions).operations)
     }
 
@@ -261,10 +290,9 @@ impl Lanes {
             blocking(&self.fs, &self.bell, true, ThreadSettings::default()),
         );
         let mut held = calls.shutdown(deadline, answers).len();
-        for lane in [Some(main), self.slow.take(), Some(cached)] {
-            held += lane.map_or(0, |lane| {
-                lane.shutdown(deadline, completions).operations.len()
-            });
+        let slow = self.slow.drain(..).map(|(_, slow)| slow);
+        for lane in [main, cached].into_iter().chain(slow) {
+            held += lane.shutdown(deadline, completions).operations.len();
         }
         held
     }

@@ -186,6 +186,12 @@ pub const EVICT_MARGIN: usize = 32;
 /// Operations of one mount that can hang under way: as many again as its threads.
 pub const SLOW_OPERATIONS_MAX: u32 = 4;
 
+/// Threads for reads and writes on one such mount.
+pub const SLOW_MOUNT_THREADS: usize = 2;
+
+/// Such mounts that have threads of their own: so many may hang before another has to wait.
+pub const SLOW_MOUNTS_MAX: usize = 8;
+
 /// Words of granules that a file remembers: files up to 4 TiB, in 512 KiB.
 pub const REPEAT_WORDS_MAX: usize = 1 << 16;
 

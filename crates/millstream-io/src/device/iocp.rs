@@ -96,6 +96,7 @@ impl Iocp {
             threads: options.threads,
             depth,
             doorbell: Some(bell.clone()),
+            ..ThreadsOptions::default()
         })?;
         Ok(Iocp {
             port,

@@ -6,8 +6,7 @@
 //! under one lock and wakes at most one thread; a thread takes a batch (`threads/queue.rs`), runs
 //! it (`threads/worker.rs`) and publishes its completions under a second lock; `reap` takes the
 //! whole array. A thread that leaves work behind wakes the next, so as many threads run as
-//! help. Slow mounts have threads of their own: a hung mount blocks neither local files nor other
-//! mounts. Threads are started when there is work for them, and stay.
+//! help. Threads are started when there is work for them, and stay.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -22,25 +21,27 @@ use super::{
 use crate::error::{Errno, IoError};
 use crate::fork::ForkGuard;
 use crate::limits::{
-    IO_THREADS_DEFAULT, SLOW_THREADS_MAX, THREADS_HOLD_NS_MAX, THREADS_HOLD_RATIO_FAST, THREADS_MAX,
+    IO_THREADS_DEFAULT, THREADS_HOLD_NS_MAX, THREADS_HOLD_RATIO_FAST, THREADS_MAX,
 };
 
 mod queue;
 mod worker;
 
-use queue::{Group, Queue};
+use queue::Queue;
 
 /// How to make a [`Threads`].
 #[derive(Debug, Clone)]
 pub struct ThreadsOptions {
-    /// Threads for local files, at least 1 and at most [`THREADS_MAX`]. Slow mounts have their own
-    /// beside these ([`SLOW_MOUNT_THREADS_MAX`](crate::limits::SLOW_MOUNT_THREADS_MAX)).
+    /// Most threads, from 1 to [`THREADS_MAX`].
     pub threads: usize,
     /// Most operations pushed and not yet reaped, at least 1.
     pub depth: usize,
     /// The bell of another device: for a pool beside it, whose owner sleeps in that device and
     /// reaps both. (`wait` of the pool itself then polls.)
     pub doorbell: Option<Doorbell>,
+    /// A thread takes one operation at a time: for a mount where each may hang, which must not hold
+    /// up those behind it.
+    pub single: bool,
 }
 
 impl Default for ThreadsOptions {
@@ -49,6 +50,7 @@ impl Default for ThreadsOptions {
             threads: IO_THREADS_DEFAULT,
             depth: 128,
             doorbell: None,
+            single: false,
         }
     }
 }
@@ -56,16 +58,15 @@ impl Default for ThreadsOptions {
 /// What the owner and the threads share. A hung thread keeps it alive.
 struct Shared {
     queue: Mutex<Queue>,
-    /// Idle threads for local files sleep here.
+    /// Idle threads sleep here.
     idle: Condvar,
-    /// Idle threads for slow mounts sleep here.
-    idle_slow: Condvar,
     done: Outbox<Completion>,
     /// Per thread: how many batches it has published. Written under the lock of `done`.
     published: Vec<AtomicU64>,
     bell: Doorbell,
     /// The bell is not another device's.
     own_bell: bool,
+    single: bool,
 }
 
 impl Shared {
@@ -103,8 +104,7 @@ impl Shared {
 ///   to an operation's time in the queue. (Direct 4 KiB reads at depth 128: a wake for each
 ///   completion cost half as much CPU as the reads.) With another device's bell nothing is held.
 ///
-/// `submit` and `wait` never fail: if no thread for slow mounts can be started, operations on them
-/// end with `ENOMEM`.
+/// `submit` and `wait` never fail.
 ///
 /// # Fork
 /// Threads do not exist in a forked child. The child may only drop or shut down the device, which
@@ -131,12 +131,10 @@ impl Threads {
             shared: Arc::new(Shared {
                 queue: Mutex::new(Queue::new(threads_max, depth)),
                 idle: Condvar::new(),
-                idle_slow: Condvar::new(),
                 done: Outbox::new(depth),
-                published: (0..threads_max + SLOW_THREADS_MAX)
-                    .map(|_| AtomicU64::new(0))
-                    .collect(),
+                published: (0..threads_max).map(|_| AtomicU64::new(0)).collect(),
                 own_bell: options.doorbell.is_none(),
+                single: options.single,
                 bell: options.doorbell.unwrap_or_else(Doorbell::condvar),
             }),
             handles: Vec::new(),
@@ -145,14 +143,14 @@ impl Threads {
             pushed: Vec::with_capacity(depth),
             guard: ForkGuard::new(),
         };
-        device.start_thread(Group::Local).map_err(|errno| {
+        device.start_thread().map_err(|errno| {
             let cause = "no thread can be started (RLIMIT_NPROC, or the pids limit of a cgroup)";
             IoError::because("start an I/O thread", errno, cause)
         })?;
         Ok(device)
     }
 
-    /// Threads started so far, for local files and for slow mounts.
+    /// Threads started so far.
     #[must_use]
     pub fn threads(&self) -> usize {
         self.handles.len()
@@ -164,63 +162,48 @@ impl Threads {
         self.shared.done.has_any()
     }
 
-    fn start_thread(&mut self, group: Group) -> Result<(), Errno> {
+    fn start_thread(&mut self) -> Result<(), Errno> {
         let number = self.handles.len();
         let shared = Arc::clone(&self.shared);
-        self.shared.queue().thread_starts(group);
+        self.shared.queue().thread_starts();
         let started = std::thread::Builder::new()
             .name(format!("ms-io-{number}"))
-            .spawn(move || worker::run(&shared, number, group));
+            .spawn(move || worker::run(&shared, number));
         match started {
             Ok(handle) => {
                 self.handles.push(handle);
                 Ok(())
             }
             Err(error) => {
-                self.shared.queue().thread_did_not_start(group);
+                self.shared.queue().thread_did_not_start();
                 Err(error.raw_os_error().map_or(Errno::AGAIN, Errno))
             }
         }
     }
 
-    /// Starts threads for waiting work. Fewer than wanted are not an error as long as there is one.
-    fn start_wanted(&mut self, wanted_local: usize, wanted_slow: usize) {
-        for (group, wanted) in [(Group::Local, wanted_local), (Group::Slow, wanted_slow)] {
-            for _ in 0..wanted {
-                if self.start_thread(group).is_err() {
-                    break;
-                }
-            }
-        }
-        if wanted_slow > 0 {
-            let stranded = self.shared.queue().take_stranded();
-            self.complete_all(stranded, Errno::NO_MEMORY);
-        }
-    }
-
     /// Completes operations that no thread has begun.
-    fn complete_all(&mut self, operations: Vec<Operation>, errno: Errno) {
+    fn cancel(&mut self, operations: Vec<Operation>) {
         if !operations.is_empty() {
-            let failed = |operation: Operation| Completion::failed(operation.id, errno);
-            let failed = operations.into_iter().map(failed);
-            self.shared.done.put(|done| done.extend(failed));
+            let canceled = |operation: Operation| Completion::failed(operation.id, Errno::CANCELED);
+            let canceled = operations.into_iter().map(canceled);
+            self.shared.done.put(|done| done.extend(canceled));
         }
     }
 
-    /// Hands what was pushed to the threads.
+    /// Hands what was pushed to the threads, and starts more of them. Fewer than wanted are not an
+    /// error: there is one.
     fn start_pushed(&mut self) {
         if self.pushed.is_empty() {
             return;
         }
-        let wake = self.shared.queue().add(&mut self.pushed);
-        if wake.local {
+        let (wake, start) = self.shared.queue().add(&mut self.pushed);
+        if wake {
             self.shared.idle.notify_one();
         }
-        for _ in 0..wake.slow {
-            self.shared.idle_slow.notify_one();
-        }
-        if wake.start_local + wake.start_slow > 0 {
-            self.start_wanted(wake.start_local, wake.start_slow);
+        for _ in 0..start {
+            if self.start_thread().is_err() {
+                return;
+            }
         }
     }
 
@@ -261,25 +244,20 @@ impl Threads {
 
     fn close(&mut self, deadline: Instant, completions: &mut Vec<Completion>) -> Abandoned {
         let unsubmitted: Vec<Operation> = self.pushed.drain(..).collect();
-        self.complete_all(unsubmitted, Errno::CANCELED);
+        self.cancel(unsubmitted);
         self.shared.queue().stopping = true;
-        self.notify_all();
+        self.shared.idle.notify_all();
         reap_until(self, deadline, completions);
         let untouched = {
             let mut queue = self.shared.queue();
             queue.ended = true;
             queue.take_all()
         };
-        self.notify_all();
-        self.complete_all(untouched, Errno::CANCELED);
+        self.shared.idle.notify_all();
+        self.cancel(untouched);
         let abandoned = self.collect_abandoned(completions);
         self.join_all(abandoned.operations.is_empty());
         abandoned
-    }
-
-    fn notify_all(&self) {
-        self.shared.idle.notify_all();
-        self.shared.idle_slow.notify_all();
     }
 
     /// The last reap: a thread drops what it completes after this.
@@ -397,7 +375,7 @@ impl Drop for Threads {
                 queue.ended = true;
             }
             self.shared.done.close(&mut Vec::new());
-            self.notify_all();
+            self.shared.idle.notify_all();
         }
     }
 }

@@ -500,7 +500,7 @@ impl Engine {
     fn push_plain(&mut self, index: u32, mut block: Block, covers: u64) {
         block.mount = self.files.operation_began(block.file);
         if block.mount != 0 && block.lane != Lane::Cached {
-            block.lane = self.slow_lane();
+            block.lane = self.slow_lane(block.mount);
         }
         let col = &mut self.cols[index as usize];
         col.issued += covers;
@@ -520,9 +520,9 @@ impl Engine {
     }
 
     #[cold]
-    fn slow_lane(&mut self) -> Lane {
-        self.lanes.slow_lane().unwrap_or_else(|error| {
-            let text = "no threads for mounts that can hang, the ring serves them";
+    fn slow_lane(&mut self, mount: u64) -> Lane {
+        self.lanes.slow_lane(mount).unwrap_or_else(|error| {
+            let text = "no threads for mounts that can hang, the main device serves them";
             self.shared.warn(format!("{text}: {error}"));
             Lane::Main
         })
@@ -794,7 +794,7 @@ impl Engine {
         let lane = match (copied, mount) {
             (true, _) => Lane::Cached,
             (false, 0) => Lane::Main,
-            (false, _) => self.slow_lane(),
+            (false, mount) => self.slow_lane(mount),
         };
         let descriptor = if fill.direct { direct } else { buffered };
         let block = Block {

@@ -209,6 +209,29 @@ fn slow_reads_hold_up_neither_the_caller_nor_other_files() {
 }
 
 #[test]
+fn a_mount_that_hangs_holds_up_no_other() {
+    each(this_test!(), |name, options| {
+        let content = pattern(64 << 10);
+        let hangs = or_skip!(FaultFs::mount(&[("a", &content)]));
+        let other = or_skip!(FaultFs::mount(&[("a", &content)]));
+        hangs.inject(Rule::on(Call::Read, Effect::Hang));
+        let rig = Rig::new(name, options);
+        let files = [&hangs, &other].map(|mount| open(&rig, mount.path("a")));
+        let reads = |file| (0..16).map(move |index| Read::range(file, index * 4 * KIB, 4 * KIB));
+        let late = rig.submit_all(reads(files[0]));
+        assert!(hangs.wait_held(2, PATIENCE), "{name}: two reads at a time");
+        for ticket in rig.submit_all(reads(files[1])) {
+            assert_eq!(landed(ticket).len(), 4096, "{name}");
+        }
+        assert!(late.iter().all(|ticket| !ticket.is_complete()), "{name}");
+        hangs.heal();
+        hangs.release();
+        assert!(late.into_iter().all(|ticket| landed(ticket).len() == 4096));
+        rig.finish();
+    });
+}
+
+#[test]
 fn a_request_whose_file_hangs_in_open_ends_by_cancellation_and_by_timeout() {
     each(this_test!(), |name, options| {
         let content = pattern(5000);

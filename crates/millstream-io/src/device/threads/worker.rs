@@ -15,30 +15,27 @@ use std::sync::{MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::Shared;
-use super::queue::{Group, Queue};
+use super::queue::Queue;
 use crate::device::{Completion, Operation, system};
 use crate::limits::{THREADS_BATCH_MAX, THREADS_FAST_NS};
 
 /// Runs thread `number` until the pool ends.
-pub(super) fn run(shared: &Shared, number: usize, group: Group) {
+pub(super) fn run(shared: &Shared, number: usize) {
     let mut batch: Vec<Operation> = Vec::with_capacity(THREADS_BATCH_MAX);
     let mut finished: Vec<Completion> = Vec::with_capacity(THREADS_BATCH_MAX);
     let mut queue = shared.queue();
-    queue.thread_arrives(group);
-    while let Some(taken) = next(shared, queue, number, group, &mut batch) {
+    queue.thread_arrives();
+    while let Some(taken) = next(shared, queue, number, &mut batch) {
         if taken.wake_next {
             shared.idle.notify_one();
         }
-        let (mount, count) = (batch[0].mount, batch.len() as u32);
+        let count = batch.len() as u32;
         let began = Instant::now();
         finished.extend(batch.drain(..).map(execute));
         let fast = began.elapsed() < Duration::from_nanos(THREADS_FAST_NS) * count;
         publish(shared, number, &taken, &mut finished);
         queue = shared.queue();
-        match group {
-            Group::Local => queue.fast = fast,
-            Group::Slow => queue.leave_mount(mount),
-        }
+        queue.fast = fast && !shared.single;
     }
 }
 
@@ -57,18 +54,13 @@ fn next<'a>(
     shared: &'a Shared,
     mut queue: MutexGuard<'a, Queue>,
     number: usize,
-    group: Group,
     batch: &mut Vec<Operation>,
 ) -> Option<Taken> {
     loop {
         if queue.ended {
             return None;
         }
-        let mut wake_next = false;
-        match group {
-            Group::Local => wake_next = queue.take_local(batch),
-            Group::Slow => queue.take_slow(batch),
-        }
+        let wake_next = queue.take(batch);
         if !batch.is_empty() {
             return Some(Taken {
                 batch: queue.holds(number, batch),
@@ -80,16 +72,13 @@ fn next<'a>(
             // Nothing is left to wait for: completions held back by any thread go out.
             shared.wake_owner();
         }
-        if queue.stopping && group == Group::Local {
+        if queue.stopping {
             return None;
         }
-        queue.thread_sleeps(group);
-        let condvar = match group {
-            Group::Local => &shared.idle,
-            Group::Slow => &shared.idle_slow,
-        };
-        queue = condvar.wait(queue).unwrap_or_else(PoisonError::into_inner);
-        queue.thread_arrives(group);
+        queue.thread_sleeps();
+        let woken = shared.idle.wait(queue);
+        queue = woken.unwrap_or_else(PoisonError::into_inner);
+        queue.thread_arrives();
     }
 }
 
