@@ -56,8 +56,6 @@ pub(crate) enum Memory {
     Pool,
     /// A buffer.
     Buffer(Buffer),
-    /// Several buffers, filled one after the other.
-    Pieces(Vec<Buffer>),
     /// Memory of the application, and where it is.
     Owned(Box<dyn Destination>, Segment),
     /// Memory that a callback supplies.
@@ -75,11 +73,10 @@ pub(crate) enum MemoryKind {
     None = 0,
     Pool = 1,
     Buffer = 2,
-    Pieces = 3,
-    Owned = 4,
-    Supply = 5,
-    Borrowed = 6,
-    Device = 7,
+    Owned = 3,
+    Supply = 4,
+    Borrowed = 5,
+    Device = 6,
 }
 
 impl MemoryKind {
@@ -91,10 +88,9 @@ impl MemoryKind {
             0 => MemoryKind::None,
             1 => MemoryKind::Pool,
             2 => MemoryKind::Buffer,
-            3 => MemoryKind::Pieces,
-            4 => MemoryKind::Owned,
-            5 => MemoryKind::Supply,
-            6 => MemoryKind::Borrowed,
+            3 => MemoryKind::Owned,
+            4 => MemoryKind::Supply,
+            5 => MemoryKind::Borrowed,
             _ => MemoryKind::Device,
         }
     }
@@ -135,7 +131,6 @@ impl Memory {
             Memory::None | Memory::Info(_) => MemoryKind::None,
             Memory::Pool => MemoryKind::Pool,
             Memory::Buffer(_) => MemoryKind::Buffer,
-            Memory::Pieces(_) => MemoryKind::Pieces,
             Memory::Owned(..) => MemoryKind::Owned,
             Memory::Supply(_) => MemoryKind::Supply,
             Memory::Device(_) => MemoryKind::Device,
@@ -175,7 +170,6 @@ impl Memory {
         match self {
             Memory::Pool | Memory::Supply(_) => u64::MAX,
             Memory::Buffer(buffer) => buffer.capacity() as u64,
-            Memory::Pieces(pieces) => pieces.iter().map(|piece| piece.len() as u64).sum(),
             Memory::None | Memory::Info(_) => 0,
             Memory::Owned(_, place) => place.len() as u64,
             Memory::Device(sink) => guard(|| sink.room()).unwrap_or(0),
@@ -188,7 +182,6 @@ impl Memory {
         match self {
             Memory::Buffer(_) => own == TypeId::of::<Buffer>(),
             Memory::Pool => succeeded && own == TypeId::of::<Buffer>(),
-            Memory::Pieces(_) => own == TypeId::of::<Vec<Buffer>>(),
             Memory::Info(_) => own == TypeId::of::<FileInfo>(),
             Memory::Owned(memory, _) => {
                 let memory: &dyn Any = &**memory;
@@ -210,7 +203,6 @@ impl Memory {
             Memory::Buffer(buffer) => set(place, buffer),
             // A request for no bytes takes no buffer.
             Memory::Pool if succeeded => set(place, Buffer::empty()),
-            Memory::Pieces(pieces) => set(place, pieces),
             Memory::Info(info) => set(place, info),
             Memory::Owned(memory, _) => {
                 let memory: Box<dyn Any> = memory;

@@ -300,11 +300,6 @@ impl<D> Read<D> {
         Read(self.0, PhantomData)
     }
 
-    /// Lands in several buffers, filled one after the other.
-    pub fn into_pieces(self, pieces: Vec<Buffer>) -> Read<Vec<Buffer>> {
-        self.into_memory(Memory::Pieces(pieces))
-    }
-
     /// Lands in memory that `supply` returns once the raw size is known, which is its argument.
     /// `None` refuses. It runs on a worker thread and may block there; a panic fails the request.
     pub fn supplied<T, F>(self, supply: F) -> Read<T>

@@ -86,7 +86,7 @@ impl Window {
 enum Stage {
     Decoding,
     Verifying,
-    Scattering,
+    Delivering,
     Landed,
     Finished,
 }
@@ -130,8 +130,8 @@ pub(crate) struct Fill {
 /// Where raw bytes land.
 pub(crate) struct RawMemory {
     pub(crate) base: *mut u8,
-    /// Decoded here first, for scattered destinations, trimmed ones without room, and devices that
-    /// do not decode it themselves.
+    /// Decoded here first, for trimmed destinations without room, and devices that do not decode it
+    /// themselves.
     pub(crate) gathered: Option<Buffer>,
     pub(crate) device: Option<Arc<dyn DeviceSink>>,
 }
@@ -775,10 +775,10 @@ impl Staged {
             }
         }
         if self.stage == Stage::Verifying {
-            self.stage = Stage::Scattering;
+            self.stage = Stage::Delivering;
             let memory = self.memory.as_ref();
             if memory.is_some_and(|memory| memory.gathered.is_some()) {
-                // The engine makes the job: it knows the pieces.
+                // The engine makes the job: it knows the memory.
                 return Ok(Step::Done);
             }
             self.stage = Stage::Landed;
@@ -810,17 +810,17 @@ impl Staged {
 
     /// Whether raw bytes were gathered, and are not where they belong yet.
     pub(crate) fn is_gathered(&self) -> bool {
-        self.stage == Stage::Scattering
+        self.stage == Stage::Delivering
     }
 
-    /// Moves raw bytes that were gathered to their destination: a device, or `pieces`.
-    pub(crate) fn scatter(&mut self, user_data: u64, pieces: Vec<Lent>) -> Task {
+    /// Moves raw bytes that were gathered to their destination: a device, or `to`.
+    pub(crate) fn deliver(&mut self, user_data: u64, to: Lent) -> Task {
         self.stage = Stage::Landed;
         let (raw_len, skip) = self.raw_and_skip();
         let shown = self.landed_len().unwrap_or(raw_len);
         let memory = self.memory.as_mut().expect("it was gathered there");
         let Some(sink) = memory.device.clone() else {
-            return Task::Scatter(self.lent(skip, shown), pieces);
+            return Task::Move(self.lent(skip, shown), to);
         };
         let gathered = memory.gathered.take().expect("looked at by the caller");
         let place = DevicePlace {

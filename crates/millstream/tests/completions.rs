@@ -50,15 +50,15 @@ fn posted_requests_complete_with_user_data_result_and_memory() {
         let queue = bench.queue();
         let (file, bytes) = (bench.file("data", 100_000), bench.bytes(100_000));
         let written = bench.open_for_writing("written");
-        let piece = || bench.storage.buffer(32).expect("memory");
+        let buffer = bench.storage.buffer(64).expect("memory");
         let mut batch = queue.batch();
         batch
             .post(Read::range(file, 10, 1000).user_data(1))
             .expect("room");
         let vector = Read::range(file, 20, 2000).into(vec![0u8; 2000]);
         batch.post(vector.user_data(2)).expect("room");
-        let pieces = Read::range(file, 0, 64).into_pieces(vec![piece(), piece()]);
-        batch.post(pieces.user_data(3)).expect("room");
+        let own = Read::range(file, 0, 64).into(buffer);
+        batch.post(own.user_data(3)).expect("room");
         let write = Write::at(written, 0, vec![7u8; 500]);
         batch.post(write.user_data(4)).expect("room");
         batch
@@ -84,9 +84,8 @@ fn posted_requests_complete_with_user_data_result_and_memory() {
         assert!(all[0].take_memory::<Buffer>().is_none(), "taken before");
         let vector: Vec<u8> = all[1].take_memory().expect("the vector");
         assert_eq!(vector, &bytes[20..2020]);
-        let pieces: Vec<Buffer> = all[2].take_memory().expect("the pieces");
-        let pieces = pieces.iter().flat_map(|piece| piece.iter());
-        assert!(pieces.eq(&bytes[..64]));
+        let own: Buffer = all[2].take_memory().expect("the buffer");
+        assert_eq!(&*own, &bytes[..64]);
         let vector: Vec<u8> = all[3].take_memory().expect("the vector");
         assert_eq!(vector, [7; 500]);
     });

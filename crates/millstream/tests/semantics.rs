@@ -480,13 +480,8 @@ const LANDED: usize = 2_000_000;
 fn lands_everywhere(bench: &Bench, source: FileId, codec: CodecId, bytes: &[u8]) {
     let decode = || Decode::codec(codec).raw_len(LANDED as u64);
     let read = || Read::whole(source).decode(decode());
-    let pieces: Vec<_> = [1_000_001, 4096, 995_903]
-        .into_iter()
-        .map(|len| bench.storage.buffer(len).expect("memory"))
-        .collect();
     let queue = bench.queue();
     let mut batch = queue.batch();
-    let mut scattered = batch.add(read().into_pieces(pieces)).expect("room");
     let supply = |len| {
         assert_eq!(len, LANDED);
         Some(vec![0u8; len + 3])
@@ -502,13 +497,6 @@ fn lands_everywhere(bench: &Bench, source: FileId, codec: CodecId, bytes: &[u8])
     let panicked = batch.add(read().supplied(panics)).expect("room");
     let small = batch.add(read().into(vec![0u8; LANDED - 1])).expect("room");
     batch.submit();
-    let pieces = scattered.wait().expect("read");
-    assert!(
-        pieces
-            .iter()
-            .flat_map(|piece| piece.iter())
-            .eq(bytes.iter())
-    );
     assert!(supplied.wait().expect("read")[..LANDED] == *bytes);
     assert!(*owned.wait().expect("read") == *bytes);
     assert!(vector.wait().expect("read") == bytes);
@@ -517,7 +505,7 @@ fn lands_everywhere(bench: &Bench, source: FileId, codec: CodecId, bytes: &[u8])
     fails_with(small, ErrorKind::DestinationTooSmall);
 }
 
-/// Scattered, supplied and owned destinations, aligned or not.
+/// Supplied and owned destinations, aligned or not.
 #[test]
 fn bytes_land_in_every_kind_of_destination() {
     each_backend(|bench| {
@@ -575,19 +563,5 @@ fn a_mapped_view_is_prefetched_by_requests() {
         assert_eq!(kind(prefetched.outcome().result), Ok(8_000_000));
         assert!(beyond.wait().is_err(), "past the view's end");
         assert!(view[..] == bytes[..]);
-    });
-}
-
-#[test]
-fn a_read_into_thousands_of_pieces_fills_each_in_order() {
-    each_backend(|bench| {
-        let file = bench.file("pieces", 3_000_000);
-        let piece = |_| bench.storage.buffer(1000).expect("memory");
-        let pieces: Vec<_> = (0..3000).map(piece).collect();
-        let read = Read::whole(file).into_pieces(pieces);
-        let landed = bench.queue().submit(read).expect("room").wait();
-        let landed = landed.expect("read");
-        let together: Vec<u8> = landed.iter().flat_map(|piece| piece.to_vec()).collect();
-        assert!(together == bench.bytes(3_000_000));
     });
 }

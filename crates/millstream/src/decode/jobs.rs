@@ -80,6 +80,10 @@ impl Lent {
         Lent { pointer, len }
     }
 
+    pub(crate) fn nothing() -> Lent {
+        Lent::new(std::ptr::null_mut(), 0)
+    }
+
     pub(crate) fn slice(&mut self) -> &mut [u8] {
         if self.len == 0 {
             return &mut [];
@@ -162,8 +166,8 @@ pub(crate) enum Task {
     },
     /// Asks the application for memory.
     Supply(Supply, usize),
-    /// Copies from one piece of memory to several.
-    Scatter(Lent, Vec<Lent>),
+    /// Copies the raw bytes to the front of other memory.
+    Move(Lent, Lent),
     /// Checks all raw bytes against what the stream says of them.
     Verify(Box<dyn UnitScanner>, Lent),
 }
@@ -205,7 +209,7 @@ pub(crate) enum JobOutcome {
     Streamed(Box<dyn StreamDecoder>, Result<(usize, bool), Error>),
     /// The application's memory.
     Supplied(Result<Memory, Error>),
-    /// Scattered or verified.
+    /// Moved or verified.
     Done(Result<(), Error>),
 }
 
@@ -360,7 +364,7 @@ pub(crate) fn ended_by_hand(task: JobTask, result: Result<usize, Error>, ran: Ra
             let result = result.and_then(|_| Err(refused()));
             (JobOutcome::Supplied(result), None)
         }
-        Task::Scatter(..) | Task::Verify(..) => (JobOutcome::Done(result.map(|_| ())), None),
+        Task::Move(..) | Task::Verify(..) => (JobOutcome::Done(result.map(|_| ())), None),
     };
     JobResult {
         request: task.request,
@@ -453,8 +457,9 @@ pub(crate) fn run_task(task: JobTask, scratch: &mut Scratch) -> JobResult {
             (JobOutcome::Streamed(decoder, fed), Some(source))
         }
         Task::Supply(supply, len) => (JobOutcome::Supplied(guarded(|| supply(len))), None),
-        Task::Scatter(mut from, mut to) => {
-            scatter(from.slice(), &mut to);
+        Task::Move(mut from, mut to) => {
+            let from = from.slice();
+            to.slice()[..from.len()].copy_from_slice(from);
             (JobOutcome::Done(Ok(())), None)
         }
         Task::Verify(scanner, mut raw) => {
@@ -640,15 +645,6 @@ fn feed(
             let cause = "the stream holds more raw bytes than declared, or its decoder is stuck";
             return Err(Error::new(ErrorKind::RawSize, cause));
         }
-    }
-}
-
-pub(crate) fn scatter(mut rest: &[u8], to: &mut [Lent]) {
-    for piece in to {
-        let piece = piece.slice();
-        let (head, tail) = rest.split_at(piece.len().min(rest.len()));
-        piece[..head.len()].copy_from_slice(head);
-        rest = tail;
     }
 }
 

@@ -377,8 +377,8 @@ impl Engine {
             return Flow::End(None);
         }
         let user_data = self.side.peek(index).user_data;
-        let pieces = self.pieces(index);
-        let task = staged_of(&mut self.extras, index).scatter(user_data, pieces);
+        let memory = self.lent_memory(index);
+        let task = staged_of(&mut self.extras, index).deliver(user_data, memory);
         let col = &mut self.cols[index as usize];
         if col.state != State::Working {
             col.state.on(Event::Work);
@@ -387,24 +387,15 @@ impl Engine {
         Flow::Wait
     }
 
-    /// The pieces of a request's memory, to be written in order.
-    pub(super) fn pieces(&mut self, index: u32) -> Vec<Lent> {
+    /// The memory of a request, to be written.
+    pub(super) fn lent_memory(&mut self, index: u32) -> Lent {
         if self.memory_kind(index) == MemoryKind::Borrowed {
             let body = self.side.peek(index);
             let len = usize::try_from(body.room).unwrap_or(usize::MAX);
-            return vec![Lent::new(body.pointer, len)];
+            return Lent::new(body.pointer, len);
         }
-        match self.side.memory(index) {
-            Memory::Pieces(pieces) => pieces
-                .iter_mut()
-                .map(|piece| Lent::new(piece.as_mut_ptr(), piece.len()))
-                .collect(),
-            memory => {
-                let span = memory.span();
-                let lent = span.map(|span| Lent::new(span.pointer(), span.len()));
-                lent.into_iter().collect()
-            }
-        }
+        let span = self.side.memory(index).span();
+        span.map_or_else(Lent::nothing, |span| Lent::new(span.pointer(), span.len()))
     }
 
     /// A job is back.

@@ -11,7 +11,6 @@ use millstream_io::{Descriptor, IoError, Segment};
 
 use super::columns::flag;
 use super::{Engine, Flow, What};
-use crate::decode::jobs::scatter;
 use crate::destination::{Memory, MemoryKind};
 use crate::error::{Error, ErrorKind};
 use crate::files::NextOpen;
@@ -149,9 +148,7 @@ impl Engine {
                 _ => return None,
             },
             MemoryKind::Owned => OfferMemory::Lent(self.side.memory(index).span()?),
-            MemoryKind::Pieces | MemoryKind::Supply | MemoryKind::Device | MemoryKind::None => {
-                return None;
-            }
+            MemoryKind::Supply | MemoryKind::Device | MemoryKind::None => return None,
         };
         let token = Arc::default();
         let extra = self.extra(index);
@@ -394,13 +391,9 @@ impl Engine {
         {
             buffer.set_view(0, bytes.len().min(buffer.capacity()));
         }
-        let mut pieces = self.pieces(index);
-        let room: usize = pieces.iter_mut().map(|piece| piece.slice().len()).sum();
-        if room < bytes.len() {
-            return false;
-        }
-        scatter(bytes, &mut pieces);
-        true
+        let mut memory = self.lent_memory(index);
+        let place = memory.slice().get_mut(..bytes.len());
+        place.map(|place| place.copy_from_slice(bytes)).is_some()
     }
 
     /// A sync is back: an earlier write may have failed.

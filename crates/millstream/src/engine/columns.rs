@@ -99,8 +99,6 @@ pub(super) struct Extra {
     pub(super) staged: Option<Box<Staged>>,
     /// Its memory is offered to the open of its file (counted in `jobs`).
     pub(super) offer: Option<Arc<OfferToken>>,
-    /// Of several buffers: the one that the last block began in, and the bytes before it.
-    pub(super) piece: (usize, u64),
     /// What work on names is about, for errors.
     pub(super) path: Option<Arc<Path>>,
 }

@@ -228,11 +228,8 @@ impl Engine {
         let (issued, len) = (col.issued, col.len);
         let at = body.offset + issued;
         let kind = self.memory_kind(index);
-        let (pointer, left) = match kind {
-            MemoryKind::Pieces => self.piece_at(index, issued),
-            _ => (self.pointer_at(index, body, kind, issued), u64::MAX),
-        };
-        let left = left.min(len - issued);
+        let pointer = self.pointer_at(index, body, kind, issued);
+        let left = len - issued;
         let bytes = left.min(self.scheduler.block_bytes(priority, self.now_ns));
         let file = self.files.at(body.file.0.index());
         let facts = file.facts.as_ref().expect("a file with users is open");
@@ -254,8 +251,7 @@ impl Engine {
                 false => file.streak.view(),
             },
         };
-        let stageable = issued == 0 && (kind != MemoryKind::Pieces || facts.access != Access::Auto);
-        let stageable = stageable || facts.can_hang;
+        let stageable = issued == 0 || facts.can_hang;
         let route = match self.route(body, &read) {
             Route::Staged { .. } if stageable => return Ok(Plan::Staged),
             // Only whole requests are staged; an odd rest goes through the page cache.
@@ -274,7 +270,7 @@ impl Engine {
         Ok(self.lay_out(body, route, at, (left, bytes), priority, (pointer, slack)))
     }
 
-    /// Where the next block of a request with one piece of memory lands; null before it has any.
+    /// Where the next block of a request lands; null before it has memory.
     #[inline(always)]
     fn pointer_at(&mut self, index: u32, body: &Body, kind: MemoryKind, issued: u64) -> *mut u8 {
         if !body.pointer.is_null() {
@@ -308,27 +304,6 @@ impl Engine {
             Ok(()) => Ok(self.side.peek(index).pointer),
             Err(error) => Err(self.fail(index, error)),
         }
-    }
-
-    /// Of several buffers: where byte `at` lands, and how many bytes fit behind it.
-    fn piece_at(&mut self, index: u32, at: u64) -> (*mut u8, u64) {
-        // Blocks come in order, except after a restart.
-        let (mut first, mut before) = self.extra(index).piece;
-        if at < before {
-            (first, before) = (0, 0);
-        }
-        if let Memory::Pieces(pieces) = self.side.memory(index) {
-            for (place, piece) in pieces.iter_mut().enumerate().skip(first) {
-                let len = piece.len() as u64;
-                if at < before + len {
-                    let pointer = moved(piece.as_mut_ptr(), at - before);
-                    self.extra(index).piece = (place, before);
-                    return (pointer, len - (at - before));
-                }
-                before += len;
-            }
-        }
-        unreachable!("the pieces have room: it was checked")
     }
 
     /// The route of a block of a file that is open: asks what the page cache holds only if that
@@ -636,9 +611,6 @@ impl Engine {
             return None;
         }
         let kind = self.memory_kind(next);
-        if kind == MemoryKind::Pieces {
-            return None;
-        }
         let file = self.files.at(block.file);
         let facts = file.facts?;
         let small = len < limits::DIRECT_BYTES_MIN && !facts.package;

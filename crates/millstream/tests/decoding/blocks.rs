@@ -138,11 +138,6 @@ fn lands_everywhere(rig: &Rig, read: impl Fn() -> Read, want: &[u8], raw_len: us
         landed(exact)[..] == *want,
         "a buffer with room for the range"
     );
-    let half = take / 2;
-    let pieces = read().into_pieces(vec![buffer(half), buffer(take - half)]);
-    let pieces = rig.run(pieces).expect("decoded");
-    let joined: Vec<u8> = pieces.iter().flat_map(|piece| piece.to_vec()).collect();
-    assert!(joined == want, "two pieces");
     let vector = rig.run(read().into(vec![0u8; take])).expect("decoded");
     assert!(vector == want, "a vector");
     let supplied = read().supplied(move |len| (len == take).then(|| vec![0u8; len]));

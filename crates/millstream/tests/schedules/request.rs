@@ -53,12 +53,6 @@ impl Landed for Buffer {
     }
 }
 
-impl Landed for Vec<Buffer> {
-    fn bytes(self) -> Option<Vec<u8>> {
-        Some(self.iter().flat_map(|piece| piece.to_vec()).collect())
-    }
-}
-
 impl Landed for Vec<u8> {
     fn bytes(self) -> Option<Vec<u8>> {
         Some(self)

@@ -235,9 +235,9 @@ impl Schedule {
                 self.give(read, asked);
             }
             3 => {
-                let cut = self.random.usize(0..=len);
-                let pieces = [cut, len - cut].map(|len| self.storage.buffer(len).expect("memory"));
-                self.give(read.into_pieces(pieces.into()), asked);
+                let room = len + self.random.usize(0..=5000);
+                let buffer = self.storage.buffer(room).expect("memory");
+                self.give(read.into(buffer), asked);
             }
             4 => self.give(read.into(vec![0u8; len]), asked),
             5 if len > 0 && self.random.u8(0..4) == 0 => {
