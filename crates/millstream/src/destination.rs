@@ -231,24 +231,3 @@ impl std::fmt::Debug for Memory {
         write!(f, "{:?}", self.kind())
     }
 }
-
-#[cfg(all(test, not(model)))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn memory_comes_back_as_the_type_it_was_given_as() {
-        let memory = Memory::of(vec![7u8; 3]);
-        assert_eq!(memory.kind(), MemoryKind::Owned);
-        assert_eq!(memory.into_type::<Vec<u8>>(true), Some(vec![7; 3]));
-        let memory = Memory::of(Buffer::empty());
-        assert_eq!(memory.kind(), MemoryKind::Buffer);
-        let buffer = memory.into_type::<Buffer>(true);
-        assert_eq!(buffer.as_deref(), Some(&[][..]));
-        assert_eq!(Memory::None.into_type::<()>(true), Some(()));
-        assert!(Memory::None.into_type::<Buffer>(true).is_none());
-        assert!(Memory::Pool.into_type::<Buffer>(false).is_none());
-        let buffer = Memory::Pool.into_type::<Buffer>(true);
-        assert_eq!(buffer.as_deref(), Some(&[][..]));
-    }
-}

@@ -395,10 +395,4 @@ mod tests {
         let cause = "more raw bytes than declared";
         assert_eq!(text.matches(cause).count(), 1, "{text}");
     }
-
-    #[test]
-    fn errors_may_travel_between_threads() {
-        fn sendable<T: Send + Sync + 'static>() {}
-        sendable::<Error>();
-    }
 }

@@ -160,26 +160,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fence_only_grows() {
-        let fence = Fence::new(5);
-        fence.signal(3);
-        assert_eq!(fence.value(), 5);
-        fence.signal(7);
-        assert_eq!(fence.value(), 7);
-    }
-
-    #[test]
-    fn a_wait_returns_with_a_signal_of_another_thread_and_a_timed_wait_without() {
-        let fence = Fence::new(0);
-        let short = Some(Duration::from_millis(5));
-        assert_eq!(fence.wait(1, short).ok(), Some(false));
-        let other = fence.clone();
-        let thread = std::thread::spawn(move || other.signal(2));
-        assert_eq!(fence.wait(2, Some(Duration::MAX)).ok(), Some(true));
-        thread.join().expect("the signaler returns");
-    }
-
-    #[test]
     fn the_waker_of_an_abandoned_future_is_removed() {
         let fence = Fence::new(0);
         let mut reached = fence.at(1);

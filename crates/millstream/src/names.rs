@@ -178,28 +178,4 @@ mod tests {
         assert_ne!(dots, id, "only the system knows where .. leads");
         assert_ne!(open(&mut names, "A/b"), id, "case matters");
     }
-
-    #[test]
-    fn an_id_goes_stale_with_its_last_close() {
-        let mut names = names();
-        let id = open(&mut names, "x");
-        open(&mut names, "x");
-        assert_eq!(names.close(id), Some(false));
-        assert_eq!(names.close(id), Some(true));
-        assert_eq!(names.close(id), None, "closed already");
-        let second = open(&mut names, "x");
-        assert_ne!(second, id, "another id while the engine may have the first");
-        names.retire(id.0.index());
-        let third = open(&mut names, "y");
-        assert_ne!(third, id, "a reused entry has a new generation");
-    }
-
-    #[test]
-    fn an_id_of_another_storage_closes_nothing() {
-        let (mut names, mut others) = (names(), names());
-        let (own, other) = (open(&mut names, "x"), open(&mut others, "x"));
-        assert_ne!(own, other);
-        assert_eq!(names.close(other), None);
-        assert_eq!(names.close(own), Some(true));
-    }
 }
