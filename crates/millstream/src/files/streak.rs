@@ -10,12 +10,10 @@ use crate::route::Hits;
 /// file is trusted only after some hits in a row, and no longer after the first miss. Before that
 /// the system is asked about a read (`cachestat`, under a microsecond), of cold files about fewer
 /// and fewer of them.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Streak {
     /// Hits in a row.
     hits: u32,
-    /// So many are needed for trust: more after each time it failed.
-    needed: u32,
     /// Reads to pass before the next question, and how many those were last time.
     skip: u32,
     skips: u32,
@@ -23,29 +21,14 @@ pub(crate) struct Streak {
     never: bool,
 }
 
-/// Hits in a row that earn a file trust at first, and at most.
-const STREAK_MIN: u32 = 8;
-const STREAK_MAX: u32 = 1024;
-
-impl Default for Streak {
-    fn default() -> Streak {
-        Streak {
-            hits: 0,
-            needed: STREAK_MIN,
-            skip: 0,
-            skips: 0,
-            never: false,
-        }
-    }
-}
+/// Hits in a row that earn a file trust.
+const TRUSTED_HITS: u32 = 8;
 
 impl Streak {
     #[inline]
     pub(crate) fn view(&self) -> Hits {
-        if self.hits >= self.needed {
-            return Hits::Trusted;
-        }
         match self.never || self.skip > 0 {
+            _ if self.hits >= TRUSTED_HITS => Hits::Trusted,
             true => Hits::Unlikely,
             false => Hits::Due,
         }
@@ -53,27 +36,16 @@ impl Streak {
 
     fn hit(&mut self) {
         self.hits = self.hits.saturating_add(1);
-        if self.hits >= self.needed {
+        if self.hits >= TRUSTED_HITS {
             (self.skip, self.skips) = (0, 0);
-        }
-        if self.hits >= 2 * STREAK_MAX {
-            self.needed = STREAK_MIN;
         }
     }
 
-    /// The system says that the bytes are not cached, or not all.
+    /// Bytes are not cached, or not all: what the system says, or a copy has found.
     fn cold(&mut self) {
         self.hits = 0;
         self.skips = (2 * self.skips + 1).min(limits::COPY_SKIPS_MAX);
         self.skip = self.skips;
-    }
-
-    /// A copy found less than it was to bring.
-    fn missed(&mut self) {
-        if self.hits >= self.needed {
-            self.needed = (2 * self.needed).min(STREAK_MAX);
-        }
-        self.cold();
     }
 
     fn cannot_say(&mut self) {
@@ -102,7 +74,7 @@ impl Streak {
     pub(crate) fn copied(&mut self, whole: Option<bool>) {
         match whole {
             Some(true) => self.hit(),
-            Some(false) => self.missed(),
+            Some(false) => self.cold(),
             None => self.cannot_say(),
         }
     }
@@ -112,54 +84,41 @@ impl Streak {
 mod tests {
     use super::*;
 
-    /// Questions among `reads` reads of a cold file.
-    fn questions(streak: &mut Streak, reads: usize) -> usize {
-        let mut count = 0;
-        for _ in 0..reads {
-            match streak.view() {
-                Hits::Trusted => panic!("a cold file is not trusted"),
-                Hits::Due => {
-                    count += 1;
-                    streak.cold();
-                }
-                Hits::Unlikely => streak.passed(),
-            }
-        }
-        count
-    }
-
-    #[test]
-    fn a_cold_file_is_asked_about_less_and_less() {
-        let mut streak = Streak::default();
-        assert_eq!(questions(&mut streak, 1), 1);
-        assert!(questions(&mut streak, 128) <= 7);
-        assert_eq!(questions(&mut streak, 64 * 100), 100);
-    }
-
-    /// Whether a read of the file is a miss about which the system was not asked.
+    /// Reads a file; whether it was a miss about which the system was not asked.
     fn fruitless(streak: &mut Streak, cached: bool) -> bool {
         match (streak.view(), cached) {
-            (Hits::Trusted, true) | (Hits::Due, true) => streak.hit(),
-            (Hits::Trusted, false) => {
-                streak.missed();
-                return true;
+            (Hits::Trusted | Hits::Due, true) => streak.hit(),
+            (before, false) if before != Hits::Unlikely => {
+                streak.cold();
+                return before == Hits::Trusted;
             }
-            (Hits::Due, false) => streak.cold(),
-            (Hits::Unlikely, _) => streak.passed(),
+            _ => streak.passed(),
         }
         false
     }
 
     #[test]
+    fn a_cold_file_is_asked_about_less_and_less() {
+        let mut streak = Streak::default();
+        let mut questions = |reads: usize| {
+            let asks = |_: &usize| {
+                let due = streak.view() == Hits::Due;
+                assert!(!fruitless(&mut streak, false));
+                due
+            };
+            (0..reads).filter(asks).count()
+        };
+        assert_eq!(questions(1), 1);
+        assert!(questions(128) <= 7);
+        assert_eq!(questions(64 * 100), 100);
+    }
+
+    #[test]
     fn a_warm_file_is_trusted_soon_and_again_after_a_miss() {
         let mut streak = Streak::default();
-        for misses in 0..4 {
-            let mut reads = 0;
-            while streak.view() != Hits::Trusted {
-                assert!(!fruitless(&mut streak, true));
-                reads += 1;
-            }
-            assert!(reads <= (8 << misses) + 2, "{reads}");
+        for _ in 0..4 {
+            assert!((0..TRUSTED_HITS + 1).all(|_| !fruitless(&mut streak, true)));
+            assert_eq!(streak.view(), Hits::Trusted);
             assert!(fruitless(&mut streak, false));
         }
     }
