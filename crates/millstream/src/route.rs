@@ -13,17 +13,23 @@ use millstream_io::Access;
 
 use crate::limits;
 
-/// How a block's bytes go.
+/// How a block's bytes are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Route {
-    /// Bypassing the page cache, into the destination.
+pub(crate) enum Via {
+    /// Bypassing the page cache.
     Direct,
     /// Copied from the page cache by whichever thread has time.
     CachedCopy,
-    /// Through the page cache, by the device, into the destination.
+    /// Through the page cache, by the device.
     Buffered,
-    /// Into windows of staging first.
-    Staged { direct: bool },
+}
+
+/// How a block's bytes go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Route {
+    pub(crate) via: Via,
+    /// Into windows of staging first, and not into the destination.
+    pub(crate) staged: bool,
 }
 
 /// What is known of a file.
@@ -73,8 +79,6 @@ pub(crate) struct ReadFacts {
     pub(crate) slack: bool,
     /// Must go through staging, whatever else holds.
     pub(crate) staged: bool,
-    /// Must go through the page cache.
-    pub(crate) buffered: bool,
     pub(crate) borrowed: bool,
     pub(crate) hits: Hits,
 }
@@ -101,25 +105,22 @@ pub(crate) struct AskCache;
 /// [`AskCache`], only with [`Cache::NotAsked`].
 #[inline]
 pub(crate) fn route(file: &FileFacts, read: &ReadFacts, cache: Cache) -> Result<Route, AskCache> {
-    let direct = goes_direct(file, read, cache)?;
-    if read.staged || (file.can_hang && read.borrowed) {
-        return Ok(Route::Staged { direct });
-    }
-    if direct && let Some((offsets, addresses)) = file.masks {
+    let staged = read.staged || (file.can_hang && read.borrowed);
+    if goes_direct(file, read, cache)?
+        && let Some((offsets, addresses)) = file.masks
+    {
         let aligned = read.at & offsets == 0 && read.pointer.addr() & addresses == 0;
-        return Ok(match aligned || read.slack {
-            true => Route::Direct,
-            false => Route::Staged { direct },
-        });
+        let staged = staged || !(aligned || read.slack);
+        let via = Via::Direct;
+        return Ok(Route { via, staged });
     }
-    if file.can_hang {
-        return Ok(Route::Buffered);
-    }
-    match (cache, read.hits) {
-        (Cache::Cached, _) | (Cache::NotAsked, Hits::Trusted) => Ok(Route::CachedCopy),
-        (Cache::NotAsked, Hits::Due) => Err(AskCache),
-        _ => Ok(Route::Buffered),
-    }
+    let via = match (cache, read.hits) {
+        _ if file.can_hang => Via::Buffered,
+        (Cache::Cached, _) | (Cache::NotAsked, Hits::Trusted) => Via::CachedCopy,
+        (Cache::NotAsked, Hits::Due) => return Err(AskCache),
+        _ => Via::Buffered,
+    };
+    Ok(Route { via, staged })
 }
 
 /// Whether a block bypasses the page cache.
@@ -127,7 +128,7 @@ pub(crate) fn route(file: &FileFacts, read: &ReadFacts, cache: Cache) -> Result<
 fn goes_direct(file: &FileFacts, read: &ReadFacts, cache: Cache) -> Result<bool, AskCache> {
     let small = read.total < limits::DIRECT_BYTES_MIN && !file.package;
     match file.access {
-        _ if file.masks.is_none() || read.buffered => Ok(false),
+        _ if file.masks.is_none() => Ok(false),
         Access::Direct => Ok(true),
         Access::Buffered => Ok(false),
         Access::Auto if !file.local || small => Ok(false),
@@ -212,6 +213,16 @@ impl Layout {
 mod tests {
     use super::*;
 
+    const STAGED: Result<Route, AskCache> = Ok(Route {
+        via: Via::Direct,
+        staged: true,
+    });
+
+    fn unstaged(via: Via) -> Result<Route, AskCache> {
+        let staged = false;
+        Ok(Route { via, staged })
+    }
+
     const FILE: FileFacts = FileFacts {
         len: 1 << 30,
         masks: Some((511, 511)),
@@ -229,7 +240,6 @@ mod tests {
             pointer: std::ptr::without_provenance_mut(pointer),
             slack: false,
             staged: false,
-            buffered: false,
             borrowed: false,
             hits: Hits::Unlikely,
         }
@@ -239,27 +249,35 @@ mod tests {
     fn large_cold_reads_bypass_the_cache_and_small_ones_do_not() {
         let large = read(0, 1 << 20, 4096);
         assert_eq!(route(&FILE, &large, Cache::NotAsked), Err(AskCache));
-        assert_eq!(route(&FILE, &large, Cache::Absent), Ok(Route::Direct));
-        assert_eq!(route(&FILE, &large, Cache::Partly), Ok(Route::Buffered));
-        assert_eq!(route(&FILE, &large, Cache::Cached), Ok(Route::CachedCopy));
+        assert_eq!(route(&FILE, &large, Cache::Absent), unstaged(Via::Direct));
+        assert_eq!(route(&FILE, &large, Cache::Partly), unstaged(Via::Buffered));
+        assert_eq!(
+            route(&FILE, &large, Cache::Cached),
+            unstaged(Via::CachedCopy)
+        );
         let small = read(0, 4096, 4096);
-        assert_eq!(route(&FILE, &small, Cache::NotAsked), Ok(Route::Buffered));
+        assert_eq!(
+            route(&FILE, &small, Cache::NotAsked),
+            unstaged(Via::Buffered)
+        );
         let package = FileFacts {
             package: true,
             ..FILE
         };
-        assert_eq!(route(&package, &small, Cache::Absent), Ok(Route::Direct));
+        assert_eq!(
+            route(&package, &small, Cache::Absent),
+            unstaged(Via::Direct)
+        );
     }
 
     #[test]
     fn unaligned_direct_reads_need_slack_or_staging() {
         let odd = read(100, 1 << 20, 4096);
-        let staged = Ok(Route::Staged { direct: true });
-        assert_eq!(route(&FILE, &odd, Cache::Absent), staged);
+        assert_eq!(route(&FILE, &odd, Cache::Absent), STAGED);
         let slack = ReadFacts { slack: true, ..odd };
-        assert_eq!(route(&FILE, &slack, Cache::Absent), Ok(Route::Direct));
+        assert_eq!(route(&FILE, &slack, Cache::Absent), unstaged(Via::Direct));
         let memory = read(512, 1 << 20, 100);
-        assert_eq!(route(&FILE, &memory, Cache::Absent), staged);
+        assert_eq!(route(&FILE, &memory, Cache::Absent), STAGED);
     }
 
     #[test]
@@ -270,19 +288,25 @@ mod tests {
         };
         assert_eq!(
             route(&FILE, &trusted, Cache::NotAsked),
-            Ok(Route::CachedCopy)
+            unstaged(Via::CachedCopy)
         );
         let slow = FileFacts {
             can_hang: true,
             local: false,
             ..FILE
         };
-        assert_eq!(route(&slow, &trusted, Cache::NotAsked), Ok(Route::Buffered));
+        assert_eq!(
+            route(&slow, &trusted, Cache::NotAsked),
+            unstaged(Via::Buffered)
+        );
         let borrowed = ReadFacts {
             borrowed: true,
             ..trusted
         };
-        let staged = Ok(Route::Staged { direct: false });
+        let staged = Ok(Route {
+            via: Via::Buffered,
+            staged: true,
+        });
         assert_eq!(route(&slow, &borrowed, Cache::NotAsked), staged);
     }
 

@@ -31,6 +31,7 @@ use crate::ids::Id;
 use crate::limits;
 use crate::priority::Priority;
 use crate::request::Stored;
+use crate::route::Via;
 use crate::sink::{DevicePlace, DeviceSink, PartForm};
 
 /// A window of stored bytes.
@@ -41,8 +42,8 @@ struct Window {
     len: usize,
     /// First stored byte, relative to the request's offset.
     stored_at: u64,
-    /// Read bypassing the page cache.
-    direct: bool,
+    /// How its bytes are read.
+    via: Via,
     /// Bytes, lead included, that were issued.
     issued: u64,
     /// Operations out.
@@ -121,7 +122,7 @@ pub(crate) struct Fill {
     pub(crate) at: i64,
     pub(crate) pointer: *mut u8,
     pub(crate) need: u64,
-    pub(crate) direct: bool,
+    pub(crate) via: Via,
     pub(crate) serial: u64,
     /// No operation follows in this window.
     pub(crate) last: bool,
@@ -334,7 +335,7 @@ impl Staged {
         &mut self,
         arena: &mut Arena,
         offset: u64,
-        direct: bool,
+        via: Via,
         align: u64,
     ) -> Result<bool, Error> {
         let stored_at = self.windowed;
@@ -365,7 +366,7 @@ impl Staged {
             start: headroom + usize::try_from(lead).expect("less than a block"),
             len: usize::try_from(len).expect("no longer than staging"),
             stored_at,
-            direct,
+            via,
             issued: 0,
             operations: 0,
         });
@@ -381,13 +382,13 @@ impl Staged {
             start: 0,
             len,
             stored_at: 0,
-            direct: false,
+            via: Via::Buffered,
             issued: len as u64,
             operations: 0,
         });
     }
 
-    /// The next operation of the open window: at most `most` bytes.
+    /// The next operation of the open window: at most `most` bytes, and no longer than a copy.
     pub(crate) fn fill(&mut self, most: u64) -> Fill {
         let serial = self.front_serial + self.windows.len() as u64 - 1;
         let window = self.windows.back_mut().expect("a window is open");
@@ -397,26 +398,22 @@ impl Staged {
             unreachable!("only windows being filled are open")
         };
         let within = usize::try_from(window.issued).expect("within the window");
+        let most = match window.via {
+            Via::CachedCopy => most.min(limits::COPY_BLOCK_BYTES),
+            _ => most,
+        };
         let need = (total - window.issued).min(most);
         let fill = Fill {
             at: (window.stored_at + window.issued).cast_signed() - lead.cast_signed(),
             pointer: memory.pointer().wrapping_add(data + within),
             need,
-            direct: window.direct,
+            via: window.via,
             serial,
             last: window.issued + need == total,
         };
         window.issued += need;
         window.operations += 1;
         fill
-    }
-
-    /// Where the next operation of the open window begins, relative to the request's offset,
-    /// whether it is direct, and how many bytes the window still lacks.
-    pub(crate) fn next_fill(&self) -> (i64, bool, u64) {
-        let window = self.windows.back().expect("a window is open");
-        let at = (window.stored_at + window.issued).cast_signed() - window.lead().cast_signed();
-        (at, window.direct, window.total() - window.issued)
     }
 
     /// An operation of a window is back.

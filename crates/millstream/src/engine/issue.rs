@@ -13,7 +13,7 @@ use crate::ids::Id;
 use crate::limits;
 use crate::priority::{Priorities, Priority};
 use crate::request::{Verb, Work};
-use crate::route::{self, Cache, FileFacts, Hits, Layout, ReadFacts, Route};
+use crate::route::{self, Cache, FileFacts, Hits, Layout, ReadFacts, Route, Via};
 use crate::slots::Body;
 use crate::staging::{Serve, moved};
 use crate::state::Event;
@@ -209,14 +209,7 @@ impl Engine {
         let file = self.files.at(body.file.0.index());
         let descriptor = file.descriptor().expect("a file with users is open");
         let pointer = moved(body.pointer, col.issued);
-        let mut block = block_of(
-            body,
-            Route::Buffered,
-            &layout,
-            descriptor,
-            priority,
-            pointer,
-        );
+        let mut block = block_of(body, Via::Buffered, &layout, descriptor, priority, pointer);
         block.verb = IoVerb::Write;
         Plan::Plain(block, bytes)
     }
@@ -244,7 +237,6 @@ impl Engine {
                 (_, is_unknown) => is_unknown,
             },
             staged: false,
-            buffered: false,
             borrowed: kind == MemoryKind::Borrowed,
             hits: match self.lanes.is_modeled() {
                 true => Hits::Unlikely,
@@ -252,22 +244,23 @@ impl Engine {
             },
         };
         let stageable = issued == 0 || facts.can_hang;
-        let route = match self.route(body, &read) {
-            Route::Staged { .. } if stageable => return Ok(Plan::Staged),
+        let Route { via, staged } = self.route(body, &read);
+        let via = match via {
+            _ if staged && stageable => return Ok(Plan::Staged),
             // Only whole requests are staged; an odd rest goes through the page cache.
-            Route::Staged { .. } => Route::Buffered,
-            Route::Direct => self.direct_or_not(index, body)?,
-            route => route,
+            _ if staged => Via::Buffered,
+            Via::Direct => self.direct_or_not(index, body)?,
+            via => via,
         };
         let pointer = match pointer.is_null() {
-            true => self.landed_at(index, body, route, (at, len))?,
+            true => self.landed_at(index, body, via, (at, len))?,
             false => pointer,
         };
         let slack = match kind {
             MemoryKind::Buffer | MemoryKind::Pool => self.slack(index, bytes),
             _ => (0, 0),
         };
-        Ok(self.lay_out(body, route, at, (left, bytes), priority, (pointer, slack)))
+        Ok(self.lay_out(body, via, at, (left, bytes), priority, (pointer, slack)))
     }
 
     /// Where the next block of a request lands; null before it has memory.
@@ -291,13 +284,13 @@ impl Engine {
         &mut self,
         index: u32,
         body: &Body,
-        route: Route,
+        via: Via,
         (at, len): (u64, u64),
     ) -> Result<*mut u8, Issue> {
         let file = self.files.at(body.file.0.index());
         let masks = file.facts.and_then(|facts| facts.masks);
-        let lead = match (route, masks) {
-            (Route::Direct, Some((offsets, _))) => (at & offsets, offsets),
+        let lead = match (via, masks) {
+            (Via::Direct, Some((offsets, _))) => (at & offsets, offsets),
             _ => (0, 0),
         };
         match self.land(index, len, lead) {
@@ -314,7 +307,7 @@ impl Engine {
         let facts = file.facts.as_ref().expect("a file with users is open");
         match route::route(facts, read, Cache::NotAsked) {
             Ok(route) => {
-                if read.hits == Hits::Unlikely && route == Route::Buffered {
+                if read.hits == Hits::Unlikely && route.via == Via::Buffered {
                     file.streak.passed();
                 }
                 route
@@ -363,16 +356,16 @@ impl Engine {
 
     /// The direct descriptor of a file, if it is open or can be.
     #[inline(always)]
-    fn direct_or_not(&mut self, index: u32, body: &Body) -> Result<Route, Issue> {
+    fn direct_or_not(&mut self, index: u32, body: &Body) -> Result<Via, Issue> {
         let file = body.file.0.index();
         match self.files.at(file).direct_descriptor() {
-            Some(_) => Ok(Route::Direct),
+            Some(_) => Ok(Via::Direct),
             None => self.open_direct(index, file),
         }
     }
 
     #[cold]
-    fn open_direct(&mut self, index: u32, file: u32) -> Result<Route, Issue> {
+    fn open_direct(&mut self, index: u32, file: u32) -> Result<Via, Issue> {
         let facts = self
             .files
             .at(file)
@@ -380,7 +373,7 @@ impl Engine {
             .expect("a file with users is open");
         let access = facts.access;
         match self.files.direct_state(file, access == Access::Direct) {
-            DirectState::Open => Ok(Route::Direct),
+            DirectState::Open => Ok(Via::Direct),
             DirectState::Opening => {
                 let id = self.id(index);
                 push_waiting(&mut self.files.at(file).waiters, id, &self.cols);
@@ -391,7 +384,7 @@ impl Engine {
                 let cause = "the file cannot be opened for direct I/O";
                 Err(self.fail(index, Error::new(ErrorKind::NoDirectIo, cause)))
             }
-            DirectState::None => Ok(Route::Buffered),
+            DirectState::None => Ok(Via::Buffered),
         }
     }
 
@@ -438,7 +431,7 @@ impl Engine {
     fn lay_out(
         &mut self,
         body: &Body,
-        route: Route,
+        via: Via,
         at: u64,
         (left, bytes): (u64, u64),
         priority: Priority,
@@ -446,27 +439,27 @@ impl Engine {
     ) -> Plan {
         let file = self.files.at(body.file.0.index());
         let facts = file.facts.as_ref().expect("a file with users is open");
-        if let (Route::Direct, Some((offsets, addresses))) = (route, facts.masks) {
+        if let (Via::Direct, Some((offsets, addresses))) = (via, facts.masks) {
             let layout = Layout::direct(at, bytes, offsets, before, after);
             if let (Some(layout), Some(descriptor)) = (layout, file.direct_descriptor()) {
                 let start = pointer.wrapping_sub(layout.lead as usize);
                 if start.addr() & addresses == 0 {
-                    let block = block_of(body, route, &layout, descriptor, priority, start);
+                    let block = block_of(body, via, &layout, descriptor, priority, start);
                     return Plan::Plain(block, layout.covers);
                 }
             }
         }
         let descriptor = file.descriptor().expect("a file with users is open");
-        let (route, bytes) = match route {
-            Route::CachedCopy => (route, bytes.min(limits::COPY_BLOCK_BYTES)),
-            _ if facts.can_hang => (Route::Buffered, bytes),
+        let (via, bytes) = match via {
+            Via::CachedCopy => (via, bytes.min(limits::COPY_BLOCK_BYTES)),
+            _ if facts.can_hang => (Via::Buffered, bytes),
             _ => {
                 let most = self.scheduler.buffered_block_bytes(priority, self.now_ns);
-                (Route::Buffered, left.min(most))
+                (Via::Buffered, left.min(most))
             }
         };
         let layout = Layout::plain(at, bytes);
-        let block = block_of(body, route, &layout, descriptor, priority, pointer);
+        let block = block_of(body, via, &layout, descriptor, priority, pointer);
         Plan::Plain(block, bytes)
     }
 
@@ -712,20 +705,19 @@ impl Engine {
             pointer: std::ptr::null_mut(),
             slack: true,
             staged: true,
-            buffered: false,
             borrowed: false,
-            hits: Hits::Unlikely,
+            hits: match self.lanes.is_modeled() || facts.can_hang {
+                true => Hits::Unlikely,
+                false => file.streak.view(),
+            },
         };
-        let mut direct = match self.route(body, &read) {
-            Route::Staged { direct } => direct,
-            _ => false,
+        let via = match self.route(body, &read).via {
+            Via::Direct => self.direct_or_not(index, body)?,
+            via => via,
         };
-        if direct {
-            direct = self.direct_or_not(index, body)? == Route::Direct;
-        }
-        let align = facts.align(direct);
+        let align = facts.align(via == Via::Direct);
         let staged = staged_of(&mut self.extras, index);
-        match staged.add_window(&mut self.arena, body.offset, direct, align) {
+        match staged.add_window(&mut self.arena, body.offset, via, align) {
             Ok(true) => {
                 self.windows += 1;
                 if self.windows == limits::WINDOWS_BEFORE_REGISTERING {
@@ -743,40 +735,30 @@ impl Engine {
         let file_index = body.file.0.index();
         let file = self.files.at(file_index);
         let facts = file.facts.expect("a file with users is open");
-        let hits = match self.lanes.is_modeled() || file.can_hang() {
-            true => Hits::Unlikely,
-            false => file.streak.view(),
-        };
         let (direct, buffered) = (file.direct_descriptor(), file.descriptor());
-        let (next, goes_direct, left) = staged_of(&mut self.extras, index).next_fill();
         let block_bytes = self.scheduler.block_bytes(priority, self.now_ns);
-        let at = body.offset.wrapping_add_signed(next);
-        let copied = !goes_direct && self.fills_from_cache(body, at, left.min(block_bytes), hits);
-        let most = match copied {
-            true => block_bytes.min(limits::COPY_BLOCK_BYTES),
-            false => block_bytes,
-        };
-        let fill = staged_of(&mut self.extras, index).fill(most);
-        let align = facts.align(fill.direct);
+        let fill = staged_of(&mut self.extras, index).fill(block_bytes);
+        let goes_direct = fill.via == Via::Direct;
+        let align = facts.align(goes_direct);
         let want = match fill.last {
             true => fill.need.next_multiple_of(align),
             false => fill.need,
         };
         let mount = self.files.operation_began(file_index);
-        let lane = match (copied, mount) {
-            (true, _) => Lane::Cached,
-            (false, 0) => Lane::Main,
-            (false, mount) => self.slow_lane(mount),
+        let lane = match (fill.via, mount) {
+            (Via::CachedCopy, _) => Lane::Cached,
+            (_, 0) => Lane::Main,
+            (_, mount) => self.slow_lane(mount),
         };
-        let descriptor = if fill.direct { direct } else { buffered };
+        let direct = direct.filter(|_| goes_direct);
         let block = Block {
             verb: IoVerb::Read,
             file: file_index,
-            descriptor: descriptor.or(buffered).expect("a file with users is open"),
+            descriptor: direct.or(buffered).expect("a file with users is open"),
             offset: body.offset.wrapping_add_signed(fill.at),
             want,
             need: fill.need,
-            direct: fill.direct && direct.is_some(),
+            direct: direct.is_some(),
             lane,
             priority,
             window: fill.serial,
@@ -790,22 +772,6 @@ impl Engine {
         self.count_issued(index, &block);
         let id = self.id(index);
         self.transfers.begin(id, block, self.now_ns);
-    }
-
-    /// Whether the next bytes of a window are copied from the page cache.
-    fn fills_from_cache(&mut self, body: &Body, at: u64, bytes: u64, hits: Hits) -> bool {
-        let read = ReadFacts {
-            total: 0,
-            at,
-            bytes,
-            pointer: std::ptr::null_mut(),
-            slack: false,
-            staged: false,
-            buffered: true,
-            borrowed: false,
-            hits,
-        };
-        self.route(body, &read) == Route::CachedCopy
     }
 
     /// Asks the application for memory of so many bytes.
@@ -834,7 +800,7 @@ fn has_slack(memory: &mut Memory, at: u64, len: u64, facts: &FileFacts) -> bool 
 #[inline(always)]
 fn block_of(
     body: &Body,
-    route: Route,
+    via: Via,
     layout: &Layout,
     descriptor: Descriptor,
     priority: Priority,
@@ -848,9 +814,9 @@ fn block_of(
         offset: layout.offset,
         want: layout.want,
         need: layout.need,
-        direct: route == Route::Direct,
-        lane: match route {
-            Route::CachedCopy => Lane::Cached,
+        direct: via == Via::Direct,
+        lane: match via {
+            Via::CachedCopy => Lane::Cached,
             _ => Lane::Main,
         },
         priority,
