@@ -521,9 +521,9 @@ impl Engine {
             bytes,
             offset: body.offset,
             request: self.cols[index as usize].arrival,
+            memory: (self.arena.in_use() as u64, self.scheduler.in_flight_bytes()),
         };
-        let (staging, in_flight) = (self.arena.in_use(), self.scheduler.in_flight_bytes());
-        self.shared.recorder.add(span, staging as u64, in_flight);
+        self.shared.recorder.add(span);
     }
 
     /// The kind of a request's memory.

@@ -35,14 +35,8 @@ pub(crate) struct Span {
     pub(crate) offset: u64,
     /// Number of the request in the order of submission.
     pub(crate) request: u64,
-}
-
-/// Memory in use at a moment.
-#[derive(Debug, Clone, Copy)]
-struct Sample {
-    at_ns: u64,
-    staging_bytes: u64,
-    in_flight_bytes: u64,
+    /// Bytes in use at its end: of staging, and in flight.
+    pub(crate) memory: (u64, u64),
 }
 
 /// A recorded trace.
@@ -50,7 +44,6 @@ struct Sample {
 pub struct Trace {
     start_ns: u64,
     spans: Vec<Span>,
-    samples: Vec<Sample>,
     lost: u64,
     workers: usize,
 }
@@ -82,22 +75,12 @@ impl Recorder {
         std::mem::take(&mut lock(&self.trace))
     }
 
-    /// Engine: a span, and with those of the device a sample of the memory in use.
-    pub(crate) fn add(&self, span: Span, staging_bytes: u64, in_flight_bytes: u64) {
+    pub(crate) fn add(&self, span: Span) {
         let mut trace = lock(&self.trace);
-        if trace.spans.len() + trace.samples.len() >= limits::TRACE_EVENTS_MAX {
-            trace.lost += 1;
-            return;
+        match trace.spans.len() < limits::TRACE_EVENTS_MAX {
+            true => trace.spans.push(span),
+            false => trace.lost += 1,
         }
-        if span.lane == Lane::Device {
-            let at_ns = span.end_ns;
-            trace.samples.push(Sample {
-                at_ns,
-                staging_bytes,
-                in_flight_bytes,
-            });
-        }
-        trace.spans.push(span);
     }
 }
 
@@ -129,9 +112,11 @@ impl Trace {
         for span in &self.spans {
             self.write_span(span, out)?;
         }
-        for sample in &self.samples {
-            let at = microseconds(sample.at_ns.saturating_sub(self.start_ns));
-            let (staging, in_flight) = (sample.staging_bytes, sample.in_flight_bytes);
+        // The memory in use, whenever an operation has completed.
+        let device = |span: &&Span| span.lane == Lane::Device;
+        for span in self.spans.iter().filter(device) {
+            let at = microseconds(span.end_ns.saturating_sub(self.start_ns));
+            let (staging, in_flight) = span.memory;
             writeln!(
                 out,
                 "{{\"name\":\"memory\",\"ph\":\"C\",\"ts\":{at},\"pid\":1,\
@@ -215,8 +200,9 @@ mod tests {
             bytes: 7,
             offset: 9,
             request: 3,
+            memory: (5, 6),
         };
-        recorder.add(span, 5, 6);
+        recorder.add(span);
         let mut out = Vec::new();
         recorder
             .take()
@@ -248,8 +234,9 @@ mod tests {
                 bytes: 0,
                 offset: 0,
                 request: 0,
+                memory: (0, 0),
             };
-            recorder.add(span, 0, 0);
+            recorder.add(span);
         }
         let mut out = Vec::new();
         let trace = recorder.take();
