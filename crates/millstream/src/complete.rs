@@ -88,6 +88,17 @@ impl Bucket {
     }
 }
 
+/// The sequence number and kind of a failure.
+type Failure = Option<(u64, ErrorKind)>;
+
+/// An entry that takes effect in its place.
+struct Entry {
+    sequence: u64,
+    fifo: Fifo,
+    /// The first failure before it that is not before another entry.
+    failure: Failure,
+}
+
 /// Priority, highest first, and arrival.
 pub(crate) type HeldKey = (Reverse<Priority>, u64);
 
@@ -103,9 +114,9 @@ pub(crate) struct QueueState {
     /// Cancellations of entries that may not have been taken in.
     pub(crate) cancellations: Vec<Cancellation>,
     pub(crate) window: Window,
-    pub(crate) fifo: VecDeque<(u64, Fifo)>,
-    /// Failures that no status entry has reported, by sequence number.
-    failures: BTreeMap<u64, ErrorKind>,
+    fifo: VecDeque<Entry>,
+    /// The first failure behind all entries.
+    failure: Failure,
     pub(crate) paused: bool,
     pub(crate) bucket: Option<Bucket>,
     /// Requests taken out of the scheduler by a pause or the bandwidth.
@@ -132,7 +143,7 @@ impl QueueState {
             cancellations: Vec::new(),
             window: Window::default(),
             fifo: VecDeque::new(),
-            failures: BTreeMap::new(),
+            failure: None,
             paused: false,
             held: BTreeMap::new(),
             live: 0,
@@ -191,81 +202,64 @@ impl QueueState {
         self.shared.pool.retire_ended(freed, &mut self.freed);
     }
 
+    /// A request has failed: the next entry behind it keeps the first failure.
     pub(crate) fn failed(&mut self, sequence: u64, kind: ErrorKind) {
-        // Of failures without an entry between them, a status entry reports the first.
-        let before = self.failures.range(..sequence).next_back();
-        if before.is_some_and(|(before, _)| self.are_together(*before, sequence)) {
-            return;
-        }
-        self.failures.insert(sequence, kind);
-        self.forget_failure_after(sequence);
-    }
-
-    /// Whether no entry that takes effect in its place lies between two sequence numbers.
-    fn are_together(&self, first: u64, second: u64) -> bool {
-        let place = |sequence| self.fifo.partition_point(|(other, _)| *other < sequence);
-        place(first) == place(second)
-    }
-
-    /// Forgets the failure that follows another, if the two are reported together.
-    fn forget_failure_after(&mut self, sequence: u64) {
-        let after = self.failures.range(sequence + 1..).next();
-        if let Some((&after, _)) = after
-            && self.are_together(sequence, after)
-        {
-            self.failures.remove(&after);
+        let at = self.fifo.partition_point(|other| other.sequence < sequence);
+        let first = match self.fifo.get_mut(at) {
+            Some(entry) => &mut entry.failure,
+            None => &mut self.failure,
+        };
+        if first.is_none_or(|(before, _)| sequence < before) {
+            *first = Some((sequence, kind));
         }
     }
 
     /// Inserts an entry that takes effect in its place.
     pub(crate) fn add_fifo(&mut self, sequence: u64, fifo: Fifo) {
         // Entries arrive in order, but a request released by a fence arrives late.
-        let at = self.fifo.partition_point(|(other, _)| *other < sequence);
-        self.fifo.insert(at, (sequence, fifo));
+        let at = self.fifo.partition_point(|other| other.sequence < sequence);
+        let entry = Entry {
+            sequence,
+            fifo,
+            failure: self.failure.take_if(|_| at == self.fifo.len()),
+        };
+        self.fifo.insert(at, entry);
     }
 
     /// The next entry whose place has come. Signals and status entries take effect here; the others
     /// are the engine's.
     fn next_effect(&mut self, wakers: &mut Vec<Waker>) -> Option<Fifo> {
         loop {
-            let (sequence, _) = self.fifo.front()?;
             let watermark = self.window.watermark();
-            if *sequence > watermark {
+            if self.fifo.front()?.sequence > watermark {
                 return None;
             }
-            let (sequence, fifo) = self.fifo.pop_front()?;
-            if sequence < watermark {
-                // A request that ended while it waited for its turn.
-                assert!(matches!(fifo, Fifo::Start(_)), "an entry takes effect once");
-                continue;
-            }
-            if !matches!(fifo, Fifo::Status(..))
-                && let Some((&before, _)) = self.failures.range(..sequence).next_back()
-            {
-                self.forget_failure_after(before);
+            let Entry {
+                sequence,
+                fifo,
+                failure,
+            } = self.fifo.pop_front()?;
+            if let Fifo::Status(statuses, index) = &fifo {
+                statuses.write(*index, failure.map(|(_, kind)| kind));
+            } else if let Some((failed, kind)) = failure {
+                // The next status entry reports it.
+                self.failed(failed, kind);
             }
             match fifo {
+                // A request that ended while it waited for its turn.
+                Fifo::Start(_) if sequence < watermark => continue,
                 // Its place stays open until the request has completed.
                 Fifo::Start(_) => return Some(fifo),
-                Fifo::Signal(fence, value) => fence.raise(value, wakers),
-                Fifo::Status(statuses, index) => {
-                    let later = self.failures.split_off(&sequence);
-                    let reported = std::mem::replace(&mut self.failures, later);
-                    let first = reported.first_key_value().map(|(_, kind)| *kind);
-                    statuses.write(index, first);
-                }
-                Fifo::Close(..) => {
-                    self.entry_done(sequence);
-                    return Some(fifo);
-                }
+                _ => assert_eq!(sequence, watermark, "an entry takes effect once"),
             }
-            self.entry_done(sequence);
+            self.window.complete(sequence);
+            self.ended += 1;
+            match fifo {
+                Fifo::Signal(fence, value) => fence.raise(value, wakers),
+                Fifo::Close(..) => return Some(fifo),
+                _ => {}
+            }
         }
-    }
-
-    fn entry_done(&mut self, sequence: u64) {
-        self.window.complete(sequence);
-        self.ended += 1;
     }
 
     /// Publishes completions and releases capacity.
