@@ -90,10 +90,9 @@ impl Completion {
     /// The request's memory, as the type that the request was made with; `None` if it is of another
     /// type (then it stays), was taken before, or is still held by the system.
     pub fn take_memory<T: 'static>(&mut self) -> Option<T> {
-        if !self.memory.is_type::<T>(self.result.is_ok()) {
-            return None;
-        }
-        std::mem::take(&mut self.memory).into_type(self.result.is_ok())
+        let memory = std::mem::take(&mut self.memory);
+        let typed = memory.into_type(self.result.is_ok());
+        typed.map_err(|other| self.memory = other).ok()
     }
 }
 

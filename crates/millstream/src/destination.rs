@@ -4,7 +4,7 @@
 //! ownership ([`Destination`]), by a callback that supplies it once the size is known, or borrowed,
 //! through one unsafe call.
 
-use std::any::{Any, TypeId};
+use std::any::Any;
 use std::sync::Arc;
 
 use millstream_io::error::guard;
@@ -109,12 +109,9 @@ impl Memory {
     /// The memory of a destination, which is asked here, and never again, where it is. Buffers are
     /// recognized, so that they need no box.
     pub(crate) fn of<D: Destination>(destination: D) -> Memory {
-        let mut destination = Some(destination);
-        if let Some(buffer) = (&mut destination as &mut dyn Any).downcast_mut::<Option<Buffer>>() {
-            return buffer.take().map_or(Memory::None, Memory::Buffer);
-        }
-        match destination {
-            Some(destination) => {
+        match as_type(destination) {
+            Ok(buffer) => Memory::Buffer(buffer),
+            Err(destination) => {
                 let mut memory = Box::new(destination);
                 let place = match memory.place() {
                     Place::Host { pointer, len } => Segment::new(pointer, len),
@@ -122,7 +119,6 @@ impl Memory {
                 };
                 Memory::Owned(memory, place)
             }
-            None => unreachable!("taken above only if it is a buffer"),
         }
     }
 
@@ -176,53 +172,34 @@ impl Memory {
         }
     }
 
-    /// Whether [`Memory::into_type`] gives one.
-    pub(crate) fn is_type<T: 'static>(&self, succeeded: bool) -> bool {
-        let own = TypeId::of::<T>();
+    /// The memory as the type that the request was made with.
+    ///
+    /// # Errors
+    /// It is of another type, or the system still holds it.
+    pub(crate) fn into_type<T: 'static>(self, succeeded: bool) -> Result<T, Memory> {
         match self {
-            Memory::Buffer(_) => own == TypeId::of::<Buffer>(),
-            Memory::Pool => succeeded && own == TypeId::of::<Buffer>(),
-            Memory::Info(_) => own == TypeId::of::<FileInfo>(),
-            Memory::Owned(memory, _) => {
-                let memory: &dyn Any = &**memory;
-                memory.is::<T>()
-            }
-            Memory::Device(_) => {
-                own == TypeId::of::<()>() || own == TypeId::of::<Arc<dyn DeviceSink>>()
-            }
-            Memory::None => own == TypeId::of::<()>(),
-            Memory::Supply(_) => false,
-        }
-    }
-
-    /// The memory as the type that the request was made with; `None` if the system still holds it.
-    pub(crate) fn into_type<T: 'static>(self, succeeded: bool) -> Option<T> {
-        let mut typed: Option<T> = None;
-        let place: &mut dyn Any = &mut typed;
-        match self {
-            Memory::Buffer(buffer) => set(place, buffer),
+            Memory::Buffer(buffer) => as_type(buffer).map_err(Memory::Buffer),
             // A request for no bytes takes no buffer.
-            Memory::Pool if succeeded => set(place, Buffer::empty()),
-            Memory::Info(info) => set(place, info),
-            Memory::Owned(memory, _) => {
+            Memory::Pool if succeeded => as_type(Buffer::empty()).map_err(|_| Memory::Pool),
+            Memory::Info(info) => as_type(info).map_err(Memory::Info),
+            Memory::Owned(memory, _) if (&*memory as &dyn Any).is::<T>() => {
                 let memory: Box<dyn Any> = memory;
-                return memory.downcast::<T>().ok().map(|memory| *memory);
+                Ok(*memory.downcast::<T>().expect("looked at before"))
             }
-            Memory::Device(sink) => {
-                set(place, ());
-                set(place, sink);
-            }
-            Memory::None => set(place, ()),
-            Memory::Pool | Memory::Supply(_) => {}
+            Memory::Device(sink) => as_type(()).or_else(|()| as_type(sink).map_err(Memory::Device)),
+            Memory::None => as_type(()).map_err(|()| Memory::None),
+            other => Err(other),
         }
-        typed
     }
 }
 
-/// Puts a value into an `Option` of its type.
-fn set<T: 'static>(place: &mut dyn Any, value: T) {
-    if let Some(place) = place.downcast_mut::<Option<T>>() {
-        *place = Some(value);
+/// A value as a type that it may have.
+fn as_type<V: 'static, T: 'static>(value: V) -> Result<T, V> {
+    let mut value = Some(value);
+    let typed = (&mut value as &mut dyn Any).downcast_mut::<Option<T>>();
+    match typed.and_then(Option::take) {
+        Some(typed) => Ok(typed),
+        None => Err(value.expect("it was not taken")),
     }
 }
 
