@@ -54,11 +54,10 @@ const WAITING: u64 = 1;
 const DETACHED: u64 = 2;
 const CANCEL: u64 = 4;
 const FREED: u64 = 8;
-const OVERDUE: u64 = 16;
 /// A number names the ticket.
-const NUMBERED: u64 = 32;
+const NUMBERED: u64 = 16;
 /// The ticket is to be had by its number.
-const KEPT: u64 = 64;
+const KEPT: u64 = 32;
 
 const GENERATION: u64 = !(u32::MAX as u64);
 
@@ -439,11 +438,6 @@ impl<S> SlotTicket<S> {
         self.hot().word.load(Ordering::Relaxed) & STATE != HELD
     }
 
-    /// Whether its timeout passed while the system holds its memory.
-    pub(crate) fn is_overdue(&self) -> bool {
-        self.hot().interest.load(Ordering::Relaxed) & OVERDUE != 0
-    }
-
     /// The outcome, and the slot is free; `None`: it has not ended.
     #[inline(always)]
     pub(crate) fn claim(&mut self) -> Option<SlotOutcome> {
@@ -634,11 +628,6 @@ impl EngineSide {
     #[inline]
     pub(crate) fn wants_cancel(&self, index: u32) -> bool {
         self.table.hot(index).interest.load(Ordering::Relaxed) & CANCEL != 0
-    }
-
-    pub(crate) fn set_overdue(&self, index: u32) {
-        let interest = &self.table.hot(index).interest;
-        interest.fetch_or(OVERDUE, Ordering::Relaxed);
     }
 
     #[inline]

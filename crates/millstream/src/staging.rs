@@ -724,7 +724,6 @@ impl Staged {
             self.give_back(source, arena);
         }
         match outcome {
-            JobOutcome::Decoded(result) => result,
             JobOutcome::NotAlone => {
                 self.restart = true;
                 Ok(())

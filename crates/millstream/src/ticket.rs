@@ -43,7 +43,7 @@ pub struct Outcome<T> {
 impl<T: 'static> Outcome<T> {
     fn new(outcome: SlotOutcome) -> Outcome<T> {
         Outcome {
-            memory: outcome.memory.into_type(outcome.result.is_ok()),
+            memory: outcome.memory.into_type(outcome.result.is_ok()).ok(),
             result: outcome.result,
             user_data: outcome.user_data,
         }
@@ -91,12 +91,6 @@ impl<T: 'static> Ticket<T> {
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.slot.is_claimed() || self.slot.is_ended()
-    }
-
-    /// Whether its timeout has passed while the system holds its borrowed memory.
-    #[must_use]
-    pub fn is_overdue(&self) -> bool {
-        !self.slot.is_claimed() && self.slot.is_overdue()
     }
 
     /// Blocks until the request has completed.

@@ -201,16 +201,14 @@ pub(crate) struct Ran {
 
 /// What a job brought.
 pub(crate) enum JobOutcome {
-    /// A part was decoded.
-    Decoded(Result<(), Error>),
+    /// A part was decoded, or raw bytes were moved or verified.
+    Done(Result<(), Error>),
     /// The unit cannot be decoded alone: everything is to be decoded as a stream.
     NotAlone,
     /// Raw bytes written, and whether the stream may end here.
     Streamed(Box<dyn StreamDecoder>, Result<(usize, bool), Error>),
     /// The application's memory.
     Supplied(Result<Memory, Error>),
-    /// Moved or verified.
-    Done(Result<(), Error>),
 }
 
 /// The result of a job.
@@ -351,7 +349,7 @@ pub(crate) fn ended_by_hand(task: JobTask, result: Result<usize, Error>, ran: Ra
         Task::Decode(task) => {
             let result = result.and_then(|written| exactly(written, task.raw.len));
             let result = result.map_err(|error| task.at_block(error));
-            (JobOutcome::Decoded(result), Some(task.source))
+            (JobOutcome::Done(result), Some(task.source))
         }
         Task::Stream {
             decoder, source, ..
@@ -551,13 +549,13 @@ fn prepare(task: &mut DecodeTask) -> Result<(), Error> {
 
 fn decode(task: &mut DecodeTask, scratch: &mut Scratch) -> JobOutcome {
     if let Err(error) = prepare(task) {
-        return JobOutcome::Decoded(Err(task.at_block(error)));
+        return JobOutcome::Done(Err(task.at_block(error)));
     }
     if let Method::Device(_) = task.method {
         // The application's codec returned a job that it was not given, which has no memory.
         let cause = "the codec returned another job";
         let error = Error::new(ErrorKind::Application, cause);
-        return JobOutcome::Decoded(Err(task.at_block(error)));
+        return JobOutcome::Done(Err(task.at_block(error)));
     }
     let decoded = guard(|| decode_part(task, scratch)).unwrap_or_else(|| {
         // It may be half changed.
@@ -574,7 +572,7 @@ fn decode(task: &mut DecodeTask, scratch: &mut Scratch) -> JobOutcome {
         return JobOutcome::NotAlone;
     }
     let result = decoded.and_then(|written| exactly(written, task.raw.len));
-    JobOutcome::Decoded(result.map_err(|error| task.at_block(error)))
+    JobOutcome::Done(result.map_err(|error| task.at_block(error)))
 }
 
 /// Decodes what is in memory; raw bytes written. A panic may be the application's, or that of a

@@ -500,7 +500,6 @@ impl Engine {
             }
             false => {
                 self.shared.counters.overdue.add(1);
-                self.side.set_overdue(index);
                 Flow::Wait
             }
         }

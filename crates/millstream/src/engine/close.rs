@@ -188,7 +188,6 @@ impl Engine {
                 let ending = self.cols[index as usize].ending.take();
                 self.finish(index, Some(ending.unwrap_or(error)));
             } else {
-                self.side.set_overdue(index);
                 self.scheduler_of(index).remove(index);
                 // It needs no descriptor any more: others may.
                 self.detach_file(index);
