@@ -22,13 +22,15 @@ use crate::mailbox::{Shared, closed_error};
 use crate::options::QueueOptions;
 use crate::park;
 use crate::priority::Priority;
-use crate::slots::{Pool, PoolOwner, Posted, SlotOutcome, Table};
+use crate::slots::{self, Pool, PoolOwner, Posted, SlotOutcome};
 use crate::status::StatusArray;
 use crate::sync::{AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering, fence, lock};
 use crate::waiters::{Waiters, wake_all};
 
 /// What a storage's parts share.
 pub(crate) type Mailbox = Shared<QueueShared>;
+pub(crate) type Table = slots::Table<Arc<Mailbox>>;
+pub(crate) type EngineSide = slots::EngineSide<Arc<Mailbox>>;
 
 /// An entry that takes effect in its place, once everything before it has completed.
 pub(crate) enum Fifo {

@@ -20,7 +20,6 @@
     reason = "slots are handed between threads by their state word; see the header"
 )]
 
-use std::any::TypeId;
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicPtr;
 use std::sync::{Arc, OnceLock};
@@ -179,7 +178,7 @@ impl Cold {
 
 /// All slots of a storage. The hot halves and tags are one zeroed reservation, of which only what
 /// is used becomes resident, so a slot is found without a lookup; cold halves are made by chunk.
-pub(crate) struct Table {
+pub(crate) struct Table<S> {
     storage: StorageNumber,
     /// Of all slots, so that numbers of tickets of an earlier storage are noticed.
     first_generation: u32,
@@ -187,9 +186,7 @@ pub(crate) struct Table {
     cold: Box<[OnceLock<Box<[Cold]>>]>,
     chunks: Mutex<Chunks>,
     /// Per chunk: the pool that has it, or had it last.
-    pools: Box<[AtomicPtr<()>]>,
-    /// What those pools carry for tickets.
-    shared: OnceLock<TypeId>,
+    pools: Box<[AtomicPtr<Pool<S>>]>,
 }
 
 #[derive(Default)]
@@ -200,9 +197,9 @@ struct Chunks {
 
 // SAFETY: bodies and cold halves are used only by the owner that `word` names; the raw pointer in a
 // body is memory whose lender allows any thread.
-unsafe impl Sync for Table {}
+unsafe impl<S: Send + Sync> Sync for Table<S> {}
 // SAFETY: as above.
-unsafe impl Send for Table {}
+unsafe impl<S: Send + Sync> Send for Table<S> {}
 
 mod pool;
 mod reserved;
@@ -210,9 +207,12 @@ mod reserved;
 pub(crate) use pool::{Cache, Pool, PoolOwner};
 use reserved::Reserved;
 
-impl Table {
+impl<S> Table<S> {
     /// A table, and the one engine's side of it.
-    pub(crate) fn new(storage: StorageNumber, first_generation: u32) -> (Arc<Table>, EngineSide) {
+    pub(crate) fn new(
+        storage: StorageNumber,
+        first_generation: u32,
+    ) -> (Arc<Table<S>>, EngineSide<S>) {
         let table = Arc::new(Table {
             storage,
             first_generation,
@@ -222,7 +222,6 @@ impl Table {
             pools: (0..SLOTS_MAX / CHUNK)
                 .map(|_| AtomicPtr::default())
                 .collect(),
-            shared: OnceLock::new(),
         });
         // Loom does not see who made a cold half, so all are made before there are other threads.
         #[cfg(model)]
@@ -283,16 +282,11 @@ impl Table {
 
     /// The ticket that [`SlotTicket::keep`] turned into a number; once. `None`: it was taken
     /// before, or the number is of no ticket of this table.
-    pub(crate) fn take_kept<S: 'static>(&self, id: Id) -> Option<SlotTicket<S>> {
+    pub(crate) fn take_kept(&self, id: Id) -> Option<SlotTicket<S>> {
         self.change_interest(id, |now| (now & KEPT != 0).then_some(now & !KEPT))?;
-        assert_eq!(
-            self.shared.get(),
-            Some(&TypeId::of::<S>()),
-            "pools are of one type"
-        );
         let pool = &self.pools[(id.index() / CHUNK) as usize];
         // The slot was out all the time, so this is the pool that its ticket was of.
-        let pool = NonNull::new(pool.load(Ordering::Acquire).cast())?;
+        let pool = NonNull::new(pool.load(Ordering::Acquire))?;
         Some(SlotTicket { pool, id })
     }
 
@@ -305,12 +299,12 @@ impl Table {
     }
 
     /// Drops all tickets that are kept as numbers.
-    pub(crate) fn release_kept<S: 'static>(&self) {
+    pub(crate) fn release_kept(&self) {
         let made = lock(&self.chunks).made * CHUNK;
         for index in 0..made {
             let interest = self.hot(index).interest.load(Ordering::Acquire);
             if interest & KEPT != 0 {
-                drop(self.take_kept::<S>(self.id(index, (interest >> 32) as u32)));
+                drop(self.take_kept(self.id(index, (interest >> 32) as u32)));
             }
         }
     }
@@ -368,7 +362,7 @@ pub(crate) struct SlotOutcome {
 /// # Safety
 /// The slot is ENDED, acquired, and the caller's.
 #[inline(always)]
-unsafe fn read_outcome(table: &Table, index: u32, word: u64) -> SlotOutcome {
+unsafe fn read_outcome<S>(table: &Table<S>, index: u32, word: u64) -> SlotOutcome {
     // SAFETY: the caller owns the slot.
     let body = unsafe { &*table.hot(index).body.get() };
     let failed = word >> 24 & 255 != 0;
@@ -522,13 +516,13 @@ fn win_detached(hot: &Hot, generation: u64) -> bool {
 }
 
 /// The engine's side of the table; there is one.
-pub(crate) struct EngineSide {
-    table: Arc<Table>,
+pub(crate) struct EngineSide<S> {
+    table: Arc<Table<S>>,
     /// Slots with tickets that ended since the last `settle`.
     ended: Vec<Id>,
 }
 
-impl EngineSide {
+impl<S> EngineSide<S> {
     #[inline]
     fn owned(&self, index: u32) -> u64 {
         let word = self.table.hot(index).word.load(Ordering::Acquire);
@@ -686,7 +680,13 @@ impl EngineSide {
 /// # Safety
 /// The slot is the caller's: ENGINE or HELD.
 #[inline(always)]
-unsafe fn end(table: &Table, index: u32, word: u64, bytes: u64, error: Option<Error>) -> Ended {
+unsafe fn end<S>(
+    table: &Table<S>,
+    index: u32,
+    word: u64,
+    bytes: u64,
+    error: Option<Error>,
+) -> Ended {
     let head = Head::of(word);
     let hot = table.hot(index);
     // SAFETY: the caller's promise.
@@ -716,7 +716,7 @@ unsafe fn end(table: &Table, index: u32, word: u64, bytes: u64, error: Option<Er
 }
 
 /// The waker of a request; a slot that was claimed meanwhile may have that of its next one.
-fn take_waker(table: &Table, index: u32, generation: u32) -> Option<Waker> {
+fn take_waker<S>(table: &Table<S>, index: u32, generation: u32) -> Option<Waker> {
     let mut waker = lock(&table.cold(index).waker);
     let own = waker.take_if(|(of, _)| *of == generation);
     own.map(|(_, waker)| waker)
@@ -724,7 +724,7 @@ fn take_waker(table: &Table, index: u32, generation: u32) -> Option<Waker> {
 
 /// Looks at the interest in a slot that ended, after the SeqCst fence that follows its end.
 #[inline]
-fn settle(table: &Table, id: Id, wakers: &mut Vec<Waker>) -> Option<Freed> {
+fn settle<S>(table: &Table<S>, id: Id, wakers: &mut Vec<Waker>) -> Option<Freed> {
     let hot = table.hot(id.index());
     let interest = hot.interest.load(Ordering::Relaxed);
     let generation = life(id);

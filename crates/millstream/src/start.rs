@@ -13,8 +13,7 @@ use crate::error::{Error, ErrorKind};
 use crate::lanes::Lanes;
 use crate::options::StorageOptions;
 use crate::park::StorageThread;
-use crate::queue::Mailbox;
-use crate::slots::EngineSide;
+use crate::queue::{EngineSide, Mailbox};
 
 /// Takes the backend out of the options: how to make the device, and the file system that goes with
 /// it.

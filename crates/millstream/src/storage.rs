@@ -39,9 +39,8 @@ use crate::names::{NameOpened, Names};
 use crate::options::{QueueOptions, StorageOptions};
 use crate::park;
 use crate::priority::Priority;
-use crate::queue::{Mailbox, QueueShared};
+use crate::queue::{Mailbox, QueueShared, Table};
 use crate::request::FileOp;
-use crate::slots::Table;
 use crate::start::{self, Started};
 use crate::stats::Stats;
 use crate::sync::lock;
@@ -404,7 +403,7 @@ impl Drop for Owner {
             let held = "the storage was dropped with operations still held by the system";
             self.mailbox.warn(format!("{held}: {report:?}"));
         }
-        self.table.release_kept::<Arc<Mailbox>>();
+        self.table.release_kept();
         let next = lock(&self.mailbox.names).next_generation();
         let next = next.max(self.table.next_generation());
         self.number.give_back(next);

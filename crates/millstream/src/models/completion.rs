@@ -13,8 +13,7 @@ use crate::error::{Error, ErrorKind};
 use crate::ids::StorageNumber;
 use crate::limits::SLOTS_MAX;
 use crate::options::QueueOptions;
-use crate::queue::{FIFO, Mailbox, QueueShared};
-use crate::slots::{EngineSide, Table};
+use crate::queue::{EngineSide, FIFO, Mailbox, QueueShared, Table};
 use crate::waiters::wake_all;
 
 pub(super) struct Engine {

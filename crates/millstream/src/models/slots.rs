@@ -13,14 +13,14 @@ use crate::slots::{Cache, Delivery, EngineSide, Pool, PoolOwner, SlotOutcome, Sl
 use crate::sync::{AtomicU64, block_on, thread::yield_now};
 use crate::waiters::wake_all;
 
-fn table() -> (Arc<Table>, EngineSide) {
+fn table() -> (Arc<Table<()>>, EngineSide<()>) {
     let (storage, first) = StorageNumber::take().expect("a number");
     storage.give_back(first);
     Table::new(storage, 0)
 }
 
 /// A pool of so many slots.
-fn pool(slots: u32) -> (Arc<PoolOwner<()>>, EngineSide) {
+fn pool(slots: u32) -> (Arc<PoolOwner<()>>, EngineSide<()>) {
     let (table, side) = table();
     (Arc::new(Pool::create(table, slots, ())), side)
 }
@@ -62,7 +62,7 @@ fn generations(pool: &PoolOwner<()>, slots: usize) -> Vec<u32> {
 }
 
 /// The engine serves one request, once it is its.
-fn serve(pool: &PoolOwner<()>, side: &mut EngineSide, id: Id) {
+fn serve(pool: &PoolOwner<()>, side: &mut EngineSide<()>, id: Id) {
     while !side.is_live(id) {
         yield_now();
     }
@@ -266,19 +266,13 @@ fn a_ticket_kept_as_a_number_is_taken_by_one_thread() {
         let id = ticket.keep();
         let (own, theirs) = (Arc::clone(&pool), Arc::clone(&table));
         let engine = spawn(move || serve(&own, &mut side, id));
-        let taker = spawn(move || {
-            theirs
-                .take_kept::<()>(id)
-                .map(|mut ticket| wait(&mut ticket))
-        });
-        let here = table
-            .take_kept::<()>(id)
-            .map(|mut ticket| wait(&mut ticket));
+        let taker = spawn(move || theirs.take_kept(id).map(|mut ticket| wait(&mut ticket)));
+        let here = table.take_kept(id).map(|mut ticket| wait(&mut ticket));
         let there = taker.join().unwrap();
         assert!(here.is_some() != there.is_some(), "one thread has it");
         here.into_iter().chain(there).for_each(assert_served);
         assert!(
-            table.take_kept::<()>(id).is_none(),
+            table.take_kept(id).is_none(),
             "the number is of no ticket any more"
         );
         engine.join().unwrap();

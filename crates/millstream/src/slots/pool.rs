@@ -5,7 +5,6 @@
     reason = "slots are handed between threads by their state word; see the header of `slots`"
 )]
 
-use std::any::TypeId;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::AtomicPtr;
@@ -26,7 +25,7 @@ const CLOSING: u64 = 1 << 63;
 
 /// Slots of one queue, with what tickets need of it. Lives while its owner does or any slot is out.
 pub(crate) struct Pool<S> {
-    pub(super) table: Arc<Table>,
+    pub(super) table: Arc<Table<S>>,
     /// Free slots: count << 32 | first of the chain.
     head: AtomicU64,
     chunks_max: u32,
@@ -85,15 +84,9 @@ impl<S> Drop for PoolOwner<S> {
     }
 }
 
-impl<S: 'static> Pool<S> {
+impl<S> Pool<S> {
     /// A pool of at most `slots_max` slots (rounded up to whole chunks).
-    pub(crate) fn create(table: Arc<Table>, slots_max: u32, shared: S) -> PoolOwner<S> {
-        let carried = table.shared.get_or_init(TypeId::of::<S>);
-        assert_eq!(
-            *carried,
-            TypeId::of::<S>(),
-            "pools of a table are of one type"
-        );
+    pub(crate) fn create(table: Arc<Table<S>>, slots_max: u32, shared: S) -> PoolOwner<S> {
         let pool = Pool {
             table,
             head: AtomicU64::new(u64::from(NIL)),
@@ -109,9 +102,7 @@ impl<S: 'static> Pool<S> {
             .store(pool.as_ptr(), Ordering::Relaxed);
         PoolOwner(pool)
     }
-}
 
-impl<S> Pool<S> {
     /// No owner is left and no slot is out: the chunks go back to the table.
     fn destroy(pool: NonNull<Pool<S>>) {
         // SAFETY: made by `create` from a box; the thread that brought the count of slots out to 0
@@ -167,7 +158,7 @@ impl<S> Pool<S> {
             return false;
         };
         chunks.push(first);
-        let own = self.own.load(Ordering::Relaxed).cast();
+        let own = self.own.load(Ordering::Relaxed);
         self.table.pools[(first / CHUNK) as usize].store(own, Ordering::Release);
         for index in first..first + CHUNK {
             self.begin_life(index);
