@@ -8,7 +8,7 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
-use std::task::{Poll, Waker};
+use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use millstream_io::EventFd;
@@ -25,7 +25,7 @@ use crate::priority::Priority;
 use crate::slots::{self, Pool, PoolOwner, Posted, SlotOutcome};
 use crate::status::StatusArray;
 use crate::sync::{AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering, fence, lock};
-use crate::waiters::{Waiters, wake_all};
+use crate::waiters::{Key, Waiters, ready_if, wake_all};
 
 /// What a storage's parts share.
 pub(crate) type Mailbox = Shared<QueueShared>;
@@ -408,24 +408,12 @@ impl QueueShared {
         timeout: Option<Duration>,
         done: impl Fn() -> bool,
     ) -> Result<bool, Error> {
-        let look = || {
-            let ended = self.mailbox.is_ended();
-            match done() {
-                true => Poll::Ready(Ok(())),
-                false if ended => Poll::Ready(Err(closed_error())),
-                false => Poll::Pending,
-            }
-        };
-        let deadline = park::deadline(timeout);
-        let waited = self.mailbox.wait_for(waiters, deadline, look);
-        waited.transpose().map(|done| done.is_some())
-    }
-
-    /// Engine, after the storage has ended: what is still waited for never comes.
-    pub(crate) fn wake_waiters(&self) {
-        self.space.wake();
-        self.drains.wake();
-        self.posted_waiters.wake();
+        let (mut key, deadline) = (Key::default(), park::deadline(timeout));
+        let waited = self.mailbox.block_on_open(deadline, |waker| {
+            waiters.poll(&mut key, waker, || ready_if(done()))
+        });
+        waiters.remove(&mut key);
+        Ok(waited?.is_some())
     }
 
     /// Engine, at the end: nothing is accepted any more.

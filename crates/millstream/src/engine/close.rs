@@ -61,9 +61,6 @@ impl Engine {
         self.closed = true;
         self.jobs.end();
         self.shared.finish_close(report);
-        for queue in self.queues.indices() {
-            self.queues.state(queue).shared.wake_waiters();
-        }
         // Their requests never end; a thread that waits for one finds the storage closed.
         let wakers = left
             .into_iter()
