@@ -326,13 +326,9 @@ impl Engine {
 
     #[inline(always)]
     fn deadline_ns(&mut self, index: u32) -> u64 {
-        match self.cols[index as usize].has(flag::USUAL) {
-            true => self.usual_deadline_ns(index),
-            false => NO_DEADLINE,
+        if !self.cols[index as usize].has(flag::USUAL) {
+            return NO_DEADLINE;
         }
-    }
-
-    fn usual_deadline_ns(&mut self, index: u32) -> u64 {
         let deadline = self.side.usual(index).deadline;
         deadline.map_or(NO_DEADLINE, |at| self.shared.to_ns(at))
     }

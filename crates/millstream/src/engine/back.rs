@@ -12,7 +12,6 @@ use crate::destination::{Memory, MemoryKind};
 use crate::error::{Error, ErrorKind};
 use crate::ids::Id;
 use crate::request::Verb;
-use crate::sink::DeviceSink;
 use crate::staging::{Context, RawMemory, Staged, Step, give_to};
 use crate::state::{Event, State};
 use crate::trace::Lane as TraceLane;
@@ -322,7 +321,10 @@ impl Engine {
             let buffer = self.shared.buffers.take(len)?;
             self.side.set_memory(index, Memory::Buffer(buffer));
         }
-        let device = self.device_of(index);
+        let device = match self.side.memory(index) {
+            Memory::Device(sink) => Some(Arc::clone(sink)),
+            _ => None,
+        };
         let cut = landed < raw_len;
         let direct = match self.memory_kind(index) {
             MemoryKind::Borrowed => (!cut).then(|| self.side.peek(index).pointer),
@@ -358,17 +360,6 @@ impl Engine {
             gathered,
             device,
         })
-    }
-
-    /// The device that a request's bytes are for.
-    fn device_of(&mut self, index: u32) -> Option<Arc<dyn DeviceSink>> {
-        if self.memory_kind(index) != MemoryKind::Device {
-            return None;
-        }
-        match self.side.memory(index) {
-            Memory::Device(sink) => Some(Arc::clone(sink)),
-            _ => None,
-        }
     }
 
     /// All raw bytes are there: those that were gathered are copied to their destinations.
@@ -518,27 +509,20 @@ impl Engine {
         if matches!(kind, MemoryKind::Borrowed | MemoryKind::Device) && !untouched {
             return false;
         }
-        let bytes = match kind {
-            MemoryKind::Borrowed | MemoryKind::None | MemoryKind::Device => 0,
-            _ => self.side.memory(index).room(),
+        let is_owned = matches!(kind, MemoryKind::Buffer | MemoryKind::Owned);
+        let bytes = match is_owned && !lost {
+            true => self.side.memory(index).room(),
+            false => 0,
         };
-        let bytes = if lost || bytes == u64::MAX { 0 } else { bytes };
         let most = self.arena.capacity() as u64 / 4;
         if self.transfers.quarantined_bytes + bytes > most {
             return false;
         }
-        let keeps = matches!(
-            kind,
-            MemoryKind::Borrowed | MemoryKind::None | MemoryKind::Pool | MemoryKind::Device
-        );
-        let memory = match keeps || untouched {
-            true => Memory::None,
-            false => {
-                let memory = std::mem::take(self.side.memory(index));
-                self.side.set_memory(index, Memory::None);
-                memory
-            }
-        };
+        let mut memory = Memory::None;
+        if is_owned && !untouched {
+            memory = std::mem::take(self.side.memory(index));
+            self.side.set_memory(index, Memory::None);
+        }
         let staged = match self.cols[index as usize].has(flag::EXTRA) {
             true => self.extra(index).staged.take(),
             false => None,

@@ -1,6 +1,7 @@
 //! Blocking calls of the engine: opens, closes, lengths, syncs, names. Each has an entry in the
 //! table until its answer.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use millstream_io::device::calls::{
@@ -45,28 +46,24 @@ struct Entry {
 /// Calls under way.
 #[derive(Debug, Default)]
 pub(super) struct CallTable {
-    calls: Vec<Option<Entry>>,
-    free: Vec<u32>,
+    calls: HashMap<u64, Entry>,
+    next: u64,
 }
 
 impl CallTable {
     fn add(&mut self, kind: CallKind, request: Id, file: Option<u32>) -> u64 {
-        let number = self.free.pop().unwrap_or_else(|| {
-            self.calls.push(None);
-            self.calls.len() as u32 - 1
-        });
-        self.calls[number as usize] = Some(Entry {
+        let entry = Entry {
             kind,
             request,
             file,
-        });
-        u64::from(number)
+        };
+        self.next += 1;
+        self.calls.insert(self.next, entry);
+        self.next
     }
 
     fn remove(&mut self, id: u64) -> Entry {
-        let number = u32::try_from(id).expect("calls have small numbers");
-        let call = self.calls[number as usize].take();
-        self.free.push(number);
+        let call = self.calls.remove(&id);
         call.expect("an answer is of a call under way")
     }
 }

@@ -146,7 +146,7 @@ impl Engine {
     ) -> u64 {
         let mut charged = 0;
         if flags & flag::USUAL != 0 {
-            let missed = self.now_ns > self.usual_deadline_ns(index);
+            let missed = self.now_ns > self.deadline_ns(index);
             let counters = &self.shared.counters;
             counters.deadlines_missed.add(u64::from(missed));
             let usual = self.side.usual(index);

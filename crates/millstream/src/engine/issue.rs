@@ -604,20 +604,9 @@ impl Engine {
             return None;
         }
         let kind = self.memory_kind(next);
-        let file = self.files.at(block.file);
-        let facts = file.facts?;
-        let small = len < limits::DIRECT_BYTES_MIN && !facts.package;
-        let direct = match facts.access {
-            _ if facts.masks.is_none() => false,
-            Access::Direct => true,
-            Access::Buffered => false,
-            // Where the cache would have to be asked, the answer for its neighbor serves.
-            Access::Auto => facts.local && !small && block.direct,
-        };
-        if direct != block.direct {
-            return None;
-        }
-        let (offsets, addresses) = facts.masks.filter(|_| direct).unwrap_or((0, 0));
+        // It is read as its neighbor is, if it is aligned for that.
+        let masks = self.files.at(block.file).facts?.masks;
+        let (offsets, addresses) = masks.filter(|_| block.direct).unwrap_or((0, 0));
         if (end | len) & offsets != 0 {
             return None;
         }
