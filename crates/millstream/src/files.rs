@@ -6,11 +6,11 @@
 //! may be closed to make room and reopened later, if its path still leads to the same device and
 //! inode. An operation keeps its descriptors open (`operations`).
 //!
-//! Three lanes of opens wait: files that urgent requests need, files that others need, and files
-//! opened ahead of their first request. A file moves to a better lane by being entered there, too;
-//! the entry left behind is skipped.
+//! Opens wait by lane: direct descriptors, whose place in the limit is reserved; files that urgent
+//! requests need; files that others need; files opened ahead of their first request.
 
-use std::collections::{HashMap, VecDeque};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -52,11 +52,9 @@ fn peek(files: &[Option<Box<File>>], id: FileId) -> Option<&File> {
 /// The files of a storage.
 pub(crate) struct Files {
     files: Vec<Option<Box<File>>>,
-    lanes: [VecDeque<u32>; 3],
-    /// Direct descriptors to be opened; their place in the limit is reserved.
-    direct: VecDeque<u32>,
-    /// Entries in the lanes and in `direct`.
-    queued: usize,
+    /// Opens that wait, by lane and order.
+    queued: BTreeMap<(Reverse<Lane>, u64), u32>,
+    entered: u64,
     /// Opens under way, with the time of their start.
     opening: HashMap<u32, u64>,
     /// Open, reserved by opens under way, or being closed.
@@ -79,9 +77,8 @@ impl Files {
         let share = usize::try_from(share).unwrap_or(usize::MAX);
         Files {
             files: Vec::new(),
-            lanes: Default::default(),
-            direct: VecDeque::new(),
-            queued: 0,
+            queued: BTreeMap::new(),
+            entered: 0,
             opening: HashMap::new(),
             descriptors: 0,
             descriptors_max: descriptors_max.min(share).max(2),
@@ -161,23 +158,25 @@ impl Files {
 
     /// Opens queued or under way.
     pub(crate) fn opening(&self) -> usize {
-        self.opening.len() + self.queued
+        self.opening.len() + self.queued.len()
     }
 
     /// Wants a file to be opened.
     pub(crate) fn want(&mut self, index: u32, lane: Lane) {
-        let file = self.at(index);
-        let before = match file.phase {
-            Phase::Closed => None,
-            Phase::Queued(before) => Some(before),
+        match self.at(index).phase {
+            Phase::Closed => {}
+            Phase::Queued(before, order) if before < lane => {
+                self.queued.remove(&(Reverse(before), order));
+            }
             _ => return,
-        };
-        if before.is_some_and(|before| before >= lane) {
-            return;
         }
-        file.phase = Phase::Queued(lane);
-        self.queued += usize::from(before.is_none());
-        self.lanes[lane as usize].push_back(index);
+        self.at(index).phase = Phase::Queued(lane, self.entered);
+        self.enter(index, lane);
+    }
+
+    fn enter(&mut self, index: u32, lane: Lane) {
+        self.queued.insert((Reverse(lane), self.entered), index);
+        self.entered += 1;
     }
 
     /// The direct descriptor for a request, or what becomes of it.
@@ -196,8 +195,7 @@ impl Files {
             Direct::Closed => {
                 file.direct = Direct::Opening;
                 self.descriptors += 1;
-                self.queued += 1;
-                self.direct.push_back(index);
+                self.enter(index, Lane::Direct);
                 DirectState::Opening
             }
         }
@@ -206,36 +204,34 @@ impl Files {
     /// The next file to open, if one may be opened now. `hung_ns`: opens that have run longer are
     /// not counted.
     pub(crate) fn next_open(&mut self, now_ns: u64) -> Option<NextOpen> {
-        if self.queued == 0 {
-            return None;
-        }
+        let (&(Reverse(lane), _), &index) = self.queued.first_key_value()?;
         let recent = |started: &&u64| now_ns.saturating_sub(**started) < limits::OPEN_HUNG_NS;
         let busy = self.opening.values().filter(recent).count();
-        if busy >= limits::OPENS_MAX {
+        let most = match lane {
+            Lane::Ahead => limits::OPENS_AHEAD_MAX,
+            _ => limits::OPENS_MAX,
+        };
+        if busy >= most || !(lane == Lane::Direct || self.reserve()) {
             return None;
         }
-        if let Some(index) = self.direct.pop_front() {
-            self.queued -= 1;
-            return Some(self.began(index, true, true, now_ns));
+        self.queued.pop_first();
+        self.opening.insert(index, now_ns);
+        let alone = self.descriptors == 2;
+        let file = self.at(index);
+        if lane != Lane::Direct {
+            file.phase = Phase::Opening;
+            file.alone = alone;
         }
-        for lane in [Lane::Urgent, Lane::Wanted, Lane::Ahead] {
-            if lane == Lane::Ahead && busy >= limits::OPENS_AHEAD_MAX {
-                return None;
-            }
-            if let Some(index) = self.front(lane) {
-                return self.reserve().then(|| {
-                    self.lanes[lane as usize].pop_front();
-                    self.queued -= 1;
-                    self.began(index, false, lane == Lane::Urgent, now_ns)
-                });
-            }
-        }
-        None
+        Some(NextOpen {
+            index,
+            direct_only: lane == Lane::Direct,
+            urgent: lane >= Lane::Urgent,
+        })
     }
 
     /// When the next hung open stops counting, if opens wait for that.
     pub(crate) fn retry_at(&self, now_ns: u64) -> Option<u64> {
-        if self.queued == 0 || self.opening.len() < limits::OPENS_AHEAD_MAX {
+        if self.queued.is_empty() || self.opening.len() < limits::OPENS_AHEAD_MAX {
             return None;
         }
         let hung = |started: &u64| started.saturating_add(limits::OPEN_HUNG_NS);
@@ -246,18 +242,6 @@ impl Files {
             .min()
     }
 
-    /// The first file of a lane.
-    fn front(&mut self, lane: Lane) -> Option<u32> {
-        while let Some(&index) = self.lanes[lane as usize].front() {
-            let file = self.files[index as usize].as_deref();
-            if file.is_some_and(|file| matches!(file.phase, Phase::Queued(own) if own == lane)) {
-                return Some(index);
-            }
-            self.lanes[lane as usize].pop_front();
-        }
-        None
-    }
-
     /// Takes room for the two descriptors that a file may have.
     fn reserve(&mut self) -> bool {
         if self.descriptors + 2 > self.descriptors_max {
@@ -265,21 +249,6 @@ impl Files {
         }
         self.descriptors += 2;
         true
-    }
-
-    fn began(&mut self, index: u32, direct_only: bool, urgent: bool, now_ns: u64) -> NextOpen {
-        self.opening.insert(index, now_ns);
-        let alone = self.descriptors == 2;
-        let file = self.at(index);
-        if !direct_only {
-            file.phase = Phase::Opening;
-            file.alone = alone;
-        }
-        NextOpen {
-            index,
-            direct_only,
-            urgent,
-        }
     }
 
     /// The call for an open that began.
@@ -368,7 +337,8 @@ impl Files {
 
     /// Descriptors of idle files to close, so that opens that wait find room.
     pub(crate) fn evict(&mut self, into: &mut Vec<Descriptor>) {
-        let waiting = self.lanes.iter().any(|lane| !lane.is_empty());
+        let last = self.queued.last_key_value();
+        let waiting = last.is_some_and(|((lane, _), _)| lane.0 != Lane::Direct);
         let margin = (self.descriptors_max / 4).min(limits::EVICT_MARGIN);
         while waiting && self.descriptors - self.closing + 2 + margin > self.descriptors_max {
             let Some(id) = self.idle.pop_front() else {
@@ -525,8 +495,8 @@ impl Files {
         if !file.close_fired || busy {
             return false;
         }
-        if matches!(file.phase, Phase::Queued(_)) {
-            self.queued -= 1;
+        if let Phase::Queued(lane, order) = file.phase {
+            self.queued.remove(&(Reverse(lane), order));
         }
         let file = self.at(index);
         let before = into.len();

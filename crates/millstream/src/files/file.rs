@@ -19,8 +19,8 @@ use crate::route::FileFacts;
 pub(super) enum Phase {
     /// Never opened, or closed to make room.
     Closed,
-    /// In a lane of opens to come.
-    Queued(Lane),
+    /// In a lane of opens to come, in this order.
+    Queued(Lane, u64),
     /// Being opened.
     Opening,
     Open(Descriptor),
@@ -47,6 +47,8 @@ pub(crate) enum Lane {
     Wanted = 1,
     /// Requests of the upper priorities.
     Urgent = 2,
+    /// Requests that need the direct descriptor of an open file.
+    Direct = 3,
 }
 
 impl Lane {
