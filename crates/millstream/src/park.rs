@@ -37,7 +37,8 @@ thread_local! {
     /// Taken while the thread waits: a wait inside a poll has its own.
     static UNPARK: Cell<Option<Arc<Unpark>>> = const { Cell::new(None) };
     static STORAGE_DEPTH: Cell<u32> = const { Cell::new(0) };
-    static SPINNING: Cell<Spinning> = const { Cell::new(Spinning { skips: 0, penalty: 0 }) };
+    /// Waits to come that park at once, and how many those were after the last fruitless spin.
+    static SKIPS: Cell<(u32, u32)> = const { Cell::new((0, 0)) };
 }
 
 /// Marks the calling thread as one of a storage while it lives: on the engine thread, on worker
@@ -71,42 +72,26 @@ pub(crate) fn may_block() -> Result<(), Error> {
     }
 }
 
-/// Whether looking before parking pays on this thread.
-#[derive(Clone, Copy)]
-struct Spinning {
-    /// Waits that park at once.
-    skips: u32,
-    /// Skips after the last fruitless spin.
-    penalty: u32,
-}
-
 /// Looks for the waker's mark for a short time, if that paid lately; whether it was there.
 fn spin(unpark: &Unpark) -> bool {
-    let Spinning { skips, penalty } = SPINNING.get();
-    if skips > 0 {
-        let skips = skips - 1;
-        SPINNING.set(Spinning { skips, penalty });
+    let (left, last) = SKIPS.get();
+    if left > 0 {
+        SKIPS.set((left - 1, last));
         return false;
     }
     let started = Instant::now();
     let longest = Duration::from_nanos(limits::WAIT_SPIN_NS);
     while !unpark.woken.load(Ordering::Acquire) {
         if started.elapsed() >= longest {
-            let skips = (2 * penalty + 1).min(limits::SPIN_SKIPS_MAX);
-            SPINNING.set(Spinning {
-                skips,
-                penalty: skips,
-            });
+            let skips = (2 * last + 1).min(limits::SPIN_SKIPS_MAX);
+            SKIPS.set((skips, skips));
             return false;
         }
         for _ in 0..16 {
             std::hint::spin_loop();
         }
     }
-    SPINNING.set(Spinning {
-        skips: 0,
-        penalty: 0,
-    });
+    SKIPS.set((0, 0));
     true
 }
 

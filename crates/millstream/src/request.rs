@@ -33,9 +33,10 @@ use crate::priority::Priority;
 use crate::sink::DeviceSink;
 
 /// What a request does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(u8)]
 pub(crate) enum Verb {
+    #[default]
     Read = 0,
     /// Decodes stored bytes that are in memory.
     Memory = 1,

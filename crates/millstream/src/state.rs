@@ -5,10 +5,11 @@
 //! writing to.
 
 /// The state of a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(u8)]
 pub(crate) enum State {
     /// Not the engine's (yet, or any more).
+    #[default]
     Free,
     /// Held back: by a fence, its order in the queue, a pause, bandwidth, earlier writes.
     Gated,

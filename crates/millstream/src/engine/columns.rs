@@ -15,6 +15,7 @@ use crate::staging::Staged;
 use crate::state::State;
 
 /// The engine's own columns of a slot: one cache line.
+#[derive(Default)]
 #[repr(C, align(64))]
 pub(super) struct Col {
     pub(super) len: u64,
@@ -57,27 +58,6 @@ pub(super) mod flag {
     pub(in crate::engine) const PREPARED: u8 = 64;
     /// Counted among the writes of its file.
     pub(in crate::engine) const WRITES: u8 = 128;
-}
-
-impl Default for Col {
-    fn default() -> Col {
-        Col {
-            len: 0,
-            issued: 0,
-            sequence: 0,
-            submitted_ns: 0,
-            arrival: 0,
-            ending: None,
-            generation: 0,
-            queue: 0,
-            operations: 0,
-            jobs: 0,
-            state: State::Free,
-            priority: Priority::Low,
-            verb: Verb::Read,
-            flags: 0,
-        }
-    }
 }
 
 impl Col {

@@ -35,21 +35,12 @@ pub(crate) struct Pool<S> {
     pub(crate) shared: S,
 }
 
-/// A private chain of free slots.
+/// A private chain of free slots; without any, its ends mean nothing.
+#[derive(Default)]
 pub(crate) struct Cache {
     first: u32,
     last: u32,
     count: u32,
-}
-
-impl Default for Cache {
-    fn default() -> Cache {
-        Cache {
-            first: NIL,
-            last: NIL,
-            count: 0,
-        }
-    }
 }
 
 /// The owner of a pool: its queue.
