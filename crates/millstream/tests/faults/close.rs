@@ -23,7 +23,11 @@ fn a_timeout_ends_a_hung_read_and_its_memory_stays_in_quarantine() {
         mount.inject(Rule::on(Call::Read, Effect::Hang).of("a"));
         let rig = Rig::new(name, options);
         let file = rig.storage.open(mount.path("a"), FileOptions::default());
-        let request = Read::range(file, 0, 64 << 10).timeout(SHORTLY).user_data(7);
+        let opened = rig.storage.opened(file).expect("room").wait();
+        opened.expect("opened");
+        // Long enough for the read to reach the file system on a busy machine.
+        let timeout = 6 * SHORTLY;
+        let request = Read::range(file, 0, 64 << 10).timeout(timeout).user_data(7);
         let timed_out = outcome(rig.submit(request));
         let error = timed_out.result.expect_err("the read hangs");
         assert_eq!(error.kind(), ErrorKind::TimedOut, "{name}: {error}");
