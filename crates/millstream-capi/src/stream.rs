@@ -5,9 +5,7 @@
 
 use std::ffi::{c_char, c_void};
 
-use millstream_stream::{
-    FileStream, Mode, OpenOptions, ReadStream, Stream, WindowStream, WriteStream,
-};
+use millstream_stream::{FileStream, Mode, OpenOptions, ReadStream, Stream, WriteStream};
 
 use crate::desc::{Descriptor, at, at_mut, border, bytes, out, path, read_desc_or_default, text};
 use crate::error::{invalid, mst_result};

@@ -2,11 +2,12 @@
 //!
 //!     cargo run --release -p millstream-stream --example saved_game
 
+use std::collections::HashMap;
 use std::error::Error;
 
 use millstream::{Storage, StorageOptions};
 use millstream_stream::{
-    ArchiveReader, ArchiveWriter, ObjectTable, ReadObject, ReadTyped, Streams, WriteTyped,
+    ArchiveReader, ArchiveWriter, ReadObject, ReadTyped, Streams, WriteObject, WriteTyped,
 };
 
 /// Tags of objects: they stay, whatever fields later versions add.
@@ -20,33 +21,38 @@ fn main() -> Result<(), Box<dyn Error>> {
     let storage = Storage::new(StorageOptions::default())?;
     let streams = Streams::new(&storage)?;
 
-    let mut archive = ArchiveWriter::new(streams.replace(&path)?, APPLICATION)?;
+    let mut file = streams.replace(&path)?;
+    let mut archive = ArchiveWriter::new(&mut file, APPLICATION)?;
     let planet = archive.object(PLANET, 1, |fields| fields.write_string("Ceres"))?;
     archive.object(SHIP, 1, |fields| {
         fields.write_string("Dawn")?;
-        fields.write_vector([1.0, 2.0, 3.0])?;
+        fields.write_plain(&[1.0f32, 2.0, 3.0])?;
         fields.reference(Some(planet))
     })?;
+    archive.finish()?;
     // Until here the old file is what others see, also after a crash.
-    archive.finish()?.commit()?;
+    file.commit()?;
 
-    let mut archive = ArchiveReader::new(streams.open(&path)?, APPLICATION)?;
-    let (mut planets, mut ships) = (ObjectTable::default(), Vec::new());
+    let mut file = streams.open(&path)?;
+    let mut archive = ArchiveReader::new(&mut file, APPLICATION)?;
+    let (mut planets, mut ships) = (HashMap::new(), Vec::new());
     while let Some(object) = archive.next_object()? {
         let mut fields = archive.payload()?;
         match object.tag {
-            PLANET => planets.insert(object.id, fields.read_string(64)?)?,
-            SHIP => ships.push((
-                fields.read_string(64)?,
-                fields.read_vector::<3>()?,
-                fields.read_reference()?,
-            )),
+            PLANET => {
+                planets.insert(object.id, fields.read_string(64)?);
+            }
+            SHIP => {
+                let (name, mut place) = (fields.read_string(64)?, [0f32; 3]);
+                fields.read_plain(&mut place)?;
+                ships.push((name, place, fields.read_reference()?));
+            }
             // Of a later version of the program.
             _ => {}
         }
     }
     for (name, place, orbits) in ships {
-        let orbits = orbits.map(|id| planets.get(id)).transpose()?;
+        let orbits = orbits.and_then(|id| planets.get(&id));
         println!("{name} at {place:?} orbits {orbits:?}");
     }
     std::fs::remove_file(&path)?;

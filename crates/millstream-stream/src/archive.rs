@@ -18,15 +18,16 @@
 //! };
 //! const SHIP: u32 = 1;
 //!
-//! let mut archive = ArchiveWriter::new(MemoryStream::new(), 0xCAFE)?;
+//! let mut stream = MemoryStream::new();
+//! let mut archive = ArchiveWriter::new(&mut stream, 0xCAFE)?;
 //! let flagship = archive.object(SHIP, 2, |ship| {
 //!     ship.write_string("Hull")?;
 //!     ship.write_f32_le(0.5)
 //! })?;
-//! let mut stream = archive.finish()?;
+//! archive.finish()?;
 //!
 //! stream.seek_to(0)?;
-//! let mut archive = ArchiveReader::new(stream, 0xCAFE)?;
+//! let mut archive = ArchiveReader::new(&mut stream, 0xCAFE)?;
 //! while let Some(object) = archive.next_object()? {
 //!     if object.tag != SHIP {
 //!         continue; // Passed over.
@@ -40,7 +41,6 @@
 //! # Ok::<(), millstream_stream::Error>(())
 //! ```
 
-use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
 use crate::error::{Error, ErrorKind, Result};
@@ -75,8 +75,8 @@ impl ObjectId {
 
 /// Writes an archive to a stream, from the stream's position on.
 #[derive(Debug)]
-pub struct ArchiveWriter<W> {
-    out: W,
+pub struct ArchiveWriter<'a, W> {
+    out: &'a mut W,
     /// The object being gathered.
     scratch: MemoryStream,
     /// Ids given out; of each, whether its object was written.
@@ -86,12 +86,12 @@ pub struct ArchiveWriter<W> {
     broken: bool,
 }
 
-impl<W: WriteStream> ArchiveWriter<W> {
+impl<'a, W: WriteStream> ArchiveWriter<'a, W> {
     /// Begins an archive. `application` tells archives of one program from others'.
     ///
     /// # Errors
     /// Of the stream.
-    pub fn new(mut out: W, application: u64) -> Result<ArchiveWriter<W>> {
+    pub fn new(out: &'a mut W, application: u64) -> Result<Self> {
         let mut header = [0; HEADER_BYTES as usize];
         header[..4].copy_from_slice(&MAGIC);
         header[4..6].copy_from_slice(&VERSION.to_le_bytes());
@@ -134,7 +134,7 @@ impl<W: WriteStream> ArchiveWriter<W> {
         &mut self,
         tag: u32,
         version: u16,
-        fields: impl FnOnce(&mut Payload<'_>) -> Result<()>,
+        fields: impl FnOnce(&mut MemoryStream) -> Result<()>,
     ) -> Result<ObjectId> {
         let id = self.reserve()?;
         let written = self.object_as(id, tag, version, fields);
@@ -155,7 +155,7 @@ impl<W: WriteStream> ArchiveWriter<W> {
         id: ObjectId,
         tag: u32,
         version: u16,
-        fields: impl FnOnce(&mut Payload<'_>) -> Result<()>,
+        fields: impl FnOnce(&mut MemoryStream) -> Result<()>,
     ) -> Result<()> {
         let at = self.out.position();
         let refuse = |cause| Err(Error::new(ErrorKind::InvalidArgument, at, 0, cause));
@@ -170,7 +170,7 @@ impl<W: WriteStream> ArchiveWriter<W> {
             return refuse("the id was not reserved, or its object was written before");
         }
         self.scratch.clear();
-        fields(&mut Payload(&mut self.scratch))?;
+        fields(&mut self.scratch)?;
         self.count += 1;
         self.broken = true;
         // All of them, wherever `fields` left the position.
@@ -193,12 +193,12 @@ impl<W: WriteStream> ArchiveWriter<W> {
         self.out.put(head)
     }
 
-    /// Ends the archive; the stream comes back, behind it. Closing, flushing or committing it is
+    /// Ends the archive, behind which the stream then stands. Closing, flushing or committing it is
     /// left to the caller.
     ///
     /// # Errors
     /// Of the stream; `InvalidArgument` if the object of a reserved id is missing.
-    pub fn finish(mut self) -> Result<W> {
+    pub fn finish(mut self) -> Result<()> {
         let at = self.out.position();
         let refuse = |id, cause| Err(Error::new(ErrorKind::InvalidArgument, at, id, cause));
         if let Some(index) = self.written.iter().position(|written| !written) {
@@ -211,22 +211,18 @@ impl<W: WriteStream> ArchiveWriter<W> {
             return refuse(0, "an object was written only in part");
         }
         self.head(END_TAG, 0, 0, 8)?;
-        self.out.put(self.count.to_le_bytes())?;
-        Ok(self.out)
+        self.out.put(self.count.to_le_bytes())
     }
 }
 
-/// The fields of an object being written: a stream, with references and parts.
-#[derive(Debug)]
-pub struct Payload<'a>(&'a mut MemoryStream);
-
-impl Payload<'_> {
+/// Writes references and parts, among the fields of an object.
+pub trait WriteObject: WriteStream + Sized {
     /// Refers to another object of the archive, or to none.
     ///
     /// # Errors
     /// The object is too long.
     #[inline]
-    pub fn reference(&mut self, id: Option<ObjectId>) -> Result<()> {
+    fn reference(&mut self, id: Option<ObjectId>) -> Result<()> {
         self.write_u32_le(id.map_or(0, ObjectId::number))
     }
 
@@ -234,18 +230,18 @@ impl Payload<'_> {
     ///
     /// # Errors
     /// The object is too long, or of `fields`.
-    pub fn part(
+    fn part(
         &mut self,
         tag: u32,
         version: u16,
-        fields: impl FnOnce(&mut Payload<'_>) -> Result<()>,
+        fields: impl FnOnce(&mut Self) -> Result<()>,
     ) -> Result<()> {
         self.write_u32_le(tag)?;
         self.write_u32_le(u32::from(version))?;
         let len_at = self.position();
         self.write_u32_le(0)?;
         let start = self.position();
-        fields(&mut Payload(self.0))?;
+        fields(self)?;
         // All that was written, wherever `fields` left the position.
         let end = self.len()?;
         self.seek_to(len_at)?;
@@ -255,37 +251,7 @@ impl Payload<'_> {
     }
 }
 
-impl Stream for Payload<'_> {
-    #[inline(always)]
-    fn position(&self) -> u64 {
-        self.0.position()
-    }
-    fn len(&mut self) -> Result<u64> {
-        self.0.len()
-    }
-    fn seek_to(&mut self, position: u64) -> Result<()> {
-        self.0.seek_to(position)
-    }
-    fn mode(&self) -> Mode {
-        Mode::Write
-    }
-    fn check(&self) -> Result<()> {
-        self.0.check()
-    }
-}
-
-impl WriteStream for Payload<'_> {
-    #[inline(always)]
-    fn put_at_hand<const N: usize>(&mut self, bytes: &[u8; N]) -> bool {
-        self.0.put_at_hand(bytes)
-    }
-    fn write_slice(&mut self, bytes: &[u8]) -> Result<()> {
-        self.0.write_slice(bytes)
-    }
-    fn flush_all(&mut self) -> Result<()> {
-        self.0.flush_all()
-    }
-}
+impl WriteObject for MemoryStream {}
 
 /// What stands before an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -302,8 +268,8 @@ pub struct Object {
 
 /// Reads an archive from a stream, from the stream's position on.
 #[derive(Debug)]
-pub struct ArchiveReader<R> {
-    input: R,
+pub struct ArchiveReader<'a, R> {
+    input: &'a mut R,
     /// Where the fields of the current object begin and end.
     payload: (u64, u64),
     /// Ends of the stream.
@@ -312,13 +278,13 @@ pub struct ArchiveReader<R> {
     ended: bool,
 }
 
-impl<R: ReadStream> ArchiveReader<R> {
+impl<'a, R: ReadStream> ArchiveReader<'a, R> {
     /// Begins to read.
     ///
     /// # Errors
     /// Of the stream; `Corrupt` if it is no archive; `Schema` for a newer format, or another
     /// application's archive.
-    pub fn new(mut input: R, application: u64) -> Result<ArchiveReader<R>> {
+    pub fn new(input: &'a mut R, application: u64) -> Result<Self> {
         let at = input.position();
         let fail = |kind, offset, cause| Err(Error::new(kind, at + offset, 4, cause));
         let header: [u8; HEADER_BYTES as usize] = input.next()?;
@@ -408,13 +374,7 @@ impl<R: ReadStream> ArchiveReader<R> {
     #[inline]
     pub fn payload(&mut self) -> Result<StreamView<&mut R>> {
         let (start, end) = self.payload;
-        StreamView::new(&mut self.input, start, end - start, Mode::Read)
-    }
-
-    /// The stream again.
-    #[must_use]
-    pub fn into_inner(self) -> R {
-        self.input
+        StreamView::new(&mut *self.input, start, end - start, Mode::Read)
     }
 }
 
@@ -423,7 +383,7 @@ fn corrupt(at: u64, cause: &'static str) -> Error {
     Error::new(ErrorKind::Corrupt, at, 4, cause)
 }
 
-/// Reads what [`Payload::reference`] and [`Payload::part`] wrote. Every [`ReadStream`] does.
+/// Reads what [`WriteObject`] wrote. Every [`ReadStream`] does.
 pub trait ReadObject: ReadStream + Sized {
     /// Reads a reference.
     ///
@@ -500,55 +460,5 @@ impl Part {
     /// Of the stream.
     pub fn view<S: Stream>(&self, stream: S) -> Result<StreamView<S>> {
         StreamView::new(stream, self.start, u64::from(self.len), Mode::Read)
-    }
-}
-
-/// Objects by their ids, for references to be followed once all were read.
-///
-/// ```
-/// use millstream_stream::{ArchiveWriter, MemoryStream, ObjectTable};
-/// let mut archive = ArchiveWriter::new(MemoryStream::new(), 0)?;
-/// let id = archive.object(7, 1, |_| Ok(()))?;
-/// let mut table = ObjectTable::default();
-/// table.insert(id, "an object")?;
-/// assert_eq!(table.get(id)?, &"an object");
-/// # Ok::<(), millstream_stream::Error>(())
-/// ```
-#[derive(Debug, Clone)]
-pub struct ObjectTable<T>(BTreeMap<ObjectId, T>);
-
-impl<T> Default for ObjectTable<T> {
-    fn default() -> ObjectTable<T> {
-        ObjectTable(BTreeMap::new())
-    }
-}
-
-impl<T> ObjectTable<T> {
-    /// Adds an object.
-    ///
-    /// # Errors
-    /// `Corrupt`: two have the same id.
-    pub fn insert(&mut self, id: ObjectId, object: T) -> Result<()> {
-        match self.0.insert(id, object) {
-            None => Ok(()),
-            Some(_) => Err(corrupt(
-                u64::from(id.number()),
-                "two objects have the same number",
-            )),
-        }
-    }
-
-    /// The object that a reference means.
-    ///
-    /// # Errors
-    /// `Corrupt`: there is none.
-    pub fn get(&self, id: ObjectId) -> Result<&T> {
-        let found = self.0.get(&id);
-        found.ok_or_else(|| corrupt(u64::from(id.number()), "a reference to no object"))
-    }
-
-    /// All objects, by number.
-    pub fn iter(&self) -> impl Iterator<Item = (ObjectId, &T)> {
-        self.0.iter().map(|(id, object)| (*id, object))
     }
 }

@@ -64,10 +64,6 @@
     reason = "turns bytes that were validated for a type into a reference to it"
 )]
 
-use std::marker::PhantomData;
-use std::ops::Deref;
-use std::sync::Arc;
-
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::BLOB_ALIGNMENT;
 
@@ -81,7 +77,7 @@ mod schema;
 
 pub use build::{Build, Builder, build};
 pub use check::Checker;
-pub use memory::{AlignedBytes, StableBytes};
+pub use memory::AlignedBytes;
 pub use plain::{Enumerated, Plain, Stored};
 pub use pointer::{Array, Maybe, Ref, Text};
 pub use schema::Schema;
@@ -124,18 +120,7 @@ pub fn schema_hash<T: Record>() -> u64 {
     schema.hash()
 }
 
-/// Validates a blob and gives its root. `bytes` may be longer than the blob.
-///
-/// # Errors
-/// `Misaligned` memory (16 bytes are enough), `Schema` for another version, layout or byte order,
-/// `PastEnd` for a cut blob, `Corrupt`, or `Limit` for too deep a nesting.
-pub fn view<T: Record>(bytes: &[u8]) -> Result<&T> {
-    let root = validated::<T>(bytes)?;
-    // SAFETY: the root is inside and aligned, and was validated.
-    Ok(unsafe { pointer::at(bytes, root) })
-}
-
-/// Validates a blob; where its root begins.
+/// Validates a blob and returns its root. `bytes` may be longer than the blob.
 ///
 /// A type that is aligned further than blobs are does not compile:
 ///
@@ -146,7 +131,11 @@ pub fn view<T: Record>(bytes: &[u8]) -> Result<&T> {
 /// struct Wide([u8; 32]);
 /// let _ = blob::view::<Plain<Wide>>(&[]);
 /// ```
-fn validated<T: Record>(bytes: &[u8]) -> Result<usize> {
+///
+/// # Errors
+/// `Misaligned` memory (16 bytes are enough), `Schema` for another version, layout or byte order,
+/// `PastEnd` for a cut blob, `Corrupt`, or `Limit` for too deep a nesting.
+pub fn view<T: Record>(bytes: &[u8]) -> Result<&T> {
     const {
         assert!(
             align_of::<T>() <= BLOB_ALIGNMENT,
@@ -191,7 +180,8 @@ fn validated<T: Record>(bytes: &[u8]) -> Result<usize> {
     }
     let mut checker = Checker::new(&bytes[..len], root + size_of::<T>());
     T::validate(&mut checker, root)?;
-    Ok(root)
+    // SAFETY: the root is inside and aligned, and was validated.
+    Ok(unsafe { pointer::at(bytes, root) })
 }
 
 /// An error about `len` bytes at `at` of a blob.
@@ -199,84 +189,3 @@ fn validated<T: Record>(bytes: &[u8]) -> Result<usize> {
 fn fail<T>(kind: ErrorKind, at: usize, len: usize, cause: &'static str) -> Result<T> {
     Err(Error::new(kind, at as u64, len as u64, cause))
 }
-
-/// A blob with the memory that it lies in.
-///
-/// ```
-/// use millstream_stream::blob::{self, Blob};
-/// let bytes = blob::build::<u64, _>(&7)?;
-/// let blob: Blob<u64, _> = Blob::new(bytes)?;
-/// assert_eq!(*blob, 7);
-/// # Ok::<(), millstream_stream::Error>(())
-/// ```
-pub struct Blob<T, B> {
-    bytes: B,
-    root: usize,
-    of: PhantomData<fn() -> T>,
-}
-
-impl<T: Record, B: StableBytes> Blob<T, B> {
-    /// Validates a blob.
-    ///
-    /// # Errors
-    /// As [`view`].
-    pub fn new(bytes: B) -> Result<Blob<T, B>> {
-        Ok(Blob {
-            root: validated::<T>(bytes.stable())?,
-            bytes,
-            of: PhantomData,
-        })
-    }
-
-    /// The memory again.
-    #[must_use]
-    pub fn into_bytes(self) -> B {
-        self.bytes
-    }
-}
-
-impl<T: Record, B: StableBytes> Deref for Blob<T, B> {
-    type Target = T;
-
-    #[inline]
-    fn deref(&self) -> &T {
-        // SAFETY: these very bytes were validated when this value was made, and have neither moved
-        // nor changed since (contract of StableBytes).
-        unsafe { pointer::at(self.bytes.stable(), self.root) }
-    }
-}
-
-impl<T, B> std::fmt::Debug for Blob<T, B> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Blob")
-            .field("root", &self.root)
-            .finish_non_exhaustive()
-    }
-}
-
-/// A blob in bytes that belong to somebody else: a part of a package's block or of a request's
-/// destination.
-///
-/// ```
-/// use millstream_stream::blob::{self, BlobRef, Text};
-/// let block = blob::build::<Text, _>("hull")?;
-/// let name: BlobRef<'_, Text> = BlobRef::new(&block)?;
-/// assert_eq!(name.get().as_str(), "hull");
-/// # Ok::<(), millstream_stream::Error>(())
-/// ```
-pub type BlobRef<'a, T> = Blob<T, &'a [u8]>;
-
-impl<'a, T: Record> BlobRef<'a, T> {
-    /// The root, for as long as the bytes are there.
-    #[must_use]
-    pub fn get(&self) -> &'a T {
-        // SAFETY: these very bytes were validated when this value was made; they are borrowed for
-        // reading, so they do not change.
-        unsafe { pointer::at(self.bytes, self.root) }
-    }
-}
-
-/// Blobs of packages and requests: see [`Blob`].
-pub type BufferBlob<T> = Blob<T, millstream::Buffer>;
-/// A blob that several threads share.
-pub type SharedBlob<T> = Blob<T, Arc<AlignedBytes>>;

@@ -114,6 +114,7 @@ impl WriteEnd for Arc<Alarm> {
 }
 
 /// See the module.
+#[derive(Default)]
 pub(crate) struct Cursor<M, E = usize> {
     memory: M,
     base: u64,

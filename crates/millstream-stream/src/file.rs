@@ -61,8 +61,7 @@ use millstream_source::{Located, Source};
 use crate::cursor::{Alarm, Cursor};
 use crate::error::{Error, ErrorKind, Result};
 use crate::stream::{
-    Mode, POSITION_MAX, ReadStream, Stream, WindowStream, WriteStream, closed, out_of_range,
-    std_traits,
+    Mode, POSITION_MAX, ReadStream, Stream, WriteStream, closed, out_of_range, std_traits,
 };
 
 mod ahead;
@@ -561,9 +560,7 @@ impl ReadStream for FileStream {
         }
         self.read_piece(into)
     }
-}
 
-impl WindowStream for FileStream {
     fn window(&mut self) -> Result<&[u8]> {
         self.reading(0)?;
         self.refill(1)?;
@@ -628,7 +625,6 @@ impl Drop for FileStream {
 }
 
 std_traits!(read, [], FileStream);
-std_traits!(window, [], FileStream);
 std_traits!(write, [], FileStream);
 std_traits!(seek, [], FileStream);
 

@@ -10,7 +10,7 @@
 //! |---|---|
 //! | [`stream`] | the traits: position, mode, hot and cold half |
 //! | [`memory`], [`file`](mod@file) | streams of memory, of files and of entries of packages |
-//! | [`view`], [`shared`] | bounded windows on them, handles |
+//! | [`view`] | bounded windows on them |
 //! | [`typed`] | fields: numbers, plain data, strings |
 //! | [`archive`] | tagged objects with references, forward and backward compatible |
 //! | [`blob`] | whole object graphs, validated once and used in place |
@@ -25,16 +25,14 @@ pub mod error;
 pub mod file;
 pub mod limits;
 pub mod memory;
-pub mod shared;
 pub mod stream;
 pub mod typed;
 pub mod view;
 
-pub use archive::{ArchiveReader, ArchiveWriter, ObjectId, ObjectTable, ReadObject};
+pub use archive::{ArchiveReader, ArchiveWriter, ObjectId, ReadObject, WriteObject};
 pub use error::{Error, ErrorKind, Result};
 pub use file::{FileStream, OpenOptions, Streams};
 pub use memory::MemoryStream;
-pub use shared::Shared;
-pub use stream::{Mode, ReadStream, Stream, WindowStream, WriteStream};
+pub use stream::{Mode, ReadStream, Stream, WriteStream};
 pub use typed::{ReadTyped, WriteTyped};
 pub use view::StreamView;

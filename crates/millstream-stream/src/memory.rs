@@ -9,7 +9,7 @@
 //! use millstream_stream::{MemoryStream, WriteTyped};
 //! let mut stream = MemoryStream::new();
 //! for vector in [[1.0f32, 2.0, 3.0], [4.0, 5.0, 6.0]] {
-//!     stream.write_vector(vector)?;
+//!     stream.write_plain(&vector)?;
 //! }
 //! assert_eq!(stream.into_vec().len(), 24);
 //! # Ok::<(), millstream_stream::Error>(())
@@ -19,59 +19,34 @@ use crate::cursor::Cursor;
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits;
 use crate::stream::{
-    Mode, POSITION_MAX, ReadStream, Stream, WindowStream, WriteStream, closed, out_of_range,
-    std_traits,
+    Mode, POSITION_MAX, ReadStream, Stream, WriteStream, out_of_range, std_traits,
 };
 
 /// See the module. Blocks never.
+#[derive(Default)]
 pub struct MemoryStream {
+    /// Over the memory from position 0 on; shut while it stands beyond the end.
     cursor: Cursor<Vec<u8>>,
-    /// Bytes that the stream has, unless the cursor is beyond.
+    /// Bytes that the stream has, unless writes have moved the cursor beyond.
     len: usize,
-    len_max: u64,
-    mode: Mode,
-    closed: bool,
-}
-
-impl Default for MemoryStream {
-    fn default() -> MemoryStream {
-        MemoryStream::new()
-    }
+    len_max: Option<u64>,
 }
 
 impl MemoryStream {
-    /// An empty stream for both directions.
+    /// An empty stream.
     #[must_use]
     pub fn new() -> MemoryStream {
-        MemoryStream::over(Vec::new(), 0, Mode::ReadWrite)
-    }
-
-    /// An empty stream that has memory for `bytes` already.
-    #[must_use]
-    pub fn with_capacity(bytes: usize) -> MemoryStream {
-        MemoryStream::over(vec![0; bytes], 0, Mode::ReadWrite)
-    }
-
-    /// A stream of these bytes, at their start, for both directions.
-    #[must_use]
-    pub fn from_vec(bytes: Vec<u8>) -> MemoryStream {
-        MemoryStream::with_mode(bytes, Mode::ReadWrite)
+        MemoryStream::default()
     }
 
     /// A stream of these bytes, at their start.
     #[must_use]
-    pub fn with_mode(bytes: Vec<u8>, mode: Mode) -> MemoryStream {
+    pub fn from_vec(bytes: Vec<u8>) -> MemoryStream {
         let len = bytes.len();
-        MemoryStream::over(bytes, len, mode)
-    }
-
-    fn over(bytes: Vec<u8>, len: usize, mode: Mode) -> MemoryStream {
         let mut stream = MemoryStream {
             cursor: Cursor::new(bytes, 0),
             len,
-            len_max: u64::MAX,
-            mode,
-            closed: false,
+            len_max: None,
         };
         stream.open();
         stream
@@ -80,11 +55,9 @@ impl MemoryStream {
     /// Refuses to grow beyond `bytes`.
     #[must_use]
     pub fn len_max(mut self, bytes: u64) -> MemoryStream {
-        self.len_max = bytes;
-        if self.is_inside() {
-            self.len = self.used();
-            self.open();
-        }
+        self.len_max = Some(bytes);
+        self.len = self.used();
+        self.open();
         self
     }
 
@@ -94,7 +67,7 @@ impl MemoryStream {
         &self.cursor.memory()[..self.used()]
     }
 
-    /// Forgets what it holds and keeps the memory; at position 0. A closed stream stays closed.
+    /// Forgets what it holds and keeps the memory; at position 0.
     pub fn clear(&mut self) {
         self.cursor.go(0, 0);
         self.len = 0;
@@ -110,61 +83,36 @@ impl MemoryStream {
         bytes
     }
 
-    /// Ends its use: every later call is an error, the bytes stay.
-    pub fn close(&mut self) {
-        self.len = self.used();
-        let position = self.cursor.position();
-        self.cursor.go(position, 0);
-        self.closed = true;
-    }
-
-    /// Whether the cursor stands in the memory (else beyond the end, in a gap or closed).
-    fn is_inside(&self) -> bool {
-        self.cursor.base() == 0
-    }
-
     fn used(&self) -> usize {
-        if self.is_inside() {
-            self.len.max(self.cursor.at())
-        } else {
-            self.len
+        // Beyond the end no write is open.
+        match self.cursor.at() <= *self.cursor.write_end() {
+            true => self.len.max(self.cursor.at()),
+            false => self.len,
         }
     }
 
-    /// Opens the cursor for what the mode allows; it stands inside the memory.
+    /// Opens the cursor for what is there, unless it stands beyond the end.
     fn open(&mut self) {
-        if self.closed {
-            return;
+        if self.cursor.at() <= self.len {
+            let all = self.cursor.memory().len();
+            let max = self.len_max.and_then(|max| usize::try_from(max).ok());
+            self.cursor
+                .open(self.len, max.map_or(all, |max| all.min(max)));
         }
-        let reads = if self.mode.reads() { self.len } else { 0 };
-        let all = self.cursor.memory().len();
-        let writes = if self.mode.writes() {
-            usize::try_from(self.len_max).map_or(all, |max| all.min(max))
-        } else {
-            0
-        };
-        self.cursor.open(reads, writes);
-    }
-
-    fn reading(&self, len: usize) -> Result<()> {
-        self.check()?;
-        self.mode.check_reads(self.position(), len as u64)
     }
 
     /// Makes room for `more` bytes at the position, and fills a gap before it with zeroes.
     fn grow(&mut self, more: usize) -> Result<()> {
-        let position = self.position();
-        let fail = |kind, cause| Err(Error::new(kind, position, more as u64, cause));
-        let Some(end) = position.checked_add(more as u64) else {
-            return fail(ErrorKind::OutOfRange, "no stream is as long");
-        };
-        if end > self.len_max {
-            return fail(ErrorKind::Limit, "the stream may not grow beyond its bound");
-        }
-        let (Ok(end), Ok(at)) = (usize::try_from(end), usize::try_from(position)) else {
+        let at = self.cursor.at();
+        let fail = |kind, cause| Err(Error::new(kind, at as u64, more as u64, cause));
+        let Some(end) = at.checked_add(more) else {
             return fail(ErrorKind::OutOfMemory, "longer than the address space");
         };
-        let len = self.used();
+        if self.len_max.is_some_and(|max| end as u64 > max) {
+            return fail(ErrorKind::Limit, "the stream may not grow beyond its bound");
+        }
+        self.len = self.used();
+        let len = self.len;
         let grown = self.cursor.with_memory(|bytes| {
             if end > bytes.len() {
                 let wanted = end.max(bytes.len() * 2).max(limits::MEMORY_BYTES_MIN);
@@ -180,25 +128,13 @@ impl MemoryStream {
             }
             Ok::<(), std::collections::TryReserveError>(())
         });
-        self.len = len;
         if grown.is_err() {
-            self.restore(position);
+            self.open();
             return fail(ErrorKind::OutOfMemory, "no memory for the stream to grow");
         }
-        self.cursor.go(0, at);
+        self.len = len.max(at);
         self.open();
         Ok(())
-    }
-
-    /// Stands at `position` again, inside or beyond the end.
-    fn restore(&mut self, position: u64) {
-        match usize::try_from(position) {
-            Ok(at) if at <= self.len => {
-                self.cursor.go(0, at);
-                self.open();
-            }
-            _ => self.cursor.go(position, 0),
-        }
     }
 }
 
@@ -209,29 +145,25 @@ impl Stream for MemoryStream {
     }
 
     fn len(&mut self) -> Result<u64> {
-        self.check()?;
         Ok(self.used() as u64)
     }
 
     fn seek_to(&mut self, position: u64) -> Result<()> {
-        self.check()?;
-        if position > POSITION_MAX {
-            return Err(out_of_range(position, 0));
-        }
+        let at = usize::try_from(position).ok();
+        let at = at.filter(|_| position <= POSITION_MAX);
+        let at = at.ok_or_else(|| out_of_range(position, 0))?;
         self.len = self.used();
-        self.restore(position);
+        self.cursor.go(0, at);
+        self.open();
         Ok(())
     }
 
     fn mode(&self) -> Mode {
-        self.mode
+        Mode::ReadWrite
     }
 
     fn check(&self) -> Result<()> {
-        match self.closed {
-            true => Err(closed(self.position())),
-            false => Ok(()),
-        }
+        Ok(())
     }
 }
 
@@ -242,7 +174,6 @@ impl ReadStream for MemoryStream {
     }
 
     fn read_slice(&mut self, into: &mut [u8]) -> Result<()> {
-        self.reading(into.len())?;
         if self.cursor.readable().len() < into.len() {
             let (at, len) = (self.position(), into.len() as u64);
             let cause = "the stream ends before";
@@ -253,14 +184,10 @@ impl ReadStream for MemoryStream {
     }
 
     fn read_some(&mut self, into: &mut [u8]) -> Result<usize> {
-        self.reading(into.len())?;
         Ok(self.cursor.read(into))
     }
-}
 
-impl WindowStream for MemoryStream {
     fn window(&mut self) -> Result<&[u8]> {
-        self.reading(0)?;
         Ok(self.cursor.readable())
     }
 
@@ -276,9 +203,6 @@ impl WriteStream for MemoryStream {
     }
 
     fn write_slice(&mut self, bytes: &[u8]) -> Result<()> {
-        self.check()?;
-        self.mode
-            .check_writes(self.position(), bytes.len() as u64)?;
         if bytes.is_empty() {
             return Ok(());
         }
@@ -291,12 +215,11 @@ impl WriteStream for MemoryStream {
     }
 
     fn flush_all(&mut self) -> Result<()> {
-        self.check()
+        Ok(())
     }
 }
 
 std_traits!(read, [], MemoryStream);
-std_traits!(window, [], MemoryStream);
 std_traits!(write, [], MemoryStream);
 std_traits!(seek, [], MemoryStream);
 
@@ -305,7 +228,6 @@ impl std::fmt::Debug for MemoryStream {
         f.debug_struct("MemoryStream")
             .field("position", &self.position())
             .field("len", &self.used())
-            .field("closed", &self.closed)
             .finish()
     }
 }

@@ -105,15 +105,6 @@ pub trait ReadStream: Stream {
     /// The next `N` bytes if the current buffer has them.
     fn next_at_hand<const N: usize>(&mut self) -> Option<[u8; N]>;
 
-    /// The same if they also end at or before position `end`: what a window asks, in one call.
-    #[inline(always)]
-    fn next_within<const N: usize>(&mut self, end: u64) -> Option<[u8; N]> {
-        if self.position() + N as u64 > end {
-            return None;
-        }
-        self.next_at_hand()
-    }
-
     /// Fills `into`, through refills. On an error the position has not moved.
     ///
     /// # Errors
@@ -125,6 +116,18 @@ pub trait ReadStream: Stream {
     /// # Errors
     /// The stream cannot be read, is closed, or fails.
     fn read_some(&mut self, into: &mut [u8]) -> Result<usize>;
+
+    /// The bytes at hand, refilled if there are none; empty at the end.
+    ///
+    /// # Errors
+    /// As [`ReadStream::read_some`].
+    fn window(&mut self) -> Result<&[u8]>;
+
+    /// Goes on by bytes that [`ReadStream::window`] returned.
+    ///
+    /// # Panics
+    /// By more than it returned.
+    fn advance(&mut self, count: usize);
 
     /// The next `N` bytes.
     ///
@@ -151,31 +154,10 @@ pub trait ReadStream: Stream {
     }
 }
 
-/// A stream that shows its current buffer.
-pub trait WindowStream: ReadStream {
-    /// The bytes at hand, refilled if there are none; empty at the end.
-    ///
-    /// # Errors
-    /// As [`ReadStream::read_some`].
-    fn window(&mut self) -> Result<&[u8]>;
-
-    /// Goes on by bytes that [`WindowStream::window`] showed.
-    ///
-    /// # Panics
-    /// By more than it showed.
-    fn advance(&mut self, count: usize);
-}
-
 /// A stream that bytes go into.
 pub trait WriteStream: Stream {
     /// Puts `N` bytes if the current buffer has room for them.
     fn put_at_hand<const N: usize>(&mut self, bytes: &[u8; N]) -> bool;
-
-    /// The same if they also end at or before position `end`: what a window asks, in one call.
-    #[inline(always)]
-    fn put_within<const N: usize>(&mut self, bytes: &[u8; N], end: u64) -> bool {
-        self.position() + N as u64 <= end && self.put_at_hand(bytes)
-    }
 
     /// Writes all of `bytes`. An error of an earlier write that went on behind shows here.
     ///
@@ -214,7 +196,7 @@ pub trait WriteStream: Stream {
     }
 }
 
-impl<S: Stream + ?Sized> Stream for &mut S {
+impl<S: Stream> Stream for &mut S {
     #[inline(always)]
     fn position(&self) -> u64 {
         (**self).position()
@@ -244,9 +226,6 @@ impl<S: ReadStream> ReadStream for &mut S {
     fn read_some(&mut self, into: &mut [u8]) -> Result<usize> {
         (**self).read_some(into)
     }
-}
-
-impl<S: WindowStream> WindowStream for &mut S {
     fn window(&mut self) -> Result<&[u8]> {
         (**self).window()
     }
@@ -307,8 +286,7 @@ pub(crate) fn position_of(
     })
 }
 
-/// The standard library's traits for a stream: `std_traits!(read|window|write|seek, generics,
-/// type)`.
+/// The standard library's traits for a stream: `std_traits!(read|write|seek, generics, type)`.
 macro_rules! std_traits {
     (read, [$($generics:tt)*], $stream:ty) => {
         impl<$($generics)*> std::io::Read for $stream {
@@ -321,16 +299,14 @@ macro_rules! std_traits {
                 Ok($crate::stream::ReadStream::read_slice(self, into)?)
             }
         }
-    };
-    (window, [$($generics:tt)*], $stream:ty) => {
         impl<$($generics)*> std::io::BufRead for $stream {
             #[inline]
             fn fill_buf(&mut self) -> std::io::Result<&[u8]> {
-                Ok($crate::stream::WindowStream::window(self)?)
+                Ok($crate::stream::ReadStream::window(self)?)
             }
             #[inline]
             fn consume(&mut self, count: usize) {
-                $crate::stream::WindowStream::advance(self, count);
+                $crate::stream::ReadStream::advance(self, count);
             }
         }
     };

@@ -125,19 +125,6 @@ pub trait ReadTyped: ReadStream + Sized {
         }
     }
 
-    /// Reads a vector of `N` floats, lowest byte first.
-    ///
-    /// # Errors
-    /// As [`ReadStream::read_slice`]; between two of its floats when the stream ends there.
-    #[inline(always)]
-    fn read_vector<const N: usize>(&mut self) -> Result<[f32; N]> {
-        let mut vector = [0.0; N];
-        for part in &mut vector {
-            *part = self.read_f32_le()?;
-        }
-        Ok(vector)
-    }
-
     /// Fills `into` in one copy.
     ///
     /// # Errors
@@ -269,18 +256,6 @@ pub trait WriteTyped: WriteStream + Sized {
     #[inline(always)]
     fn write_bool(&mut self, value: bool) -> Result<()> {
         self.put([u8::from(value)])
-    }
-
-    /// Writes a vector of floats, lowest byte first.
-    ///
-    /// # Errors
-    /// As [`WriteStream::write_slice`].
-    #[inline(always)]
-    fn write_vector<const N: usize>(&mut self, vector: [f32; N]) -> Result<()> {
-        for part in vector {
-            self.write_f32_le(part)?;
-        }
-        Ok(())
     }
 
     /// Writes plain data in one copy.

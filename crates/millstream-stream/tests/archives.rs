@@ -1,12 +1,12 @@
 //! Archives: older and newer programs read each other's, graphs come back, damage is refused.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
-use millstream_stream::archive::Payload;
 use millstream_stream::limits::ARCHIVE_OBJECTS_MAX;
 use millstream_stream::{
-    ArchiveReader, ArchiveWriter, ErrorKind, MemoryStream, Mode, ObjectTable, ReadObject,
-    ReadTyped, Result, Stream, WriteStream, WriteTyped,
+    ArchiveReader, ArchiveWriter, ErrorKind, MemoryStream, ReadObject, ReadTyped, Result, Stream,
+    WriteObject, WriteStream, WriteTyped,
 };
 
 const APPLICATION: u64 = 0x0A0B_0C0D;
@@ -16,7 +16,8 @@ const CREW: u32 = 2;
 /// Two ships that refer to each other, one with parts, and an object that the readers below do not
 /// know.
 fn write_all() -> Result<MemoryStream> {
-    let mut archive = ArchiveWriter::new(MemoryStream::new(), APPLICATION)?;
+    let mut stream = MemoryStream::new();
+    let mut archive = ArchiveWriter::new(&mut stream, APPLICATION)?;
     let (first, second) = (archive.reserve()?, archive.reserve()?);
     archive.object_as(second, SHIP, 2, |ship| {
         ship.write_string("second")?;
@@ -36,7 +37,8 @@ fn write_all() -> Result<MemoryStream> {
         })?;
         crew.part(10, 1, |part| part.write_leb128(5))
     })?;
-    archive.finish()
+    archive.finish()?;
+    Ok(stream)
 }
 
 #[derive(Debug, PartialEq)]
@@ -48,8 +50,9 @@ struct Ship {
 
 /// Reads ships as a program does that knows fields up to `version`, and nothing but ships.
 fn ships(bytes: Vec<u8>, version: u16) -> Result<Vec<Ship>> {
-    let mut archive = ArchiveReader::new(MemoryStream::from_vec(bytes), APPLICATION)?;
-    let mut table = ObjectTable::default();
+    let mut stream = MemoryStream::from_vec(bytes);
+    let mut archive = ArchiveReader::new(&mut stream, APPLICATION)?;
+    let mut table = BTreeMap::new();
     while let Some(object) = archive.next_object()? {
         if object.tag != SHIP {
             continue;
@@ -62,25 +65,17 @@ fn ships(bytes: Vec<u8>, version: u16) -> Result<Vec<Ship>> {
         } else {
             1.0
         };
-        table.insert(object.id, (name, escort, armour))?;
+        let escort = escort.map_or(0, |id| id.number());
+        table.insert(
+            object.id,
+            Ship {
+                name,
+                escort,
+                armour,
+            },
+        );
     }
-    let mut ships = Vec::new();
-    for (_, (name, escort, armour)) in table.iter() {
-        let escort = match escort {
-            Some(id) => {
-                table.get(*id)?;
-                id.number()
-            }
-            None => 0,
-        };
-        let (name, armour) = (name.clone(), *armour);
-        ships.push(Ship {
-            name,
-            escort,
-            armour,
-        });
-    }
-    Ok(ships)
+    Ok(table.into_values().collect())
 }
 
 #[test]
@@ -101,7 +96,7 @@ fn programs_of_both_versions_read_both_and_pass_over_what_they_do_not_know() {
 fn parts_within_an_object_are_passed_over_by_their_length() {
     let mut stream = write_all().unwrap();
     stream.seek_to(0).unwrap();
-    let mut archive = ArchiveReader::new(stream, APPLICATION).unwrap();
+    let mut archive = ArchiveReader::new(&mut stream, APPLICATION).unwrap();
     let mut found = Vec::new();
     while let Some(object) = archive.next_object().unwrap() {
         if object.tag != CREW {
@@ -121,8 +116,9 @@ fn parts_within_an_object_are_passed_over_by_their_length() {
 
 #[test]
 fn fields_may_be_written_in_any_order() {
-    let mut archive = ArchiveWriter::new(MemoryStream::new(), APPLICATION).unwrap();
-    let write = |fields: &mut Payload<'_>| {
+    let mut stream = MemoryStream::new();
+    let mut archive = ArchiveWriter::new(&mut stream, APPLICATION).unwrap();
+    let write = |fields: &mut MemoryStream| {
         let start = fields.position();
         fields.write_u32_le(0)?;
         fields.part(9, 1, |part| {
@@ -141,9 +137,9 @@ fn fields_may_be_written_in_any_order() {
     archive
         .object(2, 1, |fields| fields.write_u32_le(6))
         .unwrap();
-    let mut stream = archive.finish().unwrap();
+    archive.finish().unwrap();
     stream.seek_to(0).unwrap();
-    let mut archive = ArchiveReader::new(stream, APPLICATION).unwrap();
+    let mut archive = ArchiveReader::new(&mut stream, APPLICATION).unwrap();
     assert_eq!(archive.next_object().unwrap().unwrap().len, 4 + 12 + 8);
     let mut fields = archive.payload().unwrap();
     assert_eq!(fields.read_u32_le().unwrap(), 5);
@@ -168,49 +164,52 @@ fn the_format_stays() {
 
 #[test]
 fn misuse_is_refused() {
-    let mut archive = ArchiveWriter::new(MemoryStream::new(), 0).unwrap();
+    let mut stream = MemoryStream::new();
+    let mut archive = ArchiveWriter::new(&mut stream, 0).unwrap();
     let id = archive.reserve().unwrap();
     let refused = archive.object(0, 1, |_| Ok(())).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::InvalidArgument);
     archive.object_as(id, 1, 1, |_| Ok(())).unwrap();
     let twice = archive.object_as(id, 1, 1, |_| Ok(())).unwrap_err();
     assert_eq!(twice.kind(), ErrorKind::InvalidArgument);
-    let missing = ArchiveWriter::new(MemoryStream::new(), 0).and_then(|mut archive| {
+    let missing = ArchiveWriter::new(&mut stream, 0).and_then(|mut archive| {
         archive.reserve()?;
         archive.finish()
     });
     assert_eq!(missing.unwrap_err().kind(), ErrorKind::InvalidArgument);
     let bytes = write_all().unwrap().into_vec();
-    let foreign = ArchiveReader::new(MemoryStream::from_vec(bytes), APPLICATION + 1);
+    let mut stream = MemoryStream::from_vec(bytes);
+    let foreign = ArchiveReader::new(&mut stream, APPLICATION + 1);
     assert_eq!(foreign.unwrap_err().kind(), ErrorKind::Schema);
 }
 
 /// The header is at 0, the object at 16, a reference at 32, a part at 36, the end at 50, the count
 /// at 66.
 fn one_object() -> Vec<u8> {
-    let mut archive = ArchiveWriter::new(MemoryStream::new(), APPLICATION).unwrap();
-    let object = |fields: &mut Payload<'_>| {
+    let mut stream = MemoryStream::new();
+    let mut archive = ArchiveWriter::new(&mut stream, APPLICATION).unwrap();
+    let object = |fields: &mut MemoryStream| {
         fields.write_u32_le(1)?;
         fields.part(10, 1, |part| part.write_u16_le(7))
     };
     archive.object(SHIP, 1, object).unwrap();
-    archive.finish().unwrap().into_vec()
+    archive.finish().unwrap();
+    stream.into_vec()
 }
 
 fn read_one(bytes: Vec<u8>) -> Result<()> {
-    let mut archive = ArchiveReader::new(MemoryStream::from_vec(bytes), APPLICATION)?;
-    let mut table = ObjectTable::default();
+    let mut stream = MemoryStream::from_vec(bytes);
+    let mut archive = ArchiveReader::new(&mut stream, APPLICATION)?;
+    let mut table = BTreeMap::new();
     while let Some(object) = archive.next_object()? {
         let mut fields = archive.payload()?;
         let reference = fields.read_reference()?;
         let part = fields.next_part()?.expect("a part");
         part.view(&mut fields)?.read_u16_le()?;
-        table.insert(object.id, reference)?;
+        table.insert(object.id, reference);
     }
     assert!(archive.next_object()?.is_none(), "the end stays");
-    for reference in table.iter().filter_map(|(_, reference)| *reference) {
-        table.get(reference)?;
-    }
+    assert_eq!(table.into_values().flatten().count(), 1);
     Ok(())
 }
 
@@ -229,7 +228,6 @@ fn each_wrong_field_is_refused_at_its_place() {
         (24, 1 << 16, Corrupt, 26),
         (28, 100, PastEnd, 16),
         (32, beyond, Corrupt, 0),
-        (32, 2, Corrupt, 2),
         (40, 1 << 16, Corrupt, 8),
         (44, 3, PastEnd, 4),
         (54, 1, Corrupt, 50),
@@ -241,15 +239,12 @@ fn each_wrong_field_is_refused_at_its_place() {
         let found = (error.kind(), error.position());
         assert_eq!(found, (kind, position), "{value} at {at}: {error}");
     }
-    // The same object twice.
-    let mut bytes = one_object();
-    bytes.splice(16..16, bytes[16..50].to_vec());
-    assert_eq!(read_one(bytes).unwrap_err().kind(), Corrupt);
 }
 
 #[test]
 fn an_archive_that_was_written_in_part_has_no_end() {
-    let mut archive = ArchiveWriter::new(MemoryStream::new().len_max(100), 0).unwrap();
+    let mut stream = MemoryStream::new().len_max(100);
+    let mut archive = ArchiveWriter::new(&mut stream, 0).unwrap();
     let full = archive.object(1, 1, |fields| fields.write_plain(&[7u64; 20]));
     assert_eq!(full.unwrap_err().kind(), ErrorKind::Limit);
     let after = archive.object(1, 1, |_| Ok(())).unwrap_err();
@@ -260,9 +255,10 @@ fn an_archive_that_was_written_in_part_has_no_end() {
 
 #[test]
 fn fields_are_a_stream_of_the_object_alone() {
-    let mut archive = ArchiveWriter::new(MemoryStream::new(), 0).unwrap();
-    let fields = |fields: &mut Payload<'_>| {
-        assert_eq!((fields.position(), fields.mode()), (0, Mode::Write));
+    let mut stream = MemoryStream::new();
+    let mut archive = ArchiveWriter::new(&mut stream, 0).unwrap();
+    let fields = |fields: &mut MemoryStream| {
+        assert_eq!(fields.position(), 0);
         fields.write_slice(b"four")?;
         fields.seek_to(2)?;
         fields.write_u8(b'X')?;
@@ -271,14 +267,14 @@ fn fields_are_a_stream_of_the_object_alone() {
         fields.flush_all()
     };
     archive.object(1, 1, fields).unwrap();
-    let mut stream = archive.finish().unwrap();
+    archive.finish().unwrap();
     stream.seek_to(0).unwrap();
-    let mut archive = ArchiveReader::new(stream, 0).unwrap();
+    let mut archive = ArchiveReader::new(&mut stream, 0).unwrap();
     archive.next_object().unwrap().expect("an object");
     let mut bytes = [0; 3];
     archive.payload().unwrap().read_plain(&mut bytes).unwrap();
     assert_eq!(&bytes, b"foX");
-    assert_eq!(archive.into_inner().position(), 35);
+    assert_eq!(stream.position(), 35);
 }
 
 #[test]
@@ -308,7 +304,8 @@ fn a_damaged_archive_is_an_error_or_an_archive() {
 
 #[test]
 fn an_object_whose_fields_fail_is_missing_and_may_be_written_again() {
-    let mut archive = ArchiveWriter::new(MemoryStream::new(), 0).unwrap();
+    let mut stream = MemoryStream::new();
+    let mut archive = ArchiveWriter::new(&mut stream, 0).unwrap();
     let id = archive.reserve().unwrap();
     let failed = archive.object_as(id, 1, 1, |object| object.seek_to(u64::MAX));
     assert_eq!(failed.unwrap_err().kind(), ErrorKind::OutOfRange);

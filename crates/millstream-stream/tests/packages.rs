@@ -8,10 +8,10 @@ use std::sync::Arc;
 use millstream::{CodecId, QueueOptions, Storage, StorageOptions};
 use millstream_pak::{Coding, Item, PackOptions, Package, write_file};
 use millstream_source::Source;
-use millstream_stream::blob::{self, BlobRef, BufferBlob};
+use millstream_stream::blob;
 use millstream_stream::limits::FILE_BUFFER_BYTES;
 use millstream_stream::{
-    ErrorKind, Mode, ReadStream, ReadTyped, Stream, StreamView, Streams, WindowStream, WriteTyped,
+    ErrorKind, Mode, ReadStream, ReadTyped, Stream, StreamView, Streams, WriteTyped,
 };
 use support::{Scene, assert_same, scene, walk};
 
@@ -76,7 +76,7 @@ fn every_codec_is_read_sought_and_viewed_as_the_bytes_that_were_packed() {
             assert_eq!(stream.read_u64_le().unwrap(), expected, "{context}");
         }
         let begin = FILE_BUFFER_BYTES as u64 - 3;
-        let mut view = StreamView::new(stream, begin, 8, Mode::Read).unwrap();
+        let mut view = StreamView::new(&mut stream, begin, 8, Mode::Read).unwrap();
         let expected = *bytes[begin as usize..].first_chunk().unwrap();
         assert_eq!(view.read_u64_le().unwrap(), u64::from_le_bytes(expected));
         assert_eq!(view.read_u8().unwrap_err().kind(), ErrorKind::PastEnd);
@@ -140,26 +140,17 @@ fn a_blob_is_used_where_a_package_or_a_request_put_it() {
     for codec in [CodecId::STORED, CodecId::LZ4_BLOCK] {
         let (_, package) = packed(&storage, Coding::Fixed(codec), &[("scene", &bytes)]);
         let queue = storage.queue(QueueOptions::default()).unwrap();
-        let load = || {
-            let found = package.lookup(b"scene").unwrap().unwrap();
-            let request = package.request(found.index).unwrap();
-            queue.submit(request).unwrap().wait().unwrap()
-        };
-        // Borrowed from the destination: the references live as long as it does.
-        let buffer = load();
-        let seen: &Scene = {
-            let borrowed: BlobRef<'_, Scene> = BlobRef::new(&buffer).unwrap();
-            borrowed.get()
-        };
+        let found = package.lookup(b"scene").unwrap().unwrap();
+        let request = package.request(found.index).unwrap();
+        let buffer = queue.submit(request).unwrap().wait().unwrap();
+        let seen = blob::view::<Scene>(&buffer).unwrap();
         assert_same(&seen.root, &source.root);
+        let built = blob::view::<Scene>(&bytes).unwrap();
+        assert_eq!(walk(&seen.root), walk(&built.root));
         let inside = std::ptr::from_ref(seen).addr();
         assert!(buffer.as_ptr_range().contains(&(inside as *const u8)));
-        // Owned together with it.
-        let owned: BufferBlob<Scene> = BufferBlob::new(load()).unwrap();
-        assert_same(&owned.root, &source.root);
-        assert_eq!(walk(&owned.root), walk(&seen.root));
         // Another layout in the same place is refused.
-        let refused = BlobRef::<u64>::new(&buffer);
+        let refused = blob::view::<u64>(&buffer);
         assert_eq!(refused.unwrap_err().kind(), ErrorKind::Schema);
     }
 }

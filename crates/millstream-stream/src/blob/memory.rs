@@ -1,50 +1,10 @@
 //! Memory that a blob may lie in.
-//!
-//! # Safety
-//! [`StableBytes`] is an unsafe trait: a validated blob is used without looking again, so its bytes
-//! must stay what and where they are.
-#![expect(unsafe_code, reason = "vouches for memory that does not move")]
 
 use std::ops::Deref;
-use std::sync::Arc;
 
-use millstream::Buffer;
 use zerocopy::IntoBytes;
 
 use crate::limits::BLOB_ALIGNMENT;
-
-/// Bytes that neither move nor change while they are borrowed from a value that may be moved.
-///
-/// # Safety
-/// `stable` must always give the same bytes at the same address, also after the value was moved,
-/// and must not change until the value is dropped or borrowed exclusively.
-pub unsafe trait StableBytes {
-    /// The bytes.
-    fn stable(&self) -> &[u8];
-}
-
-macro_rules! stable {
-    ($($memory:ty),*) => {$(
-        // SAFETY: the memory is not in the value itself, so it does not move with it; only an
-        // exclusive reference to the value can change it, and none to what is shared or borrowed.
-        unsafe impl StableBytes for $memory {
-            #[inline]
-            fn stable(&self) -> &[u8] {
-                self
-            }
-        }
-    )*};
-}
-
-stable!(
-    Vec<u8>,
-    Box<[u8]>,
-    Arc<[u8]>,
-    &[u8],
-    Buffer,
-    AlignedBytes,
-    Arc<AlignedBytes>
-);
 
 /// Bytes aligned as blobs need them.
 #[derive(Clone, PartialEq, Eq)]

@@ -12,7 +12,6 @@ use std::task::{Context, Poll, Waker};
 use millstream::{Buffer, Outcome, Ticket, Write};
 
 use super::{Doing, FileStream, Place};
-use crate::cursor::Alarm;
 use crate::error::Result;
 use crate::limits::{FILE_BUFFER_BYTES, LOCAL_BYTES_MAX, WRITES_BEHIND};
 
@@ -23,23 +22,6 @@ pub(super) struct Behind {
     ticket: Ticket<Buffer>,
     /// Set if the write completed before the alarm was registered.
     outcome: Option<Outcome<Buffer>>,
-}
-
-impl Behind {
-    /// Registers the alarm to be woken when the write completes.
-    fn watched(offset: u64, len: u64, mut ticket: Ticket<Buffer>, alarm: &Arc<Alarm>) -> Behind {
-        let waker = Waker::from(Arc::clone(alarm));
-        let outcome = match ticket.poll_outcome(&mut Context::from_waker(&waker)) {
-            Poll::Ready(outcome) => Some(outcome),
-            Poll::Pending => None,
-        };
-        Behind {
-            offset,
-            len,
-            ticket,
-            outcome,
-        }
-    }
 }
 
 impl FileStream {
@@ -79,14 +61,8 @@ impl FileStream {
         let mut buffer = self.cursor.replace(Buffer::empty(), position, 0);
         buffer.set_view(0, len);
         let len = len as u64;
-        let local = !full || self.local_bytes < LOCAL_BYTES_MAX;
-        if local && let Place::Local(local) = &self.handle.place {
-            self.local_bytes += len;
-            self.len = self.len.max(base + len);
-            if let Err(error) = local.write_at(base, &buffer) {
-                let error = self.handle.error(error, base, len);
-                return Err(self.fail(error));
-            }
+        let here = !full || self.local_bytes < LOCAL_BYTES_MAX;
+        if here && self.write_here(base, &buffer)? {
             self.spare.push(buffer);
             return Ok(());
         }
@@ -96,16 +72,24 @@ impl FileStream {
         }
         self.len = self.len.max(base + len);
         let write = Write::at(self.engine()?, base, buffer);
-        let ticket = match self.handle.streams.data.submit(write) {
+        let mut ticket = match self.handle.streams.data.submit(write) {
             Ok(ticket) => ticket,
             Err(error) => {
                 let error = self.handle.error(error, base, len);
                 return Err(self.fail(error));
             }
         };
-        let alarm = self.cursor.write_end();
-        let behind = Behind::watched(base, len, ticket, alarm);
-        self.behind.push_back(behind);
+        let alarm = Waker::from(Arc::clone(self.cursor.write_end()));
+        let outcome = match ticket.poll_outcome(&mut Context::from_waker(&alarm)) {
+            Poll::Ready(outcome) => Some(outcome),
+            Poll::Pending => None,
+        };
+        self.behind.push_back(Behind {
+            offset: base,
+            len,
+            ticket,
+            outcome,
+        });
         while self.behind.len() > WRITES_BEHIND {
             self.take_back(0)?;
         }
@@ -160,25 +144,34 @@ impl FileStream {
         result
     }
 
-    /// Writes at least a buffer on the calling thread, without a copy, within the first
-    /// [`LOCAL_BYTES_MAX`]; returns whether it did.
-    pub(super) fn write_large(&mut self, bytes: &[u8]) -> Result<bool> {
-        let large = bytes.len() >= FILE_BUFFER_BYTES && self.local_bytes < LOCAL_BYTES_MAX;
-        if !large || !matches!(self.handle.place, Place::Local(_)) {
+    /// Writes on the calling thread, unless the engine has the file; returns whether it did.
+    fn write_here(&mut self, at: u64, bytes: &[u8]) -> Result<bool> {
+        let Place::Local(local) = &self.handle.place else {
             return Ok(false);
-        }
-        self.hand_over(false)?;
-        let (at, len) = (self.cursor.position(), bytes.len() as u64);
-        if let Place::Local(local) = &self.handle.place
-            && let Err(error) = local.write_at(at, bytes)
-        {
+        };
+        let len = bytes.len() as u64;
+        if let Err(error) = local.write_at(at, bytes) {
             let error = self.handle.error(error, at, len);
             return Err(self.fail(error));
         }
         self.local_bytes += len;
         self.len = self.len.max(at + len);
-        self.cursor.go(at + len, 0);
         Ok(true)
+    }
+
+    /// Writes at least a buffer on the calling thread, without a copy, within the first
+    /// [`LOCAL_BYTES_MAX`]; returns whether it did.
+    pub(super) fn write_large(&mut self, bytes: &[u8]) -> Result<bool> {
+        if bytes.len() < FILE_BUFFER_BYTES || self.local_bytes >= LOCAL_BYTES_MAX {
+            return Ok(false);
+        }
+        self.hand_over(false)?;
+        let at = self.cursor.position();
+        let written = self.write_here(at, bytes)?;
+        if written {
+            self.cursor.go(at + bytes.len() as u64, 0);
+        }
+        Ok(written)
     }
 
     /// Writes the current buffer and puts an empty one under the cursor.
