@@ -4,17 +4,23 @@
 //!
 //! Without a file it takes an image of its own.
 
-use millstream_pnm::{Samples, images};
+use millstream_pnm::{Image, Options, Samples, decode_into};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let bytes = match std::env::args_os().nth(1) {
         Some(path) => std::fs::read(path)?,
         None => b"P2 4 2 255\n0 20 40 60\n80 100 120 140\n".to_vec(),
     };
-    for (nth, image) in images(&bytes).enumerate() {
-        match image?.samples {
-            Samples::U8(samples) => print(nth, samples.into_iter().map(u64::from)),
-            Samples::U16(samples) => print(nth, samples.into_iter().map(u64::from)),
+    let (mut left, mut image) = (&bytes[..], Image::empty());
+    for nth in 0.. {
+        if left.is_empty() {
+            break;
+        }
+        let taken = decode_into(left, &Options::default(), &mut image)?;
+        left = &left[taken..];
+        match &image.samples {
+            Samples::U8(samples) => print(nth, samples.iter().map(|it| u64::from(*it))),
+            Samples::U16(samples) => print(nth, samples.iter().map(|it| u64::from(*it))),
         }
     }
     Ok(())

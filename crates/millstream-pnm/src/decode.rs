@@ -45,83 +45,19 @@ pub fn decode(bytes: &[u8]) -> Result<Image, Error> {
     Ok(image)
 }
 
-/// As [`decode`], into an image whose memory is used again; the bytes before the next image, or
-/// all of them.
+/// As [`decode`], into an image whose memory is used again; returns the number of bytes before the
+/// next image, or of all.
 ///
 /// # Errors
 /// As [`decode`]; the image has no pixels then.
 pub fn decode_into(bytes: &[u8], options: &Options, image: &mut Image) -> Result<usize, Error> {
     let mut parser = Parser::without_lines(options.kernel);
-    one(bytes, 0, options, &mut parser, image)
-}
-
-/// All images of `bytes`, one after the other.
-///
-/// ```
-/// let bytes = b"P2 1 1 9 5 P5 1 1 255\nx";
-/// let images: Result<Vec<_>, _> = millstream_pnm::images(bytes).collect();
-/// assert_eq!(images?.len(), 2);
-/// # Ok::<(), millstream_pnm::Error>(())
-/// ```
-#[must_use]
-pub fn images(bytes: &[u8]) -> Images<'_> {
-    Images {
-        bytes,
-        at: 0,
-        parser: Parser::without_lines(Kernel::fastest()),
-        ended: false,
-    }
-}
-
-/// An iterator over images, see [`images`]. After an error it ends.
-pub struct Images<'a> {
-    bytes: &'a [u8],
-    at: usize,
-    parser: Parser,
-    ended: bool,
-}
-
-impl Iterator for Images<'_> {
-    type Item = Result<Image, Error>;
-
-    fn next(&mut self) -> Option<Result<Image, Error>> {
-        if self.ended {
-            return None;
-        }
-        let mut image = Image::empty();
-        let options = Options::default();
-        let result = one(self.bytes, self.at, &options, &mut self.parser, &mut image);
-        self.ended = true;
-        Some(result.map(|at| {
-            if self.parser.stage() == Stage::Another {
-                self.parser.next_image();
-                self.at = at;
-                self.ended = false;
-            }
-            image
-        }))
-    }
-}
-
-/// The image that begins at `at`; where what follows begins.
-fn one(
-    bytes: &[u8],
-    at: usize,
-    options: &Options,
-    parser: &mut Parser,
-    image: &mut Image,
-) -> Result<usize, Error> {
     let mut building = Building::new(image, options);
-    let result = building.whole(bytes, at, parser);
+    let result = building.whole(bytes, &mut parser);
     result.map_err(|error| {
         image.clear();
-        let mut given = false;
-        error.find_line(|count| {
-            if !given {
-                count(bytes);
-            }
-            !std::mem::replace(&mut given, true)
-        })
+        let mut text = Some(bytes);
+        error.find_line(|count| text.take().map(count).is_some())
     })
 }
 
@@ -153,8 +89,8 @@ impl<'a> Building<'a> {
         }
     }
 
-    fn whole(&mut self, bytes: &[u8], mut at: usize, parser: &mut Parser) -> Result<usize, Error> {
-        at += self.header(&bytes[at..], (bytes.len() - at) as u64, parser)?;
+    fn whole(&mut self, bytes: &[u8], parser: &mut Parser) -> Result<usize, Error> {
+        let mut at = self.header(bytes, bytes.len() as u64, parser)?;
         self.in_parallel(&Memory(bytes), bytes.len() as u64, parser);
         at = usize::try_from(parser.offset()).unwrap_or(at).max(at);
         at += self.push(&bytes[at..], parser)?;

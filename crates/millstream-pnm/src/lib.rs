@@ -13,9 +13,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! What to use: [`load`] for files, [`decode`] and [`images`] for bytes, [`view`] for samples that
-//! need no copy, [`Parser`] for bytes that come in pieces, `codec` for requests of the engine,
-//! [`encode`] to write, and [`numbers`] for other lists of numbers in text.
+//! What to use: [`load`] for files, [`decode`] for bytes, [`view`] for samples that need no copy,
+//! [`Parser`] for bytes that come in pieces, `codec` for requests of the engine, [`encode`] to
+//! write, and [`numbers`] for other lists of numbers in text.
 
 #[cfg(feature = "engine")]
 pub mod codec;
@@ -40,7 +40,7 @@ mod raw;
 mod text;
 mod write;
 
-pub use decode::{Images, Options, decode, decode_into, images};
+pub use decode::{Options, decode, decode_into};
 #[cfg(feature = "pak")]
 pub use describe::PnmDescriber;
 pub use error::{Error, ErrorKind};

@@ -2,10 +2,10 @@
 //! their headers and comments.
 //!
 //! Numbers are separated by white space, or by white space and commas, of which each must have a
-//! number before it. Integers are decimal; signed ones may have a sign. Lists of `u8` and `u16` go
-//! through the vector kernels. Floats are decimal, with an optional exponent, and correctly rounded
-//! (by the crate `fast-float2`, after Lemire, "Number Parsing at a Gigabyte per Second", 2021); one
-//! beyond the type's range becomes infinite, as rounding has it.
+//! number before it. Integers are decimal and may have a sign. Lists of `u8` and `u16` go through
+//! the vector kernels. Floats are decimal, with an optional exponent, and correctly rounded (by the
+//! crate `fast-float2`, after Lemire, "Number Parsing at a Gigabyte per Second", 2021); one beyond
+//! the type's range becomes infinite, as rounding has it.
 //!
 //! ```
 //! use millstream_pnm::numbers::{Separators, parse};
@@ -15,6 +15,8 @@
 //! assert_eq!(row, [0.1, -2000.0, 5.0]);
 //! # Ok::<(), millstream_pnm::Error>(())
 //! ```
+
+use zerocopy::IntoBytes as _;
 
 use crate::error::{Error, ErrorKind};
 use crate::header::is_white;
@@ -84,19 +86,23 @@ pub fn parse_with<N: Number>(
         list.skip_separators().map_err(|kind| list.error(kind))?;
         // Behind a separator, unless the last number ends the text.
         let may_run = (BEFORE_BYTES..text.len()).contains(&list.at);
-        if may_run
-            && let Some((at, made)) = N::run(kernel, commas, text, list.at, &mut out[count..])
-            && at > list.at
-        {
-            count += made;
-            list.take_run(at);
+        if may_run && let Some(maxval) = N::KERNEL_MAX {
+            let run = Convert::new(kernel, maxval > 255, commas).run(Job {
+                text,
+                start: list.at,
+                out: out[count..].as_mut_bytes(),
+                maxval,
+            });
+            count += run.produced;
+            list.take_run(run.at);
         }
         let until = list.at + PLAIN_STEP_BYTES;
         while list.at < until {
             let Some(token) = list.next_token().map_err(|kind| list.error(kind))? else {
                 return Ok(count);
             };
-            let number = N::of_token(&text[token.clone()]).map_err(|kind| {
+            let words = str::from_utf8(&text[token.clone()]).map_err(|_| ErrorKind::NotANumber);
+            let number = words.and_then(N::of_token).map_err(|kind| {
                 list.at = token.start;
                 list.error(kind)
             })?;
@@ -123,6 +129,9 @@ struct List<'a> {
 impl List<'_> {
     /// A kernel came until here.
     fn take_run(&mut self, at: usize) {
+        if at == self.at {
+            return;
+        }
         // It stops behind a separator that follows a number at once, or behind more white space;
         // a comma only follows a number at once.
         let since = self.text[..at].iter().rposition(|&byte| !is_white(byte));
@@ -175,87 +184,56 @@ impl List<'_> {
 }
 
 mod sealed {
-    use super::{Convert, ErrorKind, Job, Kernel};
-    use zerocopy::{FromZeros, IntoBytes as _};
+    use std::num::IntErrorKind;
 
-    pub trait Sealed: FromZeros + Sized {
+    use zerocopy::{FromBytes, IntoBytes};
+
+    use super::ErrorKind;
+
+    pub trait Sealed: FromBytes + IntoBytes + Sized {
+        /// The largest number of the type, if there are kernels for it.
+        const KERNEL_MAX: Option<u16> = None;
+
         /// The number that a token is.
-        fn of_token(token: &[u8]) -> Result<Self, ErrorKind>;
-
-        /// Lets a kernel try, if there are kernels for the type: how far it came, and how many
-        /// numbers it made.
-        fn run(_: Kernel, _: bool, _: &[u8], _: usize, _: &mut [Self]) -> Option<(usize, usize)> {
-            None
-        }
+        fn of_token(token: &str) -> Result<Self, ErrorKind>;
     }
 
     macro_rules! integers {
-        ($($type:ty, $signed:literal, $maxval:expr;)*) => {$(
+        ($($type:ty, $kernel_max:expr;)*) => {$(
             impl super::Number for $type {}
             impl Sealed for $type {
-                fn of_token(token: &[u8]) -> Result<$type, ErrorKind> {
-                    let (negative, digits) = match token {
-                        [b'-', digits @ ..] if $signed => (true, digits),
-                        [b'+', digits @ ..] if $signed => (false, digits),
-                        digits => (false, digits),
-                    };
-                    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
-                        return Err(ErrorKind::NotANumber);
-                    }
-                    let mut number: $type = 0;
-                    for digit in digits {
-                        let digit = (digit - b'0') as $type;
-                        let next = number.checked_mul(10).and_then(|number| {
-                            if negative {
-                                number.checked_sub(digit)
-                            } else {
-                                number.checked_add(digit)
-                            }
-                        });
-                        number = next.ok_or(ErrorKind::NumberTooLarge)?;
-                    }
-                    Ok(number)
-                }
+                const KERNEL_MAX: Option<u16> = $kernel_max;
 
-                fn run(
-                    kernel: Kernel,
-                    commas: bool,
-                    text: &[u8],
-                    start: usize,
-                    out: &mut [$type],
-                ) -> Option<(usize, usize)> {
-                    let maxval: Option<u16> = $maxval;
-                    let maxval = maxval?;
-                    let out = out.as_mut_bytes();
-                    let convert = Convert::new(kernel, maxval > 255, commas);
-                    let run = convert.run(Job { text, start, out, maxval });
-                    Some((run.at, run.produced))
+                fn of_token(token: &str) -> Result<$type, ErrorKind> {
+                    token.parse().map_err(|error: std::num::ParseIntError| match error.kind() {
+                        IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => {
+                            ErrorKind::NumberTooLarge
+                        }
+                        _ => ErrorKind::NotANumber,
+                    })
                 }
             }
         )*};
     }
 
     integers! {
-        u8, false, Some(u16::from(u8::MAX));
-        u16, false, Some(u16::MAX);
-        u32, false, None;
-        u64, false, None;
-        i8, true, None;
-        i16, true, None;
-        i32, true, None;
-        i64, true, None;
+        u8, Some(u8::MAX as u16);
+        u16, Some(u16::MAX);
+        u32, None;
+        u64, None;
+        i8, None;
+        i16, None;
+        i32, None;
+        i64, None;
     }
 
     macro_rules! floats {
         ($($type:ty)*) => {$(
             impl super::Number for $type {}
             impl Sealed for $type {
-                fn of_token(token: &[u8]) -> Result<$type, ErrorKind> {
+                fn of_token(token: &str) -> Result<$type, ErrorKind> {
                     // Words for infinity and the like are no decimal numbers.
-                    let decimal = |byte: &u8| {
-                        byte.is_ascii_digit() || matches!(byte, b'.' | b'+' | b'-' | b'e' | b'E')
-                    };
-                    if !token.iter().all(decimal) {
+                    if token.contains(|c| !matches!(c, '0'..='9' | '.' | '+' | '-' | 'e' | 'E')) {
                         return Err(ErrorKind::NotANumber);
                     }
                     fast_float2::parse(token).map_err(|_| ErrorKind::NotANumber)

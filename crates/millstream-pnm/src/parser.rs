@@ -63,8 +63,6 @@ pub struct Parser {
     missing_bytes: u64,
     stage: Stage,
     place: Place,
-    /// Samples that are not text were taken: lines mean nothing any more.
-    behind_raw: bool,
     /// Line feeds are counted on the way. A caller that still has the text counts them only for
     /// the place of an error: counting takes a third of the time that the fastest kernel takes.
     counts_lines: bool,
@@ -109,7 +107,6 @@ impl Parser {
             missing_bytes: 0,
             stage: Stage::Header,
             place: Place::default(),
-            behind_raw: false,
             counts_lines: true,
             failed: false,
         }
@@ -151,7 +148,7 @@ impl Parser {
     /// Whether all until here is text.
     fn is_text(&self) -> bool {
         let plain = |header: &Header| header.format.is_plain();
-        !self.behind_raw && self.header.as_ref().is_none_or(plain)
+        self.header.as_ref().is_none_or(plain)
     }
 
     /// Takes bytes and writes samples until either runs out, until the header ends (so that the
@@ -239,7 +236,6 @@ impl Parser {
     fn begin_behind(&mut self) {
         let header = self.header.as_ref();
         let text = header.is_some_and(|header| header.format.is_plain());
-        self.behind_raw |= !text;
         let in_comment = match &self.samples {
             Samples::Bits(bits) => bits.in_comment(),
             Samples::Text(text) => text.in_comment(),
@@ -296,14 +292,6 @@ impl Parser {
             }
             Stage::Behind | Stage::Another => Ok(written),
         }
-    }
-
-    /// Goes on with the image that begins here.
-    pub(crate) fn next_image(&mut self) {
-        assert_eq!(self.stage, Stage::Another);
-        self.header_parser = HeaderParser::new();
-        self.header = None;
-        self.stage = Stage::Header;
     }
 
     /// Whether it is between two numbers of text that a kernel may go on from, with samples
