@@ -13,7 +13,7 @@ use millstream_io::fs::file::{self, Kind};
 use crate::failure::{Failure, check_path};
 use crate::limits::IO_CHUNK_BYTES;
 use crate::output::follow_links;
-use crate::progress::Progress;
+use crate::progress;
 use crate::standard;
 
 /// Where a command reads from.
@@ -22,7 +22,6 @@ pub(crate) struct Input {
     file: File,
     len: Option<u64>,
     read_bytes: u64,
-    progress: Progress,
 }
 
 impl Input {
@@ -52,13 +51,12 @@ impl Input {
             name.to_owned()
         };
         let (file, len) = checked.map_err(|error| Failure::io(&name, "read", &error))?;
-        let progress = Progress::new(label, len);
+        progress::begin(label, len);
         Ok(Input {
             name,
             file,
             len,
             read_bytes: 0,
-            progress,
         })
     }
 
@@ -107,7 +105,7 @@ impl Read for Input {
         let wanted = into.len().min(IO_CHUNK_BYTES);
         let count = self.file.read(&mut into[..wanted])?;
         self.read_bytes += count as u64;
-        self.progress.advance(count as u64);
+        progress::advance(count as u64);
         Ok(count)
     }
 }

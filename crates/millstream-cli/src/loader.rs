@@ -31,7 +31,7 @@ use crate::limits::{
 };
 use crate::output::Output;
 use crate::package;
-use crate::progress::Progress;
+use crate::progress;
 use crate::walk::Found;
 
 /// How the files went.
@@ -218,7 +218,7 @@ impl Loader<'_> {
             .iter()
             .filter_map(|found| found.len.as_ref().ok());
         let total_bytes = lens.fold(0, |sum: u64, len| sum.saturating_add(*len));
-        let mut progress = Progress::new("loading", Some(total_bytes));
+        progress::begin("loading", Some(total_bytes));
         let mut window = VecDeque::new();
         let mut window_bytes = 0;
         let mut cursor = Cursor::default();
@@ -232,7 +232,7 @@ impl Loader<'_> {
                 break;
             };
             window_bytes -= piece.part.len;
-            progress.advance(piece.part.len);
+            progress::advance(piece.part.len);
             self.claim(piece, &mut claim, &mut tally)?;
         }
         tally.elapsed = begun.elapsed();

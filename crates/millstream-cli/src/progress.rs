@@ -1,13 +1,14 @@
-//! Progress bars: on standard error, only where that is a terminal, only for what takes longer
+//! The progress bar: on standard error, only where that is a terminal, only for what takes longer
 //! than a second.
 //!
-//! The bar that is shown is known to the whole program, so that an interruption or a failure can
-//! take it away before it prints its words. Work that counts bytes shows them; while none is shown,
-//! a thread of its own shows what is being done and for how long. What is printed to a terminal
-//! would mix with a bar on it, so from the first byte to such a standard output on none is shown.
+//! Work says what it does and counts bytes; a thread of its own shows that. The bar is known to the
+//! whole program, so that an interruption or a failure can take it away before it prints its words.
+//! What is printed to a terminal would mix with a bar on it, so from the first byte to such a
+//! standard output on none is shown.
 
 use std::fmt;
 use std::io::IsTerminal as _;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -19,45 +20,85 @@ use crate::limits::{PROGRESS_AFTER, PROGRESS_EVERY};
 
 /// What is on the terminal.
 struct Shown {
+    /// What is being done, since when, and its bytes in all where that is known.
+    label: &'static str,
+    begun: Option<Instant>,
+    total_bytes: Option<u64>,
+    template: &'static str,
     bar: Option<ProgressBar>,
     /// Nothing may be shown any more.
     silent: bool,
 }
 
 static SHOWN: Mutex<Shown> = Mutex::new(Shown {
+    label: "",
+    begun: None,
+    total_bytes: None,
+    template: "{msg} {elapsed}",
     bar: None,
     silent: false,
 });
+
+/// Bytes of the work that are done.
+static DONE: AtomicU64 = AtomicU64::new(0);
 
 fn shown() -> MutexGuard<'static, Shown> {
     SHOWN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// From now on shows, while nothing else is shown, what is being done and for how long.
-pub(crate) fn watch(what: &'static str) {
+/// From now on shows what is being done, and for how long.
+pub(crate) fn watch(label: &'static str) {
+    {
+        let mut shown = shown();
+        shown.label = label;
+        shown.begun = Some(Instant::now());
+    }
     if !std::io::stderr().is_terminal() {
         return;
     }
-    let begun = Instant::now();
-    let tick = move || {
+    let tick = || {
         std::thread::sleep(PROGRESS_AFTER);
         loop {
             let mut shown = shown();
             if shown.silent {
                 return;
             }
-            match &shown.bar {
-                Some(bar) => bar.tick(),
-                None => shown.bar = Some(bar(what, None, "{msg} {elapsed}", begun)),
-            }
+            let made = shown.bar.take().unwrap_or_else(|| bar(&shown));
+            let bar = shown.bar.insert(made);
+            bar.set_position(DONE.load(Ordering::Relaxed));
+            bar.tick();
             drop(shown);
             std::thread::sleep(PROGRESS_EVERY);
         }
     };
-    // It ends with the process. Without it the bars of the work itself are still shown.
+    // It ends with the process. Without it nothing is shown.
     let _ = std::thread::Builder::new()
         .name(String::from("progress"))
         .spawn(tick);
+}
+
+/// Begins work of so many bytes in all, where that is known.
+pub(crate) fn begin(label: &'static str, total_bytes: Option<u64>) {
+    let mut shown = shown();
+    take_away(&mut shown);
+    DONE.store(0, Ordering::Relaxed);
+    shown.label = label;
+    shown.begun = Some(Instant::now());
+    shown.total_bytes = total_bytes;
+    shown.template = match total_bytes {
+        Some(_) => "{msg} {wide_bar} {bytes} of {total_bytes}, {rate}, {left} left",
+        None => "{msg} {bytes}, {rate}, {elapsed}",
+    };
+}
+
+/// Counts up to `bytes` in all.
+pub(crate) fn reach(bytes: u64) {
+    DONE.store(bytes, Ordering::Relaxed);
+}
+
+/// Counts `bytes` more.
+pub(crate) fn advance(bytes: u64) {
+    DONE.fetch_add(bytes, Ordering::Relaxed);
 }
 
 /// Takes the bar away, and lets no other be shown.
@@ -81,96 +122,15 @@ fn take_away(shown: &mut Shown) {
     }
 }
 
-/// Counts bytes, and shows them when it takes long. The bar goes away when this is dropped.
-pub(crate) struct Progress {
-    label: &'static str,
-    /// Bytes to come in all, where that is known.
-    total_bytes: Option<u64>,
-    done_bytes: u64,
-    begun: Instant,
-    drawn: Instant,
-    bar: Option<ProgressBar>,
-    terminal: bool,
-}
-
-impl Progress {
-    /// Begins to count, shows nothing yet.
-    pub(crate) fn new(label: &'static str, total_bytes: Option<u64>) -> Progress {
-        let begun = Instant::now();
-        let terminal = std::io::stderr().is_terminal();
-        Progress {
-            label,
-            total_bytes,
-            done_bytes: 0,
-            begun,
-            drawn: begun,
-            bar: None,
-            terminal,
-        }
-    }
-
-    /// Counts up to `bytes` in all.
-    pub(crate) fn reach(&mut self, bytes: u64) {
-        self.advance(bytes - self.done_bytes);
-    }
-
-    /// Counts `bytes` more.
-    pub(crate) fn advance(&mut self, bytes: u64) {
-        self.done_bytes += bytes;
-        if !self.terminal || self.begun.elapsed() < PROGRESS_AFTER {
-            return;
-        }
-        if self.bar.is_some() && self.drawn.elapsed() < PROGRESS_EVERY {
-            return;
-        }
-        self.drawn = Instant::now();
-        if self.bar.is_none() {
-            self.bar = show(self.label, self.total_bytes, self.begun);
-        }
-        if let Some(bar) = &self.bar {
-            bar.set_position(self.done_bytes);
-        }
-    }
-}
-
-impl Drop for Progress {
-    fn drop(&mut self) {
-        if self.bar.is_some() {
-            take_away(&mut shown());
-        }
-    }
-}
-
-/// Shows a bar in place of the last one.
-fn show(label: &'static str, total_bytes: Option<u64>, begun: Instant) -> Option<ProgressBar> {
-    let template = match total_bytes {
-        Some(_) => "{msg} {wide_bar} {bytes} of {total_bytes}, {rate}, {left} left",
-        None => "{msg} {bytes}, {rate}, {elapsed}",
-    };
-    let mut shown = shown();
-    if shown.silent {
-        return None;
-    }
-    take_away(&mut shown);
-    let made = bar(label, total_bytes, template, begun);
-    shown.bar = Some(made.clone());
-    Some(made)
-}
-
-/// Rates and the time that is left are those of the whole work: it was done for a second before
-/// the bar came, which the bar's own estimates would take for a leap.
-fn bar(
-    label: &'static str,
-    total_bytes: Option<u64>,
-    template: &str,
-    begun: Instant,
-) -> ProgressBar {
-    let style = ProgressStyle::with_template(template).expect("all templates are valid");
+/// Rates and the time that is left are those of the whole work: it was done for a while before the
+/// bar came, which the bar's own estimates would take for a leap.
+fn bar(shown: &Shown) -> ProgressBar {
+    let style = ProgressStyle::with_template(shown.template).expect("all templates are valid");
     let style = style.with_key("rate", rate).with_key("left", left);
-    ProgressBar::with_draw_target(total_bytes, ProgressDrawTarget::stderr())
+    ProgressBar::with_draw_target(shown.total_bytes, ProgressDrawTarget::stderr())
         .with_style(style)
-        .with_message(label)
-        .with_elapsed(begun.elapsed())
+        .with_message(shown.label)
+        .with_elapsed(shown.begun.map_or(Duration::ZERO, |begun| begun.elapsed()))
 }
 
 fn rate(state: &ProgressState, out: &mut dyn fmt::Write) {

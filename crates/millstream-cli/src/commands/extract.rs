@@ -24,7 +24,7 @@ use crate::args::ExtractArgs;
 use crate::failure::{Ending, Failure, Failures, check_path};
 use crate::output;
 use crate::package::{Reading, Sizes, describe};
-use crate::progress::Progress;
+use crate::progress;
 use crate::size;
 use crate::table::Table;
 
@@ -66,7 +66,7 @@ fn work(args: &ExtractArgs) -> Result<Outcome, Ending> {
     }
     sizes.check(&args.package, args.max_bytes)?;
     let mut extraction = Extraction::new(&reading.package, &args.folder)?;
-    let mut progress = Progress::new("extracting", None);
+    progress::begin("extracting", None);
     let options = BatchOptions::default();
     for (package, indices) in entries {
         extraction.package = package;
@@ -76,7 +76,7 @@ fn work(args: &ExtractArgs) -> Result<Outcome, Ending> {
             &indices,
             &options,
             &mut |piece, loaded| {
-                progress.advance(piece.len);
+                progress::advance(piece.len);
                 extraction.take(piece, loaded);
                 ControlFlow::Continue(())
             },

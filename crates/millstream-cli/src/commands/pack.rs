@@ -22,9 +22,8 @@ use crate::input::refuse_fifo;
 use crate::limits::FAILURES_LISTED;
 use crate::output::{self, Output};
 use crate::package::{codec_name, describe, hex};
-use crate::progress::Progress;
 use crate::table::Table;
-use crate::{package, size};
+use crate::{package, progress, size};
 
 mod target;
 
@@ -50,7 +49,7 @@ pub(crate) fn pack(args: &PackArgs) -> Result<(), Ending> {
     }
     let lens = items.iter().map(Item::raw_bytes);
     let total = lens.fold(0, u64::saturating_add);
-    let progress = Mutex::new(Progress::new("packing", Some(total)));
+    progress::begin("packing", Some(total));
     let describers = describers();
     let cook = args.cook.as_deref().map(cook);
     let uncooked = Mutex::new(Failures::default());
@@ -66,8 +65,7 @@ pub(crate) fn pack(args: &PackArgs) -> Result<(), Ending> {
         sign: sign.as_ref(),
         content_version: args.content_version,
         progress: Some(&|done| {
-            let mut progress = progress.lock().expect("no one panics with it");
-            progress.reach(done);
+            progress::reach(done);
             true
         }),
         uncooked: Some(&|name, cause| {
@@ -80,7 +78,6 @@ pub(crate) fn pack(args: &PackArgs) -> Result<(), Ending> {
         .map_err(|error| describe(Path::new(&args.output), &error))?;
     output.finish()?;
     drop(options);
-    drop(progress);
     let uncooked = uncooked.into_inner().expect("no one panics with it");
     if uncooked.count() > 0 {
         let files = uncooked.summary("file");

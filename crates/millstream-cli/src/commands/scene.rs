@@ -159,8 +159,8 @@ fn load_all(
     let file = &*args.file;
     let mut outcome = Outcome::default();
     outcome.document.hashes = args.hash.then(Vec::new);
-    let mut bar = progress::Progress::new("loading", None);
-    let mut load_one =
+    progress::begin("loading", None);
+    let load_one =
         |scene: Option<&[u8]>, open: &dyn Fn() -> Result<Load, Error>, outcome: &mut Outcome| {
             let begun = call_begun.elapsed();
             let mut load = match open() {
@@ -176,7 +176,7 @@ fn load_all(
                     std::slice::from_mut(&mut load),
                     Some(Duration::from_millis(100)),
                 );
-                bar.reach(before + load.progress().raw_bytes);
+                progress::reach(before + load.progress().raw_bytes);
                 if interrupted.load(Ordering::Acquire) {
                     load.cancel();
                 }

@@ -10,7 +10,7 @@ use crate::failure::{Ending, Failure, Failures};
 use crate::input::refuse_fifo;
 use crate::output;
 use crate::package::{Reading, describe, dictionary_rows, max_raw_bytes, too_many_raw_bytes};
-use crate::progress::Progress;
+use crate::progress;
 use crate::size;
 use crate::table::Table;
 
@@ -86,13 +86,12 @@ fn look(
     let packages = [&reading.package].into_iter().chain(&reading.base);
     let most = max_raw_bytes(packages.map(Package::file_bytes).sum(), args.max_bytes);
     let mut in_bounds = true;
-    let mut progress = Progress::new("verifying", None);
+    progress::begin("verifying", None);
     let found = millstream_pak::verify(&reading.storage, &reading.package, key, &mut |done| {
-        progress.reach(done);
+        progress::reach(done);
         in_bounds = done <= most;
         in_bounds
     });
-    drop(progress);
     let found = found.map_err(|error| reading.failure(&error))?;
     let listed = found.errors.iter().map(|error| reading.failure(error));
     let mut failures = Failures::new(found.failures, listed);
