@@ -59,8 +59,40 @@ pub(crate) fn first_frame<F>(
     }
 }
 
+/// Reads the magic number that begins `head`: what is known without the format's own header.
+/// `magics` are the format's numbers; `first`: no frame came before; `cause` says that none of them
+/// is there. `Frame` holds the number.
+pub(crate) fn parse_magic(
+    head: &[u8],
+    magics: &[u32],
+    first: bool,
+    cause: &'static str,
+) -> Result<Head<u32>, Fault> {
+    let Some(magic) = first_u32(head) else {
+        let could_become =
+            |&magic: &u32| head.iter().zip(magic.to_le_bytes()).all(|(a, b)| *a == b);
+        let mut skippable = (0..16).map(|number| SKIPPABLE_MAGIC + number);
+        let plausible = magics.iter().any(could_become) || skippable.any(|it| could_become(&it));
+        return if plausible {
+            Ok(Head::Incomplete)
+        } else {
+            Err(no_frame(first, cause))
+        };
+    };
+    if magic & SKIPPABLE_MASK == SKIPPABLE_MAGIC {
+        return Ok(match first_u32(&head[4..]) {
+            Some(content_bytes) => Head::Skippable { content_bytes },
+            None => Head::Incomplete,
+        });
+    }
+    match magics.contains(&magic) {
+        true => Ok(Head::Frame(magic)),
+        false => Err(no_frame(first, cause)),
+    }
+}
+
 /// What bytes that start no frame are: trailing bytes after a whole frame, corrupt before any.
-pub(crate) fn no_frame(first: bool, cause: &'static str) -> Fault {
+fn no_frame(first: bool, cause: &'static str) -> Fault {
     if first {
         Fault::corrupt(cause)
     } else {
@@ -68,12 +100,65 @@ pub(crate) fn no_frame(first: bool, cause: &'static str) -> Fault {
     }
 }
 
-/// Whether `head`, shorter than a magic number, could still become `magic` under `mask`.
-pub(crate) fn could_become(head: &[u8], magic: u32, mask: u32) -> bool {
-    let (magic, mask) = (magic.to_le_bytes(), mask.to_le_bytes());
-    head.iter()
-        .zip(magic.iter().zip(mask))
-        .all(|(byte, (magic, mask))| byte & mask == magic & mask)
+/// Finds the next frame with data in a stream that may arrive in pieces: collects its header, and
+/// skips the skippable frames before it.
+pub(crate) struct Frames<const HEADER_BYTES_MAX: usize> {
+    header: Field<HEADER_BYTES_MAX>,
+    /// So many bytes of a skippable frame are left.
+    skip_bytes: u32,
+    any_frame: bool,
+}
+
+impl<const HEADER_BYTES_MAX: usize> Frames<HEADER_BYTES_MAX> {
+    pub(crate) const fn new() -> Self {
+        Frames {
+            header: Field::new(),
+            skip_bytes: 0,
+            any_frame: false,
+        }
+    }
+
+    /// Takes bytes up to the end of the next frame's header: how many, and what `found` makes of
+    /// the header and its bytes. `parse` gets what there is of a header, and whether it is the
+    /// first. Header bytes are taken one by one; there are at most 19.
+    pub(crate) fn next<F, R>(
+        &mut self,
+        stored: &[u8],
+        parse: impl Fn(&[u8], bool) -> Result<Head<F>, Fault>,
+        found: impl FnOnce(F, &[u8]) -> Result<R, Fault>,
+    ) -> Result<(usize, Option<R>), Fault> {
+        let mut taken = 0;
+        while taken < stored.len() {
+            let skipped = (self.skip_bytes as usize).min(stored.len() - taken);
+            self.skip_bytes -= skipped as u32;
+            taken += skipped;
+            let Some(byte) = stored.get(taken..taken + 1) else {
+                break;
+            };
+            self.header.fill(self.header.bytes().len() + 1, byte);
+            let head = parse(self.header.bytes(), !self.any_frame);
+            let head = head.map_err(|fault| fault.after(taken))?;
+            taken += 1;
+            match head {
+                Head::Incomplete => continue,
+                Head::Skippable { content_bytes } => self.skip_bytes = content_bytes,
+                Head::Frame(header) => {
+                    self.any_frame = true;
+                    let found = found(header, self.header.bytes())?;
+                    self.header.clear();
+                    return Ok((taken, Some(found)));
+                }
+            }
+            self.any_frame = true;
+            self.header.clear();
+        }
+        Ok((taken, None))
+    }
+
+    /// Whether the stream may end here, if no frame is open.
+    pub(crate) fn may_end(&self) -> bool {
+        self.any_frame && self.skip_bytes == 0 && self.header.bytes().is_empty()
+    }
 }
 
 /// Collects a field of fixed size that may arrive in pieces.

@@ -5,9 +5,7 @@
 
 use xxhash_rust::xxh32::xxh32;
 
-use super::{
-    Head, SKIPPABLE_MAGIC, SKIPPABLE_MASK, could_become, first_u32, little_endian, no_frame,
-};
+use super::{Head, little_endian};
 use crate::error::Fault;
 use crate::limits::LZ4_BLOCK_BYTES_MAX;
 
@@ -43,31 +41,13 @@ pub(crate) struct Header {
 
 /// Reads what begins at `head`; `first`: no frame came before it.
 pub(crate) fn parse(head: &[u8], first: bool) -> Result<Head<Header>, Fault> {
-    let Some(magic) = first_u32(head) else {
-        let plausible = could_become(head, MAGIC, !0)
-            || could_become(head, LEGACY_MAGIC, !0)
-            || could_become(head, SKIPPABLE_MAGIC, SKIPPABLE_MASK);
-        return if plausible {
-            Ok(Head::Incomplete)
-        } else {
-            Err(not_lz4(first))
-        };
-    };
-    if magic & SKIPPABLE_MASK == SKIPPABLE_MAGIC {
-        return Ok(match first_u32(&head[4..]) {
-            Some(content_bytes) => Head::Skippable { content_bytes },
-            None => Head::Incomplete,
-        });
+    let cause = "this is no LZ4 frame: the magic number is missing";
+    match super::parse_magic(head, &[MAGIC, LEGACY_MAGIC], first, cause)? {
+        Head::Frame(MAGIC) => parse_descriptor(&head[4..]),
+        Head::Frame(_) => Err(Fault::unsupported("an LZ4 frame of the legacy format")),
+        Head::Skippable { content_bytes } => Ok(Head::Skippable { content_bytes }),
+        Head::Incomplete => Ok(Head::Incomplete),
     }
-    match magic {
-        MAGIC => parse_descriptor(&head[4..]),
-        LEGACY_MAGIC => Err(Fault::unsupported("an LZ4 frame of the legacy format")),
-        _ => Err(not_lz4(first)),
-    }
-}
-
-fn not_lz4(first: bool) -> Fault {
-    no_frame(first, "this is no LZ4 frame: the magic number is missing")
 }
 
 /// Reads the frame descriptor, which follows the magic number.

@@ -4,10 +4,7 @@
 //! A frame's window is bounded here for every way of decoding, also where a whole block needs no
 //! window: whether a stream is accepted must not depend on its size or on how it arrives.
 
-use super::{
-    Head, SKIPPABLE_HEADER_BYTES, SKIPPABLE_MAGIC, SKIPPABLE_MASK, could_become, first_u32,
-    little_endian, no_frame,
-};
+use super::{Head, SKIPPABLE_HEADER_BYTES, little_endian};
 use crate::error::{CodecErrorKind, Fault};
 use crate::limits::{ZSTD_BLOCK_BYTES_MAX, ZSTD_WINDOW_BYTES_MAX};
 
@@ -37,23 +34,11 @@ impl Header {
 /// Reads what begins at `head`; `first`: no frame came before it. `dictionary` is the number of the
 /// one at hand, 0 if there is none: a frame that names another is refused.
 pub(crate) fn parse(head: &[u8], first: bool, dictionary: u32) -> Result<Head<Header>, Fault> {
-    let Some(magic) = first_u32(head) else {
-        let plausible =
-            could_become(head, MAGIC, !0) || could_become(head, SKIPPABLE_MAGIC, SKIPPABLE_MASK);
-        return if plausible {
-            Ok(Head::Incomplete)
-        } else {
-            Err(not_zstd(first))
-        };
-    };
-    if magic & SKIPPABLE_MASK == SKIPPABLE_MAGIC {
-        return Ok(match first_u32(&head[4..]) {
-            Some(content_bytes) => Head::Skippable { content_bytes },
-            None => Head::Incomplete,
-        });
-    }
-    if magic != MAGIC {
-        return Err(not_zstd(first));
+    let cause = "this is no zstd frame: the magic number is missing";
+    match super::parse_magic(head, &[MAGIC], first, cause)? {
+        Head::Frame(_) => {}
+        Head::Skippable { content_bytes } => return Ok(Head::Skippable { content_bytes }),
+        Head::Incomplete => return Ok(Head::Incomplete),
     }
     let Some(&descriptor) = head.get(4) else {
         return Ok(Head::Incomplete);
@@ -109,10 +94,6 @@ fn check_dictionary(named: u64, at_hand: u64) -> Result<(), Fault> {
         (_, 0) => Err(Fault::unsupported("the zstd frame needs a dictionary")),
         _ => Err(Fault::corrupt("the zstd frame is of another dictionary")),
     }
-}
-
-fn not_zstd(first: bool) -> Fault {
-    no_frame(first, "this is no zstd frame: the magic number is missing")
 }
 
 /// RFC 8878, 3.1.1.1.2: exponent and mantissa in one byte; at most 2^41 + 7 × 2^38.

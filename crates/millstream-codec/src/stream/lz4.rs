@@ -13,15 +13,13 @@ use super::{Core, Progress};
 use crate::block::{broken_block, lz4_block, lz4_block_with_history};
 use crate::error::{CodecErrorKind, Fault};
 use crate::format::lz4_frame::{self, BlockHead, Header};
-use crate::format::{Field, Head, first_u32};
+use crate::format::{Field, Frames, first_u32};
 use crate::limits::{LZ4_HEADER_BYTES_MAX, LZ4_WINDOW_BYTES};
 
 #[derive(Clone, Copy)]
 enum State {
-    /// Between frames, or within the header of one.
-    Header,
-    /// So many bytes of a skippable frame are left.
-    Skip { left: u32 },
+    /// Before a frame or within its header.
+    Between,
     /// Before or within a block's size.
     Size(Header),
     /// Within a block and its checksum.
@@ -37,7 +35,9 @@ enum State {
 /// The decoder of one stream.
 pub(crate) struct Lz4 {
     state: State,
-    field: Field<LZ4_HEADER_BYTES_MAX>,
+    frames: Frames<LZ4_HEADER_BYTES_MAX>,
+    /// A block's size, or the content checksum.
+    field: Field<4>,
     /// A block's stored bytes, when they come in pieces.
     stored: Vec<u8>,
     /// A block's raw bytes that had no room; the first `pending_start` are written.
@@ -48,13 +48,13 @@ pub(crate) struct Lz4 {
     history: Vec<u8>,
     frame_raw_bytes: u64,
     hash: Xxh32,
-    any_frame: bool,
 }
 
 impl Lz4 {
     pub(crate) fn new() -> Lz4 {
         Lz4 {
-            state: State::Header,
+            state: State::Between,
+            frames: Frames::new(),
             field: Field::new(),
             stored: Vec::new(),
             pending: Vec::new(),
@@ -63,34 +63,20 @@ impl Lz4 {
             history: Vec::new(),
             frame_raw_bytes: 0,
             hash: Xxh32::new(0),
-            any_frame: false,
         }
     }
 
-    /// Reads header bytes one by one (there are at most 19): how many, and whether a frame began.
+    /// Finds the next frame: bytes taken, and whether one began.
     fn read_header(&mut self, stored: &[u8]) -> Result<(usize, bool), Fault> {
-        for (index, byte) in stored.iter().enumerate() {
-            let wanted = self.field.bytes().len() + 1;
-            self.field.fill(wanted, std::slice::from_ref(byte));
-            let head = lz4_frame::parse(self.field.bytes(), !self.any_frame);
-            match head.map_err(|fault| fault.after(index))? {
-                Head::Incomplete => continue,
-                Head::Skippable { content_bytes } => {
-                    self.state = State::Skip {
-                        left: content_bytes,
-                    };
-                }
-                Head::Frame(header) => {
-                    self.history.clear();
-                    self.frame_raw_bytes = 0;
-                    self.hash.reset(0);
-                    self.state = State::Size(header);
-                }
-            }
-            self.field.clear();
-            return Ok((index + 1, true));
+        let found = |header, _: &[u8]| Ok(header);
+        let (taken, header) = self.frames.next(stored, lz4_frame::parse, found)?;
+        if let Some(header) = header {
+            self.history.clear();
+            self.frame_raw_bytes = 0;
+            self.hash.reset(0);
+            self.state = State::Size(header);
         }
-        Ok((stored.len(), false))
+        Ok((taken, header.is_some()))
     }
 
     /// Reads a block's size; `None` while it is incomplete.
@@ -140,8 +126,7 @@ impl Lz4 {
                 ));
             }
         }
-        self.any_frame = true;
-        self.state = State::Header;
+        self.state = State::Between;
         Ok((taken, true))
     }
 
@@ -281,19 +266,7 @@ impl Core for Lz4 {
             }
             let rest = &stored[consumed..];
             let step = match self.state {
-                State::Header => self.read_header(rest),
-                State::Skip { left: 0 } => {
-                    self.any_frame = true;
-                    self.state = State::Header;
-                    Ok((0, true))
-                }
-                State::Skip { left } => {
-                    let taken = rest.len().min(left as usize);
-                    self.state = State::Skip {
-                        left: left - taken as u32,
-                    };
-                    Ok((taken, taken > 0))
-                }
+                State::Between => self.read_header(rest),
                 State::Size(header) => self.read_size(rest, header),
                 State::Ending(header) => self.read_end(rest, &header),
                 State::Block {
@@ -319,12 +292,12 @@ impl Core for Lz4 {
                 break;
             }
         }
-        let between = matches!(self.state, State::Header) && self.field.bytes().is_empty();
+        let between = matches!(self.state, State::Between) && self.frames.may_end();
         let flushed = self.pending_start == self.pending_end;
         Ok(Progress {
             consumed,
             produced,
-            at_end: between && self.any_frame && flushed,
+            at_end: between && flushed,
         })
     }
 }

@@ -17,7 +17,8 @@ use crate::CodecId;
 use crate::block::{broken_block, lz4_block};
 use crate::error::{CodecError, CodecErrorKind, Fault};
 use crate::format::lz4_frame::{self, BlockHead, END_MARK, Header};
-use crate::format::{Head, SKIPPABLE_HEADER_BYTES, first_frame, first_u32};
+use crate::format::{Frames, Head, SKIPPABLE_HEADER_BYTES, first_frame, first_u32};
+use crate::limits::LZ4_HEADER_BYTES_MAX;
 
 /// Bits of [`Unit::form`].
 const FORM_COMPRESSED: u32 = 1;
@@ -96,9 +97,6 @@ pub(super) fn decode(unit: &Unit, stored: &[u8], raw: &mut [u8]) -> Result<(), F
 #[derive(Debug, Clone, Copy)]
 enum State {
     Between,
-    Skip {
-        left: u32,
-    },
     /// Before a block's size; the frame's raw bytes began there.
     Block {
         header: Header,
@@ -124,10 +122,10 @@ struct Blocks {
     raw_len: u64,
     /// Raw bytes of the units found.
     raw_bytes: u64,
+    frames: Frames<LZ4_HEADER_BYTES_MAX>,
     state: State,
     /// One for each frame that has one (at least 15 stored bytes each).
     contents: Vec<Content>,
-    any_frame: bool,
 }
 
 impl Blocks {
@@ -135,34 +133,23 @@ impl Blocks {
         Blocks {
             raw_len,
             raw_bytes: 0,
+            frames: Frames::new(),
             state: State::Between,
             contents: Vec::new(),
-            any_frame: false,
         }
     }
 
     fn step_between(&mut self, rest: &[u8]) -> Result<Option<Step>, Fault> {
-        let taken = match lz4_frame::parse(rest, !self.any_frame)? {
-            Head::Incomplete => return Ok(None),
-            Head::Skippable { content_bytes } => {
-                self.state = State::Skip {
-                    left: content_bytes,
-                };
-                SKIPPABLE_HEADER_BYTES
-            }
-            Head::Frame(header) => {
-                if !header.independent {
-                    return Err(Fault::unsupported("an LZ4 frame with linked blocks"));
-                }
-                self.state = State::Block {
-                    header,
-                    raw_start: self.raw_bytes,
-                };
-                header.header_bytes
-            }
+        let found = |header: Header, _: &[u8]| match header.independent {
+            true => Ok(header),
+            false => Err(Fault::unsupported("an LZ4 frame with linked blocks")),
         };
-        self.any_frame = true;
-        Ok(Some((taken, None)))
+        let (taken, header) = self.frames.next(rest, lz4_frame::parse, found)?;
+        if let Some(header) = header {
+            let raw_start = self.raw_bytes;
+            self.state = State::Block { header, raw_start };
+        }
+        Ok((taken > 0).then_some((taken, None)))
     }
 
     fn step_block(
@@ -233,18 +220,7 @@ impl Steps for Blocks {
 
     fn step(&mut self, rest: &[u8], offset: u64) -> Result<Option<Step>, Fault> {
         match self.state {
-            State::Between if rest.is_empty() => Ok(None),
             State::Between => self.step_between(rest),
-            State::Skip { left } => {
-                let taken = rest.len().min(left as usize);
-                let left = left - taken as u32;
-                self.state = if left == 0 {
-                    State::Between
-                } else {
-                    State::Skip { left }
-                };
-                Ok((taken > 0 || left == 0).then_some((taken, None)))
-            }
             State::Block { header, raw_start } => self.step_block(rest, header, raw_start),
             State::Ending { header, raw_start } => {
                 let mut taken = 0;
@@ -268,7 +244,7 @@ impl Steps for Blocks {
     }
 
     fn is_open(&self) -> bool {
-        !matches!(self.state, State::Between) || !self.any_frame
+        !matches!(self.state, State::Between) || !self.frames.may_end()
     }
 
     fn shortage(&self) -> Option<Fault> {
