@@ -1,7 +1,7 @@
 //! GDeflate: every kernel judges hostile tiles and streams as the plain decoder does, and any bytes
 //! come back from every level.
 
-use gdeflate::{Decoder, Kernel, Level, ParseOptions, TileStream, compress, compress_bound};
+use gdeflate::{Decoder, Kernel, Level, TileStream, compress, compress_bound};
 
 #[path = "../../crates/gdeflate/tests/support/plain.rs"]
 mod plain;
@@ -16,11 +16,15 @@ pub fn decode(data: &[u8]) {
         .filter(|kernel| kernel.is_available())
         .map(|&kernel| Decoder::with_kernel(kernel))
         .collect();
-    if let Ok(stream) = TileStream::parse(data, ParseOptions::default().allow_trailing(true))
-        && stream.raw_len() <= RAW_BYTES_MAX
+    if let Ok(stream) = TileStream::parse_prefix(data)
+        && stream.header().raw_len() <= RAW_BYTES_MAX
     {
-        for tile in 0..stream.tile_count() {
-            compare(stream.tile(tile), stream.tile_raw_len(tile), &mut decoders);
+        for tile in 0..stream.header().tile_count() {
+            compare(
+                stream.tile(tile),
+                stream.header().tile_raw_len(tile),
+                &mut decoders,
+            );
         }
     }
     // The same bytes as one tile: raw length first, then a multiple of four.
@@ -66,7 +70,7 @@ pub fn round_trip(data: &[u8]) {
     };
     let stored = compress(&raw, level, 1).expect("short enough");
     assert!(stored.len() <= compress_bound(raw.len()));
-    let stream = TileStream::parse(&stored, ParseOptions::default()).expect("our own stream");
+    let stream = TileStream::parse(&stored).expect("our own stream");
     for &kernel in Kernel::ALL.iter().filter(|kernel| kernel.is_available()) {
         let mut back = vec![0; raw.len()];
         Decoder::with_kernel(kernel)

@@ -34,7 +34,7 @@ use core::ops::Range;
 
 pub use self::kernel::Kernel;
 
-use self::codes::Lengths;
+pub(crate) use self::codes::{Canonical, Lengths};
 use self::lanes::{Lanes, Words};
 use self::tables::Tables;
 use self::tokens::Tokens;
@@ -239,7 +239,7 @@ impl Decoder {
     /// [`ErrorKind::Argument`] for another length; whatever is wrong with a tile, with its number
     /// and the offset from the first byte of the stream. `raw` is unspecified then.
     pub fn decode(&mut self, stream: &TileStream<'_>, raw: &mut [u8]) -> Result<(), Error> {
-        self.decode_range(stream, 0..stream.tile_count(), raw)
+        self.decode_range(stream, 0..stream.header().tile_count(), raw)
     }
 
     /// Decodes some successive tiles of a stream into `raw`, which must have exactly their raw
@@ -253,69 +253,16 @@ impl Decoder {
         tiles: Range<u32>,
         raw: &mut [u8],
     ) -> Result<(), Error> {
-        if tiles.end > stream.tile_count() || raw_len(stream, &tiles) != raw.len() as u64 {
+        let tile_raw_len = |tile| stream.header().tile_raw_len(tile);
+        if tiles.end > stream.header().tile_count()
+            || tiles.clone().map(tile_raw_len).sum::<usize>() != raw.len()
+        {
             return Err(Error::new(ErrorKind::Argument, 0));
         }
         for (tile, target) in tiles.zip(raw.chunks_mut(TILE_RAW_BYTES)) {
-            self.decode_one(stream, tile, target)?;
+            self.decode_tile(stream.tile(tile), target)
+                .map_err(|error| error.in_tile(tile, stream.table().tile_range(tile).start))?;
         }
         Ok(())
-    }
-
-    /// Decodes one tile of a stream.
-    pub(crate) fn decode_one(
-        &mut self,
-        stream: &TileStream<'_>,
-        tile: u32,
-        raw: &mut [u8],
-    ) -> Result<(), Error> {
-        let start = stream.table().tile_range(tile).start;
-        self.decode_tile(stream.tile(tile), raw)
-            .map_err(|error| error.in_tile(tile, start))
-    }
-}
-
-/// Raw bytes of some tiles that exist.
-fn raw_len(stream: &TileStream<'_>, tiles: &Range<u32>) -> u64 {
-    if tiles.is_empty() {
-        return 0;
-    }
-    let header = stream.header();
-    header.tile_raw_range(tiles.end - 1).end - header.tile_raw_range(tiles.start).start
-}
-
-#[cfg(all(test, target_arch = "x86_64"))]
-mod tests {
-    use super::*;
-    use crate::encode::{Encoder, Level};
-    use std::vec::Vec;
-
-    /// What other tests call portable runs as compiled for BMI2 wherever there is BMI2.
-    #[test]
-    fn the_portable_kernel_is_the_same_without_bmi2() {
-        let mut random = fastrand::Rng::with_seed(7);
-        let mut raw: Vec<u8> = (0..30_000).map(|at| (at / 7 % 50) as u8).collect();
-        raw.extend((0..20_000).map(|_| random.u8(..) & random.u8(..)));
-        let (mut with, mut without) = (Decoder::new(), Decoder::new());
-        (with.kernel, without.kernel) = (Kernel::Portable, Kernel::Portable);
-        without.bmi2 = false;
-        for level in [1, 6, 12].map(|number| Level::new(number).expect("a level")) {
-            let mut tile = Vec::new();
-            Encoder::new(level)
-                .encode_tile(&raw, &mut tile)
-                .expect("a tile");
-            let mut back = std::vec![0; raw.len()];
-            without.decode_tile(&tile, &mut back).expect("a good tile");
-            assert!(back == raw, "{level:?}");
-            for _ in 0..100 {
-                let mut broken = tile.clone();
-                let at = random.usize(..broken.len());
-                broken[at] ^= 1 << random.u8(..8);
-                let verdict = without.decode_tile(&broken, &mut back);
-                let mut other = std::vec![0; raw.len()];
-                assert_eq!(with.decode_tile(&broken, &mut other), verdict);
-                assert!(verdict.is_err() || back == other);
-            }
-        }
     }
 }

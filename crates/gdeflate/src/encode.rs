@@ -1,8 +1,8 @@
 //! Encoding tiles.
 //!
-//! A level chooses a parser (which matches), and how hard it looks; block borders, codes and block
-//! types are then chosen by cost, and `dealer` writes the bits in the order in which a decoder
-//! asks for them. A tile whose coded form is not shorter than stored blocks is stored, so that
+//! A level chooses how matches are found and which are taken; block borders, codes and block types
+//! are then chosen by cost, and `dealer` writes the bits in the order in which a decoder asks for
+//! them. A tile whose coded form is not shorter than stored blocks is stored, so that
 //! [`compress_bound`](crate::compress_bound) is true for any input.
 //!
 //! The result depends on the raw bytes and the level alone: an encoder keeps no state between
@@ -12,7 +12,7 @@
 //! The one unsafe thing here is to call the same safe code, compiled for features that not every
 //! machine has.
 #![cfg_attr(
-    all(target_arch = "x86_64", feature = "std"),
+    target_arch = "x86_64",
     expect(
         unsafe_code,
         reason = "calls a function that needs CPU features; see # Safety"
@@ -39,22 +39,22 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use self::block::Block;
-use self::buckets::{All, Buckets, Short};
+use self::buckets::Buckets;
 use self::chains::Chains;
 use self::codes::Codes;
 use self::cost::Costs;
 use self::dealer::Dealer;
-use self::matches::{Matches, Search};
+use self::matches::Matches;
 use self::optimal::Optimal;
 use self::parse::Effort;
 use self::split::Splitter;
 use self::symbols::Symbols;
 use self::tokens::{Frequencies, Token};
 use self::trees::Trees;
-#[cfg(all(target_arch = "x86_64", feature = "std"))]
+#[cfg(target_arch = "x86_64")]
 use crate::cpu::cpu_has;
 use crate::error::{Error, ErrorKind};
-use crate::limits::TILE_RAW_BYTES;
+use crate::limits::{TILE_RAW_BYTES, tile_stored_bytes_bound};
 
 /// How hard the encoder tries: 0 stores, 1 is quickest, 12 smallest.
 ///
@@ -96,55 +96,26 @@ impl Level {
     }
 
     const fn method(self) -> Method {
-        const fn quick(finder: Quick, nice: usize, lookahead: usize, unit_bytes: usize) -> Method {
-            let depth = match finder {
-                Quick::Chains(depth) => depth,
-                _ => 0,
-            };
-            let effort = Effort {
-                depth,
-                nice,
-                lookahead,
-                insert_max: TILE_RAW_BYTES,
-                patience: 256,
-            };
-            Method::Quick {
-                finder,
-                effort,
-                unit_bytes,
-            }
-        }
-        const fn thorough(finder: Finder, depth: u32, nice: usize, passes: u32) -> Method {
-            Method::Thorough {
-                finder,
-                search: Search { depth, nice },
-                passes,
-            }
-        }
-        match self.0 {
-            0 => Method::Stored,
-            1 => Method::Quick {
-                finder: Quick::ShortBuckets,
-                effort: Effort {
-                    depth: 0,
-                    nice: 0,
-                    lookahead: 0,
-                    insert_max: 16,
-                    patience: 64,
-                },
-                unit_bytes: 16_384,
-            },
-            2 => quick(Quick::ShortBuckets, 0, 0, 8192),
-            3 => quick(Quick::Buckets, 0, 0, 4096),
-            4 => quick(Quick::Buckets, 64, 1, 4096),
-            5 => quick(Quick::Chains(16), 64, 1, 4096),
-            6 => quick(Quick::Chains(48), 100, 1, 2048),
-            7 => quick(Quick::Chains(150), 200, 1, 2048),
-            8 => thorough(Finder::Buckets, 0, 32, 1),
-            9 => thorough(Finder::Buckets, 0, 100, 1),
-            10 => thorough(Finder::Trees, 24, 100, 2),
-            11 => thorough(Finder::Trees, 60, 160, 3),
-            _ => thorough(Finder::Trees, 300, 258, 6),
+        let (finder, nice, passes, unit_bytes) = match self.0 {
+            0 => (Finder::None, 0, 0, TILE_RAW_BYTES),
+            1 => (Finder::ShortBuckets(Effort::LEAST), 0, 0, 16_384),
+            2 => (Finder::ShortBuckets(Effort::of_depth(0)), 0, 0, 8192),
+            3 => (Finder::LongBuckets, 0, 0, 4096),
+            4 => (Finder::LongBuckets, 64, 0, 4096),
+            5 => (Finder::Chains(16), 64, 0, 4096),
+            6 => (Finder::Chains(48), 100, 0, 2048),
+            7 => (Finder::Chains(150), 200, 0, 2048),
+            8 => (Finder::AllOfBuckets, 32, 1, 1024),
+            9 => (Finder::AllOfBuckets, 100, 1, 1024),
+            10 => (Finder::Trees(24), 100, 2, 1024),
+            11 => (Finder::Trees(60), 160, 3, 1024),
+            _ => (Finder::Trees(300), 258, 6, 1024),
+        };
+        Method {
+            finder,
+            nice,
+            passes,
+            unit_bytes,
         }
     }
 }
@@ -155,66 +126,54 @@ impl Default for Level {
     }
 }
 
-/// How a quick level finds its matches.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Quick {
-    /// In buckets by three and four bytes.
-    ShortBuckets,
-    /// In all buckets.
-    Buckets,
-    /// In chains, looking at so many candidates.
-    Chains(u32),
-}
-
-/// How a thorough level finds its matches.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Finder {
-    Buckets,
-    Trees,
-}
-
-/// Raw bytes of the units that a thorough level makes its blocks of.
-const THOROUGH_UNIT_BYTES: usize = 1024;
-
 /// What a level does.
 #[derive(Debug, Clone, Copy)]
-enum Method {
-    Stored,
-    Quick {
-        finder: Quick,
-        effort: Effort,
-        unit_bytes: usize,
-    },
-    Thorough {
-        finder: Finder,
-        search: Search,
-        passes: u32,
-    },
+struct Method {
+    finder: Finder,
+    /// A match this long is taken as it is.
+    nice: usize,
+    /// How often each block is parsed again, for the symbols of the parse before.
+    passes: u32,
+    /// Raw bytes of the units that blocks are made of.
+    unit_bytes: usize,
+}
+
+/// How matches are found.
+#[derive(Debug, Clone, Copy)]
+enum Finder {
+    None,
+    /// In buckets by three and four bytes, while parsing.
+    ShortBuckets(Effort),
+    /// In all buckets, while parsing.
+    LongBuckets,
+    /// In chains, while parsing, looking at so many candidates.
+    Chains(u32),
+    /// In all buckets, for every position.
+    AllOfBuckets,
+    /// In trees, for every position, looking at so many candidates.
+    Trees(u32),
 }
 
 /// Encodes tiles, one at a time. Keeps its memory, 1 to 4 MiB by level and data: make one per
 /// thread and use it again. It may be used by one thread at a time and moved between threads.
 pub struct Encoder {
     level: Level,
-    #[cfg(all(target_arch = "x86_64", feature = "std"))]
+    /// Whether this machine has what [`Encoder::encode_wide`] is compiled for.
+    #[cfg(target_arch = "x86_64")]
     wide: bool,
     dealer: Dealer,
     symbols: Symbols,
     fixed: Codes,
+    short_buckets: Buckets<false>,
+    buckets: Buckets<true>,
     chains: Chains,
-    buckets: Buckets,
-    tokens: Vec<Token>,
-    splitter: Splitter,
-    thorough: Option<Thorough>,
-}
-
-/// What only the thorough levels need.
-struct Thorough {
     trees: Trees,
     matches: Matches,
-    optimal: Optimal,
+    tokens: Vec<Token>,
+    splitter: Splitter,
     costs: Costs,
-    blocks: Vec<(usize, Frequencies)>,
+    optimal: Optimal,
+    /// What `optimal` made of one block.
     parsed: Vec<Token>,
 }
 
@@ -230,37 +189,28 @@ impl Encoder {
     /// An encoder of one level.
     #[must_use]
     pub fn new(level: Level) -> Self {
-        let thorough = matches!(level.method(), Method::Thorough { .. }).then(|| Thorough {
-            trees: Trees::new(),
-            matches: Matches::default(),
-            optimal: Optimal::new(),
-            costs: Costs::ZERO,
-            blocks: Vec::new(),
-            parsed: Vec::new(),
-        });
         Self {
             level,
-            #[cfg(all(target_arch = "x86_64", feature = "std"))]
-            wide: is_wide(),
+            #[cfg(target_arch = "x86_64")]
+            wide: cpu_has!("avx2", "bmi1", "bmi2", "lzcnt", "popcnt"),
             dealer: Dealer::default(),
             symbols: Symbols::new(),
             fixed: Codes::fixed(),
-            chains: Chains::new(),
+            short_buckets: Buckets::new(),
             buckets: Buckets::new(),
+            chains: Chains::new(),
+            trees: Trees::new(),
+            matches: Matches::default(),
             tokens: Vec::new(),
             splitter: Splitter::default(),
-            thorough,
+            costs: Costs::ZERO,
+            optimal: Optimal::default(),
+            parsed: Vec::new(),
         }
     }
 
-    /// The level.
-    #[must_use]
-    pub const fn level(&self) -> Level {
-        self.level
-    }
-
     /// Appends the tile that holds `raw`, at most 64 KiB, to `out`. It takes no more than
-    /// [`tile_stored_bytes_bound`](crate::limits::tile_stored_bytes_bound) bytes.
+    /// [`tile_stored_bytes_bound`] bytes.
     ///
     /// # Errors
     /// [`ErrorKind::Argument`] if `raw` is longer than a tile.
@@ -268,9 +218,9 @@ impl Encoder {
         if raw.len() > TILE_RAW_BYTES {
             return Err(Error::new(ErrorKind::Argument, 0));
         }
-        #[cfg(all(target_arch = "x86_64", feature = "std"))]
+        #[cfg(target_arch = "x86_64")]
         if self.wide {
-            // SAFETY: `wide` is what `is_wide` said of this machine.
+            // SAFETY: `wide` says that this machine has the features.
             unsafe { self.encode_wide(raw, out) };
             return Ok(());
         }
@@ -280,7 +230,7 @@ impl Encoder {
 
     /// [`Encoder::encode_plain`], compiled for machines of the last ten years: with their shifts
     /// and bit counts the same code is a fifth faster.
-    #[cfg(all(target_arch = "x86_64", feature = "std"))]
+    #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
     fn encode_wide(&mut self, raw: &[u8], out: &mut Vec<u8>) {
         self.encode_plain(raw, out);
@@ -288,155 +238,74 @@ impl Encoder {
 
     #[inline(always)]
     fn encode_plain(&mut self, raw: &[u8], out: &mut Vec<u8>) {
+        let method = self.level.method();
         self.dealer.start();
-        match self.level.method() {
-            Method::Stored => {}
-            Method::Quick {
-                finder,
-                effort,
-                unit_bytes,
-            } => self.encode_quick(raw, finder, effort, unit_bytes),
-            Method::Thorough {
-                finder,
-                search,
-                passes,
-            } => {
-                self.encode_thorough(raw, finder, search, passes);
-            }
+        self.parse(raw, method);
+        if self.tokens.is_empty() {
+            block::write_stored(&mut self.dealer, raw, true);
+        } else {
+            self.write_blocks(raw, method);
         }
-        if self.level == Level::STORED || self.dealer.stored_len() > stored_tile_bytes(raw.len()) {
+        if self.dealer.stored_len() > tile_stored_bytes_bound(raw.len()) {
             self.dealer.start();
             block::write_stored(&mut self.dealer, raw, true);
         }
         self.dealer.finish(out);
     }
 
+    /// Makes tokens of a tile; none of one that is to be stored.
     #[inline(always)]
-    fn encode_quick(&mut self, raw: &[u8], finder: Quick, effort: Effort, unit_bytes: usize) {
-        let Self {
-            fixed,
-            dealer,
-            symbols,
-            chains,
-            buckets,
-            tokens,
-            splitter,
-            ..
-        } = self;
+    fn parse(&mut self, raw: &[u8], Method { finder, nice, .. }: Method) {
+        let (matches, tokens) = (&mut self.matches, &mut self.tokens);
+        tokens.clear();
         match finder {
-            Quick::ShortBuckets => parse::by_buckets::<Short>(raw, buckets, effort, tokens),
-            Quick::Buckets => parse::by_buckets::<All>(raw, buckets, effort, tokens),
-            Quick::Chains(_) => parse::by_chains(raw, chains, effort, tokens),
+            Finder::None => {}
+            Finder::ShortBuckets(effort) => {
+                parse::as_found(raw, &mut self.short_buckets, effort, nice, tokens);
+            }
+            Finder::LongBuckets => {
+                parse::as_found(raw, &mut self.buckets, Effort::of_depth(0), nice, tokens);
+            }
+            Finder::Chains(depth) => {
+                let effort = Effort::of_depth(depth);
+                parse::as_found(raw, &mut self.chains, effort, nice, tokens);
+            }
+            Finder::AllOfBuckets => {
+                self.buckets.find_all(raw, nice, matches);
+                parse::of_found(raw, matches, tokens);
+            }
+            Finder::Trees(depth) => {
+                self.trees.find_all(raw, depth, nice, matches);
+                parse::of_found(raw, matches, tokens);
+            }
         }
-        if tokens.is_empty() {
-            return block::write_stored(dealer, raw, true);
-        }
-        let (mut token_start, mut raw_start) = (0, 0);
-        splitter.split(tokens, unit_bytes, |token_end, raw_end, frequencies| {
-            let block = Block {
-                raw: &raw[raw_start..raw_end],
-                tokens: &tokens[token_start..token_end],
-                frequencies,
-            };
-            block::write(dealer, symbols, fixed, &block, raw_end == raw.len());
-            (token_start, raw_start) = (token_end, raw_end);
-        });
     }
 
+    /// Cuts the tokens of a tile into blocks, parses each of them again, and writes them.
     #[inline(always)]
-    fn encode_thorough(&mut self, raw: &[u8], finder: Finder, search: Search, passes: u32) {
-        let Self {
-            fixed,
-            dealer,
-            symbols,
-            buckets,
-            tokens,
-            splitter,
-            thorough,
-            ..
-        } = self;
-        let Thorough {
-            trees,
-            matches,
-            optimal,
-            costs,
-            blocks,
-            parsed,
-        } = thorough.as_mut().expect("made with the level");
-        match finder {
-            Finder::Buckets => buckets.find_all(raw, search, matches),
-            Finder::Trees => trees.find_all(raw, search, matches),
-        }
-        parse::of_found(raw, matches, tokens);
-        if tokens.is_empty() {
-            return block::write_stored(dealer, raw, true);
-        }
-        blocks.clear();
-        splitter.split(tokens, THOROUGH_UNIT_BYTES, |_, raw_end, frequencies| {
-            blocks.push((raw_end, *frequencies))
-        });
-        let mut raw_start = 0;
-        for (raw_end, frequencies) in blocks.iter_mut() {
-            for _ in 0..passes {
-                costs.set_from(frequencies);
-                parsed.clear();
-                optimal.parse(
-                    raw,
-                    (raw_start, *raw_end),
-                    matches,
-                    costs,
-                    search.nice,
-                    parsed,
-                );
-                *frequencies = Frequencies::of_block(parsed);
+    fn write_blocks(&mut self, raw: &[u8], method: Method) {
+        let (mut token_start, mut raw_start) = (0, 0);
+        for segment in self.splitter.split(&self.tokens, method.unit_bytes) {
+            let mut frequencies = segment.frequencies;
+            let mut tokens = &self.tokens[token_start..segment.token_end];
+            let range = raw_start..segment.raw_end;
+            for _ in 0..method.passes {
+                self.costs.set_from(&frequencies);
+                let (matches, costs, parsed) = (&self.matches, &self.costs, &mut self.parsed);
+                self.optimal
+                    .parse(raw, range.clone(), matches, costs, method.nice, parsed);
+                frequencies = Frequencies::of_block(parsed);
+                tokens = parsed;
             }
             let block = Block {
-                raw: &raw[raw_start..*raw_end],
-                tokens: parsed,
-                frequencies,
+                raw: &raw[range],
+                tokens,
+                frequencies: &frequencies,
             };
-            block::write(dealer, symbols, fixed, &block, *raw_end == raw.len());
-            raw_start = *raw_end;
-        }
-    }
-}
-
-/// Whether this machine has what [`Encoder::encode_wide`] is compiled for.
-#[cfg(all(target_arch = "x86_64", feature = "std"))]
-fn is_wide() -> bool {
-    cpu_has!("avx2", "bmi1", "bmi2", "lzcnt", "popcnt")
-}
-
-/// Bytes of a tile of stored blocks, exactly enough to compare: what the bound says.
-fn stored_tile_bytes(raw_len: usize) -> usize {
-    crate::limits::tile_stored_bytes_bound(raw_len)
-}
-
-#[cfg(all(test, target_arch = "x86_64", feature = "std"))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn wide_machines_write_the_same_bytes() {
-        if !is_wide() {
-            std::println!("SKIP: this machine has no AVX2, so there is one way only");
-            return;
-        }
-        // Runs, repeats near and far, and noise.
-        let mut raw = std::vec![7; 3000];
-        let mut random = fastrand::Rng::with_seed(1);
-        while raw.len() < TILE_RAW_BYTES - 400 {
-            let from = random.usize(..raw.len());
-            let len = random.usize(1..300).min(raw.len() - from);
-            raw.extend_from_within(from..from + len);
-            raw.extend((0..random.usize(..40)).map(|_| random.u8(..)));
-        }
-        for level in Level::all() {
-            let (mut plain, mut wide) = (Vec::new(), Vec::new());
-            Encoder::new(level).encode_plain(&raw, &mut plain);
-            // SAFETY: the machine has been asked.
-            unsafe { Encoder::new(level).encode_wide(&raw, &mut wide) };
-            assert!(plain == wide, "{level:?}");
+            let (dealer, symbols) = (&mut self.dealer, &mut self.symbols);
+            let last = segment.raw_end == raw.len();
+            block::write(dealer, symbols, &self.fixed, &block, last);
+            (token_start, raw_start) = (segment.token_end, segment.raw_end);
         }
     }
 }

@@ -64,7 +64,7 @@ pub const LENGTH_BASE: [u16; 29] = [
 ];
 
 /// Extra bits of the length symbols 257..=285.
-pub const LENGTH_EXTRA: [u8; 29] = [
+pub const LENGTH_EXTRA: [u16; 29] = [
     0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3, 4, 4, 4, 4, 5, 5, 5, 5, 16,
 ];
 
@@ -75,7 +75,7 @@ pub const DISTANCE_BASE: [u16; DISTANCE_SYMBOL_COUNT] = [
 ];
 
 /// Extra bits of the distance symbols.
-pub const DISTANCE_EXTRA: [u8; DISTANCE_SYMBOL_COUNT] = [
+pub const DISTANCE_EXTRA: [u16; DISTANCE_SYMBOL_COUNT] = [
     0, 0, 0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7, 8, 8, 9, 9, 10, 10, 11, 11, 12, 12, 13,
     13, 14, 14,
 ];
@@ -96,17 +96,17 @@ const _: () = assert!(DISTANCE_BASE[31] as usize + (1 << 14) - 1 == u16::MAX as 
 // Even the dearest tile without block headers is accepted: 20 bits a byte.
 const _: () = assert!(TILE_RAW_BYTES * 20 / 8 < TILE_STORED_BYTES_MAX);
 
+/// Bits of stored blocks that hold `raw_len` bytes: one empty block for none.
+pub(crate) const fn stored_bits(raw_len: usize) -> usize {
+    let blocks = raw_len.div_ceil(STORED_BLOCK_RAW_BYTES_MAX);
+    8 * raw_len + STORED_BLOCK_HEADER_BITS * if blocks == 0 { 1 } else { blocks }
+}
+
 /// Stored bytes of a tile of `raw_len` bytes that holds nothing but stored blocks, rounded up to
 /// what the worst dealing to lanes can need: with B bits in a tile, `4 * (B / 32 + 64)` bytes.
 #[must_use]
 pub const fn tile_stored_bytes_bound(raw_len: usize) -> usize {
-    let block_count = if raw_len == 0 {
-        1
-    } else {
-        raw_len.div_ceil(STORED_BLOCK_RAW_BYTES_MAX)
-    };
-    let bits = 8 * raw_len + STORED_BLOCK_HEADER_BITS * block_count;
-    WORD_BYTES * (bits / 32 + 2 * LANE_COUNT)
+    WORD_BYTES * (stored_bits(raw_len) / 32 + 2 * LANE_COUNT)
 }
 
 /// The most bytes that [`compress`](crate::compress) can return for `raw_len` raw bytes, at any

@@ -98,16 +98,10 @@ impl Header {
         (self.tile_count as u64 - 1) * TILE_RAW_BYTES as u64 + self.last_tile_raw_len as u64
     }
 
-    /// Bytes of the tile table, which follows the header.
-    #[must_use]
-    pub const fn table_bytes(&self) -> usize {
-        self.tile_count as usize * TABLE_ENTRY_BYTES
-    }
-
     /// Where the first tile begins, from the first byte of the stream.
     #[must_use]
     pub const fn data_start(&self) -> usize {
-        HEADER_BYTES + self.table_bytes()
+        HEADER_BYTES + self.tile_count as usize * TABLE_ENTRY_BYTES
     }
 
     /// Raw bytes of one tile.
@@ -219,23 +213,6 @@ impl<'a> TileTable<'a> {
     }
 }
 
-/// What [`TileStream::parse`] lets pass.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ParseOptions {
-    /// Bytes may follow the last tile; they are ignored. Refused by default.
-    pub allow_trailing: bool,
-}
-
-impl ParseOptions {
-    /// Lets bytes follow the last tile, or not.
-    #[must_use]
-    pub const fn allow_trailing(mut self, allow: bool) -> Self {
-        self.allow_trailing = allow;
-        self
-    }
-}
-
 /// A whole stream whose header and table are checked; the tiles' bits are not, before they are
 /// decoded.
 #[derive(Debug, Clone, Copy)]
@@ -249,16 +226,25 @@ impl<'a> TileStream<'a> {
     /// memory.
     ///
     /// # Errors
-    /// Those of [`TileTable::parse`]; a last tile that ends behind `stored`; bytes after it, unless
-    /// `options` allow them.
-    pub fn parse(stored: &'a [u8], options: ParseOptions) -> Result<Self, Error> {
-        let table = TileTable::parse(stored)?;
-        let end = table.stored_len();
-        if end > stored.len() as u64 {
-            return Err(Error::new(ErrorKind::TruncatedStream, stored.len() as u64));
-        }
-        if end < stored.len() as u64 && !options.allow_trailing {
+    /// Those of [`TileTable::parse`]; a last tile that ends behind `stored`; bytes after it.
+    pub fn parse(stored: &'a [u8]) -> Result<Self, Error> {
+        let stream = Self::parse_prefix(stored)?;
+        let end = stream.table.stored_len();
+        if end < stored.len() as u64 {
             return Err(Error::new(ErrorKind::TrailingBytes, end));
+        }
+        Ok(stream)
+    }
+
+    /// [`TileStream::parse`] of a stream that other bytes may follow, which are ignored. It ends at
+    /// [`TileTable::stored_len`].
+    ///
+    /// # Errors
+    /// Those of [`TileTable::parse`]; a last tile that ends behind `stored`.
+    pub fn parse_prefix(stored: &'a [u8]) -> Result<Self, Error> {
+        let table = TileTable::parse(stored)?;
+        if table.stored_len() > stored.len() as u64 {
+            return Err(Error::new(ErrorKind::TruncatedStream, stored.len() as u64));
         }
         Ok(Self { table, stored })
     }
@@ -273,27 +259,6 @@ impl<'a> TileStream<'a> {
     #[must_use]
     pub const fn table(&self) -> &TileTable<'a> {
         &self.table
-    }
-
-    /// Tiles of the stream.
-    #[must_use]
-    pub const fn tile_count(&self) -> u32 {
-        self.header().tile_count()
-    }
-
-    /// Raw bytes of the whole stream.
-    #[must_use]
-    pub const fn raw_len(&self) -> u64 {
-        self.header().raw_len()
-    }
-
-    /// Raw bytes of one tile.
-    ///
-    /// # Panics
-    /// If there is no such tile.
-    #[must_use]
-    pub const fn tile_raw_len(&self, tile: u32) -> usize {
-        self.header().tile_raw_len(tile)
     }
 
     /// A tile's stored bytes.

@@ -2,7 +2,7 @@
 
 mod support;
 
-use gdeflate::{Decoder, Encoder, Level, ParseOptions, TileStream, compress, compress_bound};
+use gdeflate::{Decoder, Encoder, Level, TileStream, compress, compress_bound};
 use proptest::prelude::*;
 use support::data::{KINDS, data};
 use support::{decode, kernels, plain};
@@ -123,7 +123,7 @@ fn higher_levels_compress_better_and_none_is_another() {
 fn ranges_of_tiles_decode_alone() {
     let raw = data("patchwork", 300_000, 4);
     let stored = compress(&raw, Level::FASTEST, 1).unwrap();
-    let stream = TileStream::parse(&stored, ParseOptions::default()).unwrap();
+    let stream = TileStream::parse(&stored).unwrap();
     let mut decoder = Decoder::new();
     for start in 0..=5_u32 {
         for end in start..=5 {

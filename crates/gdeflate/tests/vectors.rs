@@ -3,7 +3,7 @@
 
 mod support;
 
-use gdeflate::{ErrorKind, ParseOptions, TileStream};
+use gdeflate::{ErrorKind, TileStream};
 use support::{decode, kernels, plain, vectors};
 
 #[test]
@@ -23,10 +23,10 @@ fn every_good_vector_decodes_to_its_bytes_with_every_kernel() {
 fn every_good_vector_decodes_to_its_bytes_with_the_plain_decoder() {
     for vector in vectors() {
         let Some(raw) = vector.raw else { continue };
-        let stream = TileStream::parse(&vector.stored, ParseOptions::default()).unwrap();
-        for tile in 0..stream.tile_count() {
+        let stream = TileStream::parse(&vector.stored).unwrap();
+        for tile in 0..stream.header().tile_count() {
             let range = stream.header().tile_raw_range(tile);
-            let bytes = plain::decode_tile(stream.tile(tile), stream.tile_raw_len(tile));
+            let bytes = plain::decode_tile(stream.tile(tile), stream.header().tile_raw_len(tile));
             let expected = &raw[range.start as usize..range.end as usize];
             assert!(
                 bytes.as_deref() == Ok(expected),
@@ -51,18 +51,17 @@ fn every_broken_vector_is_refused_by_every_kernel() {
 }
 
 #[test]
-fn trailing_bytes_are_refused_by_default_and_allowed_by_option() {
+fn trailing_bytes_are_refused_by_default_and_ignored_behind_a_prefix() {
     let vectors = vectors();
     let vector = vectors
         .iter()
         .find(|v| v.name == "neg_trailing_garbage")
         .unwrap();
-    let refused = TileStream::parse(&vector.stored, ParseOptions::default()).unwrap_err();
+    let refused = TileStream::parse(&vector.stored).unwrap_err();
     assert_eq!(refused.kind, ErrorKind::TrailingBytes);
     assert_eq!(refused.offset as usize, vector.stored.len() - 4);
-    let options = ParseOptions::default().allow_trailing(true);
-    let stream = TileStream::parse(&vector.stored, options).unwrap();
-    let mut raw = vec![0; stream.raw_len() as usize];
+    let stream = TileStream::parse_prefix(&vector.stored).unwrap();
+    let mut raw = vec![0; stream.header().raw_len() as usize];
     gdeflate::Decoder::new().decode(&stream, &mut raw).unwrap();
 }
 

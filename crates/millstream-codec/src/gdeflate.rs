@@ -6,7 +6,7 @@
 
 use std::ops::RangeInclusive;
 
-use gdeflate::{Error, ErrorKind, Header, Level, ParseOptions, TileStream, TileTable};
+use gdeflate::{Error, ErrorKind, Header, Level, TileStream, TileTable};
 
 use crate::error::{CodecErrorKind, Fault};
 use crate::{Scratch, limits};
@@ -33,8 +33,8 @@ fn open<'a, 'b>(
     stored: &'a [u8],
     raw: &'b mut [u8],
 ) -> Result<(TileStream<'a>, &'b mut [u8]), Fault> {
-    let stream = TileStream::parse(stored, ParseOptions::default()).map_err(fault)?;
-    let target = usize::try_from(stream.raw_len())
+    let stream = TileStream::parse(stored).map_err(fault)?;
+    let target = usize::try_from(stream.header().raw_len())
         .ok()
         .and_then(|raw_len| raw.get_mut(..raw_len));
     target

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use gdeflate::{ParseOptions, TileStream};
+use gdeflate::TileStream;
 use millstream::{CodecId, DevicePart, Error, ErrorKind, PartForm, Priority};
 
 use crate::limits;
@@ -172,9 +172,9 @@ fn plan(form: PartForm, bytes: &[u8], range: Range<u64>) -> Result<Vec<Plan>, Er
             "the device does not decode this codec",
         )),
         PartForm::Encoded(_) => {
-            let stream = TileStream::parse(bytes, ParseOptions::default());
+            let stream = TileStream::parse(bytes);
             let stream = stream.map_err(|error| corrupt(&error))?;
-            if stream.raw_len() != raw_len {
+            if stream.header().raw_len() != raw_len {
                 let cause = "the GDeflate stream has another raw size than declared";
                 return Err(Error::new(ErrorKind::RawSize, cause));
             }
@@ -185,10 +185,10 @@ fn plan(form: PartForm, bytes: &[u8], range: Range<u64>) -> Result<Vec<Plan>, Er
                     work: Work::Tile,
                     bytes: stored.start as usize..stored.end as usize,
                     at: range.start + raw.start,
-                    raw_len: stream.tile_raw_len(tile),
+                    raw_len: stream.header().tile_raw_len(tile),
                 }
             };
-            let (count, mut plans) = (stream.tile_count(), Vec::new());
+            let (count, mut plans) = (stream.header().tile_count(), Vec::new());
             plans.try_reserve_exact(count as usize).map_err(|_| {
                 Error::new(ErrorKind::OutOfMemory, "no memory for the list of tiles")
             })?;

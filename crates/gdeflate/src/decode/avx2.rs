@@ -28,7 +28,7 @@ use super::portable;
 use super::tables::{
     DISTANCE, DISTANCE_START, ENTRY_COUNT, LENGTH, LITERAL, ROOT_BITS, SPECIAL, TAKE, Tables,
 };
-use super::tokens::{LITERAL_ROOM, MATCH_ROOM, STREAM_SLACK, Tokens};
+use super::tokens::Tokens;
 use crate::cpu::cpu_has;
 use crate::error::ErrorKind;
 use crate::limits::{LANE_COUNT, TILE_MATCH_COUNT_MAX, TILE_RAW_BYTES, WORD_BYTES};
@@ -39,9 +39,6 @@ pub(super) mod stored;
 const GROUP: usize = 8;
 const GROUP_COUNT: usize = LANE_COUNT / GROUP;
 
-// A round stores at most 32 literals and 32 matches, the last of them as whole vectors.
-const _: () = assert!(TILE_RAW_BYTES + LANE_COUNT + STREAM_SLACK <= LITERAL_ROOM);
-const _: () = assert!(TILE_MATCH_COUNT_MAX + LANE_COUNT + STREAM_SLACK <= MATCH_ROOM);
 const _: () = assert!(ENTRY_COUNT.is_power_of_two());
 
 /// Whether this machine has what the kernel needs.
@@ -272,7 +269,7 @@ fn emit(tokens: &mut Tokens, entries: __m256i, values: __m256i) {
     debug_assert!(tokens.distance_count <= tokens.length_count);
     // SAFETY: patterns have eight bytes. `check_room` was asked before the round, and distances are
     // never more than the lengths before them, so the counts are at most what is asserted here,
-    // and the vectors fit behind them, which is asserted beside the constants.
+    // and the vectors fit behind them, which is asserted beside the streams' sizes.
     unsafe {
         let pattern = |patterns: &Patterns, mask: usize| {
             _mm_loadl_epi64(patterns[mask & 0xFF].as_ptr().cast())

@@ -33,9 +33,9 @@ impl Lengths {
         }
     }
 
-    #[inline(never)]
     /// Reads a dynamic block's header behind its type. The codes themselves are checked by
     /// [`Canonical::new`].
+    #[inline(never)]
     pub(crate) fn read(lanes: &mut Lanes, words: &mut Words<'_>) -> Result<Self, ErrorKind> {
         let litlen_count = lanes.take(0, 5) as usize + 257;
         let distance_count = lanes.take(0, 5) as usize + 1;

@@ -36,54 +36,43 @@ const SLACK: usize = 64;
 const _: () = assert!(SLACK >= 2 * PIECE && STREAM_SLACK >= PIECE);
 const _: () = assert!(LITERAL_ROOM >= TILE_RAW_BYTES + STREAM_SLACK);
 
-/// How the 16 bytes are made that begin a match.
-pub(crate) trait Begin {
-    /// The first 16 bytes of a match at `to`.
-    ///
-    /// # Safety
-    /// `distance` bytes are readable before `to` and 16 from it on; `distance > 0`; the machine has
-    /// what the implementation needs.
-    unsafe fn begin(to: *const u8, distance: usize) -> [u8; PIECE];
-}
-
-/// Safe arithmetic for any machine.
-pub(crate) struct Arithmetic;
-
-impl Begin for Arithmetic {
-    #[inline(always)]
-    unsafe fn begin(to: *const u8, distance: usize) -> [u8; PIECE] {
-        // SAFETY: the caller's.
-        unsafe {
-            let from = to.sub(distance);
-            if distance >= PIECE {
-                from.cast::<[u8; PIECE]>().read_unaligned()
-            } else {
-                widen(from, distance).to_le_bytes()
-            }
-        }
-    }
-}
-
-/// One shuffle; needs SSSE3.
-#[cfg(target_arch = "x86_64")]
-pub(crate) struct Shuffle;
-
-#[cfg(target_arch = "x86_64")]
-impl Begin for Shuffle {
-    #[inline(always)]
-    unsafe fn begin(to: *const u8, distance: usize) -> [u8; PIECE] {
+/// The first 16 bytes of a match at `to`: by one shuffle, for which the machine must have SSSE3, or
+/// by arithmetic.
+///
+/// # Safety
+/// `distance` bytes are readable before `to` and 16 from it on; `distance > 0`; for `SHUFFLE` the
+/// machine has SSSE3.
+#[inline(always)]
+unsafe fn begin<const SHUFFLE: bool>(to: *const u8, distance: usize) -> [u8; PIECE] {
+    // SAFETY: 16 bytes from `to - distance` on are readable, by the caller.
+    let bytes = unsafe { to.sub(distance).cast::<[u8; PIECE]>().read_unaligned() };
+    #[cfg(target_arch = "x86_64")]
+    if SHUFFLE {
         use core::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_shuffle_epi8, _mm_storeu_si128};
 
         let pattern = &REPEATS[distance.min(PIECE)];
-        let mut bytes = [0; PIECE];
-        // SAFETY: the caller's; a pattern has 16 bytes, as has the result.
+        let mut repeated = [0; PIECE];
+        // SAFETY: all three have 16 bytes.
         unsafe {
-            let from = _mm_loadu_si128(to.sub(distance).cast());
+            let from = _mm_loadu_si128(bytes.as_ptr().cast());
             let pattern = _mm_loadu_si128(pattern.as_ptr().cast::<__m128i>());
-            _mm_storeu_si128(bytes.as_mut_ptr().cast(), _mm_shuffle_epi8(from, pattern));
+            _mm_storeu_si128(
+                repeated.as_mut_ptr().cast(),
+                _mm_shuffle_epi8(from, pattern),
+            );
         }
-        bytes
+        return repeated;
     }
+    if distance >= PIECE {
+        return bytes;
+    }
+    let mut repeated = u128::from_le_bytes(bytes) & ((1 << (8 * distance)) - 1);
+    let mut period = 8 * distance;
+    while period < 128 {
+        repeated |= repeated << period;
+        period *= 2;
+    }
+    repeated.to_le_bytes()
 }
 
 /// For each distance up to 16, which bytes repeat the first ones.
@@ -105,9 +94,9 @@ static REPEATS: [[u8; PIECE]; PIECE + 1] = {
 /// Appends a block's bytes to `raw`, of which `start` bytes are done. Returns how many are then.
 ///
 /// # Safety
-/// The machine has what `B` needs.
+/// For `SHUFFLE` the machine has SSSE3.
 #[inline(always)]
-pub(crate) unsafe fn run<B: Begin>(
+unsafe fn run<const SHUFFLE: bool>(
     tokens: &Tokens,
     raw: &mut [u8],
     start: usize,
@@ -122,7 +111,7 @@ pub(crate) unsafe fn run<B: Begin>(
         position: start,
     };
     // SAFETY: the caller's.
-    unsafe { quickly::<B>(tokens, raw, &mut place) };
+    unsafe { quickly::<SHUFFLE>(tokens, raw, &mut place) };
     carefully(tokens, raw, place)
 }
 
@@ -141,9 +130,9 @@ struct Place {
 /// Copies until a match is wrong or near the end of the output, or none is left.
 ///
 /// # Safety
-/// The machine has what `B` needs.
+/// For `SHUFFLE` the machine has SSSE3.
 #[inline(always)]
-unsafe fn quickly<B: Begin>(tokens: &Tokens, raw: &mut [u8], place: &mut Place) {
+unsafe fn quickly<const SHUFFLE: bool>(tokens: &Tokens, raw: &mut [u8], place: &mut Place) {
     let Some(end_max) = raw.len().checked_sub(SLACK) else {
         return;
     };
@@ -179,7 +168,7 @@ unsafe fn quickly<B: Begin>(tokens: &Tokens, raw: &mut [u8], place: &mut Place) 
             }
             let to = out.add(at);
             to.cast::<[u8; PIECE]>()
-                .write_unaligned(B::begin(to, distance));
+                .write_unaligned(begin::<SHUFFLE>(to, distance));
             if len > PIECE {
                 copy_rest(to, distance, len);
             }
@@ -306,42 +295,6 @@ const PATTERN_STEP: [u8; PIECE] = [
     16, 16, 16, 15, 16, 15, 12, 14, 16, 9, 10, 11, 12, 13, 14, 15,
 ];
 
-/// 16 bytes that repeat the `distance` bytes at `from`.
-///
-/// # Safety
-/// 16 bytes are readable at `from`; `0 < distance < 16`.
-#[inline(always)]
-unsafe fn widen(from: *const u8, distance: usize) -> u128 {
-    // SAFETY: no more than 16 bytes are read; the caller upholds the rest.
-    unsafe {
-        match distance {
-            1 => u128::from(*from) * (u128::MAX / 0xFF),
-            2 => {
-                let period = u16::from_le_bytes(from.cast::<[u8; 2]>().read_unaligned());
-                u128::from(period) * (u128::MAX / 0xFFFF)
-            }
-            4 => {
-                let period = u32::from_le_bytes(from.cast::<[u8; 4]>().read_unaligned());
-                u128::from(period) * (u128::MAX / 0xFFFF_FFFF)
-            }
-            8 => {
-                let period = u64::from_le_bytes(from.cast::<[u8; 8]>().read_unaligned());
-                (u128::from(period) << 64) | u128::from(period)
-            }
-            _ => {
-                let bytes = from.cast::<[u8; PIECE]>().read_unaligned();
-                let mut pattern = u128::from_le_bytes(bytes) & ((1 << (8 * distance)) - 1);
-                let mut period = 8 * distance;
-                while period < 128 {
-                    pattern |= pattern << period;
-                    period *= 2;
-                }
-                pattern
-            }
-        }
-    }
-}
-
 /// [`run`] for any machine.
 #[inline(never)]
 pub(crate) fn run_portable(
@@ -350,7 +303,7 @@ pub(crate) fn run_portable(
     start: usize,
 ) -> Result<usize, ErrorKind> {
     // SAFETY: arithmetic needs nothing.
-    unsafe { run::<Arithmetic>(tokens, raw, start) }
+    unsafe { run::<false>(tokens, raw, start) }
 }
 
 /// [`run`] with shuffles.
@@ -359,5 +312,5 @@ pub(crate) fn run_portable(
 #[target_feature(enable = "ssse3")]
 pub(crate) fn run_ssse3(tokens: &Tokens, raw: &mut [u8], start: usize) -> Result<usize, ErrorKind> {
     // SAFETY: this function's features are what shuffles need.
-    unsafe { run::<Shuffle>(tokens, raw, start) }
+    unsafe { run::<true>(tokens, raw, start) }
 }

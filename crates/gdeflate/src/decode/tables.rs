@@ -146,59 +146,30 @@ fn build(
             }
         }
     }
-    build_second(entries, place, &code, &sorted[rank..symbol_count], meaning);
-    Ok(())
-}
-
-/// Fills the second tables: for codewords longer than the root's index, of the symbols `sorted`.
-fn build_second(
-    entries: &mut [u32],
-    place: usize,
-    code: &Canonical,
-    sorted: &[u16],
-    meaning: &[u32],
-) {
-    let root_len = 1 << ROOT_BITS;
-    let mut end = root_len;
-    let mut second = Second {
-        prefix: usize::MAX,
-        start: 0,
-        bits: 0,
-    };
-    let mut symbols = sorted.iter();
+    // Codewords longer than the root's index.
+    let (mut second, mut end) = (root_len, root_len);
+    let mut second_prefix = usize::MAX;
     for len in ROOT_BITS + 1..=CODEWORD_BITS_MAX as u32 {
         let first = code.first[len as usize];
-        let codewords = first..first + u32::from(code.counts[len as usize]);
-        for (codeword, &symbol) in codewords.zip(&mut symbols) {
-            let entry = meaning[usize::from(symbol)] + (len | len << 8);
+        for codeword in first..first + u32::from(code.counts[len as usize]) {
             let reversed = (codeword.reverse_bits() >> (32 - len)) as usize;
             let prefix = reversed & (root_len - 1);
-            if prefix != second.prefix {
-                let bits = second_bits(code, len, codeword);
-                second = Second {
-                    prefix,
-                    start: end,
-                    bits,
-                };
+            if prefix != second_prefix {
+                second_prefix = prefix;
+                second = end;
+                let bits = second_bits(&code, len, codeword);
                 end += 1 << bits;
-                entries[prefix] = ((place + second.start) as u32) << 16
-                    | POINTER
-                    | ROOT_BITS << 8
-                    | (ROOT_BITS + bits);
+                entries[prefix] =
+                    ((place + second) as u32) << 16 | POINTER | ROOT_BITS << 8 | (ROOT_BITS + bits);
             }
-            let table = &mut entries[second.start..second.start + (1 << second.bits)];
+            let table = &mut entries[second..end];
             for at in (reversed >> ROOT_BITS..table.len()).step_by(1 << (len - ROOT_BITS)) {
-                table[at] = entry;
+                table[at] = meaning[usize::from(sorted[rank])] + (len | len << 8);
             }
+            rank += 1;
         }
     }
-}
-
-/// The second table being filled.
-struct Second {
-    prefix: usize,
-    start: usize,
-    bits: u32,
+    Ok(())
 }
 
 /// Index bits that the second table needs whose first codeword is `codeword` of `len` bits: as

@@ -13,10 +13,10 @@
 //! when a block is complete.
 
 use alloc::boxed::Box;
-use alloc::vec;
 
 use crate::error::ErrorKind;
 use crate::limits::{LANE_COUNT, MATCH_BYTES_MIN, TILE_MATCH_COUNT_MAX, TILE_RAW_BYTES};
+use crate::zeroed;
 
 /// Bytes that a vector store or load may go past a stream's end.
 pub(crate) const STREAM_SLACK: usize = 64;
@@ -29,6 +29,7 @@ pub(crate) const MATCH_ROOM: usize = 32_768;
 /// Its mask.
 pub(crate) const MATCH_MASK: usize = MATCH_ROOM - 1;
 
+// A round stores at most 32 literals and 32 matches, the last of them as whole vectors.
 const _: () = assert!(TILE_MATCH_COUNT_MAX + LANE_COUNT + STREAM_SLACK <= MATCH_ROOM);
 
 /// The three streams of a block.
@@ -91,13 +92,5 @@ impl Tokens {
     pub(crate) fn push_distance(&mut self, distance: u16) {
         self.distances[self.distance_count] = distance;
         self.distance_count += 1;
-    }
-}
-
-/// Zeros that were never on the stack.
-fn zeroed<T: Clone + Copy + Default, const LEN: usize>() -> Box<[T; LEN]> {
-    match vec![T::default(); LEN].into_boxed_slice().try_into() {
-        Ok(array) => array,
-        Err(_) => unreachable!("the vector has LEN elements"),
     }
 }

@@ -7,7 +7,7 @@ use super::symbols::Symbols;
 use super::tokens::{Frequencies, Token};
 use crate::limits::{
     DISTANCE_SYMBOL_COUNT, LANE_COUNT, LITLEN_SYMBOL_COUNT, PRECODE_BITS_MAX, PRECODE_ORDER,
-    PRECODE_SYMBOL_COUNT, STORED_BLOCK_HEADER_BITS, STORED_BLOCK_RAW_BYTES_MAX,
+    PRECODE_SYMBOL_COUNT, STORED_BLOCK_RAW_BYTES_MAX, stored_bits,
 };
 
 /// Block types as the format numbers them.
@@ -131,12 +131,6 @@ impl Header {
     }
 }
 
-/// Bits of stored blocks of `raw_len` bytes.
-fn stored_bits(raw_len: usize) -> u32 {
-    let blocks = raw_len.div_ceil(STORED_BLOCK_RAW_BYTES_MAX).max(1);
-    (8 * raw_len + STORED_BLOCK_HEADER_BITS * blocks) as u32
-}
-
 /// What a block holds.
 pub(crate) struct Block<'a> {
     pub(crate) raw: &'a [u8],
@@ -164,7 +158,7 @@ pub(crate) fn write(
     let header = Header::new(&codes);
     let dynamic_bits = 3 + header.bits() + codes.cost(frequencies);
     let static_bits = 3 + fixed.cost(frequencies);
-    let stored_bits = stored_bits(raw.len());
+    let stored_bits = stored_bits(raw.len()) as u32;
     dealer.make_room(HEADER_TURNS_MAX + LANE_COUNT + 2 * tokens.len());
     if dynamic_bits < static_bits.min(stored_bits) {
         dealer.turn(0, u32::from(last) | DYNAMIC << 1, 3);

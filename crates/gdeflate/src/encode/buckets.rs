@@ -1,7 +1,7 @@
 //! Match finding by buckets: for each hash the newest positions in one number.
 //!
 //! A chain is followed link by link, each a load that waits for the one before and a branch that
-//! that cannot be predicted. Here the candidates of a position are known at once: one with its next
+//! cannot be predicted. Here the candidates of a position are known at once: one with its next
 //! three bytes, four with its next four, four with its next eight. The first five are compared over
 //! eight bytes without a branch, which finds the short matches; the last four are only looked at
 //! closely if one of them has all eight bytes in common, and find the long ones. To make a position
@@ -10,17 +10,19 @@
 
 use alloc::boxed::Box;
 
-use super::matches::{MATCHES_AT_ONCE, Match, Matches, Search};
+use super::matches::{MATCHES_AT_ONCE, Match, Matches};
+use super::parse::MatchFinder;
 use super::tokens::Token;
-use super::window::{COMMON_MAX, Window, filled};
+use super::window::{COMMON_MAX, Window};
 use crate::limits::MATCH_BYTES_MIN;
+use crate::zeroed;
 
 const HASH3_BITS: u32 = 13;
 const HASH4_BITS: u32 = 14;
 const HASH8_BITS: u32 = 14;
 
 /// Bytes behind a position that are compared at once; with fewer it begins no match.
-pub(crate) const NEXT_BYTES: usize = 8;
+const NEXT_BYTES: usize = 8;
 
 /// Positions of a bucket, the newest one lowest. What is not filled yet says position 0, which is
 /// a candidate like any other for all behind it.
@@ -29,30 +31,9 @@ const WAYS: usize = 4;
 
 const _: () = assert!(2 * WAYS < MATCHES_AT_ONCE);
 
-/// Which candidates a quick parse has: those of three and four bytes, and if so of eight.
-pub(crate) trait Candidates {
-    const EIGHT: bool;
-}
-
-/// Those of three and four bytes.
+/// The buckets. `LONG`: those by eight bytes are used, too.
 #[derive(Debug)]
-pub(crate) struct Short;
-
-impl Candidates for Short {
-    const EIGHT: bool = false;
-}
-
-/// All.
-#[derive(Debug)]
-pub(crate) struct All;
-
-impl Candidates for All {
-    const EIGHT: bool = true;
-}
-
-/// The buckets.
-#[derive(Debug)]
-pub(crate) struct Buckets {
+pub(crate) struct Buckets<const LONG: bool> {
     window: Window,
     by3: Box<[u16; 1 << HASH3_BITS]>,
     by4: Box<[Bucket; 1 << HASH4_BITS]>,
@@ -81,29 +62,19 @@ fn ways(bucket: Bucket) -> [u16; WAYS] {
     [0, 16, 32, 48].map(|shift| (bucket >> shift) as u16)
 }
 
-impl Buckets {
+impl<const LONG: bool> Buckets<LONG> {
     pub(crate) fn new() -> Self {
         Self {
             window: Window::new(),
-            by3: filled(0),
-            by4: filled(0),
-            by8: filled(0),
-        }
-    }
-
-    /// Begins a tile.
-    pub(crate) fn start<C: Candidates>(&mut self, raw: &[u8]) {
-        self.window.set(raw);
-        self.by3.fill(0);
-        self.by4.fill(0);
-        if C::EIGHT {
-            self.by8.fill(0);
+            by3: zeroed(),
+            by4: zeroed(),
+            by8: zeroed(),
         }
     }
 
     /// Makes a position known, which has `next` behind it; what was known before.
     #[inline(always)]
-    fn exchange<C: Candidates>(&mut self, position: u16, next: u64) -> Found {
+    fn exchange(&mut self, position: u16, next: u64) -> Found {
         let three = &mut self.by3[hash(next << 40, HASH3_BITS)];
         let four = &mut self.by4[hash(next << 32, HASH4_BITS)];
         let mut found = Found {
@@ -113,33 +84,49 @@ impl Buckets {
         };
         *three = position;
         *four = *four << 16 | Bucket::from(position);
-        if C::EIGHT {
+        if LONG {
             let eight = &mut self.by8[hash(next, HASH8_BITS)];
             found.eight = *eight;
             *eight = *eight << 16 | Bucket::from(position);
         }
         found
     }
+}
 
-    /// Makes a position known. At least [`NEXT_BYTES`] must follow from it on.
-    #[inline(always)]
-    pub(crate) fn insert<C: Candidates>(&mut self, position: u16) {
-        self.exchange::<C>(position, self.window.eight(position));
+impl<const LONG: bool> MatchFinder for Buckets<LONG> {
+    const NEXT_BYTES: usize = NEXT_BYTES;
+    // It has none before it, and is what empty buckets say.
+    const FIRST: usize = 1;
+
+    fn start(&mut self, raw: &[u8]) {
+        self.window.set(raw);
+        self.by3.fill(0);
+        self.by4.fill(0);
+        if LONG {
+            self.by8.fill(0);
+        }
     }
 
-    /// Makes a position, not the first one, known and returns its longest match, of any length up
-    /// to [`COMMON_MAX`]. At least [`NEXT_BYTES`] must follow from it on.
+    fn window(&self) -> &Window {
+        &self.window
+    }
+
     #[inline(always)]
-    pub(crate) fn insert_and_find<C: Candidates>(&mut self, position: u16) -> Match {
+    fn insert(&mut self, position: u16) {
+        self.exchange(position, self.window.eight(position));
+    }
+
+    #[inline(always)]
+    fn insert_and_find(&mut self, position: u16, _: usize, _: u32, _: usize) -> Match {
         let next = self.window.eight(position);
-        let found = self.exchange::<C>(position, next);
+        let found = self.exchange(position, next);
         let mut best = (0, position);
         for candidate in found.short() {
             let len = self.window.common_eight(candidate, next);
             best = if len > best.0 { (len, candidate) } else { best };
         }
         if best.0 == NEXT_BYTES {
-            let bucket = if C::EIGHT { found.eight } else { found.four };
+            let bucket = if LONG { found.eight } else { found.four };
             let len_max = self.window.left(position).min(COMMON_MAX);
             for candidate in ways(bucket) {
                 if self.window.eight(candidate) == next {
@@ -153,18 +140,14 @@ impl Buckets {
             distance: usize::from(position - best.1),
         }
     }
+}
 
-    /// The end of a match of [`COMMON_MAX`] bytes or more at a position.
-    pub(crate) fn end_of(&self, position: u16, distance: usize) -> usize {
-        let at = usize::from(position);
-        at + self.window.common_to_end((at - distance) as u16, position)
-    }
-
+impl Buckets<true> {
     /// Finds the matches of a whole tile that are worth considering: for each position ever longer
     /// ones.
     #[inline(always)]
-    pub(crate) fn find_all(&mut self, raw: &[u8], search: Search, matches: &mut Matches) {
-        self.start::<All>(raw);
+    pub(crate) fn find_all(&mut self, raw: &[u8], nice: usize, matches: &mut Matches) {
+        self.start(raw);
         matches.clear();
         let mut position = 0;
         while position < raw.len() {
@@ -175,7 +158,7 @@ impl Buckets {
                 continue;
             }
             let next = self.window.eight(at);
-            let found = self.exchange::<All>(at, next);
+            let found = self.exchange(at, next);
             if at == 0 {
                 continue;
             }
@@ -184,23 +167,25 @@ impl Buckets {
             if long.contains(&true) {
                 longest = self.tell_long(at, next, found, longest, matches);
             }
-            if longest < search.nice {
+            if longest < nice {
                 continue;
             }
             // It will be taken, so its end matters, and inside it nothing but its rest.
             let distance = matches.last().low();
-            let end = self.end_of(at, distance);
-            matches.lengthen_last(end - usize::from(at));
+            let from = usize::from(at) - distance;
+            let len = self.window.common_to_end(from as u16, at);
+            let end = usize::from(at) + len;
+            matches.lengthen_last(len);
             while position < end {
                 matches.begin_position();
                 matches.push(end - position, distance);
                 if self.window.left(position as u16) >= NEXT_BYTES {
-                    self.insert::<All>(position as u16);
+                    self.insert(position as u16);
                 }
                 position += 1;
             }
         }
-        matches.end();
+        matches.begin_position();
     }
 
     /// Tells matches of up to eight bytes; the length of the longest.

@@ -6,54 +6,63 @@
 use alloc::boxed::Box;
 
 use super::matches::Match;
-use super::window::{COMMON_MAX, PerPosition, Window, filled};
+use super::parse::MatchFinder;
+use super::window::{COMMON_MAX, Window};
+use crate::limits::TILE_RAW_BYTES;
+use crate::zeroed;
 
 const HASH4_BITS: u32 = 15;
 const HASH3_BITS: u32 = 13;
 const NONE: u16 = u16::MAX;
 
-/// The newest position of each hash, and for each position the one before it with its hash.
+/// The newest position of each hash, and for each position the one before it with its hash,
+/// anything for those not known yet.
 #[derive(Debug)]
 pub(crate) struct Chains {
     window: Window,
     head4: Box<[u16; 1 << HASH4_BITS]>,
     head3: Box<[u16; 1 << HASH3_BITS]>,
-    previous: PerPosition<u16>,
+    previous: Box<[u16; TILE_RAW_BYTES]>,
 }
 
 impl Chains {
     pub(crate) fn new() -> Self {
         Self {
             window: Window::new(),
-            head4: filled(NONE),
-            head3: filled(NONE),
-            previous: filled(NONE),
+            head4: zeroed(),
+            head3: zeroed(),
+            previous: zeroed(),
         }
     }
+}
 
-    /// Begins a tile.
-    pub(crate) fn start(&mut self, raw: &[u8]) {
+impl MatchFinder for Chains {
+    const NEXT_BYTES: usize = 4;
+    const FIRST: usize = 0;
+
+    fn start(&mut self, raw: &[u8]) {
         self.window.set(raw);
         self.head4.fill(NONE);
         self.head3.fill(NONE);
     }
 
-    /// Makes a position known. At least four bytes must follow from it on.
+    fn window(&self) -> &Window {
+        &self.window
+    }
+
     #[inline]
-    pub(crate) fn insert(&mut self, position: u16) {
+    fn insert(&mut self, position: u16) {
         let (hash4, hash3) = hashes(self.window.word(position));
         self.head3[hash3] = position;
         self.previous[usize::from(position)] = self.head4[hash4];
         self.head4[hash4] = position;
     }
 
-    /// Makes a position known and returns its longest match that is longer than `len_min`, looking
-    /// at no more than `depth` candidates and no further once one has `nice` bytes.
     #[inline]
-    pub(crate) fn insert_and_find(
+    fn insert_and_find(
         &mut self,
         position: u16,
-        len_min: usize,
+        longer_than: usize,
         depth: u32,
         nice: usize,
     ) -> Match {
@@ -65,11 +74,11 @@ impl Chains {
         self.head4[hash4] = position;
         let newest3 = core::mem::replace(&mut self.head3[hash3], position);
         let mut best = Match {
-            len: len_min,
+            len: longer_than,
             distance: 0,
         };
         let far = |at: u16| usize::from(position) - usize::from(at);
-        if len_min < 3 && newest3 != NONE && (window.word(newest3) ^ next) << 8 == 0 {
+        if longer_than < 3 && newest3 != NONE && (window.word(newest3) ^ next) << 8 == 0 {
             best = Match {
                 len: 3,
                 distance: far(newest3),
@@ -109,10 +118,6 @@ impl Chains {
         }
         if best.distance == 0 {
             return Match::default();
-        }
-        if best.len == COMMON_MAX {
-            let from = usize::from(position) - best.distance;
-            best.len = window.common_to_end(from as u16, position);
         }
         best
     }

@@ -2,6 +2,7 @@
 
 use super::huffman::Code;
 use super::tokens::Frequencies;
+use crate::decode::Lengths;
 use crate::limits::{CODEWORD_BITS_MAX, DISTANCE_SYMBOL_COUNT, LITLEN_SYMBOL_COUNT};
 
 /// Longest litlen codeword we make. Codewords longer than the decoder's root table cost it a
@@ -26,12 +27,10 @@ impl Codes {
 
     /// Those of a static block.
     pub(crate) fn fixed() -> Self {
-        let mut litlen = [8; LITLEN_SYMBOL_COUNT];
-        litlen[144..256].fill(9);
-        litlen[256..280].fill(7);
+        let lengths = Lengths::fixed();
         Self {
-            litlen: Code::of_lengths(litlen),
-            distance: Code::of_lengths([5; DISTANCE_SYMBOL_COUNT]),
+            litlen: Code::of_lengths(lengths.litlen),
+            distance: Code::of_lengths(lengths.distance),
         }
     }
 

@@ -12,15 +12,6 @@ pub(crate) struct Match {
     pub(crate) distance: usize,
 }
 
-/// How hard to look.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Search {
-    /// Candidates per position, where the finder has a choice.
-    pub(crate) depth: u32,
-    /// A match this long is taken as it is: inside it the rest of it is the only match.
-    pub(crate) nice: usize,
-}
-
 /// Matches that can be written at once, see [`Matches::room`].
 pub(crate) const MATCHES_AT_ONCE: usize = 16;
 
@@ -59,7 +50,7 @@ impl Matches {
         self.starts.clear();
     }
 
-    /// Goes on to the next position, the first one at first.
+    /// Goes on to the next position, the first one at first, and behind the last one to the end.
     #[inline]
     pub(crate) fn begin_position(&mut self) {
         self.starts.push(self.len as u32);
@@ -106,10 +97,5 @@ impl Matches {
     /// The last match.
     pub(crate) fn last(&self) -> Token {
         self.all[self.len - 1]
-    }
-
-    /// Ends a tile.
-    pub(crate) fn end(&mut self) {
-        self.begin_position();
     }
 }

@@ -11,13 +11,12 @@
 //! all of them to reach the cache. Only matches as long as the finder calls nice are taken whole or
 //! not at all.
 
-use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use super::cost::{BIT, Costs, LENGTH_COST_COUNT};
 use super::matches::Matches;
 use super::tokens::{Token, distance_symbol};
-use super::window::filled;
 use crate::limits::{CODEWORD_BITS_MAX, DISTANCE_SYMBOL_COUNT, MATCH_BYTES_MIN, TILE_RAW_BYTES};
 
 /// Lengths that are tried at once.
@@ -34,10 +33,10 @@ const _: () = assert!(
 const COST_COUNT: usize = TILE_RAW_BYTES + 1 + STEP;
 
 /// Memory of the parse.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Optimal {
-    /// From each position of the tile to the block's end.
-    ways: Box<[Way; COST_COUNT]>,
+    /// From each position of the tile to the block's end; empty before the first parse.
+    ways: Vec<Way>,
 }
 
 /// The cheapest way from a position on: what it costs, and its first token.
@@ -55,25 +54,20 @@ impl Way {
 }
 
 impl Optimal {
-    pub(crate) fn new() -> Self {
-        Self {
-            ways: filled(Way::NONE),
-        }
-    }
-
-    /// Appends to `tokens` the cheapest parse of `raw[start..end]`. Matches of `nice` bytes and
-    /// more are not cut short.
+    /// Sets `tokens` to the cheapest parse of a range of `raw`. Matches of `nice` bytes and more
+    /// are not cut short.
     #[inline(always)]
     pub(crate) fn parse(
         &mut self,
         raw: &[u8],
-        (start, end): (usize, usize),
+        Range { start, end }: Range<usize>,
         matches: &Matches,
         costs: &Costs,
         nice: usize,
         tokens: &mut Vec<Token>,
     ) {
-        let ways = &mut *self.ways;
+        self.ways.resize(COST_COUNT, Way::NONE);
+        let ways = &mut self.ways[..];
         ways[end] = Way::NONE;
         let positions = (start..end).zip(&raw[start..end]).rev();
         for ((at, &literal), matches) in positions.zip(matches.backwards(start, end)) {
@@ -96,6 +90,7 @@ impl Optimal {
             }
             ways[at] = best;
         }
+        tokens.clear();
         let mut at = start;
         while at < end {
             let token = self.ways[at].token;

@@ -12,10 +12,11 @@ use crate::limits::END_OF_BLOCK;
 
 /// A run of tokens.
 #[derive(Debug, Clone)]
-struct Segment {
-    token_end: usize,
-    raw_end: usize,
-    frequencies: Frequencies,
+pub(crate) struct Segment {
+    pub(crate) token_end: usize,
+    pub(crate) raw_end: usize,
+    /// Of the tokens, with the block's end.
+    pub(crate) frequencies: Frequencies,
     bits: u32,
     /// Bits saved by joining it with the next one; negative where two blocks are better.
     gain: i64,
@@ -28,15 +29,9 @@ pub(crate) struct Splitter {
 }
 
 impl Splitter {
-    /// Calls `block` with the end of each block, in tokens and in raw bytes, and its frequencies.
-    /// Units hold at least `unit_bytes` raw bytes.
+    /// The blocks of a tile. Units hold at least `unit_bytes` raw bytes.
     #[inline(always)]
-    pub(crate) fn split(
-        &mut self,
-        tokens: &[Token],
-        unit_bytes: usize,
-        mut block: impl FnMut(usize, usize, &Frequencies),
-    ) {
+    pub(crate) fn split(&mut self, tokens: &[Token], unit_bytes: usize) -> &[Segment] {
         self.cut(tokens, unit_bytes);
         for at in 1..self.segments.len() {
             self.set_gain(at - 1);
@@ -57,9 +52,7 @@ impl Splitter {
                 self.set_gain(at - 1);
             }
         }
-        for segment in &self.segments {
-            block(segment.token_end, segment.raw_end, &segment.frequencies);
-        }
+        &self.segments
     }
 
     #[inline(always)]

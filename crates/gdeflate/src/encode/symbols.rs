@@ -18,7 +18,6 @@ use super::tokens::{
     SHORT_MATCH_BYTES_MAX, Token, chosen, distance_extra, distance_symbol, length_extra,
     length_symbol,
 };
-use super::window::filled;
 use crate::limits::{DISTANCE_SYMBOL_COUNT, END_OF_BLOCK, LANE_COUNT, MATCH_BYTES_MIN};
 
 /// Where the lengths begin in the table of turns, and how many entries that has, a power of two.
@@ -44,7 +43,7 @@ pub(crate) struct Symbols {
 impl Symbols {
     pub(crate) fn new() -> Self {
         Self {
-            by_token: filled(Turn::NONE),
+            by_token: Box::new([Turn::NONE; TURN_COUNT]),
             distances: [Turn::NONE; DISTANCE_SYMBOL_COUNT],
             turns: Vec::new(),
         }

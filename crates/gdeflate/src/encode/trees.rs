@@ -7,8 +7,10 @@
 
 use alloc::boxed::Box;
 
-use super::matches::{Matches, Search};
-use super::window::{COMMON_MAX, PerPosition, Window, filled};
+use super::matches::Matches;
+use super::window::{COMMON_MAX, Window};
+use crate::limits::TILE_RAW_BYTES;
+use crate::zeroed;
 
 const HASH4_BITS: u32 = 15;
 const HASH3_BITS: u32 = 13;
@@ -20,22 +22,22 @@ pub(crate) struct Trees {
     window: Window,
     head4: Box<[u16; 1 << HASH4_BITS]>,
     head3: Box<[u16; 1 << HASH3_BITS]>,
-    /// For each position its smaller and its larger child.
-    children: PerPosition<[u16; 2]>,
+    /// For each position its smaller and its larger child; anything for those not known yet.
+    children: Box<[[u16; 2]; TILE_RAW_BYTES]>,
 }
 
 impl Trees {
     pub(crate) fn new() -> Self {
         Self {
             window: Window::new(),
-            head4: filled(NONE),
-            head3: filled(NONE),
-            children: filled([NONE; 2]),
+            head4: zeroed(),
+            head3: zeroed(),
+            children: zeroed(),
         }
     }
 
     /// Finds the matches of a whole tile.
-    pub(crate) fn find_all(&mut self, raw: &[u8], search: Search, matches: &mut Matches) {
+    pub(crate) fn find_all(&mut self, raw: &[u8], depth: u32, nice: usize, matches: &mut Matches) {
         self.window.set(raw);
         self.head4.fill(NONE);
         self.head3.fill(NONE);
@@ -48,16 +50,16 @@ impl Trees {
                 continue;
             }
             if position < skip_end {
-                self.look_up(position as u16, search, |_, _| ());
+                self.look_up(position as u16, depth, nice, |_, _| ());
                 matches.push(skip_end - position, skip_distance);
                 continue;
             }
             let mut longest = (0, 0);
-            self.look_up(position as u16, search, |len, distance| {
+            self.look_up(position as u16, depth, nice, |len, distance| {
                 longest = (len, usize::from(distance));
                 matches.push(len, usize::from(distance));
             });
-            if longest.0 >= search.nice {
+            if longest.0 >= nice {
                 // Look-ups stop at the nice length; this one is taken, so its end matters.
                 let from = position - longest.1;
                 let len = self.window.common_to_end(from as u16, position as u16);
@@ -66,15 +68,21 @@ impl Trees {
                 skip_distance = longest.1;
             }
         }
-        matches.end();
+        matches.begin_position();
     }
 
     /// Makes `position` the root of its tree and tells its matches.
     #[inline]
-    fn look_up(&mut self, position: u16, search: Search, mut tell: impl FnMut(usize, u16)) {
+    fn look_up(
+        &mut self,
+        position: u16,
+        depth: u32,
+        nice: usize,
+        mut tell: impl FnMut(usize, u16),
+    ) {
         let window = &self.window;
         let children = &mut *self.children;
-        let len_max = search.nice.min(window.left(position)).min(COMMON_MAX);
+        let len_max = nice.min(window.left(position)).min(COMMON_MAX);
         let next = window.word(position);
         let hash4 = (next.wrapping_mul(0x9E37_79B1) >> (32 - HASH4_BITS)) as usize;
         let hash3 = ((next << 8).wrapping_mul(0x9E37_79B1) >> (32 - HASH3_BITS)) as usize;
@@ -89,7 +97,7 @@ impl Trees {
         let mut hooks = [(position, 0), (position, 1)];
         // What all nodes on either side have in common with this position.
         let mut known = [0, 0];
-        for _ in 0..search.depth {
+        for _ in 0..depth {
             if node == NONE {
                 break;
             }

@@ -4,9 +4,9 @@
 //! position and any offset together can be, none of them needs a check, and the code stays safe.
 
 use alloc::boxed::Box;
-use alloc::vec;
 
 use crate::limits::TILE_RAW_BYTES;
+use crate::zeroed;
 
 /// Longest common beginning that [`Window::common`] finds.
 pub(crate) const COMMON_MAX: usize = 511;
@@ -23,9 +23,9 @@ pub(crate) struct Window {
 
 impl Window {
     pub(crate) fn new() -> Self {
-        match vec![0; WINDOW_BYTES].into_boxed_slice().try_into() {
-            Ok(bytes) => Self { bytes, len: 0 },
-            Err(_) => unreachable!("the vector has that many bytes"),
+        Self {
+            bytes: zeroed(),
+            len: 0,
         }
     }
 
@@ -113,16 +113,5 @@ impl Window {
             .zip(&ahead[len..])
             .take_while(|(a, b)| a == b)
             .count()
-    }
-}
-
-/// All positions of a tile have a number of this kind.
-pub(crate) type PerPosition<T> = Box<[T; TILE_RAW_BYTES]>;
-
-/// An array on the heap.
-pub(crate) fn filled<T: Copy, const LEN: usize>(value: T) -> Box<[T; LEN]> {
-    match vec![value; LEN].into_boxed_slice().try_into() {
-        Ok(array) => array,
-        Err(_) => unreachable!("the vector has LEN elements"),
     }
 }

@@ -6,7 +6,7 @@ pub(crate) mod plain;
 
 use std::path::PathBuf;
 
-use gdeflate::{Decoder, Error, Kernel, ParseOptions, TileStream};
+use gdeflate::{Decoder, Error, Kernel, TileStream};
 
 /// A stream of the golden files.
 pub(crate) struct Vector {
@@ -68,8 +68,8 @@ pub(crate) fn kernels() -> Vec<Kernel> {
 
 /// Decodes a whole stream with one kernel.
 pub(crate) fn decode(kernel: Kernel, stored: &[u8]) -> Result<Vec<u8>, Error> {
-    let stream = TileStream::parse(stored, ParseOptions::default())?;
-    let mut raw = vec![0xA5; stream.raw_len() as usize];
+    let stream = TileStream::parse(stored)?;
+    let mut raw = vec![0xA5; stream.header().raw_len() as usize];
     Decoder::with_kernel(kernel).decode(&stream, &mut raw)?;
     Ok(raw)
 }

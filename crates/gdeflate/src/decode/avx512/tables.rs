@@ -116,38 +116,24 @@ impl VectorTables {
     }
 }
 
-/// Base of the symbols 256..=287; of the end and of 286 and 287 nothing.
-const OTHER_BASE: Row = {
-    let mut row = [0; 32];
+/// The symbols 256..=287 of which these are the values from 257 on; `fill` for the others.
+const fn others(values: [u16; 29], fill: u16) -> Row {
+    let mut row = [fill; 32];
     let mut at = 0;
-    while at < LENGTH_BASE.len() {
-        row[at + 1] = LENGTH_BASE[at];
+    while at < values.len() {
+        row[at + 1] = values[at];
         at += 1;
     }
     Row(row)
-};
+}
 
-/// Extra bits of the symbols 256..=287, with flags.
+const OTHER_BASE: Row = others(LENGTH_BASE, 0);
+
+/// Extra bits with flags.
 const OTHER_EXTRA: Row = {
-    let mut row = [SPECIAL; 32];
-    row[0] = SPECIAL | END;
-    let mut at = 0;
-    while at < LENGTH_EXTRA.len() {
-        row[at + 1] = LENGTH_EXTRA[at] as u16;
-        at += 1;
-    }
-    Row(row)
-};
-
-/// Extra bits of the distances.
-const FAR_EXTRA: Row = {
-    let mut row = [0; 32];
-    let mut at = 0;
-    while at < DISTANCE_EXTRA.len() {
-        row[at] = DISTANCE_EXTRA[at] as u16;
-        at += 1;
-    }
-    Row(row)
+    let mut row = others(LENGTH_EXTRA, SPECIAL);
+    row.0[0] = SPECIAL | END;
+    row
 };
 
 /// 0, 1, 2, … in bytes.
@@ -215,7 +201,7 @@ impl Ranks {
             other += has.count_ones() as usize;
             let has = _mm256_cmpeq_epi8_mask(far_lengths, wanted);
             pack(has, &Row(DISTANCE_BASE), &mut distances[0], far);
-            pack(has, &FAR_EXTRA, &mut distances[1], far);
+            pack(has, &Row(DISTANCE_EXTRA), &mut distances[1], far);
             ranks.distances[len] = has.count_ones() as u16;
             far += has.count_ones() as usize;
         }
