@@ -117,18 +117,18 @@ impl<C: Core> Guard<C> {
             failed: None,
         }
     }
+}
 
-    fn step(&mut self, stored: &[u8], raw: &mut [u8]) -> Result<Progress, Fault> {
-        if !raw.is_empty() {
-            return self.core.step(stored, raw);
-        }
-        let mut probe = [0; 1];
-        let progress = self.core.step(stored, &mut probe)?;
-        if progress.produced > 0 {
-            return Err(Fault::of(CodecErrorKind::RawTooLong).after(progress.consumed));
-        }
-        Ok(progress)
+/// A step into `raw`, which may be empty: then the stream must not go on to produce.
+fn step(core: &mut dyn Core, stored: &[u8], raw: &mut [u8]) -> Result<Progress, Fault> {
+    if !raw.is_empty() {
+        return core.step(stored, raw);
     }
+    let progress = core.step(stored, &mut [0; 1])?;
+    if progress.produced > 0 {
+        return Err(Fault::of(CodecErrorKind::RawTooLong).after(progress.consumed));
+    }
+    Ok(progress)
 }
 
 impl<C: Core> StreamDecoder for Guard<C> {
@@ -136,7 +136,7 @@ impl<C: Core> StreamDecoder for Guard<C> {
         if let Some(error) = self.failed {
             return Err(error);
         }
-        match self.step(stored, raw) {
+        match step(&mut self.core, stored, raw) {
             Ok(progress) => {
                 assert!(progress.consumed <= stored.len() && progress.produced <= raw.len());
                 self.consumed_bytes += progress.consumed as u64;
@@ -160,17 +160,9 @@ pub(crate) fn decode_whole(
 ) -> Result<usize, Fault> {
     let (mut consumed, mut produced) = (0, 0);
     loop {
-        let mut probe = [0; 1];
-        let room = &mut raw[produced..];
-        let full = room.is_empty();
-        let target = if full { &mut probe[..] } else { room };
-        let progress = core
-            .step(&stored[consumed..], target)
+        let progress = step(core, &stored[consumed..], &mut raw[produced..])
             .map_err(|fault| fault.after(consumed))?;
         consumed += progress.consumed;
-        if full && progress.produced > 0 {
-            return Err(Fault::of(CodecErrorKind::RawTooLong).after(consumed));
-        }
         produced += progress.produced;
         if progress.consumed == 0 && progress.produced == 0 {
             return if consumed == stored.len() && progress.at_end {

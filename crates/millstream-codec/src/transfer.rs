@@ -55,7 +55,7 @@ pub fn compress(
         CodecId::ZSTD => {
             let mut body = encode::zstd::Body::new(level).map_err(at)?;
             let step = |raw: &[u8], stored: &mut [u8], last: bool| body.step(raw, stored, last);
-            pump(raw, stored, step, |_| {}).map_err(|error| error.at(codec))
+            pump(codec, raw, stored, step, |_| {})
         }
         _ => {
             let wrapper = Wrapper::of(codec).ok_or(at(Fault::unsupported(
@@ -136,8 +136,7 @@ fn compress_deflate(
     let mut body = encode::deflate::Body::new(level);
     let mut tally = Tally::new(wrapper);
     let step = |raw: &[u8], stored: &mut [u8], last: bool| body.step(raw, stored, last);
-    let mut totals =
-        pump(raw, stored, step, |raw| tally.add(raw)).map_err(|error| error.at(codec))?;
+    let mut totals = pump(codec, raw, stored, step, |raw| tally.add(raw))?;
     let (trailer, trailer_bytes) = tally.trailer();
     stored
         .write_all(&trailer[..trailer_bytes])
@@ -146,46 +145,32 @@ fn compress_deflate(
     Ok(totals)
 }
 
-/// A failure within [`pump`], which does not know its codec.
-enum PumpError {
-    Stream(StreamError),
-    Fault(Fault, u64),
-}
-
-impl PumpError {
-    fn at(self, codec: CodecId) -> StreamError {
-        match self {
-            PumpError::Stream(error) => error,
-            PumpError::Fault(fault, raw_bytes) => fault.at(codec, raw_bytes).into(),
-        }
-    }
-}
-
-/// Drives an encoder: `step(raw, stored, last)` says what it took, what it wrote, and whether all
-/// is written; `seen` gets all raw bytes in their order.
+/// Drives an encoder of `codec`: `step(raw, stored, last)` says what it took, what it wrote, and
+/// whether all is written; `seen` gets all raw bytes in their order.
 fn pump(
+    codec: CodecId,
     raw: &mut dyn Read,
     stored: &mut dyn Write,
     mut step: impl FnMut(&[u8], &mut [u8], bool) -> Result<(usize, usize, bool), Fault>,
     mut seen: impl FnMut(&[u8]),
-) -> Result<Totals, PumpError> {
+) -> Result<Totals, StreamError> {
     let mut input = vec![0; TRANSFER_BYTES];
     let mut output = vec![0; TRANSFER_BYTES];
     let mut totals = Totals::default();
     loop {
-        let available = read_some(raw, &mut input).map_err(PumpError::Stream)?;
+        let available = read_some(raw, &mut input)?;
         let last = available == 0;
         seen(&input[..available]);
         let mut consumed = 0;
         loop {
             let (taken, written, ended) = step(&input[consumed..available], &mut output, last)
-                .map_err(|fault| PumpError::Fault(fault, totals.raw_bytes))?;
+                .map_err(|fault| fault.at(codec, totals.raw_bytes))?;
             consumed += taken;
             totals.raw_bytes += taken as u64;
             totals.stored_bytes += written as u64;
             stored
                 .write_all(&output[..written])
-                .map_err(|error| PumpError::Stream(StreamError::Write(error)))?;
+                .map_err(StreamError::Write)?;
             if ended {
                 return Ok(totals);
             }

@@ -142,6 +142,9 @@ enum Part {
     Done,
 }
 
+/// Bytes read of a field, and the next field once this one is complete.
+type Step = (usize, Option<Part>);
+
 /// Reads one header, piece by piece.
 #[derive(Debug, Clone)]
 pub(crate) struct HeaderReader {
@@ -187,9 +190,9 @@ impl HeaderReader {
                 Part::HeaderCrc => self.read_header_crc(rest),
                 Part::Done => unreachable!("the loop ends at Done"),
             };
-            let step = step.map_err(|fault| fault.after(taken))?;
-            taken += step.taken;
-            let Some(next) = step.next else {
+            let (read, next) = step.map_err(|fault| fault.after(taken))?;
+            taken += read;
+            let Some(next) = next else {
                 assert_eq!(taken, input.len());
                 return Ok((taken, false));
             };
@@ -202,7 +205,7 @@ impl HeaderReader {
     fn read_zlib(&mut self, input: &[u8]) -> Result<Step, Fault> {
         let taken = self.field.fill(2, input);
         let &[method, flags] = self.field.bytes() else {
-            return Ok(Step::more(taken));
+            return Ok((taken, None));
         };
         if method & 0x0F != 8 || method >> 4 > 7 {
             return Err(Fault::corrupt(
@@ -219,7 +222,7 @@ impl HeaderReader {
                 "the zlib stream needs a preset dictionary",
             ));
         }
-        Ok(Step::done(taken, Part::Done))
+        Ok((taken, Some(Part::Done)))
     }
 
     fn read_gzip_fixed(&mut self, input: &[u8]) -> Result<Step, Fault> {
@@ -248,89 +251,59 @@ impl HeaderReader {
             ));
         }
         if fixed.len() < GZIP_FIXED_BYTES {
-            return Ok(Step::more(taken));
+            return Ok((taken, None));
         }
         self.flags = fixed[3];
         self.crc = zlib_rs::crc32::crc32(0, fixed);
         let extra = self.flags & GZIP_FLAG_EXTRA != 0;
-        Ok(Step::done(
-            taken,
-            if extra { Part::ExtraLen } else { Part::Name },
-        ))
+        let next = if extra { Part::ExtraLen } else { Part::Name };
+        Ok((taken, Some(next)))
     }
 
     fn read_extra_len(&mut self, input: &[u8]) -> Step {
         let taken = self.field.fill(2, input);
         if self.field.bytes().len() < 2 {
-            return Step::more(taken);
+            return (taken, None);
         }
         self.crc = zlib_rs::crc32::crc32(self.crc, self.field.bytes());
-        Step::done(
-            taken,
-            Part::Extra {
-                left: little_endian(self.field.bytes()) as usize,
-            },
-        )
+        let left = little_endian(self.field.bytes()) as usize;
+        (taken, Some(Part::Extra { left }))
     }
 
     fn skip_extra(&mut self, left: usize, input: &[u8]) -> Step {
         let taken = left.min(input.len());
         self.crc = zlib_rs::crc32::crc32(self.crc, &input[..taken]);
         if taken == left {
-            return Step::done(taken, Part::Name);
+            return (taken, Some(Part::Name));
         }
         self.part = Part::Extra { left: left - taken };
-        Step::more(taken)
+        (taken, None)
     }
 
     /// Skips text up to its zero byte, if `flag` says that it is there.
     fn skip_text(&mut self, flag: u8, next: Part, input: &[u8]) -> Step {
         if self.flags & flag == 0 {
-            return Step::done(0, next);
+            return (0, Some(next));
         }
         let end = input.iter().position(|&byte| byte == 0);
         let taken = end.map_or(input.len(), |end| end + 1);
         self.crc = zlib_rs::crc32::crc32(self.crc, &input[..taken]);
-        if end.is_some() {
-            Step::done(taken, next)
-        } else {
-            Step::more(taken)
-        }
+        (taken, end.map(|_| next))
     }
 
     fn read_header_crc(&mut self, input: &[u8]) -> Result<Step, Fault> {
         if self.flags & GZIP_FLAG_HEADER_CRC == 0 {
-            return Ok(Step::done(0, Part::Done));
+            return Ok((0, Some(Part::Done)));
         }
         let taken = self.field.fill(2, input);
         if self.field.bytes().len() < 2 {
-            return Ok(Step::more(taken));
+            return Ok((taken, None));
         }
         if little_endian(self.field.bytes()) != u64::from(self.crc & 0xFFFF) {
             return Err(Fault::checksum(
                 "the gzip header does not match its checksum",
             ));
         }
-        Ok(Step::done(taken, Part::Done))
-    }
-}
-
-/// What reading one field did.
-struct Step {
-    taken: usize,
-    /// The next field, once this one is complete.
-    next: Option<Part>,
-}
-
-impl Step {
-    fn more(taken: usize) -> Step {
-        Step { taken, next: None }
-    }
-
-    fn done(taken: usize, next: Part) -> Step {
-        Step {
-            taken,
-            next: Some(next),
-        }
+        Ok((taken, Some(Part::Done)))
     }
 }

@@ -1,6 +1,6 @@
 //! Units of GDeflate: its tiles, which the table at the stream's start lists.
 
-use super::steps::{Scanner, Step, Steps};
+use super::steps::{Place, Scanner, Step, Steps};
 use super::{Unit, UnitScanner};
 use crate::CodecId;
 use crate::error::{CodecErrorKind, Fault};
@@ -9,20 +9,12 @@ use crate::gdeflate::{Table, TableReader};
 /// A scanner, if there are several tiles.
 pub(super) fn scanner(head: &[u8], raw_len: u64) -> Option<Box<dyn UnitScanner>> {
     let header = gdeflate::Header::parse(head).ok()?;
-    (header.tile_count() > 1).then(|| {
-        let tiles = Tiles {
-            raw_len,
-            reader: TableReader::default(),
-            table: None,
-            tile: 0,
-        };
-        Scanner::boxed(tiles, raw_len)
-    })
+    (header.tile_count() > 1).then(|| Scanner::boxed(Tiles::default(), raw_len))
 }
 
 /// Cuts the stream along its table.
+#[derive(Default)]
 struct Tiles {
-    raw_len: u64,
     reader: TableReader,
     table: Option<Table>,
     /// The next tile to come.
@@ -31,10 +23,10 @@ struct Tiles {
 
 impl Tiles {
     /// Reads the table, as far as it is there.
-    fn step_table(&mut self, rest: &[u8]) -> Result<Option<Step>, Fault> {
+    fn step_table(&mut self, rest: &[u8], raw_len: u64) -> Result<Option<Step>, Fault> {
         let (taken, table) = self.reader.read(rest)?;
         if let Some(table) = &table {
-            match table.header.raw_len().cmp(&self.raw_len) {
+            match table.header.raw_len().cmp(&raw_len) {
                 std::cmp::Ordering::Less => return Err(Fault::of(CodecErrorKind::RawTooShort)),
                 std::cmp::Ordering::Equal => {}
                 std::cmp::Ordering::Greater => return Err(Fault::of(CodecErrorKind::RawTooLong)),
@@ -47,10 +39,11 @@ impl Tiles {
 
 impl Steps for Tiles {
     const CODEC: CodecId = CodecId::GDEFLATE;
+    const SHORTAGE: Fault = Fault::of(CodecErrorKind::RawTooShort);
 
-    fn step(&mut self, rest: &[u8], _offset: u64) -> Result<Option<Step>, Fault> {
+    fn step(&mut self, rest: &[u8], place: Place) -> Result<Option<Step>, Fault> {
         let Some(Table { header, tile_lens }) = &self.table else {
-            return self.step_table(rest);
+            return self.step_table(rest, place.raw_len);
         };
         let Some(&stored_len) = tile_lens.get(self.tile as usize) else {
             return match rest.is_empty() {
@@ -65,7 +58,7 @@ impl Steps for Tiles {
         let unit = Unit {
             stored_start: 0,
             stored_len,
-            raw_start: header.tile_raw_range(self.tile).start,
+            raw_start: place.raw_bytes,
             raw_len: header.tile_raw_len(self.tile),
             form: 0,
             check: 0,
@@ -77,10 +70,5 @@ impl Steps for Tiles {
     fn is_open(&self) -> bool {
         let table = self.table.as_ref();
         table.is_none_or(|table| self.tile < table.header.tile_count())
-    }
-
-    /// Its table was held against the raw size.
-    fn shortage(&self) -> Option<Fault> {
-        None
     }
 }

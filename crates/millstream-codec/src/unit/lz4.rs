@@ -11,7 +11,7 @@
 
 use xxhash_rust::xxh32::xxh32;
 
-use super::steps::{Scanner, Step, Steps};
+use super::steps::{Place, Scanner, Step, Steps};
 use super::{Unit, UnitScanner};
 use crate::CodecId;
 use crate::block::{broken_block, lz4_block};
@@ -35,7 +35,7 @@ fn first_header(head: &[u8]) -> Option<Header> {
 pub(super) fn scanner(head: &[u8], raw_len: u64) -> Option<Box<dyn UnitScanner>> {
     let header = first_header(head)?;
     let several = raw_len > header.block_bytes_max as u64;
-    (header.independent && several).then(|| Scanner::boxed(Blocks::new(raw_len), raw_len))
+    (header.independent && several).then(|| Scanner::boxed(Blocks::new(), raw_len))
 }
 
 pub(super) fn declared(head: &[u8], stored_len: u64) -> Option<u64> {
@@ -119,9 +119,6 @@ struct Content {
 }
 
 struct Blocks {
-    raw_len: u64,
-    /// Raw bytes of the units found.
-    raw_bytes: u64,
     frames: Frames<LZ4_HEADER_BYTES_MAX>,
     state: State,
     /// One for each frame that has one (at least 15 stored bytes each).
@@ -129,24 +126,22 @@ struct Blocks {
 }
 
 impl Blocks {
-    fn new(raw_len: u64) -> Blocks {
+    fn new() -> Blocks {
         Blocks {
-            raw_len,
-            raw_bytes: 0,
             frames: Frames::new(),
             state: State::Between,
             contents: Vec::new(),
         }
     }
 
-    fn step_between(&mut self, rest: &[u8]) -> Result<Option<Step>, Fault> {
+    fn step_between(&mut self, rest: &[u8], place: Place) -> Result<Option<Step>, Fault> {
         let found = |header: Header, _: &[u8]| match header.independent {
             true => Ok(header),
             false => Err(Fault::unsupported("an LZ4 frame with linked blocks")),
         };
         let (taken, header) = self.frames.next(rest, lz4_frame::parse, found)?;
         if let Some(header) = header {
-            let raw_start = self.raw_bytes;
+            let raw_start = place.raw_bytes;
             self.state = State::Block { header, raw_start };
         }
         Ok((taken > 0).then_some((taken, None)))
@@ -157,11 +152,12 @@ impl Blocks {
         rest: &[u8],
         header: Header,
         raw_start: u64,
+        place: Place,
     ) -> Result<Option<Step>, Fault> {
         let Some(word) = first_u32(rest) else {
             return Ok(None);
         };
-        let frame_raw_bytes = self.raw_bytes - raw_start;
+        let frame_raw_bytes = place.raw_bytes - raw_start;
         let BlockHead::Block {
             stored_bytes,
             compressed,
@@ -183,7 +179,7 @@ impl Blocks {
         };
         let left = match header.content_bytes {
             Some(bytes) => bytes.checked_sub(frame_raw_bytes).ok_or(NOT_FULL)?,
-            None => self.raw_len - self.raw_bytes,
+            None => place.raw_len - place.raw_bytes,
         };
         let raw_bytes = match compressed {
             false => stored_bytes as u64,
@@ -192,7 +188,7 @@ impl Blocks {
         };
         let room = left
             .min(header.block_bytes_max as u64)
-            .min(self.raw_len - self.raw_bytes);
+            .min(place.raw_len - place.raw_bytes);
         if raw_bytes > room {
             return Err(NOT_FULL);
         }
@@ -204,36 +200,35 @@ impl Blocks {
         let unit = Unit {
             stored_start: 4,
             stored_len: stored_bytes,
-            raw_start: self.raw_bytes,
+            raw_start: place.raw_bytes,
             raw_len: raw_bytes as usize,
             form: if compressed { FORM_COMPRESSED } else { 0 }
                 | if check.is_some() { FORM_CHECKED } else { 0 },
             check: u64::from(check.unwrap_or(0)),
         };
-        self.raw_bytes += raw_bytes;
         Ok(Some((whole, Some(unit))))
     }
 }
 
 impl Steps for Blocks {
     const CODEC: CodecId = CodecId::LZ4;
+    const SHORTAGE: Fault = NOT_FULL;
 
-    fn step(&mut self, rest: &[u8], offset: u64) -> Result<Option<Step>, Fault> {
+    fn step(&mut self, rest: &[u8], place: Place) -> Result<Option<Step>, Fault> {
         match self.state {
-            State::Between => self.step_between(rest),
-            State::Block { header, raw_start } => self.step_block(rest, header, raw_start),
+            State::Between => self.step_between(rest, place),
+            State::Block { header, raw_start } => self.step_block(rest, header, raw_start, place),
             State::Ending { header, raw_start } => {
                 let mut taken = 0;
                 if header.content_checksum {
                     let Some(checksum) = first_u32(rest) else {
                         return Ok(None);
                     };
-                    let raw_end = self.raw_bytes;
                     self.contents.push(Content {
                         raw_start,
-                        raw_end,
+                        raw_end: place.raw_bytes,
                         checksum,
-                        offset,
+                        offset: place.stored_bytes,
                     });
                     taken = 4;
                 }
@@ -245,10 +240,6 @@ impl Steps for Blocks {
 
     fn is_open(&self) -> bool {
         !matches!(self.state, State::Between) || !self.frames.may_end()
-    }
-
-    fn shortage(&self) -> Option<Fault> {
-        (self.raw_bytes < self.raw_len).then_some(NOT_FULL)
     }
 
     fn verify(&self, raw: &[u8]) -> Result<(), CodecError> {

@@ -9,20 +9,30 @@ use crate::limits::{UNIT_STEP_RAW_BYTES, UNIT_STEPS_FREE};
 /// What one step did: bytes done with, and perhaps a unit, placed relative to the step's start.
 pub(super) type Step = (usize, Option<Unit>);
 
+/// How far a scanner has come.
+#[derive(Clone, Copy)]
+pub(super) struct Place {
+    /// Stored bytes done with.
+    pub(super) stored_bytes: u64,
+    /// Raw bytes of the units found.
+    pub(super) raw_bytes: u64,
+    /// Raw bytes of the whole stream.
+    pub(super) raw_len: u64,
+}
+
 /// A codec's way through its stored streams.
 pub(super) trait Steps: Send {
     /// For errors.
     const CODEC: CodecId;
+    /// What to say of a stream that ends with fewer raw bytes than it must have.
+    const SHORTAGE: Fault;
 
-    /// Takes one step at `rest`, which begins at `offset` of the stream; `None`: more must come
-    /// first.
-    fn step(&mut self, rest: &[u8], offset: u64) -> Result<Option<Step>, Fault>;
+    /// Takes one step at `rest`, which begins at `place`; `None`: more must come first. A unit
+    /// begins at `place.raw_bytes` and ends within `place.raw_len`.
+    fn step(&mut self, rest: &[u8], place: Place) -> Result<Option<Step>, Fault>;
 
     /// Whether a stream that ends here is cut.
     fn is_open(&self) -> bool;
-
-    /// If a stream that ends here gave fewer raw bytes than it must: what to say.
-    fn shortage(&self) -> Option<Fault>;
 
     /// See [`UnitScanner::verify`].
     fn verify(&self, raw: &[u8]) -> Result<(), CodecError> {
@@ -34,8 +44,8 @@ pub(super) trait Steps: Send {
 /// The scanner made of a codec's steps.
 pub(super) struct Scanner<S> {
     steps: S,
-    /// Stored bytes done with.
-    stored_bytes: u64,
+    /// Where the next step begins.
+    place: Place,
     /// Steps that may still be taken: what is kept of units and frames stays a fraction of the raw
     /// bytes.
     steps_left: u64,
@@ -45,7 +55,11 @@ impl<S: Steps + 'static> Scanner<S> {
     pub(super) fn boxed(steps: S, raw_len: u64) -> Box<dyn UnitScanner> {
         Box::new(Scanner {
             steps,
-            stored_bytes: 0,
+            place: Place {
+                stored_bytes: 0,
+                raw_bytes: 0,
+                raw_len,
+            },
             steps_left: UNIT_STEPS_FREE + raw_len / UNIT_STEP_RAW_BYTES,
         })
     }
@@ -60,26 +74,30 @@ impl<S: Steps> Scanner<S> {
     ) -> Result<usize, Fault> {
         let mut consumed = 0;
         loop {
-            let offset = self.stored_bytes + consumed as u64;
-            let step = self.steps.step(&stored[consumed..], offset);
+            let step = self.steps.step(&stored[consumed..], self.place);
             let Some((taken, unit)) = step.map_err(|fault| fault.after(consumed))? else {
                 break;
             };
             let left = self.steps_left.checked_sub(1);
             let too_small = Fault::unsupported("units too small to be decoded one by one");
             self.steps_left = left.ok_or(too_small.after(consumed))?;
-            units.extend(unit.map(|unit| Unit {
-                stored_start: consumed + unit.stored_start,
-                ..unit
-            }));
+            if let Some(unit) = unit {
+                self.place.raw_bytes += unit.raw_len as u64;
+                assert!(self.place.raw_bytes <= self.place.raw_len);
+                units.push(Unit {
+                    stored_start: consumed + unit.stored_start,
+                    ..unit
+                });
+            }
             consumed += taken;
+            self.place.stored_bytes += taken as u64;
         }
         if end {
             if consumed < stored.len() || self.steps.is_open() {
                 return Err(Fault::of(CodecErrorKind::Truncated).after(stored.len()));
             }
-            if let Some(fault) = self.steps.shortage() {
-                return Err(fault.after(consumed));
+            if self.place.raw_bytes < self.place.raw_len {
+                return Err(S::SHORTAGE.after(consumed));
             }
         }
         Ok(consumed)
@@ -93,11 +111,9 @@ impl<S: Steps> UnitScanner for Scanner<S> {
         end: bool,
         units: &mut Vec<Unit>,
     ) -> Result<usize, CodecError> {
-        let consumed = self
-            .scan_all(stored, end, units)
-            .map_err(|fault| fault.at(S::CODEC, self.stored_bytes))?;
-        self.stored_bytes += consumed as u64;
-        Ok(consumed)
+        let start = self.place.stored_bytes;
+        self.scan_all(stored, end, units)
+            .map_err(|fault| fault.at(S::CODEC, start))
     }
 
     fn verify(&self, raw: &[u8]) -> Result<(), CodecError> {

@@ -1,7 +1,7 @@
 //! Units of zstd: frames that carry their content size, as `pzstd`, the seekable format and
 //! concatenated files have them. A frame's checksum, if it has one, is verified with the unit.
 
-use super::steps::{Scanner, Step, Steps};
+use super::steps::{Place, Scanner, Step, Steps};
 use super::{Unit, UnitScanner};
 use crate::error::{CodecErrorKind, Fault};
 use crate::format::zstd_frame::{self, Extent, Walk};
@@ -16,7 +16,7 @@ fn first_header(head: &[u8]) -> Option<zstd_frame::Header> {
 /// A scanner, if the first frame has its size and is not all of the stream.
 pub(super) fn scanner(head: &[u8], raw_len: u64) -> Option<Box<dyn UnitScanner>> {
     let content_bytes = first_header(head)?.content_bytes?;
-    (content_bytes < raw_len).then(|| Scanner::boxed(Frames::new(raw_len), raw_len))
+    (content_bytes < raw_len).then(|| Scanner::boxed(Frames::default(), raw_len))
 }
 
 pub(super) fn declared(head: &[u8], stored_len: u64) -> Option<u64> {
@@ -51,10 +51,8 @@ pub(super) fn decode(scratch: &mut Scratch, stored: &[u8], raw: &mut [u8]) -> Re
 }
 
 /// Walks from block header to block header.
+#[derive(Default)]
 struct Frames {
-    raw_len: u64,
-    /// Raw bytes of the units found.
-    raw_bytes: u64,
     /// Bytes of a skippable frame that are still to come.
     skip_bytes: u64,
     /// The frame whose end is not found yet; it begins where the next `scan` begins.
@@ -62,43 +60,30 @@ struct Frames {
     any_frame: bool,
 }
 
-impl Frames {
-    fn new(raw_len: u64) -> Frames {
-        Frames {
-            raw_len,
-            raw_bytes: 0,
-            skip_bytes: 0,
-            walk: None,
-            any_frame: false,
-        }
+/// The unit of a frame with that content size; its place in the input is the caller's to add.
+fn unit(stored_len: usize, content_bytes: Option<u64>, place: Place) -> Result<Unit, Fault> {
+    let content_bytes =
+        content_bytes.ok_or(Fault::unsupported("a zstd frame without its content size"))?;
+    if content_bytes > place.raw_len - place.raw_bytes {
+        return Err(Fault::of(CodecErrorKind::RawTooLong));
     }
-
-    /// The unit of a frame with that content size; its place in the input is the caller's to add.
-    fn unit(&mut self, stored_len: usize, content_bytes: Option<u64>) -> Result<Unit, Fault> {
-        let content_bytes =
-            content_bytes.ok_or(Fault::unsupported("a zstd frame without its content size"))?;
-        if content_bytes > self.raw_len - self.raw_bytes {
-            return Err(Fault::of(CodecErrorKind::RawTooLong));
-        }
-        let raw_len = usize::try_from(content_bytes)
-            .map_err(|_| Fault::unsupported("a zstd frame too long to be a unit"))?;
-        let raw_start = self.raw_bytes;
-        self.raw_bytes += content_bytes;
-        Ok(Unit {
-            stored_start: 0,
-            stored_len,
-            raw_start,
-            raw_len,
-            form: 0,
-            check: 0,
-        })
-    }
+    let raw_len = usize::try_from(content_bytes)
+        .map_err(|_| Fault::unsupported("a zstd frame too long to be a unit"))?;
+    Ok(Unit {
+        stored_start: 0,
+        stored_len,
+        raw_start: place.raw_bytes,
+        raw_len,
+        form: 0,
+        check: 0,
+    })
 }
 
 impl Steps for Frames {
     const CODEC: CodecId = CodecId::ZSTD;
+    const SHORTAGE: Fault = Fault::of(CodecErrorKind::RawTooShort);
 
-    fn step(&mut self, rest: &[u8], _offset: u64) -> Result<Option<Step>, Fault> {
+    fn step(&mut self, rest: &[u8], place: Place) -> Result<Option<Step>, Fault> {
         if self.skip_bytes > 0 {
             let taken = self.skip_bytes.min(rest.len() as u64);
             self.skip_bytes -= taken;
@@ -114,7 +99,7 @@ impl Steps for Frames {
                 return Ok(None);
             };
             self.walk = None;
-            let unit = self.unit(stored_len, walk.header().content_bytes)?;
+            let unit = unit(stored_len, walk.header().content_bytes, place)?;
             return Ok(Some((stored_len, Some(unit))));
         }
         if rest.is_empty() {
@@ -137,9 +122,5 @@ impl Steps for Frames {
 
     fn is_open(&self) -> bool {
         self.walk.is_some() || self.skip_bytes > 0 || !self.any_frame
-    }
-
-    fn shortage(&self) -> Option<Fault> {
-        (self.raw_bytes < self.raw_len).then(|| Fault::of(CodecErrorKind::RawTooShort))
     }
 }
