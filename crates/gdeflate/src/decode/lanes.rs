@@ -75,6 +75,20 @@ pub(crate) struct Lanes {
 }
 
 impl Lanes {
+    /// Each lane's lower and upper half, how many bits of the upper one are there, and how many are
+    /// not; no lane has fewer than 32 bits. A loop, because closures are not always inlined into
+    /// functions with features.
+    #[inline(always)]
+    pub(crate) fn halves(&self) -> [[u32; LANE_COUNT]; 4] {
+        let [mut low, mut high, mut surplus, mut missing] = [[0; LANE_COUNT]; 4];
+        for lane in 0..LANE_COUNT {
+            let (bits, count) = (self.bits[lane], self.counts[lane]);
+            (low[lane], high[lane]) = (bits as u32, (bits >> 32) as u32);
+            (surplus[lane], missing[lane]) = (count - 32, 64 - count);
+        }
+        [low, high, surplus, missing]
+    }
+
     /// Every lane takes its first word.
     pub(crate) fn new(words: &mut Words<'_>) -> Result<Self, ErrorKind> {
         let mut bits = [0; LANE_COUNT];

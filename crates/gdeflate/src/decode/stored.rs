@@ -39,9 +39,10 @@ pub(crate) fn groups(
     raw: &mut [u8],
 ) -> Result<usize, ErrorKind> {
     let order = word_order(&lanes.counts);
-    let scale = lanes.counts.map(|count| 1_u32 << ((count - 32) & 31));
-    let mut low = lanes.bits.map(|bits| bits as u32);
-    let mut high = lanes.bits.map(|bits| (bits >> 32) as u32);
+    let [mut low, mut high, mut scale, _] = lanes.halves();
+    for scale in &mut scale {
+        *scale = 1 << (*scale & 31);
+    }
     let mut done = 0;
     for group in raw.chunks_exact_mut(GROUP_BYTES) {
         let Some(chunk) = words.chunk() else {
@@ -52,7 +53,10 @@ pub(crate) fn groups(
         for (word, bytes) in taken.iter_mut().zip(chunk.chunks_exact(WORD_BYTES)) {
             *word = u32::from_le_bytes(bytes.try_into().expect("a word"));
         }
-        let next = order.map(|place| taken[place as usize % LANE_COUNT]);
+        let mut next = [0; LANE_COUNT];
+        for (next, place) in next.iter_mut().zip(order) {
+            *next = taken[place as usize % LANE_COUNT];
+        }
         for lane in 0..LANE_COUNT {
             let placed = u64::from(next[lane]) * u64::from(scale[lane]);
             low[lane] = high[lane] | placed as u32;

@@ -165,11 +165,9 @@ pub(crate) fn groups(
     let order = word_order(&lanes.counts);
     let runs: [Runs; GROUP_COUNT] =
         core::array::from_fn(|vector| runs(vector, &lanes.counts, &order));
-    let mut low = load(&lanes.bits.map(|bits| bits as u32));
-    let mut high = load(&lanes.bits.map(|bits| (bits >> 32) as u32));
-    // How many bits of `high` are there, and how many are not.
-    let surplus = load(&lanes.counts.map(|count| count - 32));
-    let missing = load(&lanes.counts.map(|count| 64 - count));
+    let [low, high, surplus, missing] = lanes.halves();
+    let (mut low, mut high) = (load(&low), load(&high));
+    let (surplus, missing) = (load(&surplus), load(&missing));
     let mut done = 0;
     for group in raw.chunks_exact_mut(GROUP_BYTES) {
         let Some(chunk) = words.chunk() else {

@@ -73,11 +73,9 @@ pub(crate) fn groups(
     raw: &mut [u8],
 ) -> Result<usize, ErrorKind> {
     let order = load(&word_order(&lanes.counts));
-    let mut low = load(&lanes.bits.map(|bits| bits as u32));
-    let mut high = load(&lanes.bits.map(|bits| (bits >> 32) as u32));
-    // How many bits of `high` are there, and how many are not.
-    let surplus = load(&lanes.counts.map(|count| count - 32));
-    let missing = load(&lanes.counts.map(|count| 64 - count));
+    let [low, high, surplus, missing] = lanes.halves();
+    let (mut low, mut high) = (load(&low), load(&high));
+    let (surplus, missing) = (load(&surplus), load(&missing));
     // SAFETY: the table has two vectors.
     let transposed = unsafe {
         let at = TRANSPOSED.as_ptr();
